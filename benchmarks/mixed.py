@@ -17,7 +17,7 @@ from costmodels.stack.stack import stack
 from hardware.catalogue import cluster
 from hardware.records import Cluster
 from planner.request.budget import Budget
-from planner.request.defaults import usual_batch
+from planner.request.defaults import default_batch
 from planner.request.pins import parse_pins
 from planner.search.mixed import search
 from planner.space.mixed import build
@@ -47,7 +47,7 @@ def mixed(name, machines):
     joined = Cluster(name="mixed", title="", groups=tuple(groups), sources={})
     what = model(name)
     precision = "bf16" if all("bf16" in group.accelerator.peak for group in groups) else "fp16"
-    batch = usual_batch(joined.gpus, what.seq_length)
+    batch = default_batch(joined.gpus, what.seq_length)
     first = Scenario(what, groups[0], stack("megatron-core"), groups[0].gpus, what.seq_length, batch, precision)
     return Mixed(joined, tuple(replace(first, group=group, gpus=group.gpus) for group in groups))
 

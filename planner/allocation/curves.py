@@ -18,7 +18,7 @@ from planner.answer.plan import Strategy
 from planner.errors import BadRequest, MeshwrightError
 from planner.explain.infeasible import refusal_summary
 from planner.request.budget import SEARCH, Budget
-from planner.request.defaults import usual_batch
+from planner.request.defaults import default_batch
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
@@ -136,7 +136,7 @@ def question_at(job: Job, cluster: Cluster, at: Placement) -> PlanRequest:
     if question.global_batch_size is not None:
         return question
     sequence = resolve(job.question.model_copy(update={"cluster": alone})).scenario.seq_length
-    return question.model_copy(update={"global_batch_size": usual_batch(1, sequence)})
+    return question.model_copy(update={"global_batch_size": default_batch(1, sequence)})
 
 
 def curves(queue: Queue, *, budget: Budget, workers: int = 1) -> Curves:
@@ -153,7 +153,7 @@ def curves(queue: Queue, *, budget: Budget, workers: int = 1) -> Curves:
         BadRequest: a job whose question contradicts itself, by the job's name.
     """
     before = budget.elapsed
-    asked = [[question_of(job, queue.cluster, at) for at in placements(job, queue.cluster)] for job in queue.jobs]
+    asked = [[checked_question(job, queue.cluster, at) for at in placements(job, queue.cluster)] for job in queue.jobs]
     distinct = {_key(question): question for questions in asked for _, question in questions}
     found = dict(zip(distinct, _searched(tuple(distinct.values()), budget, workers), strict=True))
     points = [
@@ -171,7 +171,7 @@ def curves(queue: Queue, *, budget: Budget, workers: int = 1) -> Curves:
     return Curves(tuple(points), tuple(refused), late, len(distinct) - late, budget.elapsed - before)
 
 
-def question_of(job: Job, cluster: Cluster, at: Placement) -> tuple[Placement, PlanRequest]:
+def checked_question(job: Job, cluster: Cluster, at: Placement) -> tuple[Placement, PlanRequest]:
     """A placement with its question; what is wrong with it is told by the job's name."""
     try:
         question = question_at(job, cluster, at)

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from planner.answer.plan import Strategy
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+from planner.answer.plan import Record, Strategy
 
 
-class Placed(_Part):
+class Placed(Record):
     """What a job gets, and what it does with it."""
 
     group: str
@@ -30,7 +26,7 @@ class Placed(_Part):
     strategy: Strategy
 
 
-class CurvePoint(_Part):
+class CurvePoint(Record):
     """One placement that the job could have had."""
 
     group: str
@@ -41,7 +37,7 @@ class CurvePoint(_Part):
     """Its degrees in words."""
 
 
-class JobAnswer(_Part):
+class JobAnswer(Record):
     """One job: what it gets and why."""
 
     name: str
@@ -59,7 +55,7 @@ class JobAnswer(_Part):
     curve: tuple[CurvePoint, ...]
 
 
-class GroupUse(_Part):
+class GroupUse(Record):
     """Devices of one node group."""
 
     name: str
@@ -67,7 +63,7 @@ class GroupUse(_Part):
     used: int
 
 
-class Allocation(_Part):
+class Allocation(Record):
     """Schema ``allocation/1``: who gets what, proved or with the gap that is left."""
 
     schema_: Literal["allocation/1"] = Field("allocation/1", alias="schema")

@@ -28,19 +28,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from hardware.catalogue import cluster as find_cluster
 from hardware.errors import MeshwrightError, flatten, meant, no_such
 from hardware.files import expanded, read
 from hardware.records import Cluster
 from hardware.units import TimeQuantity, within
+from planner.answer.plan import Record
 from planner.errors import BadFile, BadRequest
-from planner.request.fields import PIN_AXES, own_name, respelled
+from planner.request.fields import PIN_AXES, by_own_name, own_name
 from planner.request.files import with_files_beside
 from planner.request.request import LARGEST_GPUS, PlanRequest
-from planner.request.resolve import taken_of
-from planner.request.tables import cluster_of, named_or
+from planner.request.resolve import describe_subset
+from planner.request.tables import cluster_of, name_or_record
 
 _R = TypeVar("_R", bound=BaseModel)
 
@@ -67,18 +68,14 @@ QUESTION: Final = tuple(name for name in PlanRequest.model_fields if name not in
 TOP: Final = ("cluster", "gpus", "objective", "period", "time_limit", "jobs")
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Running(_Part):
+class Running(Record):
     """Where a job runs now."""
 
     group: str
     gpus: Count
 
 
-class Job(_Part):
+class Job(Record):
     """One job of the queue: what it may get, and the question of what it would do with it."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
@@ -100,7 +97,7 @@ class Job(_Part):
         return (value,) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-class Queue(_Part):
+class Queue(Record):
     """Machines and jobs."""
 
     cluster: Cluster
@@ -135,7 +132,7 @@ def queue_of(document: Mapping[str, Any]) -> Queue:
     """
     if not isinstance(document, Mapping):
         raise BadRequest(f"the queue: expected a table with a cluster and jobs, got {document!r:.60}")
-    document = respelled(document, TOP)
+    document = by_own_name(document, TOP)
     _known(document, TOP, "")
     cluster, taken = _cluster(document)
     tables = document.get("jobs", ())
@@ -158,14 +155,14 @@ def _cluster(document: Mapping[str, Any]) -> tuple[Cluster, str]:
     if count is not None and count > LARGEST_GPUS:
         raise BadRequest(f"gpus: 1 to {LARGEST_GPUS} can be planned for, got {count}")
     try:
-        given = named_or(Cluster, document["cluster"], cluster_of)
+        given = name_or_record(Cluster, document["cluster"], cluster_of)
         base = find_cluster(given) if isinstance(given, str) else given
         found = base if count is None else base.with_gpus(count)
     except (MeshwrightError, ValueError) as error:
         raise BadRequest(f"cluster: {error}") from None
     if found.gpus is None:
         raise BadRequest(f"gpus: {found.name} leaves the number of nodes open; say how many, such as gpus = 512")
-    return found, taken_of(found, base) if len(base.groups) > 1 and found.gpus != base.gpus else ""
+    return found, describe_subset(found, base) if len(base.groups) > 1 and found.gpus != base.gpus else ""
 
 
 def _job(table: object, place: int) -> Job:
@@ -187,9 +184,9 @@ def _job(table: object, place: int) -> Job:
 def _named(table: Mapping[str, Any], where: str) -> dict[str, Any]:
     """A job's table with fields and axes under their own names, each where it belongs."""
     try:
-        found = respelled(table, (*OWN, *QUESTION))
+        found = by_own_name(table, (*OWN, *QUESTION))
         if isinstance(pins := found.get("pins"), Mapping):
-            found["pins"] = respelled(pins, PIN_AXES)
+            found["pins"] = by_own_name(pins, PIN_AXES)
     except BadRequest as error:
         raise BadRequest(f"{where}: {error}") from None
     for name in found:

@@ -20,7 +20,7 @@ from hardware.errors import meant
 from planner.answer.build import counted_flops
 from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.answer.plan import Plan
-from planner.answer.text import why_none
+from planner.answer.text import why_infeasible
 from planner.errors import BadRequest
 from planner.request.features import FEATURES, features, turned, value_of
 from planner.request.pins import shown_value
@@ -117,7 +117,7 @@ def side_of_plan(plan: Plan, name: str) -> Side:
         BadRequest: it has no strategy, or runs on several node groups.
     """
     if plan.strategy is None:
-        raise BadRequest(f"{name}: the answer is {plan.status} and has no strategy to compare: {why_none(plan)}")
+        raise BadRequest(f"{name}: the answer is {plan.status} and has no strategy to compare: {why_infeasible(plan)}")
     resolved = resolve(PlanRequest(**plan.request))
     if resolved.mixed:
         raise BadRequest(f"{name}: plans over several node groups cannot be compared; those over a single group can")

@@ -22,7 +22,7 @@ from planner.analyses.replan_document import Choice, Moved, Replan
 from planner.answer.build import priced_record
 from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.answer.plan import Plan
-from planner.answer.text import plural, why_none
+from planner.answer.text import plural, why_infeasible
 from planner.errors import BadRequest, OutOfTime, UnfilledPins
 from planner.explain.infeasible import nearest_in_words, refusal_summary
 from planner.request.budget import Budget
@@ -140,7 +140,7 @@ def replan(old: Plan, gpus: int, *, tolerance: float | str = 0.05, **changes: An
 
 def _old(old: Plan, changes: dict[str, Any]) -> tuple[Resolved, Layout, float]:
     if old.strategy is None or old.prediction is None:
-        raise BadRequest(f"the answer is {old.status} and has no strategy to start from: {why_none(old)}")
+        raise BadRequest(f"the answer is {old.status} and has no strategy to start from: {why_infeasible(old)}")
     named = {name: changes[name] for name in ("cluster", "stack") if name in changes}
     question = old.request | {str(name): value for name, value in named.items()}
     before = resolve(_checked(question))

@@ -19,7 +19,7 @@ from hardware.files import unique
 from planner.answer.build import catalogue_hashes
 from planner.answer.plan import Plan, Strategy
 from planner.errors import BadRequest
-from planner.request.request import PlanRequest
+from planner.request.request import request_from
 from planner.version import VERSION
 
 SCHEMA: Final = "plan/1"
@@ -102,12 +102,7 @@ def checked(plan: Plan, name: str) -> Plan:
     Raises:
         BadRequest: the first thing that is wrong.
     """
-    try:
-        asked = PlanRequest(**plan.request)
-    except ValidationError as error:
-        raise BadRequest(f"{name}: request: {flatten(error)}") from None
-    except TypeError:
-        raise BadRequest(f"{name}: request: its fields are not names") from None
+    asked = request_from(plan.request, f"{name}: request: ")
     if lack := next(_lacks(plan, asked.gpus), None):
         raise BadRequest(f"{name}: {lack}")
     return plan
@@ -115,13 +110,13 @@ def checked(plan: Plan, name: str) -> Plan:
 
 def _lacks(plan: Plan, gpus: int) -> Iterator[str]:
     """One sentence for everything wrong; of a strategy only under a whole request."""
-    yield from _of_request(plan.request)
-    yield from _of_figures(plan)
+    yield from _wrong_request(plan.request)
+    yield from _wrong_figures(plan)
     for strategy in (plan.strategy, *(other.strategy for other in plan.alternatives)):
-        yield from _of_strategy(strategy, plan.request, gpus) if strategy else ()
+        yield from _wrong_strategy(strategy, plan.request, gpus) if strategy else ()
 
 
-def _of_figures(plan: Plan) -> Iterator[str]:
+def _wrong_figures(plan: Plan) -> Iterator[str]:
     """What was found is a strategy; one with a prediction has bytes for each of its stages."""
     if plan.status != "infeasible" and plan.strategy is None:
         yield f"strategy: missing, though the plan is {plan.status}"
@@ -145,7 +140,7 @@ def _numbers(value: object) -> Iterator[float]:
         yield value
 
 
-def _of_request(request: Mapping[str, Any]) -> Iterator[str]:
+def _wrong_request(request: Mapping[str, Any]) -> Iterator[str]:
     """A resolved request holds its records and its sizes, which a question may leave out."""
     for field in ("model", "cluster"):
         if not isinstance(request.get(field), Mapping):
@@ -160,7 +155,7 @@ def _of_request(request: Mapping[str, Any]) -> Iterator[str]:
         yield "request: seq_length: required, but missing"
 
 
-def _of_strategy(strategy: Strategy, request: Mapping[str, Any], gpus: int) -> Iterator[str]:
+def _wrong_strategy(strategy: Strategy, request: Mapping[str, Any], gpus: int) -> Iterator[str]:
     given = strategy.model_dump()
     for name in _COUNTS:
         if not 1 <= given[name] <= LARGEST:
@@ -172,11 +167,11 @@ def _of_strategy(strategy: Strategy, request: Mapping[str, Any], gpus: int) -> I
         yield f"strategy: recompute_modules: there is no {_short(strange[0])}; there are {', '.join(MODULES)}"
     if not (0 <= strategy.zero_stage <= 3 and 0 <= strategy.sharding_degree <= LARGEST):
         yield f"strategy: ZeRO stage {strategy.zero_stage} over {_short(strategy.sharding_degree)} ranks is none"
-    yield from _of_batch(strategy, request)
-    yield from _of_stages(strategy, request, gpus)
+    yield from _wrong_batch(strategy, request)
+    yield from _wrong_stages(strategy, request, gpus)
 
 
-def _of_batch(strategy: Strategy, request: Mapping[str, Any]) -> Iterator[str]:
+def _wrong_batch(strategy: Strategy, request: Mapping[str, Any]) -> Iterator[str]:
     """The sequences of an iteration, as the request, the strategy and its parts have them."""
     batch, asked = strategy.global_batch_size, request.get("global_batch_size")
     if asked is not None and asked != batch:
@@ -188,7 +183,7 @@ def _of_batch(strategy: Strategy, request: Mapping[str, Any]) -> Iterator[str]:
         yield f"strategy: micro-batches x their size x dp is {_short(made)}, global_batch_size {_short(batch)}"
 
 
-def _of_stages(strategy: Strategy, request: Mapping[str, Any], gpus: int) -> Iterator[str]:
+def _wrong_stages(strategy: Strategy, request: Mapping[str, Any], gpus: int) -> Iterator[str]:
     stages = strategy.stages
     if len(stages) != strategy.pp:
         yield f"strategy: {len(stages)} stages are listed, pp is {_short(strategy.pp)}"

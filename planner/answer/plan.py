@@ -17,11 +17,13 @@ ROUNDING: Final = 1e-6
 """Seconds that a term which is a difference of others may be below nothing."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class Record(BaseModel):
+    """A part of an answer: it never changes, and holds nothing that its schema does not say."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
-class Stage(_Part):
+class Stage(Record):
     """Layers of one pipeline stage, how many of them are recomputed, and the node group it runs on.
 
     Degrees stand here where they differ between node groups; elsewhere those of the strategy hold.
@@ -40,7 +42,7 @@ class Stage(_Part):
         return {name: value for name, value in usual(self).items() if value is not None}
 
 
-class Strategy(_Part):
+class Strategy(Record):
     """A full set of degrees and switches."""
 
     tp: int
@@ -73,7 +75,7 @@ class Strategy(_Part):
     stages: tuple[Stage, ...]
 
 
-class Interval(_Part):
+class Interval(Record):
     """Where the measured iteration time should lie, seconds."""
 
     low: Amount
@@ -81,7 +83,7 @@ class Interval(_Part):
     coverage: Share
 
 
-class Prediction(_Part):
+class Prediction(Record):
     """What the strategy is predicted to do.
 
     MFU counts model FLOPs with full attention (within a sliding window where there is one), HFU recomputation too.
@@ -101,7 +103,7 @@ class Prediction(_Part):
     interval: Interval
 
 
-class Goodput(_Part):
+class Goodput(Record):
     """What interruptions and checkpoints leave of the wall time; the five shares add up to 1."""
 
     mean_hours_between_failures: Amount | None
@@ -132,7 +134,7 @@ class Goodput(_Part):
     """Of the same nodes at rated power; None in answers of earlier versions."""
 
 
-class StageMemory(_Part):
+class StageMemory(Record):
     """Bytes on the busiest rank of one stage."""
 
     stage: Number
@@ -147,7 +149,7 @@ class StageMemory(_Part):
     limit: Positive
 
 
-class Alternative(_Part):
+class Alternative(Record):
     """A runner-up that differs in kind, with what it differs in."""
 
     strategy: Strategy
@@ -161,7 +163,7 @@ class Alternative(_Part):
     """Measured sweeps do not tell it from the plan: they bear out so small a gap less than two times in three."""
 
 
-class Rejection(_Part):
+class Rejection(Record):
     """A rule that rejected part of the space: how many strategies, and one of them in words."""
 
     rule: str
@@ -169,7 +171,7 @@ class Rejection(_Part):
     example: str
 
 
-class Advice(_Part):
+class Advice(Record):
     """One line of explanation with its numbers: why not another choice, or what would help."""
 
     subject: str
@@ -182,7 +184,7 @@ class Advice(_Part):
     """False where time ran out: the figure is of the best found, what there is may be better."""
 
 
-class Comparable(_Part):
+class Comparable(Record):
     """A measured run, how far it is from the plan, and how well it is predicted."""
 
     group: str
@@ -201,7 +203,7 @@ class Comparable(_Part):
     """Predicted over measured, minus one."""
 
 
-class Trust(_Part):
+class Trust(Record):
     """Where the plan stands among the runs that predictions were compared with."""
 
     nearest: tuple[Comparable, ...]
@@ -216,7 +218,7 @@ class Trust(_Part):
     """Degrees of more than twice the largest that measured runs of such models have."""
 
 
-class Proof(_Part):
+class Proof(Record):
     """Why no other strategy in the space is better within the model."""
 
     candidates: Number
@@ -242,7 +244,7 @@ class Proof(_Part):
         return ((value,) if value else ()) if isinstance(value, str) else value
 
 
-class Provenance(_Part):
+class Provenance(Record):
     """What produced the plan."""
 
     version: str
@@ -250,10 +252,8 @@ class Provenance(_Part):
     sources: tuple[str, ...]
 
 
-class Plan(_Part):
+class Plan(Record):
     """The answer to a request."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     schema_: Literal["plan/1"] = Field("plan/1", alias="schema")
     status: Status

@@ -156,7 +156,7 @@ def strategy_in_words(strategy: Strategy) -> str:
     return ", ".join([*(degrees_above_one(strategy) or ["one GPU"]), *memory_savings(strategy)])
 
 
-def why_none(answer: Plan) -> str:
+def why_infeasible(answer: Plan) -> str:
     """Why an answer has nothing that works, memory first, else the rule, or two that stand together; and what would."""
     refused = sorted(answer.rejected, key=lambda one: one.rule != "memory")
     together = refused[:2] if len(refused) == 2 and refused[0].rule != "memory" else refused[:1]
@@ -165,12 +165,12 @@ def why_none(answer: Plan) -> str:
     return reason + (f"; nothing near works: {answer.nothing_near}" if answer.nothing_near else near)
 
 
-def foremost(scope: Iterable[str]) -> str:
+def main_restriction(scope: Iterable[str]) -> str:
     """The restriction of a proof that is told wherever the proof is; the others stand in the document."""
     return next((said for said in scope if said == NO_OFFLOADING or said.startswith("among ")), "")
 
 
-def all_but_full(stage: int, share: float) -> str:
+def nearly_full_warning(stage: int, share: float) -> str:
     """The warning of a plan whose fullest stage leaves next to nothing of the usable memory."""
     doubt = "what is predicted of memory is off by a few per cent, so that this may run out"
     return f"stage {stage} fills {share:.1%} of the usable memory: {doubt}; leave room with --memory-margin 5%"

@@ -16,7 +16,7 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
 from planner.answer.build import causal_excess, frame_record, peak_bytes, priced_record
 from planner.answer.plan import Plan, Prediction, Proof, Rejection
-from planner.answer.text import all_but_full, foremost
+from planner.answer.text import main_restriction, nearly_full_warning
 from planner.errors import OutOfTime
 from planner.explain import verdict as explain
 from planner.explain.infeasible import refusal_reasons, rejections
@@ -173,7 +173,7 @@ def _proof(
         wall_seconds=budget.elapsed,
         simulated_pipeline_seconds=verdict.simulated,
         closed_form_pipeline_seconds=verdict.closed_form,
-        statement=_statement(outcome, choice, objective, value, gap, foremost(scope)),
+        statement=_statement(outcome, choice, objective, value, gap, main_restriction(scope)),
         scope=scope,
         fastest_seconds=fastest if choice.reason else None,
     )
@@ -262,7 +262,7 @@ def _warnings(priced: Quote, resolved: Resolved) -> tuple[str, ...]:
     share = peak_bytes(priced) / device.usable_memory
     if share > NEARLY_FULL and not resolved.request.memory_margin:
         stage = int(np.argmax(priced.footprint.total))
-        found.append(all_but_full(stage, share))
+        found.append(nearly_full_warning(stage, share))
     stack = resolved.scenario.stack.name
     if device.vendor in BY_XLA and needs_cuda(stack):
         found.append(f"{stack} makes no programs for {device.name}, XLA does; --stack {XLA} plans for it")

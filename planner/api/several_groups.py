@@ -12,7 +12,7 @@ from costmodels.groups import Mixed, MixedRows, mixed_quote
 from costmodels.pricing import Quote, row_assignment
 from planner.answer.build import frame_record, prediction_record
 from planner.answer.plan import Advice, Plan, Proof, Rejection
-from planner.answer.text import all_but_full
+from planner.answer.text import nearly_full_warning
 from planner.errors import BadRequest, OutOfTime
 from planner.explain.infeasible import order_refusals
 from planner.explain.mixed import (
@@ -200,7 +200,7 @@ def _warnings(priced: Quote, mixed: Mixed, row: MixedRows, resolved: Resolved) -
     stage = int(np.argmax(share))
     if share[stage] <= NEARLY_FULL or resolved.request.memory_margin:
         return ()
-    return (all_but_full(stage, float(share[stage])),)
+    return (nearly_full_warning(stage, float(share[stage])),)
 
 
 def _rejections(space: MixedSpace, outcome: MixedOutcome) -> tuple[Rejection, ...]:

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from hardware.errors import meant
 from planner.cli.input import text_in
 from planner.errors import BadQuantity, BadRequest
-from planner.request.fields import FIELDS, PIN_AXES, QUESTION, own_name, respelled
+from planner.request.fields import FIELDS, PIN_AXES, QUESTION, by_own_name, own_name
 
 if TYPE_CHECKING:
     from planner.jobs.imported import ImportedJob
@@ -131,7 +131,7 @@ def _configured(path: str) -> dict[str, Any]:
         raise BadRequest(f"{path}: {error}") from None
     if str(document.get("schema", "")).startswith(("plan/", "replan/")):
         document = _asked_again(document, path)
-    document = respelled(with_profile(document), QUESTION)
+    document = by_own_name(with_profile(document), QUESTION)
     pins = document.pop("pins", {})
     if not isinstance(pins, Mapping):
         raise BadRequest(f"{path}: pins must be a table such as [pins] tp = 8, got {pins!r}")
@@ -139,7 +139,7 @@ def _configured(path: str) -> dict[str, Any]:
         axis = own_name(unknown[0])
         hint = f"it belongs under [pins]: {axis} = ..." if axis in PIN_AXES else meant(unknown[0], (*QUESTION, "pins"))
         raise BadRequest(f"{path}: there is no field {unknown[0]!r}; {hint}")
-    return document | {f"pins.{name}": value for name, value in respelled(pins, PIN_AXES).items()}
+    return document | {f"pins.{name}": value for name, value in by_own_name(pins, PIN_AXES).items()}
 
 
 def _asked_again(answer: dict[str, Any], path: str) -> dict[str, Any]:
@@ -180,17 +180,11 @@ def _request(given: Mapping[str, Any]) -> PlanRequest:
     for name in ("model", "gpus"):
         if name not in given:
             raise BadRequest(f"--{name} is missing, as in `plan --model 175b --gpus 12288`")
-    from pydantic import ValidationError
-
-    from hardware.errors import flatten
-    from planner.request.request import PlanRequest
+    from planner.request.request import request_from
 
     fields = {name: _value(name, value) for name, value in given.items() if not name.startswith("pins.")}
     pins = {name: _pin(given[f"pins.{name}"]) for name in _axes(given)}
-    try:
-        return PlanRequest(**fields, pins=pins)
-    except ValidationError as error:
-        raise BadRequest(flatten(error)) from None
+    return request_from(fields | {"pins": pins})
 
 
 def _axes(given: Mapping[str, Any]) -> list[str]:

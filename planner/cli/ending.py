@@ -41,7 +41,7 @@ class Ending:
 
     def __enter__(self) -> Self:
         if sys.stderr is None:  # closed before the start
-            let_go_of_stderr()
+            drop_stderr()
         self._before = signal.signal(signal.SIGTERM, _interrupt)  # schedulers send it first
         self._ignored, sys.unraisablehook = sys.unraisablehook, self._unraisable
         return self
@@ -77,10 +77,10 @@ def verdict(error: BaseException) -> tuple[int, str]:
     if is_interrupt(error) or isinstance(error, click.Abort):
         return INTERRUPTED, "interrupted"
     if isinstance(error, BrokenPipeError):  # a reader who has left is nobody's error
-        let_go_of_stdout()
+        drop_stdout()
         return OK, ""
     if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
-        let_go_of_stdout()
+        drop_stdout()
         return UNEXPECTED, f"the answer cannot be written: {error.strerror}"
     if reason := _bad_request(error):
         return next((code for kind, code in _OTHERS if isinstance(error, kind)), BAD_REQUEST), reason
@@ -88,7 +88,7 @@ def verdict(error: BaseException) -> tuple[int, str]:
     return UNEXPECTED, f"internal error: {type(error).__name__}: {message}; run with -v for the traceback"
 
 
-def unwritten(option: str, path: Path, error: OSError) -> MeshwrightError:
+def write_error(option: str, path: Path, error: OSError) -> MeshwrightError:
     """What is wrong where a file for the answer is not written: the name asked for, or nothing but its room."""
     if error.errno in _FULL:
         return NoRoom(path, f"the answer cannot be written: {error.strerror}")
@@ -115,10 +115,10 @@ def say(message: str) -> None:
     try:
         click.echo(f"plan: {printable}", err=True)
     except OSError:
-        let_go_of_stderr()
+        drop_stderr()
 
 
-def let_go_of_stdout() -> None:
+def drop_stdout() -> None:
     """Stop writing to a pipe whose reader has left, also when the interpreter flushes at the end."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -126,7 +126,7 @@ def let_go_of_stdout() -> None:
         sys.stdout = None  # Python's own value for a stream that is not there
 
 
-def let_go_of_stderr() -> None:
+def drop_stderr() -> None:
     """Talk to nobody where stderr is closed or full, also when the interpreter flushes at the end."""
     nobody = os.open(os.devnull, os.O_WRONLY)
     if nobody != 2:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.ending import unwritten
+from planner.cli.ending import write_error
 from planner.cli.input import answer_in
 from planner.cli.options import Command, Text, option
 from planner.cli.output import talk, write
@@ -97,7 +97,7 @@ def _write_all(made: Export, folder: Path, params: dict[str, Any]) -> None:
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
-        raise unwritten("--output", folder, error) from None
+        raise write_error("--output", folder, error) from None
     for name, text in made.files.items():
         write(text, str(folder / name))
     talk(f"wrote {', '.join(str(folder / name) for name in made.files)}", params)

@@ -13,7 +13,7 @@ from io import StringIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn, TextIO
 
-from planner.cli.ending import INFEASIBLE, UNEXPECTED, say, unwritten
+from planner.cli.ending import INFEASIBLE, UNEXPECTED, say, write_error
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _replacing(option: str, path: Path) -> Iterator[IO[bytes]]:
             finally:
                 whole.unlink(missing_ok=True)
     except OSError as error:
-        raise unwritten(option, path, error) from None
+        raise write_error(option, path, error) from None
 
 
 def _umask() -> int:

@@ -247,7 +247,7 @@ def _deliver(answer: Plan, params: dict[str, Any]) -> None:
 
 def _refusal(answer: Plan) -> str:
     """Why nothing fits, in one line, and what does, or who finds it."""
-    from planner.answer.text import why_none
+    from planner.answer.text import why_infeasible
 
     known = answer.nearest or answer.nothing_near
-    return why_none(answer) + ("" if known else "; `plan` in place of `plan predict` finds what comes nearest")
+    return why_infeasible(answer) + ("" if known else "; `plan` in place of `plan predict` finds what comes nearest")

@@ -13,7 +13,7 @@ from costmodels.stack.adapters import Adapters
 from costmodels.stack.stack import Stack
 from hardware.catalogue import accelerator, names
 from planner.answer.plan import Plan, Strategy
-from planner.answer.text import name_in, why_none
+from planner.answer.text import name_in, why_infeasible
 from planner.errors import BadRequest
 from planner.jobs.choices import assumed_stack
 from planner.request.tables import model_of
@@ -158,7 +158,7 @@ def job_of(plan: Plan) -> Job:
         BadRequest: the plan does not hold its model or its cluster.
     """
     if plan.strategy is None or plan.status == "infeasible":
-        raise Inexpressible(f"there is nothing to launch, the plan is infeasible: {why_none(plan)}")
+        raise Inexpressible(f"there is nothing to launch, the plan is infeasible: {why_infeasible(plan)}")
     if any(stage.tp or stage.dp for stage in plan.strategy.stages):
         raise Inexpressible(
             "launchers give every stage the same degrees, and this plan's differ between node groups; "

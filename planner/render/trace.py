@@ -22,7 +22,7 @@ from costmodels.strategy import Floats, Strategies, strategies
 from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.answer.plan import Plan
 from planner.answer.plan import Strategy as StrategyRecord
-from planner.answer.text import plural, why_none
+from planner.answer.text import plural, why_infeasible
 from planner.errors import BadRequest
 from planner.render.trace_pieces import KINDS, STREAMS, Pieces, pieces_of
 from planner.request.request import PlanRequest
@@ -70,7 +70,7 @@ def trace(plan: Plan, micro_batches: int | None = None, largest: int = LARGEST_T
         BadRequest: the answer has no strategy, was priced otherwise, or cannot run so many micro-batches.
     """
     if plan.strategy is None or plan.prediction is None:
-        raise BadRequest(f"the answer is {plan.status} and has no strategy to trace: {why_none(plan)}")
+        raise BadRequest(f"the answer is {plan.status} and has no strategy to trace: {why_infeasible(plan)}")
     resolved = resolve(PlanRequest(**plan.request))
     if resolved.mixed:
         raise BadRequest("a plan over several node groups cannot be traced; one over a single group can")

@@ -72,12 +72,12 @@ def _parts(one: Strategies, split: Assignment, scenario: Scenario, seconds: RowS
     if seconds.kinds is None or copies(one)[0] > 1:
         return [_Part(layer_seconds(one, scenario), seconds, held, again)]
     shares = held / np.maximum(held.sum(axis=1, keepdims=True), 1.0)
-    by_kind = (layers.T[:, :, None] * shares for layers in stage_layers(one, seconds.kinds.depth, *_of(split)))
+    by_kind = (layers.T[:, :, None] * shares for layers in stage_layers(one, seconds.kinds.depth, *_layers_of(split)))
     each = zip(seconds.kinds.depth.kinds, seconds.kinds.parts, *by_kind, strict=True)
     return [_Part(kind_seconds(one, scenario, kind), terms, *counts) for kind, terms, *counts in each]
 
 
-def _of(split: Assignment) -> tuple[Ints, Ints]:
+def _layers_of(split: Assignment) -> tuple[Ints, Ints]:
     return split.layers, split.recomputed
 
 

@@ -34,7 +34,7 @@ SPARES = "spare nodes rented all the time and drawing rated power (no idle power
 """What is taken of nodes that stand by."""
 
 
-def usual_batch(gpus: int, seq_length: int) -> int:
+def default_batch(gpus: int, seq_length: int) -> int:
     """Sequences per iteration where none are asked for: 1024 tokens per GPU, at least 4 Mi tokens.
 
     Always gpus times a power of two (halves included while they stay whole), so that every data-parallel
@@ -50,7 +50,7 @@ def usual_batch(gpus: int, seq_length: int) -> int:
 
 
 def _batch_rule(scenario: Scenario) -> str:
-    """The rule of ``usual_batch``, with the rounding where it made a difference."""
+    """The rule of ``default_batch``, with the rounding where it made a difference."""
     wanted = max(SMALLEST_BATCH_TOKENS, BATCH_TOKENS_PER_GPU * scenario.gpus) / scenario.seq_length
     rule = "1024 tokens per GPU, at least 4 Mi"
     if scenario.global_batch_size < wanted + 1.0:
@@ -58,19 +58,19 @@ def _batch_rule(scenario: Scenario) -> str:
     return f"{rule}: {math.ceil(wanted)}, up to a power of two times the {scenario.gpus:,} GPUs or a part of them"
 
 
-def usual_tokens(model: Model, *, frozen: bool) -> int:
+def default_tokens(model: Model, *, frozen: bool) -> int:
     """Tokens of the whole run where none are asked for: the model's, or few where only adapters train."""
     return FINE_TUNE_TOKENS if frozen else model.tokens or DEFAULT_TOKENS
 
 
-def whose_tokens(model: Model, *, frozen: bool) -> str:
+def tokens_source(model: Model, *, frozen: bool) -> str:
     """Who says the tokens where nobody asks for them."""
     if frozen:
         return "assumed of a fine-tune, --tokens says yours"
     return "the model's" if model.tokens else "assumed"
 
 
-def whose_length(model: Model) -> str:
+def length_source(model: Model) -> str:
     """Who says the sequence length where nobody asks for one."""
     return (
         f"the model reaches {model.reach}; --seq-len for more"
@@ -79,13 +79,13 @@ def whose_length(model: Model) -> str:
     )
 
 
-def _beside_the_model(scenario: Scenario) -> list[str]:
+def _left_out_of_the_model(scenario: Scenario) -> list[str]:
     """What the file of a model describes that is no part of it."""
     _, described, beside = scenario.model.source.partition(" without its ")
     return [f"without the {beside}"] if described and not scenario.model.mtp_layers else []
 
 
-def _of_software(request: PlanRequest, scenario: Scenario) -> list[str]:
+def _describe_software(request: PlanRequest, scenario: Scenario) -> list[str]:
     """What is taken of a stack that decides what fits and how fast: its attention, and constants that no run taught."""
     stack, rates = scenario.stack, scenario.rates
     lines = []
@@ -101,7 +101,7 @@ def _of_software(request: PlanRequest, scenario: Scenario) -> list[str]:
     return lines
 
 
-def unsaid(machines: Cluster) -> tuple[str, ...]:
+def assumed_prices(machines: Cluster) -> tuple[str, ...]:
     """What rent and energy leave out, or take from the catalogue, on a cluster that a person describes."""
     if holds(machines):
         return ()
@@ -127,7 +127,7 @@ def _rent(group: NodeGroup) -> str:
     return whose if device.name in names("accelerator") else ""
 
 
-def standing_by(scenario: Scenario, stability: Stability, machines: Cluster) -> tuple[str, ...]:
+def describe_spares(scenario: Scenario, stability: Stability, machines: Cluster) -> tuple[str, ...]:
     """What is taken of the nodes that stand by, on one node group.
 
     Raises:
@@ -147,7 +147,7 @@ def standing_by(scenario: Scenario, stability: Stability, machines: Cluster) -> 
     return (SPARES, f"{spares:,} spare node{'s' * (spares != 1)} counted, though {whole}")
 
 
-def filled(request: PlanRequest, scenario: Scenario, cluster: Cluster, tokens: int) -> tuple[str, ...]:
+def describe_defaults(request: PlanRequest, scenario: Scenario, cluster: Cluster, tokens: int) -> tuple[str, ...]:
     """What was taken without being asked for, a line each.
 
     Args:
@@ -164,14 +164,14 @@ def filled(request: PlanRequest, scenario: Scenario, cluster: Cluster, tokens: i
         lines.append(f"cluster {request.cluster}")
     if "stack" not in said:
         lines.append(f"stack {scenario.stack.name}{taken_for(request.framework, cluster)}")
-    lines += _of_software(request, scenario)
+    lines += _describe_software(request, scenario)
     if request.global_batch_size is None:
         lines.append(f"global batch {scenario.global_batch_size} sequences ({_batch_rule(scenario)})")
-    lines += _beside_the_model(scenario)
+    lines += _left_out_of_the_model(scenario)
     if request.seq_length is None:
-        lines.append(f"sequence length {scenario.seq_length} ({whose_length(scenario.model)})")
+        lines.append(f"sequence length {scenario.seq_length} ({length_source(scenario.model)})")
     if request.tokens is None:
-        whose = whose_tokens(scenario.model, frozen=scenario.frozen)
+        whose = tokens_source(scenario.model, frozen=scenario.frozen)
         count = next(f"{tokens / unit:g}{sign}" for unit, sign in UNITS if tokens >= unit)
         lines.append(f"{count} training tokens ({whose})")
     if "precision" not in said:

@@ -249,7 +249,7 @@ def own_name(word: str) -> str:
     return ALIASES.get(plain, plain)
 
 
-def respelled(table: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+def by_own_name(table: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
     """The table with the known fields under their own names.
 
     Raises:

@@ -50,7 +50,7 @@ class Pin:
         return tuple(value for value in usual if self.low <= value <= self.high)
 
 
-def plainly(axis: str, given: Any) -> Any:
+def without_numpy(axis: str, given: Any) -> Any:
     """What is given on one axis without numpy: arrays as lists, their numbers as Python's.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from costmodels.model.model import Model
 from costmodels.stability import Stability
@@ -13,13 +13,13 @@ from costmodels.stack.adapters import Adapters
 from costmodels.stack.optimizers import OptimizerName
 from costmodels.stack.precision import known_precision
 from costmodels.stack.stack import LARGEST_CAPACITY, Stack
-from hardware.errors import meant
+from hardware.errors import flatten, meant
 from hardware.records import Cluster
 from planner.errors import BadRequest
 from planner.request import tables
 from planner.request.fields import FIELDS, PIN_AXES, default_of, field_of
 from planner.request.overrides import bare, flat, known_path, known_table
-from planner.request.pins import plainly
+from planner.request.pins import without_numpy
 from planner.request.values import LONGEST, READERS
 
 Objective = Literal["time", "mfu", "cost", "tokens-per-gpu-hour", "memory", "goodput"]
@@ -28,10 +28,10 @@ LARGEST_GPUS = 2**24
 LARGEST_BATCH = 2**28
 LARGEST_SEQUENCE = 2**24
 
-_WRITTEN: Final = tables.also({"type": "string", "examples": ["300B"]})
-_TIME: Final = tables.also({"type": "string", "examples": ["30s"]})
-_PAIRS: Final = tables.also({"type": "string", "examples": ["detect=5 min,spare_nodes=8"]})
-_PERCENT: Final = tables.also({"type": "string", "pattern": r"^\s*[0-9.]+%?\s*$"})
+_WRITTEN: Final = tables.also_accepts({"type": "string", "examples": ["300B"]})
+_TIME: Final = tables.also_accepts({"type": "string", "examples": ["30s"]})
+_PAIRS: Final = tables.also_accepts({"type": "string", "examples": ["detect=5 min,spare_nodes=8"]})
+_PERCENT: Final = tables.also_accepts({"type": "string", "pattern": r"^\s*[0-9.]+%?\s*$"})
 
 
 class PlanRequest(BaseModel):
@@ -42,10 +42,10 @@ class PlanRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    model: Annotated[str | Model, tables.table_of("model")]
+    model: Annotated[str | Model, tables.accepts_table("model")]
     gpus: Annotated[int, Field(gt=0, le=LARGEST_GPUS)]
-    cluster: Annotated[str | Cluster, tables.table_of("cluster")] = default_of("cluster")
-    stack: Annotated[str | Stack, tables.table_of("stack")] = default_of("stack")
+    cluster: Annotated[str | Cluster, tables.accepts_table("cluster")] = default_of("cluster")
+    stack: Annotated[str | Stack, tables.accepts_table("stack")] = default_of("stack")
     global_batch_size: Annotated[int, Field(gt=0, le=LARGEST_BATCH)] | None = None
     seq_length: Annotated[int, Field(gt=0, le=LARGEST_SEQUENCE)] | None = None
     tokens: Annotated[int, Field(gt=0, lt=10**18), _WRITTEN] | None = None
@@ -98,7 +98,7 @@ class PlanRequest(BaseModel):
         _refuse_bytes(value)
         if name in tables.RECORDS:
             record, build = tables.RECORDS[name]
-            return tables.named_or(record, value, build)
+            return tables.name_or_record(record, value, build)
         return READERS[FIELDS[name].kind](value) if name in FIELDS and FIELDS[name].kind in READERS else value
 
     @field_validator("precision")
@@ -143,7 +143,7 @@ class PlanRequest(BaseModel):
     def _known_axes(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
         if unknown := sorted(set(value) - set(PIN_AXES), key=str):
             raise ValueError(_no_axis(str(unknown[0])))
-        return {axis: plainly(axis, given) for axis, given in value.items()}
+        return {axis: without_numpy(axis, given) for axis, given in value.items()}
 
 
 def _no_axis(name: str) -> str:
@@ -157,3 +157,17 @@ def _refuse_bytes(value: object, where: str = "") -> None:
     """Bytes are no text, though pydantic reads "8" and b"8" alike."""
     if isinstance(value, bytes | bytearray | memoryview):
         raise ValueError(f"{where}expected text or a number, got {bytes(value)!r:.40}")  # noqa: TRY004 - pydantic's
+
+
+def request_from(fields: Mapping[str, Any], where: str = "") -> PlanRequest:
+    """The question of a table of its fields.
+
+    Raises:
+        BadRequest: what is wrong with it, in one line that begins with ``where``.
+    """
+    try:
+        return PlanRequest(**fields)
+    except ValidationError as error:
+        raise BadRequest(f"{where}{flatten(error)}") from None
+    except TypeError:
+        raise BadRequest(f"{where}its fields are not names") from None

@@ -17,7 +17,7 @@ from costmodels.stack.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
 from hardware.records import Cluster
 from planner.errors import BadRequest
-from planner.request.defaults import filled, standing_by, unsaid, usual_batch, usual_tokens
+from planner.request.defaults import assumed_prices, default_batch, default_tokens, describe_defaults, describe_spares
 from planner.request.fields import DEFAULT_STACK, STACK_CHOICES
 from planner.request.overrides import changed_model, changed_stack
 from planner.request.request import PlanRequest
@@ -64,20 +64,20 @@ def resolve(request: PlanRequest) -> Resolved:
     stack = _with_adapters(_with_experts(stack, model, request), model, request)
     seq_length = request.seq_length or model.seq_length
     _check_positions(model, seq_length)
-    batch = request.global_batch_size or usual_batch(request.gpus, seq_length)
+    batch = request.global_batch_size or default_batch(request.gpus, seq_length)
     cluster = _with_margin(cluster, request.memory_margin)
-    tokens = request.tokens or usual_tokens(model, frozen=stack.adapters is not None)
+    tokens = request.tokens or default_tokens(model, frozen=stack.adapters is not None)
     asked = request.framework or ""
     sizes = (request.gpus, seq_length, batch, request.precision)
     scenario = Scenario(model, cluster.groups[0], stack, *sizes, framework=asked)
     _ = scenario.rates
-    defaults = filled(request, scenario, cluster, tokens) + unsaid(base)
+    defaults = describe_defaults(request, scenario, cluster, tokens) + assumed_prices(base)
     defaults += (f"main gradients {grads} (as the files for {asked} have them)",) if grads else ()
     mixed = _mixed(request, scenario, cluster) if len(base.groups) > 1 else None
     if len(base.groups) > 1 and cluster.gpus != base.gpus:
-        defaults += (taken_of(cluster, base),)
+        defaults += (describe_subset(cluster, base),)
     stability = _stability(request)
-    defaults += standing_by(scenario, stability, base) if stability else ()
+    defaults += describe_spares(scenario, stability, base) if stability else ()
     return Resolved(request, scenario, cluster, base, software, tokens, defaults, stability, mixed)
 
 
@@ -114,7 +114,7 @@ def _stack(request: PlanRequest, cluster: Cluster) -> Stack:
     return found
 
 
-def taken_of(cluster: Cluster, base: Cluster) -> str:
+def describe_subset(cluster: Cluster, base: Cluster) -> str:
     """Which GPUs of a mixed cluster a request for fewer gets."""
     names = " + ".join(f"{group.gpus} {group.name}" for group in cluster.groups)
     return f"the fastest {cluster.gpus} of {base.gpus} GPUs in whole nodes: {names}"

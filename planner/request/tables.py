@@ -26,7 +26,7 @@ Table = Mapping[str, Any]
 _SHORT_CLUSTER: Final = {"name", "accelerator", "gpus_per_node", "nodes", "tiers"}
 
 
-def named_or(record: type[_R], value: object, build: Callable[[Table], _R | str]) -> _R | str:
+def name_or_record(record: type[_R], value: object, build: Callable[[Table], _R | str]) -> _R | str:
     """A name as it is, a record as it is, a table as the record that it describes.
 
     Raises:
@@ -46,7 +46,7 @@ def named_or(record: type[_R], value: object, build: Callable[[Table], _R | str]
         raise ValueError(str(error)) from None
 
 
-def also(form: Mapping[str, Any]) -> Any:
+def also_accepts(form: Mapping[str, Any]) -> Any:
     """A field that its JSON Schema says to take one form more, which validators turn into the record."""
 
     def extended(schema: dict[str, Any]) -> None:
@@ -56,9 +56,11 @@ def also(form: Mapping[str, Any]) -> Any:
     return Field(json_schema_extra=extended)
 
 
-def table_of(of: str) -> Any:
+def accepts_table(of: str) -> Any:
     """A field that takes the table of a model, a cluster or a stack too."""
-    return also({"type": "object", "description": f"As the file of a {of}, or as an answer's request states it."})
+    return also_accepts(
+        {"type": "object", "description": f"As the file of a {of}, or as an answer's request states it."}
+    )
 
 
 def model_of(table: Table) -> Model:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from costmodels.sparse.load import Mode
 from costmodels.sparse.model import SparseModel
 from hardware.servers import SparseCluster
+from planner.answer.plan import Record
 
 Status = Literal["optimal", "feasible", "infeasible"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class SparseRequest(_Part):
+class SparseRequest(Record):
     """What is asked: a model, machines, and a throughput to reach or a rent to keep to."""
 
     model: SparseModel
@@ -34,7 +31,7 @@ class SparseRequest(_Part):
     """Seconds."""
 
 
-class Rented(_Part):
+class Rented(Record):
     """Nodes of one group and how busy they are."""
 
     group: str
@@ -50,7 +47,7 @@ class Rented(_Part):
     """The scarcest resource."""
 
 
-class Placed(_Part):
+class Placed(Record):
     """A part of the model and the group that it runs on."""
 
     name: str
@@ -64,14 +61,14 @@ class Placed(_Part):
     """Of a table: bytes on each node of ``home``."""
 
 
-class Stage(_Part):
+class Stage(Record):
     """Parts in a row on one group: a stage of the pipeline."""
 
     group: str
     places: tuple[str, ...]
 
 
-class Alternative(_Part):
+class Alternative(Record):
     """The best plan on some of the machines and in one mode."""
 
     machines: Literal["cpu", "accelerators", "all"]
@@ -82,7 +79,7 @@ class Alternative(_Part):
     nodes: dict[str, int] = Field(default_factory=dict)
 
 
-class Nearest(_Part):
+class Nearest(Record):
     """The nearest request that works."""
 
     text: str
@@ -90,7 +87,7 @@ class Nearest(_Part):
     max_cost_per_hour: float | None = None
 
 
-class SparseProof(_Part):
+class SparseProof(Record):
     """How far from the best the plan can be, within the model."""
 
     objective: Literal["cost", "throughput"]
@@ -102,7 +99,7 @@ class SparseProof(_Part):
     solve_seconds: float
 
 
-class SparsePlan(_Part):
+class SparsePlan(Record):
     """An answer to a ``SparseRequest``."""
 
     schema_: Literal["sparse/1"] = Field(default="sparse/1", alias="schema")

@@ -74,8 +74,8 @@ def answered(task: Task, shared: Shared) -> Finished:
     document = error = None
     defect = False
     try:
-        plan = plan_of(task, shared)
-        status, document = plan.status, json.dumps(document_of(plan), separators=(",", ":"))
+        plan = plan_point(task, shared)
+        status, document = plan.status, json.dumps(kept_document(plan), separators=(",", ":"))
     except MeshwrightError as reason:
         error = str(reason)
     except (
@@ -95,7 +95,7 @@ def answered(task: Task, shared: Shared) -> Finished:
     return Finished(task.index, task.key, status, document, error, time.perf_counter() - started, defect)
 
 
-def plan_of(task: Task, shared: Shared) -> Plan:
+def plan_point(task: Task, shared: Shared) -> Plan:
     """The plan of a point, without reasons.
 
     Raises:
@@ -127,7 +127,7 @@ def searched(request: PlanRequest, shared: Shared, budget: Budget | None = None)
     return conclude(replace(resolved, request=request), space, outcome, budget)
 
 
-def document_of(plan: Plan) -> dict[str, Any]:
+def kept_document(plan: Plan) -> dict[str, Any]:
     """What is kept of a plan: nothing that the next run would say differently."""
     kept = plan.model_dump(mode="json", by_alias=True, include=_KEPT)
     if kept["proof"]:

@@ -9,19 +9,18 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from costmodels.model.catalogue import model as find_model
 from costmodels.model.model import Model
 from costmodels.stack.stack import stack as find_stack
-from hardware.errors import flatten
 from hardware.records import Cluster
 from planner.answer.build import catalogue_hashes
-from planner.errors import BadRequest, MeshwrightError
-from planner.request.defaults import usual_batch, usual_tokens
+from planner.errors import MeshwrightError
+from planner.request.defaults import default_batch, default_tokens
 from planner.request.fields import LAYERS, VARIED
 from planner.request.pins import parse_pins
-from planner.request.request import PlanRequest
+from planner.request.request import PlanRequest, request_from
 from planner.studies.machines import changed_cluster
 from planner.studies.study import SCENARIO, Mode
 from planner.version import VERSION
@@ -45,10 +44,7 @@ def request_of(fields: Mapping[str, Any]) -> PlanRequest:
     if isinstance(plain["model"], str):
         length = plain.get("seq_length")
         plain["model"] = _model(plain["model"], length if isinstance(length, int) else None)
-    try:
-        request = PlanRequest(**plain, pins=pins)
-    except ValidationError as error:
-        raise BadRequest(flatten(error)) from None
+    request = request_from(plain | {"pins": pins})
     if not changes:
         return request
     return request.model_copy(update={"cluster": changed_cluster(request.cluster, changes)})
@@ -88,9 +84,9 @@ def _resolved(request: PlanRequest) -> dict[str, Any]:
         "model": _digest(model),
         "cluster": _digest(cluster),
         "stack": _digest(stack),
-        "global_batch_size": request.global_batch_size or usual_batch(gpus, seq_length),
+        "global_batch_size": request.global_batch_size or default_batch(gpus, seq_length),
         "seq_length": seq_length,
-        "tokens": request.tokens or usual_tokens(model, frozen=frozen),
+        "tokens": request.tokens or default_tokens(model, frozen=frozen),
         "pins": pins,
     }
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from costmodels.scenario import Scenario
 from planner.answer.text import plural
-from planner.request.defaults import whose_length, whose_tokens
+from planner.request.defaults import length_source, tokens_source
 from planner.request.overrides import written
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest
@@ -48,8 +48,8 @@ def lines(request: PlanRequest, origins: Mapping[str, str]) -> list[tuple[str, s
     values |= {path: written(value) for path, value in request.changes.items()}
     values |= {f"pins.{axis}": str(pin) for axis, pin in request.pins.items()}
     whose = {
-        "seq_length": whose_length(scenario.model),
-        "tokens": whose_tokens(scenario.model, frozen=scenario.frozen),
+        "seq_length": length_source(scenario.model),
+        "tokens": tokens_source(scenario.model, frozen=scenario.frozen),
     }
     whose |= dict.fromkeys(request.changes, origins.get("changes", "default"))
     return [(name, value, origins.get(name, whose.get(name, "default"))) for name, value in values.items()]

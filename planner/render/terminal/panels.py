@@ -68,7 +68,7 @@ def time_panel(plan: Plan, *, blocks: bool) -> Text:
 
 def memory_panel(stages: Sequence[StageMemory]) -> Text:
     """Memory of the busiest rank of the first, the worst inner and the last stage."""
-    shown = _telling(stages)
+    shown = _fullest_stages(stages)
     limits = {format_gib(stage.limit) for stage in stages}
     of = f" of {min(limits)}" if len(limits) == 1 else ""
     text = Text(f"Memory per GPU, GiB{of}", style="bold")
@@ -85,7 +85,7 @@ def _row(name: str, cells: Sequence[str]) -> str:
     return f"  {name:<12}" + "".join(f"{cell:>8}" for cell in cells)
 
 
-def _telling(stages: Sequence[StageMemory]) -> list[StageMemory]:
+def _fullest_stages(stages: Sequence[StageMemory]) -> list[StageMemory]:
     inner = sorted(stages[1:-1], key=lambda stage: -stage.total)[:1]
     return [*stages[:1], *inner, *(stages[-1:] if len(stages) > 1 else ())]
 

@@ -14,11 +14,11 @@ from rich.text import Text
 from planner.answer.plan import Advice, Plan, Prediction, Proof, Rejection, Strategy, Trust
 from planner.answer.text import (
     CUT_SHORT,
-    foremost,
     format_days,
     format_dollars,
     format_percent,
     format_prefixed,
+    main_restriction,
     name_in,
     plural,
     short_seconds,
@@ -313,7 +313,7 @@ def _proved(plan: Plan) -> list[str]:
         return [f"{100.0 * plan.proof.gap:.2f} % from the proved optimum"]
     if plan.status != "optimal" or plan.proof is None:
         return []
-    return [f"proved optimal in the model {foremost(plan.proof.scope)}".rstrip()]
+    return [f"proved optimal in the model {main_restriction(plan.proof.scope)}".rstrip()]
 
 
 def printable(document: _Document, console: Console) -> _Document:

@@ -117,14 +117,14 @@ def test_regrets_are_over_the_proved_best_of_every_scenario(least):
     regrets = []
     for factors in corners_of(tuple(uncertain_levers(scenario)), 0.3):
         changed = changed_by(scenario, factors)
-        best = plan_of(changed)
+        best = plan_point(changed)
         regrets.append(quote(row, changed, split).iteration / best - 1)
     assert min(regrets) >= -1e-9
     assert max(regrets) == pytest.approx(least.chosen.worst_regret, abs=1e-9)
     assert len(regrets) == least.scenarios == 17
 
 
-def plan_of(scenario):
+def plan_point(scenario):
     """Seconds of the fastest strategy on machines that no name has, by the search of `plan`."""
     from planner.space.lattice import build
 

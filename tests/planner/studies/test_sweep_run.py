@@ -105,7 +105,7 @@ class Interrupted(BaseModel):
 
 @pytest.mark.parametrize("dump", [BaseModel.model_dump, BaseModel.model_dump_json])
 def test_an_interrupt_inside_a_serializer_is_one(tmp_path, monkeypatch, dump):
-    monkeypatch.setattr(answering, "document_of", lambda _plan: dump(Interrupted()))
+    monkeypatch.setattr(answering, "kept_document", lambda _plan: dump(Interrupted()))
     with pytest.raises(KeyboardInterrupt):
         run(study(), tmp_path / "runs.sqlite", workers=1)
     with pytest.raises(PydanticSerializationError) as lost:
