@@ -98,7 +98,7 @@ def found_plan(
     reasons: bool,
     pins: Mapping[str, Pin] | None = None,
 ) -> Plan:
-    """What a search found, with its reasons; where the budget ended the search, the best that those come across.
+    """The plan that a search found, with its reasons; a better one if these come across it once the budget is spent.
 
     ``pins`` are the request's, unless they are given as they were read.
     """
@@ -134,7 +134,7 @@ def found_plan(
 
 
 def _priced(resolved: Resolved, mixed: Mixed, best: MixedIncumbent, priced: Quote) -> dict[str, Any]:
-    """What a found plan and a predicted one have in common."""
+    """Fields that a found plan and a predicted one share: strategy, prediction, interval, breakdown, memory."""
     lead = best.row.groups[int(best.row.order[0, 0])]
     prediction = prediction_record(resolved, priced.iteration, lead, best.assignment)
     return {
@@ -213,7 +213,7 @@ def _rejections(space: MixedSpace, outcome: MixedOutcome) -> tuple[Rejection, ..
 def _infeasible(
     resolved: Resolved, mixed: Mixed, space: MixedSpace, outcome: MixedOutcome, budget: Budget | None
 ) -> Plan:
-    """What was refused, and the nearest request that works where there is a budget to look for it."""
+    """The refusals, and the nearest request that works where there is a budget to look for it."""
     found = _rejections(space, outcome)
     near = _nearest(resolved, mixed, budget) if budget else Near(None, "")
     return Plan(
@@ -227,7 +227,7 @@ def _infeasible(
 
 
 def _nearest(resolved: Resolved, mixed: Mixed, budget: Budget) -> Near:
-    """The same request without one of its pins, else without all of them, else without one of its options."""
+    """The nearest request: without one of its pins, else without all of them, else without one of its options."""
     budget, pins = budget.part(NEAREST), parse_pins(resolved.request.pins)
     found = _fewer_pins(mixed, pins, budget) or _fewer_options(resolved, pins, budget)
     return Near(found, "" if found else tried(resolved, late=budget.spent()))

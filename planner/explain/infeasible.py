@@ -1,4 +1,4 @@
-"""What is short where nothing fits: every refusal of a search, and which of them decide.
+"""Why nothing fits: every refusal of a search, and which of them decide.
 
 In a lattice each rule sees what those before it left, so that a rule about one value of a range may have refused much
 and still not matter. Those that refuse every strategy alone decide, else those without which some are left.
@@ -26,7 +26,7 @@ from planner.search.best_first import Outcome
 from planner.space.lattice import MESH_AXES, SHARDING, Space, axes_of, build, layouts, sharding_degrees
 
 LAID_OUT = frozenset({"tp", "cp", "pp", "dp", "ranks", "widest"})
-"""What the number of devices and the batch leave little choice of."""
+"""Axes of which the number of devices and the batch leave little choice."""
 
 
 def order_refusals(found: Sequence[Rejection], resolved: Resolved, rules: Iterable[Rule]) -> tuple[Rejection, ...]:
@@ -64,7 +64,7 @@ Columns = Mapping[str, NDArray[Any]]
 def deciding_rules(
     found: Sequence[Rejection], scenario: Scenario, pins: Mapping[str, Pin], rules: Sequence[Rule]
 ) -> tuple[Rejection, ...]:
-    """Of the refusals that left nothing, those that it is due to; all of them where no single rule decides."""
+    """The refusals to which it is due that nothing is left; all of them where no single rule decides."""
     known = {rule.name: rule for rule in rules}
     binding = [one for one in found if one.rule in known]
     alone = [one for one in binding if _refuses_all(known[one.rule], scenario, pins)]
@@ -117,7 +117,7 @@ def _crossed(columns: Columns, added: Columns) -> Columns:
 
 
 def rejections(space: Space, outcome: Outcome, scenario: Scenario) -> tuple[Rejection, ...]:
-    """What the rules and memory refused, in the order in which they spoke."""
+    """Every refusal by the rules and by memory, in the order in which they were applied."""
     rows = [Rejection(rule=r.rule, count=r.count, example=r.example) for r in space.refusals]
     if outcome.memory_refused:
         example = memory_example(outcome, scenario)

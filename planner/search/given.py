@@ -89,7 +89,7 @@ def _batches(scenario: Scenario, micro: int, dp: int) -> int:
 
 
 def _usual_recompute(axes: Mapping[str, int]) -> Recompute:
-    """What the other pins say of recomputation: modules are selective, layers that go together are all of them."""
+    """Recomputation as the other pins imply it: modules are selective, layers that go together are all of them."""
     if axes.get("recompute_num_layers", 1) > 1:
         return Recompute.FULL
     return Recompute.SELECTIVE if axes.get("recompute_modules") else Recompute.NONE
@@ -232,7 +232,7 @@ def drawn_chunks(
 
 
 def with_recomputed(row: Strategies, split: Assignment, recomputed: Sequence[int] | None) -> Assignment:
-    """The same layers, of which each stage recomputes the number given.
+    """The split with so many recomputed layers on every stage.
 
     Raises:
         BadRequest: recomputation that is not partial, or more layers than a stage holds.

@@ -103,7 +103,7 @@ def _parts(given: Any) -> Sequence[Any]:
 
 
 def _for_groups(resolved: Resolved, axis: str, count: int) -> tuple[int, ...] | None:
-    """What a pin says of every group: one value for all, or one for each in the cluster's order."""
+    """Values of a pin by group: one value for all, or one for each in the cluster's order."""
     given = resolved.request.pins.get(axis)
     if given is None or given == "":
         return None
@@ -158,7 +158,7 @@ def _dealt(micro: int, dp: Sequence[int]) -> tuple[int, ...]:
 
 
 def in_every_order(row: MixedRows) -> list[MixedRows]:
-    """The same strategy with its groups in every order."""
+    """The strategy once for every order of its groups."""
     count = len(row.groups)
     return [replace(row, order=np.array([order])) for order in itertools.permutations(range(count))]
 
