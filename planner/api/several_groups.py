@@ -14,7 +14,7 @@ from planner.answer.build import frame_record, prediction_record
 from planner.answer.plan import Advice, Plan, Proof, Rejection
 from planner.answer.text import all_but_full
 from planner.errors import BadRequest, OutOfTime
-from planner.explain.infeasible import order_refusals
+from planner.explain.infeasible import as_rejections, order_refusals
 from planner.explain.mixed import (
     alternatives,
     degrees_in_words,
@@ -31,6 +31,7 @@ from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import Resolved
 from planner.rules.core import GROUP_RULES, binding
+from planner.search.choice import NEARLY_FULL
 from planner.search.given import checked_layers, drawn_chunks
 from planner.search.mixed import MixedIncumbent, MixedOutcome, best_split, given, given_split, price, search
 from planner.search.mixed_given import broken_rules, given_row, in_every_order
@@ -38,9 +39,6 @@ from planner.space.mixed import MixedSpace, build
 from planner.space.scope import left_out
 from planner.trust.interval import trust
 from planner.verify.check import Verdict, verify_mixed
-
-NEARLY_FULL = 0.95
-"""Share of the usable memory from which a plan is called tight."""
 
 
 def plan_mixed(
@@ -203,11 +201,11 @@ def _warnings(priced: Quote, mixed: Mixed, row: MixedRows, resolved: Resolved) -
 
 
 def _rejections(space: MixedSpace, outcome: MixedOutcome) -> tuple[Rejection, ...]:
-    rows = [Rejection(rule=r.rule, count=r.count, example=r.example) for r in space.refusals]
-    if outcome.memory_refused:
-        example = f"{outcome.memory_refused:,} of {outcome.priced:,} branches fit the groups' memory under no split"
-        rows.append(Rejection(rule="memory", count=outcome.memory_refused, example=example))
-    return tuple(rows)
+    refused = as_rejections(space.refusals)
+    if not outcome.memory_refused:
+        return refused
+    example = f"{outcome.memory_refused:,} of {outcome.priced:,} branches fit the groups' memory under no split"
+    return (*refused, Rejection(rule="memory", count=outcome.memory_refused, example=example))
 
 
 def _infeasible(

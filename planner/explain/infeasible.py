@@ -23,7 +23,7 @@ from planner.request.request import Resolved
 from planner.rules.core import binding
 from planner.rules.rule import Rule
 from planner.search.best_first import Outcome
-from planner.space.lattice import MESH_AXES, SHARDING, Space, axes_of, build, layouts, sharding_degrees
+from planner.space.lattice import MESH_AXES, SHARDING, Refusal, Space, axes_of, build, layouts, sharding_degrees
 
 LAID_OUT = frozenset({"tp", "cp", "pp", "dp", "ranks", "widest"})
 """Axes of which the number of devices and the batch leave little choice."""
@@ -116,13 +116,18 @@ def _crossed(columns: Columns, added: Columns) -> Columns:
     return wide | {name: np.tile(column, rows) for name, column in added.items()}
 
 
+def as_rejections(refusals: Iterable[Refusal]) -> tuple[Rejection, ...]:
+    """Refusals of a lattice as the answer states them."""
+    return tuple(Rejection(rule=one.rule, count=one.count, example=one.example) for one in refusals)
+
+
 def rejections(space: Space, outcome: Outcome, scenario: Scenario) -> tuple[Rejection, ...]:
     """Every refusal by the rules and by memory, in the order in which they were applied."""
-    rows = [Rejection(rule=r.rule, count=r.count, example=r.example) for r in space.refusals]
-    if outcome.memory_refused:
-        example = memory_example(outcome, scenario)
-        rows.append(Rejection(rule="memory", count=outcome.memory_refused, example=example))
-    return tuple(rows)
+    refused = as_rejections(space.refusals)
+    if not outcome.memory_refused:
+        return refused
+    example = memory_example(outcome, scenario)
+    return (*refused, Rejection(rule="memory", count=outcome.memory_refused, example=example))
 
 
 def refusal_reasons(resolved: Resolved, space: Space, outcome: Outcome) -> tuple[Rejection, ...]:

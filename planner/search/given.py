@@ -30,7 +30,7 @@ CHUNKS = "chunks"
 
 def single_row(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Strategies:
     """The one strategy that the pins describe; data parallelism takes the GPUs that are left."""
-    axes = {name: _one(pins[name]) for name in pins}
+    axes = {name: single_value(pins[name]) for name in pins}
     tp, cp = axes.get("tp", 1), axes.get("cp", 1)
     pp = axes.get("pp", len(layers) if layers else 1)
     dp = _replicas(scenario, axes, tp * cp * pp, f"tp {tp} x cp {cp} x pp {pp}")
@@ -95,7 +95,8 @@ def _usual_recompute(axes: Mapping[str, int]) -> Recompute:
     return Recompute.SELECTIVE if axes.get("recompute_modules") else Recompute.NONE
 
 
-def _one(pin: Pin) -> int:
+def single_value(pin: Pin) -> int:
+    """The value of a pin that has one; raises BadRequest where it has several."""
     if len(pin.values) != 1:
         raise BadRequest(f"{pin.axis}: one strategy is priced at a time; give a single value")
     return pin.values[0]
