@@ -71,7 +71,7 @@ def plan_one_group(resolved: Resolved, budget: Budget) -> Plan:
 
 
 def conclude(resolved: Resolved, space: Space, outcome: Outcome, budget: Budget) -> Plan:
-    """What a search found, without reasons, runners-up, simulation or the nearest request that works.
+    """The plan that a search found, without reasons, runners-up, simulation or the nearest request that works.
 
     That is what a sweep keeps of a point; `plan` of the same request says the rest.
 
@@ -89,7 +89,7 @@ def conclude(resolved: Resolved, space: Space, outcome: Outcome, budget: Budget)
 def _settled(
     resolved: Resolved, space: Space, outcome: Outcome, choice: Choice, *, budget: Budget, largest: int
 ) -> dict[str, Any]:
-    """What is known of the plan without looking at anything else; ``largest`` passes are simulated at most."""
+    """Fields that need only the plan itself: prediction, warnings, proof. At most ``largest`` passes are simulated."""
     scenario, best = resolved.scenario, choice.taken
     priced = quote(effective_recompute(best.row, best.assignment), scenario, best.assignment)
     verdict = verify(best.row, best.assignment, priced, scenario, largest=largest)
@@ -104,7 +104,7 @@ def _settled(
 
 
 def found_plan(resolved: Resolved, space: Space, outcome: Outcome, budget: Budget) -> Plan:
-    """What a search found, with its reasons.
+    """The plan that a search found, with its reasons.
 
     Where the budget ended the search, what the reasons come across may be better: that is the plan then.
     """
@@ -138,7 +138,7 @@ def found_plan(resolved: Resolved, space: Space, outcome: Outcome, budget: Budge
 
 
 def _with_trust(resolved: Resolved, space: Space, outcome: Outcome, choice: Choice, budget: Budget) -> dict[str, Any]:
-    """What is known of the plan, with what was measured of its like, what was refused, and pins that do nothing."""
+    """Fields of `_settled` with the interval, the refusals and a warning of pins that do nothing."""
     scenario, pins = resolved.scenario, parse_pins(resolved.request.pins)
     settled = _settled(resolved, space, outcome, choice, budget=budget, largest=LARGEST_SIMULATION)
     found = trust(scenario, choice.taken.row, mfu=settled["prediction"].mfu)
@@ -180,7 +180,7 @@ def _proof(
 
 
 def _statement(outcome: Outcome, choice: Choice, objective: str, value: float, gap: float, scope: str) -> str:
-    """What is proved, and the restriction that matters; ``value`` seconds are the plan's."""
+    """The proof as a sentence, with the restriction that matters; the plan takes ``value`` seconds."""
     assert outcome.best is not None
     fastest = value * (outcome.best.iteration / choice.taken.iteration)
     if objective == "memory":
@@ -257,7 +257,7 @@ def _too_large(row: Strategies, priced: Quote, scenario: Scenario) -> tuple[Reje
 
 
 def _warnings(priced: Quote, resolved: Resolved) -> tuple[str, ...]:
-    """What could go wrong with a plan that is right within the model."""
+    """Warnings of memory that is all but full, and of a stack that makes no programs for the device."""
     device, found = resolved.scenario.group.accelerator, []
     share = peak_bytes(priced) / device.usable_memory
     if share > NEARLY_FULL and not resolved.request.memory_margin:
@@ -270,7 +270,7 @@ def _warnings(priced: Quote, resolved: Resolved) -> tuple[str, ...]:
 
 
 def _counted(predicted: Prediction, resolved: Resolved) -> tuple[str, ...]:
-    """What of the figures needs a word: utilisation beyond the peak, and costs that nobody knows."""
+    """Warnings about figures: utilisation beyond the peak, and a cost that nobody knows."""
     found = []
     halved = predicted.mfu / causal_excess(resolved.scenario)
     if predicted.mfu > FLATTERED * halved or max(predicted.mfu, predicted.hfu) > HIGH:

@@ -14,7 +14,7 @@ from planner.answer.build import frame_record, prediction_record
 from planner.answer.plan import Advice, Plan, Proof, Rejection
 from planner.answer.text import nearly_full_warning
 from planner.errors import BadRequest, OutOfTime
-from planner.explain.infeasible import order_refusals
+from planner.explain.infeasible import as_rejections, order_refusals
 from planner.explain.mixed import (
     alternatives,
     degrees_in_words,
@@ -31,6 +31,7 @@ from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.resolve import Resolved
 from planner.rules.core import GROUP_RULES
+from planner.search.choice import NEARLY_FULL
 from planner.search.given import checked_layers, drawn_chunks
 from planner.search.mixed import MixedIncumbent, MixedOutcome, best_split, given, given_split, price, search
 from planner.search.mixed_given import broken_rules, given_row, in_every_order
@@ -39,9 +40,6 @@ from planner.space.mixed import MixedSpace, build
 from planner.space.scope import left_out
 from planner.trust.interval import interval, trust
 from planner.verify.check import Verdict, verify_mixed
-
-NEARLY_FULL = 0.95
-"""Share of the usable memory from which a plan is called tight."""
 
 
 def plan_mixed(
@@ -99,7 +97,7 @@ def found_plan(
     reasons: bool,
     pins: Mapping[str, Pin] | None = None,
 ) -> Plan:
-    """What a search found, with its reasons; where the budget ended the search, the best that those come across.
+    """The plan that a search found, with its reasons; a better one if these come across it once the budget is spent.
 
     ``pins`` are the request's, unless they are given as they were read.
     """
@@ -135,7 +133,7 @@ def found_plan(
 
 
 def _priced(resolved: Resolved, mixed: Mixed, best: MixedIncumbent, priced: Quote) -> dict[str, Any]:
-    """What a found plan and a predicted one have in common."""
+    """Fields that a found plan and a predicted one share: strategy, prediction, interval, breakdown, memory."""
     lead = best.row.groups[int(best.row.order[0, 0])]
     prediction = prediction_record(resolved, priced.iteration, lead, best.assignment, interval)
     return {
@@ -204,17 +202,17 @@ def _warnings(priced: Quote, mixed: Mixed, row: MixedRows, resolved: Resolved) -
 
 
 def _rejections(space: MixedSpace, outcome: MixedOutcome) -> tuple[Rejection, ...]:
-    rows = [Rejection(rule=r.rule, count=r.count, example=r.example) for r in space.refusals]
-    if outcome.memory_refused:
-        example = f"{outcome.memory_refused:,} of {outcome.priced:,} branches fit the groups' memory under no split"
-        rows.append(Rejection(rule="memory", count=outcome.memory_refused, example=example))
-    return tuple(rows)
+    refused = as_rejections(space.refusals)
+    if not outcome.memory_refused:
+        return refused
+    example = f"{outcome.memory_refused:,} of {outcome.priced:,} branches fit the groups' memory under no split"
+    return (*refused, Rejection(rule="memory", count=outcome.memory_refused, example=example))
 
 
 def _infeasible(
     resolved: Resolved, mixed: Mixed, space: MixedSpace, outcome: MixedOutcome, budget: Budget | None
 ) -> Plan:
-    """What was refused, and the nearest request that works where there is a budget to look for it."""
+    """The refusals, and the nearest request that works where there is a budget to look for it."""
     found = _rejections(space, outcome)
     near = _nearest(resolved, mixed, budget) if budget else Near(None, "")
     return Plan(
@@ -228,7 +226,7 @@ def _infeasible(
 
 
 def _nearest(resolved: Resolved, mixed: Mixed, budget: Budget) -> Near:
-    """The same request without one of its pins, else without all of them, else without one of its options."""
+    """The nearest request: without one of its pins, else without all of them, else without one of its options."""
     budget, pins = budget.part(NEAREST), parse_pins(resolved.request.pins)
     found = _fewer_pins(mixed, pins, budget) or _fewer_options(resolved, pins, budget)
     return Near(found, "" if found else tried(resolved, late=budget.spent()))

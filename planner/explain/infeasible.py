@@ -1,4 +1,4 @@
-"""What is short where nothing fits: every refusal of a search, and which of them decide.
+"""Why nothing fits: every refusal of a search, and which of them decide.
 
 In a lattice each rule sees what those before it left, so that a rule about one value of a range may have refused much
 and still not matter. Those that refuse every strategy alone decide, else those without which some are left.
@@ -23,10 +23,10 @@ from planner.request.resolve import Resolved
 from planner.rules.rule import Rule
 from planner.search.best_first import Outcome
 from planner.space.active_rules import binding
-from planner.space.lattice import MESH_AXES, SHARDING, Space, axes_of, build, layouts, sharding_degrees
+from planner.space.lattice import MESH_AXES, SHARDING, Refusal, Space, axes_of, build, layouts, sharding_degrees
 
 LAID_OUT = frozenset({"tp", "cp", "pp", "dp", "ranks", "widest"})
-"""What the number of devices and the batch leave little choice of."""
+"""Axes of which the number of devices and the batch leave little choice."""
 
 
 def order_refusals(found: Sequence[Rejection], resolved: Resolved, rules: Iterable[Rule]) -> tuple[Rejection, ...]:
@@ -64,7 +64,7 @@ Columns = Mapping[str, NDArray[Any]]
 def deciding_rules(
     found: Sequence[Rejection], scenario: Scenario, pins: Mapping[str, Pin], rules: Sequence[Rule]
 ) -> tuple[Rejection, ...]:
-    """Of the refusals that left nothing, those that it is due to; all of them where no single rule decides."""
+    """The refusals to which it is due that nothing is left; all of them where no single rule decides."""
     known = {rule.name: rule for rule in rules}
     binding = [one for one in found if one.rule in known]
     alone = [one for one in binding if _refuses_all(known[one.rule], scenario, pins)]
@@ -116,13 +116,18 @@ def _crossed(columns: Columns, added: Columns) -> Columns:
     return wide | {name: np.tile(column, rows) for name, column in added.items()}
 
 
+def as_rejections(refusals: Iterable[Refusal]) -> tuple[Rejection, ...]:
+    """Refusals of a lattice as the answer states them."""
+    return tuple(Rejection(rule=one.rule, count=one.count, example=one.example) for one in refusals)
+
+
 def rejections(space: Space, outcome: Outcome, scenario: Scenario) -> tuple[Rejection, ...]:
-    """What the rules and memory refused, in the order in which they spoke."""
-    rows = [Rejection(rule=r.rule, count=r.count, example=r.example) for r in space.refusals]
-    if outcome.memory_refused:
-        example = memory_example(outcome, scenario)
-        rows.append(Rejection(rule="memory", count=outcome.memory_refused, example=example))
-    return tuple(rows)
+    """Every refusal by the rules and by memory, in the order in which they were applied."""
+    refused = as_rejections(space.refusals)
+    if not outcome.memory_refused:
+        return refused
+    example = memory_example(outcome, scenario)
+    return (*refused, Rejection(rule="memory", count=outcome.memory_refused, example=example))
 
 
 def refusal_reasons(resolved: Resolved, space: Space, outcome: Outcome) -> tuple[Rejection, ...]:

@@ -207,7 +207,7 @@ def _slower(seconds: float, now: float) -> str:
 
 
 def _alone(scenario: Scenario, now: float, budget: Budget) -> Advice:
-    """The same batch on one group, the others idle."""
+    """How long the batch takes on one group with the others idle."""
     subject = f"{scenario.gpus} {scenario.group.name} alone"
     outcome = search_one(build_one(scenario, {}), scenario, budget=budget)
     found, proved = outcome.best, outcome.proved
@@ -222,7 +222,7 @@ def _alone(scenario: Scenario, now: float, budget: Budget) -> Advice:
 def what_helps(
     resolved: Resolved, space: MixedSpace, mixed: Mixed, best: MixedIncumbent, *, budget: Budget, one_width: bool
 ) -> tuple[Advice, ...]:
-    """What a new plan would gain from better links, and from stages of different widths."""
+    """Gains from better links, and from stages of different widths."""
     now = mixed_quote(best.row, mixed, best.assignment).iteration
     other = _other_widths(resolved, mixed, now, budget) if one_width else None
     lines = [
@@ -236,7 +236,7 @@ def what_helps(
 def _replanned(
     subject: str, space: MixedSpace, changed: Mixed, best: MixedIncumbent, now: float, budget: Budget
 ) -> Advice:
-    """What a plan with better links would be; at least what today's strategy gains, if its budget is spent."""
+    """The gain of a new plan with better links; at least what today's strategy gains, if the budget is spent."""
     found = mixed_search.search(space, changed, budget=budget.part(PART, share=1 / 2))
     kept = mixed_quote(best.row, changed, best.assignment).iteration
     seconds = min(kept, found.best.iteration) if found.best else kept
@@ -244,7 +244,7 @@ def _replanned(
 
 
 def _other_widths(resolved: Resolved, mixed: Mixed, now: float, budget: Budget) -> Advice | None:
-    """What it saves where node groups may give their stages different numbers of ranks; None where it saves nothing."""
+    """The gain where stages of node groups may differ in their ranks; None where there is none."""
     subject = "stages of other widths"
     try:
         space = build(

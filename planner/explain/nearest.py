@@ -63,7 +63,7 @@ def cli_flag(request: PlanRequest, name: str) -> str:
 
 
 def _in_its_place(asked: Resolved, there: Resolved) -> str:
-    """What is taken where the option is left out, if that changes more than the option."""
+    """The defaults that take the option's place, if more changes than the option."""
     before, after = asked.scenario, there.scenario
     pairs = (
         ("stack", before.stack.name, after.stack.name),
@@ -116,7 +116,7 @@ def nearest_request(resolved: Resolved, budget: Budget, *, short: bool = True) -
 
 
 def tried(resolved: Resolved, *, late: bool) -> str:
-    """What was looked at and does not work either; no other number of GPUs where there are several node groups."""
+    """The requests that were tried and do not work either; no other number of GPUs with several node groups."""
     options = ", ".join(cli_flag(resolved.request, name) for name in given_options(resolved.request))
     said = ["fewer pins"] if resolved.request.pins else []
     if not resolved.mixed:
@@ -129,7 +129,7 @@ def tried(resolved: Resolved, *, late: bool) -> str:
 def _fewer_options(
     resolved: Resolved, pins: Mapping[str, Pin], budget: Budget, *, same_job: bool = False
 ) -> Advice | None:
-    """The same request without the first of its options that it does not work with."""
+    """The request without the first option that stands in its way."""
     for subject, there in without_one_option(resolved, budget, same_job=same_job):
         if not there.mixed and (best := best_of(there.scenario, pins, budget)):
             return _described(subject, best)
@@ -162,7 +162,7 @@ def _fewer_pins(scenario: Scenario, pins: Mapping[str, Pin], budget: Budget) -> 
 
 
 def without(pins: Iterable[str]) -> str:
-    """What the nearest request leaves out: "without the pinned tp, cp and pp"."""
+    """The pins that the nearest request leaves out: "without the pinned tp, cp and pp"."""
     *others, last = pins
     return f"without the pinned {', '.join(others)} and {last}" if others else f"without the pinned {last}"
 

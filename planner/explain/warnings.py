@@ -13,10 +13,9 @@ from costmodels.pricing import quote
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Bools, Strategies
 from planner.answer.build import peak_bytes, strategy_record
-from planner.answer.plan import Rejection
 from planner.answer.text import format_seconds, memory_savings
 from planner.errors import BadRequest
-from planner.explain.infeasible import order_refusals
+from planner.explain.infeasible import as_rejections, order_refusals
 from planner.explain.what_helps import scale_device
 from planner.frameworks.registry import framework_of
 from planner.request.budget import Budget
@@ -31,7 +30,7 @@ from planner.search.objective import Objective
 from planner.search.priced import Priced
 from planner.search.split import Incumbent
 from planner.space.active_rules import binding
-from planner.space.lattice import Refusal, Space
+from planner.space.lattice import Space
 
 if TYPE_CHECKING:
     from planner.space.mixed import MixedSpace
@@ -88,13 +87,8 @@ def _why(resolved: Resolved, pins: Mapping[str, Pin], lattice: Lattice) -> str:
         refusals = lattice.build(pins).refusals
     except BadRequest as error:
         return str(error)
-    found = [_rejection(one) for one in refusals]
-    told = order_refusals(found, resolved, lattice.rules)
+    told = order_refusals(as_rejections(refusals), resolved, lattice.rules)
     return told[0].example if told else "other pins leave none"
-
-
-def _rejection(one: Refusal) -> Rejection:
-    return Rejection(rule=one.rule, count=one.count, example=one.example)
 
 
 MARGIN: Final = 1.0 - NEARLY_FULL

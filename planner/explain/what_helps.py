@@ -66,7 +66,7 @@ def machine_levers(scenario: Scenario) -> Mapping[str, Lever]:
 
 
 def uncertain_levers(scenario: Scenario) -> Mapping[str, Lever]:
-    """What a prediction may be wrong about in the machines: bandwidths, and with the arithmetic its efficiency."""
+    """Levers on what a prediction may be wrong about: bandwidths, and with the arithmetic its efficiency."""
     some: dict[str, Lever] = {
         "arithmetic": scale_compute,
         "memory bandwidth": lambda asked, factor: scale_device(asked, memory_bandwidth=factor),
@@ -121,7 +121,7 @@ MOST_BATCHES = 512
 def what_helps(
     resolved: Resolved, space: Space, aim: Objective, best: Incumbent, *, pins: Mapping[str, Pin], budget: Budget
 ) -> tuple[Advice, ...]:
-    """What would make the plan better by what is wanted least of, the most useful first."""
+    """Changes that would make the plan better by its objective, the most useful first."""
     if aim.lean:
         return _leaner(resolved, aim, best, pins, budget)
     fewer = _enough_gpus(resolved, aim, aim.value(best), budget)
@@ -185,7 +185,7 @@ def _on(resolved: Resolved, aim: Objective, gpus: int, budget: Budget) -> _Found
 def _leaner(
     resolved: Resolved, aim: Objective, best: Incumbent, pins: Mapping[str, Pin], budget: Budget
 ) -> tuple[Advice, ...]:
-    """What twice the devices, and what saves memory at a price, would spare of the bytes of the fullest device.
+    """Bytes of the fullest device that twice the devices would save, and ways to save memory at a price.
 
     Faster machines spare none.
     """
@@ -220,7 +220,7 @@ def _spared(subject: str, aim: Objective, pins: Mapping[str, Pin], now: float, b
 def _faster(
     space: Space, aim: Objective, best: Incumbent, *, pins: Mapping[str, Pin], budget: Budget
 ) -> tuple[Advice, ...]:
-    """What a new plan would gain from better machines or a larger batch, most useful first."""
+    """Gains of a new plan on better machines or with a larger batch, most useful first."""
     scenario, now = aim.scenario, aim.value(best)
     memory = scale_device(scenario, usable_memory=2.0)
     changes = {
@@ -239,7 +239,7 @@ def _faster(
 
 
 def _replanned(subject: str, changed: Objective, space: Space, best: Incumbent, now: float, budget: Budget) -> Advice:
-    """What a plan would be on other machines of the same shape, hence in the same lattice.
+    """The gain of a new plan on other machines of the same shape, hence in the same lattice.
 
     The strategy of today is what it gains at least, if the budget ends the search.
     """
@@ -251,7 +251,7 @@ def _replanned(subject: str, changed: Objective, space: Space, best: Incumbent, 
 
 
 def gained(subject: str, seconds: float, now: float, *, proved: bool = True) -> Advice:
-    """What a change saves of ``now`` seconds; nothing where it lengthens them.
+    """Advice with what a change saves of ``now`` seconds; nothing where it lengthens them.
 
     What a search found that its budget ended is no more than it saves at least.
     """
@@ -272,7 +272,7 @@ def _memory_is_short(best: Incumbent, lines: Iterable[Advice]) -> bool:
 
 
 def _offloading(space: Space, aim: Objective, best: Incumbent, pins: Mapping[str, Pin], budget: Budget) -> list[Advice]:
-    """What states or activations on the hosts would save, which is searched only where it is asked for.
+    """The gain of states or activations on the hosts, which are searched only where they are asked for.
 
     In the layouts of the plan and of the best without a limit on memory first, which tell how much at least.
     """
@@ -312,7 +312,7 @@ def _values_of(some: Strategies, axes: Iterable[str]) -> dict[str, Pin]:
 
 
 def _larger_batch(aim: Objective, best: Incumbent, now: float, pins: Mapping[str, Pin], budget: Budget) -> Advice:
-    """What a plan with twice the batch would be, per sequence."""
+    """The gain of a plan with twice the batch, per sequence."""
     double = aim.on(replace(aim.scenario, global_batch_size=2 * aim.scenario.global_batch_size))
     if not budget.spent():
         space, margin = build(double.scenario, pins), 1.0 + double.tie_width

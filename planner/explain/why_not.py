@@ -30,7 +30,7 @@ from planner.space.mixed import WIDTH
 
 FULL_RECOMPUTE = "full recompute"
 MEMORY = ("weights", "gradients", "optimizer", "activations", "logits")
-"""What the fullest device holds, as a comparison of memory names it."""
+"""Parts of the memory of the fullest device, as a comparison names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def _all_recomputed(space: Space, scenario: Scenario, pins: Mapping[str, Pin]) -
 
 
 def why_not_lines(tried: Sequence[Challenged], space: Space, aim: Objective, best: Incumbent) -> tuple[Advice, ...]:
-    """What the other choices would cost, each with its number, or what refuses them.
+    """The price of each other choice, or what refuses it.
 
     A search that ended before its proof has found something that its kind's best is no worse than, or nothing.
     """
@@ -131,7 +131,7 @@ def _peak(found: Incumbent, aim: Objective) -> float | None:
 
 
 def _worse(other: Incumbent, aim: Objective, least: float, ours: dict[str, float]) -> str:
-    """What another strategy needs, by how much more than the plan, and mostly for what."""
+    """How much more than the plan another strategy needs, and mostly for what."""
     value, theirs = aim.value(other), _parts(other, aim)
     told = format_bytes if aim.lean else format_seconds
     worse = sorted(((theirs[name] - ours[name], name) for name in ours), reverse=True)
@@ -142,7 +142,7 @@ def _worse(other: Incumbent, aim: Objective, least: float, ours: dict[str, float
 
 
 def _parts(found: Incumbent, aim: Objective) -> dict[str, float]:
-    """What adds up to a strategy's value: bytes on the fullest device, or seconds by cause."""
+    """The parts of a strategy's value: bytes on the fullest device, or seconds by cause."""
     priced = quote(found.row, replace(aim.scenario, stability=None), found.assignment)
     if aim.lean:
         fullest = int(np.argmax(priced.footprint.allocated))
@@ -228,7 +228,7 @@ def _unlike(pinned: Plan) -> tuple[Rejection, ...]:
 
 
 def telling_terms(this: Plan, best: Plan) -> dict[str, tuple[float, float]]:
-    """What adds up to what the request wants least of, this strategy's and the best plan's: bytes or seconds."""
+    """The parts of the objective, this strategy's and the best plan's: bytes or seconds."""
     parts = _held if best.request.get("objective") == "memory" else _spent
     return _beside(parts(this), parts(best))
 

@@ -59,7 +59,7 @@ PROMISING = 512
 
 @dataclass
 class Outcome:
-    """What a search found, and what it took."""
+    """The best strategy that a search found, its bound, and counts of what was looked at."""
 
     best: Incumbent | None = None
     lower_bound: float = np.inf
@@ -218,7 +218,7 @@ def _hidden_traffic(cores: Strategies, layer: RowSeconds | LayerTerms, inverse: 
 
 
 def _price_fitting(outcome: Outcome, space: Space, cores: Ints, scenario: Scenario) -> Priced | None:
-    """The same, where pairs that fit memory under no split are only counted; None where no other pair is left."""
+    """Price the pairs of the cores that may fit and count those that fit under no split; None where none is left."""
     place, rows = pairs(space, cores, scenario)
     if not len(rows):
         return None

@@ -33,16 +33,16 @@ CLOSE = 1e-3
 NEARLY_FULL = 0.95
 """Share of the usable memory from which a plan is called tight."""
 TIGHT = 1.0
-"""What tight memory adds to the doubt: as much as another vendor's machine."""
+"""Doubt that tight memory adds: as much as another vendor's machine."""
 SWITCH = 0.1
-"""What every switch adds that a plain strategy leaves alone, and every factor of four in chunks per stage."""
+"""Doubt that every switch adds which a plain strategy leaves alone, and every factor of four in chunks per stage."""
 LEAST = 0.005
 """Least price of a step of doubt, in shares of the time."""
 _NONE = ("none", *PLAIN)
 
 
 class Doubts(NamedTuple):
-    """What speaks against N strategies beside their time, arrays (N,)."""
+    """Reasons against N strategies beside their time, arrays (N,)."""
 
     distance: Floats
     """To the nearest measured run."""
@@ -123,7 +123,7 @@ def _best_of(part: Priced, fastest: float, ceiling: float, scenario: Scenario) -
 
 
 def better_validated(outcome: Outcome, taken: Incumbent, scenario: Scenario) -> Advice | None:
-    """What would be taken of all that is tied; None where that is the strategy taken."""
+    """The strategy that ``ties=validated`` would take, as advice; None where that is the one taken."""
     choice = choose(outcome, scenario, width("validated"))
     at, seconds = choice.taken.row.row(0), choice.taken.iteration
     if not choice.reason or at == taken.row.row(0):
@@ -134,7 +134,7 @@ def better_validated(outcome: Outcome, taken: Incumbent, scenario: Scenario) -> 
 
 
 def doubts(rows: Strategies, allocated: Floats, scenario: Scenario) -> Doubts:
-    """What speaks against strategies that allocate so many bytes on their fullest device."""
+    """Doubts about strategies that allocate so many bytes on their fullest device."""
     away = distance(traits(scenario, rows), measured().traits)
     whole = allocated * (1.0 + slack_of(rows, scenario)) + scenario.stack.reserved
     nearest = away.min(axis=1) if len(rows) else np.zeros(0)
@@ -159,7 +159,7 @@ def switches(rows: Strategies) -> Floats:
 
 
 def reason(fastest: Doubts, taken: Doubts) -> str:
-    """What speaks for the one taken, in words."""
+    """Why the one taken is doubted less than the fastest, in words."""
     was, now = (tuple(float(part[0]) for part in one) for one in (fastest, taken))
     said = []
     if was[1] > NEARLY_FULL >= now[1]:

@@ -37,7 +37,7 @@ CHUNKS = "chunks"
 
 def single_row(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Strategies:
     """The one strategy that the pins describe; data parallelism takes the GPUs that are left."""
-    axes = {name: _one(pins[name]) for name in pins}
+    axes = {name: single_value(pins[name]) for name in pins}
     tp, cp = axes.get("tp", 1), axes.get("cp", 1)
     pp = axes.get("pp", len(layers) if layers else 1)
     dp = _replicas(scenario, axes, tp * cp * pp, f"tp {tp} x cp {cp} x pp {pp}")
@@ -96,13 +96,14 @@ def _batches(scenario: Scenario, micro: int, dp: int) -> int:
 
 
 def _usual_recompute(axes: Mapping[str, int]) -> Recompute:
-    """What the other pins say of recomputation: modules are selective, layers that go together are all of them."""
+    """Recomputation as the other pins imply it: modules are selective, layers that go together are all of them."""
     if axes.get("recompute_num_layers", 1) > 1:
         return Recompute.FULL
     return Recompute.SELECTIVE if axes.get("recompute_modules") else Recompute.NONE
 
 
-def _one(pin: Pin) -> int:
+def single_value(pin: Pin) -> int:
+    """The value of a pin that has one; raises BadRequest where it has several."""
     if len(pin.values) != 1:
         raise BadRequest(f"{pin.axis}: one strategy is priced at a time; give a single value")
     return pin.values[0]
@@ -239,7 +240,7 @@ def drawn_chunks(
 
 
 def with_recomputed(row: Strategies, split: Assignment, recomputed: Sequence[int] | None) -> Assignment:
-    """The same layers, of which each stage recomputes the number given.
+    """The split with so many recomputed layers on every stage.
 
     Raises:
         BadRequest: recomputation that is not partial, or more layers than a stage holds.

@@ -1,4 +1,4 @@
-"""What saves memory at a price: allowed where the request does not speak of it and nothing fits without it."""
+"""Ways to save memory at a price: allowed where the request does not speak of them and nothing fits without."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def note_savers(found: Plan) -> Plan:
 
 
 def describe_savers(row: Strategies) -> str:
-    """What a strategy, N = 1, does to save memory: "offload optimizer"; nothing where it does none of it."""
+    """The memory savers of a strategy, N = 1, in words: "offload optimizer"; empty where it has none."""
     together, offload = int(row.recompute_num_layers[0]), OFFLOADS[int(row.offload[0])]
     return _words(together, offload) if together > 1 or offload != "none" else ""
 

@@ -73,7 +73,7 @@ class MixedIncumbent:
 
 @dataclass
 class MixedOutcome:
-    """What a search found, and what it took."""
+    """The best strategy that a search found, its bound, and counts of what was looked at."""
 
     best: MixedIncumbent | None = None
     lower_bound: float = np.inf
@@ -87,7 +87,7 @@ class MixedOutcome:
 
     @property
     def ceiling(self) -> float:
-        """What a branch must stay below to matter."""
+        """Seconds that a branch must stay below to matter."""
         return self.best.iteration * (1 - TOLERANCE) if self.best else np.inf
 
 

@@ -18,6 +18,7 @@ from planner.errors import BadRequest
 from planner.request.pins import Pin, parse_pins
 from planner.request.resolve import Resolved
 from planner.rules.core import GROUP_RULES, RULES, sentence
+from planner.search.given import single_value
 from planner.space.divisors import around, divisors
 from planner.space.mixed import PER_GROUP, WIDTH
 
@@ -29,7 +30,7 @@ def given_row(resolved: Resolved, mixed: Mixed) -> MixedRows:
         BadRequest: an axis with several values that are not one for each group, or degrees that do not fit.
     """
     axes = {name: pin for name, pin in parse_pins(resolved.request.pins).items() if name not in PER_GROUP}
-    known = {name: _one(pin) for name, pin in axes.items()}
+    known = {name: single_value(pin) for name, pin in axes.items()}
     cp, count = known.get("cp", 1), len(mixed.scenarios)
     tp = _for_groups(resolved, "tp", count) or (1,) * count
     dp = _for_groups(resolved, "dp", count) or _replicas(mixed, tp, cp, known.get("pp"))
@@ -77,12 +78,6 @@ def _columns(
     }
 
 
-def _one(pin: Pin) -> int:
-    if len(pin.values) != 1:
-        raise BadRequest(f"{pin.axis}: one strategy is priced at a time; give a single value")
-    return pin.values[0]
-
-
 def for_each(resolved: Resolved, mixed: Mixed) -> dict[str, Pin] | None:
     """The pins, those with as many values as there are node groups as one for each; None where none differ by group.
 
@@ -104,11 +99,11 @@ def _parts(given: Any) -> Sequence[Any]:
 
 
 def _for_groups(resolved: Resolved, axis: str, count: int) -> tuple[int, ...] | None:
-    """What a pin says of every group: one value for all, or one for each in the cluster's order."""
+    """Values of a pin by group: one value for all, or one for each in the cluster's order."""
     given = resolved.request.pins.get(axis)
     if given is None or given == "":
         return None
-    values = [_one(parse_pins({axis: part})[axis]) for part in _parts(given)]
+    values = [single_value(parse_pins({axis: part})[axis]) for part in _parts(given)]
     if len(values) not in {1, count}:
         raise BadRequest(f"{axis}: {len(values)} values for {count} node groups; give one, or one for each")
     return tuple(values * count if len(values) == 1 else values)
@@ -159,7 +154,7 @@ def _dealt(micro: int, dp: Sequence[int]) -> tuple[int, ...]:
 
 
 def in_every_order(row: MixedRows) -> list[MixedRows]:
-    """The same strategy with its groups in every order."""
+    """The strategy once for every order of its groups."""
     count = len(row.groups)
     return [replace(row, order=np.array([order])) for order in itertools.permutations(range(count))]
 

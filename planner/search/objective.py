@@ -1,4 +1,4 @@
-"""What a request wants least of: seconds of an iteration, seconds of wall time, or bytes; and how that is searched for.
+"""The objective of a request: seconds of an iteration, seconds of wall time, or bytes; and the search for its least.
 
 At a given number of devices time, utilisation, money and tokens per device-hour put strategies in the same order. Wall
 time counts interruptions and checkpoints too, memory is what the fullest device allocates.
@@ -31,7 +31,7 @@ Promising = tuple[float, Strategies]
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What is minimised, and what it is priced on.
+    """A quantity to minimise, and the scenario that it is priced on.
 
     Attributes:
         objective: as in the request.
@@ -54,7 +54,7 @@ class Objective:
         return self.objective not in {"memory", "goodput"}
 
     def on(self, scenario: Scenario) -> Objective:
-        """The same aim on other machines, or with another batch."""
+        """This objective on other machines, or with another batch."""
         return replace(self, scenario=replace(scenario, stability=self.scenario.stability))
 
     def search(
@@ -75,20 +75,20 @@ class Objective:
         return search(space, self.scenario, **known)  # type: ignore[arg-type]
 
     def value(self, found: Incumbent) -> float:
-        """What there is to be least of what a search for this aim found.
+        """The quantity to minimise, of a strategy that a search for this objective found.
 
         Seconds of an iteration, of wall time with goodput, or bytes with memory.
         """
         return found.iteration if self.by_time else self.revalue(found)
 
     def revalue(self, found: Incumbent) -> float:
-        """The same of a strategy that was found on other machines, or with another batch."""
+        """The quantity of a strategy that was found on other machines, or with another batch."""
         if self.lean:
             return float(np.max(stage_bytes(found.row, self.scenario, found.assignment).allocated))
         return self._iteration_seconds(found) / self.effective(found)
 
     def seconds(self, found: Incumbent) -> float:
-        """Of an iteration, without interruptions and checkpoints, of what a search for this aim found."""
+        """Seconds of an iteration, without interruptions and checkpoints, of a strategy that a search found."""
         return found.iteration if self.by_time else self._iteration_seconds(found)
 
     def _iteration_seconds(self, found: Incumbent) -> float:
@@ -100,7 +100,7 @@ class Objective:
         return upkeep(found.row, self.scenario, stability).effective if stability else 1.0
 
     def format(self, value: float) -> str:
-        """Such a value as a sentence says it."""
+        """A value in words."""
         if self.lean:
             return f"{format_bytes(value)} allocated"
         return format_seconds(value) + (" of wall time" if self.objective == "goodput" else "")
@@ -130,7 +130,7 @@ class Objective:
 
 
 def objective_of(resolved: Resolved) -> Objective:
-    """What a request wants, and what is to be priced for it."""
+    """The objective of a request, with the scenario to price for it."""
     objective = resolved.request.objective
     asked = Objective(objective, resolved.scenario, 0.0)
     tie_width = width(resolved.request.ties) if asked.by_time else 0.0

@@ -51,7 +51,7 @@ _lock = Lock()
 
 
 def cached_space(scenario: Scenario, pins: Mapping[str, Pin]) -> Space:
-    """As ``build``; a question like one of the last few, about machines of the same shape, gets its lattice."""
+    """The lattice of a question, kept from one of the last few about machines of the same shape where there is one."""
     shape, asked = shape_of(scenario), dict(pins)
     known = next((one for one in tuple(_recent) if one[1] == asked and one[0] == shape), None)
     space = known[2] if known else build(scenario, asked)

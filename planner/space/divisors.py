@@ -29,7 +29,7 @@ def around(values: list[int], wanted: int) -> str:
 
 
 def nearest_degrees(columns: Mapping[str, Ints], pins: Mapping[str, Pin]) -> str:
-    """Of layouts, columns (A,), the degrees of the pinned axes that are fewest times off, as "tp 16, pp 4".
+    """The degrees of the pinned axes that are fewest times off among layouts, columns (A,): "tp 16, pp 4".
 
     Of several the one that keeps the earlier axes.
     """

@@ -117,7 +117,7 @@ class _Lattice:
         return len(self.own[0]["tp"])
 
     def columns(self, group: int) -> Table:
-        """What a rule reads of a group."""
+        """Columns of a group, as rules read them."""
         table = {**self.shared, **self.own[group]}
         if self.split_apart and "sequence_parallel" in table:
             table["sequence_parallel"] = table["sequence_parallel"] * (table["tp"] > 1)

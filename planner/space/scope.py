@@ -1,4 +1,4 @@
-"""What a lattice leaves out that could run: among which strategies a plan is proved the best.
+"""The scope of a proof: strategies that could run and that the lattice leaves out.
 
 Only what restricts a request is said: nothing of an axis that it pins, nor of values that a rule refuses.
 """
@@ -26,7 +26,7 @@ _Axes = Mapping[str, NDArray[np.int64]]
 
 
 def left_out(scenario: Scenario, pins: Mapping[str, Pin], cores: Strategies, *, lean: bool = False) -> tuple[str, ...]:
-    """What restricts the strategies that a proof is about, as phrases.
+    """The restrictions of a proof, as phrases.
 
     Args:
         scenario: the question.
@@ -41,7 +41,7 @@ def left_out(scenario: Scenario, pins: Mapping[str, Pin], cores: Strategies, *, 
 
 
 def offloads(scenario: Scenario, pins: Mapping[str, Pin]) -> tuple[str, ...]:
-    """What could live on the hosts, by name, where the request leaves that alone."""
+    """Names of what may be offloaded to the hosts, where the request leaves that alone."""
     return () if "offload" in pins else _offloads(scenario, axes_of(scenario, pins))
 
 
@@ -125,7 +125,7 @@ _LOOKS: Mapping[str, Callable[[Scenario, _Axes, Strategies], str]] = {
     "etp": _expert_ranks,
     "micro_batch_size": _micro_batches,
 }
-"""What to look at for every axis of which not all values are laid out."""
+"""Phrases for every axis of which not all values are laid out."""
 
 
 def _lean(scenario: Scenario, cores: Strategies) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ class Scale(NamedTuple):
     recompute: Ints
 
     def cost(self, split: Split, table: StageTable) -> int:
-        """Of one split, as the solver counts."""
+        """The cost of one split in the solver's numbers."""
         level = int(np.searchsorted(self.levels, split.slowest, side="right"))
         again = table.recomputed[split.layers, np.arange(len(split.layers))]
         beyond = int(split.layers @ self.layer + again @ self.recompute)

@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 RECOMPUTE_MODES = ("none", "free", "all")
-"""What a stage may recompute: nothing, as many layers as it likes, or every layer; the code is the index."""
+"""Modes of recomputation of a stage: nothing, as many layers as it likes, or every layer; the code is the index."""
 
 _FREE, _ALL = 1, 2
 _SLACK = 1e-9
@@ -114,7 +114,7 @@ class _Rows:
 
 
 class _Outline(NamedTuple):
-    """What a stage can hold: ``stored`` layers without recomputation, ``most`` with it, both whole numbers.
+    """Layers that a stage can hold: ``stored`` layers without recomputation, ``most`` with it, both whole numbers.
 
     Past ``knee`` layers, which is ``stored`` or more, every further layer asks for at least ``rate``
     recomputed ones. ``over`` is the bytes beyond the limit of an empty stage that recomputes, ``held`` those
@@ -290,7 +290,7 @@ def _least_total(rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floats], 
 
 
 def _least_layers(rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floats], slowest: Floats) -> Floats:
-    """The same of the layers alone where stages differ: the fastest stages are filled first.
+    """Least seconds of the layers alone where stages differ: the fastest stages are filled first.
 
     On the outline that sum falls convexly with the limit on the slowest stage, so that where a further second of
     the limit costs the objective more than it saves, no higher limit pays; elsewhere it is the sum without limit.
@@ -317,7 +317,7 @@ def _fastest_filled(
 
 
 def _cheapest(price: Floats, room: Floats, wanted: Ints | Floats) -> tuple[Floats, Floats]:
-    """What it costs to fill ``wanted`` places, (n, 1), the cheapest first, (n,), and the price of the last, (n, 1).
+    """The price of filling ``wanted`` places, (n, 1), the cheapest first, (n,), and the price of the last, (n, 1).
 
     ``price`` and ``room`` are those of every part that can be filled, (n, parts).
     """

@@ -32,7 +32,7 @@ class Windows(NamedTuple):
     """Stages that hold n slices ending in front of slice b, n from 0: arrays (p, S + 1, longest + 1)."""
 
     seconds: Floats
-    """Of the stage; infinite where it does not fit, holds too few, or would start in front of the first slice."""
+    """Seconds of the stage; infinite where it does not fit, holds too few, or has no place for its slices."""
     again: Floats
     """Seconds of it beyond those of its slices where they are fastest, nothing recomputed."""
     recomputed: Ints
@@ -161,7 +161,7 @@ class _Chain:
         return float(reach[self.count])
 
     def _from(self, values: Floats) -> Floats:
-        """What stood in front of every window, shape (S + 1, longest + 1)."""
+        """The value in front of every window, shape (S + 1, longest + 1)."""
         starts = np.arange(self.count + 1)[:, None] - np.arange(self.longest + 1)
         return np.where(starts >= 0, values[starts], math.inf)
 

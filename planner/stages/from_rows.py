@@ -40,7 +40,7 @@ ROOM = 1e-9
 """Relative room for rounding where a row is given up."""
 
 MODES = {Recompute.NONE: "none", Recompute.SELECTIVE: "none", Recompute.FULL: "all", Recompute.PARTIAL: "free"}
-"""What each kind of recomputation lets a stage do, one of ``RECOMPUTE_MODES``."""
+"""The one of ``RECOMPUTE_MODES`` that each kind of recomputation is."""
 
 
 def problem_of(one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> StageProblem:
@@ -57,7 +57,7 @@ def problem_of(one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario:
 
 
 def _beside_slices(one: Strategies, seconds: RowSeconds, memory: RowBytes) -> dict[str, tuple[float, ...]]:
-    """What stages have beside slices that differ: such slices are empty where an end takes a layer's place."""
+    """Costs of stages beside slices that differ: such slices are empty where an end takes a layer's place."""
     stages = np.arange(int(one.pp[0]))[None, :]
     fixed = _fixed(one, memory, _in_flight(one, memory, stages.shape[1]), stages)[0]
     return {
@@ -74,7 +74,7 @@ def one_number(scenario: Scenario) -> bool:
 
 
 def _slice_costs(one: Strategies, seconds: RowSeconds, memory: RowBytes) -> SliceCosts | None:
-    """What each slice of a single row costs, where slices differ; stages that mirror each other take average ones."""
+    """Costs of each slice of a single row, where slices differ; stages that mirror each other take average ones."""
     if seconds.kinds is None or memory.kinds is None or copies(one)[0] > 1:
         return None
     pp = int(one.pp[0])

@@ -16,7 +16,7 @@ SLACK = 1e-9
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SliceCosts:
-    """What each slice costs on each stage, arrays of shape (p, S), or (1, S) where stages do not differ.
+    """Costs of each slice on each stage, arrays of shape (p, S), or (1, S) where stages do not differ.
 
     Attributes:
         seconds: forward and backward for one micro-batch, nothing recomputed.

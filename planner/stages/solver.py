@@ -178,7 +178,7 @@ def _improved(
 def _search(
     problem: StageProblem, table: StageTable, best: Split, *, bound: float, ceiling: float, budget: Budget
 ) -> tuple[Split, float, bool]:
-    """As ``_improved``, by CP-SAT, which is asked for something better or a proof that there is nothing."""
+    """A better split by CP-SAT, a bound, and whether it is proved that nothing better is left."""
     from ortools.sat.python import cp_model
 
     scale = scale_of(problem, table, ceiling=ceiling)

@@ -1,4 +1,4 @@
-"""What each pipeline stage can hold: its seconds and recomputed layers by its number of layers, exactly.
+"""Tables of each pipeline stage: its seconds and recomputed layers by the number of layers that it holds.
 
 For a stage that holds n layers, recomputing fewer of them is never slower, so the stage recomputes just what
 memory asks for. That settles memory here, in bytes, before any solver: what is left is how many layers each
@@ -141,7 +141,7 @@ def within(problem: StageProblem, table: StageTable, slowest: float) -> StageTab
 
 
 def split_of(problem: StageProblem, table: StageTable, layers: Ints) -> Split:
-    """What these layers per stage cost."""
+    """A split of so many layers per stage, with its seconds and recomputed layers."""
     stages = np.arange(len(layers))
     recomputed = table.recomputed[layers, stages]
     slowest = float(table.seconds[layers, stages].max())

@@ -27,7 +27,7 @@ class Inconsistent(MeshwrightError):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the simulation found: pipeline seconds, and the closed form's for the same stages."""
+    """Pipeline seconds by simulation, and by the closed form for the same stages."""
 
     simulated: float | None
     closed_form: float
@@ -63,7 +63,7 @@ def verify(
 
 
 def verify_mixed(row: MixedRows, assignment: Assignment, quote: Quote, mixed: Mixed) -> Verdict:
-    """The same for a plan over several node groups: every group's GPUs, batch and memory.
+    """Check a plan over several node groups: every group's GPUs, batch and memory.
 
     Raises:
         Inconsistent: something does not add up.

@@ -158,7 +158,7 @@ def test_geo_mode_is_refused_where_copies_do_not_fit():
 def test_too_little_time_ends_with_4():
     done = run(*ASK, "--time-limit", "0.000001")
     assert done.exit_code == 4
-    assert done.stderr == "plan: no plan found within 1e-06 s; give --time-limit more\n"
+    assert done.stderr == "plan: no plan found within 1e-06 s; --time-limit gives more\n"
 
 
 def test_python_answers_as_the_command_does():
