@@ -14,8 +14,8 @@ from costmodels.iteration import (
     breakdown,
     compose,
     even_split,
-    hops_at,
     row_seconds,
+    sends_at,
     stage_extras,
 )
 from costmodels.layout.by_kind import stage_layers
@@ -73,7 +73,7 @@ def quote_of(
     passed, again = stage_layers(one, scenario.depth, assignment.layers, assignment.recomputed)
     terms: Breakdown = breakdown(
         one,
-        at_stage(seconds, passed[slow], again[slow], hops_at(one, seconds, np.array([[slow]]))[0]),
+        at_stage(seconds, passed[slow], again[slow], sends_at(one, seconds, np.array([[slow]]))[0]),
         slowest=stages[slow : slow + 1],
         total=np.array([stages.sum()]),
         layers=passed.sum(axis=1)[slow : slow + 1],

@@ -20,7 +20,7 @@ from costmodels.layer.frozen import adapter_seconds, trained_experts, trained_sh
 from costmodels.layer.launches import exposed_launches, launch_floor, small_kernels
 from costmodels.layer.loss import loss_seconds
 from costmodels.layer.ordered import filled
-from costmodels.layer.overlapped_experts import exposed_beside, overlaps
+from costmodels.layer.overlapped_experts import exposed_seconds, is_overlapped
 from costmodels.layer.passes import (
     Passes,
     ffn_matmuls,
@@ -54,7 +54,7 @@ class LayerSeconds:
     stream: Passes
     launch: Passes
     """What the host adds where launching takes longer than running and exchanging keys and values."""
-    ahead: Passes
+    device_lag: Passes
     """How long the device runs behind its host in either pass; negative where it waits."""
     tp: Passes
     cp: Passes
@@ -149,16 +149,16 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
     tp = tensor_parallel(rows, scenario, kind)
     apart = products.matmul + attention + stream + tp + cp
     ep, paired, floor = experts.ep, nothing, launch_floor(rows, scenario, kind)
-    if overlaps(scenario.stack):  # traffic goes on while a pass waits for its host
+    if is_overlapped(scenario.stack):  # traffic goes on while a pass waits for its host
         free = apart + exposed_launches(floor, apart, scenario) + -1.0 * experts.hidden
-        ep, paired = exposed_beside(ep, layer=free, experts=experts.between, stack=scenario.stack)
+        ep, paired = exposed_seconds(ep, layer=free, experts=experts.between, stack=scenario.stack)
     busy = apart + ep
     return LayerSeconds(
         **products._asdict(),
         attention=attention,
         stream=stream,
         launch=exposed_launches(floor, busy, scenario),
-        ahead=busy + -1.0 * Passes(floor, 2.0 * floor),
+        device_lag=busy + -1.0 * Passes(floor, 2.0 * floor),
         tp=tp,
         cp=cp,
         ep=ep,

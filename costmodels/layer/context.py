@@ -19,12 +19,7 @@ from costmodels.primitives.kernels import stream_seconds
 from costmodels.primitives.overlap import ring_attention_exposed
 from costmodels.primitives.sizes import key_value_bytes
 from costmodels.scenario import Scenario
-from costmodels.strategy import (
-    Bools,
-    Floats,
-    Ints,
-    Strategies,
-)
+from costmodels.strategy import Bools, Floats, Ints, Strategies
 
 RING, ULYSSES, GATHER, BOTH = range(len(CP_KINDS))
 MERGE_PASSES = 3.0

@@ -14,14 +14,7 @@ from costmodels.layer.recompute_modules import module_names
 from costmodels.layout.split import Assignment
 from costmodels.model.flops import flops_per_token, frozen_flops, module_flops, recomputed_flops, utilization
 from costmodels.model.parameters import parameters
-from costmodels.names import (
-    CP_KINDS,
-    OFFLOADS,
-    RANK_ORDERS,
-    SCHEDULE_NAMES,
-    VOCABULARIES,
-    Recompute,
-)
+from costmodels.names import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute
 from costmodels.pricing import Quote
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack

@@ -9,15 +9,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from costmodels.names import (
-    CP_KINDS,
-    MODULES,
-    OFFLOADS,
-    RANK_ORDERS,
-    SCHEDULE_NAMES,
-    VOCABULARIES,
-    Recompute,
-)
+from costmodels.names import CP_KINDS, MODULES, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute
 from hardware.errors import flatten
 from hardware.files import unique
 from planner.answer.build import catalogue_hashes

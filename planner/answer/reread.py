@@ -6,14 +6,7 @@ import numpy as np
 
 from costmodels.layer.recompute_modules import module_mask
 from costmodels.layout.split import Assignment
-from costmodels.names import (
-    CP_KINDS,
-    OFFLOADS,
-    RANK_ORDERS,
-    SCHEDULE_NAMES,
-    VOCABULARIES,
-    Recompute,
-)
+from costmodels.names import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute
 from costmodels.strategy import Strategies, strategies
 from planner.answer.plan import Strategy as StrategyRecord
 

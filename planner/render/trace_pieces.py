@@ -61,7 +61,7 @@ def pieces_of(one: Strategies, split: Assignment, scenario: Scenario, schedule: 
             share = _share(passes, kind)
             pieces[kind]["compute"][place] += share * whole[0]
             pieces[kind]["compute"] += share * _spread_part(passes, ends, seconds) / v
-        pieces[kind]["p2p"] = seconds.hop[0] / (2 * v) * _neighbours(schedule.paths(p, v)[0], (p, v))
+        pieces[kind]["p2p"] = seconds.send[0] / (2 * v) * _neighbours(schedule.paths(p, v)[0], (p, v))
         pieces[kind]["host"] += seconds.host[0] / (2 * v)
     return pieces
 
@@ -150,4 +150,4 @@ def _spread_part(
 ) -> float:
     """What an end adds to every stage where the vocabulary is split over them."""
     both = sum(float(end.forward[0] + end.backward[0]) for _, end, _ in ends)
-    return float(seconds.spread[0] * (passes.forward[0] + passes.backward[0])) / both
+    return float(seconds.vocabulary_spread[0] * (passes.forward[0] + passes.backward[0])) / both

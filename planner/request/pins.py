@@ -8,14 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from costmodels.layer.recompute_modules import module_mask, module_names
-from costmodels.names import (
-    CP_KINDS,
-    OFFLOADS,
-    RANK_ORDERS,
-    SCHEDULE_NAMES,
-    VOCABULARIES,
-    Recompute,
-)
+from costmodels.names import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute
 from costmodels.pipeline.schedules import ALIASES
 from planner.errors import BadRequest
 

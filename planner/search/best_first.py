@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from costmodels.iteration import LAYER_AXES, RowSeconds, core_seconds
-from costmodels.layer.overlapped_experts import overlaps
+from costmodels.layer.overlapped_experts import is_overlapped
 from costmodels.layer.pairing import further_axes, hidden_experts
 from costmodels.layer.terms import LayerTerms
 from costmodels.layout.by_kind import fullest_window
@@ -27,12 +27,7 @@ from costmodels.pipeline.idle import bubble_share
 from costmodels.pricing import row_assignment
 from costmodels.primitives.overlap import slowdown
 from costmodels.scenario import Scenario
-from costmodels.strategy import (
-    Bools,
-    Floats,
-    Ints,
-    Strategies,
-)
+from costmodels.strategy import Bools, Floats, Ints, Strategies
 from planner.search.priced import Priced, pairs, price_pairs
 from planner.search.split import TOLERANCE, Incumbent, best_split
 from planner.space.lattice import Space
@@ -168,7 +163,7 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
     """
     block, inverse = cores.distinct(*LAYER_AXES, *further_axes(scenario.stack))
     price = core_seconds(replace(block, schedule=np.zeros_like(block.schedule)), scenario)
-    ends = (price.embedding + price.head + price.spread * block.pp)[inverse]
+    ends = (price.embedding + price.head + price.vocabulary_spread * block.pp)[inverse]
     each, saved = _hidden(cores, price, inverse, scenario)
     ends = ends - scenario.model.mtp_layers * saved
     layer = price.layer[inverse] - saved + np.where(cores.recompute == Recompute.FULL, price.recompute[inverse], 0.0)
@@ -194,11 +189,13 @@ def _hidden(cores: Strategies, price: RowSeconds, inverse: Ints, scenario: Scena
     The former are less what theirs hides. What does not depend on the schedule was hidden in ``price`` already.
     """
     if price.kinds is None:
-        found = np.zeros(len(cores)) if overlaps(scenario.stack) else _hidden_traffic(cores, price, inverse, scenario)
+        found = (
+            np.zeros(len(cores)) if is_overlapped(scenario.stack) else _hidden_traffic(cores, price, inverse, scenario)
+        )
         return None, found
     again = cores.recompute == Recompute.FULL
     each = np.array([kind.layer[inverse] + again * kind.recompute[inverse] for kind in price.kinds.parts])
-    if overlaps(scenario.stack):
+    if is_overlapped(scenario.stack):
         return each, np.zeros(len(cores))
     hidden = np.array([_hidden_traffic(cores, kind, inverse, scenario) for kind in price.kinds.parts])
     return each - hidden, np.dot(price.kinds.depth.shares, hidden)

@@ -9,12 +9,7 @@ import numpy as np
 
 from costmodels.layout.pieces import joined
 from costmodels.layout.split import ENDS, Assignment, end_places, ends_of_cut, nearest_cut, odd_stage, places_of
-from costmodels.names import (
-    CP_KINDS,
-    SCHEDULE_NAMES,
-    VOCABULARIES,
-    Recompute,
-)
+from costmodels.names import CP_KINDS, SCHEDULE_NAMES, VOCABULARIES, Recompute
 from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Strategies, strategies

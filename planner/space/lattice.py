@@ -17,32 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.layer.recompute_modules import preset_masks
-from costmodels.names import (
-    CP_KINDS,
-    RANK_ORDERS,
-    SCHEDULE_NAMES,
-    SHARDED_GRADIENTS,
-    VOCABULARIES,
-    Recompute,
-)
+from costmodels.names import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, SHARDED_GRADIENTS, VOCABULARIES, Recompute
 from costmodels.scenario import Scenario
-from costmodels.strategy import (
-    AXES,
-    Bools,
-    Ints,
-    Strategies,
-    alike,
-    strategies,
-)
+from costmodels.strategy import AXES, Bools, Ints, Strategies, alike, strategies
 from planner.errors import BadRequest, UnfilledPins
 from planner.request.pins import Pin
 from planner.request.written import many
-from planner.rules.conditions import (
-    FOLDED,
-    LOOPED,
-    REPEATS,
-    fills,
-)
+from planner.rules.conditions import FOLDED, LOOPED, REPEATS, fills
 from planner.rules.core import Rule, active, sentence
 from planner.space.divisors import closest
 

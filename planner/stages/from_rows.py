@@ -17,12 +17,7 @@ from costmodels.model.model import Model
 from costmodels.names import Recompute
 from costmodels.pricing import halved
 from costmodels.scenario import Scenario
-from costmodels.strategy import (
-    Bools,
-    Floats,
-    Ints,
-    Strategies,
-)
+from costmodels.strategy import Bools, Floats, Ints, Strategies
 from planner.stages import chain
 from planner.stages.bounds import BY_STAGE, RECOMPUTE_MODES, StageBound, StageRows, stage_lower_bound
 from planner.stages.chain_bounds import chain_lower_bound

@@ -13,12 +13,7 @@ from planner.jobs.job import Export, Job, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.megatron.chunks import chunk_layers
 from planner.jobs.toml_text import toml_text
-from planner.jobs.torchtitan.write_words import (
-    ROTATIONS,
-    SCHEDULES,
-    shard_ranks,
-    unsaid,
-)
+from planner.jobs.torchtitan.write_words import ROTATIONS, SCHEDULES, shard_ranks, unsaid
 
 MODULE: Final = "meshwright_plan"
 TOML: Final = "torchtitan.toml"

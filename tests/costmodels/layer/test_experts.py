@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 from costmodels.iteration import row_seconds
 from costmodels.layer.attention import attention_matmuls
 from costmodels.layer.blocks import further_token_projection, layer_seconds, tensor_parallel
-from costmodels.layer.experts import (
-    dispatch,
-    expert_layer,
-    grouped,
-    masked,
-)
+from costmodels.layer.experts import dispatch, expert_layer, grouped, masked
 from costmodels.layer.passes import Passes
 from costmodels.layout.by_kind import stage_layers
 from costmodels.layout.placement import expert_data_group

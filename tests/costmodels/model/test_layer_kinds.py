@@ -145,8 +145,8 @@ def test_the_first_stage_of_leading_dense_layers_is_the_fast_one():
     first, last = stage_seconds(one, seconds, Assignment(np.array([4, 4]), np.zeros(2, np.int64)))
     dense, experts = (part.layer[0] for part in seconds.kinds.parts)
     assert dense < experts
-    assert first == pytest.approx(3 * dense + experts + seconds.embedding[0] + seconds.hop[0] / 2)
-    assert last == pytest.approx(4 * experts + seconds.head[0] + seconds.hop[0] / 2)
+    assert first == pytest.approx(3 * dense + experts + seconds.embedding[0] + seconds.send[0] / 2)
+    assert last == pytest.approx(4 * experts + seconds.head[0] + seconds.send[0] / 2)
 
 
 def test_layers_alike_are_priced_as_one_kind():

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from costmodels.layer.recompute_modules import module_mask
-from costmodels.names import (
-    CP_KINDS,
-    OFFLOADS,
-    RANK_ORDERS,
-    SCHEDULE_NAMES,
-    Recompute,
-)
+from costmodels.names import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, Recompute
 from costmodels.strategy import strategies
 from planner.frameworks.registry import FRAMEWORKS
 from planner.rules.core import RULES, active, binding, sentence
