@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.iteration import RowSeconds, breakdown, compose, core_seconds
-from costmodels.layout.pieces import in_flight
 from costmodels.layout.split import Assignment
+from costmodels.layout.stage_contents import in_flight
 from costmodels.memory.footprint import Footprint, footprint
 from costmodels.memory.rows import RowBytes, memory_limit, row_bytes
 from costmodels.pipeline.idle import straggler_share

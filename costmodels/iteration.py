@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from costmodels.layer.blocks import embedding_seconds, further_token_projection, head_seconds, kind_seconds
 from costmodels.layer.checkpoints import checkpoint_seconds, selective_seconds
+from costmodels.layer.forward_backward import Passes
+from costmodels.layer.fp8_scales import sharing_seconds
 from costmodels.layer.pairing import paired_terms
-from costmodels.layer.passes import Passes
-from costmodels.layer.scales import sharing_seconds
 from costmodels.layer.terms import LayerTerms, Windows, mean_terms
-from costmodels.layout.by_kind import ByKind, contents, fullest_window
-from costmodels.layout.pieces import copies, end_sends, ends, joined
+from costmodels.layout.layers_by_kind import ByKind, contents, fullest_window
 from costmodels.layout.split import even_layers
+from costmodels.layout.stage_contents import copies, end_sends, ends, joined
 from costmodels.memory.activations import kept_bytes_of_kind
 from costmodels.model.layer_kinds import Kind, mtp_kind
 from costmodels.names import SHARDING_INSIDE, Recompute

@@ -18,9 +18,9 @@ from costmodels.iteration import (
     sends_at,
     stage_extras,
 )
-from costmodels.layout.by_kind import stage_layers
-from costmodels.layout.pieces import copies, joined, of_both_ways
+from costmodels.layout.layers_by_kind import stage_layers
 from costmodels.layout.split import Assignment, even_stages
+from costmodels.layout.stage_contents import copies, joined, of_both_ways
 from costmodels.memory.footprint import Footprint, footprint
 from costmodels.memory.rows import RowBytes, row_bytes
 from costmodels.names import Recompute

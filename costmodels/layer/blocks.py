@@ -13,15 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodels.layer.adapters import adapter_seconds, trained_experts, trained_share
 from costmodels.layer.attention import attention_core, attention_matmuls, up_projections
 from costmodels.layer.context import context_parallel
+from costmodels.layer.deterministic import filled
 from costmodels.layer.experts import ExpertSeconds, expert_layer
-from costmodels.layer.frozen import adapter_seconds, trained_experts, trained_share
-from costmodels.layer.launches import exposed_launches, launch_floor, small_kernels
-from costmodels.layer.loss import loss_seconds
-from costmodels.layer.ordered import filled
-from costmodels.layer.overlapped_experts import exposed_seconds, is_overlapped
-from costmodels.layer.passes import (
+from costmodels.layer.forward_backward import (
     Passes,
     ffn_matmuls,
     last_product,
@@ -30,13 +27,20 @@ from costmodels.layer.passes import (
     tokens_per_rank,
     turning_seconds,
 )
-from costmodels.layer.repeats import second_products, spared
-from costmodels.layer.scales import scale_seconds
-from costmodels.layer.scan import exchange_of_heads, mamba_matmuls, scan
+from costmodels.layer.fp8_scales import scale_seconds
+from costmodels.layer.launches import exposed_launches, launch_floor, small_kernels
+from costmodels.layer.loss import loss_seconds
+from costmodels.layer.mamba_scan import exchange_of_heads, mamba_matmuls, scan
+from costmodels.layer.overlapped_experts import exposed_seconds, is_overlapped
+from costmodels.layer.recompute_extra import second_products, spared
 from costmodels.layer.tensor_ranks import exchanging_parts, input_reductions, logit_gather, logits_seen
 from costmodels.layer.user_buffers import left_open, served
+from costmodels.layout.parameters_per_rank import (
+    kind_expert_parameters,
+    kind_parameters_per_rank,
+    padded_vocabulary_rows,
+)
 from costmodels.layout.placement import group_of
-from costmodels.layout.sizes import kind_expert_parameters, kind_parameters_per_rank, padded_vocabulary_rows
 from costmodels.model.layer_kinds import DENSE, Kind
 from costmodels.names import WORD
 from costmodels.primitives.collectives import all_reduce_seconds, gather_seconds

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodels.layer.passes import Passes, tokens_per_rank
+from costmodels.layer.forward_backward import Passes, tokens_per_rank
 from costmodels.layout.placement import group_of
 from costmodels.names import CP_KINDS, WORD
 from costmodels.primitives.collectives import all_to_all_seconds, gather_seconds, send_seconds

@@ -17,9 +17,9 @@ import numpy as np
 
 from costmodels.arrays import Number
 from costmodels.layer.expert_traffic import ACTIVATION, activation_traffic, copied_traffic, traffic
+from costmodels.layer.forward_backward import Passes, linear, product, quantising, region_tokens, tokens_per_rank
 from costmodels.layer.launches import local_kernels
 from costmodels.layer.overlapped_experts import is_overlapped
-from costmodels.layer.passes import Passes, linear, product, quantising, region_tokens, tokens_per_rank
 from costmodels.layout.placement import expert_group
 from costmodels.model.model import Experts
 from costmodels.names import WORD

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodels.layer.passes import Passes
+from costmodels.layer.forward_backward import Passes
 from costmodels.stack.stack import Stack
 from costmodels.strategy import Floats
 

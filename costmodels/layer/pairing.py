@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from costmodels.layer.forward_backward import Passes
 from costmodels.layer.overlapped_experts import is_overlapped
-from costmodels.layer.passes import Passes
 from costmodels.layer.terms import LayerTerms
 from costmodels.names import SCHEDULE_NAMES
 from costmodels.pipeline.limits import no_pairs

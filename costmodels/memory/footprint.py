@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.layout.by_kind import stage_layers
-from costmodels.layout.pieces import copies, ends, in_flight, of_both_ways
-from costmodels.layout.sizes import kind_expert_parameters
+from costmodels.layout.layers_by_kind import stage_layers
+from costmodels.layout.parameters_per_rank import kind_expert_parameters
+from costmodels.layout.stage_contents import copies, ends, in_flight, of_both_ways
 from costmodels.memory.allocator import (
     buffer_bytes,
     flat_bytes,

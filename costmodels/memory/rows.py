@@ -18,11 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.layer.context import exchange_bytes
-from costmodels.layer.passes import region_tokens
-from costmodels.layout.by_kind import ByKind
-from costmodels.layout.pieces import by_chunk, copies, in_flight_at, joined, mtp_in_flight, queued
-from costmodels.layout.placement import expert_shards
-from costmodels.layout.sizes import (
+from costmodels.layer.forward_backward import region_tokens
+from costmodels.layout.layers_by_kind import ByKind
+from costmodels.layout.parameters_per_rank import (
     embedding_parameters_per_rank,
     expert_parameters_per_rank,
     head_parameters_per_rank,
@@ -31,7 +29,9 @@ from costmodels.layout.sizes import (
     layer_parameters_per_rank,
     vocabulary_rows,
 )
+from costmodels.layout.placement import expert_shards
 from costmodels.layout.split import even_layers
+from costmodels.layout.stage_contents import by_chunk, copies, in_flight_at, joined, mtp_in_flight, queued
 from costmodels.memory.activations import (
     average_activation_bytes,
     kept_bytes_of_kind,

@@ -10,11 +10,11 @@ import numpy as np
 
 from costmodels.iteration import RowSeconds, row_seconds
 from costmodels.layer.blocks import LayerSeconds, embedding_seconds, head_seconds, kind_seconds, layer_seconds
-from costmodels.layer.passes import Passes
+from costmodels.layer.forward_backward import Passes
 from costmodels.layer.terms import LayerTerms
-from costmodels.layout.by_kind import stage_layers
-from costmodels.layout.pieces import copies
+from costmodels.layout.layers_by_kind import stage_layers
 from costmodels.layout.split import Assignment, end_places
+from costmodels.layout.stage_contents import copies
 from costmodels.pipeline.schedules import Schedule
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Strategies

@@ -18,7 +18,7 @@ from costmodels.iteration import LAYER_AXES, RowSeconds, core_seconds
 from costmodels.layer.overlapped_experts import is_overlapped
 from costmodels.layer.pairing import further_axes, hidden_experts
 from costmodels.layer.terms import LayerTerms
-from costmodels.layout.by_kind import fullest_window
+from costmodels.layout.layers_by_kind import fullest_window
 from costmodels.layout.split import Assignment, even_layers
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.rows import RowBytes, memory_limit, row_bytes, slack_of

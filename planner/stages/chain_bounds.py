@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.iteration import RowSeconds, all_sides, end_send, fullest_stage, stage_extras
-from costmodels.layout.by_kind import kind_slices
-from costmodels.layout.pieces import ends, folded, in_flight
+from costmodels.layout.layers_by_kind import kind_slices
+from costmodels.layout.stage_contents import ends, folded, in_flight
 from costmodels.memory.rows import RowBytes, memory_limit
 from costmodels.names import Recompute
 from costmodels.scenario import Scenario

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodels.iteration import row_seconds
-from costmodels.layout.by_kind import kind_slices, kinds_held, leading_stages, lightest_runs, stage_layers
-from costmodels.layout.pieces import copies, in_flight, of_both_ways
-from costmodels.layout.pieces import folded as turned
+from costmodels.layout.layers_by_kind import kind_slices, kinds_held, leading_stages, lightest_runs, stage_layers
 from costmodels.layout.split import Assignment, even_stages
+from costmodels.layout.stage_contents import copies, in_flight, of_both_ways
+from costmodels.layout.stage_contents import folded as turned
 from costmodels.memory.rows import row_bytes
 from costmodels.model import catalogue
 from costmodels.model.layer_kinds import DENSE, EXPERTS, Depth, Kind, depth_of, layer_kinds

@@ -7,7 +7,7 @@ import pytest
 
 from costmodels.layer.blocks import kind_seconds, layer_streams
 from costmodels.layer.experts import expert_layer
-from costmodels.layer.scan import exchange_of_heads, mamba_matmuls, scan
+from costmodels.layer.mamba_scan import exchange_of_heads, mamba_matmuls, scan
 from costmodels.memory.rows import kind_activation_bytes, row_bytes
 from costmodels.model.catalogue import model as catalogue_model
 from costmodels.model.flops import FORWARD_AND_BACKWARD, forward_flops, model_flops

@@ -7,8 +7,12 @@ from hypothesis import strategies as st
 
 from costmodels.iteration import even_split, row_seconds, sends_at
 from costmodels.layer.blocks import Passes
-from costmodels.layout.pieces import end_sends
-from costmodels.layout.sizes import embedding_parameters_per_rank, heaviest_stage_parameters, layer_parameters_per_rank
+from costmodels.layout.parameters_per_rank import (
+    embedding_parameters_per_rank,
+    heaviest_stage_parameters,
+    layer_parameters_per_rank,
+)
+from costmodels.layout.stage_contents import end_sends
 from costmodels.model.parameters import parameters
 from costmodels.names import SCHEDULE_NAMES
 from costmodels.step.buckets import collectives, unhidden_share

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from costmodels.iteration import core_seconds, row_seconds
 from costmodels.layer.blocks import kind_seconds
 from costmodels.layer.experts import expert_layer
+from costmodels.layer.forward_backward import Passes
 from costmodels.layer.loss import block_tokens, logit_bytes, loss_seconds
-from costmodels.layer.passes import Passes
 from costmodels.layer.recompute_modules import (
     MODULES,
     allowed_mask,

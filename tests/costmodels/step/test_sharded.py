@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from costmodels.iteration import core_seconds, row_seconds, with_step
-from costmodels.layer.passes import Passes
-from costmodels.layout.placement import group_of
-from costmodels.layout.sizes import (
+from costmodels.layer.forward_backward import Passes
+from costmodels.layout.parameters_per_rank import (
     embedding_parameters_per_rank,
     head_parameters_per_rank,
     heaviest_stage_parameters,
     layer_parameters_per_rank,
 )
+from costmodels.layout.placement import group_of
 from costmodels.memory.rows import row_bytes
 from costmodels.names import RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, Recompute
 from costmodels.stack.overlap import Overlap

@@ -6,9 +6,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from costmodels.layout.by_kind import contents
-from costmodels.layout.pieces import copies, ends, folded, joined
+from costmodels.layout.layers_by_kind import contents
 from costmodels.layout.split import even_layers
+from costmodels.layout.stage_contents import copies, ends, folded, joined
 from costmodels.model.layer_kinds import EXPERTS, Kind, mtp_kind
 from costmodels.model.parameters import (
     embedding_norm_parameters,
