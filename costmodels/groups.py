@@ -16,15 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.iteration import RowSeconds, breakdown, compose, core_seconds
-from costmodels.layout.pieces import in_flight
 from costmodels.layout.split import Assignment
+from costmodels.layout.stage_contents import in_flight
 from costmodels.memory.footprint import Footprint, footprint
 from costmodels.memory.rows import RowBytes, memory_limit, row_bytes
 from costmodels.pipeline.idle import straggler_share
 from costmodels.pricing import Quote
 from costmodels.scenario import Scenario
 from costmodels.step.optimizer import optimizer_seconds
-from costmodels.step.traffic import hop_seconds, step_traffic, tied_embedding_seconds
+from costmodels.step.traffic import stage_send_seconds, step_traffic, tied_embedding_seconds
 from costmodels.strategy import Floats, Ints, Strategies
 from hardware.links import Tier
 from hardware.records import Cluster
@@ -103,7 +103,7 @@ class MixedSeconds:
     groups: tuple[RowSeconds, ...]
     layer: Floats
     recompute: Floats
-    hop: Floats
+    send: Floats
     extra: Floats
     """What a stage spends per micro-batch beside its layers, its hops included."""
 
@@ -141,13 +141,13 @@ def mixed_seconds(rows: MixedRows, mixed: Mixed) -> MixedSeconds:
     at, stages = rows.group_at(), np.arange(int(rows.pp.max(initial=1)))
     hop = _hops(rows, mixed, at)
     first, last = stages == 0, stages == rows.pp[:, None] - 1
-    extra = hop + _at(at, [one.host + one.spread for one in groups])
+    extra = hop + _at(at, [one.host + one.vocabulary_spread for one in groups])
     extra = extra + first * _at(at, [one.embedding for one in groups]) + last * _at(at, [one.head for one in groups])
     return MixedSeconds(
         groups=groups,
         layer=_at(at, [one.layer for one in groups]),
         recompute=_at(at, [one.recompute for one in groups]),
-        hop=hop,
+        send=hop,
         extra=extra,
     )
 
@@ -236,11 +236,13 @@ def _links(rows: MixedRows, mixed: Mixed) -> Floats:
     count = len(rows.groups)
     table = np.zeros((len(rows), count, count))
     for k, (group, scenario) in enumerate(zip(rows.groups, mixed.scenarios, strict=True)):
-        table[:, k, k] = hop_seconds(replace(group, pp=rows.stages[:, k]), scenario)
+        table[:, k, k] = stage_send_seconds(replace(group, pp=rows.stages[:, k]), scenario)
     for one, other in _pairs(count):
         sides = zip((one, other), mixed.crossing(one, other), strict=True)
         two = np.full(len(rows), 2)
-        seconds = np.max([hop_seconds(replace(rows.groups[g], pp=two), scenario) for g, scenario in sides], axis=0)
+        seconds = np.max(
+            [stage_send_seconds(replace(rows.groups[g], pp=two), scenario) for g, scenario in sides], axis=0
+        )
         table[:, one, other] = table[:, other, one] = seconds
     return table
 
@@ -260,7 +262,7 @@ def mixed_bytes(rows: MixedRows, mixed: Mixed) -> MixedBytes:
         layer=_at(at, [g.layer_state for g in groups]),
         activation=held * _at(at, [g.stored for g in groups]),
         checkpoint=held * _at(at, [g.checkpoint for g in groups]),
-        working=_at(at, [g.working for g in groups]) - last * _at(at, [g.turns for g in groups]),
+        working=_at(at, [g.working for g in groups]) - last * _at(at, [g.logits_released for g in groups]),
     )
 
 
@@ -270,7 +272,7 @@ def mixed_quote(row: MixedRows, mixed: Mixed, assignment: Assignment) -> Quote:
     stages = assignment.layers * seconds.layer[0] + assignment.recomputed * seconds.recompute[0] + seconds.extra[0]
     slow = int(np.argmax(stages))
     group = int(at[slow])
-    one = replace(seconds.groups[group], hop=seconds.hop[:, slow])
+    one = replace(seconds.groups[group], send=seconds.send[:, slow])
     slowest, total = stages[slow : slow + 1], np.array([stages.sum()])
     terms = breakdown(
         row.groups[group],

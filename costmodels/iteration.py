@@ -17,21 +17,21 @@ from numpy.typing import NDArray
 
 from costmodels.layer.blocks import embedding_seconds, further_token_projection, head_seconds, kind_seconds
 from costmodels.layer.checkpoints import checkpoint_seconds, selective_seconds
+from costmodels.layer.forward_backward import Passes
+from costmodels.layer.fp8_scales import sharing_seconds
 from costmodels.layer.pairing import paired_terms
-from costmodels.layer.passes import Passes
-from costmodels.layer.scales import sharing_seconds
 from costmodels.layer.terms import LayerTerms, Windows, mean_terms
-from costmodels.layout.by_kind import ByKind, contents, fullest_window
-from costmodels.layout.pieces import copies, end_sends, ends, joined
+from costmodels.layout.layers_by_kind import ByKind, contents, fullest_window
 from costmodels.layout.split import even_layers
+from costmodels.layout.stage_contents import copies, end_sends, ends, joined
 from costmodels.memory.activations import kept_bytes_of_kind
-from costmodels.model.layer_kinds import Kind, ahead_kind
+from costmodels.model.layer_kinds import Kind, mtp_kind
 from costmodels.names import SHARDING_INSIDE, Recompute
 from costmodels.pipeline.idle import bubble_share, straggler_share
 from costmodels.scenario import Scenario
 from costmodels.step.offload import ACTIVATIONS, layer_offload_seconds, step_offload_seconds
 from costmodels.step.optimizer import optimizer_seconds
-from costmodels.step.traffic import hop_seconds, step_traffic
+from costmodels.step.traffic import stage_send_seconds, step_traffic
 from costmodels.strategy import Floats, Ints, Strategies
 from costmodels.training.goodput import wall_stretch
 
@@ -70,9 +70,9 @@ class RowSeconds(Windows):
     """Included in ``layer`` where recomputation is selective."""
     embedding: Floats
     head: Floats
-    hop: Floats
+    send: Floats
     """Sends and receives of one stage."""
-    spread: Floats
+    vocabulary_spread: Floats
     """Vocabulary work of every stage, where it is split over the stages."""
     host: Floats
     """Host time of one stage, and what its ranks wait for to share the scales of 8-bit products."""
@@ -137,8 +137,8 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         **{field.name: getattr(mean, field.name) for field in fields(mean)},
         embedding=part["embedding"] * (1.0 - spread),
         head=head * (1.0 - spread),
-        spread=(part["embedding"] + head) / rows.pp * spread,
-        hop=hop_seconds(rows, scenario),
+        vocabulary_spread=(part["embedding"] + head) / rows.pp * spread,
+        send=stage_send_seconds(rows, scenario),
         host=_beside_passes(rows, scenario),
         data_parallel=nothing,
         optimizer=nothing,
@@ -192,7 +192,7 @@ def _ahead_seconds(block: Strategies, scenario: Scenario) -> Floats:
     """Layers that predict further tokens, on the last stage: forward and backward seconds, shape (N,)."""
     if not scenario.model.mtp_layers:
         return np.zeros(len(block))
-    layer = kind_seconds(block, scenario, ahead_kind(scenario.model))
+    layer = kind_seconds(block, scenario, mtp_kind(scenario.model))
     ahead = layer.compute + layer.communication + further_token_projection(block, scenario)
     return scenario.model.mtp_layers * sum_passes(ahead)
 
@@ -204,7 +204,7 @@ def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeco
     apart where the ranks that share their states lie between them.
     """
     if (rows.rank_order == SHARDING_INSIDE).any():
-        core = replace(core, hop=hop_seconds(rows, scenario), host=_beside_passes(rows, scenario))
+        core = replace(core, send=stage_send_seconds(rows, scenario), host=_beside_passes(rows, scenario))
     layer = Passes(core.forward, core.backward)
     return replace(
         core,
@@ -255,32 +255,32 @@ class Breakdown:
         return {field.name: float(getattr(self, field.name)[index]) for field in fields(self)}
 
 
-def hops_at(rows: Strategies, seconds: RowSeconds, stages: NDArray[np.int64]) -> Floats:
+def sends_at(rows: Strategies, seconds: RowSeconds, stages: NDArray[np.int64]) -> Floats:
     """Seconds per micro-batch that stages spend on sends and receives; both are of shape (N, P)."""
     outer = (stages == 0) | (stages == rows.pp[:, None] - 1)
-    middle, end = middle_hop(rows, seconds), end_hop(rows, seconds)
+    middle, end = middle_send(rows, seconds), end_send(rows, seconds)
     return np.where(outer, end[:, None], middle[:, None])
 
 
-def middle_hop(rows: Strategies, seconds: RowSeconds) -> Floats:
+def middle_send(rows: Strategies, seconds: RowSeconds) -> Floats:
     """Seconds per micro-batch that a stage with two neighbours spends on sends and receives, (N,)."""
-    return np.where(rows.pp > 1, seconds.hop, 0.0)
+    return np.where(rows.pp > 1, seconds.send, 0.0)
 
 
-def end_hop(rows: Strategies, seconds: RowSeconds) -> Floats:
+def end_send(rows: Strategies, seconds: RowSeconds) -> Floats:
     """The same of the first and the last stage, (N,)."""
-    return middle_hop(rows, seconds) * end_sends(rows)
+    return middle_send(rows, seconds) * end_sends(rows)
 
 
 def all_sides(rows: Strategies, seconds: RowSeconds) -> Floats:
     """Seconds per micro-batch that all stages together spend beside layers, embedding and head, (N,)."""
-    hops = (rows.pp - 2.0) * middle_hop(rows, seconds) + 2.0 * end_hop(rows, seconds)
-    return hops + rows.pp * (seconds.host + seconds.spread)
+    hops = (rows.pp - 2.0) * middle_send(rows, seconds) + 2.0 * end_send(rows, seconds)
+    return hops + rows.pp * (seconds.host + seconds.vocabulary_spread)
 
 
 def stage_extras(rows: Strategies, seconds: RowSeconds, stages: NDArray[np.int64]) -> Floats:
     """Seconds per micro-batch that stages spend beside their layers; both are of shape (N, P)."""
-    side = hops_at(rows, seconds, stages) + (seconds.host + seconds.spread)[:, None]
+    side = sends_at(rows, seconds, stages) + (seconds.host + seconds.vocabulary_spread)[:, None]
     first, last = ends(rows, stages)
     embedding, head = ((x / copies(rows))[:, None] for x in (seconds.embedding, seconds.head))
     return side + first * embedding + last * head
@@ -306,10 +306,10 @@ def _slowest_alike(rows: Strategies, seconds: RowSeconds, num_layers: int, unit:
     both = held.first * unit + (seconds.embedding + seconds.head) / copies(rows)
     apart = np.maximum(held.first * unit + seconds.embedding, held.last * unit + seconds.head)
     inner = np.where(rows.pp > 1, held.high * unit, 0.0)
-    outer, hop = end_hop(rows, seconds), middle_hop(rows, seconds)
+    outer, hop = end_send(rows, seconds), middle_send(rows, seconds)
     beside = np.where(rows.pp > 2, hop, outer)
     slowest = np.maximum(np.where(joined(rows), both, apart) + outer, inner + beside)
-    return slowest + seconds.host + seconds.spread
+    return slowest + seconds.host + seconds.vocabulary_spread
 
 
 def fullest_stage(
@@ -330,7 +330,7 @@ def at_stage(seconds: RowSeconds, held: Floats, again: Floats, hop: Floats) -> R
     ``held`` and ``again`` are the stage's layers and recomputed layers by kind, shape (K,); ``hop`` its sends and
     receives, shape (1,).
     """
-    seconds = replace(seconds, hop=hop)
+    seconds = replace(seconds, send=hop)
     if seconds.kinds is None:
         return seconds
     each, count = seconds.kinds.each, held.sum() or 1.0
@@ -356,10 +356,10 @@ def compose(rows: Strategies, seconds: RowSeconds, slowest: Floats, total: Float
 def breakdown(
     rows: Strategies, seconds: RowSeconds, *, slowest: Floats, total: Floats, layers: Floats, recomputed: Floats
 ) -> Breakdown:
-    """The iteration term by term; the seconds' ``hop`` and what is given are the slowest stage's, arrays (N,)."""
+    """The iteration term by term; the seconds' ``send`` and what is given are the slowest stage's, arrays (N,)."""
     m = rows.num_microbatches
     bubble = (total - slowest) * seconds.bubble
-    hops = middle_hop(rows, seconds)
+    hops = middle_send(rows, seconds)
     again = recomputed * seconds.recompute + layers * seconds.selective
     tp, cp, ep = (layers * part for part in (seconds.layer_tp, seconds.layer_cp, seconds.layer_ep))
     offload, waits = layers * seconds.layer_offload, layers * seconds.layer_launch

@@ -14,13 +14,13 @@ from costmodels.iteration import (
     breakdown,
     compose,
     even_split,
-    hops_at,
     row_seconds,
+    sends_at,
     stage_extras,
 )
-from costmodels.layout.by_kind import stage_layers
-from costmodels.layout.pieces import copies, joined, of_both_ways
+from costmodels.layout.layers_by_kind import stage_layers
 from costmodels.layout.split import Assignment, even_stages
+from costmodels.layout.stage_contents import copies, joined, of_both_ways
 from costmodels.memory.footprint import Footprint, footprint
 from costmodels.memory.rows import RowBytes, row_bytes
 from costmodels.names import Recompute
@@ -73,7 +73,7 @@ def quote_of(
     passed, again = stage_layers(one, scenario.depth, assignment.layers, assignment.recomputed)
     terms: Breakdown = breakdown(
         one,
-        at_stage(seconds, passed[slow], again[slow], hops_at(one, seconds, np.array([[slow]]))[0]),
+        at_stage(seconds, passed[slow], again[slow], sends_at(one, seconds, np.array([[slow]]))[0]),
         slowest=stages[slow : slow + 1],
         total=np.array([stages.sum()]),
         layers=passed.sum(axis=1)[slow : slow + 1],

@@ -8,8 +8,8 @@ import numpy as np
 
 from costmodels.arrays import Number
 from costmodels.layer.context import gathers, merging, ring_ranks
-from costmodels.layer.ordered import ordered_attention
-from costmodels.layer.passes import Passes, linear, linears, region_tokens, tokens_per_rank
+from costmodels.layer.deterministic import ordered_attention
+from costmodels.layer.forward_backward import Passes, linear, linears, region_tokens, tokens_per_rank
 from costmodels.layer.softmax import softmax_traffic
 from costmodels.model.layer_kinds import DENSE, Kind
 from costmodels.model.model import Model

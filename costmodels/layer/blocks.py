@@ -13,15 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodels.layer.adapters import adapter_seconds, trained_experts, trained_share
 from costmodels.layer.attention import attention_core, attention_matmuls, up_projections
 from costmodels.layer.context import context_parallel
+from costmodels.layer.deterministic import filled
 from costmodels.layer.experts import ExpertSeconds, expert_layer
-from costmodels.layer.frozen import adapter_seconds, trained_experts, trained_share
-from costmodels.layer.launches import exposed_launches, launch_floor, small_kernels
-from costmodels.layer.loss import loss_seconds
-from costmodels.layer.ordered import filled
-from costmodels.layer.overlapped_experts import exposed_beside, overlaps
-from costmodels.layer.passes import (
+from costmodels.layer.forward_backward import (
     Passes,
     ffn_matmuls,
     last_product,
@@ -30,13 +27,20 @@ from costmodels.layer.passes import (
     tokens_per_rank,
     turning_seconds,
 )
-from costmodels.layer.repeats import second_products, spared
-from costmodels.layer.scales import scale_seconds
-from costmodels.layer.scan import exchange_of_heads, mamba_matmuls, scan
+from costmodels.layer.fp8_scales import scale_seconds
+from costmodels.layer.launches import exposed_launches, launch_floor, small_kernels
+from costmodels.layer.loss import loss_seconds
+from costmodels.layer.mamba_scan import exchange_of_heads, mamba_matmuls, scan
+from costmodels.layer.overlapped_experts import exposed_seconds, is_overlapped
+from costmodels.layer.recompute_extra import second_products, spared
 from costmodels.layer.tensor_ranks import exchanging_parts, input_reductions, logit_gather, logits_seen
 from costmodels.layer.user_buffers import left_open, served
+from costmodels.layout.parameters_per_rank import (
+    kind_expert_parameters,
+    kind_parameters_per_rank,
+    padded_vocabulary_rows,
+)
 from costmodels.layout.placement import group_of
-from costmodels.layout.sizes import kind_expert_parameters, kind_parameters_per_rank, padded_vocabulary_rows
 from costmodels.model.layer_kinds import DENSE, Kind
 from costmodels.names import WORD
 from costmodels.primitives.collectives import all_reduce_seconds, gather_seconds
@@ -54,7 +58,7 @@ class LayerSeconds:
     stream: Passes
     launch: Passes
     """What the host adds where launching takes longer than running and exchanging keys and values."""
-    ahead: Passes
+    device_lag: Passes
     """How long the device runs behind its host in either pass; negative where it waits."""
     tp: Passes
     cp: Passes
@@ -149,16 +153,16 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
     tp = tensor_parallel(rows, scenario, kind)
     apart = products.matmul + attention + stream + tp + cp
     ep, paired, floor = experts.ep, nothing, launch_floor(rows, scenario, kind)
-    if overlaps(scenario.stack):  # traffic goes on while a pass waits for its host
+    if is_overlapped(scenario.stack):  # traffic goes on while a pass waits for its host
         free = apart + exposed_launches(floor, apart, scenario) + -1.0 * experts.hidden
-        ep, paired = exposed_beside(ep, layer=free, experts=experts.between, stack=scenario.stack)
+        ep, paired = exposed_seconds(ep, layer=free, experts=experts.between, stack=scenario.stack)
     busy = apart + ep
     return LayerSeconds(
         **products._asdict(),
         attention=attention,
         stream=stream,
         launch=exposed_launches(floor, busy, scenario),
-        ahead=busy + -1.0 * Passes(floor, 2.0 * floor),
+        device_lag=busy + -1.0 * Passes(floor, 2.0 * floor),
         tp=tp,
         cp=cp,
         ep=ep,

@@ -52,11 +52,11 @@ def selective_seconds(
     )
     if scenario.stack.selective == "attention":
         host = module_host_seconds(block, scenario, kind).get("core_attn", 0.0)
-        repeated = _longer(repeated, host, layer.ahead.backward, scenario)
+        repeated = _longer(repeated, host, layer.device_lag.backward, scenario)
     seconds = np.where(rows.recompute == Recompute.SELECTIVE, repeated[inverse], 0.0)
     if not rows.recompute_modules.any():
         return seconds
-    masks, ahead = rows.recompute_modules, layer.ahead.backward[inverse]
+    masks, ahead = rows.recompute_modules, layer.device_lag.backward[inverse]
     each = (module_seconds(block, scenario, layer, kind), module_host_seconds(block, scenario, kind))
     device, host = (picked(masks, {name: values[inverse] for name, values in found.items()}) for found in each)
     return np.where(masks > 0, _longer(device, host, ahead, scenario), seconds)
@@ -64,7 +64,7 @@ def selective_seconds(
 
 def checkpoint_seconds(scenario: Scenario, layer: LayerSeconds) -> Floats:
     """Seconds that a checkpoint of layers recomputed whole takes where the device waits for its host, (N,)."""
-    behind = np.maximum(layer.ahead.forward, 0.0) + np.maximum(layer.ahead.backward, 0.0)
+    behind = np.maximum(layer.device_lag.forward, 0.0) + np.maximum(layer.device_lag.backward, 0.0)
     return np.maximum(_launches(scenario, whole_calls(scenario)) - behind, 0.0)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodels.layer.passes import Passes, tokens_per_rank
+from costmodels.layer.forward_backward import Passes, tokens_per_rank
 from costmodels.layout.placement import group_of
 from costmodels.names import CP_KINDS, WORD
 from costmodels.primitives.collectives import all_to_all_seconds, gather_seconds, send_seconds
@@ -19,12 +19,7 @@ from costmodels.primitives.kernels import stream_seconds
 from costmodels.primitives.overlap import ring_attention_exposed
 from costmodels.primitives.sizes import key_value_bytes
 from costmodels.scenario import Scenario
-from costmodels.strategy import (
-    Bools,
-    Floats,
-    Ints,
-    Strategies,
-)
+from costmodels.strategy import Bools, Floats, Ints, Strategies
 
 RING, ULYSSES, GATHER, BOTH = range(len(CP_KINDS))
 MERGE_PASSES = 3.0

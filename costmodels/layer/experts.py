@@ -17,9 +17,9 @@ import numpy as np
 
 from costmodels.arrays import Number
 from costmodels.layer.expert_traffic import ACTIVATION, activation_traffic, copied_traffic, traffic
+from costmodels.layer.forward_backward import Passes, linear, product, quantising, region_tokens, tokens_per_rank
 from costmodels.layer.launches import local_kernels
-from costmodels.layer.overlapped_experts import overlaps
-from costmodels.layer.passes import Passes, linear, product, quantising, region_tokens, tokens_per_rank
+from costmodels.layer.overlapped_experts import is_overlapped
 from costmodels.layout.placement import expert_group
 from costmodels.model.model import Experts
 from costmodels.names import WORD
@@ -281,7 +281,7 @@ def dispatch(rows: Strategies, scenario: Scenario) -> Passes:
         whole = np.where(rows.etp > 1, gather_seconds(width * routed * h * rows.etp, split, tiers), 0.0)
         return np.where(rows.ep > 1, across, 0.0) + whole
 
-    left = 1.0 if overlaps(stack) else stack.overlap.ep
+    left = 1.0 if is_overlapped(stack) else stack.overlap.ep
     reached = left / stack.communication_efficiency
     ahead = moved(stack.dispatch_bytes, weights, out) + moved(WORD, 0.0, back) + gathered_routes(rows, scenario)
     after = moved(stack.dispatch_bytes, 0.0, out) + moved(WORD, weights, back)

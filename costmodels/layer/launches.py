@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from costmodels.layer.frozen import adapter_kernels
-from costmodels.layer.passes import Passes
+from costmodels.layer.adapters import adapter_kernels
+from costmodels.layer.forward_backward import Passes
 from costmodels.layer.softmax import WRITTEN_OUT_KERNELS, written_out
 from costmodels.layer.tensor_ranks import exchanging_parts
 from costmodels.model.layer_kinds import Kind

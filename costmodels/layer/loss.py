@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodels.layer.ordered import FILLED_LOGIT
-from costmodels.layer.passes import Passes, product
+from costmodels.layer.deterministic import FILLED_LOGIT
+from costmodels.layer.forward_backward import Passes, product
 from costmodels.names import WORD
 from costmodels.primitives.kernels import stream_seconds
 from costmodels.scenario import Scenario

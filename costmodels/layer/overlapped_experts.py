@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodels.layer.passes import Passes
+from costmodels.layer.forward_backward import Passes
 from costmodels.stack.stack import Stack
 from costmodels.strategy import Floats
 
 
-def overlaps(stack: Stack) -> bool:
+def is_overlapped(stack: Stack) -> bool:
     """Whether forward and backward passes of neighbouring micro-batches run beside each other [MegatronMoE26]."""
     return 0.0 < stack.overlap.ep < 1.0 and not stack.overlap.pairs
 
 
-def exposed_beside(traffic: Passes, *, layer: Passes, experts: Passes, stack: Stack) -> tuple[Passes, Passes]:
+def exposed_seconds(traffic: Passes, *, layer: Passes, experts: Passes, stack: Stack) -> tuple[Passes, Passes]:
     """Seconds of dispatch and combine that lengthen a layer with a partner; and those of computation that hide them.
 
     Each of the four exchanges outlasts the part that it runs beside, or takes ``overlap.ep`` of the units from it for

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from costmodels.layer.overlapped_experts import overlaps
-from costmodels.layer.passes import Passes
+from costmodels.layer.forward_backward import Passes
+from costmodels.layer.overlapped_experts import is_overlapped
 from costmodels.layer.terms import LayerTerms
 from costmodels.names import SCHEDULE_NAMES
 from costmodels.pipeline.limits import no_pairs
@@ -28,7 +28,7 @@ PAIR_AXES = ("pp", "vpp", "num_microbatches")
 
 def further_axes(stack: Stack) -> tuple[str, ...]:
     """Axes that the price of a layer depends on beside those of a block."""
-    return PAIR_AXES if overlaps(stack) else ()
+    return PAIR_AXES if is_overlapped(stack) else ()
 
 
 def paired_terms(
@@ -51,7 +51,7 @@ def _less(layer: LayerTerms, saved: Floats, beside: Passes) -> LayerTerms:
 
 def _beside(layer: LayerTerms, rows: Strategies, stack: Stack) -> tuple[Floats, Passes]:
     """What the experts' traffic of a layer is less for another pass, and what runs beside that: nothing else hides."""
-    if overlaps(stack):
+    if is_overlapped(stack):
         alone = alone_share(rows)
         return -alone * layer.layer_alone, Passes(
             (1.0 - alone) * layer.paired_forward, (1.0 - alone) * layer.paired_backward

@@ -22,7 +22,7 @@ from costmodels.layer.experts import (
     experts_of,
     shared_experts,
 )
-from costmodels.layer.passes import ffn_matmuls, region_tokens, tokens_per_rank
+from costmodels.layer.forward_backward import ffn_matmuls, region_tokens, tokens_per_rank
 from costmodels.model.layer_kinds import Kind
 from costmodels.model.model import Model
 from costmodels.names import MODULES

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.layer.passes import Passes
+from costmodels.layer.forward_backward import Passes
 from costmodels.strategy import Floats
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from costmodels.arrays import Number
-from costmodels.layer.passes import Passes, tokens_per_rank
+from costmodels.layer.forward_backward import Passes, tokens_per_rank
 from costmodels.layout.placement import group_of
 from costmodels.model.layer_kinds import Kind
 from costmodels.names import WORD

@@ -6,10 +6,7 @@ import numpy as np
 
 from costmodels.names import RANK_ORDERS, SHARDING_INSIDE
 from costmodels.primitives.groups import Group, split_group
-from costmodels.strategy import (
-    Ints,
-    Strategies,
-)
+from costmodels.strategy import Ints, Strategies
 
 _DIMENSIONS = ("tp", "cp", "dp", "pp", "sharding")
 _ORDERS = tuple(tuple(d for d in order.split("-") if d in _DIMENSIONS) for order in RANK_ORDERS)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.layout.pieces import copies, folded, joined
+from costmodels.layout.stage_contents import copies, folded, joined
 from costmodels.strategy import Floats, Ints, Strategies
 
 ENDS = ((0, 1), (1, 0), (1, 1))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from costmodels.layer.adapters import reads_input
 from costmodels.layer.attention import attention_kept
 from costmodels.layer.context import repeated_bytes
 from costmodels.layer.experts import exchanged_bytes, expert_activation_bytes
-from costmodels.layer.frozen import reads_input
-from costmodels.layer.passes import region_tokens, tokens_per_rank
+from costmodels.layer.forward_backward import region_tokens, tokens_per_rank
+from costmodels.layer.mamba_scan import mamba_kept_width
 from costmodels.layer.recompute_modules import before_activation, module_bytes, picked
-from costmodels.layer.scan import mamba_kept_width
-from costmodels.layout.sizes import kind_expert_parameters, kind_parameters_per_rank
+from costmodels.layout.parameters_per_rank import kind_expert_parameters, kind_parameters_per_rank
 from costmodels.model.layer_kinds import Kind
 from costmodels.names import SHARDED_PARAMETERS, Recompute
 from costmodels.primitives.sizes import checkpoint_bytes, layer_activation_bytes

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodels.layer.passes import region_tokens, tokens_per_rank
-from costmodels.layout.sizes import vocabulary_rows
+from costmodels.layer.forward_backward import region_tokens, tokens_per_rank
+from costmodels.layout.parameters_per_rank import vocabulary_rows
 from costmodels.names import SHARDED_GRADIENTS, WORD, Recompute
 from costmodels.scenario import Scenario
 from costmodels.stack.optimizers import ADAM_MOMENTS

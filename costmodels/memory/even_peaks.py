@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from costmodels.layout.by_kind import contents
-from costmodels.layout.pieces import copies, ends, in_flight, in_flight_at
+from costmodels.layout.layers_by_kind import contents
 from costmodels.layout.split import even_layers
+from costmodels.layout.stage_contents import copies, ends, in_flight, in_flight_at
 from costmodels.memory.rows import RowBytes
 from costmodels.names import Recompute
 from costmodels.strategy import Floats, Ints, Strategies

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.layout.by_kind import stage_layers
-from costmodels.layout.pieces import copies, ends, in_flight, of_both_ways
-from costmodels.layout.sizes import kind_expert_parameters
+from costmodels.layout.layers_by_kind import stage_layers
+from costmodels.layout.parameters_per_rank import kind_expert_parameters
+from costmodels.layout.stage_contents import copies, ends, in_flight, of_both_ways
 from costmodels.memory.allocator import (
     buffer_bytes,
     flat_bytes,
@@ -19,8 +19,8 @@ from costmodels.memory.allocator import (
     waiting_bytes,
 )
 from costmodels.memory.peaks import step_bytes
-from costmodels.memory.rows import RowBytes, ahead_bytes, slack_of
-from costmodels.model.layer_kinds import ahead_kind
+from costmodels.memory.rows import RowBytes, mtp_bytes, slack_of
+from costmodels.model.layer_kinds import mtp_kind
 from costmodels.model.parameters import mtp_sets
 from costmodels.names import SHARDED_GRADIENTS
 from costmodels.scenario import Scenario
@@ -83,17 +83,17 @@ def footprint(
     )
     outer = first * memory.embedding_parameters[row], last * memory.head_parameters[row]
     params = twice * parameters + outer[0] + outer[1]
-    model, ahead = scenario.model, ahead_kind(scenario.model)
+    model, ahead = scenario.model, mtp_kind(scenario.model)
     experts = twice * experts + last * mtp_sets(model) * kind_expert_parameters(one, scenario, ahead)
     state, expert_state = memory.state, memory.expert_state
     kept, moment = _activations(one, memory, scenario, row=row, stored=stored, again=again)
     activations = kept + moment
     whole = memory.everywhere[row] - memory.passing[row]
     weights = params * state.weights[row] + experts * expert_state.weights[row] + whole
-    weights = weights + (outer[0] + outer[1]) * memory.edge_weights[row]
+    weights = weights + (outer[0] + outer[1]) * memory.end_weights_extra[row]
     gradients = params * state.gradients[row] + experts * expert_state.gradients[row]
     optimizer = params * state.optimizer[row] + experts * expert_state.optimizer[row]
-    optimizer = optimizer + (outer[0] + outer[1]) * memory.edges[row]
+    optimizer = optimizer + (outer[0] + outer[1]) * memory.end_optimizer_extra[row]
     logits = last * memory.logits[row]
     slack = slack_of(one, scenario) * (weights + gradients + optimizer + activations + logits)
     reserved = np.full(pp, scenario.stack.reserved)
@@ -131,7 +131,7 @@ def _activations(
     held, (first, last) = in_flight(one, stages) + memory.queued[row], ends(one, stages)
     embedding = first * memory.embedding_activation[row] / copies(one)
     kept = held * (stored + again * memory.checkpoint[row] + embedding)
-    kept = kept + last * ahead_bytes(one, scenario, 0.0)
+    kept = kept + last * mtp_bytes(one, scenario, 0.0)
     moment = first * memory.first_peak[row] + memory.passing[row]
     return kept, moment + (again > 0) * memory.take(np.full(len(one), row)).working_at(last)
 

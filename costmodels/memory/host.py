@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodels.layout.pieces import in_flight_at, queued
 from costmodels.layout.split import even_layers
+from costmodels.layout.stage_contents import in_flight_at, queued
 from costmodels.memory.activations import kept_bytes_of_layer
 from costmodels.names import WORD
 from costmodels.scenario import Scenario

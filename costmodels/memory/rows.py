@@ -18,11 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.layer.context import exchange_bytes
-from costmodels.layer.passes import region_tokens
-from costmodels.layout.by_kind import ByKind
-from costmodels.layout.pieces import by_chunk, copies, held_ahead, in_flight_at, joined, queued
-from costmodels.layout.placement import expert_shards
-from costmodels.layout.sizes import (
+from costmodels.layer.forward_backward import region_tokens
+from costmodels.layout.layers_by_kind import ByKind
+from costmodels.layout.parameters_per_rank import (
     embedding_parameters_per_rank,
     expert_parameters_per_rank,
     head_parameters_per_rank,
@@ -31,7 +29,9 @@ from costmodels.layout.sizes import (
     layer_parameters_per_rank,
     vocabulary_rows,
 )
+from costmodels.layout.placement import expert_shards
 from costmodels.layout.split import even_layers
+from costmodels.layout.stage_contents import by_chunk, copies, in_flight_at, joined, mtp_in_flight, queued
 from costmodels.memory.activations import (
     average_activation_bytes,
     kept_bytes_of_kind,
@@ -42,7 +42,7 @@ from costmodels.memory.activations import (
 )
 from costmodels.memory.peaks import loss_peak, momentary_bytes, standing_bytes, step_bytes
 from costmodels.memory.states import StateBytes, state_bytes
-from costmodels.model.layer_kinds import Kind, ahead_kind
+from costmodels.model.layer_kinds import Kind, mtp_kind
 from costmodels.model.parameters import mtp_sets
 from costmodels.names import SCHEDULE_NAMES, SHARDED_PARAMETERS, Recompute
 from costmodels.scenario import Scenario
@@ -74,9 +74,9 @@ class RowBytes:
     """Per parameter of an expert, which fewer ranks share."""
     embedding_parameters: Floats
     head_parameters: Floats
-    edges: Floats
+    end_optimizer_extra: Floats
     """Optimizer bytes per parameter that embedding and head keep beyond a layer's (Muon)."""
-    edge_weights: Floats
+    end_weights_extra: Floats
     """Bytes per parameter that their weights take beyond a layer's (frozen ones of 4 bits)."""
     stored: Floats
     """Activations of one layer kept for one micro-batch."""
@@ -84,7 +84,7 @@ class RowBytes:
     """The same when the layer is recomputed: its input."""
     working: Floats
     """Activations of the layers that are recomputed together; of the kind with the most, where layers differ."""
-    turns: Floats
+    logits_released: Floats
     """What of these is not held beside the logits: where a micro-batch goes back as soon as it came, the logits are
     let go before the first layer is recomputed."""
     embedding_activation: Floats
@@ -94,7 +94,7 @@ class RowBytes:
     before it, and the embedding itself where full sharding keeps it gathered."""
     logits: Floats
     """At the loss, once."""
-    ahead: Floats
+    mtp_states: Floats
     """States of the experts of multi-token-prediction layers, and those layers' activations, on the last stage."""
     queued: Floats
     """Micro-batches that every stage holds beside those of its schedule, waiting for its part of the vocabulary."""
@@ -128,7 +128,7 @@ class RowBytes:
     @property
     def end_state(self) -> Floats:
         """Per parameter of embedding and head."""
-        return self.state.total + self.edges + self.edge_weights
+        return self.state.total + self.end_optimizer_extra + self.end_weights_extra
 
     @property
     def first(self) -> Floats:
@@ -137,13 +137,13 @@ class RowBytes:
 
     def working_at(self, last: Bools) -> Floats:
         """``working`` on stages with and without the head, beyond what logits took before, of ``last``'s shape."""
-        whole, turns = (x.reshape(x.shape + (1,) * (last.ndim - 1)) for x in (self.working, self.turns))
-        return whole - last * turns
+        whole, released = (x.reshape(x.shape + (1,) * (last.ndim - 1)) for x in (self.working, self.logits_released))
+        return whole - last * released
 
     @property
     def last(self) -> Floats:
         """States of the head and of layers that predict further tokens, and the logits."""
-        return self.head_parameters * self.end_state + self.ahead + self.logits
+        return self.head_parameters * self.end_state + self.mtp_states + self.logits
 
 
 def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
@@ -158,7 +158,7 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     logits = np.maximum(loss_peak(rows, scenario) - moment, 0.0)  # what the last layer needs comes after the head
     working = _working(rows, scenario, stored)
     named = returned_bytes(rows, scenario, others=True)
-    turns = np.where(_back_at_once(rows), np.minimum(working, logits * (1.0 - rows.vocabulary)), 0.0)
+    released = np.where(_back_at_once(rows), np.minimum(working, logits * (1.0 - rows.vocabulary)), 0.0)
     at_ends = 1.0 - rows.vocabulary
     return RowBytes(
         state=outer.state,
@@ -167,17 +167,17 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         expert_state=expert_state,
         embedding_parameters=outer.embedding * at_ends,
         head_parameters=outer.head * at_ends,
-        edges=outer.edges,
-        edge_weights=outer.edge_weights,
+        end_optimizer_extra=outer.end_optimizer_extra,
+        end_weights_extra=outer.end_weights_extra,
         stored=here * stored + named,
         checkpoint=here * layer_checkpoint_bytes(rows, scenario),
         working=working,
-        turns=turns,
+        logits_released=released,
         embedding_activation=_embedding_activation(rows, scenario),
         first_peak=at_ends
         * (_first_peak(rows, scenario, moment, stored) + outer.gathered * outer.embedding * scenario.stack.root_unit),
         logits=(logits + outer.gathered * outer.head) * at_ends,
-        ahead=ahead_bytes(rows, scenario, expert_state.total),
+        mtp_states=mtp_bytes(rows, scenario, expert_state.total),
         queued=queued(rows, scenario.stack.vocabulary_in_flight),
         passing=moment + standing + passing,
         everywhere=_spread(rows, scenario, outer, logits)
@@ -200,8 +200,8 @@ class _Outer:
     embedding: Floats
     head: Floats
     """Parameters of both on one rank."""
-    edges: Floats
-    edge_weights: Floats
+    end_optimizer_extra: Floats
+    end_weights_extra: Floats
     """Both as of ``RowBytes``."""
     gathered: Floats
     """Bytes per parameter that stay gathered through both passes: both belong to the outermost unit of full
@@ -218,8 +218,8 @@ def _outer(rows: Strategies, scenario: Scenario) -> _Outer:
         state=state,
         embedding=embedding_parameters_per_rank(rows, scenario),
         head=head_parameters_per_rank(rows, scenario),
-        edges=edges * (1.0 - share_offloaded(rows, scenario)),
-        edge_weights=state_bytes(rows, scenario, ends=True).weights - state.weights,
+        end_optimizer_extra=edges * (1.0 - share_offloaded(rows, scenario)),
+        end_weights_extra=state_bytes(rows, scenario, ends=True).weights - state.weights,
         gathered=np.where(moment & scenario.stack.fully_sharded, scenario.word, 0.0),
     )
 
@@ -236,7 +236,9 @@ def _spread(rows: Strategies, scenario: Scenario, outer: _Outer, logits: Floats)
     wait for them. Every stage keeps what its part of the embedding returned for each micro-batch on its way, and of the
     head the input, in fp32 as it arrives too, and two gradients of it (GitHub sail-sg/VocabularyParallelism).
     """
-    sharing = (outer.embedding + outer.head) * (outer.state.total + outer.edges + outer.edge_weights) + logits
+    sharing = (outer.embedding + outer.head) * (
+        outer.state.total + outer.end_optimizer_extra + outer.end_weights_extra
+    ) + logits
     width = float(scenario.model.hidden_size) * region_tokens(rows, scenario)
     held = in_flight_at(rows, np.zeros_like) + queued(rows, scenario.stack.vocabulary_in_flight)
     passing = scenario.word * held + 3.0 * scenario.word + 4.0
@@ -328,14 +330,14 @@ def _by_kind(rows: Strategies, scenario: Scenario) -> ByKind[LayerBytes] | None:
     return ByKind(depth, tuple(parts))
 
 
-def ahead_bytes(rows: Strategies, scenario: Scenario, expert_state: Floats | float) -> Floats:
+def mtp_bytes(rows: Strategies, scenario: Scenario, expert_state: Floats | float) -> Floats:
     """Layers that predict further tokens: ``expert_state`` per parameter of their experts, and activations, (N,)."""
-    model, kind = scenario.model, ahead_kind(scenario.model)
+    model, kind = scenario.model, mtp_kind(scenario.model)
     if not model.mtp_layers:
         return np.zeros(len(rows))
     experts = mtp_sets(model) * kind_expert_parameters(rows, scenario, kind)
     stored = model.mtp_layers * kind_activation_bytes(rows, scenario, kind)
-    return experts * expert_state + held_ahead(rows) * stored
+    return experts * expert_state + mtp_in_flight(rows) * stored
 
 
 def slack_of(rows: Strategies, scenario: Scenario) -> Floats:

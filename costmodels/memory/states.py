@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.layer.frozen import trained_experts, trained_share, weights_word
-from costmodels.layout.pieces import copies
+from costmodels.layer.adapters import trained_experts, trained_share, weights_word
+from costmodels.layout.stage_contents import copies
 from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
 from costmodels.primitives.sizes import sharded_bytes
 from costmodels.scenario import Scenario

@@ -66,7 +66,7 @@ def _kind(model: Model, layer: int, *, windowed: bool) -> Kind:
     return Kind("local" if near else "global", "experts" if experts else "dense")
 
 
-def ahead_kind(model: Model) -> Kind:
+def mtp_kind(model: Model) -> Kind:
     """The kind of a layer that predicts further tokens: attention and the feed-forward network of the last layers."""
     return DENSE if model.moe is None else EXPERTS
 

@@ -10,7 +10,6 @@ from typing import Annotated, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from costmodels.model.names import check_names
 from costmodels.model.parts import (
     GATED_ACTIVATIONS,
     Activation,
@@ -29,6 +28,7 @@ from costmodels.model.parts import (
     Total,
 )
 from costmodels.model.shape import complete
+from costmodels.model.spellings import check_names
 from hardware.errors import flatten
 from hardware.kernels import Label, Record
 

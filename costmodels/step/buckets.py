@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from costmodels.layout.parameters_per_rank import embedding_parameters_per_rank
 from costmodels.layout.placement import group_of
-from costmodels.layout.sizes import embedding_parameters_per_rank
 from costmodels.layout.split import even_layers
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats, Strategies

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodels.layout.pieces import by_chunk, copies
-from costmodels.layout.sizes import kind_expert_parameters
+from costmodels.layout.parameters_per_rank import kind_expert_parameters
 from costmodels.layout.split import even_layers
+from costmodels.layout.stage_contents import by_chunk, copies
 from costmodels.model.layer_kinds import EXPERTS
 from costmodels.model.parameters import attention_projections
 from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS

@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.layer.frozen import trained_experts, trained_share
-from costmodels.layer.passes import Passes
-from costmodels.layout.pieces import by_chunk, copies
+from costmodels.layer.adapters import trained_experts, trained_share
+from costmodels.layer.forward_backward import Passes
+from costmodels.layout.parameters_per_rank import heaviest_experts, heaviest_stage_parameters
 from costmodels.layout.placement import expert_shards
-from costmodels.layout.sizes import heaviest_experts, heaviest_stage_parameters
 from costmodels.layout.split import even_layers
+from costmodels.layout.stage_contents import by_chunk, copies
 from costmodels.names import OFFLOADS, WORD
 from costmodels.primitives.host import cpu_adam_seconds, transfer_seconds
 from costmodels.scenario import Scenario

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodels.layer.frozen import trained_experts, trained_share
-from costmodels.layout.pieces import copies
+from costmodels.layer.adapters import trained_experts, trained_share
+from costmodels.layout.parameters_per_rank import heaviest_experts, heaviest_stage_parameters, layer_parameters_per_rank
 from costmodels.layout.placement import expert_shards, sharding_groups
-from costmodels.layout.sizes import heaviest_experts, heaviest_stage_parameters, layer_parameters_per_rank
 from costmodels.layout.split import even_layers
+from costmodels.layout.stage_contents import copies
 from costmodels.model.model import Model
 from costmodels.model.parameters import attention_projections
 from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD

@@ -13,13 +13,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from costmodels.layer.frozen import trained_experts, trained_share
-from costmodels.layer.passes import Passes
+from costmodels.layer.adapters import trained_experts, trained_share
+from costmodels.layer.forward_backward import Passes
 from costmodels.layer.terms import LayerTerms
-from costmodels.layout.by_kind import ByKind
-from costmodels.layout.pieces import by_chunk, copies, joined
-from costmodels.layout.placement import expert_data_group, sharding_groups
-from costmodels.layout.sizes import (
+from costmodels.layout.layers_by_kind import ByKind
+from costmodels.layout.parameters_per_rank import (
     embedding_parameters_per_rank,
     expert_parameters_per_rank,
     head_parameters_per_rank,
@@ -27,7 +25,9 @@ from costmodels.layout.sizes import (
     kind_parameters_per_rank,
     layer_parameters_per_rank,
 )
+from costmodels.layout.placement import expert_data_group, sharding_groups
 from costmodels.layout.split import even_layers
+from costmodels.layout.stage_contents import by_chunk, copies, joined
 from costmodels.model.layer_kinds import Depth, Kind
 from costmodels.model.model import Model
 from costmodels.model.parameters import attention_projections
@@ -104,7 +104,7 @@ def every_micro_batch(
     backward pass gathers it, and scatters gradients when its last backward pass is over, beside nothing. Under an 8-bit
     recipe weights that were gathered in 16 bits are quantised next. By chunks, a layer is gathered and its gradients
     are scattered once for all micro-batches, which that then hides behind. ``layer`` and ``paired`` are as in
-    ``exchange.step_traffic``.
+    ``traffic.step_traffic``.
     """
     stack, whole = scenario.stack, stays_whole(rows, scenario)
     third = (rows.zero_stage >= SHARDED_PARAMETERS) & ~whole

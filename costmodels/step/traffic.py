@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.layer.frozen import trained_experts, trained_share
-from costmodels.layer.passes import Passes, tokens_per_rank
+from costmodels.layer.adapters import trained_experts, trained_share
+from costmodels.layer.forward_backward import Passes, tokens_per_rank
 from costmodels.layer.terms import LayerTerms
-from costmodels.layout.by_kind import ByKind
-from costmodels.layout.pieces import by_chunk, joined
-from costmodels.layout.placement import (
-    expert_data_group,
-    group_of,
-    sharding_groups,
-    strides,
+from costmodels.layout.layers_by_kind import ByKind
+from costmodels.layout.parameters_per_rank import (
+    heaviest_experts,
+    heaviest_stage,
+    heaviest_stage_parameters,
+    padded_vocabulary_rows,
 )
-from costmodels.layout.sizes import heaviest_experts, heaviest_stage, heaviest_stage_parameters, padded_vocabulary_rows
+from costmodels.layout.placement import expert_data_group, group_of, sharding_groups, strides
 from costmodels.layout.split import even_layers
+from costmodels.layout.stage_contents import by_chunk, joined
 from costmodels.model.parameters import attention_projections
 from costmodels.names import SCHEDULE_NAMES, SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
 from costmodels.pipeline.schedules import SCHEDULES
@@ -28,20 +28,11 @@ from costmodels.primitives.overlap import exposed
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.step.buckets import collectives, unhidden_share
-from costmodels.step.sharded import (
-    every_micro_batch,
-    gather_word,
-    slowed,
-)
-from costmodels.strategy import (
-    AXES,
-    Floats,
-    Ints,
-    Strategies,
-)
+from costmodels.step.sharded import every_micro_batch, gather_word, slowed
+from costmodels.strategy import AXES, Floats, Ints, Strategies
 
 
-def hop_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+def stage_send_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     """Exposed seconds that a stage with two neighbours spends per micro-batch on sends and receives, both passes, (N,).
 
     Every chunk passes one activation on and one gradient back; with scatter/gather or sequence parallelism

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.layer.frozen import trained_experts, trained_parameters, trained_share
+from costmodels.layer.adapters import trained_experts, trained_parameters, trained_share
+from costmodels.layout.parameters_per_rank import heaviest_experts, heaviest_stage_parameters
 from costmodels.layout.placement import expert_shards
-from costmodels.layout.sizes import heaviest_experts, heaviest_stage_parameters
 from costmodels.scenario import Scenario
 from costmodels.stability import SPARE_RISK, STARTUP, STARTUP_GPUS, Stability, Startup
 from costmodels.stack.optimizers import kept_bytes

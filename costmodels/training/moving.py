@@ -17,12 +17,7 @@ from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.scenario import Scenario
 from costmodels.stability import Stability
 from costmodels.stack.optimizers import kept_bytes
-from costmodels.strategy import (
-    Bools,
-    Floats,
-    Ints,
-    Strategies,
-)
+from costmodels.strategy import Bools, Floats, Ints, Strategies
 from costmodels.training.goodput import checkpoint_bytes, startup_seconds, storage_rate
 
 WEIGHT_BYTES = 2.0

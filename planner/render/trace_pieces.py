@@ -10,11 +10,11 @@ import numpy as np
 
 from costmodels.iteration import RowSeconds, row_seconds
 from costmodels.layer.blocks import LayerSeconds, embedding_seconds, head_seconds, kind_seconds, layer_seconds
-from costmodels.layer.passes import Passes
+from costmodels.layer.forward_backward import Passes
 from costmodels.layer.terms import LayerTerms
-from costmodels.layout.by_kind import stage_layers
-from costmodels.layout.pieces import copies
+from costmodels.layout.layers_by_kind import stage_layers
 from costmodels.layout.split import Assignment, end_places
+from costmodels.layout.stage_contents import copies
 from costmodels.pipeline.schedules import Schedule
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Strategies
@@ -61,7 +61,7 @@ def pieces_of(one: Strategies, split: Assignment, scenario: Scenario, schedule: 
             share = _share(passes, kind)
             pieces[kind]["compute"][place] += share * whole[0]
             pieces[kind]["compute"] += share * _spread_part(passes, ends, seconds) / v
-        pieces[kind]["p2p"] = seconds.hop[0] / (2 * v) * _neighbours(schedule.paths(p, v)[0], (p, v))
+        pieces[kind]["p2p"] = seconds.send[0] / (2 * v) * _neighbours(schedule.paths(p, v)[0], (p, v))
         pieces[kind]["host"] += seconds.host[0] / (2 * v)
     return pieces
 
@@ -150,4 +150,4 @@ def _spread_part(
 ) -> float:
     """What an end adds to every stage where the vocabulary is split over them."""
     both = sum(float(end.forward[0] + end.backward[0]) for _, end, _ in ends)
-    return float(seconds.spread[0] * (passes.forward[0] + passes.backward[0])) / both
+    return float(seconds.vocabulary_spread[0] * (passes.forward[0] + passes.backward[0])) / both

@@ -7,14 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from costmodels.layer.recompute_modules import module_names
-from costmodels.names import (
-    CP_KINDS,
-    OFFLOADS,
-    RANK_ORDERS,
-    SCHEDULE_NAMES,
-    VOCABULARIES,
-    Recompute,
-)
+from costmodels.names import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute
 from costmodels.scenario import Scenario
 from planner.rules.conditions import Columns, Mask
 

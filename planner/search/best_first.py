@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from costmodels.iteration import LAYER_AXES, RowSeconds, core_seconds
-from costmodels.layer.overlapped_experts import overlaps
+from costmodels.layer.overlapped_experts import is_overlapped
 from costmodels.layer.pairing import further_axes, hidden_experts
 from costmodels.layer.terms import LayerTerms
-from costmodels.layout.by_kind import fullest_window
+from costmodels.layout.layers_by_kind import fullest_window
 from costmodels.layout.split import Assignment, even_layers
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.rows import RowBytes, memory_limit, row_bytes, slack_of
@@ -174,7 +174,7 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
     """
     block, inverse = cores.distinct(*LAYER_AXES, *further_axes(scenario.stack))
     price = core_seconds(replace(block, schedule=np.zeros_like(block.schedule)), scenario)
-    ends = (price.embedding + price.head + price.spread * block.pp)[inverse]
+    ends = (price.embedding + price.head + price.vocabulary_spread * block.pp)[inverse]
     each, saved = _hidden(cores, price, inverse, scenario)
     ends = ends - scenario.model.mtp_layers * saved
     layer = price.layer[inverse] - saved + np.where(cores.recompute == Recompute.FULL, price.recompute[inverse], 0.0)
@@ -200,11 +200,13 @@ def _hidden(cores: Strategies, price: RowSeconds, inverse: Ints, scenario: Scena
     The former are less what theirs hides. What does not depend on the schedule was hidden in ``price`` already.
     """
     if price.kinds is None:
-        found = np.zeros(len(cores)) if overlaps(scenario.stack) else _hidden_traffic(cores, price, inverse, scenario)
+        found = (
+            np.zeros(len(cores)) if is_overlapped(scenario.stack) else _hidden_traffic(cores, price, inverse, scenario)
+        )
         return None, found
     again = cores.recompute == Recompute.FULL
     each = np.array([kind.layer[inverse] + again * kind.recompute[inverse] for kind in price.kinds.parts])
-    if overlaps(scenario.stack):
+    if is_overlapped(scenario.stack):
         return each, np.zeros(len(cores))
     hidden = np.array([_hidden_traffic(cores, kind, inverse, scenario) for kind in price.kinds.parts])
     return each - hidden, np.dot(price.kinds.depth.shares, hidden)

@@ -6,14 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from costmodels.layout.pieces import joined
 from costmodels.layout.split import ENDS, Assignment, end_places, ends_of_cut, nearest_cut, odd_stage, places_of
-from costmodels.names import (
-    CP_KINDS,
-    SCHEDULE_NAMES,
-    VOCABULARIES,
-    Recompute,
-)
+from costmodels.layout.stage_contents import joined
+from costmodels.names import CP_KINDS, SCHEDULE_NAMES, VOCABULARIES, Recompute
 from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Strategies, strategies

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodels.iteration import row_seconds
-from costmodels.layout.pieces import copies
+from costmodels.layout.stage_contents import copies
 from costmodels.memory.rows import memory_limit
 from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario

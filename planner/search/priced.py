@@ -12,7 +12,7 @@ from costmodels.iteration import (
     all_sides,
     compose,
     core_seconds,
-    end_hop,
+    end_send,
     even_split,
     fullest_stage,
     with_step,
@@ -23,12 +23,7 @@ from costmodels.memory.rows import RowBytes, memory_limit, row_bytes
 from costmodels.names import Recompute
 from costmodels.scenario import Scenario
 from costmodels.step.traffic import share_steps
-from costmodels.strategy import (
-    Bools,
-    Floats,
-    Ints,
-    Strategies,
-)
+from costmodels.strategy import Bools, Floats, Ints, Strategies
 from planner.space.lattice import Space
 from planner.stages.from_rows import framework_split
 
@@ -105,7 +100,7 @@ def _priced(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: S
 
 
 def _row_bound(rows: Strategies, seconds: RowSeconds, layers: int) -> Floats:
-    least = end_hop(rows, seconds) + seconds.host + seconds.spread
+    least = end_send(rows, seconds) + seconds.host + seconds.vocabulary_spread
     again = (rows.recompute == Recompute.FULL).astype(np.float64)
     layer = seconds.layer + again * seconds.recompute
     total = layers * layer + seconds.embedding + seconds.head + all_sides(rows, seconds)

@@ -17,14 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.layer.recompute_modules import preset_masks
-from costmodels.names import (
-    CP_KINDS,
-    RANK_ORDERS,
-    SCHEDULE_NAMES,
-    SHARDED_GRADIENTS,
-    VOCABULARIES,
-    Recompute,
-)
+from costmodels.names import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, SHARDED_GRADIENTS, VOCABULARIES, Recompute
 from costmodels.scenario import Scenario
 from costmodels.strategy import (
     AXES,

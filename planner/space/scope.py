@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.layer.recompute_modules import module_mask, module_names, modules_of
-from costmodels.layout.pieces import copies
+from costmodels.layout.stage_contents import copies
 from costmodels.names import CP_KINDS, OFFLOADS, Recompute
 from costmodels.scenario import Scenario
 from costmodels.strategy import Ints, Strategies

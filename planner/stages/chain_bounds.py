@@ -14,18 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.iteration import RowSeconds, all_sides, end_hop, fullest_stage, stage_extras
-from costmodels.layout.by_kind import kind_slices
-from costmodels.layout.pieces import ends, folded, in_flight
+from costmodels.iteration import RowSeconds, all_sides, end_send, fullest_stage, stage_extras
+from costmodels.layout.layers_by_kind import kind_slices
+from costmodels.layout.stage_contents import ends, folded, in_flight
 from costmodels.memory.rows import RowBytes, memory_limit
 from costmodels.names import Recompute
 from costmodels.scenario import Scenario
-from costmodels.strategy import (
-    Bools,
-    Floats,
-    Ints,
-    Strategies,
-)
+from costmodels.strategy import Bools, Floats, Ints, Strategies
 from planner.stages.bounds import StageBound
 
 _SLACK = 1e-9
@@ -49,7 +44,7 @@ def chain_lower_bound(
     total = layers * seconds.layer + seconds.embedding + seconds.head + all_sides(rows, seconds)
     total = total + np.where(rows.recompute == Recompute.FULL, layers * seconds.recompute, 0.0)
     fullest = fullest_stage(rows, seconds.layer, seconds.kinds, layers, np.zeros(len(rows)))
-    low = np.maximum(total / rows.pp, fullest + end_hop(rows, seconds) + seconds.host + seconds.spread)
+    low = np.maximum(total / rows.pp, fullest + end_send(rows, seconds) + seconds.host + seconds.vocabulary_spread)
     bound = StageBound(np.zeros(len(rows)), total * (1 - _SLACK), np.zeros(len(rows), dtype=np.bool_))
     for part in _alike(rows, scenario):
         chains = _chains(rows.take(part), seconds.take(part), memory.take(part), scenario, fewest[part])

@@ -9,20 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.iteration import RowSeconds, compose, stage_extras
-from costmodels.layout.by_kind import kind_slices
-from costmodels.layout.pieces import copies, ends, folded, in_flight, joined
+from costmodels.layout.layers_by_kind import kind_slices
 from costmodels.layout.split import Assignment, end_places, slice_layers
+from costmodels.layout.stage_contents import copies, ends, folded, in_flight, joined
 from costmodels.memory.rows import RowBytes, memory_limit
 from costmodels.model.model import Model
 from costmodels.names import Recompute
 from costmodels.pricing import halved
 from costmodels.scenario import Scenario
-from costmodels.strategy import (
-    Bools,
-    Floats,
-    Ints,
-    Strategies,
-)
+from costmodels.strategy import Bools, Floats, Ints, Strategies
 from planner.stages import chain
 from planner.stages.bounds import BY_STAGE, RECOMPUTE_MODES, StageBound, StageRows, stage_lower_bound
 from planner.stages.chain_bounds import chain_lower_bound

@@ -9,7 +9,7 @@ from costmodels.groups import Mixed, MixedRows, mixed_bytes, mixed_quote, mixed_
 from costmodels.iteration import row_seconds
 from costmodels.layout.split import Assignment
 from costmodels.memory.rows import memory_limit
-from costmodels.step.traffic import hop_seconds, tied_embedding_seconds
+from costmodels.step.traffic import stage_send_seconds, tied_embedding_seconds
 from costmodels.strategy import strategies
 from hardware.records import Between, Cluster
 from tests.scenarios import (
@@ -65,21 +65,21 @@ def test_a_stage_costs_what_its_group_says(order):
     assert row.group_at()[0].tolist() == at
     assert seconds.layer[0].tolist() == [alone[group].layer[0] for group in at]
     assert memory.limit[0].tolist() == [memory_limit(question.scenarios[group], row.groups[group])[0] for group in at]
-    beside = seconds.extra[0] - seconds.hop[0]
+    beside = seconds.extra[0] - seconds.send[0]
     assert beside[0] == pytest.approx(alone[order[0]].embedding[0])
     assert beside[-1] == pytest.approx(alone[order[1]].head[0])
 
 
 def expected_link(question, row, one, other):
     sides = zip((one, other), question.crossing(one, other), strict=True)
-    return max(hop_seconds(replace(row.groups[g], pp=np.array([2])), part)[0] for g, part in sides)
+    return max(stage_send_seconds(replace(row.groups[g], pp=np.array([2])), part)[0] for g, part in sides)
 
 
 def test_a_hop_between_groups_takes_the_slower_way_out():
     question, row = mixed(), rows(tp=(2, 2), dp=(1, 1))  # four stages on each group, two a node
-    hop = mixed_seconds(row, question).hop[0]
+    hop = mixed_seconds(row, question).send[0]
     inside = [
-        hop_seconds(replace(group, pp=np.array([4])), one)[0]
+        stage_send_seconds(replace(group, pp=np.array([4])), one)[0]
         for group, one in zip(row.groups, question.scenarios, strict=True)
     ]
     across = expected_link(question, row, SLOW, FAST)
@@ -91,21 +91,21 @@ def test_a_hop_between_groups_takes_the_slower_way_out():
 
 def test_a_link_between_the_groups_is_taken_where_one_is_given():
     link = Between(groups=("fast", "slow"), link=toy_link(bandwidth=1e8))
-    plain, joined = (mixed_seconds(rows(), mixed(between=between)).hop[0] for between in ((), (link,)))
+    plain, joined = (mixed_seconds(rows(), mixed(between=between)).send[0] for between in ((), (link,)))
     assert joined[1] > 10 * plain[1]
     assert joined[0] == pytest.approx(plain[0])
 
 
 def test_an_interleaved_pipeline_crosses_back_from_its_last_group_to_its_first():
     link = Between(groups=("fast", "slow"), link=toy_link(bandwidth=1e8))
-    hop = mixed_seconds(rows(vpp=2), mixed(between=(link,))).hop[0]
+    hop = mixed_seconds(rows(vpp=2), mixed(between=(link,))).send[0]
     assert hop[0] == pytest.approx(hop[1] / 2, rel=0.05)  # one of its two chunks goes on to the other group
     assert hop[-1] == pytest.approx(hop[-2] / 2, rel=0.05)
 
 
 def test_the_rank_with_more_to_send_sets_the_time_of_a_hop():
     question, row = mixed(), rows(tp=(4, 1), dp=(1, 4))
-    hop = mixed_seconds(row, question).hop[0]
+    hop = mixed_seconds(row, question).send[0]
     assert expected_link(question, row, SLOW, FAST) > 0
     assert hop[2] == hop[1] or hop[2] > 0
     assert len(hop) == 4

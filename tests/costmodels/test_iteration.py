@@ -13,15 +13,7 @@ from costmodels.pricing import even_assignment, price, quote
 from costmodels.strategy import strategies
 from tests.costmodels.quoted import check_prices, quotes_that_add_up
 from tests.drawn import drawn_scenarios
-from tests.scenarios import (
-    INTERLEAVED,
-    ONE_F_ONE_B,
-    changed_device,
-    changed_link,
-    random_rows,
-    toy_scenario,
-    toy_stack,
-)
+from tests.scenarios import INTERLEAVED, ONE_F_ONE_B, changed_device, changed_link, random_rows, toy_scenario, toy_stack
 
 SEEDS = st.integers(0, 2**32 - 1)
 FILLED = [SCHEDULE_NAMES.index(name) for name in FILLING]

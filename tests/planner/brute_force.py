@@ -14,12 +14,7 @@ from costmodels.iteration import row_seconds
 from costmodels.layer.recompute_modules import module_mask
 from costmodels.layout.split import Assignment
 from costmodels.memory.rows import row_bytes
-from costmodels.names import (
-    CP_KINDS,
-    RANK_ORDERS,
-    SCHEDULE_NAMES,
-    Recompute,
-)
+from costmodels.names import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute
 from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.pricing import effective_recompute, quote_of
 from costmodels.strategy import strategies
@@ -258,8 +253,13 @@ def seconds_and_bytes(rows, scenario, index, seconds, memory):
     held_times = 2 if name == "dualpipe" else 1
     if held_times == 2:  # a stage holds a piece of each way, and half of the micro-batches pass it
         layers, again, first, last = ((x + x[..., ::-1]) / 2 for x in (layers, again, first, last))
-    extras = first * seconds.embedding[index] + last * seconds.head[index] + seconds.host[index] + seconds.spread[index]
-    extras = extras + seconds.hop[index] * messages(row) / (4 * row["vpp"])
+    extras = (
+        first * seconds.embedding[index]
+        + last * seconds.head[index]
+        + seconds.host[index]
+        + seconds.vocabulary_spread[index]
+    )
+    extras = extras + seconds.send[index] * messages(row) / (4 * row["vpp"])
     stages = layers * seconds.layer[index] + again * seconds.recompute[index] + extras
     slowest, total = stages.max(axis=1), stages.sum(axis=1)
     pipeline = row["num_microbatches"] * slowest + (total - slowest) * seconds.bubble[index]
@@ -276,10 +276,12 @@ def seconds_and_bytes(rows, scenario, index, seconds, memory):
     state = memory.state.weights[index] + memory.state.gradients[index] + memory.state.optimizer[index]
     kept = (layers - again) * memory.stored[index] + again * memory.checkpoint[index]
     edges = first * memory.embedding_parameters[index] + last * memory.head_parameters[index]
-    used = parameters * state + held_times * edges * (memory.edges[index] + memory.edge_weights[index])
+    used = parameters * state + held_times * edges * (
+        memory.end_optimizer_extra[index] + memory.end_weights_extra[index]
+    )
     used = used + held * (kept + first * memory.embedding_activation[index])
-    turns = memory.turns[index] * last  # recomputed when the logits are gone
-    used = used + (again > 0) * (memory.working[index] - turns) + memory.everywhere[index]
+    released = memory.logits_released[index] * last  # recomputed when the logits are gone
+    used = used + (again > 0) * (memory.working[index] - released) + memory.everywhere[index]
     used = used + held_times * (last * memory.logits[index] + first * memory.first_peak[index])
     pipeline = pipeline * (1 + seconds.straggler[index])
     return (pipeline + once) * seconds.upkeep[index], used.max(axis=1)

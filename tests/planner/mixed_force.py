@@ -10,7 +10,7 @@ from costmodels.iteration import row_seconds
 from costmodels.memory.rows import row_bytes
 from costmodels.names import SCHEDULE_NAMES, Recompute
 from costmodels.pipeline.schedules import SCHEDULES
-from costmodels.step.traffic import hop_seconds, tied_embedding_seconds
+from costmodels.step.traffic import stage_send_seconds, tied_embedding_seconds
 from costmodels.strategy import strategies
 from tests.planner.brute_force import context_kinds, every_split, factors_of, recomputations, slack
 
@@ -113,7 +113,7 @@ def shared_kinds(parts, chosen):
 def link(mixed, rows, one, other):
     """Seconds of a stage that sends to and receives from stages of two groups."""
     sides = zip((one, other), mixed.crossing(one, other), strict=True)
-    return max(hop_seconds(replace(rows[g], pp=np.array([2])), scenario)[0] for g, scenario in sides)
+    return max(stage_send_seconds(replace(rows[g], pp=np.array([2])), scenario)[0] for g, scenario in sides)
 
 
 def best_of_row(mixed, rows, stages, order):
@@ -130,7 +130,7 @@ def best_of_row(mixed, rows, stages, order):
     def between(one, other):
         if at[one] != at[other]:
             return link(mixed, rows, at[one], at[other])
-        return hop_seconds(replace(rows[at[one]], pp=np.array([stages[at[one]]])), parts[at[one]])[0]
+        return stage_send_seconds(replace(rows[at[one]], pp=np.array([stages[at[one]]])), parts[at[one]])[0]
 
     held = SCHEDULES[SCHEDULE_NAMES[int(rows[0].schedule[0])]].in_flight(pp, m, vpp, np.arange(pp))
     held = held + parts[0].stack.vocabulary_in_flight * rows[0].vocabulary[0]
@@ -141,13 +141,13 @@ def best_of_row(mixed, rows, stages, order):
         sides += [between(stage - 1, stage)] if stage else []
         if len(sides) == 1:
             sides.append(between(0, pp - 1) * (vpp - 1) / vpp)  # back to the first stage after every chunk but the last
-        beside = sum(sides) / 2 + price.host[0] + price.spread[0]
+        beside = sum(sides) / 2 + price.host[0] + price.vocabulary_spread[0]
         beside += (price.embedding[0] if stage == 0 else 0.0) + (price.head[0] if stage == pp - 1 else 0.0)
         n, r = layers[:, stage], again[:, stage]
         times.append(n * price.layer[0] + r * price.recompute[0] + beside)
         used = n * bytes_.layer_state[0] + bytes_.everywhere[0]
         used = used + held[stage] * ((n - r) * bytes_.stored[0] + r * bytes_.checkpoint[0])
-        used = used + (r > 0) * (bytes_.working[0] - (bytes_.turns[0] if stage == pp - 1 else 0.0))
+        used = used + (r > 0) * (bytes_.working[0] - (bytes_.logits_released[0] if stage == pp - 1 else 0.0))
         used = used + (bytes_.first[0] + held[stage] * bytes_.embedding_activation[0] if stage == 0 else 0.0)
         used = used + (bytes_.last[0] if stage == pp - 1 else 0.0)
         usable = parts[group].group.accelerator.usable_memory

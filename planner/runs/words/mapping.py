@@ -230,7 +230,7 @@ def _with_ends(row: Row, pp: int, layers: int) -> list[int] | None:
 
 def _balanced(scenario: Scenario, rows: Strategies) -> Assignment:
     """Stages of equal computation, as its source balances them: sends do not count [Yeung24]."""
-    seconds = replace(row_seconds(rows, scenario), hop=np.zeros(1))
+    seconds = replace(row_seconds(rows, scenario), send=np.zeros(1))
     problem = problem_of(rows, seconds, row_bytes(rows, scenario), scenario)
     found = solve(replace(problem, memory_limit=math.inf, uneven=True))
     return assignment_of(found, rows, scenario)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from costmodels.iteration import core_seconds
+from costmodels.layer.adapters import adapter_parameters, touched, trained_share
 from costmodels.layer.blocks import kind_seconds
-from costmodels.layer.frozen import adapter_parameters, touched, trained_share
+from costmodels.layer.forward_backward import Passes, product
 from costmodels.layer.launches import module_calls
-from costmodels.layer.passes import Passes, product
 from costmodels.memory.activations import kind_activation_bytes
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.rows import row_bytes

@@ -15,9 +15,9 @@ from costmodels.layer.blocks import (
     stream_traffic,
     tensor_parallel,
 )
+from costmodels.layer.forward_backward import ffn_matmuls, region_tokens, tokens_per_rank
 from costmodels.layer.launches import small_kernels, tensor_collectives
-from costmodels.layer.passes import ffn_matmuls, region_tokens, tokens_per_rank
-from costmodels.layout.sizes import layer_parameters_per_rank, padded_vocabulary_rows
+from costmodels.layout.parameters_per_rank import layer_parameters_per_rank, padded_vocabulary_rows
 from costmodels.model.flops import attention_flops, layer_matmul_weights
 from costmodels.model.layer_kinds import DENSE, Kind
 from costmodels.strategy import strategies

@@ -16,7 +16,7 @@ from costmodels.layer.context import (
     ring_ranks,
     ulysses_ranks,
 )
-from costmodels.layer.passes import Passes
+from costmodels.layer.forward_backward import Passes
 from costmodels.memory.peaks import momentary_bytes, standing_bytes
 from costmodels.memory.rows import row_bytes
 from costmodels.names import CP_KINDS

@@ -24,8 +24,8 @@ from costmodels.layer.experts import (
     shared_experts,
     small_kernels,
 )
+from costmodels.layer.forward_backward import Passes
 from costmodels.layer.launches import BIASED, CAPTURED, SCALED_ANEW, UNASKED, launch_floor
-from costmodels.layer.passes import Passes
 from costmodels.memory.footprint import footprint
 from costmodels.memory.rows import row_bytes
 from costmodels.model.layer_kinds import Kind

@@ -10,16 +10,11 @@ from hypothesis import strategies as st
 from costmodels.iteration import row_seconds
 from costmodels.layer.attention import attention_matmuls
 from costmodels.layer.blocks import further_token_projection, layer_seconds, tensor_parallel
-from costmodels.layer.experts import (
-    dispatch,
-    expert_layer,
-    grouped,
-    masked,
-)
-from costmodels.layer.passes import Passes
-from costmodels.layout.by_kind import stage_layers
+from costmodels.layer.experts import dispatch, expert_layer, grouped, masked
+from costmodels.layer.forward_backward import Passes
+from costmodels.layout.layers_by_kind import stage_layers
+from costmodels.layout.parameters_per_rank import expert_parameters_per_rank, layer_parameters_per_rank
 from costmodels.layout.placement import expert_data_group
-from costmodels.layout.sizes import expert_parameters_per_rank, layer_parameters_per_rank
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.footprint import footprint
 from costmodels.memory.rows import row_bytes

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodels.layer.blocks import kind_seconds
+from costmodels.layer.forward_backward import Passes
 from costmodels.layer.launches import exposed_launches, launch_floor
-from costmodels.layer.overlapped_experts import exposed_beside, overlaps
+from costmodels.layer.overlapped_experts import exposed_seconds, is_overlapped
 from costmodels.layer.pairing import alone_share, further_axes
-from costmodels.layer.passes import Passes
 from costmodels.model.layer_kinds import EXPERTS
 from costmodels.names import SCHEDULE_NAMES
 from costmodels.strategy import strategies
@@ -30,7 +30,7 @@ def passes(forward, backward):
 
 def beside(traffic, layer, experts):
     stack = toy_stack(overlap={"ep": LEFT})
-    return exposed_beside(passes(*traffic), layer=passes(*layer), experts=passes(*experts), stack=stack)
+    return exposed_seconds(passes(*traffic), layer=passes(*layer), experts=passes(*experts), stack=stack)
 
 
 def exposed(traffic, layer, experts):
@@ -76,7 +76,7 @@ def test_without_computation_all_of_it_is_exposed():
 
 
 def test_only_a_stack_that_overlaps_micro_batches_prices_layers_by_their_number():
-    assert overlaps(toy_stack(overlap={"ep": LEFT}))
+    assert is_overlapped(toy_stack(overlap={"ep": LEFT}))
     assert not further_axes(toy_stack(overlap={"ep": 1.0}))
     assert not further_axes(toy_stack(overlap={"ep": LEFT, "pairs": True}))
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodels.layer.blocks import tensor_parallel
-from costmodels.layer.passes import Passes
+from costmodels.layer.forward_backward import Passes
 from costmodels.layer.user_buffers import served, share_of_units
 from costmodels.model.layer_kinds import DENSE, EXPERTS
 from costmodels.primitives.overlap import pieces_left, shared_units

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodels.layout.pieces import in_flight
 from costmodels.layout.split import Assignment
+from costmodels.layout.stage_contents import in_flight
 from costmodels.memory.activations import average_activation_bytes, layer_checkpoint_bytes
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.footprint import footprint, readings

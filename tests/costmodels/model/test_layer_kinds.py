@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodels.iteration import row_seconds
-from costmodels.layout.by_kind import kind_slices, kinds_held, leading_stages, lightest_runs, stage_layers
-from costmodels.layout.pieces import copies, in_flight, of_both_ways
-from costmodels.layout.pieces import folded as turned
+from costmodels.layout.layers_by_kind import kind_slices, kinds_held, leading_stages, lightest_runs, stage_layers
 from costmodels.layout.split import Assignment, even_stages
+from costmodels.layout.stage_contents import copies, in_flight, of_both_ways
+from costmodels.layout.stage_contents import folded as turned
 from costmodels.memory.rows import row_bytes
 from costmodels.model import catalogue
 from costmodels.model.layer_kinds import DENSE, EXPERTS, Depth, Kind, depth_of, layer_kinds
@@ -145,8 +145,8 @@ def test_the_first_stage_of_leading_dense_layers_is_the_fast_one():
     first, last = stage_seconds(one, seconds, Assignment(np.array([4, 4]), np.zeros(2, np.int64)))
     dense, experts = (part.layer[0] for part in seconds.kinds.parts)
     assert dense < experts
-    assert first == pytest.approx(3 * dense + experts + seconds.embedding[0] + seconds.hop[0] / 2)
-    assert last == pytest.approx(4 * experts + seconds.head[0] + seconds.hop[0] / 2)
+    assert first == pytest.approx(3 * dense + experts + seconds.embedding[0] + seconds.send[0] / 2)
+    assert last == pytest.approx(4 * experts + seconds.head[0] + seconds.send[0] / 2)
 
 
 def test_layers_alike_are_priced_as_one_kind():

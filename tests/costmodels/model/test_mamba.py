@@ -7,7 +7,7 @@ import pytest
 
 from costmodels.layer.blocks import kind_seconds, layer_streams
 from costmodels.layer.experts import expert_layer
-from costmodels.layer.scan import exchange_of_heads, mamba_matmuls, scan
+from costmodels.layer.mamba_scan import exchange_of_heads, mamba_matmuls, scan
 from costmodels.memory.rows import kind_activation_bytes, row_bytes
 from costmodels.model.catalogue import model as catalogue_model
 from costmodels.model.flops import FORWARD_AND_BACKWARD, forward_flops, model_flops
@@ -158,7 +158,7 @@ def test_a_prediction_layer_of_shared_weights_computes_twice_and_is_held_once():
     assert model_flops(shared.model, seq_length=64) == model_flops(twice.model, seq_length=64)
     ahead = [row_bytes(strategies(), each) for each in (once, twice, shared)]
     assert ahead[0].head_parameters == ahead[2].head_parameters < ahead[1].head_parameters
-    assert ahead[0].ahead < ahead[2].ahead < ahead[1].ahead
+    assert ahead[0].device_lag < ahead[2].device_lag < ahead[1].device_lag
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 
 from costmodels.names import SCHEDULE_NAMES
 from costmodels.pipeline.schedules import SCHEDULES
-from costmodels.step.traffic import hop_seconds, waited_sends
+from costmodels.step.traffic import stage_send_seconds, waited_sends
 from costmodels.strategy import strategies
 from planner.verify.simulate import simulate
 from tests.scenarios import toy_scenario, toy_stack
@@ -68,7 +68,7 @@ def test_a_stage_pays_the_share_of_its_hops_that_its_schedule_waits_for():
     scenario = toy_scenario(stack=toy_stack(schedules=("none", *names)))
     share = waited_sends(rows)
     assert share == pytest.approx([1.0, 2 * 3 / (16 + 1), 3 / 16])
-    hops = hop_seconds(rows, scenario)
+    hops = stage_send_seconds(rows, scenario)
     assert hops / hops[0] == pytest.approx(share)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from costmodels.iteration import core_seconds
-from costmodels.layer.passes import ADDED, ADDED_ALONE, Passes, linear, linears, product, quantising
+from costmodels.layer.forward_backward import ADDED, ADDED_ALONE, Passes, linear, linears, product, quantising
 from costmodels.memory.rows import row_bytes
 from costmodels.memory.states import state_bytes
 from costmodels.stack.precision import ALIASES, PRECISIONS, RECIPES, known_precision

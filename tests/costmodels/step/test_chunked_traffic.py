@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from costmodels.layer.passes import Passes
+from costmodels.layer.forward_backward import Passes
 from costmodels.names import SCHEDULE_NAMES
 from costmodels.stack.overlap import Overlap
 from costmodels.step.traffic import step_traffic

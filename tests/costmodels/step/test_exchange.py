@@ -5,20 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodels.iteration import even_split, hops_at, row_seconds
+from costmodels.iteration import even_split, row_seconds, sends_at
 from costmodels.layer.blocks import Passes
-from costmodels.layout.pieces import end_sends
-from costmodels.layout.sizes import embedding_parameters_per_rank, heaviest_stage_parameters, layer_parameters_per_rank
+from costmodels.layout.parameters_per_rank import (
+    embedding_parameters_per_rank,
+    heaviest_stage_parameters,
+    layer_parameters_per_rank,
+)
+from costmodels.layout.stage_contents import end_sends
 from costmodels.model.parameters import parameters
 from costmodels.names import SCHEDULE_NAMES
 from costmodels.step.buckets import collectives, unhidden_share
 from costmodels.step.optimizer import optimizer_seconds
-from costmodels.step.traffic import (
-    exposed,
-    hop_seconds,
-    step_traffic,
-    tied_embedding_seconds,
-)
+from costmodels.step.traffic import exposed, stage_send_seconds, step_traffic, tied_embedding_seconds
 from costmodels.strategy import strategies
 from tests.scenarios import toy_device, toy_group, toy_link, toy_model, toy_scenario, toy_stack, toy_tiers
 
@@ -35,25 +34,25 @@ def reduce_scatter(size, ranks, rate):
 
 def test_a_stage_sends_an_activation_on_and_a_gradient_back():
     rows = strategies(pp=2, schedule=2)
-    assert hop_seconds(rows, toy_scenario()) == pytest.approx(2 * MESSAGE / 100e9)
+    assert stage_send_seconds(rows, toy_scenario()) == pytest.approx(2 * MESSAGE / 100e9)
 
 
 def test_stages_on_different_nodes_send_over_the_network():
     rows = strategies(pp=2, dp=4, schedule=2)
-    assert hop_seconds(rows, toy_scenario()) == pytest.approx(2 * MESSAGE / 10e9)
+    assert stage_send_seconds(rows, toy_scenario()) == pytest.approx(2 * MESSAGE / 10e9)
     other = strategies(pp=2, dp=4, schedule=2, rank_order=1)
-    assert hop_seconds(other, toy_scenario()) == pytest.approx(2 * MESSAGE / 100e9)
+    assert stage_send_seconds(other, toy_scenario()) == pytest.approx(2 * MESSAGE / 100e9)
 
 
 def test_every_chunk_sends_and_tensor_ranks_share_the_message():
     rows = strategies(pp=2, tp=2, vpp=[1, 3], schedule=[2, 3])
-    whole, chunked = hop_seconds(rows, toy_scenario())
+    whole, chunked = stage_send_seconds(rows, toy_scenario())
     assert whole == pytest.approx(2 * MESSAGE / 2 / 100e9)
     assert chunked == pytest.approx(3 * whole)
     alone = toy_scenario(stack=toy_stack(scatter_gather=False))
-    assert hop_seconds(rows, alone)[0] == pytest.approx(2 * whole)
+    assert stage_send_seconds(rows, alone)[0] == pytest.approx(2 * whole)
     split = strategies(pp=2, tp=2, sequence_parallel=1, schedule=2)
-    assert hop_seconds(split, alone)[0] == pytest.approx(whole)
+    assert stage_send_seconds(split, alone)[0] == pytest.approx(whole)
 
 
 @pytest.mark.parametrize(
@@ -66,10 +65,10 @@ def test_the_outer_stages_send_nothing_beyond_the_ends_of_the_model(schedule, vp
     rows = strategies(pp=4, vpp=vpp, num_microbatches=16, schedule=SCHEDULE_NAMES.index(schedule))
     assert end_sends(rows) == pytest.approx(share)
     seconds = row_seconds(rows, scenario)
-    stages = hops_at(rows, seconds, np.arange(4)[None, :])[0]
-    assert stages == pytest.approx(seconds.hop[0] * np.array([share, 1, 1, share]))
+    stages = sends_at(rows, seconds, np.arange(4)[None, :])[0]
+    assert stages == pytest.approx(seconds.send[0] * np.array([share, 1, 1, share]))
     _, total = even_split(rows, seconds, 16, np.zeros(1))
-    assert total - even_split(rows, replace(seconds, hop=np.zeros(1)), 16, np.zeros(1))[1] == pytest.approx(
+    assert total - even_split(rows, replace(seconds, send=np.zeros(1)), 16, np.zeros(1))[1] == pytest.approx(
         stages.sum()
     )
 

@@ -4,36 +4,22 @@ import numpy as np
 import pytest
 
 from costmodels.iteration import core_seconds, row_seconds, with_step
-from costmodels.layer.passes import Passes
-from costmodels.layout.placement import group_of
-from costmodels.layout.sizes import (
+from costmodels.layer.forward_backward import Passes
+from costmodels.layout.parameters_per_rank import (
     embedding_parameters_per_rank,
     head_parameters_per_rank,
     heaviest_stage_parameters,
     layer_parameters_per_rank,
 )
+from costmodels.layout.placement import group_of
 from costmodels.memory.rows import row_bytes
-from costmodels.names import (
-    RANK_ORDERS,
-    SCHEDULE_NAMES,
-    SHARDING_INSIDE,
-    Recompute,
-)
+from costmodels.names import RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, Recompute
 from costmodels.stack.overlap import Overlap
 from costmodels.stack.stack import stack
 from costmodels.step.sharded import every_micro_batch, second_shards, slowed, weights_per_layer
-from costmodels.step.traffic import hop_seconds, step_traffic
+from costmodels.step.traffic import stage_send_seconds, step_traffic
 from costmodels.strategy import strategies
-from tests.scenarios import (
-    ONE_F_ONE_B,
-    toy_device,
-    toy_group,
-    toy_link,
-    toy_model,
-    toy_scenario,
-    toy_stack,
-    toy_tiers,
-)
+from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_link, toy_model, toy_scenario, toy_stack, toy_tiers
 
 INSTANT = Passes(np.zeros(1), np.zeros(1))
 LAYERS, BATCHES = 8, 3
@@ -163,7 +149,7 @@ def test_stages_lie_as_far_apart_as_the_ranks_that_share_states_between_them():
     known = {"pp": 2, "dp": 4, "schedule": ONE_F_ONE_B, "rank_order": SHARDING_INSIDE, "zero_stage": 1}
     near, far = strategies(sharding_degree=2, **known), strategies(sharding_degree=4, **known)
     assert far.dp.tolist() == near.dp.tolist()
-    assert hop_seconds(far, scenario) == pytest.approx(10 * hop_seconds(near, scenario))
+    assert stage_send_seconds(far, scenario) == pytest.approx(10 * stage_send_seconds(near, scenario))
 
 
 def test_how_far_stages_lie_apart_is_known_once_the_sharding_is():
@@ -172,8 +158,8 @@ def test_how_far_stages_lie_apart_is_known_once_the_sharding_is():
         pp=2, dp=4, schedule=ONE_F_ONE_B, rank_order=SHARDING_INSIDE, zero_stage=1, sharding_degree=[2, 4]
     )
     cores = strategies(pp=2, dp=4, schedule=ONE_F_ONE_B, rank_order=SHARDING_INSIDE).take(np.zeros(2, dtype=np.int64))
-    late = with_step(rows, scenario, core_seconds(cores, scenario)).hop
-    assert late.tolist() == row_seconds(rows, scenario).hop.tolist()
+    late = with_step(rows, scenario, core_seconds(cores, scenario)).send
+    assert late.tolist() == row_seconds(rows, scenario).send.tolist()
     assert late[0] < late[1]
 
 

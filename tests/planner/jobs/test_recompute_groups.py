@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from costmodels.layout.pieces import in_flight
 from costmodels.layout.split import Assignment
+from costmodels.layout.stage_contents import in_flight
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.rows import memory_limit, row_bytes
 from costmodels.names import Recompute

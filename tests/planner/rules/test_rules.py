@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from costmodels.layer.recompute_modules import module_mask
-from costmodels.names import (
-    CP_KINDS,
-    RANK_ORDERS,
-    SCHEDULE_NAMES,
-    SHARDING_INSIDE,
-    Recompute,
-)
+from costmodels.names import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, Recompute
 from costmodels.stack.adapters import Adapters
 from costmodels.step.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER
 from costmodels.strategy import strategies

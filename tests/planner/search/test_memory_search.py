@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from costmodels.iteration import row_seconds
-from costmodels.layout.pieces import copies
+from costmodels.layout.stage_contents import copies
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.rows import memory_limit, row_bytes
 from planner import PlanRequest, plan, predict

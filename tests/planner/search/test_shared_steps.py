@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from costmodels.iteration import row_seconds
-from costmodels.layer.passes import Passes
+from costmodels.layer.forward_backward import Passes
 from costmodels.step.optimizer import optimizer_seconds
 from costmodels.step.traffic import STEP_AXES, share_steps, step_traffic
 from planner import PlanRequest

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costmodels.layout.by_kind import kind_slices, kinds_held
+from costmodels.layout.layers_by_kind import kind_slices, kinds_held
 from costmodels.layout.split import Assignment, even_stages, places_of_ends
 from costmodels.model.layer_kinds import Depth, Kind
 from costmodels.pricing import quote

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from costmodels.layer.passes import Passes
+from costmodels.layer.forward_backward import Passes
 from costmodels.layout.placement import group_of
 from costmodels.model.layer_kinds import Kind
 from costmodels.primitives.collectives import all_reduce_seconds

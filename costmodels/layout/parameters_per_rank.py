@@ -6,10 +6,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from costmodels.layout.by_kind import contents
-from costmodels.layout.pieces import copies, ends, folded, joined
+from costmodels.layout.layers_by_kind import contents
 from costmodels.layout.split import even_layers
-from costmodels.model.layer_kinds import EXPERTS, Kind, ahead_kind
+from costmodels.layout.stage_contents import copies, ends, folded, joined
+from costmodels.model.layer_kinds import EXPERTS, Kind, mtp_kind
 from costmodels.model.parameters import (
     embedding_norm_parameters,
     embedding_projection_parameters,
@@ -56,7 +56,7 @@ def head_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
     vocabulary = vocabulary_rows(rows, scenario, "head")
     own = np.ones(len(rows)) if not model.tied_embeddings else (~joined(rows)).astype(np.float64)
     width = model.embedding_width if model.tied_embeddings else model.hidden_size
-    ahead = kind_parameters_per_rank(rows, scenario, ahead_kind(model)) + mtp_projection_parameters(model)
+    ahead = kind_parameters_per_rank(rows, scenario, mtp_kind(model)) + mtp_projection_parameters(model)
     return vocabulary * (own * width + int(model.head_bias)) + final_norm_parameters(model) + mtp_sets(model) * ahead
 
 
@@ -114,7 +114,7 @@ def heaviest_stage(rows: Strategies, scenario: Scenario) -> HeaviestStage:
     dense = stages.total(np.array([kind_parameters_per_rank(rows, scenario, kind) for kind in depth.kinds]))
     dense = twice * dense + vocabulary
     experts = twice * stages.total(np.array([kind_expert_parameters(rows, scenario, kind) for kind in depth.kinds]))
-    ahead = mtp_sets(scenario.model) * kind_expert_parameters(rows, scenario, ahead_kind(scenario.model))
+    ahead = mtp_sets(scenario.model) * kind_expert_parameters(rows, scenario, mtp_kind(scenario.model))
     experts = experts + at_last * ahead[:, None]
     row, most = np.arange(len(rows)), (dense + experts).argmax(axis=1)
     return HeaviestStage(dense[row, most], experts[row, most], stages.held[row, most])

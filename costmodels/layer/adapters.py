@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodels.layer.passes import Passes, product, tokens_per_rank
+from costmodels.layer.forward_backward import Passes, product, tokens_per_rank
 from costmodels.model.layer_kinds import Kind, layer_kinds
 from costmodels.model.model import Model
 from costmodels.model.parameters import attention_projections, expert_parameters, mtp_sets, parameters

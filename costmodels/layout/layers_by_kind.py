@@ -2,7 +2,7 @@
 
 The stages of an even split differ then. Of each split a few stages can be the slowest, the fullest or the largest
 (`leading_stages`); rows are priced on those, without a loop over rows. Where stages mirror each other
-(``stages.copies``), every layer counts as an average one.
+(``stage_contents.copies``), every layer counts as an average one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.layout.pieces import copies, folded, of_both_ways
 from costmodels.layout.split import even_layers, even_stages, places_of_ends
+from costmodels.layout.stage_contents import copies, folded, of_both_ways
 from costmodels.model.layer_kinds import Depth
 from costmodels.strategy import Floats, Ints, Strategies
 

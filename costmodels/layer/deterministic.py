@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodels.layer.passes import Passes, region_tokens, tokens_per_rank
-from costmodels.layout.sizes import kind_parameters_per_rank
+from costmodels.layer.forward_backward import Passes, region_tokens, tokens_per_rank
+from costmodels.layout.parameters_per_rank import kind_parameters_per_rank
 from costmodels.model.layer_kinds import Kind
 from costmodels.primitives.kernels import stream_seconds
 from costmodels.scenario import Scenario

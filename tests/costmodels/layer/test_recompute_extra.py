@@ -6,8 +6,8 @@ from costmodels.iteration import row_seconds
 from costmodels.layer.attention import attention_matmuls
 from costmodels.layer.blocks import layer_seconds, tensor_parallel
 from costmodels.layer.experts import arrived_tokens, grouped, routed_tokens
-from costmodels.layer.passes import ffn_matmuls, last_product, linear, tokens_per_rank
-from costmodels.layer.repeats import summing_up
+from costmodels.layer.forward_backward import ffn_matmuls, last_product, linear, tokens_per_rank
+from costmodels.layer.recompute_extra import summing_up
 from costmodels.memory.activations import average_activation_bytes
 from costmodels.model.layer_kinds import DENSE
 from costmodels.names import Recompute

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from costmodels.iteration import core_seconds, row_seconds, with_step
-from costmodels.layer.scales import scale_seconds, sharing_seconds
+from costmodels.layer.fp8_scales import scale_seconds, sharing_seconds
 from costmodels.layout.placement import group_of
 from costmodels.model.layer_kinds import DENSE, EXPERTS
 from costmodels.names import SHARDING_INSIDE

@@ -16,12 +16,7 @@ from numpy.typing import NDArray
 from costmodels.names import SCHEDULE_NAMES
 from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.pipeline.slots import folded as _folded_paths
-from costmodels.strategy import (
-    Bools,
-    Floats,
-    Ints,
-    Strategies,
-)
+from costmodels.strategy import Bools, Floats, Ints, Strategies
 
 _COPIES = np.array([SCHEDULES[name].parameters_held for name in SCHEDULE_NAMES])
 _FOLDED = np.array([SCHEDULES[name].paths is _folded_paths for name in SCHEDULE_NAMES])
@@ -86,7 +81,7 @@ def in_flight(rows: Strategies, stage: Ints) -> Floats:
     return held
 
 
-def held_ahead(rows: Strategies) -> Floats:
+def mtp_in_flight(rows: Strategies) -> Floats:
     """Micro-batches whose activations the layers that predict further tokens hold, shape (N,).
 
     They stand behind the last chunk, which passes a micro-batch back as soon as it came; under GPipe and breadth first

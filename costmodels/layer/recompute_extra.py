@@ -6,7 +6,14 @@ import numpy as np
 
 from costmodels.layer.attention import attention_matmuls
 from costmodels.layer.experts import grouped
-from costmodels.layer.passes import Passes, last_product, linear, region_tokens, tokens_per_rank, turning_seconds
+from costmodels.layer.forward_backward import (
+    Passes,
+    last_product,
+    linear,
+    region_tokens,
+    tokens_per_rank,
+    turning_seconds,
+)
 from costmodels.layout.placement import group_of
 from costmodels.model.layer_kinds import Kind
 from costmodels.names import WORD

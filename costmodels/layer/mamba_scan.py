@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from costmodels.layer.passes import Passes, linear, tokens_per_rank
+from costmodels.layer.forward_backward import Passes, linear, tokens_per_rank
 from costmodels.layout.placement import group_of
 from costmodels.model.mamba import ScanKernel, mamba_of, scan_kernels
 from costmodels.names import WORD

@@ -5,9 +5,9 @@ import pytest
 
 from costmodels.layer.attention import attention_core
 from costmodels.layer.blocks import layer_seconds
+from costmodels.layer.deterministic import FILLED_LOGIT, filled
 from costmodels.layer.loss import loss_seconds
-from costmodels.layer.ordered import FILLED_LOGIT, filled
-from costmodels.layout.sizes import layer_parameters_per_rank
+from costmodels.layout.parameters_per_rank import layer_parameters_per_rank
 from costmodels.strategy import strategies
 from hardware.catalogue import accelerator
 from tests.scenarios import changed_device, toy_device, toy_group, toy_model, toy_scenario, toy_stack
