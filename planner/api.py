@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from costmodels.memory.rows import memory_limit
-from costmodels.pricing import Assignment, Quote, quote
+from costmodels.pricing import Quote, quote
 from costmodels.scenario import Scenario
 from costmodels.step.offload import host_fits, host_need, host_room
 from costmodels.strategy import Strategies
@@ -28,15 +28,14 @@ from planner.explain.nearest_strategy import near_row
 from planner.explain.runners_up import alternatives, runners_up
 from planner.explain.startable import unstarted
 from planner.explain.what_helps import what_helps
-from planner.frameworks.vendors import XLA, needs_cuda
+from planner.frameworks.vendors import COMPILED, XLA, needs_cuda
 from planner.request.arguments import counts, of_type
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest, Resolved, resolve
 from planner.rules.core import binding
-from planner.runs.words.stack_words import COMPILED
 from planner.search.best_first import Outcome
 from planner.search.choice import CLOSE, NEARLY_FULL, Choice, better_validated
-from planner.search.given import broken_rules, checked_layers, drawn_chunks, single_row, split_or_given, with_recomputed
+from planner.search.given import Given, drawn_chunks, given_strategy
 from planner.search.memory_savers import offloaded, said_so
 from planner.search.objective import aim_of
 from planner.search.split import as_it_runs
@@ -63,6 +62,7 @@ def plan(request: PlanRequest) -> Plan:
     """
     started = time.perf_counter()
     resolved = resolve(question(request))
+    _check_searched(request)
     if resolved.mixed:
         from planner.mixed import plan_mixed
 
@@ -76,6 +76,17 @@ def plan(request: PlanRequest) -> Plan:
         moved = offloaded(request, resolved)
         return said_so(plan(moved)) if moved else _infeasible(resolved, space, outcome)
     return found_plan(resolved, space, outcome, started)
+
+
+def _check_searched(request: PlanRequest) -> None:
+    """Refuse layers that a search would not keep to.
+
+    Raises:
+        BadRequest: layers of the stages are given.
+    """
+    for name in ("layers_per_stage", "recomputed_per_stage"):
+        if getattr(request, name) is not None:
+            raise BadRequest(f"{name}: a search splits the layers itself; predict prices a split that is given")
 
 
 def question(request: PlanRequest) -> PlanRequest:
@@ -228,21 +239,25 @@ def predict(
     *,
     chunked: bool = True,
     near: bool = True,
+    as_ran: bool = False,
 ) -> Plan:
     """Price one given strategy, without search; unpinned axes take their plainest value.
 
-    ``layers`` gives the layers of every stage; without them the stages are split as in a search. ``recomputed`` gives
+    ``layers`` gives the layers of every stage, in place of the request's; without them the stages are split as in a
+    search. ``recomputed`` gives
     how many of them each stage recomputes, the first ones, where recomputation is partial; without it as few as fit.
     Unless ``chunked`` they may make no equal chunks, as a job may have them that draws each of its own, and the answer
     warns of it. A strategy that breaks a rule or does not fit in memory comes back with status ``infeasible`` and the
     reasons, in the first case with the nearest that works unless ``near`` is False, in the second with its prediction.
+    ``as_ran`` prices what really ran though it breaks a rule; the rules stand beside the price.
 
     Raises:
         BadRequest: an axis with several values, degrees that do not make up the GPUs, or layers that no such pipeline
             has.
     """
     resolved = resolve(question(request))
-    layers, recomputed = counts("layers", layers), counts("recomputed", recomputed)
+    layers = counts("layers", request.layers_per_stage if layers is None else layers)
+    recomputed = counts("recomputed", request.recomputed_per_stage if recomputed is None else recomputed)
     if resolved.mixed:
         if recomputed is not None:
             raise BadRequest("recomputed layers are given for stages of one node group, not of several together")
@@ -251,30 +266,28 @@ def predict(
         return predict_mixed(resolved, resolved.mixed, layers, chunked=chunked)
     scenario = resolved.scenario
     pins = parse_pins(request.pins)
-    row = single_row(scenario, pins, layers)
-    if broken := broken_rules(row, scenario, layers):
-        advice = near_row(scenario, pins, layers) if near else None
-        return Plan(status="infeasible", fits=False, rejected=broken, nearest=advice, **frame_record(resolved))
-    if layers is not None:
-        layers = checked_layers(layers, row, scenario, chunked=chunked)
-    split = split_or_given(scenario, row, layers, request.time_limit, lean=request.objective == "memory")
-    return _predicted(resolved, row, with_recomputed(row, split, recomputed))
+    found = given_strategy(resolved, pins, layers, recomputed, chunked=chunked, as_ran=as_ran)
+    if isinstance(found, Given):
+        return _predicted(resolved, found)
+    advice = near_row(scenario, pins, layers) if near else None
+    return Plan(status="infeasible", fits=False, rejected=found, nearest=advice, **frame_record(resolved))
 
 
-def _predicted(resolved: Resolved, row: Strategies, split: Assignment) -> Plan:
-    """The price of one strategy that keeps to the rules, and whether it fits."""
-    scenario = resolved.scenario
-    priced = quote(as_it_runs(row, split), scenario, split)
+def _predicted(resolved: Resolved, given: Given) -> Plan:
+    """The price of one strategy, and whether it fits."""
+    scenario, row, split = resolved.scenario, given.row, given.split
+    priced = given.price(scenario)
     found = priced_record(resolved, row, split, priced)
     known = trust(scenario, row, mfu=found["prediction"].mfu)
     refused = _too_large(row, priced, scenario)
     said = (*_warnings(priced, resolved), *_counted(found["prediction"], resolved))
     warnings = (*said, *outside(known), *drawn_chunks(split.layers.tolist(), row, scenario))
+    broken = tuple(f"breaks the rule {one.rule}: {one.example}; priced as it ran" for one in given.broken)
     return Plan(
         status="infeasible" if refused else "feasible",
         fits=not refused,
-        warnings=() if refused else warnings,
-        rejected=refused,
+        warnings=broken if refused else (*broken, *warnings),
+        rejected=(*given.broken, *refused),
         closest_run=explain.closest_run(scenario),
         trust=known,
         **found,

@@ -53,6 +53,8 @@ FIELDS: Final = (
     "top",
     "time_limit",
 )
+OF_ONE: Final = ("layers_per_stage", "recomputed_per_stage")
+"""Fields of a file that say more of one strategy than its pins."""
 
 
 @dataclass(frozen=True)
@@ -154,20 +156,36 @@ def _configured(path: str) -> dict[str, Any]:
     from planner.request.files import led, profiled
 
     try:
-        document = led(parsed(text_in(path), expanded(path)), expanded(path))
+        document = led(_of_run(parsed(text_in(path), expanded(path)), path), expanded(path))
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"{path}: {error}") from None
     if str(document.get("schema", "")).startswith(("plan/", "replan/")):
         document = _asked_again(document, path)
-    document = respelled(profiled(document), FIELDS)
+    document = respelled(profiled(document), (*FIELDS, *OF_ONE))
     pins = document.pop("pins", {})
     if not isinstance(pins, Mapping):
         raise BadRequest(f"{path}: pins must be a table such as [pins] tp = 8, got {pins!r}")
-    if unknown := [name for name in document if name not in FIELDS]:
+    if unknown := [name for name in document if name not in (*FIELDS, *OF_ONE)]:
         axis = own_name(unknown[0])
         hint = f"it belongs under [pins]: {axis} = ..." if axis in PIN_AXES else meant(unknown[0], (*FIELDS, "pins"))
         raise BadRequest(f"{path}: there is no field {unknown[0]!r}; {hint}")
     return document | {f"pins.{name}": value for name, value in respelled(pins, PIN_AXES).items()}
+
+
+def _of_run(document: dict[str, Any], path: str) -> dict[str, Any]:
+    """The question of a measured run; any other document as it is."""
+    if not is_run(document):
+        return document
+    from planner.runs.files import run_in
+
+    if run_in(Path(path), "the document", document).request is None:
+        raise BadRequest(f"{path}: the run makes no request: {document['unpriced']}")
+    return dict(document["request"])
+
+
+def is_run(document: Mapping[str, Any]) -> bool:
+    """Whether a configuration is a measured run."""
+    return str(document.get("schema", "")).startswith("run/")
 
 
 def _asked_again(answer: dict[str, Any], path: str) -> dict[str, Any]:

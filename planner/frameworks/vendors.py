@@ -13,6 +13,8 @@ TPU: Final = "Google"
 """Who makes them."""
 XLA: Final = "maxtext"
 """The stack, and the framework, that makes programs for TPUs."""
+COMPILED: Final = ("tpu", "trainium")
+"""How devices are called that XLA alone, or a compiler behind its interface, makes programs for."""
 _MEASURED: Final = {"Huawei": "mindformers"}
 """The stack of which runs on a maker's devices are known, where the usual one is made for GPUs."""
 _ANYWHERE: Final = frozenset({XLA, "generic"})

@@ -12,11 +12,12 @@ from planner.request.overrides import ROOTS
 from planner.request.request import PlanRequest
 from planner.request.spelling import ALIASES
 
-FIELDS: Final = tuple(name for name in PlanRequest.model_fields if name not in {"pins", "top"})
-"""Fields of a request that bear on its answer."""
-
 LAYERS: Final = "layers_per_stage"
 """Layers of every stage of a fixed strategy, written "12,12,11,13"."""
+
+_OF_ONE: Final = {LAYERS, "recomputed_per_stage"}
+FIELDS: Final = tuple(name for name in PlanRequest.model_fields if name not in {"pins", "top", *_OF_ONE})
+"""Fields of a request that bear on its answer."""
 
 _KNOWN: Final = (*FIELDS, *PIN_AXES, LAYERS)
 

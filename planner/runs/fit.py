@@ -26,11 +26,10 @@ from numpy.typing import NDArray
 from costmodels.scenario import Scenario
 from hardware.catalogue import accelerator
 from hardware.errors import MeshwrightError
-from planner.runs.judge import seconds_of
+from planner.runs.case import Case, case_of
+from planner.runs.files import read_runs
 from planner.runs.least_squares import EXPERTS, MOST_ROWS, STACK_KNOBS, Knob, log_error, solve, with_constants
-from planner.runs.rows import Row, held_back, read_rows
-from planner.runs.words.launch_words import unmended
-from planner.runs.words.mapping import Case, case
+from planner.runs.schema import Run
 from planner.trust.table import LEFT_OUT
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,14 +66,14 @@ class Sample:
 def samples(paths: Iterable[Path], without: Iterable[str] = ()) -> list[Sample]:
     """The complete runs that can be priced, thinned to ``MOST_ROWS`` a group, groups of equal weight.
 
-    Groups in ``without`` are left out: those whose source warns that its times are not reproducible. So are runs on a
-    machine that was not in order yet.
+    Groups in ``without`` are left out: those whose source warns that its times are not reproducible. So are runs
+    that say themselves why nothing may be fitted to them.
     """
     groups: dict[str, list[tuple[Case, float]]] = defaultdict(list)
     for path in paths:
-        for row in read_rows(path):
-            if str(row.get("group")) not in without and (found := _usable(row)) is not None:
-                groups[str(row.get("group"))].append(found)
+        for run in read_runs(path):
+            if run.group not in without and (found := _usable(run)) is not None:
+                groups[run.group].append(found)
     chosen = []
     for group, rows in groups.items():
         kept = rows[:: max(1, math.ceil(len(rows) / MOST_ROWS))]
@@ -82,15 +81,13 @@ def samples(paths: Iterable[Path], without: Iterable[str] = ()) -> list[Sample]:
     return chosen
 
 
-def _usable(row: Row) -> tuple[Case, float] | None:
-    if not row.get("complete") or row.get("suspect") or held_back(row) or unmended(row):
+def _usable(run: Run) -> tuple[Case, float] | None:
+    seconds = run.measured.iteration_seconds
+    if not seconds or not run.scored or run.held_back or run.not_fitted:
         return None
     try:
-        found = case(row)
-        seconds = seconds_of(row, found)
+        found = case_of(run)
     except MeshwrightError:
-        return None
-    if not seconds:
         return None
     neutral = with_rate(with_stack(found.scenario, np.array([k.neutral for k in STACK_KNOBS])), RATE.neutral)
     return replace(found, scenario=neutral), seconds
