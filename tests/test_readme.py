@@ -142,6 +142,10 @@ def test_the_shown_files_are_the_files():
         assert (ROOT / "examples" / f"{name}.toml").read_text().strip() in part(name, GUIDES["machines"])
 
 
+def test_the_shown_run_is_the_run():
+    assert (ROOT / "examples" / "run.json").read_text().strip() in part("run", GUIDES["machines"])
+
+
 def test_the_shown_study_is_the_study():
     assert (ROOT / "examples" / "sweep.toml").read_text().strip() in part("sweep", GUIDES["studies"])
 

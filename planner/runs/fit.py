@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -298,11 +297,16 @@ def write_experts(experts: dict[str, tuple[float, Errors]]) -> None:
 
 def in_step(text: str, experts: Mapping[str, tuple[float, Errors]]) -> str:
     """The text of a stack's file with every efficiency beside which stands "as" and a fitted stack's name as fitted."""
+    return "".join(_in_step(line, experts) for line in text.splitlines(keepends=True))
 
-    def fitted(found: re.Match[str]) -> str:
-        return f"{found[1]}{experts[found[3]][0]:.3f}{found[2]}" if found[3] in experts else found[0]
 
-    return re.sub(rf"^({EXPERTS.field} = )[\d.]+(  # as ([\w.-]+).*)$", fitted, text, flags=re.MULTILINE)
+def _in_step(line: str, experts: Mapping[str, tuple[float, Errors]]) -> str:
+    field, like = f"{EXPERTS.field} = ", "  # as "
+    value, _, remark = line.removeprefix(field).partition(like)
+    name = remark.partition(":")[0].split()[:1]
+    if not line.startswith(field) or not name or name[0] not in experts:
+        return line
+    return line.replace(value, f"{experts[name[0]][0]:.3f}", 1)
 
 
 def _written(knob: Knob, value: float) -> str:
@@ -313,12 +317,13 @@ def set_fields(path: Path, fields: Mapping[str, str]) -> None:
     """Replace or add top-level fields of a TOML file, before its first table."""
     text = path.read_text(encoding="utf-8")
     top, bracket, tables = text.partition("\n[")
-    for field, value in fields.items():
-        line = f"{field} = {value}"
-        top, count = re.subn(rf"^{field} = .*$", line, top, flags=re.MULTILINE)
-        if not count:
-            top = f"{top.rstrip()}\n{line}\n"
-    path.write_text(top + bracket + tables, encoding="utf-8")
+    lines, left = top.rstrip().split("\n"), dict(fields)
+    for place, line in enumerate(lines):
+        if (name := line.partition(" = ")[0]) in left:
+            lines[place] = f"{name} = {left.pop(name)}"
+    lines += [f"{name} = {value}" for name, value in left.items()]
+    end = "\n" if left or top.endswith("\n") else ""
+    path.write_text("\n".join(lines) + end + bracket + tables, encoding="utf-8")
 
 
 def main() -> None:
