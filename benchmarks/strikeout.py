@@ -22,10 +22,10 @@ from costmodels.pricing import quote
 from costmodels.scenario import Scenario
 from hardware.catalogue import accelerator, names
 from hardware.files import entry
+from planner.runs.case import case_of
+from planner.runs.files import read_runs
 from planner.runs.fit import with_rate
-from planner.runs.judge import HOME, seconds_of
-from planner.runs.rows import read_rows
-from planner.runs.words.mapping import case
+from planner.runs.judge import HOME
 
 RULES = ("fitted", "neutral", "silicon", "vendor", "all")
 DONORS = ("v100-sxm2-32gb", "a100-sxm-80gb", "h100-sxm", "b200", "gb300", "l40s", "mi300x", "tpu-v5e")
@@ -103,14 +103,13 @@ def study(split, ways, incomplete):
     """Misses of a split's runs by machine and source, in every way."""
     found = defaultdict(list)
     sources = defaultdict(list)
-    for row in read_rows(HOME / f"{split}.jsonl.gz"):
-        if (row.get("complete") or incomplete) and not row.get("suspect"):
-            sources[str(row["group"]), str(row["cluster"]["accelerator"])].append(row)
-    for (group, _), rows in sources.items():
-        for row in rows[:: max(1, -(-len(rows) // MOST))]:
+    for run in read_runs(HOME / f"{split}.jsonl.gz"):
+        if run.request and run.measured.iteration_seconds and (run.complete or incomplete) and not run.suspect:
+            known = case_of(run)
+            sources[run.group, known.scenario.group.accelerator.name].append((known, run.measured.iteration_seconds))
+    for (group, _), runs in sources.items():
+        for known, measured in runs[:: max(1, -(-len(runs) // MOST))]:
             try:
-                known = case(row)
-                measured = seconds_of(row, known)
                 priced = {
                     way: quote(known.rows, scenario, known.assignment).iteration / measured - 1.0
                     for way, scenario in ways(known).items()

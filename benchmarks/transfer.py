@@ -20,10 +20,10 @@ from costmodels.pricing import quote
 from hardware.assembly import accelerator_record
 from hardware.errors import MeshwrightError
 from hardware.files import entry
+from planner.runs.case import case_of
+from planner.runs.files import read_runs
 from planner.runs.fit import with_rate
-from planner.runs.judge import learnt_from, seconds_of
-from planner.runs.rows import read_rows
-from planner.runs.words.mapping import case
+from planner.runs.judge import learnt_from
 
 MOST = 40
 """Runs of a source that are priced."""
@@ -31,9 +31,11 @@ WAYS = ("fitted", "stack", "machine", "both")
 UNPRICED = (MeshwrightError, ValueError, TypeError, KeyError, ArithmeticError)
 
 
-def anonymous(row):
-    """The run with its framework's name struck out."""
-    return {**row, "stack": {**row["stack"], "framework": "in-house"}}
+def anonymous(run):
+    """The run with its framework's name struck out: what splits layers is priced as Megatron-Core, all else as none."""
+    pins = run.request.pins
+    stack = "megatron-core" if int(pins.get("tp", 1)) * int(pins.get("pp", 1)) > 1 else "generic"
+    return run.model_copy(update={"request": run.request.model_copy(update={"stack": stack})})
 
 
 def kin_rate(name):
@@ -42,10 +44,10 @@ def kin_rate(name):
     return accelerator_record({key: value for key, value in document.items() if key != "training_rate"}).training_rate
 
 
-def misses(row):
+def misses(run):
     """Predicted over measured, minus one, in the four ways."""
-    known, unknown = case(row), case(anonymous(row))
-    measured = seconds_of(row, known)
+    known, unknown = case_of(run), case_of(anonymous(run))
+    measured = run.measured.iteration_seconds
     if not measured:
         return None
     rate = kin_rate(known.scenario.group.accelerator.name)
@@ -66,13 +68,13 @@ def study(incomplete):
     found: dict[tuple[str, ...], list[Mapping[str, float]]] = defaultdict(list)
     for path in learnt_from():
         sources = defaultdict(list)
-        for row in read_rows(path):
-            if (row.get("complete") or incomplete) and not row.get("suspect"):
-                sources[str(row["group"])].append(row)
-        for group, rows in sources.items():
-            for row in rows[:: max(1, -(-len(rows) // MOST))]:
+        for run in read_runs(path):
+            if (run.complete or incomplete) and not run.suspect:
+                sources[run.group].append(run)
+        for group, runs in sources.items():
+            for run in runs[:: max(1, -(-len(runs) // MOST))]:
                 try:
-                    missed, known = misses(row), case(row).scenario
+                    missed, known = misses(run), case_of(run).scenario
                 except UNPRICED:
                     continue
                 if missed:

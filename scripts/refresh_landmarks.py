@@ -3,8 +3,8 @@
     python scripts/refresh_landmarks.py            # rewrite planner/trust/published.csv
     python scripts/refresh_landmarks.py --check    # exit 1 where it differs from the measurements
 
-One run stands for every source, model, accelerator and number of GPUs: the fastest per GPU, among 16-bit runs where
-there are any. Releases of one source count as one source.
+One run stands for every source, model, accelerator and number of GPUs: the one of the most
+model FLOP/s per GPU, among 16-bit runs where there are any. Releases of one source count as one source.
 """
 
 from __future__ import annotations
@@ -19,21 +19,15 @@ from functools import cache
 from pathlib import Path
 
 from hardware.catalogue import accelerator
-from planner.runs.rows import Row, measured_seconds, read_rows
+from planner.answer.build import mfu_of
+from planner.runs.case import Case, case_of
+from planner.runs.files import read_runs
+from planner.runs.schema import Run
 from planner.trust.published import Landmark
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "planner" / "trust" / "published.csv"
 RUNS = tuple(ROOT / "planner" / "runs" / "data" / f"{split}.jsonl.gz" for split in ("fit", "dev"))
-SMALLEST = 0.3
-"""Billions of parameters below which nobody asks for a plan."""
-STUDIES = ("vtrain-single", "megatron-bridge-skills", "megatron-lm-golden", "simumax")
-"""Groups of cut models, functional tests and sweeps of one setting: not runs that people compare with."""
-UNUSABLE = re.compile(r"formula check|token dropping|tokendrop|not published|known slow|to \+/-40%")
-"""Notes of rows whose figure says little about a usual run."""
-RECOMPUTED = re.compile(r"hardware|with.recompute|sustained")
-"""Conventions that count the recomputed work as done."""
-
 _RELEASE = re.compile(r"-(v?\d+\.[\d.]+|20\d\d(\.\d+)?|early20\d\d)$")
 _SOURCE = re.compile(r"(?:\([^)]*\)|[^,;+(])+")
 _DETAIL = re.compile(r" ([^( ]+/|result sheet|results repo|docs |with the job|recipe|README).*")
@@ -47,68 +41,40 @@ ELSEWHERE: tuple[tuple[str, str, float, int, str, str], ...] = (
 
 def landmarks() -> list[Landmark]:
     """The chosen runs, by size, accelerator, GPUs and source."""
-    chosen = dict[tuple[str, str, str, int], tuple[tuple[bool, float], Row]]()
-    for row in (row for path in RUNS for row in read_rows(path) if usable(row)):
-        where = (_RELEASE.sub("", row["group"]), row["model"]["name"].lower(), row["cluster"]["accelerator"])
-        key, merit = (*where, int(row["strategy"]["gpus"])), (sixteen_bit(row), speed(row))
+    chosen = dict[tuple[str, str, str, int], tuple[tuple[bool, float], Run, Case]]()
+    for run in (run for path in RUNS for run in read_runs(path) if run.source.printed and run.request):
+        found = case_of(run)
+        where = (_RELEASE.sub("", run.group), run.source.model.lower(), found.scenario.group.accelerator.name)
+        key, merit = (*where, found.scenario.gpus), (found.scenario.precision in {"bf16", "fp16"}, speed(run, found))
         if key not in chosen or merit > chosen[key][0]:
-            chosen[key] = merit, row
-    return sorted([*(landmark(row) for _, row in chosen.values()), *elsewhere()], key=_order)
+            chosen[key] = merit, run, found
+    return sorted([*(landmark(run, found) for _, run, found in chosen.values()), *elsewhere()], key=_order)
 
 
 def _order(run: Landmark) -> tuple[float, str, int, str, str]:
     return run.billions, run.accelerator, run.gpus, run.source, run.model
 
 
-def usable(row: Row) -> bool:
-    """Whether this is a usual pretraining run with a result, of a known size on a known machine."""
-    plan, model = row["strategy"], row["model"]
-    if row["task"] != "pretrain" or row["measured"].get("oom") or row.get("suspect"):
-        return False
-    if row["group"].startswith(STUDIES) or model["name"].startswith("BERT"):
-        return False
-    if plan.get("offload") not in {None, "none"} or model.get("params_reduced_model"):
-        return False
-    known = plan.get("gpus") and row["cluster"].get("accelerator") and (model.get("params_b") or 0.0) >= SMALLEST
-    return bool(known and result(row)) and not UNUSABLE.search(str(row.get("notes")))
+def speed(run: Run, found: Case) -> float:
+    """Model FLOP/s per GPU; 0.0 where no time is known."""
+    seconds = run.measured.iteration_seconds
+    return mfu_of(found.scenario, seconds) * found.scenario.peak_rate if seconds else 0.0
 
 
-def speed(row: Row) -> float:
-    """Model FLOP/s per GPU up to a constant of the key: out of the time, else the rate, else the utilization."""
-    said, plan, seconds = row["measured"], row["strategy"], measured_seconds(row)
-    if seconds and plan.get("global_batch_size"):
-        tokens = plan["global_batch_size"] * (row["model"].get("seq_length") or 1)
-        return 6e9 * row["model"]["params_b"] * tokens / seconds / plan["gpus"]
-    return said.get("tflops_per_gpu", 0.0) * 1e12 or said.get("mfu", 0.0) * 1e14
-
-
-def sixteen_bit(row: Row) -> bool:
-    """Whether the matrices were multiplied in bf16 or fp16, or nothing else is said."""
-    return (row["strategy"].get("precision") or "bf16") in {"bf16", "fp16"}
-
-
-def result(row: Row) -> str:
-    """What was measured, in the source's own measure; empty where nothing was."""
-    said, seconds = row["measured"], measured_seconds(row)
-    if said.get("mfu"):
-        return f"{100 * said['mfu']:.1f} % MFU"
-    if said.get("tflops_per_gpu"):
-        counted = ", recomputation counted" if RECOMPUTED.search(str(said.get("flops_convention"))) else ""
-        return f"{said['tflops_per_gpu']:.0f} TFLOP/s per GPU{counted}"
-    return f"{seconds:.3g} s per iteration{batch(row)}" if seconds else ""
-
-
-def batch(row: Row) -> str:
-    """The batch that an iteration took, where it is known."""
-    sequences, length = row["strategy"].get("global_batch_size"), row["model"].get("seq_length")
-    return f" of {sequences:,} x {length:,} tokens" if sequences and length else ""
-
-
-def landmark(row: Row) -> Landmark:
+def landmark(run: Run, found: Case) -> Landmark:
     """One measured run, as the table has it."""
-    name, device, gpus = row["model"]["name"], row["cluster"]["accelerator"], int(row["strategy"]["gpus"])
-    precision, size = row["strategy"].get("precision") or "", float(row["model"]["params_b"])
-    return Landmark(source(row), name, size, gpus, device, family(device), precision, result(row))
+    scenario, told = found.scenario, run.source
+    device, said = scenario.group.accelerator.name, "request.precision" not in run.assumed
+    return Landmark(
+        source=source(told.title),
+        model=told.model,
+        billions=told.billions or 0.0,
+        gpus=scenario.gpus,
+        accelerator=device,
+        family=family(device),
+        precision=scenario.precision.partition("-")[0] if said else "",
+        result=told.printed,
+    )
 
 
 def elsewhere() -> Iterator[Landmark]:
@@ -117,10 +83,10 @@ def elsewhere() -> Iterator[Landmark]:
         yield Landmark(said, name, billions, gpus, device, family(device), "", text)
 
 
-def source(row: Row) -> str:
+def source(title: str) -> str:
     """Who published it, without the page, table or file inside."""
-    found = _SOURCE.match(row["source"])
-    return _DETAIL.sub("", found.group() if found else row["source"]).strip()
+    found = _SOURCE.match(title)
+    return _DETAIL.sub("", found.group() if found else title).strip()
 
 
 @cache

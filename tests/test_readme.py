@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from planner.cli import main
 from planner.render import catalogue
 from planner.render.terminal.panels import TERMS
+from planner.runs.files import json_lines
 from planner.runs.judge import shipped
-from planner.runs.rows import read_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -111,7 +111,7 @@ def test_the_screen_names_only_terms_that_exist():
 
 
 def test_every_source_of_the_accuracy_tables_is_a_group_of_the_shipped_runs():
-    groups = {row["group"] for path in shipped() for row in read_rows(path)}
+    groups = {row["group"] for path in shipped() for _, row in json_lines(path)}
     shown = part("sources", GUIDES["accuracy"]) + part("check", GUIDES["accuracy"])
     named = re.findall(r"^\| ([a-z][\w.-]+)(?: \(.*?\))? \|", shown, re.MULTILINE)
     assert len(named) > 80
@@ -140,6 +140,10 @@ def test_the_python_example_runs(capsys):
 def test_the_shown_files_are_the_files():
     for name in ("my-model", "my-cluster"):
         assert (ROOT / "examples" / f"{name}.toml").read_text().strip() in part(name, GUIDES["machines"])
+
+
+def test_the_shown_run_is_the_run():
+    assert (ROOT / "examples" / "run.json").read_text().strip() in part("run", GUIDES["machines"])
 
 
 def test_the_shown_study_is_the_study():

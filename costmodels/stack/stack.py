@@ -393,6 +393,7 @@ def _from_file(path: Path) -> Stack:
         raise BadFile(path, flatten(error)) from None
 
 
+@cache
 def stack_names() -> tuple[str, ...]:
     """Names of the shipped stacks."""
     return tuple(sorted(path.stem for path in _HOME.glob("*.toml")))

@@ -62,7 +62,10 @@ OWN: Final = (
     "running",
     "migration",
 )
-NOT_A_JOBS: Final = ("gpus", "cluster", "objective", "stability", "top", "time_limit")
+NOT_A_JOBS: Final = (
+    *("gpus", "cluster", "objective", "stability", "top", "time_limit"),
+    *("layers_per_stage", "recomputed_per_stage"),
+)
 """Fields of a question that the queue settles."""
 QUESTION: Final = tuple(name for name in PlanRequest.model_fields if name not in NOT_A_JOBS)
 TOP: Final = ("cluster", "gpus", "objective", "period", "time_limit", "jobs")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
@@ -26,9 +26,10 @@ from planner.request.features import FEATURES, features, turned, value_of
 from planner.request.pins import shown_value
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
+from planner.runs.case import case_of
+from planner.runs.files import read_runs
 from planner.runs.judge import HOME
-from planner.runs.rows import measured_seconds, read_rows
-from planner.runs.words.mapping import case
+from planner.runs.schema import Run
 
 
 class Term(BaseModel):
@@ -135,14 +136,17 @@ def side_of_run(name: str) -> Side:
     if name not in runs:
         hint = meant(name, runs, most=2, otherwise="megascale-175b-megascale-12288g-gbs6144 is one")
         raise BadRequest(f"{name}: no such file and no such published run; {hint}")
-    mapped = case(runs[name])
-    measured = runs[name]["measured"].get("iteration_time_s") or measured_seconds(runs[name])
-    return Side(name, mapped.scenario, mapped.rows, mapped.assignment, measured)
+    return _as_side(runs[name])
+
+
+def _as_side(run: Run) -> Side:
+    found = case_of(run)
+    return Side(run.id, found.scenario, found.rows, found.assignment, run.measured.iteration_seconds)
 
 
 @cache
-def _runs() -> dict[str, Mapping[str, Any]]:
-    return {row["id"]: row for path in sorted(HOME.glob("*.jsonl.gz")) for row in read_rows(path)}
+def _runs() -> dict[str, Run]:
+    return {run.id: run for path in sorted(HOME.glob("*.jsonl.gz")) for run in read_runs(path)}
 
 
 def compare(a: Side, b: Side) -> Comparison:

@@ -32,6 +32,7 @@ def plan(request: PlanRequest) -> Plan:
     """
     request = _question(request)
     budget, resolved = Budget(request.time_limit), resolve(request)
+    _check_searched(request)
     if resolved.mixed:
         from planner.api.several_groups import plan_mixed
 
@@ -46,14 +47,17 @@ def predict(
     *,
     chunked: bool = True,
     near: bool = True,
+    as_ran: bool = False,
 ) -> Plan:
     """Price one given strategy, without search; unpinned axes take their plainest value.
 
-    ``layers`` gives the layers of every stage; without them the stages are split as in a search. ``recomputed`` gives
-    how many of them each stage recomputes, the first ones, where recomputation is partial; without it as few as fit.
+    ``layers`` gives the layers of every stage, in place of the request's; without them the stages are split as in a
+    search. ``recomputed`` gives how many of them each stage recomputes, the first ones, where recomputation is
+    partial; without it as few as fit.
     Unless ``chunked`` they may make no equal chunks, as a job may have them that draws each of its own, and the answer
     warns of it. A strategy that breaks a rule or does not fit in memory comes back with status ``infeasible`` and the
     reasons, in the first case with the nearest that works unless ``near`` is False, in the second with its prediction.
+    ``as_ran`` prices what really ran though it breaks a rule; the rules stand beside the price.
 
     Raises:
         BadRequest: an axis with several values, degrees that do not make up the GPUs, or layers that no such pipeline
@@ -61,9 +65,10 @@ def predict(
     """
     request = _question(request)
     budget, resolved = Budget(request.time_limit), resolve(request)
-    layers, recomputed = counts("layers", layers), counts("recomputed", recomputed)
+    layers = counts("layers", request.layers_per_stage if layers is None else layers)
+    recomputed = counts("recomputed", request.recomputed_per_stage if recomputed is None else recomputed)
     if not resolved.mixed:
-        return predict_one_group(resolved, budget, layers, recomputed, chunked=chunked, near=near)
+        return predict_one_group(resolved, budget, layers, recomputed, chunked=chunked, near=near, as_ran=as_ran)
     if recomputed is not None:
         raise BadRequest("recomputed layers are given for stages of one node group, not of several together")
     from planner.api.several_groups import predict_mixed
@@ -81,6 +86,17 @@ def why_not(request: PlanRequest) -> WhyNot:
 
     pinned, pins = _pinned(_question(request))
     return compared(request, pins, pinned, plan(request.model_copy(update={"pins": {}, "reasons": False})))
+
+
+def _check_searched(request: PlanRequest) -> None:
+    """Refuse layers that a search would not keep to.
+
+    Raises:
+        BadRequest: layers of the stages are given.
+    """
+    for name in ("layers_per_stage", "recomputed_per_stage"):
+        if getattr(request, name) is not None:
+            raise BadRequest(f"{name}: a search splits the layers itself; predict prices a split that is given")
 
 
 def _question(request: PlanRequest) -> PlanRequest:

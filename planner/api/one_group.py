@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from costmodels.layout.split import Assignment
 from costmodels.memory.host import host_fits, host_need, host_room
 from costmodels.memory.rows import memory_limit
 from costmodels.pricing import Quote, effective_recompute, quote
@@ -31,7 +30,7 @@ from planner.request.pins import parse_pins
 from planner.request.resolve import Resolved, resolve
 from planner.search.best_first import Outcome
 from planner.search.choice import CLOSE, NEARLY_FULL, Choice, better_validated
-from planner.search.given import broken_rules, checked_layers, drawn_chunks, single_row, split_or_given, with_recomputed
+from planner.search.given import Given, drawn_chunks, given_strategy
 from planner.search.memory_savers import note_savers, with_savers
 from planner.search.objective import objective_of
 from planner.space.active_rules import binding
@@ -215,33 +214,32 @@ def predict_one_group(
     *,
     chunked: bool,
     near: bool,
+    as_ran: bool,
 ) -> Plan:
     """The price of the one strategy that the pins describe, or the rules that it breaks; arguments as of `predict`."""
     scenario, pins = resolved.scenario, parse_pins(resolved.request.pins)
-    row = single_row(scenario, pins, layers)
-    if broken := broken_rules(row, scenario, layers):
-        advice = nearest_strategy(scenario, pins, layers) if near else None
-        return Plan(status="infeasible", fits=False, rejected=broken, nearest=advice, **frame_record(resolved))
-    if layers is not None:
-        layers = checked_layers(layers, row, scenario, chunked=chunked)
-    split = split_or_given(scenario, row, layers, budget=budget, lean=resolved.request.objective == "memory")
-    return _predicted(resolved, row, with_recomputed(row, split, recomputed))
+    found = given_strategy(resolved, pins, layers, recomputed, budget=budget, chunked=chunked, as_ran=as_ran)
+    if isinstance(found, Given):
+        return _predicted(resolved, found)
+    advice = nearest_strategy(scenario, pins, layers) if near else None
+    return Plan(status="infeasible", fits=False, rejected=found, nearest=advice, **frame_record(resolved))
 
 
-def _predicted(resolved: Resolved, row: Strategies, split: Assignment) -> Plan:
-    """The price of one strategy that keeps to the rules, and whether it fits."""
-    scenario = resolved.scenario
-    priced = quote(effective_recompute(row, split), scenario, split)
+def _predicted(resolved: Resolved, given: Given) -> Plan:
+    """The price of one strategy, and whether it fits."""
+    scenario, row, split = resolved.scenario, given.row, given.split
+    priced = given.price(scenario)
     found = priced_record(resolved, row, split, priced, interval)
     known = trust(scenario, row, mfu=found["prediction"].mfu)
     refused = _too_large(row, priced, scenario)
     said = (*_warnings(priced, resolved), *_counted(found["prediction"], resolved))
     warnings = (*said, *outside(known), *drawn_chunks(split.layers.tolist(), row, scenario))
+    broken = tuple(f"breaks the rule {one.rule}: {one.example}; priced as it ran" for one in given.broken)
     return Plan(
         status="infeasible" if refused else "feasible",
         fits=not refused,
-        warnings=() if refused else warnings,
-        rejected=refused,
+        warnings=broken if refused else (*broken, *warnings),
+        rejected=(*given.broken, *refused),
         closest_run=explain.closest_run(scenario),
         trust=known,
         **found,

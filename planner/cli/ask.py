@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from hardware.errors import meant
 from planner.cli.input import text_in
 from planner.errors import BadQuantity, BadRequest
-from planner.request.fields import FIELDS, PIN_AXES, QUESTION, by_own_name, own_name
+from planner.request.fields import FIELDS, GIVEN_SPLIT, PIN_AXES, QUESTION, by_own_name, own_name
 
 if TYPE_CHECKING:
     from planner.jobs.imported import ImportedJob
@@ -126,20 +126,36 @@ def _configured(path: str) -> dict[str, Any]:
     from planner.request.files import with_files_beside, with_profile
 
     try:
-        document = with_files_beside(parsed(text_in(path), expanded(path)), expanded(path))
+        document = with_files_beside(_of_run(parsed(text_in(path), expanded(path)), path), expanded(path))
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"{path}: {error}") from None
     if str(document.get("schema", "")).startswith(("plan/", "replan/")):
         document = _asked_again(document, path)
-    document = by_own_name(with_profile(document), QUESTION)
+    document = by_own_name(with_profile(document), (*QUESTION, *GIVEN_SPLIT))
     pins = document.pop("pins", {})
     if not isinstance(pins, Mapping):
         raise BadRequest(f"{path}: pins must be a table such as [pins] tp = 8, got {pins!r}")
-    if unknown := [name for name in document if name not in QUESTION]:
+    if unknown := [name for name in document if name not in (*QUESTION, *GIVEN_SPLIT)]:
         axis = own_name(unknown[0])
         hint = f"it belongs under [pins]: {axis} = ..." if axis in PIN_AXES else meant(unknown[0], (*QUESTION, "pins"))
         raise BadRequest(f"{path}: there is no field {unknown[0]!r}; {hint}")
     return document | {f"pins.{name}": value for name, value in by_own_name(pins, PIN_AXES).items()}
+
+
+def _of_run(document: dict[str, Any], path: str) -> dict[str, Any]:
+    """The question of a measured run; any other document as it is."""
+    if not is_run(document):
+        return document
+    from planner.runs.files import run_in
+
+    if run_in(Path(path), "the document", document).request is None:
+        raise BadRequest(f"{path}: the run makes no request: {document['unpriced']}")
+    return dict(document["request"])
+
+
+def is_run(document: Mapping[str, Any]) -> bool:
+    """Whether a configuration is a measured run."""
+    return str(document.get("schema", "")).startswith("run/")
 
 
 def _asked_again(answer: dict[str, Any], path: str) -> dict[str, Any]:

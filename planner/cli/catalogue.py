@@ -69,9 +69,9 @@ _ANSWERS = (
     "schema",
     cls=Command,
     short_help="JSON Schema of a request or an answer.",
-    help=f"Print the JSON Schema of what goes in (request) or comes out ({', '.join(_ANSWERS)}).",
+    help=f"Print the JSON Schema of what goes in (request, run) or comes out ({', '.join(_ANSWERS)}).",
 )
-@click.argument("document", type=Word(("request", *_ANSWERS)), metavar="DOCUMENT")
+@click.argument("document", type=Word(("request", "run", *_ANSWERS)), metavar="DOCUMENT")
 @option("--output", "-o", heading="Answer", metavar="FILE", help="Write there instead of stdout.")
 def schema(document: str, output: str | None) -> None:
     """Print the JSON Schema of a document."""
@@ -86,9 +86,10 @@ def schema(document: str, output: str | None) -> None:
     from planner.explain.why_not import WhyNot
     from planner.request.request import PlanRequest
     from planner.runs.calibrate.document import Calibration
+    from planner.runs.schema import Run
     from planner.sparse.document import SparsePlan
 
-    records: dict[str, type[BaseModel]] = {"request": PlanRequest, "plan": Plan, "calibration": Calibration}
+    records: dict[str, type[BaseModel]] = {"request": PlanRequest, "run": Run, "plan": Plan, "calibration": Calibration}
     records["sparse"] = SparsePlan
     records |= {"allocation": Allocation, "replan": Replan}
     records |= {"size": Size, "what-if": Sensitivity, "robust": Robust}

@@ -17,6 +17,7 @@ from planner.request.fields import PIN_AXES
 if TYPE_CHECKING:
     from planner.answer.plan import Plan
     from planner.request.request import PlanRequest
+    from planner.runs.schema import Run
 
 _TEXTS: Final = "planner.texts"
 WRITTEN: Final = ("output", "results")
@@ -97,6 +98,22 @@ def answered(request: PlanRequest, config: str | None, origins: Mapping[str, str
     asked = request.model_copy(update={"pins": pins | given})
     partial = asked.pins["recompute"] == "partial"
     return Answered(asked, layers if same else None, again if same and partial else None)
+
+
+def measured_run(config: str | None) -> Run | None:
+    """The measured run that is given as a configuration, None where it is none.
+
+    Raises:
+        BadFile: it is no document of a run.
+    """
+    if config is None:
+        return None
+    from hardware.files import expanded, parsed
+    from planner.cli.ask import is_run
+    from planner.runs.files import run_in
+
+    document = parsed(text_in(config), expanded(config))
+    return run_in(expanded(config), "the document", document) if is_run(document) else None
 
 
 def _strategy(config: str | None) -> dict[str, Any] | None:

@@ -124,7 +124,7 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
     if asked is None:
         return
     from planner.api import predict as price
-    from planner.cli.input import answered
+    from planner.cli.input import answered, measured_run
 
     own = answered(asked.request, None if imported else params["config"], asked.origins)
     given = imported.layers if imported and not layers else layers or own.layers
@@ -134,7 +134,13 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
         more["recomputed"] = own.recomputed
     if imported and not layers:
         more["chunked"] = False  # a file may draw every chunk, which one number a stage does not say
+    ran = None if imported else measured_run(params["config"])
+    if ran is not None:
+        more["as_ran"] = True
     answer = price(own.request, layers=given, **more)
+    if ran is not None and (seconds := ran.measured.iteration_seconds) and answer.prediction:
+        error = answer.prediction.iteration_seconds / seconds - 1.0
+        talk(f"measured {seconds:.4g} s; predicted {error:+.1%}", params)
     if imported:
         from planner.analyses.compare_with_best import compare_with_best
 

@@ -215,6 +215,8 @@ VARIED: Final = tuple(row.name for row in _ROWS if row.varies and not row.axis)
 STACK_CHOICES: Final = tuple(row.name for row in _ROWS if row.changes_stack)
 LAYERS: Final = "layers_per_stage"
 """Layers of every stage of a fixed strategy, written "12,12,11,13"."""
+GIVEN_SPLIT: Final = (LAYERS, "recomputed_per_stage")
+"""Fields of a file that say more of one strategy than its pins."""
 PATHS: Final = ("cluster.", "stack.", "model.")
 """How paths to single fields of the machines, the stack and the model begin."""
 ALIASES: Final = {

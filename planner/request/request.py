@@ -54,6 +54,10 @@ class PlanRequest(BaseModel):
     framework: str | None = None
     """Only what this framework accepts is proposed; the name of its exporter."""
     pins: Mapping[str, Any] = Field(default_factory=dict)
+    layers_per_stage: Annotated[tuple[int, ...], Field(min_length=1)] | None = None
+    """Layers of every pipeline stage, of a strategy that is priced and not searched."""
+    recomputed_per_stage: Annotated[tuple[int, ...], Field(min_length=1)] | None = None
+    """Layers that every stage recomputes, the first ones, where recompute is partial; likewise."""
     memory_margin: Annotated[float, Field(ge=0, le=0.9), _PERCENT] = default_of("memory_margin")
     """Share of the usable memory that is left alone."""
     expert_capacity: Annotated[float, Field(gt=0, le=LARGEST_CAPACITY)] | None = None

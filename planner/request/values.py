@@ -159,6 +159,7 @@ def dimension_of(record: type[BaseModel], field: str) -> str | None:
     return next((str(kind["format"]) for kind in kinds(record, field) if "format" in kind), None)
 
 
+@cache
 def kinds(record: type[BaseModel], field: str) -> list[dict[str, Any]]:
     """The JSON Schema of a field and of what it may be instead."""
     schema = adapter(record, field).json_schema()

@@ -10,7 +10,7 @@ from itertools import chain
 from multiprocessing import get_context
 from typing import Final, TypeVar
 
-from planner.runs.rows import Row
+from planner.runs.schema import Run
 
 Told = TypeVar("Told")
 
@@ -20,27 +20,27 @@ WORTH: Final = 500
 """Runs from which on further processes, which first have to start, end earlier than one."""
 
 
-def of_each(rows: Sequence[Row], tell: Callable[[Row], Told], *, workers: int = 1) -> list[Told]:
+def of_each(runs: Sequence[Run], tell: Callable[[Run], Told], *, workers: int = 1) -> list[Told]:
     """What ``tell`` says of every run, in order.
 
     With several workers it must be something that another process can be sent, and the main module of the program
     must be one that another process can import.
     """
-    if workers == 1 or len(rows) < WORTH:
-        return [tell(row) for row in rows]
+    if workers == 1 or len(runs) < WORTH:
+        return [tell(run) for run in runs]
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_deaf)
     try:
-        return list(chain.from_iterable(pool.map(partial(_told, tell), _parts(rows))))
+        return list(chain.from_iterable(pool.map(partial(_told, tell), _parts(runs))))
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    return (rows[first : first + TOGETHER] for first in range(0, len(rows), TOGETHER))
+def _parts(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
+    return (runs[first : first + TOGETHER] for first in range(0, len(runs), TOGETHER))
 
 
-def _told(tell: Callable[[Row], Told], rows: Sequence[Row]) -> list[Told]:
-    return [tell(row) for row in rows]
+def _told(tell: Callable[[Run], Told], runs: Sequence[Run]) -> list[Told]:
+    return [tell(run) for run in runs]
 
 
 def _deaf() -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from planner.runs.rows import read_rows
+from planner.runs.files import json_lines, run_in
 
 
 def joined(paths: Iterable[Path]) -> list[Mapping[str, Any]]:
@@ -27,16 +27,16 @@ def joined(paths: Iterable[Path]) -> list[Mapping[str, Any]]:
     """
     found: dict[tuple[str, str], Mapping[str, Any]] = {}
     for path in paths:
-        for row in read_rows(path):
-            key = (str(row["group"]), str(row["id"]))
-            if found.setdefault(key, row) != row:
-                raise ValueError(f"{path}: {key[1]} of {key[0]} is there already, with other contents")
+        for number, document in json_lines(path):
+            run = run_in(path, f"line {number}", document)
+            if found.setdefault((run.group, run.id), document) != document:
+                raise ValueError(f"{path}: {run.id} of {run.group} is there already, with other contents")
     return [found[key] for key in sorted(found)]
 
 
-def packed(rows: Iterable[Mapping[str, Any]]) -> bytes:
+def packed(documents: Iterable[Mapping[str, Any]]) -> bytes:
     """JSON lines, gzipped without a name or a time."""
-    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in documents)
     return gzip.compress(text.encode("utf-8"), mtime=0)
 
 

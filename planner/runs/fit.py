@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,11 +25,10 @@ from numpy.typing import NDArray
 from costmodels.scenario import Scenario
 from hardware.catalogue import accelerator
 from hardware.errors import MeshwrightError
-from planner.runs.judge import seconds_of
+from planner.runs.case import Case, case_of
+from planner.runs.files import read_runs
 from planner.runs.least_squares import EXPERTS, MOST_ROWS, STACK_KNOBS, Knob, log_error, solve, with_constants
-from planner.runs.rows import Row, held_back, read_rows
-from planner.runs.words.launch_words import unmended
-from planner.runs.words.mapping import Case, case
+from planner.runs.schema import Run
 from planner.trust.table import LEFT_OUT
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,14 +65,14 @@ class Sample:
 def samples(paths: Iterable[Path], without: Iterable[str] = ()) -> list[Sample]:
     """The complete runs that can be priced, thinned to ``MOST_ROWS`` a group, groups of equal weight.
 
-    Groups in ``without`` are left out: those whose source warns that its times are not reproducible. So are runs on a
-    machine that was not in order yet.
+    Groups in ``without`` are left out: those whose source warns that its times are not reproducible. So are runs
+    that say themselves why nothing may be fitted to them.
     """
     groups: dict[str, list[tuple[Case, float]]] = defaultdict(list)
     for path in paths:
-        for row in read_rows(path):
-            if str(row.get("group")) not in without and (found := _usable(row)) is not None:
-                groups[str(row.get("group"))].append(found)
+        for run in read_runs(path):
+            if run.group not in without and (found := _usable(run)) is not None:
+                groups[run.group].append(found)
     chosen = []
     for group, rows in groups.items():
         kept = rows[:: max(1, math.ceil(len(rows) / MOST_ROWS))]
@@ -82,15 +80,13 @@ def samples(paths: Iterable[Path], without: Iterable[str] = ()) -> list[Sample]:
     return chosen
 
 
-def _usable(row: Row) -> tuple[Case, float] | None:
-    if not row.get("complete") or row.get("suspect") or held_back(row) or unmended(row):
+def _usable(run: Run) -> tuple[Case, float] | None:
+    seconds = run.measured.iteration_seconds
+    if not seconds or not run.scored or run.held_back or run.not_fitted:
         return None
     try:
-        found = case(row)
-        seconds = seconds_of(row, found)
+        found = case_of(run)
     except MeshwrightError:
-        return None
-    if not seconds:
         return None
     neutral = with_rate(with_stack(found.scenario, np.array([k.neutral for k in STACK_KNOBS])), RATE.neutral)
     return replace(found, scenario=neutral), seconds
@@ -301,11 +297,16 @@ def write_experts(experts: dict[str, tuple[float, Errors]]) -> None:
 
 def in_step(text: str, experts: Mapping[str, tuple[float, Errors]]) -> str:
     """The text of a stack's file with every efficiency beside which stands "as" and a fitted stack's name as fitted."""
+    return "".join(_in_step(line, experts) for line in text.splitlines(keepends=True))
 
-    def fitted(found: re.Match[str]) -> str:
-        return f"{found[1]}{experts[found[3]][0]:.3f}{found[2]}" if found[3] in experts else found[0]
 
-    return re.sub(rf"^({EXPERTS.field} = )[\d.]+(  # as ([\w.-]+).*)$", fitted, text, flags=re.MULTILINE)
+def _in_step(line: str, experts: Mapping[str, tuple[float, Errors]]) -> str:
+    field, like = f"{EXPERTS.field} = ", "  # as "
+    value, _, remark = line.removeprefix(field).partition(like)
+    name = remark.partition(":")[0].split()[:1]
+    if not line.startswith(field) or not name or name[0] not in experts:
+        return line
+    return line.replace(value, f"{experts[name[0]][0]:.3f}", 1)
 
 
 def _written(knob: Knob, value: float) -> str:
@@ -316,12 +317,13 @@ def set_fields(path: Path, fields: Mapping[str, str]) -> None:
     """Replace or add top-level fields of a TOML file, before its first table."""
     text = path.read_text(encoding="utf-8")
     top, bracket, tables = text.partition("\n[")
-    for field, value in fields.items():
-        line = f"{field} = {value}"
-        top, count = re.subn(rf"^{field} = .*$", line, top, flags=re.MULTILINE)
-        if not count:
-            top = f"{top.rstrip()}\n{line}\n"
-    path.write_text(top + bracket + tables, encoding="utf-8")
+    lines, left = top.rstrip().split("\n"), dict(fields)
+    for place, line in enumerate(lines):
+        if (name := line.partition(" = ")[0]) in left:
+            lines[place] = f"{name} = {left.pop(name)}"
+    lines += [f"{name} = {value}" for name, value in left.items()]
+    end = "\n" if left or top.endswith("\n") else ""
+    path.write_text("\n".join(lines) + end + bracket + tables, encoding="utf-8")
 
 
 def main() -> None:

@@ -16,10 +16,11 @@ import numpy as np
 
 from costmodels.pricing import quote
 from hardware.errors import MeshwrightError
+from planner.runs.case import case_of
+from planner.runs.files import read_runs
 from planner.runs.fit import STACKS, set_fields
-from planner.runs.judge import memory_kind, seconds_of, stage_read
-from planner.runs.rows import Row, held_back, read_rows
-from planner.runs.words.mapping import case
+from planner.runs.judge import stages_read
+from planner.runs.schema import Run
 
 FEWEST = 10
 """Runs without which a stack keeps its own."""
@@ -32,8 +33,8 @@ def caches(paths: Iterable[Path]) -> dict[str, tuple[float, int]]:
     """The cache of every stack with enough measured devices, and how many there were."""
     found: dict[str, list[float]] = defaultdict(list)
     for path in paths:
-        for row in read_rows(path):
-            if (one := _cache(row)) is not None:
+        for run in read_runs(path):
+            if (one := _cache(run)) is not None:
                 found[one[0]].append(one[1])
     return {
         name: (float(np.clip(np.median(values), LOW, HIGH)), len(values))
@@ -49,8 +50,8 @@ def tensor_slacks(paths: Iterable[Path]) -> dict[str, tuple[float, int]]:
     """
     found: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     for path in paths:
-        for row in read_rows(path):
-            if (one := _room(row)) is not None:
+        for run in read_runs(path):
+            if (one := _room(run)) is not None:
                 found[one[0]].append(one[1:])
     grid = np.arange(LOW, HIGH, 0.01)
     chosen = {}
@@ -62,13 +63,13 @@ def tensor_slacks(paths: Iterable[Path]) -> dict[str, tuple[float, int]]:
     return chosen
 
 
-def _room(row: Row) -> tuple[str, float, bool] | None:
+def _room(run: Run) -> tuple[str, float, bool] | None:
     """The stack, what the device has over what is allocated, less one, and whether the run failed."""
-    failed = row["measured"].get("oom")
-    if not row.get("complete") or row.get("suspect") or held_back(row) or not (failed or seconds_of(row, None)):
+    failed = run.measured.out_of_memory
+    if not run.scored or run.held_back or not (failed or run.measured.iteration_seconds):
         return None
     try:
-        found = case(row)
+        found = case_of(run)
     except MeshwrightError:
         return None
     if found.rows.tp[0] == 1:
@@ -78,21 +79,19 @@ def _room(row: Row) -> tuple[str, float, bool] | None:
     return stack.name, (usable - stack.reserved) / peak - 1.0, bool(failed)
 
 
-def _cache(row: Row) -> tuple[str, float] | None:
-    measured, (unit, quantity) = row["measured"].get("memory"), memory_kind(row)
-    if measured is None or quantity == "allocated" or not row.get("complete") or row.get("suspect") or held_back(row):
+def _cache(run: Run) -> tuple[str, float] | None:
+    measured = run.measured.peak_memory
+    if measured is None or measured.kind == "allocated" or not run.scored or run.held_back:
         return None
     try:
-        found = case(row)
+        found = case_of(run)
     except MeshwrightError:
         return None
     stack = found.scenario.stack
     peak = quote(found.rows, found.scenario, found.assignment).footprint
-    outside = stack.reserved if quantity == "shown" else 0.0
-    waiting = float(np.max(peak.waiting[stage_read(row)]))
-    return stack.name, (float(measured) * unit - outside - waiting) / float(
-        np.max(peak.allocated[stage_read(row)])
-    ) - 1.0
+    outside, stages = stack.reserved if measured.kind == "device" else 0.0, stages_read(run)
+    waiting = float(np.max(peak.waiting[stages]))
+    return stack.name, (measured.bytes - outside - waiting) / float(np.max(peak.allocated[stages])) - 1.0
 
 
 def main() -> None:

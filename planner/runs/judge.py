@@ -1,11 +1,10 @@
-"""Predicted against measured, row by row: iteration time, memory, whether it fits."""
+"""Predicted against measured, run by run: iteration time, memory, whether it fits."""
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,84 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from costmodels.memory.footprint import Footprint, readings
-from costmodels.model.flops import Recompute as Repeated
-from costmodels.model.flops import flops_per_iteration
-from costmodels.pricing import iteration_seconds, stage_bytes
+from costmodels.memory.footprint import readings
+from costmodels.pricing import quote
+from costmodels.strategy import Floats
 from hardware.errors import MeshwrightError
 from planner.answer.build import mfu_of
+from planner.answer.plan import Interval
 from planner.request.files import profile_records
+from planner.runs.case import Case, case_of
 from planner.runs.corpus import of_each
-from planner.runs.row_fields import unknown_fields
-from planner.runs.row_values import wrong_value
-from planner.runs.rows import (
-    CHECK,
-    Row,
-    contradicting,
-    convention,
-    efficiency_seconds,
-    measured_seconds,
-    read_rows,
-    told_by,
-    unknown_split,
-)
-from planner.runs.words.mapping import Case, case
-from planner.runs.words.nanotron_words import counted_beyond
+from planner.runs.files import CHECK, read_runs
+from planner.runs.schema import Run
 from planner.trust.interval import interval
 from planner.trust.table import source
 
 HOME = Path(__file__).parent / "data"
-
-MEMORY_KINDS: tuple[tuple[str, float, str], ...] = (
-    (r"max_memory_allocated", 2.0**30, "allocated"),
-    (r"max_(memory_)?reserved", 2.0**30, "cached"),
-    (r"largest total", 1e9, "shown"),  # bytes in its files [Sailor]
-    (r"nvidia[-_ ]smi|nvml|nvtop|nvitop|gpustat|dcgm|real use|\b(rocm|amd|npu|hl|xpu)-smi|driver", 2.0**30, "shown"),
-    (r"\bmax[ _]ca\b", 2.0**30, "cached"),  # DeepSpeed's see_memory_usage, as the next
-    (r"\bmax[ _]ma\b|see_memory_usage", 2.0**30, "allocated"),
-    (r"converted to gb|converted from gib|decimal gb|converted to 1e9", 1e9, "allocated"),
-    (r"peak gb|max post-optimizer|rank-0|per-gpu", 1e9, "allocated"),
-    (r"unit mb is read as mib", 1e9, "allocated"),
-    (r"gb or gib not stated", 1e9, "allocated"),  # the zero-bubble fork counts in millions of bytes throughout
-    (r"reserved or allocated not stated", 2.0**30, "cached"),
-    (r"^(?!.*not stated).*reserved", 2.0**30, "cached"),
-    (r"gib|not stated|as printed|xla", 2.0**30, "allocated"),
-)
-"""First match of a row's words on its memory figure: bytes of one unit, and which of our quantities it is."""
-
-MEBIBYTES = r"^(?!.*(read as|converted))((?!\bgi?b\b).)*\b(mi?b|mega ?bytes?|mebi ?bytes?)\b"
-"""Words on a figure that is neither in GB nor in GiB: tools that say MB count in 2^20 bytes all the same."""
-
-OF_ALL = (
-    r"\b(sum(med)?|total|aggregated?) (over|of|across|for) (all |both |the |\d+ )*"
-    r"([gnhx]pus|devices|ranks|cards|chips)\b"
-)
-"""Words on a figure that is of all devices together."""
-_NO_BYTES = r"^(?!.*\bgi?b\b)"
-SHARES = ((rf"{_NO_BYTES}.*(%|\bper ?cent\b|\bpercentage\b)", 0.01), (rf"{_NO_BYTES}.*\b(fraction|share) of\b", 1.0))
-"""Words on a figure that is a share of the device's memory and in no bytes, and its unit."""
-
-UNREADABLE = "a value is missing or is not of its kind"
-"""What is said of a row that no rule refused and nothing could be made of."""
-
-RESERVED = r"^torchtitan"
-"""Frameworks that log ``max_reserved`` of PyTorch's allocator as their memory [torchtitan]."""
-
-RESERVED_SOURCE = r"example-results/full-exp\.txt"
-"""Sources whose peak is what the allocator had reserved: show_result_full_exp.py reads "max reserved" out of the logs,
-with the line for "max allocated" commented out [VocabularyParallelism]."""
-
-BINARY = r"^kempnerforge"
-"""Frameworks whose GB are 2^30 bytes, whatever their tables call them (metrics/memory.py [KempnerForge])."""
-
-RANK_ZERO = r"^nanotron|^kempnerforge|rank-0|experiments/tr3m-1b3"
-"""Runs whose figure is of rank 0 alone, which holds the first stage, by the framework, the source or the figure's own
-words: nanotron's table (helpers.py, ``log_throughput``), KempnerForge's log (metrics/logger.py). BigScience's table of
-1.3B shows the first of two nodes: four stages with micro-batches of 8 show 13 GB, and run out on devices of 16 GB,
-which only the last stage, with the logits, can have done."""
-
-_RECOMPUTED: tuple[Repeated, ...] = ("none", "selective", "full", "full")
-"""By the code of ``costmodels.strategy.Recompute``."""
 
 
 @dataclass(frozen=True)
@@ -108,10 +44,18 @@ class Verdict:
     error: float | None
     reason: str = ""
     notes: tuple[str, ...] = ()
+    """What was assumed of the run, and of this figure."""
     scored: bool = False
     """Complete and not suspect: counts in the summary."""
-    within: bool | None = None
-    """Whether a measured time lies inside the interval that would have been promised."""
+    interval: Interval | None = None
+    """Where the time should lie, by the runs of other sources."""
+    broken: tuple[str, ...] = ()
+    """Rules that would refuse the run as a plan, with what they say."""
+
+    @property
+    def within(self) -> bool | None:
+        """Whether a measured time lies inside the interval that would have been promised."""
+        return None if self.interval is None else self.interval.low <= self.measured <= self.interval.high
 
     def document(self) -> dict[str, Any]:
         """As JSON shows it."""
@@ -125,8 +69,11 @@ class Verdict:
         }
         if self.reason:
             shown["reason"] = self.reason
-        if self.within is not None:
+        if self.interval is not None:
+            shown["interval"] = {"low": self.interval.low, "high": self.interval.high}
             shown["within_interval"] = self.within
+        if self.broken:
+            shown["broken_rules"] = list(self.broken)
         return {**shown, "assumed": list(self.notes), "scored": self.scored}
 
 
@@ -153,14 +100,14 @@ def judge(paths: Iterable[Path], profile: str | None = None, *, workers: int = 1
     Raises:
         BadFile: a file or the profile cannot be read.
     """
-    mapped = case if profile is None else partial(case, **parts_of(profile))
-    files = [list(read_rows(path)) for path in paths]
-    told = iter(of_each([row for rows in files for row in rows], partial(judge_row, mapping=mapped), workers=workers))
-    return [[verdict for _ in rows for verdict in next(told)] for rows in files]
+    parts = {} if profile is None else parts_of(profile)
+    files = [list(read_runs(path)) for path in paths]
+    told = iter(of_each([run for runs in files for run in runs], partial(judge_run, **parts), workers=workers))
+    return [[verdict for _ in runs for verdict in next(told)] for runs in files]
 
 
 def parts_of(profile: str) -> dict[str, Any]:
-    """The cluster and, where it has one, the stack of a profile, as ``case`` takes them.
+    """The cluster and, where it has one, the stack of a profile, as ``case_of`` takes them.
 
     Raises:
         BadFile: it is no profile.
@@ -169,167 +116,99 @@ def parts_of(profile: str) -> dict[str, Any]:
     return {names[field]: record for field, record in profile_records(profile).items()}
 
 
-def judge_row(row: Row, mapping: Callable[[Row], Case] = case) -> list[Verdict]:
-    """The verdicts on one run; one with a reason where it cannot be priced."""
-    make = partial(
-        Verdict, id=_printable(row.get("id", "?")), group=_printable(row.get("group", "?")), notes=strange(row)
-    )
-    scored = row.get("complete") is not False and not row.get("suspect")
-    nothing = partial(make, metric="iteration_time", measured=0.0, predicted=None, error=None, scored=scored)
-    if wrong := wrong_value(row):
-        return [nothing(reason=wrong)]
-    try:
-        mapped = mapping(row)
-        measured = dict(_measured(row, mapped))
-        predicted = _predicted(mapped, row)
-    except (MeshwrightError, ValueError, TypeError, KeyError, ArithmeticError) as error:
-        reason = str(error) if isinstance(error, MeshwrightError) else f"{UNREADABLE} ({error!r:.120})"
-        found = dict(_measured(row)) or {"iteration_time": 0.0}
-        refused = partial(make, predicted=None, error=None, reason=reason, scored=scored)
-        return [refused(metric=m, measured=v) for m, v in found.items()]
-    if not measured:
-        return [nothing(reason=_unmeasured(row))]
-    failed = bool(row["measured"].get("oom"))  # what it held when it failed is no peak
+def judge_run(run: Run, **parts: Any) -> list[Verdict]:
+    """The verdicts on one run; one with a reason where it cannot be priced.
+
+    Args:
+        run: the run.
+        parts: machines and software in place of its own, as ``case_of`` takes them.
+    """
+    make = partial(Verdict, id=_printable(run.id), group=_printable(run.group))
+    measured, reason = dict(_measured(run)), run.unpriced
+    if not reason and not measured:
+        reason = "nothing measured"
+    if not reason:
+        try:
+            found = case_of(run, **parts)
+            predicted = _predicted(run, found)
+        except (MeshwrightError, ValueError, ArithmeticError) as error:
+            reason = str(error)
+    if reason:
+        refused = partial(make, predicted=None, error=None, reason=reason, scored=run.scored)
+        return [refused(metric=m, measured=v, notes=_notes(run, m)) for m, v in (measured or _NOTHING).items()]
+    failed = bool(run.measured.out_of_memory)  # what it held when it failed is no peak
     return [
         make(
             metric=m,
             measured=v,
             predicted=predicted[m],
             error=_error(predicted[m], v),
-            notes=mapped.notes + _derived(sized(row, mapped), m) + strange(row, mapped),
-            scored=scored and not (m == "memory" and failed),
-            within=_within(mapped, str(row.get("group")), predicted[m], v) if m == "iteration_time" else None,
+            notes=_notes(run, m),
+            scored=run.scored and not (m == "memory" and failed),
+            interval=_interval(found, run.group, predicted[m]) if m == "iteration_time" else None,
+            broken=tuple(f"{one.rule}: {one.example}" for one in found.broken),
         )
         for m, v in measured.items()
     ]
 
 
-def _printable(said: object) -> str:
+_NOTHING: Mapping[str, float | bool] = {"iteration_time": 0.0}
+"""What stands for the figures of a run that has none."""
+_PATHS: Mapping[str, str] = {
+    "iteration_time": "measured.iteration_seconds",
+    "memory": "measured.peak_memory",
+    "fits": "",
+}
+
+
+def _notes(run: Run, metric: str) -> tuple[str, ...]:
+    """What was assumed of the run, and of the figure."""
+    own = _PATHS[metric]
+    said = tuple(why for path, why in run.assumed.items() if path == own or not path.startswith("measured."))
+    return (*said, f"time derived from {run.derived_from}") if run.derived_from and metric == "iteration_time" else said
+
+
+def _printable(said: str) -> str:
     """A name on one line of a terminal, whatever codes it holds."""
-    return "".join(sign if sign.isprintable() else "?" for sign in str(said))
+    return "".join(sign if sign.isprintable() else "?" for sign in said)
 
 
-def _derived(row: Row, metric: str) -> tuple[str, ...]:
-    """A note where the measured time stands on a throughput or an efficiency, or memory on a unit not as written."""
-    if metric == "memory" and _share(row):
-        return (f"memory is a share of the device's {row['cluster']['memory_gb']} GiB",)
-    if metric == "memory" and re.search(MEBIBYTES, _memory_words(row)):
-        return ("memory read in MiB",)
-    if metric != "iteration_time" or row["measured"].get("iteration_time_s"):
-        return ()
-    if said := told_by(row):
-        return (f"time out of the stated {said}",)
-    return (f"time derived from the stated efficiency, FLOP convention {convention(row)!r}",)
+def _interval(found: Case, group: str, predicted: float) -> Interval:
+    """Where the measured time should lie, by the runs of other sources."""
+    mfu = mfu_of(found.scenario, predicted)
+    return interval(found.scenario, found.rows, predicted, mfu=mfu, source=source(group))
 
 
-def _unmeasured(row: Row) -> str:
-    """Why nothing of a run is compared: days of a whole training hold stops and restarts."""
-    days = row["measured"].get("training_days") is not None
-    return "nothing measured but the days of a whole training, which hold its stops" if days else "nothing measured"
+def _measured(run: Run) -> Iterator[tuple[str, float | bool]]:
+    measured = run.measured
+    if measured.iteration_seconds:
+        yield "iteration_time", measured.iteration_seconds
+    if measured.peak_memory:
+        yield "memory", measured.peak_memory.bytes
+    if measured.fits is not None:
+        yield "fits", measured.fits
 
 
-def _within(mapped: Case, group: str, predicted: float, measured: float) -> bool:
-    """Whether the measured time lies in the interval that rests on the runs of other sources."""
-    mfu = mfu_of(mapped.scenario, predicted)
-    likely = interval(mapped.scenario, mapped.rows, predicted, mfu=mfu, source=source(group))
-    return likely.low <= measured <= likely.high
+def stages_read(run: Run) -> slice:
+    """The stages that the run's memory figure is the largest of: all, or the one that was read."""
+    peak = run.measured.peak_memory
+    return slice(None) if peak is None or peak.stage is None else slice(peak.stage, peak.stage + 1)
 
 
-def _measured(row: Row, mapped: Case | None = None) -> Iterator[tuple[str, float | bool]]:
-    seconds = seconds_of(row, mapped)
-    if seconds:
-        yield "iteration_time", seconds
-    if row["measured"].get("memory") is not None and (unit := memory_kind(row)[0]):
-        yield "memory", float(row["measured"]["memory"]) * unit
-    if row["measured"].get("oom") is not None or seconds:
-        yield "fits", not row["measured"].get("oom", False)
-
-
-def seconds_of(row: Row, mapped: Case | None) -> float | None:
-    """Seconds per iteration as measured, or out of a throughput, or, once mapped, out of a utilisation."""
-    if mapped is None:
-        return measured_seconds(row)
-    return measured_seconds(sized(row, mapped)) or _efficiency_seconds(row, mapped)
-
-
-def sized(row: Row, mapped: Case) -> Row:
-    """The run with the sequence length and the batch that it was priced at, where it leaves that to its other words."""
-    model, plan = row["model"], row["strategy"]
-    if not model.get("seq_length"):
-        model = {**model, "seq_length": mapped.scenario.seq_length}
-    if not plan.get("global_batch_size"):
-        plan = {**plan, "global_batch_size": mapped.scenario.global_batch_size}
-    return {**row, "model": model, "strategy": plan}
-
-
-def strange(row: Row, mapped: Case | None = None) -> tuple[str, ...]:
-    """What of a run is not read, or says two things."""
-    unread = unknown_split(row) + unknown_fields(row)
-    if row["measured"].get("memory") is not None and _share(row) == 0.0:
-        unread += ("memory is a share of a device whose memory_gb is not stated, and is not read",)
-    return unread if mapped is None else contradicting(sized(row, mapped)) + unread
-
-
-def _efficiency_seconds(row: Row, mapped: Case) -> float | None:
-    """What a TFLOP/s or MFU of a stated convention says of the time, where nothing else does."""
-    scenario, name = mapped.scenario, convention(row)
-    if not name:
-        return None
-    flops = flops_per_iteration(
-        scenario.model,
-        global_batch_size=scenario.global_batch_size,
-        seq_length=scenario.seq_length,
-        definition=name,
-        recompute=_RECOMPUTED[int(mapped.rows.recompute[0])],
-    )
-    flops += scenario.tokens * counted_beyond(row, scenario.model)
-    return efficiency_seconds(row, flops, scenario.group.accelerator.half_rate)
-
-
-def memory_kind(row: Row) -> tuple[float, str]:
-    """Bytes of one unit of the row's memory figure, and which quantity: "allocated", "cached" or "shown".
-
-    The unit is 0.0 where it is a share of a device of unknown size.
-    """
-    words = _memory_words(row)
-    share = _share(row)
-    usual = (1e9, "allocated") if share is None else (1e9, "shown")
-    unit, name = next(((u, n) for pattern, u, n in MEMORY_KINDS if re.search(pattern, words)), usual)
-    framework = str(row.get("stack", {}).get("framework")).lower()
-    unit = 2.0**30 if re.search(BINARY, framework) else unit
-    unit = 2.0**20 if re.search(MEBIBYTES, words) else unit
-    unit /= float(row.get("strategy", {}).get("gpus") or 1) if re.search(OF_ALL, words) else 1.0
-    reserved = bool(re.search(RESERVED, framework)) and "allocated" not in words
-    reserved |= bool(re.search(RESERVED_SOURCE, str(row.get("source"))))
-    return unit if share is None else share, "cached" if reserved and share is None else name
-
-
-def _memory_words(row: Row) -> str:
-    return str(row["measured"].get("memory_kind") or "").lower()
-
-
-def _share(row: Row) -> float | None:
-    """Bytes of one unit of a memory figure that is a share of the device, whose drivers count GiB; else None."""
-    unit = next((u for pattern, u in SHARES if re.search(pattern, _memory_words(row))), None)
-    return None if unit is None else unit * 2.0**30 * float(row.get("cluster", {}).get("memory_gb") or 0)
-
-
-def stage_read(row: Row) -> slice:
-    """The stages that the row's memory figure is the largest of: all, or the first where rank 0 reports its own."""
-    said = (row.get("stack", {}).get("framework"), row["measured"].get("memory_kind"), row.get("source"))
-    return slice(1) if any(re.search(RANK_ZERO, str(words).lower()) for words in said) else slice(None)
-
-
-def _predicted(mapped: Case, row: Row) -> Mapping[str, float | bool]:
-    known = (mapped.rows, mapped.scenario, mapped.assignment)
-    footprint: Footprint = stage_bytes(*known)
-    usable = mapped.scenario.group.accelerator.usable_memory
-    cached, shown = readings(footprint, mapped.scenario)
-    quantity = {"allocated": footprint.handed_out, "cached": cached, "shown": shown}[memory_kind(row)[1]]
+def _predicted(run: Run, found: Case) -> Mapping[str, float | bool]:
+    priced = quote(found.rows, found.scenario, found.assignment)
+    usable = found.scenario.group.accelerator.usable_memory
+    reserved, device = readings(priced.footprint, found.scenario)
+    quantities: Mapping[str, Floats] = {
+        "allocated": priced.footprint.handed_out,
+        "reserved": reserved,
+        "device": device,
+    }
+    kind = run.measured.peak_memory.kind if run.measured.peak_memory else "allocated"
     return {
-        "iteration_time": iteration_seconds(*known),
-        "memory": float(np.max(quantity[stage_read(row)])),
-        "fits": bool(np.max(footprint.total) <= usable),
+        "iteration_time": priced.iteration,
+        "memory": float(np.max(quantities[kind][stages_read(run)])),
+        "fits": bool(np.max(priced.footprint.total) <= usable),
     }
 
 

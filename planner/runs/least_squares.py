@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from costmodels.pricing import iteration_seconds
 from costmodels.scenario import Scenario
-from planner.runs.words.mapping import Case
+from planner.runs.case import Case
 
 Floats = NDArray[np.float64]
 

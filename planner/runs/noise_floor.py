@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,19 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from planner.runs.corpus import of_each
-from planner.runs.judge import Verdict, judge_row, names_of, shipped
-from planner.runs.rows import Row, read_rows
+from planner.runs.files import read_runs
+from planner.runs.judge import Verdict, judge_run, names_of, shipped
+from planner.runs.schema import Run
 from planner.trust.table import source
 
-STATED = ("task", "cluster", "stack", "model", "strategy")
-"""Sections of a row that say what ran: where they are equal, every model predicts the same."""
-PRINTED: dict[str, tuple[str, ...]] = {
-    "iteration_time": (
-        "iteration_time_s", "tokens_per_s_per_gpu", "tokens_per_s", "samples_per_s", "tflops_per_gpu", "mfu",
-    ),
-    "memory": ("memory",),
-}  # fmt: skip
-"""Figures that a measured one stands on, by metric: the first that the source printed and nobody derived."""
 STEPS = (np.arange(20) + 0.5) / 20
 """Where in its rounding interval a printed figure may lie, all alike."""
 
@@ -47,9 +38,9 @@ AIMS: dict[tuple[str, str], Miss] = {
 
 
 class Judged(NamedTuple):
-    """One scored figure with the row that it is of."""
+    """One scored figure with the run that it is of."""
 
-    row: Row
+    run: Run
     verdict: Verdict
     part: str = "runs"
     """The split of the shipped runs that it is in, else its file."""
@@ -87,11 +78,11 @@ def judged(paths: Iterable[Path], *, workers: int = 1) -> list[Judged]:
     """Every scored time and memory figure of the files."""
     files = list(paths)
     names = names_of(files) | {path: path.name.removesuffix(".jsonl.gz") for path in shipped()}
-    rows = [(names[path], row) for path in files for row in read_rows(path)]
-    told = of_each([row for _, row in rows], judge_row, workers=workers)
+    runs = [(names[path], run) for path in files for run in read_runs(path)]
+    told = of_each([run for _, run in runs], judge_run, workers=workers)
     return [
-        Judged(row, verdict, name)
-        for (name, row), verdicts in zip(rows, told, strict=True)
+        Judged(run, verdict, name)
+        for (name, run), verdicts in zip(runs, told, strict=True)
         for verdict in verdicts
         if verdict.scored and verdict.error is not None
     ]
@@ -122,11 +113,11 @@ def miss(sizes: Sequence[float]) -> Miss:
 
 
 def floor(runs: Sequence[Judged]) -> Floor:
-    """The floors of one group and metric, of one row or more."""
+    """The floors of one group and metric, of one run or more."""
     classes = alike(runs)
     repeated = [times for times in classes if len(set(times)) > 1]
     off = [abs(statistics.median(times) / time - 1.0) for times in repeated for time in times]
-    half_widths = np.array([rounding(run, runs) for run in runs])
+    half_widths = np.array([rounding(run) for run in runs])
     return Floor(
         n=len(runs),
         now=miss([abs(run.verdict.error or 0.0) for run in runs]),
@@ -139,44 +130,19 @@ def floor(runs: Sequence[Judged]) -> Floor:
 
 
 def alike(runs: Sequence[Judged]) -> list[list[float]]:
-    """Measurements by what their rows state of the run."""
+    """Measurements by the question that they answer."""
     found: dict[str, list[float]] = defaultdict(list)
     for run in runs:
-        found[json.dumps([run.row.get(part) for part in STATED], sort_keys=True, default=str)].append(run.measured)
+        found[run.run.question].append(run.measured)
     return list(found.values())
 
 
-def rounding(run: Judged, among: Sequence[Judged]) -> float:
-    """Half the last printed digit of what a measured figure stands on, over the figure.
-
-    The last digit is the finest of the group: 7.5 beside 7.25 is 7.50. Throughputs that are not in the row have as many
-    significant digits as its words on them say.
-    """
-    figures, metric = run.row["measured"], run.verdict.metric
-    said = re.search(r"(\d)\s*significant digits", str(run.row.get("derived")))
-    if said is not None and metric == "iteration_time":
-        mantissa = 10.0 ** (np.log10(_rate(run)) % 1.0)
-        return float(0.5 * 10.0 ** (1 - int(said.group(1))) / mantissa)
-    printed = (name for name in PRINTED[metric] if figures.get(name) and not _derived(run.row, name))
-    if (name := next(printed, None)) is None:
-        return 0.0
-    decimals = max(_decimals(other.row["measured"].get(name)) for other in among)
-    return float(0.5 * 10.0**-decimals / figures[name])
-
-
-def _rate(run: Judged) -> float:
-    """Sequences per second and device, as throughputs of few digits are printed."""
-    plan = run.row["strategy"]
-    return float(plan["global_batch_size"]) / float(plan["gpus"]) / run.measured
-
-
-def _derived(row: Row, name: str) -> bool:
-    words = row.get("derived") or ()
-    return any(re.match(rf"(measured\.)?{name}( from | = |$)", str(word)) for word in words)
-
-
-def _decimals(figure: float | None) -> int:
-    return len(str(figure).partition(".")[2].removesuffix("0")) if figure else 0
+def rounding(run: Judged) -> float:
+    """Half the last printed digit of what a measured figure stands on, over the figure."""
+    measured = run.run.measured
+    if run.verdict.metric == "memory":
+        return measured.peak_memory.rounding if measured.peak_memory else 0.0
+    return measured.rounding
 
 
 class Releases(NamedTuple):
@@ -194,9 +160,9 @@ def releases(runs: Iterable[Judged]) -> dict[str, Releases]:
     """By source; a configuration counts once in every release, with the median of its times."""
     found: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
-        if (key := run.row.get("config_key")) is not None:
+        if (key := run.run.configuration) is not None:
             group = run.verdict.group
-            found[source(group), str(key)][group].append(run.measured)
+            found[source(group), key][group].append(run.measured)
     by_source: dict[str, list[list[float]]] = defaultdict(list)
     for (name, _), groups in sorted(found.items()):
         if len(groups) > 1:

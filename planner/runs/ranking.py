@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from costmodels.strategy import Floats
+from planner.runs.case import Case, case_of
 from planner.runs.corpus import of_each
-from planner.runs.judge import judge_row, sized
-from planner.runs.rows import Row, read_rows
-from planner.runs.words.mapping import case
+from planner.runs.files import read_runs
+from planner.runs.judge import judge_run
+from planner.runs.schema import Run
 from planner.trust.table import LEFT_OUT
 
 SMALLEST = 4
@@ -34,15 +35,15 @@ class Cell(NamedTuple):
 
     group: str
     accelerator: str
-    num_layers: int | None
-    hidden_size: int | None
-    num_heads: int | None
-    num_query_groups: int | None
-    ffn_hidden_size: int | None
+    num_layers: int
+    hidden_size: int
+    num_heads: int
+    num_query_groups: int
+    ffn_hidden_size: int
     seq_length: int
-    vocab_size: int | None
+    vocab_size: int
     gpus: int
-    precision: str | None
+    precision: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,9 @@ class Sweep:
     regret: float
     correlation: float
     chosen: str
-    """The row predicted fastest."""
+    """The run predicted fastest."""
     best: str
-    """The row measured fastest."""
+    """The run measured fastest."""
     ceiling: float
     """The rank correlation that measuring again would reach: what noise leaves to any model."""
     floor: float
@@ -64,7 +65,7 @@ class Sweep:
 
 
 class Timed(NamedTuple):
-    """One strategy of a sweep: predicted and measured seconds per token, its row's id."""
+    """One strategy of a sweep: predicted and measured seconds per token, its run's id."""
 
     predicted: float
     measured: float
@@ -77,34 +78,25 @@ def sweeps(paths: Iterable[Path], *, workers: int = 1) -> list[Sweep]:
     Times are per token, since batches may differ. What was measured again counts once, with the median of its times.
     """
     cells: dict[Cell, dict[str, list[Timed]]] = defaultdict(lambda: defaultdict(list))
-    rows = [row for path in paths for row in read_rows(path)]
-    for row, found in zip(rows, of_each(rows, _times, workers=workers), strict=True):
+    runs = [run for path in paths for run in read_runs(path)]
+    for run, found in zip(runs, of_each(runs, _times, workers=workers), strict=True):
         if found is not None:
-            cells[cell_of(_whole(row))][_alike(row)].append(found)
+            cell, timed = found
+            cells[cell][run.question].append(timed)
     noises = _noises(cells)
     ordered = sorted(cells.items(), key=str)
     return [_judged(cell, alike, noises) for cell, alike in ordered if len(alike) >= SMALLEST]
 
 
-def _alike(row: Row) -> str:
-    """The words on strategy and software, which are the same where one strategy was measured again."""
-    return json.dumps([row["strategy"], row["stack"]], sort_keys=True, default=str)
-
-
-def _times(row: Row) -> Timed | None:
-    """None where the row does not count."""
-    for verdict in judge_row(row):
+def _times(run: Run) -> tuple[Cell, Timed] | None:
+    """None where the run does not count."""
+    for verdict in judge_run(run):
         if verdict.metric == "iteration_time" and verdict.scored and verdict.predicted:
-            whole = _whole(row)
-            tokens = whole["strategy"]["global_batch_size"] * whole["model"]["seq_length"]
-            return Timed(float(verdict.predicted) / tokens, float(verdict.measured) / tokens, verdict.id)
+            found = case_of(run)
+            tokens = found.scenario.tokens
+            timed = Timed(float(verdict.predicted) / tokens, float(verdict.measured) / tokens, verdict.id)
+            return cell_of(run, found), timed
     return None
-
-
-def _whole(row: Row) -> Row:
-    """A run that is priced, with the sizes that it leaves to its other words."""
-    stated = row["model"].get("seq_length") and row["strategy"].get("global_batch_size")
-    return row if stated else sized(row, case(row))
 
 
 def _noises(cells: dict[Cell, dict[str, list[Timed]]]) -> dict[str, float]:
@@ -118,21 +110,21 @@ def _noises(cells: dict[Cell, dict[str, list[Timed]]]) -> dict[str, float]:
     return {name: math.sqrt(sum(s for s, _ in found) / sum(n for _, n in found)) for name, found in squares.items()}
 
 
-def cell_of(row: Row) -> Cell:
+def cell_of(run: Run, found: Case) -> Cell:
     """The sweep that a run belongs to."""
-    model, plan = row["model"], row["strategy"]
+    scenario, model = found.scenario, found.scenario.model
     return Cell(
-        group=str(row["group"]),
-        accelerator=row["cluster"]["accelerator"],
-        num_layers=model.get("num_layers"),
-        hidden_size=model.get("hidden_size"),
-        num_heads=model.get("num_heads"),
-        num_query_groups=model.get("num_query_groups"),
-        ffn_hidden_size=model.get("ffn_hidden_size"),
-        seq_length=model["seq_length"],
-        vocab_size=model.get("vocab_size"),
-        gpus=plan["gpus"],
-        precision=plan.get("precision"),
+        group=run.group,
+        accelerator=scenario.group.accelerator.name,
+        num_layers=model.num_layers,
+        hidden_size=model.hidden_size,
+        num_heads=model.num_heads,
+        num_query_groups=model.num_query_groups,
+        ffn_hidden_size=model.ffn_hidden_size,
+        seq_length=scenario.seq_length,
+        vocab_size=model.vocab_size,
+        gpus=scenario.gpus,
+        precision=scenario.precision,
     )
 
 

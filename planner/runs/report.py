@@ -11,7 +11,7 @@ from typing import Any
 
 from planner.errors import BadFile, BadRequest
 from planner.runs.judge import Verdict, coverage, groups, judge, names_of, shipped, summary
-from planner.runs.run_lines import UNREAD, run_lines
+from planner.runs.run_lines import run_lines
 from planner.trust.interval import COVERAGE
 
 METRICS = ("iteration_time", "memory")
@@ -213,7 +213,7 @@ def _table(by_file: Mapping[str, list[Verdict]]) -> str:
 def _assumed(verdicts: list[Verdict]) -> list[str]:
     """What runs leave out and was assumed, with how many leave it out; nothing of many runs, which the JSON tells."""
     runs = {verdict.id for verdict in verdicts}
-    told = {(verdict.id, note) for verdict in verdicts for note in verdict.notes if not UNREAD.search(note)}
+    told = {(verdict.id, note) for verdict in verdicts for note in verdict.notes}
     if len(runs) > FEW or not told:
         return []
     counts = Counter(note for _, note in told)
@@ -232,18 +232,22 @@ def _repeated(by_file: Mapping[str, list[Verdict]]) -> list[str]:
     return lines
 
 
-def _strange(verdicts: list[Verdict]) -> list[str]:
-    """What runs say and nobody reads, with how many say so."""
-    told = {(verdict.id, note) for verdict in verdicts for note in verdict.notes if UNREAD.search(note)}
-    counts = Counter(note for _, note in told)
-    return [f"{note}: {n} run{'s' if n > 1 else ''}" for note, n in sorted(counts.items())]
+def _broken(verdicts: list[Verdict]) -> list[str]:
+    """Rules that would refuse as plans what really ran, with how many runs break each."""
+    told = {(verdict.group, verdict.id, rule.partition(":")[0]) for verdict in verdicts for rule in verdict.broken}
+    runs = len({run[:2] for run in told})
+    if not runs:
+        return []
+    counts = Counter(rule for *_, rule in told)
+    each = ", ".join(f"{rule} {n}" for rule, n in sorted(counts.items(), key=lambda found: (-found[1], found[0])))
+    return [f"Runs that break a rule for plans, priced as they ran: {runs} ({each})"]
 
 
 def _reasons(verdicts: list[Verdict]) -> list[str]:
     reasons = Counter(verdict.reason for verdict in verdicts if verdict.reason)
     aside = sum(not verdict.scored and not verdict.reason for verdict in verdicts)
     left = [f"Priced but not scored, of runs marked incomplete or suspect: {aside} figures"] if aside else []
-    left += _strange(verdicts)
+    left += _broken(verdicts)
     if not reasons:
         return left
     first, rest = reasons.most_common()[:MOST_REASONS], reasons.most_common()[MOST_REASONS:]

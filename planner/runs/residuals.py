@@ -17,12 +17,13 @@ from costmodels.pricing import quote
 from costmodels.strategy import Floats
 from hardware.errors import MeshwrightError
 from planner.answer.build import mfu_of
+from planner.runs.case import Case, case_of
+from planner.runs.files import read_runs
 from planner.runs.fit import samples
-from planner.runs.judge import learnt_from, seconds_of, shipped
+from planner.runs.judge import learnt_from, shipped
 from planner.runs.leave_one_out import Constants, without_each
 from planner.runs.ranking import SMALLEST, Cell, cell_of
-from planner.runs.rows import Row, read_rows
-from planner.runs.words.mapping import Case, case
+from planner.runs.schema import Run as MeasuredRun
 from planner.trust.interval import COVERAGE, expected_miss
 from planner.trust.similarity import EXTENTS, NAMES, SIZES, SWITCHES, distance, traits
 from planner.trust.table import ENOUGH, LEFT_OUT, Figures, Measured, Run, from_rows, source
@@ -43,7 +44,7 @@ class Priced:
 
     split: str
     group: str
-    row: Row
+    run: MeasuredRun
     case: Case
     measured: float
     predicted: float
@@ -54,23 +55,21 @@ def priced_runs(among: Container[str] | None = None) -> list[Priced]:
     found = []
     for path in shipped():
         split = path.name.partition(".")[0]
-        rows = (row for row in read_rows(path) if among is None or row["group"] in among)
-        found += [one for row in rows if (one := _priced(split, row)) is not None]
+        runs = (run for run in read_runs(path) if among is None or run.group in among)
+        found += [one for run in runs if (one := _priced(split, run)) is not None]
     return found
 
 
-def _priced(split: str, row: Row) -> Priced | None:
-    if not row.get("complete") or row.get("suspect"):
+def _priced(split: str, run: MeasuredRun) -> Priced | None:
+    seconds = run.measured.iteration_seconds
+    if not seconds or not run.scored:
         return None
     try:
-        mapped = case(row)
-        seconds = seconds_of(row, mapped)
-    except (MeshwrightError, ValueError, TypeError, KeyError, ZeroDivisionError):
+        found = case_of(run)
+    except MeshwrightError:
         return None
-    if not seconds:
-        return None
-    predicted = quote(mapped.rows, mapped.scenario, mapped.assignment).iteration
-    return Priced(split, str(row["group"]), row, mapped, seconds, predicted)
+    predicted = quote(found.rows, found.scenario, found.assignment).iteration
+    return Priced(split, run.group, run, found, seconds, predicted)
 
 
 def thinned(runs: Sequence[Priced]) -> list[Priced]:
@@ -113,7 +112,7 @@ def _record(run: Priced, missed: float) -> dict[str, str]:
     return {
         "group": run.group,
         "split": run.split,
-        "model": str(run.row["model"].get("name") or run.case.scenario.model.name),
+        "model": run.run.source.model or run.case.scenario.model.name,
         "seconds": f"{run.measured:.4g}",
         "mfu": f"{mfu_of(run.case.scenario, run.measured):.3f}",
         "error": f"{run.predicted / run.measured - 1.0:.3f}",
@@ -238,7 +237,9 @@ def sweeps(runs: Iterable[Priced], split: str = "fit") -> dict[Cell, list[tuple[
     for run in runs:
         if run.split == split:
             tokens = run.case.scenario.tokens
-            cells[cell_of(run.row)].append((math.log(run.predicted / tokens), math.log(run.measured / tokens)))
+            cells[cell_of(run.run, run.case)].append(
+                (math.log(run.predicted / tokens), math.log(run.measured / tokens))
+            )
     return {cell: found for cell, found in cells.items() if len(found) >= SMALLEST}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
@@ -14,8 +13,6 @@ from planner.trust.interval import COVERAGE
 
 MOST: Final = 40
 """Runs up to which each has its lines."""
-UNREAD: Final = re.compile(r"^split '|^\w+\.\w+ is not read")
-"""Notes on what a run says and nothing reads."""
 _WIDEST: Final = 40
 """Characters of a run's name for which columns make room."""
 _METRICS: Final = {"iteration_time": "time", "memory": "memory", "fits": "fits"}
@@ -46,7 +43,7 @@ def _of_run(verdicts: list[Verdict], name: int, shared: frozenset[str]) -> list[
     refused = [verdict for verdict in verdicts if verdict.reason]
     told = refused[:1] + [verdict for verdict in verdicts if not verdict.reason and not _as_predicted(verdict)]
     notes = dict.fromkeys(note for verdict in told for note in verdict.notes)
-    alone = [note for note in notes if note not in shared and not UNREAD.search(note)]
+    alone = [note for note in notes if note not in shared]
     return [*(_line(verdict, name) for verdict in told), *(f"{'':{name}s}    {note}" for note in alone)]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from costmodels.layout.split import ENDS, Assignment, end_places, ends_of_cut, nearest_cut, odd_stage, places_of
 from costmodels.layout.stage_contents import joined
 from costmodels.names import CP_KINDS, SCHEDULE_NAMES, VOCABULARIES, Recompute
-from costmodels.pricing import row_assignment
+from costmodels.pricing import Quote, effective_recompute, quote, row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Strategies, strategies
 from planner.answer.plan import Rejection
@@ -17,6 +18,7 @@ from planner.answer.text import plural
 from planner.errors import BadRequest
 from planner.request.budget import Budget
 from planner.request.pins import Pin
+from planner.request.resolve import Resolved
 from planner.rules.conditions import FOLDED
 from planner.rules.core import sentence
 from planner.search.least_memory import leanest_split
@@ -30,12 +32,85 @@ CHUNKS = "chunks"
 """The rule that every chunk has a layer."""
 
 
-def single_row(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Strategies:
-    """The one strategy that the pins describe; data parallelism takes the GPUs that are left."""
+@dataclass(frozen=True)
+class Given:
+    """One strategy that is priced as it was given, and the rules that it breaks."""
+
+    row: Strategies
+    split: Assignment
+    broken: tuple[Rejection, ...]
+
+    @property
+    def running(self) -> Strategies:
+        """The row with recomputation as what it comes to, which is what is priced."""
+        return effective_recompute(self.row, self.split)
+
+    def price(self, scenario: Scenario) -> Quote:
+        """What it costs."""
+        return quote(self.running, scenario, self.split)
+
+
+def given_strategy(
+    resolved: Resolved,
+    pins: Mapping[str, Pin],
+    layers: Sequence[int] | None,
+    recomputed: Sequence[int] | None,
+    *,
+    budget: Budget | None = None,
+    chunked: bool = True,
+    as_ran: bool = False,
+) -> Given | tuple[Rejection, ...]:
+    """The strategy that the pins describe with its layers by stage; or only the rules that it breaks.
+
+    ``as_ran`` lets it break rules, and take degrees that make up other GPUs and batches that are no whole number of
+    micro-batches: what a run did, it could do.
+
+    Raises:
+        BadRequest: an axis with several values, or what no strategy has.
+    """
+    scenario = resolved.scenario
+    row = single_row(scenario, pins, layers, as_ran=as_ran)
+    broken = broken_rules(row, scenario, layers)
+    if broken and not as_ran:
+        return broken
+    if layers is not None:
+        layers, odd = _layers_as_given(layers, row, scenario, chunked=chunked, as_ran=as_ran)
+        broken += odd
+    elif row.pp[0] == 1 and (recomputed is not None or row.recompute[0] != Recompute.PARTIAL):
+        layers = [scenario.model.num_layers]  # there is nothing to split
+    if layers is not None and recomputed is not None:
+        split = row_assignment(row, scenario.model.num_layers, layers)
+    else:
+        lean = resolved.request.objective == "memory"
+        split = split_or_given(scenario, row, layers, budget=budget, lean=lean)
+    return Given(row, with_recomputed(row, split, recomputed), broken)
+
+
+def _layers_as_given(
+    layers: Sequence[int], row: Strategies, scenario: Scenario, *, chunked: bool, as_ran: bool
+) -> tuple[Sequence[int], tuple[Rejection, ...]]:
+    """The layers, and what is wrong with those of a run; wrong ones of a plan are refused."""
+    _check_sum(layers, row, scenario)
+    try:
+        return checked_layers(layers, row, scenario, chunked=chunked), ()
+    except BadRequest as error:
+        if not as_ran:
+            raise
+        return layers, (Rejection(rule="layers-per-stage", count=1, example=str(error)),)
+
+
+def single_row(
+    scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None, *, as_ran: bool = False
+) -> Strategies:
+    """The one strategy that the pins describe; data parallelism takes the GPUs that are left.
+
+    ``as_ran`` prices the nearest whole number of micro-batches, and the data-parallel degree that is pinned.
+    """
     axes = {name: single_value(pins[name]) for name in pins}
     tp, cp = axes.get("tp", 1), axes.get("cp", 1)
     pp = axes.get("pp", len(layers) if layers else 1)
-    dp = _replicas(scenario, axes, tp * cp * pp, f"tp {tp} x cp {cp} x pp {pp}")
+    told = as_ran and "dp" in axes
+    dp = axes["dp"] if told else _replicas(scenario, axes, tp * cp * pp, f"tp {tp} x cp {cp} x pp {pp}")
     two = SCHEDULE_NAMES[axes.get("schedule", 0)] in FOLDED
     micro, vpp = axes.get("micro_batch_size", 1), axes.get("vpp", 2 if two else 1)
     zero = axes.get("zero_stage", 1 if 1 in scenario.stack.zero_stages and dp * cp > 1 else 0)
@@ -52,7 +127,7 @@ def single_row(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int
         zero_stage=zero,
         sharding_degree=axes.get("sharding_degree", dp * cp if zero else 1),
         micro_batch_size=micro,
-        num_microbatches=_batches(scenario, micro, dp),
+        num_microbatches=_batches(scenario, micro, dp, as_ran=as_ran),
         schedule=axes.get("schedule", usual),
         sequence_parallel=axes.get("sequence_parallel", int(tp > 1 and scenario.stack.sequence_parallel)),
         recompute=axes.get("recompute", _usual_recompute(axes)),
@@ -81,7 +156,9 @@ def _dividing(gpus: int, axes: Mapping[str, int]) -> str:
     return f"{nearest_degrees(layouts(gpus, {}), asked)} do" if len(asked) > 1 else ""
 
 
-def _batches(scenario: Scenario, micro: int, dp: int) -> int:
+def _batches(scenario: Scenario, micro: int, dp: int, *, as_ran: bool) -> int:
+    if as_ran and scenario.global_batch_size > micro * dp:
+        return round(scenario.global_batch_size / (micro * dp))
     if scenario.global_batch_size % (micro * dp):
         raise BadRequest(
             f"micro-batch {micro} x dp {dp} does not divide the global batch of {scenario.global_batch_size}; "
@@ -186,11 +263,7 @@ def checked_layers(
         BadRequest: they are not those of the model, or not as the stack, the framework or the schedule wants them.
     """
     pp, total, stack = int(row.pp[0]), scenario.model.num_layers, scenario.stack
-    if len(layers) != pp:
-        raise BadRequest(f"{len(layers)} stages are given layers, pp is {pp}; {_evenly(total, pp)} would do")
-    if sum(layers) != total:
-        said = f"the stages hold {plural(sum(layers), 'layer')}, the model has {total}"
-        raise BadRequest(f"{said}; {_evenly(total, pp)} would do")
+    _check_sum(layers, row, scenario)
     if not (counted and _filled(layers, row, scenario)):
         _check_fewest(layers, row, scenario)
     _check_groups(row, layers)
@@ -200,6 +273,16 @@ def checked_layers(
         step = int(row.vpp[0] * row.recompute_num_layers[0])
         raise BadRequest(f"{odd}; {','.join(map(str, nearest_cut(layers, int(row.vpp[0]), step)))} would")
     return layers
+
+
+def _check_sum(layers: Sequence[int], row: Strategies, scenario: Scenario) -> None:
+    """Refuse layers of other stages than the strategy's, or of another model."""
+    pp, total = int(row.pp[0]), scenario.model.num_layers
+    if len(layers) != pp:
+        raise BadRequest(f"{len(layers)} stages are given layers, pp is {pp}; {_evenly(total, pp)} would do")
+    if sum(layers) != total:
+        said = f"the stages hold {plural(sum(layers), 'layer')}, the model has {total}"
+        raise BadRequest(f"{said}; {_evenly(total, pp)} would do")
 
 
 def _evenly(layers: int, stages: int) -> str:

@@ -12,7 +12,7 @@ from hardware.files import expanded, read_text
 from planner.runs.calibrate.gemm_table import read_products
 from planner.runs.calibrate.nccl_log import read_logs
 from planner.runs.calibrate.records import Evidence, Run
-from planner.runs.rows import Row, read_rows, row_of
+from planner.runs.files import read_runs, run_in
 
 NCCL = re.compile(r"# nThread \d+|#\s+size\s+count\s+type|out-of-place\s+in-place|Rank\s+\d+ .*Pid\s+\d+ on ")
 _TABLE = re.compile(r"[^,;\t\n]+([,;\t][^,;\t\n]+)+")
@@ -32,12 +32,12 @@ def gather(files: Iterable[str | Path]) -> Evidence:
 
 def _read(path: Path, found: Evidence) -> None:
     if path.suffix == ".gz":
-        found.runs += [_run(path, row) for row in read_rows(path)]
+        found.runs += [Run(path.name, run) for run in read_runs(path)]
         return
     text = read_text(path)
     first = text.lstrip()[:1]
     if first == "{" or (first == "[" and not NCCL.search(text)):  # a log may begin with the tag of a rank, [1,0]
-        found.runs += [_run(path, row) for row in _rows(path, text)]
+        found.runs += _runs(path, text)
     elif NCCL.search(text):
         logs, notes = read_logs(path, text)
         found.logs += logs
@@ -59,18 +59,14 @@ def _first_line(text: str) -> str:
     return next(lines, "").strip()
 
 
-def _rows(path: Path, text: str) -> list[Row]:
+def _runs(path: Path, text: str) -> list[Run]:
     """Runs of JSON lines, or of one JSON document: a run, or a list of runs."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return list(read_rows(path))
+        return [Run(path.name, run) for run in read_runs(path)]
     if isinstance(document, dict):
-        return [row_of(path, "the document", document)]
+        return [Run(path.name, run_in(path, "the document", document))]
     if not document:
         raise BadFile(path, "an empty list; runs are expected, as `plan validate` reads them")
-    return [row_of(path, f"entry {number}", entry) for number, entry in enumerate(document, start=1)]
-
-
-def _run(path: Path, row: Row) -> Run:
-    return Run(path.name, str(row.get("id") or "?"), row)
+    return [Run(path.name, run_in(path, f"entry {number}", entry)) for number, entry in enumerate(document, start=1)]

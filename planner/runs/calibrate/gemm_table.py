@@ -11,7 +11,6 @@ from typing import Final
 
 from hardware.errors import BadFile
 from planner.runs.calibrate.records import Product
-from planner.runs.rows import AGREEING
 
 TIMES: Final[Mapping[str, float]] = {"time_us": 1e-6, "time_ms": 1e-3, "time_s": 1.0, "time_ns": 1e-9}
 """Column of a time to seconds."""
@@ -91,6 +90,10 @@ def _size(path: Path, line: int, name: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal() and 0 < int(text[:20]) < _LARGEST):
         raise BadFile(path, f"line {line}: {name} should be a whole number such as 4096, got {text[:40]!r}")
     return int(text)
+
+
+AGREEING = 1.1
+"""Longest over shortest time by the figures of one product up to which they say the same."""
 
 
 def _seconds(path: Path, line: int, cells: Mapping[str, str], flops: float) -> float:

@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from planner.runs.rows import Row
+from planner.runs import schema
 
 Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"]
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One measured training run and where it stands."""
+    """One measured training run and the file that it stands in."""
 
     file: str
-    id: str
-    row: Row
+    run: schema.Run
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+        return self.run.id
 
 
 @dataclass(frozen=True, slots=True)

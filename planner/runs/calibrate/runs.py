@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections import defaultdict
@@ -20,11 +19,9 @@ from planner.runs.calibrate.document import Constant, Errors, RunError
 from planner.runs.calibrate.identify import Fit, settle
 from planner.runs.calibrate.records import Run
 from planner.runs.calibrate.summary import FARTHEST, FEWEST_LEFT_OUT, constants, errors, source, told, warnings
-from planner.runs.judge import UNREADABLE, seconds_of, strange
+from planner.runs.case import Case, case_of
+from planner.runs.files import CHECK
 from planner.runs.least_squares import EXPERTS, MOST_ROWS, STACK_KNOBS, Floats, Knob, log_error, with_constants
-from planner.runs.row_values import wrong_value
-from planner.runs.rows import CHECK, held_back
-from planner.runs.words.mapping import Case, case
 
 NOISE: Final = 0.07
 """Spread of one source's runs around its own bias: the median over the 29 sources of the fit split with six or more."""
@@ -69,24 +66,14 @@ class Runs:
 
 
 def priced(runs: Sequence[Run], cluster: Cluster, stack: Stack) -> tuple[list[Measured], list[str]]:
-    """The runs on that cluster and stack with their times, and what cannot be used or is not read of them."""
+    """The runs on that cluster and stack with their times, and those that cannot be used and why."""
     found, notes = [], []
-    odd: defaultdict[str, list[Run]] = defaultdict(list)
     for run in runs:
         try:
-            found.append(one := _measured(run, cluster, stack))
-            for note in strange(run.row, one.case):
-                odd[note].append(run)
-        except MeshwrightError as error:
+            found.append(_measured(run, cluster, stack))
+        except (MeshwrightError, ValueError, ArithmeticError) as error:
             notes.append(f"{run.file}, run {run.id}: not used: {error}")
-        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
-            notes.append(f"{run.file}, run {run.id}: not used: {UNREADABLE} ({error!r:.120})")
-    return found, notes + [_told(note, among) for note, among in odd.items()]
-
-
-def _told(note: str, among: Sequence[Run]) -> str:
-    more = f" and {len(among) - 1} more" if len(among) > 1 else ""
-    return f"{among[0].file}, run {among[0].id}{more}: {note}"
+    return found, notes
 
 
 class _Unusable(MeshwrightError):
@@ -94,22 +81,21 @@ class _Unusable(MeshwrightError):
 
 
 def _measured(run: Run, cluster: Cluster, stack: Stack) -> Measured:
-    if run.row.get("suspect"):
+    seconds, measured = run.run.measured.iteration_seconds, run.run
+    if measured.suspect:
         raise _Unusable("marked as suspect")
-    if run.row.get("complete") is False:
+    if not measured.complete:
         raise _Unusable("marked as incomplete")
-    if held_back(run.row):
+    if measured.held_back:
         raise _Unusable(f"of the split {CHECK!r}, which nothing is learnt from")
-    if run.row["measured"].get("oom"):
+    if measured.not_fitted:
+        raise _Unusable(measured.not_fitted)
+    if measured.measured.out_of_memory:
         raise _Unusable("it ran out of memory")
-    if wrong := wrong_value(run.row):
-        raise _Unusable(wrong)
-    with np.errstate(all="ignore"):  # what a wrong row makes is looked at below
-        mapped = case(run.row, machines=cluster, software=stack)
-        seconds = seconds_of(run.row, mapped)
-        if seconds is None or not 0.0 < seconds < math.inf:
-            raise _Unusable("no iteration time, throughput or utilisation is said")
-        residual = log_error(mapped, mapped.scenario, seconds)
+    if seconds is None:
+        raise _Unusable("no iteration time is said")
+    mapped = case_of(measured, machines=cluster, software=stack)
+    residual = log_error(mapped, mapped.scenario, seconds)
     if not abs(residual) < FARTHEST:
         raise _Unusable(
             f"predicted to take {math.exp(min(residual, 700.0)):.3g} times as long as measured; look at its units"
@@ -145,7 +131,7 @@ def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack
     used = [one for one, taken in zip(found, drawn, strict=True) if taken]
     knobs = knobs_of(stack, experts=any(one.case.scenario.model.moe for one in used))
 
-    asked = [_asked(one) for one in used]
+    asked = [one.run.run.question for one in used]
     apart = dict(zip(asked, used, strict=True))  # a configuration that was run again is priced once
 
     def residuals(values: Floats) -> Floats:
@@ -173,7 +159,7 @@ def _drawn(found: Sequence[Measured]) -> NDArray[np.bool_]:
 
     Every so-many-th run would do for no study that repeats a pattern.
     """
-    asked = [_asked(one) for one in found]
+    asked = [one.run.run.question for one in found]
     known = list(dict.fromkeys(asked))
     taken = set(known if len(known) <= MOST_ROWS else random.Random(0).sample(known, MOST_ROWS))  # noqa: S311
     return np.array([which in taken for which in asked])
@@ -215,8 +201,7 @@ def _apart(found: Sequence[Measured]) -> list[str]:
     """A warning for every configuration whose runs contradict each other."""
     alike: defaultdict[str, list[Measured]] = defaultdict(list)
     for one in found:
-        said = {section: one.run.row.get(section) for section in ("cluster", "stack", "model", "strategy")}
-        alike[json.dumps(said, sort_keys=True, default=str)].append(one)
+        alike[one.run.run.question].append(one)
     told = []
     for same in alike.values():
         ordered = sorted(same, key=lambda one: one.seconds)
@@ -225,12 +210,6 @@ def _apart(found: Sequence[Measured]) -> list[str]:
             times = f"{short.seconds:.4g} s ({short.run.id}) and {long.seconds:.4g} s ({long.run.id})"
             told.append(f"runs of one configuration took {times}: the constants lie between; leave out the wrong one")
     return told
-
-
-def _asked(one: Measured) -> str:
-    """All that the price of a run can depend on: its row but for its name and what was measured."""
-    said = {name: value for name, value in one.run.row.items() if name not in {"id", "measured"}}
-    return json.dumps(said, sort_keys=True, default=str)
 
 
 def _miss(one: Measured, knobs: Sequence[Knob], values: Floats) -> float:

@@ -12,43 +12,49 @@ from hardware.catalogue import cluster as find_cluster
 from hardware.errors import BadFile
 from hardware.records import Cluster
 from planner.errors import BadRequest, MeshwrightError
+from planner.request.resolve import resolve
 from planner.runs.calibrate.records import Evidence, Log, Run
-from planner.runs.words.machines import CLUSTERS, machines
-from planner.runs.words.stack_words import stack_of
 
-DEVICES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
-    (r"GB300", ("gb300",)),
-    (r"GB200", ("gb200",)),
-    (r"GH200", ("gh200",)),
-    (r"B300", ("b300",)),
-    (r"B200", ("b200",)),
-    (r"H200", ("h200-sxm",)),
-    (r"H100 PCIe|H100 NVL", ("h100-pcie",)),
-    (r"H100 .*HBM2e|H100 64GB|H100 96GB", ("h100-sxm-96gb-hbm2e",)),
-    (r"H100", ("h100-sxm", "h100-sxm-96gb-hbm2e")),
-    (r"H800", ("h800-sxm",)),
-    (r"H20\b", ("h20",)),
-    (r"A800", ("a800-sxm-80gb",)),
-    (r"A100-SXM4?-40GB", ("a100-sxm-40gb",)),
-    (r"A100[- ]SXM", ("a100-sxm-80gb",)),
-    (r"A100[- ]PCIe?-40GB", ("a100-pcie-40gb",)),
-    (r"A100.*PCIe", ("a100-pcie-80gb",)),
-    (r"V100-SXM3", ("v100-sxm3-32gb",)),
-    (r"V100-SXM2-32GB", ("v100-sxm2-32gb",)),
-    (r"V100-SXM2", ("v100-sxm2-16gb",)),
-    (r"L40S", ("l40s",)),
-    (r"MI250", ("mi250x",)),
-    (r"MI300X", ("mi300x",)),
-    (r"MI325X", ("mi325x",)),
-    (r"MI355X", ("mi355x",)),
-    (r"\bT4\b", ("t4",)),
+DEVICES: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
+    (r"GB300", ("gb300",), "gb300-nvl72"),
+    (r"GB200", ("gb200",), "gb200-nvl72"),
+    (r"GH200", ("gh200",), "gh200-slingshot"),
+    (r"B300", ("b300",), "dgx-b300"),
+    (r"B200", ("b200",), "dgx-b200"),
+    (r"H200", ("h200-sxm",), "dgx-h200"),
+    (r"H100 PCIe|H100 NVL", ("h100-pcie",), "dgx-h100"),
+    (r"H100 .*HBM2e|H100 64GB|H100 96GB", ("h100-sxm-96gb-hbm2e",), "h100-96gb-hbm2e"),
+    (r"H100", ("h100-sxm", "h100-sxm-96gb-hbm2e"), "dgx-h100"),
+    (r"H800", ("h800-sxm",), "dgx-h800"),
+    (r"H20\b", ("h20",), "dgx-h20"),
+    (r"A800", ("a800-sxm-80gb",), "dgx-a800"),
+    (r"A100-SXM4?-40GB", ("a100-sxm-40gb",), "dgx-a100-40gb"),
+    (r"A100[- ]SXM", ("a100-sxm-80gb",), "dgx-a100-80gb"),
+    (r"A100[- ]PCIe?-40GB", ("a100-pcie-40gb",), "a100-80gb-pcie"),
+    (r"A100.*PCIe", ("a100-pcie-80gb",), "a100-80gb-pcie"),
+    (r"V100-SXM3", ("v100-sxm3-32gb",), "v100-dgx2"),
+    (r"V100-SXM2-32GB", ("v100-sxm2-32gb",), "v100-dgx1-edr"),
+    (r"V100-SXM2", ("v100-sxm2-16gb",), "v100-dgx1-edr"),
+    (r"L40S", ("l40s",), "l40s-pcie"),
+    (r"MI250", ("mi250x",), "mi250x-frontier"),
+    (r"MI300X", ("mi300x",), "mi300x-8x"),
+    (r"MI325X", ("mi325x",), "mi325x-8x"),
+    (r"MI355X", ("mi355x",), "mi355x-8x"),
+    (r"\bT4\b", ("t4",), "t4-aws-g4dn"),
 )
-"""First match of a driver's name for a device to what it may be called in the catalogue, the usual one first."""
+"""First match of a driver's name for a device to what it may be called in the catalogue, the usual one first, and a
+cluster that stands for machines with it."""
 
 
 def accelerators_of(device: str) -> tuple[str, ...]:
     """The catalogue's names for a device in its driver's words; none if it is not known."""
-    return next((names for pattern, names in DEVICES if re.search(pattern, device, re.IGNORECASE)), ())
+    return _known(device)[0]
+
+
+def _known(device: str) -> tuple[tuple[str, ...], str]:
+    return next(
+        ((names, cluster) for pattern, names, cluster in DEVICES if re.search(pattern, device, re.IGNORECASE)), ((), "")
+    )
 
 
 def starting_cluster(evidence: Evidence, named: str | None, notes: list[str]) -> Cluster:
@@ -79,12 +85,17 @@ def _of_runs(runs: Sequence[Run], notes: list[str]) -> Cluster:
     said: dict[tuple[object, ...], Cluster] = {}
     unsaid: dict[tuple[object, ...], Cluster] = {}
     for run in runs:
-        assumed: list[str] = []
-        try:
-            found = machines(run.row, assumed)
-        except (MeshwrightError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
-            notes.append(f"{run.file}, run {run.id}: its machines are not known: {error}")
+        if run.run.request is None:
+            notes.append(f"{run.file}, run {run.id}: not used: {run.run.unpriced}")
             continue
+        try:
+            found = resolve(run.run.request).machines
+        except MeshwrightError as error:
+            notes.append(f"{run.file}, run {run.id}: not used: {error}")
+            continue
+        if len(found.groups) > 1:
+            return found
+        assumed = "request.cluster" in run.run.assumed
         key = (found.accelerator.name, found.groups[0].gpus_per_node)
         (unsaid if assumed else said)[*key, "" if assumed else found.groups[0].tiers] = found
     if not said and not unsaid:
@@ -101,10 +112,10 @@ def _of_runs(runs: Sequence[Run], notes: list[str]) -> Cluster:
 
 
 def _of_device(log: Log, notes: list[str]) -> Cluster:
-    names = accelerators_of(log.device)
-    if not names or names[0] not in CLUSTERS:
+    _, name = _known(log.device)
+    if not name:
         raise BadRequest(f"{log.file}: no cluster is known with {log.device!r}; name one: --cluster dgx-h100")
-    found = find_cluster(CLUSTERS[names[0]])
+    found = find_cluster(name)
     notes.append(f"machines of {found.name} for {log.device}, its network assumed")
     return found
 
@@ -117,10 +128,10 @@ def _check_device(log: Log, cluster: Cluster) -> None:
 
 
 def starting_stack(evidence: Evidence, named: str | None, notes: list[str]) -> Stack | None:
-    """The stack that is named, else that of the runs' framework; None without either.
+    """The stack that is named, else that of the runs; None without either.
 
     Raises:
-        BadRequest: the runs are of several frameworks.
+        BadRequest: the runs are of several stacks.
         UnknownName, BadFile: there is no such stack.
     """
     if named is not None:
@@ -131,7 +142,7 @@ def starting_stack(evidence: Evidence, named: str | None, notes: list[str]) -> S
             f"the runs are of the stacks {' and '.join(sorted(names))}; say which one: --stack {min(names)}"
         )
     if not names and evidence.runs:
-        raise BadRequest("the runs do not say which framework they ran; name it: --stack megatron-core")
+        raise BadRequest("the runs do not say which stack they ran; name it: --stack megatron-core")
     if not names:
         return None
     name = names.pop()
@@ -140,8 +151,8 @@ def starting_stack(evidence: Evidence, named: str | None, notes: list[str]) -> S
 
 
 def _stack_of(run: Run) -> str:
-    """The name of a run's stack, "" where its row says nothing that can be read."""
-    try:
-        return stack_of(run.row)
-    except (ValueError, TypeError, LookupError, AttributeError):
+    """The name of a run's stack, "" where it says none."""
+    request = run.run.request
+    if request is None or "stack" not in request.model_fields_set:
         return ""
+    return request.stack if isinstance(request.stack, str) else request.stack.name

@@ -1,8 +1,5 @@
 """Adapters as they are asked for: in requests, answers, exports and measured runs."""
 
-import gzip
-import json
-
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -12,16 +9,15 @@ from costmodels.model.flops import flops_per_token, frozen_flops
 from costmodels.pricing import quote
 from costmodels.stack.adapters import Adapters
 from costmodels.stack.stack import stack
-from hardware.errors import MeshwrightError
 from planner import PlanRequest, plan, predict, why_not
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.jobs.job import Inexpressible
 from planner.jobs.preview import launch
 from planner.jobs.registry import export
-from planner.runs.judge import HOME, seconds_of
-from planner.runs.words.machines import Unpriceable
-from planner.runs.words.mapping import case
+from planner.runs.case import case_of
+from planner.runs.files import read_runs
+from planner.runs.judge import HOME
 from planner.studies.question import key_of
 
 FEW = PlanRequest(model="llama2-70b", gpus=8, global_batch_size=32, adapters="16:linear_qkv", reasons=False)
@@ -32,11 +28,6 @@ NEMO = PlanRequest(
 
 def changed(**changes):
     return FEW.model_copy(update=changes)
-
-
-def shipped(split):
-    with gzip.open(HOME / f"{split}.jsonl.gz", "rt", encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
 
 
 def test_seventy_billion_frozen_parameters_fit_eight_devices_without_the_host():
@@ -126,31 +117,15 @@ def test_frameworks_that_train_whole_models_refuse_adapters_and_others_are_told_
 
 def test_nvidias_own_fine_tuning_runs_come_out_within_four_percent():
     """Megatron-Bridge 26.06: five of Llama 3 70B on GB300, GB200 and H100, none of which anything was fitted to."""
-    found = [row for row in shipped("fit") if row["task"] == "lora" and "bridge-26_06" in row["id"]]
-    cases = [case(row) for row in found]
+    runs = [run for run in read_runs(HOME / "fit.jsonl.gz") if "bridge-26_06" in run.id and run.request.adapters]
+    cases = [case_of(run) for run in runs]
     errors = [
-        float(quote(one.rows, one.scenario, one.assignment).iteration / seconds_of(row, one)) - 1
-        for row, one in zip(found, cases, strict=True)
+        float(quote(one.rows, one.scenario, one.assignment).iteration / run.measured.iteration_seconds) - 1
+        for run, one in zip(runs, cases, strict=True)
     ]
     assert len(errors) == 5
     assert np.abs(errors).max() < 0.04
-    assert all("adapters 32:linear_qkv: the run trains some and does not say which" in one.notes for one in cases)
-
-
-def test_a_measured_run_may_say_its_adapters():
-    row = next(row for row in shipped("fit") if row["task"] == "lora")
-    said = row | {"strategy": row["strategy"] | {"adapters": "64:linear_fc1"}}
-    assert case(said).scenario.stack.adapters == Adapters(rank=64, modules=("linear_fc1",))
-    with pytest.raises(Unpriceable, match=r"strategy\.adapters: no module 'q'"):
-        case(row | {"strategy": row["strategy"] | {"adapters": "64:q"}})
-    experts = next(row for row in shipped("fit") if row["model"]["kind"] == "moe")
-    with pytest.raises((Unpriceable, MeshwrightError), match="none are priced on experts"):
-        case(experts | {"strategy": experts["strategy"] | {"adapters": "64:linear_fc1"}})
-
-
-def test_a_run_that_trains_all_weights_has_none():
-    row = next(row for row in shipped("fit") if row["task"] == "pretrain" and row["complete"])
-    assert case(row).scenario.stack.adapters is None
+    assert all(one.scenario.stack.adapters.modules == ("linear_qkv",) for one in cases)
 
 
 def test_a_fine_tune_is_not_given_the_tokens_of_a_whole_training():

@@ -1,11 +1,9 @@
-"""A question about a framework is of its current release; runs keep the kernels of their date, and answers say both."""
+"""A question about a framework is of its current release, and answers say so."""
 
 import pytest
 
 from planner import PlanRequest
 from planner.request.resolve import resolve
-from planner.runs.words.mapping import case
-from tests.planner.measured_run import run
 
 
 def assumed(**asked):
@@ -37,18 +35,3 @@ def test_unfused_attention_is_said_with_the_kernel_that_the_device_has():
 def test_constants_that_no_run_taught_are_said():
     assert "constants of stack deepspeed not calibrated" in assumed(stack="deepspeed")
     assert "not calibrated" not in assumed(stack="nemo")
-
-
-@pytest.mark.parametrize(
-    ("date", "accelerator", "kernels"),
-    [
-        (None, "a100-sxm-80gb", ("unfused",)),
-        ("2022-06", "a100-sxm-80gb", ("unfused",)),
-        ("2024-06", "h100-sxm", ("flash-2", "flash-1")),
-        ("2026-08", "h100-sxm", ("cudnn", "flash-2", "flash-1")),
-    ],
-)
-def test_a_run_of_deepspeed_attends_as_at_its_date(date, accelerator, kernels):
-    said = {"framework": "DeepSpeed ZeRO-3", "attention": None}
-    row = run(stack=said, cluster={"accelerator": accelerator}) | ({"date": date} if date else {})
-    assert case(row).scenario.stack.attention == kernels

@@ -22,14 +22,20 @@ from planner.cli import main
 from planner.errors import BadRequest
 from planner.runs.calibrate.identify import settle
 from planner.runs.calibrate.profile import profile
+from planner.runs.files import json_lines
 from planner.runs.judge import HOME
 from planner.runs.least_squares import Knob
-from planner.runs.rows import read_rows
-from planner.runs.words.mapping import case
-from tests.planner.measured_run import run
+from tests.planner.measured_run import case, run
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "calibrate"
 RUNS, LOGS = EXAMPLES / "runs.jsonl", (EXAMPLES / "all_reduce_1_node.log", EXAMPLES / "all_reduce_2_nodes.log")
+
+HALF = {
+    "name": "half",
+    "accelerator": "a100-sxm-80gb",
+    "gpus_per_node": 8,
+    "network": {"like": "ib-hdr200", "bandwidth": "100 Gb/s"},
+}
 
 SHAPES = (
     {"model": {"num_layers": 24, "hidden_size": 4096, "num_heads": 32, "num_query_groups": 32}, "micro": 4, "tp": 1},
@@ -47,13 +53,14 @@ def rows(shapes=SHAPES, *, copies=3, **constants):
     """Runs that the model itself makes on a stack of those constants, the same few several times."""
     made = []
     for number, shape in enumerate(shapes * copies):
-        at = {"tp": shape["tp"], "pp": 1, "vpp": 1, "dp": 16 // shape["tp"], "micro_batch_size": shape["micro"]}
-        at |= {"schedule": "none", "recompute": "none", "global_batch_size": 16 * shape["micro"], "zero_stage": 0}
-        row = run(id=f"made-{number}", model=shape["model"], strategy=at)
+        at = {"tp": shape["tp"], "pp": 1, "vpp": 1, "micro_batch_size": shape["micro"], "sharding_degree": 1}
+        at |= {"schedule": "none", "recompute": "none", "zero_stage": 0}
+        batch = {"global_batch_size": 16 * shape["micro"]}
+        row = run(id=f"made-{number}", model=shape["model"], pins=at, request=batch)
         mapped = case(row)
         stack = mapped.scenario.stack.model_copy(update=constants)
         seconds = quote(mapped.rows, replace(mapped.scenario, stack=stack), mapped.assignment).iteration
-        row["measured"] = {"iteration_time_s": seconds}
+        row["measured"] = {"iteration_seconds": seconds}
         made.append(row)
     return made
 
@@ -116,7 +123,7 @@ def test_runs_without_a_miss_move_nothing(tmp_path):
 
 def test_one_wild_run_does_not_carry_the_others_along(tmp_path):
     made = rows(copies=2, kernel_efficiency=0.7)
-    made[0]["measured"]["iteration_time_s"] *= 3.0
+    made[0]["measured"]["iteration_seconds"] *= 3.0
     found = by_name(calibrate([written(tmp_path / "runs.jsonl", made)]))
     assert found["stack.kernel_efficiency"].after == pytest.approx(0.7, rel=0.08)
 
@@ -124,13 +131,13 @@ def test_one_wild_run_does_not_carry_the_others_along(tmp_path):
 def test_leaving_a_run_out_is_close_to_fitting_without_it(tmp_path):
     made = rows(SHAPES[:3], copies=2, kernel_efficiency=0.8)
     for number, row in enumerate(made):
-        row["measured"]["iteration_time_s"] *= 1.0 + 0.03 * (-1) ** number
+        row["measured"]["iteration_seconds"] *= 1.0 + 0.03 * (-1) ** number
     told = calibrate([written(tmp_path / "all.jsonl", made)]).runs[0].left_out
     others = calibrate([written(tmp_path / "others.jsonl", made[1:])])
     (tmp_path / "p.toml").write_text(others.profile)
     mapped = case(made[0], machines=find_cluster(tmp_path / "p.toml"), software=find_stack(str(tmp_path / "p.toml")))
     refitted = quote(mapped.rows, mapped.scenario, mapped.assignment).iteration
-    assert told == pytest.approx(refitted / made[0]["measured"]["iteration_time_s"] - 1.0, abs=0.01)
+    assert told == pytest.approx(refitted / made[0]["measured"]["iteration_seconds"] - 1.0, abs=0.01)
 
 
 @pytest.mark.parametrize("steep", [0.5, 2.0])
@@ -187,16 +194,16 @@ def test_a_calibration_goes_through_json():
 @pytest.mark.parametrize(
     ("changes", "options", "message"),
     [
-        ([{}, {"cluster": {"accelerator": "h100-sxm"}}], {}, "nodes of 8 x a100-sxm-80gb and 8 x h100-sxm"),
-        ([{}, {"cluster": {"inter_node": "4x HDR 200 Gb/s"}}], {}, r"name 2 networks \(100 Gb/s, 200 Gb/s a device\)"),
-        ([{}, {"stack": {"framework": "torchtitan"}}], {}, "stacks megatron-core and torchtitan; say which"),
-        ([{"cluster": {"accelerator": "abacus"}}], {}, "accelerator abacus is not in the catalogue"),
+        ([{}, {"request": {"cluster": "dgx-h100"}}], {}, "nodes of 8 x a100-sxm-80gb and 8 x h100-sxm"),
+        ([{}, {"request": {"cluster": HALF}}], {}, r"name 2 networks \(100 Gb/s, 200 Gb/s a device\)"),
+        ([{}, {"request": {"stack": "torchtitan"}}], {}, "stacks megatron-core and torchtitan; say which"),
+        ([{"request": {"stack": None}}], {}, "do not say which stack they ran"),
+        ([{"request": {"cluster": "abacus"}}], {}, "unknown cluster 'abacus'"),
         ([{}], {"cluster": "dgx-h100"}, "the run was on a100-sxm-80gb, the cluster given is of h100-sxm"),
         ([{}], {"cluster": "a100-h100-mixed"}, "one node group at a time"),
-        ([{"measured": {"iteration_time_s": None}}], {}, "no iteration time, throughput or utilisation"),
-        ([{"suspect": "yes"}], {}, "marked as suspect"),
+        ([{"measured": {"iteration_seconds": None}}], {}, "no iteration time is said"),
+        ([{"suspect": True}], {}, "marked as suspect"),
         ([{"split": "check"}], {}, "of the split 'check', which nothing is learnt from"),
-        ([{"strategy": {"gpus": "many"}}], {}, "strategy.gpus: expected a whole number from 1, got 'many'"),
     ],
 )
 def test_runs_that_cannot_be_fitted_together_say_why(tmp_path, changes, options, message):
@@ -206,7 +213,7 @@ def test_runs_that_cannot_be_fitted_together_say_why(tmp_path, changes, options,
 
 def test_a_run_that_cannot_be_used_is_told_and_the_others_are_fitted(tmp_path):
     answer = calibrate(
-        [written(tmp_path / "runs.jsonl", [run(id="good"), run(id="bad", strategy={"schedule": "star"})])]
+        [written(tmp_path / "runs.jsonl", [run(id="good"), run(id="bad", request={"layers_per_stage": [1, 2]})])]
     )
     assert [one.id for one in answer.runs] == ["good"]
     assert sum("run bad: not used" in note for note in answer.notes) == 1
@@ -216,19 +223,11 @@ def test_runs_of_one_configuration_that_contradict_each_other_are_named(tmp_path
     times = {"a": 2.0, "b": 2.3, "c": 2.5}
     found = {}
     for ids in ("ab", "abc"):
-        same = [run(id=one, measured={"iteration_time_s": times[one]}) for one in ids]
+        same = [run(id=one, measured={"iteration_seconds": times[one]}) for one in ids]
         answer = calibrate([written(tmp_path / "runs.jsonl", same)])
         found[ids] = [warning for warning in answer.warnings if warning.startswith("runs of one configuration")]
     assert found["ab"] == []
     assert found["abc"][0].startswith("runs of one configuration took 2 s (a) and 2.5 s (c)")
-
-
-def test_an_accelerator_may_be_said_by_a_short_name(tmp_path):
-    short = run(cluster={"accelerator": "a100", "gpus_per_node": 8})
-    long = run(cluster={"accelerator": "a100-sxm-80gb", "gpus_per_node": 8})
-    told = [calibrate([written(tmp_path / "runs.jsonl", [one])]) for one in (short, long)]
-    assert [len(answer.runs) for answer in told] == [1, 1]
-    assert told[0].runs[0].measured_seconds == told[1].runs[0].measured_seconds
 
 
 def plan(*arguments, **how):
@@ -260,11 +259,11 @@ def test_a_profile_on_the_command_line_beats_a_variable(tmp_path):
 
 def test_runs_that_were_not_fitted_are_predicted_better_with_the_profile(tmp_path):
     """A published sweep as it would be measured on machines that are a quarter slower."""
-    shipped = [row for row in read_rows(HOME / "dev.jsonl.gz") if row["group"] == "nemo-launcher"]
+    shipped = [row for _, row in json_lines(HOME / "dev.jsonl.gz") if row["group"] == "nemo-launcher"]
     slower = [
-        row | {"measured": {"iteration_time_s": 1.25 * row["measured"]["iteration_time_s"]}}
+        row | {"measured": {"iteration_seconds": 1.25 * row["measured"]["iteration_seconds"]}}
         for row in shipped
-        if row.get("complete") and row["measured"].get("iteration_time_s")
+        if row.get("complete", True) and row["measured"].get("iteration_seconds")
     ]
     seen, others = (written(tmp_path / f"{n}.jsonl", rows) for n, rows in (("a", slower[::6]), ("b", slower[1::6])))
     path = tmp_path / "profile.toml"
@@ -357,7 +356,7 @@ VALUES = (
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.sampled_from(["cluster", "stack", "model", "strategy", "measured"]), st.data())
+@given(st.sampled_from(["request", "measured"]), st.data())
 def test_whatever_a_run_says_the_answer_is_a_calibration_or_one_line(tmp_path_factory, section, data):
     row = copy.deepcopy(run())
     field = data.draw(st.sampled_from(sorted(row[section])))
@@ -369,8 +368,8 @@ def test_whatever_a_run_says_the_answer_is_a_calibration_or_one_line(tmp_path_fa
 
 
 def test_the_time_alone_is_that_of_the_quote():
-    for strategy in ({}, {"pp": 4, "dp": 2}, {"tp": 1, "cp": 2, "dp": 4}):
-        mapped = case(run(strategy=strategy))
+    for pins in ({}, {"pp": 4, "sharding_degree": 2}, {"tp": 1, "cp": 2}):
+        mapped = case(run(pins=pins))
         alone = iteration_seconds(mapped.rows, mapped.scenario, mapped.assignment)
         assert alone == quote(mapped.rows, mapped.scenario, mapped.assignment).iteration
 

@@ -13,11 +13,11 @@ from planner.errors import BadFile
 from planner.request.resolve import resolve
 from planner.runs import residuals
 from planner.runs.dataset import joined, packed
+from planner.runs.files import CHECK, json_lines
 from planner.runs.fit import samples
 from planner.runs.fit_memory import caches, tensor_slacks
 from planner.runs.judge import HOME, learnt_from, shipped
 from planner.runs.report import validate
-from planner.runs.rows import CHECK, read_rows
 from planner.trust.interval import interval
 from planner.trust.table import every_run, measured
 from tests.planner.measured_run import run
@@ -27,7 +27,7 @@ FILE = HOME / f"{CHECK}.jsonl.gz"
 
 @cache
 def rows(path):
-    return list(read_rows(path))
+    return [document for _, document in json_lines(path)]
 
 
 def test_the_check_runs_are_shipped_and_come_last():
@@ -37,23 +37,23 @@ def test_the_check_runs_are_shipped_and_come_last():
 
 def test_no_source_of_the_check_runs_is_one_that_was_learnt_from():
     known = [row for path in learnt_from() for row in rows(path)]
-    for field in ("group", "id", "source"):
+    for field in ("group", "id"):
         assert {row[field] for row in rows(FILE)}.isdisjoint(row[field] for row in known), field
+    titles = {row["source"]["title"] for row in known}
+    assert {row["source"]["title"] for row in rows(FILE)}.isdisjoint(titles)
     assert {row.get("split") for row in known} == {"fit", "dev"}
     assert {row["split"] for row in rows(FILE)} == {CHECK}
 
 
 def test_every_check_run_names_its_source_and_what_it_measured():
     assert Counter(row["id"] for row in rows(FILE)).most_common(1)[0][1] == 1
-    assert all(row["source"] and row["measured"] and isinstance(row["complete"], bool) for row in rows(FILE))
+    assert all(row["source"]["title"] and (row.get("measured") or row.get("unpriced")) for row in rows(FILE))
     assert len({row["group"] for row in rows(FILE)}) >= 15
-    recalled = [row for row in rows(FILE) if "from memory" in str(row.get("notes"))]
-    assert not any(row["complete"] for row in recalled)
 
 
 @pytest.mark.parametrize("fit", [samples, caches, tensor_slacks])
 def test_fitting_passes_check_runs_over(fit, tmp_path):
-    named = {"memory": 40, "memory_kind": "nvidia-smi, GiB"}
+    named = {"peak_memory": {"bytes": 40e9, "kind": "device"}}
     lines = [json.dumps(run(id=str(n), split=CHECK, measured=named)) for n in range(60)]
     file = tmp_path / "runs.jsonl"
     file.write_text("\n".join(lines))
@@ -87,7 +87,7 @@ def test_intervals_rest_on_misses_of_every_source_but_those_of_the_dev_split():
 
 def test_validate_tells_the_means_of_every_file_apart(tmp_path):
     for name, seconds in (("one", 1.0), ("two", 2.0)):
-        (tmp_path / f"{name}.jsonl").write_text(json.dumps(run(measured={"iteration_time_s": seconds})))
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(run(measured={"iteration_seconds": seconds})))
     files = [str(tmp_path / f"{name}.jsonl") for name in ("one", "two")]
     told = json.loads(validate(files, form="json"))["splits"]
     assert told["one.jsonl"]["iteration_time"]["bias"] > told["two.jsonl"]["iteration_time"]["bias"]
@@ -111,7 +111,7 @@ def test_packing_sorts_runs_and_gives_the_same_bytes_whatever_the_order(tmp_path
     assert [row["id"] for row in both] == ["3", "1", "2"]
     assert packed(both) == packed(joined(files[::-1]))
     assert gzip.decompress(packed(both)).count(b"\n") == 3
-    files[1].write_text(json.dumps(run(id="1", group="b", source="another")))
+    files[1].write_text(json.dumps(run(id="1", group="b", source={"title": "another"})))
     with pytest.raises(ValueError, match="there already"):
         joined(files)
 
@@ -121,10 +121,9 @@ def test_the_shipped_file_is_what_packing_makes():
     assert [(row["group"], row["id"]) for row in rows(FILE)] == sorted((r["group"], r["id"]) for r in rows(FILE))
 
 
-def test_fitting_passes_runs_of_a_machine_over_that_was_not_in_order(tmp_path):
-    log = 'bigscience-workshop/bigscience train/tr11-176B-ml/chronicles-prequel.md, section "48 node contenders"'
-    dates = ("02-21", "02-25", "02-26")
-    lines = [json.dumps(run(id=date, split="fit", source=log, notes=f"dated {date}")) for date in dates]
+def test_fitting_passes_runs_over_that_say_why_nothing_may_be_fitted_to_them(tmp_path):
+    reasons = ("the machine was not in order", "", "")
+    lines = [json.dumps(run(id=str(n), split="fit", not_fitted=why)) for n, why in enumerate(reasons)]
     file = tmp_path / "runs.jsonl"
     file.write_text("\n".join(lines))
     assert len(samples([file])) == 2

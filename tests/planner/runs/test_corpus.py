@@ -2,21 +2,21 @@
 
 import json
 import os
+from itertools import islice
 
 import pytest
 
 from hardware.errors import MeshwrightError
 from planner.runs.corpus import TOGETHER, WORTH, of_each
-from planner.runs.judge import judge, judge_row
-from tests.planner.measured_run import run
+from planner.runs.judge import judge
 
 
-def process_of(row):
-    return row["number"], os.getpid()
+def process_of(run):
+    return run["number"], os.getpid()
 
 
-def refuse(row):
-    raise MeshwrightError(f"run {row['number']} is refused")
+def refuse(run):
+    raise MeshwrightError(f"run {run['number']} is refused")
 
 
 ROWS = [{"number": number} for number in range(WORTH + TOGETHER // 2)]
@@ -39,19 +39,12 @@ def test_what_goes_wrong_in_another_process_is_told_as_in_this_one():
 
 def test_verdicts_are_the_same_however_many_processes_judge(tmp_path, monkeypatch):
     from planner.runs import corpus
+    from planner.runs.files import json_lines
     from planner.runs.judge import shipped
-    from planner.runs.rows import read_rows
 
     monkeypatch.setattr(corpus, "WORTH", 20)
-    rows = [row for path in shipped() for row in list(read_rows(path))[:20]]
+    rows = [document for path in shipped() for _, document in islice(json_lines(path), 20)]
     halves = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
     for path, part in zip(halves, (rows[:25], rows[25:]), strict=True):
         path.write_text("".join(json.dumps(row) + "\n" for row in part), encoding="utf-8")
     assert judge(halves, workers=2) == judge(halves, workers=1)
-
-
-@pytest.mark.parametrize("name", ["meta-llama/Llama-3-8B", "a/b.toml", "", "70b"])
-def test_a_name_that_the_catalogue_does_not_hold_is_a_name_like_any_other(name):
-    """One with a slash is a name on a hub, and no file to look for."""
-    named = run(model={"name": name})
-    assert all(verdict.predicted is not None for verdict in judge_row(named))

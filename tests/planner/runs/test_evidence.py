@@ -217,8 +217,8 @@ def test_times_and_rates_in_any_unit_are_the_same_products():
         ("hello world\n", "neither runs .* begins with 'hello world'"),
         ("", "empty, where runs"),
         ("[]", "an empty list"),
-        ('[{"id": 1}]', "entry 1: no run, which has sections cluster, stack"),
-        ('{"id": 1}\n{"id": 2}\n', "line 1: no run, which has sections cluster, stack"),
+        ('[{"id": 1}]', "entry 1: id: "),
+        ('{"id": 1}\n{"id": 2}\n', "line 1: id: "),
         ("{broken\n", "line 1 is not JSON"),
     ],
 )

@@ -20,15 +20,14 @@ from planner.runs.fit import (
     with_rate,
 )
 from planner.runs.leave_one_out import without_each
-from planner.runs.words.mapping import case
-from tests.planner.measured_run import run
+from tests.planner.measured_run import case, run
 
 
 def made_at(rate, group="made"):
     """Runs that the model itself made where the accelerator trains at that rate, and no host binds them."""
     samples = []
     for layers, micro in ((12, 1), (24, 2), (48, 4)):
-        mapped = case(run(model={"num_layers": layers}, strategy={"micro_batch_size": micro, "recompute": "none"}))
+        mapped = case(run(model={"num_layers": layers}, pins={"micro_batch_size": micro, "recompute": "none"}))
         neutral: dict[str, object] = {knob.field: knob.neutral for knob in STACK_KNOBS} | {"cuda_graphs": True}
         stack = mapped.scenario.stack.model_copy(update=neutral)
         scenario = replace(mapped.scenario, stack=stack)
@@ -62,7 +61,7 @@ def test_a_stack_alone_on_its_machines_leaves_their_speed_to_them():
     mapped = case(run())
     scenario = mapped.scenario
     others = scenario.stack.model_copy(update={"name": "another"})
-    with_other = type(mapped)(replace(scenario, stack=others), mapped.rows, mapped.assignment, ())
+    with_other = type(mapped)(replace(scenario, stack=others), mapped.rows, mapped.assignment)
     mine, theirs = (Sample("made", one, 1.0, 1.0) for one in (mapped, with_other))
     assert alone_on_machines([mine]) == {scenario.stack.name}
     assert alone_on_machines([mine, theirs]) == set()
@@ -72,8 +71,7 @@ def test_a_stack_alone_on_its_machines_leaves_their_speed_to_them():
 
 def test_three_quarters_of_the_expert_efficiency_are_kept():
     experts = {"num_experts": 8, "top_k": 2, "expert_ffn_hidden_size": 8192, "num_shared_experts": 0}
-    shape = {"kind": "moe", "moe": experts}
-    mapped = case(run(model=shape, strategy={"ep": 2, "recompute": "none"}))
+    mapped = case(run(model={"moe": experts}, pins={"ep": 2, "recompute": "none"}))
     assert mapped.scenario.model.moe is not None
     slower = quote(mapped.rows, with_experts(mapped.scenario, 0.64), mapped.assignment).iteration
     stack = mapped.scenario.stack

@@ -3,6 +3,8 @@
 import gzip
 import itertools
 import json
+from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -11,15 +13,16 @@ from hypothesis import strategies as st
 
 from planner.runs.judge import Verdict
 from planner.runs.noise_floor import AIMS, Judged, floor, floors, judged, least_errors, miss, releases, report, rounding
+from planner.runs.schema import run_of
 from tests.planner.measured_run import run
 
 TIMES = st.lists(st.floats(1.0, 3.0), min_size=1, max_size=4)
 
 
-def measured(seconds, predicted=1.0, group="a", **of_row):
-    """One judged time of a row that states nothing but what is given."""
+def measured(seconds, predicted=1.0, group="a", of_time=MappingProxyType({}), **of_run):
+    """One judged time of a run with what is given."""
     verdict = Verdict("id", group, "iteration_time", seconds, predicted, predicted / seconds - 1.0, scored=True)
-    return Judged({"measured": {"iteration_time_s": seconds}, **of_row}, verdict)
+    return Judged(run_of(run(measured={"iteration_seconds": seconds, **of_time}, **of_run)), verdict)
 
 
 @given(st.lists(TIMES, min_size=1, max_size=3), st.data())
@@ -43,9 +46,9 @@ def test_two_runs_a_third_apart_leave_a_seventh():
     assert least_errors([[3.0], [4.0]]) == [0.0, 0.0]
 
 
-def test_configurations_that_differ_in_one_word_bound_nothing():
-    alike = floor([measured(3.0, model={"layers": 2}), measured(4.0, model={"layers": 2})])
-    apart = floor([measured(3.0, model={"layers": 2}), measured(4.0, model={"layers": 3})])
+def test_configurations_that_differ_in_one_field_bound_nothing():
+    alike = floor([measured(3.0, model={"num_layers": 2}), measured(4.0, model={"num_layers": 2})])
+    apart = floor([measured(3.0, model={"num_layers": 2}), measured(4.0, model={"num_layers": 3})])
     assert (alike.again, apart.again) == (2, 0)
     assert alike.bound.p90 == pytest.approx(1 / 7)
     assert apart.bound.p90 == 0.0
@@ -57,31 +60,21 @@ def test_a_figure_that_is_printed_twice_was_not_measured_again():
 
 
 def test_one_constant_leaves_nothing_of_one_bias():
-    found = floor([measured(2.0, 1.0, model={"layers": 1}), measured(4.0, 2.0, model={"layers": 2})])
+    found = floor([measured(2.0, 1.0, model={"num_layers": 1}), measured(4.0, 2.0, model={"num_layers": 2})])
     assert found.now == pytest.approx((0.5, 0.5))
     assert found.constant == pytest.approx((0.0, 0.0))
 
 
-def test_rounding_is_half_the_finest_digit_of_what_was_printed():
-    whole, finer = measured(8.0), measured(7.25)
-    assert rounding(whole, [whole]) == pytest.approx(0.5 / 8.0)
-    assert rounding(whole, [whole, finer]) == pytest.approx(0.005 / 8.0)
-    derived = {
-        "measured": {"iteration_time_s": 8.1234, "tokens_per_s": 40},
-        "derived": ["iteration_time_s from tokens/s"],
-    }
-    of_throughput = Judged(derived, whole.verdict)
-    assert rounding(of_throughput, [of_throughput]) == pytest.approx(0.5 / 40)
-
-
-def test_digits_that_only_the_words_tell_are_those_of_the_throughput():
-    plan = {"global_batch_size": 64, "gpus": 8}
-    two = measured(4.0, strategy=plan, derived=["iteration_time_s = batch / throughput (it has 2 significant digits)"])
-    assert rounding(two, [two]) == pytest.approx(0.05 / 2.0)
+def test_rounding_is_what_the_run_says_of_the_figure():
+    digits = {"rounding": 0.02, "peak_memory": {"bytes": 1e9, "rounding": 0.1}}
+    time = measured(8.0, of_time=digits)
+    assert rounding(time) == 0.02
+    assert rounding(time._replace(verdict=replace(time.verdict, metric="memory"))) == 0.1
+    assert rounding(measured(8.0)) == 0.0
 
 
 def test_releases_of_one_source_are_compared_and_other_sources_are_not():
-    rows = [measured(t, group=g, config_key="k") for t, g in ((3.0, "x-v1.0"), (4.0, "x-v2.0"), (9.0, "other"))]
+    rows = [measured(t, group=g, configuration="k") for t, g in ((3.0, "x-v1.0"), (4.0, "x-v2.0"), (9.0, "other"))]
     found = releases(rows)
     assert list(found) == ["x"]
     assert (found["x"].configurations, found["x"].n) == (1, 2)
@@ -91,7 +84,7 @@ def test_releases_of_one_source_are_compared_and_other_sources_are_not():
 def test_the_table_says_whether_an_aim_is_proved_out_of_reach(tmp_path, monkeypatch):
     path = tmp_path / "fit.jsonl.gz"
     monkeypatch.setattr("planner.runs.noise_floor.shipped", lambda: [path])
-    noisy = [run(id=str(t), split="fit", measured={"iteration_time_s": t}) for t in (1.0, 2.0)]
+    noisy = [run(id=str(t), split="fit", measured={"iteration_seconds": t}) for t in (1.0, 2.0)]
     path.write_bytes(gzip.compress("\n".join(map(json.dumps, noisy)).encode()))
     assert "which is proved out of reach" in report([path])
     (part,) = json.loads(report([path], form="json"))["parts"]

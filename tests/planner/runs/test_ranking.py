@@ -5,10 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from planner.runs.judge import judge_row
 from planner.runs.ranking import ceiling, floor, sweeps, without_left_out
 from planner.runs.report import rank
-from tests.planner.measured_run import only, run
+from tests.planner.measured_run import judged, only, run
 
 
 def swept(seconds):
@@ -17,8 +16,8 @@ def swept(seconds):
     return [
         run(
             id=f"tp{tp}",
-            strategy={"tp": tp, "pp": 1, "vpp": 1, "schedule": "none", "dp": 16 // tp, "sharding_degree": 16 // tp},
-            measured={"iteration_time_s": time},
+            pins={"tp": tp, "pp": 1, "vpp": 1, "schedule": "none", "sharding_degree": 16 // tp},
+            measured={"iteration_seconds": time},
         )
         for tp, time in degrees
     ]
@@ -31,14 +30,14 @@ def sweep_of(seconds, tmp_path):
 
 
 def test_a_model_that_orders_a_sweep_rightly_has_no_regret(tmp_path):
-    predicted = [only(judge_row(row), "iteration_time").predicted for row in swept([1.0] * 4)]
+    predicted = [only(judged(row), "iteration_time").predicted for row in swept([1.0] * 4)]
     (right,) = sweep_of(predicted, tmp_path)
     assert (right.strategies, right.regret, right.correlation) == (4, 0.0, pytest.approx(1.0))
     assert right.chosen == right.best
 
 
 def test_the_regret_is_what_following_the_prediction_costs(tmp_path):
-    predicted = np.array([only(judge_row(row), "iteration_time").predicted for row in swept([1.0] * 4)])
+    predicted = np.array([only(judged(row), "iteration_time").predicted for row in swept([1.0] * 4)])
     (wrong,) = sweep_of((10.0 / predicted).tolist(), tmp_path)
     assert wrong.regret == pytest.approx(predicted.max() / predicted.min() - 1)
     assert wrong.correlation == pytest.approx(-1.0)
@@ -47,7 +46,7 @@ def test_the_regret_is_what_following_the_prediction_costs(tmp_path):
 def test_a_strategy_that_was_measured_again_counts_once_with_its_median(tmp_path):
     path = tmp_path / "again.jsonl"
     again = [
-        {**swept([1.0] * 4)[0], "id": f"again{i}", "measured": {"iteration_time_s": t}}
+        {**swept([1.0] * 4)[0], "id": f"again{i}", "measured": {"iteration_seconds": t}}
         for i, t in enumerate((9.0, 0.9))
     ]
     rows = [*swept([1.0, 2.0, 3.0, 4.0]), *again]
@@ -55,14 +54,15 @@ def test_a_strategy_that_was_measured_again_counts_once_with_its_median(tmp_path
     (one,) = sweeps([path])
     assert one.strategies == 4
     assert one.best == "tp1"
-    path.write_text("\n".join(json.dumps({**row, "strategy": rows[0]["strategy"]}) for row in rows))
+    path.write_text("\n".join(json.dumps({**row, "request": rows[0]["request"]}) for row in rows))
     assert sweeps([path]) == []
 
 
 def test_models_that_differ_in_heads_are_no_sweep(tmp_path):
     path = tmp_path / "heads.jsonl"
     rows = swept([1.0, 2.0, 3.0, 4.0])
-    rows[0]["model"] = {**rows[0]["model"], "num_heads": 2 * rows[0]["model"]["num_heads"]}
+    heads = {"num_heads": 32, "num_query_groups": 32}
+    rows[0]["request"]["model"] |= heads
     path.write_text("\n".join(json.dumps(row) for row in rows))
     assert sweeps([path]) == []
 

@@ -20,7 +20,7 @@ def lines(said):
 
 
 def test_every_run_has_a_line_with_its_error_and_whether_it_is_inside(tmp_path):
-    rows = [run(id="good"), run(id="slow", measured={"iteration_time_s": 40.0})]
+    rows = [run(id="good"), run(id="slow", measured={"iteration_seconds": 40.0})]
     said = lines(asked(tmp_path / "mine.jsonl", rows))
     told = json.loads(asked(tmp_path / "mine.jsonl", rows, "--format", "json"))["rows"]
     times = [row for row in told if row["metric"] == "iteration_time"]
@@ -32,8 +32,7 @@ def test_every_run_has_a_line_with_its_error_and_whether_it_is_inside(tmp_path):
 
 
 def test_what_was_assumed_of_one_run_alone_stands_below_it(tmp_path):
-    bare = run(id="bare")
-    del bare["strategy"]["recompute"]
+    bare = run(id="bare", assumed={"request.pins.recompute": "recomputation none assumed"})
     said = lines(asked(tmp_path / "mine.jsonl", [run(id="whole"), bare]))
     assert said[-1].strip() == "recomputation none assumed"
     assert said[-2].startswith("bare")
@@ -41,8 +40,8 @@ def test_what_was_assumed_of_one_run_alone_stands_below_it(tmp_path):
 
 
 def test_a_run_that_is_not_priced_says_why_in_its_line(tmp_path):
-    said = lines(asked(tmp_path / "mine.jsonl", [run(), run(id="odd", cluster={"accelerator": "h1000"})]))
-    assert "not priced: accelerator h1000 is not in the catalogue" in said[-1]
+    said = lines(asked(tmp_path / "mine.jsonl", [run(), run(id="odd", request={"cluster": "h1000"})]))
+    assert "not priced: unknown cluster" in said[-1]
 
 
 def test_of_many_runs_one_line_says_where_each_is_told(tmp_path):
@@ -52,7 +51,7 @@ def test_of_many_runs_one_line_says_where_each_is_told(tmp_path):
 
 @pytest.mark.parametrize("group", [None, ""])
 def test_runs_without_a_group_are_called_by_their_file(group, tmp_path):
-    said = asked(tmp_path / "mine.jsonl", [run(group=group)])
+    said = asked(tmp_path / "mine.jsonl", [run(group=group or "")])
     assert "\nmine.jsonl  " in said
     assert "\n?" not in said
 
@@ -64,26 +63,11 @@ def test_the_shipped_runs_have_no_lines_of_their_own():
     assert report.written(here).startswith("Iteration time: predicted / measured - 1")
 
 
-@pytest.mark.parametrize(
-    ("measured", "said"),
-    [
-        ({"tokens_per_s_per_gpu": 4096.0}, "time out of the stated tokens_per_s_per_gpu"),
-        ({"mfu": 0.4}, "time derived from the stated efficiency, FLOP convention 'model'"),
-    ],
-)
-def test_a_time_says_what_it_was_made_of_where_the_catalogue_gives_the_sequence(measured, said, tmp_path):
-    row = run(model={"name": "llama3-8b"}) | {"measured": measured}
-    row["model"] = {"name": "llama3-8b"}
-    row["strategy"] |= {"vpp": 1, "schedule": "1f1b"}
-    told = json.loads(asked(tmp_path / "mine.jsonl", [row], "--format", "json"))["rows"][0]
-    assert [note for note in told["assumed"] if note.startswith("time ")] == [said]
-
-
 def test_runs_whose_sequence_the_catalogue_knows_are_ranked(tmp_path):
     rows = []
     for place, micro in enumerate((1, 2, 4, 8)):
-        row = run(id=str(place), strategy={"micro_batch_size": micro}, measured={"iteration_time_s": 9.0 + place})
-        row["model"] = {"name": "llama3-8b"}
+        row = run(id=str(place), pins={"micro_batch_size": micro}, measured={"iteration_seconds": 9.0 + place})
+        row["request"] |= {"model": "llama3-8b", "seq_length": 8192, "layers_per_stage": [16, 16]}
         rows.append(row)
     assert "made-up  " in asked(tmp_path / "mine.jsonl", rows, "--ranking")
 

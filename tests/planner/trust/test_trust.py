@@ -253,10 +253,10 @@ def test_the_tie_width_finds_the_scale_that_orders_were_drawn_with():
 
 
 def test_validate_tells_the_coverage_of_every_file(tmp_path):
+    from planner.runs.files import json_lines
     from planner.runs.judge import shipped
-    from planner.runs.rows import read_rows
 
-    lines = [json.dumps(one) for path in shipped() for one in read_rows(path) if one["group"] in SMALL]
+    lines = [json.dumps(one) for path in shipped() for _, one in json_lines(path) if one["group"] in SMALL]
     for name in ("one", "two"):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
     files = [str(tmp_path / f"{name}.jsonl") for name in ("one", "two")]
@@ -269,10 +269,10 @@ def test_validate_tells_the_coverage_of_every_file(tmp_path):
 
 
 def test_no_file_is_lost_where_two_have_one_name_and_none_counts_twice(tmp_path):
+    from planner.runs.files import json_lines
     from planner.runs.judge import shipped
-    from planner.runs.rows import read_rows
 
-    row = json.dumps(next(one for path in shipped() for one in read_rows(path) if one["group"] in SMALL))
+    row = json.dumps(next(one for path in shipped() for _, one in json_lines(path) if one["group"] in SMALL))
     files = [tmp_path / folder / "runs.jsonl" for folder in ("a", "b")]
     for file in files:
         file.parent.mkdir()

@@ -1,0 +1,63 @@
+"""A measured run as the cost model takes it: its request resolved as ``predict`` resolves it, priced as it ran."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from costmodels.layout.split import Assignment
+from costmodels.scenario import Scenario
+from costmodels.stack.stack import Stack
+from costmodels.strategy import Strategies
+from hardware.errors import MeshwrightError
+from hardware.records import Cluster
+from planner.answer.plan import Rejection
+from planner.request.pins import parse_pins
+from planner.request.resolve import resolve
+from planner.runs.schema import Run
+from planner.search.given import Given, given_strategy
+
+
+class Unpriceable(MeshwrightError):
+    """A measured run that cannot be priced; the message says why."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What was trained on what, and how; ``rows`` is one strategy."""
+
+    scenario: Scenario
+    rows: Strategies
+    assignment: Assignment
+    broken: tuple[Rejection, ...] = ()
+    """Rules that would refuse it as a plan."""
+
+
+def case_of(run: Run, *, machines: Cluster | None = None, software: Stack | None = None) -> Case:
+    """The run as ``predict`` prices its request.
+
+    Args:
+        run: the run.
+        machines: the cluster that it was on, in place of the request's.
+        software: the stack that it ran under, likewise; what the run changes of a stack it changes of this one too.
+
+    Raises:
+        Unpriceable: the run makes no request, or was on other devices than the cluster given has.
+        MeshwrightError: the request contradicts itself.
+    """
+    request = run.request
+    if request is None:
+        raise Unpriceable(run.unpriced)
+    resolved = resolve(request)
+    if machines is not None:
+        said, has = resolved.scenario.group.accelerator.name, machines.accelerator.name
+        if said != has:
+            raise Unpriceable(f"the run was on {said}, the cluster given is of {has}")
+    given = {"cluster": machines, "stack": software}
+    if update := {name: record for name, record in given.items() if record is not None}:
+        resolved = resolve(request.model_copy(update=update))
+    if resolved.mixed:
+        raise Unpriceable("runs over several node groups are not judged; those on one group are")
+    layers, recomputed = request.layers_per_stage, request.recomputed_per_stage
+    found = given_strategy(resolved, parse_pins(request.pins), layers, recomputed, as_ran=True)
+    assert isinstance(found, Given)  # a run may break rules
+    return Case(resolved.scenario, found.running, found.split, found.broken)

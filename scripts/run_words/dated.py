@@ -1,0 +1,91 @@
+"""When a measured run was made, by what its source says of itself, and what frameworks changed in between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from run_words import heard as re
+
+Row = Mapping[str, Any]
+
+TABLES: tuple[tuple[str, str, str], ...] = (
+    (r"pytorch/ao float8nocompile", "", "2025-01"),
+    (r"pytorch/ao float8", "h100", "2025-03"),
+    (r"pytorch/ao float8", "b200|mi300x", "2025-08"),
+    (r"bigscience experiments/gpt2-meg/", "", "2021-05"),
+    (r"llm-foundry.* mode pure", "", "2023-05"),
+    (r"llm-foundry.* mode default", "", "2023-10"),
+    (r"fzj-jsc/caraml", "gh200", "2023-10"),
+    (r"gpu-recipes.*maxtext-pretraining-gke", "h200", "2025-01"),
+    (r"gpu-recipes.*maxtext-pretraining-gke", "b200", "2025-03"),
+)
+"""Words on the source and its notes, the accelerator, and the month: torchao's tables name the nightly builds that they
+ran with, the prototype's its pull request to torchtitan (778). llm-foundry's tables of DEFAULT mixed precision were
+measured anew with PyTorch 2.1.0 (commit b2a43a147, sweep.sh); those of PURE stayed from early 2023. BigScience's logs
+of Megatron-LM itself are of the end of May 2021, as its notes on them say (experiments/gpt2.md). CARAML checks out
+Megatron-LM of 6 October 2023 on NVIDIA's devices (f7727433). Google's logs of
+MaxText are of the images that their recipes run: "toolbox-maxtext-2025-01-10-A3U", "jax0.5.1-cuda_dl25.02" of March."""
+MIDDLE = "-06"
+"""Where only a year is said."""
+CURRENT: Final = "2026-08"
+"""Month that the catalogue's stacks are of: what is later than every change that a month decides."""
+
+CONTAINER: Final = re.compile(
+    r"\b(?:nemo|ngc|nvidia|dgxc-benchmarking)\b[^\d()]{0,20}\bv?(2[3-9])\.(0[1-9]|1[0-2])\b", re.IGNORECASE
+)
+"""A monthly container by name: "NeMo 26.02.01 container", "NGC PyTorch 26.05", "NVIDIA 26.01 family"; or a release of
+NVIDIA's benchmarks, which names the month of its own."""
+
+MEASURED: Final = r"\b(?:measured|measurements?|re-?run|re-?ran|dated|benchmarked|timed)\b[^\d,;]{0,20}(20[12]\d)"
+"""How a source says when it measured, beside the years of what it cites."""
+
+
+def years(words: str) -> list[int]:
+    """The years in some words: of a range such as 2021-2023 the first, of a conference SC21 its own."""
+    said = re.sub(r"\bSC([12]\d)\b", r"20\1", words)
+    return [int(year) for year in re.findall(r"(?<!\d)(20[12]\d)(?:-20[12]\d)?", said)]
+
+
+def dated(row: Row) -> int | None:
+    """The year that the framework's own words give it, or else the run its measurement; None where neither does."""
+    own, said = years(str(row["stack"].get("framework"))), _said(row)
+    if own or said is None:
+        return max(own) if own else _measured(row)
+    return int(said[:4])
+
+
+def container(row: Row) -> tuple[int, int] | None:
+    """Year and month of the run's container, if its framework or its source names one."""
+    said = CONTAINER.search(f"{row['stack'].get('framework')} {row.get('source')}")
+    return (int(said[1]), int(said[2])) if said else None
+
+
+def _said(row: Row) -> str | None:
+    """The month that the run itself says it is of."""
+    said = re.match(r"20\d\d-(0[1-9]|1[0-2])", str(row.get("date")))
+    return said[0] if said else None
+
+
+def _measured(row: Row) -> int | None:
+    found = re.findall(MEASURED, str(row.get("source")).lower())
+    return max(map(int, found), default=None)
+
+
+def month(row: Row) -> str | None:
+    """The month of a run as ``2025-03``; None where neither it nor its source says."""
+    if own := _said(row):
+        return own
+    source, device = str(row.get("source") or "").lower(), str(row["cluster"].get("accelerator"))
+    told = f"{source} {row['stack'].get('notes')}".lower()
+    known = next((when for words, name, when in TABLES if re.search(words, told) and re.search(name, device)), None)
+    if known:
+        return known
+    said = f"{source} {row['stack'].get('framework')}"
+    whole = re.findall(r"\b(20[12]\d)[-./]?(0[1-9]|1[0-2])\b", said.replace("_", " "))
+    named = re.findall(r"20[12]\d", said)
+    if (when := _measured(row)) is not None:  # what else the source cites is older, or no date of the run
+        whole, named = [found for found in whole if found[0] == str(when)], [str(when)]
+    if whole:
+        return min("-".join(found) for found in whole)
+    return min(named) + MIDDLE if named else None

@@ -1,0 +1,67 @@
+"""The shipped runs keep their prices, and a run has one price, whoever asks for it.
+
+``golden/predictions.csv.gz`` was made before the runs were documents, out of their words. A price may move with a
+reason in the changelog; then the file is written again.
+"""
+
+import csv
+import gzip
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from costmodels.pricing import quote
+from planner import predict
+from planner.runs.case import case_of
+from planner.runs.files import read_runs
+from planner.runs.judge import HOME, judge_run, shipped
+from tests.planner.measured_run import only
+
+GOLDEN = Path(__file__).parent / "golden" / "predictions.csv.gz"
+WHOLE = {
+    "primus-qwen3-235b-v-half-vpp2": 0.998,
+    "primus-qwen3-235b-v-min-vpp2": 0.997,
+    "primus-qwen3-235b-zb-v-vpp2": 0.999,
+}
+"""Runs whose stages recompute all their layers, priced as full recomputation is by ``predict``; before as partial: the
+least that their time may be of what it was."""
+EVERY = 40
+"""Of how many runs one is asked of ``predict`` too; of fewer with ``--examples``."""
+
+
+@cache
+def runs(path):
+    return [run for run in read_runs(path) if run.request is not None]
+
+
+def golden(split):
+    with gzip.open(GOLDEN, "rt", encoding="utf-8", newline="") as lines:
+        return {(row["group"], row["id"]): row for row in csv.DictReader(lines) if row["split"] == split}
+
+
+@pytest.mark.parametrize("split", ["fit", "dev", "check"])
+def test_every_shipped_run_has_the_price_that_its_words_had(split):
+    known = golden(split)
+    for run in runs(HOME / f"{split}.jsonl.gz"):
+        found, was = case_of(run), known.pop((run.group, run.id))
+        priced = quote(found.rows, found.scenario, found.assignment)
+        held, seconds = float(np.max(priced.footprint.total)), float(was["iteration_seconds"])
+        assert held == pytest.approx(float(was["peak_bytes"]), rel=1e-9), run.id
+        assert (held <= found.scenario.group.accelerator.usable_memory) == bool(int(was["fits"])), run.id
+        if run.id in WHOLE:
+            assert WHOLE[run.id] * seconds < priced.iteration < seconds
+        else:
+            assert priced.iteration == pytest.approx(seconds, rel=1e-9), run.id
+    assert not known
+
+
+def test_validating_a_run_and_predicting_its_request_give_the_same_figure(request):
+    every = max(EVERY // request.config.getoption("--examples") ** 2, 1)
+    measured = [run for path in shipped() for run in runs(path) if run.measured.iteration_seconds]
+    for run in measured[::every]:
+        answer = predict(run.request, as_ran=True)
+        verdict = only(judge_run(run), "iteration_time")
+        assert answer.prediction.iteration_seconds == verdict.predicted, run.id
+        assert [f"{one.rule}: {one.example}" for one in answer.rejected[: len(verdict.broken)]] == list(verdict.broken)
