@@ -159,7 +159,7 @@ def test_a_lattice_is_kept_for_the_next_call_and_not_for_ever():
     assert kept == [48, 40, 32, 24]
     _, _, space = cache._recent[0]
     again = resolve(PlanRequest(model="llama2-7b", gpus=48, tokens=10**9))
-    assert cache.recent_space(again.scenario, {}) is space
+    assert cache.cached_space(again.scenario, {}) is space
 
 
 def test_planning_prints_nothing(capfd):
