@@ -12,7 +12,7 @@ import numpy as np
 from costmodels.layout.split import Assignment
 from costmodels.memory.host import host_fits, host_need, host_room
 from costmodels.memory.rows import memory_limit
-from costmodels.pricing import Quote, quote
+from costmodels.pricing import Price, price_strategy
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
 from planner.answer.build import causal_excess, frame_record, peak_bytes, priced_record
@@ -105,7 +105,7 @@ def _settled(
 ) -> dict[str, Any]:
     """What is known of the plan without looking at anything else; ``largest`` passes are simulated at most."""
     scenario, best = resolved.scenario, choice.taken
-    priced = quote(as_it_runs(best.row, best.assignment), scenario, best.assignment)
+    priced = price_strategy(as_it_runs(best.row, best.assignment), scenario, best.assignment)
     verdict = verify(best.row, best.assignment, priced, scenario, largest=largest)
     found = priced_record(resolved, best.row, best.assignment, priced)
     proof = _proof(resolved, space, outcome, choice, verdict=verdict, started=started, value=priced.iteration)
@@ -265,7 +265,7 @@ def predict(
 def _predicted(resolved: Resolved, row: Strategies, split: Assignment) -> Plan:
     """The price of one strategy that keeps to the rules, and whether it fits."""
     scenario = resolved.scenario
-    priced = quote(as_it_runs(row, split), scenario, split)
+    priced = price_strategy(as_it_runs(row, split), scenario, split)
     found = priced_record(resolved, row, split, priced)
     known = trust(scenario, row, mfu=found["prediction"].mfu)
     refused = _too_large(row, priced, scenario)
@@ -282,7 +282,7 @@ def _predicted(resolved: Resolved, row: Strategies, split: Assignment) -> Plan:
     )
 
 
-def _too_large(row: Strategies, priced: Quote, scenario: Scenario) -> tuple[Rejection, ...]:
+def _too_large(row: Strategies, priced: Price, scenario: Scenario) -> tuple[Rejection, ...]:
     """The memory that a strategy does not fit in, that of the hosts before that of the devices."""
     if not host_fits(row, scenario)[0]:
         return (_host_rejection(row, scenario),)
@@ -290,7 +290,7 @@ def _too_large(row: Strategies, priced: Quote, scenario: Scenario) -> tuple[Reje
     return () if fits else (_memory_rejection(priced, scenario),)
 
 
-def _warnings(priced: Quote, resolved: Resolved) -> tuple[str, ...]:
+def _warnings(priced: Price, resolved: Resolved) -> tuple[str, ...]:
     """What could go wrong with a plan that is right within the model."""
     device, found = resolved.scenario.group.accelerator, []
     share = peak_bytes(priced) / device.usable_memory
@@ -316,7 +316,7 @@ def _counted(predicted: Prediction, resolved: Resolved) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _memory_rejection(priced: Quote, scenario: Scenario) -> Rejection:
+def _memory_rejection(priced: Price, scenario: Scenario) -> Rejection:
     needed, stage = peak_bytes(priced), int(np.argmax(priced.footprint.total))
     limit = scenario.group.accelerator.usable_memory
     words = f"stage {stage} needs {needed / 2**30:.1f} GiB, {limit / 2**30:.1f} GiB available"

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from costmodels.layout.split import Assignment
 from costmodels.model.flops import utilization
-from costmodels.pricing import Quote, quote
+from costmodels.pricing import Price, price_strategy
 from costmodels.scenario import Scenario
 from costmodels.stack.precision import RECIPES
 from costmodels.strategy import Strategies
@@ -97,9 +97,9 @@ class Side:
     split: Assignment
     measured: float | None = None
 
-    def quote(self) -> Quote:
+    def quote(self) -> Price:
         """Its price."""
-        return quote(self.row, self.scenario, self.split)
+        return price_strategy(self.row, self.scenario, self.split)
 
     def mfu(self, seconds: float) -> float:
         """Useful FLOP over those of the peak in that time; sliding windows counted as they are."""
@@ -158,7 +158,7 @@ def compare(a: Side, b: Side) -> Comparison:
     )
 
 
-def _compared(side: Side, priced: Quote) -> Compared:
+def _compared(side: Side, priced: Price) -> Compared:
     return Compared(
         name=side.name,
         iteration_seconds=priced.iteration,

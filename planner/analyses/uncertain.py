@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from costmodels.groups import Mixed, mixed_quote
+from costmodels.groups import Mixed, price_mixed
 from costmodels.layout.split import Assignment
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from costmodels.scenario import Scenario
 from planner.analyses.what_if import best_of
 from planner.answer.build import strategy_record
@@ -70,7 +70,7 @@ def on_one_group(request: PlanRequest) -> Question[Scenario, Incumbent]:
         changed=lambda factors: changed_by(scenario, factors),
         best=lambda machines, until: _best(space, machines, until),
         beside=lambda until: _beside(space, scenario, until),
-        seconds=lambda one, machines: quote(one.row, machines, one.assignment).iteration,
+        seconds=lambda one, machines: price_strategy(one.row, machines, one.assignment).iteration,
         record=lambda one: strategy_record(one.row, one.assignment, scenario),
         axes=lambda one: (*one.row.row(0).items(), *_layers(one.assignment)),
     )
@@ -95,7 +95,7 @@ def on_groups(resolved: Resolved, mixed: Mixed) -> Question[Mixed, MixedIncumben
         changed=lambda factors: changed_groups(mixed, factors),
         best=lambda machines, until: _best_over(space, machines, until),
         beside=lambda until: _beside_over(space, mixed, until),
-        seconds=lambda one, machines: mixed_quote(one.row, machines, one.assignment).iteration,
+        seconds=lambda one, machines: price_mixed(one.row, machines, one.assignment).iteration,
         record=lambda one: mixed_record(one.row, one.assignment, mixed),
         axes=_axes_over,
     )

@@ -15,7 +15,7 @@ from costmodels.layout.split import Assignment
 from costmodels.model.flops import flops_per_token, frozen_flops, module_flops, recomputed_flops, utilization
 from costmodels.model.parameters import parameters
 from costmodels.names import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute
-from costmodels.pricing import Quote
+from costmodels.pricing import Price
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.stack.stack import stack as find_stack
@@ -161,7 +161,7 @@ def _repeated_flops(scenario: Scenario, row: Strategies, assignment: Assignment)
     return float(share * recomputed_flops(scenario.model, recompute="full", **known))
 
 
-def memory_records(quote: Quote, scenario: Scenario) -> tuple[StageMemory, ...]:
+def memory_records(quote: Price, scenario: Scenario) -> tuple[StageMemory, ...]:
     """The footprint of every stage."""
     f, limit = quote.footprint, scenario.group.accelerator.usable_memory
     names = ("weights", "gradients", "optimizer", "activations", "logits", "slack", "reserved", "total")
@@ -257,7 +257,7 @@ def frame_record(resolved: Resolved) -> dict[str, Any]:
     }
 
 
-def priced_record(resolved: Resolved, row: Strategies, split: Assignment, priced: Quote) -> dict[str, Any]:
+def priced_record(resolved: Resolved, row: Strategies, split: Assignment, priced: Price) -> dict[str, Any]:
     """The same of an answer with one strategy, and all that follows from its price."""
     predicted = prediction_record(resolved, priced.iteration, row, split)
     return {
@@ -286,6 +286,6 @@ def catalogue_hashes() -> str:
     return f"{hardware_hash()}-{models_hash()}"
 
 
-def peak_bytes(quote: Quote) -> float:
+def peak_bytes(quote: Price) -> float:
     """Total bytes of the fullest stage."""
     return float(np.max(quote.footprint.total))

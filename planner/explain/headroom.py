@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from planner.answer.build import peak_bytes, strategy_record
 from planner.explain.levers import device_times
 from planner.request.pins import Pin
@@ -25,7 +25,7 @@ MARGIN: Final = 1.0 - NEARLY_FULL
 def roomier(space: Space, aim: Aim, best: Incumbent, pins: Mapping[str, Pin], deadline: float) -> tuple[str, ...]:
     """A remark with the best that leaves a margin, for a plan that does not; none where it was not found in time."""
     scenario = aim.scenario
-    filled = peak_bytes(quote(best.row, scenario, best.assignment)) / scenario.group.accelerator.usable_memory
+    filled = peak_bytes(price_strategy(best.row, scenario, best.assignment)) / scenario.group.accelerator.usable_memory
     if aim.lean or filled <= NEARLY_FULL:
         return ()
     smaller = aim.on(device_times(scenario, usable_memory=1.0 - MARGIN))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodels.groups import Mixed, MixedRows, mixed_quote
+from costmodels.groups import Mixed, MixedRows, price_mixed
 from costmodels.model.flops import utilization
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools
@@ -104,7 +104,7 @@ def _alternative(one: MixedIncumbent, best: MixedIncumbent, resolved: Resolved, 
         strategy=record,
         iteration_seconds=one.iteration,
         mfu=utilization(flops=flops, seconds=one.iteration, gpus=mixed.gpus, peak=mean_peak(resolved)),
-        peak_memory_bytes=float(np.max(mixed_quote(one.row, mixed, one.assignment).footprint.total)),
+        peak_memory_bytes=float(np.max(price_mixed(one.row, mixed, one.assignment).footprint.total)),
         differs=", ".join(differs),
         tied=one.iteration <= best.iteration * (1.0 + figures().tie),
     )
@@ -182,7 +182,7 @@ def what_helps(
     resolved: Resolved, space: MixedSpace, mixed: Mixed, best: MixedIncumbent, *, until: float, one_width: bool
 ) -> tuple[Advice, ...]:
     """What a new plan would gain from better links, and from stages of different widths."""
-    now = mixed_quote(best.row, mixed, best.assignment).iteration
+    now = price_mixed(best.row, mixed, best.assignment).iteration
     other = _other_widths(resolved, mixed, now, until) if one_width else None
     lines = [
         _anew("links between groups 2x", space, _faster_between(mixed), best, now, until),
@@ -195,7 +195,7 @@ def what_helps(
 def _anew(subject: str, space: MixedSpace, changed: Mixed, best: MixedIncumbent, now: float, until: float) -> Advice:
     """What a plan with better links would be; at least what the strategy of today gains, if time ends the search."""
     found = mixed_search.search(space, changed, deadline=_patience(until))
-    kept = mixed_quote(best.row, changed, best.assignment).iteration
+    kept = price_mixed(best.row, changed, best.assignment).iteration
     seconds = min(kept, found.best.iteration) if found.best else kept
     return gained(subject, seconds, now, proved=found.proved)
 

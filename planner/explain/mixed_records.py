@@ -6,7 +6,7 @@ import numpy as np
 
 from costmodels.groups import Mixed, MixedRows
 from costmodels.layout.split import Assignment
-from costmodels.pricing import Quote
+from costmodels.pricing import Price
 from costmodels.strategy import Floats
 from planner.answer.build import memory_records, strategy_record
 from planner.answer.plan import Stage, StageMemory, Strategy
@@ -46,7 +46,7 @@ def degrees_in_words(row: MixedRows, mixed: Mixed) -> str:
     )
 
 
-def mixed_memory(priced: Quote, mixed: Mixed, row: MixedRows) -> tuple[StageMemory, ...]:
+def mixed_memory(priced: Price, mixed: Mixed, row: MixedRows) -> tuple[StageMemory, ...]:
     """The footprint of every stage against its own group's device."""
     limits = stage_limits(mixed, row)
     records = memory_records(priced, mixed.scenarios[0])

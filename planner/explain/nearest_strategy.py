@@ -11,7 +11,7 @@ import numpy as np
 
 from costmodels.memory.host import host_fits
 from costmodels.memory.rows import memory_limit
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
 from planner.answer.plan import Advice
@@ -84,6 +84,6 @@ def _times_off(pin: Pin, value: int) -> float:
 def _seconds(scenario: Scenario, row: Strategies, layers: Sequence[int] | None) -> float | None:
     """Per iteration; None where it does not fit."""
     split = split_or_given(scenario, row, layers, SPLIT_SECONDS)
-    priced = quote(as_it_runs(row, split), scenario, split)
+    priced = price_strategy(as_it_runs(row, split), scenario, split)
     fits = host_fits(row, scenario)[0] and np.max(priced.footprint.allocated) <= memory_limit(scenario, row)[0]
     return priced.iteration if fits else None

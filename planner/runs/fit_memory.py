@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from hardware.errors import MeshwrightError
 from planner.runs.fit import STACKS, set_fields
 from planner.runs.judge import memory_kind, seconds_of, stage_read
@@ -74,7 +74,7 @@ def _room(row: Row) -> tuple[str, float, bool] | None:
     if found.rows.tp[0] == 1:
         return None
     stack, usable = found.scenario.stack, found.scenario.group.accelerator.usable_memory
-    peak = float(np.max(quote(found.rows, found.scenario, found.assignment).footprint.allocated))
+    peak = float(np.max(price_strategy(found.rows, found.scenario, found.assignment).footprint.allocated))
     return stack.name, (usable - stack.reserved) / peak - 1.0, bool(failed)
 
 
@@ -87,7 +87,7 @@ def _cache(row: Row) -> tuple[str, float] | None:
     except MeshwrightError:
         return None
     stack = found.scenario.stack
-    peak = quote(found.rows, found.scenario, found.assignment).footprint
+    peak = price_strategy(found.rows, found.scenario, found.assignment).footprint
     outside = stack.reserved if quantity == "shown" else 0.0
     waiting = float(np.max(peak.waiting[stage_read(row)]))
     return stack.name, (float(measured) * unit - outside - waiting) / float(

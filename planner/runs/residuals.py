@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from costmodels.strategy import Floats
 from hardware.errors import MeshwrightError
 from planner.answer.build import mfu_of
@@ -69,7 +69,7 @@ def _priced(split: str, row: Row) -> Priced | None:
         return None
     if not seconds:
         return None
-    predicted = quote(mapped.rows, mapped.scenario, mapped.assignment).iteration
+    predicted = price_strategy(mapped.rows, mapped.scenario, mapped.assignment).iteration
     return Priced(split, str(row["group"]), row, mapped, seconds, predicted)
 
 
@@ -91,7 +91,9 @@ def miss(run: Priced, without: Mapping[str, Constants]) -> float:
     absent = without.get(source(run.group))
     if absent is None:
         return math.log(run.measured / run.predicted)
-    return math.log(run.measured / quote(run.case.rows, absent.on(run.case.scenario), run.case.assignment).iteration)
+    return math.log(
+        run.measured / price_strategy(run.case.rows, absent.on(run.case.scenario), run.case.assignment).iteration
+    )
 
 
 def table(runs: Sequence[Priced]) -> list[dict[str, str]]:

@@ -16,7 +16,7 @@ from costmodels.layout.split import Assignment
 from costmodels.memory.rows import row_bytes
 from costmodels.names import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute
 from costmodels.pipeline.schedules import SCHEDULES
-from costmodels.pricing import quote_of
+from costmodels.pricing import price_of_terms
 from costmodels.strategy import strategies
 from planner.search.split import as_it_runs
 
@@ -325,7 +325,7 @@ def brute_force(rows, scenario):
 
 
 def brute_force_by_quote(rows, scenario):
-    """The least iteration, every split of every row priced by ``quote`` as it runs; infinite where nothing fits."""
+    """The least iteration, every split of every row priced as it runs; infinite where nothing fits."""
     limit, best = scenario.group.accelerator.usable_memory, math.inf
     for index in range(0 if rows is None else len(rows)):
         given = rows.take(np.array([index]))
@@ -333,7 +333,7 @@ def brute_force_by_quote(rows, scenario):
         for layers, again in zip(*splits_of(rows.row(index), scenario), strict=True):
             split = Assignment(layers, again)
             one, seconds, memory = price(int(as_it_runs(given, split).recompute[0]))
-            priced = quote_of(one, seconds, memory, scenario, split)
+            priced = price_of_terms(one, seconds, memory, scenario, split)
             if priced.footprint.total.max() <= limit:
                 best = min(best, priced.iteration)
     return best

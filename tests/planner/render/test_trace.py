@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from costmodels.pipeline.schedules import SCHEDULES
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from planner.answer.reread import row_of, split_of
 from planner.api import plan, predict
 from planner.cli.app import main
@@ -78,7 +78,7 @@ def test_the_trace_of_a_schedule_is_valid_and_as_long_as_the_price(name):
 def test_the_streams_of_a_stage_are_as_busy_as_its_quote_says(name):
     told = answer(name)
     scenario = resolve(PlanRequest(**told.request)).scenario
-    priced, m = quote(row_of(told.strategy), scenario, split_of(told.strategy)), told.strategy.num_microbatches
+    priced, m = price_strategy(row_of(told.strategy), scenario, split_of(told.strategy)), told.strategy.num_microbatches
     busy = np.zeros((told.strategy.pp, len(STREAMS)))
     for event in drawn(trace(told))[0]:
         if "micro-batch" in event["args"]:
@@ -123,7 +123,7 @@ def test_what_is_offloaded_named_or_exchanged_is_drawn_as_it_is_priced(pins):
     told = predict(PlanRequest(**DENSE | {"cluster": "dgx-h100"}, pins=pins))
     made = trace(told)
     scenario = resolve(PlanRequest(**told.request)).scenario
-    priced, busy = quote(row_of(told.strategy), scenario, split_of(told.strategy)), np.zeros(told.strategy.pp)
+    priced, busy = price_strategy(row_of(told.strategy), scenario, split_of(told.strategy)), np.zeros(told.strategy.pp)
     for event in drawn(made)[0]:
         if "micro-batch" in event["args"]:
             busy[event["pid"]] += event["dur"] / 1e6
@@ -134,7 +134,7 @@ def test_what_is_offloaded_named_or_exchanged_is_drawn_as_it_is_priced(pins):
 def busy_and_quoted(told):
     """Seconds of every stage's passes, drawn and priced."""
     scenario = resolve(PlanRequest(**told.request)).scenario
-    priced, made = quote(row_of(told.strategy), scenario, split_of(told.strategy)), trace(told)
+    priced, made = price_strategy(row_of(told.strategy), scenario, split_of(told.strategy)), trace(told)
     busy = np.zeros(told.strategy.pp)
     for event in drawn(made)[0]:
         if "micro-batch" in event["args"]:

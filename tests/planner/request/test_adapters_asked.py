@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from costmodels.model.catalogue import model
 from costmodels.model.flops import flops_per_token, frozen_flops
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from costmodels.stack.adapters import Adapters
 from costmodels.stack.stack import stack
 from hardware.errors import MeshwrightError
@@ -129,7 +129,7 @@ def test_nvidias_own_fine_tuning_runs_come_out_within_four_percent():
     found = [row for row in shipped("fit") if row["task"] == "lora" and "bridge-26_06" in row["id"]]
     cases = [case(row) for row in found]
     errors = [
-        float(quote(one.rows, one.scenario, one.assignment).iteration / seconds_of(row, one)) - 1
+        float(price_strategy(one.rows, one.scenario, one.assignment).iteration / seconds_of(row, one)) - 1
         for row, one in zip(found, cases, strict=True)
     ]
     assert len(errors) == 5

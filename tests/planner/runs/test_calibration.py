@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodels.pricing import iteration_seconds, quote
+from costmodels.pricing import iteration_seconds, price_strategy
 from costmodels.stack.stack import Stack
 from costmodels.stack.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
@@ -52,7 +52,7 @@ def rows(shapes=SHAPES, *, copies=3, **constants):
         row = run(id=f"made-{number}", model=shape["model"], strategy=at)
         mapped = case(row)
         stack = mapped.scenario.stack.model_copy(update=constants)
-        seconds = quote(mapped.rows, replace(mapped.scenario, stack=stack), mapped.assignment).iteration
+        seconds = price_strategy(mapped.rows, replace(mapped.scenario, stack=stack), mapped.assignment).iteration
         row["measured"] = {"iteration_time_s": seconds}
         made.append(row)
     return made
@@ -129,7 +129,7 @@ def test_leaving_a_run_out_is_close_to_fitting_without_it(tmp_path):
     others = calibrate([written(tmp_path / "others.jsonl", made[1:])])
     (tmp_path / "p.toml").write_text(others.profile)
     mapped = case(made[0], machines=find_cluster(tmp_path / "p.toml"), software=find_stack(str(tmp_path / "p.toml")))
-    refitted = quote(mapped.rows, mapped.scenario, mapped.assignment).iteration
+    refitted = price_strategy(mapped.rows, mapped.scenario, mapped.assignment).iteration
     assert told == pytest.approx(refitted / made[0]["measured"]["iteration_time_s"] - 1.0, abs=0.01)
 
 
@@ -372,7 +372,7 @@ def test_the_time_alone_is_that_of_the_quote():
     for strategy in ({}, {"pp": 4, "dp": 2}, {"tp": 1, "cp": 2, "dp": 4}):
         mapped = case(run(strategy=strategy))
         alone = iteration_seconds(mapped.rows, mapped.scenario, mapped.assignment)
-        assert alone == quote(mapped.rows, mapped.scenario, mapped.assignment).iteration
+        assert alone == price_strategy(mapped.rows, mapped.scenario, mapped.assignment).iteration
 
 
 def test_stacks_of_ones_own_are_read_anew_every_time(tmp_path):

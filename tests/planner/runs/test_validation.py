@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from costmodels.model.catalogue import model as catalogue_model
 from costmodels.model.flops import flops_per_iteration, model_flops
 from costmodels.names import CP_KINDS, SCHEDULE_NAMES, Recompute
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from planner.answer.build import mfu_of
 from planner.cli import main
 from planner.runs.fit_memory import caches
@@ -193,7 +193,7 @@ def test_the_error_is_predicted_over_measured_minus_one_and_signed():
 
 def test_a_time_is_within_the_interval_from_its_low_to_its_high_end():
     mapped = case(RUN)
-    predicted = quote(mapped.rows, mapped.scenario, mapped.assignment).iteration
+    predicted = price_strategy(mapped.rows, mapped.scenario, mapped.assignment).iteration
     likely = interval(mapped.scenario, mapped.rows, predicted, mfu=mfu_of(mapped.scenario, predicted))
     inside = 1e-6
     for measured, within in (
@@ -305,7 +305,7 @@ def test_a_misspelt_field_is_told_with_how_many_runs_have_it(tmp_path):
 
 def test_the_cache_is_fitted_on_devices_and_needs_enough_of_them(tmp_path):
     stack = case(RUN).scenario.stack
-    held = quote(case(RUN).rows, case(RUN).scenario, case(RUN).assignment).footprint
+    held = price_strategy(case(RUN).rows, case(RUN).scenario, case(RUN).assignment).footprint
     seen = (1.25 * float(np.max(held.allocated)) + stack.reserved + float(np.max(held.waiting))) / 2**30
     path = tmp_path / "runs.jsonl"
     rows = [run(id=str(n), measured={"memory": seen, "memory_kind": "nvidia-smi"}) for n in range(10)]

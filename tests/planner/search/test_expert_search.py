@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.rows import memory_limit, row_bytes
-from costmodels.pricing import price, quote
+from costmodels.pricing import price, price_strategy
 from costmodels.strategy import strategies
 from planner.request.pins import parse_pins
 from planner.search.best_first import search
@@ -17,15 +17,7 @@ from planner.space.lattice import build
 from tests.drawn import drawn_expert_models, drawn_scenarios
 from tests.planner.brute_force import brute_force_by_quote, every_row
 from tests.planner.searched import agree, tightened
-from tests.scenarios import (
-    changed_device,
-    changed_link,
-    factors_of,
-    toy_model,
-    toy_scenario,
-    toy_stack,
-    with_experts,
-)
+from tests.scenarios import changed_device, changed_link, factors_of, toy_model, toy_scenario, toy_stack, with_experts
 
 TIGHTNESS = st.floats(-0.1, 1.0)
 """Where the memory limit lies between the leanest and the fattest strategy, on a logarithmic scale."""
@@ -91,7 +83,7 @@ def test_no_evenly_split_strategy_with_experts_that_fits_is_faster_than_the_winn
     if fits.any():
         assert outcome.best.iteration <= price(rows, scenario).iteration[fits].min() * (1 + 1e-9)
     if outcome.best is not None:
-        priced = quote(outcome.best.row, scenario, outcome.best.assignment)
+        priced = price_strategy(outcome.best.row, scenario, outcome.best.assignment)
         assert priced.iteration == pytest.approx(outcome.best.iteration, rel=1e-9)
         assert priced.footprint.total.max() <= scenario.group.accelerator.usable_memory * (1 + 1e-9)
 

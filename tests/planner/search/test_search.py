@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from costmodels.memory.rows import memory_limit
 from costmodels.names import Recompute
-from costmodels.pricing import price, quote
+from costmodels.pricing import price, price_strategy
 from planner.request.pins import parse_pins
 from planner.search.best_first import core_bound, known_bound, search
 from planner.search.priced import price_cores
@@ -119,7 +119,7 @@ def test_no_layer_recomputed_for_nothing_beats_a_plan_whose_schedule_fills_its_b
     best = brute_force_by_quote(every_row(scenario, keep=keep), scenario)
     pins = {"pp": 4, "micro_batch_size": "1,2", "rank_order": "tp-cp-ep-dp-pp", "recompute": kinds}
     outcome = found(scenario, pins)
-    priced = quote(as_it_runs(outcome.best.row, outcome.best.assignment), scenario, outcome.best.assignment)
+    priced = price_strategy(as_it_runs(outcome.best.row, outcome.best.assignment), scenario, outcome.best.assignment)
     assert outcome.best.iteration == pytest.approx(best, rel=3e-9)
     assert priced.iteration == pytest.approx(best, rel=3e-9)
 
@@ -150,7 +150,7 @@ def test_the_winner_s_quote_is_the_time_that_the_search_reports_and_it_fits(scen
     scenario = tightened(scenario, rows, tightness)
     outcome = found(scenario)
     assume(outcome.best is not None)
-    priced = quote(outcome.best.row, scenario, outcome.best.assignment)
+    priced = price_strategy(outcome.best.row, scenario, outcome.best.assignment)
     assert priced.iteration == pytest.approx(outcome.best.iteration, rel=1e-9)
     assert priced.footprint.total.max() <= scenario.group.accelerator.usable_memory * (1 + 1e-9)
     assert outcome.best.assignment.layers.sum() == scenario.model.num_layers
@@ -209,7 +209,7 @@ def test_a_row_s_bounds_never_exceed_its_best_split(scenario, tightness, chance)
             problem = problem_of(one.rows, one.seconds, one.memory, scenario)
             solution = solve(problem)
             split = assignment_of(solution, one.rows, scenario)
-            assert quote(one.rows, scenario, split).iteration == pytest.approx(fitting.min(), rel=3e-9)
+            assert price_strategy(one.rows, scenario, split).iteration == pytest.approx(fitting.min(), rel=3e-9)
 
 
 def test_a_chunked_search_finds_what_pricing_everything_finds(monkeypatch):

@@ -3,7 +3,7 @@
 import pytest
 
 from costmodels.names import CP_KINDS
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from costmodels.stack.stack import stack as find_stack
 from hardware.catalogue import accelerator
 from planner.runs.words.aleph import stage_layers
@@ -132,7 +132,7 @@ def test_a_run_that_shards_further_than_its_stack_is_priced_as_sharded():
     plan = {"tp": 1, "pp": 1, "vpp": 1, "dp": 16, "sharding_degree": 16, "schedule": "none", "micro_batch_size": 1}
     first, third = (case(run(strategy=plan | {"zero_stage": stage})) for stage in (1, 3))
     assert 3 in third.scenario.stack.zero_stages
-    traffic = [quote(one.rows, one.scenario, one.assignment).breakdown["dp"] for one in (first, third)]
+    traffic = [price_strategy(one.rows, one.scenario, one.assignment).breakdown["dp"] for one in (first, third)]
     assert traffic[1] > traffic[0]
 
 
@@ -287,7 +287,7 @@ def test_ligers_kernels_fuse_the_loss_and_what_transformers_write_out():
 def test_a_run_that_says_its_norms_are_not_fused_pays_for_it():
     words = {"framework": "PaddleNLP"}
     fused, apart = (case(run(stack=words | {"notes": n})) for n in ("", "use_fused_rms_norm off"))
-    times = [quote(one.rows, one.scenario, one.assignment).iteration for one in (fused, apart)]
+    times = [price_strategy(one.rows, one.scenario, one.assignment).iteration for one in (fused, apart)]
     assert times[1] > times[0]
 
 
