@@ -18,7 +18,7 @@ from collections import defaultdict
 
 from transfer import MOST, UNPRICED
 
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from costmodels.scenario import Scenario
 from hardware.catalogue import accelerator, names
 from hardware.files import entry
@@ -111,7 +111,7 @@ def study(split, ways, incomplete):
         for known, measured in runs[:: max(1, -(-len(runs) // MOST))]:
             try:
                 priced = {
-                    way: quote(known.rows, scenario, known.assignment).iteration / measured - 1.0
+                    way: price_strategy(known.rows, scenario, known.assignment).iteration / measured - 1.0
                     for way, scenario in ways(known).items()
                 }
             except UNPRICED:

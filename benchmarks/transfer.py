@@ -16,7 +16,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Mapping
 
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from hardware.assembly import accelerator_record
 from hardware.errors import MeshwrightError
 from hardware.files import entry
@@ -58,7 +58,7 @@ def misses(run):
         "both": (unknown, with_rate(unknown.scenario, rate)),
     }
     return {
-        way: quote(mapped.rows, scenario, mapped.assignment).iteration / measured - 1.0
+        way: price_strategy(mapped.rows, scenario, mapped.assignment).iteration / measured - 1.0
         for way, (mapped, scenario) in priced.items()
     }
 

@@ -21,7 +21,7 @@ from costmodels.layout.stage_contents import in_flight
 from costmodels.memory.footprint import Footprint, footprint
 from costmodels.memory.rows import RowBytes, memory_limit, row_bytes
 from costmodels.pipeline.idle import straggler_share
-from costmodels.pricing import Quote
+from costmodels.pricing import Price
 from costmodels.scenario import Scenario
 from costmodels.step.optimizer import optimizer_seconds
 from costmodels.step.traffic import stage_send_seconds, step_traffic, tied_embedding_seconds
@@ -266,7 +266,7 @@ def mixed_bytes(rows: MixedRows, mixed: Mixed) -> MixedBytes:
     )
 
 
-def mixed_quote(row: MixedRows, mixed: Mixed, assignment: Assignment) -> Quote:
+def price_mixed(row: MixedRows, mixed: Mixed, assignment: Assignment) -> Price:
     """The price of a single row under an assignment; seconds and bytes by cause are those of the slowest stage."""
     seconds, at = mixed_seconds(row, mixed), row.group_at()[0]
     stages = assignment.layers * seconds.layer[0] + assignment.recomputed * seconds.recompute[0] + seconds.extra[0]
@@ -282,7 +282,7 @@ def mixed_quote(row: MixedRows, mixed: Mixed, assignment: Assignment) -> Quote:
         layers=assignment.layers[slow : slow + 1].astype(np.float64),
         recomputed=assignment.recomputed[slow : slow + 1].astype(np.float64),
     )
-    return Quote(
+    return Price(
         iteration=float(compose(row.groups[group], one, slowest, total)[0]),
         stage_seconds=stages,
         breakdown=terms.row(0),

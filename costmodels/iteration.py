@@ -38,7 +38,7 @@ from costmodels.training.goodput import wall_stretch
 BLOCK_AXES = ("tp", "cp", "cp_kind", "micro_batch_size", "sequence_parallel", "ep", "etp")
 """All that the cost of a layer, the embedding and the head depends on."""
 LAYER_AXES = (*BLOCK_AXES, "recompute", "recompute_modules", "recompute_num_layers", "offload")
-"""The same with what a layer makes again or copies, beside ``costmodels.layer.pairing.further_axes``."""
+"""Axes that the cost of a recomputed or offloaded layer depends on, beside ``pairing.further_axes``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class RowSeconds(Windows):
     upkeep: Floats
     """Wall time over that of checkpoints that cost nothing: 1 unless the scenario counts interruptions."""
     kinds: ByKind[LayerTerms] | None = None
-    """The same of one layer of each kind, where layers differ along the depth."""
+    """Seconds of one layer of each kind, where layers differ along the depth."""
 
     def take(self, rows: NDArray[Any]) -> RowSeconds:
         """The given rows (an index or mask)."""
@@ -198,9 +198,9 @@ def _ahead_seconds(block: Strategies, scenario: Scenario) -> Floats:
 
 
 def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeconds:
-    """The same, with what depends on the sharding.
+    """Seconds of rows with the terms that depend on how states are sharded, added to their ``core``.
 
-    That is data-parallel traffic, the optimizer, what a step moves to the host, and how far stages and data ranks lie
+    These are data-parallel traffic, the optimizer, what a step moves to the host, and how far stages and data ranks lie
     apart where the ranks that share their states lie between them.
     """
     if (rows.rank_order == SHARDING_INSIDE).any():
@@ -268,7 +268,7 @@ def middle_send(rows: Strategies, seconds: RowSeconds) -> Floats:
 
 
 def end_send(rows: Strategies, seconds: RowSeconds) -> Floats:
-    """The same of the first and the last stage, (N,)."""
+    """Seconds per micro-batch that the first and the last stage spend on sends and receives, (N,)."""
     return middle_send(rows, seconds) * end_sends(rows)
 
 

@@ -47,7 +47,7 @@ def price(rows: Strategies, scenario: Scenario) -> Prices:
 
 
 @dataclass(frozen=True, slots=True)
-class Quote:
+class Price:
     """The price of one strategy under one assignment of layers to stages."""
 
     iteration: float
@@ -58,16 +58,16 @@ class Quote:
     memory: RowBytes
 
 
-def quote(rows: Strategies, scenario: Scenario, assignment: Assignment, *, row: int = 0) -> Quote:
+def price_strategy(rows: Strategies, scenario: Scenario, assignment: Assignment, *, row: int = 0) -> Price:
     """Price one row of ``rows`` under an explicit assignment."""
     one = rows.take(np.array([row]))
-    return quote_of(one, row_seconds(one, scenario), row_bytes(one, scenario), scenario, assignment)
+    return price_of_terms(one, row_seconds(one, scenario), row_bytes(one, scenario), scenario, assignment)
 
 
-def quote_of(
+def price_of_terms(
     one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario, assignment: Assignment
-) -> Quote:
-    """The ``quote`` of a single row whose terms are known: for many assignments of one row."""
+) -> Price:
+    """The ``Price`` of a single row whose terms are known, for many assignments of one row."""
     stages = stage_seconds(one, seconds, assignment)
     slow = int(np.argmax(stages))
     passed, again = stage_layers(one, scenario.depth, assignment.layers, assignment.recomputed)
@@ -79,7 +79,7 @@ def quote_of(
         layers=passed.sum(axis=1)[slow : slow + 1],
         recomputed=again.sum(axis=1)[slow : slow + 1],
     )
-    return Quote(
+    return Price(
         iteration=float(compose(one, seconds, stages[slow : slow + 1], np.array([stages.sum()]))[0]),
         stage_seconds=stages,
         breakdown=terms.row(0),
@@ -90,7 +90,7 @@ def quote_of(
 
 
 def iteration_seconds(rows: Strategies, scenario: Scenario, assignment: Assignment) -> float:
-    """Seconds of one iteration of a single row, the ``iteration`` of its ``quote``, without its bytes and terms."""
+    """Seconds of one iteration of a single row, the ``iteration`` of its ``Price``, without its bytes and terms."""
     one = rows.take(np.array([0]))
     seconds = row_seconds(one, scenario)
     stages = stage_seconds(one, seconds, assignment)
@@ -98,7 +98,7 @@ def iteration_seconds(rows: Strategies, scenario: Scenario, assignment: Assignme
 
 
 def stage_bytes(rows: Strategies, scenario: Scenario, assignment: Assignment) -> Footprint:
-    """Bytes of every stage of a single row, the ``footprint`` of its ``quote``, without its seconds."""
+    """Bytes of every stage of a single row, the ``footprint`` of its ``Price``, without its seconds."""
     one = rows.take(np.array([0]))
     memory = row_bytes(one, scenario)
     return footprint(one, memory, scenario, row=0, layers=assignment.layers, recomputed=assignment.recomputed)

@@ -65,7 +65,7 @@ class LayerSeconds:
     ep: Passes
     """Beside another micro-batch's passes, where a stack ``overlaps`` them."""
     ep_alone: Passes
-    """The same where a micro-batch has no partner."""
+    """Dispatch and combine of a micro-batch that has no partner."""
     hidden_ep: Passes
     """Dispatch and combine beside the layer's own computation, which hides nothing else then."""
     paired: Passes
@@ -118,7 +118,7 @@ class LayerSeconds:
 
     @property
     def alone(self) -> Passes:
-        """The same of a pass that no other micro-batch's runs beside, such as one that is repeated."""
+        """Exposed communication of a pass that no other micro-batch's runs beside, such as one that is repeated."""
         return self.tp + self.cp + self.ep_alone
 
 

@@ -22,13 +22,13 @@ CHECKPOINT: Final = 0.72
 states of random generators read and set back in either pass, and a backward pass of its own. Layers that are recomputed
 whole take 0.68 ms more than another forward pass, which takes 0.94, beside a DGX H100's host [Megatron-Functional]."""
 DISCARDED: Final = 0.5
-"""The same of a part that only lets its output go (``CheckpointWithoutOutput``), which needs no backward pass of its
-own; assumed."""
+"""Calls over ``CHECKPOINT`` of a part that only lets its output go (``CheckpointWithoutOutput``), which needs no
+backward pass of its own; assumed."""
 CORE: Final = 1.0 / 3.0
 """Calls of attention's core over those of half a layer, of which norm, two projections and positions are the others;
 assumed."""
 SMALL: Final = 1.0 / 8.0
-"""The same of one norm or activation; assumed."""
+"""Calls of one norm or activation over those of half a layer; assumed."""
 LATENT: Final = 0.5
 """The way up out of latent vectors, of what latent attention calls beyond any attention; assumed."""
 

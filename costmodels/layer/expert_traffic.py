@@ -16,7 +16,7 @@ from costmodels.strategy import Floats
 PERMUTE = 4.0 * WORD
 """Bytes per value to gather tokens by expert and to put them back: two kernels that read and write."""
 SORT = 4.0 * WORD
-"""The same again, where what a plain all-to-all delivers is ordered by sender and must be sorted by expert."""
+"""Bytes per value to sort by expert what a plain all-to-all delivers by sender, there and back."""
 PAD = 4.0 * WORD
 """Padding every expert's rows to the multiple that reduced precision needs, and taking the padding off; dispatchers
 that send a token once per domain (DeepEP, HybridEP) pad while they permute, and a fixed capacity is such a multiple."""

@@ -16,7 +16,7 @@ from hardware.kernels import GemmFit
 ADDED = 2.0
 """Bytes per value by which one more gradient of an input lengthens the kernel that reads their sum."""
 ADDED_ALONE = 6.0
-"""The same by a kernel of its own: two are read, their sum is written."""
+"""Bytes per value of a kernel of its own that adds one more gradient of an input: two are read, one is written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ GROUPED: Final = 0.28
 """Calls of a router that takes groups first, by sigmoids and biases, beyond a softmax's, over those of all that experts
 call: 23 operations forward and 17 backward, counted in Megatron-Core 0.12 on one rank [Megatron-Functional]."""
 SHARED: Final = 0.1
-"""The same of shared experts: 5 operations and 10."""
+"""Calls of shared experts over those of all that experts call: 5 operations forward and 10 backward."""
 
 NORM: Final = 10.0
 """Calls of the host for one norm of queries, or of keys, a module of its own: Transformer Engine's take 90 to 100 us

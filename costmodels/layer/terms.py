@@ -30,12 +30,12 @@ class Windows:
 
     @property
     def repeating_window(self) -> Passes:
-        """The same of what travels in every micro-batch, which hides behind what its backward pass repeats too."""
+        """Computation of one layer that traffic of every micro-batch hides behind, what is recomputed included."""
         return Passes(self.forward_window, self.backward_window + self.repeated_window)
 
     @property
     def paired(self) -> Passes:
-        """What of it traffic of other micro-batches' experts runs beside."""
+        """Computation of one layer that other micro-batches' exchanges of experts run beside."""
         return Passes(self.paired_forward, self.paired_backward)
 
 

@@ -34,7 +34,7 @@ def layer_parameters_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
 
 
 def kind_parameters_per_rank(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
-    """The same of a layer of one kind, shape (N,)."""
+    """Parameters of a layer of one kind on one tensor rank, routed experts left out, shape (N,)."""
     matrix = kind_matrix_parameters(scenario.model, kind)
     return np.asarray(matrix / rows.tp + kind_replicated_parameters(scenario.model, kind))
 

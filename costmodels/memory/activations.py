@@ -97,7 +97,7 @@ def _widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
 
 
 def _left_by(selective: Bools, scenario: Scenario, kind: Kind) -> tuple[Floats | float, Floats | float]:
-    """The same, less what the stack's kind of selective recomputation repeats where it is on."""
+    """Bytes per token as of ``_widths``, less what the stack's selective recomputation repeats where it is on."""
     model, stack = scenario.model, scenario.stack
     whole, inner = _widths(scenario, kind)
     if stack.selective == "attention":
@@ -123,7 +123,7 @@ def _left_by(selective: Bools, scenario: Scenario, kind: Kind) -> tuple[Floats |
 
 
 def _listed(scenario: Scenario, kind: Kind) -> tuple[float, float]:
-    """The same where a list of operators names what is kept, as torchtitan has it: attention, and every second product.
+    """Bytes per token where a list of operators names what is kept, as in torchtitan: attention, every second product.
 
     Of queries, keys, values, output, gate, up and down these are queries, values, gate and down; what comes down is
     added up at once, so that only eager autograd keeps it. All in 16 bits, whatever the products run in.
@@ -225,7 +225,7 @@ def kept_bytes_of_kind(rows: Strategies, scenario: Scenario, kind: Kind) -> Floa
 
 
 def kept_bytes_of_layer(rows: Strategies, scenario: Scenario) -> Floats:
-    """The same of an average layer, (N,)."""
+    """Bytes that an average layer keeps of one micro-batch, on the device or the host, (N,)."""
     return scenario.depth.average(lambda kind: kept_bytes_of_kind(rows, scenario, kind))
 
 

@@ -109,7 +109,7 @@ def _dense_ffn(rows: Strategies, scenario: Scenario, kind: Kind) -> tuple[Floats
 
 
 def _expert_ffn(rows: Strategies, scenario: Scenario, kind: Kind) -> tuple[Floats, Floats, Floats]:
-    """The same of the rank's experts, whose gradient arrives once per expert that a token went to."""
+    """Gradients around the activation of the rank's experts, and what it kept; one per expert of a token, (N,)."""
     moe, model = experts_of(scenario), scenario.model
     arrived = arrived_tokens(rows, scenario)
     read = scenario.word * arrived * moe.expert_ffn_hidden_size / rows.etp

@@ -81,12 +81,12 @@ class RowBytes:
     stored: Floats
     """Activations of one layer kept for one micro-batch."""
     checkpoint: Floats
-    """The same when the layer is recomputed: its input."""
+    """Activations of one recomputed layer kept for one micro-batch: its input."""
     working: Floats
     """Activations of the layers that are recomputed together; of the kind with the most, where layers differ."""
     logits_released: Floats
-    """What of these is not held beside the logits: where a micro-batch goes back as soon as it came, the logits are
-    let go before the first layer is recomputed."""
+    """Part of ``working`` that is not held beside the logits: where a micro-batch goes back as soon as it came, the
+    logits are let go before the first layer is recomputed."""
     embedding_activation: Floats
     """Per micro-batch in flight on the first stage."""
     first_peak: Floats
@@ -120,7 +120,7 @@ class RowBytes:
 
     @property
     def kind_states(self) -> Floats:
-        """The same of one layer of each kind, shape (K, N)."""
+        """Weights, gradients and optimizer state of one layer of each kind, shape (K, N)."""
         assert self.kinds is not None
         dense = self.kinds.each("layer_parameters") * self.state.total
         return dense + self.kinds.each("expert_parameters") * self.expert_state.total

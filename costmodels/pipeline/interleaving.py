@@ -28,7 +28,7 @@ def depth_first(p: int, m: int, v: int, stage: int) -> list[Slot]:
 
 
 def grouped(p: int, m: int, v: int, stage: int) -> list[Slot]:
-    """The same with groups of ``group_size(p, m)``, the last of which may be smaller [megatron_core]."""
+    """Groups of ``group_size(p, m)`` through every chunk in turn, the last of which may be smaller [megatron_core]."""
     return _grouped(p, m, v, stage, int(group_size(p, m)))
 
 

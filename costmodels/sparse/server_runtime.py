@@ -29,7 +29,7 @@ class Runtime(Record):
     random_share: Share
     """Share of the host memory's bandwidth that single rows reach."""
     device_random_share: Share
-    """The same of an accelerator's memory."""
+    """Share of an accelerator's memory bandwidth that single rows reach."""
     memory_share: _Part
     """Share of memory and drives that tables may fill."""
     working_share: _Part

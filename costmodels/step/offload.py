@@ -32,7 +32,7 @@ seconds on two sockets of six DDR4-2666 channels, 256 GB/s, are 100 to 136 GB/s,
 CAST = 6.0
 """Bytes per parameter that CPUs move where new weights are cast behind the step: 4 read, 2 written."""
 STAGED = 6.0
-"""The same where these go to the device out of memory that is not pinned: through a buffer of the driver, and read."""
+"""Bytes per parameter that CPUs move where new weights leave memory that is not pinned, by the driver's buffer."""
 
 
 def link_bandwidth(scenario: Scenario) -> float:

@@ -193,7 +193,7 @@ def _sharded_once(rows: Strategies, scenario: Scenario, size: Floats) -> tuple[F
 
 
 def _experts_once(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
-    """The same for routed experts, over the ranks that hold the same ones."""
+    """Seconds of reducing gradients and gathering parameters of experts, over the ranks that hold the same ones."""
     stack, tiers, group = scenario.stack, scenario.group.tiers, expert_data_group(rows)
     size = heaviest_experts(rows, scenario) * trained_experts(scenario)
     word = gather_word(scenario)

@@ -48,7 +48,7 @@ class Move:
     weight_bytes: float
     """Over all devices, that a device needs and did not hold."""
     state_bytes: float
-    """The same of the optimizer's states and master weights."""
+    """Of the optimizer's states and master weights that a device needs and did not hold."""
     most_bytes: float
     """That one device receives."""
     lost_bytes: float

@@ -126,7 +126,7 @@ def main() -> None:
     print("  GPUs  batch   measured  predicted         measured  predicted         measured predicted")
     for gpus, batch in SIZES.items():
         sides = [run(system, gpus) for system in MFU]
-        pairs = [(side.measured, side.quote().iteration) for side in sides]
+        pairs = [(side.measured, side.price().iteration) for side in sides]
         told = "".join(f"{m:11.2f}{p:11.2f} ({p / m - 1:+5.1%})" for m, p in pairs)
         print(f"{gpus:6} {batch:6}{told}{pairs[0][0] / pairs[1][0]:11.2f}{pairs[0][1] / pairs[1][1]:9.2f}")
 
@@ -138,7 +138,7 @@ def main() -> None:
 
     print("\n530B, as many sequences as GPUs: MFU of Megatron-LM and MegaScale")
     for gpus, (one, two) in WEAK.items():
-        ours = [side.mfu(side.quote().iteration) for side in (weak(system, gpus) for system in MFU)]
+        ours = [side.mfu(side.price().iteration) for side in (weak(system, gpus) for system in MFU)]
         print(f"{gpus:6}   measured {one:.1f} {two:.1f}   predicted {100 * ours[0]:.1f} {100 * ours[1]:.1f}")
 
     print("\nfrom Megatron-LM to MegaScale on 256 GPUs, seconds     measured   saves   predicted   saves")

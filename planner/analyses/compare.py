@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from costmodels.layout.split import Assignment
 from costmodels.model.flops import utilization
 from costmodels.names import VALUE_NAMES
-from costmodels.pricing import Quote, quote
+from costmodels.pricing import Price, price_strategy
 from costmodels.scenario import Scenario
 from costmodels.stack.precision import RECIPES
 from costmodels.strategy import Strategies
@@ -100,9 +100,9 @@ class Side:
     split: Assignment
     measured: float | None = None
 
-    def quote(self) -> Quote:
+    def price(self) -> Price:
         """Its price."""
-        return quote(self.row, self.scenario, self.split)
+        return price_strategy(self.row, self.scenario, self.split)
 
     def mfu(self, seconds: float) -> float:
         """Useful FLOP over those of the peak in that time; sliding windows counted as they are."""
@@ -151,7 +151,7 @@ def _runs() -> dict[str, Run]:
 
 def compare(a: Side, b: Side) -> Comparison:
     """Terms, differences and the steps between two sides."""
-    ours, theirs = a.quote(), b.quote()
+    ours, theirs = a.price(), b.price()
     names = dict.fromkeys([*ours.breakdown, *theirs.breakdown])
     terms = (Term(name=name, a=ours.breakdown.get(name, 0.0), b=theirs.breakdown.get(name, 0.0)) for name in names)
     return Comparison(
@@ -164,7 +164,7 @@ def compare(a: Side, b: Side) -> Comparison:
     )
 
 
-def _compared(side: Side, priced: Quote) -> Compared:
+def _compared(side: Side, priced: Price) -> Compared:
     return Compared(
         name=side.name,
         iteration_seconds=priced.iteration,
@@ -206,9 +206,9 @@ def _axes(row: Strategies) -> dict[str, Any]:
 
 def _steps(a: Side, b: Side) -> Iterator[Step]:
     """A turned into B one change at a time; what a change saves depends on those before it."""
-    before = a.quote().iteration
+    before = a.price().iteration
     for change, detail, after in _stations(a, b):
-        seconds = after.quote().iteration
+        seconds = after.price().iteration
         alike = seconds * a.scenario.tokens / after.scenario.tokens
         yield Step(
             change=change,

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from costmodels.layout.split import Assignment
-from costmodels.pricing import quote, row_assignment
+from costmodels.pricing import price_strategy, row_assignment
 from costmodels.scenario import Scenario
 from costmodels.stability import Stability
 from costmodels.strategy import AXES, Strategies
@@ -247,7 +247,7 @@ def _with_split(row: Strategies, layout: Layout, scenario: Scenario) -> Incumben
     same = all(int(getattr(row, axis)[0]) == int(getattr(layout.row, axis)[0]) for axis in ("pp", "vpp", "schedule"))
     if not same:
         return None
-    priced = quote(row, scenario, layout.split)
+    priced = price_strategy(row, scenario, layout.split)
     fits = bool((priced.footprint.total <= scenario.group.accelerator.usable_memory).all())
     return Incumbent(row, layout.split, priced.iteration) if fits else None
 
@@ -331,7 +331,7 @@ def _size(count: float) -> str:
 def _plan(there: Candidate, found: _Search | None) -> Plan:
     """The choice as an answer of its own, to launch or to plan anew from."""
     resolved, scenario = there.resolved, there.resolved.scenario
-    priced = quote(there.row, scenario, there.split)
+    priced = price_strategy(there.row, scenario, there.split)
     verify(there.row, there.split, priced, scenario)
     proved = found is not None and found.outcome.proved
     answer = Plan(

@@ -18,9 +18,9 @@ from typing import Final, Generic, Literal, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from costmodels.groups import Mixed, mixed_quote
+from costmodels.groups import Mixed, price_mixed
 from costmodels.layout.split import Assignment
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats
 from planner.analyses.what_if import best_of
@@ -85,7 +85,7 @@ def on_one_group(request: PlanRequest, budget: Budget) -> Question[Scenario, Inc
         changed=lambda factors: changed_by(scenario, factors),
         best=lambda machines, budget: _best(space, machines, budget),
         beside=lambda budget: _beside(space, scenario, budget),
-        seconds=lambda one, machines: quote(one.row, machines, one.assignment).iteration,
+        seconds=lambda one, machines: price_strategy(one.row, machines, one.assignment).iteration,
         record=lambda one: strategy_record(one.row, one.assignment, scenario),
         axes=lambda one: (*one.row.row(0).items(), *_layers(one.assignment)),
     )
@@ -109,7 +109,7 @@ def on_groups(resolved: Resolved, mixed: Mixed, budget: Budget) -> Question[Mixe
         changed=lambda factors: changed_groups(mixed, factors),
         best=lambda machines, budget: _best_over(space, machines, budget),
         beside=lambda budget: _beside_over(space, mixed, budget),
-        seconds=lambda one, machines: mixed_quote(one.row, machines, one.assignment).iteration,
+        seconds=lambda one, machines: price_mixed(one.row, machines, one.assignment).iteration,
         record=lambda one: mixed_record(one.row, one.assignment, mixed),
         axes=_axes_over,
     )

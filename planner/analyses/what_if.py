@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from costmodels.memory.rows import memory_limit
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies, strategies
 from planner.answer.build import provenance_record, strategy_record
@@ -228,7 +228,7 @@ def quoted(rows: Strategies, changed: Scenario, best: Incumbent) -> float | None
     """Seconds of a strategy with its layers, None where it breaks a rule or does not fit."""
     if broken_rules(rows, changed):
         return None
-    priced = quote(rows, changed, best.assignment)
+    priced = price_strategy(rows, changed, best.assignment)
     return priced.iteration if np.max(priced.footprint.allocated) <= memory_limit(changed, rows)[0] else None
 
 

@@ -15,7 +15,7 @@ from costmodels.layout.split import Assignment
 from costmodels.model.flops import flops_per_token, frozen_flops, module_flops, recomputed_flops, utilization
 from costmodels.model.parameters import parameters
 from costmodels.names import VALUE_NAMES, Recompute
-from costmodels.pricing import Quote, effective_recompute
+from costmodels.pricing import Price, effective_recompute
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.stack.stack import stack as find_stack
@@ -154,7 +154,7 @@ def _repeated_flops(scenario: Scenario, row: Strategies, assignment: Assignment)
     return float(share * recomputed_flops(scenario.model, recompute="full", **known))
 
 
-def memory_records(quote: Quote, scenario: Scenario) -> tuple[StageMemory, ...]:
+def memory_records(quote: Price, scenario: Scenario) -> tuple[StageMemory, ...]:
     """The footprint of every stage."""
     f, limit = quote.footprint, scenario.group.accelerator.usable_memory
     names = ("weights", "gradients", "optimizer", "activations", "logits", "slack", "reserved", "total")
@@ -243,7 +243,7 @@ def frame_record(resolved: Resolved) -> dict[str, Any]:
 
 
 def priced_record(
-    resolved: Resolved, row: Strategies, split: Assignment, priced: Quote, interval: Callable[..., Interval]
+    resolved: Resolved, row: Strategies, split: Assignment, priced: Price, interval: Callable[..., Interval]
 ) -> dict[str, Any]:
     """What an answer with one strategy has: its frame, and all that follows from the price."""
     predicted = prediction_record(resolved, priced.iteration, row, split, interval)
@@ -273,6 +273,6 @@ def catalogue_hashes() -> str:
     return f"{hardware_hash()}-{models_hash()}"
 
 
-def peak_bytes(quote: Quote) -> float:
+def peak_bytes(quote: Price) -> float:
     """Total bytes of the fullest stage."""
     return float(np.max(quote.footprint.total))

@@ -10,7 +10,7 @@ import numpy as np
 
 from costmodels.memory.host import host_fits, host_need, host_room
 from costmodels.memory.rows import memory_limit
-from costmodels.pricing import Quote, effective_recompute, quote
+from costmodels.pricing import Price, effective_recompute, price_strategy
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
 from planner.answer.build import causal_excess, frame_record, peak_bytes, priced_record
@@ -90,7 +90,7 @@ def _settled(
 ) -> dict[str, Any]:
     """Fields that need only the plan itself: prediction, warnings, proof. At most ``largest`` passes are simulated."""
     scenario, best = resolved.scenario, choice.taken
-    priced = quote(effective_recompute(best.row, best.assignment), scenario, best.assignment)
+    priced = price_strategy(effective_recompute(best.row, best.assignment), scenario, best.assignment)
     verdict = verify(best.row, best.assignment, priced, scenario, largest=largest)
     found = priced_record(resolved, best.row, best.assignment, priced, interval)
     proof = _proof(resolved, space, outcome, choice, verdict=verdict, budget=budget, value=priced.iteration)
@@ -246,7 +246,7 @@ def _predicted(resolved: Resolved, given: Given) -> Plan:
     )
 
 
-def _too_large(row: Strategies, priced: Quote, scenario: Scenario) -> tuple[Rejection, ...]:
+def _too_large(row: Strategies, priced: Price, scenario: Scenario) -> tuple[Rejection, ...]:
     """The memory that a strategy does not fit in, that of the hosts before that of the devices."""
     if not host_fits(row, scenario)[0]:
         return (_host_rejection(row, scenario),)
@@ -254,7 +254,7 @@ def _too_large(row: Strategies, priced: Quote, scenario: Scenario) -> tuple[Reje
     return () if fits else (_memory_rejection(priced, scenario),)
 
 
-def _warnings(priced: Quote, resolved: Resolved) -> tuple[str, ...]:
+def _warnings(priced: Price, resolved: Resolved) -> tuple[str, ...]:
     """Warnings of memory that is all but full, and of a stack that makes no programs for the device."""
     device, found = resolved.scenario.group.accelerator, []
     share = peak_bytes(priced) / device.usable_memory
@@ -280,7 +280,7 @@ def _counted(predicted: Prediction, resolved: Resolved) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _memory_rejection(priced: Quote, scenario: Scenario) -> Rejection:
+def _memory_rejection(priced: Price, scenario: Scenario) -> Rejection:
     needed, stage = peak_bytes(priced), int(np.argmax(priced.footprint.total))
     limit = scenario.group.accelerator.usable_memory
     words = f"stage {stage} needs {needed / 2**30:.1f} GiB, {limit / 2**30:.1f} GiB available"

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from costmodels.groups import Mixed, MixedRows, mixed_quote
-from costmodels.pricing import Quote, row_assignment
+from costmodels.groups import Mixed, MixedRows, price_mixed
+from costmodels.pricing import Price, row_assignment
 from planner.answer.build import frame_record, prediction_record
 from planner.answer.plan import Advice, Plan, Proof, Rejection
 from planner.answer.text import nearly_full_warning
@@ -107,7 +107,7 @@ def found_plan(
     if others and not outcome.proved and others.best[0].iteration < outcome.ceiling:
         outcome.best, took = others.best[0], budget.elapsed  # the search had no effort left to see it
     best = outcome.best
-    priced = mixed_quote(best.row, mixed, best.assignment)
+    priced = price_mixed(best.row, mixed, best.assignment)
     verdict = verify_mixed(best.row, best.assignment, priced, mixed)
     pins = pins or parse_pins(resolved.request.pins)
     scope = _scope(space, mixed, pins, one_width=one_width)
@@ -132,7 +132,7 @@ def found_plan(
     )
 
 
-def _priced(resolved: Resolved, mixed: Mixed, best: MixedIncumbent, priced: Quote) -> dict[str, Any]:
+def _priced(resolved: Resolved, mixed: Mixed, best: MixedIncumbent, priced: Price) -> dict[str, Any]:
     """Fields that a found plan and a predicted one share: strategy, prediction, interval, breakdown, memory."""
     lead = best.row.groups[int(best.row.order[0, 0])]
     prediction = prediction_record(resolved, priced.iteration, lead, best.assignment, interval)
@@ -193,7 +193,7 @@ def _widths(row: MixedRows) -> tuple[str, ...]:
     return (f"stages have {shown} ranks, so that tp x cp x pp x dp is not the number of GPUs; few launchers do that",)
 
 
-def _warnings(priced: Quote, mixed: Mixed, row: MixedRows, resolved: Resolved) -> tuple[str, ...]:
+def _warnings(priced: Price, mixed: Mixed, row: MixedRows, resolved: Resolved) -> tuple[str, ...]:
     share = priced.footprint.total / stage_limits(mixed, row)
     stage = int(np.argmax(share))
     if share[stage] <= NEARLY_FULL or resolved.request.memory_margin:
@@ -279,7 +279,7 @@ def predict_mixed(
     if layers is not None:
         layers = checked_layers(layers, row.groups[0], mixed.scenarios[0], counted=False, chunked=chunked)
     best, fits = _best_order(mixed, row, layers, budget)
-    priced = mixed_quote(best.row, mixed, best.assignment)
+    priced = price_mixed(best.row, mixed, best.assignment)
     drawn = drawn_chunks(best.assignment.layers.tolist(), row.groups[0], mixed.scenarios[0], counted=False)
     warnings = (*_widths(best.row), *_warnings(priced, mixed, best.row, resolved), *drawn) if fits else ()
     return Plan(
@@ -291,7 +291,7 @@ def predict_mixed(
     )
 
 
-def _too_big(priced: Quote, mixed: Mixed, row: MixedRows) -> Rejection:
+def _too_big(priced: Price, mixed: Mixed, row: MixedRows) -> Rejection:
     limits = stage_limits(mixed, row)
     stage = int(np.argmax(priced.footprint.total / limits))
     needed, name = priced.footprint.total[stage], mixed.scenarios[int(row.group_at()[0, stage])].group.name
@@ -313,5 +313,5 @@ def _best_order(
             return min(found, key=lambda best: best.iteration), True
         one, split = price(row, mixed), row_assignment(row.groups[0], mixed.scenarios[0].model.num_layers)
     run = given(row, mixed, split)
-    needed = mixed_quote(run.row, mixed, split).footprint.total
+    needed = price_mixed(run.row, mixed, split).footprint.total
     return run, bool((needed <= stage_limits(mixed, row) * (1 + 1e-9)).all())

@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from hardware.errors import meant
-from planner.cli.input import text_in
+from planner.cli.input import is_run, text_in
 from planner.errors import BadQuantity, BadRequest
 from planner.request.fields import FIELDS, GIVEN_SPLIT, PIN_AXES, QUESTION, by_own_name, own_name
 
@@ -151,11 +151,6 @@ def _of_run(document: dict[str, Any], path: str) -> dict[str, Any]:
     if run_in(Path(path), "the document", document).request is None:
         raise BadRequest(f"{path}: the run makes no request: {document['unpriced']}")
     return dict(document["request"])
-
-
-def is_run(document: Mapping[str, Any]) -> bool:
-    """Whether a configuration is a measured run."""
-    return str(document.get("schema", "")).startswith("run/")
 
 
 def _asked_again(answer: dict[str, Any], path: str) -> dict[str, Any]:

@@ -100,6 +100,11 @@ def answered(request: PlanRequest, config: str | None, origins: Mapping[str, str
     return Answered(asked, layers if same else None, again if same and partial else None)
 
 
+def is_run(document: Mapping[str, Any]) -> bool:
+    """Whether a configuration is a measured run."""
+    return str(document.get("schema", "")).startswith("run/")
+
+
 def measured_run(config: str | None) -> Run | None:
     """The measured run that is given as a configuration, None where it is none.
 
@@ -109,7 +114,6 @@ def measured_run(config: str | None) -> Run | None:
     if config is None:
         return None
     from hardware.files import expanded, parsed
-    from planner.cli.ask import is_run
     from planner.runs.files import run_in
 
     document = parsed(text_in(config), expanded(config))

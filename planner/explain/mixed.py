@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodels.groups import Mixed, MixedRows, mixed_quote
+from costmodels.groups import Mixed, MixedRows, price_mixed
 from costmodels.layout.split import Assignment
 from costmodels.model.flops import utilization
-from costmodels.pricing import Quote
+from costmodels.pricing import Price
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats
 from hardware.records import Between
@@ -64,7 +64,7 @@ def degrees_in_words(row: MixedRows, mixed: Mixed) -> str:
     )
 
 
-def mixed_memory(priced: Quote, mixed: Mixed, row: MixedRows) -> tuple[StageMemory, ...]:
+def mixed_memory(priced: Price, mixed: Mixed, row: MixedRows) -> tuple[StageMemory, ...]:
     """The footprint of every stage against its own group's device."""
     limits = stage_limits(mixed, row)
     records = memory_records(priced, mixed.scenarios[0])
@@ -143,7 +143,7 @@ def _alternative(one: MixedIncumbent, best: MixedIncumbent, resolved: Resolved, 
         strategy=record,
         iteration_seconds=one.iteration,
         mfu=utilization(flops=flops, seconds=one.iteration, gpus=mixed.gpus, peak=mean_peak(resolved)),
-        peak_memory_bytes=float(np.max(mixed_quote(one.row, mixed, one.assignment).footprint.total)),
+        peak_memory_bytes=float(np.max(price_mixed(one.row, mixed, one.assignment).footprint.total)),
         differs=", ".join(differs),
         tied=one.iteration <= best.iteration * (1.0 + figures().tie),
     )
@@ -223,7 +223,7 @@ def what_helps(
     resolved: Resolved, space: MixedSpace, mixed: Mixed, best: MixedIncumbent, *, budget: Budget, one_width: bool
 ) -> tuple[Advice, ...]:
     """Gains from better links, and from stages of different widths."""
-    now = mixed_quote(best.row, mixed, best.assignment).iteration
+    now = price_mixed(best.row, mixed, best.assignment).iteration
     other = _other_widths(resolved, mixed, now, budget) if one_width else None
     lines = [
         _replanned("links between groups 2x", space, _faster_between(mixed), best, now, budget),
@@ -238,7 +238,7 @@ def _replanned(
 ) -> Advice:
     """The gain of a new plan with better links; at least what today's strategy gains, if the budget is spent."""
     found = mixed_search.search(space, changed, budget=budget.part(PART, share=1 / 2))
-    kept = mixed_quote(best.row, changed, best.assignment).iteration
+    kept = price_mixed(best.row, changed, best.assignment).iteration
     seconds = min(kept, found.best.iteration) if found.best else kept
     return gained(subject, seconds, now, proved=found.proved)
 

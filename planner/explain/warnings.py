@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Bools, Strategies
 from planner.answer.build import peak_bytes, strategy_record
@@ -100,7 +100,7 @@ def memory_headroom(
 ) -> tuple[str, ...]:
     """A remark with the best that leaves a margin, for a plan that does not; none where it was not found."""
     scenario = aim.scenario
-    filled = peak_bytes(quote(best.row, scenario, best.assignment)) / scenario.group.accelerator.usable_memory
+    filled = peak_bytes(price_strategy(best.row, scenario, best.assignment)) / scenario.group.accelerator.usable_memory
     if aim.lean or filled <= NEARLY_FULL:
         return ()
     smaller = aim.on(scale_device(scenario, usable_memory=1.0 - MARGIN))

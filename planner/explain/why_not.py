@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from costmodels.names import Recompute
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Strategies
 from planner.answer.plan import Advice, Plan, Rejection, Strategy
@@ -143,7 +143,7 @@ def _worse(other: Incumbent, aim: Objective, least: float, ours: dict[str, float
 
 def _parts(found: Incumbent, aim: Objective) -> dict[str, float]:
     """The parts of a strategy's value: bytes on the fullest device, or seconds by cause."""
-    priced = quote(found.row, replace(aim.scenario, stability=None), found.assignment)
+    priced = price_strategy(found.row, replace(aim.scenario, stability=None), found.assignment)
     if aim.lean:
         fullest = int(np.argmax(priced.footprint.allocated))
         return {name: float(getattr(priced.footprint, name)[fullest]) for name in MEMORY}

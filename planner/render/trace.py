@@ -15,7 +15,7 @@ import numpy as np
 from costmodels.layout.split import Assignment
 from costmodels.pipeline.schedules import SCHEDULES, Schedule
 from costmodels.pipeline.slots import Path
-from costmodels.pricing import Quote, quote
+from costmodels.pricing import Price, price_strategy
 from costmodels.scenario import Scenario
 from costmodels.step.traffic import step_traffic
 from costmodels.strategy import Floats, Strategies, strategies
@@ -76,7 +76,7 @@ def trace(plan: Plan, micro_batches: int | None = None, largest: int = LARGEST_T
         raise BadRequest("a plan over several node groups cannot be traced; one over a single group can")
     scenario = resolved.scenario
     row, split = strategy_from_plan(plan.strategy), stages_from_plan(plan.strategy)
-    _check_same(quote(row, scenario, split).iteration, plan)
+    _check_same(price_strategy(row, scenario, split).iteration, plan)
     schedule = SCHEDULES[plan.strategy.schedule]
     drawn = _drawn(schedule, plan.strategy, micro_batches, largest)
     return _trace(strategies(**row.row(0) | {"num_microbatches": drawn}), split, scenario, plan.strategy)
@@ -120,7 +120,7 @@ def _near(schedule: Schedule, strategy: StrategyRecord, wanted: int) -> int:
 
 
 def _trace(row: Strategies, split: Assignment, scenario: Scenario, record: StrategyRecord) -> Trace:
-    priced, schedule = quote(row, scenario, split), SCHEDULES[record.schedule]
+    priced, schedule = price_strategy(row, scenario, split), SCHEDULES[record.schedule]
     pieces = pieces_of(row, split, scenario, schedule)
     m = int(row.num_microbatches[0])
     times = {kind: sum(pieces[kind].values(), np.zeros((record.pp, record.vpp))) for kind in KINDS}
@@ -175,7 +175,7 @@ def _args(event: Event) -> dict[str, Any]:
     return {"micro-batch": event.micro_batch, "chunk": event.chunk, "pass": _WORDS[event.kind]}
 
 
-def _tail(stage: int, start: float, row: Strategies, priced: Quote, scenario: Scenario) -> Iterator[dict[str, Any]]:
+def _tail(stage: int, start: float, row: Strategies, priced: Price, scenario: Scenario) -> Iterator[dict[str, Any]]:
     """What happens once, behind the pipeline: the slowest node, gradients, the optimizer, parameters, the host."""
     seconds = priced.seconds
     traffic = step_traffic(row, scenario, seconds.window, seconds.kinds, seconds.paired, seconds.repeated_window)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from hardware.errors import MeshwrightError
 from planner.runs.case import case_of
 from planner.runs.files import read_runs
@@ -75,7 +75,7 @@ def _room(run: Run) -> tuple[str, float, bool] | None:
     if found.rows.tp[0] == 1:
         return None
     stack, usable = found.scenario.stack, found.scenario.group.accelerator.usable_memory
-    peak = float(np.max(quote(found.rows, found.scenario, found.assignment).footprint.allocated))
+    peak = float(np.max(price_strategy(found.rows, found.scenario, found.assignment).footprint.allocated))
     return stack.name, (usable - stack.reserved) / peak - 1.0, bool(failed)
 
 
@@ -88,7 +88,7 @@ def _cache(run: Run) -> tuple[str, float] | None:
     except MeshwrightError:
         return None
     stack = found.scenario.stack
-    peak = quote(found.rows, found.scenario, found.assignment).footprint
+    peak = price_strategy(found.rows, found.scenario, found.assignment).footprint
     outside, stages = stack.reserved if measured.kind == "device" else 0.0, stages_read(run)
     waiting = float(np.max(peak.waiting[stages]))
     return stack.name, (measured.bytes - outside - waiting) / float(np.max(peak.allocated[stages])) - 1.0

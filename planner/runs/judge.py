@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from costmodels.memory.footprint import readings
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from costmodels.strategy import Floats
 from hardware.errors import MeshwrightError
 from planner.answer.build import mfu_of
@@ -196,7 +196,7 @@ def stages_read(run: Run) -> slice:
 
 
 def _predicted(run: Run, found: Case) -> Mapping[str, float | bool]:
-    priced = quote(found.rows, found.scenario, found.assignment)
+    priced = price_strategy(found.rows, found.scenario, found.assignment)
     usable = found.scenario.group.accelerator.usable_memory
     reserved, device = readings(priced.footprint, found.scenario)
     quantities: Mapping[str, Floats] = {

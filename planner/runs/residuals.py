@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from costmodels.strategy import Floats
 from hardware.errors import MeshwrightError
 from planner.answer.build import mfu_of
@@ -68,7 +68,7 @@ def _priced(split: str, run: MeasuredRun) -> Priced | None:
         found = case_of(run)
     except MeshwrightError:
         return None
-    predicted = quote(found.rows, found.scenario, found.assignment).iteration
+    predicted = price_strategy(found.rows, found.scenario, found.assignment).iteration
     return Priced(split, run.group, run, found, seconds, predicted)
 
 
@@ -90,7 +90,9 @@ def miss(run: Priced, without: Mapping[str, Constants]) -> float:
     absent = without.get(source(run.group))
     if absent is None:
         return math.log(run.measured / run.predicted)
-    return math.log(run.measured / quote(run.case.rows, absent.on(run.case.scenario), run.case.assignment).iteration)
+    return math.log(
+        run.measured / price_strategy(run.case.rows, absent.on(run.case.scenario), run.case.assignment).iteration
+    )
 
 
 def table(runs: Sequence[Priced]) -> list[dict[str, str]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from costmodels.memory.rows import slack_of
 from costmodels.names import SCHEDULE_NAMES
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Strategies
 from planner.answer.plan import Advice
@@ -78,7 +78,7 @@ def choose(outcome: Outcome, scenario: Scenario, tie_width: float) -> Choice:
     assert fastest is not None
     if not tie_width:
         return Choice(fastest, "")
-    allocated = float(np.max(quote(fastest.row, scenario, fastest.assignment).footprint.allocated))
+    allocated = float(np.max(price_strategy(fastest.row, scenario, fastest.assignment).footprint.allocated))
     against = doubts(fastest.row, np.array([allocated]), scenario)
     ceiling = fastest.iteration * (1.0 + tie_width)
     tied = [_best_of(part, fastest.iteration, ceiling, scenario) for part in outcome.pool]

@@ -10,7 +10,7 @@ import numpy as np
 from costmodels.layout.split import ENDS, Assignment, end_places, ends_of_cut, nearest_cut, odd_stage, places_of
 from costmodels.layout.stage_contents import joined
 from costmodels.names import CP_KINDS, SCHEDULE_NAMES, VOCABULARIES, Recompute
-from costmodels.pricing import Quote, effective_recompute, quote, row_assignment
+from costmodels.pricing import Price, effective_recompute, price_strategy, row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Strategies, strategies
 from planner.answer.plan import Rejection
@@ -45,9 +45,9 @@ class Given:
         """The row with recomputation as what it comes to, which is what is priced."""
         return effective_recompute(self.row, self.split)
 
-    def price(self, scenario: Scenario) -> Quote:
+    def price(self, scenario: Scenario) -> Price:
         """What it costs."""
-        return quote(self.running, scenario, self.split)
+        return price_strategy(self.running, scenario, self.split)
 
 
 def given_strategy(

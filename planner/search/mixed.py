@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from costmodels.groups import Mixed, MixedBytes, MixedRows, MixedSeconds, mixed_bytes, mixed_quote, mixed_seconds
+from costmodels.groups import Mixed, MixedBytes, MixedRows, MixedSeconds, mixed_bytes, mixed_seconds, price_mixed
 from costmodels.iteration import LAYER_AXES, RowSeconds, compose, core_seconds
 from costmodels.layer.pairing import further_axes
 from costmodels.layout.split import Assignment, slice_layers
@@ -261,12 +261,12 @@ def _effective(row: MixedRows, split: Assignment, seconds: float, mixed: Mixed) 
     run = replace(row, groups=tuple(effective_recompute(group, split) for group in row.groups))
     if run.groups[0].recompute[0] == row.groups[0].recompute[0]:
         return MixedIncumbent(row, split, seconds)
-    return MixedIncumbent(run, split, mixed_quote(run, mixed, split).iteration)
+    return MixedIncumbent(run, split, price_mixed(run, mixed, split).iteration)
 
 
 def given(row: MixedRows, mixed: Mixed, split: Assignment) -> MixedIncumbent:
     """One branch under a split that is given, which may not fit."""
-    return _effective(row, split, mixed_quote(row, mixed, split).iteration, mixed)
+    return _effective(row, split, price_mixed(row, mixed, split).iteration, mixed)
 
 
 def assignment_of(solution: StageSolution, step: int) -> Assignment:

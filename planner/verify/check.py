@@ -10,7 +10,7 @@ from costmodels.groups import Mixed, MixedRows, mixed_seconds
 from costmodels.layout.split import Assignment
 from costmodels.names import SCHEDULE_NAMES
 from costmodels.pipeline.schedules import FILLING, SCHEDULES
-from costmodels.pricing import Quote
+from costmodels.pricing import Price
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.strategy import Floats, Strategies
@@ -36,7 +36,7 @@ class Verdict:
 def verify(
     row: Strategies,
     assignment: Assignment,
-    quote: Quote,
+    quote: Price,
     scenario: Scenario,
     *,
     largest: int = LARGEST_SIMULATION,
@@ -62,7 +62,7 @@ def verify(
     return _simulated(row, quote, scenario.stack, largest=largest)
 
 
-def verify_mixed(row: MixedRows, assignment: Assignment, quote: Quote, mixed: Mixed) -> Verdict:
+def verify_mixed(row: MixedRows, assignment: Assignment, quote: Price, mixed: Mixed) -> Verdict:
     """Check a plan over several node groups: every group's GPUs, batch and memory.
 
     Raises:
@@ -88,7 +88,7 @@ def verify_mixed(row: MixedRows, assignment: Assignment, quote: Quote, mixed: Mi
 
 def _simulated(
     row: Strategies,
-    quote: Quote,
+    quote: Price,
     stack: Stack,
     forwards: Floats | None = None,
     *,

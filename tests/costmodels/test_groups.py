@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costmodels.groups import Mixed, MixedRows, mixed_bytes, mixed_quote, mixed_seconds
+from costmodels.groups import Mixed, MixedRows, mixed_bytes, mixed_seconds, price_mixed
 from costmodels.iteration import row_seconds
 from costmodels.layout.split import Assignment
 from costmodels.memory.rows import memory_limit
@@ -140,7 +140,7 @@ def test_a_tied_embedding_is_reduced_between_the_first_and_the_last_group():
 def test_the_breakdown_adds_up_and_memory_is_each_group_s():
     question, row = mixed(straggler=0.02), rows(order=(FAST, SLOW), dp=(1, 2), tp=(4, 2))
     split = Assignment(np.array([3, 3, 1, 1]), np.array([0, 1, 0, 0]))
-    priced = mixed_quote(row, question, split)
+    priced = price_mixed(row, question, split)
     assert sum(priced.breakdown.values()) == pytest.approx(priced.iteration)
     assert priced.iteration > 4 * priced.stage_seconds.max()
     memory = mixed_bytes(row, question)

@@ -9,9 +9,9 @@ from costmodels.layout.split import Assignment
 from costmodels.model.flops import flops_per_token, frozen_flops, utilization
 from costmodels.names import SCHEDULE_NAMES, Recompute
 from costmodels.pipeline.schedules import FILLING, SCHEDULES
-from costmodels.pricing import even_assignment, price, quote
+from costmodels.pricing import even_assignment, price, price_strategy
 from costmodels.strategy import strategies
-from tests.costmodels.quoted import check_prices, quotes_that_add_up
+from tests.costmodels.priced import check_prices, quotes_that_add_up
 from tests.drawn import drawn_scenarios
 from tests.scenarios import INTERLEAVED, ONE_F_ONE_B, changed_device, changed_link, random_rows, toy_scenario, toy_stack
 
@@ -133,7 +133,9 @@ def test_the_pipeline_is_the_slowest_stage_for_every_micro_batch_and_the_others_
 
 def test_the_straggler_stretches_what_all_nodes_wait_for():
     rows = strategies(dp=8, num_microbatches=2)
-    calm, late = (quote(rows, toy_scenario(stack=toy_stack(straggler=s)), even_assignment(8, 1, 0)) for s in (0, 0.1))
+    calm, late = (
+        price_strategy(rows, toy_scenario(stack=toy_stack(straggler=s)), even_assignment(8, 1, 0)) for s in (0, 0.1)
+    )
     pipeline = 2 * calm.stage_seconds[0]
     assert late.iteration - calm.iteration == pytest.approx(0.1 * np.sqrt(2 * np.log(2)) * pipeline)
     assert late.breakdown["straggler"] == pytest.approx(late.iteration - calm.iteration)
@@ -142,14 +144,16 @@ def test_the_straggler_stretches_what_all_nodes_wait_for():
 def test_host_time_counts_once_an_iteration_and_once_a_micro_batch():
     rows = strategies(num_microbatches=16)
     stack = toy_stack(iteration_overhead="3 ms", micro_batch_overhead="1 ms")
-    plain, slow = (quote(rows, toy_scenario(gpus=1, stack=s), even_assignment(8, 1, 0)) for s in (toy_stack(), stack))
+    plain, slow = (
+        price_strategy(rows, toy_scenario(gpus=1, stack=s), even_assignment(8, 1, 0)) for s in (toy_stack(), stack)
+    )
     assert slow.iteration - plain.iteration == pytest.approx(3e-3 + 16 * 1e-3)
     assert slow.breakdown["host"] == pytest.approx(19e-3)
 
 
 def test_recomputing_a_layer_costs_its_forward_pass_again():
     rows = strategies(num_microbatches=1, recompute=Recompute.FULL)
-    none, two = (quote(rows, toy_scenario(gpus=1), Assignment(np.array([8]), np.array([r]))) for r in (0, 2))
+    none, two = (price_strategy(rows, toy_scenario(gpus=1), Assignment(np.array([8]), np.array([r]))) for r in (0, 2))
     assert two.iteration - none.iteration == pytest.approx(2 * two.seconds.forward[0])
     assert two.breakdown["recompute"] == pytest.approx(2 * two.seconds.forward[0])
 

@@ -16,7 +16,7 @@ from costmodels.layout.split import Assignment
 from costmodels.memory.rows import row_bytes
 from costmodels.names import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute
 from costmodels.pipeline.schedules import SCHEDULES
-from costmodels.pricing import effective_recompute, quote_of
+from costmodels.pricing import effective_recompute, price_of_terms
 from costmodels.strategy import strategies
 
 STRAIGHT = ("gpipe", "1f1b", "zb-1p", "zb-2p", "dualpipe")
@@ -323,8 +323,8 @@ def brute_force(rows, scenario):
     return best
 
 
-def brute_force_by_quote(rows, scenario):
-    """The least iteration, every split of every row priced by ``quote`` as it runs; infinite where nothing fits."""
+def brute_force_by_price_strategy(rows, scenario):
+    """The least iteration, every split of every row priced as it runs; infinite where nothing fits."""
     limit, best = scenario.group.accelerator.usable_memory, math.inf
     for index in range(0 if rows is None else len(rows)):
         given = rows.take(np.array([index]))
@@ -332,7 +332,7 @@ def brute_force_by_quote(rows, scenario):
         for layers, again in zip(*splits_of(rows.row(index), scenario), strict=True):
             split = Assignment(layers, again)
             one, seconds, memory = price(int(effective_recompute(given, split).recompute[0]))
-            priced = quote_of(one, seconds, memory, scenario, split)
+            priced = price_of_terms(one, seconds, memory, scenario, split)
             if priced.footprint.total.max() <= limit:
                 best = min(best, priced.iteration)
     return best

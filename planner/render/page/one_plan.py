@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.answer.plan import Plan
 from planner.errors import MeshwrightError
@@ -59,7 +59,7 @@ def breakdowns(plan: Plan) -> list[dict[str, float]]:
         return []
     found = []
     for other in plan.alternatives:
-        priced = quote(strategy_from_plan(other.strategy), resolved.scenario, stages_from_plan(other.strategy))
+        priced = price_strategy(strategy_from_plan(other.strategy), resolved.scenario, stages_from_plan(other.strategy))
         if abs(priced.iteration - other.iteration_seconds) > 1e-6 * other.iteration_seconds:
             return []
         found.append({name: seconds for name, seconds in priced.breakdown.items() if seconds > 0})

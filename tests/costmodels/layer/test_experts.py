@@ -20,10 +20,10 @@ from costmodels.memory.footprint import footprint
 from costmodels.memory.rows import row_bytes
 from costmodels.model.flops import moe_layer_matmul_weights
 from costmodels.model.parameters import expert_parameters, moe_layer_expert_parameters, parameters
-from costmodels.pricing import even_assignment, price, quote
+from costmodels.pricing import even_assignment, price, price_strategy
 from costmodels.step.traffic import step_traffic
 from costmodels.strategy import strategies
-from tests.costmodels.quoted import check_peaks, check_prices, quotes_that_add_up
+from tests.costmodels.priced import check_peaks, check_prices, quotes_that_add_up
 from tests.costmodels.test_iteration import FILLED, IMPROVEMENTS, assert_no_slower, hides_all_it_could
 from tests.drawn import drawn_expert_models, drawn_scenarios
 from tests.scenarios import (
@@ -308,7 +308,7 @@ def test_the_terms_of_any_split_with_experts_add_up_to_the_iteration(scenario, s
 
 def test_expert_ranks_have_a_term_of_their_own():
     rows = strategies(dp=8, ep=[1, 8], num_microbatches=2)
-    alone, spread = (quote(rows, experts_on(), even_assignment(8, 1, 0), row=row).breakdown for row in (0, 1))
+    alone, spread = (price_strategy(rows, experts_on(), even_assignment(8, 1, 0), row=row).breakdown for row in (0, 1))
     assert alone["ep"] == 0.0
     assert spread["ep"] == pytest.approx(2 * 8 * 4 * 2 * TOKENS * TOP_K * WIDTH / 2 / NETWORK)
 

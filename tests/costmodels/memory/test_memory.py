@@ -16,7 +16,7 @@ from costmodels.names import SCHEDULE_NAMES, Recompute
 from costmodels.pricing import even_assignment, row_assignment, stage_bytes
 from costmodels.stack.stack import stack
 from costmodels.strategy import strategies
-from tests.costmodels.quoted import check_peaks
+from tests.costmodels.priced import check_peaks
 from tests.drawn import drawn_scenarios
 from tests.scenarios import (
     GPIPE,

@@ -16,7 +16,7 @@ from costmodels.model.layer_kinds import DENSE, EXPERTS, Depth, Kind, depth_of, 
 from costmodels.names import SCHEDULE_NAMES
 from costmodels.pricing import stage_seconds
 from costmodels.strategy import strategies
-from tests.costmodels.quoted import check_peaks, check_prices, quotes_that_add_up
+from tests.costmodels.priced import check_peaks, check_prices, quotes_that_add_up
 from tests.drawn import drawn_depths, drawn_scenarios
 from tests.scenarios import random_rows, toy_hybrid, toy_model, toy_scenario
 

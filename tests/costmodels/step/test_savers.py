@@ -27,7 +27,7 @@ from costmodels.memory.rows import row_bytes
 from costmodels.memory.states import state_bytes
 from costmodels.model.flops import module_flops, recomputed_flops
 from costmodels.names import SCHEDULE_NAMES, Recompute
-from costmodels.pricing import price, quote, row_assignment
+from costmodels.pricing import price, price_strategy, row_assignment
 from costmodels.primitives.host import cpu_adam_seconds
 from costmodels.primitives.kernels import newton_schulz_flops
 from costmodels.stack.choices import chosen
@@ -123,7 +123,7 @@ def test_muon_keeps_one_moment_in_layers_and_two_at_the_edges():
     memory = row_bytes(ROW, scenario)
     assert memory.state.optimizer * 8 == pytest.approx(8.0)
     assert memory.end_optimizer_extra * 8 == pytest.approx(4.0)
-    held = quote(ROW, scenario, row_assignment(ROW, 8)).footprint.optimizer
+    held = price_strategy(ROW, scenario, row_assignment(ROW, 8)).footprint.optimizer
     edges = memory.embedding_parameters + memory.head_parameters
     assert held == pytest.approx((8 * memory.layer_parameters * 8 + edges * 12) / 8)
 
@@ -386,6 +386,6 @@ def test_a_small_host_refuses_what_does_not_fit_it():
 def test_the_terms_of_an_offloaded_iteration_add_up(scenario, seed, code):
     rows = random_rows(scenario, 1, seed)
     rows = replace(rows, offload=np.full(len(rows), code))
-    priced = quote(rows, scenario, row_assignment(rows, scenario.model.num_layers))
+    priced = price_strategy(rows, scenario, row_assignment(rows, scenario.model.num_layers))
     assert sum(priced.breakdown.values()) == pytest.approx(priced.iteration)
     assert priced.breakdown["offload"] >= 0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from planner.analyses.robust import changed_by, changed_groups, corners_of, robust, share_of
 from planner.analyses.what_if import FACTOR, sensitivity
 from planner.answer.load import stages_from_plan, strategy_from_plan
@@ -108,7 +108,9 @@ def test_a_lever_at_one_changes_no_price():
     found = plan(ASK)
     row, split = strategy_from_plan(found.strategy), stages_from_plan(found.strategy)
     for lever in (*machine_levers(scenario).values(), *uncertain_levers(scenario).values()):
-        assert quote(row, lever(scenario, 1.0), split).iteration == quote(row, scenario, split).iteration
+        assert (
+            price_strategy(row, lever(scenario, 1.0), split).iteration == price_strategy(row, scenario, split).iteration
+        )
 
 
 def test_regrets_are_over_the_proved_best_of_every_scenario(least):
@@ -118,7 +120,7 @@ def test_regrets_are_over_the_proved_best_of_every_scenario(least):
     for factors in corners_of(tuple(uncertain_levers(scenario)), 0.3):
         changed = changed_by(scenario, factors)
         best = plan_point(changed)
-        regrets.append(quote(row, changed, split).iteration / best - 1)
+        regrets.append(price_strategy(row, changed, split).iteration / best - 1)
     assert min(regrets) >= -1e-9
     assert max(regrets) == pytest.approx(least.chosen.worst_regret, abs=1e-9)
     assert len(regrets) == least.scenarios == 17

@@ -13,7 +13,7 @@ from costmodels.layout.stage_contents import in_flight
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.rows import memory_limit, row_bytes
 from costmodels.names import Recompute
-from costmodels.pricing import price, quote
+from costmodels.pricing import price, price_strategy
 from costmodels.strategy import strategies
 from hardware.records import Cluster
 from planner import PlanRequest, plan, predict
@@ -54,7 +54,7 @@ def test_a_stage_stores_one_input_for_every_group_and_holds_one_group_while_it_r
     even = Assignment(np.full(4, 4), np.full(4, 4))
     held = in_flight(row(1), np.array([1]))[0]
     saved = held * 3 * input_bytes - 3 * single.working[0]
-    totals = [quote(row(n), DEEP, even).footprint.total[1] for n in (1, 4)]
+    totals = [price_strategy(row(n), DEEP, even).footprint.total[1] for n in (1, 4)]
     assert totals[0] - totals[1] == pytest.approx(saved * (1 + DEEP.stack.slack))
 
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from costmodels.pipeline.schedules import SCHEDULES
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.api import plan, predict
 from planner.cli.app import main
@@ -80,7 +80,7 @@ def test_the_streams_of_a_stage_are_as_busy_as_its_quote_says(name):
     told = answer(name)
     scenario = resolve(PlanRequest(**told.request)).scenario
     priced, m = (
-        quote(strategy_from_plan(told.strategy), scenario, stages_from_plan(told.strategy)),
+        price_strategy(strategy_from_plan(told.strategy), scenario, stages_from_plan(told.strategy)),
         told.strategy.num_microbatches,
     )
     busy = np.zeros((told.strategy.pp, len(STREAMS)))
@@ -128,7 +128,7 @@ def test_what_is_offloaded_named_or_exchanged_is_drawn_as_it_is_priced(pins):
     made = trace(told)
     scenario = resolve(PlanRequest(**told.request)).scenario
     priced, busy = (
-        quote(strategy_from_plan(told.strategy), scenario, stages_from_plan(told.strategy)),
+        price_strategy(strategy_from_plan(told.strategy), scenario, stages_from_plan(told.strategy)),
         np.zeros(told.strategy.pp),
     )
     for event in drawn(made)[0]:
@@ -141,7 +141,10 @@ def test_what_is_offloaded_named_or_exchanged_is_drawn_as_it_is_priced(pins):
 def busy_and_quoted(told):
     """Seconds of every stage's passes, drawn and priced."""
     scenario = resolve(PlanRequest(**told.request)).scenario
-    priced, made = quote(strategy_from_plan(told.strategy), scenario, stages_from_plan(told.strategy)), trace(told)
+    priced, made = (
+        price_strategy(strategy_from_plan(told.strategy), scenario, stages_from_plan(told.strategy)),
+        trace(told),
+    )
     busy = np.zeros(told.strategy.pp)
     for event in drawn(made)[0]:
         if "micro-batch" in event["args"]:

@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 from costmodels.model.catalogue import model
 from costmodels.model.flops import flops_per_token, frozen_flops
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from costmodels.stack.adapters import Adapters
 from costmodels.stack.stack import stack
 from planner import PlanRequest, plan, predict, why_not
@@ -120,7 +120,7 @@ def test_nvidias_own_fine_tuning_runs_come_out_within_four_percent():
     runs = [run for run in read_runs(HOME / "fit.jsonl.gz") if "bridge-26_06" in run.id and run.request.adapters]
     cases = [case_of(run) for run in runs]
     errors = [
-        float(quote(one.rows, one.scenario, one.assignment).iteration / run.measured.iteration_seconds) - 1
+        float(price_strategy(one.rows, one.scenario, one.assignment).iteration / run.measured.iteration_seconds) - 1
         for run, one in zip(runs, cases, strict=True)
     ]
     assert len(errors) == 5

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from hardware.catalogue import accelerator
 from planner.runs.fit import (
     EXPERTS,
@@ -31,7 +31,7 @@ def made_at(rate, group="made"):
         neutral: dict[str, object] = {knob.field: knob.neutral for knob in STACK_KNOBS} | {"cuda_graphs": True}
         stack = mapped.scenario.stack.model_copy(update=neutral)
         scenario = replace(mapped.scenario, stack=stack)
-        seconds = quote(mapped.rows, with_rate(scenario, rate), mapped.assignment).iteration
+        seconds = price_strategy(mapped.rows, with_rate(scenario, rate), mapped.assignment).iteration
         samples.append(Sample(group, replace(mapped, scenario=scenario), seconds, 1.0 / math.sqrt(3)))
     return samples
 
@@ -73,7 +73,7 @@ def test_three_quarters_of_the_expert_efficiency_are_kept():
     experts = {"num_experts": 8, "top_k": 2, "expert_ffn_hidden_size": 8192, "num_shared_experts": 0}
     mapped = case(run(model={"moe": experts}, pins={"ep": 2, "recompute": "none"}))
     assert mapped.scenario.model.moe is not None
-    slower = quote(mapped.rows, with_experts(mapped.scenario, 0.64), mapped.assignment).iteration
+    slower = price_strategy(mapped.rows, with_experts(mapped.scenario, 0.64), mapped.assignment).iteration
     stack = mapped.scenario.stack
     known = {stack.name: [float(getattr(stack, knob.field)) for knob in STACK_KNOBS]}
     ((name, (value, left)),) = calibrate_experts([Sample("made", mapped, slower, 1.0)], known, {}).items()

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from costmodels.names import SCHEDULE_NAMES, Recompute
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from planner.answer.build import mfu_of
 from planner.cli import main
 from planner.runs.fit_memory import caches
@@ -97,7 +97,7 @@ def test_the_error_is_predicted_over_measured_minus_one_and_signed():
 
 def test_a_time_is_within_the_interval_from_its_low_to_its_high_end():
     found = case(RUN)
-    predicted = quote(found.rows, found.scenario, found.assignment).iteration
+    predicted = price_strategy(found.rows, found.scenario, found.assignment).iteration
     likely = interval(found.scenario, found.rows, predicted, mfu=mfu_of(found.scenario, predicted))
     inside = 1e-6
     for measured, within in (
@@ -204,7 +204,7 @@ def test_reasons_that_a_table_has_no_room_for_are_counted(tmp_path):
 
 def test_the_cache_is_fitted_on_devices_and_needs_enough_of_them(tmp_path):
     found = case(RUN)
-    held = quote(found.rows, found.scenario, found.assignment).footprint
+    held = price_strategy(found.rows, found.scenario, found.assignment).footprint
     seen = 1.25 * float(np.max(held.allocated)) + found.scenario.stack.reserved + float(np.max(held.waiting))
     path = tmp_path / "runs.jsonl"
     rows = [run(id=str(n), measured={"peak_memory": {"bytes": seen, "kind": "device"}}) for n in range(10)]

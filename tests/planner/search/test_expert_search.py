@@ -8,24 +8,16 @@ from hypothesis import strategies as st
 
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.rows import memory_limit, row_bytes
-from costmodels.pricing import price, quote
+from costmodels.pricing import price, price_strategy
 from costmodels.strategy import strategies
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.search.best_first import search
 from planner.space.lattice import build
 from tests.drawn import drawn_expert_models, drawn_scenarios
-from tests.planner.brute_force import brute_force_by_quote, every_row
+from tests.planner.brute_force import brute_force_by_price_strategy, every_row
 from tests.planner.searched import agree, tightened
-from tests.scenarios import (
-    changed_device,
-    changed_link,
-    factors_of,
-    toy_model,
-    toy_scenario,
-    toy_stack,
-    with_experts,
-)
+from tests.scenarios import changed_device, changed_link, factors_of, toy_model, toy_scenario, toy_stack, with_experts
 
 TIGHTNESS = st.floats(-0.1, 1.0)
 """Where the memory limit lies between the leanest and the fattest strategy, on a logarithmic scale."""
@@ -61,7 +53,7 @@ def test_the_search_over_expert_ranks_finds_what_the_quote_of_every_split_says(s
     rows = expert_rows(scenario)
     assume(rows is not None and len(rows) <= 120)
     scenario = tightened(scenario, rows, tightness)
-    agree(found(scenario), brute_force_by_quote(rows, scenario))
+    agree(found(scenario), brute_force_by_price_strategy(rows, scenario))
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
@@ -77,7 +69,7 @@ def test_so_does_the_search_where_dispatch_hides_behind_other_micro_batches(scen
     rows = expert_rows(scenario)
     assume(rows is not None and len(rows) <= 120)
     scenario = tightened(scenario, rows, tightness)
-    agree(found(scenario), brute_force_by_quote(rows, scenario))
+    agree(found(scenario), brute_force_by_price_strategy(rows, scenario))
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
@@ -91,7 +83,7 @@ def test_no_evenly_split_strategy_with_experts_that_fits_is_faster_than_the_winn
     if fits.any():
         assert outcome.best.iteration <= price(rows, scenario).iteration[fits].min() * (1 + 1e-9)
     if outcome.best is not None:
-        priced = quote(outcome.best.row, scenario, outcome.best.assignment)
+        priced = price_strategy(outcome.best.row, scenario, outcome.best.assignment)
         assert priced.iteration == pytest.approx(outcome.best.iteration, rel=1e-9)
         assert priced.footprint.total.max() <= scenario.group.accelerator.usable_memory * (1 + 1e-9)
 

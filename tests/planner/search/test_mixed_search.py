@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from costmodels.groups import Mixed, mixed_quote
+from costmodels.groups import Mixed, price_mixed
 from costmodels.pipeline.schedules import SCHEDULES, pipeline_seconds
 from hardware.records import Between, Cluster
 from planner.request.budget import Budget
@@ -99,7 +99,7 @@ def test_bounds_are_below_what_they_bound_and_the_quote_is_what_the_search_says(
     outcome = found(mixed)
     assume(outcome.best is not None)
     best = outcome.best
-    priced = mixed_quote(best.row, mixed, best.assignment)
+    priced = price_mixed(best.row, mixed, best.assignment)
     assert priced.iteration == pytest.approx(best.iteration, rel=1e-9)
     assert sum(priced.breakdown.values()) == pytest.approx(best.iteration, rel=1e-9)
     verify_mixed(best.row, best.assignment, priced, mixed)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from costmodels.memory.rows import memory_limit
 from costmodels.names import Recompute
-from costmodels.pricing import effective_recompute, price, quote
+from costmodels.pricing import effective_recompute, price, price_strategy
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.search.best_first import core_bound, known_bound, search
@@ -19,7 +19,7 @@ from planner.space.lattice import build
 from planner.stages.from_rows import assignment_of, least_peaks, problem_of, stage_bounds
 from planner.stages.solver import solve
 from tests.drawn import drawn_scenarios
-from tests.planner.brute_force import brute_force_by_quote, ends_for, every_row, seconds_and_bytes, slack
+from tests.planner.brute_force import brute_force_by_price_strategy, ends_for, every_row, seconds_and_bytes, slack
 from tests.planner.searched import agree, tightened, tried
 from tests.scenarios import changed_device, toy_device, toy_group, toy_model, toy_scenario, toy_stack
 
@@ -92,7 +92,7 @@ def test_the_search_finds_what_the_quote_of_every_split_says(scenario, tightness
     rows = every_row(scenario, keep=keep, most=60)
     assume(rows is not None and len(rows) <= 60)
     scenario = tightened(scenario, rows, tightness)
-    best, outcome = brute_force_by_quote(rows, scenario), found(scenario)
+    best, outcome = brute_force_by_price_strategy(rows, scenario), found(scenario)
     assert (outcome.best.iteration if outcome.best else math.inf) == pytest.approx(best, rel=3e-9)
 
 
@@ -115,10 +115,12 @@ def test_no_layer_recomputed_for_nothing_beats_a_plan_whose_schedule_fills_its_b
     def keep(row):
         return row["pp"] == 4 and row["recompute"] in wanted and row["rank_order"] == 0 and row["micro_batch_size"] < 3
 
-    best = brute_force_by_quote(every_row(scenario, keep=keep), scenario)
+    best = brute_force_by_price_strategy(every_row(scenario, keep=keep), scenario)
     pins = {"pp": 4, "micro_batch_size": "1,2", "rank_order": "tp-cp-ep-dp-pp", "recompute": kinds}
     outcome = found(scenario, pins)
-    priced = quote(effective_recompute(outcome.best.row, outcome.best.assignment), scenario, outcome.best.assignment)
+    priced = price_strategy(
+        effective_recompute(outcome.best.row, outcome.best.assignment), scenario, outcome.best.assignment
+    )
     assert outcome.best.iteration == pytest.approx(best, rel=3e-9)
     assert priced.iteration == pytest.approx(best, rel=3e-9)
 
@@ -133,12 +135,12 @@ def test_an_end_in_a_layer_s_place_and_all_layers_recomputed_are_found_where_not
     assert len(rows)
     whole = rows.take(np.flatnonzero(rows.recompute == Recompute.FULL))
     scenario = tightened(scenario, rows, 0.0)
-    outcome, best = found(scenario, {"vpp": 2}), brute_force_by_quote(whole, scenario)
+    outcome, best = found(scenario, {"vpp": 2}), brute_force_by_price_strategy(whole, scenario)
     assert math.isfinite(best)
     assert outcome.best.row.recompute[0] == Recompute.FULL
     assert outcome.best.assignment.recomputed.tolist() == outcome.best.assignment.layers.tolist()
     assert outcome.best.iteration == pytest.approx(best, rel=3e-9)
-    assert outcome.best.iteration == pytest.approx(brute_force_by_quote(rows, scenario), rel=3e-9)
+    assert outcome.best.iteration == pytest.approx(brute_force_by_price_strategy(rows, scenario), rel=3e-9)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -149,7 +151,7 @@ def test_the_winner_s_quote_is_the_time_that_the_search_reports_and_it_fits(scen
     scenario = tightened(scenario, rows, tightness)
     outcome = found(scenario)
     assume(outcome.best is not None)
-    priced = quote(outcome.best.row, scenario, outcome.best.assignment)
+    priced = price_strategy(outcome.best.row, scenario, outcome.best.assignment)
     assert priced.iteration == pytest.approx(outcome.best.iteration, rel=1e-9)
     assert priced.footprint.total.max() <= scenario.group.accelerator.usable_memory * (1 + 1e-9)
     assert outcome.best.assignment.layers.sum() == scenario.model.num_layers
@@ -208,7 +210,7 @@ def test_a_row_s_bounds_never_exceed_its_best_split(scenario, tightness, chance)
             problem = problem_of(one.rows, one.seconds, one.memory, scenario)
             solution = solve(problem)
             split = assignment_of(solution, one.rows, scenario)
-            assert quote(one.rows, scenario, split).iteration == pytest.approx(fitting.min(), rel=3e-9)
+            assert price_strategy(one.rows, scenario, split).iteration == pytest.approx(fitting.min(), rel=3e-9)
 
 
 def test_a_chunked_search_finds_what_pricing_everything_finds(monkeypatch):

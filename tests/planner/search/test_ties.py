@@ -69,9 +69,9 @@ def test_what_is_taken_is_tied_and_less_speaks_against_it(searched, within):
 
 
 def against(one, scenario):
-    from costmodels.pricing import quote
+    from costmodels.pricing import price_strategy
 
-    allocated = np.array([np.max(quote(one.row, scenario, one.assignment).footprint.allocated)])
+    allocated = np.array([np.max(price_strategy(one.row, scenario, one.assignment).footprint.allocated)])
     return float(doubts(one.row, allocated, scenario).total[0])
 
 

@@ -14,7 +14,7 @@ from costmodels.layout.split import Assignment, end_places
 from costmodels.memory.rows import memory_limit, row_bytes
 from costmodels.names import SCHEDULE_NAMES, Recompute
 from costmodels.pipeline.schedules import pipeline_seconds
-from costmodels.pricing import quote, quote_of, stage_seconds
+from costmodels.pricing import price_of_terms, price_strategy, stage_seconds
 from costmodels.strategy import strategies
 from planner.request.budget import Budget
 from planner.search.best_first import core_bound
@@ -25,7 +25,7 @@ from planner.stages.from_rows import assignment_of, least_peaks, problem_of, sta
 from planner.stages.problem import SliceCosts, StageProblem
 from planner.stages.solver import solve
 from tests.drawn import drawn_depths, drawn_scenarios
-from tests.planner.brute_force import brute_force_by_quote, every_row, splits_of
+from tests.planner.brute_force import brute_force_by_price_strategy, every_row, splits_of
 from tests.planner.search.test_expert_search import agree, expert_rows, found, tightened
 from tests.scenarios import changed_device, toy_hybrid, toy_scenario, toy_stack
 
@@ -206,7 +206,7 @@ def test_the_search_finds_what_the_quote_of_every_split_says_where_layers_differ
     rows = of_depths(scenario)
     assume(rows is not None and len(rows) <= 120)
     scenario = tightened(scenario, rows, tightness)
-    agree(found(scenario), brute_force_by_quote(rows, scenario))
+    agree(found(scenario), brute_force_by_price_strategy(rows, scenario))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -247,7 +247,7 @@ def test_a_row_s_bounds_never_exceed_its_best_split_where_layers_differ(scenario
         one = priced.take(np.array([index]))
         splits = splits_of(one.rows.row(0), scenario)
         terms = one.rows, row_seconds(one.rows, scenario), row_bytes(one.rows, scenario), scenario
-        quotes = [quote_of(*terms, Assignment(n, r)) for n, r in zip(*splits, strict=True)]
+        quotes = [price_of_terms(*terms, Assignment(n, r)) for n, r in zip(*splits, strict=True)]
         usable = scenario.group.accelerator.usable_memory
         fitting = [each.iteration for each in quotes if each.footprint.total.max() <= usable]
         solution = solve(problem_of(one.rows, one.seconds, one.memory, scenario))
@@ -257,7 +257,7 @@ def test_a_row_s_bounds_never_exceed_its_best_split_where_layers_differ(scenario
             assert feasible[index]
             assert tight[index] <= min(fitting) * (1 + 1e-8)
             split = assignment_of(solution, one.rows, scenario)
-            assert quote(one.rows, scenario, split).iteration == pytest.approx(min(fitting), rel=3e-9)
+            assert price_strategy(one.rows, scenario, split).iteration == pytest.approx(min(fitting), rel=3e-9)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
@@ -274,7 +274,7 @@ def test_a_split_is_worth_what_its_quote_says_where_layers_differ_and_an_end_sta
         one = rows.take([index])
         problem = problem_of(one, row_seconds(one, scenario), row_bytes(one, scenario), scenario)
         solution = solve(replace(problem, memory_limit=math.inf))
-        priced = quote(one, scenario, assignment_of(solution, one, scenario))
+        priced = price_strategy(one, scenario, assignment_of(solution, one, scenario))
         assert solution.total_seconds == pytest.approx(priced.stage_seconds.sum())
         assert solution.slowest_seconds == pytest.approx(priced.stage_seconds.max())
 
@@ -282,14 +282,14 @@ def test_a_split_is_worth_what_its_quote_says_where_layers_differ_and_an_end_sta
 def test_a_given_split_recomputes_the_fewest_first_layers_that_fit():
     scenario = toy_scenario(model=toy_hybrid("MMMM----"), batch=16, stack=toy_stack(uneven_stages=True))
     row = strategies(pp=2, dp=4, num_microbatches=4, schedule=SCHEDULE_NAMES.index("1f1b"), recompute=Recompute.PARTIAL)
-    free = quote(row, scenario, Assignment(np.array([4, 4]), np.zeros(2, np.int64))).footprint.total
+    free = price_strategy(row, scenario, Assignment(np.array([4, 4]), np.zeros(2, np.int64))).footprint.total
     tight = changed_device(scenario, usable_memory=float(free.max()) * 0.97)
     split = given_split(row, tight, [4, 4])
     assert split.recomputed.max() > 0
-    assert quote(row, tight, split).footprint.total.max() <= tight.group.accelerator.usable_memory
+    assert price_strategy(row, tight, split).footprint.total.max() <= tight.group.accelerator.usable_memory
     fewer = Assignment(split.layers, np.maximum(split.recomputed - 1, 0))
-    assert quote(row, tight, fewer).footprint.total.max() > tight.group.accelerator.usable_memory
-    assert best_split(row, tight, budget=Budget()).iteration <= quote(row, tight, split).iteration * (1 + 1e-9)
+    assert price_strategy(row, tight, fewer).footprint.total.max() > tight.group.accelerator.usable_memory
+    assert best_split(row, tight, budget=Budget()).iteration <= price_strategy(row, tight, split).iteration * (1 + 1e-9)
 
 
 def test_stages_that_mirror_each_other_count_average_layers_and_those_of_a_v_their_own():

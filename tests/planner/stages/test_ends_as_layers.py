@@ -9,7 +9,7 @@ import pytest
 from costmodels.layout.layers_by_kind import kind_slices, kinds_held
 from costmodels.layout.split import Assignment, even_stages, places_of_ends
 from costmodels.model.layer_kinds import Depth, Kind
-from costmodels.pricing import quote
+from costmodels.pricing import price_strategy
 from costmodels.strategy import strategies
 from planner import PlanRequest, plan, predict
 from planner.jobs.job import looped_chunks
@@ -66,7 +66,7 @@ def test_an_end_that_stands_for_a_layer_lowers_what_its_stage_holds_at_least():
 def test_where_layers_differ_an_end_costs_no_layer_in_whose_place_it_stands(pattern, vpp, held):
     scenario = toy_scenario(model=toy_hybrid(pattern), stack=toy_stack(ends_as_layers=True, uneven_stages=True))
     row = strategies(tp=1, pp=2, vpp=vpp, dp=4, num_microbatches=4, schedule=INTERLEAVED)
-    priced = quote(row, scenario, Assignment(np.array(held), np.zeros(2, np.int64)))
+    priced = price_strategy(row, scenario, Assignment(np.array(held), np.zeros(2, np.int64)))
     problem = problem_of(row, priced.seconds, priced.memory, scenario)
     solution = solve(problem)
     assert assignment_of(solution, row, scenario).layers.tolist() == held

@@ -1,4 +1,4 @@
-"""Rows that are priced together against the quote of each: the even split, its memory, and any split's terms."""
+"""Rows that are priced together against the price of each alone: the even split, its memory, and any split's terms."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.footprint import footprint
 from costmodels.memory.rows import row_bytes
 from costmodels.names import Recompute
-from costmodels.pricing import price, quote, row_assignment
+from costmodels.pricing import price, price_strategy, row_assignment
 from tests.scenarios import random_rows
 
 
@@ -25,10 +25,10 @@ def random_assignment(row, num_layers, chance):
 
 
 def check_prices(rows, scenario):
-    """The price of many rows is the quote of each under the even split."""
+    """The price of many rows is the price of each under the even split."""
     prices = price(rows, scenario)
     for index in range(len(rows)):
-        even = quote(rows, scenario, even_split(rows, index, scenario), row=index)
+        even = price_strategy(rows, scenario, even_split(rows, index, scenario), row=index)
         assert prices.iteration[index] == pytest.approx(even.iteration, rel=1e-12)
         assert prices.slowest[index] == pytest.approx(even.stage_seconds.max(), rel=1e-12)
         assert prices.total[index] == pytest.approx(even.stage_seconds.sum(), rel=1e-12)
@@ -45,11 +45,11 @@ def check_peaks(rows, scenario):
 
 
 def quotes_that_add_up(scenario, seed, count):
-    """(row, split, quote) of so many strategies under splits of any kind, once their terms were seen to add up."""
+    """(row, split, price) of so many strategies under splits of any kind, once their terms were seen to add up."""
     rows, chance = random_rows(scenario, count, seed), np.random.default_rng(seed)
     for index in range(len(rows)):
         split = random_assignment(rows.row(index), scenario.model.num_layers, chance)
-        priced = quote(rows, scenario, split, row=index)
+        priced = price_strategy(rows, scenario, split, row=index)
         assert sum(priced.breakdown.values()) == pytest.approx(priced.iteration, rel=1e-12)
         assert min(priced.breakdown.values()) >= -1e-12 * priced.iteration
         yield rows.take([index]), split, priced
