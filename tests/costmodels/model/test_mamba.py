@@ -158,7 +158,7 @@ def test_a_prediction_layer_of_shared_weights_computes_twice_and_is_held_once():
     assert model_flops(shared.model, seq_length=64) == model_flops(twice.model, seq_length=64)
     ahead = [row_bytes(strategies(), each) for each in (once, twice, shared)]
     assert ahead[0].head_parameters == ahead[2].head_parameters < ahead[1].head_parameters
-    assert ahead[0].device_lag < ahead[2].device_lag < ahead[1].device_lag
+    assert ahead[0].mtp_states < ahead[2].mtp_states < ahead[1].mtp_states
 
 
 @pytest.mark.parametrize(
