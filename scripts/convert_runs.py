@@ -22,6 +22,7 @@ from run_words.document import Row, converted
 from run_words.rows import read_rows
 
 from hardware.errors import MeshwrightError
+from planner.runs.schema import run_of
 
 
 def convert(paths: Iterable[Path]) -> list[dict[str, Any]]:
@@ -34,7 +35,16 @@ def convert(paths: Iterable[Path]) -> list[dict[str, Any]]:
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[str(row["group"])].append(row)
-    return [converted(row, groups[str(row["group"])]) for row in rows]
+    return [_checked(converted(row, groups[str(row["group"])])) for row in rows]
+
+
+def _checked(document: dict[str, Any]) -> dict[str, Any]:
+    """The document, without a request that no document may hold."""
+    try:
+        run_of(document)
+    except ValueError as error:
+        return {name: value for name, value in document.items() if name != "request"} | {"unpriced": str(error)}
+    return document
 
 
 def packed(documents: Iterable[dict[str, Any]], name: str) -> bytes:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
 from hardware.errors import BadFile
-from hardware.files import LARGEST
+from hardware.files import LARGEST, read
 from planner.runs.schema import SCHEMA, Run, run_of
 
 STDIN: Final = Path("-")
@@ -28,6 +28,11 @@ def read_runs(path: Path) -> Iterator[Run]:
     Raises:
         BadFile: missing, empty, not text, a line that is not JSON or is no run; the message names the line.
     """
+    if path.suffix == ".json":
+        document = read(path)  # one run, on as many lines as it likes
+        if "schema" in document:
+            yield run_in(path, "the document", document)
+            return
     for number, document in json_lines(path):
         yield run_in(path, f"line {number}", document)
 

@@ -39,10 +39,10 @@ def asked(tmp_path, document, *words, name="run.json"):
 def test_what_no_run_has_is_refused_in_one_line_with_the_nearest(changes, said, tmp_path):
     with pytest.raises(ValueError, match=r"\w"):
         run_of(run(**changes))
-    done = asked(tmp_path, run(**changes), "validate")
+    done = asked(tmp_path, run(**changes), "validate", name="run.jsonl")
     assert done.exit_code == 2
     assert said in done.stderr
-    assert done.stderr.startswith(f"plan: {tmp_path}/run.json: line 1: ")
+    assert done.stderr.startswith(f"plan: {tmp_path}/run.jsonl: line 1: ")
     assert done.stderr.count("\n") == 1
 
 
