@@ -222,17 +222,19 @@ def _random_row(scenario, chance):
     micro = int(chance.choice(factors_of(scenario.global_batch_size // dp)))
     batches = scenario.global_batch_size // dp // micro
     fits = [v for v in factors_of(model.num_layers) if pp * v <= model.num_layers]
-    room = [v for v in fits if stack.uneven_stages or model.num_layers % (pp * v) == 0]
+    room = [v for v in fits if stack.supports.uneven_stages or model.num_layers % (pp * v) == 0]
     if not room:
         return None
     vpp = int(chance.choice(room)) if pp > 1 else 1
-    known = [name for name in stack.schedules if not (stack.adapters and SCHEDULES[name].splits_backward)]
+    known = [
+        name for name in stack.supports.schedules if not (stack.switches.adapters and SCHEDULES[name].splits_backward)
+    ]
     runs = [name for name in known if (pp == 1) == (name == "none") and SCHEDULES[name].allowed(pp, batches, vpp)]
     if not runs:
         return None
-    if not stack.uneven_stages and model.num_layers % (pp * vpp):
+    if not stack.supports.uneven_stages and model.num_layers % (pp * vpp):
         return None
-    stages = [z for z in stack.zero_stages if z == 0 or (dp * cp > 1 and (z == 1 or pp == 1))]
+    stages = [z for z in stack.supports.zero_stages if z == 0 or (dp * cp > 1 and (z == 1 or pp == 1))]
     zero = int(chance.choice(stages))
     ep, etp = _random_expert_ranks(scenario, chance, tp=tp, ranks=tp * cp * dp)
     orders = len(RANK_ORDERS) if model.moe is None or ep * etp == tp * cp else 1
@@ -251,7 +253,7 @@ def _random_row(scenario, chance):
         "sequence_parallel": int(tp > 1 and (model.moe is not None or chance.random() < 0.5)),
         "recompute": int(chance.choice(list(Recompute))),
         "rank_order": int(chance.integers(orders)),
-        "vocabulary": int(pp > 1 and "spread" in stack.vocabulary and chance.random() < 0.5),
+        "vocabulary": int(pp > 1 and "spread" in stack.supports.vocabulary and chance.random() < 0.5),
         "zero_stage": zero,
         "sharding_degree": int(chance.choice(factors_of(dp * cp)[1:])) if zero else 1,
     }

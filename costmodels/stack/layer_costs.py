@@ -13,6 +13,7 @@ from hardware.units import TimeQuantity
 Relative = Annotated[float, Field(gt=0, le=1)]
 """A speed over that of a usual kernel."""
 
+
 class KernelCosts(Record):
     """Kernels of a layer: which are fused, what copies around them move, what they save for the backward pass."""
 

@@ -126,7 +126,11 @@ class Switches(Record):
         "Liger fused_linear_cross_entropy",
     )
     loss_block: int = _switch(
-        0, "Tokens whose logits exist at once; 0: all, or a fused loss's own choice", "Yuan 2.0 block-wise loss", ge=0, le=2**31
+        0,
+        "Tokens whose logits exist at once; 0: all, or a fused loss's own choice",
+        "Yuan 2.0 block-wise loss",
+        ge=0,
+        le=2**31,
     )
     optimizer: Optimizers = _switch("adam", "What updates the weights", "Megatron --optimizer")
     main_params: Literal["fp32", "fp16"] = _switch(

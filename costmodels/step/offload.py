@@ -68,7 +68,7 @@ def cpu_adam_seconds(
 
 def copied(rows: Strategies, scenario: Scenario) -> NDArray[np.bool_]:
     """Whether new weights are cast and copied behind the step, not written and sent by it piece by piece, (N,)."""
-    return np.asarray(rows.zero_stage >= scenario.stack.copied_weights)
+    return np.asarray(rows.zero_stage >= scenario.stack.offload.copies_weights_from_stage)
 
 
 def returned_seconds(moved: Floats, scenario: Scenario, behind: NDArray[np.bool_], step: Floats) -> Floats:
@@ -87,12 +87,12 @@ def transfer_seconds(size: Number, bandwidth: Number) -> Floats:
 
 def share_offloaded(rows: Strategies, scenario: Scenario) -> Floats:
     """Share of the optimizer states that live on the host, (N,)."""
-    return np.where(rows.offload >= OPTIMIZER, scenario.stack.offload_fraction, 0.0)
+    return np.where(rows.offload >= OPTIMIZER, scenario.stack.switches.offload_fraction, 0.0)
 
 
 def activations_away(rows: Strategies, scenario: Scenario) -> Floats:
     """Share of the activations that live on the host, (N,)."""
-    return np.where(rows.offload == ACTIVATIONS, scenario.stack.offloaded_layers, 0.0)
+    return np.where(rows.offload == ACTIVATIONS, scenario.stack.switches.offloaded_layers, 0.0)
 
 
 def updated_parameters(rows: Strategies, scenario: Scenario) -> Floats:
@@ -130,16 +130,23 @@ def step_offload_seconds(rows: Strategies, scenario: Scenario, layer: Passes) ->
     mine = updated_parameters(rows, scenario)
     moved = mine * share_offloaded(rows, scenario)
     behind = copied(rows, scenario)
-    known = {"word": kept_bytes(stack), "gradient": stack.host_gradient_traffic, "weight": np.where(behind, CAST, WORD)}
+    known = {
+        "word": kept_bytes(stack),
+        "gradient": stack.offload.host_gradient_traffic,
+        "weight": np.where(behind, CAST, WORD),
+    }
     step = cpu_adam_seconds(parameters=moved, bandwidth=host_stream(scenario), **known)
     layers = even_layers(scenario.model.num_layers, rows).low
     forward, backward = layers * layer.forward, layers * layer.backward
-    out = transfer_seconds(moved * stack.gradient_bytes, bandwidth)
+    out = transfer_seconds(moved * stack.gradients.gradient_bytes, bandwidth)
     out = np.where(hidden(rows, stack)[0], np.maximum(out - backward, 0.0), out)
     states = out + returned_seconds(moved, scenario, behind, step)
-    fetched, given = transfer_seconds(mine * WORD, bandwidth), transfer_seconds(mine * stack.gradient_bytes, bandwidth)
+    fetched, given = (
+        transfer_seconds(mine * WORD, bandwidth),
+        transfer_seconds(mine * stack.gradients.gradient_bytes, bandwidth),
+    )
     once, all_of_them = by_chunk(rows), rows.num_microbatches
-    times = np.where(once, 1, all_of_them) if stack.gathers_per_micro_batch else np.ones(len(rows))
+    times = np.where(once, 1, all_of_them) if stack.sharding.gathers_per_micro_batch else np.ones(len(rows))
     window = np.where(once, all_of_them, 1)
     passes = np.maximum(fetched - window * forward, 0.0)
     passes = passes + np.maximum(np.maximum(fetched, given) - window * backward, 0.0)
@@ -155,7 +162,7 @@ def host_bytes(rows: Strategies, scenario: Scenario, kept: Floats, in_flight: Fl
     lie the gradients that the CPUs read, and where parameters are offloaded these too.
     """
     stack, mine = scenario.stack, updated_parameters(rows, scenario)
-    states = mine * share_offloaded(rows, scenario) * (kept_bytes(stack) + stack.gradient_bytes)
+    states = mine * share_offloaded(rows, scenario) * (kept_bytes(stack) + stack.gradients.gradient_bytes)
     parameters = np.where(rows.offload == EVERYTHING, mine * WORD, 0.0)
     layers = even_layers(scenario.model.num_layers, rows).high
     activations = activations_away(rows, scenario) * in_flight * layers * kept
@@ -176,5 +183,5 @@ def host_fits(rows: Strategies, scenario: Scenario) -> Bools:
 
 def host_need(rows: Strategies, scenario: Scenario) -> Floats:
     """Bytes of the host's memory that one device's offloaded data take, shape (N,)."""
-    held = in_flight_at(rows, np.zeros_like) + queued(rows, scenario.stack.vocabulary_in_flight)
+    held = in_flight_at(rows, np.zeros_like) + queued(rows, scenario.stack.pipeline.vocabulary_in_flight)
     return host_bytes(rows, scenario, kept_bytes_of_layer(rows, scenario), held)

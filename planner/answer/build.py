@@ -184,7 +184,7 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
         "tokens": resolved.tokens,
         "precision": scenario.precision,
         **choices_of(asked),
-        **({} if scenario.stack.adapters is None else {"adapters": str(scenario.stack.adapters)}),
+        **({} if scenario.stack.switches.adapters is None else {"adapters": str(scenario.stack.switches.adapters)}),
         **({"changes": _made(asked.changes, scenario)} if asked.changes else {}),
         "objective": asked.objective,
         **({} if resolved.stability is None else {"stability": resolved.stability.model_dump(exclude_unset=True)}),

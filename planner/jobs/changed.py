@@ -16,9 +16,12 @@ _MODEL: Final = tuple(f"model.{name}" for name in Model.model_fields)
 _CARRIED: Final[Mapping[str, tuple[str, ...]]] = {
     "megatron-lm": (
         *("stack.overlap.tp_forward", "stack.tensor-parallel-overlap", "stack.overlap.ep"),
-        *("stack.cuda_graphs", "stack.graphs", "stack.dispatch", "stack.offload_fraction"),
+        *("stack.cuda_graphs", "stack.cuda_graph_scope", "stack.dispatch", "stack.offload_fraction"),
         *("stack.optimizer", "stack.main_params", "stack.fp8_param_gather", "stack.expert_capacity"),
-        *("stack.zero_stages", "stack.state_copies"),  # Megatron-FSDP, which a strategy's own stage asks for
+        *(
+            "stack.supports.zero_stages",
+            "stack.sharding.state_copies",
+        ),  # Megatron-FSDP, which a strategy's own stage asks for
         *_MODEL,
     ),
     "megatron-bridge": ("stack.dispatch", "stack.offload_fraction"),
@@ -61,7 +64,7 @@ def _named_stack(given: object) -> Stack | None:
 def dispatch_of(request: Mapping[str, Any]) -> str:
     """How the stack sends tokens to experts; one that the catalogue lacks, in Megatron's usual way."""
     assumed = assumed_stack(request)
-    return assumed.dispatch if assumed else "every-copy"
+    return assumed.switches.dispatcher if assumed else "every-copy"
 
 
 def carries(target: str, path: str) -> bool:

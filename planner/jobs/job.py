@@ -108,7 +108,7 @@ class Job:
     @property
     def optimizer(self) -> str:
         """What updates the weights."""
-        return self.priced.optimizer if self.priced else str(self.asked("optimizer") or "adam")
+        return self.priced.switches.optimizer if self.priced else str(self.asked("optimizer") or "adam")
 
     @property
     def adapters(self) -> Adapters | None:

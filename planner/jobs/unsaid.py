@@ -21,19 +21,23 @@ _ON: Final = {True: "on", False: "off"}
 def _gradients(priced: Stack, precision: str) -> str:
     """The format that gradients are added up in, and the one that they travel in where it is another."""
     formats = {4: "fp32", 2: "fp16" if precision == "fp16" else "bf16"}
-    kept, sent = (formats.get(size, f"{size} bytes") for size in (priced.gradient_bytes, priced.reduce_bytes))
+    kept, sent = (
+        formats.get(size, f"{size} bytes") for size in (priced.gradients.gradient_bytes, priced.gradients.reduce_bytes)
+    )
     return kept if kept == sent else f"{kept} reduced in {sent}"
 
 
 CHOICES: Final[Mapping[str, Callable[[Stack, str], str]]] = {
-    "optimizer": lambda priced, _: priced.optimizer,
+    "optimizer": lambda priced, _: priced.switches.optimizer,
     "main_grads": _gradients,
-    "main_params": lambda priced, _: priced.main_params,
-    "fp8_param_gather": lambda priced, precision: _ON[priced.fp8_param_gather and precision in REDUCED],
-    "loss": lambda priced, _: priced.loss,
-    "loss_block": lambda priced, _: f"{priced.loss_block} tokens" if priced.loss_block else "whole",
-    "expert_capacity": lambda priced, _: f"{priced.expert_capacity:g}" if priced.expert_capacity else "unlimited",
-    "dropout": lambda priced, _: _ON[priced.dropout],
+    "main_params": lambda priced, _: priced.switches.main_params,
+    "fp8_param_gather": lambda priced, precision: _ON[priced.switches.fp8_param_gather and precision in REDUCED],
+    "loss": lambda priced, _: priced.switches.loss,
+    "loss_block": lambda priced, _: f"{priced.switches.loss_block} tokens" if priced.switches.loss_block else "whole",
+    "expert_capacity": lambda priced, _: (
+        f"{priced.switches.expert_capacity:g}" if priced.switches.expert_capacity else "unlimited"
+    ),
+    "dropout": lambda priced, _: _ON[priced.switches.dropout],
 }
 """Every choice with its value in words, from the priced stack and the precision."""
 

@@ -94,7 +94,7 @@ def _schedule(name: str) -> Mapping[str, Any]:
         "example": f"{p} stages, {m} micro-batches, {v} chunk{'s' if v > 1 else ''}, forward and both gradients alike",
         "weight_gradients": "apart" if found.splits_backward else "with the backward pass",
         "aliases": ", ".join(alias for alias, full in ALIASES.items() if full == name) or "none",
-        "stacks": ", ".join(one for one in stack_names() if name in stack_of(one).schedules) or "none",
+        "stacks": ", ".join(one for one in stack_names() if name in stack_of(one).supports.schedules) or "none",
         "source": found.source,
     }
 

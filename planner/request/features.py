@@ -70,4 +70,4 @@ def turned(stack: Stack, goal: Stack, names: list[str]) -> Stack:
     """A stack with some fields of another; ``overlap.pp`` is one of its overlap."""
     overlap = {name.removeprefix("overlap."): value_of(goal, name) for name in names if name.startswith("overlap.")}
     plain = {name: value_of(goal, name) for name in names if "." not in name}
-    return stack.model_copy(update=plain | {"overlap": stack.overlap.model_copy(update=overlap)})
+    return stack.changed(plain | {"overlap": stack.overlap.model_copy(update=overlap)})

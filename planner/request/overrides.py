@@ -108,8 +108,8 @@ def _with_field(stack: Stack, name: str, value: Any, path: str) -> Stack:
     wanted = multiple(before, _typed(record, inner, value, path), dimension_of(record, inner), path)
     after = checked_value(adapter(record, inner), wanted, path)
     if outer:
-        return stack.model_copy(update={"overlap": stack.overlap.model_copy(update={inner: after})})
-    return stack.model_copy(update={inner: after})
+        return stack.changed({"overlap": stack.overlap.model_copy(update={inner: after})})
+    return stack.changed({inner: after})
 
 
 def changed_model(model: Model, changes: Mapping[str, Any]) -> Model:

@@ -247,7 +247,7 @@ def resolve(request: PlanRequest) -> Resolved:
     _check_positions(model, seq_length)
     batch = request.global_batch_size or usual_batch(request.gpus, seq_length)
     cluster = _with_margin(cluster, request.memory_margin)
-    tokens = request.tokens or usual_tokens(model, frozen=stack.adapters is not None)
+    tokens = request.tokens or usual_tokens(model, frozen=stack.switches.adapters is not None)
     asked = request.framework or ""
     sizes = (request.gpus, seq_length, batch, request.precision)
     scenario = Scenario(model, cluster.groups[0], stack, *sizes, framework=asked)
@@ -335,7 +335,7 @@ def _with_experts(stack: Stack, model: Model, request: PlanRequest) -> Stack:
             f"expert_imbalance {request.expert_imbalance:g} says nothing beside expert_capacity "
             f"{request.expert_capacity:g}, which has every expert compute as many tokens; leave out one of them"
         )
-    return stack.model_copy(update=said | ({"expert_capacity": None} if "expert_imbalance" in said else {}))
+    return stack.changed(said | ({"switches.expert_capacity": None} if "expert_imbalance" in said else {}))
 
 
 def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:
@@ -344,7 +344,7 @@ def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:
     Raises:
         BadRequest: adapters on the network of a model whose networks are experts.
     """
-    asked = stack.adapters
+    asked = stack.switches.adapters
     if asked is None or model.moe is None or set(asked.modules) <= set(OF_ATTENTION):
         return stack
     if ":" in str(request.adapters):
@@ -352,10 +352,10 @@ def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:
         raise BadRequest(
             f"adapters {request.adapters}: none are priced on experts, which {model.name} has; {usual} works"
         )
-    return stack.model_copy(update={"adapters": asked.model_copy(update={"modules": OF_ATTENTION})})
+    return stack.changed({"switches.adapters": asked.model_copy(update={"modules": OF_ATTENTION})})
 
 
-GRADIENTS: Final = frozenset({"stack.gradient_bytes", "stack.reduce_bytes"})
+GRADIENTS: Final = frozenset({"stack.gradients.gradient_bytes", "stack.gradients.reduce_bytes"})
 """What main_grads says too."""
 CHOICES: tuple[str, ...] = (
     "optimizer",
@@ -380,7 +380,9 @@ def choices_of(request: PlanRequest) -> dict[str, Any]:
         raise BadRequest(f"fp8_param_gather needs 8-bit products, precision is {request.precision}; fp8 works")
     said = {name: value for name in CHOICES if (value := getattr(request, name)) is not None}
     if "main_grads" in said and GRADIENTS & set(request.changes):
-        raise BadRequest("main_grads says stack.gradient_bytes and stack.reduce_bytes too; give one of them")
+        raise BadRequest(
+            "main_grads says stack.gradients.gradient_bytes and stack.gradients.reduce_bytes too; give one of them"
+        )
     if any(path.startswith("stack.adapters") for path in request.changes):
         raise BadRequest("stack.adapters is asked for as adapters, such as --adapters 16:linear_qkv")
     if twice := [name for name in said if f"stack.{name}" in request.changes]:

@@ -208,7 +208,7 @@ def calibrate_experts(
 
 def with_experts(scenario: Scenario, value: float) -> Scenario:
     """The scenario on a stack of that expert efficiency."""
-    return replace(scenario, stack=scenario.stack.model_copy(update={EXPERTS.field: value}))
+    return replace(scenario, stack=scenario.stack.changed({EXPERTS.field: value}))
 
 
 def _fitted(scenario: Scenario, stacks: dict[str, list[float]], rates: dict[str, float]) -> Scenario:

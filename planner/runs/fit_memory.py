@@ -75,7 +75,7 @@ def _room(row: Row) -> tuple[str, float, bool] | None:
         return None
     stack, usable = found.scenario.stack, found.scenario.group.accelerator.usable_memory
     peak = float(np.max(quote(found.rows, found.scenario, found.assignment).footprint.allocated))
-    return stack.name, (usable - stack.reserved) / peak - 1.0, bool(failed)
+    return stack.name, (usable - stack.allocator.reserved) / peak - 1.0, bool(failed)
 
 
 def _cache(row: Row) -> tuple[str, float] | None:
@@ -88,7 +88,7 @@ def _cache(row: Row) -> tuple[str, float] | None:
         return None
     stack = found.scenario.stack
     peak = quote(found.rows, found.scenario, found.assignment).footprint
-    outside = stack.reserved if quantity == "shown" else 0.0
+    outside = stack.allocator.reserved if quantity == "shown" else 0.0
     waiting = float(np.max(peak.waiting[stage_read(row)]))
     return stack.name, (float(measured) * unit - outside - waiting) / float(
         np.max(peak.allocated[stage_read(row)])

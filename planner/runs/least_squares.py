@@ -101,7 +101,7 @@ def solve(
 def with_constants(scenario: Scenario, knobs: Sequence[Knob], values: Floats | Sequence[float]) -> Scenario:
     """The scenario on a stack of those constants."""
     update = {k.field: float(v) for k, v in zip(knobs, values, strict=True)}
-    return replace(scenario, stack=scenario.stack.model_copy(update=update))
+    return replace(scenario, stack=scenario.stack.changed(update))
 
 
 def log_error(case: Case, scenario: Scenario, measured: float) -> float:

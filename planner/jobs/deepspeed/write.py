@@ -47,7 +47,7 @@ def _zero(job: Job) -> dict[str, Any]:
     if strategy.zero_stage == _PARAMETERS and _second_shard(job.stack):
         block["zero_hpz_partition_size"] = job.gpus_per_node
     if strategy.offload.startswith("optimizer"):
-        share = job.priced.offload_fraction if job.priced else float(job.asked("offload_fraction") or 1.0)
+        share = job.priced.switches.offload_fraction if job.priced else float(job.asked("offload_fraction") or 1.0)
         block["offload_optimizer"] = {"device": "cpu", "pin_memory": True, **({"ratio": share} if share < 1 else {})}
     if strategy.offload == "optimizer+parameters":
         block["offload_param"] = {"device": "cpu", "pin_memory": True}
@@ -57,7 +57,7 @@ def _zero(job: Job) -> dict[str, Any]:
 def _second_shard(name: str) -> bool:
     from costmodels.stack.stack import stack, stack_names
 
-    return name in stack_names() and stack(name).second_shard
+    return name in stack_names() and stack(name).switches.zero_hpz
 
 
 def _lacks(job: Job) -> tuple[tuple[bool, str], ...]:

@@ -103,7 +103,7 @@ def _otherwise(at: Options) -> list[str]:
         told.append(f"--exp-avg-sq-dtype {other} is priced as --exp-avg-dtype {one}: both moments have one format")
     if word(at, "attention-backend") == "flash":
         told.append(
-            "--attention-backend flash is priced as the stack attends; --set stack.attention=flash-2 says which"
+            "--attention-backend flash is priced as the stack attends; --set stack.attention_backend=flash-2 says which"
         )
     if "num-experts" in at and ("moe-grouped-gemm" not in at or _plain(at)):
         told.append(LOOPED)
@@ -209,5 +209,7 @@ def _plain(at: Options) -> bool:
 def _changes(at: Options) -> dict[str, Any]:
     """Fields of the stack that the arguments decide: attention, and what Megatron-FSDP does otherwise."""
     unfused = word(at, "attention-backend") in {"unfused", "local"} or _plain(at)
-    found = {"stack.attention": "unfused", "stack.blackwell_attention": "unfused"} if unfused else {}
-    return found | ({"stack.zero_stages": [0, 1, 2, 3], "stack.state_copies": "none"} if _whole(at) else {})
+    found = {"stack.attention_backend": "unfused", "stack.kernels.blackwell_attention": "unfused"} if unfused else {}
+    return found | (
+        {"stack.supports.zero_stages": [0, 1, 2, 3], "stack.sharding.state_copies": "none"} if _whole(at) else {}
+    )

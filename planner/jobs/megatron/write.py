@@ -64,7 +64,7 @@ def _environment(job: Job) -> Iterator[tuple[str, str]]:
 
 def _dropout(job: Job) -> list[str]:
     """Megatron-LM drops a tenth of attention's weights and of what a layer adds unless it is told otherwise."""
-    dropped = job.priced is not None and job.priced.dropout
+    dropped = job.priced is not None and job.priced.switches.dropout
     return [] if dropped else ["--attention-dropout", "0.0", "--hidden-dropout", "0.0"]
 
 

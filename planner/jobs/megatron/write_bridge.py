@@ -114,7 +114,11 @@ def overrides(job: Job) -> dict[str, Any]:
         | {"train.micro_batch_size": strategy.micro_batch_size, "train.global_batch_size": strategy.global_batch_size}
         | {f"ddp.{name}": value for name, value in data.items()}
         | {f"optimizer.{name}": at[name] for name in _OPTIMIZER if name in at}
-        | ({} if job.priced and job.priced.dropout else {"model.attention_dropout": 0.0, "model.hidden_dropout": 0.0})
+        | (
+            {}
+            if job.priced and job.priced.switches.dropout
+            else {"model.attention_dropout": 0.0, "model.hidden_dropout": 0.0}
+        )
         | ({"dist.use_tp_pp_dp_mapping": True} if "use_tp_pp_dp_mapping" in at else {})
         | _adapters(job)
         | precision

@@ -124,7 +124,7 @@ def knobs_of(stack: Stack, *, experts: bool) -> list[Knob]:
     for knob in chosen:
         low, high = _BOUNDS[knob.field]
         knobs.append(replace(knob, neutral=float(getattr(stack, knob.field)), low=low, high=high))
-    return knobs + _host(stack.launch)
+    return knobs + _host(stack.host.launch_time)
 
 
 def _host(launch: float) -> list[Knob]:
@@ -158,8 +158,8 @@ def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack
     said = source([one.run.file for one in used], len(used), "runs" if len(used) > 1 else "run", fit)
     missed = errors("runs", fit)
     return Runs(
-        stack.model_copy(
-            update=told(fit) | {"calibration": said, "source": _sourced(stack.source), "own_runs": len(apart)}
+        stack.changed(
+            told(fit) | {"calibrated.basis": said, "source": _sourced(stack.source), "calibrated.own_runs": len(apart)}
         ),
         tuple(constants(fit, "stack.", said)),
         _run_errors(found, used, started, knobs, fit),

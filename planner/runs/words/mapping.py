@@ -77,7 +77,7 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
     model = model_of(row, notes)
     chosen, group = stack_for(row, notes, software), node_group(row, notes, machines)
     if adapters := adapters_of(row, model, notes):
-        chosen = chosen.model_copy(update={"adapters": adapters} | frozen_changes(row, chosen))
+        chosen = chosen.changed({"switches.adapters": adapters} | frozen_changes(row, chosen))
     usual = "bf16" if "bf16" in group.accelerator.peak else "fp16"
     if plan.get("precision") is None:
         notes.append(f"precision {usual} assumed")
@@ -195,7 +195,7 @@ def _by_rule(row: Row, scenario: Scenario, rows: Strategies, notes: list[str], *
         counted = [int(n) for n in _balanced(scenario, rows).layers]
         rule = "balanced beside the layer that predicts further tokens, assumed"
     else:
-        if not evenly and scenario.stack.uneven_stages:
+        if not evenly and scenario.stack.supports.uneven_stages:
             notes.append(f"layers per stage {EVEN}")
         return None
     notes.append(f"layers per stage {rule}")

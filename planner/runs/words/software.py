@@ -86,7 +86,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     said = row["stack"].get("attention")
     if (kernels := KERNELS.get(said)) is not None:
         changes |= {"attention": kernels, "blackwell_attention": kernels}
-    elif chosen.attention == KERNELS[False] and (said is True or newer_machine(row)):
+    elif chosen.switches.attention_backend == KERNELS[False] and (said is True or newer_machine(row)):
         changes |= FUSED
     elif said is True:
         changes |= attention_changes(row)
@@ -95,14 +95,14 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     changes |= frameworks.changes(row, chosen) | dropout_changes(row)
     changes |= saving.states(row, chosen)
     stage = row["strategy"].get("zero_stage")
-    if stage and int(stage) not in chosen.zero_stages:  # a newer version, or a fork, that has it
-        changes["zero_stages"] = (*chosen.zero_stages, int(stage))
+    if stage and int(stage) not in chosen.supports.zero_stages:  # a newer version, or a fork, that has it
+        changes["zero_stages"] = (*chosen.supports.zero_stages, int(stage))
     changes |= compiled(row, chosen) | stepped(row, chosen) | segments(row)
     words = str(row["stack"].get("overlap") or "").lower()
     if "async tp" in words or "fine_grain_interleave" in words:
         left = ROWWISE_TP if saving.precision(row["strategy"], chosen) == "fp8-rowwise" else ASYNC_TP
         hidden = {"tp_forward": left, "tp_backward": left * chosen.overlap.tp_backward}
         changes["overlap"] = chosen.overlap.model_copy(update=hidden)
-    chosen = chosen.model_copy(update=changes)
-    chosen = chosen.model_copy(update=repeated(row, chosen) | cast(row, chosen))
-    return chosen.model_copy(update=expert_changes(row, chosen))
+    chosen = chosen.changed(changes)
+    chosen = chosen.changed(repeated(row, chosen) | cast(row, chosen))
+    return chosen.changed(expert_changes(row, chosen))

@@ -42,7 +42,7 @@ def of_the_stack(scenario: Scenario, usual: Stack) -> list[str]:
 
 def _same_kernel(scenario: Scenario, base: Stack) -> bool:
     """Whether the machines have but one kernel for what the two stacks say of attention."""
-    plain = scenario.stack.model_copy(update={name: getattr(base, name) for name in KERNEL})
+    plain = scenario.stack.changed({name: getattr(base, name) for name in KERNEL})
     try:
         return replace(scenario, stack=plain).rates == scenario.rates
     except UnsupportedDtype:  # which is said where the run is priced

@@ -18,16 +18,16 @@ def test_every_stack_loads_under_its_own_name_and_knows_what_it_names(name):
     assert loaded.name == name
     assert loaded.title
     assert loaded.source
-    assert set(loaded.schedules) <= set(SCHEDULES)
-    assert "none" in loaded.schedules
-    assert set(loaded.attention) <= set(ATTENTION_KERNELS)
-    assert 0 in loaded.zero_stages
-    assert set(loaded.zero_stages) <= {0, 1, 2, 3}
+    assert set(loaded.supports.schedules) <= set(SCHEDULES)
+    assert "none" in loaded.supports.schedules
+    assert set(loaded.switches.attention_backend) <= set(ATTENTION_KERNELS)
+    assert 0 in loaded.supports.zero_stages
+    assert set(loaded.supports.zero_stages) <= {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize("name", stack_names())
 def test_a_stack_that_pipelines_can_run_more_than_one_stage_without_holding_everything(name):
-    schedules = set(stack(name).schedules) - {"none"}
+    schedules = set(stack(name).supports.schedules) - {"none"}
     assert not schedules or "1f1b" in schedules
 
 
@@ -43,7 +43,7 @@ def test_names_are_forgiving_about_case_and_blanks():
 def test_a_stack_can_be_read_from_a_file(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('name = "mine"\ntitle = "Mine"\nsource = "measured"\nlaunch = "4 us"\n')
-    assert stack(str(path)).launch == pytest.approx(4e-6)
+    assert stack(str(path)).host.launch_time == pytest.approx(4e-6)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_wrong_field_is_refused_by_file_and_name(tmp_path, line):
 
 def test_a_stack_is_frozen():
     with pytest.raises(ValidationError):
-        stack("generic").slack = 0.1
+        stack("generic").allocator.fragmentation = 0.1
 
 
 def test_a_stack_survives_its_own_document():
@@ -67,8 +67,8 @@ def test_a_stack_survives_its_own_document():
 
 
 def test_experts_in_16_bits_run_as_they_did_before_the_operation_that_16_bits_do_not_have():
-    assert stack("nemo-26.06").at("bf16").expert_efficiency == stack("nemo").expert_efficiency
-    assert stack("nemo-26.06").at("mxfp8").expert_efficiency > stack("nemo").expert_efficiency
+    assert stack("nemo-26.06").at("bf16").calibrated.expert_efficiency == stack("nemo").calibrated.expert_efficiency
+    assert stack("nemo-26.06").at("mxfp8").calibrated.expert_efficiency > stack("nemo").calibrated.expert_efficiency
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ LAYER = Passes(np.array([2e-4]), np.array([4e-4]))
 
 
 def traffic(*, chunks, hidden=True, vpp=2, schedule="interleaved-1f1b"):
-    overlap = Overlap(gradients=hidden, parameters=hidden, chunks=chunks)
-    stack = toy_stack(overlap=overlap, overlap_slowdown=0.0, bucket_exposed=0.0, zero_stages=(0, 1))
+    overlap = Overlap(gradients=hidden, parameters=hidden, by_chunk=chunks)
+    stack = toy_stack(overlap=overlap, compute_slowdown=0.0, bucket_exposed=0.0, zero_stages=(0, 1))
     row = strategies(
         pp=2,
         dp=4,

@@ -68,7 +68,7 @@ def test_the_answer_says_its_adapters_and_asks_the_same_again():
 def test_adapters_are_asked_for_in_one_way_and_a_stacks_file_may_have_some():
     with pytest.raises(BadRequest, match=r"stack\.adapters is asked for as adapters, such as --adapters 16:linear_qkv"):
         plan(changed(adapters=None, changes={"stack.adapters": 16}))
-    tuned = stack("nemo").model_copy(update={"adapters": Adapters.read("16:linear_qkv"), "name": "tuned"})
+    tuned = stack("nemo").changed({"switches.adapters": Adapters.read("16:linear_qkv"), "name": "tuned"})
     pins = {"pp": 4, "tp": 2}
     asked, held = changed(stack="nemo", pins=pins), changed(adapters=None, stack=tuned, pins=pins)
     assert predict(held).prediction.iteration_seconds == predict(asked).prediction.iteration_seconds
@@ -140,7 +140,7 @@ def test_nvidias_own_fine_tuning_runs_come_out_within_four_percent():
 def test_a_measured_run_may_say_its_adapters():
     row = next(row for row in shipped("fit") if row["task"] == "lora")
     said = row | {"strategy": row["strategy"] | {"adapters": "64:linear_fc1"}}
-    assert case(said).scenario.stack.adapters == Adapters(rank=64, modules=("linear_fc1",))
+    assert case(said).scenario.stack.switches.adapters == Adapters(rank=64, modules=("linear_fc1",))
     with pytest.raises(Unpriceable, match=r"strategy\.adapters: no module 'q'"):
         case(row | {"strategy": row["strategy"] | {"adapters": "64:q"}})
     experts = next(row for row in shipped("fit") if row["model"]["kind"] == "moe")
@@ -150,7 +150,7 @@ def test_a_measured_run_may_say_its_adapters():
 
 def test_a_run_that_trains_all_weights_has_none():
     row = next(row for row in shipped("fit") if row["task"] == "pretrain" and row["complete"])
-    assert case(row).scenario.stack.adapters is None
+    assert case(row).scenario.stack.switches.adapters is None
 
 
 def test_a_fine_tune_is_not_given_the_tokens_of_a_whole_training():

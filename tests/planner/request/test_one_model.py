@@ -81,15 +81,15 @@ def test_an_undated_run_of_a_stack_called_by_its_name_has_that_stack_as_it_is(fr
 def test_a_date_in_the_words_of_a_run_makes_its_stack_older_and_a_note_says_so():
     said = {"stack": {"framework": "megatron-core"}, "cluster": {"accelerator": "b200"}, "model": {"seq_length": 8192}}
     old, own = case(run(source="our log of 2025-03", **said)), case(run(source="our log", date="2025-03", **said))
-    assert f"{WORDS}stack.recent_cudnn=false" in old.notes
+    assert f"{WORDS}stack.kernels.recent_cudnn=false" in old.notes
     assert validated(own) == validated(old) > validated(case(run(source="our log", **said)))
 
 
 def test_an_undated_run_under_a_given_stack_has_that_stack_as_it_is():
     given = stack("megatron-core")
     row = run(stack={"framework": "our own trainer"}, cluster={"accelerator": "h100-sxm"})
-    assert case(row, software=given).scenario.stack.recent_cudnn
-    assert not case(row).scenario.stack.recent_cudnn
+    assert case(row, software=given).scenario.stack.kernels.recent_cudnn
+    assert not case(row).scenario.stack.kernels.recent_cudnn
 
 
 def test_what_a_search_would_choose_otherwise_is_said():

@@ -30,7 +30,7 @@ def made_at(rate, group="made"):
     for layers, micro in ((12, 1), (24, 2), (48, 4)):
         mapped = case(run(model={"num_layers": layers}, strategy={"micro_batch_size": micro, "recompute": "none"}))
         neutral: dict[str, object] = {knob.field: knob.neutral for knob in STACK_KNOBS} | {"cuda_graphs": True}
-        stack = mapped.scenario.stack.model_copy(update=neutral)
+        stack = mapped.scenario.stack.changed(neutral)
         scenario = replace(mapped.scenario, stack=stack)
         seconds = quote(mapped.rows, with_rate(scenario, rate), mapped.assignment).iteration
         samples.append(Sample(group, replace(mapped, scenario=scenario), seconds, 1.0 / math.sqrt(3)))
@@ -61,7 +61,7 @@ def test_a_stack_alone_on_its_machines_leaves_their_speed_to_them():
     """No run tells its kernels from the machine's; where another stack runs there too, one does."""
     mapped = case(run())
     scenario = mapped.scenario
-    others = scenario.stack.model_copy(update={"name": "another"})
+    others = scenario.stack.changed({"name": "another"})
     with_other = type(mapped)(replace(scenario, stack=others), mapped.rows, mapped.assignment, ())
     mine, theirs = (Sample("made", one, 1.0, 1.0) for one in (mapped, with_other))
     assert alone_on_machines([mine]) == {scenario.stack.name}

@@ -145,7 +145,7 @@ def test_plain_text_under_the_name_of_a_packed_file_is_told_as_such(tmp_path):
 )
 def test_attention_in_the_words_of_other_frameworks_is_the_kernel_that_they_mean(said, release):
     theirs, ours = (case(run(stack={"attention": word})) for word in (said, release))
-    assert theirs.scenario.stack.attention == ours.scenario.stack.attention
+    assert theirs.scenario.stack.switches.attention_backend == ours.scenario.stack.switches.attention_backend
     assert theirs.notes == ours.notes
 
 

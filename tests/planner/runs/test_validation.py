@@ -306,7 +306,7 @@ def test_a_misspelt_field_is_told_with_how_many_runs_have_it(tmp_path):
 def test_the_cache_is_fitted_on_devices_and_needs_enough_of_them(tmp_path):
     stack = case(RUN).scenario.stack
     held = quote(case(RUN).rows, case(RUN).scenario, case(RUN).assignment).footprint
-    seen = (1.25 * float(np.max(held.allocated)) + stack.reserved + float(np.max(held.waiting))) / 2**30
+    seen = (1.25 * float(np.max(held.allocated)) + stack.allocator.reserved + float(np.max(held.waiting))) / 2**30
     path = tmp_path / "runs.jsonl"
     rows = [run(id=str(n), measured={"memory": seen, "memory_kind": "nvidia-smi"}) for n in range(10)]
     path.write_text("\n".join(map(json.dumps, rows)))

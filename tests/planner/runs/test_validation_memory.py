@@ -135,8 +135,8 @@ def test_a_pipeline_of_kempnerforge_splits_neither_sequences_nor_the_vocabulary(
     alone, piped = (case(run(stack=words, strategy=shape | {"pp": pp, "gpus": 4 * pp})) for pp in (1, 2))
     assert alone.rows.sequence_parallel[0] == 1
     assert piped.rows.sequence_parallel[0] == 0
-    assert alone.scenario.stack.whole_vocabulary == ("embedding",)
-    assert piped.scenario.stack.whole_vocabulary == ("embedding", "head")
+    assert alone.scenario.stack.exchange.whole_vocabulary == ("embedding",)
+    assert piped.scenario.stack.exchange.whole_vocabulary == ("embedding", "head")
 
 
 def test_notes_that_count_embedding_and_head_say_the_layers_of_every_stage():
@@ -233,13 +233,13 @@ def test_blocks_that_are_compiled_keep_no_norm_and_no_gate_before_an_eager_loss(
 )
 def test_megatron_swift_adds_up_gradients_in_16_bits_since_it_reads_its_own_arguments(framework, size):
     mapped = case(run(stack={"framework": framework})).scenario.stack
-    assert (mapped.gradient_bytes, mapped.reduce_bytes) == (size, size)
+    assert (mapped.gradients.gradient_bytes, mapped.gradients.reduce_bytes) == (size, size)
 
 
 @pytest.mark.parametrize(("framework", "size"), [("HF Transformers + accelerate FSDP2", 2), ("torchtitan", 4)])
 def test_accelerate_reduces_gradients_in_the_format_of_mixed_precision(framework, size):
     row = run(stack={"framework": framework})
-    assert case(row).scenario.stack.reduce_bytes == size
+    assert case(row).scenario.stack.gradients.reduce_bytes == size
 
 
 @pytest.mark.parametrize(("words", "kept"), [("torch.compile", False), ("PyTorch 2.10", True)])
@@ -263,7 +263,7 @@ def test_a_loss_that_casts_nothing_takes_logits_in_16_bits_where_weights_have_th
 
 def test_weights_are_sharded_in_16_bits_where_all_states_are():
     row = run(stack={"framework": "PyTorch FSDP2", "notes": "parameters, gradients and Adam moments in bf16"})
-    assert case(row).scenario.stack.weight_bytes == 2
+    assert case(row).scenario.stack.states.weight_bytes == 2
 
 
 def test_the_kernel_set_says_what_norms_and_softmax_keep():
@@ -331,7 +331,7 @@ def test_nvidia_s_benchmark_of_gpt_3_trains_with_dropout(source, dropped):
 def test_llama_and_its_kin_drop_nothing_unless_their_script_does(gated, source, dropped):
     chosen = stack("megatron-deepspeed")
     found = frameworks.changes(run(model={"gated_ffn": gated}, source=source), chosen)
-    assert found.get("dropout", chosen.dropout) is dropped
+    assert found.get("dropout", chosen.switches.dropout) is dropped
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ def test_containers_before_transformer_engine_2_14_write_nvfp4_in_two_kernels(re
 )
 def test_torchtitan_lets_segments_grow_on_one_node_of_nvidia_s(changes, fixed):
     row = run(stack={"framework": "torchtitan"}, **changes)
-    assert segments(row) == {"fixed_segments": fixed}
+    assert segments(row) == {"expandable_segments": not fixed}
     assert segments(run(stack={"framework": "Megatron-LM"})) == {}
 
 
@@ -385,5 +385,5 @@ def test_a_total_of_other_things_is_one_devices(words):
 
 def test_a_flag_that_is_off_says_that_a_model_returns_no_keys():
     stack = {"framework": "ATorch (PyTorch FSDP1, HF transformers)", "flags": {"use_cache": False}}
-    assert "cache" not in case(run(stack=stack)).scenario.stack.keeps
-    assert "cache" in case(run(stack={**stack, "flags": {}})).scenario.stack.keeps
+    assert "cache" not in case(run(stack=stack)).scenario.stack.kernels.saved_tensors
+    assert "cache" in case(run(stack={**stack, "flags": {}})).scenario.stack.kernels.saved_tensors

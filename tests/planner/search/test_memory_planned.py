@@ -31,4 +31,4 @@ def test_a_plan_of_16_bit_states_keeps_shards_beside_what_stage_two_gathered():
 
 @pytest.mark.parametrize("name", ["fsdp", "torchtitan", "generic"])
 def test_stacks_of_pytorch_make_gradients_anew(name):
-    assert stack(name).fresh_gradients
+    assert stack(name).gradients.set_to_none

@@ -52,7 +52,7 @@ def test_torchtitan_is_priced_as_it_was_at_the_time(at, passes, root, exchanges)
 @pytest.mark.parametrize("words", ["bf16, AdamW fused", "adamw_torch_fused", "AdamW(lr, fused=True)", "fused AdamW"])
 def test_a_step_that_a_run_calls_fused_is_one_pass_at_any_date(name, words):
     said = row("a log of 2024-08") | {"stack": {"framework": "LitGPT (PyTorch FSDP2)", "notes": words}}
-    assert stepped(said, stack(name))["optimizer_traffic"] == stack("megatron-core").optimizer_traffic
+    assert stepped(said, stack(name))["optimizer_traffic"] == stack("megatron-core").states.optimizer_traffic
     assert not stepped(said | {"stack": {"notes": "no fused AdamW"}}, stack("fsdp"))
 
 
@@ -66,7 +66,7 @@ def test_a_step_that_a_run_calls_fused_is_one_pass_at_any_date(name, words):
     ],
 )
 def test_compiled_8_bit_weights_stay_until_the_backward_pass_unless_denied_or_gathered(precision, gathers, notes, kept):
-    chosen = stack("torchtitan").model_copy(update={"fp8_param_gather": gathers})
+    chosen = stack("torchtitan").changed({"switches.fp8_param_gather": gathers})
     said = {"stack": {"framework": "torchtitan", "notes": notes}, "strategy": {"precision": precision}}
     assert ("casts" in cast(said, chosen).get("keeps", ())) == kept
 
@@ -107,14 +107,14 @@ def test_checkpoints_end_early_since_pytorch_2_1(source, notes, lean):
 def test_plain_pytorch_prefers_cudnn_on_hopper_since_2_9(when, said, kernel):
     stated = row(f"a report {when}") | {"stack": {"framework": "PyTorch FSDP", "attention": said}}
     chosen = stack("fsdp")
-    assert chosen.attention[0] == "cudnn"
+    assert chosen.switches.attention_backend[0] == "cudnn"
     assert next(iter(attended(stated, chosen).get("attention", ())), None) == kernel
     assert attended(stated, stack("torchtitan")) == {}
 
 
 def test_torchtitan_has_eager_checkpoints_run_to_their_end_since_august_2025():
     chosen = stack("torchtitan")
-    eager = chosen.model_copy(update={"fused_elementwise": False})
+    eager = chosen.changed({"switches.fused_elementwise": False})
     cases = [(eager, "202509", False), (eager, "202412", True), (chosen, "202509", True)]
     for each, when, lean in cases:
         assert repeated(row(f"benchmarks/llama3_{when}"), each) == {"lean_recompute": lean}
@@ -131,13 +131,13 @@ def test_a_run_of_no_known_month_and_another_framework_keep_what_their_stack_say
 def test_torchtitan_rotates_complex_numbers_that_no_compiler_fuses_and_its_kin_real_ones(framework, passes):
     said = {"stack": {"framework": framework, "overlap": "torch.compile"}, "strategy": {}}
     chosen = stack("torchtitan")
-    assert chosen.model_copy(update=compiled(said, chosen)).rotary_passes == passes
+    assert chosen.changed(compiled(said, chosen)).kernels.rotary_traffic == passes
 
 
 @pytest.mark.parametrize(("name", "kernel"), [("torchtitan", "aotriton"), ("megatron-core", "flash-2")])
 def test_pytorch_s_own_attention_runs_on_amd_at_half_the_rate_of_the_vendor_s_and_less_backward(name, kernel):
     known = accelerator("mi300x").kernels.attention
-    assert next(each for each in stack(name).attention if each in known) == kernel
+    assert next(each for each in stack(name).switches.attention_backend if each in known) == kernel
     own, vendor = known["aotriton"], known["flash-2"]
     assert own.efficiency == pytest.approx(0.5 * vendor.efficiency, rel=0.05)
     rates = [fit.efficiency * fit.backward_efficiency_ratio for fit in (own, vendor)]

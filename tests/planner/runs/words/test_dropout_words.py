@@ -28,4 +28,4 @@ def test_flags_come_before_words_and_a_share_of_nothing_drops_nothing(flags, not
 
 def test_a_flag_comes_before_what_a_framework_does_usually():
     row = run(stack={"framework": "Megatron-LM", "flags": {"hidden_dropout": 0.1}}, model={"gated_ffn": True})
-    assert case(row).scenario.stack.dropout
+    assert case(row).scenario.stack.switches.dropout

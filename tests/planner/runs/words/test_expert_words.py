@@ -209,7 +209,7 @@ def test_a_flag_names_the_cross_entropy_of_a_run():
         row = {"stack": {"framework": "Megatron-LM core 0.14", "flags": {"cross_entropy_fusion": kind}}}
         return loss_changes(row | {"cluster": {"accelerator": "b200"}}, "megatron-core").get("cross_entropy_traffic")
 
-    assert traffic("te") == stack("nemo").cross_entropy_traffic == FUSED
+    assert traffic("te") == stack("nemo").logits.cross_entropy_traffic == FUSED
     assert traffic("none") is None
 
 

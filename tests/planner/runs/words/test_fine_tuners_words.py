@@ -19,7 +19,7 @@ def found(stack=None, strategy=None, **more):
 
 
 def adapters(words, **more):
-    return found(notes=words, **more).scenario.stack.adapters
+    return found(notes=words, **more).scenario.stack.switches.adapters
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,12 @@ def test_notes_name_the_rank_and_the_modules_of_adapters(words, rank, modules):
     [{"lora_r": 32, "lora_target_modules": ["q_proj", "v_proj"]}, ["lora_r: 32", "lora_target_modules: q_proj v_proj"]],
 )
 def test_flags_name_them_too(flags):
-    said = found(stack={"flags": flags}).scenario.stack.adapters
+    said = found(stack={"flags": flags}).scenario.stack.switches.adapters
     assert (said.rank, said.modules) == (32, (QKV,))
 
 
 def test_where_notes_name_a_rank_alone_the_modules_are_the_programs_usual_ones():
-    said = found(stack={"framework": "LitGPT"}, notes="LoRA rank 5").scenario.stack.adapters
+    said = found(stack={"framework": "LitGPT"}, notes="LoRA rank 5").scenario.stack.switches.adapters
     assert (said.rank, said.modules) == (5, (QKV,))
 
 
@@ -65,7 +65,7 @@ def test_where_notes_name_a_rank_alone_the_modules_are_the_programs_usual_ones()
 )
 def test_the_rank_of_a_process_is_not_that_of_adapters(words):
     priced = found(notes=words)
-    assert priced.scenario.stack.adapters.rank == 16
+    assert priced.scenario.stack.switches.adapters.rank == 16
     assert any("does not say which" in note for note in priced.notes)
 
 
@@ -76,7 +76,7 @@ def test_a_field_of_its_own_speaks_before_the_notes():
 def test_adapters_of_which_experts_have_some_are_priced_where_attention_has_them():
     experts = {"kind": "moe", "experts": 8, "top_k": 2, "expert_ffn": 8192}
     priced = found(model=experts, notes="LoRA rank 16 on all linear layers")
-    assert priced.scenario.stack.adapters.modules == OF_ATTENTION
+    assert priced.scenario.stack.switches.adapters.modules == OF_ATTENTION
     assert "adapters on experts are left out of the price" in priced.notes
 
 
@@ -85,7 +85,7 @@ def test_adapters_of_which_experts_have_some_are_priced_where_attention_has_them
     [("base weights in NF4", True), ("bitsandbytes NF4", True), ("weights in bf16, not NF4", False), ("no NF4", False)],
 )
 def test_a_runs_notes_say_that_frozen_weights_have_four_bits(words, packed):
-    assert (found(notes=words).scenario.stack.frozen_bytes == pytest.approx(0.516)) is packed
+    assert (found(notes=words).scenario.stack.states.frozen_bytes == pytest.approx(0.516)) is packed
 
 
 @pytest.mark.parametrize(
@@ -98,15 +98,15 @@ def test_a_runs_notes_say_that_frozen_weights_have_four_bits(words, packed):
     ],
 )
 def test_four_bits_alone_or_as_a_flag_are_those_of_frozen_weights(stack, packed):
-    assert (found(stack=stack).scenario.stack.frozen_bytes > 0) is packed
+    assert (found(stack=stack).scenario.stack.states.frozen_bytes > 0) is packed
 
 
 def test_notes_on_four_bits_say_nothing_of_a_run_that_trains_all_weights():
-    assert case(run(task="pretrain", notes="as fast as in NF4")).scenario.stack.adapters is None
+    assert case(run(task="pretrain", notes="as fast as in NF4")).scenario.stack.switches.adapters is None
 
 
 def fused(framework, notes):
-    return case(run(stack={"framework": framework, "notes": notes})).scenario.stack.fused_elementwise
+    return case(run(stack={"framework": framework, "notes": notes})).scenario.stack.switches.fused_elementwise
 
 
 @pytest.mark.parametrize("words", ["torch.compile; chunked loss", "Liger kernels", "fused ops and kernels, packed"])
@@ -146,7 +146,7 @@ def test_megatrons_kernels_are_its_own_whatever_notes_name(framework):
 )
 def test_a_step_of_many_kernels_is_priced_until_a_program_took_the_fused_one(framework, source, notes, many):
     priced = case(run(source=source, stack={"framework": framework, "notes": notes})).scenario.stack
-    assert (priced.optimizer_traffic == SEVERAL_PASSES) is many
+    assert (priced.states.optimizer_traffic == SEVERAL_PASSES) is many
 
 
 @pytest.mark.parametrize(
@@ -162,15 +162,17 @@ def test_a_step_of_many_kernels_is_priced_until_a_program_took_the_fused_one(fra
 )
 def test_a_model_loaded_in_16_bits_that_nothing_casts_has_states_of_16_bits(words, narrow):
     stack = case(run(stack={"framework": "PyTorch FSDP", "notes": words})).scenario.stack
-    assert ((stack.optimizer, stack.weight_bytes, stack.gradient_bytes) == ("adam-bf16", 2, 2)) is narrow
+    assert (
+        (stack.switches.optimizer, stack.states.weight_bytes, stack.gradients.gradient_bytes) == ("adam-bf16", 2, 2)
+    ) is narrow
 
 
 @pytest.mark.parametrize("words", ["optimizer_in_bwd", "optimizer-in-backward", "optimizer step in backward"])
 def test_an_optimizer_within_the_backward_pass_keeps_no_gradients(words):
-    assert case(run(stack={"framework": "torchtune", "notes": words})).scenario.stack.gradient_bytes == 0
+    assert case(run(stack={"framework": "torchtune", "notes": words})).scenario.stack.gradients.gradient_bytes == 0
 
 
 def test_flags_that_are_off_name_no_fused_step():
     stack = {"framework": "PyTorch FSDP", "flags": {"fused_adamw": False}}
     usual = case(run(stack={"framework": "PyTorch FSDP"})).scenario.stack
-    assert case(run(stack=stack)).scenario.stack.optimizer_traffic == usual.optimizer_traffic
+    assert case(run(stack=stack)).scenario.stack.states.optimizer_traffic == usual.states.optimizer_traffic

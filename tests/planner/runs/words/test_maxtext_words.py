@@ -68,21 +68,21 @@ def test_its_later_recipes_and_other_frameworks_are_as_they_say():
 )
 def test_a_policy_is_known_by_what_it_keeps(said, kind):
     row = tabled("tpu-v6e", recompute="selective", **said) | {"source": "AI-Hypercomputer/tpu-recipes"}
-    assert case(row).scenario.stack.selective == kind
+    assert case(row).scenario.stack.switches.recompute_policy == kind
 
 
 @pytest.mark.parametrize(("release", "kind"), [("v24.11.1", "attention-products"), ("v25.02", "projections")])
 def test_the_custom_policy_of_nvidias_recipe_changed_with_its_release(release, kind):
     row = tabled("h100-sxm", recompute="selective", recompute_detail="MaxText custom remat policy")
     row |= {"source": f"NVIDIA dgxc-benchmarking {release}, maxtext recipe README"}
-    assert case(row).scenario.stack.selective == kind
+    assert case(row).scenario.stack.switches.recompute_policy == kind
 
 
 def test_the_trillium_recipe_of_mixtral_drops_tokens_and_multiplies_with_masks():
     row = tabled("tpu-v6e", "Mixtral-8x7B") | {"source": "AI-Hypercomputer/tpu-recipes training/trillium recipe logs"}
     stack = case(row).scenario.stack
-    assert (stack.expert_capacity, stack.expert_masks) == (1.25, True)
-    assert not case(row | {"source": "AI-Hypercomputer/tpu-recipes training/v5p"}).scenario.stack.expert_masks
+    assert (stack.switches.expert_capacity, stack.experts.dispatch_masks) == (1.25, True)
+    assert not case(row | {"source": "AI-Hypercomputer/tpu-recipes training/v5p"}).scenario.stack.experts.dispatch_masks
 
 
 @pytest.mark.parametrize(
@@ -104,15 +104,15 @@ def test_alpa_hides_no_collective():
 
 def test_pods_of_pathways_meet_once_an_iteration():
     row = tabled("tpu-v4")
-    assert not case(row).scenario.stack.replicas_once
+    assert not case(row).scenario.stack.sharding.replicas_reduce_once
     row["stack"]["framework"] = "Pathways / T5X (JAX)"
-    assert case(row).scenario.stack.replicas_once
+    assert case(row).scenario.stack.sharding.replicas_reduce_once
 
 
 def test_a_policy_by_its_name_names_no_modules():
     row = tabled("tpu-v5p", recompute="selective", recompute_detail="core_attn mlp") | {"source": "MaxText tiering.md"}
     found = case(row | {"filled": ["recompute: policy save_dot_except_mlpwi"]})
-    assert found.scenario.stack.selective == "attention-products"
+    assert found.scenario.stack.switches.recompute_policy == "attention-products"
     assert not found.rows.recompute_modules[0]
     assert case(row).rows.recompute_modules[0]
 

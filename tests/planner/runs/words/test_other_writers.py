@@ -165,7 +165,7 @@ def test_a_stage_may_be_named_as_zero_is():
 
 def test_adam_in_8_bits_trains_all_weights():
     stack = case(run(stack={"notes": "bitsandbytes 8-bit AdamW"})).scenario.stack
-    assert (stack.adapters, stack.optimizer, stack.frozen_bytes) == (None, "adam-8bit", 0.0)
+    assert (stack.switches.adapters, stack.switches.optimizer, stack.states.frozen_bytes) == (None, "adam-8bit", 0.0)
 
 
 def test_a_share_beside_a_figure_in_bytes_is_no_unit_of_it():
@@ -203,12 +203,12 @@ def test_frozen_weights_of_four_bits_are_priced_as_adapters_and_told(words):
     found = verdict(**words)
     assert found.predicted == verdict(task="lora").predicted
     assert any("frozen weights of 4 bits take their memory" in note for note in found.notes)
-    assert case(run(**words)).scenario.stack.frozen_bytes == pytest.approx(0.516)
+    assert case(run(**words)).scenario.stack.states.frozen_bytes == pytest.approx(0.516)
 
 
 @pytest.mark.parametrize("note", ["load_in_4bit: false", "4 bits of the optimizer's states", "mxfp4 products"])
 def test_other_words_on_four_bits_freeze_nothing(note):
-    assert case(run(strategy={"precision_note": note})).scenario.stack.adapters is None
+    assert case(run(strategy={"precision_note": note})).scenario.stack.switches.adapters is None
 
 
 @pytest.mark.parametrize("task", ["LoRA", "lora fine-tuning", "PEFT (LoRA)", "Adapter"])
@@ -359,4 +359,4 @@ def test_hai_llm_is_deepseeks_with_or_without_a_hyphen():
 def test_frozen_weights_that_are_only_there_in_nvfp4_take_its_bytes_twice(note, size):
     plan = {"precision": "nvfp4", "precision_note": note}
     row = run(task="lora", cluster={"accelerator": "b200"}, stack={"framework": "NeMo"}, strategy=plan)
-    assert case(row).scenario.stack.frozen_bytes == size
+    assert case(row).scenario.stack.states.frozen_bytes == size

@@ -14,7 +14,7 @@ def kernels(framework, notes=None, source="a test", **strategy):
     """Kernels of the run's adapters, and whether some inputs are dropped."""
     stack = {"framework": framework, "notes": notes}
     row = run(task="lora", source=source, stack=stack, strategy=PLAIN | {"sharding_degree": 16} | strategy)
-    found = case(row).scenario.stack.adapters
+    found = case(row).scenario.stack.switches.adapters
     return found.kernels, found.dropout
 
 
@@ -78,7 +78,7 @@ def test_inputs_are_dropped_unless_notes_say_that_none_are(notes, dropped):
 
 def test_flags_say_that_no_input_is_dropped():
     stack = {"framework": TRL, "flags": {"lora_dropout": 0.0}}
-    assert not case(run(task="lora", stack=stack, strategy=PLAIN)).scenario.stack.adapters.dropout
+    assert not case(run(task="lora", stack=stack, strategy=PLAIN)).scenario.stack.switches.adapters.dropout
 
 
 def test_a_run_that_says_its_kernels_has_those():

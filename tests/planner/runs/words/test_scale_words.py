@@ -20,7 +20,11 @@ def changed(source, framework="NeMo"):
 def test_rounds_of_mlperf_find_and_share_scales_as_their_containers_did(version, kernels, sharing, narrow):
     row = run(source=f"MLPerf Training v{version} results repo, NVIDIA/results/eos", stack=CONTAINER)
     found = case(row).scenario.stack
-    assert (found.scale_kernels, found.shared_magnitudes, found.fp8_param_gather) == (kernels, sharing, narrow)
+    assert (found.kernels.scale_kernels, found.exchange.amax_group, found.switches.fp8_param_gather) == (
+        kernels,
+        sharing,
+        narrow,
+    )
 
 
 def test_megatron_core_shares_over_tensor_ranks_in_one_release_alone():
@@ -39,5 +43,5 @@ def test_llm_foundry_has_modules_that_scale_for_themselves():
 
 def test_without_user_buffers_tensor_ranks_wait_for_8_bits():
     flags = {"framework": "NeMo 24.07", "flags": {"tp_comm_overlap": False}}
-    assert case(run(stack=flags)).scenario.stack.fp8_tensor_gather
-    assert not case(run(stack={"framework": "NeMo 24.07"})).scenario.stack.fp8_tensor_gather
+    assert case(run(stack=flags)).scenario.stack.exchange.fp8_tensor_gather
+    assert not case(run(stack={"framework": "NeMo 24.07"})).scenario.stack.exchange.fp8_tensor_gather

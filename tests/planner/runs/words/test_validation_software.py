@@ -16,7 +16,7 @@ def test_gradients_said_to_be_reduced_in_fp32_cost_twice_the_traffic():
     plain = case(run(stack={"framework": "DeepSpeed 3D (Megatron v1.1.5)"}, strategy={"precision": "fp16"}))
     said = {"precision": "fp16", "precision_note": "fp16 with fp32 gradient all-reduce"}
     wide = case(run(stack={"framework": "DeepSpeed 3D (Megatron v1.1.5)"}, strategy=said))
-    assert wide.scenario.stack.reduce_bytes == 2 * plain.scenario.stack.reduce_bytes == 4
+    assert wide.scenario.stack.gradients.reduce_bytes == 2 * plain.scenario.stack.gradients.reduce_bytes == 4
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_gradients_said_to_be_reduced_in_fp32_cost_twice_the_traffic():
 )
 def test_deepspeeds_examples_run_without_the_fused_kernels_that_they_have(framework, fused):
     stack = case(run(stack={"framework": framework})).scenario.stack
-    assert (stack.fused_elementwise, stack.fused_softmax) == (fused, fused)
+    assert (stack.switches.fused_elementwise, stack.switches.fused_softmax) == (fused, fused)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,10 @@ def test_megatron_turns_and_gates_by_separate_operators_before_november_2023(fra
 def test_sums_of_gradients_are_fp32_where_a_framework_adds_up_bf16_so_and_travel_in_bf16():
     said = {"framework": "Megatron-DeepSpeed"}
     at = {p: case(run(stack=said, strategy={"precision": p})).scenario.stack for p in ("fp16", "bf16")}
-    assert {p: (s.gradient_bytes, s.reduce_bytes) for p, s in at.items()} == {"fp16": (2, 2), "bf16": (4, 2)}
+    assert {p: (s.gradients.gradient_bytes, s.gradients.reduce_bytes) for p, s in at.items()} == {
+        "fp16": (2, 2),
+        "bf16": (4, 2),
+    }
 
 
 @pytest.mark.parametrize(
@@ -67,7 +70,7 @@ def test_sums_of_gradients_are_fp32_where_a_framework_adds_up_bf16_so_and_travel
 )
 def test_deepspeed_sends_sums_of_bf16_gradients_in_fp32_before_may_2023(source, precision, sent):
     row = run(source=source, stack={"framework": "Megatron-DeepSpeed"}, strategy={"precision": precision})
-    assert case(row).scenario.stack.reduce_bytes == sent
+    assert case(row).scenario.stack.gradients.reduce_bytes == sent
 
 
 @pytest.mark.parametrize(
@@ -84,19 +87,19 @@ def test_torchtitan_fuses_what_it_compiles_and_compiles_reduced_precision_unless
     overlap, precision, fused
 ):
     row = run(stack={"framework": "torchtitan", "overlap": overlap}, strategy={"precision": precision})
-    assert case(row).scenario.stack.fused_elementwise is fused
+    assert case(row).scenario.stack.switches.fused_elementwise is fused
 
 
 @pytest.mark.parametrize(("notes", "fused"), [("torch 2.5; eager", False), ("eager attention, torch 2.5", True)])
 def test_notes_say_that_a_run_is_eager_unless_they_speak_of_its_attention(notes, fused):
     row = run(stack={"framework": "torchtitan", "notes": notes}, strategy={"precision": "fp8"})
-    assert case(row).scenario.stack.fused_elementwise is fused
+    assert case(row).scenario.stack.switches.fused_elementwise is fused
 
 
 @pytest.mark.parametrize(("overlap", "kernels"), [("eager", 36), ("torch.compile", 18)])
 def test_torchtitan_runs_twice_as_many_kernels_where_nothing_joins_them(overlap, kernels):
     row = run(stack={"framework": "torchtitan", "overlap": overlap})
-    assert case(row).scenario.stack.kernels_per_layer == kernels
+    assert case(row).scenario.stack.host.kernels_per_layer == kernels
 
 
 @pytest.mark.parametrize(
@@ -104,19 +107,22 @@ def test_torchtitan_runs_twice_as_many_kernels_where_nothing_joins_them(overlap,
     [("PyTorch FSDP1 + torch.compile", None), ("NeMo AutoModel (PyTorch FSDP2)", "TE + fsdp2_prefetch")],
 )
 def test_a_compiler_or_a_library_of_kernels_fuses_whatever_field_names_it(framework, overlap):
-    assert case(run(stack={"framework": framework, "overlap": overlap})).scenario.stack.fused_elementwise
+    assert case(run(stack={"framework": framework, "overlap": overlap})).scenario.stack.switches.fused_elementwise
 
 
 def test_torchtitan_steps_in_many_passes_before_2025():
     words = {"framework": "torchtitan", "overlap": "torch.compile"}
     before, since = (case(run(source=f"benchmarks/llama3_h100_{at}", stack=words)) for at in ("202412", "202506"))
-    assert before.scenario.stack.optimizer_traffic > 2 * since.scenario.stack.optimizer_traffic
+    assert before.scenario.stack.states.optimizer_traffic > 2 * since.scenario.stack.states.optimizer_traffic
 
 
 @pytest.mark.parametrize(("said", "narrow"), [("fp8", True), ("fp8-rowwise", False), ("bf16", False)])
 def test_torchtitan_gathers_8_bits_over_tensor_ranks_under_one_scale_a_tensor(said, narrow):
     precision = {"precision": said[:4].rstrip("-"), "precision_note": said}
-    assert case(run(stack={"framework": "torchtitan"}, strategy=precision)).scenario.stack.fp8_tensor_gather is narrow
+    assert (
+        case(run(stack={"framework": "torchtitan"}, strategy=precision)).scenario.stack.exchange.fp8_tensor_gather
+        is narrow
+    )
 
 
 @pytest.mark.parametrize(("pp", "held"), [(2, [11, 5]), (4, [6, 5, 5, 0])])
@@ -131,7 +137,7 @@ def test_nanotron_fills_its_stages_past_their_share_and_counts_the_head(pp, held
 def test_a_run_that_shards_further_than_its_stack_is_priced_as_sharded():
     plan = {"tp": 1, "pp": 1, "vpp": 1, "dp": 16, "sharding_degree": 16, "schedule": "none", "micro_batch_size": 1}
     first, third = (case(run(strategy=plan | {"zero_stage": stage})) for stage in (1, 3))
-    assert 3 in third.scenario.stack.zero_stages
+    assert 3 in third.scenario.stack.supports.zero_stages
     traffic = [quote(one.rows, one.scenario, one.assignment).breakdown["dp"] for one in (first, third)]
     assert traffic[1] > traffic[0]
 
@@ -165,7 +171,7 @@ def test_async_tensor_parallelism_leaves_gathers_whole_under_scales_by_rows():
 def test_torchaos_tables_gather_in_8_bits_where_they_say_so_and_torchtitans_unless_they_deny_it(source, note, narrow):
     precision = {"precision": "fp8", "precision_note": note}
     found = case(run(source=source, stack={"framework": "torchtitan"}, strategy=precision)).scenario.stack
-    assert found.fp8_param_gather is narrow
+    assert found.switches.fp8_param_gather is narrow
 
 
 LLAMA_13B = {
@@ -215,8 +221,8 @@ def test_kempnerforge_attends_with_cudnn_on_hopper_as_its_profile_shows():
 def test_kempnerforge_gathers_for_every_micro_batch_of_a_pipeline_and_torchtitan_once():
     said = ("KempnerForge (PyTorch FSDP2/DTensor)", "torchtitan")
     stacks = [case(run(stack={"framework": words})).scenario.stack for words in said]
-    assert [stack.pipeline_holds for stack in stacks] == [True, True]
-    assert [stack.pipeline_gathers_again for stack in stacks] == [True, False]
+    assert [stack.sharding.pipeline_keeps_gathered for stack in stacks] == [True, True]
+    assert [stack.sharding.pipeline_reshards for stack in stacks] == [True, False]
 
 
 @pytest.mark.parametrize("name", ["a100-sxm-80gb", "h100-sxm"])
@@ -238,7 +244,7 @@ def test_plain_pytorch_attends_with_cudnn_on_blackwell():
 
 @pytest.mark.parametrize("notes", ["chunked_nll loss", "loss in eight chunks", "cut cross-entropy"])
 def test_a_loss_by_blocks_of_tokens_never_holds_all_logits(notes):
-    assert case(run(stack={"framework": "torchtune", "notes": notes})).scenario.stack.loss == "fused"
+    assert case(run(stack={"framework": "torchtune", "notes": notes})).scenario.stack.switches.loss == "fused"
 
 
 @pytest.mark.parametrize(
@@ -258,7 +264,7 @@ def test_a_loss_by_blocks_of_tokens_never_holds_all_logits(notes):
 )
 def test_words_on_states_name_the_optimizer_and_its_bytes(words, changed):
     stack = case(run(stack={"framework": "torchtitan"}, strategy={"precision_note": words})).scenario.stack
-    assert (stack.optimizer, stack.optimizer_bytes) == changed
+    assert (stack.switches.optimizer, stack.states.optimizer_bytes) == changed
 
 
 @pytest.mark.parametrize(
@@ -272,7 +278,7 @@ def test_deepspeed_shards_the_states_of_bf16_at_any_stage(framework, precision, 
 
 def test_llm_c_writes_gradients_over_its_logits():
     stack = case(run(stack={"framework": "llm.c (C/CUDA)"})).scenario.stack
-    assert (stack.cross_entropy_traffic, stack.cross_entropy_bytes) == (6, 2)
+    assert (stack.logits.cross_entropy_traffic, stack.logits.cross_entropy_bytes) == (6, 2)
 
 
 def test_ligers_kernels_fuse_the_loss_and_what_transformers_write_out():
@@ -280,8 +286,12 @@ def test_ligers_kernels_fuse_the_loss_and_what_transformers_write_out():
         case(run(stack={"framework": f"HF Transformers + DeepSpeed{more}", "attention": "v2"})).scenario.stack
         for more in ("", ", Liger")
     )
-    assert (plain.loss, plain.fused_elementwise, plain.keeps) == ("plain", False, ("gate", "norm"))
-    assert (liger.loss, liger.fused_elementwise, liger.keeps) == ("fused", True, ())
+    assert (plain.switches.loss, plain.switches.fused_elementwise, plain.kernels.saved_tensors) == (
+        "plain",
+        False,
+        ("gate", "norm"),
+    )
+    assert (liger.switches.loss, liger.switches.fused_elementwise, liger.kernels.saved_tensors) == ("fused", True, ())
 
 
 def test_a_run_that_says_its_norms_are_not_fused_pays_for_it():
@@ -308,7 +318,7 @@ def test_context_parallelism_goes_by_the_names_of_its_papers(said, kind):
 def test_the_trainer_of_llm_foundry_reads_logits_for_two_metrics_besides_a_fused_loss():
     chosen = find_stack("fsdp")
     found = changes(run(stack={"framework": "LLM Foundry / Composer FSDP"}), chosen)
-    assert found["cross_entropy_traffic"] == 8 + 2 * 14 < chosen.cross_entropy_traffic
+    assert found["cross_entropy_traffic"] == 8 + 2 * 14 < chosen.logits.cross_entropy_traffic
     assert found["cross_entropy_bytes"] == 4
     assert "cross_entropy_traffic" not in changes(run(stack={"framework": "PyTorch FSDP1 + torch.compile"}), chosen)
 
@@ -324,14 +334,14 @@ def test_the_trainer_of_llm_foundry_reads_logits_for_two_metrics_besides_a_fused
 )
 def test_megatron_cores_loss_copied_its_logits_until_june_2024(framework, source, bytes_held):
     row = run(stack={"framework": framework, "attention": True}, source=source)
-    assert case(row).scenario.stack.cross_entropy_bytes == bytes_held
+    assert case(row).scenario.stack.logits.cross_entropy_bytes == bytes_held
 
 
 @pytest.mark.parametrize(("word", "held"), [("fp32", (4, 4)), ("bf16", (2, 2)), ("fp8", (4, 4)), (None, (4, 4))])
 def test_flags_say_in_which_format_gradients_are_kept_and_reduced(word, held):
     said = {"framework": "Megatron-Core 0.17", "attention": True, "flags": {"grad_reduce_dtype": word}}
     stack = case(run(stack=said)).scenario.stack
-    assert (stack.gradient_bytes, stack.reduce_bytes) == held
+    assert (stack.gradients.gradient_bytes, stack.gradients.reduce_bytes) == held
 
 
 def test_bf16_gradients_stay_beside_their_sums_but_where_16_bits_are_added_up():
@@ -339,7 +349,7 @@ def test_bf16_gradients_stay_beside_their_sums_but_where_16_bits_are_added_up():
     for note in ("", "16-bit gradient accumulation"):
         plan = {"precision": "bf16", "precision_note": note}
         stack = case(run(stack={"framework": "Megatron-DeepSpeed"}, strategy=plan)).scenario.stack
-        held[note] = stack.gradient_bytes + stack.passed_gradient_bytes
+        held[note] = stack.gradients.gradient_bytes + stack.gradients.micro_batch_gradient_bytes
     assert list(held.values()) == [6, 2]
 
 
@@ -377,7 +387,7 @@ def test_notes_say_that_attention_is_written_out_where_the_field_only_says_that_
     attention, notes, written_out
 ):
     said = run(stack={"framework": "Megatron-Core", "attention": attention}, notes=notes)
-    assert (case(said).scenario.stack.attention == ("unfused",)) is written_out
+    assert (case(said).scenario.stack.switches.attention_backend == ("unfused",)) is written_out
 
 
 @pytest.mark.parametrize(
@@ -396,4 +406,4 @@ def test_llama_in_transformers_hands_its_logits_back_in_fp32_until_late_2024(cha
     model = {"gated_ffn": True} | changes.pop("model", {})
     plan = {"pp": 1, "vpp": 1, "dp": 8, "schedule": "none"} | changes.pop("strategy", {})
     row = run(**({"source": "a run of 2023"} | changes), stack=known, model=model, strategy=plan)
-    assert case(row).scenario.stack.cross_entropy_bytes == held
+    assert case(row).scenario.stack.logits.cross_entropy_bytes == held

@@ -165,7 +165,9 @@ def test_an_old_framework_attends_with_fused_kernels_where_the_run_or_its_machin
     accelerator, attention, kernels
 ):
     said = {"framework": "Megatron-DeepSpeed", "attention": attention}
-    assert case(run(stack=said, cluster={"accelerator": accelerator})).scenario.stack.attention == kernels
+    assert (
+        case(run(stack=said, cluster={"accelerator": accelerator})).scenario.stack.switches.attention_backend == kernels
+    )
 
 
 @pytest.mark.parametrize(("accelerator", "usual"), [("v100-sxm2-32gb", "fp16"), ("a100-sxm-80gb", "bf16")])
