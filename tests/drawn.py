@@ -4,7 +4,6 @@ from hypothesis import strategies as st
 
 from costmodels.layer.recompute_modules import MODULES
 from costmodels.model.model import Model
-from costmodels.stack.stack import Overlap
 from costmodels.strategy import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES
 from hardware.links import Tier
 from tests.scenarios import (
@@ -71,19 +70,17 @@ def _kernels(pick):
         "launch_time": pick("0 s", "6 us"),
         "cuda_graphs": pick(False, True),
         "scatter_gather": pick(False, True),
-        "overlap": Overlap(
-            tp_forward=pick(0.3, 1.0),
-            tp_backward=pick(0.5, 1.0),
-            cp=pick(0.0, 0.3, 1.0),
-            cp_collective=pick(0.5, 1.0),
-            ep=pick(0.4, 1.0),
-            pp=pick(0.2, 1.0),
-            paired_passes=pick(False, True),
-            gradients=hidden,
-            parameters=hidden,
-            third_stage=pick(False, True),
-            by_chunk=pick(False, True),
-        ),
+        "tp_forward": pick(0.3, 1.0),
+        "tp_backward": pick(0.5, 1.0),
+        "cp": pick(0.0, 0.3, 1.0),
+        "cp_collective": pick(0.5, 1.0),
+        "ep": pick(0.4, 1.0),
+        "pp": pick(0.2, 1.0),
+        "paired_passes": pick(False, True),
+        "overlap_grad_reduce": hidden,
+        "overlap_param_gather": hidden,
+        "overlap_zero3": pick(False, True),
+        "by_chunk": pick(False, True),
     }
 
 
@@ -145,9 +142,8 @@ def _experts(pick):
         "expert_imbalance": pick(1.0, 1.2),
         "expert_capacity": pick(None, None, 0.8, 1.25),
         "dispatch_masks": pick(False, True),
-        "dispatcher": pick("allgather", "alltoall", "deepep"),
+        "dispatcher": pick("allgather", "alltoall", "deepep", "hybridep"),
         "dispatch_bytes": pick(1.0, 2.0),
-        "gathered_routes": pick(False, True),
         "shared_expert_overlap": pick(False, True),
         "fused_experts": pick(False, True),
         "bias_gradient_slowdown": pick(1.0, 1.0, 9.0),

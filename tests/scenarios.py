@@ -1,5 +1,6 @@
 """Small scenarios with round constants, and random valid rows."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
@@ -8,12 +9,15 @@ import numpy as np
 from costmodels.model.model import Experts, LatentAttention, Model, checked, from_shape
 from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.scenario import Scenario
-from costmodels.stack.stack import Stack
+from costmodels.stack.stack import GROUPS, PATHS, Stack
 from costmodels.strategy import RANK_ORDERS, SCHEDULE_NAMES, Recompute, strategies
 from hardware.kernels import AttentionFit, GemmFit, GroupedFit, Kernels, MemoryBoundFit
 from hardware.links import Link, Tier
 from hardware.records import Accelerator, Cluster, NodeGroup
 
+HOMES = {path.partition(".")[2]: path.partition(".")[0] for path in PATHS}
+"""The group of each field of a stack; no two are called alike."""
+assert len(HOMES) == len(PATHS)
 NONE, GPIPE, ONE_F_ONE_B, INTERLEAVED = (SCHEDULE_NAMES.index(name) for name in SCHEDULE_NAMES[:4])
 
 
@@ -124,13 +128,27 @@ def toy_stack(**changes):
         "name": "toy",
         "title": "Toy",
         "source": "toy",
-        "attention": ("flash-2",),
-        "launch": "0 s",
+        "attention_backend": ("flash-2",),
+        "launch_time": "0 s",
         "reserved": "0 B",
-        "slack": 0.0,
+        "fragmentation": 0.0,
         "expert_imbalance": 1.0,
     }
-    return Stack(**(plain | changes))
+    return Stack(**grouped(plain | changes))
+
+
+def grouped(fields):
+    """Fields of a stack by their names alone, each in its group; whole groups as they are."""
+    found = {}
+    for name, value in fields.items():
+        if name in GROUPS:
+            inside = value if isinstance(value, Mapping) else value.model_dump(exclude_unset=True)
+            found.setdefault(name, {}).update(inside)
+        elif (group := HOMES.get(name)) is None:
+            found[name] = value
+        else:
+            found.setdefault(group, {})[name] = value
+    return found
 
 
 def toy_model(**changes):

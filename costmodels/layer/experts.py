@@ -26,6 +26,7 @@ from costmodels.model.parameters import expert_parameters
 from costmodels.primitives.collectives import all_to_all_seconds, gather_seconds
 from costmodels.primitives.kernels import WORD, Number, matmul_seconds, stream_seconds
 from costmodels.scenario import Scenario
+from costmodels.stack.fields import SENT_ONCE
 from costmodels.stack.stack import Stack
 from costmodels.strategy import Bools, Floats, Ints, Strategies
 from hardware.kernels import GemmFit
@@ -289,7 +290,7 @@ def dispatch(rows: Strategies, scenario: Scenario) -> Passes:
             every = width * region_tokens(rows, scenario) * h * rows.ep
             across = gather_seconds(every, expert_group(rows), tiers)
         else:
-            copies = moe.top_k if stack.switches.dispatcher == "once-per-domain" else 1
+            copies = moe.top_k if stack.switches.dispatcher in SENT_ONCE else 1
             limits, size = (moe.router_group_top_k, moe.router_groups), routed * (width * h + beside)
             across = all_to_all_seconds(size, expert_group(rows), tiers, copies=copies, groups=limits, nearest=nearest)
         whole = np.where(rows.etp > 1, gather_seconds(width * routed * h * rows.etp, split, tiers), 0.0)
@@ -304,7 +305,7 @@ def dispatch(rows: Strategies, scenario: Scenario) -> Passes:
 
 def hybrid(stack: Stack) -> bool:
     """Whether tokens travel by HybridEP."""
-    return stack.switches.dispatcher == "hybridep" and stack.switches.dispatcher == "once-per-domain"
+    return stack.switches.dispatcher == "hybridep"
 
 
 def routed_weights(rows: Strategies, scenario: Scenario) -> Floats:

@@ -13,6 +13,7 @@ from costmodels.layer.tensor_ranks import exchanging_parts
 from costmodels.model.layer_kinds import Kind
 from costmodels.model.model import Model
 from costmodels.scenario import REDUCED, Scenario
+from costmodels.stack.fields import SENT_ONCE
 from costmodels.stack.stack import Stack
 from costmodels.strategy import Floats, Strategies
 
@@ -127,7 +128,7 @@ def expert_calls(rows: Strategies, scenario: Scenario) -> Floats:
     share = 1.0 - sum(CAPTURED.get(part, 0.0) for part in stack.switches.cuda_graph_scope)
     if "moe_router" not in stack.switches.cuda_graph_scope:
         share += GROUPED * _by_groups(scenario.model) + SHARED * (moe.num_shared_experts > 0)
-    share *= FUSED if stack.switches.dispatcher == "once-per-domain" else 1.0
+    share *= FUSED if stack.switches.dispatcher in SENT_ONCE else 1.0
     return share * stack.host.kernels_per_expert_layer + local_kernels(rows, scenario)
 
 

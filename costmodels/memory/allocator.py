@@ -111,7 +111,7 @@ def idle_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     if stack.switches.loss != "plain" or stack.switches.loss_block:
         return np.zeros(len(rows))
     idle = logits * stack.allocator.logits_freed_early
-    if not (not stack.switches.expandable_segments):
+    if stack.switches.expandable_segments:
         return idle
     passed, largest = _let_go(rows, scenario)
     beside = idle + np.where(logits > largest, passed, 0.0)

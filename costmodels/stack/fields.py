@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from costmodels.strategy import MODULES, OFFLOADS, SCHEDULE_NAMES
 from hardware.errors import no_such
-from hardware.kernels import Record
 
 Kept = Literal[
     "gate",

@@ -54,21 +54,37 @@ class Stack(Record):
     title: Label
     source: str
     switches: Switches = Switches()
+    """What users set."""
     supports: Supports = Supports()
+    """What strategies it offers."""
     kernels: KernelCosts = KernelCosts()
+    """Kernels of a layer."""
     host: HostCosts = HostCosts()
+    """Launches and other time of the host."""
     experts: ExpertCosts = ExpertCosts()
+    """Load and traffic of experts."""
     overlap: Overlap = Overlap()
+    """What of each communication stays exposed."""
     exchange: ExchangeCosts = ExchangeCosts()
+    """What tensor and context ranks exchange."""
     sharding: ShardingCosts = ShardingCosts()
+    """How parameters and gradients travel between data ranks."""
     gradients: GradientCosts = GradientCosts()
+    """Formats of gradients and what is held beside them."""
     pipeline: PipelineCosts = PipelineCosts()
+    """What stages send and wait for."""
     recompute: RecomputeCosts = RecomputeCosts()
+    """What recomputation repeats."""
     logits: LogitCosts = LogitCosts()
+    """What a loss of stored logits holds and moves."""
     states: StateCosts = StateCosts()
+    """Bytes of weights and optimizer states."""
     offload: OffloadCosts = OffloadCosts()
+    """What moving states to the host costs."""
     allocator: AllocatorCosts = AllocatorCosts()
+    """Memory that an allocator takes, and what lies outside it."""
     calibrated: Calibrated = Calibrated()
+    """Constants fitted to measured runs."""
     bf16: FormatChanges | None = None
     """What is different in bf16; None: nothing."""
     fp16: FormatChanges | None = None

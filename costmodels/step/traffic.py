@@ -94,9 +94,10 @@ def step_traffic(
     gradients, parameters, tied = (seconds[inverse] for seconds in _once_per_step(few, scenario))
     first = unhidden_share(few, scenario, heaviest_stage_parameters(few, scenario))[inverse]
     window = _window(rows, scenario, layer, kinds)
-    slow, way = slowed(group_of(few, "cp", "dp"), scenario)[inverse], stack.overlap
-    backward = _exposed_once(gradients, window.backward, rows, first, stack=stack, slow=slow, hidden=way.gradients)
-    forward = _exposed_once(parameters, window.forward, rows, first, stack=stack, slow=slow, hidden=way.parameters)
+    slow = slowed(group_of(few, "cp", "dp"), scenario)[inverse]
+    behind, ahead = stack.switches.overlap_grad_reduce, stack.switches.overlap_param_gather
+    backward = _exposed_once(gradients, window.backward, rows, first, stack=stack, slow=slow, hidden=behind)
+    forward = _exposed_once(parameters, window.forward, rows, first, stack=stack, slow=slow, hidden=ahead)
     sharded, whole = rows.zero_stage >= GRADIENTS, rows.zero_stage >= PARAMETERS
     sharded = sharded & (whole | (rows.pp == 1)) & np.isin(rows.zero_stage, stack.supports.zero_stages)
     if sharded.any():

@@ -16,7 +16,7 @@ _MODEL: Final = tuple(f"model.{name}" for name in Model.model_fields)
 _CARRIED: Final[Mapping[str, tuple[str, ...]]] = {
     "megatron-lm": (
         *("stack.overlap.tp_forward", "stack.tensor-parallel-overlap", "stack.overlap.ep"),
-        *("stack.cuda_graphs", "stack.cuda_graph_scope", "stack.dispatch", "stack.offload_fraction"),
+        *("stack.cuda_graphs", "stack.cuda_graph_scope", "stack.dispatcher", "stack.offload_fraction"),
         *("stack.optimizer", "stack.main_params", "stack.fp8_param_gather", "stack.expert_capacity"),
         *(
             "stack.supports.zero_stages",
@@ -24,7 +24,7 @@ _CARRIED: Final[Mapping[str, tuple[str, ...]]] = {
         ),  # Megatron-FSDP, which a strategy's own stage asks for
         *_MODEL,
     ),
-    "megatron-bridge": ("stack.dispatch", "stack.offload_fraction"),
+    "megatron-bridge": ("stack.dispatcher", "stack.offload_fraction"),
     "deepspeed": ("stack.offload_fraction",),
     "nanotron": (
         *("model.hidden_size", "model.ffn_hidden_size", "model.num_layers", "model.num_heads"),
@@ -52,7 +52,7 @@ def with_choices(known: Stack, request: Mapping[str, Any]) -> Stack:
     changed = changed_stack(known.at(str(request.get("precision") or "bf16")), request.get("changes") or {})
     whole = chosen(changed, **{name: request[name] for name in CHOICES if request.get(name) is not None})
     capacity = request.get("expert_capacity")
-    return whole if capacity is None else whole.model_copy(update={"expert_capacity": capacity})
+    return whole if capacity is None else whole.changed({"switches.expert_capacity": capacity})
 
 
 def _named_stack(given: object) -> Stack | None:
@@ -64,7 +64,7 @@ def _named_stack(given: object) -> Stack | None:
 def dispatch_of(request: Mapping[str, Any]) -> str:
     """How the stack sends tokens to experts; one that the catalogue lacks, in Megatron's usual way."""
     assumed = assumed_stack(request)
-    return assumed.switches.dispatcher if assumed else "every-copy"
+    return assumed.switches.dispatcher if assumed else "alltoall"
 
 
 def carries(target: str, path: str) -> bool:

@@ -16,8 +16,9 @@ from costmodels.stack.adapters import OF_ATTENTION, Adapters
 from costmodels.stack.choices import chosen
 from costmodels.stack.optimizers import OptimizerName
 from costmodels.stack.precision import known_precision
-from costmodels.stack.stack import LARGEST_CAPACITY, Stack
+from costmodels.stack.stack import Stack
 from costmodels.stack.stack import stack as find_stack
+from costmodels.stack.switches import LARGEST_CAPACITY
 from costmodels.training.stability import Stability
 from hardware.catalogue import cluster as find_cluster
 from hardware.errors import meant
@@ -326,7 +327,7 @@ def _mixed(request: PlanRequest, lead: Scenario, cluster: Cluster) -> Mixed | No
 
 def _with_experts(stack: Stack, model: Model, request: PlanRequest) -> Stack:
     """The stack with the load of experts that is asked for."""
-    names = ("expert_capacity", "expert_imbalance")
+    names = {"expert_capacity": "switches.expert_capacity", "expert_imbalance": "experts.expert_imbalance"}
     said = {name: value for name in names if (value := getattr(request, name)) is not None}
     if said and model.moe is None:
         raise BadRequest(f"{next(iter(said))}: model {model.name} has no experts; leave it out")
@@ -335,7 +336,8 @@ def _with_experts(stack: Stack, model: Model, request: PlanRequest) -> Stack:
             f"expert_imbalance {request.expert_imbalance:g} says nothing beside expert_capacity "
             f"{request.expert_capacity:g}, which has every expert compute as many tokens; leave out one of them"
         )
-    return stack.changed(said | ({"switches.expert_capacity": None} if "expert_imbalance" in said else {}))
+    fields = {names[name]: value for name, value in said.items()}
+    return stack.changed(fields | ({"switches.expert_capacity": None} if "expert_imbalance" in said else {}))
 
 
 def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:

@@ -103,12 +103,12 @@ def main() -> None:
     given = parser.parse_args()
     for name, (value, runs) in sorted(caches(given.runs).items()):
         if given.write:
-            set_fields(STACKS / f"{name}.toml", {"cache": f"{value:.3f}"})
-        print(f"{name:22s} cache={value:.3f} n {runs}")  # noqa: T201 - this module is a script
+            set_fields(STACKS / f"{name}.toml", {"calibrated.cached_share": f"{value:.3f}"})
+        print(f"{name:22s} cached_share={value:.3f} n {runs}")  # noqa: T201 - this module is a script
     for name, (value, runs) in sorted(tensor_slacks(given.runs).items()):
         if given.write:
-            set_fields(STACKS / f"{name}.toml", {"tensor_slack": f"{value:.3f}"})
-        print(f"{name:22s} tensor_slack={value:.3f} n {runs}")  # noqa: T201 - this module is a script
+            set_fields(STACKS / f"{name}.toml", {"calibrated.tensor_fragmentation": f"{value:.3f}"})
+        print(f"{name:22s} tensor_fragmentation={value:.3f} n {runs}")  # noqa: T201 - this module is a script
 
 
 if __name__ == "__main__":

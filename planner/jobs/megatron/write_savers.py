@@ -37,7 +37,7 @@ def shards_by_itself(request: Mapping[str, Any]) -> bool:
 def chosen_of(request: Mapping[str, Any], name: str) -> Any:
     """A choice as it was priced; of a stack that the catalogue lacks, as it was asked for."""
     priced = assumed_stack(request)
-    return request.get(name) if priced is None else getattr(priced, name)
+    return request.get(name) if priced is None else getattr(priced.switches, name)
 
 
 def _optimizer(strategy: Strategy, request: Mapping[str, Any]) -> Iterator[str]:

@@ -43,7 +43,7 @@ def megatron_arguments(
     mtp_layers: int = 0,
     layer_pattern: str = "",
     expert_capacity: float | None = None,
-    dispatch: str = "every-copy",
+    dispatch: str = "alltoall",
     by_itself: bool = False,
 ) -> Arguments:
     """Megatron-LM arguments of a strategy, and remarks on what they cannot say.
@@ -112,8 +112,9 @@ def _pattern(strategy: Strategy, pattern: str, mtp_layers: int) -> list[str]:
 
 _DISPATCHERS: Final[Mapping[str, tuple[str, ...]]] = {
     "allgather": ("allgather",),
-    "every-copy": ("alltoall",),
-    "once-per-domain": ("flex", "--moe-flex-dispatcher-backend", "deepep"),
+    "alltoall": ("alltoall",),
+    "deepep": ("flex", "--moe-flex-dispatcher-backend", "deepep"),
+    "hybridep": ("flex", "--moe-flex-dispatcher-backend", "deepep"),  # hybridep needs a build of its own
 }
 
 

@@ -29,12 +29,12 @@ from planner.runs.words.mapping import Case, case
 NOISE: Final = 0.07
 """Spread of one source's runs around its own bias: the median over the 29 sources of the fit split with six or more."""
 _BOUNDS: Final = {
-    "kernel_efficiency": (0.05, 1.5),
-    "elementwise_efficiency": (0.05, 1.5),
-    "communication_efficiency": (0.02, 1.5),
-    "straggler": (0.0, 0.5),
-    "iteration_overhead": (0.0, 10.0),
-    "expert_efficiency": (0.05, 3.0),
+    "calibrated.kernel_efficiency": (0.05, 1.5),
+    "calibrated.elementwise_efficiency": (0.05, 1.5),
+    "calibrated.communication_efficiency": (0.02, 1.5),
+    "calibrated.straggler": (0.0, 0.5),
+    "calibrated.iteration_overhead": (0.0, 10.0),
+    "calibrated.expert_efficiency": (0.05, 3.0),
 }
 """Wider than those of the shipped calibration: one cluster may be worse than any published one."""
 _HINTS: Final = {
@@ -43,7 +43,7 @@ _HINTS: Final = {
     "communication_efficiency": "a run with more tensor or data parallelism, or without overlap",
     "straggler": "the same run on several numbers of nodes",
     "iteration_overhead": "a run with a short iteration, such as a small batch",
-    "launch": "a run of small layers without CUDA graphs, which waits for its host",
+    "launch_time": "a run of small layers without CUDA graphs, which waits for its host",
     "expert_efficiency": "a run with experts and a larger micro-batch",
 }
 
@@ -123,13 +123,13 @@ def knobs_of(stack: Stack, *, experts: bool) -> list[Knob]:
     knobs = []
     for knob in chosen:
         low, high = _BOUNDS[knob.field]
-        knobs.append(replace(knob, neutral=float(getattr(stack, knob.field)), low=low, high=high))
+        knobs.append(replace(knob, neutral=float(stack.value(knob.field)), low=low, high=high))
     return knobs + _host(stack.host.launch_time)
 
 
 def _host(launch: float) -> list[Knob]:
     """The host's time for a kernel, if it takes any: hosts of the catalogue take 1 to 1.56 times as long as another."""
-    return [Knob("launch", launch, 0.25 * launch, 0.1 * launch, 10.0 * launch)] if launch else []
+    return [Knob("host.launch_time", launch, 0.25 * launch, 0.1 * launch, 10.0 * launch)] if launch else []
 
 
 def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack) -> Runs:

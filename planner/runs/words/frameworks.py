@@ -8,9 +8,9 @@ from typing import Any
 
 from costmodels.layer.blocks import UNFUSED_ROTARY
 from costmodels.stack.fields import Kept
-from costmodels.stack.overlap import Overlap
 from costmodels.stack.stack import Stack
 from planner.runs.words.dated import month
+from planner.runs.words.flat_fields import NOTHING_HIDDEN
 from planner.runs.words.maxtext_words import expert_fields, kept
 from planner.runs.words.peft_words import flags_said
 from planner.runs.words.pytorch import compiled
@@ -72,7 +72,7 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     # XLA on GPUs ran no collective beside computation then (alpa issue 31, jax issue 4666; alpa's pull request 773 of
     # November 2022 is the first to hide messages between stages).
     # Its compiler joins all gathers of new parameters into one (auto_sharding.py, ``all_gather_threshold`` [Alpa]).
-    (r"\balpa\b", {"overlap": Overlap(), "joint_gather": True}),
+    (r"\balpa\b", {**NOTHING_HIDDEN, "joint_gather": True}),
     # Pods of PaLM hand each other their gradients once, behind the backward pass [Chowdhery22, section 4].
     (r"\bpathways\b", {"replicas_once": True}),
     # Its script for ZeRO-3 partitions checkpoints, and moves them to the host unless the run says otherwise.

@@ -28,6 +28,7 @@ from planner.runs.words import aleph, redistributed, saving
 from planner.runs.words.adapter_words import adapters_of, frozen_changes
 from planner.runs.words.corrections import as_committed, as_configured, as_dispatched, as_run, as_timed
 from planner.runs.words.flag_words import as_flagged
+from planner.runs.words.flat_fields import changed
 from planner.runs.words.launch_scripts import as_launched
 from planner.runs.words.machines import Unpriceable, node_group
 from planner.runs.words.maxtext_words import as_programmed
@@ -77,7 +78,7 @@ def case(row: Row, *, machines: Cluster | None = None, software: Stack | None = 
     model = model_of(row, notes)
     chosen, group = stack_for(row, notes, software), node_group(row, notes, machines)
     if adapters := adapters_of(row, model, notes):
-        chosen = chosen.changed({"switches.adapters": adapters} | frozen_changes(row, chosen))
+        chosen = changed(chosen, {"adapters": adapters} | frozen_changes(row, chosen))
     usual = "bf16" if "bf16" in group.accelerator.peak else "fp16"
     if plan.get("precision") is None:
         notes.append(f"precision {usual} assumed")

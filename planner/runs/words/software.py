@@ -12,6 +12,7 @@ from planner.runs.words.attention_words import assumed, attention_changes, kerne
 from planner.runs.words.cudnn_words import cudnn_changes
 from planner.runs.words.dropout_words import dropout_changes
 from planner.runs.words.expert_words import expert_changes
+from planner.runs.words.flat_fields import changed
 from planner.runs.words.launch_words import launch_changes
 from planner.runs.words.loss_words import loss_changes
 from planner.runs.words.overlap_words import accumulation_changes, overlap_changes
@@ -90,7 +91,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
         changes |= FUSED
     elif said is True:
         changes |= attention_changes(row)
-    changes |= loss_changes(row, chosen.name) | launch_changes(row) | overlap_changes(row, chosen)
+    changes |= loss_changes(row, chosen.name) | launch_changes(row) | overlap_changes(row)
     changes |= accumulation_changes(row) | scale_changes(row)
     changes |= frameworks.changes(row, chosen) | dropout_changes(row)
     changes |= saving.states(row, chosen)
@@ -101,8 +102,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     words = str(row["stack"].get("overlap") or "").lower()
     if "async tp" in words or "fine_grain_interleave" in words:
         left = ROWWISE_TP if saving.precision(row["strategy"], chosen) == "fp8-rowwise" else ASYNC_TP
-        hidden = {"tp_forward": left, "tp_backward": left * chosen.overlap.tp_backward}
-        changes["overlap"] = chosen.overlap.model_copy(update=hidden)
-    chosen = chosen.changed(changes)
-    chosen = chosen.changed(repeated(row, chosen) | cast(row, chosen))
-    return chosen.changed(expert_changes(row, chosen))
+        changes |= {"overlap.tp_forward": left, "overlap.tp_backward": left * chosen.overlap.tp_backward}
+    chosen = changed(chosen, changes)
+    chosen = changed(chosen, repeated(row, chosen) | cast(row, chosen))
+    return changed(chosen, expert_changes(row))

@@ -31,7 +31,6 @@ from costmodels.memory.rows import row_bytes
 from costmodels.model.layer_kinds import Kind
 from costmodels.pricing import even_assignment
 from costmodels.stack.adapters import Adapters
-from costmodels.stack.stack import Stack
 from costmodels.step.traffic import optimizer_seconds, step_traffic
 from costmodels.strategy import SCHEDULE_NAMES, strategies
 from hardware.kernels import AttentionFit
@@ -97,7 +96,7 @@ def test_gathering_dispatch_sends_every_token_to_every_rank_whatever_it_was_rout
 def test_a_token_enters_a_node_once_where_it_is_copied_inside():
     """With eight copies to eight ranks on two nodes the plain exchange crosses the network four times as often."""
     rows = strategies(dp=8, ep=8)
-    plain, once = (experts_on(top_k=8, stack=toy_stack(dispatcher=name)) for name in ("alltoall", "hybridep"))
+    plain, once = (experts_on(top_k=8, stack=toy_stack(dispatcher=name)) for name in ("alltoall", "deepep"))
     crossing = 2 * 2 * TOKENS * WIDTH * 8 / 2 / NETWORK
     assert dispatch(rows, plain).forward == pytest.approx(crossing)
     assert dispatch(rows, once).forward == pytest.approx(crossing / 8 * 2 * (1 - 0.5**8))
@@ -131,14 +130,9 @@ def test_tokens_sent_in_eight_bits_halve_the_way_there_and_not_the_way_back():
     assert dispatch(ROWS, narrow).forward == pytest.approx(0.75 * dispatch(ROWS, wide).forward)
 
 
-@pytest.mark.parametrize(("name", "means"), [("alltoall", "alltoall"), ("deepep", "deepep")])
-def test_dispatchers_go_by_megatron_s_names_too(name, means):
-    assert toy_stack(dispatcher=name).switches.dispatcher == means
-
-
 def test_an_unknown_dispatcher_is_refused():
     with pytest.raises(ValueError, match="allgather"):
-        Stack(name="toy", title="Toy", source="toy", dispatcher="carrier-pigeon")
+        toy_stack(dispatcher="carrier-pigeon")
 
 
 def test_shared_experts_hide_the_traffic_that_they_run_beside():
@@ -208,20 +202,19 @@ def test_what_is_sorted_and_padded_behind_a_plain_exchange_is_copied_and_not_gat
 
 
 def test_hybridep_gathers_a_byte_per_token_and_expert_before_tokens_travel():
-    plain, mapped = (loaded(dispatcher="hybridep", gathered_routes=on) for on in (False, True))
+    plain, mapped = (loaded(dispatcher=name) for name in ("deepep", "hybridep"))
     rows = strategies(tp=2, dp=2, ep=4, sequence_parallel=1)
     assert gathered_routes(rows, mapped) == pytest.approx(all_to_all(TOKENS / 2 * 4 * EXPERTS, 4, NODE))
     alone = strategies(dp=4)
     assert gathered_routes(rows, plain) == gathered_routes(alone, mapped) == 0.0
     assert dispatch(alone, mapped).forward == 0.0
-    every = loaded(dispatcher="alltoall", gathered_routes=True)
-    assert dispatch(rows, every).forward == pytest.approx(dispatch(rows, loaded(dispatcher="alltoall")).forward)
+    assert gathered_routes(rows, loaded(dispatcher="alltoall")) == 0.0
 
 
 def test_hybridep_sends_the_weights_of_all_near_experts_beside_a_token_and_moves_at_a_share_of_its_own():
     """Four ranks in one node: a token meets 4 (1 - (3 / 4)^k) of them, itself in one of four cases."""
     there, back = HYBRID_REACH
-    scenario = loaded(dispatcher="hybridep", gathered_routes=True)
+    scenario = loaded(dispatcher="hybridep")
     copies, values, weights = TOKENS * 4 * (1 - 0.75**TOP_K) * 3 / 4, 2 * WIDTH, 4 * EXPERTS
     seconds, routes = dispatch(ROWS, scenario), gathered_routes(ROWS, scenario)
     ahead = copies / NODE * ((values + weights) / there + values / back)
@@ -230,8 +223,8 @@ def test_hybridep_sends_the_weights_of_all_near_experts_beside_a_token_and_moves
 
 
 def test_across_nodes_hybridep_sends_the_weights_of_the_experts_that_a_node_holds():
-    rows, scenario = strategies(dp=8, ep=8), experts_on(top_k=8, stack=toy_stack(dispatcher="hybridep"))
-    routed = replace(scenario, stack=toy_stack(dispatcher="hybridep", gathered_routes=True))
+    rows, scenario = strategies(dp=8, ep=8), experts_on(top_k=8, stack=toy_stack(dispatcher="deepep"))
+    routed = replace(scenario, stack=toy_stack(dispatcher="hybridep"))
     nodes = 2 * (1 - 0.5**8)
     more = TOKENS * nodes / 2 * 4 * EXPERTS / 8 * 4 / NETWORK
     assert dispatch(rows, routed).backward - dispatch(rows, scenario).backward == pytest.approx(more)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from costmodels.layer.passes import Passes
-from costmodels.stack.overlap import Overlap
 from costmodels.step.traffic import step_traffic
 from costmodels.strategy import SCHEDULE_NAMES, strategies
 from tests.scenarios import toy_scenario, toy_stack
@@ -13,8 +12,8 @@ LAYER = Passes(np.array([2e-4]), np.array([4e-4]))
 
 
 def traffic(*, chunks, hidden=True, vpp=2, schedule="interleaved-1f1b"):
-    overlap = Overlap(gradients=hidden, parameters=hidden, by_chunk=chunks)
-    stack = toy_stack(overlap=overlap, compute_slowdown=0.0, bucket_exposed=0.0, zero_stages=(0, 1))
+    behind = {"overlap_grad_reduce": hidden, "overlap_param_gather": hidden, "by_chunk": chunks}
+    stack = toy_stack(**behind, compute_slowdown=0.0, bucket_exposed=0.0, zero_stages=(0, 1))
     row = strategies(
         pp=2,
         dp=4,

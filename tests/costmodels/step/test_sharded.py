@@ -13,7 +13,6 @@ from costmodels.layout.sizes import (
     layer_parameters_per_rank,
 )
 from costmodels.memory.rows import row_bytes
-from costmodels.stack.overlap import Overlap
 from costmodels.stack.stack import stack
 from costmodels.step.sharded import every_micro_batch, second_shards, slowed, weights_per_layer
 from costmodels.step.traffic import hop_seconds, step_traffic
@@ -31,7 +30,7 @@ from tests.scenarios import (
 
 INSTANT = Passes(np.zeros(1), np.zeros(1))
 LAYERS, BATCHES = 8, 3
-HIDING = Overlap(gradients=True, parameters=True)
+HIDING = {"overlap_grad_reduce": True, "overlap_param_gather": True}
 LAYOUT = {
     1: {"sharding_degree": 4, "num_microbatches": BATCHES},
     2: {"sharding_degree": 2, "num_microbatches": BATCHES, "schedule": ONE_F_ONE_B},
@@ -113,7 +112,7 @@ def test_parameters_kept_from_forward_to_backward_are_gathered_once_a_micro_batc
 def test_a_head_in_the_unit_of_the_embedding_has_nothing_to_hide_behind():
     """A head in a unit of its own travels beside the last layer, where the time of that allows."""
     layers = Passes(np.full(1, 1e3), np.full(1, 1e3))
-    known = {"fsdp_stage2": True, "overlap": HIDING, "compute_slowdown": 0.0}
+    known = {"fsdp_stage2": True, "switches": HIDING, "compute_slowdown": 0.0}
     scenarios = [sharded(3, root_unit=root, **known)[3] for root in (False, True)]
     rows = sharded(3, **known)[2]
     head = head_parameters_per_rank(rows, scenarios[0])
@@ -193,8 +192,8 @@ def test_stage_3_may_hide_what_lower_stages_do_not():
 
 
 def test_deepspeed_hides_traffic_at_stage_3_alone():
-    known = stack("deepspeed").overlap
-    assert (known.gradients, known.parameters, known.third_stage) == (False, False, True)
+    known = stack("deepspeed").switches
+    assert (known.overlap_grad_reduce, known.overlap_param_gather, known.overlap_zero3) == (False, False, True)
 
 
 @pytest.mark.parametrize(("stage", "pp"), [(3, 1), (2, 1), (1, 2)])
@@ -204,7 +203,7 @@ def test_what_every_backward_pass_computes_again_hides_what_travels_in_every_mic
     That of all layers but the one that nothing comes before, and of the head.
     """
     slow = toy_group(device=toy_device(bandwidth=1e30), tiers=toy_tiers(inner=toy_link(bandwidth=1e6)))
-    stack = toy_stack(zero_stages=(0, 1, 2, 3), overlap=HIDING, compute_slowdown=0.0, bucket_exposed=0.0)
+    stack = toy_stack(zero_stages=(0, 1, 2, 3), switches=HIDING, compute_slowdown=0.0, bucket_exposed=0.0)
     scenario = toy_scenario(stack=stack, group=slow)
     plain, again, partly = (
         row_seconds(strategies(pp=pp, dp=4 // pp, **LAYOUT[pp], zero_stage=stage, recompute=kind), scenario)
@@ -237,7 +236,7 @@ def test_what_travels_once_an_iteration_passes_beside_a_micro_batch_without_a_pa
 
 @pytest.mark.parametrize(("holds", "alike"), [(True, True), (False, False)])
 def test_so_does_what_a_pipeline_gathers_once_and_holds(holds, alike):
-    stack = toy_stack(zero_stages=(0, 1, 2, 3), pipeline_keeps_gathered=holds, overlap=HIDING)
+    stack = toy_stack(zero_stages=(0, 1, 2, 3), pipeline_keeps_gathered=holds, switches=HIDING)
     scenario = toy_scenario(stack=stack)
     rows = strategies(pp=2, dp=4, zero_stage=3, sharding_degree=4, num_microbatches=BATCHES, schedule=ONE_F_ONE_B)
     window = Passes(np.ones(1), np.ones(1))
@@ -315,7 +314,7 @@ def test_what_is_hidden_within_a_node_costs_more_than_beside_an_unknown_link():
     rows, window = strategies(dp=4, zero_stage=3, sharding_degree=4), Passes(np.ones(1), np.ones(1))
     known, plain = (
         toy_scenario(
-            stack=toy_stack(zero_stages=(3,), reduce_bytes=4, overlap=HIDING),
+            stack=toy_stack(zero_stages=(3,), reduce_bytes=4, switches=HIDING),
             group=toy_group(device=toy_device(bandwidth=1e30), tiers=toy_tiers(inner=toy_link(slowdown=rate))),
         )
         for rate in (0.35, None)
@@ -330,7 +329,7 @@ def over_hosts(hosts, *, degree, gathers="matrix", **changes):
     """Exposed (backward, forward) seconds of two nodes with endless windows, whose network takes 0.3 s to go around."""
     far = toy_link(bandwidth=1e14, base=0.2, step=0.1).model_copy(update={"through_hosts": hosts})
     group = toy_group(tiers=toy_tiers(inner=toy_link(bandwidth=1e14), outer=far), device=toy_device(bandwidth=1e30))
-    stack = toy_stack(zero_stages=(0, 1, 2, 3), overlap=HIDING, gather_unit=gathers, **changes)
+    stack = toy_stack(zero_stages=(0, 1, 2, 3), switches=HIDING, gather_unit=gathers, **changes)
     rows = strategies(dp=8, zero_stage=3, sharding_degree=degree, num_microbatches=BATCHES)
     endless = Passes(np.full(1, 1e6), np.full(1, 1e6))
     return np.ravel(every_micro_batch(rows, toy_scenario(stack=stack, group=group), endless))

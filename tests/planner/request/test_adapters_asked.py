@@ -73,7 +73,12 @@ def test_adapters_are_asked_for_in_one_way_and_a_stacks_file_may_have_some():
     asked, held = changed(stack="nemo", pins=pins), changed(adapters=None, stack=tuned, pins=pins)
     assert predict(held).prediction.iteration_seconds == predict(asked).prediction.iteration_seconds
     assert predict(held).request["adapters"] == "16:linear_qkv"
-    assert type(tuned).model_validate(tuned.model_dump() | {"adapters": "16:linear_qkv"}) == tuned
+    assert (
+        type(tuned).model_validate(
+            tuned.model_dump() | {"switches": tuned.switches.model_dump() | {"adapters": "16:linear_qkv"}}
+        )
+        == tuned
+    )
 
 
 def test_a_model_of_experts_has_adapters_in_attention():

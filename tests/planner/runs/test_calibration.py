@@ -27,6 +27,7 @@ from planner.runs.least_squares import Knob
 from planner.runs.rows import read_rows
 from planner.runs.words.mapping import case
 from tests.planner.measured_run import run
+from tests.scenarios import HOMES
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "calibrate"
 RUNS, LOGS = EXAMPLES / "runs.jsonl", (EXAMPLES / "all_reduce_1_node.log", EXAMPLES / "all_reduce_2_nodes.log")
@@ -51,7 +52,7 @@ def rows(shapes=SHAPES, *, copies=3, **constants):
         at |= {"schedule": "none", "recompute": "none", "global_batch_size": 16 * shape["micro"], "zero_stage": 0}
         row = run(id=f"made-{number}", model=shape["model"], strategy=at)
         mapped = case(row)
-        stack = mapped.scenario.stack.changed(constants)
+        stack = mapped.scenario.stack.changed({f"{HOMES[name]}.{name}": value for name, value in constants.items()})
         seconds = quote(mapped.rows, replace(mapped.scenario, stack=stack), mapped.assignment).iteration
         row["measured"] = {"iteration_time_s": seconds}
         made.append(row)
@@ -72,7 +73,7 @@ def test_the_stack_that_made_the_runs_is_found_from_the_shipped_one(tmp_path):
     answer = calibrate([written(tmp_path / "runs.jsonl", rows(copies=3, **truth))])
     found = by_name(answer)
     for name, value in truth.items():
-        constant = found[f"stack.{name}"]
+        constant = found[f"stack.calibrated.{name}"]
         assert constant.after == pytest.approx(value, rel=0.03), name
         assert constant.standard_error is not None
     assert max(abs(one.after) for one in answer.runs) < 0.01
@@ -83,7 +84,7 @@ def test_the_stack_that_made_the_runs_is_found_from_the_shipped_one(tmp_path):
 
 def test_a_slow_host_is_told_by_the_runs_that_wait_for_it(tmp_path):
     shipped = case(run()).scenario.stack.host.launch_time
-    answer = calibrate([written(tmp_path / "runs.jsonl", rows(copies=2, launch=1.6 * shipped))])
+    answer = calibrate([written(tmp_path / "runs.jsonl", rows(copies=2, launch_time=1.6 * shipped))])
     host = by_name(answer)["stack.host.launch_time"]
     assert host.before == pytest.approx(shipped)
     assert host.after == pytest.approx(1.6 * shipped, rel=0.05)
@@ -379,7 +380,7 @@ def test_stacks_of_ones_own_are_read_anew_every_time(tmp_path):
     path = tmp_path / "s.toml"
     values = []
     for value in (0.5, 0.6):
-        path.write_text(f'name = "mine"\ntitle = "mine"\nsource = "me"\nkernel_efficiency = {value}\n')
+        path.write_text(f'name = "mine"\ntitle = "mine"\nsource = "me"\n[calibrated]\nkernel_efficiency = {value}\n')
         values.append(find_stack(str(path)).calibrated.kernel_efficiency)
     assert values == [0.5, 0.6]
     assert isinstance(find_stack("nemo"), Stack)

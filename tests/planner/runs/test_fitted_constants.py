@@ -16,6 +16,7 @@ from planner.runs.fit import (
     calibrate,
     calibrate_experts,
     in_step,
+    set_fields,
     with_experts,
     with_rate,
 )
@@ -29,7 +30,7 @@ def made_at(rate, group="made"):
     samples = []
     for layers, micro in ((12, 1), (24, 2), (48, 4)):
         mapped = case(run(model={"num_layers": layers}, strategy={"micro_batch_size": micro, "recompute": "none"}))
-        neutral: dict[str, object] = {knob.field: knob.neutral for knob in STACK_KNOBS} | {"cuda_graphs": True}
+        neutral: dict[str, object] = {knob.field: knob.neutral for knob in STACK_KNOBS} | {"switches.cuda_graphs": True}
         stack = mapped.scenario.stack.changed(neutral)
         scenario = replace(mapped.scenario, stack=stack)
         seconds = quote(mapped.rows, with_rate(scenario, rate), mapped.assignment).iteration
@@ -77,7 +78,7 @@ def test_three_quarters_of_the_expert_efficiency_are_kept():
     assert mapped.scenario.model.moe is not None
     slower = quote(mapped.rows, with_experts(mapped.scenario, 0.64), mapped.assignment).iteration
     stack = mapped.scenario.stack
-    known = {stack.name: [float(getattr(stack, knob.field)) for knob in STACK_KNOBS]}
+    known = {stack.name: [float(stack.value(knob.field)) for knob in STACK_KNOBS]}
     ((name, (value, left)),) = calibrate_experts([Sample("made", mapped, slower, 1.0)], known, {}).items()
     assert name == stack.name
     assert value == pytest.approx(0.64**0.75, rel=0.01)
@@ -94,3 +95,13 @@ expert_efficiency = 0.9  # as torchtitan
 """
     told = in_step(text, {"nemo": (0.95, Errors(3, 0.0, 0.0, 0.0))})
     assert told == text.replace("0.962", "0.950")
+
+
+def test_constants_are_written_into_their_table_of_a_stacks_file(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('name = "mine"\n\n[calibrated]\nstraggler = 0.1  # of old\n\n[bf16]\nstraggler = 0.2\n')
+    set_fields(path, {"calibrated.straggler": "0.3", "calibrated.own_runs": "4", "title": '"Mine"', "host.x": "1"})
+    assert path.read_text() == (
+        'name = "mine"\ntitle = "Mine"\n\n[calibrated]\nstraggler = 0.3\nown_runs = 4\n\n[bf16]\nstraggler = 0.2\n'
+        "\n[host]\nx = 1\n"
+    )

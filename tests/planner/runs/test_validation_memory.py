@@ -353,7 +353,7 @@ def test_containers_before_transformer_engine_2_14_write_nvfp4_in_two_kernels(re
 )
 def test_torchtitan_lets_segments_grow_on_one_node_of_nvidia_s(changes, fixed):
     row = run(stack={"framework": "torchtitan"}, **changes)
-    assert segments(row) == {"expandable_segments": not fixed}
+    assert segments(row) == {"fixed_segments": fixed}
     assert segments(run(stack={"framework": "Megatron-LM"})) == {}
 
 

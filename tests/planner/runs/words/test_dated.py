@@ -5,6 +5,7 @@ import pytest
 from costmodels.stack.stack import stack
 from hardware.catalogue import accelerator
 from planner.runs.words.dated import month
+from planner.runs.words.flat_fields import changed
 from planner.runs.words.pytorch import attended, cast, compiled, repeated, stepped
 
 
@@ -131,7 +132,7 @@ def test_a_run_of_no_known_month_and_another_framework_keep_what_their_stack_say
 def test_torchtitan_rotates_complex_numbers_that_no_compiler_fuses_and_its_kin_real_ones(framework, passes):
     said = {"stack": {"framework": framework, "overlap": "torch.compile"}, "strategy": {}}
     chosen = stack("torchtitan")
-    assert chosen.changed(compiled(said, chosen)).kernels.rotary_traffic == passes
+    assert changed(chosen, compiled(said, chosen)).kernels.rotary_traffic == passes
 
 
 @pytest.mark.parametrize(("name", "kernel"), [("torchtitan", "aotriton"), ("megatron-core", "flash-2")])

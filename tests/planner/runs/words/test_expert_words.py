@@ -21,7 +21,7 @@ GPT_OSS = {
 
 def said(framework=CONTAINER, notes=None, flags=None, **words):
     row = {"stack": {"framework": framework, "flags": flags, **words}, "notes": notes}
-    return expert_changes(row, stack("nemo"))
+    return expert_changes(row)
 
 
 def test_parts_of_a_layer_in_graphs_are_named_and_anything_else_is_the_whole_iteration():
@@ -60,9 +60,9 @@ def test_hybridep_and_no_other_dispatcher_gathers_the_map_of_tokens_to_experts(w
 
 @pytest.mark.parametrize("graphs", ["", "; cuda graphs full_iteration scope=[]"])
 def test_overlapped_traffic_of_experts_takes_the_units_that_dispatch_takes(graphs):
-    assert said(overlap="dispatcher=deepep; EP A2A 1F1B overlap" + graphs)["overlap"].ep == UNITS
-    assert said()["overlap"].ep == 1.0
-    assert "overlap" not in said("Megatron-Bridge")
+    assert said(overlap="dispatcher=deepep; EP A2A 1F1B overlap" + graphs)["overlap.ep"] == UNITS
+    assert said()["overlap.ep"] == 1.0
+    assert "overlap.ep" not in said("Megatron-Bridge")
     assert stack("nemo-26.06").overlap.ep == pytest.approx(UNITS, rel=1e-3)
 
 
