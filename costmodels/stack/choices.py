@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from costmodels.stack.adapters import Adapters
+from costmodels.stack.combined import COMBINED
 from costmodels.stack.stack import Stack
 
 GRADIENT_WORD = {"fp32": 4, "bf16": 2}
@@ -38,7 +39,5 @@ def chosen(
         "switches.adapters": None if adapters is None else Adapters.read(adapters),
     }
     if main_grads is not None:
-        changes |= dict.fromkeys(("gradients.gradient_bytes", "gradients.reduce_bytes"), GRADIENT_WORD[main_grads])
-        if main_grads == "bf16":
-            changes["gradients.micro_batch_gradient_bytes"] = 0  # nothing is added up beside them
+        changes |= COMBINED["main_grads"].fields[main_grads]
     return stack.changed({path: value for path, value in changes.items() if value is not None})

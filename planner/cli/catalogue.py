@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -47,8 +47,11 @@ def list_(kind: str, form: str, output: str | None, **_talk: bool) -> None:
     help=f"Where a name means several things: {', '.join(_KINDS)}.",
 )
 @output_options("table", "json")
-def show(name: str, kind: str | None, form: str, output: str | None, **_talk: bool) -> None:
-    """Show one entry of the catalogue with the source of every figure."""
+def show(name: str, kind: str | None, form: str, output: str | None, **talk: bool) -> None:
+    """Show one entry of the catalogue with the source of every figure.
+
+    Of a stack it shows the switches that --set takes; with -v also what they are called in frameworks, and its costs.
+    """
     check_writable(output)
     from planner.render import catalogue as view
 
@@ -57,21 +60,27 @@ def show(name: str, kind: str | None, form: str, output: str | None, **_talk: bo
     heading, others = view.title(found, full), view.shorts(found, full)
     if form == "json":
         stated = [vars(fact) for fact in facts]
-        document = {
+        document: dict[str, Any] = {
             "kind": found.name,
             "name": full,
             "title": heading,
             "aliases": others,
             "figures": stated,
         }
-        write(json.dumps(document, indent=2, ensure_ascii=False) + "\n", output)
+        if found.name == "stacks":
+            document["switches"] = [vars(one) for one in view.switches(full)]
+        write(json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n", output)
         return
-    from planner.render.terminal.tables import print_figures
+    from planner.render.terminal.tables import print_figures, print_switches
 
     also = f"  (also {', '.join(others)})" if others else ""
+    verbose = bool(talk.get("verbose"))
 
     def draw(console: Console) -> None:
-        print_figures(f"{full}  {heading}{also}", facts, console)
+        if found.name == "stacks":
+            print_switches(f"{full}  {heading}{also}", view.switches(full), console, words=verbose)
+        if found.name != "stacks" or verbose:
+            print_figures(f"{full}  {heading}{also}", facts, console)
 
     write(shown(draw, output), output)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from costmodels.model.model import Model, checked
+from costmodels.stack.combined import COMBINED
 from costmodels.stack.renamed import new_path
 from costmodels.stack.stack import GROUPS, PATHS, Stack
 from costmodels.stack.stack import stack as find_stack
@@ -26,6 +27,8 @@ ROOTS: Final = ("stack", "model")
 _FIXED: Final = frozenset({"calibrated.basis", "calibrated.own_runs"})
 """What a stack's constants rest on."""
 _SWITCHES: Final = "switches."
+SWITCHES: Final = (*Switches.model_fields, *COMBINED)
+"""Names of switches, each of which is a path by itself too."""
 _FIXED_MODEL: Final = frozenset({"name", "title", "family", "source", "reach", "tokens", "published_parameters"})
 _WORDS: Final = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False, "none": None}
 
@@ -67,13 +70,13 @@ def known_path(path: str) -> str:
     Raises:
         BadRequest: it does not, with the name that it has now, or the nearest one that does.
     """
-    if path in Switches.model_fields:
+    if path in SWITCHES:
         return f"stack.{path}"
     root, _, name = path.partition(".")
     if root == "cluster":
         raise BadRequest(f"{path}: a study varies the machines (`plan sweep`), and a file states them; not this option")
     if root not in ROOTS or not name:
-        near = no_such(path, Switches.model_fields) if path.isidentifier() and root not in ROOTS else ""
+        near = no_such(path, SWITCHES) if path.isidentifier() and root not in ROOTS else ""
         hint = near if "did you mean" in near else "expected stack. or model. and a field, such as stack.overlap.pp"
         raise BadRequest(f"{path!r:.60}: {hint}")
     known = settable() if root == "stack" else set(Model.model_fields) - _FIXED_MODEL
@@ -97,7 +100,7 @@ def written_path(path: str) -> str:
 
 def settable() -> set[str]:
     """Fields and features of a stack that can be set."""
-    return {written_path(path) for path in PATHS - _FIXED} | set(_FEATURES)
+    return {written_path(path) for path in PATHS - _FIXED} | set(COMBINED) | set(_FEATURES)
 
 
 def changed_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
@@ -107,9 +110,10 @@ def changed_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
         BadRequest: a value that does not belong there, a feature of a stack that does not exist.
     """
     for path, value in changes.items():
-        root, _, name = path.partition(".")
+        root, _, name = known_path(path).partition(".")
         if root == "stack":
-            stack = _with_feature(stack, name, value) if name in _FEATURES else _with_field(stack, name, value, path)
+            change = _with_feature if name in _FEATURES else _combined if name in COMBINED else _with_field
+            stack = change(stack, name, value)
     return stack
 
 
@@ -120,8 +124,19 @@ def _with_feature(stack: Stack, name: str, value: Any) -> Stack:
     return turned(stack, find_stack(value), list(_FEATURES[name]))
 
 
-def _with_field(stack: Stack, name: str, value: Any, path: str) -> Stack:
-    inside = _inside(name)
+def _combined(stack: Stack, name: str, value: Any) -> Stack:
+    """The stack with the fields that a value of a switch stands for."""
+    known = COMBINED[name].fields
+    said = value.strip().lower() if isinstance(value, str) else value
+    wanted = _WORDS.get(said, said) if isinstance(said, str) else said
+    if not isinstance(wanted, str | bool) or wanted not in known:
+        expected = " or ".join(str(one).lower() for one in known)
+        raise BadRequest(f"stack.{name}: expected {expected}, got {value!r:.40}")
+    return stack.changed(known[wanted])
+
+
+def _with_field(stack: Stack, name: str, value: Any) -> Stack:
+    path, inside = f"stack.{name}", _inside(name)
     group, _, field = inside.partition(".")
     record = GROUPS[group]
     before = stack.value(inside)
@@ -156,7 +171,7 @@ def _whole(value: Any) -> Any:
 def numeric(path: str) -> bool:
     """Whether nothing but numbers, and multiples of them, belongs to a known path."""
     root, _, name = path.partition(".")
-    if root == "stack" and name in _FEATURES:
+    if root == "stack" and (name in _FEATURES or name in COMBINED):
         return False
     record = Model if root == "model" else GROUPS[_inside(name).partition(".")[0]]
     return {kind.get("type") for kind in kinds(record, name.rpartition(".")[2])} <= {"integer", "number", "null", None}
