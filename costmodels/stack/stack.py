@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 from costmodels.stack.fields import Count
 from costmodels.stack.layer_costs import ExchangeCosts, ExpertCosts, HostCosts, KernelCosts, RecomputeCosts
 from costmodels.stack.overlap import Overlap
+from costmodels.stack.releases import Release, chosen, taken_back
 from costmodels.stack.renamed import check_renamed
 from costmodels.stack.step_costs import (
     AllocatorCosts,
@@ -53,6 +54,8 @@ class Stack(Record):
     name: Label
     title: Label
     source: str
+    release: Label = ""
+    """The release or month that it is of; none: today's."""
     switches: Switches = Switches()
     """What users set."""
     supports: Supports = Supports()
@@ -98,6 +101,11 @@ class Stack(Record):
             check_renamed(given, cls.model_fields, PATHS)
         return given
 
+    @property
+    def full_name(self) -> str:
+        """Its name, with the release where it is not today's."""
+        return f"{self.name}@{self.release}" if self.release else self.name
+
     def at(self, precision: str) -> Self:
         """The stack as it is where it trains in that precision."""
         other = {"bf16": self.bf16, "fp16": self.fp16}.get(precision)
@@ -134,18 +142,28 @@ PATHS: frozenset[str] = frozenset(f"{group}.{name}" for group in GROUPS for name
 
 
 def stack(name: str) -> Stack:
-    """A stack by catalogue name, or from a user's TOML or JSON file.
+    """A stack by catalogue name, or from a user's TOML or JSON file; ``NAME@RELEASE`` or ``NAME@2024-12`` of its time.
 
     Raises:
-        UnknownName: no such stack, with the nearest names.
+        UnknownName: no such stack or release, with the nearest names.
         BadFile: the file cannot be read, or a field is wrong.
     """
     if name.endswith((".toml", ".json")) or "/" in name:
         return _from_file(Path(name))
+    base, at, release = name.partition("@")
+    return _at_release(_known(base), release) if at else _shipped(_known(name))
+
+
+def _known(name: str) -> str:
     lowered = name.strip().lower()
     if lowered not in stack_names():
         raise UnknownName("stack", name, stack_names())
-    return _shipped(lowered)
+    return lowered
+
+
+def releases(name: str) -> tuple[Release, ...]:
+    """The releases of a stack of the catalogue, the oldest first."""
+    return _read(_HOME / f"{_known(name)}.toml")[1]
 
 
 @cache
@@ -153,9 +171,35 @@ def _shipped(name: str) -> Stack:
     return _from_file(_HOME / f"{name}.toml")
 
 
+def _at_release(name: str, wanted: str) -> Stack:
+    """A stack of the catalogue as it was at one of its releases, or in a month."""
+    path = _HOME / f"{name}.toml"
+    fields, known = _read(path)
+    count = chosen(name, wanted, known)
+    current = known[max(count - 1, 0)] if known else None
+    if current is not None and current.stack is not None:
+        return _shipped(_known(current.stack))
+    found = _validated(taken_back(fields, known[count:]), path)
+    return found if found == _validated(fields, path) else found.changed({"release": wanted.strip().lower()})
+
+
 def _from_file(path: Path) -> Stack:
+    return _validated(_read(path)[0], path)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], tuple[Release, ...]]:
+    """The fields of a stack's file, and its releases, the oldest first."""
+    fields = dict(part(read(path), "stack", path))
     try:
-        return Stack.model_validate(part(read(path), "stack", path))
+        found = [Release.model_validate(one) for one in fields.pop("releases", ())]
+    except ValidationError as error:
+        raise BadFile(path, f"releases: {flatten(error)}") from None
+    return fields, tuple(sorted(found, key=lambda one: one.since))
+
+
+def _validated(fields: Mapping[str, Any], path: Path) -> Stack:
+    try:
+        return Stack.model_validate(fields)
     except ValidationError as error:
         raise BadFile(path, flatten(error)) from None
 

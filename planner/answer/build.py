@@ -221,10 +221,10 @@ def _own_file(machines: Cluster) -> dict[str, Any]:
 def _stack_record(software: Stack) -> str | dict[str, Any]:
     """The name of a stack of the catalogue, else its table, so that the answer alone asks the question again."""
     try:
-        held = find_stack(software.name) == software
+        held = find_stack(software.full_name) == software
     except MeshwrightError:
         held = False
-    return software.name if held else software.model_dump(mode="json", exclude_defaults=True)
+    return software.full_name if held else software.model_dump(mode="json", exclude_defaults=True)
 
 
 def _group_record(group: NodeGroup) -> dict[str, Any]:

@@ -29,6 +29,7 @@ FIELDS: Final = (
     "gpus",
     "cluster",
     "stack",
+    "as_of",
     "global_batch_size",
     "seq_length",
     "tokens",

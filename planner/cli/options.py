@@ -229,6 +229,7 @@ question_options = stacked(
         metavar="NAME|FILE",
         help="Training framework (default: megatron-core, on TPUs maxtext).",
     ),
+    option("--as-of", "as_of", heading=_Q, metavar="MONTH", help="Release of the stack of that month: 2024-12."),
     option("--profile", heading=_Q, metavar="FILE", help="Both, as `plan calibrate` wrote them."),
     option(
         "--global-batch",

@@ -58,7 +58,8 @@ def with_choices(known: Stack, request: Mapping[str, Any]) -> Stack:
 def _named_stack(given: object) -> Stack | None:
     if isinstance(given, Mapping):
         return stack_of(given)
-    return stack(given) if isinstance(given, str) and given in stack_names() else None
+    known = isinstance(given, str) and given.partition("@")[0] in stack_names()
+    return stack(str(given)) if known else None
 
 
 def dispatch_of(request: Mapping[str, Any]) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from costmodels.model.model import Model
 from costmodels.scenario import Scenario
-from costmodels.stack.stack import Stack
+from costmodels.stack.releases import chosen
+from costmodels.stack.stack import Stack, releases
 from costmodels.training.goodput import spare_nodes
 from costmodels.training.stability import Stability
 from hardware.catalogue import holds, names
@@ -99,6 +100,9 @@ def _of_software(request: PlanRequest, scenario: Scenario) -> list[str]:
         lines.append(f"attention unfused (stack {stack.name}{way})")
     elif not said and stack.name in OF_TRANSFORMERS:
         lines.append(f"attention {rates.attention_name} (PyTorch's SDPA)")
+    if stack.release:
+        later = len(releases(stack.name)) - chosen(stack.name, stack.release, releases(stack.name))
+        lines.append(f"stack {stack.name} as of {stack.release}: {many(later, 'later change')} of it taken back")
     if stack.calibrated.basis.startswith(UNCALIBRATED):
         lines.append(f"constants of stack {stack.name} not calibrated on measured runs")
     return lines

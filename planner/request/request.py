@@ -71,6 +71,8 @@ class PlanRequest(BaseModel):
     gpus: Annotated[int, Field(gt=0, le=LARGEST_GPUS)]
     cluster: Annotated[str | Cluster, tables.table_of("cluster")] = DEFAULT_CLUSTER
     stack: Annotated[str | Stack, tables.table_of("stack")] = DEFAULT_STACK
+    as_of: Annotated[str, Field(pattern=r"^20\d\d-(0[1-9]|1[0-2])$")] | None = None
+    """Month, such as 2024-12, whose release of the stack is meant; None: today's, or the one in ``stack@release``."""
     global_batch_size: Annotated[int, Field(gt=0, le=LARGEST_BATCH)] | None = None
     seq_length: Annotated[int, Field(gt=0, le=LARGEST_SEQUENCE)] | None = None
     tokens: Annotated[int, Field(gt=0, lt=10**18), tables.WRITTEN] | None = None
@@ -287,12 +289,16 @@ def _stack(request: PlanRequest, cluster: Cluster) -> Stack:
     from planner.frameworks.vendors import check_programs, usual_stack
 
     if isinstance(request.stack, Stack):
+        if request.as_of:
+            raise BadRequest(f"as_of {request.as_of}: a stack of your own has no releases here; leave it out")
         found = request.stack
     else:
         said = "stack" in request.model_fields_set
         name = request.stack if said else usual_stack(request.framework, cluster) or DEFAULT_STACK
-        check_programs(name, request.framework, cluster)
-        found = find_stack(name)
+        check_programs(name.partition("@")[0], request.framework, cluster)
+        if request.as_of and "@" in name:
+            raise BadRequest(f"stack {name} and as_of {request.as_of} both say a release; give one of them")
+        found = find_stack(f"{name}@{request.as_of}" if request.as_of else name)
     check_goes_with(request.framework, found.name)
     return found
 

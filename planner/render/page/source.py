@@ -23,7 +23,7 @@ _DEGREES: Final = (("TP", "tp"), ("CP", "cp"), ("PP", "pp"), ("VPP", "vpp"), ("E
 _REQUEST: Final = (
     *("model", "gpus", "cluster", "stack", "global_batch_size", "seq_length", "tokens", "precision", "objective"),
     *("optimizer", "main_grads", "main_params", "fp8_param_gather", "loss", "loss_block", "offload_fraction"),
-    *("adapters", "memory_margin", "expert_capacity", "expert_imbalance", "changes", "ties"),
+    *("adapters", "memory_margin", "expert_capacity", "expert_imbalance", "changes", "ties", "as_of"),
 )
 _MAIN: Final = ("model", "gpus", "cluster")
 
