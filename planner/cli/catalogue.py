@@ -50,12 +50,15 @@ def list_(kind: str, form: str, output: str | None, **_talk: bool) -> None:
 def show(name: str, kind: str | None, form: str, output: str | None, **talk: bool) -> None:
     """Show one entry of the catalogue with the source of every figure.
 
-    Of a stack it shows the switches that --set takes; with -v also what they are called in frameworks, and its costs.
+    Of a stack, or a release of one (torchtitan@2024-12), it shows the switches that --set takes; with -v also what
+    frameworks call them, and its costs.
     """
     check_writable(output)
     from planner.render import catalogue as view
 
-    found, full = view.find(name, (kind,) if kind else _KINDS)
+    base, at, release = name.partition("@")
+    found, full = view.find(base, ("stacks",) if at else (kind,) if kind else _KINDS)
+    asked = f"{full}@{release}" if at else full
     facts = view.figures(found, full)
     heading, others = view.title(found, full), view.shorts(found, full)
     if form == "json":
@@ -68,17 +71,18 @@ def show(name: str, kind: str | None, form: str, output: str | None, **talk: boo
             "figures": stated,
         }
         if found.name == "stacks":
-            document["switches"] = [vars(one) for one in view.switches(full)]
+            document["switches"] = [vars(one) for one in view.switches(asked)]
         write(json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n", output)
         return
     from planner.render.terminal.tables import print_figures, print_switches
 
     also = f"  (also {', '.join(others)})" if others else ""
     verbose = bool(talk.get("verbose"))
+    releases = view.release_lines(full) if found.name == "stacks" else []
 
     def draw(console: Console) -> None:
         if found.name == "stacks":
-            print_switches(f"{full}  {heading}{also}", view.switches(full), console, words=verbose)
+            print_switches(f"{asked}  {heading}{also}", view.switches(asked), releases, console, words=verbose)
         if found.name != "stacks" or verbose:
             print_figures(f"{full}  {heading}{also}", facts, console)
 

@@ -16,8 +16,8 @@ import costmodels
 from costmodels.model import catalogue
 from costmodels.pipeline.schedules import ALIASES, SCHEDULES
 from costmodels.stack.combined import COMBINED
+from costmodels.stack.stack import releases, stack_names
 from costmodels.stack.stack import stack as stack_of
-from costmodels.stack.stack import stack_names
 from costmodels.stack.switches import Switches
 from hardware import files
 from hardware.catalogue import source_texts
@@ -269,6 +269,11 @@ def switches(name: str) -> list[Switch]:
         for field, info in Switches.model_fields.items()
     ]
     return plain + [Switch(field, one.read(stack), one.sentence, one.words) for field, one in COMBINED.items()]
+
+
+def release_lines(name: str) -> list[str]:
+    """The releases of a stack as people read them: name, month, what changed."""
+    return [f"{name}@{one.name}  since {one.since}: {one.reason}" for one in releases(name)]
 
 
 def _words(info: FieldInfo) -> list[str]:

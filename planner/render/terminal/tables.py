@@ -153,8 +153,10 @@ def print_figures(heading: str, facts: Iterable[Fact], console: Console) -> None
         console.print(Padding(table, (0, 0, 0, 2)))
 
 
-def print_switches(heading: str, switches: Iterable[Switch], console: Console, *, words: bool) -> None:
-    """A stack's switches: name, value, what each does, and what frameworks call it where ``words`` are asked for."""
+def print_switches(
+    heading: str, switches: Iterable[Switch], releases: Iterable[str], console: Console, *, words: bool
+) -> None:
+    """A stack's switches and releases: name, value, what each does, and what frameworks call it if asked for."""
     console.print(said(heading, console, style="bold"), "", sep="\n", overflow="fold")
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
@@ -164,6 +166,8 @@ def print_switches(heading: str, switches: Iterable[Switch], console: Console, *
         meaning = f"{one.sentence} ({'; '.join(one.words)})" if words else one.sentence
         table.add_row(said(one.name, console), said(one.text, console), said(meaning, console, style="dim"))
     console.print(Padding(table, (0, 0, 0, 2)))
+    if lines := [said(line, console) for line in releases]:
+        console.print("", *(Padding(line, (0, 0, 0, 2)) for line in lines), sep="\n")
 
 
 def said(text: str, console: Console, style: str = "") -> Text:

@@ -1,11 +1,13 @@
 import re
 
 import pytest
+from click.testing import CliRunner
 
 from costmodels.stack.releases import Release, taken_back
 from costmodels.stack.stack import releases, stack, stack_names
 from hardware.errors import UnknownName
 from planner import PlanRequest, predict
+from planner.cli import main
 from planner.request.request import resolve
 
 ASK = {"model": "llama3-8b", "gpus": 8, "cluster": "dgx-h100"}
@@ -80,3 +82,14 @@ def test_a_month_picks_the_release_of_its_time_and_the_answer_asks_for_it_again(
 def test_two_releases_or_none_are_refused(asked, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         resolve(PlanRequest(**(ASK | asked)))
+
+
+def test_a_release_of_a_stack_is_shown_with_its_switches_and_all_releases():
+    shown = CliRunner().invoke(main, ["show", "torchtitan@2024-09"], env={"COLUMNS": "160", "NO_COLOR": "1"})
+    today = CliRunner().invoke(
+        main, ["show", "torchtitan", "--kind", "stacks"], env={"COLUMNS": "160", "NO_COLOR": "1"}
+    )
+    assert re.search(r"expandable_segments +no", shown.stdout)
+    assert re.search(r"expandable_segments +yes", today.stdout)
+    for one in releases("torchtitan"):
+        assert f"torchtitan@{one.name}  since {one.since}" in today.stdout
