@@ -86,4 +86,5 @@ def check_renamed(given: Mapping[str, Any], known: Collection[str], paths: Colle
     if moved:
         shown = ", ".join(f"{old} is now {new}" for old, new in list(moved.items())[:3])
         more = f" and {len(moved) - 3} more" if len(moved) > 3 else ""
-        raise ValueError(f"written before a stack's fields were grouped: {shown}{more}")
+        again = "; rename them, or calibrate again"
+        raise ValueError(f"written before a stack's fields were grouped: {shown}{more}{again}")
