@@ -81,7 +81,8 @@ def check_renamed(given: Mapping[str, Any], known: Collection[str], paths: Colle
     Raises:
         ValueError: which of its names are called what now.
     """
-    flat = [*given, *(f"overlap.{name}" for name in dict(given.get("overlap") or {}))]
+    inside = given.get("overlap")
+    flat = [*given, *(f"overlap.{name}" for name in (inside if isinstance(inside, Mapping) else ()))]
     moved = {old: new for old in flat if old not in {*known, *paths} and (new := new_path(old, paths))}
     if moved:
         shown = ", ".join(f"{old} is now {new}" for old, new in list(moved.items())[:3])
