@@ -197,7 +197,8 @@ def _units_left(scenario: Scenario) -> int:
     if aside >= units:
         raise NoUnitsLeft(
             f"stack {scenario.stack.name} sets {aside} compute units aside for communication, and "
-            f"{scenario.group.accelerator.name} has {units}; stack.overlap.communication_units of {units - 1} or fewer works"
+            f"{scenario.group.accelerator.name} has {units}; stack.overlap.communication_units of {units - 1} or fewer "
+            "works"
         )
     return units - aside
 
