@@ -8,7 +8,7 @@ from typing import Any, Final
 from hardware.errors import meant
 from planner.errors import BadRequest
 from planner.request.axes import PIN_AXES
-from planner.request.overrides import ROOTS
+from planner.request.overrides import ROOTS, SWITCHES
 from planner.request.request import PlanRequest
 from planner.request.spelling import ALIASES
 
@@ -25,7 +25,7 @@ def field_of(name: str) -> str | None:
     """The field behind a name as a study writes it, plural or singular; None where there is none.
 
     Pins are called ``pins.tp``, fields of the machines, the stack and the model ``cluster.``, ``stack.`` or ``model.``
-    and a path.
+    and a path; a stack's switch goes by its name alone too.
     """
     short = name.removeprefix("pins.").replace("-", "_")
     for spelling in (short, ALIASES.get(short, ""), short.removesuffix("s"), ALIASES.get(short.removesuffix("s"), "")):
@@ -33,6 +33,8 @@ def field_of(name: str) -> str | None:
             return f"pins.{spelling}"
         if spelling in _KNOWN and not name.startswith("pins."):
             return spelling
+    if short in SWITCHES:
+        return f"stack.{short}"
     return name if name.startswith(("cluster.", *(f"{root}." for root in ROOTS))) else None
 
 

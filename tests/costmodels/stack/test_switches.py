@@ -10,6 +10,7 @@ from costmodels.stack.switches import Switches
 from planner.cli.app import main
 from planner.errors import BadRequest
 from planner.render.catalogue import switches
+from planner.request.fields import field_of
 from planner.request.overrides import SWITCHES, changed_stack, known_path, written_path
 
 
@@ -35,6 +36,8 @@ def test_a_switch_that_sets_several_fields_reads_back_as_it_was_set(name, switch
 
 def test_a_switch_goes_by_its_name_alone_or_below_the_stack():
     alone, below = (changed_stack(stack("nemo"), {path: "alltoall"}) for path in ("dispatcher", "stack.dispatcher"))
+    assert field_of("dispatcher") == known_path("dispatcher") == "stack.dispatcher"
+    assert field_of("optimizer") == "optimizer", "which a request has itself"
     assert alone == below == stack("nemo").changed({"switches.dispatcher": "alltoall"})
     with pytest.raises(BadRequest, match=r"stack\.fused_optimizer: expected true or false, got 'maybe'"):
         changed_stack(stack("nemo"), {"fused_optimizer": "maybe"})
