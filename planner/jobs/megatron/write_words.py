@@ -114,7 +114,7 @@ _DISPATCHERS: Final[Mapping[str, tuple[str, ...]]] = {
     "allgather": ("allgather",),
     "alltoall": ("alltoall",),
     "deepep": ("flex", "--moe-flex-dispatcher-backend", "deepep"),
-    "hybridep": ("flex", "--moe-flex-dispatcher-backend", "deepep"),  # hybridep needs a build of its own
+    "hybridep": ("flex", "--moe-flex-dispatcher-backend", "deepep"),  # priced apart, written alike
 }
 
 
