@@ -115,7 +115,7 @@ HEAD = "model            cluster         GPUs  away    error    MFU  best  memor
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ties", default="close", choices=("fastest", "close", "validated"))
-    ties, orders, seen = parser.parse_args().ties, find_stack(DEFAULT_STACK).rank_orders, []
+    ties, orders, seen = parser.parse_args().ties, find_stack(DEFAULT_STACK).supports.rank_orders, []
     print(HEAD)
     for model, cluster, gpus in questions():
         answer = plan(PlanRequest(model=model, cluster=cluster, gpus=gpus, ties=ties))

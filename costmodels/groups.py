@@ -170,7 +170,7 @@ def _together(rows: MixedRows, mixed: Mixed, cores: list[RowSeconds]) -> tuple[R
         "data_parallel": np.take_along_axis(traffic, slowest, axis=1)[:, 0] + _tied(rows, mixed)[_each(rows), *ends],
         "optimizer": np.take_along_axis(optimizer, slowest, axis=1)[:, 0],
         "overhead": np.max([one.overhead for one in cores], axis=0),
-        "straggler": np.full(len(rows), straggler_share(mixed.scenarios[0].stack.straggler, mixed.nodes)),
+        "straggler": np.full(len(rows), straggler_share(mixed.scenarios[0].stack.calibrated.straggler, mixed.nodes)),
         "bubble": np.max([one.bubble for one in cores], axis=0),
     }
     return tuple(replace(one, **common) for one in cores)

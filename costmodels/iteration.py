@@ -143,11 +143,11 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
         data_parallel=nothing,
         optimizer=nothing,
         offload=nothing,
-        overhead=nothing + stack.iteration_overhead,
+        overhead=nothing + stack.calibrated.iteration_overhead,
         bubble=bubble_share(
             rows, stack, forward=forward, layer=mean.layer, recompute=mean.recompute, weight=mean.weight
         ),
-        straggler=nothing + straggler_share(stack.straggler, nodes),
+        straggler=nothing + straggler_share(stack.calibrated.straggler, nodes),
         upkeep=nothing + 1.0,
         kinds=None if depth.uniform else ByKind(depth, terms),
     )
@@ -159,7 +159,7 @@ def _layer_terms(kind: Kind, rows: Strategies, block: Strategies, inverse: Ints,
     forward = (layer.compute.forward + layer.cp.forward)[inverse]
     backward = (layer.compute.backward + layer.cp.backward)[inverse]
     tp, cp, ep, alone = (sum_passes(passes)[inverse] for passes in (layer.tp, layer.cp, layer.ep, layer.ep_alone))
-    spared = layer.spared[inverse] * float(scenario.stack.lean_recompute)
+    spared = layer.spared[inverse] * float(scenario.stack.recompute.skips_unread)
     at_ends = (checkpoint_seconds(scenario, layer)[inverse] - spared) / rows.recompute_num_layers
     selective = selective_seconds(rows, block, inverse, scenario, layer, kind)
     offloaded = np.zeros(len(rows))
@@ -216,7 +216,7 @@ def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeco
 
 
 def _beside_passes(rows: Strategies, scenario: Scenario) -> Floats:
-    return scenario.stack.micro_batch_overhead * rows.vpp + sharing_seconds(rows, scenario)
+    return scenario.stack.host.micro_batch_overhead * rows.vpp + sharing_seconds(rows, scenario)
 
 
 def _upkeep(rows: Strategies, scenario: Scenario) -> Floats:

@@ -46,13 +46,13 @@ class Scenario:
     @property
     def recipe(self) -> Recipe:
         """How the layers' products are multiplied."""
-        apart = None if self.stack.fused_casts else IN_TWO.get(self.precision)
+        apart = None if self.stack.kernels.fused_casts else IN_TWO.get(self.precision)
         return apart or RECIPES[self.precision]
 
     @property
     def frozen(self) -> bool:
         """Whether weights stay as they are, and adapters beside them train."""
-        return self.stack.adapters is not None
+        return self.stack.switches.adapters is not None
 
     @property
     def word(self) -> float:
@@ -66,30 +66,37 @@ class Scenario:
         torchao's 8-bit products keep it in 16 bits [TorchAO], and nothing of it where their casts are generated, which
         a backward pass fuses into what makes it again out of what is kept anyway [MinCut].
         """
-        if not (self.recipe.reduced and self.stack.along_depth):
+        if not (self.recipe.reduced and self.stack.kernels.transposed_fp8_copies):
             return self.recipe.word
-        return 0.0 if self.stack.fused_elementwise else self.word
+        return 0.0 if self.stack.switches.fused_elementwise else self.word
 
     @property
     def along_depth(self) -> bool:
         """Whether 8-bit products take both inputs along the depth only: a transposed copy for the weight gradient."""
-        return self.stack.along_depth or not self.group.accelerator.architecture.startswith("Blackwell")
+        return self.stack.kernels.transposed_fp8_copies or not self.group.accelerator.architecture.startswith(
+            "Blackwell"
+        )
 
     @property
     def fused_experts(self) -> bool:
         """Whether experts run as one operation: Transformer Engine has it for these formats alone [TE]."""
-        return self.stack.fused_experts and self.recipe.fit in {"mxfp8", "nvfp4"}
+        return self.stack.switches.fused_experts and self.recipe.fit in {"mxfp8", "nvfp4"}
 
     @property
     def attends_in_8_bits(self) -> bool:
         """Whether queries, keys and values are multiplied in 8 bits, as cuDNN alone does in training."""
         fit = self.rates.attention
-        return self.stack.fp8_attention and self.precision in REDUCED and fit is not None and "fp8" in fit.in_8_bits
+        return (
+            self.stack.switches.fp8_attention
+            and self.precision in REDUCED
+            and fit is not None
+            and "fp8" in fit.in_8_bits
+        )
 
     @property
     def keeps_attention(self) -> bool:
         """Whether per-operator recomputation keeps what the attention kernel returns."""
-        return self.stack.saves_cudnn or self.rates.attention_name != "cudnn"
+        return self.stack.recompute.saves_cudnn or self.rates.attention_name != "cudnn"
 
     @property
     def peak_rate(self) -> float:
@@ -152,10 +159,12 @@ def _rates(scenario: Scenario) -> Rates:
         sixteen = "fp16"
     name, attention = _attention(scenario)
     units = _units_left(scenario)
-    left = 1.0 - stack.communication_units / accelerator.compute_units
-    share, memory = stack.elementwise_efficiency, kernels.memory_bound
+    left = 1.0 - stack.overlap.communication_units / accelerator.compute_units
+    share, memory = stack.calibrated.elementwise_efficiency, kernels.memory_bound
     # Both rates are calibrated on matrix units, which products in fp32 do not run on.
-    own, trained = (1.0, 1.0) if scenario.precision == "fp32" else (stack.kernel_efficiency, accelerator.training_rate)
+    own, trained = (
+        (1.0, 1.0) if scenario.precision == "fp32" else (stack.calibrated.kernel_efficiency, accelerator.training_rate)
+    )
     clock = accelerator.clock(sixteen)
     matrix = left * own * trained * clock
     return Rates(
@@ -166,7 +175,7 @@ def _rates(scenario: Scenario) -> Rates:
         vocabulary_peak=accelerator.peak_rate(sixteen) * left * trained * clock,
         plain=_slower_fit(scenario) if "fp32" in accelerator.peak else kernels.gemm_fit(sixteen),
         plain_peak=accelerator.peak_rate("fp32" if "fp32" in accelerator.peak else sixteen)
-        * (left * stack.kernel_efficiency * accelerator.training_rate),
+        * (left * stack.calibrated.kernel_efficiency * accelerator.training_rate),
         attention=attention,
         attention_peak=accelerator.peak_rate(sixteen) * left * own * clock,
         attention_name=name,
@@ -174,7 +183,7 @@ def _rates(scenario: Scenario) -> Rates:
         bandwidth=accelerator.memory_bandwidth,
         stream=share * memory.fused,
         norm_backward=share * memory.backward,
-        launch=stack.launch * accelerator.host * (1.0 if stack.bound_processes else UNBOUND),
+        launch=stack.host.launch_time * accelerator.host * (1.0 if stack.switches.bind_processes else UNBOUND),
     )
 
 
@@ -184,11 +193,12 @@ def _units_left(scenario: Scenario) -> int:
     Raises:
         NoUnitsLeft: nothing would be computed, in a time without end.
     """
-    units, aside = scenario.group.accelerator.compute_units, scenario.stack.communication_units
+    units, aside = scenario.group.accelerator.compute_units, scenario.stack.overlap.communication_units
     if aside >= units:
         raise NoUnitsLeft(
             f"stack {scenario.stack.name} sets {aside} compute units aside for communication, and "
-            f"{scenario.group.accelerator.name} has {units}; stack.communication_units of {units - 1} or fewer works"
+            f"{scenario.group.accelerator.name} has {units}; stack.overlap.communication_units of {units - 1} or fewer "
+            "works"
         )
     return units - aside
 
@@ -216,12 +226,12 @@ def _attention(scenario: Scenario) -> tuple[str, AttentionFit | None]:
     """The first kernel of the stack's preference that exists on this accelerator; unfused always does."""
     accelerator, stack = scenario.group.accelerator, scenario.stack
     known = accelerator.kernels.attention
-    newest = stack.blackwell_attention if accelerator.architecture.startswith("Blackwell") else ()
-    for name in newest or stack.attention:
+    newest = stack.kernels.blackwell_attention if accelerator.architecture.startswith("Blackwell") else ()
+    for name in newest or stack.switches.attention_backend:
         if name == "unfused":
             return name, None
         if name in known:
-            later = f"{name}{RECENT}" if stack.recent_cudnn else name
+            later = f"{name}{RECENT}" if stack.kernels.recent_cudnn else name
             return name, known.get(later, known[name])
     return "unfused", None
 

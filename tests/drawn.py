@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 from costmodels.layer.recompute_modules import MODULES
 from costmodels.model.model import Model
 from costmodels.names import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES
-from costmodels.stack.stack import Overlap
 from hardware.links import Tier
 from tests.scenarios import (
     toy_device,
@@ -65,43 +64,41 @@ def _kernels(pick):
     """Kernels, launches and what overlaps."""
     hidden = pick(False, True)
     return {
-        "attention": pick(("flash-2",), ("unfused",)),
+        "attention_backend": pick(("flash-2",), ("unfused",)),
         "dropout": pick(False, True),
         "fused_elementwise": pick(False, True),
-        "launch": pick("0 s", "6 us"),
+        "launch_time": pick("0 s", "6 us"),
         "cuda_graphs": pick(False, True),
         "scatter_gather": pick(False, True),
-        "overlap": Overlap(
-            tp_forward=pick(0.3, 1.0),
-            tp_backward=pick(0.5, 1.0),
-            cp=pick(0.0, 0.3, 1.0),
-            cp_collective=pick(0.5, 1.0),
-            ep=pick(0.4, 1.0),
-            pp=pick(0.2, 1.0),
-            pairs=pick(False, True),
-            gradients=hidden,
-            parameters=hidden,
-            third_stage=pick(False, True),
-            chunks=pick(False, True),
-        ),
+        "tp_forward": pick(0.3, 1.0),
+        "tp_backward": pick(0.5, 1.0),
+        "cp": pick(0.0, 0.3, 1.0),
+        "cp_collective": pick(0.5, 1.0),
+        "ep": pick(0.4, 1.0),
+        "pp": pick(0.2, 1.0),
+        "paired_passes": pick(False, True),
+        "overlap_grad_reduce": hidden,
+        "overlap_param_gather": hidden,
+        "overlap_zero3": pick(False, True),
+        "by_chunk": pick(False, True),
     }
 
 
 def _sharding(pick):
     """How states and ranks are laid out."""
     return {
-        "bucket_parameters": pick(0.0, 1e6),
+        "bucket_size": pick(0.0, 1e6),
         "bucket_per_rank": pick(0.0, 1e6),
         "zero_stages": pick((0,), (0, 1), (0, 1, 2, 3)),
         "cp_kinds": pick(("p2p",), ("all-gather",), CP_KINDS),
         "repeats_key_values": pick(False, True),
         "rank_orders": pick(RANK_ORDERS[:2], RANK_ORDERS),
-        "fully_sharded": pick(False, True),
-        "second_shard": pick(False, True),
-        "replicas_once": pick(False, True),
+        "fsdp_stage2": pick(False, True),
+        "zero_hpz": pick(False, True),
+        "replicas_reduce_once": pick(False, True),
         "uneven_stages": pick(False, True),
         "root_unit": pick(False, True),
-        "pipeline_holds": pick(False, True),
+        "pipeline_keeps_gathered": pick(False, True),
         "gathers_per_micro_batch": pick(False, True),
     }
 
@@ -111,24 +108,28 @@ def _kept(pick):
     return {
         "vocabulary": pick(("ends",), ("ends", "spread")),
         "vocabulary_in_flight": pick(0.0, 1.0, 2.0),
-        "idle_gradients": pick(False, True),
+        "dummy_gradients": pick(False, True),
         "gathered_logits": pick(False, True),
-        "gathered_inputs": pick(False, True),
-        "apart": pick((), ("gate",), ("qkv", "gate")),
+        "keeps_gathered_inputs": pick(False, True),
+        "separate_reductions": pick((), ("gate",), ("qkv", "gate")),
         "norm_gathers": pick(False, True),
-        "flattened_gradients": pick(False, True),
+        "flattened_copy": pick(False, True),
         "joint_gather": pick(False, True),
-        "lingering_gradients": pick(False, True),
-        "gradients_sharded": pick(False, True),
+        "kept_until_next_step": pick(False, True),
+        "scatters_each_micro_batch": pick(False, True),
         "gradients_offloaded": pick(False, True),
-        "reduce_bucket": pick("0 GB", "1 GiB"),
-        "partitioned_checkpoints": pick(False, True),
-        "keeps": pick((), ("gate", "norm", "key-values", "softmax"), ("gathered", "projected", "cache", "cache")),
-        "replica_buckets": pick(0, 2),
+        "reduce_bucket_size": pick("0 GB", "1 GiB"),
+        "partitioned_inputs": pick(False, True),
+        "saved_tensors": pick(
+            (), ("gate", "norm", "key-values", "softmax"), ("gathered", "projected", "cache", "cache")
+        ),
+        "ddp_bucket_bytes": pick(0, 2),
         "empty_ends": pick(False, True),
         "ends_as_layers": pick(False, True),
-        "selective": pick("attention", "operators", "products", "projections", "attention-products", "feed-forward"),
-        "lean_recompute": pick(False, True),
+        "recompute_policy": pick(
+            "attention", "operators", "products", "projections", "attention-products", "feed-forward"
+        ),
+        "skips_unread": pick(False, True),
         "saves_cudnn": pick(False, True),
         "saves_exchanges": pick(False, True),
     }
@@ -140,15 +141,14 @@ def _experts(pick):
     return {
         "expert_imbalance": pick(1.0, 1.2),
         "expert_capacity": pick(None, None, 0.8, 1.25),
-        "expert_masks": pick(False, True),
-        "dispatch": pick("allgather", "every-copy", "once-per-domain"),
+        "dispatch_masks": pick(False, True),
+        "dispatcher": pick("allgather", "alltoall", "deepep", "hybridep"),
         "dispatch_bytes": pick(1.0, 2.0),
-        "gathered_routes": pick(False, True),
         "shared_expert_overlap": pick(False, True),
         "fused_experts": pick(False, True),
         "bias_gradient_slowdown": pick(1.0, 1.0, 9.0),
         "kernels_per_local_expert": pick(0, 14),
-        "graphs": pick((), ("attn",), ("moe_router", "moe_preprocess")),
+        "cuda_graph_scope": pick((), ("attn",), ("moe_router", "moe_preprocess")),
         "schedules": (*SCHEDULE_NAMES[:4], *dict.fromkeys(more[: pick(0, 1, 2, 3)])),
         "post_validation": pick(False, True),
     }
@@ -157,17 +157,17 @@ def _experts(pick):
 def _rest(pick):
     """What is added to every iteration, and the formats of states."""
     return {
-        "sharded_stages": pick(False, True),
+        "zero3_in_pipelines": pick(False, True),
         "frozen_bytes": pick(0.0, 0.0, 0.5),
-        "slack": pick(0.0, 0.05),
-        "tensor_slack": pick(None, 0.2),
+        "fragmentation": pick(0.0, 0.05),
+        "tensor_fragmentation": pick(None, 0.2),
         "straggler": pick(0.0, 0.02),
-        "blocking_launches": pick(False, False, True),
+        "launch_blocking": pick(False, False, True),
         "deterministic": pick(False, False, True),
         "iteration_overhead": pick("0 s", "3 ms"),
         "micro_batch_overhead": pick("0 s", "50 us"),
         "scale_kernels": pick(0, 10),
-        "shared_magnitudes": pick("none", "tensor", "data"),
+        "amax_group": pick("none", "tensor", "data"),
         "optimizer": pick("adam", "adam", "adam-8bit", "muon"),
         "adapters": pick(None, None, None, {"rank": 8}, {"rank": 64, "modules": ["linear_qkv"], "kernels": "32-bit"}),
         "loss": pick("plain", "plain", "fused"),
@@ -180,11 +180,11 @@ def _rest(pick):
 def _passes(pick):
     """What passes beside products move."""
     return {
-        "softmax_keys": pick(0, 512, 4096),
+        "longest_fused_softmax": pick(0, 512, 4096),
         "fused_norms": pick(False, True),
-        "branches_apart": pick(False, True),
-        "around_attention": pick((0.0, 0.0), (28.0, 16.0)),
-        "around_activation": pick((0.0, 0.0), (4.0, 16.0)),
+        "separate_branches": pick(False, True),
+        "attention_copy_bytes": pick((0.0, 0.0), (28.0, 16.0)),
+        "activation_copy_bytes": pick((0.0, 0.0), (4.0, 16.0)),
     }
 
 

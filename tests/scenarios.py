@@ -1,5 +1,6 @@
 """Small scenarios with round constants, and random valid rows."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
@@ -9,12 +10,15 @@ from costmodels.model.model import Experts, LatentAttention, Model, checked, fro
 from costmodels.names import RANK_ORDERS, SCHEDULE_NAMES, Recompute
 from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.scenario import Scenario
-from costmodels.stack.stack import Stack
+from costmodels.stack.stack import GROUPS, PATHS, Stack
 from costmodels.strategy import strategies
 from hardware.kernels import AttentionFit, GemmFit, GroupedFit, Kernels, MemoryBoundFit
 from hardware.links import Link, Tier
 from hardware.records import Accelerator, Cluster, NodeGroup
 
+HOMES = {path.partition(".")[2]: path.partition(".")[0] for path in PATHS}
+"""The group of each field of a stack; no two are called alike."""
+assert len(HOMES) == len(PATHS)
 NONE, GPIPE, ONE_F_ONE_B, INTERLEAVED = (SCHEDULE_NAMES.index(name) for name in SCHEDULE_NAMES[:4])
 
 
@@ -125,13 +129,27 @@ def toy_stack(**changes):
         "name": "toy",
         "title": "Toy",
         "source": "toy",
-        "attention": ("flash-2",),
-        "launch": "0 s",
+        "attention_backend": ("flash-2",),
+        "launch_time": "0 s",
         "reserved": "0 B",
-        "slack": 0.0,
+        "fragmentation": 0.0,
         "expert_imbalance": 1.0,
     }
-    return Stack(**(plain | changes))
+    return Stack(**grouped(plain | changes))
+
+
+def grouped(fields):
+    """Fields of a stack by their names alone, each in its group; whole groups as they are."""
+    found = {}
+    for name, value in fields.items():
+        if name in GROUPS:
+            inside = value if isinstance(value, Mapping) else value.model_dump(exclude_unset=True)
+            found.setdefault(name, {}).update(inside)
+        elif (group := HOMES.get(name)) is None:
+            found[name] = value
+        else:
+            found.setdefault(group, {})[name] = value
+    return found
 
 
 def toy_model(**changes):
@@ -223,17 +241,19 @@ def _random_row(scenario, chance):
     micro = int(chance.choice(factors_of(scenario.global_batch_size // dp)))
     batches = scenario.global_batch_size // dp // micro
     fits = [v for v in factors_of(model.num_layers) if pp * v <= model.num_layers]
-    room = [v for v in fits if stack.uneven_stages or model.num_layers % (pp * v) == 0]
+    room = [v for v in fits if stack.supports.uneven_stages or model.num_layers % (pp * v) == 0]
     if not room:
         return None
     vpp = int(chance.choice(room)) if pp > 1 else 1
-    known = [name for name in stack.schedules if not (stack.adapters and SCHEDULES[name].splits_backward)]
+    known = [
+        name for name in stack.supports.schedules if not (stack.switches.adapters and SCHEDULES[name].splits_backward)
+    ]
     runs = [name for name in known if (pp == 1) == (name == "none") and SCHEDULES[name].allowed(pp, batches, vpp)]
     if not runs:
         return None
-    if not stack.uneven_stages and model.num_layers % (pp * vpp):
+    if not stack.supports.uneven_stages and model.num_layers % (pp * vpp):
         return None
-    stages = [z for z in stack.zero_stages if z == 0 or (dp * cp > 1 and (z == 1 or pp == 1))]
+    stages = [z for z in stack.supports.zero_stages if z == 0 or (dp * cp > 1 and (z == 1 or pp == 1))]
     zero = int(chance.choice(stages))
     ep, etp = _random_expert_ranks(scenario, chance, tp=tp, ranks=tp * cp * dp)
     orders = len(RANK_ORDERS) if model.moe is None or ep * etp == tp * cp else 1
@@ -252,7 +272,7 @@ def _random_row(scenario, chance):
         "sequence_parallel": int(tp > 1 and (model.moe is not None or chance.random() < 0.5)),
         "recompute": int(chance.choice(list(Recompute))),
         "rank_order": int(chance.integers(orders)),
-        "vocabulary": int(pp > 1 and "spread" in stack.vocabulary and chance.random() < 0.5),
+        "vocabulary": int(pp > 1 and "spread" in stack.supports.vocabulary and chance.random() < 0.5),
         "zero_stage": zero,
         "sharding_degree": int(chance.choice(factors_of(dp * cp)[1:])) if zero else 1,
     }

@@ -14,8 +14,7 @@ import pytest
 from costmodels.iteration import Breakdown
 from costmodels.memory.footprint import Footprint
 from costmodels.model.model import Model
-from costmodels.stack.overlap import Overlap
-from costmodels.stack.stack import Stack
+from costmodels.stack.stack import GROUPS, Stack
 from costmodels.strategy import AXES
 from hardware.links import Link, Tier
 from hardware.records import Accelerator, Cluster, NodeGroup
@@ -30,7 +29,7 @@ DECISIONS = tuple(f"docs/decisions/{path.stem}" for path in RECORDS_OF_DECISIONS
 GUIDES = tuple(f"docs/{path.stem}" for path in sorted((ROOT / "docs").glob("*.md")))
 PAGES = (*DOCUMENTS, *GUIDES, "docs/decisions/README", *DECISIONS)
 TEXTS = {name: (ROOT / f"{name}.md").read_text(encoding="utf-8") for name in PAGES}
-RECORDS = (Stack, Overlap, Model, Link, Tier, Accelerator, NodeGroup, Cluster, PlanRequest, Plan)
+RECORDS = (Stack, *GROUPS.values(), Model, Link, Tier, Accelerator, NodeGroup, Cluster, PlanRequest, Plan)
 PLAIN = {"name", "title", "family", "source", "sources", "vendor", "year", "link", "accelerator", "schema_"}
 """Fields whose names say all."""
 ROOMS = ("hardware", "costmodels", "planner")

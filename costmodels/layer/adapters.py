@@ -70,14 +70,14 @@ def sides(model: Model, kind: Kind, module: Adapted) -> tuple[tuple[float, float
 
 def adapted(scenario: Scenario, kind: Kind) -> tuple[tuple[Adapted, float, float], ...]:
     """Modules of a layer of this kind with adapters, inputs and outputs of each product."""
-    adapters = scenario.stack.adapters
+    adapters = scenario.stack.switches.adapters
     modules = adapters.modules if adapters else ()
     return tuple((module, n, k) for module in modules for n, k in sides(scenario.model, kind, module))
 
 
 def adapter_parameters(scenario: Scenario) -> float:
     """Values of all adapters of the model."""
-    adapters = scenario.stack.adapters
+    adapters = scenario.stack.switches.adapters
     if adapters is None:
         return 0.0
     each = {kind: sum(n + k for _, n, k in adapted(scenario, kind)) for kind in scenario.depth.kinds}
@@ -89,7 +89,7 @@ def weights_word(scenario: Scenario, word: float) -> float:
 
     Embedding and head stay wide [Dettmers23].
     """
-    return (scenario.frozen and scenario.stack.frozen_bytes) or word
+    return (scenario.frozen and scenario.stack.states.frozen_bytes) or word
 
 
 def trained_share(scenario: Scenario) -> float:
@@ -97,7 +97,7 @@ def trained_share(scenario: Scenario) -> float:
 
     Adapters are counted as if they were spread over these parameters alike.
     """
-    if scenario.stack.adapters is None:
+    if scenario.stack.switches.adapters is None:
         return 1.0
     model, moe = scenario.model, scenario.model.moe
     each = expert_parameters(model) + model.hidden_size
@@ -122,7 +122,7 @@ def reads_input(scenario: Scenario, kind: Kind, module: Adapted) -> bool:
 
 def adapter_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     """Seconds of a layer's adapters, (N,): in 16 bits, the wide side of either product split as its module's is."""
-    adapters, rates, t = scenario.stack.adapters, scenario.rates, rows.tp.astype(np.float64)
+    adapters, rates, t = scenario.stack.switches.adapters, scenario.rates, rows.tp.astype(np.float64)
     T = tokens_per_rank(rows, scenario)
     total = Passes(np.zeros(len(T)), np.zeros(len(T)))
     if adapters is None:
@@ -144,7 +144,7 @@ def adapter_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
 
 def apart(scenario: Scenario, module: Adapted) -> int:
     """Products of a module's adapters that kernels of their own each serve."""
-    adapters, model = scenario.stack.adapters, scenario.model
+    adapters, model = scenario.stack.switches.adapters, scenario.model
     if adapters is None or adapters.kernels == "summed":
         return 1
     if module == "linear_qkv":
@@ -154,7 +154,7 @@ def apart(scenario: Scenario, module: Adapted) -> int:
 
 def touched(scenario: Scenario, module: Adapted, k: Floats | float, n: Floats | float) -> Passes:
     """Bytes per token that kernels beside the products of an adapter move, k inputs and n outputs, (N,)."""
-    adapters = scenario.stack.adapters
+    adapters = scenario.stack.switches.adapters
     if adapters is None:
         return Passes(np.zeros(1), np.zeros(1))
     found, inputs = TOUCHED[adapters.kernels], k * apart(scenario, module)
@@ -167,7 +167,7 @@ def touched(scenario: Scenario, module: Adapted, k: Floats | float, n: Floats | 
 
 def adapter_kernels(scenario: Scenario, kind: Kind) -> float:
     """Kernels of the forward pass of a layer's adapters: two products each, and what stands beside them."""
-    adapters = scenario.stack.adapters
+    adapters = scenario.stack.switches.adapters
     if adapters is None:
         return 0.0
     found = TOUCHED[adapters.kernels]

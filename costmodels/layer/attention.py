@@ -91,7 +91,7 @@ def attention_core(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> 
     if scenario.rates.attention is None:
         return _unfused_attention(rows, scenario, kind)
     once = _fused_attention(rows, scenario, kind)
-    if scenario.stack.deterministic:
+    if scenario.stack.switches.deterministic:
         pairs = attended_pairs(scenario.model, float(scenario.seq_length), kind)
         once = ordered_attention(rows, scenario, once, pairs)
     return once + dropped(rows, scenario, kind)
@@ -102,7 +102,7 @@ def dropped(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
 
     Of other vendors' kernels nobody published what it costs.
     """
-    if not scenario.stack.dropout or scenario.group.accelerator.vendor != "NVIDIA":
+    if not scenario.stack.switches.dropout or scenario.group.accelerator.vendor != "NVIDIA":
         return Passes(np.zeros(len(rows)), np.zeros(len(rows)))
     pairs = attended_pairs(scenario.model, float(scenario.seq_length), kind) * scenario.model.num_heads
     once = DRAWN * pairs * rows.micro_batch_size / (rows.tp * rows.cp * scenario.rates.compute_units)
@@ -115,10 +115,10 @@ def keys_scored(scenario: Scenario, kind: Kind) -> float:
     All of them, or block by block as far as the diagonal; within a sliding window where a stack cuts the scores into
     chunks twice as long as it [Beltagy20].
     """
-    if scenario.stack.attention_block:
+    if scenario.stack.kernels.attention_block:
         s = float(scenario.seq_length)
-        return computed_pairs(scenario.model, s, DENSE, scenario.stack.attention_block) / s
-    if not scenario.stack.chunked_windows:
+        return computed_pairs(scenario.model, s, DENSE, scenario.stack.kernels.attention_block) / s
+    if not scenario.stack.kernels.chunked_windows:
         return float(scenario.seq_length)
     return 2.0 * attended_pairs(scenario.model, scenario.seq_length, kind) / scenario.seq_length
 
@@ -130,10 +130,12 @@ def attention_kept(scenario: Scenario, kind: Kind = DENSE) -> float:
     dropout its mask and output.
     """
     heads, stack = float(scenario.model.num_heads), scenario.stack
-    if scenario.rates.attention is not None or stack.attention_block:
+    if scenario.rates.attention is not None or stack.kernels.attention_block:
         return 4.0 * heads
     kept = (
-        scenario.word + (4.0 if "softmax" in stack.keeps else 0.0) + ((1.0 + scenario.word) if stack.dropout else 0.0)
+        scenario.word
+        + (4.0 if "softmax" in stack.kernels.saved_tensors else 0.0)
+        + ((1.0 + scenario.word) if stack.switches.dropout else 0.0)
     )
     return kept * heads * keys_scored(scenario, kind)
 

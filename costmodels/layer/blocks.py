@@ -218,7 +218,7 @@ def accumulation(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Pa
 def added_up(size: Floats, scenario: Scenario) -> Passes:
     """Seconds of a backward pass to add ``size`` gradients to their buffer."""
     seconds = stream_seconds(
-        traffic=scenario.stack.accumulate_traffic * size,
+        traffic=scenario.stack.gradients.accumulate_traffic * size,
         share=scenario.rates.stream,
         bandwidth=scenario.rates.bandwidth,
     )
@@ -251,7 +251,7 @@ UNFUSED_ROTARY = 6.0
 def norm_passes(scenario: Scenario) -> tuple[float, float]:
     """Traffic of the stack's norms over fused ones, forward and backward."""
     stack = scenario.stack
-    fused = stack.fused_elementwise and stack.fused_norms
+    fused = stack.switches.fused_elementwise and stack.kernels.fused_norms
     return NORM_PASSES.get((scenario.model.norm, fused), (1.0, 0.75))
 
 
@@ -265,7 +265,7 @@ def copied_traffic(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     copied = kind.attends and rates.attention is not None and rates.attention_name != "cudnn"
     width = (model.attention_width + 2.0 * model.key_value_width) / 3.0 * copied
     f = (kind.ffn == "dense") * model.ffn_hidden_size
-    forward, backward = zip(stack.around_attention, stack.around_activation, strict=True)
+    forward, backward = zip(stack.kernels.attention_copy_bytes, stack.kernels.activation_copy_bytes, strict=True)
     cast = 3.0 * kind.attends * scenario.attends_in_8_bits
     return (
         forward[0] * width + forward[1] * f + cast * model.qkv_width,
@@ -282,11 +282,15 @@ def stream_traffic(scenario: Scenario, kind: Kind = DENSE) -> tuple[tuple[float,
     the same over the tensor ranks.
     """
     model, stack, rates = scenario.model, scenario.stack, scenario.rates
-    h, f, fused = float(model.hidden_size), (kind.ffn == "dense") * model.ffn_hidden_size, stack.fused_elementwise
+    h, f, fused = (
+        float(model.hidden_size),
+        (kind.ffn == "dense") * model.ffn_hidden_size,
+        stack.switches.fused_elementwise,
+    )
     norms = (model.num_norms if kind.parts > 1 else 1) * h
     passes, returned = norm_passes(scenario)
-    branches = (1.0 if model.parallel_block and not stack.branches_apart else float(kind.parts)) * h
-    mask = 1.0 if stack.dropout else 0.0
+    branches = (1.0 if model.parallel_block and not stack.kernels.separate_branches else float(kind.parts)) * h
+    mask = 1.0 if stack.switches.dropout else 0.0
     apart = 0.0 if fused else 4.0 * model.linear_bias + 5.0 * mask
     turning = kind.attends * rotary_traffic(scenario)
     inner = kind.attends * (model.qk_norm != "none") * (model.attention_width + model.key_value_width)
@@ -309,8 +313,8 @@ def rotary_traffic(scenario: Scenario) -> float:
     model, stack = scenario.model, scenario.stack
     if model.position != "rotary":
         return 0.0
-    fused = stack.fused_elementwise and (stack.scaled_rotary or not model.rotary_scaled)
-    passes = stack.rotary_passes if fused else UNFUSED_ROTARY
+    fused = stack.switches.fused_elementwise and (stack.kernels.fused_scaled_rotary or not model.rotary_scaled)
+    passes = stack.kernels.rotary_traffic if fused else UNFUSED_ROTARY
     return 4.0 * (model.attention_width + model.key_value_width) * passes
 
 
@@ -326,17 +330,17 @@ def tensor_parallel(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) ->
     group, tiers = group_of(rows, "tp"), scenario.group.tiers
     whole = all_reduce_seconds(size, group, tiers)
     half = gather_seconds(size, group, tiers)
-    narrow = scenario.stack.fp8_tensor_gather and scenario.recipe.reduced
+    narrow = scenario.stack.exchange.fp8_tensor_gather and scenario.recipe.reduced
     thin = size * scenario.recipe.word / WORD if narrow else size
     gathered = gather_seconds(thin, group, tiers) + turning_seconds(thin, scenario)
     half = half + turning_seconds(size, scenario)
     split = rows.sequence_parallel > 0
-    again = 1.0 if stack.gathered_inputs else 2.0
+    again = 1.0 if stack.exchange.keeps_gathered_inputs else 2.0
     forward = np.where(split, half + gathered, whole) * pairs
     backward = np.where(split, half + again * gathered, whole) * pairs
-    alone = np.where(split, 0.0 if stack.norm_gathers else half, whole)
+    alone = np.where(split, 0.0 if stack.exchange.norm_gathers else half, whole)
     backward = backward + input_reductions(kind, scenario) * alone
-    active = (rows.tp > 1) / stack.communication_efficiency
+    active = (rows.tp > 1) / stack.calibrated.communication_efficiency
     shares = Passes(forward * stack.overlap.tp_forward, backward * stack.overlap.tp_backward)
     if parts := served(scenario, kind):
         others = 1.0 - len(parts) / max(pairs, len(parts))
@@ -376,7 +380,7 @@ def head_seconds(rows: Strategies, scenario: Scenario) -> Passes:
     """
     model, stack = scenario.model, scenario.stack
     T = tokens_per_rank(rows, scenario)
-    t = np.ones(len(rows)) if "head" in stack.whole_vocabulary else rows.tp.astype(np.float64)
+    t = np.ones(len(rows)) if "head" in stack.exchange.whole_vocabulary else rows.tp.astype(np.float64)
     vocabulary = np.ceil(padded_vocabulary_rows(rows, scenario) / t)
     loss = loss_seconds(T, vocabulary, scenario, seen=logits_seen(t, vocabulary, scenario))
     size = WORD * T * model.hidden_size

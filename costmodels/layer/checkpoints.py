@@ -48,9 +48,11 @@ def selective_seconds(
     """
     stack = scenario.stack
     repeated = layer.repeated(
-        stack.selective, attends=not scenario.keeps_attention, exchanges=not stack.saves_exchanges
+        stack.switches.recompute_policy,
+        attends=not scenario.keeps_attention,
+        exchanges=not stack.recompute.saves_exchanges,
     )
-    if scenario.stack.selective == "attention":
+    if scenario.stack.switches.recompute_policy == "attention":
         host = module_host_seconds(block, scenario, kind).get("core_attn", 0.0)
         repeated = _longer(repeated, host, layer.device_lag.backward, scenario)
     seconds = np.where(rows.recompute == Recompute.SELECTIVE, repeated[inverse], 0.0)
@@ -77,21 +79,21 @@ def module_host_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> dic
     """Host seconds to repeat each module of a layer of a kind, arrays (N,); none for what graphs replay."""
     stack, half, whole = scenario.stack, half_calls(scenario.stack), whole_calls(scenario)
     light, found = DISCARDED * whole, dict[str, Floats | float]()
-    if kind.attends and "attn" not in stack.graphs:
+    if kind.attends and "attn" not in stack.switches.cuda_graph_scope:
         found |= {"core_attn": whole + CORE * half, "layernorm": kind.parts * (light + SMALL * half)}
         if scenario.model.mla is not None:
-            found["mla_up_proj"] = light + LATENT * stack.calls_per_latent_attention
+            found["mla_up_proj"] = light + LATENT * stack.host.calls_per_latent_attention
     if kind.ffn == "dense":
         found["mlp"] = whole + half
-    if kind.ffn == "experts" and "moe" not in stack.graphs:
+    if kind.ffn == "experts" and "moe" not in stack.switches.cuda_graph_scope:
         found["moe"] = whole + expert_calls(rows, scenario)
         found["moe_act"] = light + SMALL * half
-        found["shared_experts"] = whole + SHARED * stack.kernels_per_expert_layer
+        found["shared_experts"] = whole + SHARED * stack.host.kernels_per_expert_layer
     return {name: np.full(len(rows), _launches(scenario, 1.0)) * calls for name, calls in found.items()}
 
 
 def _launches(scenario: Scenario, calls: float) -> float:
-    return 0.0 if scenario.stack.cuda_graphs else calls * scenario.rates.launch
+    return 0.0 if scenario.stack.switches.cuda_graphs else calls * scenario.rates.launch
 
 
 def _longer(device: Floats, host: Floats | float, ahead: Floats, scenario: Scenario) -> Floats:
@@ -99,7 +101,7 @@ def _longer(device: Floats, host: Floats | float, ahead: Floats, scenario: Scena
 
     ``ahead`` is how long the device runs behind its host without them; negative where it waits.
     """
-    if scenario.stack.blocking_launches:
+    if scenario.stack.switches.launch_blocking:
         return device + host
     waits = np.minimum(ahead, 0.0)
     return np.maximum(np.maximum(device + waits, host - np.maximum(ahead, 0.0)), 0.0)

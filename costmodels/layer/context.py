@@ -41,7 +41,11 @@ def near_ranks(cp: Ints, tp: Ints, scenario: Scenario) -> Ints:
     model, domain = scenario.model, scenario.group.tiers[0].domain or scenario.gpus
     fits = np.gcd(cp, np.maximum(domain // tp, 1))
     heads = np.gcd(fits, np.maximum(model.num_heads // tp, 1))
-    return heads if scenario.stack.repeats_key_values else np.gcd(heads, np.maximum(model.num_query_groups // tp, 1))
+    return (
+        heads
+        if scenario.stack.exchange.repeats_key_values
+        else np.gcd(heads, np.maximum(model.num_query_groups // tp, 1))
+    )
 
 
 def ulysses_ranks(rows: Strategies, scenario: Scenario) -> Ints:
@@ -112,7 +116,9 @@ def _all_to_alls(rows: Strategies, scenario: Scenario, near: Group) -> Passes:
     else:
         once = once + all_to_all_seconds(tokens * outputs, near, tiers)
         once = once + all_to_all_seconds(tokens * values, near, tiers)
-    exposed = np.where(near.size > 1, once, 0.0) * stack.overlap.cp_collective / stack.communication_efficiency
+    exposed = (
+        np.where(near.size > 1, once, 0.0) * stack.overlap.cp_collective / stack.calibrated.communication_efficiency
+    )
     return Passes(exposed, exposed)
 
 
@@ -121,7 +127,7 @@ def _gathered(rows: Strategies, scenario: Scenario) -> Passes:
     stack = scenario.stack
     full = exchanged_key_values(rows, scenario) * rows.cp
     once = gather_seconds(full, group_of(rows, "cp"), scenario.group.tiers)
-    exposed = np.where(rows.cp > 1, once, 0.0) * stack.overlap.cp_collective / stack.communication_efficiency
+    exposed = np.where(rows.cp > 1, once, 0.0) * stack.overlap.cp_collective / stack.calibrated.communication_efficiency
     return Passes(exposed, 2.0 * exposed)
 
 

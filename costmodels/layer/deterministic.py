@@ -72,7 +72,7 @@ def filled(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     products do not add them up. What a compiler fused allocates is not filled.
     """
     nothing = np.zeros(len(rows))
-    if not scenario.stack.deterministic:
+    if not scenario.stack.switches.deterministic:
         return Passes(nothing, nothing)
     model, T, region = scenario.model, tokens_per_rank(rows, scenario), region_tokens(rows, scenario)
     dense, attends = float(kind.ffn == "dense"), float(kind.attends)
@@ -81,7 +81,7 @@ def filled(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     wide = dense * model.ffn_hidden_size
     out = whole * model.hidden_size + T / rows.tp * (heads + wide * model.ffn_branches)
     back = whole * model.hidden_size + T / rows.tp * (heads + wide)
-    weights = kind_parameters_per_rank(rows, scenario, kind) if scenario.stack.accumulate_traffic else nothing
+    weights = kind_parameters_per_rank(rows, scenario, kind) if scenario.stack.gradients.accumulate_traffic else nothing
     known = {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
     return Passes(
         stream_seconds(traffic=scenario.word * out, **known),

@@ -36,7 +36,7 @@ def copied_traffic(scenario: Scenario, *, arrived: Floats, held: Floats) -> Floa
     ``multi_padding_kernel``; v2.6 to v2.9), and gather nothing. Arguments as of ``traffic``.
     """
     stack = scenario.stack
-    if scenario.fused_experts or stack.expert_capacity or stack.dispatch != "every-copy":
+    if scenario.fused_experts or stack.switches.expert_capacity or stack.switches.dispatcher != "alltoall":
         return np.zeros_like(arrived)
     moved = SORT * (held > 1) + (PAD if scenario.recipe.reduced else 0.0)
     return np.asarray(arrived * moved * float(scenario.model.expert_hidden_size))
@@ -49,8 +49,8 @@ def _scattered_again(scenario: Scenario, held: Floats) -> Floats:
     to be as slow as gathering.
     """
     stack = scenario.stack
-    apart = scenario.fused_experts or stack.expert_capacity is not None
-    return np.asarray((held > 1) * (SORT * (apart and stack.dispatch == "every-copy")), dtype=np.float64)
+    apart = scenario.fused_experts or stack.switches.expert_capacity is not None
+    return np.asarray((held > 1) * (SORT * (apart and stack.switches.dispatcher == "alltoall")), dtype=np.float64)
 
 
 def traffic(scenario: Scenario, *, arrived: Floats, inner: Floats, held: Floats) -> tuple[Floats, Floats]:

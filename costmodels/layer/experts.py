@@ -28,6 +28,7 @@ from costmodels.primitives.groups import Group
 from costmodels.primitives.kernels import matmul_seconds, stream_seconds
 from costmodels.primitives.sizes import dispatched_bytes, expert_places
 from costmodels.scenario import Scenario
+from costmodels.stack.fields import SENT_ONCE
 from costmodels.stack.stack import Stack
 from costmodels.strategy import Bools, Floats, Strategies
 from hardware.kernels import GemmFit
@@ -79,7 +80,7 @@ def expert_layer(rows: Strategies, scenario: Scenario) -> ExpertSeconds:
     if moe.num_shared_experts:
         shared = shared_experts(rows, scenario)
         matmul = matmul + shared
-        if scenario.stack.shared_expert_overlap:
+        if scenario.stack.switches.shared_expert_overlap:
             traffic, hidden = _beside(traffic, shared, scenario)
     if moe.latent_size is not None:
         latent = float(moe.latent_size)
@@ -113,10 +114,10 @@ def masked(rows: Strategies, scenario: Scenario) -> Passes:
     and backward the gradients of the tokens, of what the experts return and of the mask that weighs it [Lepikhin20].
     """
     moe, rates, s = experts_of(scenario), scenario.rates, float(scenario.seq_length)
-    if not scenario.stack.expert_masks:
+    if not scenario.stack.experts.dispatch_masks:
         return Passes(np.zeros(len(rows)), np.zeros(len(rows)))
     sequences = region_tokens(rows, scenario) / s
-    places = expert_places(tokens=s, top_k=moe.top_k, capacity=scenario.stack.expert_capacity or 1.0)
+    places = expert_places(tokens=s, top_k=moe.top_k, capacity=scenario.stack.switches.expert_capacity or 1.0)
     h, peak = float(scenario.model.expert_hidden_size), rates.head_peak
     once = sequences * matmul_seconds(m=places, n=h, k=s, fit=rates.head, peak=peak, bandwidth=rates.bandwidth)
     return Passes(2.0 * once, 3.0 * once)
@@ -131,7 +132,7 @@ def shared_experts(rows: Strategies, scenario: Scenario) -> Passes:
 
 def _beside(traffic: Passes, shared: Passes, scenario: Scenario) -> tuple[Passes, Passes]:
     """What outlasts the shared experts and what the traffic beside them slows them by; and that traffic."""
-    slowed = scenario.stack.overlap_slowdown / (1.0 + scenario.stack.overlap_slowdown)
+    slowed = scenario.stack.overlap.compute_slowdown / (1.0 + scenario.stack.overlap.compute_slowdown)
     ahead = np.minimum(traffic.forward, shared.forward)
     after = np.minimum(traffic.backward, shared.backward)
     left = Passes(traffic.forward - ahead + slowed * ahead, traffic.backward - after + slowed * after)
@@ -146,10 +147,10 @@ def load(rows: Strategies, scenario: Scenario) -> Floats:
     With a capacity every expert computes just that many, tokens beyond it dropped, places short of it padded
     [Lepikhin20].
     """
-    capacity = scenario.stack.expert_capacity
+    capacity = scenario.stack.switches.expert_capacity
     if capacity is not None:
         return np.full(len(rows), capacity)
-    return np.minimum(scenario.stack.expert_imbalance, rows.ep.astype(np.float64))
+    return np.minimum(scenario.stack.experts.expert_imbalance, rows.ep.astype(np.float64))
 
 
 def arrived_tokens(rows: Strategies, scenario: Scenario) -> Floats:
@@ -181,7 +182,7 @@ def _grouped(tokens: Floats, groups: Floats, n: Number, k: Number, scenario: Sce
 
 def _of_one_expert(rows: Floats, scenario: Scenario) -> tuple[GemmFit, Callable[[Number, Number, Number], Floats]]:
     """The rates of grouped products, and the seconds of one of (m, n, k) by an expert with so many rows."""
-    rates, reached = scenario.rates, scenario.stack.expert_efficiency
+    rates, reached = scenario.rates, scenario.stack.calibrated.expert_efficiency
     fit = scenario.group.accelerator.kernels.grouped
     plain = rates.matmul.model_copy(
         update={"overhead": fit.group_overhead, "memory_efficiency": fit.memory_efficiency, "area_half": 0.0}
@@ -199,7 +200,7 @@ def _slowed_bias_gradients(tokens: Floats, groups: Floats, inner: Floats, scenar
 
     That kernel is the second product's data gradient with the activation's gradient behind it (``grouped_gemm_dglu``).
     """
-    model, extra = scenario.model, scenario.stack.bias_gradient_slowdown - 1.0
+    model, extra = scenario.model, scenario.stack.experts.bias_gradient_slowdown - 1.0
     if not (extra and scenario.fused_experts and model.ffn_bias) or scenario.frozen:
         return np.zeros_like(tokens)
     rows = tokens / groups
@@ -216,9 +217,9 @@ def _accumulation(rows: Floats, n: Number, k: Number, fit: GemmFit, scenario: Sc
     such products measured on B200 [simumax] the median error falls from 25 to 12 %.
     """
     stack = scenario.stack
-    buffer = WORD if stack.accumulate_traffic else 2.0 * stack.gradient_bytes
+    buffer = WORD if stack.gradients.accumulate_traffic else 2.0 * stack.gradients.gradient_bytes
     moved = WORD * rows * (n + k) + buffer * n * k
-    reached = fit.memory_efficiency * stack.expert_efficiency
+    reached = fit.memory_efficiency * stack.calibrated.expert_efficiency
     return stream_seconds(traffic=moved, share=reached, bandwidth=scenario.rates.bandwidth) + fit.overhead
 
 
@@ -246,8 +247,10 @@ def expert_streams(rows: Strategies, scenario: Scenario) -> Passes:
 
 def _routed_share(scenario: Scenario) -> float:
     """Share of the bandwidth at which routed tokens move."""
-    reached = scenario.group.accelerator.kernels.grouped.stream_efficiency * scenario.stack.elementwise_efficiency
-    return reached * scenario.stack.expert_efficiency
+    reached = (
+        scenario.group.accelerator.kernels.grouped.stream_efficiency * scenario.stack.calibrated.elementwise_efficiency
+    )
+    return reached * scenario.stack.calibrated.expert_efficiency
 
 
 def activation_seconds(rows: Strategies, scenario: Scenario) -> Floats:
@@ -270,11 +273,11 @@ def dispatch(rows: Strategies, scenario: Scenario) -> Passes:
 
     def moved(width: float, beside: Floats | float, nearest: float | None) -> Floats:
         """Seconds on the way there, or back, of values of ``width`` bytes and so many bytes beside a token."""
-        if stack.dispatch == "allgather":
+        if stack.switches.dispatcher == "allgather":
             every = width * region_tokens(rows, scenario) * h * rows.ep
             across = gather_seconds(every, expert_group(rows), tiers)
         else:
-            copies = moe.top_k if stack.dispatch == "once-per-domain" else 1
+            copies = moe.top_k if stack.switches.dispatcher in SENT_ONCE else 1
             limits = moe.router_group_top_k, moe.router_groups
             size = dispatched_bytes(copies=routed, hidden_size=h, word=width, beside=beside)
             across = all_to_all_seconds(size, expert_group(rows), tiers, copies=copies, groups=limits, nearest=nearest)
@@ -282,15 +285,15 @@ def dispatch(rows: Strategies, scenario: Scenario) -> Passes:
         return np.where(rows.ep > 1, across, 0.0) + whole
 
     left = 1.0 if is_overlapped(stack) else stack.overlap.ep
-    reached = left / stack.communication_efficiency
-    ahead = moved(stack.dispatch_bytes, weights, out) + moved(WORD, 0.0, back) + gathered_routes(rows, scenario)
-    after = moved(stack.dispatch_bytes, 0.0, out) + moved(WORD, weights, back)
+    reached = left / stack.calibrated.communication_efficiency
+    ahead = moved(stack.experts.dispatch_bytes, weights, out) + moved(WORD, 0.0, back) + gathered_routes(rows, scenario)
+    after = moved(stack.experts.dispatch_bytes, 0.0, out) + moved(WORD, weights, back)
     return Passes(ahead * reached, after * reached)
 
 
 def hybrid(stack: Stack) -> bool:
     """Whether tokens travel by HybridEP."""
-    return stack.gathered_routes and stack.dispatch == "once-per-domain"
+    return stack.switches.dispatcher == "hybridep"
 
 
 def routed_weights(rows: Strategies, scenario: Scenario) -> Floats:
@@ -339,7 +342,7 @@ def exchanged_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     [torchtitan].
     """
     model, moe = scenario.model, experts_of(scenario)
-    named = (rows.ep > 1) & scenario.stack.saves_exchanges
+    named = (rows.ep > 1) & scenario.stack.recompute.saves_exchanges
     values = (arrived_tokens(rows, scenario) + routed_tokens(rows, scenario)) * named
     shared = moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
     return scenario.word * (values * model.expert_hidden_size + shared)

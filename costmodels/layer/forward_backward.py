@@ -58,14 +58,14 @@ def linears(T: Floats, widths: Sequence[Number], k: Number, scenario: Scenario, 
     wherever nothing fuses, each of them also quantises the input for itself.
     """
     rates, stack = scenario.rates, scenario.stack
-    if name not in stack.split_projections or len(widths) == 1:
+    if name not in stack.kernels.split_projections or len(widths) == 1:
         return linear(T, sum(widths[1:], widths[0]), k, scenario)
-    moved = (ADDED if stack.fused_elementwise else ADDED_ALONE) * (len(widths) - 1) * T * k
+    moved = (ADDED if stack.switches.fused_elementwise else ADDED_ALONE) * (len(widths) - 1) * T * k
     adding = stream_seconds(traffic=moved, share=rates.stream, bandwidth=rates.bandwidth)
     total = Passes(np.zeros_like(adding), adding)
     for n in widths:
         total = total + product(T, n, k, rates.matmul, rates.matmul_peak, rates.bandwidth, frozen=scenario.frozen)
-    shared = not scenario.recipe.by_layer and stack.fused_elementwise
+    shared = not scenario.recipe.by_layer and stack.switches.fused_elementwise
     for n in (sum(widths[1:], widths[0]),) if shared else widths:
         total = total + _quantised(T, n, k, scenario)
     return total
@@ -99,7 +99,9 @@ def quantising(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
     recipe, rates = scenario.recipe, scenario.rates
     known = {"share": rates.stream, "bandwidth": rates.bandwidth}
     columns = recipe.columns * scenario.along_depth
-    each = recipe.input_traffic + columns + recipe.transposed * (1.0 / scenario.stack.transposing - 1.0)
+    each = (
+        recipe.input_traffic + columns + recipe.transposed * (1.0 / scenario.stack.kernels.transposed_cast_speed - 1.0)
+    )
     if scenario.frozen:
         each = recipe.rows_traffic
     forward = T * k * each + np.broadcast_to(n * k * recipe.weight_traffic, T.shape)
@@ -125,5 +127,5 @@ def product(
 
 def turning_seconds(size: Floats, scenario: Scenario) -> Floats:
     """Seconds to copy a gathered or scattered buffer once more, where the sequence is not its outermost dimension."""
-    copied = 2.0 * size * scenario.stack.batch_first
+    copied = 2.0 * size * scenario.stack.exchange.batch_first
     return stream_seconds(traffic=copied, share=scenario.rates.stream, bandwidth=scenario.rates.bandwidth)

@@ -37,14 +37,14 @@ def scale_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     Attention's projections are two modules, a dense feed-forward network is one (``TransformerLayer``).
     """
     modules = 2.0 * kind.attends + float(kind.ffn == "dense")
-    kernels = modules * scenario.stack.scale_kernels * (scenario.precision == DELAYED)
+    kernels = modules * scenario.stack.kernels.scale_kernels * (scenario.precision == DELAYED)
     seconds = np.full(len(rows), kernels * scenario.rates.head.overhead)
     return Passes(seconds, seconds)
 
 
 def sharing_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     """Seconds per micro-batch and stage in which ranks share magnitudes, (N,): behind both passes of every chunk."""
-    sharing = scenario.stack.shared_magnitudes
+    sharing = scenario.stack.exchange.amax_group
     if scenario.precision != DELAYED or sharing == "none":
         return np.zeros(len(rows))
     group = group_of(rows, "tp", "cp", "dp") if sharing == "data" else group_of(rows, "tp", "cp")

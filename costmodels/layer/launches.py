@@ -13,6 +13,7 @@ from costmodels.layer.tensor_ranks import exchanging_parts
 from costmodels.model.layer_kinds import Kind
 from costmodels.model.model import Model
 from costmodels.scenario import REDUCED, Scenario
+from costmodels.stack.fields import SENT_ONCE
 from costmodels.stack.stack import Stack
 from costmodels.strategy import Floats, Strategies
 
@@ -61,7 +62,7 @@ def small_kernels(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     Bytes over bandwidth leave out what a kernel takes whatever its size: the time that the fit of products has as
     ``overhead``, measured in replayed graphs, without any host. Backward every one of them has two.
     """
-    count = max(scenario.stack.kernels_per_layer / 2.0 - PRODUCTS, 0.0) * kind.parts
+    count = max(scenario.stack.host.kernels_per_layer / 2.0 - PRODUCTS, 0.0) * kind.parts
     seconds = np.full(len(rows), count * scenario.rates.head.overhead)
     return Passes(seconds, 2.0 * seconds)
 
@@ -71,7 +72,7 @@ def exposed_launches(floor: Floats, busy: Passes, scenario: Scenario) -> Passes:
 
     Where every launch waits for its kernel, nothing is launched ahead, and no kernel hides the next one's launch.
     """
-    if scenario.stack.blocking_launches:
+    if scenario.stack.switches.launch_blocking:
         return Passes(floor, 2.0 * floor)
     return Passes(np.maximum(floor - busy.forward, 0.0), np.maximum(2.0 * floor - busy.backward, 0.0))
 
@@ -83,16 +84,16 @@ def launch_floor(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     [MegatronMoE26]. A mixer or a feed-forward network alone launches half of what the two together do.
     """
     stack = scenario.stack
-    if stack.cuda_graphs:
+    if stack.switches.cuda_graphs:
         return np.zeros(len(rows))
     calls = np.zeros(len(rows))
-    if ("mamba" if kind.mixer == "mamba" else "attn") not in stack.graphs:
+    if ("mamba" if kind.mixer == "mamba" else "attn") not in stack.switches.cuda_graph_scope:
         calls = calls + module_calls(rows, scenario, kind) + CALLS * tensor_collectives(rows, scenario, kind)
         if kind.attends and scenario.rates.attention is None:
             calls = calls + WRITTEN_OUT_KERNELS * written_out(rows, scenario)
-    if kind.ffn == "experts" and "moe" not in stack.graphs:
+    if kind.ffn == "experts" and "moe" not in stack.switches.cuda_graph_scope:
         calls = calls + expert_calls(rows, scenario)
-    return calls * scenario.rates.launch * stack.combined_launches
+    return calls * scenario.rates.launch * stack.host.interleaved_launches
 
 
 def module_calls(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
@@ -105,18 +106,18 @@ def module_calls(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     stack = scenario.stack
     calls = np.full(len(rows), half_calls(stack) * kind.parts + adapter_kernels(scenario, kind))
     if scenario.precision in REDUCED:
-        calls = calls + stack.calls_to_cast / 2.0 * (kind.parts - (kind.ffn == "experts"))
+        calls = calls + stack.host.calls_to_cast / 2.0 * (kind.parts - (kind.ffn == "experts"))
     if not kind.attends:
         return calls
-    calls = calls + 2.0 * (scenario.model.qk_norm != "none") * (1.0 if stack.calls_per_layer is None else NORM)
+    calls = calls + 2.0 * (scenario.model.qk_norm != "none") * (1.0 if stack.host.calls_per_layer is None else NORM)
     if scenario.model.mla is not None:
-        calls = calls + stack.calls_per_latent_attention
-    return calls + stack.calls_per_ring * (rows.cp > 1)
+        calls = calls + stack.host.calls_per_latent_attention
+    return calls + stack.host.calls_per_ring * (rows.cp > 1)
 
 
 def half_calls(stack: Stack) -> float:
     """Calls of the host for half of a layer, attention or a dense network, in launches."""
-    return (stack.kernels_per_layer if stack.calls_per_layer is None else stack.calls_per_layer) / 2.0
+    return (stack.host.kernels_per_layer if stack.host.calls_per_layer is None else stack.host.calls_per_layer) / 2.0
 
 
 def expert_calls(rows: Strategies, scenario: Scenario) -> Floats:
@@ -124,11 +125,11 @@ def expert_calls(rows: Strategies, scenario: Scenario) -> Floats:
     stack, moe = scenario.stack, scenario.model.moe
     if moe is None:
         return np.zeros(len(rows))
-    share = 1.0 - sum(CAPTURED.get(part, 0.0) for part in stack.graphs)
-    if "moe_router" not in stack.graphs:
+    share = 1.0 - sum(CAPTURED.get(part, 0.0) for part in stack.switches.cuda_graph_scope)
+    if "moe_router" not in stack.switches.cuda_graph_scope:
         share += GROUPED * _by_groups(scenario.model) + SHARED * (moe.num_shared_experts > 0)
-    share *= FUSED if stack.dispatch == "once-per-domain" else 1.0
-    return share * stack.kernels_per_expert_layer + local_kernels(rows, scenario)
+    share *= FUSED if stack.switches.dispatcher in SENT_ONCE else 1.0
+    return share * stack.host.kernels_per_expert_layer + local_kernels(rows, scenario)
 
 
 def _by_groups(model: Model) -> bool:
@@ -146,7 +147,7 @@ def local_kernels(rows: Strategies, scenario: Scenario) -> Floats:
         return np.zeros(len(rows))
     each = BIASED if scenario.model.ffn_bias else 0.0
     if scenario.precision in SCALED_ANEW:
-        each += stack.kernels_per_local_expert * (UNASKED if stack.expert_capacity else 1.0)
+        each += stack.host.kernels_per_local_expert * (UNASKED if stack.switches.expert_capacity else 1.0)
     return np.asarray(each * moe.num_experts / rows.ep)
 
 

@@ -28,9 +28,9 @@ def block_tokens(tokens: Floats, rows: Floats, scenario: Scenario) -> Floats:
     The fused loss chooses so many that a block of logits is about as large as the hidden state, a power of two.
     """
     stack = scenario.stack
-    if stack.loss_block:
-        return np.minimum(tokens, float(stack.loss_block))
-    if stack.loss == "plain":
+    if stack.switches.loss_block:
+        return np.minimum(tokens, float(stack.switches.loss_block))
+    if stack.switches.loss == "plain":
         return tokens
     wanted = np.maximum(tokens / np.ceil(rows / scenario.model.hidden_size), 1.0)
     return np.minimum(tokens, 2.0 ** np.ceil(np.log2(wanted)))
@@ -50,11 +50,11 @@ def loss_seconds(tokens: Floats, rows: Floats, scenario: Scenario, *, seen: Floa
     peak = rates.vocabulary_peak * np.where(rows % 2.0 == 1.0, ODD, 1.0)
     once = product(block, rows, h, rates.head, peak, rates.bandwidth, frozen=scenario.frozen)
     logit = Passes(count * once.forward, count * once.backward)
-    per_logit = FUSED_TRAFFIC if stack.loss == "fused" else stack.cross_entropy_traffic
-    per_logit = per_logit + stack.deterministic * FILLED_LOGIT
+    per_logit = FUSED_TRAFFIC if stack.switches.loss == "fused" else stack.logits.cross_entropy_traffic
+    per_logit = per_logit + stack.switches.deterministic * FILLED_LOGIT
     read = rows if seen is None else seen
     loss = stream_seconds(traffic=tokens * read * per_logit, share=1.0, bandwidth=rates.bandwidth)
-    if stack.loss == "fused":
+    if stack.switches.loss == "fused":
         added = 0.0 if scenario.frozen else np.maximum(count - 1.0, 0.0) * rows * h * 2.0 * WORD
         return Passes(
             logit.forward + loss + stream_seconds(traffic=added, share=1.0, bandwidth=rates.bandwidth), logit.backward
@@ -66,7 +66,7 @@ def loss_seconds(tokens: Floats, rows: Floats, scenario: Scenario, *, seen: Floa
 def logit_bytes(tokens: Floats, rows: Floats, scenario: Scenario) -> Floats:
     """Bytes held at the loss on one rank, (N,); the fused loss keeps its weight's gradient for the backward pass."""
     block = block_tokens(tokens, rows, scenario)
-    if scenario.stack.loss == "fused":
+    if scenario.stack.switches.loss == "fused":
         gradient = 0.0 if scenario.frozen else scenario.model.hidden_size
         return scenario.word * rows * (block + gradient)
-    return block * rows * (scenario.stack.cross_entropy_bytes + scenario.word - WORD)
+    return block * rows * (scenario.stack.logits.cross_entropy_bytes + scenario.word - WORD)

@@ -48,7 +48,7 @@ def _turning(rows: Strategies, scenario: Scenario) -> Floats:
     """
     mamba, rates = mamba_of(scenario.model), scenario.rates
     moved = 2.0 * WORD * (mamba.in_width + mamba.inner_width)
-    ordered = scenario.stack.batch_first or scenario.stack.fully_sharded
+    ordered = scenario.stack.exchange.batch_first or scenario.stack.sharding.fsdp_stage2
     beside = (rows.micro_batch_size > 1.0) & (not ordered)
     return np.where(beside, stream_seconds(traffic=moved, share=rates.stream, bandwidth=rates.bandwidth), 0.0)
 
@@ -67,7 +67,9 @@ def exchange_of_heads(rows: Strategies, scenario: Scenario) -> Passes:
     copies = np.maximum(rows.cp * rows.tp / mamba.num_groups, 1.0)
     width = 3.0 * mamba.inner_width + mamba.num_heads + 2.0 * mamba.group_width * copies
     size = WORD * tokens_per_rank(rows, scenario) * width / rows.tp
-    seconds = all_to_all_seconds(size, group_of(rows, "cp"), scenario.group.tiers) / stack.communication_efficiency
+    seconds = (
+        all_to_all_seconds(size, group_of(rows, "cp"), scenario.group.tiers) / stack.calibrated.communication_efficiency
+    )
     once = np.where(rows.cp > 1, seconds, 0.0)
     return Passes(once, once)
 

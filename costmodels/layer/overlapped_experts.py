@@ -17,7 +17,7 @@ from costmodels.strategy import Floats
 
 def is_overlapped(stack: Stack) -> bool:
     """Whether forward and backward passes of neighbouring micro-batches run beside each other [MegatronMoE26]."""
-    return 0.0 < stack.overlap.ep < 1.0 and not stack.overlap.pairs
+    return 0.0 < stack.overlap.ep < 1.0 and not stack.overlap.paired_passes
 
 
 def exposed_seconds(traffic: Passes, *, layer: Passes, experts: Passes, stack: Stack) -> tuple[Passes, Passes]:

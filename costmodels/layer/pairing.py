@@ -60,7 +60,7 @@ def _beside(layer: LayerTerms, rows: Strategies, stack: Stack) -> tuple[Floats, 
     hidden = hidden_experts(rows, stack, traffic=layer.layer_ep, window=window)
     share = np.divide(hidden, window, out=np.zeros_like(window), where=window > 0.0)
     left = Passes(share * layer.forward_window, share * layer.backward_window)
-    return hidden - slowdown(hidden, stack.overlap_slowdown), left
+    return hidden - slowdown(hidden, stack.overlap.compute_slowdown), left
 
 
 def hidden_experts(rows: Strategies, stack: Stack, *, traffic: Floats, window: Floats) -> Floats:
@@ -71,7 +71,7 @@ def hidden_experts(rows: Strategies, stack: Stack, *, traffic: Floats, window: F
     [DeepSeek24]. What a recomputed layer exchanges again is not hidden.
     """
     share = np.zeros(len(rows))
-    for name in PAIRING if stack.overlap.pairs else ():
+    for name in PAIRING if stack.overlap.paired_passes else ():
         mine = rows.schedule == SCHEDULE_NAMES.index(name)
         pairs = SCHEDULES[name].pairs(rows.pp, rows.num_microbatches, rows.vpp)
         share = np.where(mine, pairs / rows.num_microbatches, share)

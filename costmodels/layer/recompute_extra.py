@@ -34,12 +34,12 @@ def spared(unread: Passes, rows: Strategies, scenario: Scenario, kind: Kind, ahe
     product, or dropout, reads it.
     """
     model, stack = scenario.model, scenario.stack
-    if kind.ffn != "dense" or model.num_norms > FOLLOWED or stack.dropout:
+    if kind.ffn != "dense" or model.num_norms > FOLLOWED or stack.switches.dropout:
         return np.zeros(len(rows))
     added = 6.0 * model.hidden_size * region_tokens(rows, scenario)
     adding = stream_seconds(traffic=added, share=scenario.rates.stream, bandwidth=scenario.rates.bandwidth)
     whole = unread.forward + adding + summing_up(rows, scenario)
-    return whole if stack.blocking_launches else np.clip(ahead, 0.0, whole)
+    return whole if stack.switches.launch_blocking else np.clip(ahead, 0.0, whole)
 
 
 def summing_up(rows: Strategies, scenario: Scenario) -> Floats:
@@ -48,7 +48,7 @@ def summing_up(rows: Strategies, scenario: Scenario) -> Floats:
     group, tiers = group_of(rows, "tp"), scenario.group.tiers
     scattered = gather_seconds(size, group, tiers) + turning_seconds(size, scenario)
     one = np.where(rows.sequence_parallel > 0, scattered, all_reduce_seconds(size, group, tiers))
-    return one * (rows.tp > 1) * scenario.stack.overlap.tp_forward / scenario.stack.communication_efficiency
+    return one * (rows.tp > 1) * scenario.stack.overlap.tp_forward / scenario.stack.calibrated.communication_efficiency
 
 
 def second_products(rows: Strategies, scenario: Scenario, kind: Kind, matmul: Passes) -> Floats:
@@ -59,7 +59,7 @@ def second_products(rows: Strategies, scenario: Scenario, kind: Kind, matmul: Pa
     are in no list (``_grouped_mm`` [torchtitan]); no gradient reads what the last of them returns.
     """
     model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
-    if kind.ffn == "experts" and scenario.stack.selective == "operators":
+    if kind.ffn == "experts" and scenario.stack.switches.recompute_policy == "operators":
         each = grouped(rows, scenario).forward
         return (matmul.forward - each) / 2.0 + each * model.ffn_branches / (model.ffn_branches + 1.0)
     if not kind.attends or model.mla is not None or kind.ffn != "dense":

@@ -25,7 +25,7 @@ def written_out(rows: Strategies, scenario: Scenario) -> Bools:
     Megatron's kernel takes rows no longer than the stack's ``softmax_keys``, and four attention maps at a time:
     micro-batch times heads of a rank must be a multiple of four [FusedSoftmax].
     """
-    longest, s = scenario.stack.softmax_keys, scenario.seq_length
+    longest, s = scenario.stack.kernels.longest_fused_softmax, scenario.seq_length
     if not longest:
         return np.full(len(rows), False)
     maps = rows.micro_batch_size * scenario.model.num_heads // rows.tp
@@ -35,7 +35,7 @@ def written_out(rows: Strategies, scenario: Scenario) -> Bools:
 def softmax_traffic(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
     """Bytes that scale, mask, softmax and dropout move per query-key pair, forward and backward, shape (N,)."""
     stack, again = scenario.stack, written_out(rows, scenario)
-    mask = 5.0 if stack.dropout else 0.0
+    mask = 5.0 if stack.switches.dropout else 0.0
     biased = BIASED * (scenario.model.position == "alibi")
-    forward, backward = (4.0, 6.0) if stack.fused_softmax else (16.0, 14.0)
+    forward, backward = (4.0, 6.0) if stack.switches.fused_softmax else (16.0, 14.0)
     return np.where(again, WRITTEN_OUT[0], forward) + mask + biased, np.where(again, WRITTEN_OUT[1], backward) + mask

@@ -31,15 +31,15 @@ def input_reductions(kind: Kind, scenario: Scenario) -> float:
     they are one product or share the input's copy, each for itself where every layer class reduces its own, or where
     branches side by side have a norm each.
     """
-    apart, model = scenario.stack.apart, scenario.model
+    apart, model = scenario.stack.exchange.separate_reductions, scenario.model
     further = 2.0 if "qkv" in apart and kind.attends else 0.0
-    further += float(scenario.stack.branches_apart and model.parallel_block and kind.parts > 1)
+    further += float(scenario.stack.kernels.separate_branches and model.parallel_block and kind.parts > 1)
     return further + float("gate" in apart and kind.ffn == "dense" and model.gated_ffn)
 
 
 def logits_seen(ranks: Floats, vocabulary: Floats, scenario: Scenario) -> Floats:
     """Rows of the vocabulary whose logits a rank's loss reads, (N,); each of ``ranks`` multiplies ``vocabulary``."""
-    return vocabulary * np.where(scenario.stack.gathered_logits, ranks, 1.0)
+    return vocabulary * np.where(scenario.stack.logits.gathered_logits, ranks, 1.0)
 
 
 def logit_gather(rows: Strategies, logits: Floats, scenario: Scenario) -> Floats:
@@ -48,7 +48,7 @@ def logit_gather(rows: Strategies, logits: Floats, scenario: Scenario) -> Floats
     A gather lays the ranks' parts one behind the other; a copy puts them side by side, token by token. What goes back
     is a slice of every rank's own gradient, without an exchange.
     """
-    if not scenario.stack.gathered_logits:
+    if not scenario.stack.logits.gathered_logits:
         return np.zeros(len(rows))
     moving = gather_seconds(WORD * logits, group_of(rows, "tp"), scenario.group.tiers)
     copied = stream_seconds(traffic=2.0 * WORD * logits, share=1.0, bandwidth=scenario.rates.bandwidth)

@@ -37,7 +37,9 @@ def served(scenario: Scenario, kind: Kind) -> tuple[str, ...]:
     shares of their stack. User buffers carry no NVFP4 (``fill_userbuffers_buffer_for_all_gather`` [TE]).
     """
     model = scenario.model
-    rings = scenario.stack.overlap.rings and scenario.recipe.reduced and scenario.recipe.arithmetic != "nvfp4"
+    rings = (
+        scenario.stack.switches.tp_overlap_rings and scenario.recipe.reduced and scenario.recipe.arithmetic != "nvfp4"
+    )
     if not rings or model.parallel_block or not kind.attends or model.mla is not None:
         return ()
     return ("attention", "dense") if kind.ffn == "dense" else ("attention",)

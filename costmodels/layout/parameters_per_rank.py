@@ -87,7 +87,7 @@ def padded_vocabulary_rows(rows: Strategies, scenario: Scenario) -> Floats:
 
 def vocabulary_rows(rows: Strategies, scenario: Scenario, matrix: Literal["embedding", "head"]) -> Floats:
     """Rows of the matrix on one tensor rank, shape (N,)."""
-    whole = matrix in scenario.stack.whole_vocabulary
+    whole = matrix in scenario.stack.exchange.whole_vocabulary
     return padded_vocabulary_rows(rows, scenario) / (np.ones(len(rows)) if whole else rows.tp)
 
 

@@ -47,23 +47,25 @@ def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> F
     selective = (rows.recompute == Recompute.SELECTIVE) & (rows.recompute_modules == 0)
     whole, inner = _left_by(selective, scenario, kind)
     more_whole, more_inner = unfused_widths(scenario, kind)
-    plain = np.where(selective & (stack.selective != "attention"), 0.0, 1.0)
+    plain = np.where(selective & (stack.switches.recompute_policy != "attention"), 0.0, 1.0)
     whole, inner = whole + plain * more_whole, inner + plain * more_inner
-    products = _product_inputs(scenario, kind) * stack.gathered_inputs
+    products = _product_inputs(scenario, kind) * stack.exchange.keeps_gathered_inputs
     scores = _scores(selective, scenario, kind)
     sizes = {"gathered": products, "whole": whole, "split": inner + scores}
     kept = layer_activation_bytes(tokens=T, region=region, tensor_ranks=rows.tp, **sizes)
     if kind.attends:
         kept = kept + repeated_bytes(rows, scenario)
     kept = kept - kind_module_bytes(rows, scenario, kind) + _gathered_weights(rows, scenario, kind)
-    kept = kept + np.where(selective & (stack.selective == "operators"), 0.0, _cast_weights(rows, scenario, kind))
+    kept = kept + np.where(
+        selective & (stack.switches.recompute_policy == "operators"), 0.0, _cast_weights(rows, scenario, kind)
+    )
     if kind.ffn != "experts":
         return kept
-    repeated = selective & (stack.selective == "up-projections")
+    repeated = selective & (stack.switches.recompute_policy == "up-projections")
     whole = expert_activation_bytes(rows, scenario, scenario.recipe.word, repeated=repeated)
-    if stack.selective == "operators":
+    if stack.switches.recompute_policy == "operators":
         return kept + np.where(selective, exchanged_bytes(rows, scenario), whole)
-    return kept + np.where(selective, _KEPT_OF_EXPERTS[stack.selective], 1.0) * whole
+    return kept + np.where(selective, _KEPT_OF_EXPERTS[stack.switches.recompute_policy], 1.0) * whole
 
 
 def _product_inputs(scenario: Scenario, kind: Kind) -> float:
@@ -80,7 +82,7 @@ def _widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     model, saved = scenario.model, scenario.saved_word
     h, dense = float(model.hidden_size), float(kind.ffn == "dense")
     last = saved if not scenario.frozen else scenario.word * reads_input(scenario, kind, "linear_fc2")
-    mask = 1.0 if scenario.stack.dropout else 0.0
+    mask = 1.0 if scenario.stack.switches.dropout else 0.0
     norms = model.num_norms if kind.parts > 1 else 1
     whole = norms * scenario.word * h + _product_inputs(scenario, kind) + kind.parts * mask * h
     attention = kind.attends * scenario.word * (model.qkv_width + model.attention_output_width)
@@ -100,24 +102,24 @@ def _left_by(selective: Bools, scenario: Scenario, kind: Kind) -> tuple[Floats |
     """Bytes per token as of ``_widths``, less what the stack's selective recomputation repeats where it is on."""
     model, stack = scenario.model, scenario.stack
     whole, inner = _widths(scenario, kind)
-    if stack.selective == "attention":
+    if stack.switches.recompute_policy == "attention":
         return whole, inner
-    if stack.selective == "operators":
+    if stack.switches.recompute_policy == "operators":
         if kind.attends and model.mla is None:
             listed = _listed(scenario, kind)
             return np.where(selective, listed[0], whole), np.where(selective, listed[1], inner)
         returned = 0.0 if scenario.keeps_attention else kind.attends * scenario.word * model.attention_output_width
         left = max(whole / 2.0, scenario.word * model.hidden_size)  # what goes in is kept, whatever is frozen
         return np.where(selective, left, whole), np.where(selective, inner / 2.0 - returned, inner)
-    if stack.selective == "up-projections":
+    if stack.switches.recompute_policy == "up-projections":
         left = whole - _product_inputs(scenario, kind)
         return np.where(selective, left, whole), np.where(selective, _without_up_projections(scenario, kind), inner)
     kept, outer = kind.attends * scenario.word * model.qkv_width, scenario.word * model.hidden_size
-    if stack.selective == "products":
+    if stack.switches.recompute_policy == "products":
         kept += (kind.ffn == "dense") * scenario.word * model.fc1_width
-    if stack.selective in {"products", "attention-products", "feed-forward"}:
+    if stack.switches.recompute_policy in {"products", "attention-products", "feed-forward"}:
         outer *= 1.0 + kind.attends * (kind.parts > 1)
-    if stack.selective == "feed-forward":
+    if stack.switches.recompute_policy == "feed-forward":
         kept += kind.attends * scenario.word * model.attention_output_width
     return np.where(selective, outer, whole), np.where(selective, kept, inner)
 
@@ -129,7 +131,9 @@ def _listed(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     added up at once, so that only eager autograd keeps it. All in 16 bits, whatever the products run in.
     """
     model, word = scenario.model, scenario.word
-    whole = word * model.hidden_size * (1.0 if scenario.stack.fused_elementwise or not model.gated_ffn else 2.0)
+    whole = (
+        word * model.hidden_size * (1.0 if scenario.stack.switches.fused_elementwise or not model.gated_ffn else 2.0)
+    )
     inner = model.attention_width + model.value_width + (kind.ffn == "dense") * model.ffn_hidden_size
     return whole, word * (inner + scenario.keeps_attention * model.attention_output_width)
 
@@ -149,14 +153,17 @@ def _scores(selective: Bools, scenario: Scenario, kind: Kind) -> Floats | float:
     Products without weights, and their softmax, are what every policy but two repeats.
     """
     scores = kind.attends * attention_kept(scenario, kind)
-    repeated = scenario.stack.selective not in {"operators", "up-projections"} and scenario.rates.attention is None
-    repeated |= scenario.stack.selective == "operators" and not scenario.keeps_attention
+    repeated = (
+        scenario.stack.switches.recompute_policy not in {"operators", "up-projections"}
+        and scenario.rates.attention is None
+    )
+    repeated |= scenario.stack.switches.recompute_policy == "operators" and not scenario.keeps_attention
     return np.where(selective, 0.0, scores) if repeated else scores
 
 
 def unfused_widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     """Bytes per token that operations which a stack has not fused keep: of the whole width, and split over ranks."""
-    model, keeps = scenario.model, scenario.stack.keeps
+    model, keeps = scenario.model, scenario.stack.kernels.saved_tensors
     norms = model.num_norms if kind.parts > 1 else 1
     gated = kind.ffn == "dense" and model.gated_ffn
     repeated = model.attention_width + model.attention_output_width - (model.qkv_width - model.attention_width)
@@ -184,7 +191,7 @@ def _gathered_weights(rows: Strategies, scenario: Scenario, kind: Kind) -> Float
     """
     size = kind_parameters_per_rank(rows, scenario, kind) + kind_expert_parameters(rows, scenario, kind)
     kept = (rows.zero_stage == SHARDED_PARAMETERS) & (rows.sharding_degree > 1) & ~stays_whole(rows, scenario)
-    return np.where(kept & ("gathered" in scenario.stack.keeps), scenario.word * size, 0.0)
+    return np.where(kept & ("gathered" in scenario.stack.kernels.saved_tensors), scenario.word * size, 0.0)
 
 
 def _cast_weights(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
@@ -194,13 +201,15 @@ def _cast_weights(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     again (``force_recompute_fp8_weight_in_bwd`` [TorchAO]).
     """
     size = kind_parameters_per_rank(rows, scenario, kind) + kind_expert_parameters(rows, scenario, kind)
-    return scenario.recipe.word * size * float("casts" in scenario.stack.keeps and scenario.recipe.reduced)
+    return (
+        scenario.recipe.word * size * float("casts" in scenario.stack.kernels.saved_tensors and scenario.recipe.reduced)
+    )
 
 
 def layer_checkpoint_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     """Bytes of one recomputed layer's input, of one micro-batch, (N,); its share where several have one together."""
     region = region_tokens(rows, scenario)
-    if scenario.stack.partitioned_checkpoints:
+    if scenario.stack.recompute.partitioned_inputs:
         region = np.minimum(region, tokens_per_rank(rows, scenario) / rows.tp)
     whole = checkpoint_bytes(tokens=region, hidden_size=scenario.model.hidden_size, word=scenario.word)
     return whole / rows.recompute_num_layers + returned_bytes(rows, scenario)
@@ -213,7 +222,9 @@ def returned_bytes(rows: Strategies, scenario: Scenario, *, others: bool = False
     the pass before: a loop that names what came back holds it until the next forward pass is over [use_cache]. What
     models return whose layers do not all attend is not priced.
     """
-    passes = max(scenario.stack.keeps.count("cache") - others, 0) * all(kind.attends for kind in scenario.depth.kinds)
+    passes = max(scenario.stack.kernels.saved_tensors.count("cache") - others, 0) * all(
+        kind.attends for kind in scenario.depth.kinds
+    )
     width = float(scenario.model.key_value_width + scenario.model.value_width)
     return passes * scenario.word * width * tokens_per_rank(rows, scenario) / rows.tp
 

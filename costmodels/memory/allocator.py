@@ -31,12 +31,12 @@ def waiting_bytes(rows: Strategies, scenario: Scenario, layers: Floats, *, first
     sizes. Other stages wait for what arrives.
     """
     stack, model = scenario.stack, scenario.model
-    if not stack.records_streams:
+    if not stack.switches.record_streams:
         return np.zeros(len(rows))
     sums = 1.0 if model.parallel_block else 2.0
-    reach = LAUNCHES_AHEAD / stack.kernels_per_layer
+    reach = LAUNCHES_AHEAD / stack.host.kernels_per_layer
     ahead = np.minimum(layers, reach)
-    before = first & (rows.num_microbatches > 1) & stack.unread_batches
+    before = first & (rows.num_microbatches > 1) & stack.allocator.unread_batches
     ahead = ahead + before * np.minimum(layers, (reach - ahead) / 2.0)
     whole = scenario.word * model.hidden_size * tokens_per_rank(rows, scenario)
     return np.where(rows.tp > 1, ahead * sums * whole, 0.0)
@@ -53,15 +53,17 @@ def flat_bytes(
     Of those that come one after the other only one that is larger than all before takes a block of its own.
     """
     stack, sharded = scenario.stack, rows.zero_stage > 0
-    if stack.gradient_bytes > scenario.word or scenario.precision == "fp32":
+    if stack.gradients.gradient_bytes > scenario.word or scenario.precision == "fp32":
         return scattered + np.zeros(len(rows))
     own = parameters / np.where(sharded, rows.sharding_degree, 1)
-    bucket = np.where(sharded, np.minimum(stack.flat_bucket, stack.gradient_bytes * parameters), 0.0)
-    one = np.minimum(own, largest) * (stack.checked_gradients & sharded)
+    bucket = np.where(
+        sharded, np.minimum(stack.gradients.flat_bucket, stack.gradients.gradient_bytes * parameters), 0.0
+    )
+    one = np.minimum(own, largest) * (stack.gradients.overflow_check & sharded)
     total, free = scattered + bucket, scattered + np.zeros(len(rows))
     for block in (4.0 * one, 8.0 * one):
         total, free = total + np.where(block > free, block, 0.0), np.maximum(block, free)
-    flat = stack.flat_step * own
+    flat = stack.gradients.flat_step_bytes * own
     return total + np.where(one > 0, np.where(free < 4.0 * own, flat, 0.0), flat)
 
 
@@ -77,10 +79,10 @@ def listed_bytes(rows: Strategies, scenario: Scenario, *, parameters: Floats, op
     model, stack, T = scenario.model, scenario.stack, tokens_per_rank(rows, scenario)
     logits = 4.0 * T * vocabulary_rows(rows, scenario, "head") * last
     free = np.maximum(scenario.word * T * np.maximum(model.fc1_width / rows.tp, model.hidden_size), logits)
-    whole = scenario.word * parameters * ((rows.zero_stage > 0) & (stack.parameter_exchange == "listed"))
+    whole = scenario.word * parameters * ((rows.zero_stage > 0) & (stack.sharding.parameter_exchange == "listed"))
     piece = whole / rows.sharding_degree
     taken = (free < whole) * whole + (free < piece) * (whole + piece)
-    moments = optimizer * ADAM_MOMENTS / stack.optimizer_bytes
+    moments = optimizer * ADAM_MOMENTS / stack.states.optimizer_bytes
     return np.where(rows.sharding_degree > 1, np.maximum(taken - moments, 0.0), 0.0)
 
 
@@ -91,8 +93,8 @@ def buffer_bytes(rows: Strategies, scenario: Scenario, *, layer: Floats, ends: t
     as one where only layers are units of their own.
     """
     embedding, head = ends
-    outer = embedding + head if scenario.stack.root_unit else np.maximum(embedding, head)
-    gathers = scenario.stack.gather_pool & (rows.zero_stage >= SHARDED_GRADIENTS)
+    outer = embedding + head if scenario.stack.sharding.root_unit else np.maximum(embedding, head)
+    gathers = scenario.stack.sharding.gather_pool & (rows.zero_stage >= SHARDED_GRADIENTS)
     return np.where(gathers, scenario.word * np.maximum(layer, outer), 0.0)
 
 
@@ -105,14 +107,14 @@ def idle_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     """
     stack, T = scenario.stack, tokens_per_rank(rows, scenario)
     logits = scenario.word * T * vocabulary_rows(rows, scenario, "head")
-    if stack.loss != "plain" or stack.loss_block:
+    if stack.switches.loss != "plain" or stack.switches.loss_block:
         return np.zeros(len(rows))
-    idle = logits * stack.idle_logits
-    if not stack.fixed_segments:
+    idle = logits * stack.allocator.logits_freed_early
+    if stack.switches.expandable_segments:
         return idle
     passed, largest = _let_go(rows, scenario)
     beside = idle + np.where(logits > largest, passed, 0.0)
-    return np.maximum(beside, logits) if stack.cross_entropy_bytes <= 2 * WORD else beside
+    return np.maximum(beside, logits) if stack.logits.cross_entropy_bytes <= 2 * WORD else beside
 
 
 def _let_go(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
@@ -123,7 +125,7 @@ def _let_go(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
     """
     stack, model, T = scenario.stack, scenario.model, tokens_per_rank(rows, scenario)
     inner, outer = T * model.ffn_hidden_size / rows.tp, T * model.hidden_size
-    listed = (rows.recompute == Recompute.SELECTIVE) & (stack.selective == "operators")
+    listed = (rows.recompute == Recompute.SELECTIVE) & (stack.switches.recompute_policy == "operators")
     gone = np.where(rows.recompute >= Recompute.FULL, model.ffn_branches + 1.0, listed * model.ffn_branches)
     whole = (stack.overlap.tp_forward == 1.0) * (1.0 * (rows.tp > 1) + (region_tokens(rows, scenario) < T))
     largest = np.maximum(inner, np.where(whole > 0, outer, 0.0))
@@ -137,4 +139,4 @@ def scattered_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     """
     stack, model = scenario.stack, scenario.model
     gradient = scenario.word * vocabulary_rows(rows, scenario, "embedding") * model.embedding_width
-    return np.where(stack.fixed_segments & (gradient > _let_go(rows, scenario)[1]), gradient, 0.0)
+    return np.where((not stack.switches.expandable_segments) & (gradient > _let_go(rows, scenario)[1]), gradient, 0.0)

@@ -66,7 +66,7 @@ def readings(peak: Footprint, scenario: Scenario) -> tuple[NDArray[np.float64], 
     The allocator keeps what it took once, as long as the device has room.
     """
     usable = scenario.group.accelerator.usable_memory
-    taken = (1.0 + scenario.stack.cache) * peak.allocated + peak.waiting
+    taken = (1.0 + scenario.stack.calibrated.cached_share) * peak.allocated + peak.waiting
     shown = np.minimum(taken + peak.reserved, np.maximum(usable, peak.total))
     return shown - peak.reserved, shown
 
@@ -96,7 +96,7 @@ def footprint(
     optimizer = optimizer + (outer[0] + outer[1]) * memory.end_optimizer_extra[row]
     logits = last * memory.logits[row]
     slack = slack_of(one, scenario) * (weights + gradients + optimizer + activations + logits)
-    reserved = np.full(pp, scenario.stack.reserved)
+    reserved = np.full(pp, scenario.stack.allocator.reserved)
     waiting = _waiting(one, memory, scenario, row=row, layers=layers, parameters=params + experts, outer=outer)
     step = step_bytes(one, scenario) * (params + experts)  # which all gradients stand beside
     late = np.where(_fresh_gradients(one, scenario), np.clip(kept - step, 0.0, gradients), 0.0)
@@ -115,9 +115,11 @@ def _fresh_gradients(one: Strategies, scenario: Scenario) -> Bools:
     buckets of all of them, which stay.
     """
     stack = scenario.stack
-    scattered = (one.zero_stage >= SHARDED_GRADIENTS) & (stack.fully_sharded and stack.gradients_sharded)
+    scattered = (one.zero_stage >= SHARDED_GRADIENTS) & (
+        stack.sharding.fsdp_stage2 and stack.sharding.scatters_each_micro_batch
+    )
     alone = (one.zero_stage < SHARDED_GRADIENTS) & (one.dp * one.cp == 1)
-    return stack.fresh_gradients & (one.num_microbatches == 1) & (one.pp == 1) & (scattered | alone)
+    return stack.gradients.set_to_none & (one.num_microbatches == 1) & (one.pp == 1) & (scattered | alone)
 
 
 def _activations(

@@ -21,7 +21,7 @@ def host_bytes(rows: Strategies, scenario: Scenario, kept: Floats, in_flight: Fl
     lie the gradients that the CPUs read, and where parameters are offloaded these too.
     """
     stack, mine = scenario.stack, updated_parameters(rows, scenario)
-    states = mine * share_offloaded(rows, scenario) * (kept_bytes(stack) + stack.gradient_bytes)
+    states = mine * share_offloaded(rows, scenario) * (kept_bytes(stack) + stack.gradients.gradient_bytes)
     parameters = np.where(rows.offload == EVERYTHING, mine * WORD, 0.0)
     layers = even_layers(scenario.model.num_layers, rows).high
     activations = activations_away(rows, scenario) * in_flight * layers * kept
@@ -42,5 +42,5 @@ def host_fits(rows: Strategies, scenario: Scenario) -> Bools:
 
 def host_need(rows: Strategies, scenario: Scenario) -> Floats:
     """Bytes of the host's memory that one device's offloaded data take, shape (N,)."""
-    held = in_flight_at(rows, np.zeros_like) + queued(rows, scenario.stack.vocabulary_in_flight)
+    held = in_flight_at(rows, np.zeros_like) + queued(rows, scenario.stack.pipeline.vocabulary_in_flight)
     return host_bytes(rows, scenario, kept_bytes_of_layer(rows, scenario), held)

@@ -53,12 +53,14 @@ def step_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     the roots of a rank's second moments.
     """
     stack = scenario.stack
-    masters = stack.optimizer_bytes > ADAM_MOMENTS and scenario.precision != "fp32"
-    copied = 4.0 if masters and stack.gradient_bytes < 4 else 0.0
+    masters = stack.states.optimizer_bytes > ADAM_MOMENTS and scenario.precision != "fp32"
+    copied = 4.0 if masters and stack.gradients.gradient_bytes < 4 else 0.0
     shard = np.where(rows.zero_stage > 0, rows.sharding_degree, 1)
-    reduced = stack.gradient_bytes * float(stack.flattened_gradients) + copied / shard
-    reduced = reduced * (not stack.lingering_gradients)  # the last step's let go as this one's come
-    gathered = stack.joint_gather & (rows.zero_stage > 0) & (rows.zero_stage < SHARDED_PARAMETERS) & (shard > 1)
+    reduced = stack.gradients.gradient_bytes * float(stack.gradients.flattened_copy) + copied / shard
+    reduced = reduced * (not stack.gradients.kept_until_next_step)  # the last step's let go as this one's come
+    gathered = (
+        stack.sharding.joint_gather & (rows.zero_stage > 0) & (rows.zero_stage < SHARDED_PARAMETERS) & (shard > 1)
+    )
     held = np.maximum(reduced, np.where(gathered, scenario.word * (1.0 + 1.0 / shard), 0.0))
     held = np.maximum(held, root_bytes(stack) / shard)
     return held * trained_share(scenario)
@@ -83,7 +85,7 @@ def _layer_peak(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     inputs = (
         scenario.word * h * np.where(region < T, 2.0 * T, T)
     )  # sequence parallelism gathers the input, and its gradient
-    wgrad = 0.0 if scenario.stack.idle_gradients or scenario.frozen else scenario.word * first
+    wgrad = 0.0 if scenario.stack.gradients.dummy_gradients or scenario.frozen else scenario.word * first
     moments = [
         arriving + wide + read - _kept_of(read, scenario, kind),
         arriving + wide + inputs + wgrad - let_go,
@@ -121,18 +123,18 @@ def _expert_ffn(rows: Strategies, scenario: Scenario, kind: Kind) -> tuple[Float
 def _scores(rows: Strategies, scenario: Scenario) -> Floats:
     """Gradients of unfused attention's scores, and the scores themselves where they are made again, (N,)."""
     T, stack = tokens_per_rank(rows, scenario) / rows.tp, scenario.stack
-    again = (rows.recompute == Recompute.SELECTIVE) & (stack.selective == "attention")
+    again = (rows.recompute == Recompute.SELECTIVE) & (stack.switches.recompute_policy == "attention")
     s = float(scenario.seq_length)
-    side = min(stack.attention_block, s) or s  # of a block of scores, all heads of a micro-batch at once
+    side = min(stack.kernels.attention_block, s) or s  # of a block of scores, all heads of a micro-batch at once
     gradient = scenario.word * T * scenario.model.num_heads * side * side / s
     return gradient + np.where(again, T * attention_kept(scenario), 0.0)
 
 
 def _reduce_buckets(rows: Strategies, stack: Stack) -> Floats:
     """Bytes of the buffers that gradients are copied into for their reduction, (N,)."""
-    twice = stack.overlap.gradients & (rows.zero_stage < SHARDED_PARAMETERS)
+    twice = stack.switches.overlap_grad_reduce & (rows.zero_stage < SHARDED_PARAMETERS)
     reduced = (rows.zero_stage > 0) & (rows.sharding_degree > 1)
-    return np.where(reduced, np.where(twice, 2.0, 1.0) * stack.reduce_bucket, 0.0)
+    return np.where(reduced, np.where(twice, 2.0, 1.0) * stack.switches.reduce_bucket_size, 0.0)
 
 
 def _idle_gradients(rows: Strategies, scenario: Scenario) -> Floats:
@@ -142,7 +144,7 @@ def _idle_gradients(rows: Strategies, scenario: Scenario) -> Floats:
     Transformer Engine keeps one for each shape and never writes it [TE].
     """
     model, kinds = scenario.model, scenario.depth.kinds
-    if not scenario.stack.idle_gradients or scenario.frozen:
+    if not scenario.stack.gradients.dummy_gradients or scenario.frozen:
         return np.zeros(len(rows))
     split = sum(p.weights for p in attention_projections(model) if p.sharded)
     whole = sum(p.weights for p in attention_projections(model) if not p.sharded)
@@ -164,11 +166,15 @@ def loss_peak(rows: Strategies, scenario: Scenario) -> Floats:
     """
     T, t, h = tokens_per_rank(rows, scenario), rows.tp, float(scenario.model.hidden_size)
     vocabulary = vocabulary_rows(rows, scenario, "head")
-    seen = padded_vocabulary_rows(rows, scenario) if scenario.stack.gathered_logits else vocabulary
+    seen = padded_vocabulary_rows(rows, scenario) if scenario.stack.logits.gathered_logits else vocabulary
     held = logit_bytes(T, seen, scenario)
-    if scenario.stack.loss == "plain" and not scenario.stack.loss_block:
+    if scenario.stack.switches.loss == "plain" and not scenario.stack.switches.loss_block:
         gathered = np.where((rows.sequence_parallel > 0) & (t > 1), 2.0, 1.0)
         weights = 0.0 if scenario.frozen else vocabulary * h
         held = np.maximum(held, scenario.word * (T * vocabulary + weights + gathered * T * h))
     region = region_tokens(rows, scenario)
-    return held + 2.0 * scenario.word * h * region + scenario.stack.gathered_inputs * scenario.word * h * (T - region)
+    return (
+        held
+        + 2.0 * scenario.word * h * region
+        + scenario.stack.exchange.keeps_gathered_inputs * scenario.word * h * (T - region)
+    )

@@ -175,10 +175,13 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         logits_released=released,
         embedding_activation=_embedding_activation(rows, scenario),
         first_peak=at_ends
-        * (_first_peak(rows, scenario, moment, stored) + outer.gathered * outer.embedding * scenario.stack.root_unit),
+        * (
+            _first_peak(rows, scenario, moment, stored)
+            + outer.gathered * outer.embedding * scenario.stack.sharding.root_unit
+        ),
         logits=(logits + outer.gathered * outer.head) * at_ends,
         mtp_states=mtp_bytes(rows, scenario, expert_state.total),
-        queued=queued(rows, scenario.stack.vocabulary_in_flight),
+        queued=queued(rows, scenario.stack.pipeline.vocabulary_in_flight),
         passing=moment + standing + passing,
         everywhere=_spread(rows, scenario, outer, logits)
         + moment
@@ -220,12 +223,12 @@ def _outer(rows: Strategies, scenario: Scenario) -> _Outer:
         head=head_parameters_per_rank(rows, scenario),
         end_optimizer_extra=edges * (1.0 - share_offloaded(rows, scenario)),
         end_weights_extra=state_bytes(rows, scenario, ends=True).weights - state.weights,
-        gathered=np.where(moment & scenario.stack.fully_sharded, scenario.word, 0.0),
+        gathered=np.where(moment & scenario.stack.sharding.fsdp_stage2, scenario.word, 0.0),
     )
 
 
 def _embedding_activation(rows: Strategies, scenario: Scenario) -> Floats:
-    mask = 1.0 if scenario.stack.dropout else 0.0
+    mask = 1.0 if scenario.stack.switches.dropout else 0.0
     return mask * float(scenario.model.hidden_size) * region_tokens(rows, scenario)
 
 
@@ -240,7 +243,7 @@ def _spread(rows: Strategies, scenario: Scenario, outer: _Outer, logits: Floats)
         outer.state.total + outer.end_optimizer_extra + outer.end_weights_extra
     ) + logits
     width = float(scenario.model.hidden_size) * region_tokens(rows, scenario)
-    held = in_flight_at(rows, np.zeros_like) + queued(rows, scenario.stack.vocabulary_in_flight)
+    held = in_flight_at(rows, np.zeros_like) + queued(rows, scenario.stack.pipeline.vocabulary_in_flight)
     passing = scenario.word * held + 3.0 * scenario.word + 4.0
     return (sharing / rows.pp + passing * width) * rows.vocabulary
 
@@ -266,7 +269,7 @@ def _gathered(rows: Strategies, scenario: Scenario, average: Floats, kinds: ByKi
     if kinds is not None:  # the two at a time may be of the largest kind
         most = (kinds.each("layer_parameters") + kinds.each("expert_parameters")).max(axis=0)
         gathered = np.where(by_chunk(rows), gathered, most)
-    if scenario.stack.gathers == "matrix":
+    if scenario.stack.sharding.gather_unit == "matrix":
         gathered = np.where(by_chunk(rows), gathered, np.minimum(gathered, largest_matrix(rows, scenario)))
     return gathered
 
@@ -343,13 +346,19 @@ def mtp_bytes(rows: Strategies, scenario: Scenario, expert_state: Floats | float
 def slack_of(rows: Strategies, scenario: Scenario) -> Floats:
     """Fragments that the allocator cannot use over what it hands out, (N,)."""
     stack = scenario.stack
-    return np.where(rows.tp > 1, stack.slack if stack.tensor_slack is None else stack.tensor_slack, stack.slack)
+    return np.where(
+        rows.tp > 1,
+        stack.allocator.fragmentation
+        if stack.calibrated.tensor_fragmentation is None
+        else stack.calibrated.tensor_fragmentation,
+        stack.allocator.fragmentation,
+    )
 
 
 def memory_limit(scenario: Scenario, rows: Strategies) -> Floats:
     """Bytes that the allocator may hand out, (N,): usable memory less the reserve, less the allocator's slack."""
     usable = scenario.group.accelerator.usable_memory
-    return (usable - scenario.stack.reserved) / (1.0 + slack_of(rows, scenario))
+    return (usable - scenario.stack.allocator.reserved) / (1.0 + slack_of(rows, scenario))
 
 
 @dataclass(frozen=True, slots=True)

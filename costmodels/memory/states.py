@@ -58,32 +58,34 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
     stack, z = scenario.stack, rows.zero_stage
     shard = (rows.sharding_degree if shards is None else shards) * copies(rows)
     fp32 = scenario.precision == "fp32"
-    weights, sharded = 4.0 if fp32 else WORD, 4.0 if fp32 else float(stack.weight_bytes)
+    weights, sharded = 4.0 if fp32 else WORD, 4.0 if fp32 else float(stack.states.weight_bytes)
     if scenario.recipe.reduced:
-        narrow = stack.fp8_param_gather and stack.weight_bytes == WORD
-        more = scenario.recipe.word * copies_of_weights(scenario) - WORD if narrow else stack.reduced_weight_bytes
+        narrow = stack.switches.fp8_param_gather and stack.states.weight_bytes == WORD
+        more = (
+            scenario.recipe.word * copies_of_weights(scenario) - WORD if narrow else stack.states.reduced_weight_bytes
+        )
         weights, sharded = weights + more, sharded + more
     adapting = weights
     if not ends:
         weights, sharded = weights_word(scenario, weights), weights_word(scenario, sharded)
     kept = kept_bytes(stack, fp32=fp32)
-    alone = optimizer_of(stack).moments if stack.weight_bytes > WORD else kept
-    gathered = (z == SHARDED_GRADIENTS) & stack.fully_sharded
+    alone = optimizer_of(stack).moments if stack.states.weight_bytes > WORD else kept
+    gathered = (z == SHARDED_GRADIENTS) & stack.sharding.fsdp_stage2
     own = z >= np.where(
-        stack.fully_sharded and alone <= optimizer_of(stack).moments, SHARDED_GRADIENTS, SHARDED_PARAMETERS
+        stack.sharding.fsdp_stage2 and alone <= optimizer_of(stack).moments, SHARDED_GRADIENTS, SHARDED_PARAMETERS
     )
     optimizer = np.where(own, alone, kept)  # sharded weights in fp32 are their own master
-    buffer = float(stack.gradient_bytes + stack.passed_gradient_bytes)
-    buckets = np.where((z == 0) & (rows.dp > 1), stack.replica_buckets, 0.0)
-    gradient = max(buffer, weights) if fp32 else buffer + stack.lingering_gradients * (WORD + 4.0)
+    buffer = float(stack.gradients.gradient_bytes + stack.gradients.micro_batch_gradient_bytes)
+    buckets = np.where((z == 0) & (rows.dp > 1), stack.gradients.ddp_bucket_bytes, 0.0)
+    gradient = max(buffer, weights) if fp32 else buffer + stack.gradients.kept_until_next_step * (WORD + 4.0)
     whole = stays_whole(rows, scenario)
     between = scenario.word if ends or fp32 else weights_word(scenario, gather_word(scenario))
     held = np.where(z >= SHARDED_PARAMETERS, np.where(whole, scenario.word, 0.0), np.where(gathered, between, weights))
-    scattered = ~whole & (z >= SHARDED_GRADIENTS) & stack.gradients_sharded
+    scattered = ~whole & (z >= SHARDED_GRADIENTS) & stack.sharding.scatters_each_micro_batch
     left = np.where(rows.offload == EVERYTHING, 0.0, 1.0)
     trained = trained_share(scenario) if shards is None else trained_experts(scenario)
     stays = 1.0 - share_offloaded(rows, scenario)
-    followed = np.where(scattered & stack.gradients_offloaded, stays, 1.0)
+    followed = np.where(scattered & stack.offload.gradients_offloaded, stays, 1.0)
     return StateBytes(
         weights=left * (np.where(own, sharded / shard, 0.0) + held),
         gradients=trained

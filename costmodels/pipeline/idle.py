@@ -45,7 +45,7 @@ def bubble_share(
     for code, name in enumerate(SCHEDULE_NAMES):
         mine = (rows.schedule == code) & (rows.pp > 1)
         if name in FILLING and mine.any():
-            drain = SCHEDULES[name].drain if stack.post_validation else SCHEDULES[name].drain_at_barrier
+            drain = SCHEDULES[name].drain if stack.pipeline.post_validation else SCHEDULES[name].drain_at_barrier
             none, every = (_idle(rows, drain, forward, total, weight) for total in (layer, layer + recompute))
             some = np.where(rows.recompute == Recompute.PARTIAL, np.maximum(none, every), none)
             share = np.where(mine, np.where(rows.recompute == Recompute.FULL, every, some), share)

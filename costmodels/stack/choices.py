@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from costmodels.stack.adapters import Adapters
+from costmodels.stack.combined import COMBINED
 from costmodels.stack.stack import Stack
 
 GRADIENT_WORD = {"fp32": 4, "bf16": 2}
@@ -29,17 +30,14 @@ def chosen(
     takes them.
     """
     changes: dict[str, Any] = {
-        "optimizer": optimizer,
-        "main_params": main_params,
-        "fp8_param_gather": fp8_param_gather,
-        "loss": loss,
-        "loss_block": loss_block,
-        "offload_fraction": offload_fraction,
-        "adapters": None if adapters is None else Adapters.read(adapters),
+        "switches.optimizer": optimizer,
+        "switches.main_params": main_params,
+        "switches.fp8_param_gather": fp8_param_gather,
+        "switches.loss": loss,
+        "switches.loss_block": loss_block,
+        "switches.offload_fraction": offload_fraction,
+        "switches.adapters": None if adapters is None else Adapters.read(adapters),
     }
     if main_grads is not None:
-        changes |= dict.fromkeys(("gradient_bytes", "reduce_bytes"), GRADIENT_WORD[main_grads])
-        if main_grads == "bf16":
-            changes["passed_gradient_bytes"] = 0  # nothing is added up beside them
-    said = {name: value for name, value in changes.items() if value is not None}
-    return stack.model_copy(update=said) if said else stack
+        changes |= COMBINED["main_grads"].fields[main_grads]
+    return stack.changed({path: value for path, value in changes.items() if value is not None})

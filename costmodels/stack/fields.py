@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from costmodels.names import MODULES, OFFLOADS, SCHEDULE_NAMES
 from hardware.errors import no_such
-from hardware.kernels import Record
 
 Kept = Literal[
     "gate",
@@ -37,22 +36,9 @@ Count = Annotated[int, Field(ge=0, le=10**6)]
 """Bytes per value, kernels of a layer and the like."""
 
 
-class OtherFormat(Record):
-    """What a framework does otherwise in one 16-bit format, fields as in ``Stack``; what is absent is as ever."""
-
-    gradient_bytes: Count | None = None
-    reduce_bytes: Count | None = None
-    accumulate_traffic: Count | None = None
-    passed_gradient_bytes: Count | None = None
-    expert_efficiency: Annotated[float, Field(gt=0)] | None = None
-
-
-DISPATCHERS = {"alltoall": "every-copy", "deepep": "once-per-domain", "hybridep": "once-per-domain"}
-"""Megatron-Core's dispatchers, by what they send."""
-Dispatch = Annotated[
-    Literal["allgather", "every-copy", "once-per-domain"],
-    BeforeValidator(lambda given: DISPATCHERS.get(given, given) if isinstance(given, str) else given),
-]
+Dispatcher = Literal["allgather", "alltoall", "deepep", "hybridep"]
+SENT_ONCE = ("deepep", "hybridep")
+"""Dispatchers that send a token once per domain, in which it is copied."""
 
 ATTENTION_KERNELS = (
     *("unfused", "flash-1", "flash-2", "flash-3", "cudnn", "aotriton", "triton", "splash", "splash-two-pass"),

@@ -53,23 +53,23 @@ def root_bytes(stack: Stack) -> float:
 
     ``_foreach_sqrt`` in torch/optim/adamw.py, of all parameters of a rank at once.
     """
-    return optimizer_of(stack).moments / 2.0 if stack.optimizer_traffic > ONE_PASS else 0.0
+    return optimizer_of(stack).moments / 2.0 if stack.states.optimizer_traffic > ONE_PASS else 0.0
 
 
 def optimizer_of(stack: Stack) -> Optimizer:
     """What the stack trains with."""
-    return OPTIMIZERS[stack.optimizer]
+    return OPTIMIZERS[stack.switches.optimizer]
 
 
 def kept_bytes(stack: Stack, *, fp32: bool = False) -> float:
     """Bytes per parameter of master weights and moments; weights kept in fp32 are their own master."""
-    narrow = 2.0 if stack.main_params == "fp16" else 0.0
-    masters = 0.0 if fp32 else stack.optimizer_bytes - ADAM_MOMENTS - narrow
+    narrow = 2.0 if stack.switches.main_params == "fp16" else 0.0
+    masters = 0.0 if fp32 else stack.states.optimizer_bytes - ADAM_MOMENTS - narrow
     return masters + optimizer_of(stack).moments
 
 
 def step_traffic_bytes(stack: Stack) -> float:
     """Bytes per parameter that clip, step and cast move: what is kept is read and written."""
     chosen = optimizer_of(stack)
-    kept = chosen.moments - ADAM_MOMENTS - (2.0 if stack.main_params == "fp16" else 0.0)
-    return stack.optimizer_traffic + 2.0 * kept + chosen.extra_traffic
+    kept = chosen.moments - ADAM_MOMENTS - (2.0 if stack.switches.main_params == "fp16" else 0.0)
+    return stack.states.optimizer_traffic + 2.0 * kept + chosen.extra_traffic

@@ -21,7 +21,7 @@ from costmodels.strategy import Bools, Floats, Strategies
 def collectives(rows: Strategies, scenario: Scenario, size: Floats) -> Floats:
     """Collectives in which the gradients of ``size`` parameters travel once an iteration, shape (N,)."""
     layers = even_layers(scenario.model.num_layers, rows).high
-    few = np.maximum(scenario.stack.collectives_per_layer * layers, 1.0)
+    few = np.maximum(scenario.stack.sharding.collectives_per_layer * layers, 1.0)
     return np.where(_filled(rows, scenario), np.maximum(np.ceil(size / _bucket(rows, scenario)), 1.0), few)
 
 
@@ -32,14 +32,14 @@ def unhidden_share(rows: Strategies, scenario: Scenario, size: Floats) -> Floats
     """
     last = np.maximum(_bucket(rows, scenario), embedding_parameters_per_rank(rows, scenario))
     share = np.minimum(last / np.maximum(size, 1.0), 1.0)
-    return np.where(_filled(rows, scenario), share, scenario.stack.bucket_exposed)
+    return np.where(_filled(rows, scenario), share, scenario.stack.sharding.bucket_exposed)
 
 
 def _filled(rows: Strategies, scenario: Scenario) -> Bools:
-    return (rows.pp == 1) & (scenario.stack.bucket_parameters > 0)
+    return (rows.pp == 1) & (scenario.stack.switches.bucket_size > 0)
 
 
 def _bucket(rows: Strategies, scenario: Scenario) -> Floats:
     """Parameters of one bucket, more where there are more ranks, so that pieces of a ring do not become too small."""
     ranks = group_of(rows, "cp", "dp").size
-    return np.maximum(max(scenario.stack.bucket_parameters, 1.0), scenario.stack.bucket_per_rank * ranks)
+    return np.maximum(max(scenario.stack.switches.bucket_size, 1.0), scenario.stack.sharding.bucket_per_rank * ranks)

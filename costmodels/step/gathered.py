@@ -21,7 +21,7 @@ PREFETCHED = 2.0
 def second_copy(rows: Strategies, scenario: Scenario, layer: Floats) -> Floats:
     """A second, sharded copy of the fullest even stage's layers within every innermost domain [Wang23], (N,)."""
     third = rows.zero_stage == SHARDED_PARAMETERS
-    if not scenario.stack.second_shard or not third.any():
+    if not scenario.stack.switches.zero_hpz or not third.any():
         return np.zeros(len(rows))
     held = copies(rows) * even_layers(scenario.model.num_layers, rows).high * layer
     return np.where(third, scenario.word * held / second_shards(rows, scenario), 0.0)
@@ -50,5 +50,5 @@ def whole_bytes(rows: Strategies, scenario: Scenario, layer: Floats) -> Floats:
     third = (rows.zero_stage == SHARDED_PARAMETERS) & ~held
     chunk = np.ceil(even_layers(scenario.model.num_layers, rows).high / rows.vpp)
     gathered = np.where(third, PREFETCHED * scenario.word * layer * np.where(chunked, chunk, 1.0), 0.0)
-    added = PREFETCHED * scenario.stack.gradient_bytes * layer * chunk
+    added = PREFETCHED * scenario.stack.gradients.gradient_bytes * layer * chunk
     return gathered + np.where(chunked & ~held & (rows.zero_stage >= SHARDED_GRADIENTS), added, 0.0)

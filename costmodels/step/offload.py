@@ -54,7 +54,7 @@ def described(scenario: Scenario) -> bool:
 
 def copied(rows: Strategies, scenario: Scenario) -> NDArray[np.bool_]:
     """Whether new weights are cast and copied behind the step, not written and sent by it piece by piece, (N,)."""
-    return np.asarray(rows.zero_stage >= scenario.stack.copied_weights)
+    return np.asarray(rows.zero_stage >= scenario.stack.offload.copies_weights_from_stage)
 
 
 def returned_seconds(moved: Floats, scenario: Scenario, behind: NDArray[np.bool_], step: Floats) -> Floats:
@@ -68,12 +68,12 @@ def returned_seconds(moved: Floats, scenario: Scenario, behind: NDArray[np.bool_
 
 def share_offloaded(rows: Strategies, scenario: Scenario) -> Floats:
     """Share of the optimizer states that live on the host, (N,)."""
-    return np.where(rows.offload >= OPTIMIZER, scenario.stack.offload_fraction, 0.0)
+    return np.where(rows.offload >= OPTIMIZER, scenario.stack.switches.offload_fraction, 0.0)
 
 
 def activations_away(rows: Strategies, scenario: Scenario) -> Floats:
     """Share of the activations that live on the host, (N,)."""
-    return np.where(rows.offload == ACTIVATIONS, scenario.stack.offloaded_layers, 0.0)
+    return np.where(rows.offload == ACTIVATIONS, scenario.stack.switches.offloaded_layers, 0.0)
 
 
 def updated_parameters(rows: Strategies, scenario: Scenario) -> Floats:
@@ -111,16 +111,23 @@ def step_offload_seconds(rows: Strategies, scenario: Scenario, layer: Passes) ->
     mine = updated_parameters(rows, scenario)
     moved = mine * share_offloaded(rows, scenario)
     behind = copied(rows, scenario)
-    known = {"word": kept_bytes(stack), "gradient": stack.host_gradient_traffic, "weight": np.where(behind, CAST, WORD)}
+    known = {
+        "word": kept_bytes(stack),
+        "gradient": stack.offload.host_gradient_traffic,
+        "weight": np.where(behind, CAST, WORD),
+    }
     step = cpu_adam_seconds(parameters=moved, bandwidth=host_stream(scenario), **known)
     layers = even_layers(scenario.model.num_layers, rows).low
     forward, backward = layers * layer.forward, layers * layer.backward
-    out = transfer_seconds(moved * stack.gradient_bytes, bandwidth)
+    out = transfer_seconds(moved * stack.gradients.gradient_bytes, bandwidth)
     out = np.where(hidden(rows, stack)[0], np.maximum(out - backward, 0.0), out)
     states = out + returned_seconds(moved, scenario, behind, step)
-    fetched, given = transfer_seconds(mine * WORD, bandwidth), transfer_seconds(mine * stack.gradient_bytes, bandwidth)
+    fetched, given = (
+        transfer_seconds(mine * WORD, bandwidth),
+        transfer_seconds(mine * stack.gradients.gradient_bytes, bandwidth),
+    )
     once, all_of_them = by_chunk(rows), rows.num_microbatches
-    times = np.where(once, 1, all_of_them) if stack.gathers_per_micro_batch else np.ones(len(rows))
+    times = np.where(once, 1, all_of_them) if stack.sharding.gathers_per_micro_batch else np.ones(len(rows))
     window = np.where(once, all_of_them, 1)
     passes = np.maximum(fetched - window * forward, 0.0)
     passes = passes + np.maximum(np.maximum(fetched, given) - window * backward, 0.0)

@@ -56,7 +56,7 @@ def muon_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     near = sharding_groups(rows)[0]
     size = WORD * layers * layer_parameters_per_rank(rows, scenario)
     gathered = np.where(near.size > 1, gather_seconds(size, near, scenario.group.tiers), 0.0)
-    pace = scenario.stack.communication_efficiency
+    pace = scenario.stack.calibrated.communication_efficiency
     return work / (rates.head.efficiency * rates.head.sustained * rates.head_peak) + gathered / pace
 
 
@@ -95,8 +95,8 @@ def _optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     changed = 0.0 if scenario.frozen else scenario.recipe.step_traffic
     quantised = once * (mine if gather_word(scenario) < WORD else size) * changed
     scattered = (rows.zero_stage >= SHARDED_PARAMETERS) | ((rows.zero_stage >= SHARDED_GRADIENTS) & (rows.pp == 1))
-    zeroed = np.where(scattered & stack.gradients_sharded, mine, size)
-    known = {"step": step_traffic_bytes(stack), "gradient": stack.gradient_bytes}
+    zeroed = np.where(scattered & stack.sharding.scatters_each_micro_batch, mine, size)
+    known = {"step": step_traffic_bytes(stack), "gradient": stack.gradients.gradient_bytes}
     traffic = optimizer_traffic(updated=mine, held=zeroed, **known) + quantised
     seconds = stream_seconds(traffic=traffic, share=rates.stream, bandwidth=rates.bandwidth)
-    return seconds + muon_seconds(rows, scenario) if stack.optimizer == "muon" else seconds
+    return seconds + muon_seconds(rows, scenario) if stack.switches.optimizer == "muon" else seconds

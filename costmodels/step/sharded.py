@@ -43,14 +43,14 @@ from costmodels.strategy import Bools, Floats, Ints, Strategies
 
 def gather_word(scenario: Scenario) -> float:
     """Bytes of one gathered parameter."""
-    kept = scenario.recipe.reduced and scenario.stack.fp8_param_gather
+    kept = scenario.recipe.reduced and scenario.stack.switches.fp8_param_gather
     return scenario.recipe.gather_word if kept else WORD
 
 
 def requantised(rows: Strategies, scenario: Scenario) -> Floats:
     """Where weights are quantised for every pass: gathered in 16 bits and given up after it, 1 or 0, (N,)."""
     stack = scenario.stack
-    wide = scenario.recipe.reduced and stack.fully_sharded and not stack.fp8_param_gather
+    wide = scenario.recipe.reduced and stack.sharding.fsdp_stage2 and not stack.switches.fp8_param_gather
     return np.where((rows.zero_stage >= SHARDED_PARAMETERS) & (rows.sharding_degree > 1), float(wide), 0.0)
 
 
@@ -79,13 +79,13 @@ def hidden(rows: Strategies, stack: Stack) -> tuple[Bools, Bools]:
     DeepSpeed's ``overlap_comm`` is off unless asked for, but on at stage 3, which also gathers parameters ahead
     (``stage3_prefetch_bucket_size``).
     """
-    third = (rows.zero_stage >= SHARDED_PARAMETERS) & stack.overlap.third_stage
-    return third | stack.overlap.gradients, third | stack.overlap.parameters
+    third = (rows.zero_stage >= SHARDED_PARAMETERS) & stack.switches.overlap_zero3
+    return third | stack.switches.overlap_grad_reduce, third | stack.switches.overlap_param_gather
 
 
 def stays_whole(rows: Strategies, scenario: Scenario) -> Bools:
     """Whether a pipeline's stages keep parameters gathered and gradients whole until the last micro-batch, (N,)."""
-    return scenario.stack.pipeline_holds & (rows.pp > 1) & (rows.zero_stage >= SHARDED_GRADIENTS)
+    return scenario.stack.sharding.pipeline_keeps_gathered & (rows.pp > 1) & (rows.zero_stage >= SHARDED_GRADIENTS)
 
 
 def every_micro_batch(
@@ -122,7 +122,7 @@ def every_micro_batch(
     forward = _chain(gathered, ahead, layers, depth=depth, slow=slow, hidden=taken)
     last = _chain(reduced, after, layers, depth=depth, slow=slow, hidden=given, backward=True)
     first, final = _ends(rows, scenario)
-    apart = not stack.root_unit  # else the head travels with the embedding
+    apart = not stack.sharding.root_unit  # else the head travels with the embedding
     late = prefetched(final.gather, ahead[-1], slow=slow, hidden=taken & apart)
     forward = forward + first.gather + late
     scattered = prefetched(final.scatter, after[-1], slow=slow, hidden=given & apart)
@@ -131,15 +131,15 @@ def every_micro_batch(
     forward, scattered = forward + np.where(third, sharing, 0.0), scattered + np.where(third, 2.0, 1.0) * sharing
     last = last + scattered + first.replicas + final.replicas + copying_over
     backward = last
-    if stack.replicas_once:
+    if stack.sharding.replicas_reduce_once:
         backward = scattered + _chain(back, after, layers, depth=depth, slow=slow, hidden=given, backward=True)
     out, into = _copying(rows, scenario, layers, (first, final))
     times = np.where(by_chunk(rows) | whole, 1, rows.num_microbatches)
-    gathers = times if stack.gathers_per_micro_batch else np.ones(len(rows))
+    gathers = times if stack.sharding.gathers_per_micro_batch else np.ones(len(rows))
     scatters = np.where(third, gathers, times)
     copying = (into + np.where(third, out, 0.0)) * scatters
     backward = backward * (scatters - 1) + last + copying
-    if stack.pipeline_gathers_again:
+    if stack.sharding.pipeline_reshards:
         again = _chain(gathered, after, layers, depth=depth, slow=slow, hidden=taken, backward=True)
         anew = whole & (rows.zero_stage >= SHARDED_PARAMETERS)
         backward = backward + np.where(anew, rows.num_microbatches * (again + out), 0.0)
@@ -173,9 +173,11 @@ def _copying(
     copied = layers * _layer(rows, scenario).copied
     anew = requantised(rows, scenario) * one_layout(scenario) * copied
     copied = copied + ends[0].copied + ends[1].copied
-    out = 2.0 * WORD * (stack.state_copies == "both")
-    cast = (WORD + stack.reduce_bytes) / (stack.packing if stack.reduce_bytes != WORD else 1.0)
-    into = {"both": cast, "gradients": 2.0 * WORD, "none": 0.0}[stack.state_copies]
+    out = 2.0 * WORD * (stack.sharding.state_copies == "both")
+    cast = (WORD + stack.gradients.reduce_bytes) / (
+        stack.sharding.gradient_copy_speed if stack.gradients.reduce_bytes != WORD else 1.0
+    )
+    into = {"both": cast, "gradients": 2.0 * WORD, "none": 0.0}[stack.sharding.state_copies]
     given = copied * into * trained_share(scenario)
     return stream_seconds(traffic=copied * out + anew, **known), stream_seconds(traffic=given, **known)
 
@@ -188,7 +190,7 @@ def _host_waits(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
     """
     near, far = sharding_groups(rows)
     tiers = scenario.group.tiers
-    times = weights_per_layer(scenario.model) if scenario.stack.gathers == "matrix" else 1.0
+    times = weights_per_layer(scenario.model) if scenario.stack.sharding.gather_unit == "matrix" else 1.0
     shared = (rows.zero_stage >= SHARDED_GRADIENTS) & (near.size > 1)
     return np.where(shared, times * host_seconds(near, tiers), 0.0), 2.0 * times * host_seconds(far, tiers)
 
@@ -215,23 +217,23 @@ def _left(window: Passes, paired: Passes | None, once: Bools) -> Passes:
 def _layer(rows: Strategies, scenario: Scenario, kind: Kind | None = None) -> _Layer:
     """One layer of a kind, or an average one."""
     stack, tiers = scenario.stack, scenario.group.tiers
-    pace = 1.0 / stack.communication_efficiency
+    pace = 1.0 / stack.calibrated.communication_efficiency
     near, far = sharding_groups(rows)
     word, size, experts = gather_word(scenario), *_sizes(rows, scenario, kind)
     shared = (near.size > 1) * pace
-    reduced = stack.reduce_bytes * trained_share(scenario)
+    reduced = stack.gradients.reduce_bytes * trained_share(scenario)
     gather, scatter = (gather_seconds(w * size, near, tiers) * shared for w in (word, reduced))
     listed = _listed(rows, scenario, near)
     gather, scatter = gather + listed, scatter + listed * (not scenario.frozen)
     shard = reduced * size / rows.sharding_degree
     replicas = all_reduce_seconds(shard, far, tiers) * (far.size > 1) * pace
     again = gather
-    if stack.second_shard:
+    if stack.switches.zero_hpz:
         again = gather_seconds(word * size, _second(rows, scenario, near), tiers) * shared
     same = expert_data_group(rows)
     if scenario.model.num_moe_layers:
         alike = (same.size > 1) * pace
-        whole, given = (gather_seconds(w * experts, same, tiers) * alike for w in (word, stack.reduce_bytes))
+        whole, given = (gather_seconds(w * experts, same, tiers) * alike for w in (word, stack.gradients.reduce_bytes))
         gather, again, scatter = gather + whole, again + whole, scatter + given * trained_experts(scenario)
     copied = np.where(near.size > 1, size, 0.0) + np.where(same.size > 1, experts, 0.0)
     return _Layer(gather, again, scatter, replicas, copied)
@@ -253,9 +255,9 @@ def _whole(rows: Strategies, scenario: Scenario, size: Floats) -> _Layer:
     """Parameters that are gathered and scattered as one, 16 bits wide."""
     stack, tiers = scenario.stack, scenario.group.tiers
     near, far = sharding_groups(rows)
-    pace = 1.0 / stack.communication_efficiency
+    pace = 1.0 / stack.calibrated.communication_efficiency
     shared = (near.size > 1) * (size > 0) * pace
-    reduced = stack.reduce_bytes * trained_share(scenario)
+    reduced = stack.gradients.reduce_bytes * trained_share(scenario)
     gather, scatter = (gather_seconds(w * size, near, tiers) * shared for w in (WORD, reduced))
     shard = reduced * size / rows.sharding_degree
     replicas = all_reduce_seconds(shard, far, tiers) * (far.size > 1) * (size > 0) * pace
@@ -269,7 +271,7 @@ def _listed(rows: Strategies, scenario: Scenario, near: Group) -> Floats:
     """
     weights = len(attention_projections(scenario.model)) + 2.0
     listing = (rows.zero_stage >= SHARDED_PARAMETERS) & (near.size > 1)
-    return np.where(listing, weights * near.size * scenario.stack.per_shard, 0.0)
+    return np.where(listing, weights * near.size * scenario.stack.sharding.copy_time_per_rank, 0.0)
 
 
 def _sizes(rows: Strategies, scenario: Scenario, kind: Kind | None) -> tuple[Floats, Floats]:
@@ -295,8 +297,8 @@ def slowed(group: Group, scenario: Scenario) -> Floats:
     elsewhere, or where the stack has them run in a few units, as the stack says.
     """
     stack, tier = scenario.stack, scenario.group.tiers[0]
-    usual = np.full(len(group.size), stack.overlap_slowdown)
-    if tier.link.slowdown is None or stack.registered_buffers or stack.overlap_slowdown == 0.0:
+    usual = np.full(len(group.size), stack.overlap.compute_slowdown)
+    if tier.link.slowdown is None or stack.switches.nccl_ub or stack.overlap.compute_slowdown == 0.0:
         return usual
     return np.where(group.ranks_within(tier.domain) < group.size, usual, tier.link.slowdown)
 

@@ -42,11 +42,11 @@ def stage_send_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     """
     stack = scenario.stack
     size = WORD * tokens_per_rank(rows, scenario) * scenario.model.hidden_size
-    split = (rows.sequence_parallel > 0) | stack.scatter_gather
+    split = (rows.sequence_parallel > 0) | stack.pipeline.scatter_gather
     size = np.where(split, size / rows.tp, size)
     one = send_seconds(size, strides(rows)["pp"].astype(np.float64), rows.pp.astype(np.float64), scenario.group.tiers)
     exposed = np.where(rows.vpp > 1, stack.overlap.pp_interleaved, stack.overlap.pp) * waited_sends(rows)
-    return 2.0 * rows.vpp * one * exposed / stack.communication_efficiency
+    return 2.0 * rows.vpp * one * exposed / stack.calibrated.communication_efficiency
 
 
 def waited_sends(rows: Strategies) -> Floats:
@@ -99,16 +99,20 @@ def step_traffic(
     gradients, parameters, tied = (seconds[inverse] for seconds in _once_per_step(few, scenario))
     first = unhidden_share(few, scenario, heaviest_stage_parameters(few, scenario))[inverse]
     window = _window(rows, scenario, layer, kinds)
-    slow, way = slowed(group_of(few, "cp", "dp"), scenario)[inverse], stack.overlap
-    backward = _exposed_once(gradients, window.backward, rows, first, stack=stack, slow=slow, hidden=way.gradients)
-    forward = _exposed_once(parameters, window.forward, rows, first, stack=stack, slow=slow, hidden=way.parameters)
+    slow, way = slowed(group_of(few, "cp", "dp"), scenario)[inverse], stack.switches
+    backward = _exposed_once(
+        gradients, window.backward, rows, first, stack=stack, slow=slow, hidden=way.overlap_grad_reduce
+    )
+    forward = _exposed_once(
+        parameters, window.forward, rows, first, stack=stack, slow=slow, hidden=way.overlap_param_gather
+    )
     sharded, whole = rows.zero_stage >= SHARDED_GRADIENTS, rows.zero_stage >= SHARDED_PARAMETERS
-    sharded = sharded & (whole | (rows.pp == 1)) & np.isin(rows.zero_stage, stack.zero_stages)
+    sharded = sharded & (whole | (rows.pp == 1)) & np.isin(rows.zero_stage, stack.supports.zero_stages)
     if sharded.any():
         longer = Passes(layer.forward, layer.backward + repeated)
         always = every_micro_batch(rows, scenario, longer, kinds, paired)
         backward = np.where(sharded, always[0], backward)
-        forward = np.where(sharded & (whole | stack.fully_sharded), always[1], forward)
+        forward = np.where(sharded & (whole | stack.sharding.fsdp_stage2), always[1], forward)
     return StepTraffic(backward, forward, tied=tied)
 
 
@@ -151,7 +155,7 @@ def _once_per_step(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats
     """Seconds of reducing gradients, gathering parameters and reducing a tied embedding, once an iteration."""
     size = heaviest_stage_parameters(rows, scenario) * trained_share(scenario)
     pieces = collectives(rows, scenario, size)
-    pace, size = pieces / scenario.stack.communication_efficiency, size / pieces
+    pace, size = pieces / scenario.stack.calibrated.communication_efficiency, size / pieces
     gradients, parameters = np.zeros(len(rows)), np.zeros(len(rows))
     for mine, exchange in ((rows.zero_stage == 0, _unsharded_once), (rows.zero_stage > 0, _sharded_once)):
         if mine.any():
@@ -168,27 +172,27 @@ def _listed(rows: Strategies, scenario: Scenario) -> Floats:
     """Seconds to copy every rank's part of each tensor of a stage out of what was gathered, launch by launch, (N,)."""
     model, (near, _far) = scenario.model, sharding_groups(rows)
     tensors = len(attention_projections(model)) + 2 + model.num_norms
-    copies = even_layers(model.num_layers, rows).high * tensors * near.size * scenario.stack.per_shard
-    listed = (rows.zero_stage > 0) & (near.size > 1) & (scenario.stack.parameter_exchange == "listed")
+    copies = even_layers(model.num_layers, rows).high * tensors * near.size * scenario.stack.sharding.copy_time_per_rank
+    listed = (rows.zero_stage > 0) & (near.size > 1) & (scenario.stack.sharding.parameter_exchange == "listed")
     return np.where(listed, copies, 0.0)
 
 
 def _unsharded_once(rows: Strategies, scenario: Scenario, size: Floats) -> tuple[Floats, Floats]:
     """Seconds of reducing ``size`` gradients on every rank; no parameter is gathered."""
     group = group_of(rows, "cp", "dp")
-    whole = all_reduce_seconds(scenario.stack.reduce_bytes * size, group, scenario.group.tiers)
+    whole = all_reduce_seconds(scenario.stack.gradients.reduce_bytes * size, group, scenario.group.tiers)
     return np.where(group.size > 1, whole, 0.0), np.zeros(len(rows))
 
 
 def _sharded_once(rows: Strategies, scenario: Scenario, size: Floats) -> tuple[Floats, Floats]:
     """Seconds of reducing ``size`` gradients to the ranks that step them, and of gathering as many parameters."""
     stack, tiers, (near, far) = scenario.stack, scenario.group.tiers, sharding_groups(rows)
-    spread = broadcast_seconds if stack.parameter_exchange == "broadcast" else gather_seconds
+    spread = broadcast_seconds if stack.sharding.parameter_exchange == "broadcast" else gather_seconds
     gather = np.where(near.size > 1, spread(gather_word(scenario) * size, near, tiers), 0.0)
-    if stack.gradient_exchange == "all-reduce":
+    if stack.sharding.gradient_exchange == "all-reduce":
         return _unsharded_once(rows, scenario, size)[0], gather
-    scatter = gather_seconds(stack.reduce_bytes * size, near, tiers)
-    replicas = all_reduce_seconds(stack.reduce_bytes * size / rows.sharding_degree, far, tiers)
+    scatter = gather_seconds(stack.gradients.reduce_bytes * size, near, tiers)
+    replicas = all_reduce_seconds(stack.gradients.reduce_bytes * size / rows.sharding_degree, far, tiers)
     return np.where(near.size > 1, scatter, 0.0) + np.where(far.size > 1, replicas, 0.0), gather
 
 
@@ -197,9 +201,9 @@ def _experts_once(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]
     stack, tiers, group = scenario.stack, scenario.group.tiers, expert_data_group(rows)
     size = heaviest_experts(rows, scenario) * trained_experts(scenario)
     word = gather_word(scenario)
-    pace = (group.size > 1) / stack.communication_efficiency
-    whole = all_reduce_seconds(stack.reduce_bytes * size, group, tiers)
-    scatter, gather = (gather_seconds(width * size, group, tiers) for width in (stack.reduce_bytes, word))
+    pace = (group.size > 1) / stack.calibrated.communication_efficiency
+    whole = all_reduce_seconds(stack.gradients.reduce_bytes * size, group, tiers)
+    scatter, gather = (gather_seconds(width * size, group, tiers) for width in (stack.gradients.reduce_bytes, word))
     sharded = rows.zero_stage > 0
     return np.where(sharded, scatter, whole) * pace, np.where(sharded, gather, 0.0) * pace
 
@@ -213,7 +217,7 @@ def _exposed_once(
     hide behind; under interleaving, those of as many as there are stages, if the stack sends chunk by chunk.
     """
     v = rows.vpp.astype(np.float64)
-    chunked, interleaved = by_chunk(rows), stack.overlap.chunks & (rows.pp > 1) & (rows.vpp > 1)
+    chunked, interleaved = by_chunk(rows), stack.overlap.by_chunk & (rows.pp > 1) & (rows.vpp > 1)
     times = np.where(chunked, rows.num_microbatches, np.minimum(rows.pp, rows.num_microbatches))
     behind = window * times * (v - 1.0) / v
     inner = exposed(seconds * (v - 1.0) / v, behind, first, slow=slow, hidden=hidden)
@@ -231,6 +235,6 @@ def tied_embedding_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     model, stack = scenario.model, scenario.stack
     if not model.tied_embeddings or scenario.frozen:
         return np.zeros(len(rows))
-    size = stack.gradient_bytes * padded_vocabulary_rows(rows, scenario) * model.embedding_width / rows.tp
+    size = stack.gradients.gradient_bytes * padded_vocabulary_rows(rows, scenario) * model.embedding_width / rows.tp
     ends = ends_of(group_of(rows, "pp"))
     return np.where(joined(rows), 0.0, all_reduce_seconds(size, ends, scenario.group.tiers))

@@ -87,9 +87,9 @@ def weak(system: str, gpus: int) -> Side:
 
 
 STEPS: dict[str, dict[str, object]] = {
-    "baseline": {"stack.attention": ["flash-1"]},
+    "baseline": {"stack.attention_backend": ["flash-1"]},
     "parallel block": {"model.parallel_block": True},
-    "sliding window": {"model.sliding_window": 1024, "stack.chunked_windows": True},
+    "sliding window": {"model.sliding_window": 1024, "stack.kernels.chunked_windows": True},
     "TP overlap": {"stack.tensor-parallel-overlap": "megascale"},
     "PP overlap": {"stack.pipeline-overlap": "megascale"},
     "DP overlap": {"stack.data-parallel-overlap": "megascale"},

@@ -22,7 +22,7 @@ from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.answer.plan import Plan
 from planner.answer.text import why_infeasible
 from planner.errors import BadRequest
-from planner.request.features import FEATURES, features, turned, value_of
+from planner.request.features import FEATURES, features, turned
 from planner.request.pins import shown_value
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
@@ -274,8 +274,7 @@ def _stacks(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenario
     for feature, changed in features(here.stack, goal.stack).items():
         if changed:
             told = ", ".join(
-                f"{n.rpartition('.')[2]} {_said(value_of(here.stack, n))} -> {_said(value_of(goal.stack, n))}"
-                for n in changed
+                f"{n.rpartition('.')[2]} {_said(here.stack.value(n))} -> {_said(goal.stack.value(n))}" for n in changed
             )
             here = replace(here, stack=turned(here.stack, goal.stack, changed))
             yield feature, told, here

@@ -167,7 +167,7 @@ def memory_records(quote: Price, scenario: Scenario) -> tuple[StageMemory, ...]:
 def request_record(resolved: Resolved) -> dict[str, Any]:
     """The resolved request: everything that another machine needs to ask the same question."""
     scenario, asked = resolved.scenario, resolved.request
-    adapters, stability = scenario.stack.adapters, resolved.stability
+    adapters, stability = scenario.stack.switches.adapters, resolved.stability
     found = {
         "model": scenario.model.model_dump(exclude_defaults=True) | {"parameters": parameters(scenario.model)},
         "cluster": _cluster_record(resolved.cluster) | _own_file(resolved.machines),
@@ -208,10 +208,10 @@ def _own_file(machines: Cluster) -> dict[str, Any]:
 def _stack_record(software: Stack) -> str | dict[str, Any]:
     """The name of a stack of the catalogue, else its table, so that the answer alone asks the question again."""
     try:
-        held = find_stack(software.name) == software
+        held = find_stack(software.full_name) == software
     except MeshwrightError:
         held = False
-    return software.name if held else software.model_dump(mode="json", exclude_defaults=True)
+    return software.full_name if held else software.model_dump(mode="json", exclude_defaults=True)
 
 
 def _group_record(group: NodeGroup) -> dict[str, Any]:

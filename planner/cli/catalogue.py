@@ -14,6 +14,7 @@ from planner.errors import BadRequest
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+    from rich.console import Console
 
 _KINDS = ("models", "clusters", "accelerators", "links", "servers", "stacks", "rules", "schedules", "exporters")
 
@@ -45,19 +46,34 @@ def list_(kind: str, **params: Any) -> None:
 )
 @output_options("table", "json")
 def show(name: str, kind: str | None, **params: Any) -> None:
-    """Show one entry of the catalogue with the source of every figure."""
+    """Show one entry of the catalogue with the source of every figure.
+
+    Of a stack, or a release of one (torchtitan@2024-12), it shows the switches that --set takes; with -v also what
+    frameworks call them, and its costs.
+    """
     check_writable(params["output"])
     from planner.render import catalogue as view
 
-    found, full = view.find(name, (kind,) if kind else _KINDS)
+    base, at, release = name.partition("@")
+    found, full = view.find(base, ("stacks",) if at else (kind,) if kind else _KINDS)
+    asked = f"{full}@{release}" if at else full
     facts = view.figures(found, full)
     heading, others = view.title(found, full), view.shorts(found, full)
-    from planner.render.terminal.tables import print_figures
+    from planner.render.terminal.tables import print_figures, print_switches
 
     head = {"kind": found.name, "name": full, "title": heading, "aliases": others}
     document = partial(json.dumps, head | {"figures": [vars(fact) for fact in facts]}, indent=2, ensure_ascii=False)
     also = f"  (also {', '.join(others)})" if others else ""
-    deliver(document, lambda console: print_figures(f"{full}  {heading}{also}", facts, console), params)
+    releases = view.release_lines(full) if found.name == "stacks" else []
+
+    def draw(console: Console) -> None:
+        if found.name == "stacks":
+            switches = view.switches(asked)
+            print_switches(f"{asked}  {heading}{also}", switches, releases, console, words=bool(params["verbose"]))
+        if found.name != "stacks" or params["verbose"]:
+            print_figures(f"{full}  {heading}{also}", facts, console)
+
+    deliver(document, draw, params)
 
 
 _ANSWERS = (

@@ -24,7 +24,7 @@ def memory_example(outcome: Outcome, scenario: Scenario) -> str:
     limit = scenario.group.accelerator.usable_memory
     name = f"tp {at['tp']} cp {at['cp']} pp {at['pp']} dp {at['dp']} ZeRO-{at['zero_stage']}"
     told = f"{name} needs {format_bytes(needed)} per GPU, {format_bytes(limit)} available"
-    if scenario.stack.offloads and not described(scenario):
+    if scenario.stack.supports.offloads and not described(scenario):
         told += "; nothing can be offloaded: the cluster says no host_memory, host_link or host_bandwidth"
     return told
 

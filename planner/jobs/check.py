@@ -52,7 +52,7 @@ def _facts(job: Job) -> Facts:
 
 
 def _chosen(job: Job, name: str) -> Any:
-    return getattr(job.priced, name) if job.priced else job.asked(name)
+    return getattr(job.priced.switches, name) if job.priced else job.asked(name)
 
 
 def _sentence(rule: FrameworkRule, row: dict[str, Any], facts: Facts) -> str:

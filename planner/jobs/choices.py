@@ -37,19 +37,20 @@ def with_choices(known: Stack, request: Mapping[str, Any]) -> Stack:
     changed = changed_stack(known.at(str(request.get("precision") or "bf16")), request.get("changes") or {})
     whole = chosen(changed, **{name: request[name] for name in STACK_CHOICES if request.get(name) is not None})
     capacity = request.get("expert_capacity")
-    return whole if capacity is None else whole.model_copy(update={"expert_capacity": capacity})
+    return whole if capacity is None else whole.changed({"switches.expert_capacity": capacity})
 
 
 def _named_stack(given: object) -> Stack | None:
     if isinstance(given, Mapping):
         return stack_of(given)
-    return stack(given) if isinstance(given, str) and given in stack_names() else None
+    known = isinstance(given, str) and given.partition("@")[0] in stack_names()
+    return stack(str(given)) if known else None
 
 
 def dispatch_of(request: Mapping[str, Any]) -> str:
     """How the stack sends tokens to experts; one that the catalogue lacks, in Megatron's usual way."""
     assumed = assumed_stack(request)
-    return assumed.dispatch if assumed else "every-copy"
+    return assumed.switches.dispatcher if assumed else "alltoall"
 
 
 _ON: Final = {True: "on", False: "off"}
@@ -58,19 +59,23 @@ _ON: Final = {True: "on", False: "off"}
 def _gradients(priced: Stack, precision: str) -> str:
     """The format that gradients are added up in, and the one that they travel in where it is another."""
     formats = {4: "fp32", 2: "fp16" if precision == "fp16" else "bf16"}
-    kept, sent = (formats.get(size, f"{size} bytes") for size in (priced.gradient_bytes, priced.reduce_bytes))
+    kept, sent = (
+        formats.get(size, f"{size} bytes") for size in (priced.gradients.gradient_bytes, priced.gradients.reduce_bytes)
+    )
     return kept if kept == sent else f"{kept} reduced in {sent}"
 
 
 _PRICED: Final[Mapping[str, Callable[[Stack, str], str]]] = {
-    "optimizer": lambda priced, _: priced.optimizer,
+    "optimizer": lambda priced, _: priced.switches.optimizer,
     "main_grads": _gradients,
-    "main_params": lambda priced, _: priced.main_params,
-    "fp8_param_gather": lambda priced, precision: _ON[priced.fp8_param_gather and precision in REDUCED],
-    "loss": lambda priced, _: priced.loss,
-    "loss_block": lambda priced, _: f"{priced.loss_block} tokens" if priced.loss_block else "whole",
-    "expert_capacity": lambda priced, _: f"{priced.expert_capacity:g}" if priced.expert_capacity else "unlimited",
-    "dropout": lambda priced, _: _ON[priced.dropout],
+    "main_params": lambda priced, _: priced.switches.main_params,
+    "fp8_param_gather": lambda priced, precision: _ON[priced.switches.fp8_param_gather and precision in REDUCED],
+    "loss": lambda priced, _: priced.switches.loss,
+    "loss_block": lambda priced, _: f"{priced.switches.loss_block} tokens" if priced.switches.loss_block else "whole",
+    "expert_capacity": lambda priced, _: (
+        f"{priced.switches.expert_capacity:g}" if priced.switches.expert_capacity else "unlimited"
+    ),
+    "dropout": lambda priced, _: _ON[priced.switches.dropout],
 }
 """Every choice with its value in words, from the priced stack and the precision."""
 

@@ -108,7 +108,7 @@ class Job:
     @property
     def optimizer(self) -> str:
         """What updates the weights."""
-        return self.priced.optimizer if self.priced else str(self.asked("optimizer") or "adam")
+        return self.priced.switches.optimizer if self.priced else str(self.asked("optimizer") or "adam")
 
     @property
     def adapters(self) -> Adapters | None:
@@ -167,7 +167,7 @@ def job_of(plan: Plan) -> Job:
     model, cluster, stack = (plan.request.get(name) for name in ("model", "cluster", "stack"))
     if not isinstance(model, Mapping) or not isinstance(cluster, Mapping):
         raise BadRequest("the answer does not hold its model and its cluster; ask `plan --format json` again")
-    return Job(plan, plan.strategy, model_of(model), _nodes(cluster, plan.strategy), name_in(stack))
+    return Job(plan, plan.strategy, model_of(model), _nodes(cluster, plan.strategy), name_in(stack).partition("@")[0])
 
 
 def _nodes(cluster: Mapping[str, Any], strategy: Strategy) -> tuple[Nodes, ...]:

@@ -70,7 +70,7 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
             "launcher arguments give every stage the same degrees, and this plan's differ between node groups; "
             "--format json holds them stage by stage"
         )
-    stack, precision = name_in(plan.request.get("stack")), str(plan.request.get("precision") or "bf16")
+    stack, precision = _family(plan), str(plan.request.get("precision") or "bf16")
     _check(plan)
     if stack == "torchtitan":
         words, remarks = torchtitan_arguments(strategy, precision=precision)
@@ -87,7 +87,7 @@ def _check(plan: Plan) -> None:
         BadRequest: it would, with the way to a plan that it starts.
     """
     if why := foreign(plan):
-        other = f"; {_OTHERS['maxtext']}" if name_in(plan.request.get("stack")) == "maxtext" else ""
+        other = f"; {_OTHERS['maxtext']}" if _family(plan) == "maxtext" else ""
         raise BadRequest(f"no arguments, since megatron-lm cannot start this plan: {why}{other}")
     if not _own(plan) or plan.status == "infeasible":
         return
@@ -154,22 +154,27 @@ def _nearby(plan: Plan, strategy: Strategy) -> tuple[str, ...]:
 
 def _own(plan: Plan) -> bool:
     """The stack's parser is today's Megatron-LM's."""
-    return name_in(plan.request.get("stack")) in {"megatron-core", "nemo", "nemo-26.06"}
+    return _family(plan) in {"megatron-core", "nemo", "nemo-26.06"}
 
 
 def elsewhere(plan: Plan) -> str | None:
     """How the stack is launched, where its own arguments cannot be written here."""
-    stack = name_in(plan.request.get("stack"))
+    stack = _family(plan)
     if stack in _FORKS or stack == "torchtitan":
         return None
     return _OTHERS.get(stack, f"how stack {stack} is launched is not known here")
 
 
 def _whose(plan: Plan) -> tuple[str, ...]:
-    stack = name_in(plan.request.get("stack"))
+    stack = _family(plan)
     if other := elsewhere(plan):
         return (f"these are arguments of Megatron-LM, not of stack {stack}: {other}",)
     return (f"these are arguments of Megatron-LM; {_FORKS[stack]}",) if _FORKS[stack] else ()
+
+
+def _family(plan: Plan) -> str:
+    """The stack of a plan, whatever its release."""
+    return name_in(plan.request.get("stack")).partition("@")[0]
 
 
 def _unsaid(plan: Plan) -> tuple[str, ...]:

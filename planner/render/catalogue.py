@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from pydantic.fields import FieldInfo
 
 import costmodels
 from costmodels.model import catalogue
 from costmodels.pipeline.schedules import ALIASES, SCHEDULES
+from costmodels.stack.combined import COMBINED
+from costmodels.stack.stack import releases, stack_names
 from costmodels.stack.stack import stack as stack_of
-from costmodels.stack.stack import stack_names
+from costmodels.stack.switches import Switches
 from hardware import files
 from hardware.catalogue import source_texts
 from hardware.errors import MeshwrightError, UnknownName, nearest
@@ -94,7 +97,7 @@ def _schedule(name: str) -> Mapping[str, Any]:
         "example": f"{p} stages, {m} micro-batches, {v} chunk{'s' if v > 1 else ''}, forward and both gradients alike",
         "weight_gradients": "apart" if found.splits_backward else "with the backward pass",
         "aliases": ", ".join(alias for alias, full in ALIASES.items() if full == name) or "none",
-        "stacks": ", ".join(one for one in stack_names() if name in stack_of(one).schedules) or "none",
+        "stacks": ", ".join(one for one in stack_names() if name in stack_of(one).supports.schedules) or "none",
         "source": found.source,
     }
 
@@ -239,6 +242,43 @@ def figures(kind: Kind, name: str) -> list[Figure]:
         for path, value, inner in _leaves(entry, "", "")
         if path not in _LABELS and not path.startswith("sources.")
     ]
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One switch of a stack: its value there, what it does, and what frameworks call it."""
+
+    name: str
+    value: Any
+    sentence: str
+    words: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The value as people read it."""
+        if self.value in (None, ()):
+            return "none"
+        return f"{self.value:g}" if isinstance(self.value, float) else _text(self.value)
+
+
+def switches(name: str) -> list[Switch]:
+    """What a user sets of a stack, with the values that it has."""
+    stack = stack_of(name)
+    plain = [
+        Switch(field, getattr(stack.switches, field), str(info.description), tuple(_words(info)))
+        for field, info in Switches.model_fields.items()
+    ]
+    return plain + [Switch(field, one.read(stack), one.sentence, one.words) for field, one in COMBINED.items()]
+
+
+def release_lines(name: str) -> list[str]:
+    """The releases of a stack as people read them: name, month, what changed."""
+    return [f"{name}@{one.name}  since {one.since}: {one.reason}" for one in releases(name)]
+
+
+def _words(info: FieldInfo) -> list[str]:
+    extra = info.json_schema_extra
+    return [str(word) for word in extra["words"]] if isinstance(extra, dict) else []  # type: ignore[union-attr]
 
 
 def title(kind: Kind, name: str) -> str:

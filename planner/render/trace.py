@@ -133,7 +133,7 @@ def _trace(row: Strategies, split: Assignment, scenario: Scenario, record: Strat
         backward=times["B"],
         weight=times["W"] if schedule.splits_backward else None,
     )
-    early = scenario.stack.post_validation
+    early = scenario.stack.pipeline.post_validation
     ends = [max(e.end for e in run.events if e.stage == s) if early else run.makespan for s in range(record.pp)]
     events = [
         *_passes(run, pieces, schedule, record),

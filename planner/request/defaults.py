@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from costmodels.model.model import Model
 from costmodels.scenario import Scenario
 from costmodels.stability import Stability
-from costmodels.stack.stack import Stack
+from costmodels.stack.releases import chosen
+from costmodels.stack.stack import Stack, releases
 from costmodels.training.goodput import spare_nodes
 from hardware.catalogue import holds, names
 from hardware.records import Cluster, NodeGroup
@@ -24,7 +25,7 @@ FINE_TUNE_TOKENS = 100_000_000
 UNITS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (1, ""))
 SMALLEST_BATCH_TOKENS = 4 * 2**20
 BATCH_TOKENS_PER_GPU = 1024
-ATTENTION = frozenset({"stack.attention", "stack.blackwell_attention"})
+ATTENTION = frozenset({"stack.attention_backend", "stack.kernels.blackwell_attention"})
 """Paths of a stack's kernels of attention."""
 FUSED = ("flash-2", "cudnn", "flash-1")
 OF_TRANSFORMERS = frozenset({"deepspeed", "fsdp"})
@@ -92,11 +93,15 @@ def _describe_software(request: PlanRequest, scenario: Scenario) -> list[str]:
     said = isinstance(request.stack, Stack) or ATTENTION & set(request.changes)
     if not said and rates.attention is None:
         known = [name for name in FUSED if name in scenario.group.accelerator.kernels.attention]
-        way = f"; --set stack.attention={known[0]} fuses it" if known else ""
+        way = f"; --set stack.attention_backend={known[0]} fuses it" if known else ""
         lines.append(f"attention unfused (stack {stack.name}{way})")
     elif not said and stack.name in OF_TRANSFORMERS:
         lines.append(f"attention {rates.attention_name} (PyTorch's SDPA)")
-    if stack.calibration.startswith(UNCALIBRATED):
+    if stack.release:
+        later = len(releases(stack.name)) - chosen(stack.name, stack.release, releases(stack.name))
+        changes = "1 later change" if later == 1 else f"{later} later changes"
+        lines.append(f"stack {stack.name} as of {stack.release}: {changes} of it taken back")
+    if stack.calibrated.basis.startswith(UNCALIBRATED):
         lines.append(f"constants of stack {stack.name} not calibrated on measured runs")
     return lines
 
@@ -176,12 +181,12 @@ def describe_defaults(request: PlanRequest, scenario: Scenario, cluster: Cluster
         lines.append(f"{count} training tokens ({whose})")
     if "precision" not in said:
         lines.append(f"precision {request.precision}")
-    if scenario.stack.adapters and request.adapters and ":" not in request.adapters:
-        lines.append(f"adapters on {', '.join(scenario.stack.adapters.modules)}")
+    if scenario.stack.switches.adapters and request.adapters and ":" not in request.adapters:
+        lines.append(f"adapters on {', '.join(scenario.stack.switches.adapters.modules)}")
     if request.offload_fraction is not None and request.pins.get("offload") in (None, "", "none", "activations"):
         share = f"offload fraction {request.offload_fraction:g}"
         lines.append(f"{share} changes nothing: the optimizer stays on the devices (--offload optimizer moves it)")
-    capacity = scenario.stack.expert_capacity
+    capacity = scenario.stack.switches.expert_capacity
     if scenario.model.moe and capacity is not None and capacity < 1.0:
         lines.append(f"experts drop {1.0 - capacity:.0%} or more of what is sent to them, and MFU counts it too")
     return tuple(lines)

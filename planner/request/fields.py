@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
+from costmodels.stack.combined import SWITCHES
 from hardware.errors import meant
 from planner.errors import BadRequest
 
@@ -82,6 +83,7 @@ _ROWS: Final = (
         default=DEFAULT_STACK,
         left_out=7,
     ),
+    Field("as_of", "Release of the stack of that month: 2024-12.", "MONTH"),
     Field(
         "global_batch_size",
         "Sequences per iteration.",
@@ -271,7 +273,7 @@ def field_of(name: str) -> str | None:
     """The field behind a name as a study writes it, plural or singular; None where there is none.
 
     Pins are called ``pins.tp``, fields of the machines, the stack and the model ``cluster.``, ``stack.`` or ``model.``
-    and a path.
+    and a path; a stack's switch goes by its name alone too.
     """
     short = name.removeprefix("pins.").replace("-", "_")
     for spelling in (own_name(short), own_name(short.removesuffix("s"))):
@@ -279,6 +281,8 @@ def field_of(name: str) -> str | None:
             return f"pins.{spelling}"
         if spelling in _KNOWN and not name.startswith("pins."):
             return spelling
+    if short in SWITCHES:
+        return f"stack.{short}"
     return name if name.startswith(PATHS) else None
 
 

@@ -1,6 +1,7 @@
-"""Single fields of the stack and the model, changed by path: ``stack.overlap.pp``, ``model.sliding_window``.
+"""Single fields of the stack and the model, changed by path: ``stack.dispatcher``, ``model.sliding_window``.
 
-A stack also takes whole features of another one, by the names that ``plan compare`` gives them:
+A stack's switches stand right below it (``stack.dispatcher``, or ``dispatcher`` alone), its costs in their groups
+(``stack.overlap.pp``). It also takes whole features of another one, by the names that ``plan compare`` gives them:
 ``stack.pipeline-overlap = "megascale"``. Values are written as in a stack's or a model's file, or as a multiple of what
 is there: "2x". Several are made in the order in which they are given.
 """
@@ -12,17 +13,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from costmodels.model.model import Model, checked
-from costmodels.stack.overlap import Overlap
-from costmodels.stack.stack import Stack
+from costmodels.stack.combined import COMBINED, SWITCHES
+from costmodels.stack.renamed import new_path
+from costmodels.stack.stack import GROUPS, PATHS, Stack
 from costmodels.stack.stack import stack as find_stack
 from hardware.errors import no_such
 from planner.errors import BadRequest
-from planner.request.features import FEATURES, turned, value_of
+from planner.request.features import FEATURES, turned
 from planner.request.values import adapter, checked_value, dimension_of, kinds, multiple
 
 ROOTS: Final = ("stack", "model")
-_FIXED: Final = frozenset({"name", "title", "source", "calibration", "own_runs", "bf16", "fp16", "overlap"})
-"""What a stack is called and rests on; what is different in a 16-bit format is set by the field that it replaces."""
+_FIXED: Final = frozenset({"calibrated.basis", "calibrated.own_runs"})
+"""What a stack's constants rest on."""
+_SWITCHES: Final = "switches."
 _FIXED_MODEL: Final = frozenset({"name", "title", "family", "source", "reach", "tokens", "published_parameters"})
 _WORDS: Final = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False, "none": None}
 
@@ -52,33 +55,49 @@ def bare(table: Mapping[str, Any], above: str = "") -> Iterator[str]:
 
 def known_table(path: str) -> None:
     """Raises: BadRequest: no table of changes is called that."""
-    if path in (*ROOTS, "stack.overlap"):
+    if path in ROOTS or path in {f"stack.{group}" for group in GROUPS}:
         return
     known_path(path)
     raise BadRequest(f"{path}: expected a value, got a table that holds nothing")
 
 
 def known_path(path: str) -> str:
-    """The path, where it leads to a field of the stack or the model, or to a feature of the stack.
+    """The path, in full, where it leads to a field of the stack or the model, or to a feature of the stack.
 
     Raises:
-        BadRequest: it does not, with the nearest one that does.
+        BadRequest: it does not, with the name that it has now, or the nearest one that does.
     """
+    if path in SWITCHES:
+        return f"stack.{path}"
     root, _, name = path.partition(".")
     if root == "cluster":
         raise BadRequest(f"{path}: a study varies the machines (`plan sweep`), and a file states them; not this option")
     if root not in ROOTS or not name:
-        raise BadRequest(f"{path!r:.60}: expected stack. or model. and a field, such as stack.overlap.pp")
+        near = no_such(path, SWITCHES) if path.isidentifier() and root not in ROOTS else ""
+        hint = near if "did you mean" in near else "expected stack. or model. and a field, such as stack.overlap.pp"
+        raise BadRequest(f"{path!r:.60}: {hint}")
     known = settable() if root == "stack" else set(Model.model_fields) - _FIXED_MODEL
     if name not in known:
-        raise BadRequest(f"{path}: {no_such(name, known)}")
+        now = _written_now(name) if root == "stack" else None
+        raise BadRequest(f"stack.{name} is now {now}" if now else f"{path}: {no_such(name, known)}")
     return path
+
+
+def _written_now(name: str) -> str | None:
+    """How a field is written that had another path; None where nothing did."""
+    switch = name.removeprefix(_SWITCHES)
+    path = name if switch != name and name in PATHS else new_path(name, PATHS)
+    return None if path is None or path in _FIXED else f"stack.{written_path(path)}"
+
+
+def written_path(path: str) -> str:
+    """The path of a field below "stack." as people write it: that of a switch is its name."""
+    return path.removeprefix(_SWITCHES)
 
 
 def settable() -> set[str]:
     """Fields and features of a stack that can be set."""
-    plain = set(Stack.model_fields) - _FIXED
-    return plain | {f"overlap.{name}" for name in Overlap.model_fields} | set(_FEATURES)
+    return {written_path(path) for path in PATHS - _FIXED} | set(COMBINED) | set(_FEATURES)
 
 
 def changed_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
@@ -88,9 +107,10 @@ def changed_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
         BadRequest: a value that does not belong there, a feature of a stack that does not exist.
     """
     for path, value in changes.items():
-        root, _, name = path.partition(".")
+        root, _, name = known_path(path).partition(".")
         if root == "stack":
-            stack = _with_feature(stack, name, value) if name in _FEATURES else _with_field(stack, name, value, path)
+            change = _with_feature if name in _FEATURES else _combined if name in COMBINED else _with_field
+            stack = change(stack, name, value)
     return stack
 
 
@@ -101,15 +121,29 @@ def _with_feature(stack: Stack, name: str, value: Any) -> Stack:
     return turned(stack, find_stack(value), list(_FEATURES[name]))
 
 
-def _with_field(stack: Stack, name: str, value: Any, path: str) -> Stack:
-    outer, _, inner = name.rpartition(".")
-    record = Overlap if outer else Stack
-    before = value_of(stack, name)
-    wanted = multiple(before, _typed(record, inner, value, path), dimension_of(record, inner), path)
-    after = checked_value(adapter(record, inner), wanted, path)
-    if outer:
-        return stack.model_copy(update={"overlap": stack.overlap.model_copy(update={inner: after})})
-    return stack.model_copy(update={inner: after})
+def _combined(stack: Stack, name: str, value: Any) -> Stack:
+    """The stack with the fields that a value of a switch stands for."""
+    known = COMBINED[name].fields
+    said = value.strip().lower() if isinstance(value, str) else value
+    wanted = _WORDS.get(said, said) if isinstance(said, str) else said
+    if not isinstance(wanted, str | bool) or wanted not in known:
+        expected = " or ".join(str(one).lower() for one in known)
+        raise BadRequest(f"stack.{name}: expected {expected}, got {value!r:.40}")
+    return stack.changed(known[wanted])
+
+
+def _with_field(stack: Stack, name: str, value: Any) -> Stack:
+    path, inside = f"stack.{name}", _inside(name)
+    group, _, field = inside.partition(".")
+    record = GROUPS[group]
+    before = stack.value(inside)
+    wanted = multiple(before, _typed(record, field, value, path), dimension_of(record, field), path)
+    return stack.changed({inside: checked_value(adapter(record, field), wanted, path)})
+
+
+def _inside(name: str) -> str:
+    """The path within a stack of a field as people write it."""
+    return name if "." in name else f"{_SWITCHES}{name}"
 
 
 def changed_model(model: Model, changes: Mapping[str, Any]) -> Model:
@@ -134,9 +168,9 @@ def _whole(value: Any) -> Any:
 def numeric(path: str) -> bool:
     """Whether nothing but numbers, and multiples of them, belongs to a known path."""
     root, _, name = path.partition(".")
-    if root == "stack" and name in _FEATURES:
+    if root == "stack" and (name in _FEATURES or name in COMBINED):
         return False
-    record = Model if root == "model" else Overlap if "." in name else Stack
+    record = Model if root == "model" else GROUPS[_inside(name).partition(".")[0]]
     return {kind.get("type") for kind in kinds(record, name.rpartition(".")[2])} <= {"integer", "number", "null", None}
 
 

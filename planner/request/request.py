@@ -12,7 +12,8 @@ from costmodels.stability import Stability
 from costmodels.stack.adapters import Adapters
 from costmodels.stack.optimizers import OptimizerName
 from costmodels.stack.precision import known_precision
-from costmodels.stack.stack import LARGEST_CAPACITY, Stack
+from costmodels.stack.stack import Stack
+from costmodels.stack.switches import LARGEST_CAPACITY
 from hardware.errors import flatten, meant
 from hardware.records import Cluster
 from planner.errors import BadRequest
@@ -46,6 +47,8 @@ class PlanRequest(BaseModel):
     gpus: Annotated[int, Field(gt=0, le=LARGEST_GPUS)]
     cluster: Annotated[str | Cluster, tables.accepts_table("cluster")] = default_of("cluster")
     stack: Annotated[str | Stack, tables.accepts_table("stack")] = default_of("stack")
+    as_of: Annotated[str, Field(pattern=r"^20\d\d-(0[1-9]|1[0-2])$")] | None = None
+    """Month, such as 2024-12, whose release of the stack is meant; None: today's, or the one in ``stack@release``."""
     global_batch_size: Annotated[int, Field(gt=0, le=LARGEST_BATCH)] | None = None
     seq_length: Annotated[int, Field(gt=0, le=LARGEST_SEQUENCE)] | None = None
     tokens: Annotated[int, Field(gt=0, lt=10**18), _WRITTEN] | None = None

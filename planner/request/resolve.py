@@ -22,7 +22,7 @@ from planner.request.fields import DEFAULT_STACK, STACK_CHOICES
 from planner.request.overrides import changed_model, changed_stack
 from planner.request.request import PlanRequest
 
-GRADIENTS: Final = frozenset({"stack.gradient_bytes", "stack.reduce_bytes"})
+GRADIENTS: Final = frozenset({"stack.gradients.gradient_bytes", "stack.gradients.reduce_bytes"})
 """What main_grads says too."""
 
 
@@ -66,7 +66,7 @@ def resolve(request: PlanRequest) -> Resolved:
     _check_positions(model, seq_length)
     batch = request.global_batch_size or default_batch(request.gpus, seq_length)
     cluster = _with_margin(cluster, request.memory_margin)
-    tokens = request.tokens or default_tokens(model, frozen=stack.adapters is not None)
+    tokens = request.tokens or default_tokens(model, frozen=stack.switches.adapters is not None)
     asked = request.framework or ""
     sizes = (request.gpus, seq_length, batch, request.precision)
     scenario = Scenario(model, cluster.groups[0], stack, *sizes, framework=asked)
@@ -104,12 +104,16 @@ def _stack(request: PlanRequest, cluster: Cluster) -> Stack:
     from planner.frameworks.registry import check_goes_with, check_programs, usual_stack
 
     if isinstance(request.stack, Stack):
+        if request.as_of:
+            raise BadRequest(f"as_of {request.as_of}: a stack of your own has no releases here; leave it out")
         found = request.stack
     else:
         said = "stack" in request.model_fields_set
         name = request.stack if said else usual_stack(request.framework, cluster) or DEFAULT_STACK
-        check_programs(name, request.framework, cluster)
-        found = find_stack(name)
+        check_programs(name.partition("@")[0], request.framework, cluster)
+        if request.as_of and "@" in name:
+            raise BadRequest(f"stack {name} and as_of {request.as_of} both say a release; give one of them")
+        found = find_stack(f"{name}@{request.as_of}" if request.as_of else name)
     check_goes_with(request.framework, found.name)
     return found
 
@@ -144,7 +148,7 @@ def _mixed(request: PlanRequest, lead: Scenario, cluster: Cluster) -> Mixed | No
 
 def _with_experts(stack: Stack, model: Model, request: PlanRequest) -> Stack:
     """The stack with the load of experts that is asked for."""
-    names = ("expert_capacity", "expert_imbalance")
+    names = {"expert_capacity": "switches.expert_capacity", "expert_imbalance": "experts.expert_imbalance"}
     said = {name: value for name in names if (value := getattr(request, name)) is not None}
     if said and model.moe is None:
         raise BadRequest(f"{next(iter(said))}: model {model.name} has no experts; leave it out")
@@ -153,7 +157,8 @@ def _with_experts(stack: Stack, model: Model, request: PlanRequest) -> Stack:
             f"expert_imbalance {request.expert_imbalance:g} says nothing beside expert_capacity "
             f"{request.expert_capacity:g}, which has every expert compute as many tokens; leave out one of them"
         )
-    return stack.model_copy(update=said | ({"expert_capacity": None} if "expert_imbalance" in said else {}))
+    fields = {names[name]: value for name, value in said.items()}
+    return stack.changed(fields | ({"switches.expert_capacity": None} if "expert_imbalance" in said else {}))
 
 
 def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:
@@ -162,7 +167,7 @@ def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:
     Raises:
         BadRequest: adapters on the network of a model whose networks are experts.
     """
-    asked = stack.adapters
+    asked = stack.switches.adapters
     if asked is None or model.moe is None or set(asked.modules) <= set(OF_ATTENTION):
         return stack
     if ":" in str(request.adapters):
@@ -170,7 +175,7 @@ def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:
         raise BadRequest(
             f"adapters {request.adapters}: none are priced on experts, which {model.name} has; {usual} works"
         )
-    return stack.model_copy(update={"adapters": asked.model_copy(update={"modules": OF_ATTENTION})})
+    return stack.changed({"switches.adapters": asked.model_copy(update={"modules": OF_ATTENTION})})
 
 
 def choices_of(request: PlanRequest) -> dict[str, Any]:
@@ -183,7 +188,9 @@ def choices_of(request: PlanRequest) -> dict[str, Any]:
         raise BadRequest(f"fp8_param_gather needs 8-bit products, precision is {request.precision}; fp8 works")
     said = {name: value for name in STACK_CHOICES if (value := getattr(request, name)) is not None}
     if "main_grads" in said and GRADIENTS & set(request.changes):
-        raise BadRequest("main_grads says stack.gradient_bytes and stack.reduce_bytes too; give one of them")
+        raise BadRequest(
+            "main_grads says stack.gradients.gradient_bytes and stack.gradients.reduce_bytes too; give one of them"
+        )
     if any(path.startswith("stack.adapters") for path in request.changes):
         raise BadRequest("stack.adapters is asked for as adapters, such as --adapters 16:linear_qkv")
     if twice := [name for name in said if f"stack.{name}" in request.changes]:

@@ -119,12 +119,12 @@ def context_exchanges(c: Columns, _x: Scenario) -> Mask:
 
 
 def stack_context(c: Columns, x: Scenario) -> Mask:
-    return (c["cp"] == 1) | np.isin(c["cp_kind"], [CP_KINDS.index(kind) for kind in x.stack.cp_kinds])
+    return (c["cp"] == 1) | np.isin(c["cp_kind"], [CP_KINDS.index(kind) for kind in x.stack.supports.cp_kinds])
 
 
 def context_heads(c: Columns, x: Scenario) -> Mask:
     ranks, groups = c["tp"] * c["cp"], x.model.num_query_groups
-    repeats = x.stack.repeats_key_values & (ranks % groups == 0)
+    repeats = x.stack.exchange.repeats_key_values & (ranks % groups == 0)
     whole = (x.model.num_heads % ranks == 0) & ((groups % ranks == 0) | repeats)
     return (c["cp"] == 1) | (c["cp_kind"] != ULYSSES) | whole
 
@@ -140,7 +140,7 @@ def context_windows(c: Columns, x: Scenario) -> Mask:
 
 
 def stack_orders(c: Columns, x: Scenario) -> Mask:
-    return np.isin(c["rank_order"], [RANK_ORDERS.index(order) for order in x.stack.rank_orders])
+    return np.isin(c["rank_order"], [RANK_ORDERS.index(order) for order in x.stack.supports.rank_orders])
 
 
 def order_shards(c: Columns, _x: Scenario) -> Mask:
@@ -177,12 +177,12 @@ def ends_take_places(c: Columns, x: Scenario) -> Mask:
 
 
 def even_stages(c: Columns, x: Scenario) -> Mask:
-    return x.stack.uneven_stages | (_places(c, x) % (c["pp"] * c["vpp"]) == 0)
+    return x.stack.supports.uneven_stages | (_places(c, x) % (c["pp"] * c["vpp"]) == 0)
 
 
 def _places(c: Columns, x: Scenario) -> Ints:
     """Layers, with the embedding and the head where the stack lets them take a layer's place."""
-    if not x.stack.ends_as_layers:
+    if not x.stack.supports.ends_as_layers:
         return np.full(np.shape(c["vpp"]), x.model.num_layers)
     return np.asarray(x.model.num_layers + sum(places_of_ends(x.model.num_layers, np.asarray(c["vpp"]))))
 
@@ -201,7 +201,7 @@ def split_divides(c: Columns, x: Scenario) -> Mask:
 
 
 def stack_splits(c: Columns, x: Scenario) -> Mask:
-    return (c["sequence_parallel"] == 0) | x.stack.sequence_parallel
+    return (c["sequence_parallel"] == 0) | x.stack.supports.sequence_parallel
 
 
 def schedule_runs(c: Columns, _x: Scenario) -> Mask:
@@ -223,12 +223,12 @@ def enough_batches(c: Columns, x: Scenario) -> Mask:
 
 
 def stack_schedules(c: Columns, x: Scenario) -> Mask:
-    known = [_code(name) for name in x.stack.schedules if name in SCHEDULES]
+    known = [_code(name) for name in x.stack.supports.schedules if name in SCHEDULES]
     return np.isin(c["schedule"], known)
 
 
 def first_in_first_out(c: Columns, x: Scenario) -> Mask:
-    return (c["schedule"] != _code("gpipe")) | ("1f1b" not in x.stack.schedules)
+    return (c["schedule"] != _code("gpipe")) | ("1f1b" not in x.stack.supports.schedules)
 
 
 def vocabulary_spreads(c: Columns, _x: Scenario) -> Mask:
@@ -236,22 +236,22 @@ def vocabulary_spreads(c: Columns, _x: Scenario) -> Mask:
 
 
 def stack_spreads(c: Columns, x: Scenario) -> Mask:
-    return np.isin(c["vocabulary"], [VOCABULARIES.index(place) for place in x.stack.vocabulary])
+    return np.isin(c["vocabulary"], [VOCABULARIES.index(place) for place in x.stack.supports.vocabulary])
 
 
 def groups_differ(c: Columns, x: Scenario) -> Mask:
     batches = x.global_batch_size // (c["micro_batch_size"] * c["dp"])
     same = (c["schedule"] == _code("interleaved-groups")) & (batches % c["pp"] == 0)
-    return ~same | ("interleaved-1f1b" not in x.stack.schedules)
+    return ~same | ("interleaved-1f1b" not in x.stack.supports.schedules)
 
 
 def selective_saves(c: Columns, x: Scenario) -> Mask:
-    saves = x.rates.attention is None or x.stack.selective != "attention"
+    saves = x.rates.attention is None or x.stack.switches.recompute_policy != "attention"
     return (c["recompute"] != Recompute.SELECTIVE) | (c["recompute_modules"] > 0) | saves
 
 
 def recomputes_no_more(c: Columns, x: Scenario) -> Mask:
-    return _partly_as_well(c, x) | (max(x.stack.zero_stages) >= SHARDED_GRADIENTS)
+    return _partly_as_well(c, x) | (max(x.stack.supports.zero_stages) >= SHARDED_GRADIENTS)
 
 
 def recomputes_to_hide(c: Columns, x: Scenario) -> Mask:
@@ -276,7 +276,7 @@ def groups_are_full(c: Columns, _x: Scenario) -> Mask:
 
 
 def groups_divide(c: Columns, x: Scenario) -> Mask:
-    stages = 1 if x.stack.uneven_stages else c["pp"]
+    stages = 1 if x.stack.supports.uneven_stages else c["pp"]
     each = c["vpp"] * c["recompute_num_layers"]
     divides = (x.model.num_layers % (stages * each) == 0) & (c["pp"] * each <= x.model.num_layers)
     return (c["recompute_num_layers"] == 1) | divides
@@ -287,7 +287,7 @@ def groups_are_alike(c: Columns, x: Scenario) -> Mask:
 
 
 def stack_recomputes_groups(c: Columns, x: Scenario) -> Mask:
-    return (c["recompute_num_layers"] == 1) | x.stack.recompute_groups
+    return (c["recompute_num_layers"] == 1) | x.stack.supports.recompute_groups
 
 
 def groups_recompute_singly(c: Columns, _x: Scenario) -> Mask:
@@ -303,11 +303,11 @@ def modules_exist(c: Columns, x: Scenario) -> Mask:
 
 
 def stack_modules(c: Columns, x: Scenario) -> Mask:
-    return (c["recompute_modules"] & ~allowed_mask(x.stack.recompute_modules)) == 0
+    return (c["recompute_modules"] & ~allowed_mask(x.stack.supports.recompute_modules)) == 0
 
 
 def stack_offloads(c: Columns, x: Scenario) -> Mask:
-    known = [0, *(OFFLOADS.index(name) for name in x.stack.offloads)]
+    known = [0, *(OFFLOADS.index(name) for name in x.stack.supports.offloads)]
     return np.isin(c["offload"], known)
 
 
@@ -316,7 +316,7 @@ def host_known(c: Columns, x: Scenario) -> Mask:
 
 
 def host_steps(c: Columns, x: Scenario) -> Mask:
-    return (c["offload"] < OPTIMIZER) | (x.stack.optimizer in HOST_OPTIMIZERS)
+    return (c["offload"] < OPTIMIZER) | (x.stack.switches.optimizer in HOST_OPTIMIZERS)
 
 
 def states_to_offload(c: Columns, x: Scenario) -> Mask:
@@ -356,12 +356,12 @@ def shard_divides(c: Columns, _x: Scenario) -> Mask:
 
 
 def stack_shards(c: Columns, x: Scenario) -> Mask:
-    return np.isin(c["zero_stage"], x.stack.zero_stages)
+    return np.isin(c["zero_stage"], x.stack.supports.zero_stages)
 
 
 def gradients_accumulate(c: Columns, x: Scenario) -> Mask:
     looped = (c["schedule"] != _code("1f1b")) & (c["schedule"] != _code("gpipe"))
-    whole = x.stack.sharded_stages & (c["zero_stage"] == SHARDED_PARAMETERS) & ~looped
+    whole = x.stack.supports.zero3_in_pipelines & (c["zero_stage"] == SHARDED_PARAMETERS) & ~looped
     return (c["zero_stage"] < SHARDED_GRADIENTS) | (c["pp"] == 1) | (c["schedule"] == _code("breadth-first")) | whole
 
 

@@ -134,7 +134,7 @@ def layout_of(chosen: Sequence[Sample]) -> Layout:
 
 
 def _neutral(name: str, knob: Knob) -> Knob:
-    return replace(knob, neutral=DEVICES) if knob.field == "straggler" and name in WAITING else knob
+    return replace(knob, neutral=DEVICES) if knob.name == "straggler" and name in WAITING else knob
 
 
 def straightened(
@@ -204,7 +204,7 @@ def calibrate_experts(
 
 def with_experts(scenario: Scenario, value: float) -> Scenario:
     """The scenario on a stack of that expert efficiency."""
-    return replace(scenario, stack=scenario.stack.model_copy(update={EXPERTS.field: value}))
+    return replace(scenario, stack=scenario.stack.changed({EXPERTS.field: value}))
 
 
 def _fitted(scenario: Scenario, stacks: dict[str, list[float]], rates: dict[str, float]) -> Scenario:
@@ -239,7 +239,7 @@ def _errors(found: NDArray[np.float64]) -> Errors:
 def report(stacks: dict[str, list[float]], rates: dict[str, float], left: dict[str, Errors]) -> str:
     """The constants, and the errors that remain by stack."""
     lines = [
-        f"{name:22s} " + " ".join(f"{k.field}={v:.4g}" for k, v in zip(STACK_KNOBS, values, strict=True))
+        f"{name:22s} " + " ".join(f"{k.name}={v:.4g}" for k, v in zip(STACK_KNOBS, values, strict=True))
         for name, values in sorted(stacks.items())
     ]
     lines += [f"{name:22s} training_rate={value:.4g}" for name, value in sorted(rates.items())]
@@ -255,7 +255,7 @@ def write(stacks: dict[str, list[float]], rates: dict[str, float], left: dict[st
         m = left[name]
         text = f"{m.runs} runs of the fit split: bias {m.bias:+.1%}, median {m.median:.1%}, 90th percentile {m.p90:.1%}"
         fields = {k.field: _written(k, v) for k, v in zip(STACK_KNOBS, values, strict=True)}
-        set_fields(STACKS / f"{name}.toml", {**fields, "calibration": f'"{text}"'})
+        set_fields(STACKS / f"{name}.toml", {**fields, "calibrated.basis": f'"{text}"'})
     for name, value in rates.items():
         path = ACCELERATORS / f"{name}.toml"
         set_fields(path, {"training_rate": f"{value:.3f}"})
@@ -282,7 +282,7 @@ def _silicon(name: str) -> tuple[str, str]:
 def report_experts(experts: dict[str, tuple[float, Errors]]) -> str:
     """The expert efficiencies and the errors that remain."""
     return "\n".join(
-        f"{name:22s} {EXPERTS.field}={value:.3f} n {m.runs} bias {m.bias:+.1%} median {m.median:.1%} p90 {m.p90:.1%}"
+        f"{name:22s} {EXPERTS.name}={value:.3f} n {m.runs} bias {m.bias:+.1%} median {m.median:.1%} p90 {m.p90:.1%}"
         for name, (value, m) in experts.items()
     )
 
@@ -301,7 +301,7 @@ def in_step(text: str, experts: Mapping[str, tuple[float, Errors]]) -> str:
 
 
 def _in_step(line: str, experts: Mapping[str, tuple[float, Errors]]) -> str:
-    field, like = f"{EXPERTS.field} = ", "  # as "
+    field, like = f"{EXPERTS.name} = ", "  # as "
     value, _, remark = line.removeprefix(field).partition(like)
     name = remark.partition(":")[0].split()[:1]
     if not line.startswith(field) or not name or name[0] not in experts:
@@ -310,20 +310,34 @@ def _in_step(line: str, experts: Mapping[str, tuple[float, Errors]]) -> str:
 
 
 def _written(knob: Knob, value: float) -> str:
-    return f'"{1e3 * value:.2f} ms"' if knob.field == "iteration_overhead" else f"{value:.3f}"
+    return f'"{1e3 * value:.2f} ms"' if knob.name == "iteration_overhead" else f"{value:.3f}"
 
 
 def set_fields(path: Path, fields: Mapping[str, str]) -> None:
-    """Replace or add top-level fields of a TOML file, before its first table."""
-    text = path.read_text(encoding="utf-8")
-    top, bracket, tables = text.partition("\n[")
-    lines, left = top.rstrip().split("\n"), dict(fields)
+    """Replace or add fields of a TOML file: "training_rate" at its top, "calibrated.straggler" in that table."""
+    first, *tables = path.read_text(encoding="utf-8").split("\n[")
+    parts = [f"{part}\n" for part in (first, *(f"[{table}" for table in tables))]
+    for field, value in fields.items():
+        table, _, name = field.rpartition(".")
+        head = f"[{table}]\n" if table else ""
+        place = next((i for i, part in enumerate(parts) if part.startswith(head) and (head or i == 0)), None)
+        if place is None:
+            parts[-1] = f"{parts[-1].rstrip()}\n\n"
+            place = len(parts)
+            parts.append(head)
+        parts[place] = _with_line(parts[place], name, value)
+    path.write_text("".join(parts).rstrip() + "\n", encoding="utf-8")
+
+
+def _with_line(table: str, name: str, value: str) -> str:
+    """The text of a table with one field set."""
+    lines = table.split("\n")
     for place, line in enumerate(lines):
-        if (name := line.partition(" = ")[0]) in left:
-            lines[place] = f"{name} = {left.pop(name)}"
-    lines += [f"{name} = {value}" for name, value in left.items()]
-    end = "\n" if left or top.endswith("\n") else ""
-    path.write_text("\n".join(lines) + end + bracket + tables, encoding="utf-8")
+        if line.startswith(f"{name} = "):
+            lines[place] = f"{name} = {value}"
+            return "\n".join(lines)
+    blank = "\n" if table.endswith("\n\n") else ""
+    return f"{table.rstrip()}\n{name} = {value}\n{blank}"
 
 
 def main() -> None:

@@ -76,7 +76,7 @@ def _room(run: Run) -> tuple[str, float, bool] | None:
         return None
     stack, usable = found.scenario.stack, found.scenario.group.accelerator.usable_memory
     peak = float(np.max(price_strategy(found.rows, found.scenario, found.assignment).footprint.allocated))
-    return stack.name, (usable - stack.reserved) / peak - 1.0, bool(failed)
+    return stack.name, (usable - stack.allocator.reserved) / peak - 1.0, bool(failed)
 
 
 def _cache(run: Run) -> tuple[str, float] | None:
@@ -89,7 +89,7 @@ def _cache(run: Run) -> tuple[str, float] | None:
         return None
     stack = found.scenario.stack
     peak = price_strategy(found.rows, found.scenario, found.assignment).footprint
-    outside, stages = stack.reserved if measured.kind == "device" else 0.0, stages_read(run)
+    outside, stages = stack.allocator.reserved if measured.kind == "device" else 0.0, stages_read(run)
     waiting = float(np.max(peak.waiting[stages]))
     return stack.name, (measured.bytes - outside - waiting) / float(np.max(peak.allocated[stages])) - 1.0
 
@@ -102,12 +102,12 @@ def main() -> None:
     given = parser.parse_args()
     for name, (value, runs) in sorted(caches(given.runs).items()):
         if given.write:
-            set_fields(STACKS / f"{name}.toml", {"cache": f"{value:.3f}"})
-        print(f"{name:22s} cache={value:.3f} n {runs}")  # noqa: T201 - this module is a script
+            set_fields(STACKS / f"{name}.toml", {"calibrated.cached_share": f"{value:.3f}"})
+        print(f"{name:22s} cached_share={value:.3f} n {runs}")  # noqa: T201 - this module is a script
     for name, (value, runs) in sorted(tensor_slacks(given.runs).items()):
         if given.write:
-            set_fields(STACKS / f"{name}.toml", {"tensor_slack": f"{value:.3f}"})
-        print(f"{name:22s} tensor_slack={value:.3f} n {runs}")  # noqa: T201 - this module is a script
+            set_fields(STACKS / f"{name}.toml", {"calibrated.tensor_fragmentation": f"{value:.3f}"})
+        print(f"{name:22s} tensor_fragmentation={value:.3f} n {runs}")  # noqa: T201 - this module is a script
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ MOST_ROWS = 60
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """A constant that may be fitted: its field, neutral value, spread of the prior and bounds."""
+    """A constant that may be fitted: the path of its field, neutral value, spread of the prior and bounds."""
 
     field: str
     neutral: float
@@ -36,16 +36,21 @@ class Knob:
     low: float
     high: float
 
+    @property
+    def name(self) -> str:
+        """The field itself."""
+        return self.field.rpartition(".")[2]
+
 
 STACK_KNOBS = (
     # Kernel tables are what the libraries reach that every stack calls: none is faster than its machine.
-    Knob("kernel_efficiency", 1.0, 0.15, 0.6, 1.0),
-    Knob("elementwise_efficiency", 1.0, 0.2, 0.6, 1.3),
-    Knob("communication_efficiency", 1.0, 0.2, 0.3, 1.2),
-    Knob("straggler", 0.0, 0.01, 0.0, 0.04),
-    Knob("iteration_overhead", 0.0, 0.02, 0.0, 0.2),
+    Knob("calibrated.kernel_efficiency", 1.0, 0.15, 0.6, 1.0),
+    Knob("calibrated.elementwise_efficiency", 1.0, 0.2, 0.6, 1.3),
+    Knob("calibrated.communication_efficiency", 1.0, 0.2, 0.3, 1.2),
+    Knob("calibrated.straggler", 0.0, 0.01, 0.0, 0.04),
+    Knob("calibrated.iteration_overhead", 0.0, 0.02, 0.0, 0.2),
 )
-EXPERTS = Knob("expert_efficiency", 1.0, 0.15, 0.3, 1.2)
+EXPERTS = Knob("calibrated.expert_efficiency", 1.0, 0.15, 0.3, 1.2)
 """Fitted last, on models with experts, which the other constants are not fitted on."""
 
 
@@ -101,7 +106,7 @@ def solve(
 def with_constants(scenario: Scenario, knobs: Sequence[Knob], values: Floats | Sequence[float]) -> Scenario:
     """The scenario on a stack of those constants."""
     update = {k.field: float(v) for k, v in zip(knobs, values, strict=True)}
-    return replace(scenario, stack=scenario.stack.model_copy(update=update))
+    return replace(scenario, stack=scenario.stack.changed(update))
 
 
 def log_error(case: Case, scenario: Scenario, measured: float) -> float:

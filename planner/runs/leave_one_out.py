@@ -77,7 +77,7 @@ def shipped(layout: Layout) -> Floats:
 
 
 def _shipped(owner: str, field: str) -> float:
-    return float(accelerator(owner).training_rate if field == RATE.field else getattr(stack(owner), field))
+    return float(accelerator(owner).training_rate if field == RATE.field else stack(owner).value(field))
 
 
 def _experts(

@@ -216,7 +216,7 @@ def _hidden_traffic(cores: Strategies, layer: RowSeconds | LayerTerms, inverse: 
     """Seconds of experts' traffic that another pass hides, less what it slows that down, (C,)."""
     traffic, window = layer.layer_ep, layer.forward_window + layer.backward_window
     beside = hidden_experts(cores, scenario.stack, traffic=traffic[inverse], window=window[inverse])
-    return beside - slowdown(beside, scenario.stack.overlap_slowdown)
+    return beside - slowdown(beside, scenario.stack.overlap.compute_slowdown)
 
 
 def _price_fitting(outcome: Outcome, space: Space, cores: Ints, scenario: Scenario) -> Priced | None:
@@ -245,7 +245,7 @@ def _let_go(outcome: Outcome, rows: Strategies, memory: RowBytes, least: Floats,
     count = int(np.isfinite(least).sum())
     outcome.priced += count
     outcome.memory_refused += count
-    needed = least * (1 + slack_of(rows, scenario)) + scenario.stack.reserved
+    needed = least * (1 + slack_of(rows, scenario)) + scenario.stack.allocator.reserved
     _note_nearest(outcome, *_peaks_at(np.array([np.argmin(needed)]), rows, memory, scenario), scenario)
     assert outcome.nearest is not None
     _note_nearest(outcome, *_peaks_at(np.flatnonzero(needed < outcome.nearest[0]), rows, memory, scenario), scenario)
@@ -259,7 +259,7 @@ def _peaks_at(index: Ints, rows: Strategies, memory: RowBytes, scenario: Scenari
 def _note_nearest(outcome: Outcome, rows: Strategies, peak: Floats, scenario: Scenario) -> None:
     if not len(rows):
         return
-    needed = peak * (1 + slack_of(rows, scenario)) + scenario.stack.reserved
+    needed = peak * (1 + slack_of(rows, scenario)) + scenario.stack.allocator.reserved
     least = np.argmin(needed)
     if outcome.nearest is None or needed[least] < outcome.nearest[0]:
         outcome.nearest = float(needed[least]), rows.take(np.array([least]))
@@ -302,7 +302,7 @@ def _best_of(priced: Priced, count: int, least: Floats) -> Priced:
 def _open(priced: Priced, scenario: Scenario) -> Priced:
     """Rows whose best split may differ from the even one: stages may be uneven, or layers recomputed one by one."""
     free = priced.rows.recompute == Recompute.PARTIAL
-    staged = (scenario.stack.uneven_stages or framework_split(scenario) is not None) & (priced.rows.pp > 1)
+    staged = (scenario.stack.supports.uneven_stages or framework_split(scenario) is not None) & (priced.rows.pp > 1)
     uneven = staged & (priced.bound < priced.even_split_seconds * (1 - TOLERANCE))
     return priced.take(free | uneven | (~priced.fits & staged))
 

@@ -136,7 +136,7 @@ def better_validated(outcome: Outcome, taken: Incumbent, scenario: Scenario) -> 
 def doubts(rows: Strategies, allocated: Floats, scenario: Scenario) -> Doubts:
     """Doubts about strategies that allocate so many bytes on their fullest device."""
     away = distance(traits(scenario, rows), measured().traits)
-    whole = allocated * (1.0 + slack_of(rows, scenario)) + scenario.stack.reserved
+    whole = allocated * (1.0 + slack_of(rows, scenario)) + scenario.stack.allocator.reserved
     nearest = away.min(axis=1) if len(rows) else np.zeros(0)
     return Doubts(nearest, whole / scenario.group.accelerator.usable_memory, switches(rows))
 

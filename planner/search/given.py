@@ -113,12 +113,12 @@ def single_row(
     dp = axes["dp"] if told else _replicas(scenario, axes, tp * cp * pp, f"tp {tp} x cp {cp} x pp {pp}")
     two = SCHEDULE_NAMES[axes.get("schedule", 0)] in FOLDED
     micro, vpp = axes.get("micro_batch_size", 1), axes.get("vpp", 2 if two else 1)
-    zero = axes.get("zero_stage", 1 if 1 in scenario.stack.zero_stages and dp * cp > 1 else 0)
+    zero = axes.get("zero_stage", 1 if 1 in scenario.stack.supports.zero_stages and dp * cp > 1 else 0)
     usual = 0 if pp == 1 else 3 if vpp > 1 else 2
     return strategies(
         tp=tp,
         cp=cp,
-        cp_kind=axes.get("cp_kind", CP_KINDS.index(scenario.stack.cp_kinds[0]) if cp > 1 else 0),
+        cp_kind=axes.get("cp_kind", CP_KINDS.index(scenario.stack.supports.cp_kinds[0]) if cp > 1 else 0),
         pp=pp,
         vpp=vpp,
         dp=dp,
@@ -129,12 +129,12 @@ def single_row(
         micro_batch_size=micro,
         num_microbatches=_batches(scenario, micro, dp, as_ran=as_ran),
         schedule=axes.get("schedule", usual),
-        sequence_parallel=axes.get("sequence_parallel", int(tp > 1 and scenario.stack.sequence_parallel)),
+        sequence_parallel=axes.get("sequence_parallel", int(tp > 1 and scenario.stack.supports.sequence_parallel)),
         recompute=axes.get("recompute", _usual_recompute(axes)),
         rank_order=axes.get("rank_order", 0),
         recompute_modules=axes.get("recompute_modules", 0),
         offload=axes.get("offload", 0),
-        vocabulary=axes.get("vocabulary", VOCABULARIES.index(scenario.stack.vocabulary[0])),
+        vocabulary=axes.get("vocabulary", VOCABULARIES.index(scenario.stack.supports.vocabulary[0])),
         recompute_num_layers=axes.get("recompute_num_layers", 1),
     )
 
@@ -225,7 +225,9 @@ def _ends(
     What moves the places of ends by hand goes where the rule ``ends-as-layers`` lets them take places.
     """
     plain = row.vocabulary[0] == 0 and row.recompute[0] != Recompute.PARTIAL and not joined(row)[0]
-    return ends_of_cut(layers, int(row.vpp[0]), counted=bool(counted and plain and scenario.stack.ends_as_layers))
+    return ends_of_cut(
+        layers, int(row.vpp[0]), counted=bool(counted and plain and scenario.stack.supports.ends_as_layers)
+    )
 
 
 def split_or_given(
@@ -267,7 +269,7 @@ def checked_layers(
     if not (counted and _filled(layers, row, scenario)):
         _check_fewest(layers, row, scenario)
     _check_groups(row, layers)
-    if len(set(layers)) > 1 and not stack.uneven_stages:
+    if len(set(layers)) > 1 and not stack.supports.uneven_stages:
         raise BadRequest(f"stack {stack.name} needs even stages; {total // pp} layers each would be")
     if chunked and (odd := unequal_chunks(layers, row, scenario, counted=counted)):
         step = int(row.vpp[0] * row.recompute_num_layers[0])

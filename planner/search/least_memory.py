@@ -163,7 +163,7 @@ def _least(priced: Priced, scenario: Scenario) -> Floats:
 
 
 def _may_be_uneven(scenario: Scenario) -> bool:
-    return scenario.stack.uneven_stages and scenario.depth.uniform
+    return scenario.stack.supports.uneven_stages and scenario.depth.uniform
 
 
 def _several(rows: Strategies) -> Bools:

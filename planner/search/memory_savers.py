@@ -26,9 +26,9 @@ def saver_options(pins: Mapping[str, object], scenario: Scenario) -> Iterator[tu
     Layers that are recomputed together first, which costs no time beyond full recomputation, then offloading.
     """
     stack = scenario.stack
-    if stack.recompute_groups and not pins.get("recompute_num_layers"):
+    if stack.supports.recompute_groups and not pins.get("recompute_num_layers"):
         yield "recompute_num_layers", "2.."
-    if stack.offloads and described(scenario) and not pins.get("offload"):
+    if stack.supports.offloads and described(scenario) and not pins.get("offload"):
         yield "offload", "any"
 
 

@@ -179,7 +179,7 @@ def price(rows: MixedRows, mixed: Mixed) -> Branches:
             activation_bytes=wide * memory.activation,
             checkpoint_bytes=wide * memory.checkpoint,
             recompute=modes[lead.recompute],
-            uneven=stack.uneven_stages,
+            uneven=stack.supports.uneven_stages,
             working_bytes=memory.working,
             fewest=fewest_layers(lead, mixed.scenarios[0]) // wide,
         )
@@ -211,7 +211,7 @@ def problem_of(one: Branches, mixed: Mixed) -> StageProblem:
         activation_bytes=each(memory.activation, step),
         checkpoint_bytes=each(memory.checkpoint, step),
         recompute=MODES[Recompute(int(lead.recompute[0]))],  # type: ignore[arg-type]
-        uneven=mixed.scenarios[0].stack.uneven_stages,
+        uneven=mixed.scenarios[0].stack.supports.uneven_stages,
         working_bytes=each(memory.working),
         fewest=tuple((fewest_layers(lead, mixed.scenarios[0])[0] // step).tolist()),
     )

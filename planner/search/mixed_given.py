@@ -53,11 +53,11 @@ def _columns(
 ) -> dict[str, int]:
     stack, batch = mixed.scenarios[0].stack, mixed.scenarios[0].global_batch_size
     vpp = known.get("vpp", 1)
-    zero = known.get("zero_stage", int(1 in stack.zero_stages)) if dp * cp > 1 else 0
+    zero = known.get("zero_stage", int(1 in stack.supports.zero_stages)) if dp * cp > 1 else 0
     return {
         "tp": tp,
         "cp": cp,
-        "cp_kind": known.get("cp_kind", CP_KINDS.index(stack.cp_kinds[0]) if cp > 1 else 0),
+        "cp_kind": known.get("cp_kind", CP_KINDS.index(stack.supports.cp_kinds[0]) if cp > 1 else 0),
         "pp": pp,
         "vpp": vpp,
         "dp": dp,
@@ -68,7 +68,7 @@ def _columns(
         "micro_batch_size": micro,
         "num_microbatches": batch // (micro * dp),
         "schedule": known.get("schedule", 3 if vpp > 1 else 2),
-        "sequence_parallel": known.get("sequence_parallel", int(stack.sequence_parallel)) if tp > 1 else 0,
+        "sequence_parallel": known.get("sequence_parallel", int(stack.supports.sequence_parallel)) if tp > 1 else 0,
         "recompute": known.get("recompute", Recompute.SELECTIVE if known.get("recompute_modules") else 0),
         "recompute_modules": known.get("recompute_modules", 0),
         "rank_order": known.get("rank_order", 0),

@@ -126,21 +126,21 @@ def expand_partial(columns: Mapping[str, NDArray[Any]], kinds: Ints, sharding: I
 def axes_of(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[Any]]:
     """The values of every axis but the layout, under the pins; "sharding" holds pairs of stage and degree."""
     model, stack = scenario.model, scenario.stack
-    places = [model.num_layers + ends for ends in range(3 if stack.ends_as_layers else 1)]
+    places = [model.num_layers + ends for ends in range(3 if stack.supports.ends_as_layers else 1)]
     chunks = {d for count in places for d in divisors(count) if d <= count // 2}
     usual: dict[str, list[int]] = {
         "cp_kind": sorted({0, *(CP_KINDS.index(kind) for kind in context_kinds(scenario))}),
         "micro_batch_size": [d for d in divisors(scenario.global_batch_size) if d <= LARGEST_MICRO_BATCH],
-        "vpp": sorted({1, *_chunks(stack.schedules, chunks)}),
+        "vpp": sorted({1, *_chunks(stack.supports.schedules, chunks)}),
         "ep": divisors(model.moe.num_experts) if model.moe else [1],
         "etp": [1, 2, 4, 8] if model.moe else [1],
-        "schedule": [SCHEDULE_NAMES.index(name) for name in stack.schedules if name in SCHEDULE_NAMES],
+        "schedule": [SCHEDULE_NAMES.index(name) for name in stack.supports.schedules if name in SCHEDULE_NAMES],
         "sequence_parallel": [0, 1],
         "offload": [0],
         "recompute": list(Recompute),
-        "recompute_modules": [0, *preset_masks(model, stack.recompute_modules)],
-        "rank_order": [RANK_ORDERS.index(order) for order in stack.rank_orders],
-        "vocabulary": [VOCABULARIES.index(place) for place in stack.vocabulary],
+        "recompute_modules": [0, *preset_masks(model, stack.supports.recompute_modules)],
+        "rank_order": [RANK_ORDERS.index(order) for order in stack.supports.rank_orders],
+        "vocabulary": [VOCABULARIES.index(place) for place in stack.supports.vocabulary],
         "recompute_num_layers": divisors(model.num_layers) if "recompute_num_layers" in pins else [1],
     }
     axes = {name: np.array(_restrict(pins, name, values), dtype=np.int64) for name, values in usual.items()}
@@ -161,7 +161,7 @@ def context_kinds(scenario: Scenario) -> tuple[str, ...]:
     A short sequence is hardly worth splitting, however its parts are exchanged; any other kind can be pinned. Where
     windows keep keys from going round a ring, all kinds are searched.
     """
-    kinds = scenario.stack.cp_kinds
+    kinds = scenario.stack.supports.cp_kinds
     short = scenario.seq_length < LONG_SEQUENCE and scenario.model.sliding_window is None
     return kinds[:1] if short else kinds
 
@@ -182,7 +182,7 @@ def _few(values: list[int]) -> str:
 
 def _sharding_options(scenario: Scenario, pins: Mapping[str, Pin]) -> NDArray[np.int64]:
     """(stage, degree) pairs; degree 0 stands for all data and context ranks, -D for those within D devices."""
-    stages = _restrict(pins, "zero_stage", list(scenario.stack.zero_stages))
+    stages = _restrict(pins, "zero_stage", list(scenario.stack.supports.zero_stages))
     degrees: tuple[int, ...] = (0, *(-domain for domain in sharding_domains(scenario)))
     if "sharding_degree" in pins:
         degrees = pins["sharding_degree"].values or tuple(pins["sharding_degree"].restrict(divisors(scenario.gpus)))

@@ -85,9 +85,9 @@ def _sharding(scenario: Scenario, axes: _Axes, cores: Strategies) -> str:
 def _kinds(scenario: Scenario, axes: _Axes, cores: Strategies) -> str:
     """How context ranks exchange, where a sequence is too short to look at all ways."""
     several = cores.take(cores.cp > 1)
-    others = set(map(CP_KINDS.index, scenario.stack.cp_kinds)) - set(axes["cp_kind"].tolist())
+    others = set(map(CP_KINDS.index, scenario.stack.supports.cp_kinds)) - set(axes["cp_kind"].tolist())
     found = _able(scenario, _columns(several, "tp", "cp"), {"cp_kind": sorted(others)})
-    return f"with context parallelism by {scenario.stack.cp_kinds[0]} alone" if found["cp"].size else ""
+    return f"with context parallelism by {scenario.stack.supports.cp_kinds[0]} alone" if found["cp"].size else ""
 
 
 def _modules(scenario: Scenario, axes: _Axes, _cores: Strategies) -> str:
@@ -131,9 +131,9 @@ _LOOKS: Mapping[str, Callable[[Scenario, _Axes, Strategies], str]] = {
 def _lean(scenario: Scenario, cores: Strategies) -> tuple[str, ...]:
     """Splits that the search for the least memory does not look at."""
     several, said = cores.take(cores.pp > 1), []
-    if scenario.stack.uneven_stages and not scenario.depth.uniform and len(several):
+    if scenario.stack.supports.uneven_stages and not scenario.depth.uniform and len(several):
         said.append("with layers split evenly over the stages")
-    elif scenario.stack.uneven_stages and (copies(several) > 1).any():
+    elif scenario.stack.supports.uneven_stages and (copies(several) > 1).any():
         said.append("with layers split evenly where stages hold two pieces of the model")
     if (several.recompute == Recompute.PARTIAL).any():
         said.append("with all layers recomputed or none")

@@ -134,7 +134,7 @@ def _chains(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: S
     held = held + memory.queued[:, None]
     places = np.broadcast_to(stages, held.shape)
     extra, (first, last) = stage_extras(rows, seconds, places), ends(rows, places)
-    fewest = fewest[:, :pp] if bool(scenario.stack.uneven_stages) else np.ones_like(held, dtype=np.int64)
+    fewest = fewest[:, :pp] if bool(scenario.stack.supports.uneven_stages) else np.ones_like(held, dtype=np.int64)
     usable = memory_limit(scenario, rows) - memory.everywhere
     thin, room, bent, spare = [], [], [], []
     for stage in range(pp):

@@ -181,7 +181,7 @@ def stage_problems(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scen
         activation_bytes=held * (step * memory.stored / twice)[:, None],
         checkpoint_bytes=held * (step * memory.checkpoint / twice)[:, None],
         recompute=modes[rows.recompute],
-        uneven=scenario.stack.uneven_stages or framework_split(scenario) is not None,
+        uneven=scenario.stack.supports.uneven_stages or framework_split(scenario) is not None,
         working_bytes=memory.working_at(ends(rows, stages)[1]),
         fewest=_fewest_slices(rows, scenario) * twice.astype(np.int64)[:, None],
     )
@@ -229,7 +229,7 @@ def _fewest_slices(rows: Strategies, scenario: Scenario) -> Ints:
     stages = np.arange(int(rows.pp.max(initial=1)))
     apart = (rows.pp >= LEAST_STAGES) & (rows.vpp == 1) & (rows.vocabulary == 0) & ~joined(rows)
     outer = (stages == 0) | (stages == rows.pp[:, None] - 1)
-    bare = scenario.stack.empty_ends & apart[:, None] & outer
+    bare = scenario.stack.supports.empty_ends & apart[:, None] & outer
     return np.where(bare, 0, 1)
 
 

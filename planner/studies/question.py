@@ -76,7 +76,7 @@ def _resolved(request: PlanRequest) -> dict[str, Any]:
     seq_length = request.seq_length or model.seq_length
     cluster = request.cluster if isinstance(request.cluster, Cluster) else changed_cluster(request.cluster, ())
     stack = find_stack(request.stack) if isinstance(request.stack, str) else request.stack
-    frozen = request.adapters is not None or stack.adapters is not None
+    frozen = request.adapters is not None or stack.switches.adapters is not None
     pins = {axis: (pin.values, pin.low, pin.high) for axis, pin in parse_pins(request.pins).items()}
     plain = {name: getattr(request, name) for name in VARIED}
     known = {name: _digest(value) if isinstance(value, BaseModel) else value for name, value in plain.items()}

@@ -92,7 +92,7 @@ def _ends(scenario: Scenario, source: str) -> tuple[float, float]:
     found = figures()
     if source in _fitted():
         return found.fitted_low, found.fitted_high
-    if scenario.stack.own_runs >= ENOUGH:
+    if scenario.stack.calibrated.own_runs >= ENOUGH:
         return found.own_low, found.own_high
     return found.low, found.high
 

@@ -101,7 +101,7 @@ def traits(scenario: Scenario, rows: Strategies) -> Traits:
             "sharding": (rows.zero_stage >= 2).astype(np.float64),
             "offload": (rows.offload != OFFLOADS.index("none")).astype(np.float64),
             "recompute": (rows.recompute >= Recompute.FULL).astype(np.float64),
-            "attention": np.array([float(scenario.stack.attention[0] == "unfused")]),
+            "attention": np.array([float(scenario.stack.switches.attention_backend[0] == "unfused")]),
         },
     )
 

@@ -114,7 +114,7 @@ def _simulated(
         backward=chunks * (1 - forward - share),
         weight=chunks * share if share else None,
     )
-    return Verdict(float(run.period if stack.post_validation else run.makespan), closed)
+    return Verdict(float(run.period if stack.pipeline.post_validation else run.makespan), closed)
 
 
 def _must(holds: bool, what: str) -> None:

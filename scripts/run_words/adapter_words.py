@@ -159,7 +159,7 @@ def frozen_changes(row: Row, chosen: Stack) -> dict[str, Any]:
     words = str(row["stack"].get("framework")).lower()
     narrow = _quantised(row) or (re.search(FROZEN_IN_16, words) and "atorch" not in words)
     packed = {"frozen_bytes": IN_4_BITS} if _quantised(row) else _prequantised(row)
-    return packed | ({"weight_bytes": 2} if narrow and chosen.weight_bytes > 2 else {})
+    return packed | ({"weight_bytes": 2} if narrow and chosen.states.weight_bytes > 2 else {})
 
 
 def _prequantised(row: Row) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from costmodels.stack.stack import LARGEST_CAPACITY, Stack
+from costmodels.stack.switches import LARGEST_CAPACITY
 from planner.errors import BadRequest
 from run_words import heard as re
 from run_words.launch_scripts import WHOLE
@@ -19,7 +19,7 @@ autograd one by one, weight gradients apart. 256 B200 train Qwen3 235B-A22B in m
 overlap and 14.8 without, both with graphs of the router, both bound by the host [Together26]."""
 
 
-def expert_changes(row: Mapping[str, Any], chosen: Stack) -> dict[str, Any]:
+def expert_changes(row: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of the stack that the words of the run decide."""
     stack = row["stack"]
     words = f"{stack.get('overlap') or ''} {stack.get('notes') or ''}".lower()
@@ -33,14 +33,14 @@ def expert_changes(row: Mapping[str, Any], chosen: Stack) -> dict[str, Any]:
     overlapped = re.search(r"ep a2a.*overlap", words)
     if flags.get("moe_shared_expert_overlap"):
         changes["shared_expert_overlap"] = True
-    return changes | _overlap(chosen, bool(overlapped), listed=listed)
+    return changes | _overlap(overlapped=bool(overlapped), listed=listed)
 
 
-def _overlap(chosen: Stack, overlapped: bool, *, listed: bool) -> dict[str, Any]:
+def _overlap(*, overlapped: bool, listed: bool) -> dict[str, Any]:
     """What experts' traffic takes from the work it overlaps, and what running it beside other work costs the host."""
     if overlapped:
-        return {"overlap": chosen.overlap.model_copy(update={"ep": UNITS}), "combined_launches": COMBINED}
-    return {"overlap": chosen.overlap.model_copy(update={"ep": 1.0})} if listed else {}
+        return {"overlap.ep": UNITS, "combined_launches": COMBINED}
+    return {"overlap.ep": 1.0} if listed else {}
 
 
 def _graphs(words: str, *, listed: bool) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from typing import Any
 
 from costmodels.layer.blocks import UNFUSED_ROTARY
 from costmodels.stack.fields import Kept
-from costmodels.stack.overlap import Overlap
 from costmodels.stack.stack import Stack
 from run_words import heard as re
 from run_words.dated import month
+from run_words.flat_fields import NOTHING_HIDDEN
 from run_words.maxtext_words import expert_fields, kept
 from run_words.peft_words import flags_said
 from run_words.pytorch import compiled
@@ -72,7 +72,7 @@ SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
     # XLA on GPUs ran no collective beside computation then (alpa issue 31, jax issue 4666; alpa's pull request 773 of
     # November 2022 is the first to hide messages between stages).
     # Its compiler joins all gathers of new parameters into one (auto_sharding.py, ``all_gather_threshold`` [Alpa]).
-    (r"\balpa\b", {"overlap": Overlap(), "joint_gather": True}),
+    (r"\balpa\b", {**NOTHING_HIDDEN, "joint_gather": True}),
     # Pods of PaLM hand each other their gradients once, behind the backward pass [Chowdhery22, section 4].
     (r"\bpathways\b", {"replicas_once": True}),
     # Its script for ZeRO-3 partitions checkpoints, and moves them to the host unless the run says otherwise.
@@ -189,7 +189,7 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
         found["whole_vocabulary"] = ("embedding", "head")  # its pipelines split no sequences
     if chosen.name == "maxtext":
         found |= xla_changes(row) | expert_fields(row) | ({"selective": policy} if (policy := kept(row)) else {})
-    found |= _loop(row, framework, _not_made_again(row, chosen, found.get("keeps", chosen.keeps)))
+    found |= _loop(row, framework, _not_made_again(row, chosen, found.get("keeps", chosen.kernels.saved_tensors)))
     if re.search(UNFUSED_NORM, notes):
         found["fused_elementwise"] = False
     if "kernel set" in notes:
@@ -210,8 +210,8 @@ def _deepspeed(row: Row, chosen: Stack) -> dict[str, Any]:
     """In what an early DeepSpeed sends sums of gradients that are wider than what it sends now."""
     early = "mlperf training v3.0" in str(row.get("source")).lower()
     early |= (month(row) or REDUCES_BF16_SINCE) < REDUCES_BF16_SINCE
-    wider = chosen.name == "megatron-deepspeed" and chosen.gradient_bytes > chosen.reduce_bytes
-    return {"reduce_bytes": chosen.gradient_bytes} if early and wider else {}
+    wider = chosen.name == "megatron-deepspeed" and chosen.gradients.gradient_bytes > chosen.gradients.reduce_bytes
+    return {"reduce_bytes": chosen.gradients.gradient_bytes} if early and wider else {}
 
 
 def _returned(row: Row, framework: str) -> dict[str, Any]:
@@ -295,7 +295,7 @@ def _megatron(row: Row, chosen: Stack) -> dict[str, Any]:
         found["dropout"] = True
     when, framework = month(row), str(row["stack"].get("framework")).lower()
     if when and when < FUSED_SINCE and chosen.name == "megatron-core" and "megatron-lm" in framework:
-        gate = {"around_activation": GATE_WRITTEN_OUT, "keeps": (*chosen.keeps, "gate")}
+        gate = {"around_activation": GATE_WRITTEN_OUT, "keeps": (*chosen.kernels.saved_tensors, "gate")}
         found |= {"rotary_passes": UNFUSED_ROTARY} | (gate if gated else {})
     if when and framework == "megatron-lm" and LINGERING[0] <= when < LINGERING[1]:
         found["lingering_gradients"] = row["strategy"].get("precision") == "fp16"

@@ -31,6 +31,7 @@ from run_words import heard as re
 from run_words.adapter_words import adapters_of, frozen_changes
 from run_words.corrections import as_committed, as_configured, as_dispatched, as_run, as_timed
 from run_words.flag_words import as_flagged
+from run_words.flat_fields import changed
 from run_words.launch_scripts import as_launched
 from run_words.machines import Unpriceable, node_group
 from run_words.maxtext_words import as_programmed
@@ -75,7 +76,7 @@ def case(row: Row) -> Case:
     model = model_of(row, notes)
     chosen, (machines, group) = stack_for(row, notes), node_group(row, notes)
     if adapters := adapters_of(row, model, notes):
-        chosen = chosen.model_copy(update={"adapters": adapters} | frozen_changes(row, chosen))
+        chosen = changed(chosen, {"adapters": adapters} | frozen_changes(row, chosen))
     usual = "bf16" if "bf16" in group.accelerator.peak else "fp16"
     if plan.get("precision") is None:
         notes.append(f"precision {usual} assumed")
@@ -193,7 +194,7 @@ def _by_rule(row: Row, scenario: Scenario, rows: Strategies, notes: list[str], *
         counted = [int(n) for n in _balanced(scenario, rows).layers]
         rule = "balanced beside the layer that predicts further tokens, assumed"
     else:
-        if not evenly and scenario.stack.uneven_stages:
+        if not evenly and scenario.stack.supports.uneven_stages:
             notes.append(f"layers per stage {EVEN}")
         return None
     notes.append(f"layers per stage {rule}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from costmodels.stack.stack import Stack, stack
+from costmodels.stack.stack import stack
 from run_words import heard as re
 
-HIDES = {"overlap_grad_reduce": "gradients", "overlap_param_gather": "parameters"}
+HIDES = {"overlap_grad_reduce": "overlap.gradients", "overlap_param_gather": "overlap.parameters"}
 """Megatron-Core's flags, and what the stack calls what they hide."""
 
 _OFF = r" ?[=:]? ?(?:is )?(?:off|disabled|false|no)\b"
@@ -56,7 +56,7 @@ def accumulation_changes(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"accumulate_traffic": ADDED, "idle_gradients": False} if apart else {}
 
 
-def overlap_changes(row: Mapping[str, Any], chosen: Stack) -> dict[str, Any]:
+def overlap_changes(row: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of the stack that the run's flags settle.
 
     A bucket is as large as they say. Without an overlap of gradients Megatron-Core has no buckets: all of them travel
@@ -66,14 +66,14 @@ def overlap_changes(row: Mapping[str, Any], chosen: Stack) -> dict[str, Any]:
     flags = row["stack"].get("flags")
     listed = denied(row) | dict(flags if isinstance(flags, Mapping) else {})
     off: dict[str, Any] = {field: False for flag, field in HIDES.items() if listed.get(flag) is False}
-    whole: dict[str, Any] = {"bucket_parameters": 0.0} if "gradients" in off else _bucket(listed)
+    whole: dict[str, Any] = {"bucket_parameters": 0.0} if "overlap.gradients" in off else _bucket(listed)
     if listed.get("tp_comm_overlap") is False or _without_buffers(row):
         plain = stack("megatron-core").overlap
-        off |= {"tp_forward": plain.tp_forward, "tp_backward": plain.tp_backward}
+        off |= {"overlap.tp_forward": plain.tp_forward, "overlap.tp_backward": plain.tp_backward}
         whole["fp8_tensor_gather"] = True
     elif _in_rings(row):
-        off["rings"] = True
-    return ({"overlap": chosen.overlap.model_copy(update=off)} if off else {}) | whole
+        off["overlap.rings"] = True
+    return off | whole
 
 
 def denied(row: Mapping[str, Any]) -> dict[str, bool]:

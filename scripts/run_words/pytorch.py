@@ -143,16 +143,22 @@ def stepped(row: Row, chosen: Stack) -> dict[str, Any]:
 def cast(row: Row, chosen: Stack) -> dict[str, Any]:
     """Whether 8-bit copies of weights stay from a compiled forward to the backward pass: torchao's, unless denied."""
     said = f"{row['strategy'].get('precision_note')} {row['stack']}".lower()
-    again = chosen.fp8_param_gather or re.search(r"force_recompute_fp8_weight(_in_bwd)?(?! ?[=:]? ?false)", said)
-    generated = chosen.along_depth and chosen.fused_elementwise and row["strategy"].get("precision") in REDUCED
-    return {"keeps": (*chosen.keeps, "casts")} if generated and not again else {}
+    again = chosen.switches.fp8_param_gather or re.search(
+        r"force_recompute_fp8_weight(_in_bwd)?(?! ?[=:]? ?false)", said
+    )
+    generated = (
+        chosen.kernels.transposed_fp8_copies
+        and chosen.switches.fused_elementwise
+        and row["strategy"].get("precision") in REDUCED
+    )
+    return {"keeps": (*chosen.kernels.saved_tensors, "casts")} if generated and not again else {}
 
 
 def of_its_date(row: Row, chosen: Stack) -> Stack:
     """DeepSpeed's stack with attention as models wrote it out, unless the run's date says that PyTorch fuses it."""
     if chosen.name != "deepspeed" or (month(row) or "") >= CUDNN_FIRST_SINCE:
         return chosen
-    return chosen.model_copy(update={"attention": ("unfused",), "blackwell_attention": ()})
+    return chosen.changed({"switches.attention_backend": ("unfused",), "kernels.blackwell_attention": ()})
 
 
 def attended(row: Row, chosen: Stack) -> dict[str, tuple[str, ...]]:
@@ -166,7 +172,7 @@ def attended(row: Row, chosen: Stack) -> dict[str, tuple[str, ...]]:
 def repeated(row: Row, chosen: Stack) -> dict[str, bool]:
     """Whether checkpoints end early: not before PyTorch did that, nor where eager torchtitan has turned it off."""
     when = month(row)
-    if not chosen.lean_recompute or not chosen.fully_sharded or when is None:
+    if not chosen.recompute.skips_unread or not chosen.sharding.fsdp_stage2 or when is None:
         return {}
-    late = chosen.name == "torchtitan" and not chosen.fused_elementwise and when >= ENDS_LATE_SINCE
+    late = chosen.name == "torchtitan" and not chosen.switches.fused_elementwise and when >= ENDS_LATE_SINCE
     return {"lean_recompute": when >= ENDS_EARLY_SINCE and not late}

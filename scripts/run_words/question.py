@@ -51,28 +51,32 @@ def request_of(case: Case) -> Table:
 
 # The stack --------------------------------------------------------------------------------------------------------
 
-RENAMED: Final[Mapping[str, str]] = {}
-"""Paths of single fields of a stack that requests call otherwise, such as ``{"dropout": "switches.dropout"}``."""
-_UNSETTABLE: Final = frozenset({"name", "title", "source", "calibration", "own_runs", "bf16", "fp16", "adapters"})
+_IDENTITY: Final = frozenset({"name", "title", "source", "release", "bf16", "fp16"})
+_UNSETTABLE: Final = frozenset({"calibrated.basis", "calibrated.own_runs", "switches.adapters"})
 
 
 def stack_of(stack: Stack, precision: str) -> Table:
     """The stack by its name, what the run changes of it by path, and its adapters."""
     base = find_stack(stack.name).at(precision)
     before, after = _flat(base), _flat(stack)
-    changes = {f"stack.{RENAMED.get(path, path)}": new for path, new in after.items() if before[path] != new}
+    changes = {_spelt(path): new for path, new in after.items() if before[path] != new}
     asked: Table = {"stack": stack.name}
     if changes:
         asked["changes"] = changes
-    if stack.adapters is not None:
-        asked["adapters"] = str(stack.adapters)
+    if stack.switches.adapters is not None:
+        asked["adapters"] = str(stack.switches.adapters)
     return asked
 
 
 def _flat(stack: Stack) -> Table:
-    dumped = stack.model_dump(mode="json", exclude=set(_UNSETTABLE), warnings=False)
-    overlap = dumped.pop("overlap")
-    return dumped | {f"overlap.{name}": value for name, value in overlap.items()}
+    groups = stack.model_dump(mode="json", exclude=set(_IDENTITY), warnings=False)
+    fields = {f"{group}.{name}": value for group, inner in groups.items() for name, value in inner.items()}
+    return {path: value for path, value in fields.items() if path not in _UNSETTABLE}
+
+
+def _spelt(path: str) -> str:
+    """A path as requests write it: switches by their names alone."""
+    return f"stack.{path.removeprefix('switches.')}"
 
 
 # The model --------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from run_words.attention_words import assumed, attention_changes, kernel_named
 from run_words.cudnn_words import cudnn_changes
 from run_words.dropout_words import dropout_changes
 from run_words.expert_words import expert_changes
+from run_words.flat_fields import changed
 from run_words.launch_words import launch_changes
 from run_words.loss_words import loss_changes
 from run_words.overlap_words import accumulation_changes, overlap_changes
@@ -84,23 +85,22 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     said = row["stack"].get("attention")
     if (kernels := KERNELS.get(said)) is not None:
         changes |= {"attention": kernels, "blackwell_attention": kernels}
-    elif chosen.attention == KERNELS[False] and (said is True or newer_machine(row)):
+    elif chosen.switches.attention_backend == KERNELS[False] and (said is True or newer_machine(row)):
         changes |= FUSED
     elif said is True:
         changes |= attention_changes(row)
-    changes |= loss_changes(row, chosen.name) | launch_changes(row) | overlap_changes(row, chosen)
+    changes |= loss_changes(row, chosen.name) | launch_changes(row) | overlap_changes(row)
     changes |= accumulation_changes(row) | scale_changes(row)
     changes |= frameworks.changes(row, chosen) | dropout_changes(row)
     changes |= saving.states(row, chosen)
     stage = row["strategy"].get("zero_stage")
-    if stage and int(stage) not in chosen.zero_stages:  # a newer version, or a fork, that has it
-        changes["zero_stages"] = (*chosen.zero_stages, int(stage))
+    if stage and int(stage) not in chosen.supports.zero_stages:  # a newer version, or a fork, that has it
+        changes["zero_stages"] = (*chosen.supports.zero_stages, int(stage))
     changes |= compiled(row, chosen) | stepped(row, chosen) | segments(row)
     words = str(row["stack"].get("overlap") or "").lower()
     if "async tp" in words or "fine_grain_interleave" in words:
         left = ROWWISE_TP if saving.precision(row["strategy"], chosen) == "fp8-rowwise" else ASYNC_TP
-        hidden = {"tp_forward": left, "tp_backward": left * chosen.overlap.tp_backward}
-        changes["overlap"] = chosen.overlap.model_copy(update=hidden)
-    chosen = chosen.model_copy(update=changes)
-    chosen = chosen.model_copy(update=repeated(row, chosen) | cast(row, chosen))
-    return chosen.model_copy(update=expert_changes(row, chosen))
+        changes |= {"overlap.tp_forward": left, "overlap.tp_backward": left * chosen.overlap.tp_backward}
+    chosen = changed(chosen, changes)
+    chosen = changed(chosen, repeated(row, chosen) | cast(row, chosen))
+    return changed(chosen, expert_changes(row))

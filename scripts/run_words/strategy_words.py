@@ -135,7 +135,7 @@ def strategy_of(plan: Row, chosen: Stack, notes: list[str], *, experts: bool = F
         sequence_parallel=_sequence_parallel(plan, tp, chosen, notes),
         recompute=int(_recompute(plan, chosen, notes)),
         rank_order=0,
-        vocabulary=int(pp > 1 and chosen.vocabulary == ("spread",)),
+        vocabulary=int(pp > 1 and chosen.supports.vocabulary == ("spread",)),
     )
 
 
@@ -171,19 +171,19 @@ def _usual_stage(plan: Row, chosen: Stack) -> int:
     if named := re.search(r"(?:zero|stage)[ -]?([0-3])\b", said):
         return int(named[1])
     if re.search(r"fsdp|hsdp|fully[ -]sharded|full_shard", said) or re.search(SHARDS_FULLY, chosen.name):
-        return max(chosen.zero_stages)
+        return max(chosen.supports.zero_stages)
     if re.search(FLAGGED, chosen.name) and not re.search(r"distributed[ _-]optimizer", said):
         return 0
-    return max(stage for stage in chosen.zero_stages if stage <= 1)
+    return max(stage for stage in chosen.supports.zero_stages if stage <= 1)
 
 
 def _sequence_parallel(plan: Row, tp: int, chosen: Stack, notes: list[str]) -> int:
     split = plan.get("sequence_parallel")
-    if int(plan.get("pp") or 1) > 1 and "head" in chosen.whole_vocabulary:
+    if int(plan.get("pp") or 1) > 1 and "head" in chosen.exchange.whole_vocabulary:
         notes.append("no sequence parallelism, as its framework has none under a pipeline")
         return 0
     if split is None:
-        split = chosen.sequence_parallel and tp > 1
+        split = chosen.supports.sequence_parallel and tp > 1
         notes.append(f"sequence parallelism {'on' if split else 'off'} assumed")
     return int(bool(split))
 
@@ -194,12 +194,12 @@ def _context(plan: Row, cp: int, chosen: Stack, notes: list[str]) -> int:
         return 0
     kind = plan.get("cp_kind")
     if kind is None:
-        kind = chosen.cp_kinds[0]
+        kind = chosen.supports.cp_kinds[0]
         notes.append(f"context parallelism of kind {kind} assumed")
     said = re.sub(r"[\s_]+", "-", str(kind).lower())
     known = said if said in CP_KINDS else next((name for words, name in CONTEXT_WORDS if re.search(words, said)), said)
     if re.fullmatch(UNSAID_KIND, said):
-        known = chosen.cp_kinds[0]
+        known = chosen.supports.cp_kinds[0]
         notes.append(f"context parallelism of kind {known} assumed")
     if known not in CP_KINDS:
         raise Unpriceable(f"context parallelism of kind {kind} is not priced yet")
@@ -217,7 +217,7 @@ def _recompute(plan: Row, chosen: Stack, notes: list[str]) -> Recompute:
 
 
 def _usual_recompute(chosen: Stack, notes: list[str]) -> str:
-    usual = "selective" if chosen.attention == ("unfused",) else "none"
+    usual = "selective" if chosen.switches.attention_backend == ("unfused",) else "none"
     notes.append(f"recomputation {usual} assumed")
     return usual
 

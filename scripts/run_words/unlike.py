@@ -10,16 +10,15 @@ from dataclasses import replace
 from typing import Final
 
 from costmodels.scenario import Scenario
-from costmodels.stack.overlap import Overlap
-from costmodels.stack.stack import Stack
+from costmodels.stack.stack import GROUPS, Stack
 from hardware.records import Accelerator, NodeGroup, UnsupportedDtype
-from planner.request.features import value_of
 from planner.request.overrides import written
 
-KERNEL: Final = frozenset({"attention", "blackwell_attention", "recent_cudnn"})
+KERNEL: Final = frozenset({"switches.attention_backend", "kernels.blackwell_attention", "kernels.recent_cudnn"})
 """Fields that choose the kernel of attention, and do nothing else; on many machines several values choose one."""
-UNSET: Final = frozenset({"name", "title", "calibration", "own_runs", "bf16", "fp16", "adapters"})
+UNSET: Final = frozenset({"calibrated.basis", "calibrated.own_runs", "switches.adapters"})
 """Fields that ``--set`` does not take."""
+ORDER: Final = tuple(f"{group}.{name}" for group in GROUPS for name in GROUPS[group].model_fields)
 
 
 def of_the_stack(scenario: Scenario, usual: Stack) -> list[str]:
@@ -30,19 +29,16 @@ def of_the_stack(scenario: Scenario, usual: Stack) -> list[str]:
         usual: the stack that the run names, or the one given.
     """
     stack, base = scenario.stack, usual.at(scenario.precision)
-    fields = [name for name in Stack.model_fields if name not in UNSET and getattr(stack, name) != getattr(base, name)]
+    fields = [path for path in ORDER if path not in UNSET and stack.value(path) != base.value(path)]
     if KERNEL & set(fields) and _same_kernel(scenario, base):
         fields = [name for name in fields if name not in KERNEL]
-    if "overlap" in fields:
-        fields.remove("overlap")
-        fields += [f"overlap.{name}" for name in Overlap.model_fields]
-    said = [f"stack.{name}={written(new)}" for name in fields if (new := value_of(stack, name)) != value_of(base, name)]
+    said = [f"stack.{path.removeprefix('switches.')}={written(stack.value(path))}" for path in fields]
     return [f"by the run's words or its date {', '.join(said)}"] if said else []
 
 
 def _same_kernel(scenario: Scenario, base: Stack) -> bool:
     """Whether the machines have but one kernel for what the two stacks say of attention."""
-    plain = scenario.stack.model_copy(update={name: getattr(base, name) for name in KERNEL})
+    plain = scenario.stack.changed({path: base.value(path) for path in KERNEL})
     try:
         return replace(scenario, stack=plain).rates == scenario.rates
     except UnsupportedDtype:  # which is said where the run is priced

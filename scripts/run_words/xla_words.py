@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from costmodels.stack.overlap import Overlap
+from run_words import flat_fields
 from run_words import heard as re
 from run_words.dated import month
 
@@ -30,7 +30,7 @@ def xla_changes(row: Row) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = {}
     if re.search(NOTHING_HIDDEN, str(row["stack"].get("framework")).lower()):
-        found["overlap"] = Overlap()
+        found |= flat_fields.NOTHING_HIDDEN
     if row["stack"].get("attention") is False and _before_one_softmax(row):
         found["fused_softmax"] = False
     return found

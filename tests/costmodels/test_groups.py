@@ -33,7 +33,7 @@ def mixed(*, between=(), model=None, straggler=0.0):
     fast = toy_group(device=toy_device(peak=200e12), tiers=tiers).model_copy(update={"name": "fast", "nodes": 2})
     cluster = Cluster(name="mixed", title="", groups=(slow, fast), between=between, sources={})
     base = toy_scenario(model=model or toy_model(vocab_size=64000))
-    base = replace(base, stack=base.stack.model_copy(update={"straggler": straggler}))
+    base = replace(base, stack=base.stack.changed({"calibrated.straggler": straggler}))
     return Mixed(cluster, tuple(replace(base, group=group, gpus=8) for group in cluster.groups))
 
 

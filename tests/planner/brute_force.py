@@ -53,7 +53,7 @@ def _recomputing(scenario, any_degree, together):
         apart = SCHEDULE_NAMES[row["schedule"]] in (*IN_A_V, "dualpipe")
         whole = row["recompute"] == Recompute.FULL and not apart
         for number in together:
-            each = row["vpp"] * number * (1 if scenario.stack.uneven_stages else row["pp"])
+            each = row["vpp"] * number * (1 if scenario.stack.supports.uneven_stages else row["pp"])
             least = row["pp"] * row["vpp"] * number
             fits = scenario.model.num_layers % each == 0 and least <= scenario.model.num_layers
             if number == 1 or (whole and fits):
@@ -66,7 +66,7 @@ def _combinations(scenario, any_degree):
             continue
         for micro in factors_of(scenario.global_batch_size // dp):
             for vpp, schedule in _schedules(scenario, pp, dp, micro):
-                places = (0, 1) if pp > 1 and "spread" in scenario.stack.vocabulary else (0,)
+                places = (0, 1) if pp > 1 and "spread" in scenario.stack.supports.vocabulary else (0,)
                 choices = itertools.product(
                     (0, 1), recomputations(scenario), _orders(scenario), context_kinds(scenario, tp, cp), places
                 )
@@ -74,7 +74,9 @@ def _combinations(scenario, any_degree):
                 for split, (again, modules), order, kind, place in choices:
                     if ends_for(scenario, vpp) and (place or again == Recompute.PARTIAL):
                         continue
-                    if split and (tp == 1 or not scenario.stack.sequence_parallel or scenario.seq_length % (cp * tp)):
+                    if split and (
+                        tp == 1 or not scenario.stack.supports.sequence_parallel or scenario.seq_length % (cp * tp)
+                    ):
                         continue
                     for zero, degree in _shardings(scenario, tp=tp, early=early, ranks=dp * cp, any_degree=any_degree):
                         if order == 2 and not _takes_part(degree, cp, dp):
@@ -101,11 +103,11 @@ def _combinations(scenario, any_degree):
 
 def recomputations(scenario):
     """Kinds of recomputation with the modules that they name: cheap outputs, and these with the experts."""
-    model, known = scenario.model, scenario.stack.recompute_modules
+    model, known = scenario.model, scenario.stack.supports.recompute_modules
     some = {"layernorm"} | ({"moe_act"} if model.moe else set()) | ({"mla_up_proj"} if model.mla else set())
     whole = some | ({"moe"} if model.moe else set())
     named = {module_mask(names & set(known)) for names in (some, whole)} - {0}
-    named = named if scenario.stack.adapters is None else ()
+    named = named if scenario.stack.switches.adapters is None else ()
     return [(again, 0) for again in Recompute] + [(Recompute.SELECTIVE, modules) for modules in sorted(named)]
 
 
@@ -123,7 +125,7 @@ def _layout_works(scenario, *, tp, cp, pp, dp):
 
 
 def _orders(scenario):
-    return [RANK_ORDERS.index(order) for order in scenario.stack.rank_orders]
+    return [RANK_ORDERS.index(order) for order in scenario.stack.supports.rank_orders]
 
 
 def _takes_part(degree, cp, dp):
@@ -138,10 +140,10 @@ def context_kinds(scenario, tp, cp):
     if cp == 1:
         return [0]
     kinds = []
-    for kind in stack.cp_kinds:
+    for kind in stack.supports.cp_kinds:
         if kind != "a2a" and scenario.rates.attention is None:
             continue
-        if kind == "a2a" and not _heads_split(model, tp * cp, repeats=stack.repeats_key_values):
+        if kind == "a2a" and not _heads_split(model, tp * cp, repeats=stack.exchange.repeats_key_values):
             continue
         if kind == "a2a+p2p" and not 1 < _near(scenario, tp, cp) < cp:
             continue
@@ -164,7 +166,7 @@ def _near(scenario, tp, cp):
     return max(
         n
         for n in factors_of(cp)
-        if room % n == 0 and heads % n == 0 and (scenario.stack.repeats_key_values or groups % n == 0)
+        if room % n == 0 and heads % n == 0 and (scenario.stack.exchange.repeats_key_values or groups % n == 0)
     )
 
 
@@ -173,27 +175,27 @@ def _schedules(scenario, pp, dp, micro):
     for vpp in range(1, (layers + 2) // pp + 1):
         missing = ends_for(scenario, vpp)
         places = layers + missing
-        if places % vpp or pp * vpp > places or (not stack.uneven_stages and places % (pp * vpp)):
+        if places % vpp or pp * vpp > places or (not stack.supports.uneven_stages and places % (pp * vpp)):
             continue
         batches = scenario.global_batch_size // dp // micro
         names = ("none",) if pp == 1 else IN_LOOPS if vpp > 1 else STRAIGHT
         for name in (*names, *(IN_A_V if vpp == 2 and pp > 1 and not missing else ())):
-            split = SCHEDULES[name].splits_backward and stack.adapters
-            if name in stack.schedules and SCHEDULES[name].allowed(pp, batches, vpp) and not split:
+            split = SCHEDULES[name].splits_backward and stack.switches.adapters
+            if name in stack.supports.schedules and SCHEDULES[name].allowed(pp, batches, vpp) and not split:
                 yield vpp, SCHEDULE_NAMES.index(name)
 
 
 def ends_for(scenario, vpp):
     """Layers that the ends of the model stand for: the head is the first to, then the embedding."""
     missing = next(n for n in itertools.count() if (scenario.model.num_layers + n) % vpp == 0)
-    return missing if scenario.stack.ends_as_layers and missing <= 2 else 0
+    return missing if scenario.stack.supports.ends_as_layers and missing <= 2 else 0
 
 
 def _early(scenario, schedule, pp):
     """ZeRO stages that may share gradients in every micro-batch."""
     if pp == 1 or SCHEDULE_NAMES[schedule] == "breadth-first":
         return (2, 3)
-    return (3,) if scenario.stack.sharded_stages and SCHEDULE_NAMES[schedule] in {"1f1b", "gpipe"} else ()
+    return (3,) if scenario.stack.supports.zero3_in_pipelines and SCHEDULE_NAMES[schedule] in {"1f1b", "gpipe"} else ()
 
 
 def _shardings(scenario, *, tp, early, ranks, any_degree):
@@ -202,7 +204,7 @@ def _shardings(scenario, *, tp, early, ranks, any_degree):
     spans = {group.gpus_per_node, inner, 4 * inner, *(tier.domain for tier in group.tiers)}
     near = {math.gcd(ranks, max(span // tp, 1)) for span in spans if 1 < span < scenario.gpus}
     degrees = factors_of(ranks) if any_degree else {ranks, *near}
-    for zero in scenario.stack.zero_stages:
+    for zero in scenario.stack.supports.zero_stages:
         if zero == 0:
             yield 0, 1
         elif zero == 1 or zero in early:
@@ -236,8 +238,8 @@ def every_split(num_layers, pp, vpp, *, uneven, recompute, bare, missing=0):
 
 def splits_of(row, scenario):
     """Every assignment that the row allows."""
-    uneven, recompute = scenario.stack.uneven_stages, row["recompute"]
-    bare = scenario.stack.empty_ends and row["pp"] > 2 and row["vpp"] == 1 and not row["vocabulary"]
+    uneven, recompute = scenario.stack.supports.uneven_stages, row["recompute"]
+    bare = scenario.stack.supports.empty_ends and row["pp"] > 2 and row["vpp"] == 1 and not row["vocabulary"]
     bare = bare and SCHEDULE_NAMES[row["schedule"]] != "dualpipe"
     sizes = scenario.model.num_layers, row["pp"], row["vpp"] * row["recompute_num_layers"]
     missing = ends_for(scenario, row["vpp"])
@@ -267,7 +269,7 @@ def seconds_and_bytes(rows, scenario, index, seconds, memory):
     once = once + seconds.offload[index]
     schedule = SCHEDULES[SCHEDULE_NAMES[row["schedule"]]]
     held = schedule.in_flight(row["pp"], row["num_microbatches"], row["vpp"], np.arange(row["pp"]))
-    held = held + scenario.stack.vocabulary_in_flight * row["vocabulary"]
+    held = held + scenario.stack.pipeline.vocabulary_in_flight * row["vocabulary"]
     parameters = held_times * (
         layers * memory.layer_parameters[index]
         + first * memory.embedding_parameters[index]
@@ -301,7 +303,11 @@ def messages(row):
 
 def slack(stack, tp):
     """Fragments over what is allocated."""
-    return stack.tensor_slack if tp > 1 and stack.tensor_slack is not None else stack.slack
+    return (
+        stack.calibrated.tensor_fragmentation
+        if tp > 1 and stack.calibrated.tensor_fragmentation is not None
+        else stack.allocator.fragmentation
+    )
 
 
 def brute_force(rows, scenario):
@@ -313,7 +319,7 @@ def brute_force(rows, scenario):
     best = None
     for index in range(len(rows)):
         iteration, used = seconds_and_bytes(rows, scenario, index, seconds, memory)
-        limit = (usable - scenario.stack.reserved) / (1.0 + slack(scenario.stack, rows.row(index)["tp"]))
+        limit = (usable - scenario.stack.allocator.reserved) / (1.0 + slack(scenario.stack, rows.row(index)["tp"]))
         iteration = np.where(used <= limit, iteration, math.inf)
         place = int(np.argmin(iteration))
         if iteration[place] < (best.iteration if best else math.inf):

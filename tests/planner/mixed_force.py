@@ -34,9 +34,9 @@ def layouts(scenario):
 
 def shardings(scenario, ranks, tps):
     """ZeRO stage and the sharding degree of every group, by its data and context ranks."""
-    if 0 in scenario[0].stack.zero_stages:
+    if 0 in scenario[0].stack.supports.zero_stages:
         yield [(0, 1)] * len(ranks)
-    if 1 in scenario[0].stack.zero_stages and max(ranks) > 1:
+    if 1 in scenario[0].stack.supports.zero_stages and max(ranks) > 1:
         yield [(1, n) if n > 1 else (0, 1) for n in ranks]
         near = []
         for one, n, tp in zip(scenario, ranks, tps, strict=True):
@@ -47,7 +47,7 @@ def shardings(scenario, ranks, tps):
 
 def schedules(stack, pp, m, vpp):
     """Codes of the schedules that unequal stages can run in turn."""
-    known = [name for name in ON_GROUPS if name in stack.schedules and ("interleaved" in name) == (vpp > 1)]
+    known = [name for name in ON_GROUPS if name in stack.supports.schedules and ("interleaved" in name) == (vpp > 1)]
     return [SCHEDULE_NAMES.index(name) for name in known if SCHEDULES[name].allowed(pp, m, vpp)]
 
 
@@ -68,14 +68,14 @@ def every_row(mixed, *, one_width):
             for vpp in factors_of(model.num_layers):
                 if vpp * pp > model.num_layers:
                     continue
-                if not stack.uneven_stages and model.num_layers % (pp * vpp):
+                if not stack.supports.uneven_stages and model.num_layers % (pp * vpp):
                     continue
                 for schedule in schedules(stack, pp, m, vpp):
                     choices = itertools.product((0, 1), recomputations(parts[0]), shared_kinds(parts, chosen))
                     for split, (again, modules), kind in choices:
                         if split and (
                             min(tp for tp, _, _ in chosen) == 1
-                            or not stack.sequence_parallel
+                            or not stack.supports.sequence_parallel
                             or any(parts[0].seq_length % (cp * tp) for tp, _, _ in chosen)
                         ):
                             continue
@@ -123,8 +123,8 @@ def best_of_row(mixed, rows, stages, order):
     pp, vpp, m = len(at), int(rows[0].vpp[0]), int(rows[0].num_microbatches[0])
     seconds = [row_seconds(row, one) for row, one in zip(rows, parts, strict=True)]
     memory = [row_bytes(row, one) for row, one in zip(rows, parts, strict=True)]
-    uneven, recompute = parts[0].stack.uneven_stages, Recompute(int(rows[0].recompute[0]))
-    bare = parts[0].stack.empty_ends and pp > 2 and vpp == 1
+    uneven, recompute = parts[0].stack.supports.uneven_stages, Recompute(int(rows[0].recompute[0]))
+    bare = parts[0].stack.supports.empty_ends and pp > 2 and vpp == 1
     layers, again = every_split(parts[0].model.num_layers, pp, vpp, uneven=uneven, recompute=recompute, bare=bare)
 
     def between(one, other):
@@ -133,7 +133,7 @@ def best_of_row(mixed, rows, stages, order):
         return stage_send_seconds(replace(rows[at[one]], pp=np.array([stages[at[one]]])), parts[at[one]])[0]
 
     held = SCHEDULES[SCHEDULE_NAMES[int(rows[0].schedule[0])]].in_flight(pp, m, vpp, np.arange(pp))
-    held = held + parts[0].stack.vocabulary_in_flight * rows[0].vocabulary[0]
+    held = held + parts[0].stack.pipeline.vocabulary_in_flight * rows[0].vocabulary[0]
     times, fits = [], np.ones(len(layers), dtype=bool)
     for stage, group in enumerate(at):
         price, bytes_ = seconds[group], memory[group]
@@ -151,14 +151,16 @@ def best_of_row(mixed, rows, stages, order):
         used = used + (bytes_.first[0] + held[stage] * bytes_.embedding_activation[0] if stage == 0 else 0.0)
         used = used + (bytes_.last[0] if stage == pp - 1 else 0.0)
         usable = parts[group].group.accelerator.usable_memory
-        fits &= used <= (usable - parts[group].stack.reserved) / (1 + slack(parts[group].stack, int(rows[group].tp[0])))
+        fits &= used <= (usable - parts[group].stack.allocator.reserved) / (
+            1 + slack(parts[group].stack, int(rows[group].tp[0]))
+        )
     if not fits.any():
         return math.inf
     table = np.array(times)
     slowest, total = table.max(axis=0), table.sum(axis=0)
     pipeline = m * slowest + (total - slowest) / vpp
     nodes = sum(one.gpus / one.group.gpus_per_node for one in parts)
-    stretch = 1 + parts[0].stack.straggler * math.sqrt(2 * math.log(max(nodes, 1)))
+    stretch = 1 + parts[0].stack.calibrated.straggler * math.sqrt(2 * math.log(max(nodes, 1)))
     return float(np.where(fits, pipeline, math.inf).min() * stretch + once(mixed, rows, seconds, order))
 
 

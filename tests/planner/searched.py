@@ -16,7 +16,10 @@ def tightened(scenario, rows, tightness):
     peaks = even_peaks(rows, row_bytes(rows, scenario), scenario.model.num_layers)
     low, high = float(peaks.min()), float(peaks.max())
     allocated = low * (high / low) ** tightness * (1 + 1e-7)
-    return changed_device(scenario, usable_memory=allocated * (1 + scenario.stack.slack) + scenario.stack.reserved)
+    return changed_device(
+        scenario,
+        usable_memory=allocated * (1 + scenario.stack.allocator.fragmentation) + scenario.stack.allocator.reserved,
+    )
 
 
 def tried(rows, scenario):

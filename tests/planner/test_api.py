@@ -410,5 +410,5 @@ def test_a_stack_that_sets_all_of_a_devices_units_aside_is_refused_with_how_many
     said = "deepseek sets 20 compute units aside for communication, and trainium1 has 2; .*_units of 1 or fewer works$"
     with pytest.raises(MeshwrightError, match=said):
         plan(asked)
-    left = plan(asked.model_copy(update={"changes": {"stack.communication_units": 1}}))
+    left = plan(asked.model_copy(update={"changes": {"stack.overlap.communication_units": 1}}))
     assert left.status == "optimal"

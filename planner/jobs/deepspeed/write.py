@@ -36,7 +36,7 @@ def _values(job: Job) -> dict[str, Any]:
     strategy, at = job.strategy, job.strategy.zero_stage
     sharded = True if at else None
     hosted, all_hosted = strategy.offload.startswith("optimizer"), strategy.offload == "optimizer+parameters"
-    share = job.priced.offload_fraction if job.priced else float(job.asked("offload_fraction") or 1.0)
+    share = job.priced.switches.offload_fraction if job.priced else float(job.asked("offload_fraction") or 1.0)
     return {
         "global_batch_size": strategy.global_batch_size if strategy.tp == 1 else None,
         "micro_batch_size": strategy.micro_batch_size,
@@ -58,7 +58,7 @@ def _values(job: Job) -> dict[str, Any]:
 def _second_shard(name: str) -> bool:
     from costmodels.stack.stack import stack, stack_names
 
-    return name in stack_names() and stack(name).second_shard
+    return name in stack_names() and stack(name).switches.zero_hpz
 
 
 def _lacks(job: Job) -> tuple[tuple[bool, str], ...]:

@@ -80,7 +80,7 @@ OPTIONS: Final = Options(
     number("expert-model-parallel-size", "ep", 1),
     number("expert-tensor-parallel-size", "etp"),
     choice("moe-token-dispatcher-type", "dispatch",
-           {"allgather": "allgather", "alltoall": "every-copy", "flex": "once-per-domain"}),
+           {"allgather": "allgather", "alltoall": "alltoall", "flex": "deepep"}),
     text("moe-flex-dispatcher-backend"),
     text("moe-expert-capacity-factor", "expert_capacity"),
     flag("moe-pad-expert-input-to-capacity"),
@@ -170,8 +170,11 @@ MOMENTS: Final = {"bf16": "adam-bf16", "fp16": "adam-bf16", "fp8": "adam-8bit"}
 CARRIED: Final = (
     *("optimizer", "main_grads", "main_params", "fp8_param_gather", "expert_capacity", "dropout"),
     *("stack.overlap.tp_forward", "stack.tensor-parallel-overlap", "stack.overlap.ep"),
-    *("stack.cuda_graphs", "stack.graphs", "stack.dispatch", "stack.offload_fraction"),
-    *("stack.zero_stages", "stack.state_copies"),  # Megatron-FSDP, which a strategy's own stage asks for
+    *("stack.cuda_graphs", "stack.cuda_graph_scope", "stack.dispatcher", "stack.offload_fraction"),
+    *(
+        "stack.supports.zero_stages",
+        "stack.sharding.state_copies",
+    ),  # Megatron-FSDP, which a strategy's own stage asks for
     *(f"model.{name}" for name in Model.model_fields),
 )
 """Choices and paths of changes that its arguments have, or that their exporter remarks on."""

@@ -95,7 +95,7 @@ def _priced_otherwise(at: Arguments) -> list[str]:
         found.append(f"--exp-avg-sq-dtype {other} is priced as --exp-avg-dtype {one}: both moments have one format")
     if at.text("attention") == "flash":
         found.append(
-            "--attention-backend flash is priced as the stack attends; --set stack.attention=flash-2 says which"
+            "--attention-backend flash is priced as the stack attends; --set stack.attention_backend=flash-2 says which"
         )
     if at.given("num_experts") and (not at.given("moe_grouped_gemm") or _local(at)):
         found.append(LOOPED)
@@ -201,9 +201,13 @@ def _local(at: Arguments) -> bool:
 def _changes(at: Arguments) -> dict[str, Any]:
     """Fields of the stack that the arguments decide: attention, and what Megatron-FSDP does otherwise."""
     unfused = at.text("attention") in {"unfused", "local"} or _local(at)
-    found: dict[str, Any] = {"stack.attention": "unfused", "stack.blackwell_attention": "unfused"} if unfused else {}
+    found: dict[str, Any] = (
+        {"stack.attention_backend": "unfused", "stack.kernels.blackwell_attention": "unfused"} if unfused else {}
+    )
     whole = at.given("use_megatron_fsdp")
-    return found | ({"stack.zero_stages": [0, 1, 2, 3], "stack.state_copies": "none"} if whole else {})
+    return found | (
+        {"stack.supports.zero_stages": [0, 1, 2, 3], "stack.sharding.state_copies": "none"} if whole else {}
+    )
 
 
 def _length(at: Arguments) -> Length | None:

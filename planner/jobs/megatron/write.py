@@ -7,6 +7,7 @@ from itertools import accumulate, groupby, pairwise
 from typing import Any, Final
 
 from costmodels.pipeline.interleaving import group_size
+from costmodels.stack.fields import SENT_ONCE
 from planner.answer.plan import Strategy
 from planner.errors import BadRequest
 from planner.jobs.choices import dispatch_of
@@ -44,7 +45,7 @@ def megatron(job: Job, version: str) -> Export:
     states, about_states = state_values(strategy, request)
     assumed, about_stack = stack_values(strategy, request)
     # Megatron-LM drops a tenth of attention's weights and of what a layer adds unless an option says otherwise.
-    kept = {} if job.priced and job.priced.dropout else {"attention_dropout": "0.0", "hidden_dropout": "0.0"}
+    kept = {} if job.priced and job.priced.switches.dropout else {"attention_dropout": "0.0", "hidden_dropout": "0.0"}
     words = OPTIONS.words(model | strategy_values(strategy, request)[0] | states | assumed | kept)
     script = "pretrain_mamba.py" if job.model.layer_pattern else "pretrain_gpt.py"
     environment = dict(_environment(job))
@@ -156,9 +157,12 @@ def _pattern(strategy: Strategy, pattern: str, mtp_layers: int) -> dict[str, Any
 
 def _experts(strategy: Strategy, dispatch: str) -> dict[str, Any]:
     """Left out, the expert tensor size is the tensor size, and the dispatcher gathers instead of exchanging."""
-    sent = {"dispatch": dispatch} if strategy.ep > 1 else {}
-    backend = {"moe_flex_dispatcher_backend": "deepep"} if sent and dispatch == "once-per-domain" else {}
-    return {"ep": strategy.ep, "etp": strategy.etp, **sent, **backend}
+    ranks = {"ep": strategy.ep, "etp": strategy.etp}
+    if strategy.ep == 1:
+        return ranks
+    if dispatch in SENT_ONCE:  # priced apart, written alike
+        return {**ranks, "dispatch": "deepep", "moe_flex_dispatcher_backend": "deepep"}
+    return {**ranks, "dispatch": dispatch}
 
 
 def _pipeline(strategy: Strategy, mtp_layers: int) -> dict[str, Any]:

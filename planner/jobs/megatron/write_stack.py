@@ -45,7 +45,7 @@ def shards_by_itself(request: Mapping[str, Any]) -> bool:
 def chosen_of(request: Mapping[str, Any], name: str) -> Any:
     """A choice as it was priced; of a stack that the catalogue lacks, as it was asked for."""
     priced = assumed_stack(request)
-    return request.get(name) if priced is None else getattr(priced, name)
+    return request.get(name) if priced is None else getattr(priced.switches, name)
 
 
 def _optimizer(strategy: Strategy, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,15 +166,15 @@ def _unpaired(strategy: Strategy, assumed: Stack, model: Mapping[str, Any]) -> I
         yield "where experts are recomputed"
     if predicted > 1 or (predicted and strategy.pp == 1):
         yield f"with {predicted} layers that predict further tokens on {strategy.pp} stages"
-    if assumed.dispatch == "allgather":
+    if assumed.switches.dispatcher == "allgather":
         yield "where tokens are gathered"
-    if assumed.shared_expert_overlap:
+    if assumed.switches.shared_expert_overlap:
         yield "beside shared experts that hide it"
 
 
 def _stack_gradients(assumed: Stack, request: Mapping[str, Any]) -> Values:
     """Where the stack adds gradients up in another format than Megatron-LM, and the request says none of its own."""
-    kept, sent, precision = assumed.gradient_bytes, assumed.reduce_bytes, request.get("precision")
+    kept, sent, precision = assumed.gradients.gradient_bytes, assumed.gradients.reduce_bytes, request.get("precision")
     if request.get("main_grads"):
         return {}, ()
     if kept != sent:
@@ -186,12 +186,16 @@ def _stack_gradients(assumed: Stack, request: Mapping[str, Any]) -> Values:
 
 
 def _graphs(strategy: Strategy, assumed: Stack, request: Mapping[str, Any], *, paired: bool) -> Values:
-    if not (assumed.cuda_graphs or assumed.graphs):
+    if not (assumed.switches.cuda_graphs or assumed.switches.cuda_graph_scope):
         return {}, ()
     if strategy.recompute in {"full", "partial"} or strategy.offload != "none":
         why = "recomputed" if strategy.offload == "none" else "offloaded"
         return {}, (f"stack {assumed.name} replays graphs; Megatron-LM captures none of layers that are {why}",)
-    scope = [part for part in assumed.graphs or _scope(strategy, request) if not (paired and part in {"mlp", "moe"})]
+    scope = [
+        part
+        for part in assumed.switches.cuda_graph_scope or _scope(strategy, request)
+        if not (paired and part in {"mlp", "moe"})
+    ]
     return {"graphs": "transformer_engine", "cuda_graph_scope": scope or None}, ()
 
 

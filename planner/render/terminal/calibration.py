@@ -8,7 +8,7 @@ from rich.table import Table
 from planner.render.terminal.tables import print_rows, said
 from planner.runs.calibrate.document import Calibration, Constant, Errors, RunError
 
-_TIMES = ("latency", "overhead", "launch")
+_TIMES = ("latency", "overhead", "launch_time")
 
 
 def render(answer: Calibration, console: Console) -> None:

@@ -59,7 +59,7 @@ def _experts(scenario: Scenario) -> dict[str, str]:
     """How tokens fall on experts; nothing for a model without."""
     if scenario.model.moe is None:
         return {}
-    capacity = scenario.stack.expert_capacity
+    capacity = scenario.stack.switches.expert_capacity
     if capacity is not None:
         return {"expert_capacity": f"{capacity:g}"}
-    return {"expert_capacity": "none dropped", "expert_imbalance": f"{scenario.stack.expert_imbalance:g}"}
+    return {"expert_capacity": "none dropped", "expert_imbalance": f"{scenario.stack.experts.expert_imbalance:g}"}

@@ -18,6 +18,26 @@ _WIDEST = 400
 """Characters of a line."""
 
 
+class Switch(Protocol):
+    """One switch of a stack, as a person reads it."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def text(self) -> str:
+        """Its value."""
+
+    @property
+    def sentence(self) -> str:
+        """What it does."""
+
+    @property
+    def words(self) -> Sequence[str]:
+        """What frameworks call it."""
+
+
 class Fact(Protocol):
     """A figure with its place and its source."""
 
@@ -131,6 +151,23 @@ def print_figures(heading: str, facts: Iterable[Fact], console: Console) -> None
         for fact in group:
             table.add_row(said(fact.field, console), said(fact.text, console))
         console.print(Padding(table, (0, 0, 0, 2)))
+
+
+def print_switches(
+    heading: str, switches: Iterable[Switch], releases: Iterable[str], console: Console, *, words: bool
+) -> None:
+    """A stack's switches and releases: name, value, what each does, and what frameworks call it if asked for."""
+    console.print(said(heading, console, style="bold"), "", sep="\n", overflow="fold")
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold", max_width=20)
+    table.add_column(overflow="fold")
+    for one in switches:
+        meaning = f"{one.sentence} ({'; '.join(one.words)})" if words else one.sentence
+        table.add_row(said(one.name, console), said(one.text, console), said(meaning, console, style="dim"))
+    console.print(Padding(table, (0, 0, 0, 2)))
+    if lines := [said(line, console) for line in releases]:
+        console.print("", *(Padding(line, (0, 0, 0, 2)) for line in lines), sep="\n")
 
 
 def grid(*columns: str, left: Iterable[int] = (0,), wrap: bool = True) -> Table:

@@ -15,7 +15,7 @@ class Constant(_Part):
     """One constant of the profile, in SI units or as a share."""
 
     name: str
-    """Where it lives, as in the profile: "stack.kernel_efficiency", "cluster.node.efficiency"..."""
+    """Where it lives, as in the profile: "stack.calibrated.kernel_efficiency", "cluster.node.efficiency"..."""
     before: float
     after: float
     standard_error: float | None

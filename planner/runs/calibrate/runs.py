@@ -26,12 +26,12 @@ from planner.runs.least_squares import EXPERTS, MOST_ROWS, STACK_KNOBS, Floats, 
 NOISE: Final = 0.07
 """Spread of one source's runs around its own bias: the median over the 29 sources of the fit split with six or more."""
 _BOUNDS: Final = {
-    "kernel_efficiency": (0.05, 1.5),
-    "elementwise_efficiency": (0.05, 1.5),
-    "communication_efficiency": (0.02, 1.5),
-    "straggler": (0.0, 0.5),
-    "iteration_overhead": (0.0, 10.0),
-    "expert_efficiency": (0.05, 3.0),
+    "calibrated.kernel_efficiency": (0.05, 1.5),
+    "calibrated.elementwise_efficiency": (0.05, 1.5),
+    "calibrated.communication_efficiency": (0.02, 1.5),
+    "calibrated.straggler": (0.0, 0.5),
+    "calibrated.iteration_overhead": (0.0, 10.0),
+    "calibrated.expert_efficiency": (0.05, 3.0),
 }
 """Wider than those of the shipped calibration: one cluster may be worse than any published one."""
 _HINTS: Final = {
@@ -40,7 +40,7 @@ _HINTS: Final = {
     "communication_efficiency": "a run with more tensor or data parallelism, or without overlap",
     "straggler": "the same run on several numbers of nodes",
     "iteration_overhead": "a run with a short iteration, such as a small batch",
-    "launch": "a run of small layers without CUDA graphs, which waits for its host",
+    "launch_time": "a run of small layers without CUDA graphs, which waits for its host",
     "expert_efficiency": "a run with experts and a larger micro-batch",
 }
 
@@ -109,13 +109,13 @@ def knobs_of(stack: Stack, *, experts: bool) -> list[Knob]:
     knobs = []
     for knob in chosen:
         low, high = _BOUNDS[knob.field]
-        knobs.append(replace(knob, neutral=float(getattr(stack, knob.field)), low=low, high=high))
-    return knobs + _host(stack.launch)
+        knobs.append(replace(knob, neutral=float(stack.value(knob.field)), low=low, high=high))
+    return knobs + _host(stack.host.launch_time)
 
 
 def _host(launch: float) -> list[Knob]:
     """The host's time for a kernel, if it takes any: hosts of the catalogue take 1 to 1.56 times as long as another."""
-    return [Knob("launch", launch, 0.25 * launch, 0.1 * launch, 10.0 * launch)] if launch else []
+    return [Knob("host.launch_time", launch, 0.25 * launch, 0.1 * launch, 10.0 * launch)] if launch else []
 
 
 def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack) -> Runs:
@@ -144,8 +144,8 @@ def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack
     said = source([one.run.file for one in used], len(used), "runs" if len(used) > 1 else "run", fit)
     missed = errors("runs", fit)
     return Runs(
-        stack.model_copy(
-            update=told(fit) | {"calibration": said, "source": _sourced(stack.source), "own_runs": len(apart)}
+        stack.changed(
+            told(fit) | {"calibrated.basis": said, "source": _sourced(stack.source), "calibrated.own_runs": len(apart)}
         ),
         tuple(constants(fit, "stack.", said)),
         _run_errors(found, used, started, knobs, fit),

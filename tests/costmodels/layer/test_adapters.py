@@ -33,7 +33,7 @@ NOWHERE = Passes(np.zeros(1), np.zeros(1))
 def adapted(*modules, rank=16, of=WHOLE):
     """The scenario with adapters."""
     adapters = Adapters(rank=rank, modules=modules or ADAPTED)
-    return replace(of, stack=of.stack.model_copy(update={"adapters": adapters}))
+    return replace(of, stack=of.stack.changed({"switches.adapters": adapters}))
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def test_the_host_launches_four_kernels_more_for_every_adapter():
 def beside(kernels, module, *, dropout=False):
     """Bytes per token beside the products of an adapter with kernels of PEFT's, of either pass."""
     one = adapted(module)
-    asked = one.stack.adapters.model_copy(update={"kernels": kernels, "dropout": dropout})
-    one = replace(one, stack=one.stack.model_copy(update={"adapters": asked}))
+    asked = one.stack.switches.adapters.model_copy(update={"kernels": kernels, "dropout": dropout})
+    one = replace(one, stack=one.stack.changed({"switches.adapters": asked}))
     seconds = [kind_seconds(ROW, of, DENSE).stream for of in (adapted(module), one)]
     rate = WHOLE.rates.stream * WHOLE.rates.bandwidth / (2.0 * WHOLE.seq_length)
     summed = {"forward": 6.0 * WHOLE.model.hidden_size, "backward": 6.0 * WHOLE.model.ffn_hidden_size}
@@ -166,7 +166,7 @@ def test_pefts_kernels_move_what_each_of_its_operations_reads_and_writes(kernels
 def test_pefts_queries_keys_and_values_each_cast_and_drop_their_input():
     def moved(module):
         asked = adapted(module)
-        stack = asked.stack.model_copy(update={"adapters": Adapters.read(f"16:{module}/autocast")})
+        stack = asked.stack.changed({"switches.adapters": Adapters.read(f"16:{module}/autocast")})
         return touched(replace(asked, stack=stack), module, 1.0, 0.0).forward
 
     assert moved("linear_qkv") == 3 * moved("linear_proj")
@@ -175,7 +175,7 @@ def test_pefts_queries_keys_and_values_each_cast_and_drop_their_input():
 
 def test_the_host_launches_every_operation_of_pefts_adapters():
     def calls(words):
-        stack = WHOLE.stack.model_copy(update={"adapters": Adapters.read(words)})
+        stack = WHOLE.stack.changed({"switches.adapters": Adapters.read(words)})
         return module_calls(ROW, replace(WHOLE, stack=stack), DENSE)[0] - module_calls(ROW, WHOLE, DENSE)[0]
 
     assert calls("16:linear_proj") == calls("16:linear_proj/16-bit") == 4
@@ -258,7 +258,7 @@ def test_without_weight_gradients_no_format_is_quantised_along_columns(name):
 
 
 def test_a_stack_without_adapters_trains_all_weights():
-    assert toy_stack().adapters is None
+    assert toy_stack().switches.adapters is None
     assert not WHOLE.frozen
     assert adapted().frozen
 
@@ -275,7 +275,7 @@ def test_weights_that_train_have_the_bytes_that_they_have():
 
 
 def packed(scenario):
-    return replace(scenario, stack=scenario.stack.model_copy(update={"frozen_bytes": 0.5}))
+    return replace(scenario, stack=scenario.stack.changed({"states.frozen_bytes": 0.5}))
 
 
 def peak(scenario):

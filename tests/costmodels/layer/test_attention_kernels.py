@@ -20,7 +20,9 @@ from tests.scenarios import toy_device, toy_group, toy_model, toy_scenario, toy_
 
 def test_megatrons_fused_softmax_takes_four_maps_at_a_time_and_no_long_rows():
     """With 16 heads on 8 ranks a micro-batch of one leaves two maps: more bytes, more launches."""
-    stack = toy_stack(attention=("unfused",), softmax_keys=1024, launch="1 s", kernels_per_layer=0)
+    stack = toy_stack(
+        attention_backend=("unfused",), longest_fused_softmax=1024, launch_time="1 s", kernels_per_layer=0
+    )
     model = toy_model(num_heads=16)
     rows = strategies(tp=[8, 8, 4], micro_batch_size=[1, 2, 1])
     scenario = toy_scenario(model=model, stack=stack)
@@ -35,7 +37,7 @@ def test_megatrons_fused_softmax_takes_four_maps_at_a_time_and_no_long_rows():
     assert (sloped - forward).tolist() == [4, 4, 4]
     long = toy_scenario(model=model.model_copy(update={"seq_length": 2048}), stack=stack)
     assert written_out(rows, long).all()
-    assert not written_out(rows, toy_scenario(model=model, stack=toy_stack(attention=("unfused",)))).any()
+    assert not written_out(rows, toy_scenario(model=model, stack=toy_stack(attention_backend=("unfused",)))).any()
 
 
 def test_heads_between_two_compiled_widths_run_as_the_wider_one():
@@ -57,7 +59,7 @@ def test_fused_attention_loses_what_a_stack_s_kernels_lose_and_nothing_of_what_p
 
     def seconds(rate: float, own: float, kernels: tuple[str, ...]) -> float:
         slower = device.model_copy(update={"training_rate": rate})
-        stack = toy_stack(attention=kernels, kernel_efficiency=own)
+        stack = toy_stack(attention_backend=kernels, kernel_efficiency=own)
         return float(attention_core(rows, toy_scenario(group=toy_group(device=slower), stack=stack)).forward[0])
 
     fused, unfused = ("flash-2",), ("unfused",)
@@ -67,15 +69,15 @@ def test_fused_attention_loses_what_a_stack_s_kernels_lose_and_nothing_of_what_p
 
 
 def test_copies_around_a_fused_kernel_and_an_activation_cost_their_bytes():
-    stack = toy_stack(around_attention=(28, 16))
+    stack = toy_stack(attention_copy_bytes=(28, 16))
     (plain, plain_back), (copied, copied_back) = (
         stream_traffic(toy_scenario(stack=one)) for one in (toy_stack(), stack)
     )
     assert copied[1] - plain[1] == 28 * 1024
     assert copied_back[1] - plain_back[1] == 16 * 1024
-    wide, wide_back = stream_traffic(toy_scenario(stack=toy_stack(around_activation=(4, 16))))
+    wide, wide_back = stream_traffic(toy_scenario(stack=toy_stack(activation_copy_bytes=(4, 16))))
     assert (wide[1] - plain[1], wide_back[1] - plain_back[1]) == (4 * 4096, 16 * 4096)
-    unfused = toy_stack(around_attention=(28, 16), attention=("unfused",))
+    unfused = toy_stack(attention_copy_bytes=(28, 16), attention_backend=("unfused",))
     assert stream_traffic(toy_scenario(stack=unfused)) == (plain, plain_back)
 
 
@@ -128,7 +130,9 @@ def test_blocks_cost_the_forward_and_the_backward_pass_what_each_of_them_compute
 
 def test_unfused_attention_in_blocks_stops_behind_the_diagonal_and_keeps_no_scores():
     whole, cut = (
-        toy_scenario(stack=toy_stack(attention=("unfused",), attention_block=block), model=toy_model(seq_length=8192))
+        toy_scenario(
+            stack=toy_stack(attention_backend=("unfused",), attention_block=block), model=toy_model(seq_length=8192)
+        )
         for block in (0, 2048)
     )
     for window in (None, 16):
@@ -141,14 +145,14 @@ def test_unfused_attention_in_blocks_stops_behind_the_diagonal_and_keeps_no_scor
 
 
 def test_fewer_heads_of_keys_and_values_are_less_to_copy_and_cudnns_kernel_wants_no_copy():
-    stack, model = toy_stack(around_attention=(12, 12)), toy_model(num_heads=16, num_query_groups=4)
+    stack, model = toy_stack(attention_copy_bytes=(12, 12)), toy_model(num_heads=16, num_query_groups=4)
     copied = stream_traffic(toy_scenario(model=model, stack=stack))[0][1]
     plain = stream_traffic(toy_scenario(model=model))[0][1]
     assert copied - plain == pytest.approx(12 * 1024 * (1 + 2 / 4) / 3)
     device = toy_device()
     kernels = device.kernels.model_copy(update={"attention": {"cudnn": device.kernels.attention["flash-2"]}})
     group = toy_group(device=device.model_copy(update={"kernels": kernels}))
-    fused = stack.model_copy(update={"attention": ("cudnn",)})
+    fused = stack.changed({"switches.attention_backend": ("cudnn",)})
     assert stream_traffic(toy_scenario(model=model, stack=fused, group=group))[0][1] == plain
 
 
@@ -187,7 +191,7 @@ def test_numbers_for_dropout_are_drawn_by_the_ranks_that_hold_the_pairs_and_on_n
     ],
 )
 def test_attention_takes_the_time_that_cudnn_9_19_was_measured_with(name, heads, s, forward, backward):
-    once = published(name, heads, s, toy_stack(attention=("cudnn",)))
+    once = published(name, heads, s, toy_stack(attention_backend=("cudnn",)))
     assert once.forward[0] == pytest.approx(forward, rel=0.06)
     assert once.backward[0] == pytest.approx(backward, rel=0.06)
 
@@ -202,7 +206,7 @@ def test_attention_takes_the_time_that_cudnn_9_19_was_measured_with(name, heads,
     ],
 )
 def test_attention_before_2026_takes_the_time_that_cudnn_9_13_was_measured_with(name, s, forward, backward):
-    once = published(name, 128, s, toy_stack(attention=("cudnn",), recent_cudnn=False))
+    once = published(name, 128, s, toy_stack(attention_backend=("cudnn",), recent_cudnn=False))
     assert once.forward[0] == pytest.approx(forward, rel=0.08)
     assert once.backward[0] == pytest.approx(backward, rel=0.08)
 
@@ -212,7 +216,7 @@ def test_a_device_whose_later_cudnn_was_not_measured_attends_with_the_one_that_w
     only = device.kernels.model_copy(update={"attention": {"cudnn": device.kernels.attention["flash-2"]}})
     group = toy_group(device=device.model_copy(update={"kernels": only}))
     for recent in (True, False):
-        rates = toy_scenario(group=group, stack=toy_stack(attention=("cudnn",), recent_cudnn=recent)).rates
+        rates = toy_scenario(group=group, stack=toy_stack(attention_backend=("cudnn",), recent_cudnn=recent)).rates
         assert (rates.attention_name, rates.attention) == ("cudnn", only.attention["cudnn"])
 
 
@@ -221,7 +225,7 @@ def test_a_device_whose_later_cudnn_was_not_measured_attends_with_the_one_that_w
 )
 def test_wide_queries_slow_the_backward_pass_as_measured(name, forward, backward):
     """DeepSeek-V3's heads, 2 x 8,192 tokens, cuDNN 9.22."""
-    once = latent(name, toy_stack(attention=("cudnn",)))
+    once = latent(name, toy_stack(attention_backend=("cudnn",)))
     assert once.forward[0] == pytest.approx(forward, rel=0.06)
     assert once.backward[0] == pytest.approx(backward, rel=0.06)
 
@@ -237,18 +241,18 @@ def test_wide_queries_slow_the_backward_pass_as_measured(name, forward, backward
 )
 def test_attention_in_8_bits_takes_the_measured_share_of_the_time_with_wide_queries(name, precision, forward, backward):
     """DeepSeek-V3's heads, 2 x 8,192 tokens, cuDNN 9.22."""
-    wide = latent(name, toy_stack(attention=("cudnn",)), precision)
-    narrow = latent(name, toy_stack(attention=("cudnn",), fp8_attention=True), precision)
+    wide = latent(name, toy_stack(attention_backend=("cudnn",)), precision)
+    narrow = latent(name, toy_stack(attention_backend=("cudnn",), fp8_attention=True), precision)
     assert narrow.forward[0] / wide.forward[0] == pytest.approx(forward, rel=0.06)
     assert narrow.backward[0] / wide.backward[0] == pytest.approx(backward, rel=0.06)
 
 
 def test_attention_stays_in_16_bits_without_an_8_bit_recipe_or_a_kernel_that_was_measured_in_8():
-    asked = {"attention": ("cudnn",), "fp8_attention": True}
+    asked = {"attention_backend": ("cudnn",), "fp8_attention": True}
     group = toy_group(device=accelerator("gb200"))
     assert toy_scenario(group=group, stack=toy_stack(**asked), precision="fp8").attends_in_8_bits
     assert not toy_scenario(group=group, stack=toy_stack(**asked), precision="bf16").attends_in_8_bits
-    flash = toy_stack(attention=("flash-2",), fp8_attention=True)
+    flash = toy_stack(attention_backend=("flash-2",), fp8_attention=True)
     assert not toy_scenario(group=group, stack=flash, precision="fp8").attends_in_8_bits
 
 
@@ -272,7 +276,7 @@ def test_the_backward_pass_in_8_bits_computes_what_a_window_leaves_out_as_measur
             toy_scenario(
                 model=model,
                 group=group,
-                stack=toy_stack(attention=("cudnn",), fp8_attention=in_8_bits),
+                stack=toy_stack(attention_backend=("cudnn",), fp8_attention=in_8_bits),
                 precision="mxfp8",
             ),
             DENSE._replace(mixer="local"),
@@ -288,7 +292,7 @@ def test_what_attention_reads_in_8_bits_is_cast_first():
     group, model = toy_group(device=accelerator("gb200")), toy_model(num_heads=16, num_query_groups=4)
     wide, narrow = (
         stream_traffic(toy_scenario(model=model, group=group, stack=stack, precision="fp8"))
-        for stack in (toy_stack(attention=("cudnn",), fp8_attention=in_8_bits) for in_8_bits in (False, True))
+        for stack in (toy_stack(attention_backend=("cudnn",), fp8_attention=in_8_bits) for in_8_bits in (False, True))
     )
     assert narrow[0][1] - wide[0][1] == pytest.approx(3 * (1024 + 2 * 256))
     assert narrow[1][1] - wide[1][1] == pytest.approx(3 * 1024)

@@ -104,7 +104,9 @@ def test_rows_that_matrix_units_do_not_take_run_beside_them():
         device = device.model_copy(update={"peak": device.peak | {"fp32": device.peak["bf16"] / 16}})
         model = toy_model(head_dim=width)
         for kernel in ("unfused", "flash-2"):
-            scenario = toy_scenario(model=model, group=toy_group(device=device), stack=toy_stack(attention=(kernel,)))
+            scenario = toy_scenario(
+                model=model, group=toy_group(device=device), stack=toy_stack(attention_backend=(kernel,))
+            )
             seconds[kernel, width] = attention_core(strategies(), scenario).forward[0] / width
     assert seconds["unfused", 100] == pytest.approx(16 * seconds["unfused", 96])
     assert seconds["flash-2", 100] == pytest.approx(1.28 * seconds["flash-2", 96])
@@ -112,7 +114,7 @@ def test_rows_that_matrix_units_do_not_take_run_beside_them():
 
 def test_branches_apart_are_added_one_by_one_and_reduce_two_gradients():
     model = toy_model().model_copy(update={"parallel_block": True})
-    joined, apart = (toy_scenario(model=model, stack=toy_stack(branches_apart=yes)) for yes in (False, True))
+    joined, apart = (toy_scenario(model=model, stack=toy_stack(separate_branches=yes)) for yes in (False, True))
     (before, _), (after, _) = (stream_traffic(scenario)[0] for scenario in (joined, apart))
     assert after - before == 6 * 1024
     rows = strategies(tp=4)
@@ -187,25 +189,25 @@ def test_ring_attention_sends_keys_and_values_to_all_but_one_rank_and_hides_behi
 
 
 def test_a_layer_is_never_faster_than_its_launches():
-    stack = toy_stack(launch="1 ms", kernels_per_layer=10)
+    stack = toy_stack(launch_time="1 ms", kernels_per_layer=10)
     scenario = toy_scenario(stack=stack)
     rows = strategies(tp=[1, 8])
     layer = layer_seconds(rows, scenario)
     assert launch_floor(rows, scenario, DENSE) == pytest.approx([10e-3, 20e-3])  # two collectives, five calls each
     assert ((layer.compute + layer.tp).forward >= 10e-3 * (1 - 1e-12)).all()
     assert ((layer.compute + layer.tp).backward >= 20e-3 * (1 - 1e-12)).all()
-    assert launch_floor(rows, toy_scenario(stack=stack.model_copy(update={"cuda_graphs": True})), DENSE).tolist() == [
+    assert launch_floor(rows, toy_scenario(stack=stack.changed({"switches.cuda_graphs": True})), DENSE).tolist() == [
         0.0,
         0.0,
     ]
 
 
 def test_collectives_take_calls_of_the_host_twice_as_many_under_sequence_parallelism():
-    scenario = toy_scenario(stack=toy_stack(launch="1 ms", kernels_per_layer=10))
+    scenario = toy_scenario(stack=toy_stack(launch_time="1 ms", kernels_per_layer=10))
     rows = strategies(tp=[8, 8], sequence_parallel=[0, 1])
     assert launch_floor(rows, scenario, DENSE) == pytest.approx([20e-3, 30e-3])
     assert tensor_collectives(rows, scenario, DENSE).tolist() == [2.0, 4.0]
-    alone = toy_scenario(stack=toy_stack(launch="1 ms", kernels_per_layer=10, graphs=["attn"]))
+    alone = toy_scenario(stack=toy_stack(launch_time="1 ms", kernels_per_layer=10, cuda_graph_scope=["attn"]))
     assert launch_floor(rows, alone, DENSE).tolist() == [0.0, 0.0]
 
 
@@ -222,7 +224,7 @@ def test_an_odd_vocabulary_on_a_rank_misses_the_fast_kernels():
 def test_the_host_launches_on_while_tensor_ranks_exchange():
     """Where the host is behind anyway, what the device sends meanwhile takes no longer."""
     rows = strategies(tp=8)
-    layer = layer_seconds(rows, toy_scenario(stack=toy_stack(launch="1 ms", kernels_per_layer=10)))
+    layer = layer_seconds(rows, toy_scenario(stack=toy_stack(launch_time="1 ms", kernels_per_layer=10)))
     assert layer.tp.forward > 0
     assert layer.compute.forward + layer.tp.forward == pytest.approx(20e-3)
     assert layer.compute.backward + layer.tp.backward == pytest.approx(40e-3)
@@ -233,7 +235,7 @@ def test_launches_that_wait_for_every_kernel_are_hidden_by_none():
     free, waits = (
         layer_seconds(
             strategies(tp=[1, 8], micro_batch_size=64),
-            toy_scenario(stack=toy_stack(launch="1 ms", kernels_per_layer=10, blocking_launches=blocking)),
+            toy_scenario(stack=toy_stack(launch_time="1 ms", kernels_per_layer=10, launch_blocking=blocking)),
         )
         for blocking in (False, True)
     )
@@ -322,7 +324,7 @@ def test_what_is_gathered_along_the_second_dimension_is_copied_into_place():
 
 
 def test_blackwell_may_prefer_another_attention_kernel():
-    stack = toy_stack(attention=("flash-2", "cudnn"), blackwell_attention=("cudnn", "flash-2"))
+    stack = toy_stack(attention_backend=("flash-2", "cudnn"), blackwell_attention=("cudnn", "flash-2"))
     scenario = toy_scenario(stack=stack)
     kernels = scenario.group.accelerator.kernels
     both = dict.fromkeys(("flash-2", "cudnn"), kernels.attention["flash-2"])
@@ -334,7 +336,7 @@ def test_blackwell_may_prefer_another_attention_kernel():
 def test_every_kernel_beside_the_products_takes_its_start_and_drain():
     rows = strategies()
     late = toy_group(device=toy_device(overhead=3e-6))
-    few, many = (toy_scenario(group=late, stack=toy_stack(kernels_per_layer=n, launch="0 s")) for n in (5, 25))
+    few, many = (toy_scenario(group=late, stack=toy_stack(kernels_per_layer=n, launch_time="0 s")) for n in (5, 25))
     drain = 3e-6
     grown = [small_kernels(rows, s, DENSE) for s in (few, many)]
     assert grown[0].forward == pytest.approx(0.0)
@@ -371,7 +373,7 @@ def test_rotary_positions_with_a_factor_are_written_out_where_the_fused_kernel_k
     def moved(model, **stack):
         return stream_traffic(toy_scenario(model=model, stack=toy_stack(fused_elementwise=True, **stack)))
 
-    once, apart = moved(plain, scaled_rotary=False), moved(scaled, scaled_rotary=False)
+    once, apart = moved(plain, fused_scaled_rotary=False), moved(scaled, fused_scaled_rotary=False)
     width = plain.attention_width + plain.key_value_width
     for one, other in zip(once, apart, strict=True):
         assert other[1] - one[1] == pytest.approx((UNFUSED_ROTARY - 1) * 4 * width)
@@ -382,7 +384,7 @@ def test_rotary_positions_with_a_factor_are_written_out_where_the_fused_kernel_k
 def test_rotary_positions_that_no_compiler_fuses_make_passes_of_their_own_where_the_rest_is_fused():
     model = toy_model().model_copy(update={"position": "rotary"})
     once, often, plain = (
-        stream_traffic(toy_scenario(model=model, stack=toy_stack(fused_elementwise=fused, rotary_passes=passes)))
+        stream_traffic(toy_scenario(model=model, stack=toy_stack(fused_elementwise=fused, rotary_traffic=passes)))
         for fused, passes in ((True, 1.0), (True, 5.0), (False, 5.0))
     )
     width = model.attention_width + model.key_value_width

@@ -23,7 +23,7 @@ from tests.scenarios import (
 )
 
 LAUNCH = 1e-3
-CALLS = {"launch": "1 ms", "kernels_per_layer": 10, "calls_per_layer": 40, "kernels_per_expert_layer": 100}
+CALLS = {"launch_time": "1 ms", "kernels_per_layer": 10, "calls_per_layer": 40, "kernels_per_expert_layer": 100}
 WHOLE, HALF = CHECKPOINT * 40, 20
 """Calls of a checkpoint, and of half a layer."""
 EXPERTS = Kind("global", "experts")
@@ -95,7 +95,7 @@ def test_layers_recomputed_whole_wait_for_one_checkpoint_beside_their_forward_pa
 
 
 def test_a_device_that_is_behind_hides_its_hosts_checkpoints():
-    free = bound(SLOW, launch="0 us")
+    free = bound(SLOW, launch_time="0 us")
     for modules in (("core_attn",), ("layernorm", "mlp"), ()):
         assert again(bound(SLOW), *modules) == pytest.approx(again(free, *modules))
     whole = (core_seconds(recomputed(Recompute.FULL), scenario).recompute[0] for scenario in (bound(SLOW), free))
@@ -105,24 +105,24 @@ def test_a_device_that_is_behind_hides_its_hosts_checkpoints():
 def test_what_is_launched_again_hides_only_as_far_as_the_device_is_behind():
     """The device is a tenth of its backward pass behind its host, which launches that pass in 80 calls."""
     device = toy_device()
-    free = core_seconds(recomputed(Recompute.NONE), bound(device, launch="0 us")).backward[0]
+    free = core_seconds(recomputed(Recompute.NONE), bound(device, launch_time="0 us")).backward[0]
     late = 0.9 * free / 80
     host, hidden = (WHOLE + CORE * HALF) * late, 0.1 * free
-    assert host > hidden + again(bound(device, launch="0 us"), "core_attn")
-    assert again(bound(device, launch=f"{1e6 * late} us"), "core_attn") == pytest.approx(host - hidden)
+    assert host > hidden + again(bound(device, launch_time="0 us"), "core_attn")
+    assert again(bound(device, launch_time=f"{1e6 * late} us"), "core_attn") == pytest.approx(host - hidden)
 
 
 def test_graphs_launch_nothing_again():
-    for stack in ({"cuda_graphs": True}, {"graphs": ("attn", "moe")}):
+    for stack in ({"cuda_graphs": True}, {"cuda_graph_scope": ("attn", "moe")}):
         scenario = bound(model=with_experts(toy_model()), **stack)
         assert not any(np.any(seconds) for seconds in module_host_seconds(strategies(dp=4), scenario, EXPERTS).values())
 
 
 def test_where_every_launch_waits_work_and_calls_add_up():
     device, names = toy_device(), ("core_attn", "layernorm")
-    work = again(bound(device, launch="0 us"), *names)
+    work = again(bound(device, launch_time="0 us"), *names)
     host = sum(calls(bound(), DENSE, name) for name in names) * LAUNCH
-    assert again(bound(device, blocking_launches=True), *names) == pytest.approx(work + host)
+    assert again(bound(device, launch_blocking=True), *names) == pytest.approx(work + host)
 
 
 def test_only_modules_of_a_layer_are_launched_again():

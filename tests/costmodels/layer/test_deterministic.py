@@ -54,9 +54,9 @@ def test_cudnn_on_hopper_writes_the_gradients_of_all_scores():
     kernels = toy_device().kernels
     kernels = kernels.model_copy(update={"attention": {"cudnn": kernels.attention["flash-2"]}})
     device = toy_device().model_copy(update={"kernels": kernels, "architecture": "Hopper"})
-    scenario = toy_scenario(group=toy_group(device=device), stack=ordered(attention=("cudnn",)))
+    scenario = toy_scenario(group=toy_group(device=device), stack=ordered(attention_backend=("cudnn",)))
     rows = strategies(tp=[1, 2], micro_batch_size=2)
-    free = backward(replace(scenario, stack=ordered(attention=("cudnn",), deterministic=False)), rows)
+    free = backward(replace(scenario, stack=ordered(attention_backend=("cudnn",), deterministic=False)), rows)
     pairs = np.array([16, 8]) * 1024 * 1024 / 2
     assert backward(scenario, rows) - free == pytest.approx(2 * 2 * pairs / 1e12)
     assert (backward(changed_device(scenario, architecture="Ampere"), rows) == free).all()

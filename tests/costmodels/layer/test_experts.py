@@ -139,7 +139,7 @@ def test_experts_behind_a_narrow_projection_are_sent_narrow_tokens():
 
 def test_what_the_stack_hides_of_dispatch_is_not_exposed():
     rows = strategies(dp=4, ep=4)
-    hidden = experts_on(stack=toy_stack(overlap={"ep": 0.25, "pairs": True}, communication_efficiency=0.5))
+    hidden = experts_on(stack=toy_stack(overlap={"ep": 0.25, "paired_passes": True}, communication_efficiency=0.5))
     assert dispatch(rows, hidden).forward == pytest.approx(dispatch(rows, experts_on()).forward * 0.25 / 0.5)
 
 
@@ -147,7 +147,7 @@ def test_masks_multiply_every_token_of_a_sequence_with_every_place_of_its_expert
     model, rows = with_experts(toy_model()), strategies(micro_batch_size=2)
     arithmetic = toy_group(device=toy_device(bandwidth=1e30))
     none, some, more = (
-        toy_scenario(model=model, group=arithmetic, stack=toy_stack(expert_masks=on, expert_capacity=capacity))
+        toy_scenario(model=model, group=arithmetic, stack=toy_stack(dispatch_masks=on, expert_capacity=capacity))
         for on, capacity in ((False, 1.0), (True, 1.0), (True, 2.0))
     )
     assert masked(rows, none).forward == 0.0
@@ -248,7 +248,7 @@ def test_sharded_weights_of_experts_are_gathered_among_the_ranks_that_hold_the_s
 
 def test_dense_gradients_and_those_of_experts_hide_behind_the_same_computation_once():
     """A window just long enough for one of the two leaves the other exposed."""
-    overlap = toy_stack(overlap={"gradients": True}, bucket_exposed=0.0, overlap_slowdown=0.0)
+    overlap = toy_stack(overlap_grad_reduce=True, bucket_exposed=0.0, compute_slowdown=0.0)
     rows, scenario = strategies(dp=8, ep=2), experts_on(stack=overlap)
     shown = step_traffic(rows, replace(scenario, stack=toy_stack()), INSTANT).gradients[0]
     half = Passes(np.zeros(1), np.array([shown / 2 / 8]))

@@ -15,7 +15,7 @@ from tests.scenarios import strategies
 
 def shared(stack="data", precision="fp8", **plan):
     rows = strategies(**{"tp": 2, "dp": 16, "pp": 4, "num_microbatches": 8} | plan)
-    return float(sharing_seconds(rows, eight_bit(precision, shared_magnitudes=stack))[0])
+    return float(sharing_seconds(rows, eight_bit(precision, amax_group=stack))[0])
 
 
 def test_modules_that_find_their_own_scales_start_so_many_small_kernels_in_either_pass():
@@ -52,7 +52,7 @@ def test_sharing_lengthens_an_iteration_by_as_much_for_every_micro_batch():
 
 def test_a_core_priced_before_its_sharding_is_known_waits_as_long_as_the_whole_row():
     plan = {"tp": 2, "pp": 4, "dp": 16, "zero_stage": 1, "rank_order": SHARDING_INSIDE, "num_microbatches": 8}
-    scenario = eight_bit("fp8", shared_magnitudes="data")
+    scenario = eight_bit("fp8", amax_group="data")
     core, row = strategies(**plan), strategies(**plan, sharding_degree=4)
     priced = with_step(row, scenario, core_seconds(core, scenario))
     assert priced.host == row_seconds(row, scenario).host

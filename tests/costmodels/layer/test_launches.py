@@ -30,7 +30,7 @@ from tests.scenarios import (
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 ROWS = strategies(dp=4)
 CALLS = {
-    "launch": "1 ms",
+    "launch_time": "1 ms",
     "kernels_per_layer": 10,
     "calls_per_layer": 40,
     "calls_per_latent_attention": 50,
@@ -75,7 +75,7 @@ def test_norms_of_queries_and_keys_are_modules_where_calls_are_counted_by_module
     assert calls(model=normed) == pytest.approx(40 + 2 * NORM)
     assert calls(model=normed, calls_per_layer=None) == pytest.approx(10 + 2)
     assert calls(Kind("mamba", "dense"), model=normed) == calls(Kind("mamba", "dense"))
-    assert calls(model=normed, graphs=("attn",)) == calls(graphs=("attn",))
+    assert calls(model=normed, cuda_graph_scope=("attn",)) == calls(cuda_graph_scope=("attn",))
 
 
 def test_a_slower_host_takes_longer_for_every_call():
@@ -93,7 +93,7 @@ def test_a_router_of_groups_and_shared_experts_call_more_and_a_dispatcher_that_p
     steered = plain.model_copy(update={"moe": plain.moe.model_copy(update={"router_bias": True})})
     assert calls(experts, model=steered) == calls(experts, model=grouped)
     assert calls(experts, model=shared) - base == pytest.approx(100 * SHARED)
-    assert calls(experts, model=plain, dispatch="once-per-domain") == pytest.approx(40 + 100 * FUSED)
+    assert calls(experts, model=plain, dispatcher="deepep") == pytest.approx(40 + 100 * FUSED)
 
 
 def test_a_fixed_capacity_spares_the_host_what_it_spares_the_device():
@@ -114,14 +114,14 @@ def test_the_stacks_of_megatron_core_and_the_hosts_are_what_its_own_tests_give()
     counted = dict(zip(["step", "layer", *home["PARTS"]], found / home["LAUNCH"] / 3, strict=False))
     core = stack("megatron-core")
     said = {
-        "layer": core.calls_per_layer,
-        "latent": core.calls_per_latent_attention,
-        "cp": core.calls_per_ring,
-        "fp8": core.calls_to_cast,
-        "experts": core.kernels_per_expert_layer,
+        "layer": core.host.calls_per_layer,
+        "latent": core.host.calls_per_latent_attention,
+        "cp": core.host.calls_per_ring,
+        "fp8": core.host.calls_to_cast,
+        "experts": core.host.kernels_per_expert_layer,
     }
     assert said == pytest.approx({name: counted[name] for name in said}, rel=0.02)
-    assert counted["full_recompute"] * 3 == pytest.approx(CHECKPOINT * core.calls_per_layer, rel=0.03)
+    assert counted["full_recompute"] * 3 == pytest.approx(CHECKPOINT * core.host.calls_per_layer, rel=0.03)
     assert [accelerator(name).host for name in ("gb200", "a100-sxm-80gb")] == pytest.approx(found[-2:], rel=0.01)
     assert np.median(abs(errors)) < 0.05
 
@@ -134,7 +134,7 @@ def test_a_process_that_nothing_binds_takes_as_much_longer_as_the_tests_say():
     assert np.median(found[1]) == pytest.approx(UNBOUND, abs=0.01)
     assert max(found[1]) / min(found[1]) < 1.1
     bound, free = (
-        launch_floor(ROWS, toy_scenario(gpus=4, stack=toy_stack(**CALLS, bound_processes=bound)), DENSE)
+        launch_floor(ROWS, toy_scenario(gpus=4, stack=toy_stack(**CALLS, bind_processes=bound)), DENSE)
         for bound in (True, False)
     )
     assert free == pytest.approx(UNBOUND * bound)

@@ -28,7 +28,7 @@ def test_a_pass_that_is_repeated_has_no_partner_to_hide_its_traffic():
 
 def test_traffic_goes_on_while_a_pass_waits_for_its_host():
     rows = strategies(dp=4, ep=2)
-    ready, late = (layer_seconds(rows, overlapping(launch=launch)) for launch in ("0 s", "1 ms"))
+    ready, late = (layer_seconds(rows, overlapping(launch_time=launch)) for launch in ("0 s", "1 ms"))
     assert ready.launch.forward == 0 < late.launch.forward
     assert (late.ep_alone.forward, late.ep_alone.backward) == (ready.ep_alone.forward, ready.ep_alone.backward)
     assert late.ep.forward + late.ep.backward < ready.ep.forward + ready.ep.backward

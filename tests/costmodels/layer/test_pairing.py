@@ -78,7 +78,7 @@ def test_without_computation_all_of_it_is_exposed():
 def test_only_a_stack_that_overlaps_micro_batches_prices_layers_by_their_number():
     assert is_overlapped(toy_stack(overlap={"ep": LEFT}))
     assert not further_axes(toy_stack(overlap={"ep": 1.0}))
-    assert not further_axes(toy_stack(overlap={"ep": LEFT, "pairs": True}))
+    assert not further_axes(toy_stack(overlap={"ep": LEFT, "paired_passes": True}))
 
 
 @settings(max_examples=60, deadline=None)

@@ -22,7 +22,7 @@ def spared(rows, **known):
     """Seconds of one recomputed layer that a lean stack leaves out."""
     stack = known.pop("stack", {})
     whole, lean = (
-        row_seconds(rows, toy_scenario(stack=toy_stack(lean_recompute=yes, **stack), **known)).recompute
+        row_seconds(rows, toy_scenario(stack=toy_stack(skips_unread=yes, **stack), **known)).recompute
         for yes in (False, True)
     )
     return whole - lean
@@ -51,9 +51,9 @@ def test_of_layers_that_are_repeated_together_the_last_alone_is_cut_short():
 
 def test_nothing_is_spared_where_the_host_takes_longer_than_the_device():
     rows = strategies(recompute=int(Recompute.FULL))
-    slow = {"launch": "1 s"}
+    slow = {"launch_time": "1 s"}
     assert spared(rows, stack=slow) == pytest.approx(0.0)
-    assert spared(rows, stack=slow | {"blocking_launches": True}) == pytest.approx(spared(rows))
+    assert spared(rows, stack=slow | {"launch_blocking": True}) == pytest.approx(spared(rows))
 
 
 def test_the_addition_to_the_residual_is_left_out_with_the_product():
@@ -83,7 +83,7 @@ def test_without_a_gate_the_second_product_of_the_network_is_repeated():
 
 
 def test_no_list_of_operators_keeps_grouped_products_of_which_the_last_is_read_by_none():
-    listed = toy_stack(selective="operators")
+    listed = toy_stack(recompute_policy="operators")
     scenario = toy_scenario(model=with_experts(toy_model()), stack=listed)
     assert [kind for kind in scenario.depth.kinds if kind != DENSE]
     rows = strategies()
@@ -96,7 +96,8 @@ def test_a_list_without_exchanges_repeats_them_and_keeps_nothing_of_them():
     rows = strategies(ep=4, dp=4, recompute=int(Recompute.SELECTIVE))
     model = with_experts(toy_model())
     named, lacking = (
-        toy_scenario(model=model, stack=toy_stack(selective="operators", saves_exchanges=yes)) for yes in (True, False)
+        toy_scenario(model=model, stack=toy_stack(recompute_policy="operators", saves_exchanges=yes))
+        for yes in (True, False)
     )
     layer = layer_seconds(rows, named)
     more = row_seconds(rows, lacking).selective - row_seconds(rows, named).selective
@@ -111,7 +112,7 @@ def test_a_list_without_exchanges_repeats_them_and_keeps_nothing_of_them():
 
 def test_side_by_side_neither_of_the_last_products_nor_their_sum_over_tensor_ranks_is_repeated():
     rows = strategies(tp=2, recompute=int(Recompute.FULL), sequence_parallel=1)
-    stacks = [toy_stack(lean_recompute=lean) for lean in (False, True)]
+    stacks = [toy_stack(skips_unread=lean) for lean in (False, True)]
     model = toy_model().model_copy(update={"parallel_block": True})
     whole, lean = (toy_scenario(model=model, stack=one, group=FAST_MEMORY) for one in stacks)
     left_out = row_seconds(rows, whole).recompute - row_seconds(rows, lean).recompute

@@ -20,28 +20,28 @@ def both(rows, **stack):
 
 def test_a_gate_of_its_own_reduces_one_gradient_more_where_the_network_is_gated():
     rows = strategies(tp=4)
-    assert backward(rows, apart=("gate",)) == pytest.approx(1.5 * backward(rows))
-    assert backward(rows, gated=False, apart=("gate",)) == pytest.approx(backward(rows, gated=False))
+    assert backward(rows, separate_reductions=("gate",)) == pytest.approx(1.5 * backward(rows))
+    assert backward(rows, gated=False, separate_reductions=("gate",)) == pytest.approx(backward(rows, gated=False))
 
 
 def test_queries_keys_and_values_of_their_own_reduce_two_gradients_more():
     rows = strategies(tp=4)
-    assert backward(rows, apart=("qkv",)) == pytest.approx(2.0 * backward(rows))
+    assert backward(rows, separate_reductions=("qkv",)) == pytest.approx(2.0 * backward(rows))
 
 
 def test_experts_have_no_gate_that_tensor_ranks_reduce():
-    assert input_reductions(EXPERTS, toy_scenario(stack=toy_stack(apart=("qkv", "gate")))) == 2.0
+    assert input_reductions(EXPERTS, toy_scenario(stack=toy_stack(separate_reductions=("qkv", "gate")))) == 2.0
 
 
 def test_a_norm_that_gathers_has_one_scatter_for_all_products_behind_it():
     rows = strategies(tp=4, sequence_parallel=1)
-    assert backward(rows, apart=("qkv", "gate"), norm_gathers=True) == pytest.approx(backward(rows))
-    assert backward(rows, apart=("qkv", "gate")) > backward(rows)
+    assert backward(rows, separate_reductions=("qkv", "gate"), norm_gathers=True) == pytest.approx(backward(rows))
+    assert backward(rows, separate_reductions=("qkv", "gate")) > backward(rows)
 
 
 def test_inputs_that_are_kept_as_gathered_are_not_gathered_again():
     rows = strategies(tp=4, sequence_parallel=1)
-    assert backward(rows, gathered_inputs=True) == pytest.approx(2.0 / 3.0 * backward(rows), rel=0.01)
+    assert backward(rows, keeps_gathered_inputs=True) == pytest.approx(2.0 / 3.0 * backward(rows), rel=0.01)
 
 
 def test_gathered_logits_cost_the_same_loss_on_every_tensor_rank():
@@ -59,4 +59,6 @@ def test_a_whole_head_takes_on_every_tensor_rank_what_it_takes_on_one():
 
 def test_nothing_is_added_without_tensor_ranks():
     rows = strategies(tp=1)
-    assert np.all(tensor_parallel(rows, toy_scenario(stack=toy_stack(apart=("qkv", "gate")))).backward == 0.0)
+    assert np.all(
+        tensor_parallel(rows, toy_scenario(stack=toy_stack(separate_reductions=("qkv", "gate")))).backward == 0.0
+    )

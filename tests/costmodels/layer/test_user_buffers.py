@@ -10,7 +10,6 @@ from costmodels.layer.forward_backward import Passes
 from costmodels.layer.user_buffers import served, share_of_units
 from costmodels.model.layer_kinds import DENSE, EXPERTS
 from costmodels.primitives.overlap import pieces_left, shared_units
-from costmodels.stack.overlap import Overlap
 from costmodels.strategy import strategies
 from hardware.catalogue import accelerator
 from tests.scenarios import changed_device, toy_group, toy_model, toy_scenario, toy_stack
@@ -37,7 +36,7 @@ def scattered(ranks: int, piece: float, message: float) -> float:
 
 
 def exposed(precision="fp8", rings=True, **row) -> Passes:
-    stack = toy_stack(overlap=Overlap(tp_forward=0.5, tp_backward=0.25, rings=rings))
+    stack = toy_stack(tp_forward=0.5, tp_backward=0.25, tp_overlap_rings=rings)
     return tensor_parallel(strategies(**row), eight_h100(stack, precision), DENSE)
 
 
@@ -81,7 +80,7 @@ def test_one_rank_exchanges_nothing_and_rings_leave_less_than_all_where_products
     wide = {"hidden_size": 16384, "ffn_hidden_size": 65536, "num_heads": 128, "num_query_groups": 128}
     row = strategies(tp=4, micro_batch_size=8, **SEQUENCE)
     none, rings = (
-        tensor_parallel(row, eight_h100(toy_stack(overlap=Overlap(rings=on)), **wide), DENSE) for on in (False, True)
+        tensor_parallel(row, eight_h100(toy_stack(tp_overlap_rings=on), **wide), DENSE) for on in (False, True)
     )
     assert rings.forward[0] < 0.5 * none.forward[0]
     assert rings.backward[0] < 0.25 * none.backward[0]
@@ -99,14 +98,14 @@ def test_a_device_of_few_units_keeps_half_of_them_for_its_product():
 
 def test_user_buffers_carry_no_nvfp4():
     group = toy_group(device=accelerator("gb200"))
-    stack = toy_stack(overlap=Overlap(rings=True))
+    stack = toy_stack(tp_overlap_rings=True)
     known = {precision: toy_scenario(group=group, stack=stack, precision=precision) for precision in ("mxfp8", "nvfp4")}
     assert served(known["mxfp8"], DENSE) == ("attention", "dense")
     assert served(known["nvfp4"], DENSE) == ()
 
 
 def test_routed_experts_and_branches_side_by_side_are_not_served():
-    stack = toy_stack(overlap=Overlap(rings=True))
+    stack = toy_stack(tp_overlap_rings=True)
     assert served(eight_h100(stack), DENSE) == ("attention", "dense")
     assert served(eight_h100(stack), EXPERTS) == ("attention",)
     assert served(eight_h100(stack, parallel_block=True), DENSE) == ()

@@ -25,7 +25,7 @@ TOKENS, HIDDEN = 1024, 1024
 
 def test_partial_sums_of_every_layer_wait_as_far_as_the_host_is_ahead():
     rows = strategies(tp=[1, 4, 4])
-    far, near = (toy_scenario(stack=toy_stack(records_streams=True, kernels_per_layer=n)) for n in (16, 512))
+    far, near = (toy_scenario(stack=toy_stack(record_streams=True, kernels_per_layer=n)) for n in (16, 512))
     sums = 2 * 2 * TOKENS * HIDDEN
     assert waiting_bytes(rows, far, 8.0, first=True).tolist() == [0.0, 8.0 * sums, 8.0 * sums]
     assert waiting_bytes(rows, near, 8.0, first=True)[1] == LAUNCHES_AHEAD / 512 * sums
@@ -36,7 +36,7 @@ def test_sums_of_the_backward_pass_before_wait_too_where_no_batch_is_asked_for(k
     sums = 2 * 2 * TOKENS * HIDDEN
     rows = strategies(tp=4, num_microbatches=[1, 2])
     asks, unread = (
-        toy_scenario(stack=toy_stack(records_streams=True, unread_batches=yes, kernels_per_layer=kernels))
+        toy_scenario(stack=toy_stack(record_streams=True, unread_batches=yes, kernels_per_layer=kernels))
         for yes in (False, True)
     )
     for first in (True, False):
@@ -52,7 +52,7 @@ def test_nothing_waits_where_streams_are_not_recorded():
 def test_16_bit_gradients_are_copied_flat_by_the_rank_that_steps_them():
     rows = strategies(dp=4, zero_stage=[0, 1], sharding_degree=[1, 4])
     narrow, wide = (
-        toy_scenario(stack=toy_stack(flat_step=6, flat_bucket="1 GB", gradient_bytes=n, optimizer_bytes=12))
+        toy_scenario(stack=toy_stack(flat_step_bytes=6, flat_bucket="1 GB", gradient_bytes=n, optimizer_bytes=12))
         for n in (2, 4)
     )
     assert flat_bytes(rows, narrow, 1e9, largest=1e8).tolist() == [6e9, 1.5e9 + 1e9]
@@ -73,7 +73,7 @@ def test_16_bit_gradients_are_copied_flat_by_the_rank_that_steps_them():
 )
 def test_copies_of_gradients_that_a_step_checks_take_new_blocks_where_none_is_as_large(largest, scattered, taken):
     rows = strategies(dp=4, zero_stage=1, sharding_degree=4)
-    known = {"flat_step": 6, "flat_bucket": "1 GB", "gradient_bytes": 2, "checked_gradients": True}
+    known = {"flat_step_bytes": 6, "flat_bucket": "1 GB", "gradient_bytes": 2, "overflow_check": True}
     scenario = toy_scenario(stack=toy_stack(**known))
     assert flat_bytes(rows, scenario, 100.0, largest=largest, scattered=scattered) == taken
 
@@ -81,11 +81,12 @@ def test_copies_of_gradients_that_a_step_checks_take_new_blocks_where_none_is_as
 def test_the_embedding_s_gradient_fits_no_block_of_fixed_segments():
     rows = strategies(tp=[1, 4])
     grow, fixed = (
-        toy_scenario(model=toy_model(vocab_size=2**17), stack=toy_stack(fixed_segments=yes)) for yes in (False, True)
+        toy_scenario(model=toy_model(vocab_size=2**17), stack=toy_stack(expandable_segments=not yes))
+        for yes in (False, True)
     )
     assert scattered_bytes(rows, grow).tolist() == [0, 0]
     assert scattered_bytes(rows, fixed).tolist() == [2 * 2**17 * HIDDEN, 2 * 2**17 * HIDDEN / 4]
-    small = toy_scenario(model=toy_model(vocab_size=1024), stack=toy_stack(fixed_segments=True))
+    small = toy_scenario(model=toy_model(vocab_size=1024), stack=toy_stack(expandable_segments=False))
     assert scattered_bytes(rows, small)[0] == 0
 
 
@@ -130,7 +131,7 @@ def test_gathered_units_pass_a_buffer_as_large_as_the_largest():
 
 def test_what_waits_shows_in_readings_and_fails_no_run():
     rows, split = strategies(tp=4), even_assignment(8, 1, 0)
-    plain, waits = (toy_scenario(stack=toy_stack(records_streams=wait, cache=0.0)) for wait in (False, True))
+    plain, waits = (toy_scenario(stack=toy_stack(record_streams=wait, cached_share=0.0)) for wait in (False, True))
     peaks = [
         footprint(rows, row_bytes(rows, one), one, row=0, layers=split.layers, recomputed=split.recomputed)
         for one in (plain, waits)
@@ -142,25 +143,25 @@ def test_what_waits_shows_in_readings_and_fails_no_run():
 
 
 def test_an_eager_loss_leaves_the_block_of_the_logits_idle():
-    eager, compiled = (toy_scenario(stack=toy_stack(idle_logits=yes)) for yes in (True, False))
+    eager, compiled = (toy_scenario(stack=toy_stack(logits_freed_early=yes)) for yes in (True, False))
     logits = 2 * TOKENS * eager.model.vocab_size / 4
     assert idle_bytes(strategies(tp=4), eager) == pytest.approx(logits, rel=0.1)  # the vocabulary is padded
     assert idle_bytes(strategies(tp=4), compiled) == 0
-    assert idle_bytes(strategies(tp=4), toy_scenario(stack=toy_stack(idle_logits=True, loss_block=128))) == 0
+    assert idle_bytes(strategies(tp=4), toy_scenario(stack=toy_stack(logits_freed_early=True, loss_block=128))) == 0
 
 
 def test_logits_are_put_beside_what_a_layer_let_go_unless_segments_grow():
     rows = strategies(tp=[1, 4, 4], sequence_parallel=[0, 0, 1], recompute=Recompute.FULL)
     model = toy_model(vocab_size=2**17)
     fixed, hidden = (
-        toy_scenario(model=model, stack=toy_stack(fixed_segments=True, overlap={"tp_forward": share}))
+        toy_scenario(model=model, stack=toy_stack(expandable_segments=False, overlap={"tp_forward": share}))
         for share in (1.0, 0.5)
     )
     inner, outer = 2 * TOKENS * 2 * model.ffn_hidden_size, 2 * TOKENS * HIDDEN  # the product and what it came from
     assert idle_bytes(rows, fixed).tolist() == [inner, inner / 4 + outer, inner / 4 + 2 * outer]
     assert idle_bytes(rows, hidden).tolist() == [inner, inner / 4, inner / 4]
     assert idle_bytes(rows, toy_scenario(model=model)).tolist() == [0, 0, 0]
-    small = toy_scenario(model=toy_model(vocab_size=1024), stack=toy_stack(fixed_segments=True))
+    small = toy_scenario(model=toy_model(vocab_size=1024), stack=toy_stack(expandable_segments=False))
     assert idle_bytes(rows, small)[0] == 0  # such logits fit the blocks
 
 
@@ -168,7 +169,7 @@ def test_a_compiled_loss_takes_a_block_anew_that_the_first_step_cut():
     model = toy_model(vocab_size=2**17)
     rows = strategies()
     plain, compiled = (
-        toy_scenario(model=model, stack=toy_stack(fixed_segments=True, cross_entropy_bytes=n)) for n in (6, 4)
+        toy_scenario(model=model, stack=toy_stack(expandable_segments=False, cross_entropy_bytes=n)) for n in (6, 4)
     )
     assert idle_bytes(rows, plain) == 0  # all that a layer made is kept
     assert idle_bytes(rows, compiled) == 2 * TOKENS * 2**17
@@ -179,12 +180,12 @@ def test_a_compiled_loss_takes_a_block_anew_that_the_first_step_cut():
     [(8, 3, 1, True), (8, 3, 4, False), (1, 0, 1, True), (1, 0, 4, False), (8, 0, 1, False)],
 )
 def test_gradients_that_are_made_anew_come_as_activations_go(dp, stage, num_microbatches, late):
-    stack = toy_stack(fully_sharded=True, fresh_gradients=True, zero_stages=(0, 1, 2, 3))
+    stack = toy_stack(fsdp_stage2=True, set_to_none=True, zero_stages=(0, 1, 2, 3))
     scenario = toy_scenario(stack=stack, gpus=dp, batch=dp * num_microbatches)
     degree = dp if stage else 1
     rows = strategies(dp=dp, zero_stage=stage, sharding_degree=degree, num_microbatches=num_microbatches)
     layers = np.array([scenario.model.num_layers])
-    for known in (scenario, replace(scenario, stack=stack.model_copy(update={"fresh_gradients": False}))):
+    for known in (scenario, replace(scenario, stack=stack.changed({"gradients.set_to_none": False}))):
         peak = footprint(rows, row_bytes(rows, known), known, row=0, layers=layers, recomputed=0 * layers)
         gone = np.minimum(peak.gradients, peak.activations) if late and known is scenario else 0.0
         assert peak.allocated - peak.handed_out == pytest.approx(gone, rel=0.3)
@@ -192,6 +193,6 @@ def test_gradients_that_are_made_anew_come_as_activations_go(dp, stage, num_micr
 
 @pytest.mark.parametrize(("traffic", "roots"), [(92, 4.0), (38, 0.0)])
 def test_a_step_of_many_kernels_writes_the_roots_of_a_rank_s_second_moments(traffic, roots):
-    stack = toy_stack(fully_sharded=True, zero_stages=(0, 1, 2, 3), weight_bytes=4, optimizer_traffic=traffic)
+    stack = toy_stack(fsdp_stage2=True, zero_stages=(0, 1, 2, 3), weight_bytes=4, optimizer_traffic=traffic)
     rows = strategies(dp=8, zero_stage=[0, 3], sharding_degree=[1, 8])
     assert step_bytes(rows, toy_scenario(stack=stack, precision="fp32")) == pytest.approx([roots, roots / 8])

@@ -41,7 +41,7 @@ def korthikanti(*, s, b, h, a, t):
 
 def test_replicas_reduce_in_buckets_that_stay_beside_their_gradients():
     rows = strategies(dp=[1, 4, 4], zero_stage=[0, 0, 1], sharding_degree=[1, 1, 4])
-    plain, buckets = (state_bytes(rows, toy_scenario(stack=toy_stack(replica_buckets=n))) for n in (0, 2))
+    plain, buckets = (state_bytes(rows, toy_scenario(stack=toy_stack(ddp_bucket_bytes=n))) for n in (0, 2))
     assert (buckets.gradients - plain.gradients).tolist() == [0.0, 2.0, 0.0]
 
 
@@ -82,7 +82,7 @@ def test_mixed_precision_adam_holds_six_bytes_and_its_shard_of_twelve_a_paramete
 def test_full_sharding_that_keeps_what_it_gathered_holds_its_shard_beside_it(optimizer, word, sharded):
     states = {"optimizer": optimizer, "weight_bytes": word, "optimizer_bytes": 8 if word == 2 else 12}
     rows = strategies(dp=8, zero_stage=2, sharding_degree=8)
-    held = state_bytes(rows, toy_scenario(stack=toy_stack(fully_sharded=True, zero_stages=(0, 1, 2, 3), **states)))
+    held = state_bytes(rows, toy_scenario(stack=toy_stack(fsdp_stage2=True, zero_stages=(0, 1, 2, 3), **states)))
     assert held.weights + held.optimizer == pytest.approx(2 + sharded / 8)
 
 
@@ -105,7 +105,7 @@ def test_a_higher_zero_stage_and_a_wider_group_never_hold_more_state(scenario, d
     totals = state_bytes(
         strategies(dp=8, zero_stage=[0, 1, 2, 3], sharding_degree=[1, degree, degree, degree]), scenario
     ).total
-    beside = scenario.stack.weight_bytes / degree if scenario.stack.fully_sharded else 0
+    beside = scenario.stack.states.weight_bytes / degree if scenario.stack.sharding.fsdp_stage2 else 0
     assert (np.diff(totals) <= [0, beside, 0]).all()
     wider = state_bytes(strategies(dp=8, zero_stage=1, sharding_degree=[2, 4, 8]), scenario).total
     assert (np.diff(wider) < 0).all()
@@ -175,7 +175,7 @@ def test_the_states_of_all_ranks_add_up_to_the_model():
 
 def test_slack_and_reserve_come_on_top_of_what_is_allocated():
     scenario = toy_scenario(
-        stack=toy_stack(slack=0.25, reserved="2 GiB"), group=toy_group(device=toy_device(memory=12 * GIB))
+        stack=toy_stack(fragmentation=0.25, reserved="2 GiB"), group=toy_group(device=toy_device(memory=12 * GIB))
     )
     rows, split = strategies(), even_assignment(8, 1, 0)
     stages = footprint(
@@ -186,7 +186,7 @@ def test_slack_and_reserve_come_on_top_of_what_is_allocated():
 
 
 def test_tensor_parallelism_has_a_slack_of_its_own_where_the_stack_says_so():
-    stack = toy_stack(slack=0.0, tensor_slack=0.25)
+    stack = toy_stack(fragmentation=0.0, tensor_fragmentation=0.25)
     scenario = toy_scenario(stack=stack, group=toy_group(device=toy_device(memory=12 * GIB)))
     assert memory_limit(scenario, strategies(tp=1)) == pytest.approx(12 * GIB)
     assert memory_limit(scenario, strategies(tp=2)) == pytest.approx(9.6 * GIB)
@@ -218,7 +218,7 @@ def test_parameters_gathered_for_the_moment_are_counted_under_stage_three():
 
 
 def test_a_device_shows_what_the_allocator_took_once_and_never_more_than_it_has():
-    parts = {"stack": toy_stack(cache=0.5, slack=0.1, reserved="1 GiB")}
+    parts = {"stack": toy_stack(cached_share=0.5, fragmentation=0.1, reserved="1 GiB")}
     rows, split = strategies(), even_assignment(8, 1, 0)
     roomy, full = (toy_scenario(group=toy_group(device=toy_device(memory=gib * GIB)), **parts) for gib in (80, 4))
     stages = footprint(rows, row_bytes(rows, roomy), roomy, row=0, layers=split.layers, recomputed=split.recomputed)
@@ -232,14 +232,16 @@ def test_a_device_shows_what_the_allocator_took_once_and_never_more_than_it_has(
 
 def test_gradients_that_are_scattered_only_at_the_end_are_held_whole():
     rows = strategies(dp=8, zero_stage=3, sharding_degree=8)
-    often, late = (state_bytes(rows, toy_scenario(stack=toy_stack(gradients_sharded=yes))) for yes in (True, False))
+    often, late = (
+        state_bytes(rows, toy_scenario(stack=toy_stack(scatters_each_micro_batch=yes))) for yes in (True, False)
+    )
     assert late.gradients == 8 * often.gradients
     assert late.weights == often.weights
 
 
 def test_plain_products_keep_the_weights_that_stage_three_gathered():
     rows = strategies(dp=8, zero_stage=[2, 3], sharding_degree=8)
-    plain, own = (row_bytes(rows, toy_scenario(stack=toy_stack(keeps=keeps))) for keeps in (("gathered",), ()))
+    plain, own = (row_bytes(rows, toy_scenario(stack=toy_stack(saved_tensors=keeps))) for keeps in (("gathered",), ()))
     assert plain.stored - own.stored == pytest.approx([0.0, 2.0 * own.layer_parameters[1]])
 
 
@@ -247,7 +249,7 @@ def test_plain_products_keep_the_weights_that_stage_three_gathered():
 def test_rotated_queries_and_keys_lie_beside_their_projection_unless_values_are_copied_out_of_it(groups, beside):
     rows, model = strategies(), toy_model(num_query_groups=groups).model_copy(update={"position": "rotary"})
     kept = (("key-values",), ("key-values", "rotated"))
-    plain, turned = (row_bytes(rows, toy_scenario(model=model, stack=toy_stack(keeps=keeps))) for keeps in kept)
+    plain, turned = (row_bytes(rows, toy_scenario(model=model, stack=toy_stack(saved_tensors=keeps))) for keeps in kept)
     both = 2 * 1024 * (model.attention_width + model.key_value_width)
     assert turned.stored - plain.stored == pytest.approx(beside * both)
 
@@ -256,7 +258,9 @@ def test_rotated_queries_and_keys_lie_beside_their_projection_unless_values_are_
 def test_keys_and_values_that_a_model_returns_are_held_once_for_every_pass(passes, beside):
     rows, model = strategies(tp=[1, 4], recompute=Recompute.FULL), toy_model(num_query_groups=4)
     kept = ((), ("cache",) * passes)
-    plain, returned = (row_bytes(rows, toy_scenario(model=model, stack=toy_stack(keeps=keeps))) for keeps in kept)
+    plain, returned = (
+        row_bytes(rows, toy_scenario(model=model, stack=toy_stack(saved_tensors=keeps))) for keeps in kept
+    )
     once = np.array([1, 1 / 4]) * 2 * 1024 * 2 * model.key_value_width
     assert returned.checkpoint - plain.checkpoint == pytest.approx(passes * once)
     assert returned.stored - plain.stored == pytest.approx(beside * once)  # attention keeps those of its own pass
@@ -265,9 +269,9 @@ def test_keys_and_values_that_a_model_returns_are_held_once_for_every_pass(passe
 @pytest.mark.parametrize(("behind", "buffers"), [(False, [0, 1, 1, 1]), (True, [0, 2, 2, 1])])
 def test_gradients_are_reduced_in_buffers_two_where_they_travel_behind_the_pass(behind, buffers):
     rows = strategies(dp=8, zero_stage=[0, 1, 2, 3], sharding_degree=[1, 8, 8, 8])
-    known = {"overlap": {"gradients": behind}}
+    known = {"overlap_grad_reduce": behind}
     held, none = (
-        standing_bytes(rows, toy_scenario(stack=toy_stack(reduce_bucket=b, **known))) for b in ("1 GiB", "0 GB")
+        standing_bytes(rows, toy_scenario(stack=toy_stack(reduce_bucket_size=b, **known))) for b in ("1 GiB", "0 GB")
     )
     assert held - none == pytest.approx(GIB * np.array(buffers))
 
@@ -296,7 +300,7 @@ def test_a_vocabulary_over_all_stages_has_the_logits_of_one_micro_batch_at_a_tim
 @pytest.mark.parametrize("recompute", [Recompute.NONE, Recompute.PARTIAL, Recompute.FULL])
 def test_gpipe_needs_no_less_than_1f1b_at_the_optimizer_s_step(recompute):
     """Else a plan could fit that a search, which never looks at GPipe, does not see."""
-    stack = toy_stack(flattened_gradients=True, zero_stages=(0,))
+    stack = toy_stack(flattened_copy=True, zero_stages=(0,))
     known = {"pp": 4, "num_microbatches": 8, "recompute": int(recompute)}
     rows = [strategies(**known, schedule=schedule) for schedule in (GPIPE, ONE_F_ONE_B)]
     scenario = toy_scenario(gpus=4, batch=8, stack=stack, model=toy_model(seq_length=128))
@@ -307,7 +311,7 @@ def test_gpipe_needs_no_less_than_1f1b_at_the_optimizer_s_step(recompute):
 def test_a_pipeline_that_holds_what_it_gathered_has_parameters_and_gradients_whole():
     rows = strategies(dp=4, pp=[1, 2], zero_stage=3, sharding_degree=4, schedule=[0, ONE_F_ONE_B])
     freed, held = (
-        toy_scenario(stack=toy_stack(zero_stages=(3,), gradient_bytes=4, weight_bytes=4, pipeline_holds=holds))
+        toy_scenario(stack=toy_stack(zero_stages=(3,), gradient_bytes=4, weight_bytes=4, pipeline_keeps_gathered=holds))
         for holds in (False, True)
     )
     let_go, kept = state_bytes(rows, freed), state_bytes(rows, held)
@@ -332,7 +336,8 @@ def test_a_list_of_operators_keeps_attention_and_every_second_product_in_16_bits
     model = toy_model(gated_ffn=True, ffn_hidden_size=4096)
     compiled, eager = (
         toy_scenario(
-            model=model, stack=toy_stack(selective="operators", fused_elementwise=fused, attention=("flash-2",))
+            model=model,
+            stack=toy_stack(recompute_policy="operators", fused_elementwise=fused, attention_backend=("flash-2",)),
         )
         for fused in (True, False)
     )
@@ -344,7 +349,7 @@ def test_a_list_of_operators_keeps_attention_and_every_second_product_in_16_bits
 
 def test_keeping_what_products_return_keeps_the_input_and_their_outputs():
     rows = strategies(recompute=Recompute.SELECTIVE)
-    scenario = toy_scenario(stack=toy_stack(selective="products", attention=("flash-2",)))
+    scenario = toy_scenario(stack=toy_stack(recompute_policy="products", attention_backend=("flash-2",)))
     model = scenario.model
     per_token = average_activation_bytes(rows, scenario)[0] / 1024
     assert per_token == 2.0 * (2 * model.hidden_size + model.qkv_width + model.fc1_width) + 4.0 * model.num_heads
@@ -354,7 +359,8 @@ def test_keeping_what_products_return_keeps_the_input_and_their_outputs():
 def test_a_policy_that_keeps_products_with_weights_keeps_no_scores(kind):
     rows = strategies(recompute=Recompute.SELECTIVE)
     written, fused = (
-        toy_scenario(stack=toy_stack(selective=kind, attention=(name,))) for name in ("unfused", "flash-2")
+        toy_scenario(stack=toy_stack(recompute_policy=kind, attention_backend=(name,)))
+        for name in ("unfused", "flash-2")
     )
     more = average_activation_bytes(rows, written) - average_activation_bytes(rows, fused)
     assert more[0] <= 0
@@ -362,7 +368,7 @@ def test_a_policy_that_keeps_products_with_weights_keeps_no_scores(kind):
 
 def test_the_more_of_attention_a_policy_keeps_the_more_memory_it_takes():
     rows, kinds = strategies(recompute=Recompute.SELECTIVE), ("projections", "attention-products", "feed-forward")
-    stacks = [toy_stack(selective=kind, attention=("flash-2",)) for kind in kinds]
+    stacks = [toy_stack(recompute_policy=kind, attention_backend=("flash-2",)) for kind in kinds]
     scenarios = [toy_scenario(stack=one) for one in stacks]
     least, more, most = (average_activation_bytes(rows, one)[0] / 1024 for one in scenarios)
     model = scenarios[0].model
@@ -382,7 +388,7 @@ def test_training_in_fp32_keeps_four_bytes_of_every_value():
 
 def test_gradients_that_stay_beside_their_sum_come_on_top_of_it():
     rows = strategies(dp=4, zero_stage=1, sharding_degree=4)
-    stacks = (toy_stack(gradient_bytes=4, passed_gradient_bytes=n) for n in (0, 2))
+    stacks = (toy_stack(gradient_bytes=4, micro_batch_gradient_bytes=n) for n in (0, 2))
     alone, beside = (state_bytes(rows, toy_scenario(stack=one)) for one in stacks)
     assert beside.gradients[0] - alone.gradients[0] == 2.0
     assert beside.total[0] - alone.total[0] == 2.0

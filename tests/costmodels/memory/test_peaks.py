@@ -16,14 +16,14 @@ GATED = {"gated_ffn": True, "ffn_hidden_size": F}
 
 
 def test_behind_a_gated_activation_stand_its_two_gradients_less_what_it_let_go():
-    scenario = toy_scenario(model=toy_model(**GATED), stack=toy_stack(idle_gradients=True))
+    scenario = toy_scenario(model=toy_model(**GATED), stack=toy_stack(dummy_gradients=True))
     peak = momentary_bytes(strategies(), scenario)
     assert peak == pytest.approx(2 * T * H + 2 * T * 2 * F + 2 * T * F - 2 * T * F)
 
 
 def test_a_gradient_that_is_made_anew_stands_beside_the_first_matrix():
     wide = toy_model(**(GATED | {"seq_length": 128}))
-    idle, anew = (toy_scenario(model=wide, stack=toy_stack(idle_gradients=yes)) for yes in (True, False))
+    idle, anew = (toy_scenario(model=wide, stack=toy_stack(dummy_gradients=yes)) for yes in (True, False))
     t = 128
     assert momentary_bytes(strategies(), anew) == pytest.approx(
         2 * t * H + 2 * t * 2 * F + 2 * t * H + 2 * 2 * F * H - (2 * t * 2 * F + 2 * t * F)
@@ -35,11 +35,13 @@ def test_a_gradient_that_is_made_anew_stands_beside_the_first_matrix():
 
 
 def test_unfused_attention_holds_the_gradient_of_its_scores():
-    scenario = toy_scenario(stack=toy_stack(attention=("unfused",)), model=toy_model(seq_length=8192))
+    scenario = toy_scenario(stack=toy_stack(attention_backend=("unfused",)), model=toy_model(seq_length=8192))
     t = 8192
     let_go = 2 * t * F * 2 + 2 * 2 * t * H
     assert momentary_bytes(strategies(), scenario) == pytest.approx(2 * t * H + 2 * 8 * t * t - let_go)
-    cut = toy_scenario(stack=toy_stack(attention=("unfused",), attention_block=7168), model=toy_model(seq_length=8192))
+    cut = toy_scenario(
+        stack=toy_stack(attention_backend=("unfused",), attention_block=7168), model=toy_model(seq_length=8192)
+    )
     assert momentary_bytes(strategies(), cut) == pytest.approx(2 * t * H + 2 * 8 * 7168**2 - let_go)
 
 
@@ -74,7 +76,7 @@ def test_a_large_first_peaks_when_its_gradient_is_made():
 def test_a_step_copies_gradients_when_nothing_else_is_held():
     model = toy_model(seq_length=128)
     wide, narrow, flat = (
-        toy_scenario(model=model, stack=toy_stack(gradient_bytes=width, flattened_gradients=yes))
+        toy_scenario(model=model, stack=toy_stack(gradient_bytes=width, flattened_copy=yes))
         for width, yes in ((4, False), (2, False), (2, True))
     )
     rows = strategies(dp=4, zero_stage=[0, 1], sharding_degree=[1, 4])
@@ -89,7 +91,7 @@ def test_a_step_copies_gradients_when_nothing_else_is_held():
 
 def test_full_sharding_keeps_embedding_and_head_gathered_through_both_passes():
     rows = strategies(dp=4, zero_stage=3, sharding_degree=4)
-    sharding = {"unsharded": {}, "units": {"fully_sharded": True}, "root": {"fully_sharded": True, "root_unit": True}}
+    sharding = {"unsharded": {}, "units": {"fsdp_stage2": True}, "root": {"fsdp_stage2": True, "root_unit": True}}
     often, units, root = (row_bytes(rows, toy_scenario(stack=toy_stack(**known))) for known in sharding.values())
     assert root.first - often.first == pytest.approx(2 * root.embedding_parameters)
     assert units.first == often.first
@@ -102,7 +104,7 @@ def test_recomputed_operators_keep_what_attention_returns_unless_the_list_lacks_
     kernels = device.kernels.model_copy(update={"attention": {"cudnn": device.kernels.attention["flash-2"]}})
     group = toy_group(device=device.model_copy(update={"kernels": kernels}))
     rows = strategies(recompute=Recompute.SELECTIVE)
-    known = {"attention": ("cudnn",), "selective": "operators"}
+    known = {"attention_backend": ("cudnn",), "recompute_policy": "operators"}
     saved, lost = (toy_scenario(group=group, stack=toy_stack(**known, saves_cudnn=yes)) for yes in (True, False))
     heads = saved.model.num_heads
     fewer = average_activation_bytes(rows, saved) - average_activation_bytes(rows, lost)
@@ -127,7 +129,7 @@ def test_recomputed_operators_keep_what_attention_returns_unless_the_list_lacks_
 )
 def test_operations_that_are_not_fused_keep_tensors_of_their_own(kept, width):
     model = toy_model(**(GATED | {"num_query_groups": 2})).model_copy(update={"position": "rotary"})
-    fused, other = (toy_scenario(model=model, stack=toy_stack(keeps=keeps)) for keeps in ((), (kept,)))
+    fused, other = (toy_scenario(model=model, stack=toy_stack(saved_tensors=keeps)) for keeps in ((), (kept,)))
     rows = strategies()
     assert average_activation_bytes(rows, other) - average_activation_bytes(rows, fused) == pytest.approx(T * width)
 
@@ -136,16 +138,18 @@ def test_keys_and_values_stay_beside_the_projection_of_as_many_queries():
     rows = strategies()
     for groups, width in ((8, 2 * 2 * H), (2, 0)):
         model = toy_model(**(GATED | {"num_query_groups": groups}))
-        apart, viewed = (toy_scenario(model=model, stack=toy_stack(keeps=keeps)) for keeps in ((), ("projected",)))
+        apart, viewed = (
+            toy_scenario(model=model, stack=toy_stack(saved_tensors=keeps)) for keeps in ((), ("projected",))
+        )
         assert average_activation_bytes(rows, viewed) - average_activation_bytes(rows, apart) == T * width
 
 
 def test_gathered_inputs_are_kept_whole_and_checkpoints_can_be_split():
     rows = strategies(tp=4, sequence_parallel=1)
-    again, whole = (toy_scenario(stack=toy_stack(gathered_inputs=yes)) for yes in (False, True))
+    again, whole = (toy_scenario(stack=toy_stack(keeps_gathered_inputs=yes)) for yes in (False, True))
     extra = average_activation_bytes(rows, whole) - average_activation_bytes(rows, again)
     assert extra == pytest.approx(2 * 2 * H * T * 3 / 4)
-    split = toy_scenario(stack=toy_stack(partitioned_checkpoints=True))
+    split = toy_scenario(stack=toy_stack(partitioned_inputs=True))
     assert layer_checkpoint_bytes(strategies(tp=4), split) == layer_checkpoint_bytes(rows, again) == 2 * H * T / 4
 
 
@@ -158,8 +162,8 @@ def test_new_parameters_that_one_collective_gathers_stand_beside_the_old_ones():
 
 def test_gradients_that_linger_are_let_go_as_the_next_ones_come():
     rows = strategies()
-    known = {"gradient_bytes": 2, "flattened_gradients": True}
-    gone, stay = (toy_scenario(stack=toy_stack(**known, lingering_gradients=yes)) for yes in (False, True))
+    known = {"gradient_bytes": 2, "flattened_copy": True}
+    gone, stay = (toy_scenario(stack=toy_stack(**known, kept_until_next_step=yes)) for yes in (False, True))
     assert step_bytes(rows, gone).tolist() == [6]
     assert step_bytes(rows, stay).tolist() == [0]
     assert state_bytes(rows, stay).gradients - state_bytes(rows, gone).gradients == 6

@@ -131,7 +131,7 @@ def test_context_ranks_exchange_tokens_for_heads_and_copy_groups_that_are_too_fe
 
 
 def test_a_part_alone_has_one_norm_one_residual_and_half_the_launches():
-    scenario = toy_scenario(model=toy_hybrid(), stack=toy_stack(launch="1 ms", kernels_per_layer=10))
+    scenario = toy_scenario(model=toy_hybrid(), stack=toy_stack(launch_time="1 ms", kernels_per_layer=10))
     rows = strategies()
     mixer, ffn = (kind_seconds(rows, scenario, LETTERS[letter]) for letter in "M-")
     busy = mixer.matmul + mixer.stream

@@ -72,7 +72,9 @@ def test_one_scale_per_tensor_asks_for_a_transposed_copy_only_where_products_tak
 
     for precision in ("fp8", "fp8-current"):
         assert forward(precision, "Hopper") - forward(precision, "Blackwell") == pytest.approx(T * k / 1e12)
-        assert forward(precision, "Blackwell", along_depth=True) == pytest.approx(forward(precision, "Hopper"))
+        assert forward(precision, "Blackwell", transposed_fp8_copies=True) == pytest.approx(
+            forward(precision, "Hopper")
+        )
     assert forward("mxfp8", "Hopper") == forward("mxfp8", "Blackwell")
 
 
@@ -140,7 +142,7 @@ def test_layers_of_one_input_are_products_of_their_own_whose_input_gradients_are
 def test_weights_gathered_in_16_bits_are_quantised_for_every_pass_of_every_micro_batch():
     layer = Passes(np.zeros(1), np.zeros(1))
     rows = strategies(dp=8, zero_stage=3, sharding_degree=8, num_microbatches=2)
-    sharded = {"fully_sharded": True, "zero_stages": (0, 1, 2, 3)}
+    sharded = {"fsdp_stage2": True, "zero_stages": (0, 1, 2, 3)}
     scenarios = [eight_bit(name, **sharded) for name in ("bf16", "fp8-current")]
     plain, anew = (step_traffic(rows, one, layer) for one in scenarios)
     size = 8 * 12 * 1024**2
@@ -152,7 +154,7 @@ def test_weights_gathered_in_16_bits_are_quantised_for_every_pass_of_every_micro
 
 def test_what_full_sharding_gathers_in_8_bits_it_keeps_in_8_bits():
     rows = strategies(dp=8, zero_stage=2, sharding_degree=8)
-    sharded = {"fully_sharded": True, "zero_stages": (0, 1, 2, 3), "weight_bytes": 4}
+    sharded = {"fsdp_stage2": True, "zero_stages": (0, 1, 2, 3), "weight_bytes": 4}
     wide, narrow = (eight_bit("fp8-current", fp8_param_gather=gathered, **sharded) for gathered in (False, True))
     assert state_bytes(rows, wide).weights - state_bytes(rows, narrow).weights == pytest.approx([1.0])
     assert state_bytes(rows, narrow, ends=True).weights == state_bytes(rows, wide, ends=True).weights
@@ -160,14 +162,14 @@ def test_what_full_sharding_gathers_in_8_bits_it_keeps_in_8_bits():
 
 @pytest.mark.parametrize(("compiled", "kept"), [(True, 0.0), (False, 2.0)])
 def test_torchao_s_products_keep_inputs_in_16_bits_or_cast_them_again_where_compiled(compiled, kept):
-    known = eight_bit("fp8-current", along_depth=True, fused_elementwise=compiled)
+    known = eight_bit("fp8-current", transposed_fp8_copies=True, fused_elementwise=compiled)
     assert known.saved_word == kept
     assert eight_bit("fp8-current", fused_elementwise=compiled).saved_word == 1.0
 
 
 def test_weights_that_a_compiled_forward_pass_cast_to_8_bits_are_kept_for_every_micro_batch():
     rows = strategies(tp=[1, 4])
-    plain, cast = (row_bytes(rows, eight_bit("fp8-current", keeps=keeps)) for keeps in ((), ("casts",)))
+    plain, cast = (row_bytes(rows, eight_bit("fp8-current", saved_tensors=keeps)) for keeps in ((), ("casts",)))
     assert cast.stored - plain.stored == pytest.approx(cast.layer_parameters)
     assert (cast.checkpoint == plain.checkpoint).all()
 
@@ -185,9 +187,9 @@ def test_products_scaled_by_rows_are_slower_than_those_scaled_by_tensors():
 
 def test_casts_that_transpose_cost_more_where_a_compiler_writes_them():
     T, n, k = np.array([1024.0]), 512.0, 2048.0
-    whole, half = (quantising(T, n, k, eight_bit("fp8-current", transposing=share)) for share in (1.0, 0.5))
+    whole, half = (quantising(T, n, k, eight_bit("fp8-current", transposed_cast_speed=share)) for share in (1.0, 0.5))
     assert half.forward - whole.forward == pytest.approx(4.0 * T * k / 1e12)
-    sixteen = toy_scenario(stack=toy_stack(transposing=0.5))
+    sixteen = toy_scenario(stack=toy_stack(transposed_cast_speed=0.5))
     assert quantising(T, n, k, sixteen).forward == 0.0
 
 

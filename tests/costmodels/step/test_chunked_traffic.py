@@ -5,7 +5,6 @@ import pytest
 
 from costmodels.layer.forward_backward import Passes
 from costmodels.names import SCHEDULE_NAMES
-from costmodels.stack.overlap import Overlap
 from costmodels.step.traffic import step_traffic
 from costmodels.strategy import strategies
 from tests.scenarios import toy_scenario, toy_stack
@@ -14,8 +13,8 @@ LAYER = Passes(np.array([2e-4]), np.array([4e-4]))
 
 
 def traffic(*, chunks, hidden=True, vpp=2, schedule="interleaved-1f1b"):
-    overlap = Overlap(gradients=hidden, parameters=hidden, chunks=chunks)
-    stack = toy_stack(overlap=overlap, overlap_slowdown=0.0, bucket_exposed=0.0, zero_stages=(0, 1))
+    behind = {"overlap_grad_reduce": hidden, "overlap_param_gather": hidden, "by_chunk": chunks}
+    stack = toy_stack(**behind, compute_slowdown=0.0, bucket_exposed=0.0, zero_stages=(0, 1))
     row = strategies(
         pp=2,
         dp=4,

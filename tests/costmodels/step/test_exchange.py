@@ -109,7 +109,7 @@ def test_every_bucket_goes_round_the_ring_by_itself():
     scenario = toy_scenario(group=late)
     buckets = np.ceil(heaviest_stage_parameters(rows, scenario) / 1e6)
     one, many = (
-        step_traffic(rows, toy_scenario(group=late, stack=toy_stack(bucket_parameters=size)), INSTANT).total
+        step_traffic(rows, toy_scenario(group=late, stack=toy_stack(bucket_size=size)), INSTANT).total
         for size in (1e12, 1e6)
     )
     assert buckets > 2
@@ -118,7 +118,7 @@ def test_every_bucket_goes_round_the_ring_by_itself():
 
 def test_buckets_grow_with_the_ranks_that_share_them():
     rows = strategies(dp=[4, 8], zero_stage=1, sharding_degree=[4, 8])
-    scenario = toy_scenario(stack=toy_stack(bucket_parameters=1e6, bucket_per_rank=0.5e6))
+    scenario = toy_scenario(stack=toy_stack(bucket_size=1e6, bucket_per_rank=0.5e6))
     size = heaviest_stage_parameters(rows, scenario)
     assert collectives(rows, scenario, size).tolist() == np.ceil(size / [2e6, 4e6]).tolist()
 
@@ -128,14 +128,14 @@ def test_the_last_bucket_has_nothing_to_hide_behind_and_holds_the_embedding():
     size = heaviest_stage_parameters(rows, toy_scenario())
     embedding = embedding_parameters_per_rank(rows, toy_scenario())
     for wanted, last in ((1.0, embedding), (0.9 * size.item(), 0.9 * size), (1e12, size)):
-        stack = toy_stack(bucket_parameters=wanted, bucket_exposed=0.5)
+        stack = toy_stack(bucket_size=wanted, bucket_exposed=0.5)
         assert unhidden_share(rows, toy_scenario(stack=stack), size) == pytest.approx(last / size)
     assert unhidden_share(rows, toy_scenario(stack=toy_stack(bucket_exposed=0.5)), size) == pytest.approx(0.5)
 
 
 def test_with_a_pipeline_buckets_are_left_at_one_collective():
     rows = strategies(pp=2, dp=4, schedule=2)
-    scenario = toy_scenario(stack=toy_stack(bucket_parameters=1e3, bucket_exposed=0.5))
+    scenario = toy_scenario(stack=toy_stack(bucket_size=1e3, bucket_exposed=0.5))
     size = heaviest_stage_parameters(rows, scenario)
     assert collectives(rows, scenario, size).tolist() == [1.0]
     assert unhidden_share(rows, scenario, size).tolist() == [0.5]
@@ -162,7 +162,7 @@ def test_sharded_parameters_are_gathered_twice_and_scattered_once_a_micro_batch(
     both = reduce_scatter(2 * ends, 4, 100e9), reduce_scatter(4 * ends, 4, 100e9)
     assert traffic.parameters == pytest.approx(3 * (8 * gather + both[0]))
     assert traffic.gradients == pytest.approx(3 * (8 * (gather + scatter) + both[1]))
-    once = toy_scenario(stack=stack.model_copy(update={"gathers_per_micro_batch": False}), group=group)
+    once = toy_scenario(stack=stack.changed({"sharding.gathers_per_micro_batch": False}), group=group)
     assert step_traffic(rows, once, INSTANT).parameters == pytest.approx(8 * gather + both[0])
 
 

@@ -16,7 +16,7 @@ def stage_three(**changes):
 
 
 def test_a_compiler_gathers_two_matrices_where_others_gather_two_layers():
-    layers, matrices = (stage_three(gathers=unit) for unit in ("layer", "matrix"))
+    layers, matrices = (stage_three(gather_unit=unit) for unit in ("layer", "matrix"))
     spared = layers.everywhere - matrices.everywhere
     assert spared == pytest.approx(2 * 2 * (layers.layer_parameters - 4 * H * H))
 

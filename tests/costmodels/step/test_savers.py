@@ -137,7 +137,7 @@ def test_muon_shares_its_products_over_the_ranks_that_share_the_states():
 
 def test_16_bit_gradients_halve_their_buffer_and_their_traffic():
     narrow = chosen(toy_stack(), main_grads="bf16")
-    assert (narrow.gradient_bytes, narrow.reduce_bytes) == (2, 2)
+    assert (narrow.gradients.gradient_bytes, narrow.gradients.reduce_bytes) == (2, 2)
     assert chosen(toy_stack()) is not None
     layer = Passes(np.zeros(1), np.zeros(1))
     wide, thin = (step_traffic(ROW, toy_scenario(stack=s), layer).gradients for s in (toy_stack(), narrow))
@@ -237,7 +237,7 @@ def test_a_named_module_costs_time_and_saves_what_it_says(scenario, seed, name):
     beside = np.dot(depth.shares, [_exchanged_beside(rows, scenario, kind) for kind in depth.kinds])
     # A layer that is recomputed whole may end before its last products, as `lean_recompute` says; a module runs whole.
     early = np.dot(depth.shares, [kind_seconds(rows, scenario, kind).spared for kind in depth.kinds])
-    early = early * scenario.stack.lean_recompute / rows.recompute_num_layers
+    early = early * scenario.stack.recompute.skips_unread / rows.recompute_num_layers
     whole = core_seconds(rows, scenario).recompute + beside + early
     assert (slower <= whole * (1 + 1e-9) + 1e-15).all()
 
@@ -287,7 +287,7 @@ def test_adam_on_the_cpus_moves_thirty_bytes_a_parameter():
 
 
 def test_gradients_that_the_host_scales_first_cost_it_more():
-    scaled = replace(HOSTED, stack=HOSTED.stack.model_copy(update={"host_gradient_traffic": 12.0}))
+    scaled = replace(HOSTED, stack=HOSTED.stack.changed({"offload.host_gradient_traffic": 12.0}))
     once, again = (row_seconds(OFFLOADED, x).offload for x in (HOSTED, scaled))
     assert (again[2:] > once[2:]).all()
     assert again[:2] == pytest.approx(once[:2])
@@ -295,8 +295,8 @@ def test_gradients_that_the_host_scales_first_cost_it_more():
 
 def test_weights_that_are_cast_behind_a_step_on_the_host_take_longer():
     """By hand: a cast moves 6 bytes for the 2 that Adam writes, and 6 more go through a buffer of the driver."""
-    behind = replace(HOSTED, stack=HOSTED.stack.model_copy(update={"copied_weights": 3}))
-    below = replace(HOSTED, stack=HOSTED.stack.model_copy(update={"copied_weights": 4}))
+    behind = replace(HOSTED, stack=HOSTED.stack.changed({"offload.copies_weights_from_stage": 3}))
+    below = replace(HOSTED, stack=HOSTED.stack.changed({"offload.copies_weights_from_stage": 4}))
     fused, cast = (row_seconds(OFFLOADED, x).offload for x in (below, behind))
     parameters, stream = updated_parameters(OFFLOADED, behind), host_stream(behind)
     assert cast[OPTIMIZER] - fused[OPTIMIZER] == pytest.approx(10 * parameters[OPTIMIZER] / stream)
@@ -315,7 +315,7 @@ def test_what_is_offloaded_leaves_the_device():
 
 def test_scattered_gradients_follow_offloaded_states_where_the_stack_moves_them():
     rows = strategies(dp=8, zero_stage=[1, 2, 3, 3], sharding_degree=8, offload=[OPTIMIZER, OPTIMIZER, OPTIMIZER, 0])
-    follows = replace(HOSTED, stack=HOSTED.stack.model_copy(update={"gradients_offloaded": True}))
+    follows = replace(HOSTED, stack=HOSTED.stack.changed({"offload.gradients_offloaded": True}))
     assert (state_bytes(rows, follows).gradients > 0).tolist() == [True, False, False, True]
     assert (state_bytes(rows, HOSTED).gradients > 0).all()
 
@@ -329,7 +329,7 @@ def test_part_of_the_states_may_stay():
 
 
 def test_some_layers_may_keep_their_activations_here_and_have_the_longer_for_the_others():
-    quarter = replace(HOSTED, stack=HOSTED.stack.model_copy(update={"offloaded_layers": 0.25}))
+    quarter = replace(HOSTED, stack=HOSTED.stack.changed({"switches.offloaded_layers": 0.25}))
     none, some = (row_bytes(OFFLOADED, quarter).stored[place] for place in (0, 1))
     assert some == pytest.approx(0.75 * none)
     assert row_bytes(OFFLOADED, quarter).everywhere[1] == pytest.approx(row_bytes(OFFLOADED, quarter).everywhere[0])
@@ -366,7 +366,7 @@ def test_faster_hosts_and_links_never_hurt(scenario, seed, code, factor):
 
 
 def test_gradients_hide_behind_the_last_backward_pass():
-    hidden = HOSTED.stack.model_copy(update={"overlap": HOSTED.stack.overlap.model_copy(update={"gradients": True})})
+    hidden = HOSTED.stack.changed({"switches.overlap_grad_reduce": True})
     long = Passes(np.ones(4), np.ones(4))
     apart, behind = (step_offload_seconds(OFFLOADED, replace(HOSTED, stack=s), long) for s in (HOSTED.stack, hidden))
     assert behind[2] < apart[2]

@@ -14,7 +14,6 @@ from costmodels.layout.parameters_per_rank import (
 from costmodels.layout.placement import group_of
 from costmodels.memory.rows import row_bytes
 from costmodels.names import RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, Recompute
-from costmodels.stack.overlap import Overlap
 from costmodels.stack.stack import stack
 from costmodels.step.sharded import every_micro_batch, second_shards, slowed, weights_per_layer
 from costmodels.step.traffic import stage_send_seconds, step_traffic
@@ -23,7 +22,7 @@ from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_link, toy_mo
 
 INSTANT = Passes(np.zeros(1), np.zeros(1))
 LAYERS, BATCHES = 8, 3
-HIDING = Overlap(gradients=True, parameters=True)
+HIDING = {"overlap_grad_reduce": True, "overlap_param_gather": True}
 LAYOUT = {
     1: {"sharding_degree": 4, "num_microbatches": BATCHES},
     2: {"sharding_degree": 2, "num_microbatches": BATCHES, "schedule": ONE_F_ONE_B},
@@ -55,17 +54,17 @@ def test_sharded_gradients_are_scattered_in_every_micro_batch_and_parameters_gat
 
 
 def test_a_host_that_lists_the_parts_of_every_weight_takes_its_time_per_rank_weight_and_collective():
-    listing = {ranks: sharded(3, gpus=ranks, per_shard="1 ms")[0] for ranks in (2, 4)}
+    listing = {ranks: sharded(3, gpus=ranks, copy_time_per_rank="1 ms")[0] for ranks in (2, 4)}
     for ranks, traffic in listing.items():
         plain = sharded(3, gpus=ranks)[0]
         once = BATCHES * LAYERS * 4 * ranks * 1e-3
         assert traffic.parameters - plain.parameters == pytest.approx(once)
         assert traffic.gradients - plain.gradients == pytest.approx(2 * once)
-    assert sharded(2, per_shard="1 ms")[0].total == pytest.approx(sharded(2)[0].total)
+    assert sharded(2, copy_time_per_rank="1 ms")[0].total == pytest.approx(sharded(2)[0].total)
 
 
 def test_parameters_gathered_into_a_list_are_copied_tensor_by_tensor_and_rank_by_rank():
-    listing = {stage: sharded(stage, per_shard="1 ms", parameter_exchange="listed")[0] for stage in (0, 1)}
+    listing = {stage: sharded(stage, copy_time_per_rank="1 ms", parameter_exchange="listed")[0] for stage in (0, 1)}
     tensors = 2 + 2 + 2  # projections of attention, matrices of the feed-forward network, norms
     assert listing[1].parameters - sharded(1)[0].parameters == pytest.approx(LAYERS * tensors * 4 * 1e-3)
     assert listing[0].total == pytest.approx(sharded(0)[0].total)
@@ -94,8 +93,8 @@ def test_breadth_first_gathers_and_scatters_a_stage_s_layers_once_an_iteration()
 
 def test_parameters_kept_from_forward_to_backward_are_gathered_once_a_micro_batch():
     """What reshard_after_forward=False does: half of the gathers of stage 3, with whole parameters in memory."""
-    kept, layer, rows, scenario = sharded(2, fully_sharded=True)
-    again = sharded(3, fully_sharded=True)[0]
+    kept, layer, rows, scenario = sharded(2, fsdp_stage2=True)
+    again = sharded(3, fsdp_stage2=True)[0]
     assert kept.parameters == pytest.approx(BATCHES * scattered(2 * whole(rows, scenario), 4))
     assert kept.parameters == pytest.approx(again.parameters)
     assert again.gradients - kept.gradients == pytest.approx(BATCHES * LAYERS * scattered(2 * layer, 4))
@@ -105,7 +104,7 @@ def test_parameters_kept_from_forward_to_backward_are_gathered_once_a_micro_batc
 def test_a_head_in_the_unit_of_the_embedding_has_nothing_to_hide_behind():
     """A head in a unit of its own travels beside the last layer, where the time of that allows."""
     layers = Passes(np.full(1, 1e3), np.full(1, 1e3))
-    known = {"fully_sharded": True, "overlap": HIDING, "overlap_slowdown": 0.0}
+    known = {"fsdp_stage2": True, "switches": HIDING, "compute_slowdown": 0.0}
     scenarios = [sharded(3, root_unit=root, **known)[3] for root in (False, True)]
     rows = sharded(3, **known)[2]
     head = head_parameters_per_rank(rows, scenarios[0])
@@ -124,7 +123,7 @@ def test_a_pipeline_keeps_gradients_whole_until_the_last_micro_batch():
 
 @pytest.mark.parametrize(("once", "times"), [(False, BATCHES), (True, 1)])
 def test_shards_are_reduced_over_replicas_in_every_micro_batch_or_once(once, times):
-    traffic, layer, rows, scenario = sharded(3, gpus=8, degree=4, replicas_once=once)
+    traffic, layer, rows, scenario = sharded(3, gpus=8, degree=4, replicas_reduce_once=once)
     total = whole(rows, scenario)
     near = BATCHES * (LAYERS * scattered(2 * layer, 4) + scattered(4 * total, 4))
     far = times * 2 * scattered(4 * total / 4, 2, 10e9)
@@ -134,7 +133,7 @@ def test_shards_are_reduced_over_replicas_in_every_micro_batch_or_once(once, tim
 def test_a_second_shard_in_the_node_spares_the_network_in_the_backward_pass_and_costs_memory():
     """ZeRO++: eight ranks on two nodes; backward each node gathers from its own four."""
     plain, layer, rows, scenario = sharded(3, gpus=8)
-    second, _, same, doubled = sharded(3, gpus=8, second_shard=True)
+    second, _, same, doubled = sharded(3, gpus=8, zero_hpz=True)
     assert second_shards(rows, scenario).tolist() == [4]
     assert second.parameters == pytest.approx(plain.parameters)
     over_nodes, inside = 2 * layer * 7 / 8 / 4 / 10e9, scattered(2 * layer, 4)
@@ -164,7 +163,7 @@ def test_how_far_stages_lie_apart_is_known_once_the_sharding_is():
 
 
 def test_the_head_travels_behind_the_layers_and_the_embedding_has_nothing_to_hide_behind():
-    _, layer, rows, scenario = sharded(3, overlap={"gradients": True, "parameters": True}, overlap_slowdown=0.0)
+    _, layer, rows, scenario = sharded(3, overlap_grad_reduce=True, overlap_param_gather=True, compute_slowdown=0.0)
     long = step_traffic(rows, scenario, Passes(np.ones(1), np.ones(1)))
     first = embedding_parameters_per_rank(rows, scenario)
     assert long.parameters == pytest.approx(BATCHES * scattered(2 * (layer + first), 4))
@@ -172,7 +171,7 @@ def test_the_head_travels_behind_the_layers_and_the_embedding_has_nothing_to_hid
 
 
 def test_stage_3_may_hide_what_lower_stages_do_not():
-    ahead, window = {"overlap": {"third_stage": True}, "overlap_slowdown": 0.0}, Passes(np.ones(1), np.ones(1))
+    ahead, window = {"overlap_zero3": True, "compute_slowdown": 0.0}, Passes(np.ones(1), np.ones(1))
     for stage, hides in ((2, False), (3, True)):
         _, _, rows, scenario = sharded(stage, **ahead)
         shown = step_traffic(rows, scenario, window)
@@ -180,13 +179,13 @@ def test_stage_3_may_hide_what_lower_stages_do_not():
         assert bool(shown.gradients[0] < every.gradients[0]) is hides
         assert bool(shown.parameters[0] < every.parameters[0]) is hides
     _, _, rows, scenario = sharded(3, **ahead)
-    _, _, _, always = sharded(3, overlap={"gradients": True, "parameters": True}, overlap_slowdown=0.0)
+    _, _, _, always = sharded(3, overlap_grad_reduce=True, overlap_param_gather=True, compute_slowdown=0.0)
     assert step_traffic(rows, scenario, window).total == pytest.approx(step_traffic(rows, always, window).total)
 
 
 def test_deepspeed_hides_traffic_at_stage_3_alone():
-    known = stack("deepspeed").overlap
-    assert (known.gradients, known.parameters, known.third_stage) == (False, False, True)
+    known = stack("deepspeed").switches
+    assert (known.overlap_grad_reduce, known.overlap_param_gather, known.overlap_zero3) == (False, False, True)
 
 
 @pytest.mark.parametrize(("stage", "pp"), [(3, 1), (2, 1), (1, 2)])
@@ -196,7 +195,7 @@ def test_what_every_backward_pass_computes_again_hides_what_travels_in_every_mic
     That of all layers but the one that nothing comes before, and of the head.
     """
     slow = toy_group(device=toy_device(bandwidth=1e30), tiers=toy_tiers(inner=toy_link(bandwidth=1e6)))
-    stack = toy_stack(zero_stages=(0, 1, 2, 3), overlap=HIDING, overlap_slowdown=0.0, bucket_exposed=0.0)
+    stack = toy_stack(zero_stages=(0, 1, 2, 3), switches=HIDING, compute_slowdown=0.0, bucket_exposed=0.0)
     scenario = toy_scenario(stack=stack, group=slow)
     plain, again, partly = (
         row_seconds(strategies(pp=pp, dp=4 // pp, **LAYOUT[pp], zero_stage=stage, recompute=kind), scenario)
@@ -209,7 +208,7 @@ def test_what_every_backward_pass_computes_again_hides_what_travels_in_every_mic
 
 def test_what_hides_the_experts_of_another_micro_batch_hides_none_of_what_travels_in_every_one():
     """Of two seconds of either pass the partner's experts take half, or all."""
-    _, layer, rows, scenario = sharded(3, overlap={"gradients": True, "parameters": True}, overlap_slowdown=0.0)
+    _, layer, rows, scenario = sharded(3, overlap_grad_reduce=True, overlap_param_gather=True, compute_slowdown=0.0)
     seconds = scattered(2 * layer, 4)
     half, all_of_it = Passes(seconds, 2 * seconds), Passes(seconds / 2, seconds)
     beside = step_traffic(rows, scenario, half, paired=Passes(seconds / 2, seconds))
@@ -222,14 +221,14 @@ def test_what_hides_the_experts_of_another_micro_batch_hides_none_of_what_travel
 
 
 def test_what_travels_once_an_iteration_passes_beside_a_micro_batch_without_a_partner():
-    _, _, rows, scenario = sharded(1, overlap={"gradients": True, "parameters": True})
+    _, _, rows, scenario = sharded(1, overlap_grad_reduce=True, overlap_param_gather=True)
     window = Passes(np.ones(1), np.ones(1))
     assert step_traffic(rows, scenario, window, paired=window) == step_traffic(rows, scenario, window)
 
 
 @pytest.mark.parametrize(("holds", "alike"), [(True, True), (False, False)])
 def test_so_does_what_a_pipeline_gathers_once_and_holds(holds, alike):
-    stack = toy_stack(zero_stages=(0, 1, 2, 3), pipeline_holds=holds, overlap=HIDING)
+    stack = toy_stack(zero_stages=(0, 1, 2, 3), pipeline_keeps_gathered=holds, switches=HIDING)
     scenario = toy_scenario(stack=stack)
     rows = strategies(pp=2, dp=4, zero_stage=3, sharding_degree=4, num_microbatches=BATCHES, schedule=ONE_F_ONE_B)
     window = Passes(np.ones(1), np.ones(1))
@@ -240,9 +239,9 @@ def test_so_does_what_a_pipeline_gathers_once_and_holds(holds, alike):
 def test_gradients_that_a_pipeline_holds_travel_when_all_passes_are_over():
     """PyTorch's stages reduce behind their last backward pass and wait for it, whatever a layer could hide."""
     rows = strategies(pp=2, dp=4, zero_stage=3, sharding_degree=4, num_microbatches=BATCHES, schedule=ONE_F_ONE_B)
-    ask = {"zero_stages": (0, 1, 2, 3), "pipeline_holds": True}
+    ask = {"zero_stages": (0, 1, 2, 3), "pipeline_keeps_gathered": True}
     hiding, waiting = (
-        toy_scenario(stack=toy_stack(**ask, overlap={"gradients": gradients, "parameters": True}))
+        toy_scenario(stack=toy_stack(**ask, overlap_grad_reduce=gradients, overlap_param_gather=True))
         for gradients in (True, False)
     )
     long = Passes(np.full(1, 1e3), np.full(1, 1e3))
@@ -255,7 +254,10 @@ def test_a_pipeline_that_gathers_again_does_so_for_every_backward_pass():
         rows = strategies(pp=2, dp=4, zero_stage=3, sharding_degree=4, num_microbatches=batches, schedule=ONE_F_ONE_B)
         held, again = (
             every_micro_batch(rows, toy_scenario(stack=toy_stack(**known)), INSTANT)
-            for known in ({"pipeline_holds": True}, {"pipeline_holds": True, "pipeline_gathers_again": True})
+            for known in (
+                {"pipeline_keeps_gathered": True},
+                {"pipeline_keeps_gathered": True, "pipeline_reshards": True},
+            )
         )
         assert again[1] == held[1]
         extra.append(again[0] - held[0])
@@ -267,8 +269,8 @@ def test_a_pipeline_that_gathers_again_does_so_for_every_backward_pass():
     ("known", "out", "into"),
     [
         ({}, 4, 6),
-        ({"packing": 0.5}, 4, 12),
-        ({"packing": 0.5, "reduce_bytes": 2}, 4, 4),
+        ({"gradient_copy_speed": 0.5}, 4, 12),
+        ({"gradient_copy_speed": 0.5, "reduce_bytes": 2}, 4, 4),
         ({"state_copies": "gradients"}, 0, 4),
         ({"state_copies": "none"}, 0, 0),
     ],
@@ -291,11 +293,11 @@ def test_copies_around_the_collectives_of_one_micro_batch_move_so_many_bytes_a_p
 
 @pytest.mark.parametrize(
     ("known", "inside", "across"),
-    [({}, 0.35, 0.1), ({"registered_buffers": True}, 0.1, 0.1), ({"overlap_slowdown": 0.0}, 0.0, 0.0)],
+    [({}, 0.35, 0.1), ({"nccl_ub": True}, 0.1, 0.1), ({"compute_slowdown": 0.0}, 0.0, 0.0)],
 )
 def test_collectives_that_stay_in_a_node_slow_computation_as_their_link_says(known, inside, across):
     tiers = toy_tiers(node=4, inner=toy_link(slowdown=0.35), outer=toy_link(slowdown=0.9))
-    stack = toy_stack(**{"overlap_slowdown": 0.1} | known)
+    stack = toy_stack(**{"compute_slowdown": 0.1} | known)
     scenario = toy_scenario(stack=stack, group=toy_group(tiers=tiers))
     assert slowed(group_of(strategies(dp=[4, 8]), "dp"), scenario) == pytest.approx([inside, across])
 
@@ -304,7 +306,7 @@ def test_what_is_hidden_within_a_node_costs_more_than_beside_an_unknown_link():
     rows, window = strategies(dp=4, zero_stage=3, sharding_degree=4), Passes(np.ones(1), np.ones(1))
     known, plain = (
         toy_scenario(
-            stack=toy_stack(zero_stages=(3,), reduce_bytes=4, overlap=HIDING),
+            stack=toy_stack(zero_stages=(3,), reduce_bytes=4, switches=HIDING),
             group=toy_group(device=toy_device(bandwidth=1e30), tiers=toy_tiers(inner=toy_link(slowdown=rate))),
         )
         for rate in (0.35, None)
@@ -319,7 +321,7 @@ def over_hosts(hosts, *, degree, gathers="matrix", **changes):
     """Exposed (backward, forward) seconds of two nodes with endless windows, whose network takes 0.3 s to go around."""
     far = toy_link(bandwidth=1e14, base=0.2, step=0.1).model_copy(update={"through_hosts": hosts})
     group = toy_group(tiers=toy_tiers(inner=toy_link(bandwidth=1e14), outer=far), device=toy_device(bandwidth=1e30))
-    stack = toy_stack(zero_stages=(0, 1, 2, 3), overlap=HIDING, gathers=gathers, **changes)
+    stack = toy_stack(zero_stages=(0, 1, 2, 3), switches=HIDING, gather_unit=gathers, **changes)
     rows = strategies(dp=8, zero_stage=3, sharding_degree=degree, num_microbatches=BATCHES)
     endless = Passes(np.full(1, 1e6), np.full(1, 1e6))
     return np.ravel(every_micro_batch(rows, toy_scenario(stack=stack, group=group), endless))
@@ -328,8 +330,8 @@ def over_hosts(hosts, *, degree, gathers="matrix", **changes):
 @pytest.mark.parametrize(("gathers", "times"), [("matrix", 8), ("layer", 1)])
 def test_what_collectives_wait_for_hosts_is_not_hidden_and_counts_for_every_weight_of_a_compiler(gathers, times):
     """Copies on two nodes meet once an iteration, there and back; shards over both, in every pass."""
-    meeting = over_hosts(True, degree=4, gathers=gathers, replicas_once=True)
-    hidden = over_hosts(False, degree=4, gathers=gathers, replicas_once=True)
+    meeting = over_hosts(True, degree=4, gathers=gathers, replicas_reduce_once=True)
+    hidden = over_hosts(False, degree=4, gathers=gathers, replicas_reduce_once=True)
     assert meeting - hidden == pytest.approx([LAYERS * times * 2 * 0.3, 0.0])
     sharing, alone = (over_hosts(told, degree=8, gathers=gathers) for told in (True, False))
     assert sharing - alone == pytest.approx([2 * BATCHES * LAYERS * times * 0.3, BATCHES * LAYERS * times * 0.3])

@@ -143,7 +143,7 @@ def test_the_kind_of_context_parallelism_and_named_modules_are_priced_as_they_ar
     [(80e9, "none", 1, None), (80e9, "none", 1, (2, 2, 2, 2)), (8e9, "full", 3, None), (1e9, "full", 3, (2, 2, 2, 2))],
 )
 def test_partial_recomputation_over_groups_is_priced_as_what_it_comes_to(memory, kind, stage, layers):
-    stack = toy_stack(uneven_stages=layers is None, sharded_stages=True, zero_stages=(0, 1, 2, 3))
+    stack = toy_stack(uneven_stages=layers is None, zero3_in_pipelines=True, zero_stages=(0, 1, 2, 3))
     old, new = (group.model_copy(update={"accelerator": toy_device(memory=memory)}) for group in cluster().groups)
     machines = cluster().model_copy(update={"groups": (old, new)})
     asked = {"model": toy_model(vocab_size=256000), "stack": stack, "cluster": machines}

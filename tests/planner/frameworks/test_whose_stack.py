@@ -62,7 +62,7 @@ def test_python_refuses_it_too_also_of_a_record():
 
 
 def test_a_stack_of_ones_own_goes_with_any_framework():
-    own = resolve(PlanRequest(model="llama3-8b", gpus=8)).software.model_copy(update={"name": "ours"})
+    own = resolve(PlanRequest(model="llama3-8b", gpus=8)).software.changed({"name": "ours"})
     for framework in ("megatron-lm", "torchtitan"):
         assert resolve(PlanRequest(model="llama3-8b", gpus=8, stack=own, framework=framework)).scenario
         assert resolve(PlanRequest(model="llama3-8b", gpus=8, stack="generic", framework=framework)).scenario

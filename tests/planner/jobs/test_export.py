@@ -338,10 +338,10 @@ def changed(plan, **changes):
 
 
 def test_changes_that_a_launch_file_cannot_say_are_named():
-    plan = changed(PLANS["megatron-lm"][0], stack__selective="projections", model__sliding_window=1024)
-    assert "stack.selective=projections, which" in export(plan, "megatron-lm").remarks[-1]
+    plan = changed(PLANS["megatron-lm"][0], stack__recompute_policy="projections", model__sliding_window=1024)
+    assert "stack.recompute_policy=projections, which" in export(plan, "megatron-lm").remarks[-1]
     for other in ("megatron-bridge", "slurm"):
-        assert "stack.selective=projections" in export(plan, other).remarks[-1]
+        assert "stack.recompute_policy=projections" in export(plan, other).remarks[-1]
     assert "model.sliding_window=1024" in export(plan, "megatron-bridge").remarks[-1]
     assert not any("priced with" in remark for remark in export(PLANS["megatron-lm"][0], "megatron-lm").remarks)
 
@@ -350,8 +350,8 @@ def test_changes_that_megatron_can_say_are_in_its_file():
     (plan,) = random_plans("megatron-lm", 1, seed=3, models=("mixtral-8x7b",), precisions=("bf16",))
     update = {"tp": 2, "ep": 2, "sequence_parallel": True, "stages": plan.strategy.stages}
     plan = plan.model_copy(update={"strategy": plan.strategy.model_copy(update=update)})
-    asked = changed(plan, stack__dispatch="deepep", stack__overlap__tp_forward="0.1").request
-    assert dispatch_of(asked) == "once-per-domain"
+    asked = changed(plan, stack__dispatcher="deepep", stack__overlap__tp_forward="0.1").request
+    assert dispatch_of(asked) == "deepep"
     assert OPTIONS.words(stack_values(plan.strategy, asked)[0]) == ["--tp-comm-overlap"]
     assert OPTIONS.words(stack_values(plan.strategy, plan.request)[0]) == []
 

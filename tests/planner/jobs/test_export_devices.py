@@ -78,7 +78,7 @@ def test_tpus_are_planned_for_under_no_framework_in_particular_and_under_ones_ow
     from costmodels.stack.stack import stack
 
     assert plan(PlanRequest(**ASKED, stack="generic")).request["stack"] == "generic"
-    mine = stack("megatron-core").model_copy(update={"name": "mine"})
+    mine = stack("megatron-core").changed({"name": "mine"})
     assert predict(PlanRequest(**ASKED, stack=mine)).request["stack"]["name"] == "mine"
 
 

@@ -38,15 +38,19 @@ def test_megatron_fsdp_is_priced_with_whole_sharding(tmp_path):
     assert done.exit_code == 0, done.stdout
     plan = json.loads(done.stdout)
     assert plan["strategy"]["zero_stage"] == 3
-    assert plan["request"]["changes"]["stack.state_copies"] == "none"
+    assert plan["request"]["changes"]["stack.sharding.state_copies"] == "none"
     assert "not read" not in done.stderr
 
 
 def test_what_is_set_beside_a_file_is_joined_to_what_it_says(tmp_path):
-    changes = json.loads(predict(SHARDED, tmp_path, "--set", "stack.launch=0.5x").stdout)["request"]["changes"]
-    assert {"stack.zero_stages", "stack.launch"} <= set(changes)
-    changes = json.loads(predict(SHARDED, tmp_path, "--set", "stack.state_copies=both").stdout)["request"]["changes"]
-    assert changes["stack.state_copies"] == "both"
+    changes = json.loads(predict(SHARDED, tmp_path, "--set", "stack.host.launch_time=0.5x").stdout)["request"][
+        "changes"
+    ]
+    assert {"stack.supports.zero_stages", "stack.host.launch_time"} <= set(changes)
+    changes = json.loads(predict(SHARDED, tmp_path, "--set", "stack.sharding.state_copies=both").stdout)["request"][
+        "changes"
+    ]
+    assert changes["stack.sharding.state_copies"] == "both"
 
 
 def test_sharding_inside_a_pipeline_is_refused_with_the_nearest_that_works(tmp_path):

@@ -41,7 +41,7 @@ def row(together, **axes):
 
 
 def grouping(scenario):
-    stack = scenario.stack.model_copy(update={"recompute_groups": True})
+    stack = scenario.stack.changed({"supports.recompute_groups": True})
     return replace(scenario, stack=stack)
 
 
@@ -55,7 +55,7 @@ def test_a_stage_stores_one_input_for_every_group_and_holds_one_group_while_it_r
     held = in_flight(row(1), np.array([1]))[0]
     saved = held * 3 * input_bytes - 3 * single.working[0]
     totals = [price_strategy(row(n), DEEP, even).footprint.total[1] for n in (1, 4)]
-    assert totals[0] - totals[1] == pytest.approx(saved * (1 + DEEP.stack.slack))
+    assert totals[0] - totals[1] == pytest.approx(saved * (1 + DEEP.stack.allocator.fragmentation))
 
 
 def test_groups_change_memory_and_no_time():

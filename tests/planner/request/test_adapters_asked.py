@@ -59,12 +59,17 @@ def test_the_answer_says_its_adapters_and_asks_the_same_again():
 def test_adapters_are_asked_for_in_one_way_and_a_stacks_file_may_have_some():
     with pytest.raises(BadRequest, match=r"stack\.adapters is asked for as adapters, such as --adapters 16:linear_qkv"):
         plan(changed(adapters=None, changes={"stack.adapters": 16}))
-    tuned = stack("nemo").model_copy(update={"adapters": Adapters.read("16:linear_qkv"), "name": "tuned"})
+    tuned = stack("nemo").changed({"switches.adapters": Adapters.read("16:linear_qkv"), "name": "tuned"})
     pins = {"pp": 4, "tp": 2}
     asked, held = changed(stack="nemo", pins=pins), changed(adapters=None, stack=tuned, pins=pins)
     assert predict(held).prediction.iteration_seconds == predict(asked).prediction.iteration_seconds
     assert predict(held).request["adapters"] == "16:linear_qkv"
-    assert type(tuned).model_validate(tuned.model_dump() | {"adapters": "16:linear_qkv"}) == tuned
+    assert (
+        type(tuned).model_validate(
+            tuned.model_dump() | {"switches": tuned.switches.model_dump() | {"adapters": "16:linear_qkv"}}
+        )
+        == tuned
+    )
 
 
 def test_a_model_of_experts_has_adapters_in_attention():
@@ -125,7 +130,7 @@ def test_nvidias_own_fine_tuning_runs_come_out_within_four_percent():
     ]
     assert len(errors) == 5
     assert np.abs(errors).max() < 0.04
-    assert all(one.scenario.stack.adapters.modules == ("linear_qkv",) for one in cases)
+    assert all(one.scenario.stack.switches.adapters.modules == ("linear_qkv",) for one in cases)
 
 
 def test_a_fine_tune_is_not_given_the_tokens_of_a_whole_training():

@@ -132,7 +132,7 @@ def slow_kernels(tmp_path):
     """A file with the usual stack's name whose products take longer."""
     path = tmp_path / "mine.json"
     usual = stack("megatron-core").model_dump(mode="json", exclude_defaults=True)
-    path.write_text(json.dumps(usual | {"kernel_efficiency": 0.5}))
+    path.write_text(json.dumps(usual | {"calibrated": usual["calibrated"] | {"kernel_efficiency": 0.5}}))
     return path
 
 
@@ -143,7 +143,7 @@ def test_an_answer_on_a_stack_of_ones_own_is_asked_again_from_itself_alone(tmp_p
     slow_kernels.unlink()
     again = answered("--config", str(path), "--top", "0", "--format", "json")
     assert chosen(again) == chosen(first)
-    assert first["request"]["stack"]["kernel_efficiency"] == 0.5
+    assert first["request"]["stack"]["calibrated"]["kernel_efficiency"] == 0.5
 
 
 def test_a_plan_on_a_stack_of_ones_own_is_compared_and_planned_anew_on_it(slow_kernels):

@@ -21,7 +21,7 @@ from planner.studies.study_file import read_study
 def folder(tmp_path):
     shutil.copy("examples/my-model.toml", tmp_path / "mine.toml")
     shutil.copy("examples/my-cluster.toml", tmp_path / "nodes.toml")
-    slow = stack("megatron-core").model_copy(update={"name": "slow", "kernel_efficiency": 0.5})
+    slow = stack("megatron-core").changed({"name": "slow", "calibrated.kernel_efficiency": 0.5})
     (tmp_path / "profile.toml").write_text(profile(cluster("dgx-a100-80gb"), slow, (), ()))
     return tmp_path
 

@@ -27,7 +27,7 @@ ZB_1P, BREADTH_FIRST, GROUPS_OF = map(SCHEDULE_NAMES.index, ("zb-1p", "breadth-f
 
 EVEN = toy_scenario(stack=toy_stack(uneven_stages=False))
 FREE = toy_scenario(stack=toy_stack(uneven_stages=True))
-UNFUSED = toy_scenario(stack=toy_stack(attention=("unfused",)))
+UNFUSED = toy_scenario(stack=toy_stack(attention_backend=("unfused",)))
 ODD = toy_scenario(model=toy_model(num_heads=6, hidden_size=768))
 GROUPS = toy_scenario(model=toy_model(num_query_groups=4))
 NARROW = toy_scenario(model=toy_model(ffn_hidden_size=4100))

@@ -58,7 +58,7 @@ def rows(shapes=SHAPES, *, copies=3, **constants):
         batch = {"global_batch_size": 16 * shape["micro"]}
         row = run(id=f"made-{number}", model=shape["model"], pins=at, request=batch)
         mapped = case(row)
-        stack = mapped.scenario.stack.model_copy(update=constants)
+        stack = mapped.scenario.stack.changed(constants)
         seconds = price_strategy(mapped.rows, replace(mapped.scenario, stack=stack), mapped.assignment).iteration
         row["measured"] = {"iteration_seconds": seconds}
         made.append(row)
@@ -79,7 +79,7 @@ def test_the_stack_that_made_the_runs_is_found_from_the_shipped_one(tmp_path):
     answer = calibrate([written(tmp_path / "runs.jsonl", rows(copies=3, **truth))])
     found = by_name(answer)
     for name, value in truth.items():
-        constant = found[f"stack.{name}"]
+        constant = found[f"stack.calibrated.{name}"]
         assert constant.after == pytest.approx(value, rel=0.03), name
         assert constant.standard_error is not None
     assert max(abs(one.after) for one in answer.runs) < 0.01
@@ -89,13 +89,13 @@ def test_the_stack_that_made_the_runs_is_found_from_the_shipped_one(tmp_path):
 
 
 def test_a_slow_host_is_told_by_the_runs_that_wait_for_it(tmp_path):
-    shipped = case(run()).scenario.stack.launch
-    answer = calibrate([written(tmp_path / "runs.jsonl", rows(copies=2, launch=1.6 * shipped))])
-    host = by_name(answer)["stack.launch"]
+    shipped = case(run()).scenario.stack.host.launch_time
+    answer = calibrate([written(tmp_path / "runs.jsonl", rows(copies=2, launch_time=1.6 * shipped))])
+    host = by_name(answer)["stack.host.launch_time"]
     assert host.before == pytest.approx(shipped)
     assert host.after == pytest.approx(1.6 * shipped, rel=0.05)
-    assert by_name(answer)["stack.kernel_efficiency"].after == pytest.approx(
-        by_name(answer)["stack.kernel_efficiency"].before, rel=0.02
+    assert by_name(answer)["stack.calibrated.kernel_efficiency"].after == pytest.approx(
+        by_name(answer)["stack.calibrated.kernel_efficiency"].before, rel=0.02
     )
     assert max(abs(one.after) for one in answer.runs) < 0.02
 
@@ -103,12 +103,12 @@ def test_a_slow_host_is_told_by_the_runs_that_wait_for_it(tmp_path):
 def test_what_runs_cannot_tell_stays_as_it_was_with_a_warning_each(tmp_path):
     answer = calibrate([written(tmp_path / "runs.jsonl", rows(SHAPES[:1], copies=2, kernel_efficiency=0.7))])
     found = by_name(answer)
-    assert found["stack.kernel_efficiency"].after == pytest.approx(0.7, rel=0.03)
+    assert found["stack.calibrated.kernel_efficiency"].after == pytest.approx(0.7, rel=0.03)
     alone = [one for one in answer.constants if one.standard_error is None]
     assert {one.name for one in alone} >= {
-        "stack.straggler",
-        "stack.iteration_overhead",
-        "stack.communication_efficiency",
+        "stack.calibrated.straggler",
+        "stack.calibrated.iteration_overhead",
+        "stack.calibrated.communication_efficiency",
     }
     for one in alone:
         assert one.after == one.before
@@ -125,7 +125,7 @@ def test_one_wild_run_does_not_carry_the_others_along(tmp_path):
     made = rows(copies=2, kernel_efficiency=0.7)
     made[0]["measured"]["iteration_seconds"] *= 3.0
     found = by_name(calibrate([written(tmp_path / "runs.jsonl", made)]))
-    assert found["stack.kernel_efficiency"].after == pytest.approx(0.7, rel=0.08)
+    assert found["stack.calibrated.kernel_efficiency"].after == pytest.approx(0.7, rel=0.08)
 
 
 def test_leaving_a_run_out_is_close_to_fitting_without_it(tmp_path):
@@ -156,8 +156,8 @@ def test_a_profile_reads_back_as_what_was_fitted(tmp_path):
     path = tmp_path / "p.toml"
     path.write_text(answer.profile)
     cluster, stack = find_cluster(path), find_stack(str(path))
-    assert stack.kernel_efficiency == by_name(answer)["stack.kernel_efficiency"].after
-    assert "runs.jsonl: 3 runs; median error" in stack.calibration
+    assert stack.calibrated.kernel_efficiency == by_name(answer)["stack.calibrated.kernel_efficiency"].after
+    assert "runs.jsonl: 3 runs; median error" in stack.calibrated.basis
     assert profile(cluster, stack, answer.constants, answer.warnings) == answer.profile
     stated = tomllib.loads(answer.profile)["calibration"]["constants"]
     assert [one["name"] for one in stated] == [one.name for one in answer.constants]
@@ -173,7 +173,7 @@ def test_runs_of_two_strategies_centre_the_interval_and_a_repeated_one_does_not(
     answer = plan("predict", "--profile", path, "--model", "gpt3-350m", "--gpus", "16", "--format", "json")
     found = json.loads(answer.stdout)["prediction"]
     up, down = (abs(math.log(found["interval"][end] / found["iteration_seconds"])) for end in ("high", "low"))
-    assert find_stack(str(path)).own_runs == copies
+    assert find_stack(str(path)).calibrated.own_runs == copies
     assert (up < 1.2 * down) == centred
 
 
@@ -238,7 +238,7 @@ def test_the_command_writes_a_profile_that_the_others_take(tmp_path):
     path = tmp_path / "profile.toml"
     done = plan("calibrate", RUNS, "-o", path)
     assert done.exit_code == 0, done.stderr
-    assert "stack.kernel_efficiency" in done.stdout
+    assert "stack.calibrated.kernel_efficiency" in done.stdout
     assert "Warnings" in done.stdout
     question = ("--model", "gpt3-350m", "--gpus", "16", "--format", "json")
     for command in ("solve", "predict"):
@@ -378,7 +378,7 @@ def test_stacks_of_ones_own_are_read_anew_every_time(tmp_path):
     path = tmp_path / "s.toml"
     values = []
     for value in (0.5, 0.6):
-        path.write_text(f'name = "mine"\ntitle = "mine"\nsource = "me"\nkernel_efficiency = {value}\n')
-        values.append(find_stack(str(path)).kernel_efficiency)
+        path.write_text(f'name = "mine"\ntitle = "mine"\nsource = "me"\n[calibrated]\nkernel_efficiency = {value}\n')
+        values.append(find_stack(str(path)).calibrated.kernel_efficiency)
     assert values == [0.5, 0.6]
     assert isinstance(find_stack("nemo"), Stack)

@@ -16,6 +16,7 @@ from planner.runs.fit import (
     calibrate,
     calibrate_experts,
     in_step,
+    set_fields,
     with_experts,
     with_rate,
 )
@@ -29,7 +30,7 @@ def made_at(rate, group="made"):
     for layers, micro in ((12, 1), (24, 2), (48, 4)):
         mapped = case(run(model={"num_layers": layers}, pins={"micro_batch_size": micro, "recompute": "none"}))
         neutral: dict[str, object] = {knob.field: knob.neutral for knob in STACK_KNOBS} | {"cuda_graphs": True}
-        stack = mapped.scenario.stack.model_copy(update=neutral)
+        stack = mapped.scenario.stack.changed(neutral)
         scenario = replace(mapped.scenario, stack=stack)
         seconds = price_strategy(mapped.rows, with_rate(scenario, rate), mapped.assignment).iteration
         samples.append(Sample(group, replace(mapped, scenario=scenario), seconds, 1.0 / math.sqrt(3)))
@@ -60,7 +61,7 @@ def test_a_stack_alone_on_its_machines_leaves_their_speed_to_them():
     """No run tells its kernels from the machine's; where another stack runs there too, one does."""
     mapped = case(run())
     scenario = mapped.scenario
-    others = scenario.stack.model_copy(update={"name": "another"})
+    others = scenario.stack.changed({"name": "another"})
     with_other = type(mapped)(replace(scenario, stack=others), mapped.rows, mapped.assignment)
     mine, theirs = (Sample("made", one, 1.0, 1.0) for one in (mapped, with_other))
     assert alone_on_machines([mine]) == {scenario.stack.name}
@@ -75,7 +76,7 @@ def test_three_quarters_of_the_expert_efficiency_are_kept():
     assert mapped.scenario.model.moe is not None
     slower = price_strategy(mapped.rows, with_experts(mapped.scenario, 0.64), mapped.assignment).iteration
     stack = mapped.scenario.stack
-    known = {stack.name: [float(getattr(stack, knob.field)) for knob in STACK_KNOBS]}
+    known = {stack.name: [float(stack.value(knob.field)) for knob in STACK_KNOBS]}
     ((name, (value, left)),) = calibrate_experts([Sample("made", mapped, slower, 1.0)], known, {}).items()
     assert name == stack.name
     assert value == pytest.approx(0.64**0.75, rel=0.01)
@@ -92,3 +93,13 @@ expert_efficiency = 0.9  # as torchtitan
 """
     told = in_step(text, {"nemo": (0.95, Errors(3, 0.0, 0.0, 0.0))})
     assert told == text.replace("0.962", "0.950")
+
+
+def test_constants_are_written_into_their_table_of_a_stacks_file(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('name = "mine"\n\n[calibrated]\nstraggler = 0.1  # of old\n\n[bf16]\nstraggler = 0.2\n')
+    set_fields(path, {"calibrated.straggler": "0.3", "calibrated.own_runs": "4", "title": '"Mine"', "host.x": "1"})
+    assert path.read_text() == (
+        'name = "mine"\ntitle = "Mine"\n\n[calibrated]\nstraggler = 0.3\nown_runs = 4\n\n[bf16]\nstraggler = 0.2\n'
+        "\n[host]\nx = 1\n"
+    )

@@ -65,7 +65,7 @@ def test_the_search_over_expert_ranks_finds_what_the_quote_of_every_split_says(s
 def test_so_does_the_search_where_dispatch_hides_behind_other_micro_batches(scenario, tightness, left):
     """How much of it hides depends on the stages and micro-batches, so that layers of one block differ in price."""
     overlap = scenario.stack.overlap.model_copy(update={"ep": left})
-    scenario = replace(scenario, stack=scenario.stack.model_copy(update={"overlap": overlap}))
+    scenario = replace(scenario, stack=scenario.stack.changed({"overlap": overlap}))
     rows = expert_rows(scenario)
     assume(rows is not None and len(rows) <= 120)
     scenario = tightened(scenario, rows, tightness)

@@ -22,7 +22,7 @@ SOME = settings(max_examples=60, deadline=None, suppress_health_check=list(Healt
 @SOME
 @given(drawn_scenarios(gpus=(1, 2, 4, 8), batches=(8, 16), layers=(1, 2, 4, 6)))
 def test_the_leanest_is_the_least_of_all_even_splits(scenario):
-    scenario = replace(scenario, stack=scenario.stack.model_copy(update={"uneven_stages": False}))
+    scenario = replace(scenario, stack=scenario.stack.changed({"supports.uneven_stages": False}))
     space = build(scenario, {})
     assume(len(space.cores))
     core, option = np.nonzero(space.allowed)
@@ -74,7 +74,7 @@ def all_or_none(rows, scenario, index, seconds, memory):
 @SOME
 @given(drawn_scenarios(gpus=(2, 4, 8), batches=(4, 8), layers=(2, 3, 4, 5, 6)))
 def test_the_leanest_is_the_least_of_all_uneven_splits(scenario):
-    scenario = replace(scenario, stack=scenario.stack.model_copy(update={"uneven_stages": True}))
+    scenario = replace(scenario, stack=scenario.stack.changed({"supports.uneven_stages": True}))
     assume(scenario.depth.uniform)
     space = build(scenario, {})
     assume(0 < len(space.cores) <= 300)

@@ -62,7 +62,7 @@ def tightened(mixed, share):
     parts = []
     for place, one in enumerate(mixed.scenarios):
         allocated = least * (most / least) ** (share * (1.0, 0.8)[place % 2]) * (1 + 1e-7)
-        usable = allocated * (1 + one.stack.slack) + one.stack.reserved
+        usable = allocated * (1 + one.stack.allocator.fragmentation) + one.stack.allocator.reserved
         device = one.group.accelerator.model_copy(update={"usable_memory": usable})
         parts.append(replace(one, group=one.group.model_copy(update={"accelerator": device})))
     return Mixed(mixed.cluster, tuple(parts))
@@ -120,7 +120,7 @@ def test_the_bound_of_a_core_does_not_depend_on_the_cores_beside_it(mixed, data)
 def test_two_equal_groups_are_one_cluster_of_their_joint_size(group, stack, model, data):
     """Equal where the layout is pinned; free, a mixed cluster may also give its halves different degrees."""
     node = group.gpus_per_node
-    stack = stack.model_copy(update={"ends_as_layers": False})  # which mixed clusters do without
+    stack = stack.changed({"supports.ends_as_layers": False})  # which mixed clusters do without
     group = group.model_copy(update={"tiers": (group.tiers[0], group.tiers[-1]), "nodes": 2})
     scenario = toy_scenario(model=model, stack=stack, group=group, gpus=4 * node, batch=4 * node)
     halves = tuple(group.model_copy(update={"name": name}) for name in ("left", "right"))
@@ -130,7 +130,7 @@ def test_two_equal_groups_are_one_cluster_of_their_joint_size(group, stack, mode
     width = 4 * node // pp
     tp = data.draw(st.sampled_from([n for n in (1, 2, 4) if width % n == 0]))
     pins = {"pp": pp, "tp": tp, "cp": 1, "dp": width // tp, "rank_order": "tp-cp-ep-dp-pp", "vocabulary": "ends"}
-    pins["schedule"] = [name for name in stack.schedules if name in ON_GROUPS]
+    pins["schedule"] = [name for name in stack.supports.schedules if name in ON_GROUPS]
     whole = search_one(build_one(scenario, parse_pins(pins)), scenario, budget=Budget())
     joined = found(mixed, pins)
     assert (whole.best is None) == (joined.best is None)

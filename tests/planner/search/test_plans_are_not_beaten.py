@@ -62,7 +62,7 @@ def question(seed, *, mixed):
     told = None if mixed else pick(chance, (None, None, *FRAMEWORKS))
     stack = find_stack(FRAMEWORKS[told].stack if told else pick(chance, STACKS[:2] if mixed else STACKS))
     barred = {"recompute"} if told else set()
-    barred |= {"offload"} if mixed or not {"activations", "optimizer"} <= {*stack.offloads} else set()
+    barred |= {"offload"} if mixed or not {"activations", "optimizer"} <= {*stack.supports.offloads} else set()
     return PlanRequest(
         model=drawn_model(chance),
         cluster=cluster,
@@ -109,12 +109,12 @@ def values(request, stack):
         "vpp": [1, 2, 3],
         "ep": factors_of(request.model.moe.num_experts) if request.model.moe else [1],
         "micro_batch_size": [1, 2, 4, 8],
-        "zero_stage": list(stack.zero_stages),
-        "schedule": list(stack.schedules),
+        "zero_stage": list(stack.supports.zero_stages),
+        "schedule": list(stack.supports.schedules),
         "sequence_parallel": [False, True],
         "recompute": ["none", "selective", "full", "partial"],
-        "vocabulary": list(stack.vocabulary),
-        "rank_order": list(stack.rank_orders),
+        "vocabulary": list(stack.supports.vocabulary),
+        "rank_order": list(stack.supports.rank_orders),
         "offload": ["none"],
     }
     pins = parse_pins(request.pins)
@@ -154,7 +154,12 @@ def neighbours(chance, pins, free, request):
 def some_split(chance, request, pins, stack):
     """Layers of every stage, or nothing, for the planner to split them; and how many of each are recomputed."""
     pp, layers = pins["pp"], request.model.num_layers
-    if request.objective == "memory" or not stack.uneven_stages or not 1 < pp <= layers or chance.random() < 0.6:
+    if (
+        request.objective == "memory"
+        or not stack.supports.uneven_stages
+        or not 1 < pp <= layers
+        or chance.random() < 0.6
+    ):
         return None, None
     cuts = [0, *sorted(1 + chance.permutation(layers - 1)[: pp - 1]), layers]
     held = [int(end - start) for start, end in pairwise(cuts)]

@@ -34,7 +34,10 @@ def with_memory(scenario, share):
     space = build(scenario, {})
     assume(len(space.cores))
     peaks = price_cores(space, np.arange(len(space.cores)), scenario).even_split_peak_bytes
-    limit = float(np.quantile(peaks, share)) * (1 + scenario.stack.slack) + scenario.stack.reserved
+    limit = (
+        float(np.quantile(peaks, share)) * (1 + scenario.stack.allocator.fragmentation)
+        + scenario.stack.allocator.reserved
+    )
     return changed_device(scenario, usable_memory=limit)
 
 
@@ -85,7 +88,7 @@ def test_what_is_dominated_is_never_better(scenario, share):
     """Pinning an axis lets in what its dominated rule keeps out."""
     scenario = with_memory(scenario, share)
     everything = {
-        "schedule": ",".join(scenario.stack.schedules),
+        "schedule": ",".join(scenario.stack.supports.schedules),
         "recompute": "none,selective,full,partial",
         "rank_order": "tp-cp-ep-dp-pp,tp-cp-ep-pp-dp",
     }
@@ -97,7 +100,7 @@ def test_what_is_dominated_is_never_better(scenario, share):
 def test_a_stack_that_can_split_unevenly_is_never_slower(scenario, share):
     scenario = with_memory(scenario, share)
     even, uneven = (
-        replace(scenario, stack=scenario.stack.model_copy(update={"uneven_stages": switch})) for switch in (False, True)
+        replace(scenario, stack=scenario.stack.changed({"supports.uneven_stages": switch})) for switch in (False, True)
     )
     assert best(uneven) <= best(even) * SLACK
 

@@ -33,7 +33,7 @@ SOME = settings(max_examples=60, deadline=None, suppress_health_check=list(Healt
 
 
 def offloading(scenario, *, host_memory=1e15):
-    stack = scenario.stack.model_copy(update={"offloads": ALL, "optimizer": "adam"})
+    stack = scenario.stack.changed({"supports.offloads": ALL, "switches.optimizer": "adam"})
     group = scenario.group.model_copy(update={"host_memory": host_memory})
     return replace(scenario, stack=stack, group=group)
 
@@ -45,7 +45,7 @@ def offloaded_rows(scenario, limit):
     for row in () if plain is None else map(plain.row, range(len(plain))):
         for code in range(len(OFFLOADS)):
             layered = code != ACTIVATIONS or row["recompute"] != Recompute.PARTIAL
-            stays = code < OPTIMIZER or scenario.stack.adapters is None
+            stays = code < OPTIMIZER or scenario.stack.switches.adapters is None
             if stays and layered and (code != EVERYTHING or row["zero_stage"] == 3):
                 found.append(row | {"offload": code})
     assume(0 < len(found) <= limit)
@@ -65,7 +65,7 @@ def test_the_search_over_offloading_finds_what_trying_everything_finds(scenario,
 @SOME
 @given(drawn_scenarios(gpus=(2, 4, 8), batches=(4, 8), layers=(2, 3, 4, 6)))
 def test_no_bound_of_a_saver_exceeds_what_it_bounds(scenario):
-    stack = scenario.stack.model_copy(update={"recompute_modules": MODULES})
+    stack = scenario.stack.changed({"supports.recompute_modules": MODULES})
     scenario = offloading(replace(scenario, stack=stack))
     space = build(scenario, parse_pins(PINS))
     assume(len(space.cores))

@@ -66,7 +66,7 @@ def test_the_search_finds_the_same_on_larger_machines(scenario, tightness):
 )
 def test_the_search_finds_uneven_and_partly_recomputed_stages(scenario, tightness, pp):
     """Deep pipelines under tight memory: here the best split is seldom the even one."""
-    stack = scenario.stack.model_copy(update={"uneven_stages": True, "vocabulary": ("ends",)})
+    stack = scenario.stack.changed({"supports.uneven_stages": True, "supports.vocabulary": ("ends",)})
     model = scenario.model.model_copy(update={"vocab_size": 64000})
     scenario = toy_scenario(
         gpus=scenario.gpus, batch=scenario.global_batch_size, model=model, group=scenario.group, stack=stack
@@ -177,7 +177,7 @@ def test_no_row_of_a_core_is_faster_than_its_bound(scenario):
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn_scenarios(gpus=(2, 4, 8, 16), batches=(8, 16), layers=(2, 3, 4, 6, 8)), st.booleans(), st.data())
 def test_the_bound_of_a_core_does_not_depend_on_the_cores_beside_it(scenario, grouped, data):
-    stack = scenario.stack.model_copy(update={"recompute_groups": grouped})
+    stack = scenario.stack.changed({"supports.recompute_groups": grouped})
     scenario = replace(scenario, stack=stack)
     cores = build(scenario, parse_pins({"recompute_num_layers": "1,2,3,4"} if grouped else {})).cores
     assume(len(cores))
@@ -198,7 +198,7 @@ def test_a_row_s_bounds_never_exceed_its_best_split(scenario, tightness, chance)
     least, limit = least_peaks(priced.rows, priced.memory, scenario), memory_limit(scenario, priced.rows)
     assert (least <= priced.even_split_peak_bytes * (1 + 1e-9)).all()
     assert (least <= limit * (1 + 1e-9))[feasible].all()
-    usable = scenario.group.accelerator.usable_memory - scenario.stack.reserved
+    usable = scenario.group.accelerator.usable_memory - scenario.stack.allocator.reserved
     for index in chance.sample(range(len(priced.rows)), min(12, len(priced.rows))):
         seconds, used = seconds_and_bytes(priced.rows, scenario, index, priced.seconds, priced.memory)
         room = usable / (1 + slack(scenario.stack, priced.rows.row(index)["tp"]))

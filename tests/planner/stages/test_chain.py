@@ -263,7 +263,7 @@ def test_a_row_s_bounds_never_exceed_its_best_split_where_layers_differ(scenario
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn_scenarios(gpus=(4, 8), batches=(8,), layers=(3, 5, 6, 7), models=drawn_depths), st.randoms())
 def test_a_split_is_worth_what_its_quote_says_where_layers_differ_and_an_end_stands_for_one(scenario, chance):
-    stack = scenario.stack.model_copy(update={"ends_as_layers": True, "uneven_stages": True})
+    stack = scenario.stack.changed({"supports.ends_as_layers": True, "supports.uneven_stages": True})
     scenario = replace(scenario, stack=stack)
     space = build(scenario, {})
     assume(len(space.cores))

@@ -74,7 +74,7 @@ def test_a_source_that_no_constant_is_fitted_to_is_anybodys():
 
 @pytest.mark.parametrize(("runs", "known"), [(0, False), (ENOUGH - 1, False), (ENOUGH, True), (9, True)])
 def test_who_has_calibrated_on_runs_of_ones_own_is_missed_to_either_side_alike(runs, known):
-    scenario = asked(stack=find_stack("megatron-core").model_copy(update={"own_runs": runs}))
+    scenario = asked(stack=find_stack("megatron-core").changed({"calibrated.own_runs": runs}))
     low, high = np.log(ends_of(interval(scenario, row(), 1.0, mfu=0.4)))
     assert (-low > 0.8 * high) == known
     assert (low, high) == pytest.approx(np.log(ends_of(interval(asked(), row(), 1.0, mfu=0.4)))) or known

@@ -166,7 +166,7 @@ def test_what_an_architecture_names_behind_a_plus_is_the_processor_beside_a_devi
 
 
 def test_a_stack_of_ones_own_is_no_reason_against_a_device_that_was_measured():
-    assert not trust(asked(stack=find_stack("megatron-core").model_copy(update={"name": "ours"})), row()).beyond
+    assert not trust(asked(stack=find_stack("megatron-core").changed({"name": "ours"})), row()).beyond
 
 
 def test_a_plan_that_is_like_nothing_measured_says_so_and_in_what():

@@ -1,0 +1,189 @@
+"""Switches: what a user sets in a framework's own configuration, and what changes the price.
+
+One table: each field has its type, its usual value, a sentence, and the frameworks' own words for it. A request's
+``changes``, a study and ``--set`` take the names as they stand here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from costmodels.stack.adapters import Adapters
+from costmodels.stack.fields import AttentionKernels, Dispatcher
+from hardware.kernels import Record
+from hardware.units import ByteQuantity
+
+LARGEST_CAPACITY = 1000.0
+Graphed = Literal["attn", "mamba", "moe_router", "moe_preprocess", "moe"]
+Optimizers = Literal["adam", "adam-bf16", "adam-8bit", "lamb", "sgd", "adafactor", "muon"]
+RecomputePolicy = Literal[
+    "attention", "operators", "products", "projections", "attention-products", "feed-forward", "up-projections"
+]
+"""What selective recomputation repeats: "attention" its core [Korthikanti22]; "operators" every cheap operator and
+every second matrix product (per-operator checkpointing of compiled models); "products" all but the input and what
+products with weights return (JAX's checkpoint_dots_with_no_batch_dims, MaxText's "minimal"); "projections" all but the
+input and the query, key and value projections of a layer (MaxText's usual policy); "attention-products" keeps what
+attention's output projection returns as well ("save_dot_except_mlp"), "feed-forward" what its core does too
+("save_dot_with_context_except_mlp"), so that of products only the feed-forward network's repeat; "up-projections"
+repeats norms, activations and the projections out of latent vectors, and keeps what an activation reads as narrow as
+products do [DeepSeek24, sections 3.2.3 and 3.3.3]."""
+
+
+def _switch(value: Any, sentence: str, *words: str, **bounds: Any) -> Any:
+    """A switch: its usual value, what it does, and what frameworks call it."""
+    return Field(value, description=sentence, json_schema_extra={"words": list(words)}, **bounds)
+
+
+class Switches(Record):
+    """What a user can set; values here are those of a framework that says nothing of them."""
+
+    attention_backend: Annotated[AttentionKernels, Field(min_length=1)] = _switch(
+        ("unfused",),
+        "Attention kernels in order of preference; the first that the accelerator has runs",
+        "Megatron --attention-backend",
+        "Transformers attn_implementation",
+    )
+    fp8_attention: bool = _switch(
+        False, "Under 8-bit recipes cuDNN attends in 8 bits too", "Megatron fp8_dot_product_attention"
+    )
+    fused_elementwise: bool = _switch(
+        True,
+        "Bias, dropout, residual and activation run as one kernel each",
+        "torchtitan --compile.enable",
+        "Megatron --no-bias-gelu-fusion, --no-bias-dropout-fusion",
+    )
+    fused_softmax: bool = _switch(
+        True, "Scale, mask and softmax of unfused attention run as one kernel", "Megatron --no-masked-softmax-fusion"
+    )
+    dropout: bool = _switch(
+        False, "Attention and residual dropout are on", "Megatron --attention-dropout, --hidden-dropout"
+    )
+    deterministic: bool = _switch(
+        False, "Runs repeat to the bit: sums in a fixed order, memory filled", "Megatron --deterministic-mode"
+    )
+    launch_blocking: bool = _switch(
+        False, "The host waits for every kernel before it launches the next", "CUDA_LAUNCH_BLOCKING=1"
+    )
+    bind_processes: bool = _switch(
+        True, "Each process runs on the processors beside its device", "numactl, NCCL before 2.30"
+    )
+    cuda_graphs: bool = _switch(
+        False, "Launches are replayed by the device, so that the host bounds no layer", "Megatron --enable-cuda-graph"
+    )
+    cuda_graph_scope: tuple[Graphed, ...] = _switch(
+        (), "Parts of a layer that are captured in CUDA graphs", "Megatron --cuda-graph-scope"
+    )
+    dispatcher: Dispatcher = _switch(
+        "alltoall",
+        "All tokens to every rank; one copy per expert; or once per domain (HybridEP gathers routes first)",
+        "Megatron --moe-token-dispatcher-type, --moe-flex-dispatcher-backend",
+    )
+    expert_capacity: float | None = _switch(
+        None,
+        "Tokens that every expert computes over the mean, more dropped and fewer padded; none drops none",
+        "Megatron --moe-expert-capacity-factor",
+        gt=0,
+        le=LARGEST_CAPACITY,
+    )
+    shared_expert_overlap: bool = _switch(
+        False, "Shared experts run while routed tokens travel", "Megatron --moe-shared-expert-overlap"
+    )
+    fused_experts: bool = _switch(
+        False,
+        "Experts' products, biases, activation and quantisation run as one operation",
+        "Megatron --use-transformer-engine-op-fuser",
+    )
+    tp_overlap_rings: bool = _switch(
+        False,
+        "Products in 8 bits exchange what they take and return in rings, counted piece by piece",
+        "Megatron tp_comm_overlap_cfg",
+    )
+    overlap_grad_reduce: bool = _switch(
+        False,
+        "Gradients are reduced behind the backward pass of the last micro-batch",
+        "Megatron --overlap-grad-reduce",
+        "DeepSpeed overlap_comm",
+    )
+    overlap_param_gather: bool = _switch(
+        False,
+        "Parameters are gathered behind the forward pass of the first micro-batch",
+        "Megatron --overlap-param-gather",
+    )
+    overlap_zero3: bool = _switch(
+        False, "Both are so under ZeRO stage 3, whatever is true of lower stages", "DeepSpeed overlap_comm at stage 3"
+    )
+    recompute_policy: RecomputePolicy = _switch(
+        "attention",
+        "What selective recomputation repeats",
+        "MaxText remat_policy",
+        "torchtitan --activation_checkpoint.selective_ac_option",
+    )
+    loss: Literal["plain", "fused"] = _switch(
+        "plain",
+        "Cross-entropy of stored logits; or fused with the head's product, block by block [Liger]",
+        "Liger fused_linear_cross_entropy",
+    )
+    loss_block: int = _switch(
+        0,
+        "Tokens whose logits exist at once; 0: all, or a fused loss's own choice",
+        "Yuan 2.0 block-wise loss",
+        ge=0,
+        le=2**31,
+    )
+    optimizer: Optimizers = _switch("adam", "What updates the weights", "Megatron --optimizer")
+    main_params: Literal["fp32", "fp16"] = _switch(
+        "fp32", "Format of the master weights", "Megatron --main-params-dtype"
+    )
+    fp8_param_gather: bool = _switch(
+        False,
+        "Under an 8-bit recipe weights are kept, and gathered where it allows that, in 8 bits",
+        "Megatron --fp8-param-gather",
+    )
+    adapters: Adapters | None = _switch(
+        None, "What trains beside frozen weights; none: all weights", "PEFT LoraConfig", "Megatron-Bridge LoRA"
+    )
+    offload_fraction: float = _switch(
+        1.0,
+        "Share of the optimizer states that is offloaded where they are",
+        "Megatron --optimizer-offload-fraction",
+        "DeepSpeed offload_optimizer.ratio",
+        gt=0,
+        le=1,
+    )
+    offloaded_layers: float = _switch(
+        1.0,
+        "Share of the layers whose activations are offloaded where they are",
+        "Megatron --cpu-offloading-num-layers",
+        gt=0,
+        le=1,
+    )
+    bucket_size: float = _switch(
+        0.0, "Parameters whose gradients travel together; 0: not known", "Megatron --ddp-bucket-size", ge=0
+    )
+    reduce_bucket_size: ByteQuantity = _switch(
+        0.0,
+        "Bucket that gradients are copied into, held through the backward pass; two where they travel behind it",
+        "DeepSpeed reduce_bucket_size (values of 2 bytes)",
+    )
+    record_streams: bool = _switch(
+        False,
+        "Blocks that tensor ranks' collectives used wait for the host to see these end",
+        "PyTorch until 2.8, unless TORCH_NCCL_AVOID_RECORD_STREAMS=1",
+    )
+    expandable_segments: bool = _switch(
+        True,
+        "The allocator joins what it took from the device; else logits take room beside freed blocks [Segments]",
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+    )
+    nccl_ub: bool = _switch(
+        False,
+        "Collectives of sharded states run out of NCCL's user buffers and slow no computation",
+        "Megatron --use-nccl-ub",
+    )
+    zero_hpz: bool = _switch(
+        False,
+        "Under ZeRO stage 3 every innermost domain holds a second copy to gather from backward [Wang23]",
+        "DeepSpeed zero_hpz_partition_size",
+    )
