@@ -47,7 +47,7 @@ def _of_yuan() -> Iterator[tuple[str, ...]]:
 
 def _of_others() -> Iterator[tuple[str, ...]]:
     one, two = (megascale.run(system, 12288) for system in megascale.MFU)
-    slow, fast = one.quote().iteration, two.quote().iteration
+    slow, fast = one.price().iteration, two.price().iteration
     other = f"{slow:.2f} s ({slow / 8.57 - 1:+.1%}), {slow / fast:.2f} times"
     yield (
         "MegaScale, 175B on 12,288 A100",

@@ -30,6 +30,7 @@ TESTED = {
     "my-servers.toml",
     "plan-to-launch.sh",
     "queue_filter.py",
+    "run.json",
     "sbatch.sh",
     "sparse-plans.md",
     "sweep-array.sh",

@@ -208,6 +208,8 @@ def _pin(value: Any) -> Any:
 
 def _value(name: str, value: Any) -> Any:
     """A value as the request takes it, of text as the shell hands it on."""
+    if name in GIVEN_SPLIT:
+        return value
     kind = FIELDS[name].kind
     if isinstance(value, tuple):
         return _changes(value)

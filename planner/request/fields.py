@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
-from costmodels.stack.combined import SWITCHES
 from hardware.errors import meant
 from planner.errors import BadRequest
 
@@ -83,7 +82,7 @@ _ROWS: Final = (
         default=DEFAULT_STACK,
         left_out=7,
     ),
-    Field("as_of", "Release of the stack of that month: 2024-12.", "MONTH"),
+    Field("as_of", "Release of the stack of that month: 2024-12.", "MONTH", saved=False),
     Field(
         "global_batch_size",
         "Sequences per iteration.",
@@ -281,6 +280,8 @@ def field_of(name: str) -> str | None:
             return f"pins.{spelling}"
         if spelling in _KNOWN and not name.startswith("pins."):
             return spelling
+    from costmodels.stack.combined import SWITCHES  # pydantic's: a command line that asks for help waits for none
+
     if short in SWITCHES:
         return f"stack.{short}"
     return name if name.startswith(PATHS) else None

@@ -120,9 +120,9 @@ def test_a_stack_written_in_short_reads_as_the_same_stack(name):
     ("old", "said"),
     [
         ({"gather_pool": True}, "gather_pool is now sharding.gather_pool"),
-        ({"launch_time": "4 us"}, "launch is now host.launch_time"),
-        ({"overlap_grad_reduce": True}, "overlap.gradients is now switches.overlap_grad_reduce"),
-        ({"fragmentation": 0.1, "loss": "plain", "saved_tensors": [], "separate_reductions": []}, "and 1 more"),
+        ({"launch": "4 us"}, "launch is now host.launch_time"),
+        ({"overlap": {"gradients": True}}, "overlap.gradients is now switches.overlap_grad_reduce"),
+        ({"slack": 0.1, "loss": "plain", "keeps": [], "apart": []}, "and 1 more"),
     ],
 )
 def test_a_stack_file_from_before_fields_were_grouped_is_refused_with_their_names(tmp_path, old, said):

@@ -92,7 +92,7 @@ REQUESTS = {
 }
 """Values of every field of a request that changes the price of a run."""
 BESIDE = {
-    *("model", "gpus", "cluster", "framework", "pins"),  # what the job is, and which strategies it may have
+    *("model", "gpus", "as_of", "cluster", "framework", "pins"),  # what the job is, and which strategies it may have
     *("layers_per_stage", "recomputed_per_stage"),  # the same, of one that is given
     *("tokens", "memory_margin", "expert_imbalance", "stability"),  # what is expected of the run, not told to it
     *("objective", "ties", "reasons", "top", "time_limit"),  # what is asked about it

@@ -30,9 +30,9 @@ OF_THE_SCRIPT = {
     "deepspeed": ("pp", "vpp", "schedule", "ep", "etp", "recompute", "recompute_num_layers"),
 }
 """Axes that a framework is told in a training script, not in its files."""
-STATES = ("optimizer", "main_params", "gradient_bytes", "expert_capacity")
-SHARDED = ("fp8_param_gather",)
-OFFLOADED = ("offload_fraction",)
+STATES = ("switches.optimizer", "switches.main_params", "gradients.gradient_bytes", "switches.expert_capacity")
+SHARDED = ("switches.fp8_param_gather",)
+OFFLOADED = ("switches.offload_fraction",)
 
 
 def read_back(plan, name, path):
@@ -55,7 +55,7 @@ def states(plan, name):
     stack = assumed_stack(plan.request)
     named = [*(STATES if name == "megatron-lm" else ()), *(SHARDED if name == "megatron-lm" and sharded(plan) else ())]
     named += OFFLOADED if plan.strategy.offload.startswith("optimizer") else ()
-    return {one: getattr(stack, one) for one in named}
+    return {one: stack.value(one) for one in named}
 
 
 def sharded(plan):

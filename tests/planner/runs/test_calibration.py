@@ -26,6 +26,7 @@ from planner.runs.files import json_lines
 from planner.runs.judge import HOME
 from planner.runs.least_squares import Knob
 from tests.planner.measured_run import case, run
+from tests.scenarios import HOMES
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "calibrate"
 RUNS, LOGS = EXAMPLES / "runs.jsonl", (EXAMPLES / "all_reduce_1_node.log", EXAMPLES / "all_reduce_2_nodes.log")
@@ -58,7 +59,7 @@ def rows(shapes=SHAPES, *, copies=3, **constants):
         batch = {"global_batch_size": 16 * shape["micro"]}
         row = run(id=f"made-{number}", model=shape["model"], pins=at, request=batch)
         mapped = case(row)
-        stack = mapped.scenario.stack.changed(constants)
+        stack = mapped.scenario.stack.changed({f"{HOMES[name]}.{name}": value for name, value in constants.items()})
         seconds = price_strategy(mapped.rows, replace(mapped.scenario, stack=stack), mapped.assignment).iteration
         row["measured"] = {"iteration_seconds": seconds}
         made.append(row)
