@@ -96,6 +96,7 @@ BESIDE = {
     *("layers_per_stage", "recomputed_per_stage"),  # the same, of one that is given
     *("tokens", "memory_margin", "expert_imbalance", "stability"),  # what is expected of the run, not told to it
     *("objective", "ties", "reasons", "top", "time_limit"),  # what is asked about it
+    "as_of",  # which release the stack is, whose name says it afterwards
 }
 STACK_ALIKE = {"nemo", "nemo-26.06", "megatron-core"}
 """Stacks that Megatron-LM's arguments tell apart only by what a strategy makes use of."""
