@@ -21,7 +21,7 @@ from tests.drawn import drawn_depths, drawn_scenarios
 from tests.scenarios import random_rows, toy_hybrid, toy_model, toy_scenario
 
 LOCAL = Kind("local", "dense")
-MANY = settings(max_examples=75, deadline=None)
+MANY = settings(max_examples=50, deadline=None)
 
 
 def depth(kinds):

@@ -31,7 +31,7 @@ def found(scenario, pins=None, *, budget=None):
     return search(build(scenario, parse_pins(pins or {})), scenario, budget=budget or Budget())
 
 
-MANY = settings(max_examples=350, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @MANY

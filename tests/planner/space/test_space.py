@@ -49,7 +49,7 @@ def keys(rows):
     return sorted(tuple(rows.row(i)[axis] for axis in AXES) for i in range(len(rows)))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(drawn_scenarios(gpus=(1, 2, 4, 6, 8), layers=(1, 2, 3, 4, 8)), PINNED)
 def test_every_candidate_is_refused_by_one_rule_or_allowed(scenario, pins):
     try:
@@ -60,7 +60,7 @@ def test_every_candidate_is_refused_by_one_rule_or_allowed(scenario, pins):
     assert all(refusal.count > 0 and refusal.example for refusal in space.refusals)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(drawn_scenarios(gpus=(1, 2, 4, 6, 8), layers=(1, 2, 3, 4, 8)), PINNED)
 def test_what_is_allowed_passes_every_rule_makes_up_the_machine_and_stands_once(scenario, pins):
     try:
@@ -75,7 +75,7 @@ def test_what_is_allowed_passes_every_rule_makes_up_the_machine_and_stands_once(
     assert len(set(keys(rows))) == len(rows)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(drawn_scenarios(gpus=(1, 2, 4, 6, 8), batches=(4, 8, 12), layers=(1, 2, 3, 4, 6, 8)), st.booleans())
 def test_the_space_holds_what_plain_loops_find_but_for_what_is_dominated(scenario, any_degree):
     rules = active(scenario, frozenset())
@@ -90,7 +90,7 @@ def test_the_space_holds_what_plain_loops_find_but_for_what_is_dominated(scenari
     assert keys(found) == keys(expected.take(kept))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(drawn_scenarios(gpus=(4, 8), layers=(4, 8)), PINNED)
 def test_pins_hold_in_every_row(scenario, pins):
     try:

@@ -33,7 +33,7 @@ def uneven_problems(draw):
 
 
 @given(problem=uneven_problems())
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_the_solver_finds_what_brute_force_finds(problem):
     solution, expected = solve(problem), brute_force(problem)
     if expected is None:
@@ -46,7 +46,7 @@ def test_the_solver_finds_what_brute_force_finds(problem):
 
 
 @given(problem=uneven_problems(), share=st.sampled_from([1 - 1e-6, 1 + 1e-6, 1.2]))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_a_cutoff_is_beaten_or_proved_unbeatable(problem, share):
     expected = brute_force(problem)
     if expected is None:
@@ -59,7 +59,7 @@ def test_a_cutoff_is_beaten_or_proved_unbeatable(problem, share):
 
 
 @given(batch=st.lists(uneven_problems(), min_size=1, max_size=3))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_the_bound_never_exceeds_the_optimum(batch):
     for problem in batch:
         objective, bound = bounds_of([problem])

@@ -131,7 +131,7 @@ def check(problem, solution):
 
 
 @given(problem=problems())
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_the_solver_finds_what_brute_force_finds(problem):
     solution, expected = solve(problem), brute_force(problem)
     if expected is None:
@@ -145,7 +145,7 @@ def test_the_solver_finds_what_brute_force_finds(problem):
 
 
 @given(batch=st.lists(problems(), min_size=1, max_size=4))
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_the_bound_of_many_rows_never_exceeds_the_optimum_of_any(batch):
     objective, bound = bounds_of(batch)
     for k, problem in enumerate(batch):
