@@ -239,12 +239,12 @@ def test_the_days_and_efficiencies_of_table_2_follow_from_its_iterations(system,
 @pytest.mark.parametrize(("system", "gpus"), TABLE_2)
 def test_every_row_of_table_2_is_predicted_from_hardware_and_software(system, gpus):
     side = megascale.run(system, gpus)
-    assert side.quote().iteration == pytest.approx(side.measured, rel=0.075)
+    assert side.price().iteration == pytest.approx(side.measured, rel=0.075)
 
 
 def test_megatron_lm_on_256_to_12288_gpus_is_predicted_within_two_per_cent_in_the_mean():
     sides = [megascale.run("megatron-lm", gpus) for gpus in megascale.SIZES]
-    errors = [abs(side.quote().iteration / side.measured - 1) for side in sides]
+    errors = [abs(side.price().iteration / side.measured - 1) for side in sides]
     assert sum(errors) / len(errors) < 0.02
     assert max(errors) < 0.05
 
@@ -275,13 +275,13 @@ def test_the_steps_of_the_ladder_contradict_the_rows_that_they_lead_between():
 
 
 def test_the_gain_of_megascale_on_12288_gpus_is_the_published_one():
-    slow, fast = (megascale.run(system, 12288).quote().iteration for system in megascale.MFU)
+    slow, fast = (megascale.run(system, 12288).price().iteration for system in megascale.MFU)
     assert slow / fast == pytest.approx(1.35, rel=0.05)
 
 
 def test_megascale_on_12288_gpus_is_predicted_within_the_tolerance_of_the_paper():
     side = megascale.run("megascale", 12288)
-    seconds = side.quote().iteration
+    seconds = side.price().iteration
     assert seconds == pytest.approx(6.34, rel=0.08)
     assert 100 * side.mfu(seconds) == pytest.approx(55.2, abs=4.0)
 
@@ -304,10 +304,10 @@ def test_what_megascale_does_in_its_layers_saves_what_was_measured_within_a_thir
 
 
 def test_larger_machines_keep_the_efficiency_of_530_billion_parameters():
-    shares = [side.mfu(side.quote().iteration) for side in (megascale.weak("megascale", n) for n in megascale.WEAK)]
+    shares = [side.mfu(side.price().iteration) for side in (megascale.weak("megascale", n) for n in megascale.WEAK)]
     assert max(shares) - min(shares) < 0.003
     first, *_, last = (
-        side.mfu(side.quote().iteration) for side in (megascale.weak("megatron-lm", n) for n in megascale.WEAK)
+        side.mfu(side.price().iteration) for side in (megascale.weak("megatron-lm", n) for n in megascale.WEAK)
     )
     assert first - last == pytest.approx(0.01, abs=0.01)
 

@@ -108,7 +108,7 @@ def test_a_larger_batch_saves_per_sequence():
     small, large = (side(global_batch_size=batch, pins={"tp": 2, "pp": 4}) for batch in (256, 1024))
     step = compare(small, large).steps[-1]
     assert step.change == "batch"
-    before, after = small.quote().iteration, large.quote().iteration
+    before, after = small.price().iteration, large.price().iteration
     assert step.saved_seconds == pytest.approx(before - after / 4)
     assert step.saved_seconds > 0
     table = printed(compare(small, large))

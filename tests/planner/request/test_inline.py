@@ -151,8 +151,8 @@ def test_a_plan_on_a_stack_of_ones_own_is_compared_and_planned_anew_on_it(slow_k
         plan(PlanRequest(model="llama2-7b", gpus=16, stack=it, top=0)) for it in (str(slow_kernels), "megatron-core")
     )
     side = side_of_plan(Plan.model_validate_json(mine.to_json()), "mine")
-    assert side.quote().iteration == pytest.approx(mine.prediction.iteration_seconds)
-    assert side.quote().iteration > 1.2 * usual.prediction.iteration_seconds
+    assert side.price().iteration == pytest.approx(mine.prediction.iteration_seconds)
+    assert side.price().iteration > 1.2 * usual.prediction.iteration_seconds
     assert replan(mine, 16).fastest.iteration_seconds == pytest.approx(mine.prediction.iteration_seconds)
 
 
