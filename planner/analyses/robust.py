@@ -55,8 +55,6 @@ Found = TypeVar("Found")
 class Question(Generic[Machines, Found]):
     """A question whose strategies are ``Found``, on ``Machines``."""
 
-    nominal: Machines
-    """With everything at its stated value."""
     names: tuple[str, ...]
     """What is uncertain; of several node groups, of all of them alike."""
     changed: Callable[[Mapping[str, float]], Machines]
@@ -64,7 +62,7 @@ class Question(Generic[Machines, Found]):
     best: Callable[[Machines, Budget], Found]
     """The proved best there, within a budget."""
     runners_up: Callable[[Budget], list[Found]]
-    """Good ones with everything nominal."""
+    """Good ones with everything at its stated value."""
     seconds: Callable[[Found, Machines], float]
     record: Callable[[Found], Strategy]
     axes: Callable[[Found], tuple[object, ...]]
@@ -80,7 +78,6 @@ def on_one_group(request: PlanRequest, budget: Budget) -> Question[Scenario, Inc
     resolved, space, _, _ = best_of(request, budget)
     scenario = objective_of(resolved).scenario
     return Question(
-        scenario,
         names=tuple(uncertain_levers(scenario)),
         changed=lambda factors: changed_by(scenario, factors),
         best=lambda machines, budget: _best(space, machines, budget),
@@ -104,7 +101,6 @@ def on_groups(resolved: Resolved, mixed: Mixed, budget: Budget) -> Question[Mixe
             raise NothingFits("nothing fits; `plan` says why and what comes nearest")
         raise OutOfTime(f"no plan {budget.limit}")
     return Question(
-        mixed,
         names=tuple(dict.fromkeys(name for one in mixed.scenarios for name in uncertain_levers(one))),
         changed=lambda factors: changed_groups(mixed, factors),
         best=lambda machines, budget: _best_on_groups(space, machines, budget),

@@ -22,7 +22,7 @@ from costmodels.layout.split import Assignment, even_layers
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.rows import RowBytes, memory_limit, row_bytes, slack_of
 from costmodels.names import Recompute
-from costmodels.pipeline.idle import bubble_share
+from costmodels.pipeline.bubble_share import bubble_share
 from costmodels.pricing import row_assignment
 from costmodels.primitives.overlap import slowdown
 from costmodels.scenario import Scenario
