@@ -20,6 +20,7 @@ REPORTING = {
     "request/budget.py",
     "cli/ending.py",
     "cli/live.py",
+    "service/app.py",
     "studies/answer.py",
     "studies/engines.py",
     "studies/progress.py",

@@ -29,7 +29,7 @@ def made_at(rate, group="made"):
     samples = []
     for layers, micro in ((12, 1), (24, 2), (48, 4)):
         mapped = case(run(model={"num_layers": layers}, pins={"micro_batch_size": micro, "recompute": "none"}))
-        neutral: dict[str, object] = {knob.field: knob.neutral for knob in STACK_KNOBS} | {"cuda_graphs": True}
+        neutral: dict[str, object] = {knob.field: knob.neutral for knob in STACK_KNOBS} | {"switches.cuda_graphs": True}
         stack = mapped.scenario.stack.changed(neutral)
         scenario = replace(mapped.scenario, stack=stack)
         seconds = price_strategy(mapped.rows, with_rate(scenario, rate), mapped.assignment).iteration
