@@ -58,7 +58,10 @@ def rows(shapes=SHAPES, *, copies=3, **constants):
         batch = {"global_batch_size": 16 * shape["micro"]}
         row = run(id=f"made-{number}", model=shape["model"], pins=at, request=batch)
         mapped = case(row)
-        stack = mapped.scenario.stack.changed(constants)
+        paths = {
+            "host.launch_time" if name == "launch_time" else f"calibrated.{name}": constants[name] for name in constants
+        }
+        stack = mapped.scenario.stack.changed(paths)
         seconds = price_strategy(mapped.rows, replace(mapped.scenario, stack=stack), mapped.assignment).iteration
         row["measured"] = {"iteration_seconds": seconds}
         made.append(row)
