@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
-from costmodels.stack.combined import SWITCHES
 from hardware.errors import meant
 from planner.errors import BadRequest
 
@@ -281,6 +280,8 @@ def field_of(name: str) -> str | None:
             return f"pins.{spelling}"
         if spelling in _KNOWN and not name.startswith("pins."):
             return spelling
+    from costmodels.stack.combined import SWITCHES  # loads pydantic, which --help does without
+
     if short in SWITCHES:
         return f"stack.{short}"
     return name if name.startswith(PATHS) else None
