@@ -1,5 +1,8 @@
 """What a given strategy costs: seconds per term, bytes per stage, days and money per training run.
 
+In: strategies as columns and a `Scenario` (model, node group, stack, batch). Out: arrays over strategies. It neither
+chooses nor prints. Imports: hardware.
+
 Keys in brackets are spelled out in REFERENCES.md; in short::
 
     [Shoeybi19] Megatron-LM, arXiv 1909.08053            [Rajbhandari20] ZeRO, SC 2020, arXiv 1910.02054

@@ -20,7 +20,7 @@ from costmodels.layout.split import Assignment
 from costmodels.layout.stage_contents import in_flight
 from costmodels.memory.footprint import Footprint, footprint
 from costmodels.memory.rows import RowBytes, memory_limit, row_bytes
-from costmodels.pipeline.idle import straggler_share
+from costmodels.pipeline.bubble_share import straggler_share
 from costmodels.pricing import Price
 from costmodels.scenario import Scenario
 from costmodels.step.optimizer import optimizer_seconds

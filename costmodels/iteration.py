@@ -27,7 +27,7 @@ from costmodels.layout.stage_contents import copies, end_sends, ends, joined
 from costmodels.memory.activations import kept_bytes_of_kind
 from costmodels.model.layer_kinds import Kind, mtp_kind
 from costmodels.names import SHARDING_INSIDE, Recompute
-from costmodels.pipeline.idle import bubble_share, straggler_share
+from costmodels.pipeline.bubble_share import bubble_share, straggler_share
 from costmodels.scenario import Scenario
 from costmodels.step.offload import ACTIVATIONS, layer_offload_seconds, step_offload_seconds
 from costmodels.step.optimizer import optimizer_seconds

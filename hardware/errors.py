@@ -48,13 +48,14 @@ class UnknownName(MeshwrightError):
         name: what was asked for.
         known: every name that exists.
         plain: the name without the words that say nothing, by which the nearest are found; the name itself if empty.
+        listed_by: the command that shows every name; the list of that kind if empty.
     """
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], plain: str = "") -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], plain: str = "", listed_by: str = "") -> None:
         self.kind, self.name = kind, name
         self.near = nearest(plain or name.lower(), known)
         hint = f"did you mean {' or '.join(self.near)}? " if self.near else ""
-        super().__init__(f"unknown {kind} {name!r}: {hint}`plan list {kind}s` shows all")
+        super().__init__(f"unknown {kind} {name!r}: {hint}`{listed_by or f'plan list {kind}s'}` shows all")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, self.__dict__)

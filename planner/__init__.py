@@ -1,6 +1,7 @@
 """Which strategy to take, with a proof and the reasons.
 
-``plan(PlanRequest(model="175b", gpus=12288))`` returns a `Plan`. Importing this package loads nothing heavy;
+``plan(PlanRequest(model="175b", gpus=12288))`` returns a `Plan`. It holds no formula of a cost. Imports: costmodels,
+hardware. Importing this package loads nothing heavy;
 names are resolved on first use.
 """
 

@@ -14,8 +14,16 @@ from click.testing import CliRunner
 from planner.cli import ending, main
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-TESTED_ELSEWHERE = {"admission.py", "cli_filter.lua", "nightly.sh", "plans.ipynb", "ray_plans.py", "submit_filter.py"}
-"""In test_scheduling_examples.py."""
+TESTED_ELSEWHERE = {
+    "admission.py",
+    "cli_filter.lua",
+    "nightly.sh",
+    "plans.ipynb",
+    "ray_plans.py",
+    "submit_filter.py",
+    "run.json",
+}
+"""In test_scheduling_examples.py, and the run by the commands that test_readme.py tries."""
 TESTED = {
     "ads-10tb.toml",
     "ads-6tb.toml",

@@ -1,5 +1,4 @@
 """Seconds of one layer on one rank: dense, attention, experts, recomputation, launches, loss.
 
-In: strategies and a scenario. Out: seconds of forward and backward passes, per strategy. Imports: primitives, layout
-and below.
+In: strategies and a scenario. Out: seconds of forward and backward passes, per strategy. Imports: layout and below.
 """

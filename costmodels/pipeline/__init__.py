@@ -1,5 +1,5 @@
 """What a pipeline adds: orders of passes, bubbles, activations in flight, limits of schedules.
 
-In: strategies and seconds of passes. Out: seconds of the bubble and counts in flight. Imports: stack,
-strategy, names.
+In: strategies and seconds of passes. Out: shares and seconds of the bubble, counts in flight. Imports:
+stack and below.
 """

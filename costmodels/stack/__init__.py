@@ -1,5 +1,5 @@
-"""The software that trains: kernels, overlap, precision recipes, optimizers, adapters.
+"""The software that trains: switches, releases, costs by group, precision recipes, optimizers, adapters.
 
-In: a catalogue name or a TOML table. Out: a `Stack` of plain figures and switches. Imports: hardware,
-costmodels.names.
+In: a catalogue name, with a release or not, or a TOML table. Out: a `Stack` of plain figures and switches. Imports:
+hardware, costmodels.names.
 """

@@ -45,7 +45,8 @@ def chosen(name: str, wanted: str, releases: Sequence[Release]) -> int:
         return names.index(said) + 1
     if _MONTH.fullmatch(said):
         return sum(one.since <= said for one in releases)
-    raise UnknownName(f"release of stack {name}", wanted, [*names, "a month such as 2025-04"])
+    known = [*names, "a month such as 2025-04"]
+    raise UnknownName(f"release of stack {name}", wanted, known, listed_by=f"plan show {name} --kind stacks")
 
 
 def taken_back(fields: Mapping[str, Any], later: Sequence[Release]) -> dict[str, Any]:

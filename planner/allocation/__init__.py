@@ -1,4 +1,4 @@
 """Which job of a queue gets how many devices of which node group.
 
-In: a queue and a cluster. Out: an `Allocation`, proved best. Imports: planner.api and below; ortools.
+In: a queue and a cluster. Out: an `Allocation`, proved best. Imports: api and below; ortools.
 """

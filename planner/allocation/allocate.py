@@ -58,11 +58,11 @@ def allocate(queue: Queue, *, workers: int = 1) -> Allocation:
     solving = budget.elapsed
     place = next((place for place, mine in enumerate(choices) if not mine), None)
     if place is not None:
-        return _nothing(queue, known, budget, partial(_fits_nowhere, queue, place, known, budget))
+        return _infeasible(queue, known, budget, partial(_fits_nowhere, queue, place, known, budget))
     table = _table(queue, choices)
     found = solve(table, budget=budget)
     if found is None:
-        return _nothing(queue, known, budget, lambda: _too_many(queue, known, choices))
+        return _infeasible(queue, known, budget, lambda: _too_many(queue, known, choices))
     flat = tuple(option for mine in choices for option in mine)
     division = Division(queue, table, flat, found.options, found.proved)
     return _answer(division, known, found, budget=budget, seconds=budget.elapsed - solving)
@@ -97,30 +97,30 @@ def _fairness(job: Job, mine: list[Option], period: float) -> list[float]:
     return [-job.priority * math.log(max(share, least) / best) if best else 0.0 for share in shares]
 
 
-AIMS: Final[Mapping[Goal, Callable[[Job, list[Option], float], list[float]]]] = {
+COSTS: Final[Mapping[Goal, Callable[[Job, list[Option], float], list[float]]]] = {
     "throughput": _throughput,
     "weighted-finish": _weighted_finish,
     "cost": _cost,
     "fairness": _fairness,
 }
-EVERYBODY_FIRST: Final = ("cost", "fairness")
+MOST_JOBS_FIRST: Final = ("cost", "fairness")
 """Objectives under which waiting would be cheap, or worth minus infinity: as many as can run, by priority."""
 
 
 def _table(queue: Queue, choices: list[list[Option]]) -> Options:
-    """The options of all jobs as arrays, with what each costs under every aim."""
+    """The options of all jobs as arrays, with what each costs under every objective."""
     jobs = [(place, job, mine) for place, (job, mine) in enumerate(zip(queue.jobs, choices, strict=True))]
     groups = [group.name for group in queue.cluster.groups]
     flat = [(place, job, option) for place, job, mine in jobs for option in mine]
     late = [job.priority * option.late for _, job, option in flat]
     idle = [job.priority * (option.point is None) for _, job, option in flat]
-    value = [cost for _, job, mine in jobs for cost in AIMS[queue.objective](job, mine, queue.period)]
-    aims = (late, idle, value) if queue.objective in EVERYBODY_FIRST else (late, value)
+    value = [cost for _, job, mine in jobs for cost in COSTS[queue.objective](job, mine, queue.period)]
+    objectives = (late, idle, value) if queue.objective in MOST_JOBS_FIRST else (late, value)
     return Options(
         job=np.array([place for place, _, _ in flat], dtype=np.int64),
         group=np.array([groups.index(o.point.at.group) if o.point else -1 for _, _, o in flat], dtype=np.int64),
         nodes=np.array([o.point.at.nodes if o.point else 0 for _, _, o in flat], dtype=np.int64),
-        aims=tuple(np.array(aim, dtype=np.float64) for aim in aims),
+        objectives=tuple(np.array(objective, dtype=np.float64) for objective in objectives),
         capacity=np.array([group.nodes for group in queue.cluster.groups], dtype=np.int64),
         held=_held([option for _, _, option in flat], groups),
     )
@@ -233,18 +233,18 @@ def _assumed(queue: Queue, known: Curves) -> tuple[str, ...]:
         point.savings: job.name for job, points in zip(queue.jobs, known.points, strict=True) for point in points
     }
     lines += [f"{what} where nothing fits without, as of {job}" for what, job in sorted(savings.items()) if what]
-    lines.append(f"the division holds for {queue.period / 86400:g} d; {_then(queue)}")
+    lines.append(f"the division holds for {queue.period / 86400:g} d; {_start_of_waiting(queue)}")
     return tuple(lines)
 
 
-def _then(queue: Queue) -> str:
-    """When those who wait are reckoned to start, where that makes a difference."""
+def _start_of_waiting(queue: Queue) -> str:
+    """When those who wait are expected to start, where that makes a difference."""
     if queue.objective != "weighted-finish" and all(job.deadline is None for job in queue.jobs):
         return "who waits starts then"
     return "who waits starts then, or once others leave enough nodes (where these are many, at a few, never early)"
 
 
-def _nothing(queue: Queue, known: Curves, budget: Budget, reason: Callable[[], str]) -> Allocation:
+def _infeasible(queue: Queue, known: Curves, budget: Budget, reason: Callable[[], str]) -> Allocation:
     if known.unpriced:  # what was not looked at might fit
         raise OutOfTime(f"{plural(known.unpriced, 'placement')} not priced {budget.limit}")
     groups = tuple(GroupUse(name=g.name, gpus=g.gpus or 0, used=0) for g in queue.cluster.groups)

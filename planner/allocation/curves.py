@@ -172,7 +172,7 @@ def curves(queue: Queue, *, budget: Budget, workers: int = 1) -> Curves:
 
 
 def checked_question(job: Job, cluster: Cluster, at: Placement) -> tuple[Placement, PlanRequest]:
-    """A placement with its question; what is wrong with it is told by the job's name."""
+    """A placement with its question; what is wrong with it names the job."""
     try:
         question = question_at(job, cluster, at)
         resolve(question)
@@ -227,13 +227,13 @@ def best_point(question: PlanRequest, budget: Budget) -> Point | str:
         space = build(scenario, parse_pins(question.pins))
     except BadRequest as error:  # pins that so many GPUs cannot make up; more may
         return f"{REFUSED}{error}"
-    aim = objective_of(resolved)
-    outcome = aim.search(space, budget=budget)
-    saved = _spared(question, aim, budget) if outcome.best is None and outcome.proved else None
+    objective = objective_of(resolved)
+    outcome = objective.search(space, budget=budget)
+    saved = _with_savers(question, objective, budget) if outcome.best is None and outcome.proved else None
     outcome = saved or outcome
     if outcome.best is None:
         return f"{NOTHING}{refusal_summary(resolved, space, outcome)}" if outcome.proved else LATE
-    best, group = aim.choice(outcome).taken, scenario.group
+    best, group = objective.choice(outcome).taken, scenario.group
     return Point(
         at=Placement(group.name, scenario.gpus, group.nodes or 1),
         iteration_seconds=best.iteration,
@@ -248,14 +248,14 @@ def best_point(question: PlanRequest, budget: Budget) -> Point | str:
     )
 
 
-def _spared(question: PlanRequest, aim: Objective, budget: Budget) -> Outcome | None:
+def _with_savers(question: PlanRequest, objective: Objective, budget: Budget) -> Outcome | None:
     """What a search finds with what saves memory at a price, where nothing fits without, as `plan` takes it."""
-    for axis, values in saver_options(question.pins, aim.scenario):
+    for axis, values in saver_options(question.pins, objective.scenario):
         try:
-            space = build(aim.scenario, parse_pins({**question.pins, axis: values}))
+            space = build(objective.scenario, parse_pins({**question.pins, axis: values}))
         except BadRequest:  # layers of a prime number, or a range that leaves nothing
             continue
-        found = aim.search(space, budget=budget)
+        found = objective.search(space, budget=budget)
         if found.best is not None:
             return found
     return None

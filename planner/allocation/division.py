@@ -45,8 +45,8 @@ class Division:
         return mine[self.table.nodes[mine] <= self.left(job)[self.table.group[mine]]]
 
     def before(self, one: int, other: int) -> int | None:
-        """The first aim under which an option costs less than another, None where another aim forbids or none does."""
-        for place, aim in enumerate(self.table.aims):
-            if aim[one] != aim[other]:
-                return place if aim[one] < aim[other] else None
+        """The first objective under which one option costs less; None where it costs more first, or as much."""
+        for place, objective in enumerate(self.table.objectives):
+            if objective[one] != objective[other]:
+                return place if objective[one] < objective[other] else None
         return None

@@ -26,7 +26,7 @@ _NAMED: Final = 3
 
 
 def job_answers(division: Division, known: Curves, budget: Budget) -> tuple[JobAnswer, ...]:
-    """Every job's answer; what more would do is told of the most important first, as far as the budget goes."""
+    """Every job's answer; what more would do is said of the most important first, as far as the budget goes."""
     budget = budget.part(EXPLAINED, share=1.0)
     jobs = division.queue.jobs
     more = {job: _with_more(division, job, budget) for job in sorted(range(len(jobs)), key=_by_priority(jobs))}
@@ -46,7 +46,7 @@ def _job_answer(division: Division, place: int, known: Curves, more: str | None)
         change=_change(job, option),
         move_seconds=option.lost if option.point else 0.0,
         late=option.late,
-        because=because(division, place) if points else _nowhere(known.refused[place]),
+        because=placement_reason(division, place) if points else _nowhere(known.refused[place]),
         with_more=more,
         curve=tuple(
             CurvePoint(
@@ -130,10 +130,10 @@ def _paid(division: Division, place: int, other: Ints) -> str:
     """Who would get something else, and what that does to the objective."""
     jobs = division.queue.jobs
     changed = [j for j in range(len(jobs)) if j != place and other[j] != division.chosen[j]]
-    said = [_instead(jobs[j].name, division.options[int(other[j])]) for j in changed[:_NAMED]]
+    said = [_changed_placement(jobs[j].name, division.options[int(other[j])]) for j in changed[:_NAMED]]
     if len(changed) > _NAMED:
         said.append(f"{len(changed) - _NAMED} more change")
-    before, after = (float(division.table.aims[-1][chosen].sum()) for chosen in (division.chosen, other))
+    before, after = (float(division.table.objectives[-1][chosen].sum()) for chosen in (division.chosen, other))
     worse = (after - before) / (abs(before) or 1.0)
     missed = _missed(division, other)
     if missed:
@@ -149,11 +149,11 @@ def _missed(division: Division, other: Ints) -> str:
     return ", ".join(division.queue.jobs[j].name for j in late[:_NAMED])
 
 
-def _instead(name: str, option: Option) -> str:
+def _changed_placement(name: str, option: Option) -> str:
     return f"{name} waits" if option.point is None else f"{name} gets {option.point.at.gpus:,} {option.point.at.group}"
 
 
-def because(division: Division, job: int) -> str:
+def placement_reason(division: Division, job: int) -> str:
     """The reason of a job that has placements."""
     asked, option = division.queue.jobs[job], division.of(job)
     if option.point is None:
@@ -171,9 +171,9 @@ def _not_placed(division: Division, job: int) -> str:
     if not len(division.placeable(job)):
         fewest = min((division.options[o].point for o in division.mine(job)), key=lambda p: p.at.gpus if p else 0)
         least = f"{fewest.at.gpus:,} GPUs" if fewest else ""
-        return f"it needs {least} at least, the others leave {_left(division, job)}{_reckoned(division, job)}"
+        return f"it needs {least} at least, the others leave {_left(division, job)}{_expected_start(division, job)}"
     waiting = int(division.chosen[job])
-    best = min(division.placeable(job), key=lambda o: tuple(aim[o] for aim in division.table.aims))
+    best = min(division.placeable(job), key=lambda o: tuple(objective[o] for objective in division.table.objectives))
     match division.before(waiting, best):
         case None:
             return _as_good(division)
@@ -183,17 +183,17 @@ def _not_placed(division: Division, job: int) -> str:
             return _later(division, waiting, best)
 
 
-def _reckoned(division: Division, job: int) -> str:
+def _expected_start(division: Division, job: int) -> str:
     """When a job that waits is done, where the objective weighs that."""
     wait = division.of(job)
     if wait.after is None or division.queue.objective != "weighted-finish":
         return ""
     start, finish = format_duration(wait.start), format_duration(wait.finish)
-    return f"; reckoned to start on {_at(wait.after)} {start} from now, done in {finish}"
+    return f"; expected to start on {_at(wait.after)} {start} from now, done in {finish}"
 
 
 def _later(division: Division, waiting: int, best: int) -> str:
-    """Where a job that waits is reckoned to start, and when."""
+    """Where a job that waits is expected to start, and when."""
     wait = division.options[waiting]
     assert wait.after is not None
     after = f"on {_at(wait.after)} {format_duration(wait.start)} from now"
@@ -208,15 +208,15 @@ def _as_good(division: Division) -> str:
 
 def _among(division: Division, job: int) -> str:
     """How good a placement is by what the objective weighs, and why the job has not the best of them."""
-    value, chosen = division.table.aims[-1], int(division.chosen[job])
+    value, chosen = division.table.objectives[-1], int(division.chosen[job])
     mine, goal = division.mine(job), division.queue.objective
     best = min(mine, key=lambda o: (value[o], o != chosen))
     if best == chosen:
         return f"the {BEST[goal]} of its placements"
-    return f"{COMPARED[goal](division, chosen, best)}, {_withheld(division, job, best)}"
+    return f"{COMPARED[goal](division, chosen, best)}, {_why_not_best(division, job, best)}"
 
 
-def _withheld(division: Division, job: int, best: int) -> str:
+def _why_not_best(division: Division, job: int, best: int) -> str:
     if best not in division.placeable(job):
         group = int(division.table.group[best])
         return f"of which the others leave {_gpus(division, job, group)}"

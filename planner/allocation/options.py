@@ -13,7 +13,7 @@ from planner.allocation.curves import Placement, Point
 from planner.allocation.queue import Job, Queue
 
 MOST_WAYS_TO_WAIT: Final = 4_000
-"""Of all jobs together; in a queue that has more, starts are reckoned at fewer of the moments when jobs end."""
+"""Of all jobs together; in a queue that has more, starts are looked for at fewer of the moments when jobs end."""
 LEAST_STARTS: Final = 8
 
 
@@ -28,7 +28,7 @@ class Option:
     """Seconds from now until it is trained."""
     late: bool
     after: Placement | None = None
-    """Where a job that waits is reckoned to start; None where that does not matter, it fits nowhere, or has a point."""
+    """Where a job that waits is expected to start; None where that does not matter, it fits nowhere, or has a point."""
     start: float = 0.0
     """When, in seconds from now."""
 

@@ -114,7 +114,7 @@ class Queue(Record):
 
 
 def queue_in(path: str, over: Mapping[str, Any] | None = None) -> Queue:
-    """The queue of a file, with some of its fields given anew.
+    """The queue of a file, with some of its fields changed.
 
     Raises:
         BadFile: it cannot be read.

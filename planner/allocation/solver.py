@@ -1,4 +1,4 @@
-"""One option for every job within the nodes of every group, by CP-SAT, aim after aim.
+"""One option for every job within the nodes of every group, by CP-SAT, objective after objective.
 
 A multiple-choice knapsack with one capacity per node group. Aims are minimised one after the other: a later one only
 chooses among the best of those before it. Who waits starts when there are nodes for it beside those who run then.
@@ -15,7 +15,7 @@ from costmodels.strategy import Floats, Ints
 from planner.request.budget import Budget
 
 RESOLUTION: Final = 10**12
-"""Whole steps between the best and the worst sum of an aim in the solver's numbers: it is proved to that."""
+"""Whole steps between the best and the worst sum of an objective in the solver's numbers: it is proved to that."""
 _SOLVER: Final = {"num_workers": 1, "random_seed": 0, "catch_sigint_signal": False}
 
 
@@ -42,8 +42,8 @@ class Options:
     group: Ints
     """Index of the group, -1 for an option that takes no nodes."""
     nodes: Ints
-    aims: tuple[Floats, ...]
-    """What each option costs under each aim, first things first."""
+    objectives: tuple[Floats, ...]
+    """What each option costs under each objective, first things first."""
     capacity: Ints
     """Nodes of each group, (G,)."""
     held: Held | None = None
@@ -52,12 +52,12 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The options chosen, one per job, and what is known of the last aim."""
+    """The options chosen, one per job, and what is known of the last objective."""
 
     options: Ints
     value: float
     bound: float
-    """No choice that is as good under the aims before has a smaller sum."""
+    """No choice that is as good under the objectives before has a smaller sum."""
     proved: bool
 
 
@@ -71,15 +71,15 @@ def solve(options: Options, *, budget: Budget, banned: Ints | None = None, hint:
         hint: a choice to begin with.
 
     Returns:
-        a choice, proved if every aim was proved best (to one part in ``RESOLUTION`` of its range); None if no choice
-        keeps the capacities, or none was found within the budget.
+        a choice, proved if every objective was proved best (to one part in ``RESOLUTION`` of its range); None if no
+        choice keeps the capacities, or none was found within the budget.
     """
     from ortools.sat.python import cp_model
 
     model, taken = _model(options, banned)
     best, proved, bound = hint, True, -np.inf
-    for aim in options.aims:
-        cost, unit, base = _whole(options, aim)
+    for objective in options.objectives:
+        cost, unit, base = _whole(options, objective)
         total = sum(int(c) * taken[o] for o, c in enumerate(cost) if c)
         model.minimize(total)
         model.clear_hints()
@@ -137,16 +137,16 @@ def _solver(budget: Budget) -> Any:
     return solver
 
 
-def _whole(options: Options, aim: Floats) -> tuple[Ints, float, float]:
+def _whole(options: Options, objective: Floats) -> tuple[Ints, float, float]:
     """Costs above each job's least in whole units, rounded down, the unit, and the sum of the least."""
     least = np.full(int(options.job.max()) + 1, np.inf)
     most = np.full(len(least), -np.inf)
-    np.minimum.at(least, options.job, aim)
-    np.maximum.at(most, options.job, aim)
+    np.minimum.at(least, options.job, objective)
+    np.maximum.at(most, options.job, objective)
     unit = float((most - least).sum()) / RESOLUTION or 1.0
-    return np.floor((aim - least[options.job]) / unit).astype(np.int64), unit, float(least.sum())
+    return np.floor((objective - least[options.job]) / unit).astype(np.int64), unit, float(least.sum())
 
 
 def _choice(options: Options, chosen: Ints, bound: float, *, proved: bool) -> Choice:
-    value = float(options.aims[-1][chosen].sum())
+    value = float(options.objectives[-1][chosen].sum())
     return Choice(chosen, value, min(bound, value), proved)

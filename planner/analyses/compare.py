@@ -273,11 +273,11 @@ def _stacks(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenario
     """One feature of the software after the other."""
     for feature, changed in features(here.stack, goal.stack).items():
         if changed:
-            told = ", ".join(
+            text = ", ".join(
                 f"{n.rpartition('.')[2]} {_said(here.stack.value(n))} -> {_said(goal.stack.value(n))}" for n in changed
             )
             here = replace(here, stack=turned(here.stack, goal.stack, changed))
-            yield feature, told, here
+            yield feature, text, here
     if here.stack != goal.stack:
         yield "rest of the software", f"{here.stack.name} -> {goal.stack.name}", replace(here, stack=goal.stack)
 

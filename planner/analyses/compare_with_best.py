@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.answer.plan import Advice, Alternative, Plan
 from planner.api import plan as ask
 from planner.explain.verdict import verdict
-from planner.explain.why_not import telling_terms
+from planner.explain.why_not import objective_terms
 from planner.frameworks.registry import goes_with
 from planner.request.request import PlanRequest
 
@@ -23,7 +23,7 @@ def compare_with_best(given: Plan, request: PlanRequest, framework: str | None =
     best, own = _best(request, framework)
     if best.strategy is None or best.prediction is None:
         return given
-    terms = telling_terms(given, best) if given.prediction else {}
+    terms = objective_terms(given, best) if given.prediction else {}
     seconds, whose = best.prediction.iteration_seconds, f" (of those that {own} starts)" if own and given.fits else ""
     said = Advice(subject="the best plan", text=verdict(given, best, terms) + whose, iteration_seconds=seconds)
     other = Alternative(

@@ -44,9 +44,9 @@ COUNTS: Final = 6
 SHAPES: Final = ("tp", "cp", "pp", "vpp", "ep", "etp", "zero_stage", "schedule")
 """Axes that stay, first all of them, then the first ones only, when a plan near the old one is looked for."""
 NEAR: Final = (SHAPES, SHAPES[:6], ("tp", "pp"), ("tp",))
-LEAVING: Final = ("dp", "sharding_degree")
+DROPPED_PINS: Final = ("dp", "sharding_degree")
 """Axes whose pins do not outlive the number of devices."""
-BESIDE: Final = 32
+RUNNERS_UP: Final = 32
 """Runners-up of each search that are weighed."""
 
 
@@ -68,27 +68,27 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """What `plan` searches on one number of devices; ``spared``: with what saves memory, as nothing fits without."""
+    """What `plan` searches on one number of devices; ``with_savings``: with what saves memory, if need be."""
 
     resolved: Resolved
-    aim: Objective
+    objective: Objective
     space: Space
     outcome: Outcome
-    spared: bool = False
+    with_savings: bool = False
 
     @property
     def taken(self) -> Incumbent:
         """The strategy that `plan` would take: the best, or what is tied with it and better validated."""
-        return self.aim.choice(self.outcome).taken
+        return self.objective.choice(self.outcome).taken
 
     @property
     def value(self) -> float:
         """Of the best by the request's objective; infinite where there is none."""
-        return self.aim.value(self.outcome.best) if self.outcome.best else math.inf
+        return self.objective.value(self.outcome.best) if self.outcome.best else math.inf
 
 
 def replan(old: Plan, gpus: int, *, tolerance: float | str = 0.05, **changes: Any) -> Replan:
-    """Plan the same job anew for more or fewer devices, with the same global batch.
+    """Plan the same job again for more or fewer devices, with the same global batch.
 
     Where that many devices divide the batch badly, the largest numbers below them that do not are searched too, and
     the devices left over stay idle.
@@ -108,7 +108,7 @@ def replan(old: Plan, gpus: int, *, tolerance: float | str = 0.05, **changes: An
     gpus, tolerance = whole_number("gpus", gpus, LARGEST_GPUS), share("tolerance", tolerance)
     before, layout, was = _old(old, changes)
     asked = _changed(before.request, changes)
-    kept = {axis: value for axis, value in asked.pins.items() if axis not in LEAVING}
+    kept = {axis: value for axis, value in asked.pins.items() if axis not in DROPPED_PINS}
     request = asked.model_copy(update={"gpus": gpus, "pins": kept, "top": 0})
     batch = request.global_batch_size or before.scenario.global_batch_size
     request = request.model_copy(update={"global_batch_size": batch})
@@ -116,7 +116,7 @@ def replan(old: Plan, gpus: int, *, tolerance: float | str = 0.05, **changes: An
     searches = _searches(_questions(request, before, layout), budget)
     best = min((s for s in searches if s.outcome.best), key=lambda found: found.value, default=None)
     if best is None:
-        return _nothing(before, was, searches, budget, gpus=gpus, tolerance=tolerance)
+        return _infeasible(before, was, searches, budget, gpus=gpus, tolerance=tolerance)
     ceiling = best.value * (1.0 + tolerance)
     lost = max(before.scenario.gpus - gpus, 0)
     choices = [(c, _move(layout, c, before, lost)) for c in _candidates(searches, layout, ceiling, budget)]
@@ -146,7 +146,7 @@ def _old(old: Plan, changes: dict[str, Any]) -> tuple[Resolved, Layout, float]:
     before = resolve(_checked(question))
     if before.mixed:
         names = " and ".join(scenario.group.name for scenario in before.mixed.scenarios)
-        said = f"plans over several node groups ({names}) cannot be planned anew; `plan` with --gpus answers afresh"
+        said = f"plans over several node groups ({names}) cannot be planned again; `plan` with --gpus answers afresh"
         raise BadRequest(said)
     return (
         before,
@@ -156,7 +156,7 @@ def _old(old: Plan, changes: dict[str, Any]) -> tuple[Resolved, Layout, float]:
 
 
 def _changed(request: PlanRequest, changes: dict[str, Any]) -> PlanRequest:
-    """The question with some of its fields given anew."""
+    """The question with some of its fields changed."""
     return _checked({name: getattr(request, name) for name in request.model_fields_set} | changes)
 
 
@@ -198,18 +198,20 @@ def _searches(questions: Iterable[PlanRequest], budget: Budget) -> list[_Search]
 def _searched(request: PlanRequest, budget: Budget) -> _Search:
     """As `plan` searches: where nothing fits, with what saves memory at a price."""
     resolved = resolve(request)
-    aim = objective_of(resolved)
+    objective = objective_of(resolved)
     space = build(resolved.scenario, parse_pins(request.pins))
-    found = _Search(resolved, aim, space, aim.search(space, budget=budget))
+    found = _Search(resolved, objective, space, objective.search(space, budget=budget))
     nothing = found.outcome.best is None and found.outcome.proved
     if nothing and (wider := with_savers(request, resolved, budget)):
-        return replace(_searched(wider, budget), spared=True)
+        return replace(_searched(wider, budget), with_savings=True)
     return found
 
 
 def _candidate(found: _Search, best: Incumbent | None = None) -> Candidate:
     chosen = best or found.taken
-    return Candidate(found, chosen.row, chosen.assignment, found.aim.seconds(chosen), found.aim.value(chosen))
+    return Candidate(
+        found, chosen.row, chosen.assignment, found.objective.seconds(chosen), found.objective.value(chosen)
+    )
 
 
 def _candidates(searches: list[_Search], layout: Layout, ceiling: float, budget: Budget) -> Iterator[Candidate]:
@@ -228,7 +230,7 @@ def _near(found: _Search, layout: Layout, budget: Budget) -> Iterator[Candidate]
             continue
         pins = parse_pins(found.resolved.request.pins) | _pins(axes, old)
         try:
-            outcome = found.aim.search(build(scenario, pins), budget=budget)
+            outcome = found.objective.search(build(scenario, pins), budget=budget)
         except UnfilledPins:
             continue
         if outcome.best is None:
@@ -254,11 +256,11 @@ def _with_split(row: Strategies, layout: Layout, scenario: Scenario) -> Incumben
 
 def _runners_up(found: _Search, ceiling: float) -> Iterator[Candidate]:
     """Even rows that a search has seen, fit and are good enough."""
-    lean, layers = found.aim.lean, found.resolved.scenario.model.num_layers
+    by_memory, layers = found.objective.by_memory, found.resolved.scenario.model.num_layers
     for part in found.outcome.pool:
-        ranked = part.even_split_peak_bytes if lean else part.even_split_seconds
+        ranked = part.even_split_peak_bytes if by_memory else part.even_split_seconds
         order = np.flatnonzero(part.fits & np.isfinite(part.even_split_seconds))
-        for i in order[np.argsort(ranked[order], kind="stable")][:BESIDE]:
+        for i in order[np.argsort(ranked[order], kind="stable")][:RUNNERS_UP]:
             row = part.rows.take(np.array([i]))
             even = Incumbent(
                 row,
@@ -329,7 +331,7 @@ def _size(count: float) -> str:
 
 
 def _plan(there: Candidate, found: _Search | None) -> Plan:
-    """The choice as an answer of its own, to launch or to plan anew from."""
+    """The choice as an answer of its own, to launch or to plan again from."""
     resolved, scenario = there.resolved, there.resolved.scenario
     priced = price_strategy(there.row, scenario, there.split)
     verify(there.row, there.split, priced, scenario)
@@ -338,17 +340,17 @@ def _plan(there: Candidate, found: _Search | None) -> Plan:
         status="optimal" if proved else "feasible",
         **priced_record(resolved, there.row, there.split, priced, interval),
     )
-    return note_savers(answer) if there.found.spared else answer
+    return note_savers(answer) if there.found.with_savings else answer
 
 
-_BEST: Final = {"memory": "leanest", "goodput": "to train most per wall time"}
+_BEST: Final = {"memory": "to need the least memory", "goodput": "to train most per wall time"}
 """What is proved of the best choice; "fastest" where time is what counts."""
 
 
 def _statement(fastest: Candidate, *, proved: bool, same: bool, tolerance: float, number: int) -> str:
-    best = _BEST.get(fastest.found.aim.objective, "fastest")
+    best = _BEST.get(fastest.found.objective.name, "fastest")
     said = f"proved {best} on the numbers of devices searched" if proved else "the search ended before its proof"
-    if fastest.found.spared:
+    if fastest.found.with_savings:
         said += f", with {describe_savers(fastest.row)}, as nothing fits without"
     if same:
         which = "the only other does not move" if number == 1 else f"none of {number:,} others moves"
@@ -356,7 +358,7 @@ def _statement(fastest: Candidate, *, proved: bool, same: bool, tolerance: float
     return f"{said}; the nearest moves least of {number} within {tolerance:.0%}"
 
 
-def _nothing(
+def _infeasible(
     before: Resolved, was: float, searches: list[_Search], budget: Budget, *, gpus: int, tolerance: float
 ) -> Replan:
     most = searches[0]

@@ -1,6 +1,6 @@
 """The strategy with the least worst-case regret where bandwidths and efficiencies are uncertain.
 
-A scenario has every uncertain quantity of `uncertain_levers` at 1 - x, 1 or 1 + x of what it is said to be: all
+A scenario has every uncertain quantity of `uncertain_levers` at 1 - x, 1 or 1 + x of its stated value: all
 corners of that box and its middle. Each is searched, so that its best time is proved, and the regret of a strategy in a
 scenario is how much longer it takes there than that. Candidates are the best of every scenario and the best rows of the
 middle; the choice is the least worst case over these. That is exact for them and for these scenarios; it is no proof
@@ -45,7 +45,7 @@ from planner.search.split import TOLERANCE, Incumbent, best_split
 from planner.space.lattice import Space
 from planner.space.mixed import MixedSpace
 
-BESIDE = 16
+RUNNERS_UP = 16
 """Best rows of the middle that are candidates beside the best of every scenario."""
 Machines = TypeVar("Machines")
 Found = TypeVar("Found")
@@ -55,16 +55,14 @@ Found = TypeVar("Found")
 class Question(Generic[Machines, Found]):
     """A question whose strategies are ``Found``, on ``Machines``."""
 
-    said: Machines
-    """With everything as it is said to be."""
     names: tuple[str, ...]
     """What is uncertain; of several node groups, of all of them alike."""
     changed: Callable[[Mapping[str, float]], Machines]
     """With factors on some of it."""
     best: Callable[[Machines, Budget], Found]
     """The proved best there, within a budget."""
-    beside: Callable[[Budget], list[Found]]
-    """Good ones as it is said."""
+    runners_up: Callable[[Budget], list[Found]]
+    """Good ones with everything at its stated value."""
     seconds: Callable[[Found, Machines], float]
     record: Callable[[Found], Strategy]
     axes: Callable[[Found], tuple[object, ...]]
@@ -80,11 +78,10 @@ def on_one_group(request: PlanRequest, budget: Budget) -> Question[Scenario, Inc
     resolved, space, _, _ = best_of(request, budget)
     scenario = objective_of(resolved).scenario
     return Question(
-        scenario,
         names=tuple(uncertain_levers(scenario)),
         changed=lambda factors: changed_by(scenario, factors),
         best=lambda machines, budget: _best(space, machines, budget),
-        beside=lambda budget: _beside(space, scenario, budget),
+        runners_up=lambda budget: _runners_up(space, scenario, budget),
         seconds=lambda one, machines: price_strategy(one.row, machines, one.assignment).iteration,
         record=lambda one: strategy_record(one.row, one.assignment, scenario),
         axes=lambda one: (*one.row.row(0).items(), *_layers(one.assignment)),
@@ -104,14 +101,13 @@ def on_groups(resolved: Resolved, mixed: Mixed, budget: Budget) -> Question[Mixe
             raise NothingFits("nothing fits; `plan` says why and what comes nearest")
         raise OutOfTime(f"no plan {budget.limit}")
     return Question(
-        mixed,
         names=tuple(dict.fromkeys(name for one in mixed.scenarios for name in uncertain_levers(one))),
         changed=lambda factors: changed_groups(mixed, factors),
-        best=lambda machines, budget: _best_over(space, machines, budget),
-        beside=lambda budget: _beside_over(space, mixed, budget),
+        best=lambda machines, budget: _best_on_groups(space, machines, budget),
+        runners_up=lambda budget: _runners_up_on_groups(space, mixed, budget),
         seconds=lambda one, machines: price_mixed(one.row, machines, one.assignment).iteration,
         record=lambda one: mixed_record(one.row, one.assignment, mixed),
-        axes=_axes_over,
+        axes=_axes_on_groups,
     )
 
 
@@ -140,37 +136,37 @@ def _best(space: Space, scenario: Scenario, budget: Budget) -> Incumbent:
     return found.best
 
 
-def _best_over(space: MixedSpace, mixed: Mixed, budget: Budget) -> MixedIncumbent:
+def _best_on_groups(space: MixedSpace, mixed: Mixed, budget: Budget) -> MixedIncumbent:
     found = mixed_search.search(space, mixed, budget=budget)
     if found.best is None or not found.proved:
         raise OutOfTime(f"the scenarios were not all proved {budget.limit}")
     return found.best
 
 
-def _beside(space: Space, scenario: Scenario, budget: Budget) -> list[Incumbent]:
+def _runners_up(space: Space, scenario: Scenario, budget: Budget) -> list[Incumbent]:
     """The most promising rows of the middle, each under its best split."""
     outcome = search(space, scenario, budget=budget)
     found: list[Incumbent] = []
     for _, row in promising(outcome, scenario):
-        if len(found) >= BESIDE or budget.spent():
+        if len(found) >= RUNNERS_UP or budget.spent():
             break
         if solved := best_split(row, scenario, budget=budget):
             found.append(solved)
     return found
 
 
-def _beside_over(space: MixedSpace, mixed: Mixed, budget: Budget) -> list[MixedIncumbent]:
+def _runners_up_on_groups(space: MixedSpace, mixed: Mixed, budget: Budget) -> list[MixedIncumbent]:
     outcome = mixed_search.search(space, mixed, budget=budget)
     found: list[MixedIncumbent] = []
     for _, one in promising_branches(outcome):
-        if len(found) >= BESIDE or budget.spent():
+        if len(found) >= RUNNERS_UP or budget.spent():
             break
         if solved := mixed_search.best_split(one, mixed, budget=budget):
             found.append(solved)
     return found
 
 
-def _axes_over(one: MixedIncumbent) -> tuple[object, ...]:
+def _axes_on_groups(one: MixedIncumbent) -> tuple[object, ...]:
     rows = one.row
     at = tuple(tuple(group.row(0).items()) for group in rows.groups)
     return (*at, *rows.stages[0].tolist(), *rows.order[0].tolist(), *_layers(one.assignment))
@@ -193,7 +189,7 @@ class Candidate(_Part):
 
     strategy: Strategy
     seconds: float
-    """In the middle, where everything is as said."""
+    """In the middle, where everything is nominal."""
     regret: float
     """In the middle: share over the best there."""
     worst_regret: float
@@ -218,7 +214,7 @@ class Robust(BaseModel):
     scenarios: int
     chosen: Candidate
     best: Candidate
-    """The fastest where everything is as said."""
+    """The fastest where everything is nominal."""
     others: tuple[Candidate, ...]
     """The next in the order of their worst regret."""
     radius: float
@@ -264,11 +260,11 @@ def robust(request: PlanRequest, within: float) -> Robust:
 def _answer(asked: Question[Machines, Found], resolved: Resolved, gpus: int, within: float, budget: Budget) -> Robust:
     corners = corners_of(asked.names, within)
     found = [asked.best(asked.changed(factors), budget) for factors in corners]
-    candidates = _distinct(asked, [*found, *asked.beside(budget)])
+    candidates = _distinct(asked, [*found, *asked.runners_up(budget)])
     least = np.array([asked.seconds(one, asked.changed(at)) for one, at in zip(found, corners, strict=True)])
     priced = _table(asked, candidates, corners, least)
     order = np.lexsort((priced.regret[:, 0], priced.regret.max(axis=1)))
-    told = _unlike([_candidate(asked, priced, int(i)) for i in order])
+    ranked = _without_repeats([_candidate(asked, priced, int(i)) for i in order])
     best = int(np.argmin(priced.seconds[:, 0]))
     return Robust(
         model=resolved.scenario.model.name,
@@ -277,9 +273,9 @@ def _answer(asked: Question[Machines, Found], resolved: Resolved, gpus: int, wit
         within=within,
         uncertain=asked.names,
         scenarios=len(corners),
-        chosen=told[0],
+        chosen=ranked[0],
         best=_candidate(asked, priced, best),
-        others=tuple(told[1 : 1 + resolved.request.top]),
+        others=tuple(ranked[1 : 1 + resolved.request.top]),
         radius=_radius(asked, candidates, within, best),
         statement=_statement(len(candidates), len(corners)),
         defaults=resolved.defaults,
@@ -295,10 +291,10 @@ def _distinct(asked: Question[Machines, Found], found: Sequence[Found]) -> list[
     return list(seen.values())
 
 
-def _unlike(told: Sequence[Candidate]) -> list[Candidate]:
+def _without_repeats(ranked: Sequence[Candidate]) -> list[Candidate]:
     """Candidates without those that differ from an earlier one in nothing that is priced."""
     kept: dict[tuple[float, float], Candidate] = {}
-    for one in told:
+    for one in ranked:
         kept.setdefault((round(one.seconds, 9), round(one.worst_regret, 9)), one)
     return list(kept.values())
 

@@ -54,9 +54,9 @@ def size(
         raise BadRequest(f"a budget needs a price, and {resolved.cluster.name} has none; give it price = '2 $/h'")
     limits = Limits(days, dollars)
     found = sizes.first(limits.met, sizes.least) if dollars is None else _within(sizes, limits)
-    if found is None and (resolved.stability or _nearly(sizes, limits)):
-        found = _anywhere(sizes, limits, math.inf if resolved.stability else AROUND)
-    if found is None and sizes.late():
+    if found is None and (resolved.stability or _narrowly_missed(sizes, limits)):
+        found = _between_misses(sizes, limits, math.inf if resolved.stability else AROUND)
+    if found is None and sizes.effort_spent():
         raise OutOfTime(f"no size that meets the limits was found {sizes.budget.limit}")
     if not sizes.options():
         reason = sizes.refusal or "; `plan` says why, --gpus considers more"
@@ -97,10 +97,10 @@ def _within(sizes: Sizes, limits: Limits) -> int | None:
         if found is not None and limits.met(sizes.at(found)):
             return found
     for nodes in [n for n in round_sizes(sizes.most) if n >= sizes.least]:
-        if sizes.late():
+        if sizes.effort_spent():
             break
         option = sizes.at(nodes)
-        if option and not limits.cheap(option) and any(map(limits.met, sizes.known.values())):
+        if option and not limits.in_budget(option) and any(map(limits.met, sizes.known.values())):
             break
         if option and (option.cost_dollars or 0.0) > 4 * (limits.dollars or math.inf):
             break
@@ -108,35 +108,35 @@ def _within(sizes: Sizes, limits: Limits) -> int | None:
     return min(works, default=None)
 
 
-def _nearly(sizes: Sizes, limits: Limits) -> bool:
+def _narrowly_missed(sizes: Sizes, limits: Limits) -> bool:
     """Whether a size that was searched misses them by so little that one between may not."""
     wider = Limits(*(None if limit is None else limit * NEARLY for limit in (limits.days, limits.dollars)))
     return any(map(wider.met, sizes.options()))
 
 
-def _anywhere(sizes: Sizes, limits: Limits, effort: float) -> int | None:
+def _between_misses(sizes: Sizes, limits: Limits, effort: float) -> int | None:
     """Nodes that meet the limits between those that do not: more nodes break more often, and some divide a model worse.
 
     Those next to what comes nearest are looked at first, with so much effort; until a time limit where there is one.
     """
     near = _nearest(sizes, limits)
-    rest = sorted(_open(sizes, sizes.most + 1), key=lambda n: abs(n - near.nodes) if near else 0)
+    rest = sorted(_unsearched(sizes, sizes.most + 1), key=lambda n: abs(n - near.nodes) if near else 0)
     least = sizes.budget.effort - effort
-    affordable = (n for n in rest if sizes.budget.effort > least and not sizes.late())
+    affordable = (n for n in rest if sizes.budget.effort > least and not sizes.effort_spent())
     return next((n for n in affordable if limits.met(sizes.at(n))), None)
 
 
 def _smaller(sizes: Sizes, limits: Limits, found: int) -> int:
     """Fewest nodes that meet the limits after all: every size below, as far as the budget goes."""
-    for nodes in _open(sizes, found):
-        if sizes.late():
+    for nodes in _unsearched(sizes, found):
+        if sizes.effort_spent():
             break
         if nodes < found and limits.met(sizes.at(nodes)):
             found = nodes
     return found
 
 
-def _open(sizes: Sizes, end: int) -> list[int]:
+def _unsearched(sizes: Sizes, end: int) -> list[int]:
     """Sizes below ``end`` that were not searched, the roundest first."""
     rest = [nodes for nodes in range(sizes.least, end) if nodes not in sizes.known]
     return sorted(rest, key=lambda n: (-(n & -n), -n))
@@ -144,7 +144,7 @@ def _open(sizes: Sizes, end: int) -> list[int]:
 
 def _met(sizes: Sizes, found: int, limits: Limits, resolved: Resolved) -> Size:
     if limits.dollars is not None:
-        _dearest(sizes, limits, found)
+        _search_affordable(sizes, limits, found)
     answer, around = _settled(sizes, limits)
     if limits.dollars is None:
         _larger(sizes, answer)
@@ -190,13 +190,13 @@ def _good(sizes: Sizes, limits: Limits) -> list[Option]:
     return [option for option in sizes.options() if limits.met(option)]
 
 
-def _dearest(sizes: Sizes, limits: Limits, found: int) -> None:
+def _search_affordable(sizes: Sizes, limits: Limits, found: int) -> None:
     """Look for the most nodes that the budget pays, so that the fastest is among what was searched."""
     within = [nodes for nodes, option in sizes.known.items() if limits.met(option)]
     enough = max(within, default=found)
-    beyond = [n for n, option in sizes.known.items() if n > enough and option and not limits.cheap(option)]
+    beyond = [n for n, option in sizes.known.items() if n > enough and option and not limits.in_budget(option)]
     above = min(beyond, default=sizes.most + 1)
-    while above - enough > 1 and not sizes.late():
+    while above - enough > 1 and not sizes.effort_spent():
         middle = (enough + above) // 2
         if limits.met(sizes.at(middle)):
             enough = middle
@@ -209,7 +209,7 @@ def _larger(sizes: Sizes, answer: Option) -> None:
     if sizes.most <= MOST_TIMES * answer.nodes:
         beyond = [nodes for nodes in round_sizes(sizes.most) if nodes > answer.nodes]
         for nodes in [sizes.most, *beyond]:
-            if not sizes.late():
+            if not sizes.effort_spent():
                 sizes.at(nodes)
 
 
@@ -220,12 +220,12 @@ def _neighbour(sizes: Sizes, answer: Option, limits: Limits) -> Neighbour | None
     """
     days = limits.days or 0.0
     sizes.first(Limits(days, None).met, min(sizes.least, answer.nodes))
-    option = _least(filter(limits.soon, sizes.options()), lambda one: (not limits.cheap(one), one.nodes))
+    option = _least(filter(limits.in_time, sizes.options()), lambda one: (not limits.in_budget(one), one.nodes))
     if option is None or option.nodes == answer.nodes:
         return None
     cost, now = option.cost_dollars, answer.cost_dollars
     extra = None if cost is None or now is None else cost - now
-    over = None if cost is None or limits.dollars is None or limits.cheap(option) else cost - limits.dollars
+    over = None if cost is None or limits.dollars is None or limits.in_budget(option) else cost - limits.dollars
     return Neighbour(deadline_days=days, option=option, extra_dollars=extra, over_dollars=over)
 
 
@@ -256,7 +256,7 @@ def _missed(sizes: Sizes, limits: Limits, resolved: Resolved) -> Size:
 def _nearest(sizes: Sizes, limits: Limits) -> Option | None:
     """What comes nearest: the fastest where only the deadline is missed, else the cheapest that is soon enough."""
     options = sizes.options()
-    soon = [option for option in options if limits.soon(option)]
+    soon = [option for option in options if limits.in_time(option)]
     return _least(soon, lambda o: o.cost_dollars or 0.0) or _least(options, lambda o: o.days)
 
 

@@ -98,13 +98,13 @@ class Limits:
 
     def met(self, option: Option | None) -> bool:
         """Whether an option meets them."""
-        return option is not None and self.soon(option) and self.cheap(option)
+        return option is not None and self.in_time(option) and self.in_budget(option)
 
-    def soon(self, option: Option) -> bool:
+    def in_time(self, option: Option) -> bool:
         """Whether it meets the deadline."""
         return self.days is None or option.days <= self.days
 
-    def cheap(self, option: Option) -> bool:
+    def in_budget(self, option: Option) -> bool:
         """Whether it meets the budget."""
         return self.dollars is None or (option.cost_dollars or 0.0) <= self.dollars
 
@@ -139,7 +139,7 @@ class Sizes:
         return self.known[nodes]
 
     def _asked(self, nodes: int) -> Option | None:
-        if self.late():
+        if self.effort_spent():
             self.unproved.add(nodes)
             return None
         asked = self.request.model_copy(update={"gpus": nodes * self.each})
@@ -155,7 +155,7 @@ class Sizes:
             self.unproved.add(nodes)
         return _option(plan, nodes)
 
-    def late(self) -> bool:
+    def effort_spent(self) -> bool:
         """Whether the budget is spent."""
         return self.budget.spent()
 
@@ -167,7 +167,7 @@ class Sizes:
         """Fewest nodes from ``least`` on that meet a limit, where fewer never do if more do not; None where none do."""
         below = least - 1
         for nodes in [n for n in round_sizes(self.most) if n >= least] + [self.most]:
-            if self.late():
+            if self.effort_spent():
                 return None
             if met(self.at(nodes)):
                 return self._halved(met, below, nodes)
@@ -175,7 +175,7 @@ class Sizes:
         return None
 
     def _halved(self, met: Callable[[Option | None], bool], below: int, enough: int) -> int:
-        while enough - below > 1 and not self.late():
+        while enough - below > 1 and not self.effort_spent():
             middle = (below + enough) // 2
             if met(self.at(middle)):
                 enough = middle

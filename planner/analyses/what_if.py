@@ -1,6 +1,6 @@
-"""What would help: every lever turned both ways, with the strategy kept and planned anew.
+"""What would help: every lever turned both ways, with the strategy kept and planned again.
 
-Times are those of training, told as seconds for the tokens of one iteration of the plan, so that a larger batch
+Times are those of training, given as seconds for the tokens of one iteration of the plan, so that a larger batch
 compares. An elasticity is the change of the logarithm of time over that of the lever, between the lever over and times
 ``FACTOR``: -0.8 says that 1 % more of it saves 0.8 % of the time.
 """
@@ -53,7 +53,7 @@ class Turned(_Part):
     factor: float
     outcome: Answered
     seconds: float | None
-    """Planned anew."""
+    """Planned again."""
     kept_seconds: float | None
     """With the strategy and its layers kept; None too where it cannot be kept."""
     strategy: Strategy | None
@@ -122,7 +122,8 @@ def sensitivity(request: PlanRequest) -> Sensitivity:
     scenario, pins = objective_of(resolved).scenario, parse_pins(request.pins)
     levers = [
         _leverage(
-            name, [_turned(factor, lever(scenario, factor), scenario, space, best, budget) for factor in _FACTORS]
+            name,
+            [_on_other_machines(factor, lever(scenario, factor), scenario, space, best, budget) for factor in _FACTORS],
         )
         for name, lever in machine_levers(scenario).items()
     ]
@@ -134,7 +135,7 @@ def sensitivity(request: PlanRequest) -> Sensitivity:
         strategy=strategy_record(best.row, best.assignment, scenario),
         iteration_seconds=best.iteration,
         proved=proved,
-        levers=tuple(sorted(levers, key=lambda one: -_swing(one, best.iteration))),
+        levers=tuple(sorted(levers, key=lambda one: -_largest_change(one, best.iteration))),
         defaults=resolved.defaults,
         provenance=provenance_record(resolved),
     )
@@ -143,15 +144,17 @@ def sensitivity(request: PlanRequest) -> Sensitivity:
 _FACTORS: Final = (1.0 / FACTOR, FACTOR)
 
 
-def _swing(one: Leverage, now: float) -> float:
+def _largest_change(one: Leverage, now: float) -> float:
     """The largest change of time that a lever makes, as a logarithm."""
     times = [turned.seconds for turned in (one.less, one.more) if turned.seconds]
     return max((abs(math.log(seconds / now)) for seconds in times), default=0.0)
 
 
-def _turned(factor: float, changed: Scenario, now: Scenario, space: Space, best: Incumbent, budget: Budget) -> Turned:
+def _on_other_machines(
+    factor: float, changed: Scenario, now: Scenario, space: Space, best: Incumbent, budget: Budget
+) -> Turned:
     """A lever on the machines: the same lattice, priced on others."""
-    return _planned(factor, search(space, changed, budget=budget), now, kept=quoted(best.row, changed, best))
+    return _planned(factor, search(space, changed, budget=budget), now, kept=seconds_if_kept(best.row, changed, best))
 
 
 def _planned(factor: float, found: Outcome, scenario: Scenario, *, kept: float | None, scale: float = 1.0) -> Turned:
@@ -194,7 +197,9 @@ def _of_batch(scenario: Scenario, pins: dict[str, Pin], best: Incumbent, budget:
         rows = replace(best.row, num_microbatches=micro.astype(np.int64))
         whole = batch.is_integer() and bool(np.all(micro == rows.num_microbatches))
         turned.append(
-            _elsewhere(factor, changed, scenario, pins, budget, quoted(rows, changed, best) if whole else None)
+            _on_another_lattice(
+                factor, changed, scenario, pins, budget, seconds_if_kept(rows, changed, best) if whole else None
+            )
         )
     return _leverage("batch", turned)
 
@@ -209,8 +214,8 @@ def _of_gpus(resolved: Resolved, pins: dict[str, Pin], best: Incumbent, budget: 
             continue
         changed = replace(changed, stability=scenario.stability)
         rows = _with_replicas(best.row, factor)
-        kept = None if rows is None else quoted(rows, changed, best)
-        turned.append(_elsewhere(factor, changed, scenario, pins, budget, kept))
+        kept = None if rows is None else seconds_if_kept(rows, changed, best)
+        turned.append(_on_another_lattice(factor, changed, scenario, pins, budget, kept))
     return _leverage("GPUs", turned)
 
 
@@ -224,7 +229,7 @@ def _with_replicas(row: Strategies, factor: float) -> Strategies | None:
     return strategies(**at | {"dp": int(dp), "num_microbatches": int(micro), "sharding_degree": int(sharded)})
 
 
-def quoted(rows: Strategies, changed: Scenario, best: Incumbent) -> float | None:
+def seconds_if_kept(rows: Strategies, changed: Scenario, best: Incumbent) -> float | None:
     """Seconds of a strategy with its layers, None where it breaks a rule or does not fit."""
     if broken_rules(rows, changed):
         return None
@@ -232,7 +237,7 @@ def quoted(rows: Strategies, changed: Scenario, best: Incumbent) -> float | None
     return priced.iteration if np.max(priced.footprint.allocated) <= memory_limit(changed, rows)[0] else None
 
 
-def _elsewhere(
+def _on_another_lattice(
     factor: float, changed: Scenario, now: Scenario, pins: dict[str, Pin], budget: Budget, kept: float | None
 ) -> Turned:
     """A lever on the question itself: another lattice, where the pins leave one."""

@@ -172,6 +172,7 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
         "model": scenario.model.model_dump(exclude_defaults=True) | {"parameters": parameters(scenario.model)},
         "cluster": _cluster_record(resolved.cluster) | _own_file(resolved.machines),
         "stack": _stack_record(resolved.software),
+        "as_of": None,  # the release that it picked is in the stack's name
         "global_batch_size": scenario.global_batch_size,
         "seq_length": scenario.seq_length,
         "tokens": resolved.tokens,

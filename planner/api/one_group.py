@@ -107,30 +107,30 @@ def found_plan(resolved: Resolved, space: Space, outcome: Outcome, budget: Budge
 
     Where the budget ended the search, what the reasons come across may be better: that is the plan then.
     """
-    aim, pins = objective_of(resolved), parse_pins(resolved.request.pins)
-    choice = aim.choice(outcome)
+    objective, pins = objective_of(resolved), parse_pins(resolved.request.pins)
+    choice = objective.choice(outcome)
     settled = _with_trust(resolved, space, outcome, choice, budget)
     if not resolved.request.reasons:
         return Plan(**settled)
     part = budget.part(CHALLENGES, share=1 / 3)
-    tried = challenges(space, aim, choice.taken, outcome.pool, pins=pins, budget=part)
+    tried = challenges(space, objective, choice.taken, outcome.pool, pins=pins, budget=part)
     part = budget.part(RUNNERS_UP, share=1 / 2)
-    others = runners_up(outcome, tried, aim, choice.taken, resolved.request.top, budget=part)
+    others = runners_up(outcome, tried, objective, choice.taken, resolved.request.top, budget=part)
     assert outcome.best is not None
-    if not outcome.proved and aim.better(others.best[0], outcome.best):
+    if not outcome.proved and objective.better(others.best[0], outcome.best):
         outcome.best = others.best[0]  # the search had no effort left to see it, its runners-up did
         choice = Choice(outcome.best, "")
         settled = _with_trust(resolved, space, outcome, choice, budget)
     best, part = choice.taken, budget.part(HELPS, share=1.0)
     if not resolved.request.memory_margin:
-        settled["warnings"] += memory_headroom(space, aim, best, pins, part)
-    settled["warnings"] += not_startable(resolved.request, aim, best, outcome.pool)
+        settled["warnings"] += memory_headroom(space, objective, best, pins, part)
+    settled["warnings"] += not_startable(resolved.request, objective, best, outcome.pool)
     return Plan(
-        alternatives=alternatives(others.best, aim, resolved, settled["strategy"], outcome.best),
+        alternatives=alternatives(others.best, objective, resolved, settled["strategy"], outcome.best),
         alternatives_complete=others.complete,
-        better_validated=better_validated(outcome, best, aim.scenario) if aim.by_time else None,
-        why_not=why_not_lines(tried, space, aim, best),
-        what_helps=what_helps(resolved, space, aim, best, pins=pins, budget=part),
+        better_validated=better_validated(outcome, best, objective.scenario) if objective.by_time else None,
+        why_not=why_not_lines(tried, space, objective, best),
+        what_helps=what_helps(resolved, space, objective, best, pins=pins, budget=part),
         closest_run=explain.closest_run(resolved.scenario),
         **settled,
     )
@@ -158,7 +158,7 @@ def _proof(
 ) -> Proof:
     assert outcome.best is not None
     scenario, objective = resolved.scenario, resolved.request.objective
-    scope = left_out(scenario, parse_pins(resolved.request.pins), space.cores, lean=objective == "memory")
+    scope = left_out(scenario, parse_pins(resolved.request.pins), space.cores, by_memory=objective == "memory")
     fastest = value * (outcome.best.iteration / choice.taken.iteration)
     bound = fastest if outcome.proved else fastest * min(outcome.lower_bound / outcome.best.iteration, 1.0)
     gap = max((value - bound) / value, 0.0)

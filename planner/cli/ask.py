@@ -208,13 +208,11 @@ def _pin(value: Any) -> Any:
 
 def _value(name: str, value: Any) -> Any:
     """A value as the request takes it, of text as the shell hands it on."""
-    if name in GIVEN_SPLIT:
-        return value
-    kind = FIELDS[name].kind
     if isinstance(value, tuple):
         return _changes(value)
-    if not isinstance(value, str):
+    if not isinstance(value, str) or name in GIVEN_SPLIT:
         return value
+    kind = FIELDS[name].kind
     if kind in _TEXTS:
         return _TEXTS[kind](name, value)
     if kind == "number" and _FACTOR.fullmatch(value.strip()):

@@ -1,4 +1,4 @@
-"""The command that plans a job anew for more or fewer devices: replan."""
+"""The command that plans a job again for more or fewer devices: replan."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from planner.answer.plan import Plan
 
 
-@click.command("replan", cls=Command, short_help="Plan a running job anew when nodes fail or join.")
+@click.command("replan", cls=Command, short_help="Plan a running job again when nodes fail or join.")
 @click.argument("result", type=Text(), metavar="PLAN.json")
 @option("--gpus", heading="Question", type=Count(), required=True, help="Accelerators that there are now.")
 @option("--tolerance", heading="Question", type=Text(), default="5%", help="How much slower may move less.")
@@ -69,7 +69,7 @@ def replan(result: str, gpus: int, tolerance: str, pick: str, **params: Any) -> 
 
 
 def _named_once(old: Plan, params: dict[str, Any]) -> None:
-    """The answer's own cluster and stack stand; others would price anew what runs, on machines that it does not use."""
+    """The answer's own cluster and stack stand; others would price what runs on machines that it does not use."""
     from costmodels.stack.stack import stack as find_stack
     from hardware.catalogue import cluster as find_cluster
 

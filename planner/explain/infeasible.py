@@ -33,7 +33,7 @@ def order_refusals(found: Sequence[Rejection], resolved: Resolved, rules: Iterab
     """Why nothing is left: memory first, then the rules about pinned axes, the last to speak first.
 
     A rule that spoke early left strategies for later ones to refuse; the last one refused what was left. What a
-    rule refuses along an axis that is free, another value of that axis would have passed; such rules are told where no
+    rule refuses along an axis that is free, another value of that axis would have passed; such rules are named where no
     rule is about pinned axes alone, and that a strategy only repeats another where nothing else is known.
 
     Args:

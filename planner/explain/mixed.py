@@ -80,7 +80,7 @@ def stage_limits(mixed: Mixed, row: MixedRows) -> Floats:
 PART = 1e6
 """Effort of each of three kinds of reasons beside the plan, and of each search among what helps; what is not proved by
 then is said not to be. Where a time limit is given, each kind has its part of what the search leaves of it."""
-_TOLD = ("tp", "cp", "pp", "dp", "vpp", "micro_batch_size")
+_COMPARED_DEGREES = ("tp", "cp", "pp", "dp", "vpp", "micro_batch_size")
 """Degrees in which alternatives are said to differ."""
 
 
@@ -136,7 +136,9 @@ def _layout(row: MixedRows) -> tuple[int, ...]:
 def _alternative(one: MixedIncumbent, best: MixedIncumbent, resolved: Resolved, mixed: Mixed) -> Alternative:
     record = mixed_record(one.row, one.assignment, mixed)
     flops = counted_flops(resolved.scenario) * resolved.scenario.tokens
-    differs = [said for name in _TOLD if (said := _degree(name, one.row, mixed)) != _degree(name, best.row, mixed)]
+    differs = [
+        said for name in _COMPARED_DEGREES if (said := _degree(name, one.row, mixed)) != _degree(name, best.row, mixed)
+    ]
     if (one.row.order != best.row.order).any():
         differs.append(in_words(one.row.order[0].tolist(), mixed))
     return Alternative(

@@ -170,10 +170,10 @@ def without(pins: Iterable[str]) -> str:
 def _described(subject: str, best: Incumbent) -> Advice:
     at = best.row.row(0)
     words = " ".join(f"{name} {at[name]}" for name in ("tp", "cp", "pp", "dp"))
-    return Advice(subject=subject, text=_and_spared(words, best), iteration_seconds=best.iteration)
+    return Advice(subject=subject, text=_with_savings(words, best), iteration_seconds=best.iteration)
 
 
-def _and_spared(words: str, best: Incumbent) -> str:
+def _with_savings(words: str, best: Incumbent) -> str:
     saved = describe_savers(best.row)
     return f"{words}, {saved}" if saved else words
 
@@ -186,7 +186,7 @@ def _more_gpus(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget) -> A
             gpus, best = _between(resolved, (few, larger.gpus), best, lambda at: best_of(at, pins, budget))
             freed = "" if len(pins) == len(asked) else f" {without(asked)}"
             text = f"the same request{freed} fits, with the same batch (--global-batch {larger.global_batch_size})"
-            return Advice(subject=plural(gpus, "GPU"), text=_and_spared(text, best), iteration_seconds=best.iteration)
+            return Advice(subject=plural(gpus, "GPU"), text=_with_savings(text, best), iteration_seconds=best.iteration)
         few = larger.gpus
     return None
 
@@ -196,7 +196,7 @@ def _fewer_gpus(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget) -> 
     for count in _below(resolved.scenario.gpus):
         scenario = None if budget.spent() else with_gpus(resolved, count)
         if scenario and (found := best_of(scenario, pins, budget)):
-            text = _and_spared("the same request fits, with the same batch", found)
+            text = _with_savings("the same request fits, with the same batch", found)
             return Advice(subject=plural(count, "GPU"), text=text, iteration_seconds=found.iteration)
     return None
 

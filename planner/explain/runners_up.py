@@ -32,32 +32,32 @@ class RunnersUp(NamedTuple):
 
 
 def runners_up(
-    outcome: Outcome, tried: Sequence[Challenged], aim: Objective, taken: Incumbent, top: int, *, budget: Budget
+    outcome: Outcome, tried: Sequence[Challenged], objective: Objective, taken: Incumbent, top: int, *, budget: Budget
 ) -> RunnersUp:
     """The best of their kinds, the plan's own among them; each under its best split.
 
     They come from the challenges that were searched and from the most promising rows that the search saw.
     """
-    scenario, seen = aim.scenario, set[tuple[object, ...]]()
+    scenario, seen = objective.scenario, set[tuple[object, ...]]()
     found: list[tuple[float, Incumbent]] = []
 
     def add(solved: Incumbent) -> None:
         kind = _kind(strategy_record(solved.row, solved.assignment, scenario))
         if kind not in seen:
-            found.append((aim.value(solved), solved))
+            found.append((objective.value(solved), solved))
         seen.update((kind, _row_kind(solved.row)))
 
     searched = (outcome.best, taken, *(one.outcome.best for one in tried))
-    for known in sorted((best for best in searched if best), key=aim.value):
+    for known in sorted((best for best in searched if best), key=objective.value):
         add(known)
     complete = all(one.outcome.proved for one in tried)
-    for bound, row in aim.promising(outcome):
+    for bound, row in objective.promising(outcome):
         if _settled([value for value, _ in found], top, bound):
             break
         if budget.spent():
             complete = False
             break
-        if _row_kind(row) not in seen and (solved := aim.split(row, budget)):
+        if _row_kind(row) not in seen and (solved := objective.split(row, budget)):
             add(solved)
     return RunnersUp(tuple(one for _, one in sorted(found, key=lambda pair: pair[0])), complete)
 
@@ -68,22 +68,22 @@ def _settled(values: list[float], top: int, bound: float) -> bool:
 
 
 def alternatives(
-    others: Sequence[Incumbent], aim: Objective, resolved: Resolved, chosen: Strategy, best: Incumbent
+    others: Sequence[Incumbent], objective: Objective, resolved: Resolved, chosen: Strategy, best: Incumbent
 ) -> tuple[Alternative, ...]:
     """The runners-up that are not of the chosen strategy's kind, best first."""
-    shown, least = [], aim.value(best)
+    shown, least = [], objective.value(best)
     for solved in others:
         record = strategy_record(solved.row, solved.assignment, resolved.scenario)
         if _kind(record) != _kind(chosen):
-            shown.append(_alternative(record, solved, aim, resolved, chosen, least))
+            shown.append(_alternative(record, solved, objective, resolved, chosen, least))
     return tuple(shown[: resolved.request.top])
 
 
 def _alternative(
-    record: Strategy, solved: Incumbent, aim: Objective, resolved: Resolved, chosen: Strategy, least: float
+    record: Strategy, solved: Incumbent, objective: Objective, resolved: Resolved, chosen: Strategy, least: float
 ) -> Alternative:
     scenario = resolved.scenario
-    seconds, runs = aim.seconds(solved), effective_recompute(solved.row, solved.assignment)
+    seconds, runs = objective.seconds(solved), effective_recompute(solved.row, solved.assignment)
     flops = counted_flops(scenario) * scenario.tokens
     differs = [
         name
@@ -95,9 +95,9 @@ def _alternative(
         iteration_seconds=seconds,
         mfu=utilization(flops=flops, seconds=seconds, gpus=scenario.gpus, peak=scenario.peak_rate),
         peak_memory_bytes=float(np.max(stage_bytes(runs, scenario, solved.assignment).total)),
-        effective=aim.effective(solved) if aim.objective == "goodput" else None,
+        effective=objective.effective(solved) if objective.name == "goodput" else None,
         differs=", ".join(f"{name} {getattr(record, name)}" for name in differs),
-        tied=not aim.lean and aim.value(solved) <= least * (1.0 + figures().tie),
+        tied=not objective.by_memory and objective.value(solved) <= least * (1.0 + figures().tie),
     )
 
 

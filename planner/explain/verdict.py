@@ -23,10 +23,10 @@ def memory_example(outcome: Outcome, scenario: Scenario) -> str:
     at = row.row(0)
     limit = scenario.group.accelerator.usable_memory
     name = f"tp {at['tp']} cp {at['cp']} pp {at['pp']} dp {at['dp']} ZeRO-{at['zero_stage']}"
-    told = f"{name} needs {format_bytes(needed)} per GPU, {format_bytes(limit)} available"
+    text = f"{name} needs {format_bytes(needed)} per GPU, {format_bytes(limit)} available"
     if scenario.stack.supports.offloads and not described(scenario):
-        told += "; nothing can be offloaded: the cluster says no host_memory, host_link or host_bandwidth"
-    return told
+        text += "; nothing can be offloaded: the cluster says no host_memory, host_link or host_bandwidth"
+    return text
 
 
 def closest_run(scenario: Scenario) -> str | None:
@@ -70,38 +70,40 @@ def verdict(pinned: Plan, best: Plan, terms: Mapping[str, tuple[float, float]]) 
         return f"it cannot run: {reasons}"
     if best.prediction is None:
         return "nothing else runs either"
-    spared = next((said.removesuffix(WITHOUT) for said in pinned.defaults if said.endswith(WITHOUT)), "")
-    return (f"it fits only with {spared}: " if spared else "") + _compared(pinned, best, terms)
+    savers = next((said.removesuffix(WITHOUT) for said in pinned.defaults if said.endswith(WITHOUT)), "")
+    return (f"it fits only with {savers}: " if savers else "") + _compared(pinned, best, terms)
 
 
 def _compared(pinned: Plan, best: Plan, terms: Mapping[str, tuple[float, float]]) -> str:
     mine, theirs = pinned.value, best.value
-    lean, wall = (best.request.get("objective") == name for name in ("memory", "goodput"))
-    told = format_bytes if lean else format_seconds
-    needs, of = ("needs", " on its fullest device") if lean else ("takes", " of wall time" if wall else "")
-    most = told(mine) if pinned.proved else f"at most {told(mine)}"
-    least = told(theirs) if best.proved else f"{told(theirs)}, the best found in the effort that it had"
-    if len(unlike := widths(pinned.strategy)) > 1:
-        return _unlaunched(unlike, pinned, best, f"it would take {most}", least)
+    by_memory, wall = (best.request.get("objective") == name for name in ("memory", "goodput"))
+    formatted = format_bytes if by_memory else format_seconds
+    needs, of = ("needs", " on its fullest device") if by_memory else ("takes", " of wall time" if wall else "")
+    most = formatted(mine) if pinned.proved else f"at most {formatted(mine)}"
+    least = formatted(theirs) if best.proved else f"{formatted(theirs)}, the best found in the effort that it had"
+    if len(several := widths(pinned.strategy)) > 1:
+        return _not_launchable(several, pinned, best, f"it would take {most}", least)
     if mine <= theirs * (1 + NOTABLE):
         compared = (
-            f"it {needs} {most}{of}, the best {needs} {least}" if lean or wall else f"{most}, the best takes {least}"
+            f"it {needs} {most}{of}, the best {needs} {least}"
+            if by_memory or wall
+            else f"{most}, the best takes {least}"
         )
         return f"nothing speaks against it: {compared}"
     name = max(terms, key=lambda term: terms[term][0] - terms[term][1])
     this, other = terms[name]
     return (
-        f"it {needs} {most}{of}, {mine / theirs - 1:.1%} {'more' if lean else 'longer'} than {least}; "
-        f"most of it is {name}: {told(this)} against {told(other)}"
+        f"it {needs} {most}{of}, {mine / theirs - 1:.1%} {'more' if by_memory else 'longer'} than {least}; "
+        f"most of it is {name}: {formatted(this)} against {formatted(other)}"
     )
 
 
-def _unlaunched(unlike: tuple[int, ...], pinned: Plan, best: Plan, takes: str, least: str) -> str:
+def _not_launchable(several: tuple[int, ...], pinned: Plan, best: Plan, takes: str, least: str) -> str:
     """The verdict on a plan whose stages have several widths, which the best one has where nothing else fits."""
     whose = "the best" if len(widths(best.strategy)) > 1 else "the best that they start"
     change = pinned.value / best.value - 1
     apart = "" if abs(change) <= NOTABLE else f", {abs(change):.1%} {'longer' if change > 0 else 'shorter'}"
-    ranks = " and ".join(map(str, unlike))
+    ranks = " and ".join(map(str, several))
     return f"launchers start no plan with stages of {ranks} ranks: {takes}{apart}; {whose} takes {least}"
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _SHARDING = ("zero_stage", "sharding_degree")
 MOST_NAMED = 3
-"""Values of one pin whose reasons are told."""
+"""Values of one pin whose reasons are named."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,12 @@ def unused_pin_values(
     listed = {axis: pin for axis, pin in pins.items() if str(resolved.request.pins[axis]).strip().lower() != "any"}
     for axis, pin in listed.items():
         taken = set(_values(space, axis).tolist())
-        idle = [value for value in pin.values if value not in taken] if len(pin.values) > 1 else []
-        for value in idle[:MOST_NAMED]:
+        unused = [value for value in pin.values if value not in taken] if len(pin.values) > 1 else []
+        for value in unused[:MOST_NAMED]:
             why = _why(resolved, {**pins, axis: Pin(axis, (value,))}, lattice)
             lines.append(f"no strategy has {axis} {shown_value(axis, value)}: {why}")
-        if idle[MOST_NAMED:]:
-            rest = ", ".join(shown_value(axis, value) for value in idle[MOST_NAMED:])
+        if unused[MOST_NAMED:]:
+            rest = ", ".join(shown_value(axis, value) for value in unused[MOST_NAMED:])
             lines.append(f"nor has any {axis} {rest}")
     return lines
 
@@ -87,8 +87,8 @@ def _why(resolved: Resolved, pins: Mapping[str, Pin], lattice: Lattice) -> str:
         refusals = lattice.build(pins).refusals
     except BadRequest as error:
         return str(error)
-    told = order_refusals(as_rejections(refusals), resolved, lattice.rules)
-    return told[0].example if told else "other pins leave none"
+    refused = order_refusals(as_rejections(refusals), resolved, lattice.rules)
+    return refused[0].example if refused else "other pins leave none"
 
 
 MARGIN: Final = 1.0 - NEARLY_FULL
@@ -96,15 +96,15 @@ MARGIN: Final = 1.0 - NEARLY_FULL
 
 
 def memory_headroom(
-    space: Space, aim: Objective, best: Incumbent, pins: Mapping[str, Pin], budget: Budget
+    space: Space, objective: Objective, best: Incumbent, pins: Mapping[str, Pin], budget: Budget
 ) -> tuple[str, ...]:
     """A remark with the best that leaves a margin, for a plan that does not; none where it was not found."""
-    scenario = aim.scenario
+    scenario = objective.scenario
     filled = peak_bytes(price_strategy(best.row, scenario, best.assignment)) / scenario.group.accelerator.usable_memory
-    if aim.lean or filled <= NEARLY_FULL:
+    if objective.by_memory or filled <= NEARLY_FULL:
         return ()
-    smaller = aim.on(scale_device(scenario, usable_memory=1.0 - MARGIN))
-    found = smaller.search(space, budget=budget, margin=1.0 + aim.tie_width, confirm=False)
+    smaller = objective.on(scale_device(scenario, usable_memory=1.0 - MARGIN))
+    found = smaller.search(space, budget=budget, margin=1.0 + objective.tie_width, confirm=False)
     if not found.proved:
         return ()
     asked = f"with --memory-margin {MARGIN:.0%}"
@@ -112,7 +112,7 @@ def memory_headroom(
         without = " without offloading or recomputing layers together"
         return (f"{asked} nothing fits{without if any(saver_options(pins, scenario)) else ''}",)
     taken = smaller.choice(found).taken
-    slower = smaller.value(taken) / aim.value(best) - 1.0
+    slower = smaller.value(taken) / objective.value(best) - 1.0
     return (f"{asked}: {_slower(slower)}, {_words(taken, smaller)}",)
 
 
@@ -120,8 +120,8 @@ def _slower(share: float) -> str:
     return f"{share:.1%} slower" if np.round(share, 3) > 0.0 else "as fast"
 
 
-def _words(taken: Incumbent, aim: Objective) -> str:
-    strategy = strategy_record(taken.row, taken.assignment, aim.scenario)
+def _words(taken: Incumbent, objective: Objective) -> str:
+    strategy = strategy_record(taken.row, taken.assignment, objective.scenario)
     names = ("tp", "cp", "pp", "vpp", "dp", "ep")
     said = [f"{name.upper()} {getattr(strategy, name)}" for name in names if getattr(strategy, name) > 1]
     layers, again = (sum(getattr(stage, name) for stage in strategy.stages) for name in ("layers", "recompute_layers"))
@@ -135,32 +135,36 @@ def _words(taken: Incumbent, aim: Objective) -> str:
 _DEGREES: Final = ("tp", "cp", "pp", "ep", "dp")
 
 
-def not_startable(request: PlanRequest, aim: Objective, best: Incumbent, seen: Sequence[Priced]) -> tuple[str, ...]:
+def not_startable(
+    request: PlanRequest, objective: Objective, best: Incumbent, seen: Sequence[Priced]
+) -> tuple[str, ...]:
     """The remark that a plan cannot be started, where no framework was asked for; none where it can, or nobody knows.
 
     Which framework a stack of somebody's own stands for is not known. What it starts is looked for among the rows that
     the search has seen, under their even split.
     """
-    framework = framework_of(aim.scenario.stack.name)
+    framework = framework_of(objective.scenario.stack.name)
     if request.framework or framework is None or request.adapters:
         return ()
-    scenario = replace(aim.scenario, framework=framework)
+    scenario = replace(objective.scenario, framework=framework)
     rules = tuple(rule for rule in binding(scenario) if rule.kind == "framework")
-    broken = [rule for rule in rules if not _passing(best.row, (rule,), scenario).all()]
+    broken = [rule for rule in rules if not _passes(best.row, (rule,), scenario).all()]
     if not broken or any(rule.name.endswith("-device") for rule in broken):
         return ()
     lack = sentence(broken[0], best.row.row(0), scenario)
-    return (f"{framework} cannot start this plan: {lack}; {_instead(framework, aim, best, seen, rules, scenario)}",)
+    return (
+        f"{framework} cannot start this plan: {lack}; {_startable(framework, objective, best, seen, rules, scenario)}",
+    )
 
 
-def _passing(rows: Strategies, rules: Sequence[Rule], scenario: Scenario) -> Bools:
+def _passes(rows: Strategies, rules: Sequence[Rule], scenario: Scenario) -> Bools:
     columns = {name: getattr(rows, name) for name in AXES}
     return np.all([np.broadcast_to(rule.passes(columns, scenario), len(rows)) for rule in rules], axis=0)
 
 
-def _instead(
+def _startable(
     framework: str,
-    aim: Objective,
+    objective: Objective,
     best: Incumbent,
     seen: Sequence[Priced],
     rules: Sequence[Rule],
@@ -170,8 +174,8 @@ def _instead(
     found: list[tuple[float, Strategies]] = []
     for part in seen:
         able = part.take(part.fits & np.isfinite(part.even_split_seconds))
-        able = able.take(_passing(able.rows, rules, scenario)) if len(able.rows) else able
-        if len(able.rows) and aim.by_time:
+        able = able.take(_passes(able.rows, rules, scenario)) if len(able.rows) else able
+        if len(able.rows) and objective.by_time:
             i = int(np.argmin(able.even_split_seconds))
             found.append((float(able.even_split_seconds[i]), able.rows.take(np.array([i]))))
     if not found:

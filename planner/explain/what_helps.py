@@ -119,25 +119,25 @@ MOST_BATCHES = 512
 
 
 def what_helps(
-    resolved: Resolved, space: Space, aim: Objective, best: Incumbent, *, pins: Mapping[str, Pin], budget: Budget
+    resolved: Resolved, space: Space, objective: Objective, best: Incumbent, *, pins: Mapping[str, Pin], budget: Budget
 ) -> tuple[Advice, ...]:
     """Changes that would make the plan better by its objective, the most useful first."""
-    if aim.lean:
-        return _leaner(resolved, aim, best, pins, budget)
-    fewer = _enough_gpus(resolved, aim, aim.value(best), budget)
-    return (*fewer, *_faster(space, aim, best, pins=pins, budget=budget))
+    if objective.by_memory:
+        return _less_memory(resolved, objective, best, pins, budget)
+    fewer = _enough_gpus(resolved, objective, objective.value(best), budget)
+    return (*fewer, *_faster(space, objective, best, pins=pins, budget=budget))
 
 
-def _enough_gpus(resolved: Resolved, aim: Objective, now: float, budget: Budget) -> tuple[Advice, ...]:
+def _enough_gpus(resolved: Resolved, objective: Objective, now: float, budget: Budget) -> tuple[Advice, ...]:
     """Fewer GPUs that need little longer than ``now`` seconds, and fewer that need less; none where all are worth it.
 
     The former by halving, where a replica of one GPU has no sequence of its own: elsewhere half the GPUs take twice as
     long. The latter are rounder counts, where GPUs and batch do not divide each other.
     """
-    few, batch, best = aim.scenario.gpus, aim.scenario.global_batch_size, None
+    few, batch, best = objective.scenario.gpus, objective.scenario.global_batch_size, None
     total, lines = few, []
     if few % batch and batch % few:
-        tried = {count: _on(resolved, aim, count, budget) for count in rounder_counts(few)}
+        tried = {count: _best_with_gpus(resolved, objective, count, budget) for count in rounder_counts(few)}
         faster = {count: found for count, found in tried.items() if found and found.seconds < now}
         if faster:
             count = min(faster, key=lambda count: faster[count].seconds)
@@ -145,7 +145,7 @@ def _enough_gpus(resolved: Resolved, aim: Objective, now: float, budget: Budget)
         elif late := [count for count, found in tried.items() if found and not found.proved]:
             lines.append(Advice(subject=plural(late[0], "GPU"), text=NOT_KNOWN, proved=False))
     while few > batch and few % 2 == 0:
-        found = _on(resolved, aim, few // 2, budget)
+        found = _best_with_gpus(resolved, objective, few // 2, budget)
         if found is None or found.seconds > (1.0 + WORTH_IT) * now:
             if found and not found.proved:
                 lines.append(Advice(subject=plural(few // 2, "GPU"), text=NOT_KNOWN, proved=False))
@@ -168,12 +168,12 @@ def _fewer(total: int, count: int, found: _Found, now: float) -> Advice:
     return Advice(subject=plural(count, "GPU"), text=text, iteration_seconds=found.seconds, proved=found.proved)
 
 
-def _on(resolved: Resolved, aim: Objective, gpus: int, budget: Budget) -> _Found | None:
+def _best_with_gpus(resolved: Resolved, objective: Objective, gpus: int, budget: Budget) -> _Found | None:
     """The best of the same question on so many GPUs; None where there is no such cluster, or pins cannot make it up."""
     scenario = with_gpus(resolved, gpus)
     if scenario is None:
         return None
-    there = aim.on(scenario)
+    there = objective.on(scenario)
     try:
         space = build(scenario, parse_pins(resolved.request.pins))
     except BadRequest:
@@ -182,8 +182,8 @@ def _on(resolved: Resolved, aim: Objective, gpus: int, budget: Budget) -> _Found
     return _Found(there.value(outcome.best) if outcome.best else math.inf, outcome.proved)
 
 
-def _leaner(
-    resolved: Resolved, aim: Objective, best: Incumbent, pins: Mapping[str, Pin], budget: Budget
+def _less_memory(
+    resolved: Resolved, objective: Objective, best: Incumbent, pins: Mapping[str, Pin], budget: Budget
 ) -> tuple[Advice, ...]:
     """Bytes of the fullest device that twice the devices would save, and ways to save memory at a price.
 
@@ -191,25 +191,25 @@ def _leaner(
     """
     asked = {
         f"{axis.replace('_', ' ')} {values}": parse_pins({axis: values})
-        for axis, values in saver_options(pins, aim.scenario)
+        for axis, values in saver_options(pins, objective.scenario)
     }
-    questions = {subject: (aim, {**pins, **more}) for subject, more in asked.items()}
-    if larger := with_gpus(resolved, 2 * aim.scenario.gpus):
-        questions[plural(larger.gpus, "GPU")] = (aim.on(larger), dict(pins))
-    now = aim.value(best)
-    lines = [_spared(subject, one, some, now, budget) for subject, (one, some) in questions.items()]
+    questions = {subject: (objective, {**pins, **more}) for subject, more in asked.items()}
+    if larger := with_gpus(resolved, 2 * objective.scenario.gpus):
+        questions[plural(larger.gpus, "GPU")] = (objective.on(larger), dict(pins))
+    now = objective.value(best)
+    lines = [_memory_saved(subject, one, some, now, budget) for subject, (one, some) in questions.items()]
     return tuple(sorted(lines, key=lambda line: line.peak_memory_bytes or math.inf))
 
 
-def _spared(subject: str, aim: Objective, pins: Mapping[str, Pin], now: float, budget: Budget) -> Advice:
+def _memory_saved(subject: str, objective: Objective, pins: Mapping[str, Pin], now: float, budget: Budget) -> Advice:
     """How much less the fullest device needs, where a question is a little another."""
     if budget.spent():
         return Advice(subject=subject, text=NOT_KNOWN, proved=False)
     try:
-        found = aim.search(build(aim.scenario, pins), budget=budget)
+        found = objective.search(build(objective.scenario, pins), budget=budget)
     except BadRequest:  # pins that so many devices cannot make up
         return Advice(subject=subject, text="the pins make up no strategy there")
-    needed = min(aim.value(found.best), now) if found.best else now
+    needed = min(objective.value(found.best), now) if found.best else now
     share = needed / now - 1.0
     text = f"-{format_bytes(now - needed)} ({share:+.1%})" if share <= -NOTABLE else "nothing"
     if not found.proved:
@@ -218,10 +218,10 @@ def _spared(subject: str, aim: Objective, pins: Mapping[str, Pin], now: float, b
 
 
 def _faster(
-    space: Space, aim: Objective, best: Incumbent, *, pins: Mapping[str, Pin], budget: Budget
+    space: Space, objective: Objective, best: Incumbent, *, pins: Mapping[str, Pin], budget: Budget
 ) -> tuple[Advice, ...]:
     """Gains of a new plan on better machines or with a larger batch, most useful first."""
-    scenario, now = aim.scenario, aim.value(best)
+    scenario, now = objective.scenario, objective.value(best)
     memory = scale_device(scenario, usable_memory=2.0)
     changes = {
         "network 2x": scale_links(scenario, 2.0, inner=False),
@@ -229,12 +229,16 @@ def _faster(
         "memory bandwidth 2x": scale_device(scenario, memory_bandwidth=2.0),
         "arithmetic 1.25x": scale_compute(scenario, 1.25),
     }
-    lines = [_replanned(MORE_MEMORY, aim.on(memory), space, best, now, budget)]  # its bounds are those of the plan
-    lines += [_replanned(subject, aim.on(changed), space, best, now, budget) for subject, changed in changes.items()]
-    lines.append(_larger_batch(aim, best, now, pins, budget))
-    lines.extend(_rounder_batch(aim, now, pins, budget))
+    lines = [
+        _replanned(MORE_MEMORY, objective.on(memory), space, best, now, budget)
+    ]  # its bounds are those of the plan
+    lines += [
+        _replanned(subject, objective.on(changed), space, best, now, budget) for subject, changed in changes.items()
+    ]
+    lines.append(_larger_batch(objective, best, now, pins, budget))
+    lines.extend(_rounder_batch(objective, now, pins, budget))
     if _memory_is_short(best, lines):
-        lines.extend(_offloading(space, aim, best, pins, budget))
+        lines.extend(_offloading(space, objective, best, pins, budget))
     return tuple(sorted(lines, key=lambda line: line.iteration_seconds or math.inf))
 
 
@@ -271,39 +275,43 @@ def _memory_is_short(best: Incumbent, lines: Iterable[Advice]) -> bool:
     return saves or not more.proved or more.text != "nothing"
 
 
-def _offloading(space: Space, aim: Objective, best: Incumbent, pins: Mapping[str, Pin], budget: Budget) -> list[Advice]:
+def _offloading(
+    space: Space, objective: Objective, best: Incumbent, pins: Mapping[str, Pin], budget: Budget
+) -> list[Advice]:
     """The gain of states or activations on the hosts, which are searched only where they are asked for.
 
     In the layouts of the plan and of the best without a limit on memory first, which tell how much at least.
     """
-    now = seconds = aim.value(best)
-    kinds = parse_pins({"offload": ",".join(offloads(aim.scenario, pins)) or None})
-    if not kinds or not _hopeful(space, aim, best.iteration):
+    now = seconds = objective.value(best)
+    kinds = parse_pins({"offload": ",".join(offloads(objective.scenario, pins)) or None})
+    if not kinds or not _degrees_below(space, objective, best.iteration):
         return []
-    for likely in (best, _unlimited(space, aim, budget)):
+    for likely in (best, _unlimited(space, objective, budget)):
         if likely and not budget.spent():
             layout = _values_of(likely.row, _LAYOUT)
-            found = aim.search(build(aim.scenario, {**pins, **layout, **kinds}), budget=budget)
-            seconds = min(seconds, aim.value(found.best)) if found.best else seconds
+            found = objective.search(build(objective.scenario, {**pins, **layout, **kinds}), budget=budget)
+            seconds = min(seconds, objective.value(found.best)) if found.best else seconds
     if budget.spent():
         return [gained(ANY_OFFLOAD, seconds, now, proved=False)]
-    left = _hopeful(space, aim, seconds * (1.0 + NOTABLE) if aim.by_time else best.iteration)
-    found = aim.search(build(aim.scenario, {**pins, **left, **kinds}), budget=budget, margin=1.0, confirm=False)
-    seconds = min(seconds, aim.value(found.best)) if found.best else seconds
+    left = _degrees_below(space, objective, seconds * (1.0 + NOTABLE) if objective.by_time else best.iteration)
+    found = objective.search(
+        build(objective.scenario, {**pins, **left, **kinds}), budget=budget, margin=1.0, confirm=False
+    )
+    seconds = min(seconds, objective.value(found.best)) if found.best else seconds
     subject = describe_savers(found.best.row) if found.best and found.proved else ANY_OFFLOAD
     gain = gained(subject, seconds, now, proved=found.proved)
     return [] if gain.text == "nothing" else [gain]
 
 
-def _unlimited(space: Space, aim: Objective, budget: Budget) -> Incumbent | None:
+def _unlimited(space: Space, objective: Objective, budget: Budget) -> Incumbent | None:
     """The best were memory no limit: moving anything to the host only adds to its time."""
-    roomy = aim.on(scale_device(aim.scenario, usable_memory=UNLIMITED))
+    roomy = objective.on(scale_device(objective.scenario, usable_memory=UNLIMITED))
     return roomy.search(space, budget=budget, margin=1.0, confirm=False).best
 
 
-def _hopeful(space: Space, aim: Objective, ceiling: float) -> dict[str, Pin]:
+def _degrees_below(space: Space, objective: Objective, ceiling: float) -> dict[str, Pin]:
     """The degrees of the cores whose bound is below so many seconds of an iteration."""
-    return _values_of(space.cores.take(known_bound(space.cores, aim.scenario) < ceiling), _DEGREES)
+    return _values_of(space.cores.take(known_bound(space.cores, objective.scenario) < ceiling), _DEGREES)
 
 
 def _values_of(some: Strategies, axes: Iterable[str]) -> dict[str, Pin]:
@@ -311,9 +319,9 @@ def _values_of(some: Strategies, axes: Iterable[str]) -> dict[str, Pin]:
     return {axis: Pin(axis, tuple(found)) for axis, found in values.items() if found}
 
 
-def _larger_batch(aim: Objective, best: Incumbent, now: float, pins: Mapping[str, Pin], budget: Budget) -> Advice:
+def _larger_batch(objective: Objective, best: Incumbent, now: float, pins: Mapping[str, Pin], budget: Budget) -> Advice:
     """The gain of a plan with twice the batch, per sequence."""
-    double = aim.on(replace(aim.scenario, global_batch_size=2 * aim.scenario.global_batch_size))
+    double = objective.on(replace(objective.scenario, global_batch_size=2 * objective.scenario.global_batch_size))
     if not budget.spent():
         space, margin = build(double.scenario, pins), 1.0 + double.tie_width
         found = double.search(space, budget=budget, margin=margin, confirm=False)
@@ -323,19 +331,19 @@ def _larger_batch(aim: Objective, best: Incumbent, now: float, pins: Mapping[str
     return gained("batch 2x", double.revalue(replace(best, row=rows)) / 2, now, proved=False)
 
 
-def _rounder_batch(aim: Objective, now: float, pins: Mapping[str, Pin], budget: Budget) -> list[Advice]:
+def _rounder_batch(objective: Objective, now: float, pins: Mapping[str, Pin], budget: Budget) -> list[Advice]:
     """A batch within 1 % that has far more divisors, hence more ways to split it, per sequence."""
-    batch = aim.scenario.global_batch_size
+    batch = objective.scenario.global_batch_size
     reach = min(batch // 100, MOST_BATCHES)
     near = range(max(batch - reach, 1), batch + reach + 1)
-    useful = aim.scenario.gpus * LARGEST_MICRO_BATCH
+    useful = objective.scenario.gpus * LARGEST_MICRO_BATCH
     ways = {size: len(divisors(math.gcd(size, useful))) for size in near}
     rounder = max(near, key=lambda size: (ways[size], -abs(size - batch)))
     if ways[rounder] < 2 * ways[batch]:
         return []
     if budget.spent():
         return [gained(f"batch {rounder}", now, now, proved=False)]
-    other = aim.on(replace(aim.scenario, global_batch_size=rounder))
+    other = objective.on(replace(objective.scenario, global_batch_size=rounder))
     found = other.search(build(other.scenario, pins), budget=budget)
     seconds = other.value(found.best) * batch / rounder if found.best else now
     gain = gained(f"batch {rounder}", seconds, now, proved=found.proved)

@@ -69,16 +69,22 @@ def _challenges(best: Incumbent) -> list[Challenge]:
 
 
 def challenges(
-    space: Space, aim: Objective, best: Incumbent, seen: Sequence[Priced], *, pins: Mapping[str, Pin], budget: Budget
+    space: Space,
+    objective: Objective,
+    best: Incumbent,
+    seen: Sequence[Priced],
+    *,
+    pins: Mapping[str, Pin],
+    budget: Budget,
 ) -> list[Challenged]:
     """The obvious other choices, each searched as the best one was, by what that search has seen of it."""
-    whole = _whole_layers(space, aim.scenario, pins)
+    whole = _whole_layers(space, objective.scenario, pins)
     found = []
     for challenge in _challenges(best):
         tried = whole if challenge.subject == FULL_RECOMPUTE else space
         among = np.flatnonzero(challenge.keep(tried.cores))
         before = [part.take(challenge.keep(part.rows)) for part in seen]
-        outcome = aim.search(tried, budget=budget, among=among, margin=1.0, seen=before, confirm=False)
+        outcome = objective.search(tried, budget=budget, among=among, margin=1.0, seen=before, confirm=False)
         found.append(Challenged(challenge, outcome))
     return found
 
@@ -103,52 +109,59 @@ def _all_recomputed(space: Space, scenario: Scenario, pins: Mapping[str, Pin]) -
     return replace(space, cores=space.cores.take(nothing), layout=nothing, allowed=space.allowed[nothing])
 
 
-def why_not_lines(tried: Sequence[Challenged], space: Space, aim: Objective, best: Incumbent) -> tuple[Advice, ...]:
+def why_not_lines(
+    tried: Sequence[Challenged], space: Space, objective: Objective, best: Incumbent
+) -> tuple[Advice, ...]:
     """The price of each other choice, or what refuses it.
 
     A search that ended before its proof has found something that its kind's best is no worse than, or nothing.
     """
-    lines, parts = [], _parts(best, aim)
+    lines, parts = [], _parts(best, objective)
     for one in tried:
         subject, outcome, proved = one.challenge.subject, one.outcome, one.outcome.proved
         if one.challenge.keep(best.row).all():  # of a plan that was found among the challenges
             continue
         if outcome.best is not None:
-            text = ("" if proved else "at most ") + _worse(outcome.best, aim, aim.value(best), parts)
-            known = {"iteration_seconds": aim.seconds(outcome.best), "peak_memory_bytes": _peak(outcome.best, aim)}
+            text = ("" if proved else "at most ") + _worse(outcome.best, objective, objective.value(best), parts)
+            known = {
+                "iteration_seconds": objective.seconds(outcome.best),
+                "peak_memory_bytes": _peak(outcome.best, objective),
+            }
             lines.append(Advice(subject=subject, text=text, proved=proved, **known))
         elif not proved:
             lines.append(Advice(subject=subject, text=NOT_KNOWN, proved=False))
         elif outcome.nearest:
-            lines.append(Advice(subject=subject, text=_too_big(outcome.nearest[0], aim.scenario)))
-        elif refused := _refused(space, subject, aim.scenario):
+            lines.append(Advice(subject=subject, text=_too_big(outcome.nearest[0], objective.scenario)))
+        elif refused := _refused(space, subject, objective.scenario):
             lines.append(Advice(subject=subject, text=refused))
     return tuple(lines)
 
 
-def _peak(found: Incumbent, aim: Objective) -> float | None:
-    return aim.value(found) if aim.lean else None
+def _peak(found: Incumbent, objective: Objective) -> float | None:
+    return objective.value(found) if objective.by_memory else None
 
 
-def _worse(other: Incumbent, aim: Objective, least: float, ours: dict[str, float]) -> str:
+def _worse(other: Incumbent, objective: Objective, least: float, ours: dict[str, float]) -> str:
     """How much more than the plan another strategy needs, and mostly for what."""
-    value, theirs = aim.value(other), _parts(other, aim)
-    told = format_bytes if aim.lean else format_seconds
+    value, theirs = objective.value(other), _parts(other, objective)
+    formatted = format_bytes if objective.by_memory else format_seconds
     worse = sorted(((theirs[name] - ours[name], name) for name in ours), reverse=True)
     terms = ", ".join(
-        f"{name} {told(ours[name])} -> {told(theirs[name])}" for gain, name in worse[:2] if gain > NOTABLE * least
+        f"{name} {formatted(ours[name])} -> {formatted(theirs[name])}"
+        for gain, name in worse[:2]
+        if gain > NOTABLE * least
     )
-    return f"{aim.format(value)} ({value / least - 1:+.1%}): {terms or 'a tie within the model'}"
+    return f"{objective.format(value)} ({value / least - 1:+.1%}): {terms or 'a tie within the model'}"
 
 
-def _parts(found: Incumbent, aim: Objective) -> dict[str, float]:
+def _parts(found: Incumbent, objective: Objective) -> dict[str, float]:
     """The parts of a strategy's value: bytes on the fullest device, or seconds by cause."""
-    priced = price_strategy(found.row, replace(aim.scenario, stability=None), found.assignment)
-    if aim.lean:
+    priced = price_strategy(found.row, replace(objective.scenario, stability=None), found.assignment)
+    if objective.by_memory:
         fullest = int(np.argmax(priced.footprint.allocated))
         return {name: float(getattr(priced.footprint, name)[fullest]) for name in MEMORY}
-    lost = aim.value(found) - priced.iteration
-    return priced.breakdown | ({"interruptions and checkpoints": lost} if aim.scenario.stability else {})
+    lost = objective.value(found) - priced.iteration
+    return priced.breakdown | ({"interruptions and checkpoints": lost} if objective.scenario.stability else {})
 
 
 def _too_big(needed: float, scenario: Scenario) -> str:
@@ -201,24 +214,24 @@ def compared(request: PlanRequest, pins: Mapping[str, Pin], pinned: Plan, best: 
     mine = pinned.prediction.iteration_seconds if pinned.prediction else None
     theirs = best.prediction.iteration_seconds if best.prediction else None
     both = bool(pinned.prediction and best.prediction)
-    terms = _beside(pinned.breakdown_seconds, best.breakdown_seconds) if both else {}
-    telling = telling_terms(pinned, best) if both else {}
+    terms = _pairs(pinned.breakdown_seconds, best.breakdown_seconds) if both else {}
+    by_objective = objective_terms(pinned, best) if both else {}
     return WhyNot(
         strategy=pinned.strategy,
         pins={name: _shown(name, value) for name, value in pins.items()},
-        rules=pinned.rejected if pinned.status == "infeasible" else _unlike(pinned),
+        rules=pinned.rejected if pinned.status == "infeasible" else _width_rule(pinned),
         iteration_seconds=mine,
         best_iteration_seconds=theirs,
         terms=terms,
         objective=request.objective,
-        memory_terms=telling if request.objective == "memory" else {},
-        verdict=explain.verdict(pinned, best, telling),
+        memory_terms=by_objective if request.objective == "memory" else {},
+        verdict=explain.verdict(pinned, best, by_objective),
         nearest=pinned.nearest,
         nothing_near=pinned.nothing_near,
     )
 
 
-def _unlike(pinned: Plan) -> tuple[Rejection, ...]:
+def _width_rule(pinned: Plan) -> tuple[Rejection, ...]:
     """The rule of launchers that a plan breaks which has stages of several widths."""
     found = explain.widths(pinned.strategy)
     if len(found) < 2:
@@ -227,23 +240,23 @@ def _unlike(pinned: Plan) -> tuple[Rejection, ...]:
     return (Rejection(rule=WIDTH, count=1, example=words),)
 
 
-def telling_terms(this: Plan, best: Plan) -> dict[str, tuple[float, float]]:
+def objective_terms(this: Plan, best: Plan) -> dict[str, tuple[float, float]]:
     """The parts of the objective, this strategy's and the best plan's: bytes or seconds."""
-    parts = _held if best.request.get("objective") == "memory" else _spent
-    return _beside(parts(this), parts(best))
+    parts = _memory_parts if best.request.get("objective") == "memory" else _time_parts
+    return _pairs(parts(this), parts(best))
 
 
-def _beside(this: Mapping[str, float], best: Mapping[str, float]) -> dict[str, tuple[float, float]]:
+def _pairs(this: Mapping[str, float], best: Mapping[str, float]) -> dict[str, tuple[float, float]]:
     return {name: (this[name], best[name]) for name in best}
 
 
-def _held(found: Plan) -> dict[str, float]:
+def _memory_parts(found: Plan) -> dict[str, float]:
     """Bytes that the device which allocates most needs, by what they are for."""
     fullest = max(found.memory_bytes, key=lambda stage: stage.total - stage.slack - stage.reserved)
     return {name: getattr(fullest, name) for name in MEMORY}
 
 
-def _spent(found: Plan) -> dict[str, float]:
+def _time_parts(found: Plan) -> dict[str, float]:
     """Seconds of an iteration by cause, and with goodput what of the wall time goes beside them."""
     beside = found.value - found.prediction.iteration_seconds if found.prediction else 0.0
     return found.breakdown_seconds | ({"interruptions and checkpoints": beside} if found.goodput else {})

@@ -280,7 +280,7 @@ def field_of(name: str) -> str | None:
             return f"pins.{spelling}"
         if spelling in _KNOWN and not name.startswith("pins."):
             return spelling
-    from costmodels.stack.combined import SWITCHES  # pydantic's: a command line that asks for help waits for none
+    from costmodels.stack.combined import SWITCHES  # loads pydantic, which --help does without
 
     if short in SWITCHES:
         return f"stack.{short}"

@@ -22,7 +22,7 @@ from costmodels.layout.split import Assignment, even_layers
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.rows import RowBytes, memory_limit, row_bytes, slack_of
 from costmodels.names import Recompute
-from costmodels.pipeline.idle import bubble_share
+from costmodels.pipeline.bubble_share import bubble_share
 from costmodels.pricing import row_assignment
 from costmodels.primitives.overlap import slowdown
 from costmodels.scenario import Scenario
@@ -228,7 +228,7 @@ def _price_fitting(outcome: Outcome, space: Space, cores: Ints, scenario: Scenar
     least = least_peaks(rows, memory, scenario)
     beyond = least > memory_limit(scenario, rows) * (1.0 + ROOM)
     if beyond.any():
-        _let_go(outcome, rows, memory, np.where(beyond, least, np.inf), scenario)
+        _drop_unfitting(outcome, rows, memory, np.where(beyond, least, np.inf), scenario)
         kept = np.flatnonzero(~beyond)
         place, rows, memory = place[kept], rows.take(kept), memory.take(kept)
     if not len(rows):
@@ -237,7 +237,7 @@ def _price_fitting(outcome: Outcome, space: Space, cores: Ints, scenario: Scenar
     return price_pairs(space.cores.take(cores[used]), place, rows, memory, scenario)
 
 
-def _let_go(outcome: Outcome, rows: Strategies, memory: RowBytes, least: Floats, scenario: Scenario) -> None:
+def _drop_unfitting(outcome: Outcome, rows: Strategies, memory: RowBytes, least: Floats, scenario: Scenario) -> None:
     """Count rows that memory refuses before they are priced: where ``least``, the bytes they need, is finite.
 
     The nearest of them is the likeliest one, or among those that may need less than that.
@@ -265,29 +265,29 @@ def _note_nearest(outcome: Outcome, rows: Strategies, peak: Floats, scenario: Sc
         outcome.nearest = float(needed[least]), rows.take(np.array([least]))
 
 
-def remember(outcome: Outcome, priced: Priced, scenario: Scenario, *, lean: bool = False) -> None:
-    """Count, keep the best even rows, and raise the incumbent: the fastest, or with ``lean`` the leanest."""
+def remember(outcome: Outcome, priced: Priced, scenario: Scenario, *, by_memory: bool = False) -> None:
+    """Count, keep the best even rows, and raise the incumbent: the fastest, or with ``by_memory`` the smallest."""
     outcome.priced += len(priced.rows)
     outcome.feasible += int(priced.fits.sum())
     outcome.memory_refused += int((~priced.fits).sum())
     _note_nearest(outcome, priced.rows.take(~priced.fits), priced.even_split_peak_bytes[~priced.fits], scenario)
-    outcome.pool.append(_best_of(priced, KEPT, priced.even_split_peak_bytes if lean else priced.bound))
+    outcome.pool.append(_best_of(priced, KEPT, priced.even_split_peak_bytes if by_memory else priced.bound))
     possible = priced.fits & np.isfinite(priced.even_split_seconds)
     if not possible.any():
         return
     value = np.where(possible, priced.even_split_seconds, np.inf)
     peak = np.where(possible, priced.even_split_peak_bytes, np.inf)
-    keys = (np.round(value, 12), peak) if lean else (peak, np.round(value, 12))
+    keys = (np.round(value, 12), peak) if by_memory else (peak, np.round(value, 12))
     best = int(np.lexsort((priced.rows.pp, priced.rows.tp, *keys))[0])
-    if outcome.best is None or _better(value[best], peak[best], outcome.best, lean=lean):
+    if outcome.best is None or _better(value[best], peak[best], outcome.best, by_memory=by_memory):
         row = priced.rows.take(np.array([best]))
         split = row_assignment(row, scenario.model.num_layers)
         outcome.best = Incumbent(row, split, float(value[best]), float(peak[best]))
 
 
-def _better(value: float, peak: float, best: Incumbent, *, lean: bool) -> bool:
-    """Faster, or as fast and leaner; the other way round where lean."""
-    if lean:
+def _better(value: float, peak: float, best: Incumbent, *, by_memory: bool) -> bool:
+    """Faster, or as fast and smaller in memory; the other way round with ``by_memory``."""
+    if by_memory:
         return bool((peak, value) < (best.even_split_peak_bytes, best.iteration))
     near = best.iteration * TOLERANCE
     return bool(value < best.iteration - near or (value <= best.iteration + near and peak < best.even_split_peak_bytes))

@@ -21,7 +21,7 @@ from planner.request.pins import Pin
 from planner.request.resolve import Resolved
 from planner.rules.conditions import FOLDED
 from planner.rules.core import sentence
-from planner.search.least_memory import leanest_split
+from planner.search.least_memory import least_memory_split
 from planner.search.split import best_split, given_split
 from planner.space.active_rules import binding
 from planner.space.divisors import nearest_degrees, nearest_divisor, nearest_multiple
@@ -81,8 +81,8 @@ def given_strategy(
     if layers is not None and recomputed is not None:
         split = row_assignment(row, scenario.model.num_layers, layers)
     else:
-        lean = resolved.request.objective == "memory"
-        split = split_or_given(scenario, row, layers, budget=budget, lean=lean)
+        by_memory = resolved.request.objective == "memory"
+        split = split_or_given(scenario, row, layers, budget=budget, by_memory=by_memory)
     return Given(row, with_recomputed(row, split, recomputed), broken)
 
 
@@ -109,8 +109,8 @@ def single_row(
     axes = {name: single_value(pins[name]) for name in pins}
     tp, cp = axes.get("tp", 1), axes.get("cp", 1)
     pp = axes.get("pp", len(layers) if layers else 1)
-    told = as_ran and "dp" in axes
-    dp = axes["dp"] if told else _replicas(scenario, axes, tp * cp * pp, f"tp {tp} x cp {cp} x pp {pp}")
+    dp_given = as_ran and "dp" in axes
+    dp = axes["dp"] if dp_given else _replicas(scenario, axes, tp * cp * pp, f"tp {tp} x cp {cp} x pp {pp}")
     two = SCHEDULE_NAMES[axes.get("schedule", 0)] in FOLDED
     micro, vpp = axes.get("micro_batch_size", 1), axes.get("vpp", 2 if two else 1)
     zero = axes.get("zero_stage", 1 if 1 in scenario.stack.supports.zero_stages and dp * cp > 1 else 0)
@@ -184,17 +184,17 @@ def single_value(pin: Pin) -> int:
 def broken_rules(row: Strategies, scenario: Scenario, layers: Sequence[int] | None = None) -> tuple[Rejection, ...]:
     """The rules that refuse the row, each in its own words.
 
-    ``layers`` that are given fill chunks with ends where they say so, and are told which would.
+    ``layers`` that are given fill chunks with ends where they say so, and the refusal names which would.
     """
     columns = {name: getattr(row, name) for name in AXES}
     failing = [r for r in binding(scenario) if not np.all(r.passes(columns, scenario))]
-    told = {r.name: sentence(r, row.row(0), scenario) for r in failing}
-    if layers is not None and CHUNKS in told:
+    broken = {r.name: sentence(r, row.row(0), scenario) for r in failing}
+    if layers is not None and CHUNKS in broken:
         if _filled(layers, row, scenario):
-            del told[CHUNKS]
+            del broken[CHUNKS]
         else:
-            told[CHUNKS] += f"; {_filling(row, scenario)} would do"
-    return tuple(Rejection(rule=name, count=1, example=words) for name, words in told.items())
+            broken[CHUNKS] += f"; {_filling(row, scenario)} would do"
+    return tuple(Rejection(rule=name, count=1, example=words) for name, words in broken.items())
 
 
 def _filled(layers: Sequence[int], row: Strategies, scenario: Scenario) -> bool:
@@ -236,15 +236,15 @@ def split_or_given(
     layers: Sequence[int] | None,
     *,
     budget: Budget | None = None,
-    lean: bool = False,
+    by_memory: bool = False,
 ) -> Assignment:
     """The ``checked_layers`` given, else the split that a search would choose, else, where none fits, the even one.
 
-    ``lean`` is a search for the least memory; ``budget`` is charged, one of its own unless given.
+    ``by_memory`` is a search for the least memory; ``budget`` is charged, one of its own unless given.
     """
     if layers is not None:
         return given_split(row, scenario, layers)
-    solved = (leanest_split if lean else best_split)(row, scenario, budget=budget)
+    solved = (least_memory_split if by_memory else best_split)(row, scenario, budget=budget)
     pp, total, cut = int(row.pp[0]), scenario.model.num_layers, framework_split(scenario)
     return solved.assignment if solved else row_assignment(row, total, cut(scenario.model, pp) if cut else None)
 

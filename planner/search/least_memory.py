@@ -33,8 +33,8 @@ SUM_ROUNDING = 1e-12
 """Relative difference of sums of bytes in another order."""
 
 
-def lean_peaks(rows: StageRows) -> Floats:
-    """Bytes of the fullest stage under the leanest split of each of N stage problems, shape (N,).
+def least_stage_peaks(rows: StageRows) -> Floats:
+    """Bytes of the fullest stage under the split of least memory of each of N stage problems, shape (N,).
 
     What may be recomputed is. No stage holds fewer layers than it must; infinite where that is too many already.
     """
@@ -52,7 +52,7 @@ def lean_peaks(rows: StageRows) -> Floats:
     return np.where((given.fewest * given.stages).sum(axis=1) > layers, np.inf, exact)
 
 
-def lean_bounds(rows: StageRows) -> Floats:
+def peak_lower_bounds(rows: StageRows) -> Floats:
     """Bytes that no split's fullest stage is below: all stages as full as each other, shape (N,)."""
     given = _columns(rows)
     cheapest = np.where(given.stages, given.slope, np.inf).min(axis=1)
@@ -75,19 +75,19 @@ def _columns(rows: StageRows) -> _Columns:
     count = np.atleast_1d(np.asarray(rows.num_stages))
     width = int(count.max(initial=1))
     again = np.asarray(rows.recompute) != RECOMPUTE_MODES.index("none")
-    kept = np.where(_tall(again), rows.checkpoint_bytes, rows.activation_bytes)
+    kept = np.where(_as_column(again), rows.checkpoint_bytes, rows.activation_bytes)
     shape = (len(count), width)
     return _Columns(
         fixed=np.broadcast_to(np.asarray(rows.fixed_bytes, dtype=np.float64), shape),
-        working=np.broadcast_to(np.where(_tall(again), _tall(rows.working_bytes), 0.0), shape),
-        slope=np.broadcast_to(_tall(rows.layer_bytes) + kept, shape),
+        working=np.broadcast_to(np.where(_as_column(again), _as_column(rows.working_bytes), 0.0), shape),
+        slope=np.broadcast_to(_as_column(rows.layer_bytes) + kept, shape),
         fewest=np.broadcast_to(np.asarray(rows.fewest, dtype=np.float64), shape),
         stages=np.arange(width) < count[:, None],
     )
 
 
-def _tall(values: object) -> Floats:
-    """Figures of rows beside those of their stages."""
+def _as_column(values: object) -> Floats:
+    """Figures of rows as a column, to go with those of their stages: (N, 1)."""
     array = np.asarray(values)
     return array[:, None] if array.ndim == 1 else array
 
@@ -107,7 +107,7 @@ ROUNDING = 1e-9
 """Relative difference below which two peaks are one."""
 
 
-def leanest(space: Space, scenario: Scenario, *, budget: Budget, among: Ints | None = None) -> Outcome:
+def search_least_memory(space: Space, scenario: Scenario, *, budget: Budget, among: Ints | None = None) -> Outcome:
     """Price every core in chunks and keep the one with the lowest peak; ties go to the faster.
 
     Proved over splits with all or no layers recomputed: uneven ones too where the stack allows them, its layers are
@@ -121,7 +121,7 @@ def leanest(space: Space, scenario: Scenario, *, budget: Budget, among: Ints | N
             break
         priced = price_cores(space, cores[start : start + CHUNK], scenario)
         budget.spend(CORE * CHUNK + len(priced.rows))
-        remember(outcome, priced, scenario, lean=True)
+        remember(outcome, priced, scenario, by_memory=True)
         if _may_be_uneven(scenario):
             _unevenly(outcome, priced, scenario, budget)
     if outcome.best:
@@ -129,8 +129,10 @@ def leanest(space: Space, scenario: Scenario, *, budget: Budget, among: Ints | N
     return outcome
 
 
-def leanest_rows(outcome: Outcome, scenario: Scenario, count: int = PROMISING) -> Iterator[tuple[float, Strategies]]:
-    """The leanest rows seen, by the bytes of the fullest stage under their leanest split."""
+def least_memory_rows(
+    outcome: Outcome, scenario: Scenario, count: int = PROMISING
+) -> Iterator[tuple[float, Strategies]]:
+    """The rows of least memory seen, by the bytes of the fullest stage under the split that needs least."""
     found = [(part, _least(part, scenario)) for part in outcome.pool]
     places = [
         (float(least[i]), n, int(i)) for n, (_, least) in enumerate(found) for i in np.flatnonzero(least < np.inf)
@@ -139,7 +141,7 @@ def leanest_rows(outcome: Outcome, scenario: Scenario, count: int = PROMISING) -
         yield least, found[n][0].rows.take(np.array([i]))
 
 
-def leanest_split(row: Strategies, scenario: Scenario, *, budget: Budget | None = None) -> Incumbent | None:
+def least_memory_split(row: Strategies, scenario: Scenario, *, budget: Budget | None = None) -> Incumbent | None:
     """One row under the split whose fullest stage needs least, as fast as that allows; None where none fits."""
     priced = price_rows(row, row_seconds(row, scenario), scenario)
     least, even = float(_least(priced, scenario)[0]), float(priced.even_split_peak_bytes[0])
@@ -152,11 +154,11 @@ def leanest_split(row: Strategies, scenario: Scenario, *, budget: Budget | None 
 
 
 def _least(priced: Priced, scenario: Scenario) -> Floats:
-    """Bytes of the fullest stage of every row under its leanest split, (N,); infinite where none fits."""
+    """Bytes of the fullest stage of every row under the split that needs least, (N,); infinite where none fits."""
     least = np.where(priced.fits & np.isfinite(priced.even_split_seconds), priced.even_split_peak_bytes, np.inf)
     if _may_be_uneven(scenario) and (places := np.flatnonzero(_several(priced.rows))).size:
         some = priced.take(places)
-        peaks = lean_peaks(stage_problems(some.rows, some.seconds, some.memory, scenario))
+        peaks = least_stage_peaks(stage_problems(some.rows, some.seconds, some.memory, scenario))
         peaks = np.where(peaks <= memory_limit(scenario, some.rows), peaks, np.inf)
         least[places] = np.minimum(least[places], peaks)
     return least
@@ -172,16 +174,16 @@ def _several(rows: Strategies) -> Bools:
 
 
 def _unevenly(outcome: Outcome, priced: Priced, scenario: Scenario, budget: Budget) -> None:
-    """Raise the incumbent by the leanest row of a chunk whose stages may differ, split as fast as its peak allows."""
+    """Raise the incumbent by the smallest row of a chunk whose stages may differ, split as fast as its peak allows."""
     ceiling = outcome.best.even_split_peak_bytes * (1 - ROUNDING) if outcome.best else np.inf
     some = priced.take(_several(priced.rows))
     if not len(some.rows):
         return
     problems = stage_problems(some.rows, some.seconds, some.memory, scenario)
-    some = some.take(lean_bounds(problems) < ceiling)
+    some = some.take(peak_lower_bounds(problems) < ceiling)
     if not len(some.rows):
         return
-    peaks = lean_peaks(stage_problems(some.rows, some.seconds, some.memory, scenario))
+    peaks = least_stage_peaks(stage_problems(some.rows, some.seconds, some.memory, scenario))
     peaks = np.where(peaks <= memory_limit(scenario, some.rows), peaks, np.inf)
     best = int(np.lexsort((some.bound, peaks))[0])
     if peaks[best] >= ceiling:

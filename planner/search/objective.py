@@ -20,7 +20,7 @@ from planner.request.budget import Budget
 from planner.request.resolve import Resolved
 from planner.search.best_first import MARGIN, Outcome, promising, search
 from planner.search.choice import Choice, choose, width
-from planner.search.least_memory import leanest, leanest_rows, leanest_split
+from planner.search.least_memory import least_memory_rows, least_memory_split, search_least_memory
 from planner.search.priced import Priced
 from planner.search.split import TOLERANCE, Incumbent, best_split
 from planner.space.lattice import Space
@@ -34,24 +34,24 @@ class Objective:
     """A quantity to minimise, and the scenario that it is priced on.
 
     Attributes:
-        objective: as in the request.
+        name: as in the request: time, goodput, memory.
         scenario: what a search prices, with interruptions and checkpoints where goodput is wanted.
         tie_width: how much slower than the fastest a plan may be and be taken in its place, as a share.
     """
 
-    objective: str
+    name: str
     scenario: Scenario
     tie_width: float
 
     @property
-    def lean(self) -> bool:
+    def by_memory(self) -> bool:
         """Whether bytes count, not seconds."""
-        return self.objective == "memory"
+        return self.name == "memory"
 
     @property
     def by_time(self) -> bool:
         """Whether an iteration's seconds are all that counts, which are what measured sweeps bear out."""
-        return self.objective not in {"memory", "goodput"}
+        return self.name not in {"memory", "goodput"}
 
     def on(self, scenario: Scenario) -> Objective:
         """This objective on other machines, or with another batch."""
@@ -68,8 +68,8 @@ class Objective:
         confirm: bool = True,
     ) -> Outcome:
         """The best of the space, with what was seen on the way; arguments as of ``best_first.search``."""
-        if self.lean:
-            return leanest(space, self.scenario, budget=budget, among=among)
+        if self.by_memory:
+            return search_least_memory(space, self.scenario, budget=budget, among=among)
         near = max(MARGIN, 1.0 + self.tie_width) if margin is None else margin
         known = {"budget": budget, "among": among, "margin": near, "seen": seen, "confirm": confirm}
         return search(space, self.scenario, **known)  # type: ignore[arg-type]
@@ -83,7 +83,7 @@ class Objective:
 
     def revalue(self, found: Incumbent) -> float:
         """The quantity of a strategy that was found on other machines, or with another batch."""
-        if self.lean:
+        if self.by_memory:
             return float(np.max(stage_bytes(found.row, self.scenario, found.assignment).allocated))
         return self._iteration_seconds(found) / self.effective(found)
 
@@ -95,15 +95,15 @@ class Objective:
         return iteration_seconds(found.row, replace(self.scenario, stability=None), found.assignment)
 
     def effective(self, found: Incumbent) -> float:
-        """Share of the wall time in which iterations run, where that is reckoned; else 1."""
+        """Share of the wall time in which iterations run, where that is counted; else 1."""
         stability = self.scenario.stability
         return upkeep(found.row, self.scenario, stability).effective if stability else 1.0
 
     def format(self, value: float) -> str:
         """A value in words."""
-        if self.lean:
+        if self.by_memory:
             return f"{format_bytes(value)} allocated"
-        return format_seconds(value) + (" of wall time" if self.objective == "goodput" else "")
+        return format_seconds(value) + (" of wall time" if self.name == "goodput" else "")
 
     def better(self, one: Incumbent, other: Incumbent) -> bool:
         """Whether one is better than another by more than rounding."""
@@ -111,8 +111,8 @@ class Objective:
 
     def promising(self, outcome: Outcome) -> Iterator[Promising]:
         """The most promising rows that a search saw, each with its bound, best first."""
-        if self.lean:
-            yield from leanest_rows(outcome, self.scenario)
+        if self.by_memory:
+            yield from least_memory_rows(outcome, self.scenario)
             return
         best, alike = outcome.best, 1.0
         if best and not self.by_time:  # a search leaves out of wall time what all strategies lose alike
@@ -121,8 +121,8 @@ class Objective:
             yield bound * alike, row
 
     def split(self, row: Strategies, budget: Budget) -> Incumbent | None:
-        """A row under the split of its layers that this aim likes best; None where none fits in time."""
-        return (leanest_split if self.lean else best_split)(row, self.scenario, budget=budget)
+        """A row under the split of its layers that this objective likes best; None where none fits in time."""
+        return (least_memory_split if self.by_memory else best_split)(row, self.scenario, budget=budget)
 
     def choice(self, outcome: Outcome) -> Choice:
         """The best, or what is as good as that and better validated."""

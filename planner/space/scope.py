@@ -25,19 +25,21 @@ _Values = Sequence[int] | Ints
 _Axes = Mapping[str, NDArray[np.int64]]
 
 
-def left_out(scenario: Scenario, pins: Mapping[str, Pin], cores: Strategies, *, lean: bool = False) -> tuple[str, ...]:
+def left_out(
+    scenario: Scenario, pins: Mapping[str, Pin], cores: Strategies, *, by_memory: bool = False
+) -> tuple[str, ...]:
     """The restrictions of a proof, as phrases.
 
     Args:
         scenario: the question.
         pins: as it was asked.
         cores: the rows of the lattice, or of one node group of it.
-        lean: whether the least memory is searched for.
+        by_memory: whether the least memory is searched for.
     """
     axes = axes_of(scenario, {axis: pin for axis, pin in pins.items() if axis != "micro_batch_size"})
     free = {axis: look for axis, look in _LOOKS.items() if axis not in pins}
     said = [look(scenario, axes, cores) for look in free.values()]
-    return tuple(filter(None, [*said, *(_lean(scenario, cores) if lean else ())]))
+    return tuple(filter(None, [*said, *(_memory_scope(scenario, cores) if by_memory else ())]))
 
 
 def offloads(scenario: Scenario, pins: Mapping[str, Pin]) -> tuple[str, ...]:
@@ -128,7 +130,7 @@ _LOOKS: Mapping[str, Callable[[Scenario, _Axes, Strategies], str]] = {
 """Phrases for every axis of which not all values are laid out."""
 
 
-def _lean(scenario: Scenario, cores: Strategies) -> tuple[str, ...]:
+def _memory_scope(scenario: Scenario, cores: Strategies) -> tuple[str, ...]:
     """Splits that the search for the least memory does not look at."""
     several, said = cores.take(cores.pp > 1), []
     if scenario.stack.supports.uneven_stages and not scenario.depth.uniform and len(several):

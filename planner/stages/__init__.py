@@ -1,5 +1,5 @@
 """Layers and recomputed layers of every stage: tables, bounds, CP-SAT, dynamic programming.
 
-In: one strategy's seconds and bytes per layer. Out: an `Assignment` that is proved best. Imports: costmodels. One of
-three packages that import ortools.
+In: one strategy's seconds and bytes per layer. Out: an `Assignment` that is proved best. Imports: request and
+below, costmodels; ortools.
 """

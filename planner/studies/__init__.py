@@ -1,7 +1,10 @@
 """Studies: many questions at once, in parallel, never the same one twice.
 
 ``run(read_study("study.toml"), "runs.sqlite")`` answers every point of a study that the store does not hold yet;
-``results(study, "runs.sqlite")`` reads the answers, point by point. Importing this package loads nothing heavy.
+``results(study, "runs.sqlite")`` reads the answers, point by point.
+
+In: a study file. Out: a store of answers (SQLite), and results by point. Imports: api and below; pyarrow and ray where
+asked for. Importing this package loads nothing heavy.
 """
 
 from importlib import import_module

@@ -150,21 +150,27 @@ class Shared:
 
     def found(self, resolved: Resolved, space: Space, pins: dict[str, Pin], budget: Budget) -> Outcome:
         """The search of a scenario, without the rows that it saw on the way."""
-        aim = objective_of(resolved)
-        question = (_without_money(aim.scenario), pins, aim.lean, aim.tie_width, resolved.request.time_limit)
+        objective = objective_of(resolved)
+        question = (
+            _without_money(objective.scenario),
+            pins,
+            objective.by_memory,
+            objective.tie_width,
+            resolved.request.time_limit,
+        )
         for place, (other, known) in enumerate(self.outcomes):
             if other == question:
                 self.outcomes.append(self.outcomes.pop(place))
                 return known
-        self.outcomes.append((question, _search(aim, space, budget)))
+        self.outcomes.append((question, _search(objective, space, budget)))
         del self.outcomes[:-OUTCOMES]
         return self.outcomes[-1][1]
 
 
-def _search(aim: Objective, space: Space, budget: Budget) -> Outcome:
-    outcome = aim.search(space, budget=budget, margin=RUNNERS_UP_WITHIN + aim.tie_width)
+def _search(objective: Objective, space: Space, budget: Budget) -> Outcome:
+    outcome = objective.search(space, budget=budget, margin=RUNNERS_UP_WITHIN + objective.tie_width)
     if outcome.best is not None:  # the rest of what was seen tells only why a point is infeasible
-        outcome.pool = only_tied(outcome, aim.tie_width)
+        outcome.pool = only_tied(outcome, objective.tie_width)
     return outcome
 
 

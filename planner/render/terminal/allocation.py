@@ -9,7 +9,7 @@ from rich.text import Text
 
 from planner.allocation.document import Allocation, JobAnswer
 from planner.answer.text import format_days, format_prefixed, short_seconds, strategy_in_words
-from planner.render.terminal.tables import grid, said, section
+from planner.render.terminal.tables import grid, printable_text, section
 
 _DAY = 86400.0
 
@@ -19,11 +19,11 @@ def render(found: Allocation, console: Console) -> None:
     use = "  ".join(f"{group.used:,} of {group.gpus:,} {group.name}" for group in found.groups)
     console.print(Text(f"{found.objective}  {_value(found)}  {use}", style="bold"), overflow="fold")
     for line in found.assumed:
-        console.print(said(f"assumed: {line}", console, style="dim"), overflow="fold")
+        console.print(printable_text(f"assumed: {line}", console, style="dim"), overflow="fold")
     spent = (
         f"{found.searches} placements searched in {found.curve_seconds:.1f} s, divided in {found.solve_seconds:.2f} s"
     )
-    console.print(said(f"{spent}; {found.statement}", console), overflow="fold")
+    console.print(printable_text(f"{spent}; {found.statement}", console), overflow="fold")
     if found.jobs:
         console.print("", Padding(_table(found.jobs, console), (0, 0, 0, 2)), sep="\n")
         section("Why", _reasons(found.jobs, console), console)
@@ -46,7 +46,7 @@ def _value(found: Allocation) -> str:
 def _table(jobs: tuple[JobAnswer, ...], console: Console) -> Table:
     table = grid("job", "", "group", "GPUs", "iteration", "finish", "cost", "strategy", left=(0, 1, 2, 7))
     for job in jobs:
-        table.add_row(*(said(text, console) for text in _cells(job)))
+        table.add_row(*(printable_text(text, console) for text in _cells(job)))
     return table
 
 
@@ -65,7 +65,7 @@ def _reasons(jobs: tuple[JobAnswer, ...], console: Console) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for job in jobs:
-        table.add_row(said(job.name, console), said(job.because, console))
+        table.add_row(printable_text(job.name, console), printable_text(job.because, console))
         if job.with_more:
-            table.add_row("", said(f"with more: {job.with_more}", console, style="dim"))
+            table.add_row("", printable_text(f"with more: {job.with_more}", console, style="dim"))
     return table

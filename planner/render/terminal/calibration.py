@@ -5,14 +5,14 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from planner.render.terminal.tables import print_rows, said
+from planner.render.terminal.tables import print_rows, printable_text
 from planner.runs.calibrate.document import Calibration, Constant, Errors, RunError
 
 _TIMES = ("latency", "overhead", "launch_time")
 
 
 def render(answer: Calibration, console: Console) -> None:
-    """Draw the constants before and after, the errors of each run and of each set, and what could not be told."""
+    """Draw the constants before and after, the errors of each run and set, and what the evidence leaves open."""
     stack = "no stack" if answer.stack is None else answer.stack
     console.print(f"Fitted to {answer.cluster}, {stack}", markup=False)
     _heading(console, "Constants")
@@ -36,7 +36,7 @@ def _heading(console: Console, text: str) -> None:
 def _list(console: Console, lines: tuple[str, ...]) -> None:
     table = Table.grid(padding=(0, 1))
     for line in lines:
-        table.add_row("-", said(line, console))
+        table.add_row("-", printable_text(line, console))
     console.print(table)
 
 

@@ -1,4 +1,4 @@
-"""A job planned anew, on the screen."""
+"""A job planned again, on the screen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.text import Text
 from hardware.units import format_quantity
 from planner.analyses.replan_document import Choice, Replan
 from planner.answer.text import format_percent, plural, short_seconds, strategy_in_words
-from planner.render.terminal.tables import grid, said, section
+from planner.render.terminal.tables import grid, printable_text, section
 
 
 def render(found: Replan, console: Console) -> None:
@@ -18,14 +18,14 @@ def render(found: Replan, console: Console) -> None:
     was = f"{plural(found.old_gpus, 'GPU')}, {short_seconds(found.old_iteration_seconds)} per iteration"
     console.print(Text(f"{was} -> {plural(found.gpus, 'GPU')}, global batch {found.global_batch_size}", style="bold"))
     searched = ", ".join(f"{count:,}" for count in found.counts)
-    console.print(said(f"searched {searched} GPUs: {found.statement}", console), overflow="fold")
+    console.print(printable_text(f"searched {searched} GPUs: {found.statement}", console), overflow="fold")
     if found.fastest is None or found.nearest is None:
         return
     same = found.fastest == found.nearest
     choices = [("fastest", found.fastest), *([] if same else [("nearest", found.nearest)])]
     console.print("", Padding(_table(choices, console), (0, 0, 0, 2)), sep="\n")
     for name, choice in choices:
-        section(name, said(choice.moved.statement, console), console)
+        section(name, printable_text(choice.moved.statement, console), console)
 
 
 def _table(choices: list[tuple[str, Choice]], console: Console) -> Table:
@@ -42,5 +42,5 @@ def _table(choices: list[tuple[str, Choice]], console: Console) -> Table:
             short_seconds(moved.seconds),
             strategy_in_words(at) if at else "",
         )
-        table.add_row(name, *(said(cell, console) for cell in cells))
+        table.add_row(name, *(printable_text(cell, console) for cell in cells))
     return table

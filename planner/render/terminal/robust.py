@@ -20,9 +20,9 @@ def print_robust(found: Robust, console: Console) -> None:
     print_wide(_table(found), console)
     console.print()
     if found.radius >= found.within:
-        line(console, f"The best as said stays best, to 0.1 %, at every corner of {format_percent(found.within)}.")
+        line(console, f"The nominal best stays best, to 0.1 %, at every corner of {format_percent(found.within)}.")
     else:
-        line(console, f"The best as said stays best, to 0.1 %, at every corner up to {100 * found.radius:.2g} %.")
+        line(console, f"The nominal best stays best, to 0.1 %, at every corner up to {100 * found.radius:.2g} %.")
     line(console, f"{found.statement[0].upper()}{found.statement[1:]}.")
     console.print()
     line(
@@ -33,12 +33,12 @@ def print_robust(found: Robust, console: Console) -> None:
 
 
 def _table(found: Robust) -> Table:
-    columns = ("", "as said", "regret", "worst", "best in", "strategy", "worst where")
+    columns = ("", "nominal", "regret", "worst", "best in", "strategy", "worst where")
     table = grid(*columns, left=(0, 5, 6), wrap=False)
     same = found.chosen == found.best
-    table.add_row("robust, best as said" if same else "robust", *_cells(found.chosen, found))
+    table.add_row("robust, best at nominal" if same else "robust", *_cells(found.chosen, found))
     if not same:
-        table.add_row("best as said", *_cells(found.best, found))
+        table.add_row("best at nominal", *_cells(found.best, found))
     for other in found.others:
         if other != found.best:
             table.add_row("", *_cells(other, found))
@@ -48,4 +48,4 @@ def _table(found: Robust) -> Table:
 def _cells(one: Candidate, found: Robust) -> tuple[str, ...]:
     where = ", ".join(f"{name} {'+' if factor > 1 else '-'}" for name, factor in one.worst_where.items() if factor != 1)
     figures = (short_seconds(one.seconds), format_percent(one.regret), format_percent(one.worst_regret))
-    return *figures, f"{one.best_in} of {found.scenarios}", words(one.strategy), where or "as said"
+    return *figures, f"{one.best_in} of {found.scenarios}", words(one.strategy), where or "nominal"

@@ -33,7 +33,7 @@ def print_sensitivity(found: Sensitivity, console: Console) -> None:
     console.print()
     note = (
         f"Change of the training time with {1 / FACTOR:g} and {FACTOR:g} times the lever (batch and GPUs: half and "
-        "twice), planned anew. Elasticity: per cent of time for a per cent of the lever; kept: with today's strategy."
+        "twice), planned again. Elasticity: per cent of time for a per cent of the lever; kept: with today's strategy."
     )
     line(console, note)
     if not found.proved:

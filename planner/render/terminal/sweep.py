@@ -28,7 +28,7 @@ _DEGREES = ("tp", "cp", "pp", "vpp", "dp", "ep")
 
 def print_results(found: Iterable[Result], study: Study, console: Console) -> None:
     """The first rows as a table, and how many more there are."""
-    some, more = _parted(found)
+    some, more = _first_results(found)
     _print_table(_columns(some, study), console)
     for status in ("failed", "infeasible"):
         first = next((result for result in some if result.status == status), None)
@@ -92,7 +92,7 @@ def _table(columns: Mapping[str, Sequence[str]], wide: Sequence[int | None], *, 
     return table
 
 
-def _parted(found: Iterable[Result]) -> tuple[list[Result], int]:
+def _first_results(found: Iterable[Result]) -> tuple[list[Result], int]:
     """The first results, and how many there are beyond."""
     every = iter(found)
     return list(islice(every, SHOWN)), sum(1 for _ in every)

@@ -65,7 +65,7 @@ def print_rows(rows: Sequence[Mapping[str, str]], console: Console, *, named: bo
         table.add_column(_folded(column, None if kept else wide), overflow="fold", no_wrap=kept, width=wide)
     for row in rows:
         cells = zip(row.values(), whole, sizes, strict=True)
-        table.add_row(*(said(_folded(value, None if kept else wide), console) for value, kept, wide in cells))
+        table.add_row(*(printable_text(_folded(value, None if kept else wide), console) for value, kept, wide in cells))
     if all(whole):
         print_wide(table, console)
     else:
@@ -86,10 +86,12 @@ def _print_fields(columns: Mapping[str, Sequence[str]], console: Console, *, nam
     first, *others = columns.items()
     for place, heading in enumerate(first[1]):
         text = heading if named else f"{first[0]}: {heading}"
-        console.print(said(text, console, style="bold"), overflow="fold")
+        console.print(printable_text(text, console, style="bold"), overflow="fold")
         for name, cells in others:
             if cells[place]:
-                console.print(Padding(said(f"{name}: {cells[place]}", console), (0, 0, 0, 2)), overflow="fold")
+                console.print(
+                    Padding(printable_text(f"{name}: {cells[place]}", console), (0, 0, 0, 2)), overflow="fold"
+                )
 
 
 def _folded(text: str, width: int | None) -> str:
@@ -141,15 +143,15 @@ _FIGURE: Final = re.compile(r"(± )?[+-]?[0-9,]*(\.[0-9]+)?(e[+-]?[0-9]+)?( ?(%|
 
 def print_figures(heading: str, facts: Iterable[Fact], console: Console) -> None:
     """Every figure of an entry; a source is said once for figures in a row that share it."""
-    console.print(said(heading, console, style="bold"), overflow="fold")
+    console.print(printable_text(heading, console, style="bold"), overflow="fold")
     for source, group in groupby(facts, key=lambda fact: fact.source):
         text = source or "what it is, as the catalogue names it"
-        console.print("", said(text, console, style="dim"), sep="\n", overflow="fold")
+        console.print("", printable_text(text, console, style="dim"), sep="\n", overflow="fold")
         table = Table.grid(padding=(0, 2, 0, 0))
         table.add_column(min_width=28, overflow="fold")
         table.add_column(overflow="fold")
         for fact in group:
-            table.add_row(said(fact.field, console), said(fact.text, console))
+            table.add_row(printable_text(fact.field, console), printable_text(fact.text, console))
         console.print(Padding(table, (0, 0, 0, 2)))
 
 
@@ -157,21 +159,25 @@ def print_switches(
     heading: str, switches: Iterable[Switch], releases: Iterable[str], console: Console, *, words: bool
 ) -> None:
     """A stack's switches and releases: name, value, what each does, and what frameworks call it if asked for."""
-    console.print(said(heading, console, style="bold"), "", sep="\n", overflow="fold")
+    console.print(printable_text(heading, console, style="bold"), "", sep="\n", overflow="fold")
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold", max_width=20)
     table.add_column(overflow="fold")
     for one in switches:
         meaning = f"{one.sentence} ({'; '.join(one.words)})" if words else one.sentence
-        table.add_row(said(one.name, console), said(one.text, console), said(meaning, console, style="dim"))
+        table.add_row(
+            printable_text(one.name, console),
+            printable_text(one.text, console),
+            printable_text(meaning, console, style="dim"),
+        )
     console.print(Padding(table, (0, 0, 0, 2)))
-    if lines := [said(line, console) for line in releases]:
+    if lines := [printable_text(line, console) for line in releases]:
         console.print("", *(Padding(line, (0, 0, 0, 2)) for line in lines), sep="\n")
 
 
 def grid(*columns: str, left: Iterable[int] = (0,), wrap: bool = True) -> Table:
-    """A table of these headings without lines; cells stand right but in the columns ``left``, and wrap unless told."""
+    """A table of these headings without lines; cells stand right but in the columns ``left``, and may wrap."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for place, column in enumerate(columns):
         side: Literal["left", "right"] = "left" if place in left else "right"
@@ -189,7 +195,7 @@ def line(console: Console, text: str, style: str = "") -> None:
     console.print(Text(text, style=style), overflow="fold")
 
 
-def said(text: str, console: Console, style: str = "") -> Text:
+def printable_text(text: str, console: Console, style: str = "") -> Text:
     """Text as it is, never as markup, in signs that the console can print."""
     return Text(text if console.encoding.lower().startswith("utf") else plain(text), style=style)
 

@@ -66,7 +66,7 @@ def _parts(plan: Plan, width: int, *, blocks: bool) -> Iterator[RenderableType]:
         yield Text("  does not fit the memory of the device", style="bold red")
     yield ""
     panels = [time_panel(plan, blocks=blocks), memory_panel(plan.memory_bytes)]
-    yield from _beside(panels) if width >= SIDE_BY_SIDE else _below(panels)
+    yield from _side_by_side(panels) if width >= SIDE_BY_SIDE else _one_below_another(panels)
     for warning in plan.warnings:
         yield indented(Text(f"careful: {warning}", style="yellow"))
     if plan.alternatives or not plan.alternatives_complete:
@@ -215,13 +215,13 @@ def _training(prediction: Prediction) -> list[str]:
     ]
 
 
-def _beside(panels: list[Text]) -> Iterator[RenderableType]:
+def _side_by_side(panels: list[Text]) -> Iterator[RenderableType]:
     table = Table.grid(padding=(0, 4, 0, 0))
     table.add_row(*panels)
     yield table
 
 
-def _below(panels: list[Text]) -> Iterator[RenderableType]:
+def _one_below_another(panels: list[Text]) -> Iterator[RenderableType]:
     for place, panel in enumerate(panels):
         if place:
             yield ""

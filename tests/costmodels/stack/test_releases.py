@@ -56,7 +56,7 @@ def test_changes_are_taken_back_the_newest_first():
 
 @pytest.mark.parametrize("name", ["torchtitan@2024.12", "torchtitan@", "megatron-core@0.14", "nemo@25.4"])
 def test_an_unknown_release_names_the_nearest(name):
-    with pytest.raises(UnknownName, match="release of stack"):
+    with pytest.raises(UnknownName, match=r"release of stack .*`plan show \S+ --kind stacks` shows all"):
         stack(name)
 
 

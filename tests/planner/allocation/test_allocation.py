@@ -39,13 +39,13 @@ def queue(*jobs, **more):
 
 
 def best_by_force(options):
-    """Every combination; the least by the aims in order, None where none fits."""
+    """Every combination; the least by the objectives in order, None where none fits."""
     by_job = [np.flatnonzero(options.job == job) for job in np.unique(options.job)]
     best = None
     for chosen in map(list, itertools.product(*by_job)):
         used = [options.nodes[chosen][options.group[chosen] == g].sum() for g in range(len(options.capacity))]
         if (np.array(used) <= options.capacity).all() and is_a_schedule(options, chosen):
-            sums = tuple(round(float(aim[chosen].sum()), 9) for aim in options.aims)
+            sums = tuple(round(float(objective[chosen].sum()), 9) for objective in options.objectives)
             best = sums if best is None else min(best, sums)
     return best
 
@@ -84,32 +84,33 @@ def test_who_waits_is_reckoned_as_brute_force_reckons(seed, jobs, groups, nodes)
     options = drawn_to_wait(np.random.default_rng(seed), jobs, groups, nodes)
     found, expected = solve(options, budget=Budget()), best_by_force(options)
     assert found.proved
-    assert [float(aim[found.options].sum()) for aim in options.aims] == pytest.approx(expected, abs=1e-6)
+    sums = [float(objective[found.options].sum()) for objective in options.objectives]
+    assert sums == pytest.approx(expected, abs=1e-6)
     assert is_a_schedule(options, found.options)
 
 
-def drawn(rng, jobs, groups, nodes, aims, sizes):
+def drawn(rng, jobs, groups, nodes, objectives, sizes):
     rows = []
     for job in range(jobs):
         if rng.random() < 0.7:
             rows.append((job, -1, 0))
         rows += [(job, int(rng.integers(groups)), int(rng.integers(1, nodes + 1))) for _ in range(int(sizes))]
     job, group, taken = (np.array(column) for column in zip(*rows, strict=True))
-    costs = [np.round(rng.uniform(-5, 5, len(job)), 3) for _ in range(aims)]
+    costs = [np.round(rng.uniform(-5, 5, len(job)), 3) for _ in range(objectives)]
     first = np.where(rng.random(len(job)) < 0.7, 0.0, 1.0)  # ties, as deadlines make them
     return Options(job, group, taken, (first, *costs), np.full(groups, nodes))
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 3), st.integers(2, 8), st.integers(1, 2))
-def test_the_solver_finds_what_brute_force_finds(seed, jobs, groups, nodes, aims):
-    options = drawn(np.random.default_rng(seed), jobs, groups, nodes, aims, sizes=3)
+def test_the_solver_finds_what_brute_force_finds(seed, jobs, groups, nodes, objectives):
+    options = drawn(np.random.default_rng(seed), jobs, groups, nodes, objectives, sizes=3)
     found, expected = solve(options, budget=Budget()), best_by_force(options)
     if expected is None:
         assert found is None
         return
     assert found.proved
-    sums = [float(aim[found.options].sum()) for aim in options.aims]
+    sums = [float(objective[found.options].sum()) for objective in options.objectives]
     assert sums == pytest.approx(expected, abs=1e-6)
     assert found.bound <= found.value <= found.bound + 1e-6
     used = [options.nodes[found.options][options.group[found.options] == g].sum() for g in range(groups)]

@@ -306,4 +306,4 @@ def test_the_job_is_planned_anew_by_what_it_was_planned_for(objective):
     assert found.fastest.plan.value == pytest.approx(again.value, rel=1e-9)
     assert found.fastest.plan.value <= found.nearest.plan.value <= 1.1 * found.fastest.plan.value * (1 + 1e-9)
     assert found.nearest.slower == pytest.approx(found.nearest.plan.value / found.fastest.plan.value - 1.0, abs=1e-9)
-    assert found.statement.startswith(f"proved {'leanest' if objective == 'memory' else ''}")
+    assert found.statement.startswith(f"proved {'to need the least memory' if objective == 'memory' else ''}")

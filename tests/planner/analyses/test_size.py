@@ -162,7 +162,7 @@ def test_a_neighbour_that_meets_the_deadline_after_the_time_is_up_is_the_answer(
     monkeypatch.setattr(budgets.time, "perf_counter", lambda: float(next(clock)))
     days = {nodes: 100.0 / nodes for nodes in range(1, 33)} | {19: 4.9}
     monkeypatch.setattr(sizing.Sizes, "_asked", lambda _self, nodes: option(nodes, days[nodes]))
-    monkeypatch.setattr(sizing.Sizes, "late", lambda self: {19, 20} & set(self.known) != set())
+    monkeypatch.setattr(sizing.Sizes, "effort_spent", lambda self: {19, 20} & set(self.known) != set())
     found = size(ASK, days=5.0)
     assert found.answer.nodes == found.smallest.nodes == 19
 

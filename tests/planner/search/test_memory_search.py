@@ -10,7 +10,7 @@ from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.rows import memory_limit, row_bytes
 from planner import PlanRequest, plan, predict
 from planner.request.budget import Budget
-from planner.search.least_memory import leanest
+from planner.search.least_memory import search_least_memory
 from planner.space.lattice import build
 from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import seconds_and_bytes, splits_of
@@ -28,7 +28,7 @@ def test_the_leanest_is_the_least_of_all_even_splits(scenario):
     core, option = np.nonzero(space.allowed)
     rows = space.rows(core, option)
     peaks = even_peaks(rows, row_bytes(rows, scenario), scenario.model.num_layers)
-    outcome = leanest(space, scenario, budget=Budget())
+    outcome = search_least_memory(space, scenario, budget=Budget())
     assert outcome.proved
     peaks = np.where(peaks <= memory_limit(scenario, rows), peaks, np.inf)
     if peaks.min() == np.inf:
@@ -40,9 +40,9 @@ def test_the_leanest_is_the_least_of_all_even_splits(scenario):
 def test_small_chunks_change_nothing(monkeypatch):
     scenario = toy_scenario(gpus=16, batch=32, stack=toy_stack(uneven_stages=True, zero_stages=(0, 1, 2, 3)))
     space = build(scenario, {})
-    whole = leanest(space, scenario, budget=Budget()).best
+    whole = search_least_memory(space, scenario, budget=Budget()).best
     monkeypatch.setattr("planner.search.least_memory.CHUNK", 5)
-    parts = leanest(space, scenario, budget=Budget()).best
+    parts = search_least_memory(space, scenario, budget=Budget()).best
     assert parts.even_split_peak_bytes == whole.even_split_peak_bytes
     assert parts.row.row(0) == whole.row.row(0)
 
@@ -57,7 +57,7 @@ def test_asking_for_memory_never_needs_more_than_asking_for_time():
 
 def test_out_of_time_proves_nothing():
     scenario = toy_scenario()
-    outcome = leanest(build(scenario, {}), scenario, budget=Budget(effort=0.0))
+    outcome = search_least_memory(build(scenario, {}), scenario, budget=Budget(effort=0.0))
     assert not outcome.proved
     assert outcome.best is None
 
@@ -82,7 +82,7 @@ def test_the_leanest_is_the_least_of_all_uneven_splits(scenario):
     assume((copies(rows) == 1).all())
     seconds, memory = row_seconds(rows, scenario), row_bytes(rows, scenario)
     peaks = [all_or_none(rows, scenario, index, seconds, memory) for index in range(len(rows))]
-    found = leanest(space, scenario, budget=Budget()).best
+    found = search_least_memory(space, scenario, budget=Budget()).best
     peaks = np.where(peaks <= memory_limit(scenario, rows) * (1 - 1e-6), peaks, np.inf)
     if min(peaks) < np.inf:
         assert found.even_split_peak_bytes == pytest.approx(min(peaks), rel=1e-6)
