@@ -23,10 +23,8 @@ FURTHER = 0.3
 """A round number, not fitted: intervals with half or twice of it score 3 and 4 % worse (``benchmarks/likeness.py``)."""
 ENOUGH = 2
 """Runs of one's own, of different strategies, that tell how fast a source's runs are beside predictions."""
-LEFT_OUT = ("bigscience-v100", "torchao-float8")
-"""Groups of the fit split that no constant is fitted to. The first warns of 40 % network noise; steps of 4096 tokens of
-the second take a tenth of a second longer than any mechanism here explains, which must not be charged to the speed of
-the stack's kernels."""
+LEFT_OUT = tuple(tomllib.loads(Path(__file__).with_name("not_fitted.toml").read_text(encoding="utf-8")))
+"""Groups of the fit split that no constant is fitted to; the file says why."""
 
 _RELEASE = re.compile(r"-(v?\d+\.[\d.]+|20\d\d(\.\d+)?|early20\d\d)$")
 

@@ -32,7 +32,7 @@ def lines(request: PlanRequest, origins: Mapping[str, str]) -> list[tuple[str, s
         "model": f"{scenario.model.name} ({plural(scenario.model.num_layers, 'layer')})",
         "gpus": str(request.gpus),
         "cluster": f"{resolved.cluster.name} ({machines})",
-        "stack": scenario.stack.name,
+        "stack": scenario.stack.full_name,
         "global_batch_size": str(scenario.global_batch_size),
         "seq_length": str(scenario.seq_length),
         "tokens": f"{resolved.tokens}",

@@ -71,6 +71,11 @@ def test_a_month_picks_the_release_of_its_time_and_the_answer_asks_for_it_again(
     assert resolve(PlanRequest(**ASK, as_of="2021-06")).software.name == "megatron-lm-2021"
 
 
+def test_a_dry_run_names_the_release():
+    asked = ["--model", "llama3-8b", "--gpus", "64", "--stack", "torchtitan", "--as-of", "2024-12", "--dry-run"]
+    assert "torchtitan@2024-12" in CliRunner().invoke(main, asked).stdout
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
