@@ -101,8 +101,8 @@ def answered(request: PlanRequest, config: str | None, origins: Mapping[str, str
 
 
 def is_run(document: Mapping[str, Any]) -> bool:
-    """Whether a configuration is a measured run."""
-    return str(document.get("schema", "")).startswith("run/")
+    """Whether a configuration is a measured run: it says so, or has a request and what was measured."""
+    return str(document.get("schema", "")).startswith("run/") or {"request", "measured"} <= document.keys()
 
 
 def measured_run(config: str | None) -> Run | None:

@@ -141,6 +141,7 @@ _ROWS: Final = (
         "PATH=VALUE",
         ("set",),
         kind="changes",
+        also=("switches",),
         left_out=5,
     ),
     Field(

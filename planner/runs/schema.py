@@ -16,7 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from costmodels.model.model import Model
 from hardware.errors import check_fields, flatten
 from hardware.records import Cluster
+from planner.errors import BadRequest
 from planner.request import tables
+from planner.request.fields import by_own_name
 from planner.request.request import PlanRequest
 
 SCHEMA: Final = "run/1"
@@ -89,6 +91,14 @@ class Measured(_Part):
         return not self.out_of_memory
 
 
+PATHS: Final = {
+    "request": tuple(PlanRequest.model_fields),
+    "measured": tuple(Measured.model_fields),
+    "source": tuple(Source.model_fields),
+}
+"""What paths of a document begin with, and the fields behind it."""
+
+
 class Run(_Part):
     """Schema ``run/1``."""
 
@@ -127,7 +137,11 @@ class Run(_Part):
         """Tables that many runs share are read once."""
         if not isinstance(request, Mapping):
             return request
-        check_fields(request, tuple(PlanRequest.model_fields))
+        try:
+            request = by_own_name(request, PlanRequest.model_fields)
+        except BadRequest as error:
+            raise ValueError(str(error)) from None
+        check_fields(request, PlanRequest.model_fields)
         read = {"model": _model, "cluster": _cluster}
         shared = {
             name: build(json.dumps(request[name], sort_keys=True))
@@ -135,6 +149,17 @@ class Run(_Part):
             if isinstance(request.get(name), Mapping)
         }
         return {**request, **shared}
+
+    @field_validator("said", "assumed")
+    @classmethod
+    def _paths(cls, paths: Any) -> Any:
+        """Paths begin with a field that there is."""
+        for path in paths:
+            section, _, rest = path.partition(".")
+            check_fields({section: rest}, PATHS)
+            if rest:
+                check_fields({rest.partition(".")[0]: path}, PATHS[section])
+        return paths
 
     @model_validator(mode="after")
     def _whole(self) -> Run:

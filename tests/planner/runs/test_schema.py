@@ -34,6 +34,9 @@ def asked(tmp_path, document, *words, name="run.json"):
         ({"measured": {"iteration_seconds": -1}}, "measured.iteration_seconds"),
         ({"measured": {"peak_memory": {"bytes": 1e9, "kind": "shown"}}}, "measured.peak_memory.kind"),
         ({"schema": "run/2"}, "schema"),
+        ({"said": ["request.modle"]}, "said: modle: there is no such field; did you mean model?"),
+        ({"assumed": {"requst.gpus": "by its table"}}, "assumed: requst: there is no such field; did you mean"),
+        ({"request": {"changes": {}, "switches": {}}}, "changes and switches say the same thing twice"),
     ],
 )
 def test_what_no_run_has_is_refused_in_one_line_with_the_nearest(changes, said, tmp_path):
@@ -53,6 +56,18 @@ def test_a_run_in_free_text_is_sent_to_the_converter(tmp_path):
         assert done.exit_code == 2
         assert "scripts/convert_runs.py" in done.stderr
         assert done.stderr.count("\n") == 1
+
+
+def test_a_run_may_use_the_words_of_the_command_line_and_the_names_of_switches():
+    request = {**SMALL, "pins": {"tp": 2}}
+    plain = run_of({"id": "a", "request": request | {"changes": {"stack.dropout": True}, "seq_length": 2048}})
+    short = run_of({"id": "a", "request": request | {"switches": {"dropout": True}, "seq_len": 2048}})
+    assert short.request == plain.request
+
+
+def test_what_has_a_request_and_its_answer_is_a_run_without_saying_so(tmp_path):
+    document = {key: value for key, value in RUN.items() if key != "schema"}
+    assert "measured 2 s" in asked(tmp_path, document, "predict", "--config").stderr
 
 
 def test_a_run_without_a_request_says_why_it_has_none():
