@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Number = Any
 """One value per row, a scalar, or in the unit proof a quantity: the formulas take them alike."""
+
+
+def elementwise(formula: Callable[..., ArrayLike]) -> Callable[..., Floats]:
+    """The formula for arrays that broadcast: it gets them in their common shape, and answers in it."""
+
+    @wraps(formula)
+    def broadcast(*arguments: ArrayLike) -> Floats:
+        arrays = np.broadcast_arrays(*map(np.asarray, arguments))
+        return np.broadcast_to(formula(*arrays), arrays[0].shape).astype(np.float64)
+
+    return broadcast

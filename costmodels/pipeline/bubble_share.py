@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from costmodels.names import SCHEDULE_NAMES, Recompute
-from costmodels.pipeline.schedules import FILLING, SCHEDULES, Drain
+from costmodels.pipeline.schedules import FILLING, SCHEDULES
 from costmodels.stack.stack import Stack
 from costmodels.strategy import Floats, Strategies
 
@@ -45,14 +48,14 @@ def bubble_share(
     for code, name in enumerate(SCHEDULE_NAMES):
         mine = (rows.schedule == code) & (rows.pp > 1)
         if name in FILLING and mine.any():
-            drain = SCHEDULES[name].drain if stack.pipeline.post_validation else SCHEDULES[name].drain_at_barrier
+            drain = partial(SCHEDULES[name].drain, barrier=not stack.pipeline.post_validation)
             none, every = (_idle(rows, drain, forward, total, weight) for total in (layer, layer + recompute))
             some = np.where(rows.recompute == Recompute.PARTIAL, np.maximum(none, every), none)
             share = np.where(mine, np.where(rows.recompute == Recompute.FULL, every, some), share)
     return share
 
 
-def _idle(rows: Strategies, drain: Drain, forward: Floats, total: Floats, weight: Floats) -> Floats:
+def _idle(rows: Strategies, drain: Callable[..., Floats], forward: Floats, total: Floats, weight: Floats) -> Floats:
     """The share of a schedule that fills its bubble, of layers that take ``total`` seconds, (N,)."""
     p = np.maximum(rows.pp, 2)
     return drain(p, rows.num_microbatches, rows.vpp, forward, total - forward - weight, weight) / ((p - 1) * total)

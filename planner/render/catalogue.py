@@ -86,7 +86,7 @@ def _schedule(name: str) -> Mapping[str, Any]:
     p, m = (1, _EXAMPLE[1]) if name == "none" else _EXAMPLE
     v = next(chunks for chunks in (1, 2) if found.allowed(p, m, chunks))
     third, stages = 1.0 / 3.0, np.arange(p)
-    idle, waiting = (float(drain(p, m, v, third, third, third)) / m for drain in (found.drain, found.drain_at_barrier))
+    idle, waiting = (float(found.drain(p, m, v, third, third, third, barrier=end)) / m for end in (False, True))
     held = found.in_flight(p, m, v, stages)
     return {
         "name": name,
