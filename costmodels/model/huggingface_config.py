@@ -152,20 +152,22 @@ def biases(*, qkv: bool, output: bool, ffn: bool) -> Fields:
     return {"qkv_bias": qkv, "output_bias": output, "ffn_bias": ffn}
 
 
+def stated_biases(config: Config) -> Fields:
+    """Biases that a configuration states, none where it does not: of attention, and of the feed-forward network."""
+    attention = config.switch("attention_bias", default=False)
+    return biases(qkv=attention, output=attention, ffn=config.switch("mlp_bias", default=False))
+
+
 def tied(config: Config, *, default: bool) -> Fields:
     """Whether the output head shares the embedding; `default` is the family's."""
     return {"tied_embeddings": config.switch("tie_word_embeddings", default=default)}
 
 
-def heads(config: Config, hidden_size: int, num_heads: int, num_query_groups: int) -> Fields:
+def even_heads(config: Config, hidden_size: int, num_heads: int, num_query_groups: int) -> Fields:
     """Heads that divide the hidden size evenly, for families without a width of their own."""
     if hidden_size % num_heads:
         raise BadModel(f"{config.label}: {num_heads} heads do not divide a hidden size of {hidden_size}")
-    return {
-        "num_heads": num_heads,
-        "num_query_groups": num_query_groups,
-        "head_dim": hidden_size // num_heads,
-    }
+    return {"num_heads": num_heads, "num_query_groups": num_query_groups, "head_dim": hidden_size // num_heads}
 
 
 def learned_positions(reach: int) -> Fields:
@@ -257,7 +259,7 @@ def rotary_decoder(config: Config) -> Fields:
     hidden_size, num_heads = config.count("hidden_size"), config.count("num_attention_heads")
     head_dim = config.count("head_dim", default=max(hidden_size // num_heads, 1))
     if config.get("head_dim") is None:
-        heads(config, hidden_size, num_heads, num_heads)
+        even_heads(config, hidden_size, num_heads, num_heads)
     return {
         "num_layers": config.count("num_hidden_layers"),
         "hidden_size": hidden_size,
@@ -283,12 +285,11 @@ def ungated_decoder(config: Config, *, activation: str) -> Fields:
 
 def llama_decoder(config: Config) -> Fields:
     """The gated RMSNorm decoder that most later families vary."""
-    attention_bias = config.switch("attention_bias", default=False)
     return {
         **rotary_decoder(config),
         "gated_ffn": True,
         "activation": config.activation("hidden_act", default="silu", gated=True),
         "norm": "rmsnorm",
-        **biases(qkv=attention_bias, output=attention_bias, ffn=config.switch("mlp_bias", default=False)),
+        **stated_biases(config),
         **tied(config, default=False),
     }

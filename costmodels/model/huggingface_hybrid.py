@@ -2,17 +2,18 @@
 
 from collections.abc import Callable
 
-from costmodels.model.huggingface_config import Config, Fields, biases, heads, partial_rotary, sequence, tied
+from costmodels.model.huggingface_config import (
+    Config,
+    Fields,
+    even_heads,
+    partial_rotary,
+    sequence,
+    stated_biases,
+    tied,
+)
 from costmodels.model.parts import BadModel
 
-BLOCKS = {
-    "mamba": "M",
-    "linear_attention": "M",
-    "attention": "*",
-    "full_attention": "*",
-    "mlp": "-",
-    "moe": "E",
-}
+BLOCKS = {"mamba": "M", "linear_attention": "M", "attention": "*", "full_attention": "*", "mlp": "-", "moe": "E"}
 """Names of layers in `layers_block_type`, and their letters in `hybrid_override_pattern`."""
 
 
@@ -36,7 +37,6 @@ def _nemotron_h(config: Config) -> Fields:
     hidden_size, num_heads = config.count("hidden_size"), config.count("num_attention_heads")
     pattern = _pattern(config)
     _without_bias(config, "use_bias", "mamba_proj_bias")
-    attention_bias = config.switch("attention_bias", default=False)
     return {
         "num_layers": config.count("num_hidden_layers", default=len(pattern)),
         "layer_pattern": pattern,
@@ -49,7 +49,7 @@ def _nemotron_h(config: Config) -> Fields:
         "position": "none",
         **sequence(config.reach("max_position_embeddings")),
         "norm": "rmsnorm",
-        **biases(qkv=attention_bias, output=attention_bias, ffn=config.switch("mlp_bias", default=False)),
+        **stated_biases(config),
         **tied(config, default=False),
         "mamba": {
             "num_heads": config.count("mamba_num_heads"),
@@ -87,12 +87,11 @@ def _bamba(config: Config) -> Fields:
     attending = config.get("attn_layer_indices") or []
     if not isinstance(attending, list):
         raise config.wrong("attn_layer_indices", "a list of layers")
-    attention_bias = config.switch("attention_bias", default=False)
     return {
         "num_layers": 2 * count,
         "layer_pattern": "".join("*-" if layer in attending else "M-" for layer in range(count)),
         "hidden_size": hidden_size,
-        **heads(config, hidden_size, num_heads, config.count("num_key_value_heads", default=num_heads)),
+        **even_heads(config, hidden_size, num_heads, config.count("num_key_value_heads", default=num_heads)),
         "ffn_hidden_size": config.count("intermediate_size"),
         "gated_ffn": True,
         "activation": config.activation("hidden_act", default="silu", gated=True),
@@ -100,7 +99,7 @@ def _bamba(config: Config) -> Fields:
         "rotary_fraction": partial_rotary(config, default=0.5),
         **sequence(config.reach("max_position_embeddings")),
         "norm": "rmsnorm",
-        **biases(qkv=attention_bias, output=attention_bias, ffn=config.switch("mlp_bias", default=False)),
+        **stated_biases(config),
         **tied(config, default=False),
         "mamba": {
             "num_heads": config.count("mamba_n_heads", default=128),
