@@ -342,19 +342,17 @@ def from_shape(shape: Mapping[str, object], *, name: str = "custom") -> Model:
     Experts and latent attention are mappings under `moe` and `mla`. Unsaid of them: the width of shared
     experts is their number times the width of a routed one.
 
-    The remarks and spellings of measured-run descriptions are understood (`kind`, `params_b`, `notes`,
-    `position = "rope"`, `qk_layernorm`, `sliding_window_pattern = "5 local : 1 global"`, `linear_bias`;
-    experts as `experts`, `top_k`, `expert_ffn`, `shared_experts`, `shared_expert_ffn` (all together),
-    `dense_layers`, `moe_latent` beside the other sizes; `mla` with `q_lora`, `kv_lora`, `qk_nope`,
-    `qk_rope`, `v`).
+    Other spellings are understood: `position = "rope"`, `qk_layernorm`, `linear_bias`,
+    `sliding_window_pattern = "5 local : 1 global"`; experts as `experts`, `top_k`, `expert_ffn`, `shared_experts`,
+    `shared_expert_ffn` (all together), `dense_layers`, `moe_latent` beside the other sizes; `mla` with `q_lora`,
+    `kv_lora`, `qk_nope`, `qk_rope`, `v`. `notes` and `description` are for people.
 
     Args:
         shape: Fields of `Model` by name.
         name: Name of the model when `shape` has none.
 
     Raises:
-        BadModel: A field is missing, unknown, of the wrong type or contradicts another one, or `kind` is
-            neither "dense" nor "moe". One line.
+        BadModel: A field is missing, unknown, of the wrong type or contradicts another one. One line.
     """
     label = str(shape.get("name") or name)
     check_names(shape, Model.model_fields, label)
