@@ -9,21 +9,25 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from costmodels.stack.fields import Count
-from costmodels.stack.layer_costs import ExchangeCosts, ExpertCosts, HostCosts, KernelCosts, RecomputeCosts
-from costmodels.stack.overlap import Overlap
-from costmodels.stack.releases import Release, chosen, taken_back
-from costmodels.stack.renamed import check_renamed
-from costmodels.stack.step_costs import (
+from costmodels.stack.costs import (
     AllocatorCosts,
     Calibrated,
+    ExchangeCosts,
+    ExpertCosts,
     GradientCosts,
+    HostCosts,
+    KernelCosts,
     LogitCosts,
     OffloadCosts,
+    Overlap,
     PipelineCosts,
+    RecomputeCosts,
     ShardingCosts,
     StateCosts,
 )
+from costmodels.stack.fields import Count
+from costmodels.stack.releases import Release, chosen, taken_back
+from costmodels.stack.renamed import check_renamed
 from costmodels.stack.supports import Supports
 from costmodels.stack.switches import Switches
 from hardware.errors import UnknownName
