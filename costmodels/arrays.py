@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Columns = TypeVar("Columns")
 Number = Any
 """One value per row, a scalar, or in the unit proof a quantity: the formulas take them alike."""
 
@@ -25,3 +27,15 @@ def elementwise(formula: Callable[..., ArrayLike]) -> Callable[..., Floats]:
         return np.broadcast_to(formula(*arrays), arrays[0].shape).astype(np.float64)
 
     return broadcast
+
+
+def taken(record: Columns, chosen: NDArray[Any]) -> Columns:
+    """A record of arrays, and of records of such, with the chosen strategies alone (an index or mask)."""
+    assert is_dataclass(record)
+    assert not isinstance(record, type)
+    kept = {field.name: _taken(getattr(record, field.name), chosen) for field in fields(record)}
+    return replace(record, **kept)
+
+
+def _taken(value: Any, chosen: NDArray[Any]) -> Any:
+    return value[chosen] if isinstance(value, np.ndarray) else value and value.take(chosen)

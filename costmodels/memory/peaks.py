@@ -21,7 +21,6 @@ from costmodels.model.parameters import attention_projections, expert_parameters
 from costmodels.names import SHARDED_PARAMETERS, Recompute
 from costmodels.scenario import Scenario
 from costmodels.stack.optimizers import ADAM_MOMENTS, root_bytes
-from costmodels.stack.stack import Stack
 from costmodels.strategy import Floats, Strategies
 
 WORKSPACES = 64.0 * 2**20
@@ -40,9 +39,13 @@ def momentary_bytes(rows: Strategies, scenario: Scenario) -> Floats:
 def standing_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     """Bytes that stay from the first iteration on, beside states, (N,).
 
-    Workspaces, gradients that nobody frees, and buffers that gradients are reduced in.
+    Workspaces, gradients that nobody frees, and buffers that gradients are copied into for their reduction.
     """
-    return WORKSPACES + _idle_gradients(rows, scenario) + _reduce_buckets(rows, scenario.stack)
+    switches = scenario.stack.switches
+    twice = switches.overlap_grad_reduce & (rows.zero_stage < SHARDED_PARAMETERS)
+    reduced = (rows.zero_stage > 0) & (rows.sharding_degree > 1)
+    buckets = np.where(reduced, np.where(twice, 2.0, 1.0) * switches.reduce_bucket_size, 0.0)
+    return WORKSPACES + _dummy_gradients(rows, scenario) + buckets
 
 
 def step_bytes(rows: Strategies, scenario: Scenario) -> Floats:
@@ -58,9 +61,8 @@ def step_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     shard = np.where(rows.zero_stage > 0, rows.sharding_degree, 1)
     reduced = stack.gradients.gradient_bytes * float(stack.gradients.flattened_copy) + copied / shard
     reduced = reduced * (not stack.gradients.kept_until_next_step)  # the last step's let go as this one's come
-    gathered = (
-        stack.sharding.joint_gather & (rows.zero_stage > 0) & (rows.zero_stage < SHARDED_PARAMETERS) & (shard > 1)
-    )
+    partly = (rows.zero_stage > 0) & (rows.zero_stage < SHARDED_PARAMETERS)
+    gathered = stack.sharding.joint_gather & partly & (shard > 1)
     held = np.maximum(reduced, np.where(gathered, scenario.word * (1.0 + 1.0 / shard), 0.0))
     held = np.maximum(held, root_bytes(stack) / shard)
     return held * trained_share(scenario)
@@ -82,14 +84,10 @@ def _layer_peak(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
         first = np.zeros(len(rows))
     else:
         wide, read, let_go, first = (np.zeros(len(rows)) for _ in range(4))
-    inputs = (
-        scenario.word * h * np.where(region < T, 2.0 * T, T)
-    )  # sequence parallelism gathers the input, and its gradient
+    # sequence parallelism gathers the input, and its gradient
+    inputs = scenario.word * h * np.where(region < T, 2.0 * T, T)
     wgrad = 0.0 if scenario.stack.gradients.dummy_gradients or scenario.frozen else scenario.word * first
-    moments = [
-        arriving + wide + read - _kept_of(read, scenario, kind),
-        arriving + wide + inputs + wgrad - let_go,
-    ]
+    moments = [arriving + wide + read - _kept_of(read, scenario, kind), arriving + wide + inputs + wgrad - let_go]
     if kind.attends and scenario.rates.attention is None:
         moments.append(arriving + _scores(rows, scenario) - let_go - 2.0 * scenario.word * h * region)
     return np.asarray(np.max(moments, axis=0))
@@ -130,14 +128,7 @@ def _scores(rows: Strategies, scenario: Scenario) -> Floats:
     return gradient + np.where(again, T * attention_kept(scenario), 0.0)
 
 
-def _reduce_buckets(rows: Strategies, stack: Stack) -> Floats:
-    """Bytes of the buffers that gradients are copied into for their reduction, (N,)."""
-    twice = stack.switches.overlap_grad_reduce & (rows.zero_stage < SHARDED_PARAMETERS)
-    reduced = (rows.zero_stage > 0) & (rows.sharding_degree > 1)
-    return np.where(reduced, np.where(twice, 2.0, 1.0) * stack.switches.reduce_bucket_size, 0.0)
-
-
-def _idle_gradients(rows: Strategies, scenario: Scenario) -> Floats:
+def _dummy_gradients(rows: Strategies, scenario: Scenario) -> Floats:
     """Bytes of one 16-bit gradient for every shape of weight, (N,).
 
     Products that add up gradients in the framework's own buffer still owe autograd a tensor of the weight's shape;
@@ -172,9 +163,5 @@ def loss_peak(rows: Strategies, scenario: Scenario) -> Floats:
         gathered = np.where((rows.sequence_parallel > 0) & (t > 1), 2.0, 1.0)
         weights = 0.0 if scenario.frozen else vocabulary * h
         held = np.maximum(held, scenario.word * (T * vocabulary + weights + gathered * T * h))
-    region = region_tokens(rows, scenario)
-    return (
-        held
-        + 2.0 * scenario.word * h * region
-        + scenario.stack.exchange.keeps_gathered_inputs * scenario.word * h * (T - region)
-    )
+    region, gathers = region_tokens(rows, scenario), scenario.stack.exchange.keeps_gathered_inputs
+    return held + 2.0 * scenario.word * h * region + gathers * scenario.word * h * (T - region)

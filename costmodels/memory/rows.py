@@ -5,18 +5,18 @@ A stage with n layers of which r are recomputed, c micro-batches in flight, need
     n state + c ((n - r) stored + r checkpoint) + [r > 0] working + what its embedding or head adds
 
 which is linear in n and r: the same numbers bound the search and constrain the stage solver.
-
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.arrays import taken
 from costmodels.layer.context import exchange_bytes
 from costmodels.layer.forward_backward import region_tokens
 from costmodels.layout.layers_by_kind import ByKind
@@ -108,10 +108,7 @@ class RowBytes:
 
     def take(self, rows: NDArray[Any]) -> RowBytes:
         """The given rows (an index or mask)."""
-        nested = ("state", "expert_state", "kinds")
-        arrays = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name not in nested}
-        kinds = self.kinds and self.kinds.take(rows)
-        return RowBytes(state=self.state.take(rows), expert_state=self.expert_state.take(rows), kinds=kinds, **arrays)
+        return taken(self, rows)
 
     @property
     def layer_state(self) -> Floats:
@@ -154,12 +151,12 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     outer = _outer(rows, scenario)
     expert_state = outer.state if scenario.model.moe is None else state_bytes(rows, scenario, expert_shards(rows))
     moment, standing = momentary_bytes(rows, scenario), standing_bytes(rows, scenario)
-    passing = _passing(rows, scenario)
+    passing, root = _passing(rows, scenario), scenario.stack.sharding.root_unit
     logits = np.maximum(loss_peak(rows, scenario) - moment, 0.0)  # what the last layer needs comes after the head
-    working = _working(rows, scenario, stored)
-    named = returned_bytes(rows, scenario, others=True)
-    released = np.where(_back_at_once(rows), np.minimum(working, logits * (1.0 - rows.vocabulary)), 0.0)
-    at_ends = 1.0 - rows.vocabulary
+    largest = stored if scenario.depth.uniform else _most(rows, scenario, kind_activation_bytes)
+    working = rows.recompute_num_layers * largest
+    at_ends, dropout = 1.0 - rows.vocabulary, 1.0 if scenario.stack.switches.dropout else 0.0
+    released = np.where(np.isin(rows.schedule, _BACK_AT_ONCE), np.minimum(working, logits * at_ends), 0.0)
     return RowBytes(
         state=outer.state,
         layer_parameters=layer,
@@ -169,16 +166,12 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         head_parameters=outer.head * at_ends,
         end_optimizer_extra=outer.end_optimizer_extra,
         end_weights_extra=outer.end_weights_extra,
-        stored=here * stored + named,
+        stored=here * stored + returned_bytes(rows, scenario, others=True),
         checkpoint=here * layer_checkpoint_bytes(rows, scenario),
         working=working,
         logits_released=released,
-        embedding_activation=_embedding_activation(rows, scenario),
-        first_peak=at_ends
-        * (
-            _first_peak(rows, scenario, moment, stored)
-            + outer.gathered * outer.embedding * scenario.stack.sharding.root_unit
-        ),
+        embedding_activation=dropout * float(scenario.model.hidden_size) * region_tokens(rows, scenario),
+        first_peak=at_ends * (_first_peak(rows, scenario, moment, stored) + root * outer.gathered * outer.embedding),
         logits=(logits + outer.gathered * outer.head) * at_ends,
         mtp_states=mtp_bytes(rows, scenario, expert_state.total),
         queued=queued(rows, scenario.stack.pipeline.vocabulary_in_flight),
@@ -227,11 +220,6 @@ def _outer(rows: Strategies, scenario: Scenario) -> _Outer:
     )
 
 
-def _embedding_activation(rows: Strategies, scenario: Scenario) -> Floats:
-    mask = 1.0 if scenario.stack.switches.dropout else 0.0
-    return mask * float(scenario.model.hidden_size) * region_tokens(rows, scenario)
-
-
 def _spread(rows: Strategies, scenario: Scenario, outer: _Outer, logits: Floats) -> Floats:
     """A stage's share of a vocabulary that is split over the stages, and what it keeps for it, (N,).
 
@@ -239,9 +227,8 @@ def _spread(rows: Strategies, scenario: Scenario, outer: _Outer, logits: Floats)
     wait for them. Every stage keeps what its part of the embedding returned for each micro-batch on its way, and of the
     head the input, in fp32 as it arrives too, and two gradients of it (GitHub sail-sg/VocabularyParallelism).
     """
-    sharing = (outer.embedding + outer.head) * (
-        outer.state.total + outer.end_optimizer_extra + outer.end_weights_extra
-    ) + logits
+    states = outer.state.total + outer.end_optimizer_extra + outer.end_weights_extra
+    sharing = (outer.embedding + outer.head) * states + logits
     width = float(scenario.model.hidden_size) * region_tokens(rows, scenario)
     held = in_flight_at(rows, np.zeros_like) + queued(rows, scenario.stack.pipeline.vocabulary_in_flight)
     passing = scenario.word * held + 3.0 * scenario.word + 4.0
@@ -257,12 +244,6 @@ def _passing(rows: Strategies, scenario: Scenario) -> Floats:
     return repeated + np.where(away, OFFLOADED_LAYERS * _most(rows, scenario, kept_bytes_of_kind), 0.0)
 
 
-def _working(rows: Strategies, scenario: Scenario, stored: Floats) -> Floats:
-    """``RowBytes.working``; ``stored`` of an average layer."""
-    one = stored if scenario.depth.uniform else _most(rows, scenario, kind_activation_bytes)
-    return rows.recompute_num_layers * one
-
-
 def _gathered(rows: Strategies, scenario: Scenario, average: Floats, kinds: ByKind[LayerBytes] | None) -> Floats:
     """Parameters that ZeRO stage 3 has whole at a time, of an average layer where chunks hold several, (N,)."""
     gathered = average
@@ -274,18 +255,8 @@ def _gathered(rows: Strategies, scenario: Scenario, average: Floats, kinds: ByKi
     return gathered
 
 
-_AT_ONCE = [SCHEDULE_NAMES.index(name) for name in ("none", "1f1b", "interleaved-1f1b")]
-
-
-def _back_at_once(rows: Strategies) -> Bools:
-    """Whether the last stage passes every micro-batch back as soon as it came, and nothing else meanwhile, (N,)."""
-    return np.isin(rows.schedule, _AT_ONCE)
-
-
-def _even_kept(rows: Strategies, scenario: Scenario, stored: Floats) -> Floats:
-    """Bytes that one micro-batch keeps on the fullest stage of an even split of average layers, (N,)."""
-    kept = np.where(rows.recompute >= Recompute.FULL, layer_checkpoint_bytes(rows, scenario), stored)
-    return copies(rows) * even_layers(scenario.model.num_layers, rows).high * kept
+_BACK_AT_ONCE = [SCHEDULE_NAMES.index(name) for name in ("none", "1f1b", "interleaved-1f1b")]
+"""Schedules whose last stage passes every micro-batch back as soon as it came, and nothing else meanwhile."""
 
 
 def _first_peak(rows: Strategies, scenario: Scenario, moment: Floats, stored: Floats) -> Floats:
@@ -297,17 +268,18 @@ def _first_peak(rows: Strategies, scenario: Scenario, moment: Floats, stored: Fl
     A recomputed layer, gone by then too, is not set against it: a search over how many layers are recomputed compares
     rows that recompute all with rows that recompute some.
     """
-    one = _even_kept(rows, scenario, stored)
+    kept = np.where(rows.recompute >= Recompute.FULL, layer_checkpoint_bytes(rows, scenario), stored)
+    split, twice = even_layers(scenario.model.num_layers, rows), copies(rows)
+    one = twice * split.high * kept  # of one micro-batch on the stage with the most layers
     embedding = embedding_parameters_per_rank(rows, scenario)
-    layers = copies(rows) * even_layers(scenario.model.num_layers, rows).first
-    parameters = layers * layer_parameters_per_rank(rows, scenario) + embedding
+    parameters = twice * split.first * layer_parameters_per_rank(rows, scenario) + embedding
     held = in_flight_at(rows, np.zeros_like)
     held = np.where(rows.schedule == SCHEDULE_NAMES.index("gpipe"), np.minimum(held, rows.pp), held)
     step = step_bytes(rows, scenario) * parameters - held * one
     step = np.where(joined(rows), step - loss_peak(rows, scenario), step)
     gradient = scenario.word * vocabulary_rows(rows, scenario, "embedding") * scenario.model.embedding_width
-    gradient = gradient * (not scenario.frozen)
-    return np.maximum(np.maximum(gradient - one / rows.vpp, step) - moment, 0.0)
+    gradient = gradient * (not scenario.frozen) - one / rows.vpp
+    return np.maximum(np.maximum(gradient, step) - moment, 0.0)
 
 
 def _most(rows: Strategies, scenario: Scenario, of: Callable[[Strategies, Scenario, Kind], Floats]) -> Floats:
@@ -345,14 +317,8 @@ def mtp_bytes(rows: Strategies, scenario: Scenario, expert_state: Floats | float
 
 def slack_of(rows: Strategies, scenario: Scenario) -> Floats:
     """Fragments that the allocator cannot use over what it hands out, (N,)."""
-    stack = scenario.stack
-    return np.where(
-        rows.tp > 1,
-        stack.allocator.fragmentation
-        if stack.calibrated.tensor_fragmentation is None
-        else stack.calibrated.tensor_fragmentation,
-        stack.allocator.fragmentation,
-    )
+    usual, tensor = scenario.stack.allocator.fragmentation, scenario.stack.calibrated.tensor_fragmentation
+    return np.where(rows.tp > 1, usual if tensor is None else tensor, usual)
 
 
 def memory_limit(scenario: Scenario, rows: Strategies) -> Floats:
@@ -371,4 +337,4 @@ class LayerBytes:
 
     def take(self, rows: NDArray[Any]) -> LayerBytes:
         """The given rows (an index or mask)."""
-        return LayerBytes(*(getattr(self, field.name)[rows] for field in fields(self)))
+        return taken(self, rows)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.arrays import taken
 from costmodels.layer.adapters import trained_experts, trained_share, weights_word
 from costmodels.layout.stage_contents import copies
 from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
@@ -34,16 +35,7 @@ class StateBytes:
 
     def take(self, rows: NDArray[Any]) -> StateBytes:
         """The given rows (an index or mask)."""
-        return StateBytes(self.weights[rows], self.gradients[rows], self.optimizer[rows])
-
-
-def copies_of_weights(scenario: Scenario) -> float:
-    """Copies that weights kept in 8 bits are in: two where the second one is along columns [TE].
-
-    That is so where products take both inputs along the depth, and where rows and columns have scales of their own, so
-    that what is gathered has 16 bits.
-    """
-    return 2.0 if scenario.along_depth or scenario.recipe.gather_word >= WORD else 1.0
+        return taken(self, rows)
 
 
 def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None, *, ends: bool = False) -> StateBytes:
@@ -61,9 +53,10 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
     weights, sharded = 4.0 if fp32 else WORD, 4.0 if fp32 else float(stack.states.weight_bytes)
     if scenario.recipe.reduced:
         narrow = stack.switches.fp8_param_gather and stack.states.weight_bytes == WORD
-        more = (
-            scenario.recipe.word * copies_of_weights(scenario) - WORD if narrow else stack.states.reduced_weight_bytes
-        )
+        # a copy along columns beside that along rows [TE]: where products take both inputs along the depth, or where
+        # both have scales of their own, so that what is gathered has 16 bits
+        both = 2.0 if scenario.along_depth or scenario.recipe.gather_word >= WORD else 1.0
+        more = scenario.recipe.word * both - WORD if narrow else stack.states.reduced_weight_bytes
         weights, sharded = weights + more, sharded + more
     adapting = weights
     if not ends:
@@ -86,11 +79,9 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
     trained = trained_share(scenario) if shards is None else trained_experts(scenario)
     stays = 1.0 - share_offloaded(rows, scenario)
     followed = np.where(scattered & stack.offload.gradients_offloaded, stays, 1.0)
+    gradients = sharded_bytes(gradient, shard, scattered) + np.where(scattered, 0.0, buckets)
     return StateBytes(
         weights=left * (np.where(own, sharded / shard, 0.0) + held),
-        gradients=trained
-        * left
-        * followed
-        * (sharded_bytes(gradient, shard, scattered) + np.where(scattered, 0.0, buckets)),
+        gradients=trained * left * followed * gradients,
         optimizer=trained * (sharded_bytes(optimizer, shard, z >= 1) * stays + scenario.frozen * adapting),
     )
