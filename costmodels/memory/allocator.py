@@ -23,7 +23,7 @@ LAUNCHES_AHEAD = 1024.0
 """Kernels that the host may launch before the device has started the first of them."""
 
 
-def waiting_bytes(rows: Strategies, scenario: Scenario, layers: Floats, *, first: Bools) -> Floats:
+def unreleased_sums(rows: Strategies, scenario: Scenario, layers: Floats, *, first: Bools) -> Floats:
     """Bytes that wait for collectives of the tensor ranks as a forward pass of ``layers`` layers ends, (N,).
 
     On the ``first`` stage it follows the backward pass of the micro-batch before it, of twice as many kernels and as
@@ -42,7 +42,7 @@ def waiting_bytes(rows: Strategies, scenario: Scenario, layers: Floats, *, first
     return np.where(rows.tp > 1, ahead * sums * whole, 0.0)
 
 
-def flat_bytes(
+def gradient_copy_bytes(
     rows: Strategies, scenario: Scenario, parameters: Floats, *, largest: Floats, scattered: Floats | float = 0.0
 ) -> Floats:
     """Bytes of blocks that a stage's gradients want once an iteration, of ``parameters`` on a rank, (N,).
@@ -67,7 +67,9 @@ def flat_bytes(
     return total + np.where(one > 0, np.where(free < 4.0 * own, flat, 0.0), flat)
 
 
-def listed_bytes(rows: Strategies, scenario: Scenario, *, parameters: Floats, optimizer: Floats, last: Bools) -> Floats:
+def gather_list_bytes(
+    rows: Strategies, scenario: Scenario, *, parameters: Floats, optimizer: Floats, last: Bools
+) -> Floats:
     """Bytes beyond its peak that the allocator takes to gather ``parameters`` of a rank into a list of buffers, (N,).
 
     The framework makes a buffer for every rank and one for its own part, and PyTorch gathers into one flat tensor first
@@ -86,7 +88,7 @@ def listed_bytes(rows: Strategies, scenario: Scenario, *, parameters: Floats, op
     return np.where(rows.sharding_degree > 1, np.maximum(taken - moments, 0.0), 0.0)
 
 
-def buffer_bytes(rows: Strategies, scenario: Scenario, *, layer: Floats, ends: tuple[Floats, Floats]) -> Floats:
+def gather_buffer_bytes(rows: Strategies, scenario: Scenario, *, layer: Floats, ends: tuple[Floats, Floats]) -> Floats:
     """Bytes of the buffer that the largest unit of full sharding is gathered into, (N,).
 
     ``layer`` are the parameters of one layer on a rank, ``ends`` those of the stage's embedding and head, which travel
@@ -98,7 +100,7 @@ def buffer_bytes(rows: Strategies, scenario: Scenario, *, layer: Floats, ends: t
     return np.where(gathers, scenario.word * np.maximum(layer, outer), 0.0)
 
 
-def idle_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+def logits_block_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     """Bytes of blocks that lie idle beside the logits where the head is, (N,).
 
     An eager loss in fp32 leaves the block that the model's own logits had. In fixed segments logits are put beside what
@@ -132,7 +134,7 @@ def _let_go(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
     return scenario.word * (gone * inner + whole * outer), scenario.word * largest
 
 
-def scattered_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+def embedding_gradient_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     """Bytes of the block of the embedding's dense gradient, in 16 bits, (N,).
 
     In fixed segments it fits no block that activations had, unless these are as large.
