@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Columns = TypeVar("Columns")
 Number = Any
-"""One value per row, a scalar, or in the unit proof a quantity: the formulas take them alike."""
+"""One value per strategy, a scalar, or in the unit proof a quantity: the formulas take them alike."""
 
 
 def elementwise(formula: Callable[..., ArrayLike]) -> Callable[..., Floats]:

@@ -24,12 +24,12 @@ _KEEPS_EXPERTS = frozenset({"attention", "products", "up-projections"})
 return."""
 
 
-def average_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+def average_activation_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes that an average layer keeps of one micro-batch for its backward pass, shape (N,)."""
-    return scenario.depth.average(lambda kind: kind_activation_bytes(rows, scenario, kind))
+    return scenario.depth.average(lambda kind: kind_activation_bytes(strategies, scenario, kind))
 
 
-def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+def kind_activation_bytes(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     """Bytes that one layer of a kind keeps of one micro-batch for its backward pass, shape (N,).
 
     Kept whole, or split over the tensor ranks by sequence parallelism: the inputs of norms and of the
@@ -37,29 +37,29 @@ def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> F
     row-parallel products. For a GPT block this is s b h (10 + 24/t + 5 a s / (h t)) [Korthikanti22].
     """
     policy = scenario.stack.switches.recompute_policy
-    selective = (rows.recompute == Recompute.SELECTIVE) & (rows.recompute_modules == 0)
+    selective = (strategies.recompute == Recompute.SELECTIVE) & (strategies.recompute_modules == 0)
     whole, inner = _left_by(selective, scenario, kind)
     more_whole, more_inner = _unfused_widths(scenario, kind)
     plain = np.where(selective & (policy != "attention"), 0.0, 1.0)
     kept = layer_activation_bytes(
-        tokens=tokens_per_rank(rows, scenario),
-        region=region_tokens(rows, scenario),
-        tensor_ranks=rows.tp,
+        tokens=tokens_per_rank(strategies, scenario),
+        region=region_tokens(strategies, scenario),
+        tensor_ranks=strategies.tp,
         gathered=_product_inputs(scenario, kind) * scenario.stack.exchange.keeps_gathered_inputs,
         whole=whole + plain * more_whole,
         split=inner + plain * more_inner + _scores(selective, scenario, kind),
     )
     if kind.attends:
-        kept = kept + repeated_bytes(rows, scenario)
-    gathered, cast = _kept_weights(rows, scenario, kind)
-    kept = kept - kind_module_bytes(rows, scenario, kind) + gathered
+        kept = kept + repeated_bytes(strategies, scenario)
+    gathered, cast = _kept_weights(strategies, scenario, kind)
+    kept = kept - kind_module_bytes(strategies, scenario, kind) + gathered
     kept = kept + np.where(selective & (policy == "operators"), 0.0, cast)
     if kind.ffn != "experts":
         return kept
     repeated = selective & (policy == "up-projections")
-    experts = expert_activation_bytes(rows, scenario, scenario.recipe.word, repeated=repeated)
+    experts = expert_activation_bytes(strategies, scenario, scenario.recipe.word, repeated=repeated)
     if policy == "operators":
-        return kept + np.where(selective, exchanged_bytes(rows, scenario), experts)
+        return kept + np.where(selective, exchanged_bytes(strategies, scenario), experts)
     return kept + np.where(selective, float(policy in _KEEPS_EXPERTS), 1.0) * experts
 
 
@@ -173,7 +173,7 @@ def _unfused_widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     return width * model.hidden_size * norms, sum(inner.get(name, 0.0) for name in keeps)
 
 
-def _kept_weights(rows: Strategies, scenario: Scenario, kind: Kind) -> tuple[Floats, Floats]:
+def _kept_weights(strategies: Strategies, scenario: Scenario, kind: Kind) -> tuple[Floats, Floats]:
     """Bytes of a layer's weights that every micro-batch keeps anew: as ZeRO stage 3 gathered them, and as cast, (N,).
 
     PyTorch's autograd saves a view of what a product multiplied. DeepSpeed puts a product in its place that saves the
@@ -183,22 +183,26 @@ def _kept_weights(rows: Strategies, scenario: Scenario, kind: Kind) -> tuple[Flo
     [TorchAO]).
     """
     saved = scenario.stack.kernels.saved_tensors
-    size = kind_parameters_per_rank(rows, scenario, kind) + kind_expert_parameters(rows, scenario, kind)
-    kept = (rows.zero_stage == SHARDED_PARAMETERS) & (rows.sharding_degree > 1) & ~stays_whole(rows, scenario)
+    size = kind_parameters_per_rank(strategies, scenario, kind) + kind_expert_parameters(strategies, scenario, kind)
+    kept = (
+        (strategies.zero_stage == SHARDED_PARAMETERS)
+        & (strategies.sharding_degree > 1)
+        & ~stays_whole(strategies, scenario)
+    )
     gathered = np.where(kept & ("gathered" in saved), scenario.word * size, 0.0)
     return gathered, scenario.recipe.word * size * float("casts" in saved and scenario.recipe.reduced)
 
 
-def layer_checkpoint_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+def layer_checkpoint_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes of one recomputed layer's input, of one micro-batch, (N,); its share where several have one together."""
-    region = region_tokens(rows, scenario)
+    region = region_tokens(strategies, scenario)
     if scenario.stack.recompute.partitioned_inputs:
-        region = np.minimum(region, tokens_per_rank(rows, scenario) / rows.tp)
+        region = np.minimum(region, tokens_per_rank(strategies, scenario) / strategies.tp)
     whole = checkpoint_bytes(tokens=region, hidden_size=scenario.model.hidden_size, word=scenario.word)
-    return whole / rows.recompute_num_layers + returned_bytes(rows, scenario)
+    return whole / strategies.recompute_num_layers + returned_bytes(strategies, scenario)
 
 
-def returned_bytes(rows: Strategies, scenario: Scenario, *, others: bool = False) -> Floats:
+def returned_bytes(strategies: Strategies, scenario: Scenario, *, others: bool = False) -> Floats:
     """Bytes of keys and values of one layer that a model returns and a loop holds, as the loss is taken, (N,).
 
     Those of this pass, which attention keeps anyway where nothing is recomputed (``others`` leaves them out), and of
@@ -209,22 +213,24 @@ def returned_bytes(rows: Strategies, scenario: Scenario, *, others: bool = False
         kind.attends for kind in scenario.depth.kinds
     )
     width = float(scenario.model.key_value_width + scenario.model.value_width)
-    return passes * scenario.word * width * tokens_per_rank(rows, scenario) / rows.tp
+    return passes * scenario.word * width * tokens_per_rank(strategies, scenario) / strategies.tp
 
 
-def kept_bytes_of_kind(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+def kept_bytes_of_kind(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     """Bytes that one layer keeps of one micro-batch, on the device or the host; its input where recomputed whole."""
-    checkpoint = layer_checkpoint_bytes(rows, scenario)
-    return np.where(rows.recompute >= Recompute.FULL, checkpoint, kind_activation_bytes(rows, scenario, kind))
+    checkpoint = layer_checkpoint_bytes(strategies, scenario)
+    return np.where(
+        strategies.recompute >= Recompute.FULL, checkpoint, kind_activation_bytes(strategies, scenario, kind)
+    )
 
 
-def kept_bytes_of_layer(rows: Strategies, scenario: Scenario) -> Floats:
+def kept_bytes_of_layer(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes that an average layer keeps of one micro-batch, on the device or the host, (N,)."""
-    return scenario.depth.average(lambda kind: kept_bytes_of_kind(rows, scenario, kind))
+    return scenario.depth.average(lambda kind: kept_bytes_of_kind(strategies, scenario, kind))
 
 
-def kind_module_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+def kind_module_bytes(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     """Bytes of one layer and micro-batch that named modules are repeated for instead of kept, shape (N,)."""
-    if not rows.recompute_modules.any():
-        return np.zeros(len(rows))
-    return picked(rows.recompute_modules, module_bytes(rows, scenario, kind))
+    if not strategies.recompute_modules.any():
+        return np.zeros(len(strategies))
+    return picked(strategies.recompute_modules, module_bytes(strategies, scenario, kind))

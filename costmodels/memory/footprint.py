@@ -72,38 +72,38 @@ def readings(peak: Footprint, scenario: Scenario) -> tuple[NDArray[np.float64], 
 
 
 def footprint(
-    rows: Strategies, memory: RowBytes, scenario: Scenario, *, row: int, layers: Ints, recomputed: Ints
+    strategies: Strategies, memory: RowBytes, scenario: Scenario, *, row: int, layers: Ints, recomputed: Ints
 ) -> Footprint:
     """The memory of every stage of one of the strategies under a given split, arrays (pp,)."""
     pp = len(layers)
     every = np.full(pp, row)
-    one, at = rows.take(every), memory.take(every)  # the same on every stage
-    twice, (first, last) = float(copies(one)[0]), ends(one, np.arange(pp))
-    parameters, experts, stored, again = _stage_sums(one, at, scenario, layers=layers, recomputed=recomputed)
+    by_stage, at = strategies.take(every), memory.take(every)  # the same strategy for every stage
+    twice, (first, last) = float(copies(by_stage)[0]), ends(by_stage, np.arange(pp))
+    parameters, experts, stored, again = _stage_sums(by_stage, at, scenario, layers=layers, recomputed=recomputed)
     outer = first * at.embedding_parameters, last * at.head_parameters
     params = twice * parameters + outer[0] + outer[1]
     model, ahead = scenario.model, mtp_kind(scenario.model)
-    experts = twice * experts + last * mtp_sets(model) * kind_expert_parameters(one, scenario, ahead)
-    kept, moment = _activations(one, at, scenario, stored=stored, again=again)
+    experts = twice * experts + last * mtp_sets(model) * kind_expert_parameters(by_stage, scenario, ahead)
+    kept, moment = _activations(by_stage, at, scenario, stored=stored, again=again)
     weights = params * at.state.weights + experts * at.expert_state.weights + (at.everywhere - at.passing)
     weights = weights + (outer[0] + outer[1]) * at.end_weights_extra
     gradients = params * at.state.gradients + experts * at.expert_state.gradients
     optimizer = params * at.state.optimizer + experts * at.expert_state.optimizer
     optimizer = optimizer + (outer[0] + outer[1]) * at.end_optimizer_extra
     activations, logits = kept + moment, last * at.logits
-    slack = slack_of(one, scenario) * (weights + gradients + optimizer + activations + logits)
+    slack = slack_of(by_stage, scenario) * (weights + gradients + optimizer + activations + logits)
     reserved = np.full(pp, scenario.stack.allocator.reserved)
-    reclaimable = _reclaimable(one, at, scenario, layers=layers, parameters=params + experts, outer=outer)
-    step = step_bytes(one, scenario) * (params + experts)  # which all gradients stand beside
-    late = np.where(_fresh_gradients(one, scenario), np.clip(kept - step, 0.0, gradients), 0.0)
+    reclaimable = _reclaimable(by_stage, at, scenario, layers=layers, parameters=params + experts, outer=outer)
+    step = step_bytes(by_stage, scenario) * (params + experts)  # which all gradients stand beside
+    late = np.where(_fresh_gradients(by_stage, scenario), np.clip(kept - step, 0.0, gradients), 0.0)
     found = Footprint(weights, gradients, optimizer, activations, logits, slack, reserved, reclaimable, late)
-    listed = gather_list_bytes(one, scenario, parameters=params + experts, optimizer=optimizer, last=last)
+    listed = gather_list_bytes(by_stage, scenario, parameters=params + experts, optimizer=optimizer, last=last)
     fits = found.total + reclaimable + listed <= scenario.group.accelerator.usable_memory
     # Else all is given back once, and activations share what it left.
     return replace(found, reclaimable=reclaimable + np.where(fits, listed, 0.0))
 
 
-def _fresh_gradients(one: Strategies, scenario: Scenario) -> Bools:
+def _fresh_gradients(by_stage: Strategies, scenario: Scenario) -> Bools:
     """Whether gradients come only as activations go, (pp,): one micro-batch, and PyTorch makes them anew for it.
 
     ``zero_grad`` lets go those of the step before, and a backward pass makes each layer's as its activations go; full
@@ -112,26 +112,26 @@ def _fresh_gradients(one: Strategies, scenario: Scenario) -> Bools:
     """
     stack = scenario.stack
     fully = stack.sharding.fsdp_stage2 and stack.sharding.scatters_each_micro_batch
-    pooled = np.where(one.zero_stage >= SHARDED_GRADIENTS, fully, one.dp * one.cp == 1)
-    return stack.gradients.set_to_none & (one.num_microbatches == 1) & (one.pp == 1) & pooled
+    pooled = np.where(by_stage.zero_stage >= SHARDED_GRADIENTS, fully, by_stage.dp * by_stage.cp == 1)
+    return stack.gradients.set_to_none & (by_stage.num_microbatches == 1) & (by_stage.pp == 1) & pooled
 
 
 def _activations(
-    one: Strategies, at: RowBytes, scenario: Scenario, *, stored: Floats, again: Floats
+    by_stage: Strategies, at: RowBytes, scenario: Scenario, *, stored: Floats, again: Floats
 ) -> tuple[Floats, Floats]:
     """What forward passes in flight keep on every stage, and what lives for a moment, each (pp,).
 
     ``stored`` is what a micro-batch leaves on the stage, ``again`` how many of its layers are recomputed.
     """
-    stages = np.arange(len(one))
-    held, (first, last) = in_flight(one, stages) + at.queued, ends(one, stages)
-    kept = held * (stored + again * at.checkpoint + first * at.embedding_activation / copies(one))
-    kept = kept + last * mtp_bytes(one, scenario, 0.0)
+    stages = np.arange(len(by_stage))
+    held, (first, last) = in_flight(by_stage, stages) + at.queued, ends(by_stage, stages)
+    kept = held * (stored + again * at.checkpoint + first * at.embedding_activation / copies(by_stage))
+    kept = kept + last * mtp_bytes(by_stage, scenario, 0.0)
     return kept, first * at.first_peak + at.passing + (again > 0) * at.working_at(last)
 
 
 def _reclaimable(
-    one: Strategies,
+    by_stage: Strategies,
     at: RowBytes,
     scenario: Scenario,
     *,
@@ -143,28 +143,28 @@ def _reclaimable(
 
     ``parameters`` are all of a stage, ``outer`` those of its embedding and of its head.
     """
-    first, last = ends(one, np.arange(len(one)))
-    largest = np.maximum(largest_matrix(one, scenario), np.maximum(*outer))
-    scattered = first * (one.vocabulary == 0) * embedding_gradient_bytes(one, scenario)
-    flat = gradient_copy_bytes(one, scenario, parameters, largest=largest, scattered=scattered)
+    first, last = ends(by_stage, np.arange(len(by_stage)))
+    largest = np.maximum(largest_matrix(by_stage, scenario), np.maximum(*outer))
+    scattered = first * (by_stage.vocabulary == 0) * embedding_gradient_bytes(by_stage, scenario)
+    flat = gradient_copy_bytes(by_stage, scenario, parameters, largest=largest, scattered=scattered)
     taken = np.maximum(flat - first * at.first_peak, 0.0)
-    taken = taken + unreleased_sums(one, scenario, copies(one) * layers / one.vpp, first=first)
+    taken = taken + unreleased_sums(by_stage, scenario, copies(by_stage) * layers / by_stage.vpp, first=first)
     layer = at.layer_parameters + at.expert_parameters
-    taken = taken + gather_buffer_bytes(one, scenario, layer=layer, ends=outer)
-    return taken + last * (one.vocabulary == 0) * logits_block_bytes(one, scenario)
+    taken = taken + gather_buffer_bytes(by_stage, scenario, layer=layer, ends=outer)
+    return taken + last * (by_stage.vocabulary == 0) * logits_block_bytes(by_stage, scenario)
 
 
 def _stage_sums(
-    one: Strategies, at: RowBytes, scenario: Scenario, *, layers: Ints, recomputed: Ints
+    by_stage: Strategies, at: RowBytes, scenario: Scenario, *, layers: Ints, recomputed: Ints
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Of each stage's layers that a micro-batch passes, (pp,).
 
     Parameters, parameters of experts, stored activations of the micro-batch, and how many are recomputed.
     """
     if at.kinds is None:
-        passed, again = (of_both_ways(held, float(copies(one)[0])) for held in (layers, recomputed))
+        passed, again = (of_both_ways(held, float(copies(by_stage)[0])) for held in (layers, recomputed))
         return passed * at.layer_parameters, passed * at.expert_parameters, (passed - again) * at.stored, again
-    held, repeated = stage_layers(one, scenario.depth, layers, recomputed)
+    held, repeated = stage_layers(by_stage, scenario.depth, layers, recomputed)
     parameters, experts, stored = (
         at.kinds.each(name)[:, 0] for name in ("layer_parameters", "expert_parameters", "stored")
     )
