@@ -191,12 +191,12 @@ def kinds_held(depth: Depth, layers: Ints, vpp: int, *, folded: bool = False, on
 
 def leading_stages(depth: Depth, pp: int, vpp: int, *, folded: bool) -> StageContents:
     """Every stage of the even split that may be the slowest, the fullest or the largest."""
-    return depth.once(("leading", pp, vpp, folded), lambda: _leading_stages(depth, pp, vpp, folded=folded))
 
+    def find() -> StageContents:
+        layers = even_stages(len(depth.layers), pp, vpp, joined_ends=folded)
+        return _leading(kinds_held(depth, layers, vpp, folded=folded))
 
-def _leading_stages(depth: Depth, pp: int, vpp: int, *, folded: bool) -> StageContents:
-    layers = even_stages(len(depth.layers), pp, vpp, joined_ends=folded)
-    return _leading(kinds_held(depth, layers, vpp, folded=folded))
+    return depth.once(("leading", pp, vpp, folded), find)
 
 
 def lightest_runs(depth: Depth, pp: int, vpp: int, *, folded: bool) -> Ints:

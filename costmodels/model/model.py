@@ -38,8 +38,8 @@ __all__ = ["BadModel", "Experts", "LatentAttention", "Mamba", "Model", "checked"
 class Model(Record):
     """Sizes and switches of one decoder-only transformer.
 
-    Build one with `from_shape` (a mapping, usual values filled in, one-line errors), `Model.dense` (typed
-    arguments) or the catalogue (`costmodels.model.catalogue.model`).
+    Build one with `from_shape` (a mapping, usual values filled in, one-line errors) or the catalogue
+    (`costmodels.model.catalogue.model`).
 
     Attributes:
         name: Name in the catalogue, or the user's own.
@@ -148,36 +148,6 @@ class Model(Record):
     mamba: Mamba | None = None
     tokens: Total | None = None
     published_parameters: Total | None = None
-
-    @classmethod
-    def dense(
-        cls,
-        *,
-        num_layers: int,
-        hidden_size: int,
-        num_heads: int,
-        num_query_groups: int | None = None,
-        head_dim: int | None = None,
-        ffn_hidden_size: int | None = None,
-        gated_ffn: bool = False,
-        vocab_size: int = 51200,
-        seq_length: int = 2048,
-        name: str = "custom",
-    ) -> "Model":
-        """A model from its sizes alone, with the usual values of `from_shape` for everything else."""
-        shape = {
-            "name": name,
-            "num_layers": num_layers,
-            "hidden_size": hidden_size,
-            "num_heads": num_heads,
-            "num_query_groups": num_query_groups,
-            "head_dim": head_dim,
-            "ffn_hidden_size": ffn_hidden_size,
-            "gated_ffn": gated_ffn,
-            "vocab_size": vocab_size,
-            "seq_length": seq_length,
-        }
-        return from_shape(shape)
 
     @property
     def attention_width(self) -> int:

@@ -10,7 +10,7 @@ stage (virtual pipeline stages, 1 where layers are not interleaved), ``stage`` c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,7 +52,7 @@ class Schedule:
     """
 
     name: str
-    order: Callable[[int, int, int, int], list[Slot]]
+    order: Callable[[int, int, int, int], Sequence[Slot]]
     runs: Callable[..., ArrayLike]
     requires: str
     source: str
@@ -112,7 +112,7 @@ class Schedule:
                 f"schedule {self.name} cannot run {p} stages, {m} micro-batches and {v} chunks per stage: "
                 f"it needs {self.requires}"
             )
-        return [self.order(p, m, v, stage) for stage in range(p)]
+        return [list(self.order(p, m, v, stage)) for stage in range(p)]
 
 
 def pipeline_seconds(*, micro_batches: ArrayLike, slowest: ArrayLike, total: ArrayLike, vpp: ArrayLike) -> Floats:
@@ -200,7 +200,7 @@ _ALL: tuple[Schedule, ...] = (
     ),
     Schedule(
         name="interleaved-1f1b",
-        order=interleaving.depth_first,
+        order=lambda p, m, v, stage: interleaving.grouped(p, m, v, stage, p),
         runs=_whole_groups,
         requires="two stages or more, two chunks per stage or more, and a multiple of p micro-batches",
         source="D. Narayanan et al., SC 2021, section 2.2.2; Megatron-LM",
@@ -208,7 +208,7 @@ _ALL: tuple[Schedule, ...] = (
     ),
     Schedule(
         name="zb-1p",
-        order=zero_bubble.zb_1p,
+        order=lambda p, m, _v, stage: zero_bubble.straight(p, m, 1)[stage],
         runs=lambda p, m, v: (p >= 2) & (m >= p) & (v == 1),
         requires="two stages or more, one chunk per stage and at least p micro-batches",
         source="P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241: ZB-H1",
@@ -219,7 +219,7 @@ _ALL: tuple[Schedule, ...] = (
     ),
     Schedule(
         name="zb-2p",
-        order=zero_bubble.zb_2p,
+        order=lambda p, m, _v, stage: zero_bubble.straight(p, m, 2)[stage],
         runs=lambda p, m, v: (p >= 2) & (m >= 2 * p - 1) & (v == 1),
         requires="two stages or more, one chunk per stage and at least 2 p - 1 micro-batches",
         source="P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241: ZB-H2",
@@ -230,7 +230,7 @@ _ALL: tuple[Schedule, ...] = (
     ),
     Schedule(
         name="zb-v",
-        order=zero_bubble.zb_v,
+        order=lambda p, m, _v, stage: zero_bubble.vee(p, m)[stage],
         runs=lambda p, m, v: (p >= 2) & (m >= 2 * p - 1) & (v == 2),
         requires="two stages or more, two chunks per stage and at least 2 p - 1 micro-batches",
         source="P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241: ZB-V",
@@ -242,7 +242,7 @@ _ALL: tuple[Schedule, ...] = (
     ),
     Schedule(
         name="v-half",
-        order=zero_bubble.v_half,
+        order=lambda p, m, _v, stage: zero_bubble.v_half(p, m)[stage],
         runs=lambda p, m, v: (p >= 3) & (m >= p) & (v == 2),
         requires="three stages or more, two chunks per stage and at least p micro-batches",
         source="P. Qi et al., Pipeline Parallelism with Controllable Memory, arXiv 2405.15362",
@@ -254,7 +254,7 @@ _ALL: tuple[Schedule, ...] = (
     ),
     Schedule(
         name="v-min",
-        order=zero_bubble.v_min,
+        order=lambda p, m, _v, stage: zero_bubble.v_min(p, m)[stage],
         runs=lambda p, m, v: (p >= 4) & (m >= p) & (v == 2),
         requires="four stages or more, two chunks per stage and at least p micro-batches",
         source="P. Qi et al., Pipeline Parallelism with Controllable Memory, arXiv 2405.15362",
@@ -266,7 +266,7 @@ _ALL: tuple[Schedule, ...] = (
     ),
     Schedule(
         name="dualpipe",
-        order=zero_bubble.dualpipe,
+        order=lambda p, m, _v, stage: zero_bubble.dualpipe(p, m, stage),
         runs=lambda p, m, v: (p >= 2) & (p % 2 == 0) & (m % 2 == 0) & (m >= 2 * p) & (v == 1),
         requires="an even number of stages, one chunk per stage and an even number of at least 2 p micro-batches",
         source="DeepSeek-V3 Technical Report, arXiv 2412.19437, section 3.2.1",
@@ -279,7 +279,7 @@ _ALL: tuple[Schedule, ...] = (
     ),
     Schedule(
         name="dualpipe-v",
-        order=zero_bubble.dualpipe_v,
+        order=lambda p, m, _v, stage: zero_bubble.two_way(2 * p, m, stage),
         runs=lambda p, m, v: (p >= 2) & (m >= 2 * p) & (v == 2),
         requires="two stages or more, two chunks per stage and at least 2 p micro-batches",
         source="GitHub deepseek-ai/DualPipe: DualPipeV, after arXiv 2412.19437, section 3.2.1",
@@ -291,7 +291,7 @@ _ALL: tuple[Schedule, ...] = (
     ),
     Schedule(
         name="breadth-first",
-        order=interleaving.breadth_first,
+        order=lambda _p, m, v, _stage: interleaving.breadth_first(m, v),
         runs=lambda p, m, v: (p >= 2) & (m >= p) & (v >= 2),
         requires="two stages or more, two chunks per stage or more, and at least p micro-batches",
         source="J. Lamy-Poirier, Breadth-First Pipeline Parallelism, arXiv 2211.05953; PyTorch's ScheduleLoopedBFS",
@@ -299,7 +299,7 @@ _ALL: tuple[Schedule, ...] = (
     ),
     Schedule(
         name="interleaved-groups",
-        order=interleaving.grouped,
+        order=lambda p, m, v, stage: interleaving.grouped(p, m, v, stage, int(interleaving.group_size(p, m))),
         runs=lambda p, m, v: (p >= 2) & (m >= p) & (v >= 2),
         requires="two stages or more, two chunks per stage or more, and at least p micro-batches",
         source="Megatron-Core, --microbatch-group-size-per-virtual-pipeline-stage at its smallest",
@@ -307,7 +307,7 @@ _ALL: tuple[Schedule, ...] = (
     ),
     Schedule(
         name="interleaved-zb",
-        order=interleaving.zero_bubble,
+        order=lambda p, m, v, stage: interleaving.zero_bubble(p, m, v)[stage],
         runs=lambda p, m, v: _whole_groups(p, m, v) & (m >= 2 * p),
         requires="two stages or more, two chunks or more, and a multiple of p micro-batches, at least 2 p",
         source="PyTorch's ScheduleInterleavedZeroBubble, after arXiv 2401.10241: ZB-H1",

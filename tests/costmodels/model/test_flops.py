@@ -4,7 +4,8 @@ import pytest
 
 from costmodels.model import catalogue, flops
 from costmodels.model.layer_kinds import DENSE, EXPERTS
-from costmodels.model.model import Model, from_shape
+from costmodels.model.model import from_shape
+from tests.scenarios import dense_model
 
 TERA = 1e12
 YUAN_ITERATION = 46.20  # seconds, measured on 2128 A100 with 3360 sequences (Yuan 2.0 paper, table 5)
@@ -150,7 +151,7 @@ def test_full_attention_is_the_default_definition_whatever_the_window():
 
 
 def test_selective_recomputation_repeats_the_attention_core_only():
-    model = Model.dense(num_layers=4, hidden_size=64, num_heads=4)
+    model = dense_model(num_layers=4, hidden_size=64, num_heads=4)
     count = flops.recomputed_flops(model, seq_length=2048, recompute="selective")
     assert count == 4 * 4 * 2048 * 64
 
@@ -165,8 +166,8 @@ def test_hardware_flops_grow_with_recomputation():
 
 
 def test_grouped_queries_save_weights_and_not_attention():
-    many = Model.dense(num_layers=2, hidden_size=64, num_heads=8)
-    few = Model.dense(num_layers=2, hidden_size=64, num_heads=8, num_query_groups=1)
+    many = dense_model(num_layers=2, hidden_size=64, num_heads=8)
+    few = dense_model(num_layers=2, hidden_size=64, num_heads=8, num_query_groups=1)
     assert flops.attention_flops(few, seq_length=512) == flops.attention_flops(many, seq_length=512)
     saved = flops.kind_matmul_weights(many, DENSE) - flops.kind_matmul_weights(few, DENSE)
     assert saved == 2 * 64 * (64 - 8)
@@ -218,7 +219,7 @@ def test_a_prediction_layer_adds_a_layer_its_projection_and_logits():
     weights = flops.kind_matmul_weights(model, EXPERTS) + 2 * 8 * 8 + 100 * 8
     added = flops.flops_per_token(more, seq_length=16) - flops.flops_per_token(model, seq_length=16)
     assert added == 6 * weights + 3 * 4 * 8 * 16
-    dense = Model.dense(num_layers=2, hidden_size=8, num_heads=2, vocab_size=100).model_copy(update={"mtp_layers": 1})
+    dense = dense_model(num_layers=2, hidden_size=8, num_heads=2, vocab_size=100).model_copy(update={"mtp_layers": 1})
     assert flops.layers_matmul_weights(dense) == 3 * 12 * 8 * 8 + 2 * 8 * 8
 
 

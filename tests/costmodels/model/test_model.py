@@ -3,7 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from costmodels.model.model import BadModel, Model, checked, from_shape
+from costmodels.model.model import BadModel, checked, from_shape
+from tests.scenarios import dense_model
 
 SHAPE = {"num_layers": 4, "hidden_size": 64, "num_heads": 8, "vocab_size": 1000, "seq_length": 128}
 
@@ -135,10 +136,10 @@ def test_a_head_width_that_contradicts_the_latents_is_refused():
 
 
 def test_dense_takes_typed_sizes():
-    model = Model.dense(num_layers=2, hidden_size=64, num_heads=8, num_query_groups=2)
+    model = dense_model(num_layers=2, hidden_size=64, num_heads=8, num_query_groups=2)
     assert (model.qkv_width, model.key_value_width, model.fc1_width) == (96, 16, 256)
     assert (model.vocab_size, model.seq_length) == (51200, 2048)
-    assert Model.dense(num_layers=2, hidden_size=64, num_heads=8, gated_ffn=True).fc1_width == 512
+    assert dense_model(num_layers=2, hidden_size=64, num_heads=8, gated_ffn=True).fc1_width == 512
 
 
 @pytest.mark.parametrize("field", sorted(SHAPE))

@@ -5,9 +5,9 @@ import pytest
 from costmodels.layout.parameters_per_rank import padded_vocabulary_rows
 from costmodels.model import catalogue, parameters
 from costmodels.model.layer_kinds import DENSE, EXPERTS
-from costmodels.model.model import Model, from_shape
+from costmodels.model.model import from_shape
 from costmodels.strategy import strategies
-from tests.scenarios import toy_scenario
+from tests.scenarios import dense_model, toy_scenario
 
 
 def test_the_1_7b_model_of_megatron_is_1_65b_as_its_own_formula_says():
@@ -19,7 +19,7 @@ def test_the_1_7b_model_of_megatron_is_1_65b_as_its_own_formula_says():
 
 
 def test_the_parts_of_a_small_gpt_by_hand():
-    model = Model.dense(num_layers=2, hidden_size=8, num_heads=2, vocab_size=100, seq_length=16)
+    model = dense_model(num_layers=2, hidden_size=8, num_heads=2, vocab_size=100, seq_length=16)
     qkv, output, fc1, fc2 = 3 * 8 * 8 + 3 * 8, 8 * 8, 8 * 32 + 32, 32 * 8
     assert parameters.kind_matrix_parameters(model, DENSE) == qkv + output + fc1 + fc2 == 824
     assert parameters.kind_replicated_parameters(model, DENSE) == 2 * 8 + 2 * 2 * 8
@@ -142,12 +142,12 @@ def test_an_untied_head_with_bias_is_counted_apart():
     ],
 )
 def test_vocabulary_is_padded_to_128_rows_per_tensor_rank(vocab_size, tp, rows):
-    scenario = toy_scenario(model=Model.dense(num_layers=8, hidden_size=8, num_heads=1, vocab_size=vocab_size))
+    scenario = toy_scenario(model=dense_model(num_layers=8, hidden_size=8, num_heads=1, vocab_size=vocab_size))
     assert padded_vocabulary_rows(strategies(tp=tp), scenario) == rows
 
 
 def test_a_stated_padding_wins_where_it_splits_over_the_ranks():
-    model = Model.dense(num_layers=1, hidden_size=8, num_heads=1, vocab_size=1000)
+    model = dense_model(num_layers=1, hidden_size=8, num_heads=1, vocab_size=1000)
     stated = model.model_copy(update={"padded_vocab_size": 1004})
     rows = padded_vocabulary_rows(strategies(tp=[4, 8]), toy_scenario(model=stated))
     assert rows.tolist() == [1004, 1024]
