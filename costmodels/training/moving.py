@@ -116,9 +116,7 @@ def move(old: Layout, new: Layout, before: Scenario, after: Scenario, *, lost: i
     """
     unit = _bytes(before)
     needs = np.repeat(held(new) @ unit, int(new.row.tp[0])) / int(new.row.tp[0])
-    common = np.kron(
-        (held(old) * unit) @ held(new).T.astype(float), overlaps(int(old.row.tp[0]), int(new.row.tp[0]))
-    )
+    common = np.kron((held(old) * unit) @ held(new).T.astype(float), overlaps(int(old.row.tp[0]), int(new.row.tp[0])))
     places = int(old.row.pp[0] * old.row.tp[0])
     supply = np.full(places, max(before.gpus - lost, 0) / places)
     amount, kept = _dealt(supply, np.full(len(needs), float(new.ranks)), common)
