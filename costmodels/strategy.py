@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from costmodels.arrays import Bools, Floats, Ints
 
-__all__ = ["AXES", "LARGEST_TABLE", "Bools", "Floats", "Ints", "Strategies", "alike", "concatenate", "strategies"]
+__all__ = ["AXES", "LARGEST_TABLE", "Bools", "Floats", "Ints", "Strategies", "concatenate", "is_constant", "strategies"]
 
 Derived = TypeVar("Derived")
 
@@ -137,18 +137,18 @@ def concatenate(parts: list[Strategies]) -> Strategies:
     return Strategies(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in AXES})
 
 
-def alike(column: NDArray[Any]) -> bool:
+def is_constant(column: NDArray[Any]) -> bool:
     """Whether a column is one value that all strategies share, with one place in memory."""
     return column.strides == (0,)
 
 
 def _spread(column: NDArray[Any], length: int) -> NDArray[Any]:
     """The column for so many strategies; one value is not written out."""
-    return _one_value(column, length) if len(column) < length or alike(column) else np.ascontiguousarray(column)
+    return _one_value(column, length) if len(column) < length or is_constant(column) else np.ascontiguousarray(column)
 
 
 def _taken(column: NDArray[Any], chosen: NDArray[Any] | slice, length: int) -> NDArray[Any]:
-    return _one_value(column, length) if alike(column) else column[chosen]
+    return _one_value(column, length) if is_constant(column) else column[chosen]
 
 
 def _one_value(column: NDArray[Any], length: int) -> NDArray[Any]:
@@ -159,7 +159,7 @@ def _one_value(column: NDArray[Any], length: int) -> NDArray[Any]:
 
 
 def _codes(column: NDArray[Any]) -> tuple[Ints, int]:
-    if alike(column):
+    if is_constant(column):
         return np.zeros(1, dtype=np.int64), 1
     whole = column.astype(np.int64)
     if not len(column) or whole.max() >= LARGEST_TABLE or (column.dtype.kind == "f" and (whole != column).any()):

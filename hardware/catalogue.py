@@ -46,7 +46,7 @@ from hardware.assembly import accelerator_record, cluster_record
 from hardware.files import catalogue_hash, names, source_texts
 from hardware.records import Accelerator, Cluster
 
-__all__ = ["accelerator", "catalogue_hash", "cluster", "holds", "names", "source_texts"]
+__all__ = ["accelerator", "catalogue_hash", "cluster", "in_catalogue", "names", "source_texts"]
 
 
 def accelerator(name_or_path: str | Path) -> Accelerator:
@@ -79,7 +79,7 @@ def cluster(name_or_path: str | Path) -> Cluster:
     return _cluster(files.canonical("cluster", str(name_or_path)))
 
 
-def holds(machines: Cluster) -> bool:
+def in_catalogue(machines: Cluster) -> bool:
     """Whether the catalogue has this cluster, as it is, under its name."""
     return machines.name in names("cluster") and _cluster(machines.name) == machines
 

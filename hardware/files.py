@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 from pydantic import ValidationError
 
 from hardware.errors import BadFile, MeshwrightError, UnknownName, flatten
-from hardware.spelling import meant, plain
+from hardware.spelling import bare_name, entry_meant
 from hardware.units import parse_quantity
 
 Kind = Literal["accelerator", "cluster", "link", "server"]
@@ -63,15 +63,17 @@ def canonical(kind: Kind, name: str) -> str:
     short = aliases(kind)
     if lowered in short:
         return short[lowered]
-    found = (otherwise(kind, lowered) or _of_accelerator(kind, lowered)) if possible else None
+    found = (respelled(kind, lowered) or _of_accelerator(kind, lowered)) if possible else None
     if found is None:
-        raise UnknownName(kind, name, [*names(kind), *short], plain(lowered))
+        raise UnknownName(kind, name, [*names(kind), *short], bare_name(lowered))
     return found
 
 
-def otherwise(kind: Kind, name: str) -> str | None:
+def respelled(kind: Kind, name: str) -> str | None:
     """The catalogue name behind a name that is spelled otherwise; None if it is none, or could be several."""
-    return meant(name, {entry: entry for entry in names(kind)} | aliases(kind), lambda entry: _memory(kind, entry))
+    return entry_meant(
+        name, {entry: entry for entry in names(kind)} | aliases(kind), lambda entry: _memory(kind, entry)
+    )
 
 
 def _of_accelerator(kind: Kind, name: str) -> str | None:
@@ -79,7 +81,7 @@ def _of_accelerator(kind: Kind, name: str) -> str | None:
     if kind != "cluster":
         return None
     short = aliases("accelerator")
-    device = short.get(name) or otherwise("accelerator", name)
+    device = short.get(name) or respelled("accelerator", name)
     clusters = aliases("cluster")
     found = {clusters[one] for one in (device, *short) if one in clusters and short.get(one, one) == device}
     return found.pop() if len(found) == 1 else None

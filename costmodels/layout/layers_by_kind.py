@@ -113,7 +113,7 @@ def stage_layers(strategy: Strategies, depth: Depth, layers: Ints, recomputed: I
     return held.astype(np.float64), again.astype(np.float64)
 
 
-def fullest_window(strategies: Strategies, depth: Depth, each: Floats) -> Floats:
+def heaviest_at_least(strategies: Strategies, depth: Depth, each: Floats) -> Floats:
     """Least that a stage with the most slices can sum to, (K, N) to (N,): some stage of any split has so many."""
     some, place = strategies.distinct("pp", "vpp", "schedule")
     order = np.argsort(place, kind="stable")

@@ -34,8 +34,8 @@ class EvenSplit:
     high: Floats
     first: Floats
     last: Floats
-    some: Floats
-    """Layers that some stage of any split has at least."""
+    heaviest_at_least: Floats
+    """Layers that the stage with the most has at least, whatever the split."""
 
 
 def even_stages(num_layers: int, pp: int, vpp: int, *, joined_ends: bool = False) -> Ints:
@@ -150,7 +150,7 @@ def _even_layers(num_layers: int, strategies: Strategies) -> EvenSplit:
         high=np.where(inner, high, np.maximum(first, last)),
         first=first,
         last=last,
-        some=high - head,
+        heaviest_at_least=high - head,
     )
 
 

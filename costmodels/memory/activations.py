@@ -202,16 +202,15 @@ def layer_checkpoint_bytes(strategies: Strategies, scenario: Scenario) -> Floats
     return whole / strategies.recompute_num_layers + returned_bytes(strategies, scenario)
 
 
-def returned_bytes(strategies: Strategies, scenario: Scenario, *, others: bool = False) -> Floats:
+def returned_bytes(strategies: Strategies, scenario: Scenario, *, without_this_pass: bool = False) -> Floats:
     """Bytes of keys and values of one layer that a model returns and a loop holds, as the loss is taken, (N,).
 
-    Those of this pass, which attention keeps anyway where nothing is recomputed (``others`` leaves them out), and of
-    the pass before: a loop that names what came back holds it until the next forward pass is over [use_cache]. What
-    models return whose layers do not all attend is not priced.
+    Those of this pass, which attention keeps anyway where nothing is recomputed (``without_this_pass``), and of the
+    pass before: a loop that names what came back holds it until the next forward pass is over [use_cache]. What models
+    return whose layers do not all attend is not priced.
     """
-    passes = max(scenario.stack.kernels.saved_tensors.count("cache") - others, 0) * all(
-        kind.attends for kind in scenario.depth.kinds
-    )
+    passes = max(scenario.stack.kernels.saved_tensors.count("cache") - without_this_pass, 0)
+    passes *= all(kind.attends for kind in scenario.depth.kinds)
     width = float(scenario.model.key_value_width + scenario.model.value_width)
     return passes * scenario.word * width * tokens_per_rank(strategies, scenario) / strategies.tp
 

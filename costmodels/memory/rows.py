@@ -155,7 +155,7 @@ def row_bytes(strategies: Strategies, scenario: Scenario) -> RowBytes:
     moment, standing = momentary_bytes(strategies, scenario), standing_bytes(strategies, scenario)
     passing, root = _passing(strategies, scenario), scenario.stack.sharding.root_unit
     logits = np.maximum(loss_peak(strategies, scenario) - moment, 0.0)  # what the last layer needs comes after the head
-    largest = stored if scenario.depth.uniform else _most(strategies, scenario, kind_activation_bytes)
+    largest = stored if scenario.depth.uniform else _of_largest_kind(strategies, scenario, kind_activation_bytes)
     working = strategies.recompute_num_layers * largest
     at_ends, dropout = 1.0 - strategies.vocabulary, 1.0 if scenario.stack.switches.dropout else 0.0
     released = np.where(np.isin(strategies.schedule, _BACK_AT_ONCE), np.minimum(working, logits * at_ends), 0.0)
@@ -168,7 +168,7 @@ def row_bytes(strategies: Strategies, scenario: Scenario) -> RowBytes:
         head_parameters=outer.head * at_ends,
         end_optimizer_extra=outer.end_optimizer_extra,
         end_weights_extra=outer.end_weights_extra,
-        stored=here * stored + returned_bytes(strategies, scenario, others=True),
+        stored=here * stored + returned_bytes(strategies, scenario, without_this_pass=True),
         checkpoint=here * layer_checkpoint_bytes(strategies, scenario),
         working=working,
         logits_released=released,
@@ -240,11 +240,11 @@ def _spread(strategies: Strategies, scenario: Scenario, outer: _Outer, logits: F
 
 def _passing(strategies: Strategies, scenario: Scenario) -> Floats:
     """What named modules repeat, of one layer; and the room that offloaded activations pass through, (N,)."""
-    repeated = _most(strategies, scenario, kind_module_bytes)
+    repeated = _of_largest_kind(strategies, scenario, kind_module_bytes)
     away = activations_away(strategies, scenario) == 1.0
     if not away.any():
         return repeated
-    return repeated + np.where(away, OFFLOADED_LAYERS * _most(strategies, scenario, kept_bytes_of_kind), 0.0)
+    return repeated + np.where(away, OFFLOADED_LAYERS * _of_largest_kind(strategies, scenario, kept_bytes_of_kind), 0.0)
 
 
 def _gathered(strategies: Strategies, scenario: Scenario, average: Floats, kinds: ByKind[LayerBytes] | None) -> Floats:
@@ -285,7 +285,9 @@ def _first_peak(strategies: Strategies, scenario: Scenario, moment: Floats, stor
     return np.maximum(np.maximum(gradient, step) - moment, 0.0)
 
 
-def _most(strategies: Strategies, scenario: Scenario, of: Callable[[Strategies, Scenario, Kind], Floats]) -> Floats:
+def _of_largest_kind(
+    strategies: Strategies, scenario: Scenario, of: Callable[[Strategies, Scenario, Kind], Floats]
+) -> Floats:
     """Bytes of one layer of the kind that has the most, (N,)."""
     each = [of(strategies, scenario, kind) for kind in scenario.depth.kinds]
     return each[0] if len(each) == 1 else np.max(each, axis=0)
@@ -301,7 +303,7 @@ def _by_kind(strategies: Strategies, scenario: Scenario) -> ByKind[LayerBytes] |
             kind_parameters_per_rank(strategies, scenario, kind),
             kind_expert_parameters(strategies, scenario, kind),
             (1.0 - activations_away(strategies, scenario)) * kind_activation_bytes(strategies, scenario, kind)
-            + returned_bytes(strategies, scenario, others=True),
+            + returned_bytes(strategies, scenario, without_this_pass=True),
         )
         for kind in depth.kinds
     )

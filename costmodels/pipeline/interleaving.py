@@ -48,10 +48,10 @@ def grouped(p: int, m: int, v: int, stage: int, group: int) -> list[Slot]:
 
     Of p micro-batches that is depth first [Narayanan21], of ``group_size(p, m)`` Megatron-Core's least [megatron_core].
     """
-    return alternate(*_turns(m, v, group), warmup=(p - stage - 1) * 2 + (v - 1) * group)
+    return alternate(*_visits(m, v, group), warmup=(p - stage - 1) * 2 + (v - 1) * group)
 
 
-def _turns(m: int, v: int, group: int) -> tuple[list[Slot], list[Slot]]:
+def _visits(m: int, v: int, group: int) -> tuple[list[Slot], list[Slot]]:
     """Forward and backward passes of a stage, each in their own order."""
     starts = range(0, m, group)
     turns = [(i, chunk) for start in starts for chunk in range(v) for i in range(start, min(start + group, m))]
@@ -61,5 +61,5 @@ def _turns(m: int, v: int, group: int) -> tuple[list[Slot], list[Slot]]:
 @lru_cache(maxsize=32)
 def zero_bubble(p: int, m: int, v: int) -> Orders:
     """Depth first with half the warm-up, and weight gradients where a stage would wait [Qi23]."""
-    orders = [alternate(*_turns(m, v, p), warmup=p - stage - 1 + (v - 1) * p) for stage in range(p)]
+    orders = [alternate(*_visits(m, v, p), warmup=p - stage - 1 + (v - 1) * p) for stage in range(p)]
     return woven(orders, path=looped(p, v)[0], limit=v * p)

@@ -117,18 +117,18 @@ class _Stage:
     """A stage at work in unit time: passes ahead, weight gradients owed, chunks held."""
 
     index: int
-    ahead: deque[Slot]
+    upcoming: deque[Slot]
     owed: deque[Slot] = field(default_factory=deque)
     held: int = 0
     log: list[Slot] = field(default_factory=list)
 
     def choose(self, ready: Callable[[int, Slot], bool], limit: int) -> Slot | None:
         """The next pass if it can run and fits, else a weight gradient if one is owed."""
-        if self.ahead:
-            slot = self.ahead[0]
+        if self.upcoming:
+            slot = self.upcoming[0]
             fits = slot.kind == "B" or self.held < limit or not self.owed
             if fits and ready(self.index, slot):
-                return self.ahead.popleft()
+                return self.upcoming.popleft()
         return self.owed.popleft() if self.owed else None
 
     def run(self, slot: Slot) -> None:
@@ -152,7 +152,7 @@ def woven(orders: list[list[Slot]], *, path: Path, limit: int) -> Orders:
         before = ("B", slot.micro_batch, k + 1) if k + 1 < len(path) else ("F", slot.micro_batch, k)
         return before in done
 
-    while any(stage.ahead or stage.owed for stage in stages):
+    while any(stage.upcoming or stage.owed for stage in stages):
         ran = [(stage, slot) for stage in stages if (slot := stage.choose(ready, limit)) is not None]
         assert ran, "the passes of a schedule wait for each other in a circle"
         for stage, slot in ran:
