@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,9 +13,26 @@ from numpy.typing import ArrayLike, NDArray
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-Columns = TypeVar("Columns")
 Number = Any
 """One value per strategy, a scalar, or in the unit proof a quantity: the formulas take them alike."""
+
+
+class Columns:
+    """Base of records whose fields are arrays over strategies, (N,), or such records; None stays None."""
+
+    __slots__ = ()
+
+    def take(self, index: NDArray[Any] | slice) -> Self:
+        """The strategies at an index, mask or slice."""
+        return type(self)(**{f.name: _taken(getattr(self, f.name), index) for f in fields(cast("Any", self))})
+
+
+def _taken(part: Any, index: NDArray[Any] | slice) -> Any:
+    if part is None:
+        return None
+    if isinstance(part, tuple):
+        return tuple(_taken(one, index) for one in part)
+    return part[index] if isinstance(part, np.ndarray) else part.take(index)
 
 
 def elementwise(formula: Callable[..., ArrayLike]) -> Callable[..., Floats]:
@@ -27,15 +44,3 @@ def elementwise(formula: Callable[..., ArrayLike]) -> Callable[..., Floats]:
         return np.broadcast_to(formula(*arrays), arrays[0].shape).astype(np.float64)
 
     return broadcast
-
-
-def taken(record: Columns, chosen: NDArray[Any]) -> Columns:
-    """A record of arrays, and of records of such, with the chosen strategies alone (an index or mask)."""
-    assert is_dataclass(record)
-    assert not isinstance(record, type)
-    kept = {field.name: _taken(getattr(record, field.name), chosen) for field in fields(record)}
-    return replace(record, **kept)
-
-
-def _taken(value: Any, chosen: NDArray[Any]) -> Any:
-    return value[chosen] if isinstance(value, np.ndarray) else value and value.take(chosen)

@@ -11,12 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.arrays import taken
+from costmodels.arrays import Columns
 from costmodels.layer.context import exchange_bytes
 from costmodels.layer.forward_backward import region_tokens
 from costmodels.layout.layers_by_kind import ByKind
@@ -58,7 +56,7 @@ only the first ones are, the last of them has left as the forward pass ends, whe
 
 
 @dataclass(frozen=True, slots=True)
-class RowBytes:
+class RowBytes(Columns):
     """What a stage's memory is composed of, arrays (N,), bytes on one rank.
 
     Where layers differ, those of one layer are of an average one, but for ``working``.
@@ -105,10 +103,6 @@ class RowBytes:
     share of a vocabulary that is split over the stages."""
     kinds: ByKind[LayerBytes] | None = None
     """One layer of each kind, where layers differ along the depth."""
-
-    def take(self, chosen: NDArray[Any]) -> RowBytes:
-        """The chosen strategies (an index or mask)."""
-        return taken(self, chosen)
 
     @property
     def layer_state(self) -> Floats:
@@ -333,13 +327,9 @@ def memory_limit(scenario: Scenario, strategies: Strategies) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class LayerBytes:
+class LayerBytes(Columns):
     """Bytes and parameters of one layer of a kind, arrays (N,); the fields are those of ``memory.RowBytes``."""
 
     layer_parameters: Floats
     expert_parameters: Floats
     stored: Floats
-
-    def take(self, chosen: NDArray[Any]) -> LayerBytes:
-        """The chosen strategies (an index or mask)."""
-        return taken(self, chosen)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.arrays import taken
+from costmodels.arrays import Columns
 from costmodels.layer.adapters import trained_experts, trained_share, weights_word
 from costmodels.layout.stage_contents import copies
 from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
@@ -21,7 +19,7 @@ from costmodels.strategy import Floats, Ints, Strategies
 
 
 @dataclass(frozen=True, slots=True)
-class StateBytes:
+class StateBytes(Columns):
     """Bytes per parameter of one rank, arrays (N,)."""
 
     weights: Floats
@@ -32,10 +30,6 @@ class StateBytes:
     def total(self) -> Floats:
         """All three."""
         return self.weights + self.gradients + self.optimizer
-
-    def take(self, chosen: NDArray[Any]) -> StateBytes:
-        """The chosen strategies (an index or mask)."""
-        return taken(self, chosen)
 
 
 def state_bytes(
