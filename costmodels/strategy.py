@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -103,13 +103,20 @@ class Strategies:
 AXES: tuple[str, ...] = tuple(f.name for f in fields(Strategies) if not f.name.startswith("_"))
 """The axes of a strategy, in canonical order."""
 
-_DEFAULTS: Mapping[str, float] = {
-    **dict.fromkeys(("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch_size", "num_microbatches"), 1),
-    **dict.fromkeys(("cp_kind", "zero_stage", "schedule", "sequence_parallel", "recompute", "rank_order"), 0),
-    **dict.fromkeys(("recompute_modules", "offload", "vocabulary"), 0),
-    "sharding_degree": 1,
-    "recompute_num_layers": 1,
-}
+_FROM_ZERO = frozenset(
+    [
+        "cp_kind",
+        "zero_stage",
+        "schedule",
+        "sequence_parallel",
+        "recompute",
+        "rank_order",
+        "recompute_modules",
+        "offload",
+        "vocabulary",
+    ]
+)
+"""Axes whose neutral value is 0; that of degrees and sizes is 1."""
 
 
 def strategies(**axes: ArrayLike) -> Strategies:
@@ -120,7 +127,7 @@ def strategies(**axes: ArrayLike) -> Strategies:
     """
     if unknown := set(axes) - set(AXES):
         raise ValueError(f"unknown axes {sorted(unknown)}; the axes are {', '.join(AXES)}")
-    columns = {name: np.atleast_1d(np.asarray(axes.get(name, _DEFAULTS[name]))) for name in AXES}
+    columns = {name: np.atleast_1d(np.asarray(axes.get(name, name not in _FROM_ZERO))) for name in AXES}
     lengths = {len(column) for column in columns.values()} - {1}
     if len(lengths) > 1:
         raise ValueError(f"axes of different lengths: {sorted(lengths)}")

@@ -213,7 +213,7 @@ def upkeep(strategy: Strategies, scenario: Scenario, stability: Stability) -> Up
     waiting = 0.0 if stability.spare_nodes is None else _more_than(spares, _in_repair(scenario, stability))
     slow = stability.straggler_slowdown * (1.0 - (1.0 - stability.straggler_nodes) ** nodes)
     running = 1.0 - waiting
-    trains = running / wall
+    trains, stalls = running / wall, float(stall[0] / work[0])
     return Upkeep(
         mean_time_between_failures=1.0 / rate if rate else math.inf,
         checkpoint_bytes=checkpoint_bytes(scenario),
@@ -223,8 +223,8 @@ def upkeep(strategy: Strategies, scenario: Scenario, stability: Stability) -> Up
         startup=startup_seconds(scenario.gpus, stability.startup),
         spare_nodes=spares,
         rented=1.0 + spares * scenario.group.gpus_per_node / scenario.gpus,
-        checkpoints=trains * float(stall[0] / work[0]) if math.isfinite(work[0]) else 0.0,
-        failures=running - trains * (1.0 + (float(stall[0] / work[0]) if math.isfinite(work[0]) else 0.0)),
+        checkpoints=trains * stalls,
+        failures=running - trains * (1.0 + stalls),
         repairs=waiting,
         stragglers=trains * slow / (1.0 + slow),
         effective=trains / (1.0 + slow),
@@ -265,7 +265,7 @@ def _wall_per_work(stall: Floats, scenario: Scenario, stability: Stability) -> F
     rate = failure_rate(scenario.group, scenario.gpus, stability)
     work = _interval(stall, scenario, stability)
     if not rate:
-        return np.where(np.isinf(work), 1.0, 1.0 + stall / np.where(np.isinf(work), 1.0, work))
+        return 1.0 + stall / work
     down = _downtime(scenario, stability) + _lag(scenario, stability)
     return expected_wall(work, stall=stall, downtime=down, rate=rate) / work
 
