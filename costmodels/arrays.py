@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import fields
+from functools import wraps
+from typing import Any, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Number = Any
-"""One value per row, a scalar, or in the unit proof a quantity: the formulas take them alike."""
+"""One value per strategy, a scalar, or in the unit proof a quantity: the formulas take them alike."""
+
+
+class Columns:
+    """Base of records whose fields are arrays over strategies, (N,), or such records; None stays None."""
+
+    __slots__ = ()
+
+    def take(self, index: NDArray[Any] | slice) -> Self:
+        """The strategies at an index, mask or slice."""
+        return type(self)(**{f.name: _taken(getattr(self, f.name), index) for f in fields(cast("Any", self))})
+
+
+def _taken(part: Any, index: NDArray[Any] | slice) -> Any:
+    if part is None:
+        return None
+    if isinstance(part, tuple):
+        return tuple(_taken(one, index) for one in part)
+    return part[index] if isinstance(part, np.ndarray) else part.take(index)
+
+
+def elementwise(formula: Callable[..., ArrayLike]) -> Callable[..., Floats]:
+    """The formula for arrays that broadcast: it gets them in their common shape, and answers in it."""
+
+    @wraps(formula)
+    def broadcast(*arguments: ArrayLike) -> Floats:
+        arrays = np.broadcast_arrays(*map(np.asarray, arguments))
+        return np.broadcast_to(formula(*arrays), arrays[0].shape).astype(np.float64)
+
+    return broadcast

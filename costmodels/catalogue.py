@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import cache
 from pathlib import Path
+
+from hardware.files import files_hash
 
 _HOME = Path(__file__).parent
 _FOLDERS = ("model/models", "stack/stacks", "sparse/runtimes")
@@ -13,8 +14,4 @@ _FOLDERS = ("model/models", "stack/stacks", "sparse/runtimes")
 @cache
 def catalogue_hash() -> str:
     """Twelve hexadecimal digits over every file of models, stacks and runtimes."""
-    digest = hashlib.sha256()
-    for path in sorted(path for folder in _FOLDERS for path in _HOME.glob(f"{folder}/*.toml")):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
+    return files_hash((path.name, path) for path in sorted(p for f in _FOLDERS for p in _HOME.glob(f"{f}/*.toml")))

@@ -21,7 +21,7 @@ from costmodels.layer.forward_backward import Passes
 from costmodels.layer.fp8_scales import sharing_seconds
 from costmodels.layer.pairing import paired_terms
 from costmodels.layer.terms import LayerTerms, Windows, mean_terms
-from costmodels.layout.layers_by_kind import ByKind, contents, fullest_window
+from costmodels.layout.layers_by_kind import ByKind, contents, heaviest_at_least
 from costmodels.layout.split import even_layers
 from costmodels.layout.stage_contents import copies, end_sends, ends, joined
 from costmodels.memory.activations import kept_bytes_of_kind
@@ -320,8 +320,8 @@ def fullest_stage(
     ``layer`` is an average layer's seconds, ``again`` the share of layers that are recomputed.
     """
     if kinds is None:
-        return even_layers(num_layers, rows).some * layer
-    return fullest_window(rows, kinds.depth, kinds.each("layer") + again * kinds.each("recompute"))
+        return even_layers(num_layers, rows).heaviest_at_least * layer
+    return heaviest_at_least(rows, kinds.depth, kinds.each("layer") + again * kinds.each("recompute"))
 
 
 def at_stage(seconds: RowSeconds, held: Floats, again: Floats, hop: Floats) -> RowSeconds:

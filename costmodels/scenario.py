@@ -137,9 +137,9 @@ class Rates:
     head_peak: float
     vocabulary_peak: float
     """Of the output head's product, larger than any of a layer: none of the rate that the stack loses in layers."""
-    plain: GemmFit
+    vector: GemmFit
     """Of products that run beside the matrix units."""
-    plain_peak: float
+    vector_peak: float
     attention: AttentionFit | None
     attention_name: str
     attention_peak: float
@@ -173,8 +173,8 @@ def _rates(scenario: Scenario) -> Rates:
         head=_matmul_fit(scenario) if sixteen == "fp32" else kernels.gemm_fit(sixteen),
         head_peak=accelerator.peak_rate(sixteen) * matrix,
         vocabulary_peak=accelerator.peak_rate(sixteen) * left * trained * clock,
-        plain=_slower_fit(scenario) if "fp32" in accelerator.peak else kernels.gemm_fit(sixteen),
-        plain_peak=accelerator.peak_rate("fp32" if "fp32" in accelerator.peak else sixteen)
+        vector=_slower_fit(scenario) if "fp32" in accelerator.peak else kernels.gemm_fit(sixteen),
+        vector_peak=accelerator.peak_rate("fp32" if "fp32" in accelerator.peak else sixteen)
         * (left * stack.calibrated.kernel_efficiency * accelerator.training_rate),
         attention=attention,
         attention_peak=accelerator.peak_rate(sixteen) * left * own * clock,

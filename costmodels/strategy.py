@@ -1,8 +1,8 @@
-"""Strategies as a struct of arrays: one row is a full set of degrees and switches."""
+"""Strategies as a struct of arrays: one of them is a full set of degrees and switches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from costmodels.arrays import Bools, Floats, Ints
 
-__all__ = ["AXES", "LARGEST_TABLE", "Bools", "Floats", "Ints", "Strategies", "alike", "concatenate", "strategies"]
+__all__ = ["AXES", "LARGEST_TABLE", "Bools", "Floats", "Ints", "Strategies", "concatenate", "is_constant", "strategies"]
 
 Derived = TypeVar("Derived")
 
@@ -51,15 +51,15 @@ class Strategies:
     vocabulary: Ints
     recompute_num_layers: Ints
     _known: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
-    """What has been derived from the columns, by name; never copied to other rows."""
+    """What has been derived from the columns, by name; never copied to other strategies."""
 
     def __len__(self) -> int:
         return len(self.tp)
 
-    def take(self, rows: NDArray[Any] | slice) -> Strategies:
-        """The given rows (an index, mask or slice), as strategies."""
-        kept = self.tp[rows]
-        columns = {name: _taken(getattr(self, name), rows, len(kept)) for name in AXES if name != "tp"}
+    def take(self, chosen: NDArray[Any] | slice) -> Strategies:
+        """The chosen strategies (an index, mask or slice)."""
+        kept = self.tp[chosen]
+        columns = {name: _taken(getattr(self, name), chosen, len(kept)) for name in AXES if name != "tp"}
         return Strategies(tp=kept, **columns)
 
     def row(self, index: int) -> dict[str, Any]:
@@ -67,11 +67,11 @@ class Strategies:
         return {name: getattr(self, name)[index].item() for name in AXES}
 
     def distinct(self, *names: str) -> tuple[Strategies, Ints]:
-        """The distinct combinations of the named axes, and for each row which of them it is.
+        """The distinct combinations of the named axes, and for each strategy which of them it has.
 
         What depends on few axes is priced once per combination and gathered back:
         ``sub, inverse = strategies.distinct("tp", "cp"); cost(sub)[inverse]``. Axes not named take the
-        values of an arbitrary row of the combination.
+        values of an arbitrary strategy of the combination.
         """
         key, size = np.zeros(len(self), dtype=np.int64), 1
         for name in names:
@@ -93,7 +93,7 @@ class Strategies:
         return codes
 
     def once(self, name: str, derive: Callable[[], Derived]) -> Derived:
-        """What ``derive`` makes of these rows, made once."""
+        """What ``derive`` makes of these strategies, made once."""
         if name not in self._known:
             self._known[name] = derive()
         known: Derived = self._known[name]
@@ -103,13 +103,20 @@ class Strategies:
 AXES: tuple[str, ...] = tuple(f.name for f in fields(Strategies) if not f.name.startswith("_"))
 """The axes of a strategy, in canonical order."""
 
-_DEFAULTS: Mapping[str, float] = {
-    **dict.fromkeys(("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch_size", "num_microbatches"), 1),
-    **dict.fromkeys(("cp_kind", "zero_stage", "schedule", "sequence_parallel", "recompute", "rank_order"), 0),
-    **dict.fromkeys(("recompute_modules", "offload", "vocabulary"), 0),
-    "sharding_degree": 1,
-    "recompute_num_layers": 1,
-}
+_FROM_ZERO = frozenset(
+    [
+        "cp_kind",
+        "zero_stage",
+        "schedule",
+        "sequence_parallel",
+        "recompute",
+        "rank_order",
+        "recompute_modules",
+        "offload",
+        "vocabulary",
+    ]
+)
+"""Axes whose neutral value is 0; that of degrees and sizes is 1."""
 
 
 def strategies(**axes: ArrayLike) -> Strategies:
@@ -120,7 +127,7 @@ def strategies(**axes: ArrayLike) -> Strategies:
     """
     if unknown := set(axes) - set(AXES):
         raise ValueError(f"unknown axes {sorted(unknown)}; the axes are {', '.join(AXES)}")
-    columns = {name: np.atleast_1d(np.asarray(axes.get(name, _DEFAULTS[name]))) for name in AXES}
+    columns = {name: np.atleast_1d(np.asarray(axes.get(name, name not in _FROM_ZERO))) for name in AXES}
     lengths = {len(column) for column in columns.values()} - {1}
     if len(lengths) > 1:
         raise ValueError(f"axes of different lengths: {sorted(lengths)}")
@@ -133,22 +140,22 @@ def strategies(**axes: ArrayLike) -> Strategies:
 
 
 def concatenate(parts: list[Strategies]) -> Strategies:
-    """All rows of the parts, in order."""
+    """All strategies of the parts, in order."""
     return Strategies(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in AXES})
 
 
-def alike(column: NDArray[Any]) -> bool:
-    """Whether a column is one value that all rows share, with one place in memory."""
+def is_constant(column: NDArray[Any]) -> bool:
+    """Whether a column is one value that all strategies share, with one place in memory."""
     return column.strides == (0,)
 
 
 def _spread(column: NDArray[Any], length: int) -> NDArray[Any]:
-    """The column in so many rows; one value is not written out."""
-    return _one_value(column, length) if len(column) < length or alike(column) else np.ascontiguousarray(column)
+    """The column for so many strategies; one value is not written out."""
+    return _one_value(column, length) if len(column) < length or is_constant(column) else np.ascontiguousarray(column)
 
 
-def _taken(column: NDArray[Any], rows: NDArray[Any] | slice, length: int) -> NDArray[Any]:
-    return _one_value(column, length) if alike(column) else column[rows]
+def _taken(column: NDArray[Any], chosen: NDArray[Any] | slice, length: int) -> NDArray[Any]:
+    return _one_value(column, length) if is_constant(column) else column[chosen]
 
 
 def _one_value(column: NDArray[Any], length: int) -> NDArray[Any]:
@@ -159,7 +166,7 @@ def _one_value(column: NDArray[Any], length: int) -> NDArray[Any]:
 
 
 def _codes(column: NDArray[Any]) -> tuple[Ints, int]:
-    if alike(column):
+    if is_constant(column):
         return np.zeros(1, dtype=np.int64), 1
     whole = column.astype(np.int64)
     if not len(column) or whole.max() >= LARGEST_TABLE or (column.dtype.kind == "f" and (whole != column).any()):

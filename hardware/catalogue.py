@@ -40,22 +40,13 @@ Quantities carry their unit; a bare number is an error.
 
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
-
-from pydantic import BaseModel, ValidationError
 
 from hardware import files
 from hardware.assembly import accelerator_record, cluster_record
-from hardware.errors import BadFile, MeshwrightError, flatten
-from hardware.files import Document, Kind, catalogue_hash, names, source_texts
+from hardware.files import catalogue_hash, names, source_texts
 from hardware.records import Accelerator, Cluster
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["accelerator", "catalogue_hash", "cluster", "holds", "names", "source_texts"]
-
-_R = TypeVar("_R", bound=BaseModel)
+__all__ = ["accelerator", "catalogue_hash", "cluster", "in_catalogue", "names", "source_texts"]
 
 
 def accelerator(name_or_path: str | Path) -> Accelerator:
@@ -68,9 +59,8 @@ def accelerator(name_or_path: str | Path) -> Accelerator:
         UnknownName: no such name.
         BadFile: the file is missing or wrong.
     """
-    path = _as_path(name_or_path)
-    if path is not None:
-        return _from_file(path, accelerator_record)
+    if (path := files.as_path(name_or_path)) is not None:
+        return files.load(path, accelerator_record)
     return _accelerator(files.canonical("accelerator", str(name_or_path)))
 
 
@@ -84,44 +74,21 @@ def cluster(name_or_path: str | Path) -> Cluster:
         UnknownName: no such name.
         BadFile: the file is missing or wrong.
     """
-    path = _as_path(name_or_path)
-    if path is not None:
-        return _from_file(path, cluster_record, "cluster")
+    if (path := files.as_path(name_or_path)) is not None:
+        return files.load(path, cluster_record, "cluster")
     return _cluster(files.canonical("cluster", str(name_or_path)))
 
 
-def holds(machines: Cluster) -> bool:
+def in_catalogue(machines: Cluster) -> bool:
     """Whether the catalogue has this cluster, as it is, under its name."""
     return machines.name in names("cluster") and _cluster(machines.name) == machines
 
 
 @cache
 def _accelerator(name: str) -> Accelerator:
-    return _from_file(_file("accelerator", name), accelerator_record)
+    return files.load(files.file_of("accelerator", name), accelerator_record)
 
 
 @cache
 def _cluster(name: str) -> Cluster:
-    return _from_file(_file("cluster", name), cluster_record)
-
-
-def _file(kind: Kind, name: str) -> Path:
-    return files.ROOT / f"{kind}s" / f"{name}.toml"
-
-
-def _as_path(name_or_path: str | Path) -> Path | None:
-    """A path if it looks like one: names hold no slash and no suffix of a file."""
-    if isinstance(name_or_path, Path):
-        return name_or_path
-    looks_like_file = name_or_path.lower().endswith((".toml", ".json")) or "/" in name_or_path
-    return files.expanded(name_or_path) if looks_like_file else None
-
-
-def _from_file(path: Path, build: "Callable[[Document], _R]", table: str = "") -> _R:
-    document = files.part(files.read(path), table, path) if table else files.read(path)
-    try:
-        return build(document)
-    except ValidationError as error:
-        raise BadFile(path, flatten(error)) from None
-    except (MeshwrightError, ValueError) as error:
-        raise BadFile(path, str(error)) from None
+    return files.load(files.file_of("cluster", name), cluster_record)

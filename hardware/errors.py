@@ -31,6 +31,10 @@ _EXPECTED = {
 class MeshwrightError(Exception):
     """Root of every error that the planner raises on purpose."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as it is, whatever it was made from: sweeps send errors between processes."""
+        return _rebuild, (type(self), self.args, self.__dict__)
+
 
 def nearest(asked: str, known: Iterable[str]) -> list[str]:
     """The three names at most that are like one in lower case: first those that go on where it ends."""
@@ -57,9 +61,6 @@ class UnknownName(MeshwrightError):
         hint = f"did you mean {' or '.join(self.near)}? " if self.near else ""
         super().__init__(f"unknown {kind} {name!r}: {hint}`{listed_by or f'plan list {kind}s'}` shows all")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.args, self.__dict__)
-
 
 class BadQuantity(MeshwrightError, ValueError):
     """A quantity that cannot be read: no unit, another dimension, negative or not finite."""
@@ -77,12 +78,8 @@ class BadFile(MeshwrightError):
         self.path, self.reason = str(path), reason
         super().__init__(f"{path}: {reason}")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.args, self.__dict__)
-
 
 def _rebuild(kind: type[MeshwrightError], args: tuple[Any, ...], state: Mapping[str, Any]) -> MeshwrightError:
-    """Undo pickling: sweeps send errors between processes."""
     error = kind.__new__(kind, *args)
     error.args = args
     error.__dict__.update(state)

@@ -6,36 +6,34 @@ Listing a folder is cheap, parsing sixty TOML files is not; so nothing here pars
 import hashlib
 import json
 import tomllib
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar, get_args
 
-from hardware.errors import BadFile, UnknownName
-from hardware.spelling import meant, plain
+from pydantic import ValidationError
+
+from hardware.errors import BadFile, MeshwrightError, UnknownName, flatten
+from hardware.spelling import bare_name, entry_meant
 from hardware.units import parse_quantity
 
 Kind = Literal["accelerator", "cluster", "link", "server"]
 Document = dict[str, Any]
+Built = TypeVar("Built")
 
 ROOT: Final = Path(__file__).parent / "catalogue"
 PROFILE: Final = "profile/1"
 """What the field ``schema`` of a file says that holds a cluster and a stack, each as a table."""
 LARGEST: Final = 16 * 2**20
 """Bytes of the largest file that is read: a description that is longer is none."""
-KINDS: Final[tuple[Kind, ...]] = ("accelerator", "cluster", "link", "server")
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _LONGEST_NAME: Final = 100
-_FOLDERS: Final[dict[Kind, str]] = {
-    "accelerator": "accelerators",
-    "cluster": "clusters",
-    "link": "links",
-    "server": "servers",
-}
 
 
 @cache
 def names(kind: Kind) -> tuple[str, ...]:
     """Names of every entry of a kind, sorted; aliases not included."""
-    return tuple(sorted(path.stem for path in (ROOT / _FOLDERS[kind]).glob("*.toml")))
+    return tuple(sorted(path.stem for path in (ROOT / f"{kind}s").glob("*.toml")))
 
 
 @cache
@@ -43,6 +41,11 @@ def aliases(kind: Kind) -> dict[str, str]:
     """Short names to catalogue names."""
     table: dict[str, str] = read(ROOT / "aliases.toml").get(kind, {})
     return table
+
+
+def file_of(kind: Kind, name: str) -> Path:
+    """Where the catalogue keeps an entry of that name."""
+    return ROOT / f"{kind}s" / f"{name}.toml"
 
 
 def canonical(kind: Kind, name: str) -> str:
@@ -55,20 +58,22 @@ def canonical(kind: Kind, name: str) -> str:
     """
     lowered = name.strip().lower()
     possible = lowered.isprintable() and len(lowered) <= _LONGEST_NAME
-    if possible and (ROOT / _FOLDERS[kind] / f"{lowered}.toml").is_file() and lowered in names(kind):
+    if possible and file_of(kind, lowered).is_file() and lowered in names(kind):
         return lowered
     short = aliases(kind)
     if lowered in short:
         return short[lowered]
-    found = (otherwise(kind, lowered) or _of_accelerator(kind, lowered)) if possible else None
+    found = (respelled(kind, lowered) or _of_accelerator(kind, lowered)) if possible else None
     if found is None:
-        raise UnknownName(kind, name, [*names(kind), *short], plain(lowered))
+        raise UnknownName(kind, name, [*names(kind), *short], bare_name(lowered))
     return found
 
 
-def otherwise(kind: Kind, name: str) -> str | None:
+def respelled(kind: Kind, name: str) -> str | None:
     """The catalogue name behind a name that is spelled otherwise; None if it is none, or could be several."""
-    return meant(name, {entry: entry for entry in names(kind)} | aliases(kind), lambda entry: _memory(kind, entry))
+    return entry_meant(
+        name, {entry: entry for entry in names(kind)} | aliases(kind), lambda entry: _memory(kind, entry)
+    )
 
 
 def _of_accelerator(kind: Kind, name: str) -> str | None:
@@ -76,7 +81,7 @@ def _of_accelerator(kind: Kind, name: str) -> str | None:
     if kind != "cluster":
         return None
     short = aliases("accelerator")
-    device = short.get(name) or otherwise("accelerator", name)
+    device = short.get(name) or respelled("accelerator", name)
     clusters = aliases("cluster")
     found = {clusters[one] for one in (device, *short) if one in clusters and short.get(one, one) == device}
     return found.pop() if len(found) == 1 else None
@@ -89,7 +94,33 @@ def _memory(kind: Kind, name: str) -> int | None:
 
 def entry(kind: Kind, name: str) -> Document:
     """The parsed file of a catalogue entry; a fresh one on every call, the caller may change it."""
-    return read(ROOT / _FOLDERS[kind] / f"{canonical(kind, name)}.toml")
+    return read(file_of(kind, canonical(kind, name)))
+
+
+def load(path: Path, build: Callable[[Document], Built], table: str = "") -> Built:
+    """What ``build`` makes of a file, or of its ``table`` where it is a profile.
+
+    Raises:
+        BadFile: it cannot be read, or a field is wrong.
+    """
+    document = read(path)
+    return built(part(document, table, path) if table else document, build, path)
+
+
+def built(document: Document, build: Callable[[Document], Built], path: Path) -> Built:
+    """What ``build`` makes of a document that was read from a file.
+
+    Raises:
+        BadFile: a field is wrong.
+    """
+    try:
+        return build(document)
+    except BadFile:
+        raise
+    except ValidationError as error:
+        raise BadFile(path, flatten(error)) from None
+    except (MeshwrightError, ValueError) as error:
+        raise BadFile(path, str(error)) from None
 
 
 def read(path: Path) -> Document:
@@ -145,6 +176,17 @@ def part(document: Document, name: str, path: Path) -> Document:
     return table
 
 
+def as_path(name_or_path: str | Path) -> Path | None:
+    """A path if it looks like one: names hold no slash and no suffix of a file.
+
+    Raises:
+        BadFile: as ``expanded``.
+    """
+    if isinstance(name_or_path, Path):
+        return name_or_path
+    return expanded(name_or_path) if name_or_path.lower().endswith((".toml", ".json")) or "/" in name_or_path else None
+
+
 def expanded(name: str | Path) -> Path:
     """The path with ``~`` as the home folder that it stands for.
 
@@ -189,8 +231,13 @@ def source_texts() -> dict[str, str]:
 @cache
 def catalogue_hash() -> str:
     """First 12 digits of the SHA-256 over every catalogue file: which facts a plan was made with."""
+    return files_hash((path.relative_to(ROOT).as_posix(), path) for path in sorted(ROOT.rglob("*.toml")))
+
+
+def files_hash(files: Iterable[tuple[str, Path]]) -> str:
+    """First 12 digits of the SHA-256 over names of files and what they hold."""
     digest = hashlib.sha256()
-    for path in sorted(ROOT.rglob("*.toml")):
-        digest.update(path.relative_to(ROOT).as_posix().encode())
+    for name, path in files:
+        digest.update(name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]

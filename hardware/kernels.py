@@ -9,7 +9,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from hardware.plain import check_plain
+from hardware.scalars import check_scalar
 from hardware.units import TimeQuantity, within
 
 Share = Annotated[float, "", Field(ge=0.001, le=2.0)]
@@ -39,7 +39,7 @@ class Record(BaseModel):
     def _as_it_is(cls, value: object, info: ValidationInfo) -> object:
         """Neither text nor a switch is a number, though pydantic reads "8" and True as 8 and 1."""
         if isinstance(value, bool | str | int) and info.field_name:
-            check_plain(cls.model_fields[info.field_name], value)
+            check_scalar(cls.model_fields[info.field_name], value)
         return value
 
 

@@ -242,7 +242,10 @@ class Cluster(Record):
         Raises:
             BadNodeCount: the cluster mixes several.
         """
-        return self._only_group("accelerator").accelerator
+        if len(self.groups) > 1:
+            names = ", ".join(group.name for group in self.groups)
+            raise BadNodeCount(f"{self.name} has no single accelerator: its node groups are {names}")
+        return self.groups[0].accelerator
 
     @property
     def usd_per_gpu_hour(self) -> float | None:
@@ -268,12 +271,6 @@ class Cluster(Record):
         if len(self.groups) > 1:
             return self.model_copy(update=_fastest_first(self, n))
         return self.model_copy(update={"groups": (_resized(self.groups[0], n, self.name),)})
-
-    def _only_group(self, what: str) -> NodeGroup:
-        if len(self.groups) > 1:
-            names = ", ".join(group.name for group in self.groups)
-            raise BadNodeCount(f"{self.name} has no single {what}: its node groups are {names}")
-        return self.groups[0]
 
 
 def _fastest_first(cluster: Cluster, n: int) -> dict[str, object]:

@@ -25,11 +25,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from hardware import files
 from hardware.catalogue import accelerator
-from hardware.errors import BadFile, MeshwrightError, flatten
 from hardware.files import Document
 from hardware.kernels import Label, Record
 from hardware.links import LinkBandwidth
@@ -107,34 +106,22 @@ def sparse_cluster(name_or_path: str | Path) -> SparseCluster:
         UnknownName: no such name.
         BadFile: the file is missing or wrong.
     """
-    given = str(name_or_path)
-    if isinstance(name_or_path, Path) or given.lower().endswith((".toml", ".json")) or "/" in given:
-        return _from_file(files.expanded(name_or_path))
-    return _catalogued(files.canonical("server", given))
+    if (path := files.as_path(name_or_path)) is not None:
+        return files.load(path, _record)
+    return _catalogued(files.canonical("server", str(name_or_path)))
 
 
 @cache
 def _catalogued(name: str) -> SparseCluster:
-    return _from_file(files.ROOT / "servers" / f"{name}.toml")
+    return files.load(files.file_of("server", name), _record)
 
 
-def _from_file(path: Path) -> SparseCluster:
-    try:
-        return SparseCluster.model_validate(_with_devices(files.read(path)))
-    except ValidationError as error:
-        raise BadFile(path, flatten(error)) from None
-    except BadFile:
-        raise
-    except (MeshwrightError, ValueError) as error:
-        raise BadFile(path, str(error)) from None
-
-
-def _with_devices(document: Document) -> Document:
-    """The document with names of accelerators as their records."""
+def _record(document: Document) -> SparseCluster:
+    """The record of a file, in which accelerators may be names."""
     groups = document.get("groups")
     if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
         raise ValueError(f"groups: expected a list of tables ([[groups]]), got {groups!r:.60}")
-    return document | {"groups": [_with_device(group) for group in groups]}
+    return SparseCluster.model_validate(document | {"groups": [_with_device(group) for group in groups]})
 
 
 def _with_device(group: Document) -> Document:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-IDLE: Final = re.compile(
+FILLERS: Final = re.compile(
     r"nvidia|amd|intel|google|huawei|habana|aws|amazon|baidu|geforce|tesla|quadro|instinct|radeon"
     r"|accelerator|[ghnt]pus?|chips?|cards?|oam|hbm3e?|\d{2,4}w|grace|hopper|superchip|data|center|datacenter|generation|edition|r|tm"
 )
@@ -21,7 +21,7 @@ _SIZE: Final = re.compile(r"(?<![a-z0-9.])(\d+)[ _-]?gi?b(?![a-z0-9])")
 _WORD: Final = re.compile(r"[a-z0-9]+")
 
 
-class Spelling(NamedTuple):
+class NameParts(NamedTuple):
     """What is left of a name."""
 
     stem: str
@@ -30,18 +30,18 @@ class Spelling(NamedTuple):
     """GB of memory that it says, or GiB, which few tell apart."""
 
 
-def plain(name: str) -> str:
+def bare_name(name: str) -> str:
     """The words of a name that say more than a size of memory, in lower case and joined by hyphens."""
-    return "-".join(word for word in _WORD.findall(_SIZE.sub(" ", name.lower())) if not IDLE.fullmatch(word))
+    return "-".join(word for word in _WORD.findall(_SIZE.sub(" ", name.lower())) if not FILLERS.fullmatch(word))
 
 
-def spelled(name: str) -> Spelling:
+def parse_name(name: str) -> NameParts:
     """A name taken apart."""
     sizes = _SIZE.findall(name.lower())
-    return Spelling("" if len(sizes) > 1 else plain(name).replace("-", ""), int(sizes[0]) if sizes else None)
+    return NameParts("" if len(sizes) > 1 else bare_name(name).replace("-", ""), int(sizes[0]) if sizes else None)
 
 
-def meant(said: str, known: Mapping[str, str], memory: Callable[[str], int | None]) -> str | None:
+def entry_meant(said: str, known: Mapping[str, str], memory: Callable[[str], int | None]) -> str | None:
     """The entry that a name means.
 
     Args:
@@ -53,8 +53,8 @@ def meant(said: str, known: Mapping[str, str], memory: Callable[[str], int | Non
         the entry, or None if there is none or more than one. Who says no memory means the name without it, or the only
         entry that is called so with any.
     """
-    stem, size = spelled(said)
-    kin = [(spelled(name).size, entry) for name, entry in known.items() if stem and spelled(name).stem == stem]
+    stem, size = parse_name(said)
+    kin = [(parse_name(name).size, entry) for name, entry in known.items() if stem and parse_name(name).stem == stem]
     if size is None:
         found = {entry for own, entry in kin if own is None} or {entry for _, entry in kin}
     else:

@@ -10,6 +10,7 @@ test can prove that every formula is dimensionally sound.
 
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, Any, Final, Literal, NamedTuple
@@ -29,17 +30,9 @@ Dollars = Annotated[float, "dollar"]
 Dimension = Literal["bytes", "bandwidth", "rate", "time", "power", "price", "count", "frequency", "money"]
 
 _DECIMAL: Final = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_SHOWN: Final = tuple(_DECIMAL)[:-1]
 _BINARY: Final = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
-_TIME: Final = {
-    "ns": 1e-9,
-    "us": 1e-6,
-    "µs": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "min": 60.0,
-    "h": 3600.0,
-    "d": 86400.0,
-}
+_TIME: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _LONG_TIME: Final = {"hour": 3600.0, "hours": 3600.0, "day": 86400.0, "days": 86400.0, "second": 1.0}
 _BYTES: Final = {f"{p}B": f for p, f in (_DECIMAL | _BINARY).items()}
 _BANDWIDTH: Final = {f"{unit}/s": factor for unit, factor in _BYTES.items()} | {
@@ -65,24 +58,12 @@ class _Units(NamedTuple):
 
 
 _UNITS: Final[Mapping[Dimension, _Units]] = {
-    "bytes": _Units("a size", "80 GiB", _BYTES, ("B", "kB", "MB", "GB", "TB", "PB"), "B"),
-    "bandwidth": _Units("a bandwidth", "3.35 TB/s", _BANDWIDTH, ("B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s"), "B/s"),
-    "rate": _Units(
-        "a compute rate",
-        "989 TFLOP/s",
-        _RATE,
-        ("FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s", "EFLOP/s"),
-        "FLOP/s",
-    ),
+    "bytes": _Units("a size", "80 GiB", _BYTES, tuple(f"{p}B" for p in _SHOWN), "B"),
+    "bandwidth": _Units("a bandwidth", "3.35 TB/s", _BANDWIDTH, tuple(f"{p}B/s" for p in _SHOWN), "B/s"),
+    "rate": _Units("a compute rate", "989 TFLOP/s", _RATE, tuple(f"{p}FLOP/s" for p in _DECIMAL), "FLOP/s"),
     "time": _Units("a time", "5 us", _TIME, ("ns", "us", "ms", "s", "min", "h", "d"), "s"),
     "power": _Units("a power", "700 W", {"W": 1.0, "kW": 1e3, "MW": 1e6}, ("W", "kW", "MW"), "W"),
-    "price": _Units(
-        "a price",
-        "2.95 $/h",
-        _PRICE,
-        ("$/h",),
-        "$/s",
-    ),
+    "price": _Units("a price", "2.95 $/h", _PRICE, ("$/h",), "$/s"),
     "count": _Units("a count", "175B", _COUNT, ("", "k", "M", "B", "T"), ""),
     "frequency": _Units("a failure rate", "1 per 50000 h", _FREQUENCY, (), "/s"),
     "money": _Units("an amount of money", "$1.5M", _MONEY, ("", "k", "M", "B"), ""),
@@ -109,7 +90,8 @@ def parse_quantity(text: object, dimension: Dimension) -> float:
         BadQuantity: no unit, a unit of another dimension, negative, or not finite.
     """
     if dimension == "count" and isinstance(text, int | float) and not isinstance(text, bool):
-        return _checked(_float(text), text, dimension)
+        # a whole number too large for a float is refused as infinite
+        return _checked(math.inf if abs(text) > sys.float_info.max else float(text), text, dimension)
     if not isinstance(text, str):
         raise _refusal(dimension, text, "no unit" if isinstance(text, int | float) else "not text")
     if dimension == "frequency" and (match := _PER.fullmatch(text)):
@@ -133,14 +115,6 @@ def counted(value: Any) -> Any:
     if abs(number - round(number)) > ROUNDING * number:
         raise ValueError(f"expected a whole number such as 300B, got {value!r:.40}")
     return round(number)
-
-
-def _float(number: float) -> float:
-    """A float; whole numbers too large for one become infinite, and are refused as such."""
-    try:
-        return float(number)
-    except OverflowError:
-        return math.inf
 
 
 def _factor(dollar: str, unit: str, text: str, dimension: Dimension) -> float:

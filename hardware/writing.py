@@ -17,13 +17,7 @@ from hardware.files import Document, entry
 from hardware.records import Accelerator, Cluster, NodeGroup
 from hardware.units import Dimension, format_quantity, parse_quantity
 
-_BASES: Final[Mapping[str, Dimension]] = {
-    "B": "bytes",
-    "B/s": "bandwidth",
-    "s": "time",
-    "FLOP/s": "rate",
-    "W": "power",
-}
+_BASES: Final[Mapping[str, Dimension]] = {"B": "bytes", "B/s": "bandwidth", "s": "time", "FLOP/s": "rate", "W": "power"}
 _EXACT: Final = re.compile(r"([0-9.e+-]+) (B|B/s|s|FLOP/s|W)")
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -33,8 +27,9 @@ def cluster_document(cluster: Cluster) -> Document:
     top: Document = {"name": cluster.name, "title": cluster.title}
     if len(cluster.groups) == 1:
         group = _group(cluster.groups[0])
-        top |= group if group["name"] != cluster.groups[0].accelerator.name else _without(group, "name")
-        top["name"] = cluster.name
+        if group["name"] == cluster.groups[0].accelerator.name:
+            del group["name"]
+        top |= group | {"name": cluster.name}
     else:
         top["groups"] = [_group(group) for group in cluster.groups]
         top["between"] = [{"groups": list(b.groups), "link": _plain(b.link)} for b in cluster.between]
@@ -60,10 +55,6 @@ def _device(device: Accelerator) -> Document:
 def _plain(record: Any) -> Document:
     """A record as a table of what its file would say; quantities in the largest unit that loses nothing."""
     return _filled(_shortened(record.model_dump(mode="json", exclude_none=True)))
-
-
-def _without(table: Document, name: str) -> Document:
-    return {key: value for key, value in table.items() if key != name}
 
 
 def _filled(table: Document) -> Document:
@@ -99,21 +90,17 @@ def toml(document: Mapping[str, Any]) -> str:
 
 def _lines(table: Mapping[str, Any], path: Sequence[str]) -> list[str]:
     """Values before tables, as TOML asks."""
-    below = {key: value for key, value in table.items() if _is_table(value) or _is_tables(value)}
+    below = {key: value for key, value in table.items() if isinstance(value, Mapping) or _is_tables(value)}
     lines = [f"{_key(key)} = {_value(value)}" for key, value in table.items() if key not in below]
     for key, value in below.items():
         here = (*path, key)
         name = ".".join(map(_key, here))
-        if _is_table(value):
+        if isinstance(value, Mapping):
             lines += ["", f"[{name}]", *_lines(value, here)]
         else:
             for one in value:
                 lines += ["", f"[[{name}]]", *_lines(one, here)]
     return lines
-
-
-def _is_table(value: object) -> bool:
-    return isinstance(value, Mapping)
 
 
 def _is_tables(value: object) -> bool:

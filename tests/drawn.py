@@ -3,10 +3,10 @@
 from hypothesis import strategies as st
 
 from costmodels.layer.recompute_modules import MODULES
-from costmodels.model.model import Model
 from costmodels.names import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES
 from hardware.links import Tier
 from tests.scenarios import (
+    dense_model,
     toy_device,
     toy_group,
     toy_hybrid,
@@ -202,7 +202,7 @@ def drawn_models(draw, *, layers=(1, 2, 3, 4, 6, 8)):
     heads = draw(st.sampled_from([4, 8]))
     gated = draw(st.booleans())
     hidden = heads * draw(st.sampled_from([32, 64, 128]))
-    return Model.dense(
+    return dense_model(
         num_layers=draw(st.sampled_from(layers)),
         hidden_size=hidden,
         num_heads=heads,

@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from costmodels.model.model import Experts, LatentAttention, Model, checked, from_shape
+from costmodels.model.model import Experts, LatentAttention, checked, from_shape
 from costmodels.names import RANK_ORDERS, SCHEDULE_NAMES, Recompute
 from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.scenario import Scenario
@@ -152,10 +152,15 @@ def grouped(fields):
     return found
 
 
+def dense_model(**sizes):
+    """A model from some sizes, with usual values for all others."""
+    return from_shape({"vocab_size": 51200, "seq_length": 2048} | sizes)
+
+
 def toy_model(**changes):
     """A GPT of 8 layers; every tensor degree up to 8 divides it."""
     sizes = {"num_layers": 8, "hidden_size": 1024, "num_heads": 8, "vocab_size": 8192, "seq_length": 1024}
-    return Model.dense(**(sizes | changes))
+    return dense_model(**(sizes | changes))
 
 
 def with_experts(model, *, mtp_layers=0, **changes):

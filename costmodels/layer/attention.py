@@ -239,7 +239,7 @@ def _unfused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Pass
     d, span = float(model.head_dim), keys_scored(scenario, kind)
     queries = rows.micro_batch_size * s * model.num_heads / (rows.tp * rows.cp)
     bandwidth = rates.bandwidth
-    fit, peak = (rates.plain, rates.plain_peak) if model.head_dim % ALIGNED else (rates.head, rates.head_peak)
+    fit, peak = (rates.vector, rates.vector_peak) if model.head_dim % ALIGNED else (rates.head, rates.head_peak)
     scores = matmul_seconds(m=queries, n=span, k=d, fit=fit, peak=peak, bandwidth=bandwidth)
     context = matmul_seconds(m=queries, n=float(model.v_head_dim), k=span, fit=fit, peak=peak, bandwidth=bandwidth)
     pairs = queries * span

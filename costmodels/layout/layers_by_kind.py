@@ -1,7 +1,7 @@
 """Models whose layers differ along the depth: layers of each kind on every stage, and records of each kind.
 
 The stages of an even split differ then. Of each split a few stages can be the slowest, the fullest or the largest
-(`leading_stages`); rows are priced on those, without a loop over rows. Where stages mirror each other
+(`leading_stages`); strategies are priced on those, without a loop over them. Where stages mirror each other
 (``stage_contents.copies``), every layer counts as an average one.
 """
 
@@ -22,8 +22,8 @@ from costmodels.strategy import Floats, Ints, Strategies
 class Part(Protocol):
     """Arrays (N,) of one layer."""
 
-    def take(self, rows: NDArray[Any]) -> Self:
-        """The given rows (an index or mask)."""
+    def take(self, chosen: NDArray[Any]) -> Self:
+        """The chosen strategies (an index or mask)."""
         ...
 
 
@@ -37,9 +37,9 @@ class ByKind(Generic[P]):
     depth: Depth
     parts: tuple[P, ...]
 
-    def take(self, rows: NDArray[Any]) -> ByKind[P]:
-        """The given rows (an index or mask)."""
-        return ByKind(self.depth, tuple(part.take(rows) for part in self.parts))
+    def take(self, chosen: NDArray[Any]) -> ByKind[P]:
+        """The chosen strategies (an index or mask)."""
+        return ByKind(self.depth, tuple(part.take(chosen) for part in self.parts))
 
     def each(self, name: str) -> Floats:
         """One field of all kinds, shape (K, N)."""
@@ -47,7 +47,7 @@ class ByKind(Generic[P]):
 
 
 class Contents(NamedTuple):
-    """Stages of the even split of every row that may be its worst, (N, D), and their layers by kind, (N, D, K).
+    """Stages of the even split of every strategy that may be its worst, (N, D), and their layers by kind, (N, D, K).
 
     Layers are those that one micro-batch passes.
     """
@@ -60,13 +60,13 @@ class Contents(NamedTuple):
         return np.einsum("ndk,kn->nd", self.held, each)
 
 
-def contents(rows: Strategies, depth: Depth) -> Contents:
+def contents(strategies: Strategies, depth: Depth) -> Contents:
     """What the stages of even splits hold, as far as a worst stage may be among them."""
-    return rows.once(f"contents of {depth.name}", lambda: _contents(rows, depth))
+    return strategies.once(f"contents of {depth.name}", lambda: _contents(strategies, depth))
 
 
-def _contents(rows: Strategies, depth: Depth) -> Contents:
-    some, place = rows.distinct("pp", "vpp", "schedule")
+def _contents(strategies: Strategies, depth: Depth) -> Contents:
+    some, place = strategies.distinct("pp", "vpp", "schedule")
     ways = zip(some.pp.tolist(), some.vpp.tolist(), folded(some).tolist(), strict=True)
     found = [leading_stages(depth, pp, vpp, folded=back) for pp, vpp, back in ways]
     width = max((len(each.stage) for each in found), default=1)
@@ -75,8 +75,8 @@ def _contents(rows: Strategies, depth: Depth) -> Contents:
     stage = np.array([_padded(each.stage, width) for each in found], dtype=np.int64).reshape(-1, width)
     held = np.array([_padded(each.held, width) for each in found], dtype=np.float64)
     held = held.reshape(-1, width, len(depth.kinds))
-    for row in np.flatnonzero(copies(some) > 1).tolist():
-        stage[row], held[row] = _averaged(some.take(np.array([row])), depth, width)
+    for at in np.flatnonzero(copies(some) > 1).tolist():
+        stage[at], held[at] = _averaged(some.take(np.array([at])), depth, width)
     return Contents(stage[place], held[place])
 
 
@@ -84,9 +84,9 @@ _PLACES = ("first", "high", "last")
 """Stages of an even split of layers that are alike; ``high`` is the second where there are more than two."""
 
 
-def _averaged(one: Strategies, depth: Depth, width: int) -> tuple[Ints, Floats]:
-    """Stages of one row and their layers, each layer an average one, (D,) and (D, K)."""
-    split, last = even_layers(len(depth.layers), one), int(one.pp[0]) - 1
+def _averaged(strategy: Strategies, depth: Depth, width: int) -> tuple[Ints, Floats]:
+    """Stages of one strategy and their layers, each layer an average one, (D,) and (D, K)."""
+    split, last = even_layers(len(depth.layers), strategy), int(strategy.pp[0]) - 1
     stage = np.array([0, min(1, last), last])
     layers = np.array([getattr(split, place)[0] for place in _PLACES])
     if last <= 1:  # the first two are the same pair of pieces
@@ -95,16 +95,16 @@ def _averaged(one: Strategies, depth: Depth, width: int) -> tuple[Ints, Floats]:
 
 
 def _padded(array: NDArray[Any], width: int) -> NDArray[Any]:
-    """The first row repeated at the end, up to ``width`` rows."""
+    """The first item repeated at the end, up to ``width`` items."""
     return array[np.where(np.arange(width) < len(array), np.arange(width), 0)]
 
 
-def stage_layers(one: Strategies, depth: Depth, layers: Ints, recomputed: Ints) -> tuple[Floats, Floats]:
-    """Layers and recomputed layers that a micro-batch passes on every stage of one row, by kind, shapes (pp, K).
+def stage_layers(strategy: Strategies, depth: Depth, layers: Ints, recomputed: Ints) -> tuple[Floats, Floats]:
+    """Layers and recomputed layers that a micro-batch passes on every stage of one strategy, by kind, shapes (pp, K).
 
     Recomputed are a stage's first. Of stages that mirror each other, the layers count as average ones.
     """
-    vpp, back, twice = int(one.vpp[0]), bool(folded(one)[0]), float(copies(one)[0])
+    vpp, back, twice = int(strategy.vpp[0]), bool(folded(strategy)[0]), float(copies(strategy)[0])
     if twice > 1.0:
         passed, again = (of_both_ways(held, twice)[:, None] * np.array(depth.shares) for held in (layers, recomputed))
         return passed, again
@@ -113,23 +113,24 @@ def stage_layers(one: Strategies, depth: Depth, layers: Ints, recomputed: Ints) 
     return held.astype(np.float64), again.astype(np.float64)
 
 
-def fullest_window(rows: Strategies, depth: Depth, each: Floats) -> Floats:
+def heaviest_at_least(strategies: Strategies, depth: Depth, each: Floats) -> Floats:
     """Least that a stage with the most slices can sum to, (K, N) to (N,): some stage of any split has so many."""
-    some, place = rows.distinct("pp", "vpp", "schedule")
+    some, place = strategies.distinct("pp", "vpp", "schedule")
     order = np.argsort(place, kind="stable")
     ends = np.bincount(place, minlength=len(some)).cumsum()
-    found = np.empty(len(rows))
+    found = np.empty(len(strategies))
     for way, part in zip(range(len(some)), np.split(order, ends[:-1]), strict=False):
         found[part] = (_windows(some.take(np.array([way])), depth) @ each[:, part]).min(axis=0)
     return found
 
 
-def _windows(one: Strategies, depth: Depth) -> Floats:
-    """Layers by kind of the stages of one row that may be the lightest with the most slices, (D, K)."""
-    if (copies(one) > 1).all():
-        return even_layers(len(depth.layers), one).high[:, None] * np.array(depth.shares)
+def _windows(strategy: Strategies, depth: Depth) -> Floats:
+    """Layers by kind of the stages of one strategy that may be the lightest with the most slices, (D, K)."""
+    if (copies(strategy) > 1).all():
+        return even_layers(len(depth.layers), strategy).high[:, None] * np.array(depth.shares)
     return np.asarray(
-        lightest_runs(depth, int(one.pp[0]), int(one.vpp[0]), folded=bool(folded(one)[0])), dtype=np.float64
+        lightest_runs(depth, int(strategy.pp[0]), int(strategy.vpp[0]), folded=bool(folded(strategy)[0])),
+        dtype=np.float64,
     )
 
 
@@ -190,12 +191,12 @@ def kinds_held(depth: Depth, layers: Ints, vpp: int, *, folded: bool = False, on
 
 def leading_stages(depth: Depth, pp: int, vpp: int, *, folded: bool) -> StageContents:
     """Every stage of the even split that may be the slowest, the fullest or the largest."""
-    return depth.once(("leading", pp, vpp, folded), lambda: _leading_stages(depth, pp, vpp, folded=folded))
 
+    def find() -> StageContents:
+        layers = even_stages(len(depth.layers), pp, vpp, joined_ends=folded)
+        return _leading(kinds_held(depth, layers, vpp, folded=folded))
 
-def _leading_stages(depth: Depth, pp: int, vpp: int, *, folded: bool) -> StageContents:
-    layers = even_stages(len(depth.layers), pp, vpp, joined_ends=folded)
-    return _leading(kinds_held(depth, layers, vpp, folded=folded))
+    return depth.once(("leading", pp, vpp, folded), find)
 
 
 def lightest_runs(depth: Depth, pp: int, vpp: int, *, folded: bool) -> Ints:

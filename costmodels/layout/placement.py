@@ -12,42 +12,42 @@ _DIMENSIONS = ("tp", "cp", "dp", "pp", "sharding")
 _ORDERS = tuple(tuple(d for d in order.split("-") if d in _DIMENSIONS) for order in RANK_ORDERS)
 
 
-def strides(rows: Strategies) -> dict[str, Ints]:
-    """Distance in ranks between neighbours of each dimension under each row's rank order, arrays (N,).
+def strides(strategies: Strategies) -> dict[str, Ints]:
+    """Distance in ranks between neighbours of each dimension under each strategy's rank order, arrays (N,).
 
     Where data ranks lie apart, "sharding" are the inner ones and "dp" the outer; elsewhere all of them are "dp".
     """
-    return rows.once("strides", lambda: _strides(rows))
+    return strategies.once("strides", lambda: _strides(strategies))
 
 
-def inner_data_ranks(rows: Strategies) -> Ints:
+def inner_data_ranks(strategies: Strategies) -> Ints:
     """Data ranks that lie inside the pipeline because they share their states, shape (N,); 1 under other orders.
 
     Context ranks are the nearer ones of a sharding group; what they do not make up is taken from data ranks.
     """
-    if not (rows.rank_order == SHARDING_INSIDE).any():
-        return np.ones_like(rows.dp)
-    beyond = rows.sharding_degree // np.gcd(rows.sharding_degree, rows.cp)
-    return np.where(rows.rank_order == SHARDING_INSIDE, np.gcd(beyond, rows.dp), 1)
+    if not (strategies.rank_order == SHARDING_INSIDE).any():
+        return np.ones_like(strategies.dp)
+    beyond = strategies.sharding_degree // np.gcd(strategies.sharding_degree, strategies.cp)
+    return np.where(strategies.rank_order == SHARDING_INSIDE, np.gcd(beyond, strategies.dp), 1)
 
 
-def _strides(rows: Strategies) -> dict[str, Ints]:
-    inner = inner_data_ranks(rows)
+def _strides(strategies: Strategies) -> dict[str, Ints]:
+    inner = inner_data_ranks(strategies)
     apart = (inner > 1).any()
     sizes = {
-        "tp": rows.tp,
-        "cp": rows.cp,
-        "pp": rows.pp,
+        "tp": strategies.tp,
+        "cp": strategies.cp,
+        "pp": strategies.pp,
         "sharding": inner,
-        "dp": rows.dp // inner if apart else rows.dp,
+        "dp": strategies.dp // inner if apart else strategies.dp,
     }
     result: dict[str, Ints] = {}
     for code, order in enumerate(_ORDERS):
-        mine = rows.rank_order == code
+        mine = strategies.rank_order == code
         if not mine.any():
             continue
-        own = {name: np.ones(len(rows), dtype=np.int64) for name in _DIMENSIONS if name not in order}
-        stride = np.ones(len(rows), dtype=np.int64)
+        own = {name: np.ones(len(strategies), dtype=np.int64) for name in _DIMENSIONS if name not in order}
+        stride = np.ones(len(strategies), dtype=np.int64)
         for name in order:
             own[name] = stride
             stride = stride * sizes[name]
@@ -55,19 +55,21 @@ def _strides(rows: Strategies) -> dict[str, Ints]:
     return result or {name: np.ones(0, dtype=np.int64) for name in _DIMENSIONS}
 
 
-def group_of(rows: Strategies, *names: str) -> Group:
-    """The group formed by the named dimensions, inner to outer, such as ``group_of(rows, "cp", "dp")``."""
-    return rows.once(f"group of {names}", lambda: _group_of(rows, names))
+def group_of(strategies: Strategies, *names: str) -> Group:
+    """The group formed by the named dimensions, inner to outer, such as ``group_of(strategies, "cp", "dp")``."""
+    return strategies.once(f"group of {names}", lambda: _group_of(strategies, names))
 
 
-def sharding_groups(rows: Strategies) -> tuple[Group, Group]:
+def sharding_groups(strategies: Strategies) -> tuple[Group, Group]:
     """Ranks that share states among them, and the replicas of one shard: context and data ranks cut in two."""
-    return rows.once("sharding groups", lambda: split_group(group_of(rows, "cp", "dp"), rows.sharding_degree))
+    return strategies.once(
+        "sharding groups", lambda: split_group(group_of(strategies, "cp", "dp"), strategies.sharding_degree)
+    )
 
 
-def _group_of(rows: Strategies, names: tuple[str, ...]) -> Group:
-    step, inner = strides(rows), rows.once("inner data ranks", lambda: inner_data_ranks(rows))
-    sizes = [getattr(rows, name) for name in names]
+def _group_of(strategies: Strategies, names: tuple[str, ...]) -> Group:
+    step, inner = strides(strategies), strategies.once("inner data ranks", lambda: inner_data_ranks(strategies))
+    sizes = [getattr(strategies, name) for name in names]
     parts: list[tuple[Ints, Ints]] = []
     for size, name in zip(sizes, names, strict=True):
         if name == "dp" and (inner > 1).any():
@@ -77,21 +79,21 @@ def _group_of(rows: Strategies, names: tuple[str, ...]) -> Group:
     return Group(size=np.prod(sizes, axis=0), parts=tuple(parts))
 
 
-def expert_group(rows: Strategies) -> Group:
+def expert_group(strategies: Strategies) -> Group:
     """Ranks that hold different experts: ``ep`` of them, ``etp`` apart.
 
     Under either rank order: where data ranks lie apart, expert ranks stay within tensor x context ranks (the rule
     "experts-order").
     """
-    return Group(rows.ep, ((rows.ep, rows.etp),))
+    return Group(strategies.ep, ((strategies.ep, strategies.etp),))
 
 
-def expert_data_group(rows: Strategies) -> Group:
+def expert_data_group(strategies: Strategies) -> Group:
     """Ranks that hold the same experts: what is left of tensor x context x data ranks."""
-    shards = rows.ep * rows.etp
-    return rows.once("expert data group", lambda: split_group(group_of(rows, "tp", "cp", "dp"), shards)[1])
+    shards = strategies.ep * strategies.etp
+    return strategies.once("expert data group", lambda: split_group(group_of(strategies, "tp", "cp", "dp"), shards)[1])
 
 
-def expert_shards(rows: Strategies) -> Ints:
+def expert_shards(strategies: Strategies) -> Ints:
     """Ranks over which the states of one expert are sharded where the dense states are, shape (N,)."""
-    return np.where(rows.zero_stage > 0, expert_data_group(rows).size, 1)
+    return np.where(strategies.zero_stage > 0, expert_data_group(strategies).size, 1)

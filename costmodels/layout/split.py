@@ -22,7 +22,7 @@ ENDS = ((0, 1), (1, 0), (1, 1))
 
 @dataclass(frozen=True, slots=True)
 class EvenSplit:
-    """The even-as-possible split of every row, arrays (N,), in layers that one micro-batch passes.
+    """The even-as-possible split of every strategy, arrays (N,), in layers that one micro-batch passes.
 
     Stages hold ``low`` or ``high`` layers; the ones that are spared first are the last, then the first, which
     carry the head and the embedding, or the first alone where it carries both. Where stages hold two pieces
@@ -34,8 +34,8 @@ class EvenSplit:
     high: Floats
     first: Floats
     last: Floats
-    some: Floats
-    """Layers that some stage of any split has at least."""
+    heaviest_at_least: Floats
+    """Layers that the stage with the most has at least, whatever the split."""
 
 
 def even_stages(num_layers: int, pp: int, vpp: int, *, joined_ends: bool = False) -> Ints:
@@ -107,50 +107,50 @@ def places_of(layers: Sequence[int] | Ints, ends: tuple[int, int]) -> Ints:
     return places
 
 
-def end_places(num_layers: int, rows: Strategies) -> tuple[Ints, Ints]:
-    """``places_of_ends`` of every row, shape (N,) each; none where one stage holds both ends."""
-    return rows.once(f"end places of {num_layers}", lambda: _end_places(num_layers, rows))
+def end_places(num_layers: int, strategies: Strategies) -> tuple[Ints, Ints]:
+    """``places_of_ends`` of every strategy, shape (N,) each; none where one stage holds both ends."""
+    return strategies.once(f"end places of {num_layers}", lambda: _end_places(num_layers, strategies))
 
 
-def _end_places(num_layers: int, rows: Strategies) -> tuple[Ints, Ints]:
-    apart = ~(joined(rows) | folded(rows) | (copies(rows) > 1))
-    embedding, head = places_of_ends(num_layers, rows.vpp)
+def _end_places(num_layers: int, strategies: Strategies) -> tuple[Ints, Ints]:
+    apart = ~(joined(strategies) | folded(strategies) | (copies(strategies) > 1))
+    embedding, head = places_of_ends(num_layers, strategies.vpp)
     return embedding * apart, head * apart
 
 
-def slice_layers(num_layers: int, rows: Strategies) -> Ints:
+def slice_layers(num_layers: int, strategies: Strategies) -> Ints:
     """Layers, or places of layers, that move together from stage to stage, shape (N,).
 
     As many of each chunk as are recomputed together.
     """
-    embedding, head = end_places(num_layers, rows)
-    each = rows.vpp * rows.recompute_num_layers
+    embedding, head = end_places(num_layers, strategies)
+    each = strategies.vpp * strategies.recompute_num_layers
     return np.where((num_layers + embedding + head) % each == 0, each, 1)
 
 
-def even_layers(num_layers: int, rows: Strategies) -> EvenSplit:
-    """The even split of every row."""
-    return rows.once(f"even split of {num_layers}", lambda: _even_layers(num_layers, rows))
+def even_layers(num_layers: int, strategies: Strategies) -> EvenSplit:
+    """The even split of every strategy."""
+    return strategies.once(f"even split of {num_layers}", lambda: _even_layers(num_layers, strategies))
 
 
-def _even_layers(num_layers: int, rows: Strategies) -> EvenSplit:
-    embedding, head = end_places(num_layers, rows)
-    step, held = slice_layers(num_layers, rows), copies(rows)
+def _even_layers(num_layers: int, strategies: Strategies) -> EvenSplit:
+    embedding, head = end_places(num_layers, strategies)
+    step, held = slice_layers(num_layers, strategies), copies(strategies)
     slices = (num_layers + embedding + head) // step
-    groups = np.maximum(rows.pp / held, 1.0).astype(np.int64)
+    groups = np.maximum(strategies.pp / held, 1.0).astype(np.int64)
     low, longer = slices // groups * step / held, slices % groups
     high = low + step * (longer > 0) / held
     shorter = groups - longer
-    first: Floats = np.where(shorter >= np.where(joined(rows), 1, 2), low, high) - embedding
-    last: Floats = np.where((shorter >= 1) & ~(folded(rows) & (rows.pp > 1)), low, high) - head
+    first: Floats = np.where(shorter >= np.where(joined(strategies), 1, 2), low, high) - embedding
+    last: Floats = np.where((shorter >= 1) & ~(folded(strategies) & (strategies.pp > 1)), low, high) - head
     last = np.where(held > 1, first, last)
-    inner = (head == 0) | (rows.pp > 2)
+    inner = (head == 0) | (strategies.pp > 2)
     return EvenSplit(
         low=low - head,
         high=np.where(inner, high, np.maximum(first, last)),
         first=first,
         last=last,
-        some=high - head,
+        heaviest_at_least=high - head,
     )
 
 

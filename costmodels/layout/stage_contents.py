@@ -22,36 +22,38 @@ _COPIES = np.array([SCHEDULES[name].parameters_held for name in SCHEDULE_NAMES])
 _FOLDED = np.array([SCHEDULES[name].paths is _folded_paths for name in SCHEDULE_NAMES])
 
 
-def copies(rows: Strategies) -> Floats:
+def copies(strategies: Strategies) -> Floats:
     """Times that the stages together hold every parameter, shape (N,)."""
-    return rows.once("copies", lambda: _COPIES[rows.schedule])
+    return strategies.once("copies", lambda: _COPIES[strategies.schedule])
 
 
-def folded(rows: Strategies) -> Bools:
+def folded(strategies: Strategies) -> Bools:
     """Whether the last piece of the model sits on the first stage, with the first one, shape (N,)."""
-    return rows.once("folded", lambda: _FOLDED[rows.schedule])
+    return strategies.once("folded", lambda: _FOLDED[strategies.schedule])
 
 
-def joined(rows: Strategies) -> Bools:
+def joined(strategies: Strategies) -> Bools:
     """Whether the same stage holds both ends of the model, shape (N,)."""
-    return (rows.pp == 1) | folded(rows) | (copies(rows) > 1)
+    return (strategies.pp == 1) | folded(strategies) | (copies(strategies) > 1)
 
 
-def ends(rows: Strategies, stage: NDArray[np.int64]) -> tuple[Bools, Bools]:
+def ends(strategies: Strategies, stage: NDArray[np.int64]) -> tuple[Bools, Bools]:
     """Whether a stage holds the embedding, and whether it holds the head; ``stage`` is (N,) or (N, P)."""
-    pp, twice, fold = (x[:, None] if stage.ndim > 1 else x for x in (rows.pp, copies(rows) > 1, folded(rows)))
+    pp, twice, fold = (
+        x[:, None] if stage.ndim > 1 else x for x in (strategies.pp, copies(strategies) > 1, folded(strategies))
+    )
     outer, last = stage == 0, stage == pp - 1
     return outer | (twice & last), np.where(fold, outer, last | (twice & outer))
 
 
-def end_sends(rows: Strategies) -> Floats:
+def end_sends(strategies: Strategies) -> Floats:
     """What the first and the last stage of a pipeline send and receive over what a middle one does, shape (N,).
 
     Of the 4 v messages that a micro-batch has to and from a stage of v chunks, forward and backward, the outer two
     stages lack the two beyond the ends of the model. In a V the stages at its ends and at its turn have one
     neighbour; so have the outer stages of DualPipe in each direction.
     """
-    return 1.0 - 0.5 / np.where(folded(rows), 1, rows.vpp)
+    return 1.0 - 0.5 / np.where(folded(strategies), 1, strategies.vpp)
 
 
 def of_both_ways(pieces: Ints, held: float) -> Floats:
@@ -59,38 +61,40 @@ def of_both_ways(pieces: Ints, held: float) -> Floats:
     return (pieces + pieces[::-1]) / 2.0 if held > 1.0 else pieces.astype(np.float64)
 
 
-def by_chunk(rows: Strategies) -> Bools:
+def by_chunk(strategies: Strategies) -> Bools:
     """Whether a chunk sees all its micro-batches before the next one starts, shape (N,) [LamyPoirier22]."""
-    return rows.schedule == SCHEDULE_NAMES.index("breadth-first")
+    return strategies.schedule == SCHEDULE_NAMES.index("breadth-first")
 
 
-def in_flight_at(rows: Strategies, place: Callable[[Ints], Ints]) -> Floats:
-    """``in_flight`` of the stage that ``place`` names of so many, worked out once for rows of one schedule, (N,)."""
-    few, inverse = rows.once("schedules", lambda: rows.distinct("schedule", "pp", "vpp", "num_microbatches"))
+def in_flight_at(strategies: Strategies, place: Callable[[Ints], Ints]) -> Floats:
+    """``in_flight`` of the stage that ``place`` names of so many, once for all of one schedule, (N,)."""
+    few, inverse = strategies.once(
+        "schedules", lambda: strategies.distinct("schedule", "pp", "vpp", "num_microbatches")
+    )
     return in_flight(few, place(few.pp))[inverse]
 
 
-def in_flight(rows: Strategies, stage: Ints) -> Floats:
+def in_flight(strategies: Strategies, stage: Ints) -> Floats:
     """Micro-batches whose activations a stage holds at the worst moment, in whole stages, shape (N,)."""
-    held = np.ones(len(rows))
+    held = np.ones(len(strategies))
     for code, name in enumerate(SCHEDULE_NAMES):
-        mine = np.flatnonzero(rows.schedule == code)
+        mine = np.flatnonzero(strategies.schedule == code)
         if len(mine):
-            shape = (rows.pp[mine], rows.num_microbatches[mine], rows.vpp[mine])
+            shape = (strategies.pp[mine], strategies.num_microbatches[mine], strategies.vpp[mine])
             held[mine] = SCHEDULES[name].in_flight(*shape, stage[mine])
     return held
 
 
-def mtp_in_flight(rows: Strategies) -> Floats:
+def mtp_in_flight(strategies: Strategies) -> Floats:
     """Micro-batches whose activations the layers that predict further tokens hold, shape (N,).
 
     They stand behind the last chunk, which passes a micro-batch back as soon as it came; under GPipe and breadth first
     all come first.
     """
-    everything = (rows.schedule == SCHEDULE_NAMES.index("gpipe")) | by_chunk(rows)
-    return np.where(everything, rows.num_microbatches, 1).astype(np.float64)
+    everything = (strategies.schedule == SCHEDULE_NAMES.index("gpipe")) | by_chunk(strategies)
+    return np.where(everything, strategies.num_microbatches, 1).astype(np.float64)
 
 
-def queued(rows: Strategies, waits: float) -> Floats:
+def queued(strategies: Strategies, waits: float) -> Floats:
     """Micro-batches that stages hold beside those of the schedule where they share the vocabulary, (N,): one a wait."""
-    return np.asarray(waits * rows.vocabulary, dtype=np.float64)
+    return np.asarray(waits * strategies.vocabulary, dtype=np.float64)

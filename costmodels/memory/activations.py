@@ -19,53 +19,48 @@ from costmodels.scenario import Scenario
 from costmodels.step.sharded import stays_whole
 from costmodels.strategy import Bools, Floats, Strategies
 
-_KEPT_OF_EXPERTS = {
-    "attention": 1.0,
-    "projections": 0.0,
-    "attention-products": 0.0,
-    "feed-forward": 0.0,
-    "products": 1.0,
-    "up-projections": 1.0,
-}
-"""Share of the experts' activations that each kind of selective recomputation keeps; a list of operators keeps what
-exchanges return."""
+_KEEPS_EXPERTS = frozenset({"attention", "products", "up-projections"})
+"""Kinds of selective recomputation that keep the experts' activations; a list of operators keeps what exchanges
+return."""
 
 
-def average_activation_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+def average_activation_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes that an average layer keeps of one micro-batch for its backward pass, shape (N,)."""
-    return scenario.depth.average(lambda kind: kind_activation_bytes(rows, scenario, kind))
+    return scenario.depth.average(lambda kind: kind_activation_bytes(strategies, scenario, kind))
 
 
-def kind_activation_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+def kind_activation_bytes(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     """Bytes that one layer of a kind keeps of one micro-batch for its backward pass, shape (N,).
 
     Kept whole, or split over the tensor ranks by sequence parallelism: the inputs of norms and of the
     column-parallel products, dropout masks; split always: queries, keys, values, scores, the inputs of the
     row-parallel products. For a GPT block this is s b h (10 + 24/t + 5 a s / (h t)) [Korthikanti22].
     """
-    stack, region, T = scenario.stack, region_tokens(rows, scenario), tokens_per_rank(rows, scenario)
-    selective = (rows.recompute == Recompute.SELECTIVE) & (rows.recompute_modules == 0)
+    policy = scenario.stack.switches.recompute_policy
+    selective = (strategies.recompute == Recompute.SELECTIVE) & (strategies.recompute_modules == 0)
     whole, inner = _left_by(selective, scenario, kind)
-    more_whole, more_inner = unfused_widths(scenario, kind)
-    plain = np.where(selective & (stack.switches.recompute_policy != "attention"), 0.0, 1.0)
-    whole, inner = whole + plain * more_whole, inner + plain * more_inner
-    products = _product_inputs(scenario, kind) * stack.exchange.keeps_gathered_inputs
-    scores = _scores(selective, scenario, kind)
-    sizes = {"gathered": products, "whole": whole, "split": inner + scores}
-    kept = layer_activation_bytes(tokens=T, region=region, tensor_ranks=rows.tp, **sizes)
-    if kind.attends:
-        kept = kept + repeated_bytes(rows, scenario)
-    kept = kept - kind_module_bytes(rows, scenario, kind) + _gathered_weights(rows, scenario, kind)
-    kept = kept + np.where(
-        selective & (stack.switches.recompute_policy == "operators"), 0.0, _cast_weights(rows, scenario, kind)
+    more_whole, more_inner = _unfused_widths(scenario, kind)
+    plain = np.where(selective & (policy != "attention"), 0.0, 1.0)
+    kept = layer_activation_bytes(
+        tokens=tokens_per_rank(strategies, scenario),
+        region=region_tokens(strategies, scenario),
+        tensor_ranks=strategies.tp,
+        gathered=_product_inputs(scenario, kind) * scenario.stack.exchange.keeps_gathered_inputs,
+        whole=whole + plain * more_whole,
+        split=inner + plain * more_inner + _scores(selective, scenario, kind),
     )
+    if kind.attends:
+        kept = kept + repeated_bytes(strategies, scenario)
+    gathered, cast = _kept_weights(strategies, scenario, kind)
+    kept = kept - kind_module_bytes(strategies, scenario, kind) + gathered
+    kept = kept + np.where(selective & (policy == "operators"), 0.0, cast)
     if kind.ffn != "experts":
         return kept
-    repeated = selective & (stack.switches.recompute_policy == "up-projections")
-    whole = expert_activation_bytes(rows, scenario, scenario.recipe.word, repeated=repeated)
-    if stack.switches.recompute_policy == "operators":
-        return kept + np.where(selective, exchanged_bytes(rows, scenario), whole)
-    return kept + np.where(selective, _KEPT_OF_EXPERTS[stack.switches.recompute_policy], 1.0) * whole
+    repeated = selective & (policy == "up-projections")
+    experts = expert_activation_bytes(strategies, scenario, scenario.recipe.word, repeated=repeated)
+    if policy == "operators":
+        return kept + np.where(selective, exchanged_bytes(strategies, scenario), experts)
+    return kept + np.where(selective, float(policy in _KEEPS_EXPERTS), 1.0) * experts
 
 
 def _product_inputs(scenario: Scenario, kind: Kind) -> float:
@@ -100,26 +95,26 @@ def _widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
 
 def _left_by(selective: Bools, scenario: Scenario, kind: Kind) -> tuple[Floats | float, Floats | float]:
     """Bytes per token as of ``_widths``, less what the stack's selective recomputation repeats where it is on."""
-    model, stack = scenario.model, scenario.stack
+    model, policy = scenario.model, scenario.stack.switches.recompute_policy
     whole, inner = _widths(scenario, kind)
-    if stack.switches.recompute_policy == "attention":
+    if policy == "attention":
         return whole, inner
-    if stack.switches.recompute_policy == "operators":
+    if policy == "operators":
         if kind.attends and model.mla is None:
             listed = _listed(scenario, kind)
             return np.where(selective, listed[0], whole), np.where(selective, listed[1], inner)
         returned = 0.0 if scenario.keeps_attention else kind.attends * scenario.word * model.attention_output_width
         left = max(whole / 2.0, scenario.word * model.hidden_size)  # what goes in is kept, whatever is frozen
         return np.where(selective, left, whole), np.where(selective, inner / 2.0 - returned, inner)
-    if stack.switches.recompute_policy == "up-projections":
+    if policy == "up-projections":
         left = whole - _product_inputs(scenario, kind)
         return np.where(selective, left, whole), np.where(selective, _without_up_projections(scenario, kind), inner)
     kept, outer = kind.attends * scenario.word * model.qkv_width, scenario.word * model.hidden_size
-    if stack.switches.recompute_policy == "products":
+    if policy == "products":
         kept += (kind.ffn == "dense") * scenario.word * model.fc1_width
-    if stack.switches.recompute_policy in {"products", "attention-products", "feed-forward"}:
+    if policy in {"products", "attention-products", "feed-forward"}:
         outer *= 1.0 + kind.attends * (kind.parts > 1)
-    if stack.switches.recompute_policy == "feed-forward":
+    if policy == "feed-forward":
         kept += kind.attends * scenario.word * model.attention_output_width
     return np.where(selective, outer, whole), np.where(selective, kept, inner)
 
@@ -131,11 +126,9 @@ def _listed(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     added up at once, so that only eager autograd keeps it. All in 16 bits, whatever the products run in.
     """
     model, word = scenario.model, scenario.word
-    whole = (
-        word * model.hidden_size * (1.0 if scenario.stack.switches.fused_elementwise or not model.gated_ffn else 2.0)
-    )
+    down = 1.0 if scenario.stack.switches.fused_elementwise or not model.gated_ffn else 2.0
     inner = model.attention_width + model.value_width + (kind.ffn == "dense") * model.ffn_hidden_size
-    return whole, word * (inner + scenario.keeps_attention * model.attention_output_width)
+    return word * model.hidden_size * down, word * (inner + scenario.keeps_attention * model.attention_output_width)
 
 
 def _without_up_projections(scenario: Scenario, kind: Kind) -> float:
@@ -153,15 +146,13 @@ def _scores(selective: Bools, scenario: Scenario, kind: Kind) -> Floats | float:
     Products without weights, and their softmax, are what every policy but two repeats.
     """
     scores = kind.attends * attention_kept(scenario, kind)
-    repeated = (
-        scenario.stack.switches.recompute_policy not in {"operators", "up-projections"}
-        and scenario.rates.attention is None
-    )
-    repeated |= scenario.stack.switches.recompute_policy == "operators" and not scenario.keeps_attention
+    policy = scenario.stack.switches.recompute_policy
+    repeated = policy not in {"operators", "up-projections"} and scenario.rates.attention is None
+    repeated |= policy == "operators" and not scenario.keeps_attention
     return np.where(selective, 0.0, scores) if repeated else scores
 
 
-def unfused_widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
+def _unfused_widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     """Bytes per token that operations which a stack has not fused keep: of the whole width, and split over ranks."""
     model, keeps = scenario.model, scenario.stack.kernels.saved_tensors
     norms = model.num_norms if kind.parts > 1 else 1
@@ -182,66 +173,63 @@ def unfused_widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     return width * model.hidden_size * norms, sum(inner.get(name, 0.0) for name in keeps)
 
 
-def _gathered_weights(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
-    """Bytes of a layer's weights that its products keep as ZeRO stage 3 gathered them, anew in every micro-batch, (N,).
+def _kept_weights(strategies: Strategies, scenario: Scenario, kind: Kind) -> tuple[Floats, Floats]:
+    """Bytes of a layer's weights that every micro-batch keeps anew: as ZeRO stage 3 gathered them, and as cast, (N,).
 
     PyTorch's autograd saves a view of what a product multiplied. DeepSpeed puts a product in its place that saves the
     parameter itself (runtime/zero/linear.py), but where models are built outside ``zero.Init``, or with
-    ``mem_efficient_linear=False``.
+    ``mem_efficient_linear=False``. A compiled graph keeps weights as it cast them to 8 bits for the forward pass,
+    whatever full sharding then gives up, unless it is told to cast again (``force_recompute_fp8_weight_in_bwd``
+    [TorchAO]).
     """
-    size = kind_parameters_per_rank(rows, scenario, kind) + kind_expert_parameters(rows, scenario, kind)
-    kept = (rows.zero_stage == SHARDED_PARAMETERS) & (rows.sharding_degree > 1) & ~stays_whole(rows, scenario)
-    return np.where(kept & ("gathered" in scenario.stack.kernels.saved_tensors), scenario.word * size, 0.0)
-
-
-def _cast_weights(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
-    """Bytes of a layer's weights as they were cast to 8 bits for the forward pass, anew in every micro-batch, (N,).
-
-    A compiled graph keeps them for the backward pass, whatever full sharding then gives up, unless it is told to cast
-    again (``force_recompute_fp8_weight_in_bwd`` [TorchAO]).
-    """
-    size = kind_parameters_per_rank(rows, scenario, kind) + kind_expert_parameters(rows, scenario, kind)
-    return (
-        scenario.recipe.word * size * float("casts" in scenario.stack.kernels.saved_tensors and scenario.recipe.reduced)
+    saved = scenario.stack.kernels.saved_tensors
+    size = kind_parameters_per_rank(strategies, scenario, kind) + kind_expert_parameters(strategies, scenario, kind)
+    kept = (
+        (strategies.zero_stage == SHARDED_PARAMETERS)
+        & (strategies.sharding_degree > 1)
+        & ~stays_whole(strategies, scenario)
     )
+    gathered = np.where(kept & ("gathered" in saved), scenario.word * size, 0.0)
+    return gathered, scenario.recipe.word * size * float("casts" in saved and scenario.recipe.reduced)
 
 
-def layer_checkpoint_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+def layer_checkpoint_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes of one recomputed layer's input, of one micro-batch, (N,); its share where several have one together."""
-    region = region_tokens(rows, scenario)
+    region = region_tokens(strategies, scenario)
     if scenario.stack.recompute.partitioned_inputs:
-        region = np.minimum(region, tokens_per_rank(rows, scenario) / rows.tp)
+        region = np.minimum(region, tokens_per_rank(strategies, scenario) / strategies.tp)
     whole = checkpoint_bytes(tokens=region, hidden_size=scenario.model.hidden_size, word=scenario.word)
-    return whole / rows.recompute_num_layers + returned_bytes(rows, scenario)
+    return whole / strategies.recompute_num_layers + returned_bytes(strategies, scenario)
 
 
-def returned_bytes(rows: Strategies, scenario: Scenario, *, others: bool = False) -> Floats:
+def returned_bytes(strategies: Strategies, scenario: Scenario, *, without_this_pass: bool = False) -> Floats:
     """Bytes of keys and values of one layer that a model returns and a loop holds, as the loss is taken, (N,).
 
-    Those of this pass, which attention keeps anyway where nothing is recomputed (``others`` leaves them out), and of
-    the pass before: a loop that names what came back holds it until the next forward pass is over [use_cache]. What
-    models return whose layers do not all attend is not priced.
+    Those of this pass, which attention keeps anyway where nothing is recomputed (``without_this_pass``), and of the
+    pass before: a loop that names what came back holds it until the next forward pass is over [use_cache]. What models
+    return whose layers do not all attend is not priced.
     """
-    passes = max(scenario.stack.kernels.saved_tensors.count("cache") - others, 0) * all(
-        kind.attends for kind in scenario.depth.kinds
-    )
+    passes = max(scenario.stack.kernels.saved_tensors.count("cache") - without_this_pass, 0)
+    passes *= all(kind.attends for kind in scenario.depth.kinds)
     width = float(scenario.model.key_value_width + scenario.model.value_width)
-    return passes * scenario.word * width * tokens_per_rank(rows, scenario) / rows.tp
+    return passes * scenario.word * width * tokens_per_rank(strategies, scenario) / strategies.tp
 
 
-def kept_bytes_of_kind(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+def kept_bytes_of_kind(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     """Bytes that one layer keeps of one micro-batch, on the device or the host; its input where recomputed whole."""
-    checkpoint = layer_checkpoint_bytes(rows, scenario)
-    return np.where(rows.recompute >= Recompute.FULL, checkpoint, kind_activation_bytes(rows, scenario, kind))
+    checkpoint = layer_checkpoint_bytes(strategies, scenario)
+    return np.where(
+        strategies.recompute >= Recompute.FULL, checkpoint, kind_activation_bytes(strategies, scenario, kind)
+    )
 
 
-def kept_bytes_of_layer(rows: Strategies, scenario: Scenario) -> Floats:
+def kept_bytes_of_layer(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes that an average layer keeps of one micro-batch, on the device or the host, (N,)."""
-    return scenario.depth.average(lambda kind: kept_bytes_of_kind(rows, scenario, kind))
+    return scenario.depth.average(lambda kind: kept_bytes_of_kind(strategies, scenario, kind))
 
 
-def kind_module_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+def kind_module_bytes(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     """Bytes of one layer and micro-batch that named modules are repeated for instead of kept, shape (N,)."""
-    if not rows.recompute_modules.any():
-        return np.zeros(len(rows))
-    return picked(rows.recompute_modules, module_bytes(rows, scenario, kind))
+    if not strategies.recompute_modules.any():
+        return np.zeros(len(strategies))
+    return picked(strategies.recompute_modules, module_bytes(strategies, scenario, kind))

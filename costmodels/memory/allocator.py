@@ -23,7 +23,7 @@ LAUNCHES_AHEAD = 1024.0
 """Kernels that the host may launch before the device has started the first of them."""
 
 
-def waiting_bytes(rows: Strategies, scenario: Scenario, layers: Floats, *, first: Bools) -> Floats:
+def unreleased_sums(strategies: Strategies, scenario: Scenario, layers: Floats, *, first: Bools) -> Floats:
     """Bytes that wait for collectives of the tensor ranks as a forward pass of ``layers`` layers ends, (N,).
 
     On the ``first`` stage it follows the backward pass of the micro-batch before it, of twice as many kernels and as
@@ -32,18 +32,18 @@ def waiting_bytes(rows: Strategies, scenario: Scenario, layers: Floats, *, first
     """
     stack, model = scenario.stack, scenario.model
     if not stack.switches.record_streams:
-        return np.zeros(len(rows))
+        return np.zeros(len(strategies))
     sums = 1.0 if model.parallel_block else 2.0
     reach = LAUNCHES_AHEAD / stack.host.kernels_per_layer
     ahead = np.minimum(layers, reach)
-    before = first & (rows.num_microbatches > 1) & stack.allocator.unread_batches
+    before = first & (strategies.num_microbatches > 1) & stack.allocator.unread_batches
     ahead = ahead + before * np.minimum(layers, (reach - ahead) / 2.0)
-    whole = scenario.word * model.hidden_size * tokens_per_rank(rows, scenario)
-    return np.where(rows.tp > 1, ahead * sums * whole, 0.0)
+    whole = scenario.word * model.hidden_size * tokens_per_rank(strategies, scenario)
+    return np.where(strategies.tp > 1, ahead * sums * whole, 0.0)
 
 
-def flat_bytes(
-    rows: Strategies, scenario: Scenario, parameters: Floats, *, largest: Floats, scattered: Floats | float = 0.0
+def gradient_copy_bytes(
+    strategies: Strategies, scenario: Scenario, parameters: Floats, *, largest: Floats, scattered: Floats | float = 0.0
 ) -> Floats:
     """Bytes of blocks that a stage's gradients want once an iteration, of ``parameters`` on a rank, (N,).
 
@@ -52,22 +52,24 @@ def flat_bytes(
     them one by one, of which ``largest`` is that of the largest tensor; and all of a rank's own, flat, in 2 and in 4.
     Of those that come one after the other only one that is larger than all before takes a block of its own.
     """
-    stack, sharded = scenario.stack, rows.zero_stage > 0
+    stack, sharded = scenario.stack, strategies.zero_stage > 0
     if stack.gradients.gradient_bytes > scenario.word or scenario.precision == "fp32":
-        return scattered + np.zeros(len(rows))
-    own = parameters / np.where(sharded, rows.sharding_degree, 1)
+        return scattered + np.zeros(len(strategies))
+    own = parameters / np.where(sharded, strategies.sharding_degree, 1)
     bucket = np.where(
         sharded, np.minimum(stack.gradients.flat_bucket, stack.gradients.gradient_bytes * parameters), 0.0
     )
     one = np.minimum(own, largest) * (stack.gradients.overflow_check & sharded)
-    total, free = scattered + bucket, scattered + np.zeros(len(rows))
+    total, free = scattered + bucket, scattered + np.zeros(len(strategies))
     for block in (4.0 * one, 8.0 * one):
         total, free = total + np.where(block > free, block, 0.0), np.maximum(block, free)
     flat = stack.gradients.flat_step_bytes * own
     return total + np.where(one > 0, np.where(free < 4.0 * own, flat, 0.0), flat)
 
 
-def listed_bytes(rows: Strategies, scenario: Scenario, *, parameters: Floats, optimizer: Floats, last: Bools) -> Floats:
+def gather_list_bytes(
+    strategies: Strategies, scenario: Scenario, *, parameters: Floats, optimizer: Floats, last: Bools
+) -> Floats:
     """Bytes beyond its peak that the allocator takes to gather ``parameters`` of a rank into a list of buffers, (N,).
 
     The framework makes a buffer for every rank and one for its own part, and PyTorch gathers into one flat tensor first
@@ -76,17 +78,19 @@ def listed_bytes(rows: Strategies, scenario: Scenario, *, parameters: Floats, op
     made by the first step, in front of the first gather and out of what activations had: the next ones take the
     buffers' room instead.
     """
-    model, stack, T = scenario.model, scenario.stack, tokens_per_rank(rows, scenario)
-    logits = 4.0 * T * vocabulary_rows(rows, scenario, "head") * last
-    free = np.maximum(scenario.word * T * np.maximum(model.fc1_width / rows.tp, model.hidden_size), logits)
-    whole = scenario.word * parameters * ((rows.zero_stage > 0) & (stack.sharding.parameter_exchange == "listed"))
-    piece = whole / rows.sharding_degree
+    model, stack, T = scenario.model, scenario.stack, tokens_per_rank(strategies, scenario)
+    logits = 4.0 * T * vocabulary_rows(strategies, scenario, "head") * last
+    free = np.maximum(scenario.word * T * np.maximum(model.fc1_width / strategies.tp, model.hidden_size), logits)
+    whole = scenario.word * parameters * ((strategies.zero_stage > 0) & (stack.sharding.parameter_exchange == "listed"))
+    piece = whole / strategies.sharding_degree
     taken = (free < whole) * whole + (free < piece) * (whole + piece)
     moments = optimizer * ADAM_MOMENTS / stack.states.optimizer_bytes
-    return np.where(rows.sharding_degree > 1, np.maximum(taken - moments, 0.0), 0.0)
+    return np.where(strategies.sharding_degree > 1, np.maximum(taken - moments, 0.0), 0.0)
 
 
-def buffer_bytes(rows: Strategies, scenario: Scenario, *, layer: Floats, ends: tuple[Floats, Floats]) -> Floats:
+def gather_buffer_bytes(
+    strategies: Strategies, scenario: Scenario, *, layer: Floats, ends: tuple[Floats, Floats]
+) -> Floats:
     """Bytes of the buffer that the largest unit of full sharding is gathered into, (N,).
 
     ``layer`` are the parameters of one layer on a rank, ``ends`` those of the stage's embedding and head, which travel
@@ -94,49 +98,51 @@ def buffer_bytes(rows: Strategies, scenario: Scenario, *, layer: Floats, ends: t
     """
     embedding, head = ends
     outer = embedding + head if scenario.stack.sharding.root_unit else np.maximum(embedding, head)
-    gathers = scenario.stack.sharding.gather_pool & (rows.zero_stage >= SHARDED_GRADIENTS)
+    gathers = scenario.stack.sharding.gather_pool & (strategies.zero_stage >= SHARDED_GRADIENTS)
     return np.where(gathers, scenario.word * np.maximum(layer, outer), 0.0)
 
 
-def idle_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+def logits_block_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes of blocks that lie idle beside the logits where the head is, (N,).
 
     An eager loss in fp32 leaves the block that the model's own logits had. In fixed segments logits are put beside what
     the last layer's forward pass let go; and since the first step makes its states in blocks that are idle then, one of
     the logits' blocks is cut and taken anew, where the loss has none but these and their gradients'.
     """
-    stack, T = scenario.stack, tokens_per_rank(rows, scenario)
-    logits = scenario.word * T * vocabulary_rows(rows, scenario, "head")
+    stack, T = scenario.stack, tokens_per_rank(strategies, scenario)
+    logits = scenario.word * T * vocabulary_rows(strategies, scenario, "head")
     if stack.switches.loss != "plain" or stack.switches.loss_block:
-        return np.zeros(len(rows))
+        return np.zeros(len(strategies))
     idle = logits * stack.allocator.logits_freed_early
     if stack.switches.expandable_segments:
         return idle
-    passed, largest = _let_go(rows, scenario)
+    passed, largest = _let_go(strategies, scenario)
     beside = idle + np.where(logits > largest, passed, 0.0)
     return np.maximum(beside, logits) if stack.logits.cross_entropy_bytes <= 2 * WORD else beside
 
 
-def _let_go(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
+def _let_go(strategies: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
     """Bytes that the forward pass of one dense layer makes and does not keep, and its largest block, (N,).
 
     Gate, its other half and their product, less those that are kept for the backward pass; and under tensor
     parallelism the whole input and the whole partial sums, unless both travel in pieces beside the products.
     """
-    stack, model, T = scenario.stack, scenario.model, tokens_per_rank(rows, scenario)
-    inner, outer = T * model.ffn_hidden_size / rows.tp, T * model.hidden_size
-    listed = (rows.recompute == Recompute.SELECTIVE) & (stack.switches.recompute_policy == "operators")
-    gone = np.where(rows.recompute >= Recompute.FULL, model.ffn_branches + 1.0, listed * model.ffn_branches)
-    whole = (stack.overlap.tp_forward == 1.0) * (1.0 * (rows.tp > 1) + (region_tokens(rows, scenario) < T))
+    stack, model, T = scenario.stack, scenario.model, tokens_per_rank(strategies, scenario)
+    inner, outer = T * model.ffn_hidden_size / strategies.tp, T * model.hidden_size
+    listed = (strategies.recompute == Recompute.SELECTIVE) & (stack.switches.recompute_policy == "operators")
+    gone = np.where(strategies.recompute >= Recompute.FULL, model.ffn_branches + 1.0, listed * model.ffn_branches)
+    whole = (stack.overlap.tp_forward == 1.0) * (1.0 * (strategies.tp > 1) + (region_tokens(strategies, scenario) < T))
     largest = np.maximum(inner, np.where(whole > 0, outer, 0.0))
     return scenario.word * (gone * inner + whole * outer), scenario.word * largest
 
 
-def scattered_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+def embedding_gradient_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes of the block of the embedding's dense gradient, in 16 bits, (N,).
 
     In fixed segments it fits no block that activations had, unless these are as large.
     """
     stack, model = scenario.stack, scenario.model
-    gradient = scenario.word * vocabulary_rows(rows, scenario, "embedding") * model.embedding_width
-    return np.where((not stack.switches.expandable_segments) & (gradient > _let_go(rows, scenario)[1]), gradient, 0.0)
+    gradient = scenario.word * vocabulary_rows(strategies, scenario, "embedding") * model.embedding_width
+    return np.where(
+        (not stack.switches.expandable_segments) & (gradient > _let_go(strategies, scenario)[1]), gradient, 0.0
+    )

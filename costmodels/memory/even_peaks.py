@@ -14,17 +14,17 @@ from costmodels.names import Recompute
 from costmodels.strategy import Floats, Ints, Strategies
 
 
-def _peaks_by_kind(rows: Strategies, memory: RowBytes) -> Floats:
+def _peaks_by_kind(strategies: Strategies, memory: RowBytes) -> Floats:
     """Allocated bytes of the worst stage under the even split where layers differ, shape (N,)."""
     assert memory.kinds is not None
-    full = rows.recompute >= Recompute.FULL
-    stages = contents(rows, memory.kinds.depth)
+    full = strategies.recompute >= Recompute.FULL
+    stages = contents(strategies, memory.kinds.depth)
     width = stages.stage.shape[1]
-    repeated = rows.take(np.repeat(np.arange(len(rows)), width))
-    held = in_flight(repeated, stages.stage.reshape(-1)).reshape(len(rows), width) + memory.queued[:, None]
+    repeated = strategies.take(np.repeat(np.arange(len(strategies)), width))
+    held = in_flight(repeated, stages.stage.reshape(-1)).reshape(len(strategies), width) + memory.queued[:, None]
     kept = np.where(full, memory.checkpoint, memory.kinds.each("stored"))
-    first, last = ends(rows, stages.stage)
-    twice = copies(rows)[:, None]
+    first, last = ends(strategies, stages.stage)
+    twice = copies(strategies)[:, None]
     needed = twice * stages.total(memory.kind_states) + held * stages.total(kept)
     needed = needed + first * (memory.first[:, None] + held * memory.embedding_activation[:, None] / twice)
     needed = needed + last * memory.last[:, None] + np.where(full[:, None], memory.working_at(last), 0.0)
@@ -35,21 +35,21 @@ _PLACES: tuple[Callable[[Ints], Ints], ...] = (np.zeros_like, lambda pp: np.mini
 """The first, the second and the last of so many stages."""
 
 
-def even_peaks(rows: Strategies, memory: RowBytes, num_layers: int) -> Floats:
+def even_peaks(strategies: Strategies, memory: RowBytes, num_layers: int) -> Floats:
     """Allocated bytes of the worst stage under the even split of ``pricing.even_assignment``, shape (N,).
 
     The worst is the first, the second (most micro-batches in flight among the fuller ones) or the last.
     """
     if memory.kinds is not None:
-        return _peaks_by_kind(rows, memory)
-    pp, split = rows.pp, even_layers(num_layers, rows)
+        return _peaks_by_kind(strategies, memory)
+    pp, split = strategies.pp, even_layers(num_layers, strategies)
     layers = (split.first, split.high, split.last)
-    full = rows.recompute >= Recompute.FULL
+    full = strategies.recompute >= Recompute.FULL
     kept = np.where(full, memory.checkpoint, memory.stored)
-    worst, twice = np.zeros(len(rows)), copies(rows)
+    worst, twice = np.zeros(len(strategies)), copies(strategies)
     for place, (held, at) in enumerate(zip(layers, _PLACES, strict=True)):
-        count = in_flight_at(rows, at) + memory.queued
-        first, last = ends(rows, at(pp))
+        count = in_flight_at(strategies, at) + memory.queued
+        first, last = ends(strategies, at(pp))
         needed = held * (twice * memory.layer_state + count * kept)
         needed = needed + first * (memory.first + count * memory.embedding_activation / twice) + last * memory.last
         needed = needed + np.where(full, memory.working_at(last), 0.0)

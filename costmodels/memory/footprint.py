@@ -11,12 +11,12 @@ from costmodels.layout.layers_by_kind import stage_layers
 from costmodels.layout.parameters_per_rank import kind_expert_parameters
 from costmodels.layout.stage_contents import copies, ends, in_flight, of_both_ways
 from costmodels.memory.allocator import (
-    buffer_bytes,
-    flat_bytes,
-    idle_bytes,
-    listed_bytes,
-    scattered_bytes,
-    waiting_bytes,
+    embedding_gradient_bytes,
+    gather_buffer_bytes,
+    gather_list_bytes,
+    gradient_copy_bytes,
+    logits_block_bytes,
+    unreleased_sums,
 )
 from costmodels.memory.peaks import step_bytes
 from costmodels.memory.rows import RowBytes, mtp_bytes, slack_of
@@ -39,7 +39,7 @@ class Footprint:
     logits: NDArray[np.float64]
     slack: NDArray[np.float64]
     reserved: NDArray[np.float64]
-    waiting: NDArray[np.float64]
+    reclaimable: NDArray[np.float64]
     """What the allocator has taken beside and gives back before it fails, so that it counts in readings alone."""
     late: NDArray[np.float64]
     """Of the gradients: what comes as activations go, out of another pool than theirs."""
@@ -66,48 +66,44 @@ def readings(peak: Footprint, scenario: Scenario) -> tuple[NDArray[np.float64], 
     The allocator keeps what it took once, as long as the device has room.
     """
     usable = scenario.group.accelerator.usable_memory
-    taken = (1.0 + scenario.stack.calibrated.cached_share) * peak.allocated + peak.waiting
+    taken = (1.0 + scenario.stack.calibrated.cached_share) * peak.allocated + peak.reclaimable
     shown = np.minimum(taken + peak.reserved, np.maximum(usable, peak.total))
     return shown - peak.reserved, shown
 
 
 def footprint(
-    rows: Strategies, memory: RowBytes, scenario: Scenario, *, row: int, layers: Ints, recomputed: Ints
+    strategies: Strategies, memory: RowBytes, scenario: Scenario, *, row: int, layers: Ints, recomputed: Ints
 ) -> Footprint:
-    """The memory of every stage of one row under a given split, arrays (pp,)."""
+    """The memory of every stage of one of the strategies under a given split, arrays (pp,)."""
     pp = len(layers)
-    one = rows.take(np.full(pp, row))
-    twice, (first, last) = float(copies(one)[0]), ends(one, np.arange(pp))
-    parameters, experts, stored, again = _stage_sums(
-        one, memory, scenario, row=row, layers=layers, recomputed=recomputed
-    )
-    outer = first * memory.embedding_parameters[row], last * memory.head_parameters[row]
+    every = np.full(pp, row)
+    by_stage, at = strategies.take(every), memory.take(every)  # the same strategy for every stage
+    twice, (first, last) = float(copies(by_stage)[0]), ends(by_stage, np.arange(pp))
+    parameters, experts, stored, again = _stage_sums(by_stage, at, scenario, layers=layers, recomputed=recomputed)
+    outer = first * at.embedding_parameters, last * at.head_parameters
     params = twice * parameters + outer[0] + outer[1]
     model, ahead = scenario.model, mtp_kind(scenario.model)
-    experts = twice * experts + last * mtp_sets(model) * kind_expert_parameters(one, scenario, ahead)
-    state, expert_state = memory.state, memory.expert_state
-    kept, moment = _activations(one, memory, scenario, row=row, stored=stored, again=again)
-    activations = kept + moment
-    whole = memory.everywhere[row] - memory.passing[row]
-    weights = params * state.weights[row] + experts * expert_state.weights[row] + whole
-    weights = weights + (outer[0] + outer[1]) * memory.end_weights_extra[row]
-    gradients = params * state.gradients[row] + experts * expert_state.gradients[row]
-    optimizer = params * state.optimizer[row] + experts * expert_state.optimizer[row]
-    optimizer = optimizer + (outer[0] + outer[1]) * memory.end_optimizer_extra[row]
-    logits = last * memory.logits[row]
-    slack = slack_of(one, scenario) * (weights + gradients + optimizer + activations + logits)
+    experts = twice * experts + last * mtp_sets(model) * kind_expert_parameters(by_stage, scenario, ahead)
+    kept, moment = _activations(by_stage, at, scenario, stored=stored, again=again)
+    weights = params * at.state.weights + experts * at.expert_state.weights + (at.everywhere - at.passing)
+    weights = weights + (outer[0] + outer[1]) * at.end_weights_extra
+    gradients = params * at.state.gradients + experts * at.expert_state.gradients
+    optimizer = params * at.state.optimizer + experts * at.expert_state.optimizer
+    optimizer = optimizer + (outer[0] + outer[1]) * at.end_optimizer_extra
+    activations, logits = kept + moment, last * at.logits
+    slack = slack_of(by_stage, scenario) * (weights + gradients + optimizer + activations + logits)
     reserved = np.full(pp, scenario.stack.allocator.reserved)
-    waiting = _waiting(one, memory, scenario, row=row, layers=layers, parameters=params + experts, outer=outer)
-    step = step_bytes(one, scenario) * (params + experts)  # which all gradients stand beside
-    late = np.where(_fresh_gradients(one, scenario), np.clip(kept - step, 0.0, gradients), 0.0)
-    found = Footprint(weights, gradients, optimizer, activations, logits, slack, reserved, waiting, late)
-    listed = listed_bytes(one, scenario, parameters=params + experts, optimizer=optimizer, last=last)
-    fits = found.total + waiting + listed <= scenario.group.accelerator.usable_memory
+    reclaimable = _reclaimable(by_stage, at, scenario, layers=layers, parameters=params + experts, outer=outer)
+    step = step_bytes(by_stage, scenario) * (params + experts)  # which all gradients stand beside
+    late = np.where(_fresh_gradients(by_stage, scenario), np.clip(kept - step, 0.0, gradients), 0.0)
+    found = Footprint(weights, gradients, optimizer, activations, logits, slack, reserved, reclaimable, late)
+    listed = gather_list_bytes(by_stage, scenario, parameters=params + experts, optimizer=optimizer, last=last)
+    fits = found.total + reclaimable + listed <= scenario.group.accelerator.usable_memory
     # Else all is given back once, and activations share what it left.
-    return replace(found, waiting=waiting + np.where(fits, listed, 0.0))
+    return replace(found, reclaimable=reclaimable + np.where(fits, listed, 0.0))
 
 
-def _fresh_gradients(one: Strategies, scenario: Scenario) -> Bools:
+def _fresh_gradients(by_stage: Strategies, scenario: Scenario) -> Bools:
     """Whether gradients come only as activations go, (pp,): one micro-batch, and PyTorch makes them anew for it.
 
     ``zero_grad`` lets go those of the step before, and a backward pass makes each layer's as its activations go; full
@@ -115,35 +111,30 @@ def _fresh_gradients(one: Strategies, scenario: Scenario) -> Bools:
     buckets of all of them, which stay.
     """
     stack = scenario.stack
-    scattered = (one.zero_stage >= SHARDED_GRADIENTS) & (
-        stack.sharding.fsdp_stage2 and stack.sharding.scatters_each_micro_batch
-    )
-    alone = (one.zero_stage < SHARDED_GRADIENTS) & (one.dp * one.cp == 1)
-    return stack.gradients.set_to_none & (one.num_microbatches == 1) & (one.pp == 1) & (scattered | alone)
+    fully = stack.sharding.fsdp_stage2 and stack.sharding.scatters_each_micro_batch
+    pooled = np.where(by_stage.zero_stage >= SHARDED_GRADIENTS, fully, by_stage.dp * by_stage.cp == 1)
+    return stack.gradients.set_to_none & (by_stage.num_microbatches == 1) & (by_stage.pp == 1) & pooled
 
 
 def _activations(
-    one: Strategies, memory: RowBytes, scenario: Scenario, *, row: int, stored: Floats, again: Floats
+    by_stage: Strategies, at: RowBytes, scenario: Scenario, *, stored: Floats, again: Floats
 ) -> tuple[Floats, Floats]:
     """What forward passes in flight keep on every stage, and what lives for a moment, each (pp,).
 
     ``stored`` is what a micro-batch leaves on the stage, ``again`` how many of its layers are recomputed.
     """
-    stages = np.arange(len(one))
-    held, (first, last) = in_flight(one, stages) + memory.queued[row], ends(one, stages)
-    embedding = first * memory.embedding_activation[row] / copies(one)
-    kept = held * (stored + again * memory.checkpoint[row] + embedding)
-    kept = kept + last * mtp_bytes(one, scenario, 0.0)
-    moment = first * memory.first_peak[row] + memory.passing[row]
-    return kept, moment + (again > 0) * memory.take(np.full(len(one), row)).working_at(last)
+    stages = np.arange(len(by_stage))
+    held, (first, last) = in_flight(by_stage, stages) + at.queued, ends(by_stage, stages)
+    kept = held * (stored + again * at.checkpoint + first * at.embedding_activation / copies(by_stage))
+    kept = kept + last * mtp_bytes(by_stage, scenario, 0.0)
+    return kept, first * at.first_peak + at.passing + (again > 0) * at.working_at(last)
 
 
-def _waiting(
-    one: Strategies,
-    memory: RowBytes,
+def _reclaimable(
+    by_stage: Strategies,
+    at: RowBytes,
     scenario: Scenario,
     *,
-    row: int,
     layers: Ints,
     parameters: Floats,
     outer: tuple[Floats, Floats],
@@ -152,29 +143,29 @@ def _waiting(
 
     ``parameters`` are all of a stage, ``outer`` those of its embedding and of its head.
     """
-    first, last = ends(one, np.arange(len(one)))
-    largest = np.maximum(largest_matrix(one, scenario), np.maximum(*outer))
-    scattered = first * (one.vocabulary == 0) * scattered_bytes(one, scenario)
-    flat = flat_bytes(one, scenario, parameters, largest=largest, scattered=scattered)
-    waiting = np.maximum(flat - first * memory.first_peak[row], 0.0)
-    waiting = waiting + waiting_bytes(one, scenario, copies(one) * layers / one.vpp, first=first)
-    layer = np.full(len(one), memory.layer_parameters[row] + memory.expert_parameters[row])
-    waiting = waiting + buffer_bytes(one, scenario, layer=layer, ends=outer)
-    return waiting + last * (one.vocabulary == 0) * idle_bytes(one, scenario)
+    first, last = ends(by_stage, np.arange(len(by_stage)))
+    largest = np.maximum(largest_matrix(by_stage, scenario), np.maximum(*outer))
+    scattered = first * (by_stage.vocabulary == 0) * embedding_gradient_bytes(by_stage, scenario)
+    flat = gradient_copy_bytes(by_stage, scenario, parameters, largest=largest, scattered=scattered)
+    taken = np.maximum(flat - first * at.first_peak, 0.0)
+    taken = taken + unreleased_sums(by_stage, scenario, copies(by_stage) * layers / by_stage.vpp, first=first)
+    layer = at.layer_parameters + at.expert_parameters
+    taken = taken + gather_buffer_bytes(by_stage, scenario, layer=layer, ends=outer)
+    return taken + last * (by_stage.vocabulary == 0) * logits_block_bytes(by_stage, scenario)
 
 
 def _stage_sums(
-    one: Strategies, memory: RowBytes, scenario: Scenario, *, row: int, layers: Ints, recomputed: Ints
+    by_stage: Strategies, at: RowBytes, scenario: Scenario, *, layers: Ints, recomputed: Ints
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Of each stage's layers that a micro-batch passes, (pp,).
 
     Parameters, parameters of experts, stored activations of the micro-batch, and how many are recomputed.
     """
-    if memory.kinds is None:
-        passed, again = (of_both_ways(held, float(copies(one)[0])) for held in (layers, recomputed))
-        kept = (passed - again) * memory.stored[row]
-        return passed * memory.layer_parameters[row], passed * memory.expert_parameters[row], kept, again
-    held, repeated = stage_layers(one, scenario.depth, layers, recomputed)
-    part = {name: memory.kinds.each(name)[:, row] for name in ("layer_parameters", "expert_parameters", "stored")}
-    kept = (held - repeated) @ part["stored"]
-    return held @ part["layer_parameters"], held @ part["expert_parameters"], kept, repeated.sum(axis=1)
+    if at.kinds is None:
+        passed, again = (of_both_ways(held, float(copies(by_stage)[0])) for held in (layers, recomputed))
+        return passed * at.layer_parameters, passed * at.expert_parameters, (passed - again) * at.stored, again
+    held, repeated = stage_layers(by_stage, scenario.depth, layers, recomputed)
+    parameters, experts, stored = (
+        at.kinds.each(name)[:, 0] for name in ("layer_parameters", "expert_parameters", "stored")
+    )
+    return held @ parameters, held @ experts, (held - repeated) @ stored, repeated.sum(axis=1)

@@ -14,33 +14,27 @@ from costmodels.step.offload import EVERYTHING, activations_away, share_offloade
 from costmodels.strategy import Bools, Floats, Strategies
 
 
-def host_bytes(rows: Strategies, scenario: Scenario, kept: Floats, in_flight: Floats) -> Floats:
-    """Bytes of one device's offloaded data on its host, under the even split's heaviest stage, (N,).
-
-    ``kept`` is what a layer keeps of a micro-batch, ``in_flight`` the micro-batches of the first stage. Beside states
-    lie the gradients that the CPUs read, and where parameters are offloaded these too.
-    """
-    stack, mine = scenario.stack, updated_parameters(rows, scenario)
-    states = mine * share_offloaded(rows, scenario) * (kept_bytes(stack) + stack.gradients.gradient_bytes)
-    parameters = np.where(rows.offload == EVERYTHING, mine * WORD, 0.0)
-    layers = even_layers(scenario.model.num_layers, rows).high
-    activations = activations_away(rows, scenario) * in_flight * layers * kept
-    return states + parameters + activations
-
-
 def host_room(scenario: Scenario) -> float:
     """Bytes of the host's memory per device; 0 where the cluster does not say."""
     return (scenario.group.host_memory or 0.0) / scenario.group.gpus_per_node
 
 
-def host_fits(rows: Strategies, scenario: Scenario) -> Bools:
+def host_fits(strategies: Strategies, scenario: Scenario) -> Bools:
     """Whether what is offloaded fits the host's memory, shape (N,)."""
-    if not rows.offload.any():
-        return np.ones(len(rows), dtype=np.bool_)
-    return host_need(rows, scenario) <= host_room(scenario)
+    if not strategies.offload.any():
+        return np.ones(len(strategies), dtype=np.bool_)
+    return host_need(strategies, scenario) <= host_room(scenario)
 
 
-def host_need(rows: Strategies, scenario: Scenario) -> Floats:
-    """Bytes of the host's memory that one device's offloaded data take, shape (N,)."""
-    held = in_flight_at(rows, np.zeros_like) + queued(rows, scenario.stack.pipeline.vocabulary_in_flight)
-    return host_bytes(rows, scenario, kept_bytes_of_layer(rows, scenario), held)
+def host_need(strategies: Strategies, scenario: Scenario) -> Floats:
+    """Bytes of the host's memory that one device's offloaded data take, under the even split's heaviest stage, (N,).
+
+    Beside states lie the gradients that the CPUs read, and where parameters are offloaded these too.
+    """
+    stack, mine = scenario.stack, updated_parameters(strategies, scenario)
+    states = mine * share_offloaded(strategies, scenario) * (kept_bytes(stack) + stack.gradients.gradient_bytes)
+    parameters = np.where(strategies.offload == EVERYTHING, mine * WORD, 0.0)
+    held = in_flight_at(strategies, np.zeros_like) + queued(strategies, stack.pipeline.vocabulary_in_flight)
+    layers = even_layers(scenario.model.num_layers, strategies).high
+    activations = activations_away(strategies, scenario) * held * layers
+    return states + parameters + activations * kept_bytes_of_layer(strategies, scenario)

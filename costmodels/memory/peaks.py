@@ -21,31 +21,34 @@ from costmodels.model.parameters import attention_projections, expert_parameters
 from costmodels.names import SHARDED_PARAMETERS, Recompute
 from costmodels.scenario import Scenario
 from costmodels.stack.optimizers import ADAM_MOMENTS, root_bytes
-from costmodels.stack.stack import Stack
 from costmodels.strategy import Floats, Strategies
 
 WORKSPACES = 64.0 * 2**20
 """Workspaces of matrix products, one of PyTorch's and one of Transformer Engine's, 32 MiB each [TE]."""
 
 
-def momentary_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+def momentary_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes that the backward pass of the stage's last layer holds beyond what all layers keep, (N,).
 
     Of the kind of layer with the most.
     """
-    each = [_layer_peak(rows, scenario, kind) for kind in scenario.depth.kinds]
+    each = [_layer_peak(strategies, scenario, kind) for kind in scenario.depth.kinds]
     return np.maximum(np.max(each, axis=0), 0.0)
 
 
-def standing_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+def standing_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes that stay from the first iteration on, beside states, (N,).
 
-    Workspaces, gradients that nobody frees, and buffers that gradients are reduced in.
+    Workspaces, gradients that nobody frees, and buffers that gradients are copied into for their reduction.
     """
-    return WORKSPACES + _idle_gradients(rows, scenario) + _reduce_buckets(rows, scenario.stack)
+    switches = scenario.stack.switches
+    twice = switches.overlap_grad_reduce & (strategies.zero_stage < SHARDED_PARAMETERS)
+    reduced = (strategies.zero_stage > 0) & (strategies.sharding_degree > 1)
+    buckets = np.where(reduced, np.where(twice, 2.0, 1.0) * switches.reduce_bucket_size, 0.0)
+    return WORKSPACES + _dummy_gradients(strategies, scenario) + buckets
 
 
-def step_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+def step_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes per parameter that reducing gradients and stepping hold for the moment, (N,).
 
     Flattened copies of the gradients, and copies in fp32 of 16-bit ones for the master weights, of a rank's own shard;
@@ -55,43 +58,38 @@ def step_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     stack = scenario.stack
     masters = stack.states.optimizer_bytes > ADAM_MOMENTS and scenario.precision != "fp32"
     copied = 4.0 if masters and stack.gradients.gradient_bytes < 4 else 0.0
-    shard = np.where(rows.zero_stage > 0, rows.sharding_degree, 1)
+    shard = np.where(strategies.zero_stage > 0, strategies.sharding_degree, 1)
     reduced = stack.gradients.gradient_bytes * float(stack.gradients.flattened_copy) + copied / shard
     reduced = reduced * (not stack.gradients.kept_until_next_step)  # the last step's let go as this one's come
-    gathered = (
-        stack.sharding.joint_gather & (rows.zero_stage > 0) & (rows.zero_stage < SHARDED_PARAMETERS) & (shard > 1)
-    )
+    partly = (strategies.zero_stage > 0) & (strategies.zero_stage < SHARDED_PARAMETERS)
+    gathered = stack.sharding.joint_gather & partly & (shard > 1)
     held = np.maximum(reduced, np.where(gathered, scenario.word * (1.0 + 1.0 / shard), 0.0))
     held = np.maximum(held, root_bytes(stack) / shard)
     return held * trained_share(scenario)
 
 
-def _layer_peak(rows: Strategies, scenario: Scenario, kind: Kind) -> Floats:
+def _layer_peak(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     """The most of three moments: behind the activation, behind the first matrix, behind the attention's softmax, (N,).
 
     A layer goes backwards from its end: what a piece has kept is let go as its gradient is made.
     """
-    T, region, t = tokens_per_rank(rows, scenario), region_tokens(rows, scenario), rows.tp
+    T, region, t = tokens_per_rank(strategies, scenario), region_tokens(strategies, scenario), strategies.tp
     h = float(scenario.model.hidden_size)
     arriving = scenario.word * h * region
     if kind.ffn == "dense":
-        wide, read, let_go = _dense_ffn(rows, scenario, kind)
+        wide, read, let_go = _dense_ffn(strategies, scenario, kind)
         first = scenario.model.fc1_width * h / t
     elif kind.ffn == "experts":
-        wide, read, let_go = _expert_ffn(rows, scenario, kind)
-        first = np.zeros(len(rows))
+        wide, read, let_go = _expert_ffn(strategies, scenario, kind)
+        first = np.zeros(len(strategies))
     else:
-        wide, read, let_go, first = (np.zeros(len(rows)) for _ in range(4))
-    inputs = (
-        scenario.word * h * np.where(region < T, 2.0 * T, T)
-    )  # sequence parallelism gathers the input, and its gradient
+        wide, read, let_go, first = (np.zeros(len(strategies)) for _ in range(4))
+    # sequence parallelism gathers the input, and its gradient
+    inputs = scenario.word * h * np.where(region < T, 2.0 * T, T)
     wgrad = 0.0 if scenario.stack.gradients.dummy_gradients or scenario.frozen else scenario.word * first
-    moments = [
-        arriving + wide + read - _kept_of(read, scenario, kind),
-        arriving + wide + inputs + wgrad - let_go,
-    ]
+    moments = [arriving + wide + read - _kept_of(read, scenario, kind), arriving + wide + inputs + wgrad - let_go]
     if kind.attends and scenario.rates.attention is None:
-        moments.append(arriving + _scores(rows, scenario) - let_go - 2.0 * scenario.word * h * region)
+        moments.append(arriving + _scores(strategies, scenario) - let_go - 2.0 * scenario.word * h * region)
     return np.asarray(np.max(moments, axis=0))
 
 
@@ -102,42 +100,35 @@ def _kept_of(read: Floats, scenario: Scenario, kind: Kind) -> Floats:
     return read * scenario.saved_word / scenario.word
 
 
-def _dense_ffn(rows: Strategies, scenario: Scenario, kind: Kind) -> tuple[Floats, Floats, Floats]:
+def _dense_ffn(strategies: Strategies, scenario: Scenario, kind: Kind) -> tuple[Floats, Floats, Floats]:
     """Gradients of the activation's input and of its output, and what both had kept, (N,)."""
-    T, model = tokens_per_rank(rows, scenario) / rows.tp, scenario.model
+    T, model = tokens_per_rank(strategies, scenario) / strategies.tp, scenario.model
     wide, read = scenario.word * T * model.fc1_width, scenario.word * T * model.ffn_hidden_size
     kept = before_activation(scenario) * T * model.fc1_width
     return wide, read, kept + _kept_of(read, scenario, kind)
 
 
-def _expert_ffn(rows: Strategies, scenario: Scenario, kind: Kind) -> tuple[Floats, Floats, Floats]:
+def _expert_ffn(strategies: Strategies, scenario: Scenario, kind: Kind) -> tuple[Floats, Floats, Floats]:
     """Gradients around the activation of the rank's experts, and what it kept; one per expert of a token, (N,)."""
     moe, model = experts_of(scenario), scenario.model
-    arrived = arrived_tokens(rows, scenario)
-    read = scenario.word * arrived * moe.expert_ffn_hidden_size / rows.etp
+    arrived = arrived_tokens(strategies, scenario)
+    read = scenario.word * arrived * moe.expert_ffn_hidden_size / strategies.etp
     wide = read * model.ffn_branches
     came = scenario.word * arrived * model.expert_hidden_size
     return wide + came, read, wide + _kept_of(read, scenario, kind)
 
 
-def _scores(rows: Strategies, scenario: Scenario) -> Floats:
+def _scores(strategies: Strategies, scenario: Scenario) -> Floats:
     """Gradients of unfused attention's scores, and the scores themselves where they are made again, (N,)."""
-    T, stack = tokens_per_rank(rows, scenario) / rows.tp, scenario.stack
-    again = (rows.recompute == Recompute.SELECTIVE) & (stack.switches.recompute_policy == "attention")
+    T, stack = tokens_per_rank(strategies, scenario) / strategies.tp, scenario.stack
+    again = (strategies.recompute == Recompute.SELECTIVE) & (stack.switches.recompute_policy == "attention")
     s = float(scenario.seq_length)
     side = min(stack.kernels.attention_block, s) or s  # of a block of scores, all heads of a micro-batch at once
     gradient = scenario.word * T * scenario.model.num_heads * side * side / s
     return gradient + np.where(again, T * attention_kept(scenario), 0.0)
 
 
-def _reduce_buckets(rows: Strategies, stack: Stack) -> Floats:
-    """Bytes of the buffers that gradients are copied into for their reduction, (N,)."""
-    twice = stack.switches.overlap_grad_reduce & (rows.zero_stage < SHARDED_PARAMETERS)
-    reduced = (rows.zero_stage > 0) & (rows.sharding_degree > 1)
-    return np.where(reduced, np.where(twice, 2.0, 1.0) * stack.switches.reduce_bucket_size, 0.0)
-
-
-def _idle_gradients(rows: Strategies, scenario: Scenario) -> Floats:
+def _dummy_gradients(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes of one 16-bit gradient for every shape of weight, (N,).
 
     Products that add up gradients in the framework's own buffer still owe autograd a tensor of the weight's shape;
@@ -145,36 +136,32 @@ def _idle_gradients(rows: Strategies, scenario: Scenario) -> Floats:
     """
     model, kinds = scenario.model, scenario.depth.kinds
     if not scenario.stack.gradients.dummy_gradients or scenario.frozen:
-        return np.zeros(len(rows))
+        return np.zeros(len(strategies))
     split = sum(p.weights for p in attention_projections(model) if p.sharded)
     whole = sum(p.weights for p in attention_projections(model) if not p.sharded)
     attends = float(any(kind.attends for kind in kinds))
     dense = float(any(kind.ffn == "dense" for kind in kinds)) * (model.fc1_width + model.ffn_hidden_size)
-    shapes = attends * (split / rows.tp + whole) + dense * model.hidden_size / rows.tp
+    shapes = attends * (split / strategies.tp + whole) + dense * model.hidden_size / strategies.tp
     if model.moe is not None:
         shared = model.moe.shared_expert_ffn_hidden_size * (model.ffn_branches + 1.0) * model.hidden_size
-        shapes = shapes + shared / rows.tp + expert_parameters(model) / rows.etp
+        shapes = shapes + shared / strategies.tp + expert_parameters(model) / strategies.etp
     return scenario.word * shapes
 
 
-def loss_peak(rows: Strategies, scenario: Scenario) -> Floats:
+def loss_peak(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes held at the head and the loss, (N,): logits and their softmax, or the gradients of the head's product.
 
     The larger of two moments: the cross-entropy, and the head's backward pass, in which the logits' gradient stands
     beside that of the weights and of the final norm's output. To both come that norm's input and output, the latter
     whole where what was gathered is kept.
     """
-    T, t, h = tokens_per_rank(rows, scenario), rows.tp, float(scenario.model.hidden_size)
-    vocabulary = vocabulary_rows(rows, scenario, "head")
-    seen = padded_vocabulary_rows(rows, scenario) if scenario.stack.logits.gathered_logits else vocabulary
+    T, t, h = tokens_per_rank(strategies, scenario), strategies.tp, float(scenario.model.hidden_size)
+    vocabulary = vocabulary_rows(strategies, scenario, "head")
+    seen = padded_vocabulary_rows(strategies, scenario) if scenario.stack.logits.gathered_logits else vocabulary
     held = logit_bytes(T, seen, scenario)
     if scenario.stack.switches.loss == "plain" and not scenario.stack.switches.loss_block:
-        gathered = np.where((rows.sequence_parallel > 0) & (t > 1), 2.0, 1.0)
+        gathered = np.where((strategies.sequence_parallel > 0) & (t > 1), 2.0, 1.0)
         weights = 0.0 if scenario.frozen else vocabulary * h
         held = np.maximum(held, scenario.word * (T * vocabulary + weights + gathered * T * h))
-    region = region_tokens(rows, scenario)
-    return (
-        held
-        + 2.0 * scenario.word * h * region
-        + scenario.stack.exchange.keeps_gathered_inputs * scenario.word * h * (T - region)
-    )
+    region, gathers = region_tokens(strategies, scenario), scenario.stack.exchange.keeps_gathered_inputs
+    return held + 2.0 * scenario.word * h * region + gathers * scenario.word * h * (T - region)

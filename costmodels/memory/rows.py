@@ -5,18 +5,16 @@ A stage with n layers of which r are recomputed, c micro-batches in flight, need
     n state + c ((n - r) stored + r checkpoint) + [r > 0] working + what its embedding or head adds
 
 which is linear in n and r: the same numbers bound the search and constrain the stage solver.
-
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.arrays import Columns
 from costmodels.layer.context import exchange_bytes
 from costmodels.layer.forward_backward import region_tokens
 from costmodels.layout.layers_by_kind import ByKind
@@ -58,7 +56,7 @@ only the first ones are, the last of them has left as the forward pass ends, whe
 
 
 @dataclass(frozen=True, slots=True)
-class RowBytes:
+class RowBytes(Columns):
     """What a stage's memory is composed of, arrays (N,), bytes on one rank.
 
     Where layers differ, those of one layer are of an average one, but for ``working``.
@@ -106,13 +104,6 @@ class RowBytes:
     kinds: ByKind[LayerBytes] | None = None
     """One layer of each kind, where layers differ along the depth."""
 
-    def take(self, rows: NDArray[Any]) -> RowBytes:
-        """The given rows (an index or mask)."""
-        nested = ("state", "expert_state", "kinds")
-        arrays = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name not in nested}
-        kinds = self.kinds and self.kinds.take(rows)
-        return RowBytes(state=self.state.take(rows), expert_state=self.expert_state.take(rows), kinds=kinds, **arrays)
-
     @property
     def layer_state(self) -> Floats:
         """Weights, gradients and optimizer state of one layer."""
@@ -146,20 +137,22 @@ class RowBytes:
         return self.head_parameters * self.end_state + self.mtp_states + self.logits
 
 
-def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
+def row_bytes(strategies: Strategies, scenario: Scenario) -> RowBytes:
     """The memory of N strategies, down to the quantities that a split of layers over stages multiplies."""
-    kinds, stored = _by_kind(rows, scenario), average_activation_bytes(rows, scenario)
-    here = 1.0 - activations_away(rows, scenario)
-    layer, experts = layer_parameters_per_rank(rows, scenario), expert_parameters_per_rank(rows, scenario)
-    outer = _outer(rows, scenario)
-    expert_state = outer.state if scenario.model.moe is None else state_bytes(rows, scenario, expert_shards(rows))
-    moment, standing = momentary_bytes(rows, scenario), standing_bytes(rows, scenario)
-    passing = _passing(rows, scenario)
-    logits = np.maximum(loss_peak(rows, scenario) - moment, 0.0)  # what the last layer needs comes after the head
-    working = _working(rows, scenario, stored)
-    named = returned_bytes(rows, scenario, others=True)
-    released = np.where(_back_at_once(rows), np.minimum(working, logits * (1.0 - rows.vocabulary)), 0.0)
-    at_ends = 1.0 - rows.vocabulary
+    kinds, stored = _by_kind(strategies, scenario), average_activation_bytes(strategies, scenario)
+    here = 1.0 - activations_away(strategies, scenario)
+    layer, experts = layer_parameters_per_rank(strategies, scenario), expert_parameters_per_rank(strategies, scenario)
+    outer = _outer(strategies, scenario)
+    expert_state = (
+        outer.state if scenario.model.moe is None else state_bytes(strategies, scenario, expert_shards(strategies))
+    )
+    moment, standing = momentary_bytes(strategies, scenario), standing_bytes(strategies, scenario)
+    passing, root = _passing(strategies, scenario), scenario.stack.sharding.root_unit
+    logits = np.maximum(loss_peak(strategies, scenario) - moment, 0.0)  # what the last layer needs comes after the head
+    largest = stored if scenario.depth.uniform else _of_largest_kind(strategies, scenario, kind_activation_bytes)
+    working = strategies.recompute_num_layers * largest
+    at_ends, dropout = 1.0 - strategies.vocabulary, 1.0 if scenario.stack.switches.dropout else 0.0
+    released = np.where(np.isin(strategies.schedule, _BACK_AT_ONCE), np.minimum(working, logits * at_ends), 0.0)
     return RowBytes(
         state=outer.state,
         layer_parameters=layer,
@@ -169,27 +162,24 @@ def row_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
         head_parameters=outer.head * at_ends,
         end_optimizer_extra=outer.end_optimizer_extra,
         end_weights_extra=outer.end_weights_extra,
-        stored=here * stored + named,
-        checkpoint=here * layer_checkpoint_bytes(rows, scenario),
+        stored=here * stored + returned_bytes(strategies, scenario, without_this_pass=True),
+        checkpoint=here * layer_checkpoint_bytes(strategies, scenario),
         working=working,
         logits_released=released,
-        embedding_activation=_embedding_activation(rows, scenario),
+        embedding_activation=dropout * float(scenario.model.hidden_size) * region_tokens(strategies, scenario),
         first_peak=at_ends
-        * (
-            _first_peak(rows, scenario, moment, stored)
-            + outer.gathered * outer.embedding * scenario.stack.sharding.root_unit
-        ),
+        * (_first_peak(strategies, scenario, moment, stored) + root * outer.gathered * outer.embedding),
         logits=(logits + outer.gathered * outer.head) * at_ends,
-        mtp_states=mtp_bytes(rows, scenario, expert_state.total),
-        queued=queued(rows, scenario.stack.pipeline.vocabulary_in_flight),
+        mtp_states=mtp_bytes(strategies, scenario, expert_state.total),
+        queued=queued(strategies, scenario.stack.pipeline.vocabulary_in_flight),
         passing=moment + standing + passing,
-        everywhere=_spread(rows, scenario, outer, logits)
+        everywhere=_spread(strategies, scenario, outer, logits)
         + moment
         + standing
         + passing
-        + exchange_bytes(rows, scenario)
-        + second_copy(rows, scenario, layer)
-        + whole_bytes(rows, scenario, _gathered(rows, scenario, layer + experts, kinds)),
+        + exchange_bytes(strategies, scenario)
+        + second_copy(strategies, scenario, layer)
+        + whole_bytes(strategies, scenario, _gathered(strategies, scenario, layer + experts, kinds)),
         kinds=kinds,
     )
 
@@ -211,164 +201,135 @@ class _Outer:
     sharding."""
 
 
-def _outer(rows: Strategies, scenario: Scenario) -> _Outer:
+def _outer(strategies: Strategies, scenario: Scenario) -> _Outer:
     chosen = optimizer_of(scenario.stack)
-    shards = np.where(rows.zero_stage >= 1, rows.sharding_degree * copies(rows), 1)
+    shards = np.where(strategies.zero_stage >= 1, strategies.sharding_degree * copies(strategies), 1)
     edges = (chosen.edge_moments - chosen.moments) / shards
-    moment = (rows.zero_stage == SHARDED_PARAMETERS) & ~stays_whole(rows, scenario)
-    state = state_bytes(rows, scenario)
+    moment = (strategies.zero_stage == SHARDED_PARAMETERS) & ~stays_whole(strategies, scenario)
+    state = state_bytes(strategies, scenario)
     return _Outer(
         state=state,
-        embedding=embedding_parameters_per_rank(rows, scenario),
-        head=head_parameters_per_rank(rows, scenario),
-        end_optimizer_extra=edges * (1.0 - share_offloaded(rows, scenario)),
-        end_weights_extra=state_bytes(rows, scenario, ends=True).weights - state.weights,
+        embedding=embedding_parameters_per_rank(strategies, scenario),
+        head=head_parameters_per_rank(strategies, scenario),
+        end_optimizer_extra=edges * (1.0 - share_offloaded(strategies, scenario)),
+        end_weights_extra=state_bytes(strategies, scenario, ends=True).weights - state.weights,
         gathered=np.where(moment & scenario.stack.sharding.fsdp_stage2, scenario.word, 0.0),
     )
 
 
-def _embedding_activation(rows: Strategies, scenario: Scenario) -> Floats:
-    mask = 1.0 if scenario.stack.switches.dropout else 0.0
-    return mask * float(scenario.model.hidden_size) * region_tokens(rows, scenario)
-
-
-def _spread(rows: Strategies, scenario: Scenario, outer: _Outer, logits: Floats) -> Floats:
+def _spread(strategies: Strategies, scenario: Scenario, outer: _Outer, logits: Floats) -> Floats:
     """A stage's share of a vocabulary that is split over the stages, and what it keeps for it, (N,).
 
     Logits of one micro-batch: a stage makes its gradients of one before it multiplies the next, however long layers
     wait for them. Every stage keeps what its part of the embedding returned for each micro-batch on its way, and of the
     head the input, in fp32 as it arrives too, and two gradients of it (GitHub sail-sg/VocabularyParallelism).
     """
-    sharing = (outer.embedding + outer.head) * (
-        outer.state.total + outer.end_optimizer_extra + outer.end_weights_extra
-    ) + logits
-    width = float(scenario.model.hidden_size) * region_tokens(rows, scenario)
-    held = in_flight_at(rows, np.zeros_like) + queued(rows, scenario.stack.pipeline.vocabulary_in_flight)
+    states = outer.state.total + outer.end_optimizer_extra + outer.end_weights_extra
+    sharing = (outer.embedding + outer.head) * states + logits
+    width = float(scenario.model.hidden_size) * region_tokens(strategies, scenario)
+    held = in_flight_at(strategies, np.zeros_like) + queued(strategies, scenario.stack.pipeline.vocabulary_in_flight)
     passing = scenario.word * held + 3.0 * scenario.word + 4.0
-    return (sharing / rows.pp + passing * width) * rows.vocabulary
+    return (sharing / strategies.pp + passing * width) * strategies.vocabulary
 
 
-def _passing(rows: Strategies, scenario: Scenario) -> Floats:
+def _passing(strategies: Strategies, scenario: Scenario) -> Floats:
     """What named modules repeat, of one layer; and the room that offloaded activations pass through, (N,)."""
-    repeated = _most(rows, scenario, kind_module_bytes)
-    away = activations_away(rows, scenario) == 1.0
+    repeated = _of_largest_kind(strategies, scenario, kind_module_bytes)
+    away = activations_away(strategies, scenario) == 1.0
     if not away.any():
         return repeated
-    return repeated + np.where(away, OFFLOADED_LAYERS * _most(rows, scenario, kept_bytes_of_kind), 0.0)
+    return repeated + np.where(away, OFFLOADED_LAYERS * _of_largest_kind(strategies, scenario, kept_bytes_of_kind), 0.0)
 
 
-def _working(rows: Strategies, scenario: Scenario, stored: Floats) -> Floats:
-    """``RowBytes.working``; ``stored`` of an average layer."""
-    one = stored if scenario.depth.uniform else _most(rows, scenario, kind_activation_bytes)
-    return rows.recompute_num_layers * one
-
-
-def _gathered(rows: Strategies, scenario: Scenario, average: Floats, kinds: ByKind[LayerBytes] | None) -> Floats:
+def _gathered(strategies: Strategies, scenario: Scenario, average: Floats, kinds: ByKind[LayerBytes] | None) -> Floats:
     """Parameters that ZeRO stage 3 has whole at a time, of an average layer where chunks hold several, (N,)."""
     gathered = average
     if kinds is not None:  # the two at a time may be of the largest kind
         most = (kinds.each("layer_parameters") + kinds.each("expert_parameters")).max(axis=0)
-        gathered = np.where(by_chunk(rows), gathered, most)
+        gathered = np.where(by_chunk(strategies), gathered, most)
     if scenario.stack.sharding.gather_unit == "matrix":
-        gathered = np.where(by_chunk(rows), gathered, np.minimum(gathered, largest_matrix(rows, scenario)))
+        gathered = np.where(by_chunk(strategies), gathered, np.minimum(gathered, largest_matrix(strategies, scenario)))
     return gathered
 
 
-_AT_ONCE = [SCHEDULE_NAMES.index(name) for name in ("none", "1f1b", "interleaved-1f1b")]
+_BACK_AT_ONCE = [SCHEDULE_NAMES.index(name) for name in ("none", "1f1b", "interleaved-1f1b")]
+"""Schedules whose last stage passes every micro-batch back as soon as it came, and nothing else meanwhile."""
 
 
-def _back_at_once(rows: Strategies) -> Bools:
-    """Whether the last stage passes every micro-batch back as soon as it came, and nothing else meanwhile, (N,)."""
-    return np.isin(rows.schedule, _AT_ONCE)
-
-
-def _even_kept(rows: Strategies, scenario: Scenario, stored: Floats) -> Floats:
-    """Bytes that one micro-batch keeps on the fullest stage of an even split of average layers, (N,)."""
-    kept = np.where(rows.recompute >= Recompute.FULL, layer_checkpoint_bytes(rows, scenario), stored)
-    return copies(rows) * even_layers(scenario.model.num_layers, rows).high * kept
-
-
-def _first_peak(rows: Strategies, scenario: Scenario, moment: Floats, stored: Floats) -> Floats:
+def _first_peak(strategies: Strategies, scenario: Scenario, moment: Floats, stored: Floats) -> Floats:
     """Bytes by which later moments of the first stage exceed the backward pass's beginning, under the even split, (N,).
 
     The embedding's gradient, dense and in 16 bits, when all that the stage had kept of its micro-batch is let go; the
     optimizer's step, when nothing is kept. Of what GPipe keeps no more is set against it than 1F1B would keep, so that
     GPipe, which keeps more, needs as much under every split: an uneven or recomputed one may keep less than the even.
     A recomputed layer, gone by then too, is not set against it: a search over how many layers are recomputed compares
-    rows that recompute all with rows that recompute some.
+    strategies that recompute all with those that recompute some.
     """
-    one = _even_kept(rows, scenario, stored)
-    embedding = embedding_parameters_per_rank(rows, scenario)
-    layers = copies(rows) * even_layers(scenario.model.num_layers, rows).first
-    parameters = layers * layer_parameters_per_rank(rows, scenario) + embedding
-    held = in_flight_at(rows, np.zeros_like)
-    held = np.where(rows.schedule == SCHEDULE_NAMES.index("gpipe"), np.minimum(held, rows.pp), held)
-    step = step_bytes(rows, scenario) * parameters - held * one
-    step = np.where(joined(rows), step - loss_peak(rows, scenario), step)
-    gradient = scenario.word * vocabulary_rows(rows, scenario, "embedding") * scenario.model.embedding_width
-    gradient = gradient * (not scenario.frozen)
-    return np.maximum(np.maximum(gradient - one / rows.vpp, step) - moment, 0.0)
+    kept = np.where(strategies.recompute >= Recompute.FULL, layer_checkpoint_bytes(strategies, scenario), stored)
+    split, twice = even_layers(scenario.model.num_layers, strategies), copies(strategies)
+    one = twice * split.high * kept  # of one micro-batch on the stage with the most layers
+    embedding = embedding_parameters_per_rank(strategies, scenario)
+    parameters = twice * split.first * layer_parameters_per_rank(strategies, scenario) + embedding
+    held = in_flight_at(strategies, np.zeros_like)
+    held = np.where(strategies.schedule == SCHEDULE_NAMES.index("gpipe"), np.minimum(held, strategies.pp), held)
+    step = step_bytes(strategies, scenario) * parameters - held * one
+    step = np.where(joined(strategies), step - loss_peak(strategies, scenario), step)
+    gradient = scenario.word * vocabulary_rows(strategies, scenario, "embedding") * scenario.model.embedding_width
+    gradient = gradient * (not scenario.frozen) - one / strategies.vpp
+    return np.maximum(np.maximum(gradient, step) - moment, 0.0)
 
 
-def _most(rows: Strategies, scenario: Scenario, of: Callable[[Strategies, Scenario, Kind], Floats]) -> Floats:
+def _of_largest_kind(
+    strategies: Strategies, scenario: Scenario, of: Callable[[Strategies, Scenario, Kind], Floats]
+) -> Floats:
     """Bytes of one layer of the kind that has the most, (N,)."""
-    each = [of(rows, scenario, kind) for kind in scenario.depth.kinds]
+    each = [of(strategies, scenario, kind) for kind in scenario.depth.kinds]
     return each[0] if len(each) == 1 else np.max(each, axis=0)
 
 
-def _by_kind(rows: Strategies, scenario: Scenario) -> ByKind[LayerBytes] | None:
+def _by_kind(strategies: Strategies, scenario: Scenario) -> ByKind[LayerBytes] | None:
     """One layer of each kind, where layers differ."""
     depth = scenario.depth
     if depth.uniform:
         return None
     parts = (
         LayerBytes(
-            kind_parameters_per_rank(rows, scenario, kind),
-            kind_expert_parameters(rows, scenario, kind),
-            (1.0 - activations_away(rows, scenario)) * kind_activation_bytes(rows, scenario, kind)
-            + returned_bytes(rows, scenario, others=True),
+            kind_parameters_per_rank(strategies, scenario, kind),
+            kind_expert_parameters(strategies, scenario, kind),
+            (1.0 - activations_away(strategies, scenario)) * kind_activation_bytes(strategies, scenario, kind)
+            + returned_bytes(strategies, scenario, without_this_pass=True),
         )
         for kind in depth.kinds
     )
     return ByKind(depth, tuple(parts))
 
 
-def mtp_bytes(rows: Strategies, scenario: Scenario, expert_state: Floats | float) -> Floats:
+def mtp_bytes(strategies: Strategies, scenario: Scenario, expert_state: Floats | float) -> Floats:
     """Layers that predict further tokens: ``expert_state`` per parameter of their experts, and activations, (N,)."""
     model, kind = scenario.model, mtp_kind(scenario.model)
     if not model.mtp_layers:
-        return np.zeros(len(rows))
-    experts = mtp_sets(model) * kind_expert_parameters(rows, scenario, kind)
-    stored = model.mtp_layers * kind_activation_bytes(rows, scenario, kind)
-    return experts * expert_state + mtp_in_flight(rows) * stored
+        return np.zeros(len(strategies))
+    experts = mtp_sets(model) * kind_expert_parameters(strategies, scenario, kind)
+    stored = model.mtp_layers * kind_activation_bytes(strategies, scenario, kind)
+    return experts * expert_state + mtp_in_flight(strategies) * stored
 
 
-def slack_of(rows: Strategies, scenario: Scenario) -> Floats:
+def slack_of(strategies: Strategies, scenario: Scenario) -> Floats:
     """Fragments that the allocator cannot use over what it hands out, (N,)."""
-    stack = scenario.stack
-    return np.where(
-        rows.tp > 1,
-        stack.allocator.fragmentation
-        if stack.calibrated.tensor_fragmentation is None
-        else stack.calibrated.tensor_fragmentation,
-        stack.allocator.fragmentation,
-    )
+    usual, tensor = scenario.stack.allocator.fragmentation, scenario.stack.calibrated.tensor_fragmentation
+    return np.where(strategies.tp > 1, usual if tensor is None else tensor, usual)
 
 
-def memory_limit(scenario: Scenario, rows: Strategies) -> Floats:
+def memory_limit(scenario: Scenario, strategies: Strategies) -> Floats:
     """Bytes that the allocator may hand out, (N,): usable memory less the reserve, less the allocator's slack."""
     usable = scenario.group.accelerator.usable_memory
-    return (usable - scenario.stack.allocator.reserved) / (1.0 + slack_of(rows, scenario))
+    return (usable - scenario.stack.allocator.reserved) / (1.0 + slack_of(strategies, scenario))
 
 
 @dataclass(frozen=True, slots=True)
-class LayerBytes:
+class LayerBytes(Columns):
     """Bytes and parameters of one layer of a kind, arrays (N,); the fields are those of ``memory.RowBytes``."""
 
     layer_parameters: Floats
     expert_parameters: Floats
     stored: Floats
-
-    def take(self, rows: NDArray[Any]) -> LayerBytes:
-        """The given rows (an index or mask)."""
-        return LayerBytes(*(getattr(self, field.name)[rows] for field in fields(self)))

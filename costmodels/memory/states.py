@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.arrays import Columns
 from costmodels.layer.adapters import trained_experts, trained_share, weights_word
 from costmodels.layout.stage_contents import copies
 from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
@@ -20,7 +19,7 @@ from costmodels.strategy import Floats, Ints, Strategies
 
 
 @dataclass(frozen=True, slots=True)
-class StateBytes:
+class StateBytes(Columns):
     """Bytes per parameter of one rank, arrays (N,)."""
 
     weights: Floats
@@ -32,21 +31,10 @@ class StateBytes:
         """All three."""
         return self.weights + self.gradients + self.optimizer
 
-    def take(self, rows: NDArray[Any]) -> StateBytes:
-        """The given rows (an index or mask)."""
-        return StateBytes(self.weights[rows], self.gradients[rows], self.optimizer[rows])
 
-
-def copies_of_weights(scenario: Scenario) -> float:
-    """Copies that weights kept in 8 bits are in: two where the second one is along columns [TE].
-
-    That is so where products take both inputs along the depth, and where rows and columns have scales of their own, so
-    that what is gathered has 16 bits.
-    """
-    return 2.0 if scenario.along_depth or scenario.recipe.gather_word >= WORD else 1.0
-
-
-def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None, *, ends: bool = False) -> StateBytes:
+def state_bytes(
+    strategies: Strategies, scenario: Scenario, shards: Ints | None = None, *, ends: bool = False
+) -> StateBytes:
     """Bytes per parameter whose states the sharding degree's ranks share, or those of experts ``shards``, arrays (N,).
 
     ZeRO 1 shards the optimizer, 2 the gradients too, 3 the weights too [Rajbhandari20], beside which a pipeline may
@@ -55,15 +43,16 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
     two copies are replicas of each other and share what is sharded. Beside frozen weights lie adapters and their
     states, by ``trained_share``; ``ends`` are embedding and head, which stay as wide as others.
     """
-    stack, z = scenario.stack, rows.zero_stage
-    shard = (rows.sharding_degree if shards is None else shards) * copies(rows)
+    stack, z = scenario.stack, strategies.zero_stage
+    shard = (strategies.sharding_degree if shards is None else shards) * copies(strategies)
     fp32 = scenario.precision == "fp32"
     weights, sharded = 4.0 if fp32 else WORD, 4.0 if fp32 else float(stack.states.weight_bytes)
     if scenario.recipe.reduced:
         narrow = stack.switches.fp8_param_gather and stack.states.weight_bytes == WORD
-        more = (
-            scenario.recipe.word * copies_of_weights(scenario) - WORD if narrow else stack.states.reduced_weight_bytes
-        )
+        # a copy along columns beside that along rows [TE]: where products take both inputs along the depth, or where
+        # both have scales of their own, so that what is gathered has 16 bits
+        both = 2.0 if scenario.along_depth or scenario.recipe.gather_word >= WORD else 1.0
+        more = scenario.recipe.word * both - WORD if narrow else stack.states.reduced_weight_bytes
         weights, sharded = weights + more, sharded + more
     adapting = weights
     if not ends:
@@ -76,21 +65,19 @@ def state_bytes(rows: Strategies, scenario: Scenario, shards: Ints | None = None
     )
     optimizer = np.where(own, alone, kept)  # sharded weights in fp32 are their own master
     buffer = float(stack.gradients.gradient_bytes + stack.gradients.micro_batch_gradient_bytes)
-    buckets = np.where((z == 0) & (rows.dp > 1), stack.gradients.ddp_bucket_bytes, 0.0)
+    buckets = np.where((z == 0) & (strategies.dp > 1), stack.gradients.ddp_bucket_bytes, 0.0)
     gradient = max(buffer, weights) if fp32 else buffer + stack.gradients.kept_until_next_step * (WORD + 4.0)
-    whole = stays_whole(rows, scenario)
+    whole = stays_whole(strategies, scenario)
     between = scenario.word if ends or fp32 else weights_word(scenario, gather_word(scenario))
     held = np.where(z >= SHARDED_PARAMETERS, np.where(whole, scenario.word, 0.0), np.where(gathered, between, weights))
     scattered = ~whole & (z >= SHARDED_GRADIENTS) & stack.sharding.scatters_each_micro_batch
-    left = np.where(rows.offload == EVERYTHING, 0.0, 1.0)
+    left = np.where(strategies.offload == EVERYTHING, 0.0, 1.0)
     trained = trained_share(scenario) if shards is None else trained_experts(scenario)
-    stays = 1.0 - share_offloaded(rows, scenario)
+    stays = 1.0 - share_offloaded(strategies, scenario)
     followed = np.where(scattered & stack.offload.gradients_offloaded, stays, 1.0)
+    gradients = sharded_bytes(gradient, shard, scattered) + np.where(scattered, 0.0, buckets)
     return StateBytes(
         weights=left * (np.where(own, sharded / shard, 0.0) + held),
-        gradients=trained
-        * left
-        * followed
-        * (sharded_bytes(gradient, shard, scattered) + np.where(scattered, 0.0, buckets)),
+        gradients=trained * left * followed * gradients,
         optimizer=trained * (sharded_bytes(optimizer, shard, z >= 1) * stays + scenario.frozen * adapting),
     )

@@ -4,15 +4,13 @@ The catalogue is one TOML file per model in `models/`, named after it; `models/a
 names that mean exactly one of them. Only the files that a name needs are opened.
 """
 
-import json
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
 from costmodels.model.model import BadModel, Model, from_shape
 from hardware.errors import BadFile, UnknownName
-from hardware.files import read_text, unique
+from hardware.files import Document, load, read
 
 DIRECTORY = Path(__file__).parent / "models"
 ALIASES = "aliases"
@@ -29,7 +27,7 @@ def names() -> list[str]:
 
 def aliases() -> dict[str, str]:
     """Other names, each with the catalogue name it means."""
-    table = _toml(DIRECTORY / f"{ALIASES}.toml")
+    table = read(DIRECTORY / f"{ALIASES}.toml")
     return {alias: str(target) for alias, target in table.items()}
 
 
@@ -69,13 +67,13 @@ def from_file(path: Path, seq_length: int | None = None) -> Model:
     if path.is_dir():
         path /= "config.json"
     name = path.parent.name if path.name == "config.json" else path.stem
-    entries = _toml(path) if path.suffix.lower() == ".toml" else _json(path)
-    try:
+
+    def build(entries: Document) -> Model:
         if "model_type" in entries or "architectures" in entries:
             return _from_config(entries, name, seq_length)
         return _from_sizes(entries, name, config=path.suffix.lower() != ".toml")
-    except BadModel as error:
-        raise BadFile(path, str(error)) from None
+
+    return load(path, build)
 
 
 def _from_config(entries: Mapping[str, object], name: str, seq_length: int | None) -> Model:
@@ -90,24 +88,3 @@ def _from_sizes(entries: Mapping[str, object], name: str, *, config: bool) -> Mo
         raise BadModel(f'model_type: missing beside {foreign[0]}; name the family, such as "model_type": "llama"')
     inner = entries.get("model")
     return from_shape(inner if isinstance(inner, Mapping) else entries, name=name)
-
-
-def _toml(path: Path) -> dict[str, object]:
-    try:
-        return tomllib.loads(read_text(path))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise BadFile(path, f"not a TOML file: {_first_line(error)}") from None
-
-
-def _json(path: Path) -> dict[str, object]:
-    try:
-        entries: object = json.loads(read_text(path), object_pairs_hook=unique)
-    except (ValueError, RecursionError) as error:
-        raise BadFile(path, f"not a JSON file: {_first_line(error)}") from None
-    if not isinstance(entries, dict):
-        raise BadFile(path, f"expected an object of fields, got {type(entries).__name__}")
-    return entries
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or ["empty"])[0]

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Literal
 
-from costmodels.model.layer_kinds import DENSE, EXPERTS, Kind, layer_kinds
+from costmodels.model.layer_kinds import Kind, layer_kinds, mtp_kind
 from costmodels.model.mamba import mamba_projection_weights, scan_flops
 from costmodels.model.model import Model
 from costmodels.model.parameters import (
@@ -19,6 +19,7 @@ from costmodels.model.parameters import (
     attention_projections,
     embedding_projection_parameters,
     expert_projection_parameters,
+    experts_of,
     localized_filtering_parameters,
 )
 from costmodels.primitives.kernels import attention_flops as pair_flops
@@ -44,20 +45,6 @@ def attention_matmul_weights(model: Model) -> int:
     return projections + localized_filtering_parameters(model)
 
 
-def layer_matmul_weights(model: Model) -> int:
-    """Weights of one dense layer that multiply every token, without biases and norms."""
-    return kind_matmul_weights(model, DENSE)
-
-
-def moe_layer_matmul_weights(model: Model) -> int:
-    """Weights of one layer with experts that multiply a token: of the experts, those it is routed to.
-
-    Attention, router, projections to and from the experts' width, `top_k` routed experts, shared experts and
-    their gate; no token is dropped. 0 without experts.
-    """
-    return 0 if model.moe is None else kind_matmul_weights(model, EXPERTS)
-
-
 def kind_matmul_weights(model: Model, kind: Kind) -> int:
     """Weights of one layer of a kind that multiply a token."""
     mixer = attention_matmul_weights(model) if kind.attends else 0
@@ -67,27 +54,23 @@ def kind_matmul_weights(model: Model, kind: Kind) -> int:
 
 
 def expert_matmul_weights(model: Model) -> int:
-    """Weights of one layer's router and experts that multiply a token; 0 without experts."""
-    moe = model.moe
-    if moe is None:
-        return 0
-    matrices, h = model.ffn_branches + 1, model.hidden_size
+    """Weights of one layer's router and experts that multiply a token: of the experts, those it is routed to.
+
+    Router, projections to and from the experts' width, `top_k` routed experts, shared experts and their gate; no token
+    is dropped.
+    """
+    moe, h = experts_of(model), model.hidden_size
+    matrices = model.ffn_branches + 1
     routed = moe.top_k * matrices * moe.expert_ffn_hidden_size * model.expert_hidden_size
     shared = matrices * moe.shared_expert_ffn_hidden_size * h + int(moe.shared_expert_gate) * h
-    router = moe.num_experts * h + expert_projection_parameters(model)
-    return router + routed + shared
-
-
-def mtp_matmul_weights(model: Model) -> int:
-    """Weights of all multi-token-prediction layers that multiply a token, without logits."""
-    layer = layer_matmul_weights(model) if model.moe is None else moe_layer_matmul_weights(model)
-    return model.mtp_layers * (layer + 2 * model.hidden_size**2)
+    return moe.num_experts * h + expert_projection_parameters(model) + routed + shared
 
 
 def layers_matmul_weights(model: Model) -> int:
-    """Weights of all layers together that multiply a token, multi-token-prediction layers included."""
-    kinds = Counter(layer_kinds(model))
-    return sum(count * kind_matmul_weights(model, kind) for kind, count in kinds.items()) + mtp_matmul_weights(model)
+    """Weights of all layers together that multiply a token, multi-token-prediction layers included, without logits."""
+    layers = sum(count * kind_matmul_weights(model, kind) for kind, count in Counter(layer_kinds(model)).items())
+    ahead = kind_matmul_weights(model, mtp_kind(model)) + 2 * model.hidden_size**2
+    return layers + model.mtp_layers * ahead
 
 
 def logit_matmul_weights(model: Model) -> int:
@@ -171,15 +154,7 @@ def model_flops(model: Model, *, seq_length: int, causal: bool = False, windowed
     return FORWARD_AND_BACKWARD * forward_flops(model, seq_length=seq_length, causal=causal, windowed=windowed)
 
 
-def recomputed_flops(
-    model: Model,
-    *,
-    seq_length: int,
-    recompute: Recompute,
-    num_layers: int | None = None,
-    causal: bool = False,
-    windowed: bool = False,
-) -> float:
+def recomputed_flops(model: Model, *, seq_length: int, recompute: Recompute, windowed: bool = False) -> float:
     """FLOP per token that the backward pass spends on repeating the forward pass.
 
     "selective" repeats scores and weighted values (Korthikanti et al. 2022, arXiv 2205.05198, section 5),
@@ -189,18 +164,13 @@ def recomputed_flops(
         model: The architecture.
         seq_length: Sequence length, tokens.
         recompute: What is repeated.
-        num_layers: Layers that are repeated; all when None.
-        causal: As in `model_flops`.
         windowed: As in `model_flops`.
     """
     if recompute == "none":
         return 0.0
-    share = 1.0 if num_layers is None else num_layers / model.num_layers
     if recompute == "selective":
-        repeated = attention_flops(model, seq_length=seq_length, causal=causal, windowed=windowed)
-    else:
-        repeated = forward_flops(model, seq_length=seq_length, causal=causal, windowed=windowed, logits=False)
-    return share * repeated
+        return attention_flops(model, seq_length=seq_length, windowed=windowed)
+    return forward_flops(model, seq_length=seq_length, windowed=windowed, logits=False)
 
 
 def module_flops(model: Model, *, seq_length: int, modules: tuple[str, ...], windowed: bool = False) -> float:
@@ -217,7 +187,7 @@ def module_flops(model: Model, *, seq_length: int, modules: tuple[str, ...], win
     up = sum(p.weights for p in attention_projections(model) if p.name in {"q_up", "kv_up"})
     weights = {
         "mlp": model.num_dense_layers * (model.fc1_width + model.ffn_hidden_size) * h,
-        "moe": model.num_moe_layers * (moe_layer_matmul_weights(model) - attention_matmul_weights(model) if moe else 0),
+        "moe": model.num_moe_layers * expert_matmul_weights(model) if moe else 0,
         "shared_experts": model.num_moe_layers * shared,
         "mla_up_proj": model.num_layers * up,
     }
@@ -225,66 +195,48 @@ def module_flops(model: Model, *, seq_length: int, modules: tuple[str, ...], win
     return core + 2.0 * sum(weights.get(name, 0) for name in modules)
 
 
-def hardware_flops(
-    model: Model,
-    *,
-    seq_length: int,
-    recompute: Recompute = "none",
-    causal: bool = False,
-    windowed: bool = False,
-) -> float:
+def hardware_flops(model: Model, *, seq_length: int, recompute: Recompute = "none") -> float:
     """FLOP per token that the accelerators carry out: `model_flops` and what is recomputed.
 
     With "full" and a plain GPT it is 96 L H^2 (1 + S/6H + V/16LH) (Narayanan et al. 2021, equation 3).
     """
-    return model_flops(model, seq_length=seq_length, causal=causal, windowed=windowed) + recomputed_flops(
-        model, seq_length=seq_length, recompute=recompute, causal=causal, windowed=windowed
-    )
-
-
-def _six_n(model: Model, _seq_length: int, _recompute: Recompute) -> float:
-    return 6.0 * active_parameters(model)
-
-
-def _eight_n(model: Model, _seq_length: int, _recompute: Recompute) -> float:
-    return 8.0 * active_parameters(model)
-
-
-def _model(model: Model, seq_length: int, _recompute: Recompute) -> float:
-    return model_flops(model, seq_length=seq_length)
-
-
-def _model_window(model: Model, seq_length: int, _recompute: Recompute) -> float:
-    return model_flops(model, seq_length=seq_length, windowed=True)
-
-
-def _model_causal(model: Model, seq_length: int, _recompute: Recompute) -> float:
-    return model_flops(model, seq_length=seq_length, causal=True, windowed=True)
-
-
-def _hardware(model: Model, seq_length: int, recompute: Recompute) -> float:
-    return hardware_flops(model, seq_length=seq_length, recompute=recompute)
+    repeated = recomputed_flops(model, seq_length=seq_length, recompute=recompute)
+    return model_flops(model, seq_length=seq_length) + repeated
 
 
 def _hardware_no_logits(model: Model, seq_length: int, recompute: Recompute) -> float:
     logits = FORWARD_AND_BACKWARD * 2.0 * logit_matmul_weights(model)
-    return _hardware(model, seq_length, recompute) - logits
-
-
-def _yuan2_printed(model: Model, _seq_length: int, _recompute: Recompute) -> float:
-    return 96.0 * model.num_layers * model.hidden_size**2 * (1 + 1 / (6 * model.hidden_size))
+    return hardware_flops(model, seq_length=seq_length, recompute=recompute) - logits
 
 
 DEFINITIONS: dict[str, tuple[Callable[[Model, int, Recompute], float], str]] = {
-    "6N": (_six_n, "6 per active parameter, attention left out (the GPT-3 paper's 3640 petaflop/s-days)"),
-    "8N": (_eight_n, "8 per active parameter: 6N and a recomputed forward pass (Yuan 1.0's 4095 petaflop/s-days)"),
-    "model": (_model, "weights, full attention and logits, nothing recomputed (Megatron-LM, PaLM MFU)"),
-    "model-window": (_model_window, "as model, attention cut to the sliding window (MegaScale)"),
-    "model-causal": (_model_causal, "as model-window, attention cut to the causal half"),
-    "hardware": (_hardware, "as model, and what is recomputed (Megatron-LM 2021 with full recomputation)"),
+    "6N": (
+        lambda model, _s, _again: 6.0 * active_parameters(model),
+        "6 per active parameter, attention left out (the GPT-3 paper's 3640 petaflop/s-days)",
+    ),
+    "8N": (
+        lambda model, _s, _again: 8.0 * active_parameters(model),
+        "8 per active parameter: 6N and a recomputed forward pass (Yuan 1.0's 4095 petaflop/s-days)",
+    ),
+    "model": (
+        lambda model, s, _again: model_flops(model, seq_length=s),
+        "weights, full attention and logits, nothing recomputed (Megatron-LM, PaLM MFU)",
+    ),
+    "model-window": (
+        lambda model, s, _again: model_flops(model, seq_length=s, windowed=True),
+        "as model, attention cut to the sliding window (MegaScale)",
+    ),
+    "model-causal": (
+        lambda model, s, _again: model_flops(model, seq_length=s, causal=True, windowed=True),
+        "as model-window, attention cut to the causal half",
+    ),
+    "hardware": (
+        lambda model, s, again: hardware_flops(model, seq_length=s, recompute=again),
+        "as model, and what is recomputed (Megatron-LM 2021 with full recomputation)",
+    ),
     "hardware-no-logits": (_hardware_no_logits, "as hardware, logits left out (Yuan 1.0's 44.8 %)"),
     "yuan2-printed": (
-        _yuan2_printed,
+        lambda model, _s, _again: 96.0 * model.num_layers * model.hidden_size**2 * (1 + 1 / (6 * model.hidden_size)),
         "96 L H^2 (1 + 1/6H), the Yuan 2.0 paper's equation 1 as printed and evaluated there",
     ),
 }
@@ -314,19 +266,6 @@ def flops_per_token(
 def frozen_flops(model: Model) -> float:
     """FLOP per token of all weights' gradients: what a run with frozen weights leaves out."""
     return 2.0 * (layers_matmul_weights(model) + logit_matmul_weights(model))
-
-
-def flops_per_iteration(
-    model: Model,
-    *,
-    global_batch_size: int,
-    seq_length: int,
-    definition: str = "model",
-    recompute: Recompute = "none",
-) -> float:
-    """Training FLOP of one iteration over `global_batch_size` sequences."""
-    per_token = flops_per_token(model, seq_length=seq_length, definition=definition, recompute=recompute)
-    return per_token * global_batch_size * seq_length
 
 
 def petaflops_days(flops: float) -> float:

@@ -2,9 +2,8 @@
 
 One small adapter per `model_type`, in the literal table `ADAPTERS`; those of families with experts or latent
 attention are in `huggingface_experts`, those with Mamba-2 mixers in `huggingface_hybrid`.
-An adapter names the configuration's
-fields, and states what the family's implementation fixes (biases, norms, tied embeddings). Families with
-another kind of layer are refused by name rather than approximated.
+An adapter names the configuration's fields, and states what the family's implementation fixes (biases, norms,
+tied embeddings). Families with another kind of layer are refused by name rather than approximated.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,13 +13,14 @@ from costmodels.model.huggingface_config import (
     Fields,
     UnsupportedFamily,
     biases,
-    heads,
+    even_heads,
     learned_positions,
     llama_decoder,
     model_type,
     partial_rotary,
     refuse_experts,
     sequence,
+    stated_biases,
     tied,
     ungated_decoder,
     upper_window,
@@ -73,15 +73,21 @@ def from_config(config: Mapping[str, object], *, name: str = "", seq_length: int
     return checked(fields, label=label)
 
 
-def _gpt2(config: Config) -> Fields:
-    hidden_size = config.count("n_embd", "hidden_size")
-    max_positions = config.reach("n_positions", "max_position_embeddings")
-    num_heads = config.count("n_head", "num_attention_heads")
+def _sizes(config: Config, layers: str, hidden: str, heads: str, groups: int | None = None) -> Fields:
+    """Layers, width and heads under a family's spellings of each, the usual one first; as many groups as heads."""
+    hidden_size, num_heads = config.count(*hidden.split()), config.count(*heads.split())
     return {
-        "num_layers": config.count("n_layer", "num_hidden_layers"),
+        "num_layers": config.count(*layers.split()),
         "hidden_size": hidden_size,
-        **heads(config, hidden_size, num_heads, num_heads),
-        "ffn_hidden_size": config.count("n_inner", default=4 * hidden_size),
+        **even_heads(config, hidden_size, num_heads, groups or num_heads),
+    }
+
+
+def _gpt2(config: Config) -> Fields:
+    max_positions = config.reach("n_positions", "max_position_embeddings")
+    fields = _sizes(config, "n_layer num_hidden_layers", "n_embd hidden_size", "n_head num_attention_heads")
+    return fields | {
+        "ffn_hidden_size": config.count("n_inner", default=4 * config.count("n_embd", "hidden_size")),
         "activation": config.activation("activation_function", default="gelu_new", gated=False),
         **learned_positions(max_positions),
         "norm_bias": True,
@@ -91,22 +97,15 @@ def _gpt2(config: Config) -> Fields:
 
 
 def _gpt_bigcode(config: Config) -> Fields:
-    fields = _gpt2(config)
-    if config.switch("multi_query", default=True):
-        fields["num_query_groups"] = 1
-    return fields
+    return _gpt2(config) | ({"num_query_groups": 1} if config.switch("multi_query", default=True) else {})
 
 
 def _gpt_neo(config: Config) -> Fields:
-    hidden_size, num_heads = config.count("hidden_size"), config.count("num_heads", "num_attention_heads")
-    max_positions = config.reach("max_position_embeddings")
-    kinds = config.get("attention_layers")
+    max_positions, kinds = config.reach("max_position_embeddings"), config.get("attention_layers")
     local = not isinstance(kinds, list) or "local" in kinds
-    return {
-        "num_layers": config.count("num_layers", "num_hidden_layers"),
-        "hidden_size": hidden_size,
-        **heads(config, hidden_size, num_heads, num_heads),
-        "ffn_hidden_size": config.count("intermediate_size", default=4 * hidden_size),
+    fields = _sizes(config, "num_layers num_hidden_layers", "hidden_size", "num_heads num_attention_heads")
+    return fields | {
+        "ffn_hidden_size": config.count("intermediate_size", default=4 * config.count("hidden_size")),
         "activation": config.activation("activation_function", default="gelu_new", gated=False),
         **learned_positions(max_positions),
         # Global and local attention alternate in every published model of the family.
@@ -119,9 +118,8 @@ def _gpt_neo(config: Config) -> Fields:
 
 
 def _gptj(config: Config) -> Fields:
-    fields = _gpt2(config)
     head_dim = config.count("n_embd") // config.count("n_head")
-    return fields | {
+    return _gpt2(config) | {
         "position": "rotary",
         "max_positions": 0,
         "rotary_fraction": config.count("rotary_dim", default=head_dim) / head_dim,
@@ -153,11 +151,8 @@ def _opt(config: Config) -> Fields:
     biased = config.switch("enable_bias", default=True)
     affine = config.switch("layer_norm_elementwise_affine", default=True)
     norm_before = config.switch("do_layer_norm_before", default=True)
-    num_heads = config.count("num_attention_heads")
     return {
-        "num_layers": config.count("num_hidden_layers"),
-        "hidden_size": hidden_size,
-        **heads(config, hidden_size, num_heads, num_heads),
+        **_sizes(config, "num_hidden_layers", "hidden_size", "num_attention_heads"),
         "ffn_hidden_size": config.count("ffn_dim"),
         "activation": config.activation("activation_function", default="relu", gated=False),
         "position": "learned",
@@ -174,13 +169,10 @@ def _opt(config: Config) -> Fields:
 
 
 def _bloom(config: Config) -> Fields:
-    hidden_size = config.count("hidden_size", "n_embed", "n_embd")
-    num_heads = config.count("n_head", "num_attention_heads")
+    hidden = "hidden_size n_embed n_embd"
     return {
-        "num_layers": config.count("n_layer", "num_hidden_layers"),
-        "hidden_size": hidden_size,
-        **heads(config, hidden_size, num_heads, num_heads),
-        "ffn_hidden_size": 4 * hidden_size,
+        **_sizes(config, "n_layer num_hidden_layers", hidden, "n_head num_attention_heads"),
+        "ffn_hidden_size": 4 * config.count(*hidden.split()),
         "position": "alibi",
         "seq_length": config.count("seq_length", default=2048),
         "embedding_norm": True,
@@ -191,19 +183,17 @@ def _bloom(config: Config) -> Fields:
 
 
 def _falcon(config: Config) -> Fields:
-    hidden_size = config.count("hidden_size")
-    num_heads = config.count("num_attention_heads", "n_head")
     grouped = config.switch("new_decoder_architecture", default=False)
-    multi_query = config.switch("multi_query", default=True)
-    groups = config.count("num_kv_heads", "n_head_kv", default=num_heads) if grouped else num_heads
+    multi_query = config.switch("multi_query", default=True) and not grouped
+    heads = config.count("num_attention_heads", "n_head")
+    groups = config.count("num_kv_heads", "n_head_kv", default=heads) if grouped else heads
     parallel = grouped or config.switch("parallel_attn", default=True)
     norms = config.count("num_ln_in_parallel_attn", default=2) if grouped else 1
     biased = config.switch("bias", default=False)
+    spelled = ("num_hidden_layers n_layer", "hidden_size", "num_attention_heads n_head")
     return {
-        "num_layers": config.count("num_hidden_layers", "n_layer"),
-        "hidden_size": hidden_size,
-        **heads(config, hidden_size, num_heads, 1 if multi_query and not grouped else groups),
-        "ffn_hidden_size": config.count("ffn_hidden_size", default=4 * hidden_size),
+        **_sizes(config, *spelled, groups=1 if multi_query else groups),
+        "ffn_hidden_size": config.count("ffn_hidden_size", default=4 * config.count("hidden_size")),
         "activation": config.activation("activation", default="gelu", gated=False),
         "position": "alibi" if config.switch("alibi", default=False) else "rotary",
         "seq_length": config.count("max_position_embeddings", default=2048),
@@ -223,9 +213,7 @@ def _mpt(config: Config) -> Fields:
         position = "learned"
     biased = not config.switch("no_bias", default=True)
     return {
-        "num_layers": config.count("n_layers"),
-        "hidden_size": hidden_size,
-        **heads(config, hidden_size, num_heads, attention.count("kv_n_heads", default=num_heads)),
+        **_sizes(config, "n_layers", "d_model", "n_heads", attention.count("kv_n_heads", default=num_heads)),
         "ffn_hidden_size": config.count("expansion_ratio", default=4) * hidden_size,
         "position": position,
         "max_positions": reach if position == "learned" else 0,
@@ -241,15 +229,6 @@ def _mistral(config: Config) -> Fields:
     return llama_decoder(config) | window(config, every=None)
 
 
-def _qwen2(config: Config) -> Fields:
-    return llama_decoder(config) | {"qkv_bias": True} | upper_window(config)
-
-
-def _qwen3(config: Config) -> Fields:
-    fields = llama_decoder(config) | {"qk_norm": "head", "head_dim": config.count("head_dim", default=128)}
-    return fields | upper_window(config)
-
-
 def _gemma(config: Config) -> Fields:
     activation = "hidden_activation" if config.get("hidden_activation") is not None else "hidden_act"
     return llama_decoder(config) | {
@@ -260,13 +239,14 @@ def _gemma(config: Config) -> Fields:
     }
 
 
-def _gemma2(config: Config) -> Fields:
-    return _gemma(config) | {"num_norms": 4} | window(config, every=2)
+def _alternating(family: Callable[[Config], Fields], every: int, **facts: object) -> Callable[[Config], Fields]:
+    """The family with a window in all layers but every n-th, of which a configuration may say another n."""
 
+    def read(config: Config) -> Fields:
+        stated = config.count("sliding_window_pattern", "_sliding_window_pattern", default=every)
+        return family(config) | facts | window(config, every=stated)
 
-def _gemma3(config: Config) -> Fields:
-    every = config.count("sliding_window_pattern", "_sliding_window_pattern", default=6)
-    return _gemma(config) | {"num_norms": 4, "qk_norm": "head"} | window(config, every=every)
+    return read
 
 
 def _phi(config: Config) -> Fields:
@@ -281,10 +261,6 @@ def _phi(config: Config) -> Fields:
         **biases(qkv=True, output=True, ffn=True),
         **tied(config, default=False),
     }
-
-
-def _phi3(config: Config) -> Fields:
-    return llama_decoder(config) | window(config, every=None)
 
 
 def _stablelm(config: Config) -> Fields:
@@ -312,11 +288,10 @@ def _starcoder2(config: Config) -> Fields:
 
 
 def _nemotron(config: Config) -> Fields:
-    attention_bias = config.switch("attention_bias", default=False)
     return ungated_decoder(config, activation="relu2") | {
         "rotary_fraction": partial_rotary(config, default=0.5),
         "norm_bias": True,
-        **biases(qkv=attention_bias, output=attention_bias, ffn=config.switch("mlp_bias", default=False)),
+        **stated_biases(config),
         **tied(config, default=False),
     }
 
@@ -335,14 +310,6 @@ def _baichuan(config: Config) -> Fields:
     return fields | {"position": "alibi"}
 
 
-def _olmo(config: Config) -> Fields:
-    return llama_decoder(config) | {"norm": "layernorm", "norm_weight": False, "norm_bias": False}
-
-
-def _olmo2(config: Config) -> Fields:
-    return llama_decoder(config) | {"qk_norm": "full"}
-
-
 def _cohere(config: Config) -> Fields:
     return llama_decoder(config) | {
         "parallel_block": True,
@@ -353,20 +320,15 @@ def _cohere(config: Config) -> Fields:
     }
 
 
-def _cohere2(config: Config) -> Fields:
-    every = config.count("sliding_window_pattern", "_sliding_window_pattern", default=4)
-    return _cohere(config) | window(config, every=every)
-
-
 ADAPTERS: dict[str, Callable[[Config], Fields]] = {
     "baichuan": _baichuan,
     "bloom": _bloom,
     "cohere": _cohere,
-    "cohere2": _cohere2,
+    "cohere2": _alternating(_cohere, 4),
     "falcon": _falcon,
     "gemma": _gemma,
-    "gemma2": _gemma2,
-    "gemma3_text": _gemma3,
+    "gemma2": lambda config: _gemma(config) | {"num_norms": 4} | window(config, every=2),
+    "gemma3_text": _alternating(_gemma, 6, num_norms=4, qk_norm="head"),
     "gpt2": _gpt2,
     "gpt_bigcode": _gpt_bigcode,
     "gpt_neo": _gpt_neo,
@@ -378,13 +340,18 @@ ADAPTERS: dict[str, Callable[[Config], Fields]] = {
     "mistral": _mistral,
     "mpt": _mpt,
     "nemotron": _nemotron,
-    "olmo": _olmo,
-    "olmo2": _olmo2,
+    "olmo": lambda config: llama_decoder(config) | {"norm": "layernorm", "norm_weight": False, "norm_bias": False},
+    "olmo2": lambda config: llama_decoder(config) | {"qk_norm": "full"},
     "opt": _opt,
     "phi": _phi,
-    "phi3": _phi3,
-    "qwen2": _qwen2,
-    "qwen3": _qwen3,
+    "phi3": _mistral,
+    "qwen2": lambda config: llama_decoder(config) | {"qkv_bias": True} | upper_window(config),
+    "qwen3": lambda config: {
+        **llama_decoder(config),
+        "qk_norm": "head",
+        "head_dim": config.count("head_dim", default=128),
+        **upper_window(config),
+    },
     "stablelm": _stablelm,
     "starcoder2": _starcoder2,
     **EXPERT_ADAPTERS,

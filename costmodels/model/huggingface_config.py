@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import UnionType
+from typing import Any
 
 from costmodels.model.parts import Activation, BadModel
 
@@ -27,6 +29,8 @@ LOCAL_ATTENTION = frozenset({"sliding_attention", "chunked_attention"})
 EXPERT_COUNTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts")
 
 Fields = dict[str, object]
+_WHOLE = "a positive whole number"
+_SHARE = "a number from 0 to 1"
 
 
 class UnsupportedFamily(BadModel):
@@ -70,15 +74,20 @@ class Config:
         """The error for an entry of the wrong type."""
         return BadModel(f"{self.label}: {field}: expected {expected}, got {self.get(field)!r:.60}")
 
+    def checked(self, field: str, kinds: type | UnionType, expected: str) -> Any:
+        """An entry of the expected type, None when absent or null; true and false are no numbers."""
+        value = self.get(field)
+        if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool)):
+            raise self.wrong(field, expected)
+        return value
+
     def count(self, *spellings: str, default: int | None = None) -> int:
         """A positive whole number under the first spelling present; null counts as absent."""
         for field in spellings:
-            value = self.get(field)
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise self.wrong(field, "a positive whole number")
-            return value
+            if (value := self.checked(field, int, _WHOLE)) is not None:
+                if value < 1:
+                    raise self.wrong(field, _WHOLE)
+                return int(value)
         if default is None:
             raise BadModel(f"{self.label}: {spellings[0]}: missing from the Hugging Face configuration")
         return default
@@ -98,30 +107,20 @@ class Config:
 
     def switch(self, field: str, *, default: bool) -> bool:
         """True or false."""
-        value = self.get(field)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            raise self.wrong(field, "true or false")
-        return value
+        value = self.checked(field, bool, "true or false")
+        return default if value is None else bool(value)
 
     def fraction(self, field: str, *, default: float) -> float:
         """A number from 0 to 1."""
-        value = self.get(field)
-        if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-            raise self.wrong(field, "a number from 0 to 1")
-        return float(value)
+        value = self.checked(field, int | float, _SHARE)
+        if value is not None and not 0 <= value <= 1:
+            raise self.wrong(field, _SHARE)
+        return default if value is None else float(value)
 
     def inner(self, field: str) -> "Config":
         """A nested configuration; absent or null is an empty one."""
-        value = self.get(field)
-        if value is None:
-            return Config({}, self.label)
-        if not isinstance(value, Mapping):
-            raise self.wrong(field, "an object")
-        return Config(value, f"{self.label}: {field}")
+        value = self.checked(field, Mapping, "an object")
+        return Config({}, self.label) if value is None else Config(value, f"{self.label}: {field}")
 
     def activation(self, field: str, *, default: str, gated: bool) -> Activation:
         """The non-linearity, as the gated unit it is part of when `gated`."""
@@ -152,20 +151,22 @@ def biases(*, qkv: bool, output: bool, ffn: bool) -> Fields:
     return {"qkv_bias": qkv, "output_bias": output, "ffn_bias": ffn}
 
 
+def stated_biases(config: Config) -> Fields:
+    """Biases that a configuration states, none where it does not: of attention, and of the feed-forward network."""
+    attention = config.switch("attention_bias", default=False)
+    return biases(qkv=attention, output=attention, ffn=config.switch("mlp_bias", default=False))
+
+
 def tied(config: Config, *, default: bool) -> Fields:
     """Whether the output head shares the embedding; `default` is the family's."""
     return {"tied_embeddings": config.switch("tie_word_embeddings", default=default)}
 
 
-def heads(config: Config, hidden_size: int, num_heads: int, num_query_groups: int) -> Fields:
+def even_heads(config: Config, hidden_size: int, num_heads: int, num_query_groups: int) -> Fields:
     """Heads that divide the hidden size evenly, for families without a width of their own."""
     if hidden_size % num_heads:
         raise BadModel(f"{config.label}: {num_heads} heads do not divide a hidden size of {hidden_size}")
-    return {
-        "num_heads": num_heads,
-        "num_query_groups": num_query_groups,
-        "head_dim": hidden_size // num_heads,
-    }
+    return {"num_heads": num_heads, "num_query_groups": num_query_groups, "head_dim": hidden_size // num_heads}
 
 
 def learned_positions(reach: int) -> Fields:
@@ -257,7 +258,7 @@ def rotary_decoder(config: Config) -> Fields:
     hidden_size, num_heads = config.count("hidden_size"), config.count("num_attention_heads")
     head_dim = config.count("head_dim", default=max(hidden_size // num_heads, 1))
     if config.get("head_dim") is None:
-        heads(config, hidden_size, num_heads, num_heads)
+        even_heads(config, hidden_size, num_heads, num_heads)
     return {
         "num_layers": config.count("num_hidden_layers"),
         "hidden_size": hidden_size,
@@ -283,12 +284,11 @@ def ungated_decoder(config: Config, *, activation: str) -> Fields:
 
 def llama_decoder(config: Config) -> Fields:
     """The gated RMSNorm decoder that most later families vary."""
-    attention_bias = config.switch("attention_bias", default=False)
     return {
         **rotary_decoder(config),
         "gated_ffn": True,
         "activation": config.activation("hidden_act", default="silu", gated=True),
         "norm": "rmsnorm",
-        **biases(qkv=attention_bias, output=attention_bias, ffn=config.switch("mlp_bias", default=False)),
+        **stated_biases(config),
         **tied(config, default=False),
     }

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from costmodels.model.huggingface_config import Config, Fields, biases, llama_decoder, tied, upper_window, window
 from costmodels.model.parts import BadModel
@@ -43,14 +44,6 @@ def _all_experts(config: Config, *, experts: str = "num_local_experts", top_k: i
     """A LLaMA-like decoder whose every layer has experts of `intermediate_size`."""
     moe = _routed(config, experts=experts, width="intermediate_size", top_k=top_k)
     return llama_decoder(config) | {"moe": moe}
-
-
-def _mixtral(config: Config) -> Fields:
-    return _all_experts(config) | window(config, every=None)
-
-
-def _olmoe(config: Config) -> Fields:
-    return _all_experts(config, experts="num_experts", top_k=8) | {"qk_norm": "full"}
 
 
 def _phimoe(config: Config) -> Fields:
@@ -98,6 +91,7 @@ def _qwen3_moe(config: Config) -> Fields:
 
 
 def _deepseek(config: Config, *, router_bias: bool) -> Fields:
+    """The prediction layers whose number a configuration states are not part of the instantiated model."""
     if config.switch("mlp_bias", default=False):
         raise BadModel(f"{config.label}: mlp_bias: biases without those of routed experts are unsupported")
     if config.count("moe_layer_freq", default=1) != 1:
@@ -137,15 +131,6 @@ def _groups(config: Config) -> Fields:
         "router_groups": config.count("n_group") if limited else 1,
         "router_group_top_k": config.count("topk_group") if limited else 1,
     }
-
-
-def _deepseek_v2(config: Config) -> Fields:
-    return _deepseek(config, router_bias=False)
-
-
-def _deepseek_v3(config: Config) -> Fields:
-    # The number of prediction layers that a configuration states are not part of the instantiated model.
-    return _deepseek(config, router_bias=True)
 
 
 def _dbrx(config: Config) -> Fields:
@@ -208,14 +193,14 @@ def _llama4(config: Config) -> Fields:
 
 EXPERT_ADAPTERS: dict[str, Callable[[Config], Fields]] = {
     "dbrx": _dbrx,
-    "deepseek_v2": _deepseek_v2,
-    "deepseek_v3": _deepseek_v3,
+    "deepseek_v2": partial(_deepseek, router_bias=False),
+    "deepseek_v3": partial(_deepseek, router_bias=True),
     "gpt_oss": _gpt_oss,
     "granitemoe": _all_experts,
-    "kimi_k2": _deepseek_v3,
+    "kimi_k2": partial(_deepseek, router_bias=True),
     "llama4_text": _llama4,
-    "mixtral": _mixtral,
-    "olmoe": _olmoe,
+    "mixtral": lambda config: _all_experts(config) | window(config, every=None),
+    "olmoe": lambda config: _all_experts(config, experts="num_experts", top_k=8) | {"qk_norm": "full"},
     "phimoe": _phimoe,
     "qwen2_moe": _qwen2_moe,
     "qwen3_moe": _qwen3_moe,

@@ -2,17 +2,18 @@
 
 from collections.abc import Callable
 
-from costmodels.model.huggingface_config import Config, Fields, biases, heads, partial_rotary, sequence, tied
+from costmodels.model.huggingface_config import (
+    Config,
+    Fields,
+    even_heads,
+    partial_rotary,
+    sequence,
+    stated_biases,
+    tied,
+)
 from costmodels.model.parts import BadModel
 
-BLOCKS = {
-    "mamba": "M",
-    "linear_attention": "M",
-    "attention": "*",
-    "full_attention": "*",
-    "mlp": "-",
-    "moe": "E",
-}
+BLOCKS = {"mamba": "M", "linear_attention": "M", "attention": "*", "full_attention": "*", "mlp": "-", "moe": "E"}
 """Names of layers in `layers_block_type`, and their letters in `hybrid_override_pattern`."""
 
 
@@ -33,24 +34,17 @@ def _without_bias(config: Config, *fields: str) -> None:
 
 
 def _nemotron_h(config: Config) -> Fields:
-    hidden_size, num_heads = config.count("hidden_size"), config.count("num_attention_heads")
-    pattern = _pattern(config)
+    shared, num_heads, pattern = _hybrid(config), config.count("num_attention_heads"), _pattern(config)
     _without_bias(config, "use_bias", "mamba_proj_bias")
-    attention_bias = config.switch("attention_bias", default=False)
     return {
+        **shared,
         "num_layers": config.count("num_hidden_layers", default=len(pattern)),
         "layer_pattern": pattern,
-        "hidden_size": hidden_size,
         "num_heads": num_heads,
         "num_query_groups": config.count("num_key_value_heads", default=num_heads),
         "head_dim": config.count("head_dim", "attention_head_dim", default=128),
-        "ffn_hidden_size": config.count("intermediate_size"),
         "activation": config.activation("mlp_hidden_act", default="relu2", gated=False),
         "position": "none",
-        **sequence(config.reach("max_position_embeddings")),
-        "norm": "rmsnorm",
-        **biases(qkv=attention_bias, output=attention_bias, ffn=config.switch("mlp_bias", default=False)),
-        **tied(config, default=False),
         "mamba": {
             "num_heads": config.count("mamba_num_heads"),
             "head_dim": config.count("mamba_head_dim"),
@@ -61,6 +55,18 @@ def _nemotron_h(config: Config) -> Fields:
         },
         # A configuration may count experts that no layer has.
         "moe": _latent_experts(config) if "E" in pattern else None,
+    }
+
+
+def _hybrid(config: Config) -> Fields:
+    """What both families say alike."""
+    return {
+        "hidden_size": config.count("hidden_size"),
+        "ffn_hidden_size": config.count("intermediate_size"),
+        **sequence(config.reach("max_position_embeddings")),
+        "norm": "rmsnorm",
+        **stated_biases(config),
+        **tied(config, default=False),
     }
 
 
@@ -80,28 +86,20 @@ def _latent_experts(config: Config) -> Fields:
 
 def _bamba(config: Config) -> Fields:
     """Every layer is a mixer and a gated feed-forward network: two letters."""
-    count, hidden_size, num_heads = (
-        config.count(field) for field in ("num_hidden_layers", "hidden_size", "num_attention_heads")
-    )
+    count, hidden_size, num_heads = map(config.count, ("num_hidden_layers", "hidden_size", "num_attention_heads"))
     _without_bias(config, "mamba_proj_bias")
     attending = config.get("attn_layer_indices") or []
     if not isinstance(attending, list):
         raise config.wrong("attn_layer_indices", "a list of layers")
-    attention_bias = config.switch("attention_bias", default=False)
     return {
+        **_hybrid(config),
         "num_layers": 2 * count,
         "layer_pattern": "".join("*-" if layer in attending else "M-" for layer in range(count)),
-        "hidden_size": hidden_size,
-        **heads(config, hidden_size, num_heads, config.count("num_key_value_heads", default=num_heads)),
-        "ffn_hidden_size": config.count("intermediate_size"),
+        **even_heads(config, hidden_size, num_heads, config.count("num_key_value_heads", default=num_heads)),
         "gated_ffn": True,
         "activation": config.activation("hidden_act", default="silu", gated=True),
         "position": "rotary",
         "rotary_fraction": partial_rotary(config, default=0.5),
-        **sequence(config.reach("max_position_embeddings")),
-        "norm": "rmsnorm",
-        **biases(qkv=attention_bias, output=attention_bias, ffn=config.switch("mlp_bias", default=False)),
-        **tied(config, default=False),
         "mamba": {
             "num_heads": config.count("mamba_n_heads", default=128),
             "head_dim": config.count("mamba_d_head", default=64),

@@ -38,8 +38,8 @@ __all__ = ["BadModel", "Experts", "LatentAttention", "Mamba", "Model", "checked"
 class Model(Record):
     """Sizes and switches of one decoder-only transformer.
 
-    Build one with `from_shape` (a mapping, usual values filled in, one-line errors), `Model.dense` (typed
-    arguments) or the catalogue (`costmodels.model.catalogue.model`).
+    Build one with `from_shape` (a mapping, usual values filled in, one-line errors) or the catalogue
+    (`costmodels.model.catalogue.model`).
 
     Attributes:
         name: Name in the catalogue, or the user's own.
@@ -148,36 +148,6 @@ class Model(Record):
     mamba: Mamba | None = None
     tokens: Total | None = None
     published_parameters: Total | None = None
-
-    @classmethod
-    def dense(
-        cls,
-        *,
-        num_layers: int,
-        hidden_size: int,
-        num_heads: int,
-        num_query_groups: int | None = None,
-        head_dim: int | None = None,
-        ffn_hidden_size: int | None = None,
-        gated_ffn: bool = False,
-        vocab_size: int = 51200,
-        seq_length: int = 2048,
-        name: str = "custom",
-    ) -> "Model":
-        """A model from its sizes alone, with the usual values of `from_shape` for everything else."""
-        shape = {
-            "name": name,
-            "num_layers": num_layers,
-            "hidden_size": hidden_size,
-            "num_heads": num_heads,
-            "num_query_groups": num_query_groups,
-            "head_dim": head_dim,
-            "ffn_hidden_size": ffn_hidden_size,
-            "gated_ffn": gated_ffn,
-            "vocab_size": vocab_size,
-            "seq_length": seq_length,
-        }
-        return from_shape(shape)
 
     @property
     def attention_width(self) -> int:
@@ -342,19 +312,17 @@ def from_shape(shape: Mapping[str, object], *, name: str = "custom") -> Model:
     Experts and latent attention are mappings under `moe` and `mla`. Unsaid of them: the width of shared
     experts is their number times the width of a routed one.
 
-    The remarks and spellings of measured-run descriptions are understood (`kind`, `params_b`, `notes`,
-    `position = "rope"`, `qk_layernorm`, `sliding_window_pattern = "5 local : 1 global"`, `linear_bias`;
-    experts as `experts`, `top_k`, `expert_ffn`, `shared_experts`, `shared_expert_ffn` (all together),
-    `dense_layers`, `moe_latent` beside the other sizes; `mla` with `q_lora`, `kv_lora`, `qk_nope`,
-    `qk_rope`, `v`).
+    Other spellings are understood: `position = "rope"`, `qk_layernorm`, `linear_bias`,
+    `sliding_window_pattern = "5 local : 1 global"`; experts as `experts`, `top_k`, `expert_ffn`, `shared_experts`,
+    `shared_expert_ffn` (all together), `dense_layers`, `moe_latent` beside the other sizes; `mla` with `q_lora`,
+    `kv_lora`, `qk_nope`, `qk_rope`, `v`. `notes` and `description` are for people.
 
     Args:
         shape: Fields of `Model` by name.
         name: Name of the model when `shape` has none.
 
     Raises:
-        BadModel: A field is missing, unknown, of the wrong type or contradicts another one, or `kind` is
-            neither "dense" nor "moe". One line.
+        BadModel: A field is missing, unknown, of the wrong type or contradicts another one. One line.
     """
     label = str(shape.get("name") or name)
     check_names(shape, Model.model_fields, label)

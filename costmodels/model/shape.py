@@ -1,17 +1,12 @@
-"""Descriptions of models as people and measured runs write them, completed to the fields of a `Model`."""
+"""Descriptions of models as people write them, completed to the fields of a `Model`."""
 
 import re
 from collections.abc import Mapping
 
 from costmodels.model.parts import GATED_ACTIVATIONS, BadModel, Position
 
-# What descriptions of measured runs say beside the sizes: remarks, and sizes of an unreduced model.
-REMARKS = frozenset(
-    {
-        "kind", "params_b", "notes", "attention", "full_model_layers", "params_reduced_model", "description",
-        "dropped_capacity_factor",
-    }
-)  # fmt: skip
+REMARKS = frozenset({"notes", "description"})
+"""What a description may say of a model beside its fields, for people."""
 
 POSITION_NAMES: dict[str, Position] = {
     "learned": "learned",
@@ -40,8 +35,6 @@ EVERY = (
     (r"^(?:every |1 in )(\d+)", 0),
 )
 """Words for windows in all layers but every n-th, and what their number lacks of n."""
-HYBRID_KINDS = {"dense-hybrid-mamba2": False, "moe-hybrid-mamba2": True}
-"""Kinds of model with Mamba-2 mixers, and whether they have experts."""
 LATENT_SPELLINGS = {
     "q_lora": "q_lora_rank",
     "kv_lora": "kv_lora_rank",
@@ -55,27 +48,10 @@ def complete(shape: Mapping[str, object], *, label: str) -> dict[str, object]:
     """All fields of the model that `shape` describes, the unsaid filled; see `costmodels.model.model.from_shape`.
 
     Raises:
-        BadModel: A size is missing or of the wrong type, `kind` is not "dense" or "moe", or a pattern of windows is
-            none that is known. One line.
+        BadModel: A size is missing or of the wrong type, or a pattern of windows is none that is known. One line.
     """
     said = {key: value for key, value in shape.items() if value is not None and key not in REMARKS}
-    fields = _spelled_out(said, label) | {"name": label}
-    _check_kind(shape.get("kind"), fields, label)
-    return _usual(fields, label)
-
-
-def _check_kind(kind: object, fields: Mapping[str, object], label: str) -> None:
-    if kind is None or (kind == "moe" and "moe" in fields) or (kind == "dense" and "moe" not in fields):
-        return
-    if "mamba" in fields and HYBRID_KINDS.get(str(kind)) == ("moe" in fields):
-        return
-    if kind == "moe":
-        raise BadModel(f"model {label!r}: experts: missing from a model of kind 'moe'")
-    if kind == "dense":
-        raise BadModel(f"model {label!r}: kind 'dense' contradicts the experts that are described")
-    if str(kind) in HYBRID_KINDS:
-        raise BadModel(f"model {label!r}: mamba: missing from a model of kind {kind!r}")
-    raise BadModel(f"model {label!r} is of kind {kind!r}; known are dense, moe, {', '.join(HYBRID_KINDS)}")
+    return _usual(_spelled_out(said, label) | {"name": label}, label)
 
 
 def _spelled_out(said: Mapping[str, object], label: str) -> dict[str, object]:
@@ -162,7 +138,7 @@ def _spell_out_latent(fields: dict[str, object]) -> None:
 
 
 def _whole(value: object) -> object:
-    """Tables of measured runs write some counts as 8.0."""
+    """Some files write counts as 8.0."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

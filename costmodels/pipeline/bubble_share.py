@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from costmodels.names import SCHEDULE_NAMES, Recompute
-from costmodels.pipeline.schedules import FILLING, SCHEDULES, Drain
+from costmodels.pipeline.schedules import FILLING, SCHEDULES
 from costmodels.stack.stack import Stack
 from costmodels.strategy import Floats, Strategies
 
@@ -32,7 +35,7 @@ def straggler_share(spread: float, nodes: float) -> float:
 
 
 def bubble_share(
-    rows: Strategies, stack: Stack, *, forward: Floats, layer: Floats, recompute: Floats, weight: Floats
+    strategies: Strategies, stack: Stack, *, forward: Floats, layer: Floats, recompute: Floats, weight: Floats
 ) -> Floats:
     """Share of the other stages' seconds per micro-batch that the slowest stage idles once an iteration, (N,).
 
@@ -41,18 +44,22 @@ def bubble_share(
     1 / v; of the others, where some layers are recomputed, it is the most that any number of them leaves idle: the
     longest path is a sum of passes, whose share of a layer rises or falls with what is recomputed throughout.
     """
-    share = 1.0 / rows.vpp
+    share = 1.0 / strategies.vpp
     for code, name in enumerate(SCHEDULE_NAMES):
-        mine = (rows.schedule == code) & (rows.pp > 1)
+        mine = (strategies.schedule == code) & (strategies.pp > 1)
         if name in FILLING and mine.any():
-            drain = SCHEDULES[name].drain if stack.pipeline.post_validation else SCHEDULES[name].drain_at_barrier
-            none, every = (_idle(rows, drain, forward, total, weight) for total in (layer, layer + recompute))
-            some = np.where(rows.recompute == Recompute.PARTIAL, np.maximum(none, every), none)
-            share = np.where(mine, np.where(rows.recompute == Recompute.FULL, every, some), share)
+            drain = partial(SCHEDULES[name].drain, barrier=not stack.pipeline.post_validation)
+            none, every = (_idle(strategies, drain, forward, total, weight) for total in (layer, layer + recompute))
+            some = np.where(strategies.recompute == Recompute.PARTIAL, np.maximum(none, every), none)
+            share = np.where(mine, np.where(strategies.recompute == Recompute.FULL, every, some), share)
     return share
 
 
-def _idle(rows: Strategies, drain: Drain, forward: Floats, total: Floats, weight: Floats) -> Floats:
+def _idle(
+    strategies: Strategies, drain: Callable[..., Floats], forward: Floats, total: Floats, weight: Floats
+) -> Floats:
     """The share of a schedule that fills its bubble, of layers that take ``total`` seconds, (N,)."""
-    p = np.maximum(rows.pp, 2)
-    return drain(p, rows.num_microbatches, rows.vpp, forward, total - forward - weight, weight) / ((p - 1) * total)
+    p = np.maximum(strategies.pp, 2)
+    return drain(p, strategies.num_microbatches, strategies.vpp, forward, total - forward - weight, weight) / (
+        (p - 1) * total
+    )

@@ -22,25 +22,10 @@ from costmodels.pipeline.slots import Slot, alternate, looped
 from costmodels.pipeline.zero_bubble import Orders, woven
 
 
-def depth_first(p: int, m: int, v: int, stage: int) -> list[Slot]:
-    """Groups of p micro-batches go through every chunk in turn before the next group starts [Narayanan21]."""
-    return _grouped(p, m, v, stage, p)
-
-
-def grouped(p: int, m: int, v: int, stage: int) -> list[Slot]:
-    """Groups of ``group_size(p, m)`` through every chunk in turn, the last of which may be smaller [megatron_core]."""
-    return _grouped(p, m, v, stage, int(group_size(p, m)))
-
-
-def breadth_first(_p: int, m: int, v: int, _stage: int) -> list[Slot]:
+def breadth_first(m: int, v: int) -> list[Slot]:
     """All micro-batches through one chunk before the next, forward and then backward [LamyPoirier22]."""
     forward = [Slot("F", i, chunk) for chunk in range(v) for i in range(m)]
     return forward + [Slot("B", i, chunk) for chunk in reversed(range(v)) for i in range(m)]
-
-
-def zero_bubble(p: int, m: int, v: int, stage: int) -> list[Slot]:
-    """Depth first with half the warm-up, and weight gradients where a stage would wait [Qi23]."""
-    return list(_filled(p, m, v)[stage])
 
 
 def group_size(p: ArrayLike, m: ArrayLike) -> Ints:
@@ -58,11 +43,15 @@ def group_size(p: ArrayLike, m: ArrayLike) -> Ints:
     return size.reshape(p.shape)
 
 
-def _grouped(p: int, m: int, v: int, stage: int, group: int) -> list[Slot]:
-    return alternate(*_turns(m, v, group), warmup=(p - stage - 1) * 2 + (v - 1) * group)
+def grouped(p: int, m: int, v: int, stage: int, group: int) -> list[Slot]:
+    """A group of micro-batches goes through every chunk in turn before the next, which may be smaller, starts.
+
+    Of p micro-batches that is depth first [Narayanan21], of ``group_size(p, m)`` Megatron-Core's least [megatron_core].
+    """
+    return alternate(*_visits(m, v, group), warmup=(p - stage - 1) * 2 + (v - 1) * group)
 
 
-def _turns(m: int, v: int, group: int) -> tuple[list[Slot], list[Slot]]:
+def _visits(m: int, v: int, group: int) -> tuple[list[Slot], list[Slot]]:
     """Forward and backward passes of a stage, each in their own order."""
     starts = range(0, m, group)
     turns = [(i, chunk) for start in starts for chunk in range(v) for i in range(start, min(start + group, m))]
@@ -70,6 +59,7 @@ def _turns(m: int, v: int, group: int) -> tuple[list[Slot], list[Slot]]:
 
 
 @lru_cache(maxsize=32)
-def _filled(p: int, m: int, v: int) -> Orders:
-    orders = [alternate(*_turns(m, v, p), warmup=p - stage - 1 + (v - 1) * p) for stage in range(p)]
+def zero_bubble(p: int, m: int, v: int) -> Orders:
+    """Depth first with half the warm-up, and weight gradients where a stage would wait [Qi23]."""
+    orders = [alternate(*_visits(m, v, p), warmup=p - stage - 1 + (v - 1) * p) for stage in range(p)]
     return woven(orders, path=looped(p, v)[0], limit=v * p)

@@ -10,18 +10,16 @@ stage (virtual pipeline stages, 1 where layers are not interleaved), ``stage`` c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from costmodels.arrays import Bools, Floats
-from costmodels.pipeline import bubbles, interleaving, limits, sends, zero_bubble
+from costmodels.arrays import Bools, Floats, Ints, elementwise
+from costmodels.pipeline import bubbles, interleaving, limits, zero_bubble
 from costmodels.pipeline.slots import Path, Slot, alternate, both_ways, folded, looped
 from hardware.errors import MeshwrightError
-
-Drain = Callable[[ArrayLike, ArrayLike, ArrayLike, ArrayLike, ArrayLike, ArrayLike], Floats]
 
 
 class BadSchedule(MeshwrightError, ValueError):
@@ -35,38 +33,60 @@ class Schedule:
     Attributes:
         name: as in ``SCHEDULES``.
         order: ``(p, m, v, stage)`` to the passes of that stage, in the order in which they run.
-        drain: ``(p, m, v, forward, backward, weight)`` to the idle seconds of a stage per iteration, for equal
-            stages, where no stage waits for the others before its next iteration; the seconds are those of
-            one micro-batch through all chunks of the stage, ``backward`` without the gradient of the weights.
-        drain_at_barrier: the same where all stages wait for each other between iterations.
-        in_flight: ``(p, m, v, stage)`` to the largest number of activations held at once, in units of one
-            micro-batch through the whole stage (chunks held, divided by ``v``). An activation is held until
-            its last pass has run: ``W`` where there is one. That ``B`` could free part of it is not counted.
-        allowed: ``(p, m, v)`` to whether the schedule can run so.
-        requires: what ``allowed`` asks for, in words, as the end of a sentence.
+        runs: ``(p, m, v)`` to whether the schedule can run so, arrays of one shape; ask ``allowed``.
+        requires: what ``runs`` asks for, in words, as the end of a sentence.
         source: the publication that describes it.
+        held: ``(p, m, v, stage)`` to the largest number of activations held at once, arrays of one shape; ask
+            ``in_flight``.
+        drain: ``(p, m, v, forward, backward, weight, barrier=False)`` to the idle seconds of a stage per iteration,
+            for equal stages, as all of ``bubbles``.
         paths: ``(p, v)`` to the ways through the model; micro-batch i takes the (i mod len)-th of them.
         parameters_held: copies of every parameter that the stages hold together.
         splits_backward: whether the gradient of the weights is a pass of its own.
         pairs: ``(p, m, v)`` to how many forward passes run beside a backward pass of the other direction, so that
             each hides its traffic behind the other's computation, on the stage with the fewest of them; in units of
             one micro-batch through the whole stage.
-        waits: ``(p, m, v)`` to how many micro-batches' sends and receives of a stage an iteration waits for.
+        delays: ``(p, m, v)`` to how many micro-batches' sends and receives of a stage an iteration waits for, arrays of
+            one shape, where a send stops nobody and delays its receiver alone; None where it stops both stages. Ask
+            ``waits``.
     """
 
     name: str
-    order: Callable[[int, int, int, int], list[Slot]]
-    drain: Drain
-    drain_at_barrier: Drain
-    in_flight: Callable[[ArrayLike, ArrayLike, ArrayLike, ArrayLike], Floats]
-    allowed: Callable[[ArrayLike, ArrayLike, ArrayLike], Bools]
+    order: Callable[[int, int, int, int], Sequence[Slot]]
+    runs: Callable[..., ArrayLike]
     requires: str
     source: str
+    held: Callable[..., ArrayLike] = limits.warmup_in_flight
+    drain: Callable[..., Floats] = bubbles.fill_and_drain
     paths: Callable[[int, int], tuple[Path, ...]] = looped
     parameters_held: float = 1.0
     splits_backward: bool = False
-    pairs: Callable[[ArrayLike, ArrayLike, ArrayLike], Floats] = limits.no_pairs
-    waits: sends.Waits = sends.all_of_them
+    pairs: Callable[..., Floats] = limits.no_pairs
+    delays: Callable[..., ArrayLike] | None = None
+
+    def allowed(self, p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Bools:
+        """Whether the schedule can run so, in the arguments' common shape."""
+        return np.asarray(self.runs(*map(np.asarray, (p, m, v))))
+
+    def in_flight(self, p: ArrayLike, m: ArrayLike, v: ArrayLike, stage: ArrayLike) -> Floats:
+        """The largest number of activations held at once, in the arguments' common shape.
+
+        In units of one micro-batch through the whole stage (chunks held, divided by ``v``). An activation is held
+        until its last pass has run: ``W`` where there is one. That ``B`` could free part of it is not counted.
+        """
+        return elementwise(self.held)(p, m, v, stage)
+
+    def waits(self, p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Floats:
+        """How many micro-batches' sends and receives of a stage an iteration waits for, all chunks, both ways.
+
+        All, where a send stops both stages. Schedules whose backward pass is split have weight gradients to run while
+        an input travels, and executors that send and receive beside the computation. The delays add up along the
+        longest path of the order, so each form is a line in p and m; they were read off the simulation of the orders
+        for passes of the same time and sends of up to a tenth of them, and agree with it to rounding, but for V-Half
+        (3 % at most) and V-Min (8 %). Where forward, backward and weights take 0.28 to 0.4 of a stage's time each, the
+        simulation waits for less, down to nothing, or at most for a tenth more.
+        """
+        return elementwise(self.delays or (lambda _p, m, _v: m))(p, m, v)
 
     def waited(self, p: ArrayLike, m: ArrayLike, v: ArrayLike) -> Floats:
         """Share of a stage's sends and receives that the price of a micro-batch has.
@@ -77,49 +97,9 @@ class Schedule:
         return self.waits(p, m, v) / (np.asarray(m) + self.drain(p, m, v, third, third, third))
 
     @property
-    def sends_beside(self) -> bool:
+    def sends_overlap(self) -> bool:
         """Whether sends stop no computation and delay their receivers alone."""
-        return self.waits is not sends.all_of_them
-
-    def bubble_passes(self, p: ArrayLike, v: ArrayLike) -> Floats:
-        """Idle time of a stage per iteration, for equal stages and three passes of the same time.
-
-        In units of one stage's forward and backward time per micro-batch.
-        """
-        third = 1.0 / 3.0
-        return self.drain(p, 2 * np.asarray(p), v, third, third, third)
-
-    def seconds(
-        self,
-        *,
-        p: ArrayLike,
-        m: ArrayLike,
-        v: ArrayLike,
-        forward: ArrayLike,
-        backward: ArrayLike,
-        weight: ArrayLike,
-        total: ArrayLike,
-    ) -> Floats:
-        """Seconds of one iteration's pipeline: ``m * slowest + drain * (total - slowest) / ((p - 1) slowest)``.
-
-        That is ``pipeline_seconds`` for the schedules without ``W`` passes, and exact for equal stages as far
-        as ``drain`` is. Unequal stages of whole layers, with an embedding and a head, take a few percent
-        less: of 1,000 random pipelines of 2 to 8 stages the simulation was between 7 % below and 3.5 %
-        above (median 2 % below), but for V-Min between 12 % below and 5 % above.
-
-        Args:
-            p: stages.
-            m: micro-batches.
-            v: model chunks per stage.
-            forward: seconds of the slowest stage for one micro-batch through all its chunks; of ``dualpipe``,
-                whose stages run two pieces of the model in turns, their mean.
-            backward: the same, without the gradient of the weights.
-            weight: the gradient of the weights.
-            total: all three, summed over the stages.
-        """
-        slowest = np.asarray(forward) + np.asarray(backward) + np.asarray(weight)
-        others = (np.asarray(total) - slowest) / (np.maximum(np.asarray(p) - 1, 1) * slowest)
-        return np.asarray(m * slowest + self.drain(p, m, v, forward, backward, weight) * others)
+        return self.delays is not None
 
     def passes(self, *, p: int, m: int, v: int) -> list[list[Slot]]:
         """The passes of every stage, in order.
@@ -132,7 +112,7 @@ class Schedule:
                 f"schedule {self.name} cannot run {p} stages, {m} micro-batches and {v} chunks per stage: "
                 f"it needs {self.requires}"
             )
-        return [self.order(p, m, v, stage) for stage in range(p)]
+        return [list(self.order(p, m, v, stage)) for stage in range(p)]
 
 
 def pipeline_seconds(*, micro_batches: ArrayLike, slowest: ArrayLike, total: ArrayLike, vpp: ArrayLike) -> Floats:
@@ -185,170 +165,159 @@ def _one_forward_one_backward(p: int, m: int, _v: int, stage: int) -> list[Slot]
     return alternate(forward, backward, warmup=p - stage - 1)
 
 
-SCHEDULES: dict[str, Schedule] = {
-    "none": Schedule(
+def _whole_groups(p: Ints, m: Ints, v: Ints) -> Bools:
+    """Two chunks or more, whole groups of p micro-batches."""
+    return (p >= 2) & (m >= 1) & (v >= 2) & (m % np.maximum(p, 1) == 0)
+
+
+def _as_the_first(p: Ints, m: Ints, _v: Ints, _stage: Ints) -> Ints:
+    """As much as the first stage of 1F1B, everywhere."""
+    return np.minimum(p, m)
+
+
+_ALL: tuple[Schedule, ...] = (
+    Schedule(
         name="none",
         order=_one_forward_one_backward,
-        drain=bubbles.fill_and_drain,
-        drain_at_barrier=bubbles.fill_and_drain,
-        in_flight=limits.warmup_in_flight,
-        allowed=limits.single,
+        runs=lambda p, m, v: (p == 1) & (m >= 1) & (v == 1),
         requires="one stage and one chunk",
         source="gradient accumulation without a pipeline",
     ),
-    "gpipe": Schedule(
+    Schedule(
         name="gpipe",
         order=_forwards_then_backwards,
-        drain=bubbles.fill_and_drain,
-        drain_at_barrier=bubbles.fill_and_drain,
-        in_flight=limits.all_in_flight,
-        allowed=limits.plain,
+        runs=lambda p, m, v: (p >= 1) & (m >= 1) & (v == 1),
         requires="at least one stage, at least one micro-batch and one chunk per stage",
         source="Y. Huang et al., GPipe, NeurIPS 2019",
+        held=lambda _p, m, _v, _stage: m,
     ),
-    "1f1b": Schedule(
+    Schedule(
         name="1f1b",
         order=_one_forward_one_backward,
-        drain=bubbles.fill_and_drain,
-        drain_at_barrier=bubbles.fill_and_drain,
-        in_flight=limits.warmup_in_flight,
-        allowed=limits.plain,
+        runs=lambda p, m, v: (p >= 1) & (m >= 1) & (v == 1),
         requires="at least one stage, at least one micro-batch and one chunk per stage",
         source="D. Narayanan et al., PipeDream-2BW, ICML 2021; Megatron-LM",
     ),
-    "interleaved-1f1b": Schedule(
+    Schedule(
         name="interleaved-1f1b",
-        order=interleaving.depth_first,
-        drain=bubbles.fill_and_drain,
-        drain_at_barrier=bubbles.fill_and_drain,
-        in_flight=limits.chunks_in_flight,
-        allowed=limits.whole_groups,
+        order=lambda p, m, v, stage: interleaving.grouped(p, m, v, stage, p),
+        runs=_whole_groups,
         requires="two stages or more, two chunks per stage or more, and a multiple of p micro-batches",
         source="D. Narayanan et al., SC 2021, section 2.2.2; Megatron-LM",
+        held=limits.chunks_in_flight,
     ),
-    "zb-1p": Schedule(
+    Schedule(
         name="zb-1p",
-        order=zero_bubble.zb_1p,
-        drain=bubbles.zb_1p,
-        drain_at_barrier=bubbles.zb_1p_at_barrier,
-        in_flight=limits.as_the_first,
-        allowed=limits.filled_once,
+        order=lambda p, m, _v, stage: zero_bubble.straight(p, m, 1)[stage],
+        runs=lambda p, m, v: (p >= 2) & (m >= p) & (v == 1),
         requires="two stages or more, one chunk per stage and at least p micro-batches",
         source="P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241: ZB-H1",
+        held=_as_the_first,
+        drain=bubbles.zb_1p,
         splits_backward=True,
-        waits=sends.zb_1p,
+        delays=lambda p, _m, _v: 2.0 * (p - 1),  # once each way to fill and to drain
     ),
-    "zb-2p": Schedule(
+    Schedule(
         name="zb-2p",
-        order=zero_bubble.zb_2p,
-        drain=bubbles.zb_2p,
-        drain_at_barrier=bubbles.zb_2p_at_barrier,
-        in_flight=limits.twice_the_first,
-        allowed=limits.filled_twice,
+        order=lambda p, m, _v, stage: zero_bubble.straight(p, m, 2)[stage],
+        runs=lambda p, m, v: (p >= 2) & (m >= 2 * p - 1) & (v == 1),
         requires="two stages or more, one chunk per stage and at least 2 p - 1 micro-batches",
         source="P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241: ZB-H2",
+        held=lambda p, m, _v, _stage: np.minimum(2 * p - 1, m),
+        drain=bubbles.zb_2p,
         splits_backward=True,
-        waits=sends.zb_2p,
+        delays=lambda p, _m, _v: p - 1.0,  # to fill, or to drain
     ),
-    "zb-v": Schedule(
+    Schedule(
         name="zb-v",
-        order=zero_bubble.zb_v,
-        drain=bubbles.zb_v,
-        drain_at_barrier=bubbles.zb_v_at_barrier,
-        in_flight=limits.as_the_first,
-        allowed=limits.folded_twice,
+        order=lambda p, m, _v, stage: zero_bubble.vee(p, m)[stage],
+        runs=lambda p, m, v: (p >= 2) & (m >= 2 * p - 1) & (v == 2),
         requires="two stages or more, two chunks per stage and at least 2 p - 1 micro-batches",
         source="P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241: ZB-V",
+        held=_as_the_first,
+        drain=bubbles.zb_v,
         paths=folded,
         splits_backward=True,
-        waits=sends.zb_v,
+        delays=lambda p, _m, _v: 1.5 * (p - 1),  # two chunks are as many hops
     ),
-    "v-half": Schedule(
+    Schedule(
         name="v-half",
-        order=zero_bubble.v_half,
-        drain=bubbles.v_half,
-        drain_at_barrier=bubbles.v_half,
-        in_flight=limits.half_of_the_first,
-        allowed=limits.folded_from_three,
+        order=lambda p, m, _v, stage: zero_bubble.v_half(p, m)[stage],
+        runs=lambda p, m, v: (p >= 3) & (m >= p) & (v == 2),
         requires="three stages or more, two chunks per stage and at least p micro-batches",
         source="P. Qi et al., Pipeline Parallelism with Controllable Memory, arXiv 2405.15362",
+        held=lambda p, m, _v, _stage: np.minimum((p + 2) // 2, m),
+        drain=bubbles.v_half,
         paths=folded,
         splits_backward=True,
-        waits=sends.v_half,
+        delays=lambda p, m, _v: m / 2.0 + 1.25 * (p - 2),  # half of its passes have no slack
     ),
-    "v-min": Schedule(
+    Schedule(
         name="v-min",
-        order=zero_bubble.v_min,
-        drain=bubbles.v_min,
-        drain_at_barrier=bubbles.v_min,
-        in_flight=limits.third_of_the_first,
-        allowed=limits.folded_from_four,
+        order=lambda p, m, _v, stage: zero_bubble.v_min(p, m)[stage],
+        runs=lambda p, m, v: (p >= 4) & (m >= p) & (v == 2),
         requires="four stages or more, two chunks per stage and at least p micro-batches",
         source="P. Qi et al., Pipeline Parallelism with Controllable Memory, arXiv 2405.15362",
+        held=lambda p, m, _v, _stage: np.minimum((p + 4) // 3, m),
+        drain=bubbles.v_min,
         paths=folded,
         splits_backward=True,
-        waits=sends.v_min,
+        delays=lambda p, m, _v: (1.5 - 2.0 / p) * m + 0.85 * (p - 1),  # nothing of it has any
     ),
-    "dualpipe": Schedule(
+    Schedule(
         name="dualpipe",
-        order=zero_bubble.dualpipe,
-        drain=bubbles.dualpipe,
-        drain_at_barrier=bubbles.dualpipe_at_barrier,
-        in_flight=limits.one_more_than_ranks,
-        allowed=limits.even_both_ways,
+        order=lambda p, m, _v, stage: zero_bubble.dualpipe(p, m, stage),
+        runs=lambda p, m, v: (p >= 2) & (p % 2 == 0) & (m % 2 == 0) & (m >= 2 * p) & (v == 1),
         requires="an even number of stages, one chunk per stage and an even number of at least 2 p micro-batches",
         source="DeepSeek-V3 Technical Report, arXiv 2412.19437, section 3.2.1",
+        held=lambda p, _m, _v, _stage: p + 1,
+        drain=bubbles.dualpipe,
         paths=both_ways,
         parameters_held=2.0,
         splits_backward=True,
         pairs=limits.pairs_both_ways,
     ),
-    "dualpipe-v": Schedule(
+    Schedule(
         name="dualpipe-v",
-        order=zero_bubble.dualpipe_v,
-        drain=bubbles.dualpipe_v,
-        drain_at_barrier=bubbles.dualpipe_v_at_barrier,
-        in_flight=limits.half_more_than_ranks,
-        allowed=limits.folded_both_ways,
+        order=lambda p, m, _v, stage: zero_bubble.two_way(2 * p, m, stage),
+        runs=lambda p, m, v: (p >= 2) & (m >= 2 * p) & (v == 2),
         requires="two stages or more, two chunks per stage and at least 2 p micro-batches",
         source="GitHub deepseek-ai/DualPipe: DualPipeV, after arXiv 2412.19437, section 3.2.1",
+        held=lambda p, _m, _v, _stage: p + 0.5,  # half of what DualPipe does on twice the stages
+        drain=bubbles.dualpipe_v,
         paths=folded,
         splits_backward=True,
         pairs=limits.pairs_folded,
     ),
-    "breadth-first": Schedule(
+    Schedule(
         name="breadth-first",
-        order=interleaving.breadth_first,
-        drain=bubbles.fill_and_drain,
-        drain_at_barrier=bubbles.fill_and_drain,
-        in_flight=limits.all_in_flight,
-        allowed=limits.chunks_filled,
+        order=lambda _p, m, v, _stage: interleaving.breadth_first(m, v),
+        runs=lambda p, m, v: (p >= 2) & (m >= p) & (v >= 2),
         requires="two stages or more, two chunks per stage or more, and at least p micro-batches",
         source="J. Lamy-Poirier, Breadth-First Pipeline Parallelism, arXiv 2211.05953; PyTorch's ScheduleLoopedBFS",
+        held=lambda _p, m, _v, _stage: m,
     ),
-    "interleaved-groups": Schedule(
+    Schedule(
         name="interleaved-groups",
-        order=interleaving.grouped,
-        drain=bubbles.fill_and_drain,
-        drain_at_barrier=bubbles.fill_and_drain,
-        in_flight=limits.groups_in_flight,
-        allowed=limits.chunks_filled,
+        order=lambda p, m, v, stage: interleaving.grouped(p, m, v, stage, int(interleaving.group_size(p, m))),
+        runs=lambda p, m, v: (p >= 2) & (m >= p) & (v >= 2),
         requires="two stages or more, two chunks per stage or more, and at least p micro-batches",
         source="Megatron-Core, --microbatch-group-size-per-virtual-pipeline-stage at its smallest",
+        held=limits.groups_in_flight,
     ),
-    "interleaved-zb": Schedule(
+    Schedule(
         name="interleaved-zb",
-        order=interleaving.zero_bubble,
-        drain=bubbles.interleaved_zb,
-        drain_at_barrier=bubbles.interleaved_zb_at_barrier,
-        in_flight=limits.as_the_first,
-        allowed=limits.whole_groups_twice,
+        order=lambda p, m, v, stage: interleaving.zero_bubble(p, m, v)[stage],
+        runs=lambda p, m, v: _whole_groups(p, m, v) & (m >= 2 * p),
         requires="two stages or more, two chunks or more, and a multiple of p micro-batches, at least 2 p",
         source="PyTorch's ScheduleInterleavedZeroBubble, after arXiv 2401.10241: ZB-H1",
+        held=_as_the_first,
+        drain=bubbles.interleaved_zb,
         splits_backward=True,
-        waits=sends.interleaved_zb,
+        delays=lambda p, _m, v: p + (p - 2) / v,
     ),
-}
+)
+SCHEDULES: dict[str, Schedule] = {schedule.name: schedule for schedule in _ALL}
 """Every pipeline schedule by its name."""
 
 FILLING = tuple(name for name, schedule in SCHEDULES.items() if schedule.splits_backward)

@@ -30,45 +30,27 @@ BLOCK = 6
 """Units of time after which the next micro-batch follows: forward, backward and weights of two chunks."""
 
 
-def zb_1p(p: int, m: int, _v: int, stage: int) -> list[Slot]:
-    """ZB-H1: the passes of 1F1B, every stage holding as much as its first [Qi23, figure 2]."""
-    return list(_straight(p, m, 1)[stage])
-
-
-def zb_2p(p: int, m: int, _v: int, stage: int) -> list[Slot]:
-    """ZB-H2: twice the warm-up of 1F1B, so that nothing waits in the middle either [Qi23, figure 3]."""
-    return list(_straight(p, m, 2)[stage])
-
-
-def zb_v(p: int, m: int, _v: int, stage: int) -> list[Slot]:
-    """ZB-V: two chunks a stage, the first and the last of the model on stage 0 [Qi23, section 6]."""
-    return list(_vee(p, m)[stage])
-
-
-def v_half(p: int, m: int, _v: int, stage: int) -> list[Slot]:
+def v_half(p: int, m: int) -> Orders:
     """V-Half: forward passes of chunk 0 step one unit from stage to stage, those of chunk 1 two [Qi24]."""
-    gaps = (4, 1, 5) if p % 2 == 0 else (1, 1, 2)
-    return list(_blocks(p, m, (1, 2, 1, 2), gaps, 2 * ((p + 2) // 2))[stage])
+    return _blocks(p, m, (1, 2, 1, 2), (4, 1, 5) if p % 2 == 0 else (1, 1, 2), 2 * ((p + 2) // 2))
 
 
-def v_min(p: int, m: int, _v: int, stage: int) -> list[Slot]:
+def v_min(p: int, m: int) -> Orders:
     """V-Min: every pass steps one unit from stage to stage, the least that a V can hold [Qi24]."""
-    gaps = (3, 1, 3) if p % 3 == 0 else (1, 1, 1)
-    return list(_blocks(p, m, (1, 1, 1, 1), gaps, 2 * ((p + 4) // 3))[stage])
+    return _blocks(p, m, (1, 1, 1, 1), (3, 1, 3) if p % 3 == 0 else (1, 1, 1), 2 * ((p + 4) // 3))
 
 
-def dualpipe(p: int, m: int, _v: int, stage: int) -> list[Slot]:
+def dualpipe(p: int, m: int, stage: int) -> list[Slot]:
     """DualPipe: micro-batches from both ends at once, even ones from stage 0 and odd ones from the last."""
-    return [Slot(kind, 2 * count + way, 0) for kind, count, way in _two_way(p, m // 2, stage)]
-
-
-def dualpipe_v(p: int, m: int, _v: int, stage: int) -> list[Slot]:
-    """DualPipe of 2 p ranks cut in half: the way up becomes chunk 1, and the second copy is not needed."""
-    return list(_two_way(2 * p, m, stage))
+    return [Slot(kind, 2 * count + way, 0) for kind, count, way in two_way(p, m // 2, stage)]
 
 
 @lru_cache(maxsize=32)
-def _straight(p: int, m: int, depth: int) -> Orders:
+def straight(p: int, m: int, depth: int) -> Orders:
+    """ZB-H1, the passes of 1F1B, every stage holding as much as its first [Qi23, figure 2].
+
+    At ``depth`` 2 ZB-H2: twice the warm-up, so that nothing waits in the middle either [Qi23, figure 3].
+    """
     forward = [Slot("F", i, 0) for i in range(m)]
     backward = [Slot("B", i, 0) for i in range(m)]
     orders = [alternate(forward, backward, warmup=depth * (p - stage - 1)) for stage in range(p)]
@@ -76,7 +58,8 @@ def _straight(p: int, m: int, depth: int) -> Orders:
 
 
 @lru_cache(maxsize=32)
-def _vee(p: int, m: int) -> Orders:
+def vee(p: int, m: int) -> Orders:
+    """ZB-V: two chunks a stage, the first and the last of the model on stage 0 [Qi23, section 6]."""
     orders = [_counted(_vee_program(p, m, stage), m) for stage in range(p)]
     return woven(orders, path=folded(p, 2)[0], limit=2 * p)
 
@@ -134,18 +117,18 @@ class _Stage:
     """A stage at work in unit time: passes ahead, weight gradients owed, chunks held."""
 
     index: int
-    ahead: deque[Slot]
+    upcoming: deque[Slot]
     owed: deque[Slot] = field(default_factory=deque)
     held: int = 0
     log: list[Slot] = field(default_factory=list)
 
     def choose(self, ready: Callable[[int, Slot], bool], limit: int) -> Slot | None:
         """The next pass if it can run and fits, else a weight gradient if one is owed."""
-        if self.ahead:
-            slot = self.ahead[0]
+        if self.upcoming:
+            slot = self.upcoming[0]
             fits = slot.kind == "B" or self.held < limit or not self.owed
             if fits and ready(self.index, slot):
-                return self.ahead.popleft()
+                return self.upcoming.popleft()
         return self.owed.popleft() if self.owed else None
 
     def run(self, slot: Slot) -> None:
@@ -169,7 +152,7 @@ def woven(orders: list[list[Slot]], *, path: Path, limit: int) -> Orders:
         before = ("B", slot.micro_batch, k + 1) if k + 1 < len(path) else ("F", slot.micro_batch, k)
         return before in done
 
-    while any(stage.ahead or stage.owed for stage in stages):
+    while any(stage.upcoming or stage.owed for stage in stages):
         ran = [(stage, slot) for stage in stages if (slot := stage.choose(ready, limit)) is not None]
         assert ran, "the passes of a schedule wait for each other in a circle"
         for stage, slot in ran:
@@ -179,8 +162,11 @@ def woven(orders: list[list[Slot]], *, path: Path, limit: int) -> Orders:
 
 
 @lru_cache(maxsize=512)
-def _two_way(ranks: int, half: int, rank: int) -> tuple[Slot, ...]:
-    """The passes of one rank of DualPipe, ``half`` micro-batches each way; a slot's chunk is its way."""
+def two_way(ranks: int, half: int, rank: int) -> tuple[Slot, ...]:
+    """The passes of one rank of DualPipe, ``half`` micro-batches each way; a slot's chunk is its way.
+
+    DualPipeV is DualPipe of 2 p ranks cut in half: the way up becomes chunk 1, and the second copy is not needed.
+    """
     flip = int(rank >= ranks // 2)
     counts = {(kind, way): 0 for kind in "FB" for way in (0, 1)}
     owed: deque[Slot] = deque()

@@ -7,7 +7,7 @@ search, for brute force and for one given plan.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final, Literal, Self
 
 import numpy as np
@@ -53,22 +53,10 @@ class Load:
         return cls(*(np.zeros(shape) for shape in shapes))
 
     def __add__(self, other: Load) -> Load:
-        return Load(
-            self.work + other.work,
-            self.inside + other.inside,
-            self.messages + other.messages,
-            self.stored + other.stored,
-            self.copies + other.copies,
-        )
+        return Load(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
     def __sub__(self, other: Load) -> Load:
-        return Load(
-            self.work - other.work,
-            self.inside - other.inside,
-            self.messages - other.messages,
-            self.stored - other.stored,
-            self.copies - other.copies,
-        )
+        return Load(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))
 
     def spend(self, group: int, resource: int, seconds: float, *, ahead: bool = False) -> None:
         """Add node-seconds per example; what is done ahead of a step is not inside it."""

@@ -24,10 +24,9 @@ accelerators, and of a table ``count``, the number of tables like it.
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
 from hardware import files
-from hardware.errors import BadFile, flatten
 from hardware.kernels import Label, Record
 from hardware.units import ByteQuantity, Bytes, Count, CountQuantity, within
 
@@ -141,8 +140,4 @@ def sparse_model(path: str | Path) -> SparseModel:
     Raises:
         BadFile: the file is missing or wrong.
     """
-    where = files.expanded(path)
-    try:
-        return SparseModel.model_validate(files.read(where))
-    except ValidationError as error:
-        raise BadFile(where, flatten(error)) from None
+    return files.load(files.expanded(path), SparseModel.model_validate)

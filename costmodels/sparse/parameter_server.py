@@ -274,13 +274,9 @@ def capacities(scenario: SparseScenario) -> tuple[Floats, Floats]:
     of the tables and the node's own copy.
     """
     runtime, groups = scenario.runtime, scenario.groups
-    device = np.array([_device_bytes(group) for group in groups])
+    device = np.array([g.gpus_per_node * g.accelerator.usable_memory if g.accelerator else 0.0 for g in groups])
     host = runtime.memory_share * np.array([group.memory for group in groups])
     drives = runtime.memory_share * np.array([group.ssd for group in groups])
     held = 0.5 if scenario.mode == "geo" else 1.0
     stored = np.stack([(1.0 - runtime.working_share) * device, held * host, drives], axis=1)
     return stored, np.stack([(1.0 - held) * host, runtime.working_share * device], axis=1)
-
-
-def _device_bytes(group: ServerGroup) -> Bytes:
-    return group.gpus_per_node * group.accelerator.usable_memory if group.accelerator else 0.0

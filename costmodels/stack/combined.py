@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from costmodels.stack.optimizers import ONE_PASS
 from costmodels.stack.stack import Stack
 from costmodels.stack.switches import Switches
 
-ONE_KERNEL = 38
-"""Bytes per parameter that a step in one kernel moves."""
 KERNEL_AN_OPERATION = 92
 """Bytes per parameter that PyTorch's multi-tensor AdamW moves, a kernel an operation: decay 8, first moment 12, second
 moment 8 and 12, root 8, its correction 8, epsilon 8, step 16, and 12 for the clipped norm."""
@@ -51,9 +50,9 @@ COMBINED: Final[Mapping[str, Combined]] = {
     "fused_optimizer": Combined(
         "The optimizer steps in one kernel; False: in one for each operation",
         ("PyTorch AdamW(fused=True)", "torchtitan --optimizer.implementation fused"),
-        lambda stack: stack.states.optimizer_traffic <= ONE_KERNEL,
+        lambda stack: stack.states.optimizer_traffic <= ONE_PASS,
         {
-            True: {"states.optimizer_traffic": ONE_KERNEL},
+            True: {"states.optimizer_traffic": ONE_PASS},
             False: {"states.optimizer_traffic": KERNEL_AN_OPERATION},
         },
     ),

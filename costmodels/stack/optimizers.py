@@ -7,12 +7,9 @@ moments); here stands how other optimizers differ from it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from costmodels.names import WORD
 from costmodels.stack.stack import Stack
-
-OptimizerName = Literal["adam", "adam-bf16", "adam-8bit", "lamb", "sgd", "adafactor", "muon"]
 
 ADAM_MOMENTS = 8.0
 """Bytes per parameter of Adam's two moments in fp32."""
@@ -43,8 +40,7 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "muon": Optimizer(4.0, ADAM_MOMENTS, extra_traffic=2.0 * WORD),
 }
 
-
-ONE_PASS = 38.0
+ONE_PASS = 38
 """Bytes per parameter that a step in one kernel moves at most; PyTorch's multi-tensor AdamW moves 92 of fp32 states."""
 
 

@@ -31,7 +31,7 @@ class Recipe:
     """Further bytes where products take 8-bit values along the depth only."""
     casts: int = 0
     """Kernels that quantise one tensor."""
-    apart: float = 0.0
+    separate_traffic: float = 0.0
     """Further bytes where what one kernel writes along rows and along turned columns takes two."""
     weight_traffic: float = 0.0
     """Bytes moved per weight and micro-batch to quantise it."""
@@ -149,16 +149,16 @@ RECIPES: dict[str, Recipe] = {
         input_traffic=HADAMARD,
         rows_traffic=HADAMARD - 0.5,
         casts=2,
-        apart=2.0,
+        separate_traffic=2.0,
         step_traffic=AMAX + ROWS,
     ),
 }
 """By name. NVFP4's inputs are kept for the backward pass in 8 bits, like those of the others."""
 
 IN_TWO: dict[str, Recipe] = {
-    name: replace(recipe, input_traffic=recipe.input_traffic + recipe.apart, casts=recipe.casts + 1)
+    name: replace(recipe, input_traffic=recipe.input_traffic + recipe.separate_traffic, casts=recipe.casts + 1)
     for name, recipe in RECIPES.items()
-    if recipe.apart
+    if recipe.separate_traffic
 }
 """Recipes whose rows and columns are written by a kernel each, as Transformer Engine did before 2.14 [TE]."""
 

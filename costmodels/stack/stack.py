@@ -7,27 +7,31 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from costmodels.stack.fields import Count
-from costmodels.stack.layer_costs import ExchangeCosts, ExpertCosts, HostCosts, KernelCosts, RecomputeCosts
-from costmodels.stack.overlap import Overlap
-from costmodels.stack.releases import Release, chosen, taken_back
-from costmodels.stack.renamed import check_renamed
-from costmodels.stack.step_costs import (
+from costmodels.stack.costs import (
     AllocatorCosts,
     Calibrated,
+    ExchangeCosts,
+    ExpertCosts,
     GradientCosts,
+    HostCosts,
+    KernelCosts,
     LogitCosts,
     OffloadCosts,
+    Overlap,
     PipelineCosts,
+    RecomputeCosts,
     ShardingCosts,
     StateCosts,
 )
+from costmodels.stack.fields import Count
+from costmodels.stack.releases import Release, chosen, taken_back
+from costmodels.stack.renamed import check_renamed
 from costmodels.stack.supports import Supports
 from costmodels.stack.switches import Switches
-from hardware.errors import BadFile, UnknownName, flatten
-from hardware.files import part, read
+from hardware.errors import UnknownName
+from hardware.files import Document, as_path, built, load
 from hardware.kernels import Label, Record
 
 _HOME = Path(__file__).parent / "stacks"
@@ -148,8 +152,8 @@ def stack(name: str) -> Stack:
         UnknownName: no such stack or release, with the nearest names.
         BadFile: the file cannot be read, or a field is wrong.
     """
-    if name.endswith((".toml", ".json")) or "/" in name:
-        return _from_file(Path(name))
+    if (path := as_path(name)) is not None:
+        return _from_file(path)
     base, at, release = name.partition("@")
     return _at_release(_known(base), release) if at else _shipped(_known(name))
 
@@ -179,29 +183,28 @@ def _at_release(name: str, wanted: str) -> Stack:
     current = known[max(count - 1, 0)] if known else None
     if current is not None and current.stack is not None:
         return _shipped(_known(current.stack))
-    found = _validated(taken_back(fields, known[count:]), path)
-    return found if found == _validated(fields, path) else found.changed({"release": wanted.strip().lower()})
+    found = built(taken_back(fields, known[count:]), Stack.model_validate, path)
+    same = found == Stack.model_validate(fields)
+    return found if same else found.changed({"release": wanted.strip().lower()})
 
 
 def _from_file(path: Path) -> Stack:
-    return _validated(_read(path)[0], path)
+    return built(_read(path)[0], Stack.model_validate, path)
 
 
-def _read(path: Path) -> tuple[dict[str, Any], tuple[Release, ...]]:
+class _Releases(Record):
+    releases: tuple[Release, ...] = ()
+
+
+def _read(path: Path) -> tuple[Document, tuple[Release, ...]]:
     """The fields of a stack's file, and its releases, the oldest first."""
-    fields = dict(part(read(path), "stack", path))
-    try:
-        found = [Release.model_validate(one) for one in fields.pop("releases", ())]
-    except ValidationError as error:
-        raise BadFile(path, f"releases: {flatten(error)}") from None
-    return fields, tuple(sorted(found, key=lambda one: one.since))
+    return load(path, _split, "stack")
 
 
-def _validated(fields: Mapping[str, Any], path: Path) -> Stack:
-    try:
-        return Stack.model_validate(fields)
-    except ValidationError as error:
-        raise BadFile(path, flatten(error)) from None
+def _split(document: Document) -> tuple[Document, tuple[Release, ...]]:
+    fields = dict(document)
+    found = _Releases(releases=fields.pop("releases", ()))
+    return fields, tuple(sorted(found.releases, key=lambda one: one.since))
 
 
 @cache

@@ -17,7 +17,7 @@ from hardware.units import ByteQuantity
 
 LARGEST_CAPACITY = 1000.0
 Graphed = Literal["attn", "mamba", "moe_router", "moe_preprocess", "moe"]
-Optimizers = Literal["adam", "adam-bf16", "adam-8bit", "lamb", "sgd", "adafactor", "muon"]
+OptimizerName = Literal["adam", "adam-bf16", "adam-8bit", "lamb", "sgd", "adafactor", "muon"]
 RecomputePolicy = Literal[
     "attention", "operators", "products", "projections", "attention-products", "feed-forward", "up-projections"
 ]
@@ -132,7 +132,7 @@ class Switches(Record):
         ge=0,
         le=2**31,
     )
-    optimizer: Optimizers = _switch("adam", "What updates the weights", "Megatron --optimizer")
+    optimizer: OptimizerName = _switch("adam", "What updates the weights", "Megatron --optimizer")
     main_params: Literal["fp32", "fp16"] = _switch(
         "fp32", "Format of the master weights", "Megatron --main-params-dtype"
     )

@@ -54,7 +54,7 @@ def waited_sends(rows: Strategies) -> Floats:
     share = np.ones(len(rows))
     for code, name in enumerate(SCHEDULE_NAMES):
         mine = (rows.schedule == code) & (rows.pp > 1)
-        if mine.any() and SCHEDULES[name].sends_beside:
+        if mine.any() and SCHEDULES[name].sends_overlap:
             waited = SCHEDULES[name].waited(np.maximum(rows.pp, 2), rows.num_microbatches, rows.vpp)
             share = np.where(mine, waited, share)
     return share

@@ -87,18 +87,18 @@ def checkpoint_bytes(scenario: Scenario) -> float:
     return trained_parameters(scenario) * (2.0 + kept_bytes(scenario.stack))
 
 
-def stall_seconds(rows: Strategies, scenario: Scenario, stability: Stability) -> Floats:
+def stall_seconds(strategies: Strategies, scenario: Scenario, stability: Stability) -> Floats:
     """Seconds that training stands still for a checkpoint, shape (N,).
 
     Writing straight to storage all of it; into host memory what the fullest rank holds: its weights, and its shard of
     the optimizer.
     """
     if stability.checkpoint == "sync":
-        return np.full(len(rows), checkpoint_bytes(scenario) / storage_rate(scenario, stability))
-    dense = heaviest_stage_parameters(rows, scenario) * trained_share(scenario)
-    experts = heaviest_experts(rows, scenario) * trained_experts(scenario)
-    sharded = np.where(rows.zero_stage >= 1, rows.sharding_degree, 1.0)
-    among = np.where(rows.zero_stage >= 1, expert_shards(rows), 1.0)
+        return np.full(len(strategies), checkpoint_bytes(scenario) / storage_rate(scenario, stability))
+    dense = heaviest_stage_parameters(strategies, scenario) * trained_share(scenario)
+    experts = heaviest_experts(strategies, scenario) * trained_experts(scenario)
+    sharded = np.where(strategies.zero_stage >= 1, strategies.sharding_degree, 1.0)
+    among = np.where(strategies.zero_stage >= 1, expert_shards(strategies), 1.0)
     kept = kept_bytes(scenario.stack)
     held = dense * (2.0 + kept / sharded) + experts * (2.0 + kept / among)
     return held / _host_link(scenario.group)
@@ -190,21 +190,21 @@ def effective_share(*, failures: float, lost: Seconds, wall: Seconds) -> float:
     return 1.0 - failures * lost / wall
 
 
-def wall_stretch(rows: Strategies, scenario: Scenario, stability: Stability) -> Floats:
+def wall_stretch(strategies: Strategies, scenario: Scenario, stability: Stability) -> Floats:
     """Wall time over what it would be with checkpoints that stall nothing, shape (N,), at least 1.
 
     Other losses are the same for all strategies, and left out; so is a stall that is the same for all.
     """
     if stability.checkpoint == "sync":
-        return np.ones(len(rows))
-    stall = stall_seconds(rows, scenario, stability)
+        return np.ones(len(strategies))
+    stall = stall_seconds(strategies, scenario, stability)
     free = _wall_per_work(np.zeros(1), scenario, stability)
     return np.asarray(np.maximum(_wall_per_work(stall, scenario, stability) / free, 1.0))
 
 
-def upkeep(row: Strategies, scenario: Scenario, stability: Stability) -> Upkeep:
+def upkeep(strategy: Strategies, scenario: Scenario, stability: Stability) -> Upkeep:
     """Where the wall time of one strategy goes."""
-    stall = stall_seconds(row, scenario, stability)
+    stall = stall_seconds(strategy, scenario, stability)
     rate = failure_rate(scenario.group, scenario.gpus, stability)
     work, down = _interval(stall, scenario, stability), _downtime(scenario, stability)
     wall = float(_wall_per_work(stall, scenario, stability)[0])
@@ -213,7 +213,7 @@ def upkeep(row: Strategies, scenario: Scenario, stability: Stability) -> Upkeep:
     waiting = 0.0 if stability.spare_nodes is None else _more_than(spares, _in_repair(scenario, stability))
     slow = stability.straggler_slowdown * (1.0 - (1.0 - stability.straggler_nodes) ** nodes)
     running = 1.0 - waiting
-    trains = running / wall
+    trains, stalls = running / wall, float(stall[0] / work[0])
     return Upkeep(
         mean_time_between_failures=1.0 / rate if rate else math.inf,
         checkpoint_bytes=checkpoint_bytes(scenario),
@@ -223,8 +223,8 @@ def upkeep(row: Strategies, scenario: Scenario, stability: Stability) -> Upkeep:
         startup=startup_seconds(scenario.gpus, stability.startup),
         spare_nodes=spares,
         rented=1.0 + spares * scenario.group.gpus_per_node / scenario.gpus,
-        checkpoints=trains * float(stall[0] / work[0]) if math.isfinite(work[0]) else 0.0,
-        failures=running - trains * (1.0 + (float(stall[0] / work[0]) if math.isfinite(work[0]) else 0.0)),
+        checkpoints=trains * stalls,
+        failures=running - trains * (1.0 + stalls),
         repairs=waiting,
         stragglers=trains * slow / (1.0 + slow),
         effective=trains / (1.0 + slow),
@@ -265,7 +265,7 @@ def _wall_per_work(stall: Floats, scenario: Scenario, stability: Stability) -> F
     rate = failure_rate(scenario.group, scenario.gpus, stability)
     work = _interval(stall, scenario, stability)
     if not rate:
-        return np.where(np.isinf(work), 1.0, 1.0 + stall / np.where(np.isinf(work), 1.0, work))
+        return 1.0 + stall / work
     down = _downtime(scenario, stability) + _lag(scenario, stability)
     return expected_wall(work, stall=stall, downtime=down, rate=rate) / work
 

@@ -26,7 +26,7 @@ WEIGHT_BYTES = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A strategy as far as it says where things lie: one row and its split."""
+    """A strategy as far as it says where things lie: one strategy and its split."""
 
     row: Strategies
     split: Assignment

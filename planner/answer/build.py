@@ -23,7 +23,7 @@ from costmodels.strategy import Strategies
 from costmodels.training import training
 from costmodels.training.goodput import upkeep
 from hardware.catalogue import catalogue_hash as hardware_hash
-from hardware.catalogue import holds
+from hardware.catalogue import in_catalogue
 from hardware.errors import MeshwrightError
 from hardware.records import Cluster, NodeGroup
 from hardware.units import exact_quantity
@@ -203,7 +203,7 @@ def _cluster_record(cluster: Cluster) -> dict[str, Any]:
 
 def _own_file(machines: Cluster) -> dict[str, Any]:
     """The table of a cluster that the catalogue does not hold, so that the answer alone asks the question again."""
-    return {} if holds(machines) else {"file": cluster_document(machines)}
+    return {} if in_catalogue(machines) else {"file": cluster_document(machines)}
 
 
 def _stack_record(software: Stack) -> str | dict[str, Any]:

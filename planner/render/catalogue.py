@@ -22,7 +22,7 @@ from costmodels.stack.switches import Switches
 from hardware import files
 from hardware.catalogue import source_texts
 from hardware.errors import MeshwrightError, UnknownName, nearest
-from hardware.spelling import plain, spelled
+from hardware.spelling import bare_name, parse_name
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.registry import SHORT, TARGETS
@@ -86,7 +86,7 @@ def _schedule(name: str) -> Mapping[str, Any]:
     p, m = (1, _EXAMPLE[1]) if name == "none" else _EXAMPLE
     v = next(chunks for chunks in (1, 2) if found.allowed(p, m, chunks))
     third, stages = 1.0 / 3.0, np.arange(p)
-    idle, waiting = (float(drain(p, m, v, third, third, third)) / m for drain in (found.drain, found.drain_at_barrier))
+    idle, waiting = (float(found.drain(p, m, v, third, third, third, barrier=end)) / m for end in (False, True))
     held = found.in_flight(p, m, v, stages)
     return {
         "name": name,
@@ -218,15 +218,15 @@ def find(name: str, kinds: tuple[str, ...] = tuple(KINDS)) -> tuple[Kind, str]:
 def _otherwise(name: str, kinds: tuple[str, ...]) -> list[tuple[Kind, str]]:
     """Kinds and full names of machines whose names are spelled otherwise, full names before short ones."""
     machines: dict[str, files.Kind] = {f"{kind}s": kind for kind in files.KINDS}
-    tried = [(KINDS[kind], files.otherwise(machines[kind], name)) for kind in kinds if kind in machines]
+    tried = [(KINDS[kind], files.respelled(machines[kind], name)) for kind in kinds if kind in machines]
     found = [(kind, full) for kind, full in tried if full is not None]
-    return [(kind, full) for kind, full in found if spelled(full).stem == spelled(name).stem] or found
+    return [(kind, full) for kind, full in found if parse_name(full).stem == parse_name(name).stem] or found
 
 
 def _unknown(name: str, kinds: tuple[str, ...], known: list[str]) -> MeshwrightError:
     if len(kinds) == 1:
-        return UnknownName(kinds[0].removesuffix("s"), name, known, plain(name))
-    near = nearest(plain(name) or name.lower(), known)
+        return UnknownName(kinds[0].removesuffix("s"), name, known, bare_name(name))
+    near = nearest(bare_name(name) or name.lower(), known)
     hint = f"did you mean {' or '.join(near)}?" if near else f"`plan list` shows {', '.join(kinds)}"
     return BadRequest(f"the catalogue has no {name!r}: {hint}")
 

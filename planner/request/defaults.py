@@ -11,7 +11,7 @@ from costmodels.stability import Stability
 from costmodels.stack.releases import chosen
 from costmodels.stack.stack import Stack, releases
 from costmodels.training.goodput import spare_nodes
-from hardware.catalogue import holds, names
+from hardware.catalogue import in_catalogue, names
 from hardware.records import Cluster, NodeGroup
 from hardware.units import format_quantity
 from planner.errors import BadRequest
@@ -108,7 +108,7 @@ def _describe_software(request: PlanRequest, scenario: Scenario) -> list[str]:
 
 def assumed_prices(machines: Cluster) -> tuple[str, ...]:
     """What rent and energy leave out, or take from the catalogue, on a cluster that a person describes."""
-    if holds(machines):
+    if in_catalogue(machines):
         return ()
     lines = list(rents(machines))
     if dark := [group.name for group in machines.groups if group.node_power_overhead is None]:

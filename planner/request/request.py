@@ -10,10 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from costmodels.model.model import Model
 from costmodels.stability import Stability
 from costmodels.stack.adapters import Adapters
-from costmodels.stack.optimizers import OptimizerName
 from costmodels.stack.precision import known_precision
 from costmodels.stack.stack import Stack
-from costmodels.stack.switches import LARGEST_CAPACITY
+from costmodels.stack.switches import LARGEST_CAPACITY, OptimizerName
 from hardware.errors import flatten, meant
 from hardware.records import Cluster
 from planner.errors import BadRequest

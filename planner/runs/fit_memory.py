@@ -90,8 +90,8 @@ def _cache(run: Run) -> tuple[str, float] | None:
     stack = found.scenario.stack
     peak = price_strategy(found.rows, found.scenario, found.assignment).footprint
     outside, stages = stack.allocator.reserved if measured.kind == "device" else 0.0, stages_read(run)
-    waiting = float(np.max(peak.waiting[stages]))
-    return stack.name, (measured.bytes - outside - waiting) / float(np.max(peak.allocated[stages])) - 1.0
+    reclaimable = float(np.max(peak.reclaimable[stages]))
+    return stack.name, (measured.bytes - outside - reclaimable) / float(np.max(peak.allocated[stages])) - 1.0
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from costmodels.iteration import LAYER_AXES, RowSeconds, core_seconds
 from costmodels.layer.overlapped_experts import is_overlapped
 from costmodels.layer.pairing import further_axes, hidden_experts
 from costmodels.layer.terms import LayerTerms
-from costmodels.layout.layers_by_kind import fullest_window
+from costmodels.layout.layers_by_kind import heaviest_at_least
 from costmodels.layout.split import Assignment, even_layers
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.rows import RowBytes, memory_limit, row_bytes, slack_of
@@ -180,7 +180,11 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
     layer = price.layer[inverse] - saved + np.where(cores.recompute == Recompute.FULL, price.recompute[inverse], 0.0)
     layers = scenario.model.num_layers
     total = layers * layer + ends
-    fullest = even_layers(layers, cores).some * layer if each is None else fullest_window(cores, scenario.depth, each)
+    fullest = (
+        even_layers(layers, cores).heaviest_at_least * layer
+        if each is None
+        else heaviest_at_least(cores, scenario.depth, each)
+    )
     slowest = np.maximum(fullest, total / cores.pp)
     share = bubble_share(
         cores,

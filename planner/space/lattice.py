@@ -24,7 +24,7 @@ from costmodels.strategy import (
     Bools,
     Ints,
     Strategies,
-    alike,
+    is_constant,
     strategies,
 )
 from planner.answer.text import plural
@@ -273,7 +273,7 @@ def _expand(
 def _chosen(columns: Mapping[str, NDArray[Any]], rows: Ints) -> dict[str, NDArray[Any]]:
     """The given rows of every column; what all rows have in common stays one value."""
     return {
-        name: np.broadcast_to(column[:1], rows.shape) if alike(column) else column.take(rows)
+        name: np.broadcast_to(column[:1], rows.shape) if is_constant(column) else column.take(rows)
         for name, column in columns.items()
     }
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import accumulate, pairwise
 
-from costmodels.model.flops import layer_matmul_weights
+from costmodels.model.flops import kind_matmul_weights
+from costmodels.model.layer_kinds import DENSE
 from costmodels.model.model import Model
 
 
@@ -17,7 +18,7 @@ def stage_layers(model: Model, pp: int) -> list[int]:
     [scaling, pipe_partition_balanced].
     """
     ends = float(model.vocab_size * model.hidden_size)
-    layer, norm = float(layer_matmul_weights(model)), float(model.hidden_size)
+    layer, norm = float(kind_matmul_weights(model, DENSE)), float(model.hidden_size)
     weights = [ends, *[layer] * model.num_layers, norm, ends]
     # The heaviest stage of the best cut is some run of modules: of all of these the least that is enough.
     sums = [0.0, *accumulate(weights)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from costmodels.model.flops import Recompute as Repeated
-from costmodels.model.flops import flops_per_iteration
+from costmodels.model.flops import flops_per_token
 from run_words.mapping import Case
 from run_words.memory_words import MEBIBYTES, memory_kind, memory_said, share_of
 from run_words.nanotron_words import counted_beyond
@@ -42,13 +42,9 @@ def _efficiency_seconds(row: Row, mapped: Case) -> float | None:
     scenario, name = mapped.scenario, convention(row)
     if not name:
         return None
-    flops = flops_per_iteration(
-        scenario.model,
-        global_batch_size=scenario.global_batch_size,
-        seq_length=scenario.seq_length,
-        definition=name,
-        recompute=_RECOMPUTED[int(mapped.rows.recompute[0])],
-    )
+    recompute = _RECOMPUTED[int(mapped.rows.recompute[0])]
+    each = flops_per_token(scenario.model, seq_length=scenario.seq_length, definition=name, recompute=recompute)
+    flops = each * scenario.global_batch_size * scenario.seq_length
     flops += scenario.tokens * counted_beyond(row, scenario.model)
     return efficiency_seconds(row, flops, scenario.group.accelerator.half_rate)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from costmodels.stack.overlap import Overlap
+from costmodels.stack.costs import Overlap
 from costmodels.stack.renamed import new_path
 from costmodels.stack.stack import PATHS, Stack
 

@@ -9,12 +9,11 @@ from typing import Any, Final
 from costmodels.model.catalogue import aliases, names
 from costmodels.model.catalogue import model as catalogued
 from costmodels.model.model import Experts, Model
-from costmodels.model.parameters import from_run
 from costmodels.model.shape import full_layer_every
 from run_words import heard as re
 from run_words.machines import Unpriceable
 from run_words.row_fields import FIELDS
-from run_words.shape_words import as_worded
+from run_words.shape_words import as_worded, from_run
 
 Row = Mapping[str, Any]
 

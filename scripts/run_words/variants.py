@@ -10,7 +10,7 @@ from hardware.catalogue import names
 from hardware.errors import UnknownName
 from hardware.files import canonical
 from hardware.records import Accelerator, NodeGroup
-from hardware.spelling import plain, spelled
+from hardware.spelling import bare_name, parse_name
 from run_words import heard as re
 
 Row = Mapping[str, Any]
@@ -123,7 +123,7 @@ def _named(said: str, memory: float) -> str:
     if own in names("accelerator"):
         return own
     near = _near(said, memory)
-    name = near[0] if near else _catalogued(plain(said))
+    name = near[0] if near else _catalogued(bare_name(said))
     return name if name in names("accelerator") else said
 
 
@@ -155,13 +155,13 @@ def _near(said: str, memory: float = 0.0) -> tuple[str, str, float] | None:
     """The kin of an accelerator that the catalogue does not hold, why, and the memory of what is said."""
     if _catalogued(said) in names("accelerator"):
         return None
-    bare = plain(said)
+    bare = bare_name(said)
     return NEAR.get(f"{bare}-{_size(said) or round(memory)}gb") or NEAR.get(bare)
 
 
 def _size(said: str) -> int:
     """GB of memory in a name; 0 where it has none."""
-    return spelled(said).size or 0
+    return parse_name(said).size or 0
 
 
 def of_cores(row: Row, accelerator: str) -> bool:

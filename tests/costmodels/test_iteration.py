@@ -189,6 +189,7 @@ def test_a_slower_stage_never_shortens_the_pipeline(name, stages, weight):
         if not schedule.allowed(p, m, chunks).all():
             continue
         forward = np.array([(1.0 - weight) / 2])
-        for drain in (schedule.drain, schedule.drain_at_barrier):
-            share = drain(p, m, chunks, forward, forward, np.array([weight])) / (stages - 1)
+        for barrier in (False, True):
+            idle = schedule.drain(p, m, chunks, forward, forward, np.array([weight]), barrier=barrier)
+            share = idle / (stages - 1)
             assert 0 <= share[0] <= count

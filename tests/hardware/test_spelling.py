@@ -7,7 +7,7 @@ import pytest
 from hardware import catalogue, files
 from hardware.errors import UnknownName, nearest
 from hardware.files import canonical
-from hardware.spelling import meant, spelled
+from hardware.spelling import entry_meant, parse_name
 
 KNOWN = {"v9-pcie-16gb": "v9-pcie-16gb", "v9-pcie-32gb": "v9-pcie-32gb", "w9": "w9-sxm", "w9-sxm": "w9-sxm"}
 MEMORY = {"v9-pcie-16gb": 16, "v9-pcie-32gb": 32, "w9-sxm": 80}
@@ -100,11 +100,11 @@ def test_words_that_name_nothing_find_nothing(said):
     ],
 )
 def test_a_size_of_memory_tells_parts_apart_and_must_agree(said, entry):
-    assert meant(said, KNOWN, MEMORY.get) == entry
+    assert entry_meant(said, KNOWN, MEMORY.get) == entry
 
 
 def test_the_only_part_of_a_name_needs_no_size():
-    assert meant("V9 PCIe", {"v9-pcie-16gb": "v9-pcie-16gb"}, MEMORY.get) == "v9-pcie-16gb"
+    assert entry_meant("V9 PCIe", {"v9-pcie-16gb": "v9-pcie-16gb"}, MEMORY.get) == "v9-pcie-16gb"
 
 
 @pytest.mark.parametrize("kind", files.KINDS)
@@ -113,7 +113,7 @@ def test_no_two_entries_are_spelled_alike(kind):
     called = {name: name for name in catalogue.names(kind)} | files.aliases(kind)
     for one, other in combinations(called, 2):
         if called[one] != called[other]:
-            assert spelled(one) != spelled(other), f"{one} and {other}"
+            assert parse_name(one) != parse_name(other), f"{one} and {other}"
 
 
 @pytest.mark.parametrize("kind", files.KINDS)
@@ -132,7 +132,7 @@ def test_every_title_begins_with_a_vendor_that_a_name_may_begin_with(name):
 @pytest.mark.parametrize("name", catalogue.names("accelerator"))
 def test_a_name_with_its_own_memory_is_the_same_entry_and_with_another_is_none(name):
     size = round(catalogue.accelerator(name).memory / 2**30)
-    if spelled(name).size is None:
+    if parse_name(name).size is None:
         assert canonical("accelerator", f"{name} {size} GB") == name
         with pytest.raises(UnknownName):
             canonical("accelerator", f"{name} {size + 1000} GB")

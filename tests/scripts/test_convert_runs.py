@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from convert_runs import convert, main
+from run_words.shape_words import from_run
 
+from costmodels.model.model import BadModel
 from planner.runs.files import json_lines
 from planner.runs.judge import shipped
 from planner.runs.schema import run_of
@@ -174,3 +176,41 @@ def test_a_utilisation_is_a_time_by_its_convention(tmp_path):
     assert counted["measured"]["iteration_seconds"] > 1.2 * plainly["measured"]["iteration_seconds"]
     assert plainly["derived_from"] == "tflops_per_gpu 200, FLOP convention model"
     assert none["unpriced"] == "nothing measured"
+
+
+NEMOTRON = {
+    "num_layers": 32, "hidden_size": 6144, "num_heads": 48, "num_query_groups": 8, "ffn_hidden_size": 24576,
+    "gated_ffn": False, "vocab_size": 256000, "seq_length": 4096, "params_b": 15.6,
+}  # fmt: skip
+
+
+def test_the_size_of_a_measured_run_settles_whether_its_head_is_shared():
+    assert not from_run(NEMOTRON).tied_embeddings
+    assert from_run(NEMOTRON | {"params_b": 14.1}).tied_embeddings
+    assert from_run(NEMOTRON | {"tied_embeddings": True}).tied_embeddings
+    assert from_run(NEMOTRON | {"params_b": None}).tied_embeddings
+
+
+def test_a_rounded_size_does_not_overrule_the_usual_head():
+    gpt3 = {"num_layers": 96, "hidden_size": 12288, "num_heads": 96, "vocab_size": 51200, "seq_length": 2048}
+    assert from_run(gpt3 | {"params_b": 175}).tied_embeddings
+
+
+def test_an_unsaid_vocabulary_of_a_measured_run_is_megatrons():
+    run = NEMOTRON | {"vocab_size": None, "params_b": None}
+    assert from_run(run).vocab_size == 51200
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"kind": "moe"}, "not those of a model of kind 'moe'"),
+        ({"kind": "dense", "experts": 8, "top_k": 2, "expert_ffn": 64}, "not those of a model of kind 'dense'"),
+        ({"kind": "moe-hybrid-mamba2"}, "of kind 'moe-hybrid-mamba2'"),
+        ({"kind": "encoder"}, "of kind 'encoder'; known are dense, moe, dense-hybrid-mamba2"),
+        ({"kind": ["moe"]}, "known are dense, moe"),
+    ],
+)
+def test_a_kind_of_model_that_its_sizes_contradict_is_refused(changes, reason):
+    with pytest.raises(BadModel, match=reason):
+        from_run(NEMOTRON | changes)

@@ -18,7 +18,7 @@ from costmodels.layer.blocks import (
 from costmodels.layer.forward_backward import ffn_matmuls, region_tokens, tokens_per_rank
 from costmodels.layer.launches import small_kernels, tensor_collectives
 from costmodels.layout.parameters_per_rank import layer_parameters_per_rank, padded_vocabulary_rows
-from costmodels.model.flops import attention_flops, layer_matmul_weights
+from costmodels.model.flops import attention_flops, kind_matmul_weights
 from costmodels.model.layer_kinds import DENSE, Kind
 from costmodels.strategy import strategies
 from tests.drawn import drawn_scenarios
@@ -64,7 +64,7 @@ def test_the_products_of_a_layer_take_two_flops_a_weight_and_token_and_twice_tha
     model = toy_model(**changes)
     rows = strategies(tp=tp, micro_batch_size=4)
     products = both_matmuls(rows, toy_scenario(model=model, group=FAST_MEMORY))
-    flops = 2.0 * layer_matmul_weights(model) * 4096 / tp
+    flops = 2.0 * kind_matmul_weights(model, DENSE) * 4096 / tp
     assert products.forward == pytest.approx(flops / 100e12)
     assert products.backward == pytest.approx(2 * flops / 100e12)
 
@@ -73,7 +73,7 @@ def test_more_tensor_ranks_than_query_groups_repeat_keys_and_values():
     model = toy_model(num_query_groups=2)
     rows = strategies(tp=[2, 8])
     two, eight = both_matmuls(rows, toy_scenario(model=model, group=FAST_MEMORY)).forward
-    kept = layer_matmul_weights(model) - 2 * model.key_value_width * model.hidden_size
+    kept = kind_matmul_weights(model, DENSE) - 2 * model.key_value_width * model.hidden_size
     keys = 2 * model.head_dim * model.hidden_size
     assert eight / two == pytest.approx((kept / 8 + keys) / (kept / 2 + keys))
 
@@ -288,7 +288,7 @@ def test_a_layer_is_never_faster_than_its_flops_at_peak(scenario, seed):
     rows = random_rows(scenario, 20, seed)
     layer, model = layer_seconds(rows, scenario), scenario.model
     causal = attended_pairs(model, float(scenario.seq_length)) * 4.0 * model.attention_width
-    products = 2.0 * layer_matmul_weights(model) * scenario.seq_length
+    products = 2.0 * kind_matmul_weights(model, DENSE) * scenario.seq_length
     share = rows.micro_batch_size / (rows.tp * rows.cp) / scenario.group.accelerator.peak_rate("bf16")
     again = 1 if scenario.frozen else 2
     assert (layer.compute.forward >= (products + causal) * share * (1 - 1e-9)).all()

@@ -18,8 +18,9 @@ from costmodels.layout.placement import expert_data_group
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.footprint import footprint
 from costmodels.memory.rows import row_bytes
-from costmodels.model.flops import moe_layer_matmul_weights
-from costmodels.model.parameters import expert_parameters, moe_layer_expert_parameters, parameters
+from costmodels.model.flops import kind_matmul_weights
+from costmodels.model.layer_kinds import EXPERTS as EXPERT_LAYER
+from costmodels.model.parameters import expert_parameters, parameters
 from costmodels.pricing import even_assignment, price, price_strategy
 from costmodels.step.traffic import step_traffic
 from costmodels.strategy import strategies
@@ -165,7 +166,7 @@ def test_router_and_shared_experts_multiply_every_token():
     shared = {"num_shared_experts": 1, "shared_expert_ffn_hidden_size": 256}
     scenario = experts_on(group=ARITHMETIC, **shared)
     layer, attention = expert_layer(strategies(), scenario), attention_matmuls(strategies(), scenario)
-    weights = moe_layer_matmul_weights(scenario.model)
+    weights = kind_matmul_weights(scenario.model, EXPERT_LAYER)
     assert layer.matmul.forward + attention.forward == pytest.approx(2 * weights * TOKENS / PEAK)
     assert weights == 4 * WIDTH**2 + EXPERTS * WIDTH + 2 * WIDTH * (TOP_K * INNER + 256)
 
@@ -181,8 +182,8 @@ def test_routed_experts_save_the_feed_forward_network_s_half_of_the_tensor_paral
 def test_experts_of_a_rank_fall_with_expert_ranks_and_with_tensor_ranks_inside_an_expert():
     rows = strategies(tp=4, dp=2, ep=[1, 2, 8, 2], etp=[1, 1, 1, 4])
     held = expert_parameters_per_rank(rows, experts_on())
-    assert held == pytest.approx(moe_layer_expert_parameters(MODEL) / np.array([1, 2, 8, 8]))
-    assert moe_layer_expert_parameters(MODEL) == EXPERTS * (2 * WIDTH * INNER + INNER + WIDTH)
+    assert held == pytest.approx(EXPERTS * expert_parameters(MODEL) / np.array([1, 2, 8, 8]))
+    assert expert_parameters(MODEL) == (2 * WIDTH * INNER + INNER + WIDTH)
 
 
 def test_the_average_layer_holds_the_experts_of_the_share_of_layers_that_have_them():
@@ -228,7 +229,7 @@ def test_gradients_of_experts_are_reduced_among_the_ranks_that_hold_the_same_one
     stack = toy_stack(reduce_bytes=4)
     scenario = experts_on(stack=stack)
     alone, pairs = (step_traffic(strategies(dp=8, ep=ep), scenario, INSTANT).gradients for ep in (8, 4))
-    size = 4 * 8 * moe_layer_expert_parameters(MODEL) / 4
+    size = 4 * 8 * EXPERTS * expert_parameters(MODEL) / 4
     assert pairs - alone == pytest.approx(2 * size / 2 / NETWORK)
 
 
@@ -240,7 +241,7 @@ def test_sharded_weights_of_experts_are_gathered_among_the_ranks_that_hold_the_s
     few = replace(scenario, model=scenario.model.model_copy(update={"num_layers": 4}))
     ends, traffic = (step_traffic(rows, one, INSTANT) for one in (few, scenario))  # embedding and head travel in both
     layer = layer_parameters_per_rank(rows, scenario)
-    experts = moe_layer_expert_parameters(MODEL) / 2
+    experts = EXPERTS * expert_parameters(MODEL) / 2
     gather = all_to_all(2 * layer, 4, NODE) + all_to_all(2 * experts, 2, NODE)
     assert traffic.parameters - ends.parameters == pytest.approx(4 * gather)
     assert traffic.gradients - ends.gradients == pytest.approx(4 * (gather + 2 * gather))

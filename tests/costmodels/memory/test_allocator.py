@@ -5,12 +5,12 @@ import pytest
 
 from costmodels.memory.allocator import (
     LAUNCHES_AHEAD,
-    buffer_bytes,
-    flat_bytes,
-    idle_bytes,
-    listed_bytes,
-    scattered_bytes,
-    waiting_bytes,
+    embedding_gradient_bytes,
+    gather_buffer_bytes,
+    gather_list_bytes,
+    gradient_copy_bytes,
+    logits_block_bytes,
+    unreleased_sums,
 )
 from costmodels.memory.footprint import footprint, readings
 from costmodels.memory.peaks import step_bytes
@@ -27,8 +27,8 @@ def test_partial_sums_of_every_layer_wait_as_far_as_the_host_is_ahead():
     rows = strategies(tp=[1, 4, 4])
     far, near = (toy_scenario(stack=toy_stack(record_streams=True, kernels_per_layer=n)) for n in (16, 512))
     sums = 2 * 2 * TOKENS * HIDDEN
-    assert waiting_bytes(rows, far, 8.0, first=True).tolist() == [0.0, 8.0 * sums, 8.0 * sums]
-    assert waiting_bytes(rows, near, 8.0, first=True)[1] == LAUNCHES_AHEAD / 512 * sums
+    assert unreleased_sums(rows, far, 8.0, first=True).tolist() == [0.0, 8.0 * sums, 8.0 * sums]
+    assert unreleased_sums(rows, near, 8.0, first=True)[1] == LAUNCHES_AHEAD / 512 * sums
 
 
 @pytest.mark.parametrize(("kernels", "behind"), [(16, 8.0), (80, 2.4), (512, 0.0)])
@@ -40,13 +40,13 @@ def test_sums_of_the_backward_pass_before_wait_too_where_no_batch_is_asked_for(k
         for yes in (False, True)
     )
     for first in (True, False):
-        plain = waiting_bytes(rows, asks, 8.0, first=first)
-        more = waiting_bytes(rows, unread, 8.0, first=first) - plain
+        plain = unreleased_sums(rows, asks, 8.0, first=first)
+        more = unreleased_sums(rows, unread, 8.0, first=first) - plain
         assert more.tolist() == pytest.approx([0.0, first * behind * sums])
 
 
 def test_nothing_waits_where_streams_are_not_recorded():
-    assert waiting_bytes(strategies(tp=4), toy_scenario(), 8.0, first=True).tolist() == [0.0]
+    assert unreleased_sums(strategies(tp=4), toy_scenario(), 8.0, first=True).tolist() == [0.0]
 
 
 def test_16_bit_gradients_are_copied_flat_by_the_rank_that_steps_them():
@@ -55,10 +55,10 @@ def test_16_bit_gradients_are_copied_flat_by_the_rank_that_steps_them():
         toy_scenario(stack=toy_stack(flat_step_bytes=6, flat_bucket="1 GB", gradient_bytes=n, optimizer_bytes=12))
         for n in (2, 4)
     )
-    assert flat_bytes(rows, narrow, 1e9, largest=1e8).tolist() == [6e9, 1.5e9 + 1e9]
+    assert gradient_copy_bytes(rows, narrow, 1e9, largest=1e8).tolist() == [6e9, 1.5e9 + 1e9]
     # A bucket holds no more than there is.
-    assert flat_bytes(rows, narrow, 100.0, largest=10.0).tolist() == [600.0, 150.0 + 200.0]
-    assert flat_bytes(rows, wide, 100.0, largest=10.0).tolist() == [0.0, 0.0]
+    assert gradient_copy_bytes(rows, narrow, 100.0, largest=10.0).tolist() == [600.0, 150.0 + 200.0]
+    assert gradient_copy_bytes(rows, wide, 100.0, largest=10.0).tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_copies_of_gradients_that_a_step_checks_take_new_blocks_where_none_is_as
     rows = strategies(dp=4, zero_stage=1, sharding_degree=4)
     known = {"flat_step_bytes": 6, "flat_bucket": "1 GB", "gradient_bytes": 2, "overflow_check": True}
     scenario = toy_scenario(stack=toy_stack(**known))
-    assert flat_bytes(rows, scenario, 100.0, largest=largest, scattered=scattered) == taken
+    assert gradient_copy_bytes(rows, scenario, 100.0, largest=largest, scattered=scattered) == taken
 
 
 def test_the_embedding_s_gradient_fits_no_block_of_fixed_segments():
@@ -84,10 +84,10 @@ def test_the_embedding_s_gradient_fits_no_block_of_fixed_segments():
         toy_scenario(model=toy_model(vocab_size=2**17), stack=toy_stack(expandable_segments=not yes))
         for yes in (False, True)
     )
-    assert scattered_bytes(rows, grow).tolist() == [0, 0]
-    assert scattered_bytes(rows, fixed).tolist() == [2 * 2**17 * HIDDEN, 2 * 2**17 * HIDDEN / 4]
+    assert embedding_gradient_bytes(rows, grow).tolist() == [0, 0]
+    assert embedding_gradient_bytes(rows, fixed).tolist() == [2 * 2**17 * HIDDEN, 2 * 2**17 * HIDDEN / 4]
     small = toy_scenario(model=toy_model(vocab_size=1024), stack=toy_stack(expandable_segments=False))
-    assert scattered_bytes(rows, small)[0] == 0
+    assert embedding_gradient_bytes(rows, small)[0] == 0
 
 
 LARGEST = 2 * TOKENS * 4 * HIDDEN
@@ -96,7 +96,7 @@ LARGEST = 2 * TOKENS * 4 * HIDDEN
 
 def listed(scenario, *, parameters, optimizer=0.0, last=False):
     rows = strategies(dp=4, zero_stage=[0, 1, 1], sharding_degree=[1, 1, 4])
-    return listed_bytes(rows, scenario, parameters=parameters, optimizer=optimizer, last=last).tolist()
+    return gather_list_bytes(rows, scenario, parameters=parameters, optimizer=optimizer, last=last).tolist()
 
 
 def test_a_gather_into_a_list_takes_what_no_block_of_an_activation_has_room_for():
@@ -115,18 +115,18 @@ def test_a_gather_that_does_not_fit_leaves_nothing_behind():
     rows, split = strategies(dp=8, zero_stage=1, sharding_degree=8), even_assignment(8, 1, 0)
     ample = toy_scenario(stack=toy_stack(parameter_exchange="listed"))
     peak = footprint(rows, row_bytes(rows, ample), ample, row=0, layers=split.layers, recomputed=split.recomputed)
-    assert peak.waiting[0] > 0.0
-    for room, left in ((1.1, peak.waiting[0]), (0.9, 0.0)):
-        tight = changed_device(ample, usable_memory=peak.total[0] + room * peak.waiting[0])
+    assert peak.reclaimable[0] > 0.0
+    for room, left in ((1.1, peak.reclaimable[0]), (0.9, 0.0)):
+        tight = changed_device(ample, usable_memory=peak.total[0] + room * peak.reclaimable[0])
         again = footprint(rows, row_bytes(rows, tight), tight, row=0, layers=split.layers, recomputed=split.recomputed)
-        assert again.waiting[0] == left
+        assert again.reclaimable[0] == left
 
 
 def test_gathered_units_pass_a_buffer_as_large_as_the_largest():
     rows = strategies(dp=4, zero_stage=[1, 3], sharding_degree=4)
     apart, joined = (toy_scenario(stack=toy_stack(gather_pool=True, root_unit=root)) for root in (False, True))
-    assert buffer_bytes(rows, apart, layer=5.0, ends=(3.0, 4.0)).tolist() == [0.0, 10.0]
-    assert buffer_bytes(rows, joined, layer=5.0, ends=(3.0, 4.0)).tolist() == [0.0, 14.0]
+    assert gather_buffer_bytes(rows, apart, layer=5.0, ends=(3.0, 4.0)).tolist() == [0.0, 10.0]
+    assert gather_buffer_bytes(rows, joined, layer=5.0, ends=(3.0, 4.0)).tolist() == [0.0, 14.0]
 
 
 def test_what_waits_shows_in_readings_and_fails_no_run():
@@ -137,17 +137,20 @@ def test_what_waits_shows_in_readings_and_fails_no_run():
         for one in (plain, waits)
     ]
     (without, _), (beside, _) = (readings(peak, one) for peak, one in zip(peaks, (plain, waits), strict=True))
-    assert beside[0] - without[0] == pytest.approx(peaks[1].waiting[0])
-    assert peaks[1].waiting[0] > 0
+    assert beside[0] - without[0] == pytest.approx(peaks[1].reclaimable[0])
+    assert peaks[1].reclaimable[0] > 0
     assert peaks[0].total == pytest.approx(peaks[1].total)
 
 
 def test_an_eager_loss_leaves_the_block_of_the_logits_idle():
     eager, compiled = (toy_scenario(stack=toy_stack(logits_freed_early=yes)) for yes in (True, False))
     logits = 2 * TOKENS * eager.model.vocab_size / 4
-    assert idle_bytes(strategies(tp=4), eager) == pytest.approx(logits, rel=0.1)  # the vocabulary is padded
-    assert idle_bytes(strategies(tp=4), compiled) == 0
-    assert idle_bytes(strategies(tp=4), toy_scenario(stack=toy_stack(logits_freed_early=True, loss_block=128))) == 0
+    assert logits_block_bytes(strategies(tp=4), eager) == pytest.approx(logits, rel=0.1)  # the vocabulary is padded
+    assert logits_block_bytes(strategies(tp=4), compiled) == 0
+    assert (
+        logits_block_bytes(strategies(tp=4), toy_scenario(stack=toy_stack(logits_freed_early=True, loss_block=128)))
+        == 0
+    )
 
 
 def test_logits_are_put_beside_what_a_layer_let_go_unless_segments_grow():
@@ -158,11 +161,11 @@ def test_logits_are_put_beside_what_a_layer_let_go_unless_segments_grow():
         for share in (1.0, 0.5)
     )
     inner, outer = 2 * TOKENS * 2 * model.ffn_hidden_size, 2 * TOKENS * HIDDEN  # the product and what it came from
-    assert idle_bytes(rows, fixed).tolist() == [inner, inner / 4 + outer, inner / 4 + 2 * outer]
-    assert idle_bytes(rows, hidden).tolist() == [inner, inner / 4, inner / 4]
-    assert idle_bytes(rows, toy_scenario(model=model)).tolist() == [0, 0, 0]
+    assert logits_block_bytes(rows, fixed).tolist() == [inner, inner / 4 + outer, inner / 4 + 2 * outer]
+    assert logits_block_bytes(rows, hidden).tolist() == [inner, inner / 4, inner / 4]
+    assert logits_block_bytes(rows, toy_scenario(model=model)).tolist() == [0, 0, 0]
     small = toy_scenario(model=toy_model(vocab_size=1024), stack=toy_stack(expandable_segments=False))
-    assert idle_bytes(rows, small)[0] == 0  # such logits fit the blocks
+    assert logits_block_bytes(rows, small)[0] == 0  # such logits fit the blocks
 
 
 def test_a_compiled_loss_takes_a_block_anew_that_the_first_step_cut():
@@ -171,8 +174,8 @@ def test_a_compiled_loss_takes_a_block_anew_that_the_first_step_cut():
     plain, compiled = (
         toy_scenario(model=model, stack=toy_stack(expandable_segments=False, cross_entropy_bytes=n)) for n in (6, 4)
     )
-    assert idle_bytes(rows, plain) == 0  # all that a layer made is kept
-    assert idle_bytes(rows, compiled) == 2 * TOKENS * 2**17
+    assert logits_block_bytes(rows, plain) == 0  # all that a layer made is kept
+    assert logits_block_bytes(rows, compiled) == 2 * TOKENS * 2**17
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 import pytest
 
 from costmodels.model import catalogue, flops
-from costmodels.model.model import Model, from_shape
+from costmodels.model.layer_kinds import DENSE, EXPERTS
+from costmodels.model.model import from_shape
+from tests.scenarios import dense_model
 
 TERA = 1e12
 YUAN_ITERATION = 46.20  # seconds, measured on 2128 A100 with 3360 sequences (Yuan 2.0 paper, table 5)
@@ -66,15 +68,13 @@ def test_yuan_2_counts_its_filter_and_gated_network():
     ],
 )
 def test_one_measured_time_is_five_efficiencies(definition, recompute, percent):
-    work = flops.flops_per_iteration(
-        yuan(), global_batch_size=3360, seq_length=2048, definition=definition, recompute=recompute
-    )
+    work = 3360 * 2048 * flops.flops_per_token(yuan(), seq_length=2048, definition=definition, recompute=recompute)
     share = flops.utilization(flops=work, seconds=YUAN_ITERATION, gpus=2128, peak=312 * TERA)
     assert 100 * share == pytest.approx(percent, abs=0.02)
 
 
 def test_the_printed_formula_of_yuan_2_gives_its_computation_time():
-    work = flops.flops_per_iteration(yuan(), global_batch_size=3360, seq_length=2048, definition="yuan2-printed")
+    work = 3360 * 2048 * flops.flops_per_token(yuan(), seq_length=2048, definition="yuan2-printed")
     assert work / (2128 * 172.73 * TERA) == pytest.approx(36.666, rel=2e-3)
 
 
@@ -151,11 +151,9 @@ def test_full_attention_is_the_default_definition_whatever_the_window():
 
 
 def test_selective_recomputation_repeats_the_attention_core_only():
-    model = Model.dense(num_layers=4, hidden_size=64, num_heads=4)
+    model = dense_model(num_layers=4, hidden_size=64, num_heads=4)
     count = flops.recomputed_flops(model, seq_length=2048, recompute="selective")
     assert count == 4 * 4 * 2048 * 64
-    half = flops.recomputed_flops(model, seq_length=2048, recompute="full", num_layers=2)
-    assert half == flops.recomputed_flops(model, seq_length=2048, recompute="full") / 2
 
 
 def test_hardware_flops_grow_with_recomputation():
@@ -168,10 +166,10 @@ def test_hardware_flops_grow_with_recomputation():
 
 
 def test_grouped_queries_save_weights_and_not_attention():
-    many = Model.dense(num_layers=2, hidden_size=64, num_heads=8)
-    few = Model.dense(num_layers=2, hidden_size=64, num_heads=8, num_query_groups=1)
+    many = dense_model(num_layers=2, hidden_size=64, num_heads=8)
+    few = dense_model(num_layers=2, hidden_size=64, num_heads=8, num_query_groups=1)
     assert flops.attention_flops(few, seq_length=512) == flops.attention_flops(many, seq_length=512)
-    saved = flops.layer_matmul_weights(many) - flops.layer_matmul_weights(few)
+    saved = flops.kind_matmul_weights(many, DENSE) - flops.kind_matmul_weights(few, DENSE)
     assert saved == 2 * 64 * (64 - 8)
 
 
@@ -203,7 +201,7 @@ def test_more_experts_to_choose_from_cost_their_scores_only():
 
 def test_experts_of_a_narrower_width_pay_for_the_way_there_and_back():
     wide, narrow = from_shape(MIXTURE), from_shape(MIXTURE | {"moe_latent": 4})
-    saved = flops.moe_layer_matmul_weights(wide) - flops.moe_layer_matmul_weights(narrow)
+    saved = flops.kind_matmul_weights(wide, EXPERTS) - flops.kind_matmul_weights(narrow, EXPERTS)
     assert saved == 2 * 3 * 6 * 4 - 2 * 8 * 4
 
 
@@ -212,17 +210,17 @@ def test_latent_attention_by_hand():
     projections = 8 * 5 + 5 * 10 + 8 * 6 + 4 * 12 + 6 * 8
     assert flops.attention_matmul_weights(model) == projections
     assert flops.attention_flops(model, seq_length=16) == 3 * 16 * (2 * 2 * 5 + 2 * 2 * 3)
-    plain = flops.layer_matmul_weights(from_shape(MIXTURE)) - 4 * 8 * 8
-    assert flops.layer_matmul_weights(model) == plain + projections
+    plain = flops.kind_matmul_weights(from_shape(MIXTURE), DENSE) - 4 * 8 * 8
+    assert flops.kind_matmul_weights(model, DENSE) == plain + projections
 
 
 def test_a_prediction_layer_adds_a_layer_its_projection_and_logits():
     model, more = from_shape(MIXTURE), from_shape(MIXTURE | {"mtp_layers": 1})
-    weights = flops.moe_layer_matmul_weights(model) + 2 * 8 * 8 + 100 * 8
+    weights = flops.kind_matmul_weights(model, EXPERTS) + 2 * 8 * 8 + 100 * 8
     added = flops.flops_per_token(more, seq_length=16) - flops.flops_per_token(model, seq_length=16)
     assert added == 6 * weights + 3 * 4 * 8 * 16
-    dense = Model.dense(num_layers=2, hidden_size=8, num_heads=2, vocab_size=100).model_copy(update={"mtp_layers": 1})
-    assert flops.mtp_matmul_weights(dense) == 12 * 8 * 8 + 2 * 8 * 8
+    dense = dense_model(num_layers=2, hidden_size=8, num_heads=2, vocab_size=100).model_copy(update={"mtp_layers": 1})
+    assert flops.layers_matmul_weights(dense) == 3 * 12 * 8 * 8 + 2 * 8 * 8
 
 
 def test_a_window_does_not_narrow_prediction_layers():

@@ -87,12 +87,12 @@ def test_a_json_file_and_a_hugging_face_directory_are_models(tmp_path):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("a.toml", b"num_layers = ", "not a TOML file"),
-        ("a.json", b"{", "not a JSON file"),
-        ("a.json", b"", "not a JSON file"),
-        ("a.json", b"[" * 100_000, "not a JSON file"),
-        ("a.json", b"[1]", "expected an object of fields, got list"),
-        ("a.json", b"null", "expected an object of fields, got NoneType"),
+        ("a.toml", b"num_layers = ", "not TOML"),
+        ("a.json", b"{", "not JSON"),
+        ("a.json", b"", "not JSON"),
+        ("a.json", b"[" * 100_000, "not JSON"),
+        ("a.json", b"[1]", "expected a table of fields, got a list"),
+        ("a.json", b"null", "expected a table of fields, got a NoneType"),
         ("a.json", b"\xff\xfe", "not a text file in UTF-8"),
         ("a.json", b"{}", "hidden_size: missing"),
         ("a.json", b'{"model_type": "mamba"}', "'mamba' is unsupported"),

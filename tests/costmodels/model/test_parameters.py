@@ -2,8 +2,12 @@
 
 import pytest
 
+from costmodels.layout.parameters_per_rank import padded_vocabulary_rows
 from costmodels.model import catalogue, parameters
-from costmodels.model.model import BadModel, Model, from_shape
+from costmodels.model.layer_kinds import DENSE, EXPERTS
+from costmodels.model.model import from_shape
+from costmodels.strategy import strategies
+from tests.scenarios import dense_model, toy_scenario
 
 
 def test_the_1_7b_model_of_megatron_is_1_65b_as_its_own_formula_says():
@@ -15,19 +19,15 @@ def test_the_1_7b_model_of_megatron_is_1_65b_as_its_own_formula_says():
 
 
 def test_the_parts_of_a_small_gpt_by_hand():
-    model = Model.dense(num_layers=2, hidden_size=8, num_heads=2, vocab_size=100, seq_length=16)
-    assert parameters.qkv_parameters(model) == 3 * 8 * 8 + 3 * 8
-    assert parameters.attention_output_parameters(model) == 8 * 8
-    assert parameters.fc1_parameters(model) == 8 * 32 + 32
-    assert parameters.fc2_parameters(model) == 32 * 8
-    assert parameters.layer_matrix_parameters(model) == 216 + 64 + 288 + 256
-    assert parameters.layer_replicated_parameters(model) == 2 * 8 + 2 * 2 * 8
+    model = dense_model(num_layers=2, hidden_size=8, num_heads=2, vocab_size=100, seq_length=16)
+    qkv, output, fc1, fc2 = 3 * 8 * 8 + 3 * 8, 8 * 8, 8 * 32 + 32, 32 * 8
+    assert parameters.kind_matrix_parameters(model, DENSE) == qkv + output + fc1 + fc2 == 824
+    assert parameters.kind_replicated_parameters(model, DENSE) == 2 * 8 + 2 * 2 * 8
     assert parameters.embedding_parameters(model) == 100 * 8
     assert parameters.position_parameters(model) == 16 * 8
     assert parameters.head_parameters(model) == 0
     assert parameters.final_norm_parameters(model) == 16
     assert parameters.parameters(model) == 2 * (824 + 48) + 800 + 128 + 16
-    assert parameters.parameters_without_embedding(model) == 2 * (824 + 48) + 16
 
 
 TINY = {
@@ -42,15 +42,12 @@ def test_the_parts_of_a_small_mixture_by_hand():
     attention, expert, shared = 4 * 8 * 8, 3 * 6 * 8, 3 * 12 * 8
     assert parameters.attention_matrix_parameters(model) == attention
     assert parameters.attention_replicated_parameters(model) == 0
-    assert parameters.expert_parameters(model) == parameters.expert_matrix_parameters(model) == expert
-    assert parameters.shared_expert_parameters(model) == shared
-    assert parameters.router_parameters(model) == 4 * 8
-    assert parameters.moe_layer_matrix_parameters(model) == attention + shared
-    assert parameters.moe_layer_replicated_parameters(model) == 2 * 8 + 4 * 8
-    assert parameters.moe_layer_expert_parameters(model) == 4 * expert
-    assert parameters.moe_layer_parameters(model) == attention + shared + 16 + 32 + 4 * expert
-    assert parameters.dense_layer_parameters(model) == attention + 3 * 20 * 8 + 16
-    layers = parameters.dense_layer_parameters(model) + 2 * parameters.moe_layer_parameters(model)
+    assert parameters.expert_parameters(model) == expert
+    assert parameters.kind_matrix_parameters(model, EXPERTS) == attention + shared
+    assert parameters.kind_replicated_parameters(model, EXPERTS) == 2 * 8 + 4 * 8
+    assert parameters.kind_parameters(model, EXPERTS) == attention + shared + 16 + 32 + 4 * expert
+    assert parameters.kind_parameters(model, DENSE) == attention + 3 * 20 * 8 + 16
+    layers = parameters.kind_parameters(model, DENSE) + 2 * parameters.kind_parameters(model, EXPERTS)
     assert parameters.parameters(model) == layers + 8 + 2 * 100 * 8
     assert parameters.active_parameters(model) == parameters.parameters(model) - 2 * 2 * expert
 
@@ -59,23 +56,22 @@ def test_every_bias_of_a_small_mixture_by_hand():
     plain = from_shape(TINY)
     said = {"ffn_bias": True, "output_bias": True, "qkv_bias": True, "attention_sinks": True}
     model = from_shape(TINY | said)
-    assert parameters.expert_matrix_parameters(model) - parameters.expert_matrix_parameters(plain) == 2 * 6
     assert parameters.expert_parameters(model) - parameters.expert_parameters(plain) == 2 * 6 + 8
-    assert parameters.shared_expert_parameters(model) - parameters.shared_expert_parameters(plain) == 2 * 12 + 8
     assert parameters.attention_matrix_parameters(model) - parameters.attention_matrix_parameters(plain) == 24 + 2
+    sharded, whole = parameters.kind_matrix_parameters, parameters.kind_replicated_parameters
+    assert sharded(model, EXPERTS) - sharded(plain, EXPERTS) == 24 + 2 + 2 * 12
+    assert whole(model, EXPERTS) - whole(plain, EXPERTS) == 8 + 8
     assert parameters.attention_replicated_parameters(model) == 8
     routed = model.moe.model_copy(update={"router_bias": True, "shared_expert_gate": True})
     more = model.model_copy(update={"moe": routed})
-    assert parameters.router_parameters(more) == 4 * (8 + 1)
-    assert parameters.moe_layer_parameters(more) - parameters.moe_layer_parameters(model) == 4 + 8
+    assert parameters.kind_parameters(more, EXPERTS) - parameters.kind_parameters(model, EXPERTS) == 4 + 8
 
 
 def test_experts_of_a_narrower_width_are_projected_to():
     model = from_shape(TINY | {"moe_latent": 4})
     assert parameters.expert_parameters(model) == 3 * 6 * 4
-    assert parameters.shared_expert_parameters(model) == 3 * 12 * 8
-    assert parameters.expert_projection_parameters(model) == 2 * 8 * 4
-    assert parameters.moe_layer_replicated_parameters(model) == 2 * 8 + 4 * 8 + 2 * 8 * 4
+    assert parameters.kind_matrix_parameters(model, EXPERTS) == 4 * 8 * 8 + 3 * 12 * 8
+    assert parameters.kind_replicated_parameters(model, EXPERTS) == 2 * 8 + 4 * 8 + 2 * 8 * 4
 
 
 def test_latent_attention_shards_its_up_projections_only():
@@ -93,31 +89,20 @@ def test_latent_attention_shards_its_up_projections_only():
 
 
 def test_a_prediction_layer_is_a_last_layer_two_squares_and_three_norms():
-    for shape, layer in ((TINY, parameters.moe_layer_parameters), (DENSE, parameters.dense_layer_parameters)):
+    for shape, layer in ((TINY, EXPERTS), (PLAIN, DENSE)):
         model = from_shape(shape | {"mtp_layers": 2})
         more = parameters.parameters(model) - parameters.parameters(from_shape(shape))
-        assert more == parameters.mtp_parameters(model) == 2 * (layer(model) + 2 * 8 * 8 + 3 * 8)
+        assert more == 2 * (parameters.kind_parameters(model, layer) + 2 * 8 * 8 + 3 * 8)
         assert parameters.active_parameters(model) <= parameters.parameters(model)
 
 
-DENSE = {key: value for key, value in TINY.items() if "expert" not in key and key not in {"top_k", "dense_layers"}}
+PLAIN = {key: value for key, value in TINY.items() if "expert" not in key and key not in {"top_k", "dense_layers"}}
 
 
 def test_a_dense_model_has_no_part_of_a_mixture():
-    model = from_shape(DENSE)
-    functions = (
-        parameters.expert_parameters, parameters.router_parameters, parameters.shared_expert_parameters,
-        parameters.moe_layer_parameters, parameters.moe_layer_expert_parameters, parameters.latent_parameters,
-    )  # fmt: skip
-    assert [function(model) for function in functions] == [0] * 6
+    model = from_shape(PLAIN)
+    assert parameters.expert_parameters(model) == 0
     assert parameters.active_parameters(model) == parameters.parameters(model)
-    assert parameters.layer_parameters(model) == parameters.dense_layer_parameters(model)
-
-
-@pytest.mark.parametrize("name", ["layer_matrix_parameters", "layer_replicated_parameters", "layer_parameters"])
-def test_no_layer_of_a_mixture_stands_for_all(name):
-    with pytest.raises(BadModel, match="'custom' has 2 layers with experts and 1 dense ones: no one size"):
-        getattr(parameters, name)(from_shape(TINY))
 
 
 def test_localized_filtering_adds_two_hidden_squares_and_a_norm_per_layer():
@@ -126,7 +111,7 @@ def test_localized_filtering_adds_two_hidden_squares_and_a_norm_per_layer():
         "gated_ffn": True, "ffn_hidden_size": 256, "tied_embeddings": True,
     }  # fmt: skip
     plain, filtered = from_shape(shape), from_shape(shape | {"localized_filtering": True})
-    per_layer = parameters.layer_parameters(filtered) - parameters.layer_parameters(plain)
+    per_layer = parameters.kind_parameters(filtered, DENSE) - parameters.kind_parameters(plain, DENSE)
     assert per_layer == 2 * 64**2 + 64
     matrices = 18 * 3 * 64**2 + 128 * 64
     assert parameters.parameters(filtered) == matrices + 3 * 3 * 64 + 64
@@ -157,56 +142,26 @@ def test_an_untied_head_with_bias_is_counted_apart():
     ],
 )
 def test_vocabulary_is_padded_to_128_rows_per_tensor_rank(vocab_size, tp, rows):
-    assert parameters.padded_vocabulary(vocab_size, tp=tp) == rows
-
-
-def test_padding_shows_in_embedding_and_untied_head_only():
-    llama = catalogue.model("llama3-8b")
-    added = parameters.parameters(llama, padded=True, tp=8) - parameters.parameters(llama)
-    assert added == 2 * (129024 - 128256) * 4096
+    scenario = toy_scenario(model=dense_model(num_layers=8, hidden_size=8, num_heads=1, vocab_size=vocab_size))
+    assert padded_vocabulary_rows(strategies(tp=tp), scenario) == rows
 
 
 def test_a_stated_padding_wins_where_it_splits_over_the_ranks():
-    model = Model.dense(num_layers=1, hidden_size=8, num_heads=1, vocab_size=1000)
+    model = dense_model(num_layers=1, hidden_size=8, num_heads=1, vocab_size=1000)
     stated = model.model_copy(update={"padded_vocab_size": 1004})
-    assert parameters.embedding_rows(stated, padded=True, tp=4) == 1004
-    assert parameters.embedding_rows(stated, padded=True, tp=8) == 1024
-    assert parameters.embedding_rows(stated) == 1000
-
-
-NEMOTRON = {
-    "num_layers": 32, "hidden_size": 6144, "num_heads": 48, "num_query_groups": 8, "ffn_hidden_size": 24576,
-    "gated_ffn": False, "vocab_size": 256000, "seq_length": 4096, "params_b": 15.6,
-}  # fmt: skip
-
-
-def test_the_size_of_a_measured_run_settles_whether_its_head_is_shared():
-    assert not parameters.from_run(NEMOTRON).tied_embeddings
-    assert parameters.from_run(NEMOTRON | {"params_b": 14.1}).tied_embeddings
-    assert parameters.from_run(NEMOTRON | {"tied_embeddings": True}).tied_embeddings
-    assert parameters.from_run(NEMOTRON | {"params_b": None}).tied_embeddings
-
-
-def test_a_rounded_size_does_not_overrule_the_usual_head():
-    gpt3 = {"num_layers": 96, "hidden_size": 12288, "num_heads": 96, "vocab_size": 51200, "seq_length": 2048}
-    assert parameters.from_run(gpt3 | {"params_b": 175}).tied_embeddings
+    rows = padded_vocabulary_rows(strategies(tp=[4, 8]), toy_scenario(model=stated))
+    assert rows.tolist() == [1004, 1024]
 
 
 def test_a_reduced_deepseek_v2_counts_as_its_simulator_states():
     row = {
-        "kind": "moe", "num_layers": 4, "full_model_layers": 60, "hidden_size": 5120, "num_heads": 128,
+        "num_layers": 4, "hidden_size": 5120, "num_heads": 128,
         "num_query_groups": 128, "head_dim": 128, "ffn_hidden_size": 12288, "gated_ffn": True,
-        "vocab_size": 102400, "padded_vocab_size": 102528, "seq_length": 4096, "tied_embeddings": False,
-        "norm": "rmsnorm", "activation": "swiglu", "linear_bias": False, "attention": "mla", "experts": 160,
+        "vocab_size": 102528, "seq_length": 4096, "tied_embeddings": False,
+        "norm": "rmsnorm", "activation": "swiglu", "linear_bias": False, "experts": 160,
         "top_k": 6, "expert_ffn": 1536, "shared_experts": 2, "shared_expert_ffn_total": 3072, "dense_layers": 1,
         "mla": {"q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
                 "v_head_dim": 128},
-        "qk_layernorm": True, "mtp_layers": 0, "params_reduced_model": 13304222720,
+        "qk_layernorm": True,
     }  # fmt: skip
-    assert parameters.parameters(parameters.from_run(row), padded=True) == 13_304_222_720
-
-
-def test_an_unsaid_vocabulary_of_a_measured_run_is_megatrons():
-    run = NEMOTRON | {"vocab_size": None, "params_b": None}
-    assert parameters.from_run(run).vocab_size == 51200
-    assert parameters.from_run(run, vocab_size=32000).vocab_size == 32000
+    assert parameters.parameters(from_shape(row)) == 13_304_222_720

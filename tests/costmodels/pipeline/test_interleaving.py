@@ -27,7 +27,7 @@ def test_closed_forms_are_what_the_simulation_finds(name, p, m, v, passes):
     assume(schedule.allowed(p, m, v))
     run, work = played(name, p=p, m=m, v=v, passes=passes), m * sum(passes)
     assert run.period == pytest.approx(work + float(schedule.drain(p, m, v, *passes)), rel=1e-12)
-    assert run.makespan == pytest.approx(work + float(schedule.drain_at_barrier(p, m, v, *passes)), rel=1e-12)
+    assert run.makespan == pytest.approx(work + float(schedule.drain(p, m, v, *passes, barrier=True)), rel=1e-12)
     np.testing.assert_allclose(run.peak_in_flight, schedule.in_flight(p, m, v, np.arange(p)) * v)
 
 

@@ -79,10 +79,12 @@ def test_closed_forms_of_many_rows_are_those_of_each_row(data):
     p, m, v = np.array(rows).T
     for whole, single in (
         (schedule.allowed(p, m, v), [schedule.allowed(*row) for row in rows]),
-        (schedule.bubble_passes(p, v), [schedule.bubble_passes(row[0], row[2]) for row in rows]),
         (schedule.in_flight(p, m, v, 0), [schedule.in_flight(*row, 0) for row in rows]),
         (schedule.drain(p, m, v, 1, 1.2, 0.8), [schedule.drain(*row, 1, 1.2, 0.8) for row in rows]),
-        (schedule.drain_at_barrier(p, m, v, 3, 2, 1), [schedule.drain_at_barrier(*row, 3, 2, 1) for row in rows]),
+        (
+            schedule.drain(p, m, v, 3, 2, 1, barrier=True),
+            [schedule.drain(*row, 3, 2, 1, barrier=True) for row in rows],
+        ),
     ):
         assert whole.shape == (len(rows),)
         np.testing.assert_allclose(whole, np.array([x.item() for x in single]), rtol=1e-12, atol=1e-12)
@@ -100,7 +102,7 @@ def test_what_a_schedule_cannot_run_is_refused_with_the_reason():
 def test_the_bubble_vanishes_with_many_micro_batches_and_shrinks_with_chunks():
     m, v = np.array([8, 64, 4096]), np.array([[1], [2], [4]])
     share = pipeline_seconds(micro_batches=m, slowest=3.0, total=24.0, vpp=v) / (m * 3.0) - 1
-    np.testing.assert_allclose(share, SCHEDULES["interleaved-1f1b"].bubble_passes(8, v) / m)
+    np.testing.assert_allclose(share, 7 / v / m)
     assert np.all(np.diff(share, axis=0) < 0)
     assert np.all(share[:, -1] < 2e-3)
 
@@ -115,14 +117,4 @@ def test_the_older_schedules_drain_once_whatever_the_micro_batches_and_the_end_o
     schedule = SCHEDULES["interleaved-1f1b"]
     idle = schedule.drain(p, m, v, 1.0, 1.2, 0.8)
     np.testing.assert_allclose(idle, np.broadcast_to(7 / v * 3.0, (2, 3)))
-    np.testing.assert_array_equal(idle, schedule.drain_at_barrier(p, m, v, 1.0, 1.2, 0.8))
-    np.testing.assert_allclose(schedule.bubble_passes(p, v), 7 / v)
-
-
-def test_seconds_of_a_schedule_with_whole_backward_passes_are_those_of_the_pipeline():
-    stages = {"forward": 1.0, "backward": 1.2, "weight": 0.8, "total": 20.0}
-    for name, v in (("1f1b", 1), ("interleaved-1f1b", 3)):
-        expected = pipeline_seconds(micro_batches=16, slowest=3.0, total=20.0, vpp=v)
-        assert SCHEDULES[name].seconds(p=8, m=16, v=v, **stages) == pytest.approx(expected)
-    single = SCHEDULES["none"].seconds(p=1, m=16, v=1, forward=1.0, backward=1.2, weight=0.8, total=3.0)
-    assert single == pytest.approx(48.0)
+    np.testing.assert_array_equal(idle, schedule.drain(p, m, v, 1.0, 1.2, 0.8, barrier=True))

@@ -58,7 +58,7 @@ def test_unequal_passes_have_slack_to_wait_for_less_in(name):
 def test_other_schedules_are_priced_for_sends_that_stop_both_stages(name):
     v = chunks(name)
     assert SCHEDULES[name].waits(8, 32, v) == 32
-    assert not SCHEDULES[name].sends_beside
+    assert not SCHEDULES[name].sends_overlap
 
 
 def test_a_stage_pays_the_share_of_its_hops_that_its_schedule_waits_for():

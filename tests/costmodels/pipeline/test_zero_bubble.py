@@ -36,8 +36,8 @@ def test_any_times_complete_and_equal_stages_take_what_the_closed_form_says(name
     simulate(schedule, p=p, m=m, v=v, forward=uneven[0], backward=uneven[1], weight=uneven[2], p2p=0.3)
     for f, b, w in (*RATIOS, (1.0, rng.uniform(0.8, 1.4), rng.uniform(0.6, 1.1))):
         run, work = played(name, p=p, m=m, v=v, f=f, b=b, w=w), m * (f + b + w)
-        for idle, taken in ((schedule.drain, run.period), (schedule.drain_at_barrier, run.makespan)):
-            assert abs(work + idle(p, m, v, f, b, w) - taken) <= DOCUMENTED[name] * taken
+        for barrier, taken in ((False, run.period), (True, run.makespan)):
+            assert abs(work + schedule.drain(p, m, v, f, b, w, barrier=barrier) - taken) <= DOCUMENTED[name] * taken
 
 
 @pytest.mark.parametrize(("name", "p", "m", "v"), PIPELINES)
@@ -93,11 +93,11 @@ def test_equal_passes_leave_the_bubbles_of_the_papers_tables():
 
 def test_a_barrier_takes_back_what_the_second_warm_up_gained():
     # Every stage starts when the first pass reaches it; waiting for the last is the bubble of ZB-H1 again.
-    first, second = (SCHEDULES[name].drain_at_barrier(8, 32, 1, 1.0, 1.0, 1.0) for name in ("zb-1p", "zb-2p"))
+    first, second = (SCHEDULES[name].drain(8, 32, 1, 1.0, 1.0, 1.0, barrier=True) for name in ("zb-1p", "zb-2p"))
     assert first == second == 7.0
     for name in NAMES:
-        schedule, v = SCHEDULES[name], chunks(name)
-        assert schedule.drain_at_barrier(8, 32, v, 1.0, 1.2, 0.8) >= schedule.drain(8, 32, v, 1.0, 1.2, 0.8)
+        free, together = (SCHEDULES[name].drain(8, 32, chunks(name), 1, 1.2, 0.8, barrier=end) for end in (False, True))
+        assert together >= free
 
 
 def test_v_half_holds_half_and_v_min_a_third_of_the_first_stage_of_1f1b():
@@ -177,8 +177,9 @@ def test_uneven_stages_take_about_what_the_slowest_stage_says():
             layers[0, 0] += 0.2
             run = simulate(schedule, p=p, m=m, v=v, forward=layers, backward=1.2 * layers, weight=0.8 * layers)
             most, total = layers.sum(axis=1).max(), 3.0 * layers.sum()
-            stage = {"forward": most, "backward": 1.2 * most, "weight": 0.8 * most}
-            assert run.period == pytest.approx(schedule.seconds(p=p, m=m, v=v, total=total, **stage), rel=0.07)
+            others = (total - 3.0 * most) / ((p - 1) * 3.0 * most)
+            priced = m * 3.0 * most + schedule.drain(p, m, v, most, 1.2 * most, 0.8 * most) * others
+            assert run.period == pytest.approx(priced, rel=0.07)
 
 
 def eager(p, m, f, b, w):

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costmodels.sparse.fit import colocated_throughput, fitted
 from costmodels.sparse.load import (
     ALL,
     CORES,
@@ -50,6 +49,43 @@ def ctr(mode="async"):
 
 def both():
     return (a_group(nodes=4), a_group("gpu", nodes=2, devices=4, ssd=500, memory=64))
+
+
+def fitted(scenario, measured):
+    """The runtime whose cores explain two throughputs of worker and server on every node of one group.
+
+    On cores, an example takes A(row) / k + C(message) seconds on k nodes, linear in both constants.
+    """
+    base = core_seconds(with_cores(scenario, 0.0, 0.0))
+    row, message = (core_seconds(with_cores(scenario, *one)) - base for one in ((1.0, 0.0), (0.0, 1.0)))
+    left = np.array([[row / k, message] for k, _ in measured])
+    right = np.array([1.0 / rate - base / k for k, rate in measured])
+    return with_cores(scenario, *np.linalg.solve(left, right).tolist()).runtime
+
+
+def with_cores(scenario, row, message):
+    runtime = scenario.runtime.model_copy(update={"row_seconds": row, "message_seconds": message})
+    return replace(scenario, runtime=runtime)
+
+
+def colocated(scenario):
+    """What nodes of the first group have to do that all read, look up, serve and multiply."""
+    load = read_load(scenario, 0)
+    for table in scenario.model.tables:
+        load += table_load(scenario, table, home=0, lookup=0, hbm=0.0, dram=1.0)
+    for layer in scenario.model.dense:
+        load += dense_load(scenario, layer, 0)
+    return load
+
+
+def core_seconds(scenario):
+    load = colocated(scenario)
+    return float(load.work[0, 0, CORES] + load.messages[0, 0])
+
+
+def colocated_throughput(scenario, nodes):
+    variation = scenario.runtime.variation
+    return throughput(colocated(scenario), np.array([nodes]), mode=scenario.mode, variation=variation)
 
 
 def test_ctr_dnn_fitted_on_4_and_16_nodes_is_predicted_on_8_and_32():

@@ -5,7 +5,6 @@ import subprocess
 import pytest
 from rich.console import Console
 
-from costmodels.model.model import Model
 from planner.answer.text import column_seconds, format_count, format_days, format_prefixed, short_seconds, three_digits
 from planner.api import predict
 from planner.explain.why_not import WhyNot
@@ -16,6 +15,7 @@ from planner.render.terminal.tables import print_rows
 from planner.render.terminal.terminal import render
 from planner.request.request import PlanRequest
 from tests.planner.fake_plan import fake_plan, infeasible_plan, request, stage, strategy
+from tests.scenarios import dense_model
 
 WIDTHS = (40, 60, 80, 89, 90, 100, 120, 200)
 
@@ -65,7 +65,7 @@ def test_key_facts_are_on_the_screen_at_every_width(width):
 
 
 def test_one_of_a_thing_is_told_as_one():
-    model = Model.dense(num_layers=1, hidden_size=1024, num_heads=8)
+    model = dense_model(num_layers=1, hidden_size=1024, num_heads=8)
     text = screen(predict(PlanRequest(model=model, gpus=1, global_batch_size=1, tokens=2048)))
     for fact in ("1 layer  ", "1 node x 1 h100-sxm  1 GPU  ", "1 layer per stage", "1 iteration  "):
         assert fact in text, fact

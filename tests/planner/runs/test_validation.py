@@ -205,7 +205,9 @@ def test_reasons_that_a_table_has_no_room_for_are_counted(tmp_path):
 def test_the_cache_is_fitted_on_devices_and_needs_enough_of_them(tmp_path):
     found = case(RUN)
     held = price_strategy(found.rows, found.scenario, found.assignment).footprint
-    seen = 1.25 * float(np.max(held.allocated)) + found.scenario.stack.allocator.reserved + float(np.max(held.waiting))
+    seen = (
+        1.25 * float(np.max(held.allocated)) + found.scenario.stack.allocator.reserved + float(np.max(held.reclaimable))
+    )
     path = tmp_path / "runs.jsonl"
     rows = [run(id=str(n), measured={"peak_memory": {"bytes": seen, "kind": "device"}}) for n in range(10)]
     path.write_text("\n".join(map(json.dumps, rows)))

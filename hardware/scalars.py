@@ -12,14 +12,14 @@ from pydantic.fields import FieldInfo
 _WORDS: Final = {int: "a whole number", float: "a number", bool: "true or false"}
 
 
-def check_plain(field: FieldInfo, value: bool | str | int) -> None:
+def check_scalar(field: FieldInfo, value: bool | str | int) -> None:
     """Refuse text for a number or a switch, a switch for a number, and a number for a switch.
 
     Raises:
         ValueError: what pydantic passes on.
     """
     annotation: Any = field.annotation
-    wanted = _plain(annotation, read=any(isinstance(one, BeforeValidator) for one in field.metadata))
+    wanted = _scalars(annotation, read=any(isinstance(one, BeforeValidator) for one in field.metadata))
     fits = bool in wanted if isinstance(value, bool) else not isinstance(value, str) and wanted != {bool}
     if wanted and not fits:
         given = str(value).lower() if isinstance(value, bool) else f"{value!r:.40}"
@@ -27,14 +27,14 @@ def check_plain(field: FieldInfo, value: bool | str | int) -> None:
 
 
 @cache
-def _plain(annotation: Any, *, read: bool = False) -> frozenset[type]:
+def _scalars(annotation: Any, *, read: bool = False) -> frozenset[type]:
     """The plain values that a field takes beside None; none where it takes text or records, or text is ``read``."""
     if read:
         return frozenset()
     if get_origin(annotation) is Annotated:
         kind, *metadata = get_args(annotation)
-        return _plain(kind, read=any(isinstance(one, BeforeValidator) for one in metadata))
+        return _scalars(kind, read=any(isinstance(one, BeforeValidator) for one in metadata))
     parts = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-    kinds = [_plain(part) if get_origin(part) is Annotated else frozenset({part} & _WORDS.keys()) for part in parts]
+    kinds = [_scalars(part) if get_origin(part) is Annotated else frozenset({part} & _WORDS.keys()) for part in parts]
     whole = all(found or part is NoneType for part, found in zip(parts, kinds, strict=True))
     return frozenset().union(*kinds) if whole else frozenset()
