@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.layer.blocks import embedding_seconds, further_token_projection, head_seconds, kind_seconds
-from costmodels.layer.checkpoints import checkpoint_seconds, selective_seconds
-from costmodels.layer.forward_backward import Passes
+from costmodels.layer.blocks import kind_seconds
+from costmodels.layer.forward_backward import Passes, average, no_passes
 from costmodels.layer.fp8_scales import sharing_seconds
-from costmodels.layer.pairing import paired_terms
-from costmodels.layer.terms import LayerTerms, Windows, mean_terms
+from costmodels.layer.overlapped_experts import paired_terms
+from costmodels.layer.recompute_modules import checkpoint_seconds, selective_seconds
+from costmodels.layer.terms import LayerTerms
+from costmodels.layer.vocabulary import embedding_seconds, further_token_projection, head_seconds
 from costmodels.layout.layers_by_kind import ByKind, contents, fullest_window
 from costmodels.layout.split import even_layers
 from costmodels.layout.stage_contents import copies, end_sends, ends, joined
@@ -38,36 +39,16 @@ from costmodels.training.goodput import wall_stretch
 BLOCK_AXES = ("tp", "cp", "cp_kind", "micro_batch_size", "sequence_parallel", "ep", "etp")
 """All that the cost of a layer, the embedding and the head depends on."""
 LAYER_AXES = (*BLOCK_AXES, "recompute", "recompute_modules", "recompute_num_layers", "offload")
-"""Axes that the cost of a recomputed or offloaded layer depends on, beside ``pairing.further_axes``."""
+"""Axes that the cost of a recomputed or offloaded layer depends on, beside ``overlapped_experts.further_axes``."""
 
 
 @dataclass(frozen=True, slots=True)
-class RowSeconds(Windows):
+class RowSeconds(LayerTerms):
     """What an iteration is composed of, arrays (N,), seconds per micro-batch unless said otherwise.
 
     Where layers differ, those of one layer are of an average one.
     """
 
-    layer: Floats
-    """One layer, forward and backward, nothing recomputed, exposed communication included."""
-    forward: Floats
-    """One layer forward without tensor-parallel traffic."""
-    backward: Floats
-    layer_tp: Floats
-    layer_cp: Floats
-    layer_ep: Floats
-    layer_alone: Floats
-    """What experts' traffic takes beyond ``layer_ep`` in a micro-batch that has no partner."""
-    layer_launch: Floats
-    """What of a layer waits for the host, in ``forward`` and ``backward`` too."""
-    recompute: Floats
-    """One recomputed layer's second forward pass, communication included, and ``checkpointing``."""
-    checkpointing: Floats
-    """What begins and ends a checkpoint, less what a pass that ends early leaves out; no part of a first pass."""
-    weight: Floats
-    """One layer's weight gradients, included in ``layer``."""
-    selective: Floats
-    """Included in ``layer`` where recomputation is selective."""
     embedding: Floats
     head: Floats
     send: Floats
@@ -84,17 +65,6 @@ class RowSeconds(Windows):
     """Per iteration: host, data."""
     bubble: Floats
     """Share of the other stages' seconds that the slowest stage waits: 1 / v, less where weight gradients fill in."""
-    layer_offload: Floats
-    """Exposed traffic to and from the host, included in ``layer``."""
-    forward_window: Floats
-    """What of ``forward`` hides no traffic of the layer's own experts: data-parallel traffic can hide behind it."""
-    backward_window: Floats
-    repeated_window: Floats
-    """Computation that the backward pass of every layer begins with where all layers are recomputed: what travels in
-    every micro-batch can hide behind it."""
-    paired_forward: Floats
-    """Computation of the forward pass that another micro-batch's exchanges of experts run beside, on average."""
-    paired_backward: Floats
     offload: Floats
     """Per iteration: exposed step on the host, and traffic of states."""
     straggler: Floats
@@ -103,11 +73,6 @@ class RowSeconds(Windows):
     """Wall time over that of checkpoints that cost nothing: 1 unless the scenario counts interruptions."""
     kinds: ByKind[LayerTerms] | None = None
     """Seconds of one layer of each kind, where layers differ along the depth."""
-
-    def take(self, rows: NDArray[Any]) -> RowSeconds:
-        """The given rows (an index or mask)."""
-        arrays = {field.name: getattr(self, field.name)[rows] for field in fields(self) if field.name != "kinds"}
-        return RowSeconds(**arrays, kinds=self.kinds and self.kinds.take(rows))
 
 
 def row_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
@@ -121,23 +86,19 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
     depth = scenario.depth
     alone = tuple(_layer_terms(kind, rows, block, inverse, scenario) for kind in depth.kinds)
     terms, hidden = paired_terms(alone, rows, scenario.stack)
-    mean = mean_terms(terms, depth.shares)
+    mean = average(terms, depth.shares)
     saved = hidden[0] if len(hidden) == 1 else np.dot(depth.shares, hidden)
-    at_ends = {
-        "embedding": sum_passes(embedding_seconds(block, scenario)),
-        "head": sum_passes(head_seconds(block, scenario)) + _ahead_seconds(block, scenario),
-    }
-    part = {name: values[inverse] for name, values in at_ends.items()}
-    head = part["head"] - scenario.model.mtp_layers * saved
-    stack, nothing = scenario.stack, np.zeros(len(rows))
-    spread = rows.vocabulary.astype(np.float64)
+    embedding = embedding_seconds(block, scenario).total[inverse]
+    head = (head_seconds(block, scenario) + _further_tokens(block, scenario)).total[inverse]
+    head = head - scenario.model.mtp_layers * saved
+    stack, nothing, spread = scenario.stack, np.zeros(len(rows)), rows.vocabulary.astype(np.float64)
     nodes = max(scenario.gpus / scenario.group.gpus_per_node, 1.0)
     forward = mean.recompute - mean.checkpointing - saved / 2.0
     return RowSeconds(
         **{field.name: getattr(mean, field.name) for field in fields(mean)},
-        embedding=part["embedding"] * (1.0 - spread),
+        embedding=embedding * (1.0 - spread),
         head=head * (1.0 - spread),
-        vocabulary_spread=(part["embedding"] + head) / rows.pp * spread,
+        vocabulary_spread=(embedding + head) / rows.pp * spread,
         send=stage_send_seconds(rows, scenario),
         host=_beside_passes(rows, scenario),
         data_parallel=nothing,
@@ -156,45 +117,42 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
 def _layer_terms(kind: Kind, rows: Strategies, block: Strategies, inverse: Ints, scenario: Scenario) -> LayerTerms:
     """One layer of a kind as an iteration reads it, priced for the distinct blocks and gathered to the rows."""
     layer = kind_seconds(block, scenario, kind)
-    forward = (layer.compute.forward + layer.cp.forward)[inverse]
-    backward = (layer.compute.backward + layer.cp.backward)[inverse]
-    tp, cp, ep, alone = (sum_passes(passes)[inverse] for passes in (layer.tp, layer.cp, layer.ep, layer.ep_alone))
-    spared = layer.spared[inverse] * float(scenario.stack.recompute.skips_unread)
-    at_ends = (checkpoint_seconds(scenario, layer)[inverse] - spared) / rows.recompute_num_layers
+    whole = (layer.compute + layer.cp).take(inverse)
+    tp, cp, ep, alone = (passes.total[inverse] for passes in (layer.tp, layer.cp, layer.ep, layer.ep_alone))
+    skipped = layer.skipped[inverse] * float(scenario.stack.recompute.skips_unread)
+    at_ends = (checkpoint_seconds(scenario, layer)[inverse] - skipped) / rows.recompute_num_layers
     selective = selective_seconds(rows, block, inverse, scenario, layer, kind)
     offloaded = np.zeros(len(rows))
     if (rows.offload == ACTIVATIONS).any():
         kept = kept_bytes_of_kind(rows, scenario, kind)
-        offloaded = layer_offload_seconds(rows, scenario, kept, Passes(forward, backward))
+        offloaded = layer_offload_seconds(rows, scenario, kept, whole)
     return LayerTerms(
-        layer=forward + backward + tp + ep + selective + offloaded,
-        forward=forward,
-        backward=backward,
+        layer=whole.total + tp + ep + selective + offloaded,
+        forward=whole.forward,
+        backward=whole.backward,
         layer_tp=tp,
         layer_cp=cp,
         layer_ep=ep,
         layer_alone=alone - ep,
-        layer_launch=sum_passes(layer.launch)[inverse],
+        layer_launch=layer.launch.total[inverse],
         recompute=(layer.compute.forward + layer.alone.forward)[inverse] + at_ends,
         checkpointing=at_ends,
         weight=layer.weight_gradients(0.0 if scenario.frozen else scenario.rates.matmul.wgrad_ratio)[inverse],
         selective=selective,
         layer_offload=offloaded,
-        forward_window=forward - layer.hidden_ep.forward[inverse],
-        backward_window=backward - layer.hidden_ep.backward[inverse],
-        repeated_window=np.where(rows.recompute == Recompute.FULL, layer.compute.forward[inverse] - spared, 0.0),
-        paired_forward=layer.paired.forward[inverse],
-        paired_backward=layer.paired.backward[inverse],
+        window=whole - layer.hidden_ep.take(inverse),
+        repeated_window=np.where(rows.recompute == Recompute.FULL, layer.compute.forward[inverse] - skipped, 0.0),
+        paired=layer.paired.take(inverse),
     )
 
 
-def _ahead_seconds(block: Strategies, scenario: Scenario) -> Floats:
-    """Layers that predict further tokens, on the last stage: forward and backward seconds, shape (N,)."""
+def _further_tokens(block: Strategies, scenario: Scenario) -> Passes:
+    """Layers that predict further tokens, on the last stage, shape (N,)."""
     if not scenario.model.mtp_layers:
-        return np.zeros(len(block))
+        return no_passes(block)
     layer = kind_seconds(block, scenario, mtp_kind(scenario.model))
-    ahead = layer.compute + layer.communication + further_token_projection(block, scenario)
-    return scenario.model.mtp_layers * sum_passes(ahead)
+    each = layer.compute + layer.communication + further_token_projection(block, scenario)
+    return scenario.model.mtp_layers * each
 
 
 def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeconds:
@@ -221,11 +179,6 @@ def _beside_passes(rows: Strategies, scenario: Scenario) -> Floats:
 
 def _upkeep(rows: Strategies, scenario: Scenario) -> Floats:
     return np.ones(len(rows)) if scenario.stability is None else wall_stretch(rows, scenario, scenario.stability)
-
-
-def sum_passes(passes: Passes) -> Floats:
-    """Forward and backward together."""
-    return passes.forward + passes.backward
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,16 +287,9 @@ def at_stage(seconds: RowSeconds, held: Floats, again: Floats, hop: Floats) -> R
     if seconds.kinds is None:
         return seconds
     each, count = seconds.kinds.each, held.sum() or 1.0
-    return replace(
-        seconds,
-        layer_tp=held @ each("layer_tp") / count,
-        layer_cp=held @ each("layer_cp") / count,
-        layer_ep=held @ each("layer_ep") / count,
-        layer_launch=held @ each("layer_launch") / count,
-        selective=held @ each("selective") / count,
-        layer_offload=held @ each("layer_offload") / count,
-        recompute=again @ each("recompute") / (again.sum() or 1.0),
-    )
+    parts = ("layer_tp", "layer_cp", "layer_ep", "layer_launch", "selective", "layer_offload")
+    mean: dict[str, Any] = {name: held @ each(name) / count for name in parts}
+    return replace(seconds, **mean, recompute=again @ each("recompute") / (again.sum() or 1.0))
 
 
 def compose(rows: Strategies, seconds: RowSeconds, slowest: Floats, total: Floats) -> Floats:

@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodels.layer.forward_backward import Passes, product, tokens_per_rank
+from costmodels.layer.forward_backward import Passes, no_passes, product, streamed, tokens_per_rank
 from costmodels.model.layer_kinds import Kind, layer_kinds
 from costmodels.model.model import Model
 from costmodels.model.parameters import attention_projections, expert_parameters, mtp_sets, parameters
 from costmodels.names import WORD
-from costmodels.primitives.kernels import stream_seconds
 from costmodels.scenario import Scenario
 from costmodels.stack.adapters import OF_ATTENTION, Adapted, AdapterKernels
 from costmodels.strategy import Floats, Strategies
@@ -124,7 +123,7 @@ def adapter_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     """Seconds of a layer's adapters, (N,): in 16 bits, the wide side of either product split as its module's is."""
     adapters, rates, t = scenario.stack.switches.adapters, scenario.rates, rows.tp.astype(np.float64)
     T = tokens_per_rank(rows, scenario)
-    total = Passes(np.zeros(len(T)), np.zeros(len(T)))
+    total = no_passes(rows)
     if adapters is None:
         return total
     rank = float(adapters.rank)
@@ -134,11 +133,7 @@ def adapter_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
         down = product(T, rank, k, rates.head, rates.head_peak, rates.bandwidth)
         up = product(T, n, rank, rates.head, rates.head_peak, rates.bandwidth)
         moved = touched(scenario, module, k, n)
-        forward, backward = (
-            stream_seconds(traffic=T * each, share=rates.stream, bandwidth=rates.bandwidth)
-            for each in (moved.forward, moved.backward)
-        )
-        total = total + down + up + Passes(forward, backward)
+        total = total + down + up + streamed(T * moved.forward, T * moved.backward, scenario)
     return total
 
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import log2
 
 import numpy as np
 
 from costmodels.arrays import Number
 from costmodels.layer.context import gathers, merging, ring_ranks
-from costmodels.layer.deterministic import ordered_attention
-from costmodels.layer.forward_backward import Passes, linear, linears, region_tokens, tokens_per_rank
-from costmodels.layer.softmax import softmax_traffic
+from costmodels.layer.forward_backward import (
+    Passes,
+    linear,
+    linears,
+    no_passes,
+    region_tokens,
+    streamed,
+    tokens_per_rank,
+)
 from costmodels.model.layer_kinds import DENSE, Kind
 from costmodels.model.model import Model
 from costmodels.model.parameters import attention_projections
@@ -21,26 +28,34 @@ from costmodels.primitives.kernels import (
     blocked_pairs,
     causal_pairs,
     matmul_seconds,
-    stream_seconds,
 )
 from costmodels.scenario import Scenario
-from costmodels.strategy import Floats, Strategies
+from costmodels.strategy import Bools, Floats, Strategies
 from hardware.kernels import AttentionFit
 
 DRAWN = 62e-12
 """Seconds in which one compute unit draws the random number of a query-key pair. Forward and backward together, 33.6
 million pairs take 24 and 45 us more with dropout on B300, under FlashAttention-2 and cuDNN, 33 on GB200 and 20 on H200
 [TE-dropout]: 124 ps a unit and pair, by the logarithms' mean."""
+MAPS = 4
+"""Attention maps, and rows of them, that Megatron's fused softmax takes at a time."""
+WRITTEN_OUT = (36.0, 40.0)
+"""Bytes per pair of Megatron's softmax without it, both ways: a cast to fp32 (6), scale (8), mask (8), softmax
+(8) and a cast back (6); of their gradients the softmax's reads two and writes one (12)."""
+WRITTEN_OUT_KERNELS = 4.0
+"""Kernels that this launches more than the fused one."""
+BIASED = 4.0
+"""Bytes per pair by which ALiBi lengthens unfused attention: its slopes are written out as the output that the product
+of queries and keys adds to (``torch.baddbmm``) and read there, or added to it by a kernel [Megatron-DeepSpeed]."""
+BLOCK_KEYS = 128.0
+"""Keys that a block of FlashAttention-2's backward pass holds, of heads of 64 to 128 values."""
+SUM_WORD = 4.0
+"""Bytes of a value of a sum in fp32."""
 
 
 def up_projections(rows: Strategies, scenario: Scenario) -> Passes:
     """Queries, keys and values out of their latent vectors; nothing in ordinary attention."""
-    T, t = tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
-    total = Passes(np.zeros(len(T)), np.zeros(len(T)))
-    for p in attention_projections(scenario.model):
-        if p.name in {"q_up", "kv_up"}:
-            total = total + linear(T, p.outputs / t, float(p.inputs), scenario)
-    return total
+    return attention_matmuls(rows, scenario, ("q_up", "kv_up"))
 
 
 def attention_matmuls(rows: Strategies, scenario: Scenario, among: tuple[str, ...] = ()) -> Passes:
@@ -50,7 +65,7 @@ def attention_matmuls(rows: Strategies, scenario: Scenario, among: tuple[str, ..
     vectors of latent attention are whole on every rank, over its own tokens.
     """
     model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
-    total = Passes(np.zeros(len(T)), np.zeros(len(T)))
+    total = no_passes(rows)
     for p in attention_projections(model):
         if among and p.name not in among:
             continue
@@ -92,9 +107,32 @@ def attention_core(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> 
         return _unfused_attention(rows, scenario, kind)
     once = _fused_attention(rows, scenario, kind)
     if scenario.stack.switches.deterministic:
-        pairs = attended_pairs(scenario.model, float(scenario.seq_length), kind)
-        once = ordered_attention(rows, scenario, once, pairs)
+        once = Passes(once.forward, _ordered_backward(rows, scenario, kind, once.backward))
     return once + dropped(rows, scenario, kind)
+
+
+def _ordered_backward(rows: Strategies, scenario: Scenario, kind: Kind, usual: Floats) -> Floats:
+    """Seconds of a fused backward pass that adds up queries' gradients in one order, for ``usual`` ones in any, (N,).
+
+    FlashAttention-2 gives each of ceil(units / heads) sums its share of the keys, where elsewhere every 128 keys are a
+    block of work [flash-attention]: just more blocks than units, so that most of these idle in the second wave; and
+    every sum is zeroed and read. On H100, 2 x 16 heads and 8,192 tokens that is 7.8 ms, for 4.4 without; measured were
+    8.3 (GitHub Dao-AILab/flash-attention, pull request 1893). cuDNN on Hopper writes the gradients of all scores to
+    memory for a product of their own (GitHub NVIDIA/cudnn-frontend, pull request 398). What others pay nobody
+    published.
+    """
+    rates, model = scenario.rates, scenario.model
+    heads = np.maximum(rows.micro_batch_size * model.num_heads / rows.tp, 1.0)
+    if rates.attention_name == "flash-2":
+        blocks_of_keys = np.ceil(scenario.seq_length / rows.cp / BLOCK_KEYS)
+        splits = np.minimum(np.ceil(rates.compute_units / heads), blocks_of_keys)
+        filling = splits * heads / (rates.compute_units * np.ceil(splits * heads / rates.compute_units))
+        summed = SUM_WORD * tokens_per_rank(rows, scenario) * model.attention_width / rows.tp
+        return usual / filling + rates.stream_seconds(2.0 * (splits - 1.0) * summed)
+    if rates.attention_name == "cudnn" and scenario.group.accelerator.architecture.startswith("Hopper"):
+        pairs = attended_pairs(model, float(scenario.seq_length), kind)
+        return usual + rates.stream_seconds(2.0 * scenario.word * heads * pairs / rows.cp)
+    return usual
 
 
 def dropped(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
@@ -103,7 +141,7 @@ def dropped(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     Of other vendors' kernels nobody published what it costs.
     """
     if not scenario.stack.switches.dropout or scenario.group.accelerator.vendor != "NVIDIA":
-        return Passes(np.zeros(len(rows)), np.zeros(len(rows)))
+        return no_passes(rows)
     pairs = attended_pairs(scenario.model, float(scenario.seq_length), kind) * scenario.model.num_heads
     once = DRAWN * pairs * rows.micro_batch_size / (rows.tp * rows.cp * scenario.rates.compute_units)
     return Passes(once, once)
@@ -160,8 +198,7 @@ def _fused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes
     calls = np.where(gathered, 2, steps)
     first = _fused_kernel(scenario, kind, flops / calls, span / steps, np.where(gathered, work / 2.0, work))
     later = _fused_kernel(scenario, kind, flops / calls, span / steps, work / 2.0)
-    once = Passes(first.forward + (calls - 1) * later.forward, first.backward + (calls - 1) * later.backward)
-    return once + merging(rows, scenario)
+    return first + (calls - 1) * later + merging(rows, scenario)
 
 
 KERNEL_WIDTHS = {
@@ -238,12 +275,32 @@ def _unfused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Pass
     model, rates, s = scenario.model, scenario.rates, float(scenario.seq_length)
     d, span = float(model.head_dim), keys_scored(scenario, kind)
     queries = rows.micro_batch_size * s * model.num_heads / (rows.tp * rows.cp)
-    bandwidth = rates.bandwidth
     fit, peak = (rates.plain, rates.plain_peak) if model.head_dim % ALIGNED else (rates.head, rates.head_peak)
-    scores = matmul_seconds(m=queries, n=span, k=d, fit=fit, peak=peak, bandwidth=bandwidth)
-    context = matmul_seconds(m=queries, n=float(model.v_head_dim), k=span, fit=fit, peak=peak, bandwidth=bandwidth)
+    product = partial(matmul_seconds, m=queries, fit=fit, peak=peak, bandwidth=rates.bandwidth)
+    scores, context = product(n=span, k=d), product(n=float(model.v_head_dim), k=span)
     pairs = queries * span
     softmax, softmax_backward = softmax_traffic(rows, scenario)
-    forward = stream_seconds(traffic=pairs * softmax, share=rates.stream, bandwidth=rates.bandwidth)
-    backward = stream_seconds(traffic=pairs * softmax_backward, share=rates.stream, bandwidth=rates.bandwidth)
-    return Passes(scores + context + forward, 2.0 * (scores + context) + backward)
+    products = Passes(scores + context, 2.0 * (scores + context))
+    return products + streamed(pairs * softmax, pairs * softmax_backward, scenario)
+
+
+def written_out(rows: Strategies, scenario: Scenario) -> Bools:
+    """Whether the softmax of unfused attention falls back to PyTorch's own operators, shape (N,).
+
+    Megatron's kernel takes rows no longer than the stack's ``softmax_keys``, and four attention maps at a time:
+    micro-batch times heads of a rank must be a multiple of four [FusedSoftmax].
+    """
+    longest, s = scenario.stack.kernels.longest_fused_softmax, scenario.seq_length
+    if not longest:
+        return np.full(len(rows), False)
+    maps = rows.micro_batch_size * scenario.model.num_heads // rows.tp
+    return (maps % MAPS != 0) | (s > longest) | (s % MAPS != 0)
+
+
+def softmax_traffic(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
+    """Bytes that scale, mask, softmax and dropout move per query-key pair, forward and backward, shape (N,)."""
+    switches, again = scenario.stack.switches, written_out(rows, scenario)
+    mask = 5.0 if switches.dropout else 0.0
+    biased = BIASED * (scenario.model.position == "alibi")
+    forward, backward = (4.0, 6.0) if switches.fused_softmax else (16.0, 14.0)
+    return np.where(again, WRITTEN_OUT[0], forward) + mask + biased, np.where(again, WRITTEN_OUT[1], backward) + mask

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodels.layer.forward_backward import Passes, tokens_per_rank
+from costmodels.layer.forward_backward import Passes, no_passes, streamed, tokens_per_rank
 from costmodels.layout.placement import group_of
 from costmodels.names import CP_KINDS, WORD
 from costmodels.primitives.collectives import all_to_all_seconds, gather_seconds, send_seconds
 from costmodels.primitives.groups import Group, split_group
-from costmodels.primitives.kernels import stream_seconds
 from costmodels.primitives.overlap import ring_attention_exposed
 from costmodels.primitives.sizes import key_value_bytes
 from costmodels.scenario import Scenario
+from costmodels.stack.stack import Stack
 from costmodels.strategy import Bools, Floats, Ints, Strategies
 
 RING, ULYSSES, GATHER, BOTH = range(len(CP_KINDS))
@@ -41,11 +41,9 @@ def near_ranks(cp: Ints, tp: Ints, scenario: Scenario) -> Ints:
     model, domain = scenario.model, scenario.group.tiers[0].domain or scenario.gpus
     fits = np.gcd(cp, np.maximum(domain // tp, 1))
     heads = np.gcd(fits, np.maximum(model.num_heads // tp, 1))
-    return (
-        heads
-        if scenario.stack.exchange.repeats_key_values
-        else np.gcd(heads, np.maximum(model.num_query_groups // tp, 1))
-    )
+    if scenario.stack.exchange.repeats_key_values:
+        return heads
+    return np.gcd(heads, np.maximum(model.num_query_groups // tp, 1))
 
 
 def ulysses_ranks(rows: Strategies, scenario: Scenario) -> Ints:
@@ -66,30 +64,18 @@ def merging(rows: Strategies, scenario: Scenario) -> Passes:
 
     Behind the first step each works on one of a rank's two chunks.
     """
-    model, rates = scenario.model, scenario.rates
     moved = MERGE_PASSES * WORD * tokens_per_rank(rows, scenario) / 2.0 / rows.tp
     moved = moved * (ring_ranks(rows, scenario) - 1)
-    known = {"share": rates.stream, "bandwidth": rates.bandwidth}
-    return Passes(
-        stream_seconds(traffic=moved * model.attention_output_width, **known),
-        stream_seconds(traffic=moved * model.qkv_width, **known),
-    )
+    return streamed(moved * scenario.model.attention_output_width, moved * scenario.model.qkv_width, scenario)
 
 
 def context_parallel(rows: Strategies, scenario: Scenario, attention: Passes) -> Passes:
     """Exposed seconds of the exchange between context ranks, by each row's kind."""
     if not (rows.cp > 1).any():
-        return Passes(np.zeros(len(rows)), np.zeros(len(rows)))
-    inner = ulysses_ranks(rows, scenario)
-    near, far = split_group(group_of(rows, "cp"), inner)
+        return no_passes(rows)
+    near, far = split_group(group_of(rows, "cp"), ulysses_ranks(rows, scenario))
     both = _ring(rows, scenario, far, attention) + _all_to_alls(rows, scenario, near)
-    if not gathers(rows).any():
-        return both
-    gathered = _gathered(rows, scenario)
-    return Passes(
-        np.where(gathers(rows), gathered.forward, both.forward),
-        np.where(gathers(rows), gathered.backward, both.backward),
-    )
+    return _gathered(rows, scenario).where(gathers(rows), both) if gathers(rows).any() else both
 
 
 def _ring(rows: Strategies, scenario: Scenario, ring: Group, attention: Passes) -> Passes:
@@ -105,29 +91,25 @@ def _ring(rows: Strategies, scenario: Scenario, ring: Group, attention: Passes) 
 
 def _all_to_alls(rows: Strategies, scenario: Scenario, near: Group) -> Passes:
     """Queries, keys and values there, outputs back; backward the gradients of all four the other way."""
-    model, stack, tiers = scenario.model, scenario.stack, scenario.group.tiers
-    tokens = WORD * tokens_per_rank(rows, scenario)
+    model, tokens = scenario.model, WORD * tokens_per_rank(rows, scenario)
     heads = np.maximum(np.maximum(model.num_query_groups / rows.tp, 1.0), near.size)
-    widths = (model.attention_width / rows.tp, model.attention_output_width / rows.tp)
-    queries, outputs, keys, values = (*widths, heads * model.head_dim, heads * model.v_head_dim)
-    once = all_to_all_seconds(tokens * queries, near, tiers) + all_to_all_seconds(tokens * keys, near, tiers)
-    if model.mla is None:
-        once = 2.0 * once
-    else:
-        once = once + all_to_all_seconds(tokens * outputs, near, tiers)
-        once = once + all_to_all_seconds(tokens * values, near, tiers)
-    exposed = (
-        np.where(near.size > 1, once, 0.0) * stack.overlap.cp_collective / stack.calibrated.communication_efficiency
-    )
+    widths = [model.attention_width / rows.tp, heads * model.head_dim]
+    if model.mla is not None:  # outputs and values are narrower than queries and keys
+        widths += [model.attention_output_width / rows.tp, heads * model.v_head_dim]
+    once = np.mean([all_to_all_seconds(tokens * width, near, scenario.group.tiers) for width in widths], axis=0)
+    exposed = np.where(near.size > 1, 4.0 * once, 0.0) * _exposed_share(scenario.stack)
     return Passes(exposed, exposed)
+
+
+def _exposed_share(stack: Stack) -> float:
+    return stack.overlap.cp_collective / stack.calibrated.communication_efficiency
 
 
 def _gathered(rows: Strategies, scenario: Scenario) -> Passes:
     """Keys and values gathered forward and once more backward, where their gradients are scattered."""
-    stack = scenario.stack
     full = exchanged_key_values(rows, scenario) * rows.cp
     once = gather_seconds(full, group_of(rows, "cp"), scenario.group.tiers)
-    exposed = np.where(rows.cp > 1, once, 0.0) * stack.overlap.cp_collective / stack.calibrated.communication_efficiency
+    exposed = np.where(rows.cp > 1, once, 0.0) * _exposed_share(scenario.stack)
     return Passes(exposed, 2.0 * exposed)
 
 
@@ -138,11 +120,8 @@ def exchanged_key_values(rows: Strategies, scenario: Scenario) -> Floats:
     """
     model, inner = scenario.model, ulysses_ranks(rows, scenario)
     heads = np.maximum(model.num_query_groups / (rows.tp * inner), 1.0)
-    tokens, widths = (
-        tokens_per_rank(rows, scenario) * inner,
-        {"key_width": model.head_dim, "value_width": model.v_head_dim},
-    )
-    return key_value_bytes(tokens=tokens, heads=heads, word=WORD, **widths)
+    widths = {"key_width": model.head_dim, "value_width": model.v_head_dim}
+    return key_value_bytes(tokens=tokens_per_rank(rows, scenario) * inner, heads=heads, word=WORD, **widths)
 
 
 def repeated_bytes(rows: Strategies, scenario: Scenario) -> Floats:

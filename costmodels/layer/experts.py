@@ -17,7 +17,16 @@ import numpy as np
 
 from costmodels.arrays import Number
 from costmodels.layer.expert_traffic import ACTIVATION, activation_traffic, copied_traffic, traffic
-from costmodels.layer.forward_backward import Passes, linear, product, quantising, region_tokens, tokens_per_rank
+from costmodels.layer.forward_backward import (
+    Passes,
+    linear,
+    no_passes,
+    product,
+    quantising,
+    region_tokens,
+    streamed,
+    tokens_per_rank,
+)
 from costmodels.layer.launches import local_kernels
 from costmodels.layer.overlapped_experts import is_overlapped
 from costmodels.layout.placement import expert_group
@@ -25,7 +34,7 @@ from costmodels.model.model import Experts
 from costmodels.names import WORD
 from costmodels.primitives.collectives import all_to_all_seconds, gather_seconds
 from costmodels.primitives.groups import Group
-from costmodels.primitives.kernels import matmul_seconds, stream_seconds
+from costmodels.primitives.kernels import matmul_seconds
 from costmodels.primitives.sizes import dispatched_bytes, expert_places
 from costmodels.scenario import Scenario
 from costmodels.stack.fields import SENT_ONCE
@@ -76,12 +85,14 @@ def expert_layer(rows: Strategies, scenario: Scenario) -> ExpertSeconds:
     region, h = region_tokens(rows, scenario), float(scenario.model.hidden_size)
     products, streams = grouped(rows, scenario), expert_streams(rows, scenario) + small_kernels(rows, scenario)
     matmul, traffic = router(region, scenario) + masked(rows, scenario) + products, dispatch(rows, scenario)
-    hidden = Passes(np.zeros(len(rows)), np.zeros(len(rows)))
+    hidden = no_passes(rows)
     if moe.num_shared_experts:
         shared = shared_experts(rows, scenario)
         matmul = matmul + shared
         if scenario.stack.switches.shared_expert_overlap:
-            traffic, hidden = _beside(traffic, shared, scenario)
+            hidden = Passes(np.minimum(traffic.forward, shared.forward), np.minimum(traffic.backward, shared.backward))
+            slow = scenario.stack.overlap.compute_slowdown
+            traffic = traffic - 1.0 / (1.0 + slow) * hidden  # what is hidden slows the shared experts down
     if moe.latent_size is not None:
         latent = float(moe.latent_size)
         matmul = matmul + linear(region, latent, h, scenario) + linear(region, h, latent, scenario)
@@ -103,7 +114,7 @@ def router(tokens: Floats, scenario: Scenario) -> Passes:
     scores = float(experts_of(scenario).num_experts)
     h, frozen = float(model.hidden_size), scenario.frozen
     gate = product(tokens, scores, h, rates.head, rates.head_peak, rates.bandwidth, frozen=frozen)
-    seconds = stream_seconds(traffic=SCORES * tokens * scores, share=rates.stream, bandwidth=rates.bandwidth)
+    seconds = rates.stream_seconds(SCORES * tokens * scores)
     return gate + Passes(seconds, seconds)
 
 
@@ -115,7 +126,7 @@ def masked(rows: Strategies, scenario: Scenario) -> Passes:
     """
     moe, rates, s = experts_of(scenario), scenario.rates, float(scenario.seq_length)
     if not scenario.stack.experts.dispatch_masks:
-        return Passes(np.zeros(len(rows)), np.zeros(len(rows)))
+        return no_passes(rows)
     sequences = region_tokens(rows, scenario) / s
     places = expert_places(tokens=s, top_k=moe.top_k, capacity=scenario.stack.switches.expert_capacity or 1.0)
     h, peak = float(scenario.model.expert_hidden_size), rates.head_peak
@@ -128,15 +139,6 @@ def shared_experts(rows: Strategies, scenario: Scenario) -> Passes:
     model, moe = scenario.model, experts_of(scenario)
     T, h, width = tokens_per_rank(rows, scenario), float(model.hidden_size), moe.shared_expert_ffn_hidden_size / rows.tp
     return linear(T, width * model.ffn_branches, h, scenario) + linear(T, h, width, scenario)
-
-
-def _beside(traffic: Passes, shared: Passes, scenario: Scenario) -> tuple[Passes, Passes]:
-    """What outlasts the shared experts and what the traffic beside them slows them by; and that traffic."""
-    slowed = scenario.stack.overlap.compute_slowdown / (1.0 + scenario.stack.overlap.compute_slowdown)
-    ahead = np.minimum(traffic.forward, shared.forward)
-    after = np.minimum(traffic.backward, shared.backward)
-    left = Passes(traffic.forward - ahead + slowed * ahead, traffic.backward - after + slowed * after)
-    return left, Passes(ahead, after)
 
 
 def load(rows: Strategies, scenario: Scenario) -> Floats:
@@ -206,7 +208,7 @@ def _slowed_bias_gradients(tokens: Floats, groups: Floats, inner: Floats, scenar
     rows = tokens / groups
     product = groups * _of_one_expert(rows, scenario)[1](rows, inner, float(model.expert_hidden_size))
     moved = ACTIVATION[model.gated_ffn][1] * tokens * inner
-    activation = stream_seconds(traffic=moved, share=_routed_share(scenario), bandwidth=scenario.rates.bandwidth)
+    activation = scenario.rates.stream_seconds(moved, _routed_share(scenario))
     return extra * (product + activation)
 
 
@@ -220,7 +222,7 @@ def _accumulation(rows: Floats, n: Number, k: Number, fit: GemmFit, scenario: Sc
     buffer = WORD if stack.gradients.accumulate_traffic else 2.0 * stack.gradients.gradient_bytes
     moved = WORD * rows * (n + k) + buffer * n * k
     reached = fit.memory_efficiency * stack.calibrated.expert_efficiency
-    return stream_seconds(traffic=moved, share=reached, bandwidth=scenario.rates.bandwidth) + fit.overhead
+    return scenario.rates.stream_seconds(moved, reached) + fit.overhead
 
 
 def expert_streams(rows: Strategies, scenario: Scenario) -> Passes:
@@ -229,35 +231,26 @@ def expert_streams(rows: Strategies, scenario: Scenario) -> Passes:
     Routed tokens are scattered rows, which move at a share of the bandwidth of their own (``GroupedFit``); what is
     sorted or padded behind a plain all-to-all is copied in runs of rows, at that of other fused kernels.
     """
-    moe, rates = experts_of(scenario), scenario.rates
+    moe = experts_of(scenario)
     arrived, held = arrived_tokens(rows, scenario), moe.num_experts / rows.ep
     shared = moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
     forward, backward = traffic(scenario, arrived=arrived, inner=moe.expert_ffn_hidden_size / rows.etp, held=held)
     copied = copied_traffic(scenario, arrived=arrived, held=held)
-    again = ACTIVATION[scenario.model.gated_ffn]
-    share = _routed_share(scenario)
-    known = {"share": rates.stream, "bandwidth": rates.bandwidth}
-    return Passes(
-        stream_seconds(traffic=forward, share=share, bandwidth=rates.bandwidth)
-        + stream_seconds(traffic=again[0] * shared + copied, **known),
-        stream_seconds(traffic=backward, share=share, bandwidth=rates.bandwidth)
-        + stream_seconds(traffic=again[1] * shared + copied, **known),
-    )
+    routed, inner = streamed(forward, backward, scenario, _routed_share(scenario)), ACTIVATION[scenario.model.gated_ffn]
+    return routed + streamed(inner[0] * shared + copied, inner[1] * shared + copied, scenario)
 
 
 def _routed_share(scenario: Scenario) -> float:
     """Share of the bandwidth at which routed tokens move."""
-    reached = (
-        scenario.group.accelerator.kernels.grouped.stream_efficiency * scenario.stack.calibrated.elementwise_efficiency
-    )
-    return reached * scenario.stack.calibrated.expert_efficiency
+    grouped, calibrated = scenario.group.accelerator.kernels.grouped, scenario.stack.calibrated
+    return grouped.stream_efficiency * calibrated.elementwise_efficiency * calibrated.expert_efficiency
 
 
 def activation_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     """Seconds of the routed experts' activation in the forward pass, at the rate of ``expert_streams``, (N,)."""
     inner = experts_of(scenario).expert_ffn_hidden_size / rows.etp
     moved = activation_traffic(scenario, arrived=arrived_tokens(rows, scenario), inner=inner)
-    return stream_seconds(traffic=moved, share=_routed_share(scenario), bandwidth=scenario.rates.bandwidth)
+    return scenario.rates.stream_seconds(moved, _routed_share(scenario))
 
 
 def dispatch(rows: Strategies, scenario: Scenario) -> Passes:

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from costmodels.layer.adapters import adapter_kernels
+from costmodels.layer.attention import WRITTEN_OUT_KERNELS, written_out
 from costmodels.layer.forward_backward import Passes
-from costmodels.layer.softmax import WRITTEN_OUT_KERNELS, written_out
-from costmodels.layer.tensor_ranks import exchanging_parts
+from costmodels.layer.tensor_parallel import exchanging_parts
 from costmodels.model.layer_kinds import Kind
 from costmodels.model.model import Model
 from costmodels.scenario import REDUCED, Scenario

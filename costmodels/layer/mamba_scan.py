@@ -16,7 +16,6 @@ from costmodels.layout.placement import group_of
 from costmodels.model.mamba import ScanKernel, mamba_of, scan_kernels
 from costmodels.names import WORD
 from costmodels.primitives.collectives import all_to_all_seconds
-from costmodels.primitives.kernels import stream_seconds
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
 
@@ -46,19 +45,18 @@ def _turning(rows: Strategies, scenario: Scenario) -> Floats:
     projection and what goes into the output projection (MambaMixer's ``rearrange(...).contiguous()``); their gradients
     go the same way. A single sequence lies in either order.
     """
-    mamba, rates = mamba_of(scenario.model), scenario.rates
+    mamba = mamba_of(scenario.model)
     moved = 2.0 * WORD * (mamba.in_width + mamba.inner_width)
     ordered = scenario.stack.exchange.batch_first or scenario.stack.sharding.fsdp_stage2
     beside = (rows.micro_batch_size > 1.0) & (not ordered)
-    return np.where(beside, stream_seconds(traffic=moved, share=rates.stream, bandwidth=rates.bandwidth), 0.0)
+    return np.where(beside, scenario.rates.stream_seconds(moved), 0.0)
 
 
 def _per_token(kernels: Sequence[ScanKernel], scenario: Scenario) -> float:
     """Seconds per token of kernels that run one after the other."""
     rates, device = scenario.rates, scenario.group.accelerator
     speed = device.kernels.scan.efficiency * device.half_rate * device.clock("bf16")
-    known = {"share": rates.stream, "bandwidth": rates.bandwidth}
-    return float(sum(np.maximum(stream_seconds(traffic=k.traffic, **known), k.flops / speed) for k in kernels))
+    return float(sum(np.maximum(rates.stream_seconds(k.traffic), k.flops / speed) for k in kernels))
 
 
 def exchange_of_heads(rows: Strategies, scenario: Scenario) -> Passes:
@@ -67,10 +65,8 @@ def exchange_of_heads(rows: Strategies, scenario: Scenario) -> Passes:
     copies = np.maximum(rows.cp * rows.tp / mamba.num_groups, 1.0)
     width = 3.0 * mamba.inner_width + mamba.num_heads + 2.0 * mamba.group_width * copies
     size = WORD * tokens_per_rank(rows, scenario) * width / rows.tp
-    seconds = (
-        all_to_all_seconds(size, group_of(rows, "cp"), scenario.group.tiers) / stack.calibrated.communication_efficiency
-    )
-    once = np.where(rows.cp > 1, seconds, 0.0)
+    seconds = all_to_all_seconds(size, group_of(rows, "cp"), scenario.group.tiers)
+    once = np.where(rows.cp > 1, seconds / stack.calibrated.communication_efficiency, 0.0)
     return Passes(once, once)
 
 

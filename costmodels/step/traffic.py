@@ -148,7 +148,8 @@ def _window(rows: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[L
         low = even_layers(scenario.model.num_layers, rows).low
         return Passes(low * layer.forward, low * layer.backward)
     held = heaviest_stage(rows, scenario).held
-    return Passes(*(np.einsum("nk,kn->n", held, kinds.each(name)) for name in ("forward_window", "backward_window")))
+    each = [part.window for part in kinds.parts]
+    return sum((held[:, k] * window for k, window in enumerate(each[1:], 1)), held[:, 0] * each[0])
 
 
 def _once_per_step(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats, Floats]:

@@ -3,15 +3,18 @@
 import pytest
 
 from costmodels.layer.attention import (
+    WRITTEN_OUT_KERNELS,
     attended_pairs,
     attention_core,
     attention_kept,
     computed_pairs,
     dropped,
     kernel_width,
+    softmax_traffic,
+    written_out,
 )
-from costmodels.layer.blocks import launch_floor, stream_traffic
-from costmodels.layer.softmax import WRITTEN_OUT_KERNELS, softmax_traffic, written_out
+from costmodels.layer.elementwise import stream_traffic
+from costmodels.layer.launches import launch_floor
 from costmodels.model.layer_kinds import DENSE, Kind
 from costmodels.strategy import strategies
 from hardware.catalogue import accelerator

@@ -5,8 +5,8 @@ import pytest
 
 from costmodels.layer.attention import attention_core
 from costmodels.layer.blocks import layer_seconds
-from costmodels.layer.deterministic import FILLED_LOGIT, filled
-from costmodels.layer.loss import loss_seconds
+from costmodels.layer.elementwise import filled
+from costmodels.layer.vocabulary import FILLED_LOGIT, loss_seconds
 from costmodels.layout.parameters_per_rank import layer_parameters_per_rank
 from costmodels.strategy import strategies
 from hardware.catalogue import accelerator

@@ -146,8 +146,8 @@ def test_shared_experts_hide_the_traffic_that_they_run_beside():
     assert expert_layer(ROWS, apart).ep.forward == pytest.approx(traffic.forward)
     assert expert_layer(ROWS, beside).ep.forward == pytest.approx(traffic.forward - hidden * (1 - slowed))
     seconds = row_seconds(ROWS, beside)
-    assert seconds.forward - seconds.forward_window == pytest.approx(hidden)
-    assert seconds.backward - seconds.backward_window == pytest.approx(np.minimum(traffic.backward, window.backward))
+    assert seconds.forward - seconds.window.forward == pytest.approx(hidden)
+    assert seconds.backward - seconds.window.backward == pytest.approx(np.minimum(traffic.backward, window.backward))
 
 
 def test_the_router_multiplies_in_16_bit_and_moves_its_scores_in_fp32():

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from costmodels.iteration import row_seconds
 from costmodels.layer.attention import attention_matmuls
-from costmodels.layer.blocks import further_token_projection, layer_seconds, tensor_parallel
+from costmodels.layer.blocks import layer_seconds
 from costmodels.layer.experts import dispatch, expert_layer, grouped, masked
 from costmodels.layer.forward_backward import Passes
+from costmodels.layer.tensor_parallel import tensor_parallel
+from costmodels.layer.vocabulary import further_token_projection
 from costmodels.layout.layers_by_kind import stage_layers
 from costmodels.layout.parameters_per_rank import expert_parameters_per_rank, layer_parameters_per_rank
 from costmodels.layout.placement import expert_data_group

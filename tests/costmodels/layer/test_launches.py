@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costmodels.layer.checkpoints import CHECKPOINT
 from costmodels.layer.experts import small_kernels
 from costmodels.layer.launches import FUSED, GROUPED, NORM, SHARED, UNASKED, launch_floor
+from costmodels.layer.recompute_modules import CHECKPOINT
 from costmodels.model.layer_kinds import DENSE, Kind
 from costmodels.pricing import even_assignment, price_strategy
 from costmodels.scenario import UNBOUND

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from costmodels.layer.blocks import kind_seconds
 from costmodels.layer.forward_backward import Passes
 from costmodels.layer.launches import exposed_launches, launch_floor
-from costmodels.layer.overlapped_experts import exposed_seconds, is_overlapped
-from costmodels.layer.pairing import alone_share, further_axes
+from costmodels.layer.overlapped_experts import alone_share, exposed_seconds, further_axes, is_overlapped
 from costmodels.model.layer_kinds import EXPERTS
 from costmodels.names import SCHEDULE_NAMES
 from costmodels.strategy import strategies

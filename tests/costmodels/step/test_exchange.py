@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodels.iteration import even_split, row_seconds, sends_at
-from costmodels.layer.blocks import Passes
+from costmodels.layer.forward_backward import Passes
 from costmodels.layout.parameters_per_rank import (
     embedding_parameters_per_rank,
     heaviest_stage_parameters,
