@@ -97,19 +97,19 @@ def _all_to_alls(rows: Strategies, scenario: Scenario, near: Group) -> Passes:
     if model.mla is not None:  # outputs and values are narrower than queries and keys
         widths += [model.attention_output_width / rows.tp, heads * model.v_head_dim]
     once = np.mean([all_to_all_seconds(tokens * width, near, scenario.group.tiers) for width in widths], axis=0)
-    exposed = np.where(near.size > 1, 4.0 * once, 0.0) * _exposed_share(scenario.stack)
+    exposed = _exposed(np.where(near.size > 1, 4.0 * once, 0.0), scenario.stack)
     return Passes(exposed, exposed)
 
 
-def _exposed_share(stack: Stack) -> float:
-    return stack.overlap.cp_collective / stack.calibrated.communication_efficiency
+def _exposed(seconds: Floats, stack: Stack) -> Floats:
+    return seconds * stack.overlap.cp_collective / stack.calibrated.communication_efficiency
 
 
 def _gathered(rows: Strategies, scenario: Scenario) -> Passes:
     """Keys and values gathered forward and once more backward, where their gradients are scattered."""
     full = exchanged_key_values(rows, scenario) * rows.cp
     once = gather_seconds(full, group_of(rows, "cp"), scenario.group.tiers)
-    exposed = np.where(rows.cp > 1, once, 0.0) * _exposed_share(scenario.stack)
+    exposed = _exposed(np.where(rows.cp > 1, once, 0.0), scenario.stack)
     return Passes(exposed, 2.0 * exposed)
 
 

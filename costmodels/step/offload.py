@@ -108,29 +108,26 @@ def step_offload_seconds(rows: Strategies, scenario: Scenario, layer: Passes) ->
     if not (rows.offload >= OPTIMIZER).any():
         return np.zeros(len(rows))
     stack, bandwidth = scenario.stack, link_bandwidth(scenario)
-    mine = updated_parameters(rows, scenario)
+    mine, behind = updated_parameters(rows, scenario), copied(rows, scenario)
     moved = mine * share_offloaded(rows, scenario)
-    behind = copied(rows, scenario)
-    known = {
-        "word": kept_bytes(stack),
-        "gradient": stack.offload.host_gradient_traffic,
-        "weight": np.where(behind, CAST, WORD),
-    }
-    step = cpu_adam_seconds(parameters=moved, bandwidth=host_stream(scenario), **known)
-    layers = even_layers(scenario.model.num_layers, rows).low
-    forward, backward = layers * layer.forward, layers * layer.backward
-    out = transfer_seconds(moved * stack.gradients.gradient_bytes, bandwidth)
-    out = np.where(hidden(rows, stack)[0], np.maximum(out - backward, 0.0), out)
-    states = out + returned_seconds(moved, scenario, behind, step)
-    fetched, given = (
-        transfer_seconds(mine * WORD, bandwidth),
-        transfer_seconds(mine * stack.gradients.gradient_bytes, bandwidth),
+    step = cpu_adam_seconds(
+        parameters=moved,
+        word=kept_bytes(stack),
+        bandwidth=host_stream(scenario),
+        gradient=stack.offload.host_gradient_traffic,
+        weight=np.where(behind, CAST, WORD),
     )
+    layers = even_layers(scenario.model.num_layers, rows).low
+    stage, gradient = layers * layer, stack.gradients.gradient_bytes
+    out = transfer_seconds(moved * gradient, bandwidth)
+    out = np.where(hidden(rows, stack)[0], np.maximum(out - stage.backward, 0.0), out)
+    states = out + returned_seconds(moved, scenario, behind, step)
+    fetched, returned = (transfer_seconds(mine * width, bandwidth) for width in (WORD, gradient))
     once, all_of_them = by_chunk(rows), rows.num_microbatches
     times = np.where(once, 1, all_of_them) if stack.sharding.gathers_per_micro_batch else np.ones(len(rows))
-    window = np.where(once, all_of_them, 1)
-    passes = np.maximum(fetched - window * forward, 0.0)
-    passes = passes + np.maximum(np.maximum(fetched, given) - window * backward, 0.0)
+    window = np.where(once, all_of_them, 1) * stage
+    passes = np.maximum(fetched - window.forward, 0.0)
+    passes = passes + np.maximum(np.maximum(fetched, returned) - window.backward, 0.0)
     everything = np.maximum(step, 0.0) + times * passes
     found = np.where(rows.offload == OPTIMIZER, states, np.where(rows.offload == EVERYTHING, everything, 0.0))
     return np.asarray(found, dtype=np.float64)

@@ -13,7 +13,7 @@ from costmodels.model.model import Model
 from costmodels.model.parameters import attention_projections
 from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
 from costmodels.primitives.collectives import gather_seconds
-from costmodels.primitives.kernels import newton_schulz_flops, stream_seconds
+from costmodels.primitives.kernels import newton_schulz_flops
 from costmodels.primitives.sizes import optimizer_traffic
 from costmodels.scenario import Scenario
 from costmodels.stack.optimizers import step_traffic_bytes
@@ -86,11 +86,10 @@ def optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
 
 
 def _optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
-    stack, rates = scenario.stack, scenario.rates
+    stack = scenario.stack
     size = heaviest_stage_parameters(rows, scenario) * trained_share(scenario)
     size = size + heaviest_experts(rows, scenario) * trained_experts(scenario)
-    mine = updated_parameters(rows, scenario)
-    mine = mine * (1.0 - share_offloaded(rows, scenario))
+    mine = updated_parameters(rows, scenario) * (1.0 - share_offloaded(rows, scenario))
     once = 1.0 - requantised(rows, scenario)
     changed = 0.0 if scenario.frozen else scenario.recipe.step_traffic
     quantised = once * (mine if gather_word(scenario) < WORD else size) * changed
@@ -98,5 +97,5 @@ def _optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     zeroed = np.where(scattered & stack.sharding.scatters_each_micro_batch, mine, size)
     known = {"step": step_traffic_bytes(stack), "gradient": stack.gradients.gradient_bytes}
     traffic = optimizer_traffic(updated=mine, held=zeroed, **known) + quantised
-    seconds = stream_seconds(traffic=traffic, share=rates.stream, bandwidth=rates.bandwidth)
+    seconds = scenario.rates.stream_seconds(traffic)
     return seconds + muon_seconds(rows, scenario) if stack.switches.optimizer == "muon" else seconds

@@ -7,8 +7,8 @@ second shards inside the node [Wang23]; chunk by chunk under a breadth-first pip
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -34,7 +34,6 @@ from costmodels.model.parameters import attention_projections
 from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
 from costmodels.primitives.collectives import all_reduce_seconds, gather_seconds, host_seconds
 from costmodels.primitives.groups import Group, split_group
-from costmodels.primitives.kernels import stream_seconds
 from costmodels.primitives.overlap import prefetched
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
@@ -60,8 +59,8 @@ def one_layout(scenario: Scenario) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Layer:
-    """Seconds of the collectives of one layer, arrays (N,)."""
+class _Collectives:
+    """Seconds of the collectives of parameters that travel together, arrays (N,)."""
 
     gather: Floats
     gather_again: Floats
@@ -69,8 +68,6 @@ class _Layer:
     scatter: Floats
     replicas: Floats
     """Reducing the shards of the gradients over the copies of the model."""
-    copied: Floats
-    """Parameters that pass a communication buffer."""
 
 
 def hidden(rows: Strategies, stack: Stack) -> tuple[Bools, Bools]:
@@ -111,57 +108,43 @@ def every_micro_batch(
     depth = scenario.depth if kinds is not None else None
     each = [_layer(rows, scenario, kind) for kind in (depth.kinds if depth else (None,))]
     pairs = [(one.repeating_window, one.paired) for one in kinds.parts] if kinds else [(layer, paired)]
-    ahead, after = _windows(rows, pairs, whole)
+    micro_batches = np.where(by_chunk(rows), rows.num_microbatches, 1)
+    windows = [micro_batches * _unpaired(window, beside, whole) for window, beside in pairs]
+    in_forward, in_backward = [one.forward for one in windows], [one.backward for one in windows]
     layers = copies(rows) * even_layers(scenario.model.num_layers, rows).high
-    back = [np.where(third, one.gather_again, 0.0) + one.scatter for one in each]
-    reduced = [part + one.replicas for part, one in zip(back, each, strict=True)]
-    gathered = [one.gather for one in each]
-    given, taken = hidden(rows, stack)
-    given = given & ~whole
+    gathers, scatters = (
+        [one.gather for one in each],
+        [np.where(third, one.gather_again, 0.0) + one.scatter for one in each],
+    )
+    hides_gradients, hides_parameters = hidden(rows, stack)
+    hides_gradients = hides_gradients & ~whole
     slow = slowed(sharding_groups(rows)[0], scenario)
-    forward = _chain(gathered, ahead, layers, depth=depth, slow=slow, hidden=taken)
-    last = _chain(reduced, after, layers, depth=depth, slow=slow, hidden=given, backward=True)
-    first, final = _ends(rows, scenario)
+    chain = partial(_chain, layers=layers, depth=depth, slow=slow)
+    scattering = partial(chain, windows=in_backward, hidden=hides_gradients, backward=True)
+    first, final = (_together(rows, scenario, size, WORD) for size in _end_parameters(rows, scenario))
     apart = not stack.sharding.root_unit  # else the head travels with the embedding
-    late = prefetched(final.gather, ahead[-1], slow=slow, hidden=taken & apart)
-    forward = forward + first.gather + late
-    scattered = prefetched(final.scatter, after[-1], slow=slow, hidden=given & apart)
-    scattered = scattered + first.scatter
-    sharing, copying_over = (layers * part for part in _host_waits(rows, scenario))
-    forward, scattered = forward + np.where(third, sharing, 0.0), scattered + np.where(third, 2.0, 1.0) * sharing
-    last = last + scattered + first.replicas + final.replicas + copying_over
-    backward = last
-    if stack.sharding.replicas_reduce_once:
-        backward = scattered + _chain(back, after, layers, depth=depth, slow=slow, hidden=given, backward=True)
-    out, into = _copying(rows, scenario, layers, (first, final))
+    head_gather = prefetched(final.gather, in_forward[-1], slow=slow, hidden=hides_parameters & apart)
+    head_scatter = prefetched(final.scatter, in_backward[-1], slow=slow, hidden=hides_gradients & apart)
+    shard_waits, replica_waits = (layers * part for part in _host_waits(rows, scenario))
+    forward = chain(gathers, in_forward, hidden=hides_parameters) + first.gather + head_gather
+    forward = forward + np.where(third, shard_waits, 0.0)
+    ends = first.scatter + head_scatter + np.where(third, 2.0, 1.0) * shard_waits
+    replicas = first.replicas + final.replicas + replica_waits
+    last = scattering([part + one.replicas for part, one in zip(scatters, each, strict=True)]) + ends + replicas
+    backward = scattering(scatters) + ends if stack.sharding.replicas_reduce_once else last
+    out, into = _copying(rows, scenario, layers)
     times = np.where(by_chunk(rows) | whole, 1, rows.num_microbatches)
-    gathers = times if stack.sharding.gathers_per_micro_batch else np.ones(len(rows))
-    scatters = np.where(third, gathers, times)
-    copying = (into + np.where(third, out, 0.0)) * scatters
-    backward = backward * (scatters - 1) + last + copying
+    gathered = times if stack.sharding.gathers_per_micro_batch else np.ones(len(rows))
+    scattered = np.where(third, gathered, times)
+    backward = backward * (scattered - 1) + last + (into + np.where(third, out, 0.0)) * scattered
     if stack.sharding.pipeline_reshards:
-        again = _chain(gathered, after, layers, depth=depth, slow=slow, hidden=taken, backward=True)
-        anew = whole & (rows.zero_stage >= SHARDED_PARAMETERS)
-        backward = backward + np.where(anew, rows.num_microbatches * (again + out), 0.0)
-    return backward, (forward + out) * gathers
+        again = chain(gathers, in_backward, hidden=hides_parameters, backward=True)
+        reshards = whole & (rows.zero_stage >= SHARDED_PARAMETERS)
+        backward = backward + np.where(reshards, rows.num_microbatches * (again + out), 0.0)
+    return backward, (forward + out) * gathered
 
 
-def _windows(
-    rows: Strategies, pairs: Sequence[tuple[Passes, Passes | None]], whole: Bools
-) -> tuple[list[Floats], list[Floats]]:
-    """Computation that a layer's gathers, and its scatters, hide behind, by kind, (N,) each.
-
-    ``pairs``: of every kind its computation, and what of it other micro-batches' experts' traffic runs beside. By
-    chunks it is that of all micro-batches.
-    """
-    behind = np.where(by_chunk(rows), rows.num_microbatches, 1)
-    left = [_left(window, paired, whole) for window, paired in pairs]
-    return [behind * part.forward for part in left], [behind * part.backward for part in left]
-
-
-def _copying(
-    rows: Strategies, scenario: Scenario, layers: Floats, ends: tuple[_Layer, _Layer]
-) -> tuple[Floats, Floats]:
+def _copying(rows: Strategies, scenario: Scenario, layers: Floats) -> tuple[Floats, Floats]:
     """Seconds to copy parameters out of the buffer they arrive in, and their gradients into theirs, (N,).
 
     Those of so many layers and of embedding and head. Quantising the layers' moves more beside the former; the latter
@@ -169,17 +152,16 @@ def _copying(
     flat parameter of a unit where it arrives, joins its gradients as they are, and casts them on another stream
     [FSDP1]; the buffers of Megatron-FSDP are the parameters' own, and the products write gradients into them [MFSDP].
     """
-    stack, known = scenario.stack, {"share": scenario.rates.stream, "bandwidth": scenario.rates.bandwidth}
-    copied = layers * _layer(rows, scenario).copied
-    anew = requantised(rows, scenario) * one_layout(scenario) * copied
-    copied = copied + ends[0].copied + ends[1].copied
+    stack, streamed = scenario.stack, scenario.rates.stream_seconds
+    sharded, (size, experts) = sharding_groups(rows)[0].size > 1, _parameters(rows, scenario)
+    copied = layers * (np.where(sharded, size, 0.0) + np.where(expert_data_group(rows).size > 1, experts, 0.0))
+    quantised = requantised(rows, scenario) * one_layout(scenario) * copied
+    copied = copied + np.where(sharded, sum(_end_parameters(rows, scenario)), 0.0)
     out = 2.0 * WORD * (stack.sharding.state_copies == "both")
-    cast = (WORD + stack.gradients.reduce_bytes) / (
-        stack.sharding.gradient_copy_speed if stack.gradients.reduce_bytes != WORD else 1.0
-    )
+    speed = stack.sharding.gradient_copy_speed if stack.gradients.reduce_bytes != WORD else 1.0
+    cast = (WORD + stack.gradients.reduce_bytes) / speed
     into = {"both": cast, "gradients": 2.0 * WORD, "none": 0.0}[stack.sharding.state_copies]
-    given = copied * into * trained_share(scenario)
-    return stream_seconds(traffic=copied * out + anew, **known), stream_seconds(traffic=given, **known)
+    return streamed(copied * out + quantised), streamed(copied * into * trained_share(scenario))
 
 
 def _host_waits(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
@@ -202,7 +184,7 @@ def weights_per_layer(model: Model) -> float:
     return apart + model.ffn_branches + 1.0 + (1.0 if model.parallel_block else model.num_norms)
 
 
-def _left(window: Passes, paired: Passes | None, once: Bools) -> Passes:
+def _unpaired(window: Passes, paired: Passes | None, once: Bools) -> Passes:
     """What of a layer's computation the traffic of other micro-batches' experts leaves.
 
     All of it ``once`` an iteration, beside the micro-batch without a partner; none where that traffic runs beside the
@@ -210,58 +192,53 @@ def _left(window: Passes, paired: Passes | None, once: Bools) -> Passes:
     """
     if paired is None:
         return window
-    forward = np.where(once, window.forward, np.maximum(window.forward - paired.forward, 0.0))
-    return Passes(forward, np.where(once, window.backward, np.maximum(window.backward - paired.backward, 0.0)))
+    left = window - paired
+    return window.where(once, Passes(np.maximum(left.forward, 0.0), np.maximum(left.backward, 0.0)))
 
 
-def _layer(rows: Strategies, scenario: Scenario, kind: Kind | None = None) -> _Layer:
+def _parameters(rows: Strategies, scenario: Scenario, kind: Kind | None = None) -> tuple[Floats, Floats]:
+    """Parameters on a rank of one layer of a kind, or of an average one, without routed experts, and of those, (N,)."""
+    if kind is None:
+        return layer_parameters_per_rank(rows, scenario), expert_parameters_per_rank(rows, scenario)
+    return kind_parameters_per_rank(rows, scenario, kind), kind_expert_parameters(rows, scenario, kind)
+
+
+def _end_parameters(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
+    """Parameters on a rank of the embedding, and of the head where it is on the same stage, (N,).
+
+    Nothing comes before the embedding; the head stays gathered to be used again at once. As one unit both are in front
+    of everything and behind it.
+    """
+    head = joined(rows) * head_parameters_per_rank(rows, scenario)
+    return embedding_parameters_per_rank(rows, scenario), head
+
+
+def _layer(rows: Strategies, scenario: Scenario, kind: Kind | None) -> _Collectives:
     """One layer of a kind, or an average one."""
-    stack, tiers = scenario.stack, scenario.group.tiers
+    stack, tiers, near = scenario.stack, scenario.group.tiers, sharding_groups(rows)[0]
     pace = 1.0 / stack.calibrated.communication_efficiency
-    near, far = sharding_groups(rows)
-    word, size, experts = gather_word(scenario), *_sizes(rows, scenario, kind)
-    shared = (near.size > 1) * pace
-    reduced = stack.gradients.reduce_bytes * trained_share(scenario)
-    gather, scatter = (gather_seconds(w * size, near, tiers) * shared for w in (word, reduced))
-    listed = _listed(rows, scenario, near)
-    gather, scatter = gather + listed, scatter + listed * (not scenario.frozen)
-    shard = reduced * size / rows.sharding_degree
-    replicas = all_reduce_seconds(shard, far, tiers) * (far.size > 1) * pace
+    word, (size, experts) = gather_word(scenario), _parameters(rows, scenario, kind)
+    layer, listed = _together(rows, scenario, size, word), _listed(rows, scenario, near)
+    gather, scatter = layer.gather + listed, layer.scatter + listed * (not scenario.frozen)
     again = gather
     if stack.switches.zero_hpz:
-        again = gather_seconds(word * size, _second(rows, scenario, near), tiers) * shared
-    same = expert_data_group(rows)
+        second = split_group(near, second_shards(rows, scenario))[0]
+        again = gather_seconds(word * size, second, tiers) * (near.size > 1) * pace
     if scenario.model.num_moe_layers:
-        alike = (same.size > 1) * pace
-        whole, given = (gather_seconds(w * experts, same, tiers) * alike for w in (word, stack.gradients.reduce_bytes))
+        same, widths = expert_data_group(rows), (word, stack.gradients.reduce_bytes)
+        whole, given = (gather_seconds(w * experts, same, tiers) * (same.size > 1) * pace for w in widths)
         gather, again, scatter = gather + whole, again + whole, scatter + given * trained_experts(scenario)
-    copied = np.where(near.size > 1, size, 0.0) + np.where(same.size > 1, experts, 0.0)
-    return _Layer(gather, again, scatter, replicas, copied)
+    return _Collectives(gather, again, scatter, layer.replicas)
 
 
-def _ends(rows: Strategies, scenario: Scenario) -> tuple[_Layer, _Layer]:
-    """The embedding, which nothing comes before, and the head, which stays gathered to be used again at once.
-
-    Of a pipeline only the embedding counts: the head travels on another stage meanwhile. As one unit both are in
-    front of everything and behind it.
-    """
-    whole = joined(rows)
-    sizes = embedding_parameters_per_rank(rows, scenario), whole * head_parameters_per_rank(rows, scenario)
-    first, final = (_whole(rows, scenario, size) for size in sizes)
-    return first, final
-
-
-def _whole(rows: Strategies, scenario: Scenario, size: Floats) -> _Layer:
-    """Parameters that are gathered and scattered as one, 16 bits wide."""
-    stack, tiers = scenario.stack, scenario.group.tiers
-    near, far = sharding_groups(rows)
-    pace = 1.0 / stack.calibrated.communication_efficiency
-    shared = (near.size > 1) * (size > 0) * pace
+def _together(rows: Strategies, scenario: Scenario, size: Floats, word: float) -> _Collectives:
+    """Parameters that are gathered, in so many bytes each, and scattered as one."""
+    stack, tiers, (near, far) = scenario.stack, scenario.group.tiers, sharding_groups(rows)
+    some = (size > 0) / stack.calibrated.communication_efficiency
     reduced = stack.gradients.reduce_bytes * trained_share(scenario)
-    gather, scatter = (gather_seconds(w * size, near, tiers) * shared for w in (WORD, reduced))
-    shard = reduced * size / rows.sharding_degree
-    replicas = all_reduce_seconds(shard, far, tiers) * (far.size > 1) * (size > 0) * pace
-    return _Layer(gather, gather, scatter, replicas, np.where(near.size > 1, size, 0.0))
+    gather, scatter = (gather_seconds(w * size, near, tiers) * (near.size > 1) * some for w in (word, reduced))
+    replicas = all_reduce_seconds(reduced * size / rows.sharding_degree, far, tiers) * (far.size > 1) * some
+    return _Collectives(gather, gather, scatter, replicas)
 
 
 def _listed(rows: Strategies, scenario: Scenario, near: Group) -> Floats:
@@ -274,20 +251,10 @@ def _listed(rows: Strategies, scenario: Scenario, near: Group) -> Floats:
     return np.where(listing, weights * near.size * scenario.stack.sharding.copy_time_per_rank, 0.0)
 
 
-def _sizes(rows: Strategies, scenario: Scenario, kind: Kind | None) -> tuple[Floats, Floats]:
-    if kind is None:
-        return layer_parameters_per_rank(rows, scenario), expert_parameters_per_rank(rows, scenario)
-    return kind_parameters_per_rank(rows, scenario, kind), kind_expert_parameters(rows, scenario, kind)
-
-
 def second_shards(rows: Strategies, scenario: Scenario) -> Ints:
     """Ranks of a sharding group within one innermost domain, which hold a second copy among them, (N,)."""
     near = sharding_groups(rows)[0]
     return near.ranks_within(scenario.group.tiers[0].domain)
-
-
-def _second(rows: Strategies, scenario: Scenario, near: Group) -> Group:
-    return split_group(near, second_shards(rows, scenario))[0]
 
 
 def slowed(group: Group, scenario: Scenario) -> Floats:
@@ -306,8 +273,8 @@ def slowed(group: Group, scenario: Scenario) -> Floats:
 def _chain(
     seconds: list[Floats],
     windows: list[Floats],
-    layers: Floats,
     *,
+    layers: Floats,
     depth: Depth | None,
     slow: Floats,
     hidden: Bools,

@@ -1,8 +1,16 @@
-"""Traffic once per micro-batch between stages, and once per iteration between data-parallel ranks."""
+"""Traffic once per micro-batch between stages, and once per iteration between data-parallel ranks.
+
+Megatron-Core fills buckets with parameters in the order in which their gradients appear; a bucket travels when its
+last gradient is there, so that the last one, with the embedding, has no backward pass left to hide behind. Parameters
+come back bucket by bucket in the opposite order. Every bucket goes round the ring by itself: with many ranks it is as
+long on its way as it takes to send. With a pipeline only the first stage has buckets, while the others reduce whole
+chunks beside its last passes; that is left at one collective [Megatron-Core, distributed_data_parallel.py].
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -11,6 +19,7 @@ from costmodels.layer.forward_backward import Passes, tokens_per_rank
 from costmodels.layer.terms import LayerTerms
 from costmodels.layout.layers_by_kind import ByKind
 from costmodels.layout.parameters_per_rank import (
+    embedding_parameters_per_rank,
     heaviest_experts,
     heaviest_stage,
     heaviest_stage_parameters,
@@ -27,9 +36,8 @@ from costmodels.primitives.groups import ends_of
 from costmodels.primitives.overlap import exposed
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
-from costmodels.step.buckets import collectives, unhidden_share
 from costmodels.step.sharded import every_micro_batch, gather_word, slowed
-from costmodels.strategy import AXES, Floats, Ints, Strategies
+from costmodels.strategy import AXES, Bools, Floats, Ints, Strategies
 
 
 def stage_send_seconds(rows: Strategies, scenario: Scenario) -> Floats:
@@ -100,12 +108,9 @@ def step_traffic(
     first = unhidden_share(few, scenario, heaviest_stage_parameters(few, scenario))[inverse]
     window = _window(rows, scenario, layer, kinds)
     slow, way = slowed(group_of(few, "cp", "dp"), scenario)[inverse], stack.switches
-    backward = _exposed_once(
-        gradients, window.backward, rows, first, stack=stack, slow=slow, hidden=way.overlap_grad_reduce
-    )
-    forward = _exposed_once(
-        parameters, window.forward, rows, first, stack=stack, slow=slow, hidden=way.overlap_param_gather
-    )
+    open_part = partial(_exposed_once, rows=rows, first=first, stack=stack, slow=slow)
+    backward = open_part(gradients, window.backward, hidden=way.overlap_grad_reduce)
+    forward = open_part(parameters, window.forward, hidden=way.overlap_param_gather)
     sharded, whole = rows.zero_stage >= SHARDED_GRADIENTS, rows.zero_stage >= SHARDED_PARAMETERS
     sharded = sharded & (whole | (rows.pp == 1)) & np.isin(rows.zero_stage, stack.supports.zero_stages)
     if sharded.any():
@@ -210,7 +215,7 @@ def _experts_once(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]
 
 
 def _exposed_once(
-    seconds: Floats, window: Floats, rows: Strategies, first: Floats, *, stack: Stack, slow: Floats, hidden: bool
+    seconds: Floats, window: Floats, *, rows: Strategies, first: Floats, stack: Stack, slow: Floats, hidden: bool
 ) -> Floats:
     """``exposed``, where ``window`` is one micro-batch's pass.
 
@@ -221,9 +226,9 @@ def _exposed_once(
     chunked, interleaved = by_chunk(rows), stack.overlap.by_chunk & (rows.pp > 1) & (rows.vpp > 1)
     times = np.where(chunked, rows.num_microbatches, np.minimum(rows.pp, rows.num_microbatches))
     behind = window * times * (v - 1.0) / v
-    inner = exposed(seconds * (v - 1.0) / v, behind, first, slow=slow, hidden=hidden)
-    outer = exposed(seconds / v, window / v, first, slow=slow, hidden=hidden)
-    whole = exposed(seconds, window, first, slow=slow, hidden=hidden)
+    part = partial(exposed, share=first, slow=slow, hidden=hidden)
+    inner, outer = part(seconds * (v - 1.0) / v, behind), part(seconds / v, window / v)
+    whole = part(seconds, window)
     return np.where(chunked | interleaved, inner + outer, whole)
 
 
@@ -239,3 +244,30 @@ def tied_embedding_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     size = stack.gradients.gradient_bytes * padded_vocabulary_rows(rows, scenario) * model.embedding_width / rows.tp
     ends = ends_of(group_of(rows, "pp"))
     return np.where(joined(rows), 0.0, all_reduce_seconds(size, ends, scenario.group.tiers))
+
+
+def collectives(rows: Strategies, scenario: Scenario, size: Floats) -> Floats:
+    """Collectives in which the gradients of ``size`` parameters travel once an iteration, shape (N,)."""
+    layers = even_layers(scenario.model.num_layers, rows).high
+    few = np.maximum(scenario.stack.sharding.collectives_per_layer * layers, 1.0)
+    return np.where(_filled(rows, scenario), np.maximum(np.ceil(size / _bucket(rows, scenario)), 1.0), few)
+
+
+def unhidden_share(rows: Strategies, scenario: Scenario, size: Floats) -> Floats:
+    """Share of ``size`` parameters whose gradients appear, and which are needed, with nothing left to compute, (N,).
+
+    A parameter is never cut in two, so that the last bucket holds all of the embedding.
+    """
+    last = np.maximum(_bucket(rows, scenario), embedding_parameters_per_rank(rows, scenario))
+    share = np.minimum(last / np.maximum(size, 1.0), 1.0)
+    return np.where(_filled(rows, scenario), share, scenario.stack.sharding.bucket_exposed)
+
+
+def _filled(rows: Strategies, scenario: Scenario) -> Bools:
+    return (rows.pp == 1) & (scenario.stack.switches.bucket_size > 0)
+
+
+def _bucket(rows: Strategies, scenario: Scenario) -> Floats:
+    """Parameters of one bucket, more where there are more ranks, so that pieces of a ring do not become too small."""
+    ranks = group_of(rows, "cp", "dp").size
+    return np.maximum(max(scenario.stack.switches.bucket_size, 1.0), scenario.stack.sharding.bucket_per_rank * ranks)

@@ -15,9 +15,15 @@ from costmodels.layout.parameters_per_rank import (
 from costmodels.layout.stage_contents import end_sends
 from costmodels.model.parameters import parameters
 from costmodels.names import SCHEDULE_NAMES
-from costmodels.step.buckets import collectives, unhidden_share
 from costmodels.step.optimizer import optimizer_seconds
-from costmodels.step.traffic import exposed, stage_send_seconds, step_traffic, tied_embedding_seconds
+from costmodels.step.traffic import (
+    collectives,
+    exposed,
+    stage_send_seconds,
+    step_traffic,
+    tied_embedding_seconds,
+    unhidden_share,
+)
 from costmodels.strategy import strategies
 from tests.scenarios import toy_device, toy_group, toy_link, toy_model, toy_scenario, toy_stack, toy_tiers
 
