@@ -22,7 +22,6 @@ from costmodels.model.layer_kinds import DENSE, Kind
 from costmodels.model.model import Model
 from costmodels.model.parameters import attention_projections
 from costmodels.primitives.kernels import (
-    attention_backward_seconds,
     attention_flops,
     attention_seconds,
     blocked_pairs,
@@ -234,7 +233,7 @@ def _fused_kernel(scenario: Scenario, kind: Kind, flops: Floats, span: Number, w
     past = _past_windows(scenario, kind)
     return Passes(
         attention_seconds(flops=flops * there, **known),
-        attention_backward_seconds(flops=flops * back * past, **known | {"span": span * past}),
+        attention_seconds(flops=flops * back * past, **known | {"span": span * past}, backward=True),
     )
 
 
