@@ -166,7 +166,7 @@ def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeco
     layer = Passes(core.forward, core.backward)
     return replace(
         core,
-        upkeep=_upkeep(rows, scenario),
+        upkeep=core.upkeep if scenario.stability is None else wall_stretch(rows, scenario, scenario.stability),
         data_parallel=step_traffic(rows, scenario, core.window, core.kinds, core.paired, core.repeated_window).total,
         optimizer=optimizer_seconds(rows, scenario),
         offload=step_offload_seconds(rows, scenario, layer),
@@ -175,10 +175,6 @@ def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeco
 
 def _beside_passes(rows: Strategies, scenario: Scenario) -> Floats:
     return scenario.stack.host.micro_batch_overhead * rows.vpp + sharing_seconds(rows, scenario)
-
-
-def _upkeep(rows: Strategies, scenario: Scenario) -> Floats:
-    return np.ones(len(rows)) if scenario.stability is None else wall_stretch(rows, scenario, scenario.stability)
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,41 +114,18 @@ def stage_seconds(one: Strategies, seconds: RowSeconds, assignment: Assignment) 
     return of_both_ways(layers, float(copies(one)[0])) + extras
 
 
-def even_assignment(
-    num_layers: int,
-    pp: int,
-    recompute: int,
-    layers: Sequence[int] | None = None,
-    *,
-    vpp: int = 1,
-    joined_ends: bool = False,
-    held_copies: int = 1,
-) -> Assignment:
-    """The even split, or the given layers; FULL recomputes all of them.
+def row_assignment(row: Strategies, num_layers: int, layers: Sequence[int] | None = None) -> Assignment:
+    """The even split of a single row, or the given layers; FULL recomputes all of them.
 
-    Shorter stages come last, then first; with ``joined_ends`` the first stage is the first to be spared. With two
+    Shorter stages come last, then first; where the ends are joined the first stage is the first to be spared. With two
     copies the layers of the pieces s and pp - 1 - s are evened out together.
     """
+    held = np.asarray([] if layers is None else layers, dtype=np.int64)
     if layers is None:
-        held = even_stages(num_layers, pp // held_copies, vpp, joined_ends=joined_ends)
-        held = halved(held) if held_copies > 1 else held
-    else:
-        held = np.asarray(layers, dtype=np.int64)
-    again = held if recompute >= Recompute.FULL else np.zeros_like(held)
-    return Assignment(held, again.copy())
-
-
-def row_assignment(row: Strategies, num_layers: int, layers: Sequence[int] | None = None) -> Assignment:
-    """The even split of a single row, or the given layers."""
-    return even_assignment(
-        num_layers,
-        int(row.pp[0]),
-        int(row.recompute[0]),
-        layers,
-        vpp=int(row.vpp[0] * row.recompute_num_layers[0]),
-        joined_ends=bool(joined(row)[0]),
-        held_copies=int(copies(row)[0]),
-    )
+        both, chunks = int(copies(row)[0]), int(row.vpp[0] * row.recompute_num_layers[0])
+        held = even_stages(num_layers, int(row.pp[0]) // both, chunks, joined_ends=bool(joined(row)[0]))
+        held = halved(held) if both > 1 else held
+    return Assignment(held, held.copy() if row.recompute[0] >= Recompute.FULL else np.zeros_like(held))
 
 
 def halved(pairs: Ints) -> Ints:

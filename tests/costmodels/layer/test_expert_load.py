@@ -30,7 +30,7 @@ from costmodels.memory.footprint import footprint
 from costmodels.memory.rows import row_bytes
 from costmodels.model.layer_kinds import Kind
 from costmodels.names import SCHEDULE_NAMES
-from costmodels.pricing import even_assignment
+from costmodels.pricing import row_assignment
 from costmodels.stack.adapters import Adapters
 from costmodels.step.optimizer import optimizer_seconds
 from costmodels.step.traffic import step_traffic
@@ -374,7 +374,7 @@ def test_all_micro_batches_of_gpipe_wait_at_the_layers_that_predict_further_toke
     def activations(name):
         rows = strategies(pp=2, dp=4, ep=2, schedule=SCHEDULE_NAMES.index(name), num_microbatches=4)
         memory = row_bytes(rows, scenario)
-        split = even_assignment(8, 2, 0)
+        split = row_assignment(strategies(pp=2), 8)
         held = footprint(rows, memory, scenario, row=0, layers=split.layers, recomputed=split.recomputed)
         return (held.activations[-1] - memory.passing[0]) / memory.stored[0]
 

@@ -22,7 +22,7 @@ from costmodels.memory.footprint import footprint
 from costmodels.memory.rows import row_bytes
 from costmodels.model.flops import moe_layer_matmul_weights
 from costmodels.model.parameters import expert_parameters, moe_layer_expert_parameters, parameters
-from costmodels.pricing import even_assignment, price, price_strategy
+from costmodels.pricing import price, price_strategy, row_assignment
 from costmodels.step.traffic import step_traffic
 from costmodels.strategy import strategies
 from tests.costmodels.priced import check_peaks, check_prices, quotes_that_add_up
@@ -267,7 +267,7 @@ def test_a_further_token_costs_a_layer_its_projection_and_a_pass_of_the_head_on_
 
 
 def test_a_layer_for_a_further_token_holds_its_experts_and_activations_on_the_last_stage():
-    rows, split = strategies(pp=2, dp=4, ep=4, schedule=ONE_F_ONE_B), even_assignment(8, 2, 0)
+    rows, split = strategies(pp=2, dp=4, ep=4, schedule=ONE_F_ONE_B), row_assignment(strategies(pp=2), 8)
     stages = []
     for n in (0, 1):
         scenario = experts_on(mtp_layers=n)
@@ -310,7 +310,9 @@ def test_the_terms_of_any_split_with_experts_add_up_to_the_iteration(scenario, s
 
 def test_expert_ranks_have_a_term_of_their_own():
     rows = strategies(dp=8, ep=[1, 8], num_microbatches=2)
-    alone, spread = (price_strategy(rows, experts_on(), even_assignment(8, 1, 0), row=row).breakdown for row in (0, 1))
+    alone, spread = (
+        price_strategy(rows, experts_on(), row_assignment(strategies(), 8), row=row).breakdown for row in (0, 1)
+    )
     assert alone["ep"] == 0.0
     assert spread["ep"] == pytest.approx(2 * 8 * 4 * 2 * TOKENS * TOP_K * WIDTH / 2 / NETWORK)
 

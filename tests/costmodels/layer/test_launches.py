@@ -12,7 +12,7 @@ from costmodels.layer.experts import small_kernels
 from costmodels.layer.launches import FUSED, GROUPED, NORM, SHARED, UNASKED, launch_floor
 from costmodels.layer.recompute_modules import CHECKPOINT
 from costmodels.model.layer_kinds import DENSE, Kind
-from costmodels.pricing import even_assignment, price_strategy
+from costmodels.pricing import price_strategy, row_assignment
 from costmodels.scenario import UNBOUND
 from costmodels.stack.stack import stack
 from costmodels.strategy import strategies
@@ -145,5 +145,5 @@ def test_what_devices_wait_for_launches_is_told_as_the_hosts_time():
     quick = toy_group(device=narrow(toy_device(peak=1e30, bandwidth=1e30)))
     scenario = toy_scenario(group=quick, gpus=4, stack=toy_stack(**CALLS))
     layers = scenario.model.num_layers
-    told = price_strategy(ROWS, scenario, even_assignment(layers, 1, 0)).breakdown["host"]
+    told = price_strategy(ROWS, scenario, row_assignment(strategies(), layers)).breakdown["host"]
     assert told == pytest.approx(3 * 0.040 * layers * ROWS.num_microbatches[0], rel=1e-3)
