@@ -272,9 +272,9 @@ def price_mixed(row: MixedRows, mixed: Mixed, assignment: Assignment) -> Price:
     )
 
 
-def _average_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
+def _average_bytes(strategies: Strategies, scenario: Scenario) -> RowBytes:
     """The memory of one group's stages, of an average layer where layers differ, as their seconds are."""
-    return replace(row_bytes(rows, scenario), kinds=None)
+    return replace(row_bytes(strategies, scenario), kinds=None)
 
 
 def _footprint(row: MixedRows, mixed: Mixed, split: Assignment) -> Footprint:

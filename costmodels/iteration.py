@@ -75,38 +75,38 @@ class RowSeconds(LayerTerms):
     """Seconds of one layer of each kind, where layers differ along the depth."""
 
 
-def row_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
+def row_seconds(strategies: Strategies, scenario: Scenario) -> RowSeconds:
     """Price N strategies down to the quantities that a split of layers over stages multiplies."""
-    return with_step(rows, scenario, core_seconds(rows, scenario))
+    return with_step(strategies, scenario, core_seconds(strategies, scenario))
 
 
-def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
+def core_seconds(strategies: Strategies, scenario: Scenario) -> RowSeconds:
     """All that does not depend on how states are sharded; the terms once per iteration are left at zero."""
-    block, inverse = rows.distinct(*BLOCK_AXES)
+    block, inverse = strategies.distinct(*BLOCK_AXES)
     depth = scenario.depth
-    alone = tuple(_layer_terms(kind, rows, block, inverse, scenario) for kind in depth.kinds)
-    terms, hidden = paired_terms(alone, rows, scenario.stack)
+    alone = tuple(_layer_terms(kind, strategies, block, inverse, scenario) for kind in depth.kinds)
+    terms, hidden = paired_terms(alone, strategies, scenario.stack)
     mean = average(terms, depth.shares)
     saved = hidden[0] if len(hidden) == 1 else np.dot(depth.shares, hidden)
     embedding = embedding_seconds(block, scenario).total[inverse]
     head = (head_seconds(block, scenario) + _further_tokens(block, scenario)).total[inverse]
     head = head - scenario.model.mtp_layers * saved
-    stack, nothing, spread = scenario.stack, np.zeros(len(rows)), rows.vocabulary.astype(np.float64)
+    stack, nothing, spread = scenario.stack, np.zeros(len(strategies)), strategies.vocabulary.astype(np.float64)
     nodes = max(scenario.gpus / scenario.group.gpus_per_node, 1.0)
     forward = mean.recompute - mean.checkpointing - saved / 2.0
     return RowSeconds(
         **{field.name: getattr(mean, field.name) for field in fields(mean)},
         embedding=embedding * (1.0 - spread),
         head=head * (1.0 - spread),
-        vocabulary_spread=(embedding + head) / rows.pp * spread,
-        send=stage_send_seconds(rows, scenario),
-        host=_beside_passes(rows, scenario),
+        vocabulary_spread=(embedding + head) / strategies.pp * spread,
+        send=stage_send_seconds(strategies, scenario),
+        host=_beside_passes(strategies, scenario),
         data_parallel=nothing,
         optimizer=nothing,
         offload=nothing,
         overhead=nothing + stack.calibrated.iteration_overhead,
         bubble=bubble_share(
-            rows, stack, forward=forward, layer=mean.layer, recompute=mean.recompute, weight=mean.weight
+            strategies, stack, forward=forward, layer=mean.layer, recompute=mean.recompute, weight=mean.weight
         ),
         straggler=nothing + straggler_share(stack.calibrated.straggler, nodes),
         upkeep=nothing + 1.0,
@@ -114,18 +114,20 @@ def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
     )
 
 
-def _layer_terms(kind: Kind, rows: Strategies, block: Strategies, inverse: Ints, scenario: Scenario) -> LayerTerms:
+def _layer_terms(
+    kind: Kind, strategies: Strategies, block: Strategies, inverse: Ints, scenario: Scenario
+) -> LayerTerms:
     """One layer of a kind as an iteration reads it, priced for the distinct blocks and gathered to the rows."""
     layer = kind_seconds(block, scenario, kind)
     whole = (layer.compute + layer.cp).take(inverse)
     tp, cp, ep, alone = (passes.total[inverse] for passes in (layer.tp, layer.cp, layer.ep, layer.ep_alone))
     skipped = layer.skipped[inverse] * float(scenario.stack.recompute.skips_unread)
-    at_ends = (checkpoint_seconds(scenario, layer)[inverse] - skipped) / rows.recompute_num_layers
-    selective = selective_seconds(rows, block, inverse, scenario, layer, kind)
-    offloaded = np.zeros(len(rows))
-    if (rows.offload == ACTIVATIONS).any():
-        kept = kept_bytes_of_kind(rows, scenario, kind)
-        offloaded = layer_offload_seconds(rows, scenario, kept, whole)
+    at_ends = (checkpoint_seconds(scenario, layer)[inverse] - skipped) / strategies.recompute_num_layers
+    selective = selective_seconds(strategies, block, inverse, scenario, layer, kind)
+    offloaded = np.zeros(len(strategies))
+    if (strategies.offload == ACTIVATIONS).any():
+        kept = kept_bytes_of_kind(strategies, scenario, kind)
+        offloaded = layer_offload_seconds(strategies, scenario, kept, whole)
     return LayerTerms(
         layer=whole.total + tp + ep + selective + offloaded,
         forward=whole.forward,
@@ -141,7 +143,7 @@ def _layer_terms(kind: Kind, rows: Strategies, block: Strategies, inverse: Ints,
         selective=selective,
         layer_offload=offloaded,
         window=whole - layer.hidden_ep.take(inverse),
-        repeated_window=np.where(rows.recompute == Recompute.FULL, layer.compute.forward[inverse] - skipped, 0.0),
+        repeated_window=np.where(strategies.recompute == Recompute.FULL, layer.compute.forward[inverse] - skipped, 0.0),
         paired=layer.paired.take(inverse),
     )
 
@@ -155,26 +157,28 @@ def _further_tokens(block: Strategies, scenario: Scenario) -> Passes:
     return scenario.model.mtp_layers * each
 
 
-def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeconds:
+def with_step(strategies: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeconds:
     """Seconds of rows with the terms that depend on how states are sharded, added to their ``core``.
 
     These are data-parallel traffic, the optimizer, what a step moves to the host, and how far stages and data ranks lie
     apart where the ranks that share their states lie between them.
     """
-    if (rows.rank_order == SHARDING_INSIDE).any():
-        core = replace(core, send=stage_send_seconds(rows, scenario), host=_beside_passes(rows, scenario))
+    if (strategies.rank_order == SHARDING_INSIDE).any():
+        core = replace(core, send=stage_send_seconds(strategies, scenario), host=_beside_passes(strategies, scenario))
     layer = Passes(core.forward, core.backward)
     return replace(
         core,
-        upkeep=core.upkeep if scenario.stability is None else wall_stretch(rows, scenario, scenario.stability),
-        data_parallel=step_traffic(rows, scenario, core.window, core.kinds, core.paired, core.repeated_window).total,
-        optimizer=optimizer_seconds(rows, scenario),
-        offload=step_offload_seconds(rows, scenario, layer),
+        upkeep=core.upkeep if scenario.stability is None else wall_stretch(strategies, scenario, scenario.stability),
+        data_parallel=step_traffic(
+            strategies, scenario, core.window, core.kinds, core.paired, core.repeated_window
+        ).total,
+        optimizer=optimizer_seconds(strategies, scenario),
+        offload=step_offload_seconds(strategies, scenario, layer),
     )
 
 
-def _beside_passes(rows: Strategies, scenario: Scenario) -> Floats:
-    return scenario.stack.host.micro_batch_overhead * rows.vpp + sharing_seconds(rows, scenario)
+def _beside_passes(strategies: Strategies, scenario: Scenario) -> Floats:
+    return scenario.stack.host.micro_batch_overhead * strategies.vpp + sharing_seconds(strategies, scenario)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,73 +208,75 @@ class Breakdown:
         return {field.name: float(getattr(self, field.name)[index]) for field in fields(self)}
 
 
-def sends_at(rows: Strategies, seconds: RowSeconds, stages: NDArray[np.int64]) -> Floats:
+def sends_at(strategies: Strategies, seconds: RowSeconds, stages: NDArray[np.int64]) -> Floats:
     """Seconds per micro-batch that stages spend on sends and receives; both are of shape (N, P)."""
-    outer = (stages == 0) | (stages == rows.pp[:, None] - 1)
-    middle, end = middle_send(rows, seconds), end_send(rows, seconds)
+    outer = (stages == 0) | (stages == strategies.pp[:, None] - 1)
+    middle, end = middle_send(strategies, seconds), end_send(strategies, seconds)
     return np.where(outer, end[:, None], middle[:, None])
 
 
-def middle_send(rows: Strategies, seconds: RowSeconds) -> Floats:
+def middle_send(strategies: Strategies, seconds: RowSeconds) -> Floats:
     """Seconds per micro-batch that a stage with two neighbours spends on sends and receives, (N,)."""
-    return np.where(rows.pp > 1, seconds.send, 0.0)
+    return np.where(strategies.pp > 1, seconds.send, 0.0)
 
 
-def end_send(rows: Strategies, seconds: RowSeconds) -> Floats:
+def end_send(strategies: Strategies, seconds: RowSeconds) -> Floats:
     """Seconds per micro-batch that the first and the last stage spend on sends and receives, (N,)."""
-    return middle_send(rows, seconds) * end_sends(rows)
+    return middle_send(strategies, seconds) * end_sends(strategies)
 
 
-def all_sides(rows: Strategies, seconds: RowSeconds) -> Floats:
+def all_sides(strategies: Strategies, seconds: RowSeconds) -> Floats:
     """Seconds per micro-batch that all stages together spend beside layers, embedding and head, (N,)."""
-    hops = (rows.pp - 2.0) * middle_send(rows, seconds) + 2.0 * end_send(rows, seconds)
-    return hops + rows.pp * (seconds.host + seconds.vocabulary_spread)
+    hops = (strategies.pp - 2.0) * middle_send(strategies, seconds) + 2.0 * end_send(strategies, seconds)
+    return hops + strategies.pp * (seconds.host + seconds.vocabulary_spread)
 
 
-def stage_extras(rows: Strategies, seconds: RowSeconds, stages: NDArray[np.int64]) -> Floats:
+def stage_extras(strategies: Strategies, seconds: RowSeconds, stages: NDArray[np.int64]) -> Floats:
     """Seconds per micro-batch that stages spend beside their layers; both are of shape (N, P)."""
-    side = sends_at(rows, seconds, stages) + (seconds.host + seconds.vocabulary_spread)[:, None]
-    first, last = ends(rows, stages)
-    embedding, head = ((x / copies(rows))[:, None] for x in (seconds.embedding, seconds.head))
+    side = sends_at(strategies, seconds, stages) + (seconds.host + seconds.vocabulary_spread)[:, None]
+    first, last = ends(strategies, stages)
+    embedding, head = ((x / copies(strategies))[:, None] for x in (seconds.embedding, seconds.head))
     return side + first * embedding + last * head
 
 
-def even_split(rows: Strategies, seconds: RowSeconds, num_layers: int, recomputed: Floats) -> tuple[Floats, Floats]:
+def even_split(
+    strategies: Strategies, seconds: RowSeconds, num_layers: int, recomputed: Floats
+) -> tuple[Floats, Floats]:
     """(slowest stage, all stages) seconds per micro-batch under the best even-as-possible split, (N,).
 
     ``recomputed`` is the share of layers that are recomputed. The split is ``split.even_layers``.
     """
     unit = seconds.layer + recomputed * seconds.recompute
-    total = num_layers * unit + seconds.embedding + seconds.head + all_sides(rows, seconds)
+    total = num_layers * unit + seconds.embedding + seconds.head + all_sides(strategies, seconds)
     if seconds.kinds is not None:
-        held = contents(rows, seconds.kinds.depth)
+        held = contents(strategies, seconds.kinds.depth)
         stages = held.total(seconds.kinds.each("layer") + recomputed * seconds.kinds.each("recompute"))
-        return (stages + stage_extras(rows, seconds, held.stage)).max(axis=1), total
-    return _slowest_alike(rows, seconds, num_layers, unit), total
+        return (stages + stage_extras(strategies, seconds, held.stage)).max(axis=1), total
+    return _slowest_alike(strategies, seconds, num_layers, unit), total
 
 
-def _slowest_alike(rows: Strategies, seconds: RowSeconds, num_layers: int, unit: Floats) -> Floats:
+def _slowest_alike(strategies: Strategies, seconds: RowSeconds, num_layers: int, unit: Floats) -> Floats:
     """The slowest stage of an even split of layers that are alike, (N,); of two stages none is a middle one."""
-    held = even_layers(num_layers, rows)
-    both = held.first * unit + (seconds.embedding + seconds.head) / copies(rows)
+    held = even_layers(num_layers, strategies)
+    both = held.first * unit + (seconds.embedding + seconds.head) / copies(strategies)
     apart = np.maximum(held.first * unit + seconds.embedding, held.last * unit + seconds.head)
-    inner = np.where(rows.pp > 1, held.high * unit, 0.0)
-    outer, hop = end_send(rows, seconds), middle_send(rows, seconds)
-    beside = np.where(rows.pp > 2, hop, outer)
-    slowest = np.maximum(np.where(joined(rows), both, apart) + outer, inner + beside)
+    inner = np.where(strategies.pp > 1, held.high * unit, 0.0)
+    outer, hop = end_send(strategies, seconds), middle_send(strategies, seconds)
+    beside = np.where(strategies.pp > 2, hop, outer)
+    slowest = np.maximum(np.where(joined(strategies), both, apart) + outer, inner + beside)
     return slowest + seconds.host + seconds.vocabulary_spread
 
 
 def fullest_stage(
-    rows: Strategies, layer: Floats, kinds: ByKind[LayerTerms] | None, num_layers: int, again: Floats
+    strategies: Strategies, layer: Floats, kinds: ByKind[LayerTerms] | None, num_layers: int, again: Floats
 ) -> Floats:
     """Seconds of layers that some stage of any split has at least, (N,): it holds the most slices or more.
 
     ``layer`` is an average layer's seconds, ``again`` the share of layers that are recomputed.
     """
     if kinds is None:
-        return even_layers(num_layers, rows).some * layer
-    return fullest_window(rows, kinds.depth, kinds.each("layer") + again * kinds.each("recompute"))
+        return even_layers(num_layers, strategies).some * layer
+    return fullest_window(strategies, kinds.depth, kinds.each("layer") + again * kinds.each("recompute"))
 
 
 def at_stage(seconds: RowSeconds, held: Floats, again: Floats, hop: Floats) -> RowSeconds:
@@ -288,20 +294,20 @@ def at_stage(seconds: RowSeconds, held: Floats, again: Floats, hop: Floats) -> R
     return replace(seconds, **mean, recompute=again @ each("recompute") / (again.sum() or 1.0))
 
 
-def compose(rows: Strategies, seconds: RowSeconds, slowest: Floats, total: Floats) -> Floats:
+def compose(strategies: Strategies, seconds: RowSeconds, slowest: Floats, total: Floats) -> Floats:
     """Seconds of the iteration from the slowest stage's and all stages' seconds per micro-batch, (N,)."""
-    pipeline = rows.num_microbatches * slowest + (total - slowest) * seconds.bubble
+    pipeline = strategies.num_microbatches * slowest + (total - slowest) * seconds.bubble
     once = seconds.data_parallel + seconds.optimizer + seconds.offload + seconds.overhead
     return (pipeline * (1.0 + seconds.straggler) + once) * seconds.upkeep
 
 
 def breakdown(
-    rows: Strategies, seconds: RowSeconds, *, slowest: Floats, total: Floats, layers: Floats, recomputed: Floats
+    strategies: Strategies, seconds: RowSeconds, *, slowest: Floats, total: Floats, layers: Floats, recomputed: Floats
 ) -> Breakdown:
     """The iteration term by term; the seconds' ``send`` and what is given are the slowest stage's, arrays (N,)."""
-    m = rows.num_microbatches
+    m = strategies.num_microbatches
     bubble = (total - slowest) * seconds.bubble
-    hops = middle_send(rows, seconds)
+    hops = middle_send(strategies, seconds)
     again = recomputed * seconds.recompute + layers * seconds.selective
     tp, cp, ep = (layers * part for part in (seconds.layer_tp, seconds.layer_cp, seconds.layer_ep))
     offload, waits = layers * seconds.layer_offload, layers * seconds.layer_launch

@@ -38,12 +38,12 @@ class Prices:
     iteration: Floats
 
 
-def price(rows: Strategies, scenario: Scenario) -> Prices:
+def price(strategies: Strategies, scenario: Scenario) -> Prices:
     """Price N strategies at full fidelity; layers are split evenly, recompute FULL and PARTIAL repeat every layer."""
-    seconds = row_seconds(rows, scenario)
-    again = (rows.recompute >= Recompute.FULL).astype(np.float64)
-    slowest, total = even_split(rows, seconds, scenario.model.num_layers, again)
-    return Prices(seconds, slowest, total, compose(rows, seconds, slowest, total))
+    seconds = row_seconds(strategies, scenario)
+    again = (strategies.recompute >= Recompute.FULL).astype(np.float64)
+    slowest, total = even_split(strategies, seconds, scenario.model.num_layers, again)
+    return Prices(seconds, slowest, total, compose(strategies, seconds, slowest, total))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,63 +58,65 @@ class Price:
     memory: RowBytes
 
 
-def price_strategy(rows: Strategies, scenario: Scenario, assignment: Assignment, *, row: int = 0) -> Price:
-    """Price one row of ``rows`` under an explicit assignment."""
-    one = rows.take(np.array([row]))
+def price_strategy(strategies: Strategies, scenario: Scenario, assignment: Assignment, *, row: int = 0) -> Price:
+    """Price one row of ``strategies`` under an explicit assignment."""
+    one = strategies.take(np.array([row]))
     return price_of_terms(one, row_seconds(one, scenario), row_bytes(one, scenario), scenario, assignment)
 
 
 def price_of_terms(
-    one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario, assignment: Assignment
+    strategy: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario, assignment: Assignment
 ) -> Price:
     """The ``Price`` of a single row whose terms are known, for many assignments of one row."""
-    stages = stage_seconds(one, seconds, assignment)
+    stages = stage_seconds(strategy, seconds, assignment)
     slow = int(np.argmax(stages))
-    passed, again = stage_layers(one, scenario.depth, assignment.layers, assignment.recomputed)
+    passed, again = stage_layers(strategy, scenario.depth, assignment.layers, assignment.recomputed)
     terms: Breakdown = breakdown(
-        one,
-        at_stage(seconds, passed[slow], again[slow], sends_at(one, seconds, np.array([[slow]]))[0]),
+        strategy,
+        at_stage(seconds, passed[slow], again[slow], sends_at(strategy, seconds, np.array([[slow]]))[0]),
         slowest=stages[slow : slow + 1],
         total=np.array([stages.sum()]),
         layers=passed.sum(axis=1)[slow : slow + 1],
         recomputed=again.sum(axis=1)[slow : slow + 1],
     )
     return Price(
-        iteration=float(compose(one, seconds, stages[slow : slow + 1], np.array([stages.sum()]))[0]),
+        iteration=float(compose(strategy, seconds, stages[slow : slow + 1], np.array([stages.sum()]))[0]),
         stage_seconds=stages,
         breakdown=terms.row(0),
-        footprint=footprint(one, memory, scenario, row=0, layers=assignment.layers, recomputed=assignment.recomputed),
+        footprint=footprint(
+            strategy, memory, scenario, row=0, layers=assignment.layers, recomputed=assignment.recomputed
+        ),
         seconds=seconds,
         memory=memory,
     )
 
 
-def iteration_seconds(rows: Strategies, scenario: Scenario, assignment: Assignment) -> float:
+def iteration_seconds(strategies: Strategies, scenario: Scenario, assignment: Assignment) -> float:
     """Seconds of one iteration of a single row, the ``iteration`` of its ``Price``, without its bytes and terms."""
-    one = rows.take(np.array([0]))
+    one = strategies.take(np.array([0]))
     seconds = row_seconds(one, scenario)
     stages = stage_seconds(one, seconds, assignment)
     return float(compose(one, seconds, np.array([stages.max()]), np.array([stages.sum()]))[0])
 
 
-def stage_bytes(rows: Strategies, scenario: Scenario, assignment: Assignment) -> Footprint:
+def stage_bytes(strategies: Strategies, scenario: Scenario, assignment: Assignment) -> Footprint:
     """Bytes of every stage of a single row, the ``footprint`` of its ``Price``, without its seconds."""
-    one = rows.take(np.array([0]))
+    one = strategies.take(np.array([0]))
     memory = row_bytes(one, scenario)
     return footprint(one, memory, scenario, row=0, layers=assignment.layers, recomputed=assignment.recomputed)
 
 
-def stage_seconds(one: Strategies, seconds: RowSeconds, assignment: Assignment) -> Floats:
+def stage_seconds(strategy: Strategies, seconds: RowSeconds, assignment: Assignment) -> Floats:
     """Forward and backward seconds of every stage for one micro-batch, shape (pp,)."""
     layers = assignment.layers * seconds.layer[0] + assignment.recomputed * seconds.recompute[0]
-    extras = stage_extras(one, seconds, np.arange(one.pp[0])[None, :])[0]
+    extras = stage_extras(strategy, seconds, np.arange(strategy.pp[0])[None, :])[0]
     if seconds.kinds is not None:
-        held, again = stage_layers(one, seconds.kinds.depth, assignment.layers, assignment.recomputed)
+        held, again = stage_layers(strategy, seconds.kinds.depth, assignment.layers, assignment.recomputed)
         return held @ seconds.kinds.each("layer")[:, 0] + again @ seconds.kinds.each("recompute")[:, 0] + extras
-    return of_both_ways(layers, float(copies(one)[0])) + extras
+    return of_both_ways(layers, float(copies(strategy)[0])) + extras
 
 
-def row_assignment(row: Strategies, num_layers: int, layers: Sequence[int] | None = None) -> Assignment:
+def row_assignment(strategy: Strategies, num_layers: int, layers: Sequence[int] | None = None) -> Assignment:
     """The even split of a single row, or the given layers; FULL recomputes all of them.
 
     Shorter stages come last, then first; where the ends are joined the first stage is the first to be spared. With two
@@ -122,10 +124,10 @@ def row_assignment(row: Strategies, num_layers: int, layers: Sequence[int] | Non
     """
     held = np.asarray([] if layers is None else layers, dtype=np.int64)
     if layers is None:
-        both, chunks = int(copies(row)[0]), int(row.vpp[0] * row.recompute_num_layers[0])
-        held = even_stages(num_layers, int(row.pp[0]) // both, chunks, joined_ends=bool(joined(row)[0]))
+        both, chunks = int(copies(strategy)[0]), int(strategy.vpp[0] * strategy.recompute_num_layers[0])
+        held = even_stages(num_layers, int(strategy.pp[0]) // both, chunks, joined_ends=bool(joined(strategy)[0]))
         held = halved(held) if both > 1 else held
-    return Assignment(held, held.copy() if row.recompute[0] >= Recompute.FULL else np.zeros_like(held))
+    return Assignment(held, held.copy() if strategy.recompute[0] >= Recompute.FULL else np.zeros_like(held))
 
 
 def halved(pairs: Ints) -> Ints:
@@ -133,14 +135,18 @@ def halved(pairs: Ints) -> Ints:
     return np.concatenate([pairs - pairs // 2, (pairs // 2)[::-1]])
 
 
-def effective_recompute(row: Strategies, split: Assignment) -> Strategies:
+def effective_recompute(strategy: Strategies, split: Assignment) -> Strategies:
     """One row with its recomputation called what it comes to: none, or full, where PARTIAL repeats no layer or all.
 
     A row that may recompute is priced in what does not depend on how many layers do (the bubble of schedules that fill
     it) as if all did, which is what bounds take; a plan is priced as what it is.
     """
-    if row.recompute[0] != Recompute.PARTIAL:
-        return row
+    if strategy.recompute[0] != Recompute.PARTIAL:
+        return strategy
     if not split.recomputed.any():
-        return replace(row, recompute=np.array([int(Recompute.NONE)]))
-    return replace(row, recompute=np.array([int(Recompute.FULL)])) if (split.recomputed == split.layers).all() else row
+        return replace(strategy, recompute=np.array([int(Recompute.NONE)]))
+    return (
+        replace(strategy, recompute=np.array([int(Recompute.FULL)]))
+        if (split.recomputed == split.layers).all()
+        else strategy
+    )

@@ -119,11 +119,11 @@ def reads_input(scenario: Scenario, kind: Kind, module: Adapted) -> bool:
     return any(name == module for name, _, _ in adapted(scenario, kind))
 
 
-def adapter_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
+def adapter_seconds(strategies: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     """Seconds of a layer's adapters, (N,): in 16 bits, the wide side of either product split as its module's is."""
-    adapters, rates, t = scenario.stack.switches.adapters, scenario.rates, rows.tp.astype(np.float64)
-    T = tokens_per_rank(rows, scenario)
-    total = no_passes(rows)
+    adapters, rates, t = scenario.stack.switches.adapters, scenario.rates, strategies.tp.astype(np.float64)
+    T = tokens_per_rank(strategies, scenario)
+    total = no_passes(strategies)
     if adapters is None:
         return total
     rank = float(adapters.rank)

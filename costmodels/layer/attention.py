@@ -52,24 +52,24 @@ SUM_WORD = 4.0
 """Bytes of a value of a sum in fp32."""
 
 
-def up_projections(rows: Strategies, scenario: Scenario) -> Passes:
+def up_projections(strategies: Strategies, scenario: Scenario) -> Passes:
     """Queries, keys and values out of their latent vectors; nothing in ordinary attention."""
-    return attention_matmuls(rows, scenario, ("q_up", "kv_up"))
+    return attention_matmuls(strategies, scenario, ("q_up", "kv_up"))
 
 
-def attention_matmuls(rows: Strategies, scenario: Scenario, among: tuple[str, ...] = ()) -> Passes:
+def attention_matmuls(strategies: Strategies, scenario: Scenario, among: tuple[str, ...] = ()) -> Passes:
     """The projections around the attention core (and Yuan's two convolutions), or those of the names given.
 
     Projections that tensor parallelism shards split the side that belongs to heads; those into the latent
     vectors of latent attention are whole on every rank, over its own tokens.
     """
-    model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
-    total = no_passes(rows)
+    model, T, t = scenario.model, tokens_per_rank(strategies, scenario), strategies.tp.astype(np.float64)
+    total = no_passes(strategies)
     for p in attention_projections(model):
         if among and p.name not in among:
             continue
         if not p.sharded:
-            total = total + linear(region_tokens(rows, scenario), float(p.outputs), float(p.inputs), scenario)
+            total = total + linear(region_tokens(strategies, scenario), float(p.outputs), float(p.inputs), scenario)
         elif p.name == "output":
             total = total + linear(T, float(p.outputs), p.inputs / t, scenario)
         elif p.name == "qkv":
@@ -100,17 +100,17 @@ def computed_pairs(model: Model, seq_length: float, kind: Kind, block: float) ->
     return blocked_pairs(seq_length, block, window=_window(model, kind), chunked=model.chunked_attention)
 
 
-def attention_core(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
+def attention_core(strategies: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
     """Scores, softmax and weighted sum of one layer, without its projections."""
     if scenario.rates.attention is None:
-        return _unfused_attention(rows, scenario, kind)
-    once = _fused_attention(rows, scenario, kind)
+        return _unfused_attention(strategies, scenario, kind)
+    once = _fused_attention(strategies, scenario, kind)
     if scenario.stack.switches.deterministic:
-        once = Passes(once.forward, _ordered_backward(rows, scenario, kind, once.backward))
-    return once + dropped(rows, scenario, kind)
+        once = Passes(once.forward, _ordered_backward(strategies, scenario, kind, once.backward))
+    return once + dropped(strategies, scenario, kind)
 
 
-def _ordered_backward(rows: Strategies, scenario: Scenario, kind: Kind, usual: Floats) -> Floats:
+def _ordered_backward(strategies: Strategies, scenario: Scenario, kind: Kind, usual: Floats) -> Floats:
     """Seconds of a fused backward pass that adds up queries' gradients in one order, for ``usual`` ones in any, (N,).
 
     FlashAttention-2 gives each of ceil(units / heads) sums its share of the keys, where elsewhere every 128 keys are a
@@ -121,28 +121,28 @@ def _ordered_backward(rows: Strategies, scenario: Scenario, kind: Kind, usual: F
     published.
     """
     rates, model = scenario.rates, scenario.model
-    heads = np.maximum(rows.micro_batch_size * model.num_heads / rows.tp, 1.0)
+    heads = np.maximum(strategies.micro_batch_size * model.num_heads / strategies.tp, 1.0)
     if rates.attention_name == "flash-2":
-        blocks_of_keys = np.ceil(scenario.seq_length / rows.cp / BLOCK_KEYS)
+        blocks_of_keys = np.ceil(scenario.seq_length / strategies.cp / BLOCK_KEYS)
         splits = np.minimum(np.ceil(rates.compute_units / heads), blocks_of_keys)
         filling = splits * heads / (rates.compute_units * np.ceil(splits * heads / rates.compute_units))
-        summed = SUM_WORD * tokens_per_rank(rows, scenario) * model.attention_width / rows.tp
+        summed = SUM_WORD * tokens_per_rank(strategies, scenario) * model.attention_width / strategies.tp
         return usual / filling + rates.stream_seconds(2.0 * (splits - 1.0) * summed)
     if rates.attention_name == "cudnn" and scenario.group.accelerator.architecture.startswith("Hopper"):
         pairs = attended_pairs(model, float(scenario.seq_length), kind)
-        return usual + rates.stream_seconds(2.0 * scenario.word * heads * pairs / rows.cp)
+        return usual + rates.stream_seconds(2.0 * scenario.word * heads * pairs / strategies.cp)
     return usual
 
 
-def dropped(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
+def dropped(strategies: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     """Seconds to draw what fused attention's dropout needs, a number for every pair in either pass, (N,).
 
     Of other vendors' kernels nobody published what it costs.
     """
     if not scenario.stack.switches.dropout or scenario.group.accelerator.vendor != "NVIDIA":
-        return no_passes(rows)
+        return no_passes(strategies)
     pairs = attended_pairs(scenario.model, float(scenario.seq_length), kind) * scenario.model.num_heads
-    once = DRAWN * pairs * rows.micro_batch_size / (rows.tp * rows.cp * scenario.rates.compute_units)
+    once = DRAWN * pairs * strategies.micro_batch_size / (strategies.tp * strategies.cp * scenario.rates.compute_units)
     return Passes(once, once)
 
 
@@ -177,7 +177,7 @@ def attention_kept(scenario: Scenario, kind: Kind = DENSE) -> float:
     return kept * heads * keys_scored(scenario, kind)
 
 
-def _fused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
+def _fused_attention(strategies: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     """One kernel; around a ring of r ranks r of them, each on s/r tokens; two over gathered keys and values.
 
     Of a rank's two chunks of s/2c tokens the first step of a ring attends with both, causally; in every later one
@@ -185,19 +185,19 @@ def _fused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes
     attended to by each chunk in a call of its own.
     """
     model, s = scenario.model, float(scenario.seq_length)
-    share = rows.micro_batch_size / (rows.tp * rows.cp)
+    share = strategies.micro_batch_size / (strategies.tp * strategies.cp)
     pairs = attended_pairs(model, s, kind)
     widths = {"key_width": model.attention_width, "value_width": model.attention_output_width}
     flops = attention_flops(pairs=pairs, **widths) * share
     span = 2.0 * pairs / s
     work = np.maximum(model.num_heads * s * share, 1.0)
-    if not (rows.cp > 1).any():
+    if not (strategies.cp > 1).any():
         return _fused_kernel(scenario, kind, flops, span, work)
-    steps, gathered = ring_ranks(rows, scenario), gathers(rows)
+    steps, gathered = ring_ranks(strategies, scenario), gathers(strategies)
     calls = np.where(gathered, 2, steps)
     first = _fused_kernel(scenario, kind, flops / calls, span / steps, np.where(gathered, work / 2.0, work))
     later = _fused_kernel(scenario, kind, flops / calls, span / steps, work / 2.0)
-    return first + (calls - 1) * later + merging(rows, scenario)
+    return first + (calls - 1) * later + merging(strategies, scenario)
 
 
 KERNEL_WIDTHS = {
@@ -269,21 +269,21 @@ ALIGNED = 8
 ones [Anthony24]."""
 
 
-def _unfused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
+def _unfused_attention(strategies: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     """Two batched products over all pairs (the causal half is computed and masked) and passes over the scores."""
     model, rates, s = scenario.model, scenario.rates, float(scenario.seq_length)
     d, span = float(model.head_dim), keys_scored(scenario, kind)
-    queries = rows.micro_batch_size * s * model.num_heads / (rows.tp * rows.cp)
+    queries = strategies.micro_batch_size * s * model.num_heads / (strategies.tp * strategies.cp)
     fit, peak = (rates.plain, rates.plain_peak) if model.head_dim % ALIGNED else (rates.head, rates.head_peak)
     product = partial(matmul_seconds, m=queries, fit=fit, peak=peak, bandwidth=rates.bandwidth)
     scores, context = product(n=span, k=d), product(n=float(model.v_head_dim), k=span)
     pairs = queries * span
-    softmax, softmax_backward = softmax_traffic(rows, scenario)
+    softmax, softmax_backward = softmax_traffic(strategies, scenario)
     products = Passes(scores + context, 2.0 * (scores + context))
     return products + streamed(pairs * softmax, pairs * softmax_backward, scenario)
 
 
-def written_out(rows: Strategies, scenario: Scenario) -> Bools:
+def written_out(strategies: Strategies, scenario: Scenario) -> Bools:
     """Whether the softmax of unfused attention falls back to PyTorch's own operators, shape (N,).
 
     Megatron's kernel takes rows no longer than the stack's ``softmax_keys``, and four attention maps at a time:
@@ -291,14 +291,14 @@ def written_out(rows: Strategies, scenario: Scenario) -> Bools:
     """
     longest, s = scenario.stack.kernels.longest_fused_softmax, scenario.seq_length
     if not longest:
-        return np.full(len(rows), False)
-    maps = rows.micro_batch_size * scenario.model.num_heads // rows.tp
+        return np.full(len(strategies), False)
+    maps = strategies.micro_batch_size * scenario.model.num_heads // strategies.tp
     return (maps % MAPS != 0) | (s > longest) | (s % MAPS != 0)
 
 
-def softmax_traffic(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
+def softmax_traffic(strategies: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
     """Bytes that scale, mask, softmax and dropout move per query-key pair, forward and backward, shape (N,)."""
-    switches, again = scenario.stack.switches, written_out(rows, scenario)
+    switches, again = scenario.stack.switches, written_out(strategies, scenario)
     mask = 5.0 if switches.dropout else 0.0
     biased = BIASED * (scenario.model.position == "alibi")
     forward, backward = (4.0, 6.0) if switches.fused_softmax else (16.0, 14.0)

@@ -113,26 +113,26 @@ class LayerSeconds:
         return self.tp + self.cp + self.ep_alone
 
 
-def layer_seconds(rows: Strategies, scenario: Scenario) -> LayerSeconds:
+def layer_seconds(strategies: Strategies, scenario: Scenario) -> LayerSeconds:
     """Seconds of an average layer for each of N strategies: every kind of layer by its share of the depth."""
     kinds = scenario.depth.kinds
-    return average([kind_seconds(rows, scenario, kind) for kind in kinds], scenario.depth.shares)
+    return average([kind_seconds(strategies, scenario, kind) for kind in kinds], scenario.depth.shares)
 
 
-def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSeconds:
+def kind_seconds(strategies: Strategies, scenario: Scenario, kind: Kind) -> LayerSeconds:
     """Seconds of one layer of a kind; reads tp, cp, ep, etp, micro-batch, sequence parallelism."""
-    nothing = no_passes(rows)
-    experts = expert_layer(rows, scenario) if kind.ffn == "experts" else ExpertSeconds(*[nothing] * 5)
-    products, stream = _products(rows, scenario, kind, experts), _streams(rows, scenario, kind, experts)
+    nothing = no_passes(strategies)
+    experts = expert_layer(strategies, scenario) if kind.ffn == "experts" else ExpertSeconds(*[nothing] * 5)
+    products, stream = _products(strategies, scenario, kind, experts), _streams(strategies, scenario, kind, experts)
     attention, cp = nothing, nothing
     if kind.attends:
-        attention = attention_core(rows, scenario, kind)
-        cp = context_parallel(rows, scenario, attention)
+        attention = attention_core(strategies, scenario, kind)
+        cp = context_parallel(strategies, scenario, attention)
     if kind.mixer == "mamba":
-        cp = exchange_of_heads(rows, scenario)
-    tp = tensor_parallel(rows, scenario, kind)
+        cp = exchange_of_heads(strategies, scenario)
+    tp = tensor_parallel(strategies, scenario, kind)
     apart = products.matmul + attention + stream + tp + cp
-    ep, paired, floor = experts.ep, nothing, launch_floor(rows, scenario, kind)
+    ep, paired, floor = experts.ep, nothing, launch_floor(strategies, scenario, kind)
     if is_overlapped(scenario.stack):  # traffic goes on while a pass waits for its host
         free = apart + exposed_launches(floor, apart, scenario) - experts.hidden
         ep, paired = exposed_seconds(ep, layer=free, experts=experts.between, stack=scenario.stack)
@@ -149,9 +149,9 @@ def kind_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> LayerSecon
         ep_alone=experts.ep,
         hidden_ep=experts.hidden,
         paired=paired,
-        up_projections=up_projections(rows, scenario) if kind.attends else nothing,
-        skipped=_skipped(products.unread, rows, scenario, kind, busy.forward - floor),
-        second=_second_products(rows, scenario, kind, products.matmul),
+        up_projections=up_projections(strategies, scenario) if kind.attends else nothing,
+        skipped=_skipped(products.unread, strategies, scenario, kind, busy.forward - floor),
+        second=_second_products(strategies, scenario, kind, products.matmul),
     )
 
 
@@ -164,32 +164,32 @@ class _Products(NamedTuple):
     unread: Passes
 
 
-def _products(rows: Strategies, scenario: Scenario, kind: Kind, experts: ExpertSeconds) -> _Products:
-    nothing = no_passes(rows)
+def _products(strategies: Strategies, scenario: Scenario, kind: Kind, experts: ExpertSeconds) -> _Products:
+    nothing = no_passes(strategies)
     matmul, output, unread = experts.matmul, nothing, nothing
     if kind.ffn == "dense":
-        matmul, unread = ffn_matmuls(rows, scenario), last_product(rows, scenario)
+        matmul, unread = ffn_matmuls(strategies, scenario), last_product(strategies, scenario)
     beyond = matmul
     if kind.attends:
-        output = attention_matmuls(rows, scenario, ("output",))
+        output = attention_matmuls(strategies, scenario, ("output",))
         beyond = output + matmul
         if scenario.model.parallel_block and kind.ffn == "dense":
             unread, output = unread + output, nothing
-        matmul = attention_matmuls(rows, scenario) + matmul
+        matmul = attention_matmuls(strategies, scenario) + matmul
     if kind.mixer == "mamba":
-        matmul = mamba_matmuls(rows, scenario) + matmul
+        matmul = mamba_matmuls(strategies, scenario) + matmul
     return _Products(matmul, beyond, output, unread)
 
 
-def _streams(rows: Strategies, scenario: Scenario, kind: Kind, experts: ExpertSeconds) -> Passes:
+def _streams(strategies: Strategies, scenario: Scenario, kind: Kind, experts: ExpertSeconds) -> Passes:
     """What a layer spends on kernels that memory bounds, and on those too small to be bound by anything."""
-    stream = layer_streams(rows, scenario, kind) + small_kernels(rows, scenario, kind) + experts.stream
-    stream = stream + accumulation(rows, scenario, kind) + filled(rows, scenario, kind)
-    stream = stream + scale_seconds(rows, scenario, kind) + adapter_seconds(rows, scenario, kind)
-    return stream + scan(rows, scenario) if kind.mixer == "mamba" else stream
+    stream = layer_streams(strategies, scenario, kind) + small_kernels(strategies, scenario, kind) + experts.stream
+    stream = stream + accumulation(strategies, scenario, kind) + filled(strategies, scenario, kind)
+    stream = stream + scale_seconds(strategies, scenario, kind) + adapter_seconds(strategies, scenario, kind)
+    return stream + scan(strategies, scenario) if kind.mixer == "mamba" else stream
 
 
-def _skipped(unread: Passes, rows: Strategies, scenario: Scenario, kind: Kind, lag: Floats) -> Floats:
+def _skipped(unread: Passes, strategies: Strategies, scenario: Scenario, kind: Kind, lag: Floats) -> Floats:
     """By how much a repeated forward pass of a dense layer is shorter for ending where no gradient reads on, (N,).
 
     Left out are the ``unread`` products, the sum of what they return over the tensor ranks and the addition to the
@@ -198,27 +198,27 @@ def _skipped(unread: Passes, rows: Strategies, scenario: Scenario, kind: Kind, l
     """
     model, switches = scenario.model, scenario.stack.switches
     if kind.ffn != "dense" or model.num_norms > FOLLOWED or switches.dropout:
-        return np.zeros(len(rows))
-    adding = scenario.rates.stream_seconds(6.0 * model.hidden_size * region_tokens(rows, scenario))
-    whole = unread.forward + adding + exposed_summing(rows, scenario)
+        return np.zeros(len(strategies))
+    adding = scenario.rates.stream_seconds(6.0 * model.hidden_size * region_tokens(strategies, scenario))
+    whole = unread.forward + adding + exposed_summing(strategies, scenario)
     return whole if switches.launch_blocking else np.clip(lag, 0.0, whole)
 
 
-def _second_products(rows: Strategies, scenario: Scenario, kind: Kind, matmul: Passes) -> Floats:
+def _second_products(strategies: Strategies, scenario: Scenario, kind: Kind, matmul: Passes) -> Floats:
     """Forward seconds of the products of a layer that a list of operators does not keep, shape (N,).
 
     Every second one, in the order in which it runs them: of queries, keys, values, output, gate, up and down these are
     keys, output and up; down where there is no gate. Half of all where a layer has others. Grouped products of experts
     are in no list (``_grouped_mm`` [torchtitan]); no gradient reads what the last of them returns.
     """
-    model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
+    model, T, t = scenario.model, tokens_per_rank(strategies, scenario), strategies.tp.astype(np.float64)
     if kind.ffn == "experts" and scenario.stack.switches.recompute_policy == "operators":
-        each = grouped(rows, scenario).forward
+        each = grouped(strategies, scenario).forward
         return (matmul.forward - each) / 2.0 + each * model.ffn_branches / (model.ffn_branches + 1.0)
     if not kind.attends or model.mla is not None or kind.ffn != "dense":
         return matmul.forward / 2.0
     h = float(model.hidden_size)
     keys = linear(T, model.head_dim * np.maximum(model.num_query_groups / t, 1.0), h, scenario)
-    output = attention_matmuls(rows, scenario, ("output",))
-    wide = linear(T, model.ffn_hidden_size / t, h, scenario) if model.gated_ffn else last_product(rows, scenario)
+    output = attention_matmuls(strategies, scenario, ("output",))
+    wide = linear(T, model.ffn_hidden_size / t, h, scenario) if model.gated_ffn else last_product(strategies, scenario)
     return keys.forward + output.forward + wide.forward

@@ -28,9 +28,9 @@ _AXES = ("tp", "cp", "cp_kind", "micro_batch_size")
 """What memory for context parallelism depends on."""
 
 
-def gathers(rows: Strategies) -> Bools:
+def gathers(strategies: Strategies) -> Bools:
     """Where all keys and values are gathered, shape (N,)."""
-    return (rows.cp_kind == GATHER) & (rows.cp > 1)
+    return (strategies.cp_kind == GATHER) & (strategies.cp > 1)
 
 
 def near_ranks(cp: Ints, tp: Ints, scenario: Scenario) -> Ints:
@@ -46,56 +46,56 @@ def near_ranks(cp: Ints, tp: Ints, scenario: Scenario) -> Ints:
     return np.gcd(heads, np.maximum(model.num_query_groups // tp, 1))
 
 
-def ulysses_ranks(rows: Strategies, scenario: Scenario) -> Ints:
+def ulysses_ranks(strategies: Strategies, scenario: Scenario) -> Ints:
     """u: ranks that exchange tokens for heads, (N,)."""
-    inner = np.where(rows.cp_kind == ULYSSES, rows.cp, 1)
-    if not (rows.cp_kind == BOTH).any():
+    inner = np.where(strategies.cp_kind == ULYSSES, strategies.cp, 1)
+    if not (strategies.cp_kind == BOTH).any():
         return inner
-    return np.where(rows.cp_kind == BOTH, near_ranks(rows.cp, rows.tp, scenario), inner)
+    return np.where(strategies.cp_kind == BOTH, near_ranks(strategies.cp, strategies.tp, scenario), inner)
 
 
-def ring_ranks(rows: Strategies, scenario: Scenario) -> Ints:
+def ring_ranks(strategies: Strategies, scenario: Scenario) -> Ints:
     """r: groups of ranks around which keys and values pass, (N,); 1 without a ring."""
-    return np.where(rows.cp_kind == GATHER, 1, rows.cp // ulysses_ranks(rows, scenario))
+    return np.where(strategies.cp_kind == GATHER, 1, strategies.cp // ulysses_ranks(strategies, scenario))
 
 
-def merging(rows: Strategies, scenario: Scenario) -> Passes:
+def merging(strategies: Strategies, scenario: Scenario) -> Passes:
     """Adding up what the steps of a ring leave: outputs forward, gradients of queries, keys and values backward.
 
     Behind the first step each works on one of a rank's two chunks.
     """
-    moved = MERGE_PASSES * WORD * tokens_per_rank(rows, scenario) / 2.0 / rows.tp
-    moved = moved * (ring_ranks(rows, scenario) - 1)
+    moved = MERGE_PASSES * WORD * tokens_per_rank(strategies, scenario) / 2.0 / strategies.tp
+    moved = moved * (ring_ranks(strategies, scenario) - 1)
     return streamed(moved * scenario.model.attention_output_width, moved * scenario.model.qkv_width, scenario)
 
 
-def context_parallel(rows: Strategies, scenario: Scenario, attention: Passes) -> Passes:
+def context_parallel(strategies: Strategies, scenario: Scenario, attention: Passes) -> Passes:
     """Exposed seconds of the exchange between context ranks, by each row's kind."""
-    if not (rows.cp > 1).any():
-        return no_passes(rows)
-    near, far = split_group(group_of(rows, "cp"), ulysses_ranks(rows, scenario))
-    both = _ring(rows, scenario, far, attention) + _all_to_alls(rows, scenario, near)
-    return _gathered(rows, scenario).where(gathers(rows), both) if gathers(rows).any() else both
+    if not (strategies.cp > 1).any():
+        return no_passes(strategies)
+    near, far = split_group(group_of(strategies, "cp"), ulysses_ranks(strategies, scenario))
+    both = _ring(strategies, scenario, far, attention) + _all_to_alls(strategies, scenario, near)
+    return _gathered(strategies, scenario).where(gathers(strategies), both) if gathers(strategies).any() else both
 
 
-def _ring(rows: Strategies, scenario: Scenario, ring: Group, attention: Passes) -> Passes:
+def _ring(strategies: Strategies, scenario: Scenario, ring: Group, attention: Passes) -> Passes:
     """R - 1 exchanges of keys and values, and of their gradients too backward, each hidden behind one step of r."""
     ranks, step = ring.size.astype(np.float64), ring.parts[0][1].astype(np.float64)
-    one = send_seconds(exchanged_key_values(rows, scenario), step, ranks, scenario.group.tiers)
-    known = {"ranks": np.where(gathers(rows), 1, ring.size), "floor": scenario.stack.overlap.cp}
+    one = send_seconds(exchanged_key_values(strategies, scenario), step, ranks, scenario.group.tiers)
+    known = {"ranks": np.where(gathers(strategies), 1, ring.size), "floor": scenario.stack.overlap.cp}
     return Passes(
         ring_attention_exposed(send=one, attention=attention.forward, **known),
         ring_attention_exposed(send=2.0 * one, attention=attention.backward, **known),
     )
 
 
-def _all_to_alls(rows: Strategies, scenario: Scenario, near: Group) -> Passes:
+def _all_to_alls(strategies: Strategies, scenario: Scenario, near: Group) -> Passes:
     """Queries, keys and values there, outputs back; backward the gradients of all four the other way."""
-    model, tokens = scenario.model, WORD * tokens_per_rank(rows, scenario)
-    heads = np.maximum(np.maximum(model.num_query_groups / rows.tp, 1.0), near.size)
-    widths = [model.attention_width / rows.tp, heads * model.head_dim]
+    model, tokens = scenario.model, WORD * tokens_per_rank(strategies, scenario)
+    heads = np.maximum(np.maximum(model.num_query_groups / strategies.tp, 1.0), near.size)
+    widths = [model.attention_width / strategies.tp, heads * model.head_dim]
     if model.mla is not None:  # outputs and values are narrower than queries and keys
-        widths += [model.attention_output_width / rows.tp, heads * model.v_head_dim]
+        widths += [model.attention_output_width / strategies.tp, heads * model.v_head_dim]
     once = np.mean([all_to_all_seconds(tokens * width, near, scenario.group.tiers) for width in widths], axis=0)
     exposed = _exposed(np.where(near.size > 1, 4.0 * once, 0.0), scenario.stack)
     return Passes(exposed, exposed)
@@ -105,42 +105,42 @@ def _exposed(seconds: Floats, stack: Stack) -> Floats:
     return seconds * stack.overlap.cp_collective / stack.calibrated.communication_efficiency
 
 
-def _gathered(rows: Strategies, scenario: Scenario) -> Passes:
+def _gathered(strategies: Strategies, scenario: Scenario) -> Passes:
     """Keys and values gathered forward and once more backward, where their gradients are scattered."""
-    full = exchanged_key_values(rows, scenario) * rows.cp
-    once = gather_seconds(full, group_of(rows, "cp"), scenario.group.tiers)
-    exposed = _exposed(np.where(rows.cp > 1, once, 0.0), scenario.stack)
+    full = exchanged_key_values(strategies, scenario) * strategies.cp
+    once = gather_seconds(full, group_of(strategies, "cp"), scenario.group.tiers)
+    exposed = _exposed(np.where(strategies.cp > 1, once, 0.0), scenario.stack)
     return Passes(exposed, 2.0 * exposed)
 
 
-def exchanged_key_values(rows: Strategies, scenario: Scenario) -> Floats:
+def exchanged_key_values(strategies: Strategies, scenario: Scenario) -> Floats:
     """Keys and values of one micro-batch that a rank attends with before any travel, all-to-alls done, (N,).
 
     Where there are more ranks than heads of them, each rank has one.
     """
-    model, inner = scenario.model, ulysses_ranks(rows, scenario)
-    heads = np.maximum(model.num_query_groups / (rows.tp * inner), 1.0)
+    model, inner = scenario.model, ulysses_ranks(strategies, scenario)
+    heads = np.maximum(model.num_query_groups / (strategies.tp * inner), 1.0)
     widths = {"key_width": model.head_dim, "value_width": model.v_head_dim}
-    return key_value_bytes(tokens=tokens_per_rank(rows, scenario) * inner, heads=heads, word=WORD, **widths)
+    return key_value_bytes(tokens=tokens_per_rank(strategies, scenario) * inner, heads=heads, word=WORD, **widths)
 
 
-def repeated_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+def repeated_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes per layer and micro-batch kept beyond one copy of keys and values over tensor and context ranks, (N,)."""
     model = scenario.model
-    part, inverse = rows.distinct(*_AXES)
+    part, inverse = strategies.distinct(*_AXES)
     once = WORD * tokens_per_rank(part, scenario) * (model.key_value_width + model.value_width) / part.tp
     return np.maximum(exchanged_key_values(part, scenario) - once, 0.0)[inverse]
 
 
-def exchange_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+def exchange_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes held while one layer's attention runs, for the exchange alone, (N,).
 
     A ring receives keys and values, and their gradients, into two buffers each. An all-to-all receives queries, keys
     and values beside those it sends. A gather holds all keys and values, and backward all their gradients.
     """
-    part, inverse = rows.distinct(*_AXES)
+    part, inverse = strategies.distinct(*_AXES)
     if not (part.cp > 1).any():
-        return np.zeros(len(rows))
+        return np.zeros(len(strategies))
     keys = exchanged_key_values(part, scenario)
     queries = WORD * tokens_per_rank(part, scenario) * scenario.model.attention_width / part.tp
     ring = np.where(ring_ranks(part, scenario) > 1, 4.0 * keys, 0.0)

@@ -20,13 +20,13 @@ UNFUSED_ROTARY = 6.0
 """Traffic of rotary written out (negate, concatenate, two products, sum) over a fused kernel's [Liger]."""
 
 
-def layer_streams(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
+def layer_streams(strategies: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
     """Norms, residuals, dropout, rotary and activation: bytes through memory, forward and backward.
 
     The activation of experts is counted with them, and what lies between a Mamba-2 mixer's projections with its scan.
     """
     forward, backward = stream_traffic(scenario, kind)
-    region, split = region_tokens(rows, scenario), tokens_per_rank(rows, scenario) / rows.tp
+    region, split = region_tokens(strategies, scenario), tokens_per_rank(strategies, scenario) / strategies.tp
     return streamed(region * forward[0] + split * forward[1], region * backward[0] + split * backward[1], scenario)
 
 
@@ -99,10 +99,10 @@ def rotary_traffic(scenario: Scenario) -> float:
     return 4.0 * (model.attention_width + model.key_value_width) * passes
 
 
-def accumulation(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
+def accumulation(strategies: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
     """Adding the gradients of one layer to the buffer, where no product does it."""
-    size = kind_parameters_per_rank(rows, scenario, kind) * trained_share(scenario)
-    return accumulated(size + kind_expert_parameters(rows, scenario, kind) * trained_experts(scenario), scenario)
+    size = kind_parameters_per_rank(strategies, scenario, kind) * trained_share(scenario)
+    return accumulated(size + kind_expert_parameters(strategies, scenario, kind) * trained_experts(scenario), scenario)
 
 
 def accumulated(size: Floats, scenario: Scenario) -> Passes:
@@ -110,7 +110,7 @@ def accumulated(size: Floats, scenario: Scenario) -> Passes:
     return streamed(np.zeros_like(size), scenario.stack.gradients.accumulate_traffic * size, scenario)
 
 
-def filled(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
+def filled(strategies: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     """Seconds to fill what the modules of a dense layer are about to write, (N,): nothing unless ``deterministic``.
 
     PyTorch fills whatever it allocates then, ``torch.utils.deterministic.fill_uninitialized_memory`` being on by
@@ -118,14 +118,14 @@ def filled(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     too where products do not add them up. What a compiler fused allocates is not filled.
     """
     if not scenario.stack.switches.deterministic:
-        return no_passes(rows)
-    model, T, region = scenario.model, tokens_per_rank(rows, scenario), region_tokens(rows, scenario)
+        return no_passes(strategies)
+    model, T, region = scenario.model, tokens_per_rank(strategies, scenario), region_tokens(strategies, scenario)
     dense, attends = float(kind.ffn == "dense"), float(kind.attends)
     whole = (norms_of(scenario, kind) * region + (dense + attends) * T) * model.hidden_size
     heads = attends * (2.0 * model.attention_width + 2.0 * model.key_value_width)
     wide = dense * model.ffn_hidden_size
-    back = whole + T / rows.tp * (heads + wide)
+    back = whole + T / strategies.tp * (heads + wide)
     if scenario.stack.gradients.accumulate_traffic:
-        back = back + kind_parameters_per_rank(rows, scenario, kind)
-    forward = whole + T / rows.tp * (heads + wide * model.ffn_branches)
+        back = back + kind_parameters_per_rank(strategies, scenario, kind)
+    forward = whole + T / strategies.tp * (heads + wide * model.ffn_branches)
     return streamed(scenario.word * forward, scenario.word * back, scenario)

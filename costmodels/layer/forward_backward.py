@@ -61,9 +61,9 @@ def average(layers: Sequence[R], shares: Sequence[float]) -> R:
     return type(layers[0])(**mean)
 
 
-def no_passes(rows: Strategies) -> Passes:
+def no_passes(strategies: Strategies) -> Passes:
     """Work that no strategy has."""
-    return Passes(np.zeros(len(rows)), np.zeros(len(rows)))
+    return Passes(np.zeros(len(strategies)), np.zeros(len(strategies)))
 
 
 def streamed(forward: Floats, backward: Floats, scenario: Scenario, share: float | None = None) -> Passes:
@@ -71,15 +71,15 @@ def streamed(forward: Floats, backward: Floats, scenario: Scenario, share: float
     return Passes(scenario.rates.stream_seconds(forward, share), scenario.rates.stream_seconds(backward, share))
 
 
-def tokens_per_rank(rows: Strategies, scenario: Scenario) -> Floats:
+def tokens_per_rank(strategies: Strategies, scenario: Scenario) -> Floats:
     """Tokens of one micro-batch on one rank, before any split over the tensor ranks, shape (N,)."""
-    return rows.micro_batch_size * scenario.seq_length / rows.cp
+    return strategies.micro_batch_size * scenario.seq_length / strategies.cp
 
 
-def region_tokens(rows: Strategies, scenario: Scenario) -> Floats:
+def region_tokens(strategies: Strategies, scenario: Scenario) -> Floats:
     """Tokens that norms and residuals of one rank see: split over the tensor ranks by sequence parallelism."""
-    tokens = tokens_per_rank(rows, scenario)
-    return np.where(rows.sequence_parallel > 0, tokens / rows.tp, tokens)
+    tokens = tokens_per_rank(strategies, scenario)
+    return np.where(strategies.sequence_parallel > 0, tokens / strategies.tp, tokens)
 
 
 def linear(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
@@ -115,16 +115,16 @@ def _quantised(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
     return quantising(T, n, k, scenario) + Passes(started, started)
 
 
-def ffn_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
+def ffn_matmuls(strategies: Strategies, scenario: Scenario) -> Passes:
     """The two matrix products of a dense layer's feed-forward network."""
-    model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
+    model, T, t = scenario.model, tokens_per_rank(strategies, scenario), strategies.tp.astype(np.float64)
     widths = (model.ffn_hidden_size / t,) * model.ffn_branches
-    return linears(T, widths, float(model.hidden_size), scenario, name="gate") + last_product(rows, scenario)
+    return linears(T, widths, float(model.hidden_size), scenario, name="gate") + last_product(strategies, scenario)
 
 
-def last_product(rows: Strategies, scenario: Scenario) -> Passes:
+def last_product(strategies: Strategies, scenario: Scenario) -> Passes:
     """The second of them."""
-    model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
+    model, T, t = scenario.model, tokens_per_rank(strategies, scenario), strategies.tp.astype(np.float64)
     return linear(T, float(model.hidden_size), float(model.ffn_hidden_size) / t, scenario)
 
 

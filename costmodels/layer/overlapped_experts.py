@@ -68,13 +68,13 @@ def _hidden(traffic: Floats, around: Floats, experts: Floats) -> Floats:
 
 
 def paired_terms(
-    terms: tuple[LayerTerms, ...], rows: Strategies, stack: Stack
+    terms: tuple[LayerTerms, ...], strategies: Strategies, stack: Stack
 ) -> tuple[tuple[LayerTerms, ...], list[Floats]]:
     """Layers of each kind without the experts' traffic that another pass hides; and that traffic.
 
     Negative where a stack overlaps micro-batches: the traffic of those that have no partner comes back.
     """
-    found = [_paired(layer, rows, stack) for layer in terms]
+    found = [_paired(layer, strategies, stack) for layer in terms]
     less = (
         replace(layer, layer=layer.layer - saved, layer_ep=layer.layer_ep - saved, paired=paired)
         for layer, (saved, paired) in zip(terms, found, strict=True)
@@ -82,37 +82,37 @@ def paired_terms(
     return tuple(less), [saved for saved, _ in found]
 
 
-def _paired(layer: LayerTerms, rows: Strategies, stack: Stack) -> tuple[Floats, Passes]:
+def _paired(layer: LayerTerms, strategies: Strategies, stack: Stack) -> tuple[Floats, Passes]:
     """Traffic of a layer's experts that another pass hides, and the computation that hides nothing else then."""
     if is_overlapped(stack):
-        alone = alone_share(rows)
+        alone = alone_share(strategies)
         return -alone * layer.layer_alone, (1.0 - alone) * layer.paired
     window = layer.window.total
-    hidden = hidden_experts(rows, stack, traffic=layer.layer_ep, window=window)
+    hidden = hidden_experts(strategies, stack, traffic=layer.layer_ep, window=window)
     share = np.divide(hidden, window, out=np.zeros_like(window), where=window > 0.0)
     return hidden - slowdown(hidden, stack.overlap.compute_slowdown), share * layer.window
 
 
-def hidden_experts(rows: Strategies, stack: Stack, *, traffic: Floats, window: Floats) -> Floats:
+def hidden_experts(strategies: Strategies, stack: Stack, *, traffic: Floats, window: Floats) -> Floats:
     """Seconds of one layer's dispatch and combine beside another pass, on average over the micro-batches, (N,).
 
     Where a forward runs beside a backward pass, the traffic of both hides behind the computation of both, up to its
     length and at the price of ``overlap_slowdown``; the passes that fill and drain the pipeline have no partner
     [DeepSeek24]. What a recomputed layer exchanges again is not hidden.
     """
-    share = np.zeros(len(rows))
+    share = np.zeros(len(strategies))
     for name in PAIRING if stack.overlap.paired_passes else ():
-        mine = rows.schedule == SCHEDULE_NAMES.index(name)
-        pairs = SCHEDULES[name].pairs(rows.pp, rows.num_microbatches, rows.vpp)
-        share = np.where(mine, pairs / rows.num_microbatches, share)
+        mine = strategies.schedule == SCHEDULE_NAMES.index(name)
+        pairs = SCHEDULES[name].pairs(strategies.pp, strategies.num_microbatches, strategies.vpp)
+        share = np.where(mine, pairs / strategies.num_microbatches, share)
     return share * np.minimum(traffic, window)
 
 
-def alone_share(rows: Strategies) -> Floats:
+def alone_share(strategies: Strategies) -> Floats:
     """Share of an iteration's micro-batches that have no partner beside them, shape (N,).
 
     The first forward and the last backward pass have none, nor have the passes that fill and drain the pipeline:
     (1 + (p - 1) / v) of the m + (p - 1) / v micro-batches that an iteration lasts.
     """
-    filling = (rows.pp - 1.0) / rows.vpp
-    return (1.0 + filling) / (rows.num_microbatches + filling)
+    filling = (strategies.pp - 1.0) / strategies.vpp
+    return (1.0 + filling) / (strategies.num_microbatches + filling)

@@ -111,27 +111,27 @@ def picked(masks: Ints, values: dict[str, Floats]) -> Floats:
     return total
 
 
-def module_seconds(rows: Strategies, scenario: Scenario, layer: LayerSeconds, kind: Kind) -> dict[str, Floats]:
+def module_seconds(strategies: Strategies, scenario: Scenario, layer: LayerSeconds, kind: Kind) -> dict[str, Floats]:
     """Seconds to repeat each module of one layer of a kind for one micro-batch, arrays (N,)."""
     model, moe, streamed = scenario.model, scenario.model.moe, scenario.rates.stream_seconds
-    T = tokens_per_rank(rows, scenario) / rows.tp
-    norms = norms_of(scenario, kind) * 4.0 * norm_passes(scenario)[0] * region_tokens(rows, scenario)
+    T = tokens_per_rank(strategies, scenario) / strategies.tp
+    norms = norms_of(scenario, kind) * 4.0 * norm_passes(scenario)[0] * region_tokens(strategies, scenario)
     activation = ACTIVATION[model.gated_ffn][0]
-    pair = tensor_parallel(rows, scenario).forward / (1.0 if model.parallel_block else 2.0)
+    pair = tensor_parallel(strategies, scenario).forward / (1.0 if model.parallel_block else 2.0)
     found = {"core_attn": layer.attention.forward, "layernorm": streamed(norms * model.hidden_size)}
     if kind.ffn == "dense":
         inner = streamed(T * model.ffn_hidden_size * activation)
-        found["mlp"] = ffn_matmuls(rows, scenario).forward + inner + pair
+        found["mlp"] = ffn_matmuls(strategies, scenario).forward + inner + pair
     if model.mla is not None and kind.attends:
         turned = streamed(T * rotary_traffic(scenario))
-        found["mla_up_proj"] = up_projections(rows, scenario).forward + turned
+        found["mla_up_proj"] = up_projections(strategies, scenario).forward + turned
     if moe is not None and kind.ffn == "experts":
-        experts, shared, gathered = expert_layer(rows, scenario), np.zeros(len(rows)), 0.0 * pair
+        experts, shared, gathered = expert_layer(strategies, scenario), np.zeros(len(strategies)), 0.0 * pair
         if moe.num_shared_experts:
             inner = streamed(T * moe.shared_expert_ffn_hidden_size * activation)
-            shared, gathered = shared_experts(rows, scenario).forward + inner + pair, pair
+            shared, gathered = shared_experts(strategies, scenario).forward + inner + pair, pair
         whole = experts.matmul.forward + experts.stream.forward + experts.ep.forward + gathered
-        found |= {"moe": whole, "moe_act": activation_seconds(rows, scenario), "shared_experts": shared}
+        found |= {"moe": whole, "moe_act": activation_seconds(strategies, scenario), "shared_experts": shared}
     return found
 
 
@@ -140,10 +140,10 @@ def before_activation(scenario: Scenario) -> float:
     return 0.0 if scenario.model.activation == "relu" else scenario.word
 
 
-def module_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> dict[str, Floats]:
+def module_bytes(strategies: Strategies, scenario: Scenario, kind: Kind) -> dict[str, Floats]:
     """Bytes of one micro-batch that a layer of a kind does not keep where a module is repeated, arrays (N,)."""
     model, h = scenario.model, float(scenario.model.hidden_size)
-    T, region = tokens_per_rank(rows, scenario) / rows.tp, region_tokens(rows, scenario)
+    T, region = tokens_per_rank(strategies, scenario) / strategies.tp, region_tokens(strategies, scenario)
     saved = scenario.recipe.word
     branches = 1.0 if model.parallel_block else float(kind.parts)
     found = {"core_attn": kind.attends * T * attention_kept(scenario, kind), "layernorm": region * branches * saved * h}
@@ -152,20 +152,20 @@ def module_bytes(rows: Strategies, scenario: Scenario, kind: Kind) -> dict[str, 
     if model.mla is not None and kind.attends:
         found["mla_up_proj"] = T * scenario.word * model.qkv_width
     if model.moe is not None and kind.ffn == "experts":
-        routed = arrived_tokens(rows, scenario) * model.moe.expert_ffn_hidden_size / rows.etp
+        routed = arrived_tokens(strategies, scenario) * model.moe.expert_ffn_hidden_size / strategies.etp
         shared = T * model.moe.shared_expert_ffn_hidden_size * (scenario.word * model.ffn_branches + saved)
-        whole = expert_activation_bytes(rows, scenario, saved)
+        whole = expert_activation_bytes(strategies, scenario, saved)
         found |= {"moe": whole, "moe_act": saved * routed, "shared_experts": shared}
     return found
 
 
 def selective_seconds(
-    rows: Strategies, block: Strategies, inverse: Ints, scenario: Scenario, layer: LayerSeconds, kind: Kind
+    strategies: Strategies, block: Strategies, inverse: Ints, scenario: Scenario, layer: LayerSeconds, kind: Kind
 ) -> Floats:
     """Seconds by which selective recomputation makes a layer of a kind longer, shape (N,).
 
     Args:
-        rows: the strategies, N of them.
+        strategies: the strategies, N of them.
         block: those of them that differ in what a layer costs, which ``layer`` and ``kind`` are priced for.
         inverse: where in ``block`` each of the N is, shape (N,).
         scenario: model, stack and device.
@@ -178,10 +178,10 @@ def selective_seconds(
     if policy == "attention":
         host = module_host_seconds(block, scenario, kind).get("core_attn", 0.0)
         repeated = _longer(repeated, host, layer.device_lag.backward, scenario)
-    seconds = np.where(rows.recompute == Recompute.SELECTIVE, repeated[inverse], 0.0)
-    if not rows.recompute_modules.any():
+    seconds = np.where(strategies.recompute == Recompute.SELECTIVE, repeated[inverse], 0.0)
+    if not strategies.recompute_modules.any():
         return seconds
-    masks, lag = rows.recompute_modules, layer.device_lag.backward[inverse]
+    masks, lag = strategies.recompute_modules, layer.device_lag.backward[inverse]
     each = (module_seconds(block, scenario, layer, kind), module_host_seconds(block, scenario, kind))
     device, host = (picked(masks, {name: values[inverse] for name, values in found.items()}) for found in each)
     return np.where(masks > 0, _longer(device, host, lag, scenario), seconds)
@@ -198,7 +198,7 @@ def whole_calls(scenario: Scenario) -> float:
     return CHECKPOINT * 2.0 * half_calls(scenario.stack)
 
 
-def module_host_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> dict[str, Floats]:
+def module_host_seconds(strategies: Strategies, scenario: Scenario, kind: Kind) -> dict[str, Floats]:
     """Host seconds to repeat each module of a layer of a kind, arrays (N,); none for what graphs replay."""
     stack, half, whole = scenario.stack, half_calls(scenario.stack), whole_calls(scenario)
     light, found = DISCARDED * whole, dict[str, Floats | float]()
@@ -209,10 +209,10 @@ def module_host_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> dic
     if kind.ffn == "dense":
         found["mlp"] = whole + half
     if kind.ffn == "experts" and "moe" not in stack.switches.cuda_graph_scope:
-        found["moe"] = whole + expert_calls(rows, scenario)
+        found["moe"] = whole + expert_calls(strategies, scenario)
         found["moe_act"] = light + SMALL * half
         found["shared_experts"] = whole + SHARED * stack.host.kernels_per_expert_layer
-    return {name: np.full(len(rows), _launches(scenario, 1.0)) * calls for name, calls in found.items()}
+    return {name: np.full(len(strategies), _launches(scenario, 1.0)) * calls for name, calls in found.items()}
 
 
 def _launches(scenario: Scenario, calls: float) -> float:

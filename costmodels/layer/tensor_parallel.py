@@ -30,7 +30,7 @@ MOST = 0.5
 """Share of a device's units that a collective takes at the most: recipes are of GPUs with 132 units and more."""
 
 
-def tensor_parallel(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
+def tensor_parallel(strategies: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
     """Exposed tensor-parallel seconds of one layer.
 
     An all-reduce of the activations forward and one backward for each of its parts, one each with a parallel
@@ -38,11 +38,11 @@ def tensor_parallel(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) ->
     inputs once more behind the data gradient [Korthikanti22].
     """
     stack, parts = scenario.stack, exchanging_parts(kind, scenario)
-    split, summing = rows.sequence_parallel > 0, _summing(rows, scenario)
-    size = hidden_bytes(rows, scenario)
+    split, summing = strategies.sequence_parallel > 0, _summing(strategies, scenario)
+    size = hidden_bytes(strategies, scenario)
     if stack.exchange.fp8_tensor_gather and scenario.recipe.reduced:
         size = size * scenario.recipe.word / WORD
-    gathering = gather_seconds(size, group_of(rows, "tp"), scenario.group.tiers) + turning_seconds(size, scenario)
+    gathering = gather_seconds(size, group_of(strategies, "tp"), scenario.group.tiers) + turning_seconds(size, scenario)
     gathering = np.where(split, gathering, 0.0)
     again = 1.0 if stack.exchange.keeps_gathered_inputs else 2.0
     further = np.where(split & stack.exchange.norm_gathers, 0.0, summing)
@@ -50,33 +50,33 @@ def tensor_parallel(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) ->
     exposed = Passes((summing + gathering) * parts * stack.overlap.tp_forward, backward * stack.overlap.tp_backward)
     if ringed := ringed_parts(scenario, kind):
         others = (1.0 - len(ringed) / max(parts, len(ringed))) * exposed
-        exposed = sum((_ringed(rows, scenario, part) for part in ringed), others).where(split, exposed)
-    return (rows.tp > 1) / stack.calibrated.communication_efficiency * exposed
+        exposed = sum((_ringed(strategies, scenario, part) for part in ringed), others).where(split, exposed)
+    return (strategies.tp > 1) / stack.calibrated.communication_efficiency * exposed
 
 
-def hidden_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+def hidden_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes of the hidden states of a micro-batch before tensor ranks split them, (N,)."""
-    return WORD * tokens_per_rank(rows, scenario) * scenario.model.hidden_size
+    return WORD * tokens_per_rank(strategies, scenario) * scenario.model.hidden_size
 
 
-def reducing_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+def reducing_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     """Seconds to add up hidden states over the tensor ranks, (N,): a scatter under sequence parallelism."""
-    size, group, tiers = hidden_bytes(rows, scenario), group_of(rows, "tp"), scenario.group.tiers
+    size, group, tiers = hidden_bytes(strategies, scenario), group_of(strategies, "tp"), scenario.group.tiers
     whole = all_reduce_seconds(size, group, tiers)
-    return np.where(rows.sequence_parallel > 0, gather_seconds(size, group, tiers), whole)
+    return np.where(strategies.sequence_parallel > 0, gather_seconds(size, group, tiers), whole)
 
 
-def _summing(rows: Strategies, scenario: Scenario) -> Floats:
+def _summing(strategies: Strategies, scenario: Scenario) -> Floats:
     """Seconds to add up what a part of a layer returns, (N,)."""
-    turning = turning_seconds(hidden_bytes(rows, scenario), scenario)
-    return reducing_seconds(rows, scenario) + np.where(rows.sequence_parallel > 0, turning, 0.0)
+    turning = turning_seconds(hidden_bytes(strategies, scenario), scenario)
+    return reducing_seconds(strategies, scenario) + np.where(strategies.sequence_parallel > 0, turning, 0.0)
 
 
-def exposed_summing(rows: Strategies, scenario: Scenario) -> Floats:
+def exposed_summing(strategies: Strategies, scenario: Scenario) -> Floats:
     """Exposed forward seconds of adding up a part's outputs over the tensor ranks, as in ``tensor_parallel``, (N,)."""
     stack = scenario.stack
-    exposed = (rows.tp > 1) * stack.overlap.tp_forward / stack.calibrated.communication_efficiency
-    return _summing(rows, scenario) * exposed
+    exposed = (strategies.tp > 1) * stack.overlap.tp_forward / stack.calibrated.communication_efficiency
+    return _summing(strategies, scenario) * exposed
 
 
 def exchanging_parts(kind: Kind, scenario: Scenario) -> float:
@@ -116,14 +116,14 @@ def ringed_parts(scenario: Scenario, kind: Kind) -> tuple[str, ...]:
     return ("attention", "dense") if kind.ffn == "dense" else ("attention",)
 
 
-def _ringed(rows: Strategies, scenario: Scenario, part: str) -> Passes:
+def _ringed(strategies: Strategies, scenario: Scenario, part: str) -> Passes:
     """Exposed seconds of a part of a layer under sequence parallelism, (N,)."""
-    tokens, h = tokens_per_rank(rows, scenario), float(scenario.model.hidden_size)
-    group, tiers = group_of(rows, "tp"), scenario.group.tiers
-    size = hidden_bytes(rows, scenario)
+    tokens, h = tokens_per_rank(strategies, scenario), float(scenario.model.hidden_size)
+    group, tiers = group_of(strategies, "tp"), scenario.group.tiers
+    size = hidden_bytes(strategies, scenario)
     whole, thin = (gather_seconds(one, group, tiers) for one in (size, size * scenario.recipe.word / WORD))
-    ranks = np.maximum(rows.tp.astype(np.float64), 2.0)
-    into, out_of = _widths(rows, scenario, part)
+    ranks = np.maximum(strategies.tp.astype(np.float64), 2.0)
+    into, out_of = _widths(strategies, scenario, part)
     gathering, scattering = (share_of_units(units, scenario) for units in UNITS[part])
     adding = scenario.rates.stream_seconds(size * (1.0 + 1.0 / ranks))
     forward = pieces_left(thin, _seconds(tokens, into, h, scenario), ranks)
@@ -138,9 +138,9 @@ def share_of_units(units: int, scenario: Scenario) -> float:
     return min(units / scenario.group.accelerator.compute_units, MOST)
 
 
-def _widths(rows: Strategies, scenario: Scenario, part: str) -> tuple[Floats, Floats]:
+def _widths(strategies: Strategies, scenario: Scenario, part: str) -> tuple[Floats, Floats]:
     """Widths on a rank, (N,): what a part's first product returns, and what its last one takes."""
-    model, t = scenario.model, rows.tp.astype(np.float64)
+    model, t = scenario.model, strategies.tp.astype(np.float64)
     if part == "attention":
         keys = model.head_dim * np.maximum(model.num_query_groups / t, 1.0)
         return model.attention_width / t + 2.0 * keys, model.attention_width / t

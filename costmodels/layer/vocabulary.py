@@ -31,58 +31,66 @@ FILLED_LOGIT = 8.0
 their gradient in 16 bits, and the copy in fp32 between them."""
 
 
-def embedding_seconds(rows: Strategies, scenario: Scenario) -> Passes:
+def embedding_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
     """Token and position look-up of the first stage, and the scatter of its gradient."""
-    model, split = scenario.model, rows.sequence_parallel > 0
-    traffic = 4.0 * tokens_per_rank(rows, scenario) + 6.0 * region_tokens(rows, scenario)
+    model, split = scenario.model, strategies.sequence_parallel > 0
+    traffic = 4.0 * tokens_per_rank(strategies, scenario) + 6.0 * region_tokens(strategies, scenario)
     forward = scenario.rates.stream_seconds(model.hidden_size * traffic)
-    shared = np.where(rows.tp > 1, reducing_seconds(rows, scenario), 0.0) * scenario.stack.overlap.tp_forward
+    shared = (
+        np.where(strategies.tp > 1, reducing_seconds(strategies, scenario), 0.0) * scenario.stack.overlap.tp_forward
+    )
     if scenario.frozen:
-        return Passes(forward + shared, np.zeros(len(rows)))
+        return Passes(forward + shared, np.zeros(len(strategies)))
     passes = Passes(forward + shared, forward + np.where(split, shared, 0.0))
-    return passes + accumulated(padded_vocabulary_rows(rows, scenario) * model.embedding_width / rows.tp, scenario)
+    return passes + accumulated(
+        padded_vocabulary_rows(strategies, scenario) * model.embedding_width / strategies.tp, scenario
+    )
 
 
-def head_seconds(rows: Strategies, scenario: Scenario) -> Passes:
+def head_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
     """Final norm, logits and cross-entropy of the last stage, vocabulary split over the tensor ranks.
 
     A stack that keeps the head whole has every rank multiply all of it, and nothing to exchange. Every
     multi-token-prediction layer passes the head once more.
     """
     model, stack, tiers = scenario.model, scenario.stack, scenario.group.tiers
-    T, group, split = tokens_per_rank(rows, scenario), group_of(rows, "tp"), rows.sequence_parallel > 0
-    t = np.ones(len(rows)) if "head" in stack.exchange.whole_vocabulary else rows.tp.astype(np.float64)
-    vocabulary = np.ceil(padded_vocabulary_rows(rows, scenario) / t)
+    T, group, split = (
+        tokens_per_rank(strategies, scenario),
+        group_of(strategies, "tp"),
+        strategies.sequence_parallel > 0,
+    )
+    t = np.ones(len(strategies)) if "head" in stack.exchange.whole_vocabulary else strategies.tp.astype(np.float64)
+    vocabulary = np.ceil(padded_vocabulary_rows(strategies, scenario) / t)
     seen = vocabulary * t if stack.logits.gathered_logits else vocabulary
-    half = np.where(t > 1, gather_seconds(hidden_bytes(rows, scenario), group, tiers), 0.0)
+    half = np.where(t > 1, gather_seconds(hidden_bytes(strategies, scenario), group, tiers), 0.0)
     forward = np.where(t > 1, 2.0 * all_reduce_seconds(4.0 * T, group, tiers), 0.0)
     forward = forward + np.where(split, half, 0.0) * stack.overlap.tp_forward
     if stack.logits.gathered_logits:
-        forward = forward + np.where(t > 1, _logit_gather(rows, T * seen, scenario), 0.0)
+        forward = forward + np.where(t > 1, _logit_gather(strategies, T * seen, scenario), 0.0)
     exchanged = Passes(forward, np.where(split, half, 2.0 * half) * stack.overlap.tp_backward)
     passes = loss_seconds(T, vocabulary, scenario, seen=seen) + exchanged
     weights = vocabulary * model.hidden_size * (not scenario.frozen)
     return (1.0 + model.mtp_layers) * passes + accumulated(weights, scenario)
 
 
-def _logit_gather(rows: Strategies, logits: Floats, scenario: Scenario) -> Floats:
+def _logit_gather(strategies: Strategies, logits: Floats, scenario: Scenario) -> Floats:
     """Seconds in which tensor ranks gather all ``logits`` of a micro-batch for the loss, (N,).
 
     A gather lays the ranks' parts one behind the other; a copy puts them side by side, token by token. What goes back
     is a slice of every rank's own gradient, without an exchange.
     """
     copied = scenario.rates.stream_seconds(2.0 * WORD * logits, share=1.0)
-    return gather_seconds(WORD * logits, group_of(rows, "tp"), scenario.group.tiers) + copied
+    return gather_seconds(WORD * logits, group_of(strategies, "tp"), scenario.group.tiers) + copied
 
 
-def further_token_projection(rows: Strategies, scenario: Scenario) -> Passes:
+def further_token_projection(strategies: Strategies, scenario: Scenario) -> Passes:
     """The product that joins hidden state and next token's embedding, 2 h -> h.
 
     It stands in front of a layer that predicts a further token (DeepSeek-V3, section 2.2); tensor ranks split its
     output.
     """
     h = float(scenario.model.hidden_size)
-    return linear(tokens_per_rank(rows, scenario), h / rows.tp, 2.0 * h, scenario)
+    return linear(tokens_per_rank(strategies, scenario), h / strategies.tp, 2.0 * h, scenario)
 
 
 def block_tokens(tokens: Floats, rows: Floats, scenario: Scenario) -> Floats:
