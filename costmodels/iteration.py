@@ -100,7 +100,7 @@ def core_seconds(strategies: Strategies, scenario: Scenario) -> RowSeconds:
         head=head * (1.0 - spread),
         vocabulary_spread=(embedding + head) / strategies.pp * spread,
         send=stage_send_seconds(strategies, scenario),
-        host=_beside_passes(strategies, scenario),
+        host=_host_seconds(strategies, scenario),
         data_parallel=nothing,
         optimizer=nothing,
         offload=nothing,
@@ -164,7 +164,7 @@ def with_step(strategies: Strategies, scenario: Scenario, core: RowSeconds) -> R
     apart where the ranks that share their states lie between them.
     """
     if (strategies.rank_order == SHARDING_INSIDE).any():
-        core = replace(core, send=stage_send_seconds(strategies, scenario), host=_beside_passes(strategies, scenario))
+        core = replace(core, send=stage_send_seconds(strategies, scenario), host=_host_seconds(strategies, scenario))
     layer = Passes(core.forward, core.backward)
     return replace(
         core,
@@ -177,7 +177,7 @@ def with_step(strategies: Strategies, scenario: Scenario, core: RowSeconds) -> R
     )
 
 
-def _beside_passes(strategies: Strategies, scenario: Scenario) -> Floats:
+def _host_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     return scenario.stack.host.micro_batch_overhead * strategies.vpp + sharing_seconds(strategies, scenario)
 
 
@@ -252,10 +252,10 @@ def even_split(
         held = contents(strategies, seconds.kinds.depth)
         stages = held.total(seconds.kinds.each("layer") + recomputed * seconds.kinds.each("recompute"))
         return (stages + stage_extras(strategies, seconds, held.stage)).max(axis=1), total
-    return _slowest_alike(strategies, seconds, num_layers, unit), total
+    return _slowest_uniform(strategies, seconds, num_layers, unit), total
 
 
-def _slowest_alike(strategies: Strategies, seconds: RowSeconds, num_layers: int, unit: Floats) -> Floats:
+def _slowest_uniform(strategies: Strategies, seconds: RowSeconds, num_layers: int, unit: Floats) -> Floats:
     """The slowest stage of an even split of layers that are alike, (N,); of two stages none is a middle one."""
     held = even_layers(num_layers, strategies)
     both = held.first * unit + (seconds.embedding + seconds.head) / copies(strategies)

@@ -8,7 +8,7 @@ from math import log2
 import numpy as np
 
 from costmodels.arrays import Number
-from costmodels.layer.context import gathers, merging, ring_ranks
+from costmodels.layer.context import is_gathered, merge_seconds, ring_ranks
 from costmodels.layer.forward_backward import (
     Passes,
     linear,
@@ -32,16 +32,16 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats, Strategies
 from hardware.kernels import AttentionFit
 
-DRAWN = 62e-12
+RANDOM_NUMBER = 62e-12
 """Seconds in which one compute unit draws the random number of a query-key pair. Forward and backward together, 33.6
 million pairs take 24 and 45 us more with dropout on B300, under FlashAttention-2 and cuDNN, 33 on GB200 and 20 on H200
 [TE-dropout]: 124 ps a unit and pair, by the logarithms' mean."""
 MAPS = 4
 """Attention maps, and rows of them, that Megatron's fused softmax takes at a time."""
-WRITTEN_OUT = (36.0, 40.0)
+UNFUSED_SOFTMAX = (36.0, 40.0)
 """Bytes per pair of Megatron's softmax without it, both ways: a cast to fp32 (6), scale (8), mask (8), softmax
 (8) and a cast back (6); of their gradients the softmax's reads two and writes one (12)."""
-WRITTEN_OUT_KERNELS = 4.0
+UNFUSED_SOFTMAX_KERNELS = 4.0
 """Kernels that this launches more than the fused one."""
 BIASED = 4.0
 """Bytes per pair by which ALiBi lengthens unfused attention: its slopes are written out as the output that the product
@@ -106,11 +106,11 @@ def attention_core(strategies: Strategies, scenario: Scenario, kind: Kind = DENS
         return _unfused_attention(strategies, scenario, kind)
     once = _fused_attention(strategies, scenario, kind)
     if scenario.stack.switches.deterministic:
-        once = Passes(once.forward, _ordered_backward(strategies, scenario, kind, once.backward))
-    return once + dropped(strategies, scenario, kind)
+        once = Passes(once.forward, _deterministic_backward(strategies, scenario, kind, once.backward))
+    return once + dropout_seconds(strategies, scenario, kind)
 
 
-def _ordered_backward(strategies: Strategies, scenario: Scenario, kind: Kind, usual: Floats) -> Floats:
+def _deterministic_backward(strategies: Strategies, scenario: Scenario, kind: Kind, usual: Floats) -> Floats:
     """Seconds of a fused backward pass that adds up queries' gradients in one order, for ``usual`` ones in any, (N,).
 
     FlashAttention-2 gives each of ceil(units / heads) sums its share of the keys, where elsewhere every 128 keys are a
@@ -134,7 +134,7 @@ def _ordered_backward(strategies: Strategies, scenario: Scenario, kind: Kind, us
     return usual
 
 
-def dropped(strategies: Strategies, scenario: Scenario, kind: Kind) -> Passes:
+def dropout_seconds(strategies: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     """Seconds to draw what fused attention's dropout needs, a number for every pair in either pass, (N,).
 
     Of other vendors' kernels nobody published what it costs.
@@ -142,7 +142,12 @@ def dropped(strategies: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     if not scenario.stack.switches.dropout or scenario.group.accelerator.vendor != "NVIDIA":
         return no_passes(strategies)
     pairs = attended_pairs(scenario.model, float(scenario.seq_length), kind) * scenario.model.num_heads
-    once = DRAWN * pairs * strategies.micro_batch_size / (strategies.tp * strategies.cp * scenario.rates.compute_units)
+    once = (
+        RANDOM_NUMBER
+        * pairs
+        * strategies.micro_batch_size
+        / (strategies.tp * strategies.cp * scenario.rates.compute_units)
+    )
     return Passes(once, once)
 
 
@@ -193,11 +198,11 @@ def _fused_attention(strategies: Strategies, scenario: Scenario, kind: Kind) -> 
     work = np.maximum(model.num_heads * s * share, 1.0)
     if not (strategies.cp > 1).any():
         return _fused_kernel(scenario, kind, flops, span, work)
-    steps, gathered = ring_ranks(strategies, scenario), gathers(strategies)
+    steps, gathered = ring_ranks(strategies, scenario), is_gathered(strategies)
     calls = np.where(gathered, 2, steps)
     first = _fused_kernel(scenario, kind, flops / calls, span / steps, np.where(gathered, work / 2.0, work))
     later = _fused_kernel(scenario, kind, flops / calls, span / steps, work / 2.0)
-    return first + (calls - 1) * later + merging(strategies, scenario)
+    return first + (calls - 1) * later + merge_seconds(strategies, scenario)
 
 
 KERNEL_WIDTHS = {
@@ -229,15 +234,16 @@ def _fused_kernel(scenario: Scenario, kind: Kind, flops: Floats, span: Number, w
     }
     there, back = _narrower_formats(scenario, fit)
     back = back if scenario.model.head_dim == scenario.model.v_head_dim else back / fit.unequal
-    there, back = there * _whole(scenario, kind, fit.block), back * _whole(scenario, kind, fit.backward_block)
-    past = _past_windows(scenario, kind)
+    there = there * _computed_share(scenario, kind, fit.block)
+    back = back * _computed_share(scenario, kind, fit.backward_block)
+    past = _window_excess(scenario, kind)
     return Passes(
         attention_seconds(flops=flops * there, **known),
         attention_seconds(flops=flops * back * past, **known | {"span": span * past}, backward=True),
     )
 
 
-def _past_windows(scenario: Scenario, kind: Kind) -> float:
+def _window_excess(scenario: Scenario, kind: Kind) -> float:
     """Causal pairs over those of a window, where the backward pass computes the former all the same: in 8 bits.
 
     cuDNN 9.22 takes four times as long for twice the tokens then: 1.9 and 6.6 ms for 4096 and 8192 in MXFP8, with a
@@ -258,7 +264,7 @@ def _narrower_formats(scenario: Scenario, fit: AttentionFit) -> tuple[float, flo
     return fit.in_8_bits.get(f"{scenario.recipe.fit}{widths}", whole)
 
 
-def _whole(scenario: Scenario, kind: Kind, block: float) -> float:
+def _computed_share(scenario: Scenario, kind: Kind, block: float) -> float:
     """Pairs computed over pairs attended."""
     model, s = scenario.model, float(scenario.seq_length)
     return computed_pairs(model, s, kind, block) / attended_pairs(model, s, kind)
@@ -283,7 +289,7 @@ def _unfused_attention(strategies: Strategies, scenario: Scenario, kind: Kind) -
     return products + streamed(pairs * softmax, pairs * softmax_backward, scenario)
 
 
-def written_out(strategies: Strategies, scenario: Scenario) -> Bools:
+def softmax_falls_back(strategies: Strategies, scenario: Scenario) -> Bools:
     """Whether the softmax of unfused attention falls back to PyTorch's own operators, shape (N,).
 
     Megatron's kernel takes rows no longer than the stack's ``softmax_keys``, and four attention maps at a time:
@@ -298,8 +304,10 @@ def written_out(strategies: Strategies, scenario: Scenario) -> Bools:
 
 def softmax_traffic(strategies: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
     """Bytes that scale, mask, softmax and dropout move per query-key pair, forward and backward, shape (N,)."""
-    switches, again = scenario.stack.switches, written_out(strategies, scenario)
+    switches, again = scenario.stack.switches, softmax_falls_back(strategies, scenario)
     mask = 5.0 if switches.dropout else 0.0
     biased = BIASED * (scenario.model.position == "alibi")
     forward, backward = (4.0, 6.0) if switches.fused_softmax else (16.0, 14.0)
-    return np.where(again, WRITTEN_OUT[0], forward) + mask + biased, np.where(again, WRITTEN_OUT[1], backward) + mask
+    return np.where(again, UNFUSED_SOFTMAX[0], forward) + mask + biased, np.where(
+        again, UNFUSED_SOFTMAX[1], backward
+    ) + mask

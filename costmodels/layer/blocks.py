@@ -15,8 +15,8 @@ import numpy as np
 from costmodels.layer.adapters import adapter_seconds
 from costmodels.layer.attention import attention_core, attention_matmuls, up_projections
 from costmodels.layer.context import context_parallel
-from costmodels.layer.elementwise import accumulation, filled, layer_streams
-from costmodels.layer.experts import ExpertSeconds, expert_layer, grouped
+from costmodels.layer.elementwise import fill_seconds, layer_accumulation, layer_streams
+from costmodels.layer.experts import ExpertSeconds, expert_layer, grouped_products
 from costmodels.layer.forward_backward import (
     Passes,
     average,
@@ -184,7 +184,7 @@ def _products(strategies: Strategies, scenario: Scenario, kind: Kind, experts: E
 def _streams(strategies: Strategies, scenario: Scenario, kind: Kind, experts: ExpertSeconds) -> Passes:
     """What a layer spends on kernels that memory bounds, and on those too small to be bound by anything."""
     stream = layer_streams(strategies, scenario, kind) + small_kernels(strategies, scenario, kind) + experts.stream
-    stream = stream + accumulation(strategies, scenario, kind) + filled(strategies, scenario, kind)
+    stream = stream + layer_accumulation(strategies, scenario, kind) + fill_seconds(strategies, scenario, kind)
     stream = stream + scale_seconds(strategies, scenario, kind) + adapter_seconds(strategies, scenario, kind)
     return stream + scan(strategies, scenario) if kind.mixer == "mamba" else stream
 
@@ -213,7 +213,7 @@ def _second_products(strategies: Strategies, scenario: Scenario, kind: Kind, mat
     """
     model, T, t = scenario.model, tokens_per_rank(strategies, scenario), strategies.tp.astype(np.float64)
     if kind.ffn == "experts" and scenario.stack.switches.recompute_policy == "operators":
-        each = grouped(strategies, scenario).forward
+        each = grouped_products(strategies, scenario).forward
         return (matmul.forward - each) / 2.0 + each * model.ffn_branches / (model.ffn_branches + 1.0)
     if not kind.attends or model.mla is not None or kind.ffn != "dense":
         return matmul.forward / 2.0

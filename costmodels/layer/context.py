@@ -28,7 +28,7 @@ _AXES = ("tp", "cp", "cp_kind", "micro_batch_size")
 """What memory for context parallelism depends on."""
 
 
-def gathers(strategies: Strategies) -> Bools:
+def is_gathered(strategies: Strategies) -> Bools:
     """Where all keys and values are gathered, shape (N,)."""
     return (strategies.cp_kind == GATHER) & (strategies.cp > 1)
 
@@ -59,7 +59,7 @@ def ring_ranks(strategies: Strategies, scenario: Scenario) -> Ints:
     return np.where(strategies.cp_kind == GATHER, 1, strategies.cp // ulysses_ranks(strategies, scenario))
 
 
-def merging(strategies: Strategies, scenario: Scenario) -> Passes:
+def merge_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
     """Adding up what the steps of a ring leave: outputs forward, gradients of queries, keys and values backward.
 
     Behind the first step each works on one of a rank's two chunks.
@@ -75,14 +75,16 @@ def context_parallel(strategies: Strategies, scenario: Scenario, attention: Pass
         return no_passes(strategies)
     near, far = split_group(group_of(strategies, "cp"), ulysses_ranks(strategies, scenario))
     both = _ring(strategies, scenario, far, attention) + _all_to_alls(strategies, scenario, near)
-    return _gathered(strategies, scenario).where(gathers(strategies), both) if gathers(strategies).any() else both
+    return (
+        _gathered(strategies, scenario).where(is_gathered(strategies), both) if is_gathered(strategies).any() else both
+    )
 
 
 def _ring(strategies: Strategies, scenario: Scenario, ring: Group, attention: Passes) -> Passes:
     """R - 1 exchanges of keys and values, and of their gradients too backward, each hidden behind one step of r."""
     ranks, step = ring.size.astype(np.float64), ring.parts[0][1].astype(np.float64)
     one = send_seconds(exchanged_key_values(strategies, scenario), step, ranks, scenario.group.tiers)
-    known = {"ranks": np.where(gathers(strategies), 1, ring.size), "floor": scenario.stack.overlap.cp}
+    known = {"ranks": np.where(is_gathered(strategies), 1, ring.size), "floor": scenario.stack.overlap.cp}
     return Passes(
         ring_attention_exposed(send=one, attention=attention.forward, **known),
         ring_attention_exposed(send=2.0 * one, attention=attention.backward, **known),

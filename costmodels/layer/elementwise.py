@@ -99,18 +99,20 @@ def rotary_traffic(scenario: Scenario) -> float:
     return 4.0 * (model.attention_width + model.key_value_width) * passes
 
 
-def accumulation(strategies: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
+def layer_accumulation(strategies: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
     """Adding the gradients of one layer to the buffer, where no product does it."""
     size = kind_parameters_per_rank(strategies, scenario, kind) * trained_share(scenario)
-    return accumulated(size + kind_expert_parameters(strategies, scenario, kind) * trained_experts(scenario), scenario)
+    return accumulation_seconds(
+        size + kind_expert_parameters(strategies, scenario, kind) * trained_experts(scenario), scenario
+    )
 
 
-def accumulated(size: Floats, scenario: Scenario) -> Passes:
+def accumulation_seconds(size: Floats, scenario: Scenario) -> Passes:
     """Seconds of a backward pass to add ``size`` gradients to their buffer, (N,)."""
     return streamed(np.zeros_like(size), scenario.stack.gradients.accumulate_traffic * size, scenario)
 
 
-def filled(strategies: Strategies, scenario: Scenario, kind: Kind) -> Passes:
+def fill_seconds(strategies: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     """Seconds to fill what the modules of a dense layer are about to write, (N,): nothing unless ``deterministic``.
 
     PyTorch fills whatever it allocates then, ``torch.utils.deterministic.fill_uninitialized_memory`` being on by

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.arrays import Number
-from costmodels.layer.expert_traffic import ACTIVATION, activation_traffic, copied_traffic, traffic
+from costmodels.layer.expert_traffic import ACTIVATION, activation_traffic, copied_traffic, routed_traffic
 from costmodels.layer.forward_backward import (
     Passes,
     linear,
     no_passes,
     product,
-    quantising,
+    quantisation,
     region_tokens,
     streamed,
     tokens_per_rank,
@@ -83,23 +83,21 @@ def expert_layer(strategies: Strategies, scenario: Scenario) -> ExpertSeconds:
     """Router, experts, shared experts and the traffic between them."""
     moe = experts_of(scenario)
     region, h = region_tokens(strategies, scenario), float(scenario.model.hidden_size)
-    products, streams = (
-        grouped(strategies, scenario),
-        expert_streams(strategies, scenario) + small_kernels(strategies, scenario),
-    )
-    matmul, traffic = router(region, scenario) + masked(strategies, scenario) + products, dispatch(strategies, scenario)
-    hidden = no_passes(strategies)
+    products = grouped_products(strategies, scenario)
+    streams = expert_streams(strategies, scenario) + small_kernels(strategies, scenario)
+    matmul = router_seconds(region, scenario) + mask_products(strategies, scenario) + products
+    exchange, hidden = dispatch_seconds(strategies, scenario), no_passes(strategies)
     if moe.num_shared_experts:
-        shared = shared_experts(strategies, scenario)
+        shared, slow = shared_experts(strategies, scenario), scenario.stack.overlap.compute_slowdown
         matmul = matmul + shared
-        if scenario.stack.switches.shared_expert_overlap:
-            hidden = Passes(np.minimum(traffic.forward, shared.forward), np.minimum(traffic.backward, shared.backward))
-            slow = scenario.stack.overlap.compute_slowdown
-            traffic = traffic - 1.0 / (1.0 + slow) * hidden  # what is hidden slows the shared experts down
+        if scenario.stack.switches.shared_expert_overlap:  # what is hidden slows the shared experts down
+            backward = np.minimum(exchange.backward, shared.backward)
+            hidden = Passes(np.minimum(exchange.forward, shared.forward), backward)
+            exchange = exchange - 1.0 / (1.0 + slow) * hidden
     if moe.latent_size is not None:
         latent = float(moe.latent_size)
         matmul = matmul + linear(region, latent, h, scenario) + linear(region, h, latent, scenario)
-    return ExpertSeconds(matmul, streams, traffic, products + streams, hidden)
+    return ExpertSeconds(matmul, streams, exchange, products + streams, hidden)
 
 
 def small_kernels(strategies: Strategies, scenario: Scenario) -> Passes:
@@ -111,7 +109,7 @@ def small_kernels(strategies: Strategies, scenario: Scenario) -> Passes:
     return Passes(once, 2.0 * once)
 
 
-def router(tokens: Floats, scenario: Scenario) -> Passes:
+def router_seconds(tokens: Floats, scenario: Scenario) -> Passes:
     """A score per token and expert; never in reduced precision, scores kept in fp32 [MegatronMoE26]."""
     model, rates = scenario.model, scenario.rates
     scores = float(experts_of(scenario).num_experts)
@@ -121,7 +119,7 @@ def router(tokens: Floats, scenario: Scenario) -> Passes:
     return gate + Passes(seconds, seconds)
 
 
-def masked(strategies: Strategies, scenario: Scenario) -> Passes:
+def mask_products(strategies: Strategies, scenario: Scenario) -> Passes:
     """Products that bring tokens to their experts' places and back, where a stack multiplies with masks.
 
     "BSM,BSEC->EBCM" and "EBCM,BSEC->BSM" of the s tokens of a sequence and k s places times the capacity: two forward,
@@ -140,15 +138,13 @@ def masked(strategies: Strategies, scenario: Scenario) -> Passes:
 def shared_experts(strategies: Strategies, scenario: Scenario) -> Passes:
     """The two products of the experts that every token passes, split over the tensor ranks."""
     model, moe = scenario.model, experts_of(scenario)
-    T, h, width = (
-        tokens_per_rank(strategies, scenario),
-        float(model.hidden_size),
-        moe.shared_expert_ffn_hidden_size / strategies.tp,
-    )
+    T = tokens_per_rank(strategies, scenario)
+    h = float(model.hidden_size)
+    width = moe.shared_expert_ffn_hidden_size / strategies.tp
     return linear(T, width * model.ffn_branches, h, scenario) + linear(T, h, width, scenario)
 
 
-def load(strategies: Strategies, scenario: Scenario) -> Floats:
+def expert_load(strategies: Strategies, scenario: Scenario) -> Floats:
     """Tokens that the busiest expert rank computes over the mean of all, shape (N,).
 
     Dropless, all wait for the rank with the most, which has no more than all; one rank with every expert has them
@@ -164,28 +160,28 @@ def load(strategies: Strategies, scenario: Scenario) -> Floats:
 
 def arrived_tokens(strategies: Strategies, scenario: Scenario) -> Floats:
     """Tokens that the experts of the busiest rank compute, each counted once per expert, shape (N,)."""
-    return routed_tokens(strategies, scenario) * strategies.etp * load(strategies, scenario)
+    return routed_tokens(strategies, scenario) * strategies.etp * expert_load(strategies, scenario)
 
 
-def grouped(strategies: Strategies, scenario: Scenario) -> Passes:
+def grouped_products(strategies: Strategies, scenario: Scenario) -> Passes:
     """The experts' products: one small product per expert of the rank, of the tokens routed to it."""
     model, moe = scenario.model, experts_of(scenario)
     arrived = arrived_tokens(strategies, scenario)
     groups = np.maximum(moe.num_experts / strategies.ep, 1.0)
     h, f = float(model.expert_hidden_size), moe.expert_ffn_hidden_size / strategies.etp
-    first = _grouped(arrived, groups, f * model.ffn_branches, h, scenario)
-    second = _grouped(arrived, groups, h, f, scenario)
+    first = _grouped_product(arrived, groups, f * model.ffn_branches, h, scenario)
+    second = _grouped_product(arrived, groups, h, f, scenario)
     return first + second + Passes(np.zeros(len(strategies)), _slowed_bias_gradients(arrived, groups, f, scenario))
 
 
-def _grouped(tokens: Floats, groups: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
+def _grouped_product(tokens: Floats, groups: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
     """Forward, data gradient and weight gradient of ``groups`` products of tokens / groups rows each."""
     rows = tokens / groups
     fit, seconds = _of_one_expert(rows, scenario)
     forward, data, weight = seconds(rows, n, k), seconds(rows, k, n), seconds(n, k, rows)
     summed = np.maximum(weight * scenario.rates.matmul.wgrad_ratio, _accumulation(rows, n, k, fit, scenario))
     summed = 0.0 * summed if scenario.frozen else summed
-    casts = (FUSED_CASTS if scenario.fused_experts else 1.0) * quantising(rows, n, k, scenario)
+    casts = (FUSED_CASTS if scenario.fused_experts else 1.0) * quantisation(rows, n, k, scenario)
     return Passes(groups * (forward + casts.forward), groups * (data + summed + casts.backward))
 
 
@@ -241,7 +237,9 @@ def expert_streams(strategies: Strategies, scenario: Scenario) -> Passes:
     moe = experts_of(scenario)
     arrived, held = arrived_tokens(strategies, scenario), moe.num_experts / strategies.ep
     shared = moe.shared_expert_ffn_hidden_size / strategies.tp * tokens_per_rank(strategies, scenario)
-    forward, backward = traffic(scenario, arrived=arrived, inner=moe.expert_ffn_hidden_size / strategies.etp, held=held)
+    forward, backward = routed_traffic(
+        scenario, arrived=arrived, inner=moe.expert_ffn_hidden_size / strategies.etp, held=held
+    )
     copied = copied_traffic(scenario, arrived=arrived, held=held)
     routed, inner = streamed(forward, backward, scenario, _routed_share(scenario)), ACTIVATION[scenario.model.gated_ffn]
     return routed + streamed(inner[0] * shared + copied, inner[1] * shared + copied, scenario)
@@ -249,8 +247,8 @@ def expert_streams(strategies: Strategies, scenario: Scenario) -> Passes:
 
 def _routed_share(scenario: Scenario) -> float:
     """Share of the bandwidth at which routed tokens move."""
-    grouped, calibrated = scenario.group.accelerator.kernels.grouped, scenario.stack.calibrated
-    return grouped.stream_efficiency * calibrated.elementwise_efficiency * calibrated.expert_efficiency
+    grouped_products, calibrated = scenario.group.accelerator.kernels.grouped, scenario.stack.calibrated
+    return grouped_products.stream_efficiency * calibrated.elementwise_efficiency * calibrated.expert_efficiency
 
 
 def activation_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
@@ -260,19 +258,17 @@ def activation_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     return scenario.rates.stream_seconds(moved, _routed_share(scenario))
 
 
-def dispatch(strategies: Strategies, scenario: Scenario) -> Passes:
+def dispatch_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
     """All-to-all to the experts and back, and the gather and scatter of split experts; exposed, unless beside others.
 
     The lanes of all tiers work at once: where a token enters a domain once, what is copied inside it travels while
     the next tokens arrive. HybridEP gathers the whole map of tokens to experts first [HybridEP].
     """
     stack, tiers, moe = scenario.stack, scenario.group.tiers, experts_of(scenario)
-    routed = routed_tokens(strategies, scenario) * load(strategies, scenario)
-    h, split = (
-        float(scenario.model.expert_hidden_size),
-        Group(strategies.etp, ((strategies.etp, np.ones_like(strategies.etp)),)),
-    )
-    weights, (out, back) = routed_weights(strategies, scenario), HYBRID_REACH if hybrid(stack) else (None, None)
+    routed = routed_tokens(strategies, scenario) * expert_load(strategies, scenario)
+    h = float(scenario.model.expert_hidden_size)
+    split = Group(strategies.etp, ((strategies.etp, np.ones_like(strategies.etp)),))
+    weights, (out, back) = routed_weights(strategies, scenario), HYBRID_REACH if is_hybrid(stack) else (None, None)
 
     def moved(width: float, beside: Floats | float, nearest: float | None) -> Floats:
         """Seconds on the way there, or back, of values of ``width`` bytes and so many bytes beside a token."""
@@ -300,7 +296,7 @@ def dispatch(strategies: Strategies, scenario: Scenario) -> Passes:
     return Passes(ahead * reached, after * reached)
 
 
-def hybrid(stack: Stack) -> bool:
+def is_hybrid(stack: Stack) -> bool:
     """Whether tokens travel by HybridEP."""
     return stack.switches.dispatcher == "hybridep"
 
@@ -311,7 +307,7 @@ def routed_weights(strategies: Strategies, scenario: Scenario) -> Floats:
     HybridEP sends the weights that the router gave the token in fp32, one for each expert of the domain that it enters,
     most of them zero (``expert_output_prob``, ``NUM_OF_EXPERTS_PER_RANK * NUM_OF_RANKS_PER_NODE``) [HybridEP].
     """
-    if not hybrid(scenario.stack):
+    if not is_hybrid(scenario.stack):
         return np.zeros(len(strategies))
     near = expert_group(strategies).ranks_within(scenario.group.tiers[0].domain)
     return 4.0 * experts_of(scenario).num_experts / strategies.ep * near
@@ -320,7 +316,7 @@ def routed_weights(strategies: Strategies, scenario: Scenario) -> Floats:
 def gathered_routes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Seconds to gather which experts all tokens of a layer go to, a byte for each of either, (N,) [HybridEP]."""
     stack = scenario.stack
-    if not hybrid(stack):
+    if not is_hybrid(stack):
         return np.zeros(len(strategies))
     size = region_tokens(strategies, scenario) * strategies.ep * experts_of(scenario).num_experts
     return np.where(strategies.ep > 1, gather_seconds(size, expert_group(strategies), scenario.group.tiers), 0.0)

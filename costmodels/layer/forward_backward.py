@@ -86,7 +86,7 @@ def linear(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
     """One product of a layer in the precision of the layers: T tokens, n outputs, k inputs."""
     rates = scenario.rates
     plain = product(T, n, k, rates.matmul, rates.matmul_peak, rates.bandwidth, frozen=scenario.frozen)
-    return plain + _quantised(T, n, k, scenario)
+    return plain + _whole_quantisation(T, n, k, scenario)
 
 
 def linears(T: Floats, widths: Sequence[Number], k: Number, scenario: Scenario, *, name: str) -> Passes:
@@ -105,14 +105,14 @@ def linears(T: Floats, widths: Sequence[Number], k: Number, scenario: Scenario, 
         total = total + product(T, n, k, rates.matmul, rates.matmul_peak, rates.bandwidth, frozen=scenario.frozen)
     shared = not scenario.recipe.by_layer and stack.switches.fused_elementwise
     for n in (sum(widths[1:], widths[0]),) if shared else widths:
-        total = total + _quantised(T, n, k, scenario)
+        total = total + _whole_quantisation(T, n, k, scenario)
     return total
 
 
-def _quantised(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
+def _whole_quantisation(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
     """What quantising for one product takes, the start and drain of its kernels included."""
     started = np.full(T.shape, scenario.recipe.casts * scenario.rates.head.overhead)
-    return quantising(T, n, k, scenario) + Passes(started, started)
+    return quantisation(T, n, k, scenario) + Passes(started, started)
 
 
 def ffn_matmuls(strategies: Strategies, scenario: Scenario) -> Passes:
@@ -128,7 +128,7 @@ def last_product(strategies: Strategies, scenario: Scenario) -> Passes:
     return linear(T, float(model.hidden_size), float(model.ffn_hidden_size) / t, scenario)
 
 
-def quantising(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
+def quantisation(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
     """Passes that quantise a product's input, its output's gradient and its weights, and scale what products return.
 
     Those that write columns out of rows take longer for their bytes, by the stack's ``transposing``; without weight
@@ -159,6 +159,6 @@ def product(
     return Passes(forward, data + weight)
 
 
-def turning_seconds(size: Floats, scenario: Scenario) -> Floats:
+def transpose_seconds(size: Floats, scenario: Scenario) -> Floats:
     """Seconds to copy a gathered or scattered buffer once more, where the sequence is not its outermost dimension."""
     return scenario.rates.stream_seconds(2.0 * size * scenario.stack.exchange.batch_first)

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from costmodels.layer.adapters import adapter_kernels
-from costmodels.layer.attention import WRITTEN_OUT_KERNELS, written_out
+from costmodels.layer.attention import UNFUSED_SOFTMAX_KERNELS, softmax_falls_back
 from costmodels.layer.forward_backward import Passes
 from costmodels.layer.tensor_parallel import exchanging_parts
 from costmodels.model.layer_kinds import Kind
@@ -21,11 +21,11 @@ CAPTURED: Final = {"moe_router": 0.43, "moe_preprocess": 0.30}
 """Share of the calls of a layer's experts that a captured part of it makes: scores, selection and auxiliary loss;
 counts and indices. Eight B200 with micro-batches of one take 9.2 and 8.8 ms a layer of Qwen3 30B-A3B with both of them
 captured, behind a plain all-to-all and behind DeepEP (Megatron-Bridge 25.11 and 26.02); set by hand."""
-UNASKED: Final = 0.3
+CAPACITY_SHARE: Final = 0.3
 """Share of the kernels of every expert's own that stay where its capacity is fixed. Eight B200 train Qwen3 30B-A3B with
 micro-batches of one at 4.5 ms a layer with a capacity and 8.9 without (Megatron-Bridge 25.09 and 25.11), where whole
 layers are replayed."""
-SCALED_ANEW: Final = REDUCED - {"fp8"}
+CURRENT_SCALES: Final = REDUCED - {"fp8"}
 """Formats whose scales are found and laid out for either operand of every product, one expert after the other; where
 they are known from earlier steps one kernel casts for all. With eight experts a rank, 16 H100 take 9.5 ms a layer in
 fp8 with current or block-wise scaling, and 6.5 where graphs replay all but the experts (Megatron-Bridge, releases from
@@ -92,7 +92,7 @@ def launch_floor(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floa
             calls + module_calls(strategies, scenario, kind) + CALLS * tensor_collectives(strategies, scenario, kind)
         )
         if kind.attends and scenario.rates.attention is None:
-            calls = calls + WRITTEN_OUT_KERNELS * written_out(strategies, scenario)
+            calls = calls + UNFUSED_SOFTMAX_KERNELS * softmax_falls_back(strategies, scenario)
     if kind.ffn == "experts" and "moe" not in stack.switches.cuda_graph_scope:
         calls = calls + expert_calls(strategies, scenario)
     return calls * scenario.rates.launch * stack.host.interleaved_launches
@@ -148,8 +148,8 @@ def local_kernels(strategies: Strategies, scenario: Scenario) -> Floats:
     if moe is None or scenario.fused_experts:
         return np.zeros(len(strategies))
     each = BIASED if scenario.model.ffn_bias else 0.0
-    if scenario.precision in SCALED_ANEW:
-        each += stack.host.kernels_per_local_expert * (UNASKED if stack.switches.expert_capacity else 1.0)
+    if scenario.precision in CURRENT_SCALES:
+        each += stack.host.kernels_per_local_expert * (CAPACITY_SHARE if stack.switches.expert_capacity else 1.0)
     return np.asarray(each * moe.num_experts / strategies.ep)
 
 

@@ -36,11 +36,11 @@ def scan(strategies: Strategies, scenario: Scenario) -> Passes:
     """
     share = tokens_per_rank(strategies, scenario) / strategies.tp
     forward, backward = scan_kernels(scenario.model)
-    turned = share * _turning(strategies, scenario)
+    turned = share * _transpose_seconds(strategies, scenario)
     return Passes(share * _per_token(forward, scenario) + turned, share * _per_token(backward, scenario) + turned)
 
 
-def _turning(strategies: Strategies, scenario: Scenario) -> Floats:
+def _transpose_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     """Seconds per token to lay the sequences of a micro-batch one after the other for the scan, and back again.
 
     Megatron-Core has the tokens of several sequences beside each other and copies what comes out of the input

@@ -85,7 +85,7 @@ def paired_terms(
 def _paired(layer: LayerTerms, strategies: Strategies, stack: Stack) -> tuple[Floats, Passes]:
     """Traffic of a layer's experts that another pass hides, and the computation that hides nothing else then."""
     if is_overlapped(stack):
-        alone = alone_share(strategies)
+        alone = unpaired_share(strategies)
         return -alone * layer.layer_alone, (1.0 - alone) * layer.paired
     window = layer.window.total
     hidden = hidden_experts(strategies, stack, traffic=layer.layer_ep, window=window)
@@ -108,7 +108,7 @@ def hidden_experts(strategies: Strategies, stack: Stack, *, traffic: Floats, win
     return share * np.minimum(traffic, window)
 
 
-def alone_share(strategies: Strategies) -> Floats:
+def unpaired_share(strategies: Strategies) -> Floats:
     """Share of an iteration's micro-batches that have no partner beside them, shape (N,).
 
     The first forward and the last backward pass have none, nor have the passes that fill and drain the pipeline:

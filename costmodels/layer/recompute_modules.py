@@ -102,7 +102,7 @@ def preset_masks(model: Model, known: tuple[str, ...]) -> list[int]:
     return sorted({module_mask(cheap), module_mask(whole)} - {0})
 
 
-def picked(masks: Ints, values: dict[str, Floats]) -> Floats:
+def sum_of_modules(masks: Ints, values: dict[str, Floats]) -> Floats:
     """The sum of the named modules' values, (N,)."""
     total = np.zeros(len(masks))
     for place, name in enumerate(MODULES):
@@ -177,14 +177,14 @@ def selective_seconds(
     repeated = layer.repeated(policy, attends=not scenario.keeps_attention, exchanges=exchanges)
     if policy == "attention":
         host = module_host_seconds(block, scenario, kind).get("core_attn", 0.0)
-        repeated = _longer(repeated, host, layer.device_lag.backward, scenario)
+        repeated = _lengthened(repeated, host, layer.device_lag.backward, scenario)
     seconds = np.where(strategies.recompute == Recompute.SELECTIVE, repeated[inverse], 0.0)
     if not strategies.recompute_modules.any():
         return seconds
     masks, lag = strategies.recompute_modules, layer.device_lag.backward[inverse]
     each = (module_seconds(block, scenario, layer, kind), module_host_seconds(block, scenario, kind))
-    device, host = (picked(masks, {name: values[inverse] for name, values in found.items()}) for found in each)
-    return np.where(masks > 0, _longer(device, host, lag, scenario), seconds)
+    device, host = (sum_of_modules(masks, {name: values[inverse] for name, values in found.items()}) for found in each)
+    return np.where(masks > 0, _lengthened(device, host, lag, scenario), seconds)
 
 
 def checkpoint_seconds(scenario: Scenario, layer: LayerSeconds) -> Floats:
@@ -219,7 +219,7 @@ def _launches(scenario: Scenario, calls: float) -> float:
     return 0.0 if scenario.stack.switches.cuda_graphs else calls * scenario.rates.launch
 
 
-def _longer(device: Floats, host: Floats | float, lag: Floats, scenario: Scenario) -> Floats:
+def _lengthened(device: Floats, host: Floats | float, lag: Floats, scenario: Scenario) -> Floats:
     """Seconds by which a backward pass grows that repeats work of the device and calls of its host.
 
     ``lag`` is how long the device runs behind its host without them; negative where it waits.

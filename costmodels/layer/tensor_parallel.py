@@ -12,13 +12,13 @@ from __future__ import annotations
 import numpy as np
 
 from costmodels.arrays import Number
-from costmodels.layer.forward_backward import Passes, tokens_per_rank, turning_seconds
+from costmodels.layer.forward_backward import Passes, tokens_per_rank, transpose_seconds
 from costmodels.layout.placement import group_of
 from costmodels.model.layer_kinds import DENSE, Kind
 from costmodels.names import WORD
 from costmodels.primitives.collectives import all_reduce_seconds, gather_seconds
 from costmodels.primitives.kernels import matmul_seconds
-from costmodels.primitives.overlap import pieces_left, shared_units
+from costmodels.primitives.overlap import pipelined_exposed, shared_units
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
 
@@ -42,7 +42,9 @@ def tensor_parallel(strategies: Strategies, scenario: Scenario, kind: Kind = DEN
     size = hidden_bytes(strategies, scenario)
     if stack.exchange.fp8_tensor_gather and scenario.recipe.reduced:
         size = size * scenario.recipe.word / WORD
-    gathering = gather_seconds(size, group_of(strategies, "tp"), scenario.group.tiers) + turning_seconds(size, scenario)
+    gathering = gather_seconds(size, group_of(strategies, "tp"), scenario.group.tiers) + transpose_seconds(
+        size, scenario
+    )
     gathering = np.where(split, gathering, 0.0)
     again = 1.0 if stack.exchange.keeps_gathered_inputs else 2.0
     further = np.where(split & stack.exchange.norm_gathers, 0.0, summing)
@@ -68,7 +70,7 @@ def reducing_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
 
 def _summing(strategies: Strategies, scenario: Scenario) -> Floats:
     """Seconds to add up what a part of a layer returns, (N,)."""
-    turning = turning_seconds(hidden_bytes(strategies, scenario), scenario)
+    turning = transpose_seconds(hidden_bytes(strategies, scenario), scenario)
     return reducing_seconds(strategies, scenario) + np.where(strategies.sequence_parallel > 0, turning, 0.0)
 
 
@@ -126,9 +128,9 @@ def _ringed(strategies: Strategies, scenario: Scenario, part: str) -> Passes:
     into, out_of = _widths(strategies, scenario, part)
     gathering, scattering = (share_of_units(units, scenario) for units in UNITS[part])
     adding = scenario.rates.stream_seconds(size * (1.0 + 1.0 / ranks))
-    forward = pieces_left(thin, _seconds(tokens, into, h, scenario), ranks)
-    forward = forward + pieces_left(whole, _seconds(tokens, h, out_of, scenario), ranks) + adding
-    backward = pieces_left(thin, _seconds(tokens, out_of, h, scenario), ranks)
+    forward = pipelined_exposed(thin, _seconds(tokens, into, h, scenario), ranks)
+    forward = forward + pipelined_exposed(whole, _seconds(tokens, h, out_of, scenario), ranks) + adding
+    backward = pipelined_exposed(thin, _seconds(tokens, out_of, h, scenario), ranks)
     backward = backward + shared_units(thin, _seconds(tokens, h, into, scenario), gathering)
     return Passes(forward, backward + shared_units(whole, _seconds(into, h, tokens, scenario), scattering))
 

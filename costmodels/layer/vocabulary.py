@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodels.layer.elementwise import accumulated
+from costmodels.layer.elementwise import accumulation_seconds
 from costmodels.layer.forward_backward import Passes, linear, product, region_tokens, tokens_per_rank
 from costmodels.layer.tensor_parallel import hidden_bytes, reducing_seconds
 from costmodels.layout.parameters_per_rank import padded_vocabulary_rows
@@ -42,7 +42,7 @@ def embedding_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
     if scenario.frozen:
         return Passes(forward + shared, np.zeros(len(strategies)))
     passes = Passes(forward + shared, forward + np.where(split, shared, 0.0))
-    return passes + accumulated(
+    return passes + accumulation_seconds(
         padded_vocabulary_rows(strategies, scenario) * model.embedding_width / strategies.tp, scenario
     )
 
@@ -54,11 +54,9 @@ def head_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
     multi-token-prediction layer passes the head once more.
     """
     model, stack, tiers = scenario.model, scenario.stack, scenario.group.tiers
-    T, group, split = (
-        tokens_per_rank(strategies, scenario),
-        group_of(strategies, "tp"),
-        strategies.sequence_parallel > 0,
-    )
+    T = tokens_per_rank(strategies, scenario)
+    group = group_of(strategies, "tp")
+    split = strategies.sequence_parallel > 0
     t = np.ones(len(strategies)) if "head" in stack.exchange.whole_vocabulary else strategies.tp.astype(np.float64)
     vocabulary = np.ceil(padded_vocabulary_rows(strategies, scenario) / t)
     seen = vocabulary * t if stack.logits.gathered_logits else vocabulary
@@ -70,7 +68,7 @@ def head_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
     exchanged = Passes(forward, np.where(split, half, 2.0 * half) * stack.overlap.tp_backward)
     passes = loss_seconds(T, vocabulary, scenario, seen=seen) + exchanged
     weights = vocabulary * model.hidden_size * (not scenario.frozen)
-    return (1.0 + model.mtp_layers) * passes + accumulated(weights, scenario)
+    return (1.0 + model.mtp_layers) * passes + accumulation_seconds(weights, scenario)
 
 
 def _logit_gather(strategies: Strategies, logits: Floats, scenario: Scenario) -> Floats:

@@ -19,7 +19,7 @@ from costmodels.names import OFFLOADS, WORD
 from costmodels.primitives.host import cpu_adam_seconds, transfer_seconds
 from costmodels.scenario import Scenario
 from costmodels.stack.optimizers import kept_bytes
-from costmodels.step.sharded import hidden
+from costmodels.step.sharded import is_hidden
 from costmodels.strategy import Floats, Strategies
 
 ACTIVATIONS, OPTIMIZER, EVERYTHING = (OFFLOADS.index(name) for name in OFFLOADS[1:])
@@ -52,12 +52,12 @@ def described(scenario: Scenario) -> bool:
     return None not in {group.host_link, group.host_memory, group.host_bandwidth}
 
 
-def copied(strategies: Strategies, scenario: Scenario) -> NDArray[np.bool_]:
+def weights_are_copied(strategies: Strategies, scenario: Scenario) -> NDArray[np.bool_]:
     """Whether new weights are cast and copied behind the step, not written and sent by it piece by piece, (N,)."""
     return np.asarray(strategies.zero_stage >= scenario.stack.offload.copies_weights_from_stage)
 
 
-def returned_seconds(moved: Floats, scenario: Scenario, behind: NDArray[np.bool_], step: Floats) -> Floats:
+def step_and_return_seconds(moved: Floats, scenario: Scenario, behind: NDArray[np.bool_], step: Floats) -> Floats:
     """Seconds of a step on the CPUs and of its new weights' way to the device, ``behind`` it where copied, (N,).
 
     A copy that casts makes 16-bit weights in memory that is not pinned, and blocks.
@@ -108,7 +108,7 @@ def step_offload_seconds(strategies: Strategies, scenario: Scenario, layer: Pass
     if not (strategies.offload >= OPTIMIZER).any():
         return np.zeros(len(strategies))
     stack, bandwidth = scenario.stack, link_bandwidth(scenario)
-    mine, behind = updated_parameters(strategies, scenario), copied(strategies, scenario)
+    mine, behind = updated_parameters(strategies, scenario), weights_are_copied(strategies, scenario)
     moved = mine * share_offloaded(strategies, scenario)
     step = cpu_adam_seconds(
         parameters=moved,
@@ -120,8 +120,8 @@ def step_offload_seconds(strategies: Strategies, scenario: Scenario, layer: Pass
     layers = even_layers(scenario.model.num_layers, strategies).low
     stage, gradient = layers * layer, stack.gradients.gradient_bytes
     out = transfer_seconds(moved * gradient, bandwidth)
-    out = np.where(hidden(strategies, stack)[0], np.maximum(out - stage.backward, 0.0), out)
-    states = out + returned_seconds(moved, scenario, behind, step)
+    out = np.where(is_hidden(strategies, stack)[0], np.maximum(out - stage.backward, 0.0), out)
+    states = out + step_and_return_seconds(moved, scenario, behind, step)
     fetched, returned = (transfer_seconds(mine * width, bandwidth) for width in (WORD, gradient))
     once, all_of_them = by_chunk(strategies), strategies.num_microbatches
     times = np.where(once, 1, all_of_them) if stack.sharding.gathers_per_micro_batch else np.ones(len(strategies))

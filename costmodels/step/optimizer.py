@@ -18,7 +18,7 @@ from costmodels.primitives.sizes import optimizer_traffic
 from costmodels.scenario import Scenario
 from costmodels.stack.optimizers import step_traffic_bytes
 from costmodels.step.offload import share_offloaded, updated_parameters
-from costmodels.step.sharded import gather_word, requantised
+from costmodels.step.sharded import gather_word, is_requantised
 from costmodels.step.traffic import alike_steps
 from costmodels.strategy import Floats, Strategies
 
@@ -90,7 +90,7 @@ def _optimizer_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     size = heaviest_stage_parameters(strategies, scenario) * trained_share(scenario)
     size = size + heaviest_experts(strategies, scenario) * trained_experts(scenario)
     mine = updated_parameters(strategies, scenario) * (1.0 - share_offloaded(strategies, scenario))
-    once = 1.0 - requantised(strategies, scenario)
+    once = 1.0 - is_requantised(strategies, scenario)
     changed = 0.0 if scenario.frozen else scenario.recipe.step_traffic
     quantised = once * (mine if gather_word(scenario) < WORD else size) * changed
     scattered = (strategies.zero_stage >= SHARDED_PARAMETERS) | (

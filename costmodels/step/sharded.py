@@ -46,14 +46,14 @@ def gather_word(scenario: Scenario) -> float:
     return scenario.recipe.gather_word if kept else WORD
 
 
-def requantised(strategies: Strategies, scenario: Scenario) -> Floats:
+def is_requantised(strategies: Strategies, scenario: Scenario) -> Floats:
     """Where weights are quantised for every pass: gathered in 16 bits and given up after it, 1 or 0, (N,)."""
     stack = scenario.stack
     wide = scenario.recipe.reduced and stack.sharding.fsdp_stage2 and not stack.switches.fp8_param_gather
     return np.where((strategies.zero_stage >= SHARDED_PARAMETERS) & (strategies.sharding_degree > 1), float(wide), 0.0)
 
 
-def one_layout(scenario: Scenario) -> float:
+def single_layout_traffic(scenario: Scenario) -> float:
     """Bytes moved per weight to quantise it for one pass, which reads it along rows or along columns only."""
     return max(scenario.recipe.step_traffic - scenario.recipe.word, 0.0)
 
@@ -70,7 +70,7 @@ class _Collectives:
     """Reducing the shards of the gradients over the copies of the model."""
 
 
-def hidden(strategies: Strategies, stack: Stack) -> tuple[Bools, Bools]:
+def is_hidden(strategies: Strategies, stack: Stack) -> tuple[Bools, Bools]:
     """Whether gradients, and parameters, travel behind the passes, arrays (N,).
 
     DeepSpeed's ``overlap_comm`` is off unless asked for, but on at stage 3, which also gathers parameters ahead
@@ -113,16 +113,14 @@ def every_micro_batch(
     each = [_layer(strategies, scenario, kind) for kind in (depth.kinds if depth else (None,))]
     pairs = [(one.repeating_window, one.paired) for one in kinds.parts] if kinds else [(layer, paired)]
     micro_batches = np.where(by_chunk(strategies), strategies.num_microbatches, 1)
-    windows = [micro_batches * _unpaired(window, beside, whole) for window, beside in pairs]
+    windows = [micro_batches * _unpaired_window(window, beside, whole) for window, beside in pairs]
     in_forward, in_backward = [one.forward for one in windows], [one.backward for one in windows]
     layers = copies(strategies) * even_layers(scenario.model.num_layers, strategies).high
-    gathers, scatters = (
-        [one.gather for one in each],
-        [np.where(third, one.gather_again, 0.0) + one.scatter for one in each],
-    )
-    hides_gradients, hides_parameters = hidden(strategies, stack)
+    gathers = [one.gather for one in each]
+    scatters = [np.where(third, one.gather_again, 0.0) + one.scatter for one in each]
+    hides_gradients, hides_parameters = is_hidden(strategies, stack)
     hides_gradients = hides_gradients & ~whole
-    slow = slowed(sharding_groups(strategies)[0], scenario)
+    slow = compute_slowdown(sharding_groups(strategies)[0], scenario)
     chain = partial(_chain, layers=layers, depth=depth, slow=slow)
     scattering = partial(chain, windows=in_backward, hidden=hides_gradients, backward=True)
     first, final = (_together(strategies, scenario, size, WORD) for size in _end_parameters(strategies, scenario))
@@ -159,7 +157,7 @@ def _copying(strategies: Strategies, scenario: Scenario, layers: Floats) -> tupl
     stack, streamed = scenario.stack, scenario.rates.stream_seconds
     sharded, (size, experts) = sharding_groups(strategies)[0].size > 1, _parameters(strategies, scenario)
     copied = layers * (np.where(sharded, size, 0.0) + np.where(expert_data_group(strategies).size > 1, experts, 0.0))
-    quantised = requantised(strategies, scenario) * one_layout(scenario) * copied
+    quantised = is_requantised(strategies, scenario) * single_layout_traffic(scenario) * copied
     copied = copied + np.where(sharded, sum(_end_parameters(strategies, scenario)), 0.0)
     out = 2.0 * WORD * (stack.sharding.state_copies == "both")
     speed = stack.sharding.gradient_copy_speed if stack.gradients.reduce_bytes != WORD else 1.0
@@ -188,7 +186,7 @@ def weights_per_layer(model: Model) -> float:
     return apart + model.ffn_branches + 1.0 + (1.0 if model.parallel_block else model.num_norms)
 
 
-def _unpaired(window: Passes, paired: Passes | None, once: Bools) -> Passes:
+def _unpaired_window(window: Passes, paired: Passes | None, once: Bools) -> Passes:
     """What of a layer's computation the traffic of other micro-batches' experts leaves.
 
     All of it ``once`` an iteration, beside the micro-batch without a partner; none where that traffic runs beside the
@@ -222,7 +220,7 @@ def _layer(strategies: Strategies, scenario: Scenario, kind: Kind | None) -> _Co
     stack, tiers, near = scenario.stack, scenario.group.tiers, sharding_groups(strategies)[0]
     pace = 1.0 / stack.calibrated.communication_efficiency
     word, (size, experts) = gather_word(scenario), _parameters(strategies, scenario, kind)
-    layer, listed = _together(strategies, scenario, size, word), _listed(strategies, scenario, near)
+    layer, listed = _together(strategies, scenario, size, word), _list_seconds(strategies, scenario, near)
     gather, scatter = layer.gather + listed, layer.scatter + listed * (not scenario.frozen)
     again = gather
     if stack.switches.zero_hpz:
@@ -245,7 +243,7 @@ def _together(strategies: Strategies, scenario: Scenario, size: Floats, word: fl
     return _Collectives(gather, gather, scatter, replicas)
 
 
-def _listed(strategies: Strategies, scenario: Scenario, near: Group) -> Floats:
+def _list_seconds(strategies: Strategies, scenario: Scenario, near: Group) -> Floats:
     """Host seconds to make and copy a list of every rank's part of each weight of a layer, at stage 3, (N,).
 
     Norms and biases are small enough to stay whole.
@@ -261,7 +259,7 @@ def second_shards(strategies: Strategies, scenario: Scenario) -> Ints:
     return near.ranks_within(scenario.group.tiers[0].domain)
 
 
-def slowed(group: Group, scenario: Scenario) -> Floats:
+def compute_slowdown(group: Group, scenario: Scenario) -> Floats:
     """How much computation slows beside a collective of such groups, (N,).
 
     Within one innermost domain as its link says, where kernels of the library take units and memory from others;

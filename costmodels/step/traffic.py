@@ -36,7 +36,7 @@ from costmodels.primitives.groups import ends_of
 from costmodels.primitives.overlap import exposed
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
-from costmodels.step.sharded import every_micro_batch, gather_word, slowed
+from costmodels.step.sharded import compute_slowdown, every_micro_batch, gather_word
 from costmodels.strategy import AXES, Bools, Floats, Ints, Strategies
 
 
@@ -109,7 +109,7 @@ def step_traffic(
     gradients, parameters, tied = (seconds[inverse] for seconds in _once_per_step(few, scenario))
     first = unhidden_share(few, scenario, heaviest_stage_parameters(few, scenario))[inverse]
     window = _window(strategies, scenario, layer, kinds)
-    slow, way = slowed(group_of(few, "cp", "dp"), scenario)[inverse], stack.switches
+    slow, way = compute_slowdown(group_of(few, "cp", "dp"), scenario)[inverse], stack.switches
     open_part = partial(_exposed_once, strategies=strategies, first=first, stack=stack, slow=slow)
     backward = open_part(gradients, window.backward, hidden=way.overlap_grad_reduce)
     forward = open_part(parameters, window.forward, hidden=way.overlap_param_gather)
@@ -162,21 +162,21 @@ def _window(strategies: Strategies, scenario: Scenario, layer: Passes, kinds: By
 def _once_per_step(strategies: Strategies, scenario: Scenario) -> tuple[Floats, Floats, Floats]:
     """Seconds of reducing gradients, gathering parameters and reducing a tied embedding, once an iteration."""
     size = heaviest_stage_parameters(strategies, scenario) * trained_share(scenario)
-    pieces = collectives(strategies, scenario, size)
+    pieces = gradient_collectives(strategies, scenario, size)
     pace, size = pieces / scenario.stack.calibrated.communication_efficiency, size / pieces
     gradients, parameters = np.zeros(len(strategies)), np.zeros(len(strategies))
     for mine, exchange in ((strategies.zero_stage == 0, _unsharded_once), (strategies.zero_stage > 0, _sharded_once)):
         if mine.any():
             found = exchange(strategies if mine.all() else strategies.take(mine), scenario, size[mine])
             gradients[mine], parameters[mine] = found
-    gradients, parameters = gradients * pace, parameters * pace + _listed(strategies, scenario)
+    gradients, parameters = gradients * pace, parameters * pace + _list_seconds(strategies, scenario)
     if scenario.model.num_moe_layers:
         apart = _experts_once(strategies, scenario)
         gradients, parameters = gradients + apart[0], parameters + apart[1]
     return gradients, parameters, tied_embedding_seconds(strategies, scenario)
 
 
-def _listed(strategies: Strategies, scenario: Scenario) -> Floats:
+def _list_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     """Seconds to copy every rank's part of each tensor of a stage out of what was gathered, launch by launch, (N,)."""
     model, (near, _far) = scenario.model, sharding_groups(strategies)
     tensors = len(attention_projections(model)) + 2 + model.num_norms
@@ -258,11 +258,15 @@ def tied_embedding_seconds(strategies: Strategies, scenario: Scenario) -> Floats
     return np.where(joined(strategies), 0.0, all_reduce_seconds(size, ends, scenario.group.tiers))
 
 
-def collectives(strategies: Strategies, scenario: Scenario, size: Floats) -> Floats:
+def gradient_collectives(strategies: Strategies, scenario: Scenario, size: Floats) -> Floats:
     """Collectives in which the gradients of ``size`` parameters travel once an iteration, shape (N,)."""
     layers = even_layers(scenario.model.num_layers, strategies).high
     few = np.maximum(scenario.stack.sharding.collectives_per_layer * layers, 1.0)
-    return np.where(_filled(strategies, scenario), np.maximum(np.ceil(size / _bucket(strategies, scenario)), 1.0), few)
+    return np.where(
+        _is_bucketed(strategies, scenario),
+        np.maximum(np.ceil(size / _bucket_parameters(strategies, scenario)), 1.0),
+        few,
+    )
 
 
 def unhidden_share(strategies: Strategies, scenario: Scenario, size: Floats) -> Floats:
@@ -270,16 +274,16 @@ def unhidden_share(strategies: Strategies, scenario: Scenario, size: Floats) -> 
 
     A parameter is never cut in two, so that the last bucket holds all of the embedding.
     """
-    last = np.maximum(_bucket(strategies, scenario), embedding_parameters_per_rank(strategies, scenario))
+    last = np.maximum(_bucket_parameters(strategies, scenario), embedding_parameters_per_rank(strategies, scenario))
     share = np.minimum(last / np.maximum(size, 1.0), 1.0)
-    return np.where(_filled(strategies, scenario), share, scenario.stack.sharding.bucket_exposed)
+    return np.where(_is_bucketed(strategies, scenario), share, scenario.stack.sharding.bucket_exposed)
 
 
-def _filled(strategies: Strategies, scenario: Scenario) -> Bools:
+def _is_bucketed(strategies: Strategies, scenario: Scenario) -> Bools:
     return (strategies.pp == 1) & (scenario.stack.switches.bucket_size > 0)
 
 
-def _bucket(strategies: Strategies, scenario: Scenario) -> Floats:
+def _bucket_parameters(strategies: Strategies, scenario: Scenario) -> Floats:
     """Parameters of one bucket, more where there are more ranks, so that pieces of a ring do not become too small."""
     ranks = group_of(strategies, "cp", "dp").size
     return np.maximum(max(scenario.stack.switches.bucket_size, 1.0), scenario.stack.sharding.bucket_per_rank * ranks)

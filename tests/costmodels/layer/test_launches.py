@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from costmodels.layer.experts import small_kernels
-from costmodels.layer.launches import FUSED, GROUPED, NORM, SHARED, UNASKED, launch_floor
+from costmodels.layer.launches import CAPACITY_SHARE, FUSED, GROUPED, NORM, SHARED, launch_floor
 from costmodels.layer.recompute_modules import CHECKPOINT
 from costmodels.model.layer_kinds import DENSE, Kind
 from costmodels.pricing import price_strategy, row_assignment
@@ -100,11 +100,11 @@ def test_a_fixed_capacity_spares_the_host_what_it_spares_the_device():
     fixed = {"kernels_per_local_expert": 7, "expert_capacity": 1.0}
     experts, model = Kind("global", "experts"), unbiased(with_experts(toy_model()))
     more = calls(experts, model=model, precision="mxfp8", **fixed) - calls(experts, model=model, precision="fp8")
-    assert more == pytest.approx(8 * 7 * UNASKED)
+    assert more == pytest.approx(8 * 7 * CAPACITY_SHARE)
     group = toy_group(device=narrow(toy_device(overhead=1e-6)))
     scenario = toy_scenario(model=model, gpus=4, group=group, stack=toy_stack(**fixed))
     scenario = replace(scenario, precision="mxfp8")
-    assert small_kernels(ROWS, scenario).forward[0] == pytest.approx(8 * 7 * UNASKED * 1e-6)
+    assert small_kernels(ROWS, scenario).forward[0] == pytest.approx(8 * 7 * CAPACITY_SHARE * 1e-6)
 
 
 def test_the_stacks_of_megatron_core_and_the_hosts_are_what_its_own_tests_give():

@@ -5,7 +5,7 @@ import pytest
 from costmodels.iteration import row_seconds
 from costmodels.layer.attention import attention_matmuls
 from costmodels.layer.blocks import layer_seconds
-from costmodels.layer.experts import arrived_tokens, grouped, routed_tokens
+from costmodels.layer.experts import arrived_tokens, grouped_products, routed_tokens
 from costmodels.layer.forward_backward import ffn_matmuls, last_product, linear, tokens_per_rank
 from costmodels.layer.tensor_parallel import exposed_summing, tensor_parallel
 from costmodels.memory.activations import average_activation_bytes
@@ -87,7 +87,7 @@ def test_no_list_of_operators_keeps_grouped_products_of_which_the_last_is_read_b
     scenario = toy_scenario(model=with_experts(toy_model()), stack=listed)
     assert [kind for kind in scenario.depth.kinds if kind != DENSE]
     rows = strategies()
-    layer, of_experts = layer_seconds(rows, scenario), grouped(rows, scenario).forward
+    layer, of_experts = layer_seconds(rows, scenario), grouped_products(rows, scenario).forward
     read = scenario.model.ffn_branches / (scenario.model.ffn_branches + 1)
     assert layer.second == pytest.approx((layer.matmul.forward - of_experts) / 2.0 + read * of_experts)
 

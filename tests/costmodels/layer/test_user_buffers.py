@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from costmodels.layer.forward_backward import Passes
 from costmodels.layer.tensor_parallel import ringed_parts, share_of_units, tensor_parallel
 from costmodels.model.layer_kinds import DENSE, EXPERTS
-from costmodels.primitives.overlap import pieces_left, shared_units
+from costmodels.primitives.overlap import pipelined_exposed, shared_units
 from costmodels.strategy import strategies
 from hardware.catalogue import accelerator
 from tests.scenarios import changed_device, toy_group, toy_model, toy_scenario, toy_stack
@@ -47,7 +47,7 @@ def eight_h100(stack, precision="fp8", **model):
 
 @given(st.integers(2, 16), TIMES, TIMES)
 def test_a_ring_leaves_what_pieces_in_turn_leave(ranks, piece, message):
-    left = pieces_left(np.array([(ranks - 1) * message]), np.array([ranks * piece]), np.array([float(ranks)]))[0]
+    left = pipelined_exposed(np.array([(ranks - 1) * message]), np.array([ranks * piece]), np.array([float(ranks)]))[0]
     assert left == pytest.approx(gathered(ranks, piece, message) - ranks * piece, abs=1e-9)
     assert left == pytest.approx(scattered(ranks, piece, message) - ranks * piece, abs=1e-9)
 

@@ -17,8 +17,8 @@ from costmodels.model.parameters import parameters
 from costmodels.names import SCHEDULE_NAMES
 from costmodels.step.optimizer import optimizer_seconds
 from costmodels.step.traffic import (
-    collectives,
     exposed,
+    gradient_collectives,
     stage_send_seconds,
     step_traffic,
     tied_embedding_seconds,
@@ -126,7 +126,7 @@ def test_buckets_grow_with_the_ranks_that_share_them():
     rows = strategies(dp=[4, 8], zero_stage=1, sharding_degree=[4, 8])
     scenario = toy_scenario(stack=toy_stack(bucket_size=1e6, bucket_per_rank=0.5e6))
     size = heaviest_stage_parameters(rows, scenario)
-    assert collectives(rows, scenario, size).tolist() == np.ceil(size / [2e6, 4e6]).tolist()
+    assert gradient_collectives(rows, scenario, size).tolist() == np.ceil(size / [2e6, 4e6]).tolist()
 
 
 def test_the_last_bucket_has_nothing_to_hide_behind_and_holds_the_embedding():
@@ -143,7 +143,7 @@ def test_with_a_pipeline_buckets_are_left_at_one_collective():
     rows = strategies(pp=2, dp=4, schedule=2)
     scenario = toy_scenario(stack=toy_stack(bucket_size=1e3, bucket_exposed=0.5))
     size = heaviest_stage_parameters(rows, scenario)
-    assert collectives(rows, scenario, size).tolist() == [1.0]
+    assert gradient_collectives(rows, scenario, size).tolist() == [1.0]
     assert unhidden_share(rows, scenario, size).tolist() == [0.5]
 
 
