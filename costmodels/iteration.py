@@ -93,7 +93,8 @@ def core_seconds(strategies: Strategies, scenario: Scenario) -> RowSeconds:
     head = head - scenario.model.mtp_layers * saved
     stack, nothing, spread = scenario.stack, np.zeros(len(strategies)), strategies.vocabulary.astype(np.float64)
     nodes = max(scenario.gpus / scenario.group.gpus_per_node, 1.0)
-    forward = mean.recompute - mean.checkpointing - saved / 2.0
+    passes = {"layer": mean.layer, "recompute": mean.recompute, "weight": mean.weight}
+    passes["forward"] = mean.recompute - mean.checkpointing - saved / 2.0
     return RowSeconds(
         **{field.name: getattr(mean, field.name) for field in fields(mean)},
         embedding=embedding * (1.0 - spread),
@@ -105,9 +106,7 @@ def core_seconds(strategies: Strategies, scenario: Scenario) -> RowSeconds:
         optimizer=nothing,
         offload=nothing,
         overhead=nothing + stack.calibrated.iteration_overhead,
-        bubble=bubble_share(
-            strategies, stack, forward=forward, layer=mean.layer, recompute=mean.recompute, weight=mean.weight
-        ),
+        bubble=bubble_share(strategies, stack, **passes),
         straggler=nothing + straggler_share(stack.calibrated.straggler, nodes),
         upkeep=nothing + 1.0,
         kinds=None if depth.uniform else ByKind(depth, terms),
@@ -117,7 +116,7 @@ def core_seconds(strategies: Strategies, scenario: Scenario) -> RowSeconds:
 def _layer_terms(
     kind: Kind, strategies: Strategies, block: Strategies, inverse: Ints, scenario: Scenario
 ) -> LayerTerms:
-    """One layer of a kind as an iteration reads it, priced for the distinct blocks and gathered to the rows."""
+    """One layer of a kind as an iteration reads it, priced for the distinct blocks and gathered to all."""
     layer = kind_seconds(block, scenario, kind)
     whole = (layer.compute + layer.cp).take(inverse)
     tp, cp, ep, alone = (passes.total[inverse] for passes in (layer.tp, layer.cp, layer.ep, layer.ep_alone))
@@ -158,7 +157,7 @@ def _further_tokens(block: Strategies, scenario: Scenario) -> Passes:
 
 
 def with_step(strategies: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeconds:
-    """Seconds of rows with the terms that depend on how states are sharded, added to their ``core``.
+    """Seconds of strategies with the terms that depend on how states are sharded, added to their ``core``.
 
     These are data-parallel traffic, the optimizer, what a step moves to the host, and how far stages and data ranks lie
     apart where the ranks that share their states lie between them.
@@ -166,12 +165,11 @@ def with_step(strategies: Strategies, scenario: Scenario, core: RowSeconds) -> R
     if (strategies.rank_order == SHARDING_INSIDE).any():
         core = replace(core, send=stage_send_seconds(strategies, scenario), host=_host_seconds(strategies, scenario))
     layer = Passes(core.forward, core.backward)
+    traffic = step_traffic(strategies, scenario, core.window, core.kinds, core.paired, core.repeated_window)
     return replace(
         core,
         upkeep=core.upkeep if scenario.stability is None else wall_stretch(strategies, scenario, scenario.stability),
-        data_parallel=step_traffic(
-            strategies, scenario, core.window, core.kinds, core.paired, core.repeated_window
-        ).total,
+        data_parallel=traffic.total,
         optimizer=optimizer_seconds(strategies, scenario),
         offload=step_offload_seconds(strategies, scenario, layer),
     )
@@ -280,7 +278,7 @@ def fullest_stage(
 
 
 def at_stage(seconds: RowSeconds, held: Floats, again: Floats, hop: Floats) -> RowSeconds:
-    """One row's seconds with the average layer and the sends of a stage in place of the model's.
+    """One strategy's seconds with the average layer and the sends of a stage in place of the model's.
 
     ``held`` and ``again`` are the stage's layers and recomputed layers by kind, shape (K,); ``hop`` its sends and
     receives, shape (1,).

@@ -1,4 +1,4 @@
-"""The price of strategies: seconds and bytes, of many rows under an even split or of one row under any split."""
+"""The price of strategies: seconds and bytes, of many under an even split or of one under any split."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Price:
 
 
 def price_strategy(strategies: Strategies, scenario: Scenario, assignment: Assignment, *, row: int = 0) -> Price:
-    """Price one row of ``strategies`` under an explicit assignment."""
+    """Price one of the strategies, the ``row``-th, under an explicit assignment."""
     one = strategies.take(np.array([row]))
     return price_of_terms(one, row_seconds(one, scenario), row_bytes(one, scenario), scenario, assignment)
 
@@ -67,7 +67,7 @@ def price_strategy(strategies: Strategies, scenario: Scenario, assignment: Assig
 def price_of_terms(
     strategy: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario, assignment: Assignment
 ) -> Price:
-    """The ``Price`` of a single row whose terms are known, for many assignments of one row."""
+    """The ``Price`` of one strategy whose terms are known, for many assignments of it."""
     stages = stage_seconds(strategy, seconds, assignment)
     slow = int(np.argmax(stages))
     passed, again = stage_layers(strategy, scenario.depth, assignment.layers, assignment.recomputed)
@@ -83,16 +83,14 @@ def price_of_terms(
         iteration=float(compose(strategy, seconds, stages[slow : slow + 1], np.array([stages.sum()]))[0]),
         stage_seconds=stages,
         breakdown=terms.row(0),
-        footprint=footprint(
-            strategy, memory, scenario, row=0, layers=assignment.layers, recomputed=assignment.recomputed
-        ),
+        footprint=_footprint(strategy, memory, scenario, assignment),
         seconds=seconds,
         memory=memory,
     )
 
 
 def iteration_seconds(strategies: Strategies, scenario: Scenario, assignment: Assignment) -> float:
-    """Seconds of one iteration of a single row, the ``iteration`` of its ``Price``, without its bytes and terms."""
+    """Seconds of an iteration of the first strategy, the ``iteration`` of its ``Price``, without bytes and terms."""
     one = strategies.take(np.array([0]))
     seconds = row_seconds(one, scenario)
     stages = stage_seconds(one, seconds, assignment)
@@ -100,10 +98,13 @@ def iteration_seconds(strategies: Strategies, scenario: Scenario, assignment: As
 
 
 def stage_bytes(strategies: Strategies, scenario: Scenario, assignment: Assignment) -> Footprint:
-    """Bytes of every stage of a single row, the ``footprint`` of its ``Price``, without its seconds."""
+    """Bytes of every stage of the first strategy, the ``footprint`` of its ``Price``, without its seconds."""
     one = strategies.take(np.array([0]))
-    memory = row_bytes(one, scenario)
-    return footprint(one, memory, scenario, row=0, layers=assignment.layers, recomputed=assignment.recomputed)
+    return _footprint(one, row_bytes(one, scenario), scenario, assignment)
+
+
+def _footprint(strategy: Strategies, memory: RowBytes, scenario: Scenario, split: Assignment) -> Footprint:
+    return footprint(strategy, memory, scenario, row=0, layers=split.layers, recomputed=split.recomputed)
 
 
 def stage_seconds(strategy: Strategies, seconds: RowSeconds, assignment: Assignment) -> Floats:
@@ -117,7 +118,7 @@ def stage_seconds(strategy: Strategies, seconds: RowSeconds, assignment: Assignm
 
 
 def row_assignment(strategy: Strategies, num_layers: int, layers: Sequence[int] | None = None) -> Assignment:
-    """The even split of a single row, or the given layers; FULL recomputes all of them.
+    """The even split of one strategy, or the given layers; FULL recomputes all of them.
 
     Shorter stages come last, then first; where the ends are joined the first stage is the first to be spared. With two
     copies the layers of the pieces s and pp - 1 - s are evened out together.
@@ -136,17 +137,14 @@ def halved(pairs: Ints) -> Ints:
 
 
 def effective_recompute(strategy: Strategies, split: Assignment) -> Strategies:
-    """One row with its recomputation called what it comes to: none, or full, where PARTIAL repeats no layer or all.
+    """One strategy with its recomputation as it comes out: none, or full, where PARTIAL repeats no layer or all.
 
-    A row that may recompute is priced in what does not depend on how many layers do (the bubble of schedules that fill
+    One that may recompute is priced in what does not depend on how many layers do (the bubble of schedules that fill
     it) as if all did, which is what bounds take; a plan is priced as what it is.
     """
     if strategy.recompute[0] != Recompute.PARTIAL:
         return strategy
-    if not split.recomputed.any():
-        return replace(strategy, recompute=np.array([int(Recompute.NONE)]))
-    return (
-        replace(strategy, recompute=np.array([int(Recompute.FULL)]))
-        if (split.recomputed == split.layers).all()
-        else strategy
-    )
+    for kind, layers in ((Recompute.NONE, 0), (Recompute.FULL, split.layers)):
+        if (split.recomputed == layers).all():
+            return replace(strategy, recompute=np.array([int(kind)]))
+    return strategy

@@ -142,12 +142,8 @@ def dropout_seconds(strategies: Strategies, scenario: Scenario, kind: Kind) -> P
     if not scenario.stack.switches.dropout or scenario.group.accelerator.vendor != "NVIDIA":
         return no_passes(strategies)
     pairs = attended_pairs(scenario.model, float(scenario.seq_length), kind) * scenario.model.num_heads
-    once = (
-        RANDOM_NUMBER
-        * pairs
-        * strategies.micro_batch_size
-        / (strategies.tp * strategies.cp * scenario.rates.compute_units)
-    )
+    drawn = pairs * strategies.micro_batch_size / (strategies.tp * strategies.cp * scenario.rates.compute_units)
+    once = RANDOM_NUMBER * drawn
     return Passes(once, once)
 
 
@@ -174,11 +170,8 @@ def attention_kept(scenario: Scenario, kind: Kind = DENSE) -> float:
     heads, stack = float(scenario.model.num_heads), scenario.stack
     if scenario.rates.attention is not None or stack.kernels.attention_block:
         return 4.0 * heads
-    kept = (
-        scenario.word
-        + (4.0 if "softmax" in stack.kernels.saved_tensors else 0.0)
-        + ((1.0 + scenario.word) if stack.switches.dropout else 0.0)
-    )
+    wide = 4.0 if "softmax" in stack.kernels.saved_tensors else 0.0
+    kept = scenario.word + wide + ((1.0 + scenario.word) if stack.switches.dropout else 0.0)
     return kept * heads * keys_scored(scenario, kind)
 
 

@@ -8,6 +8,8 @@ keys and values are gathered on every rank (Llama 3, [Dubey24], section 3.3.2).
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from costmodels.layer.forward_backward import Passes, no_passes, streamed, tokens_per_rank
@@ -70,25 +72,23 @@ def merge_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
 
 
 def context_parallel(strategies: Strategies, scenario: Scenario, attention: Passes) -> Passes:
-    """Exposed seconds of the exchange between context ranks, by each row's kind."""
+    """Exposed seconds of the exchange between context ranks, by each strategy's kind."""
     if not (strategies.cp > 1).any():
         return no_passes(strategies)
     near, far = split_group(group_of(strategies, "cp"), ulysses_ranks(strategies, scenario))
     both = _ring(strategies, scenario, far, attention) + _all_to_alls(strategies, scenario, near)
-    return (
-        _gathered(strategies, scenario).where(is_gathered(strategies), both) if is_gathered(strategies).any() else both
-    )
+    gathers = is_gathered(strategies)
+    return _gathered(strategies, scenario).where(gathers, both) if gathers.any() else both
 
 
 def _ring(strategies: Strategies, scenario: Scenario, ring: Group, attention: Passes) -> Passes:
     """R - 1 exchanges of keys and values, and of their gradients too backward, each hidden behind one step of r."""
     ranks, step = ring.size.astype(np.float64), ring.parts[0][1].astype(np.float64)
-    one = send_seconds(exchanged_key_values(strategies, scenario), step, ranks, scenario.group.tiers)
-    known = {"ranks": np.where(is_gathered(strategies), 1, ring.size), "floor": scenario.stack.overlap.cp}
-    return Passes(
-        ring_attention_exposed(send=one, attention=attention.forward, **known),
-        ring_attention_exposed(send=2.0 * one, attention=attention.backward, **known),
-    )
+    send = send_seconds(exchanged_key_values(strategies, scenario), step, ranks, scenario.group.tiers)
+    ranks = np.where(is_gathered(strategies), 1, ring.size)
+    exposed = partial(ring_attention_exposed, ranks=ranks, floor=scenario.stack.overlap.cp)
+    forward = exposed(send=send, attention=attention.forward)
+    return Passes(forward, exposed(send=2.0 * send, attention=attention.backward))
 
 
 def _all_to_alls(strategies: Strategies, scenario: Scenario, near: Group) -> Passes:

@@ -102,9 +102,8 @@ def rotary_traffic(scenario: Scenario) -> float:
 def layer_accumulation(strategies: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
     """Adding the gradients of one layer to the buffer, where no product does it."""
     size = kind_parameters_per_rank(strategies, scenario, kind) * trained_share(scenario)
-    return accumulation_seconds(
-        size + kind_expert_parameters(strategies, scenario, kind) * trained_experts(scenario), scenario
-    )
+    experts = kind_expert_parameters(strategies, scenario, kind) * trained_experts(scenario)
+    return accumulation_seconds(size + experts, scenario)
 
 
 def accumulation_seconds(size: Floats, scenario: Scenario) -> Passes:

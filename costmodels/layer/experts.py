@@ -189,9 +189,8 @@ def _of_one_expert(rows: Floats, scenario: Scenario) -> tuple[GemmFit, Callable[
     """The rates of grouped products, and the seconds of one of (m, n, k) by an expert with so many rows."""
     rates, reached = scenario.rates, scenario.stack.calibrated.expert_efficiency
     fit = scenario.group.accelerator.kernels.grouped
-    plain = rates.matmul.model_copy(
-        update={"overhead": fit.group_overhead, "memory_efficiency": fit.memory_efficiency, "area_half": 0.0}
-    )
+    own = {"overhead": fit.group_overhead, "memory_efficiency": fit.memory_efficiency, "area_half": 0.0}
+    plain = rates.matmul.model_copy(update=own)
     peak, bandwidth = rates.matmul_peak * reached / (1.0 + fit.rows_half / rows), rates.bandwidth * reached
 
     def seconds(m: Number, n: Number, k: Number) -> Floats:
@@ -234,21 +233,19 @@ def expert_streams(strategies: Strategies, scenario: Scenario) -> Passes:
     Routed tokens are scattered rows, which move at a share of the bandwidth of their own (``GroupedFit``); what is
     sorted or padded behind a plain all-to-all is copied in runs of rows, at that of other fused kernels.
     """
-    moe = experts_of(scenario)
-    arrived, held = arrived_tokens(strategies, scenario), moe.num_experts / strategies.ep
+    moe, arrived = experts_of(scenario), arrived_tokens(strategies, scenario)
+    inner, held = moe.expert_ffn_hidden_size / strategies.etp, moe.num_experts / strategies.ep
     shared = moe.shared_expert_ffn_hidden_size / strategies.tp * tokens_per_rank(strategies, scenario)
-    forward, backward = routed_traffic(
-        scenario, arrived=arrived, inner=moe.expert_ffn_hidden_size / strategies.etp, held=held
-    )
+    forward, backward = routed_traffic(scenario, arrived=arrived, inner=inner, held=held)
     copied = copied_traffic(scenario, arrived=arrived, held=held)
-    routed, inner = streamed(forward, backward, scenario, _routed_share(scenario)), ACTIVATION[scenario.model.gated_ffn]
-    return routed + streamed(inner[0] * shared + copied, inner[1] * shared + copied, scenario)
+    routed, moved = streamed(forward, backward, scenario, _routed_share(scenario)), ACTIVATION[scenario.model.gated_ffn]
+    return routed + streamed(moved[0] * shared + copied, moved[1] * shared + copied, scenario)
 
 
 def _routed_share(scenario: Scenario) -> float:
     """Share of the bandwidth at which routed tokens move."""
-    grouped_products, calibrated = scenario.group.accelerator.kernels.grouped, scenario.stack.calibrated
-    return grouped_products.stream_efficiency * calibrated.elementwise_efficiency * calibrated.expert_efficiency
+    grouped, calibrated = scenario.group.accelerator.kernels.grouped, scenario.stack.calibrated
+    return grouped.stream_efficiency * calibrated.elementwise_efficiency * calibrated.expert_efficiency
 
 
 def activation_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
@@ -266,7 +263,7 @@ def dispatch_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
     """
     stack, tiers, moe = scenario.stack, scenario.group.tiers, experts_of(scenario)
     routed = routed_tokens(strategies, scenario) * expert_load(strategies, scenario)
-    h = float(scenario.model.expert_hidden_size)
+    group, h = expert_group(strategies), float(scenario.model.expert_hidden_size)
     split = Group(strategies.etp, ((strategies.etp, np.ones_like(strategies.etp)),))
     weights, (out, back) = routed_weights(strategies, scenario), HYBRID_REACH if is_hybrid(stack) else (None, None)
 
@@ -274,26 +271,20 @@ def dispatch_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
         """Seconds on the way there, or back, of values of ``width`` bytes and so many bytes beside a token."""
         if stack.switches.dispatcher == "allgather":
             every = width * region_tokens(strategies, scenario) * h * strategies.ep
-            across = gather_seconds(every, expert_group(strategies), tiers)
+            across = gather_seconds(every, group, tiers)
         else:
             copies = moe.top_k if stack.switches.dispatcher in SENT_ONCE else 1
             limits = moe.router_group_top_k, moe.router_groups
             size = dispatched_bytes(copies=routed, hidden_size=h, word=width, beside=beside)
-            across = all_to_all_seconds(
-                size, expert_group(strategies), tiers, copies=copies, groups=limits, nearest=nearest
-            )
+            across = all_to_all_seconds(size, group, tiers, copies=copies, groups=limits, nearest=nearest)
         whole = np.where(strategies.etp > 1, gather_seconds(width * routed * h * strategies.etp, split, tiers), 0.0)
         return np.where(strategies.ep > 1, across, 0.0) + whole
 
     left = 1.0 if is_overlapped(stack) else stack.overlap.ep
     reached = left / stack.calibrated.communication_efficiency
-    ahead = (
-        moved(stack.experts.dispatch_bytes, weights, out)
-        + moved(WORD, 0.0, back)
-        + gathered_routes(strategies, scenario)
-    )
-    after = moved(stack.experts.dispatch_bytes, 0.0, out) + moved(WORD, weights, back)
-    return Passes(ahead * reached, after * reached)
+    word, routes = stack.experts.dispatch_bytes, gathered_routes(strategies, scenario)
+    forward = moved(word, weights, out) + moved(WORD, 0.0, back) + routes
+    return reached * Passes(forward, moved(word, 0.0, out) + moved(WORD, weights, back))
 
 
 def is_hybrid(stack: Stack) -> bool:

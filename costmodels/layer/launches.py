@@ -11,7 +11,6 @@ from costmodels.layer.attention import UNFUSED_SOFTMAX_KERNELS, softmax_falls_ba
 from costmodels.layer.forward_backward import Passes
 from costmodels.layer.tensor_parallel import exchanging_parts
 from costmodels.model.layer_kinds import Kind
-from costmodels.model.model import Model
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.stack.fields import SENT_ONCE
 from costmodels.stack.stack import Stack
@@ -88,9 +87,8 @@ def launch_floor(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floa
         return np.zeros(len(strategies))
     calls = np.zeros(len(strategies))
     if ("mamba" if kind.mixer == "mamba" else "attn") not in stack.switches.cuda_graph_scope:
-        calls = (
-            calls + module_calls(strategies, scenario, kind) + CALLS * tensor_collectives(strategies, scenario, kind)
-        )
+        calls = calls + CALLS * tensor_collectives(strategies, scenario, kind)
+        calls = calls + module_calls(strategies, scenario, kind)
         if kind.attends and scenario.rates.attention is None:
             calls = calls + UNFUSED_SOFTMAX_KERNELS * softmax_falls_back(strategies, scenario)
     if kind.ffn == "experts" and "moe" not in stack.switches.cuda_graph_scope:
@@ -129,14 +127,12 @@ def expert_calls(strategies: Strategies, scenario: Scenario) -> Floats:
         return np.zeros(len(strategies))
     share = 1.0 - sum(CAPTURED.get(part, 0.0) for part in stack.switches.cuda_graph_scope)
     if "moe_router" not in stack.switches.cuda_graph_scope:
-        share += GROUPED * _by_groups(scenario.model) + SHARED * (moe.num_shared_experts > 0)
+        by_groups = (
+            moe.router_groups > 1 or scenario.model.router_steered
+        )  # groups of all experts too, as in DeepSeek-V3
+        share += GROUPED * by_groups + SHARED * (moe.num_shared_experts > 0)
     share *= FUSED if stack.switches.dispatcher in SENT_ONCE else 1.0
     return share * stack.host.kernels_per_expert_layer + local_kernels(strategies, scenario)
-
-
-def _by_groups(model: Model) -> bool:
-    """Whether the router takes groups first; one of all experts too, as DeepSeek-V3's kin are configured."""
-    return model.moe is not None and (model.moe.router_groups > 1 or model.router_steered)
 
 
 def local_kernels(strategies: Strategies, scenario: Scenario) -> Floats:
@@ -155,6 +151,5 @@ def local_kernels(strategies: Strategies, scenario: Scenario) -> Floats:
 
 def tensor_collectives(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     """Collectives of the tensor ranks in a layer's forward pass, shape (N,): each is two under sequence parallelism."""
-    return np.where(
-        strategies.tp > 1, exchanging_parts(kind, scenario) * (1.0 + (strategies.sequence_parallel > 0)), 0.0
-    )
+    each = exchanging_parts(kind, scenario) * (1.0 + (strategies.sequence_parallel > 0))
+    return np.where(strategies.tp > 1, each, 0.0)

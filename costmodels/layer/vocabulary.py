@@ -33,18 +33,16 @@ their gradient in 16 bits, and the copy in fp32 between them."""
 
 def embedding_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
     """Token and position look-up of the first stage, and the scatter of its gradient."""
-    model, split = scenario.model, strategies.sequence_parallel > 0
+    model = scenario.model
     traffic = 4.0 * tokens_per_rank(strategies, scenario) + 6.0 * region_tokens(strategies, scenario)
     forward = scenario.rates.stream_seconds(model.hidden_size * traffic)
-    shared = (
-        np.where(strategies.tp > 1, reducing_seconds(strategies, scenario), 0.0) * scenario.stack.overlap.tp_forward
-    )
+    shared = np.where(strategies.tp > 1, reducing_seconds(strategies, scenario), 0.0)
+    shared = shared * scenario.stack.overlap.tp_forward
     if scenario.frozen:
         return Passes(forward + shared, np.zeros(len(strategies)))
-    passes = Passes(forward + shared, forward + np.where(split, shared, 0.0))
-    return passes + accumulation_seconds(
-        padded_vocabulary_rows(strategies, scenario) * model.embedding_width / strategies.tp, scenario
-    )
+    weights = padded_vocabulary_rows(strategies, scenario) * model.embedding_width / strategies.tp
+    backward = forward + np.where(strategies.sequence_parallel > 0, shared, 0.0)
+    return Passes(forward + shared, backward) + accumulation_seconds(weights, scenario)
 
 
 def head_seconds(strategies: Strategies, scenario: Scenario) -> Passes:

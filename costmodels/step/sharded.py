@@ -82,11 +82,8 @@ def is_hidden(strategies: Strategies, stack: Stack) -> tuple[Bools, Bools]:
 
 def stays_whole(strategies: Strategies, scenario: Scenario) -> Bools:
     """Whether a pipeline's stages keep parameters gathered and gradients whole until the last micro-batch, (N,)."""
-    return (
-        scenario.stack.sharding.pipeline_keeps_gathered
-        & (strategies.pp > 1)
-        & (strategies.zero_stage >= SHARDED_GRADIENTS)
-    )
+    sharded = (strategies.pp > 1) & (strategies.zero_stage >= SHARDED_GRADIENTS)
+    return scenario.stack.sharding.pipeline_keeps_gathered & sharded
 
 
 def every_micro_batch(

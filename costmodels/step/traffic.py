@@ -52,9 +52,8 @@ def stage_send_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     size = WORD * tokens_per_rank(strategies, scenario) * scenario.model.hidden_size
     split = (strategies.sequence_parallel > 0) | stack.pipeline.scatter_gather
     size = np.where(split, size / strategies.tp, size)
-    one = send_seconds(
-        size, strides(strategies)["pp"].astype(np.float64), strategies.pp.astype(np.float64), scenario.group.tiers
-    )
+    stride, reach = (column.astype(np.float64) for column in (strides(strategies)["pp"], strategies.pp))
+    one = send_seconds(size, stride, reach, scenario.group.tiers)
     exposed = np.where(strategies.vpp > 1, stack.overlap.pp_interleaved, stack.overlap.pp) * waited_sends(strategies)
     return 2.0 * strategies.vpp * one * exposed / stack.calibrated.communication_efficiency
 
@@ -133,15 +132,15 @@ STEP_AXES = tuple(
 
 
 def share_steps(strategies: Strategies) -> None:
-    """Have rows that are alike once an iteration priced together there, as nine of ten are in a search.
+    """Have strategies that are alike once an iteration priced together there, as nine of ten are in a search.
 
-    What is found is the same to the last bit; of random rows too few are alike for it to pay.
+    What is found is the same to the last bit; of random ones too few are alike for it to pay.
     """
     strategies.once("steps", lambda: strategies.distinct(*STEP_AXES))
 
 
 def alike_steps(strategies: Strategies) -> tuple[Strategies, Ints | slice]:
-    """Rows to price once an iteration, and which of them every row is."""
+    """Strategies to price once an iteration, and which of them every one is."""
     known: tuple[Strategies, Ints | slice] = strategies.once("steps", lambda: (strategies, slice(None)))
     return known
 
@@ -165,14 +164,14 @@ def _once_per_step(strategies: Strategies, scenario: Scenario) -> tuple[Floats, 
     pieces = gradient_collectives(strategies, scenario, size)
     pace, size = pieces / scenario.stack.calibrated.communication_efficiency, size / pieces
     gradients, parameters = np.zeros(len(strategies)), np.zeros(len(strategies))
-    for mine, exchange in ((strategies.zero_stage == 0, _unsharded_once), (strategies.zero_stage > 0, _sharded_once)):
-        if mine.any():
-            found = exchange(strategies if mine.all() else strategies.take(mine), scenario, size[mine])
-            gradients[mine], parameters[mine] = found
+    for here, exchange in ((strategies.zero_stage == 0, _unsharded_once), (strategies.zero_stage > 0, _sharded_once)):
+        if here.any():
+            some = strategies if here.all() else strategies.take(here)
+            gradients[here], parameters[here] = exchange(some, scenario, size[here])
     gradients, parameters = gradients * pace, parameters * pace + _list_seconds(strategies, scenario)
     if scenario.model.num_moe_layers:
-        apart = _experts_once(strategies, scenario)
-        gradients, parameters = gradients + apart[0], parameters + apart[1]
+        reduced, gathered = _experts_once(strategies, scenario)
+        gradients, parameters = gradients + reduced, parameters + gathered
     return gradients, parameters, tied_embedding_seconds(strategies, scenario)
 
 
@@ -180,14 +179,9 @@ def _list_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     """Seconds to copy every rank's part of each tensor of a stage out of what was gathered, launch by launch, (N,)."""
     model, (near, _far) = scenario.model, sharding_groups(strategies)
     tensors = len(attention_projections(model)) + 2 + model.num_norms
-    copies = (
-        even_layers(model.num_layers, strategies).high
-        * tensors
-        * near.size
-        * scenario.stack.sharding.copy_time_per_rank
-    )
-    listed = (strategies.zero_stage > 0) & (near.size > 1) & (scenario.stack.sharding.parameter_exchange == "listed")
-    return np.where(listed, copies, 0.0)
+    costs, copies = scenario.stack.sharding, even_layers(model.num_layers, strategies).high * tensors * near.size
+    listed = (strategies.zero_stage > 0) & (near.size > 1) & (costs.parameter_exchange == "listed")
+    return np.where(listed, copies * costs.copy_time_per_rank, 0.0)
 
 
 def _unsharded_once(strategies: Strategies, scenario: Scenario, size: Floats) -> tuple[Floats, Floats]:
@@ -248,25 +242,19 @@ def tied_embedding_seconds(strategies: Strategies, scenario: Scenario) -> Floats
     model, stack = scenario.model, scenario.stack
     if not model.tied_embeddings or scenario.frozen:
         return np.zeros(len(strategies))
-    size = (
-        stack.gradients.gradient_bytes
-        * padded_vocabulary_rows(strategies, scenario)
-        * model.embedding_width
-        / strategies.tp
-    )
-    ends = ends_of(group_of(strategies, "pp"))
+    ends, table = ends_of(group_of(strategies, "pp")), padded_vocabulary_rows(strategies, scenario)
+    size = stack.gradients.gradient_bytes * table * model.embedding_width / strategies.tp
     return np.where(joined(strategies), 0.0, all_reduce_seconds(size, ends, scenario.group.tiers))
 
 
 def gradient_collectives(strategies: Strategies, scenario: Scenario, size: Floats) -> Floats:
     """Collectives in which the gradients of ``size`` parameters travel once an iteration, shape (N,)."""
     layers = even_layers(scenario.model.num_layers, strategies).high
-    few = np.maximum(scenario.stack.sharding.collectives_per_layer * layers, 1.0)
-    return np.where(
-        _is_bucketed(strategies, scenario),
-        np.maximum(np.ceil(size / _bucket_parameters(strategies, scenario)), 1.0),
-        few,
+    buckets = np.ceil(size / _bucket_parameters(strategies, scenario))
+    count = np.where(
+        _is_bucketed(strategies, scenario), buckets, scenario.stack.sharding.collectives_per_layer * layers
     )
+    return np.maximum(count, 1.0)
 
 
 def unhidden_share(strategies: Strategies, scenario: Scenario, size: Floats) -> Floats:
