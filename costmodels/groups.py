@@ -8,13 +8,14 @@ takes the figures of its group.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.arrays import Columns
 from costmodels.iteration import RowSeconds, breakdown, compose, core_seconds
 from costmodels.layout.split import Assignment
 from costmodels.layout.stage_contents import in_flight
@@ -26,7 +27,6 @@ from costmodels.scenario import Scenario
 from costmodels.step.optimizer import optimizer_seconds
 from costmodels.step.traffic import stage_send_seconds, step_traffic, tied_embedding_seconds
 from costmodels.strategy import Floats, Ints, Strategies
-from hardware.links import Tier
 from hardware.records import Cluster
 
 
@@ -52,16 +52,15 @@ class Mixed:
         """Two groups with nothing but the tier over which they reach each other."""
         pair = self.scenarios[one], self.scenarios[other]
         tiers = self.cluster.crossing(pair[0].group.name, pair[1].group.name)
-        first, second = (_through(scenario, tier) for scenario, tier in zip(pair, tiers, strict=True))
+        first, second = (
+            replace(scenario, group=scenario.group.model_copy(update={"tiers": (tier,)}))
+            for scenario, tier in zip(pair, tiers, strict=True)
+        )
         return first, second
 
 
-def _through(scenario: Scenario, tier: Tier) -> Scenario:
-    return replace(scenario, group=scenario.group.model_copy(update={"tiers": (tier,)}))
-
-
 @dataclass(frozen=True, slots=True)
-class MixedRows:
+class MixedRows(Columns):
     """N strategies over G groups: the columns of each group, its stages, and the groups' order in the pipeline.
 
     ``groups[g]`` has the degrees of the stages on group g; its ``pp`` is the whole pipeline's, and so are
@@ -75,10 +74,6 @@ class MixedRows:
 
     def __len__(self) -> int:
         return len(self.order)
-
-    def take(self, rows: NDArray[Any] | slice) -> MixedRows:
-        """The given rows (an index, mask or slice)."""
-        return MixedRows(tuple(group.take(rows) for group in self.groups), self.stages[rows], self.order[rows])
 
     @property
     def pp(self) -> Ints:
@@ -94,7 +89,7 @@ class MixedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class MixedSeconds:
+class MixedSeconds(Columns):
     """Seconds of N strategies by stage, arrays (N, P), and of each group as ``iteration`` prices it.
 
     What happens once per iteration, the stragglers and the bubble's share are the whole pipeline's in every group.
@@ -107,14 +102,9 @@ class MixedSeconds:
     extra: Floats
     """What a stage spends per micro-batch beside its layers, its hops included."""
 
-    def take(self, rows: NDArray[Any]) -> MixedSeconds:
-        """The given rows (an index or mask)."""
-        arrays = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name != "groups"}
-        return MixedSeconds(groups=tuple(group.take(rows) for group in self.groups), **arrays)
-
 
 @dataclass(frozen=True, slots=True)
-class MixedBytes:
+class MixedBytes(Columns):
     """What the memory of every stage is composed of, arrays (N, P), bytes on one rank."""
 
     limit: Floats
@@ -128,10 +118,6 @@ class MixedBytes:
     checkpoint: Floats
     """Per recomputed layer, all micro-batches in flight."""
     working: Floats
-
-    def take(self, rows: NDArray[Any]) -> MixedBytes:
-        """The given rows (an index or mask)."""
-        return MixedBytes(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
 
 def mixed_seconds(rows: MixedRows, mixed: Mixed) -> MixedSeconds:
@@ -199,17 +185,18 @@ def _each(rows: MixedRows) -> Ints:
 
 def _tied(rows: MixedRows, mixed: Mixed) -> Floats:
     """All-reduce of a tied embedding between any two groups, (N, G, G): the slower side's."""
+    return _between(rows, mixed, tied_embedding_seconds)
+
+
+def _between(rows: MixedRows, mixed: Mixed, seconds: Callable[[Strategies, Scenario], Floats]) -> Floats:
+    """The slower side's seconds between any two groups, (N, G, G)."""
     count = len(rows.groups)
     table = np.zeros((len(rows), count, count))
-    for one, other in _pairs(count):
+    for one, other in combinations(range(count), 2):
         sides = zip((one, other), mixed.crossing(one, other), strict=True)
-        seconds = np.max([tied_embedding_seconds(rows.groups[g], scenario) for g, scenario in sides], axis=0)
-        table[:, one, other] = table[:, other, one] = seconds
+        slower = np.max([seconds(rows.groups[group], scenario) for group, scenario in sides], axis=0)
+        table[:, one, other] = table[:, other, one] = slower
     return table
-
-
-def _pairs(count: int) -> list[tuple[int, int]]:
-    return [(one, other) for one in range(count) for other in range(one + 1, count)]
 
 
 def _hops(rows: MixedRows, mixed: Mixed, at: Ints) -> Floats:
@@ -233,17 +220,10 @@ def _links(rows: MixedRows, mixed: Mixed) -> Floats:
 
     Between groups the rank that has more to send, or the slower way out, sets the time.
     """
-    count = len(rows.groups)
-    table = np.zeros((len(rows), count, count))
+    two = np.full(len(rows), 2)
+    table = _between(rows, mixed, lambda group, scenario: stage_send_seconds(replace(group, pp=two), scenario))
     for k, (group, scenario) in enumerate(zip(rows.groups, mixed.scenarios, strict=True)):
         table[:, k, k] = stage_send_seconds(replace(group, pp=rows.stages[:, k]), scenario)
-    for one, other in _pairs(count):
-        sides = zip((one, other), mixed.crossing(one, other), strict=True)
-        two = np.full(len(rows), 2)
-        seconds = np.max(
-            [stage_send_seconds(replace(rows.groups[g], pp=two), scenario) for g, scenario in sides], axis=0
-        )
-        table[:, one, other] = table[:, other, one] = seconds
     return table
 
 
@@ -292,22 +272,17 @@ def price_mixed(row: MixedRows, mixed: Mixed, assignment: Assignment) -> Price:
     )
 
 
-def _average_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
+def _average_bytes(strategies: Strategies, scenario: Scenario) -> RowBytes:
     """The memory of one group's stages, of an average layer where layers differ, as their seconds are."""
-    return replace(row_bytes(rows, scenario), kinds=None)
+    return replace(row_bytes(strategies, scenario), kinds=None)
 
 
-def _with_bytes(row: MixedRows, mixed: Mixed) -> list[tuple[Strategies, RowBytes, Scenario]]:
-    pairs = zip(row.groups, mixed.scenarios, strict=True)
-    return [(group, _average_bytes(group, one), one) for group, one in pairs]
-
-
-def _footprint(row: MixedRows, mixed: Mixed, assignment: Assignment) -> Footprint:
+def _footprint(row: MixedRows, mixed: Mixed, split: Assignment) -> Footprint:
     """Every stage's bytes as its group counts them."""
     each = [
-        footprint(group, memory, one, row=0, layers=assignment.layers, recomputed=assignment.recomputed)
-        for group, memory, one in _with_bytes(row, mixed)
+        footprint(group, _average_bytes(group, one), one, row=0, layers=split.layers, recomputed=split.recomputed)
+        for group, one in zip(row.groups, mixed.scenarios, strict=True)
     ]
-    at, stages = row.group_at()[0], np.arange(len(assignment.layers))
+    at, stages = row.group_at()[0], np.arange(len(split.layers))
     parts = {f.name: np.stack([getattr(one, f.name) for one in each])[at, stages] for f in fields(Footprint)}
     return Footprint(**parts)

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.layer.blocks import embedding_seconds, further_token_projection, head_seconds, kind_seconds
-from costmodels.layer.checkpoints import checkpoint_seconds, selective_seconds
-from costmodels.layer.forward_backward import Passes
+from costmodels.layer.blocks import kind_seconds
+from costmodels.layer.forward_backward import Passes, average, no_passes
 from costmodels.layer.fp8_scales import sharing_seconds
-from costmodels.layer.pairing import paired_terms
-from costmodels.layer.terms import LayerTerms, Windows, mean_terms
+from costmodels.layer.overlapped_experts import paired_terms
+from costmodels.layer.recompute_modules import checkpoint_seconds, selective_seconds
+from costmodels.layer.terms import LayerTerms
+from costmodels.layer.vocabulary import embedding_seconds, further_token_projection, head_seconds
 from costmodels.layout.layers_by_kind import ByKind, contents, heaviest_at_least
 from costmodels.layout.split import even_layers
 from costmodels.layout.stage_contents import copies, end_sends, ends, joined
@@ -38,36 +39,16 @@ from costmodels.training.goodput import wall_stretch
 BLOCK_AXES = ("tp", "cp", "cp_kind", "micro_batch_size", "sequence_parallel", "ep", "etp")
 """All that the cost of a layer, the embedding and the head depends on."""
 LAYER_AXES = (*BLOCK_AXES, "recompute", "recompute_modules", "recompute_num_layers", "offload")
-"""Axes that the cost of a recomputed or offloaded layer depends on, beside ``pairing.further_axes``."""
+"""Axes that the cost of a recomputed or offloaded layer depends on, beside ``overlapped_experts.further_axes``."""
 
 
 @dataclass(frozen=True, slots=True)
-class RowSeconds(Windows):
+class RowSeconds(LayerTerms):
     """What an iteration is composed of, arrays (N,), seconds per micro-batch unless said otherwise.
 
     Where layers differ, those of one layer are of an average one.
     """
 
-    layer: Floats
-    """One layer, forward and backward, nothing recomputed, exposed communication included."""
-    forward: Floats
-    """One layer forward without tensor-parallel traffic."""
-    backward: Floats
-    layer_tp: Floats
-    layer_cp: Floats
-    layer_ep: Floats
-    layer_alone: Floats
-    """What experts' traffic takes beyond ``layer_ep`` in a micro-batch that has no partner."""
-    layer_launch: Floats
-    """What of a layer waits for the host, in ``forward`` and ``backward`` too."""
-    recompute: Floats
-    """One recomputed layer's second forward pass, communication included, and ``checkpointing``."""
-    checkpointing: Floats
-    """What begins and ends a checkpoint, less what a pass that ends early leaves out; no part of a first pass."""
-    weight: Floats
-    """One layer's weight gradients, included in ``layer``."""
-    selective: Floats
-    """Included in ``layer`` where recomputation is selective."""
     embedding: Floats
     head: Floats
     send: Floats
@@ -84,17 +65,6 @@ class RowSeconds(Windows):
     """Per iteration: host, data."""
     bubble: Floats
     """Share of the other stages' seconds that the slowest stage waits: 1 / v, less where weight gradients fill in."""
-    layer_offload: Floats
-    """Exposed traffic to and from the host, included in ``layer``."""
-    forward_window: Floats
-    """What of ``forward`` hides no traffic of the layer's own experts: data-parallel traffic can hide behind it."""
-    backward_window: Floats
-    repeated_window: Floats
-    """Computation that the backward pass of every layer begins with where all layers are recomputed: what travels in
-    every micro-batch can hide behind it."""
-    paired_forward: Floats
-    """Computation of the forward pass that another micro-batch's exchanges of experts run beside, on average."""
-    paired_backward: Floats
     offload: Floats
     """Per iteration: exposed step on the host, and traffic of states."""
     straggler: Floats
@@ -104,128 +74,109 @@ class RowSeconds(Windows):
     kinds: ByKind[LayerTerms] | None = None
     """Seconds of one layer of each kind, where layers differ along the depth."""
 
-    def take(self, rows: NDArray[Any]) -> RowSeconds:
-        """The given rows (an index or mask)."""
-        arrays = {field.name: getattr(self, field.name)[rows] for field in fields(self) if field.name != "kinds"}
-        return RowSeconds(**arrays, kinds=self.kinds and self.kinds.take(rows))
 
-
-def row_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
+def row_seconds(strategies: Strategies, scenario: Scenario) -> RowSeconds:
     """Price N strategies down to the quantities that a split of layers over stages multiplies."""
-    return with_step(rows, scenario, core_seconds(rows, scenario))
+    return with_step(strategies, scenario, core_seconds(strategies, scenario))
 
 
-def core_seconds(rows: Strategies, scenario: Scenario) -> RowSeconds:
+def core_seconds(strategies: Strategies, scenario: Scenario) -> RowSeconds:
     """All that does not depend on how states are sharded; the terms once per iteration are left at zero."""
-    block, inverse = rows.distinct(*BLOCK_AXES)
+    block, inverse = strategies.distinct(*BLOCK_AXES)
     depth = scenario.depth
-    alone = tuple(_layer_terms(kind, rows, block, inverse, scenario) for kind in depth.kinds)
-    terms, hidden = paired_terms(alone, rows, scenario.stack)
-    mean = mean_terms(terms, depth.shares)
+    alone = tuple(_layer_terms(kind, strategies, block, inverse, scenario) for kind in depth.kinds)
+    terms, hidden = paired_terms(alone, strategies, scenario.stack)
+    mean = average(terms, depth.shares)
     saved = hidden[0] if len(hidden) == 1 else np.dot(depth.shares, hidden)
-    at_ends = {
-        "embedding": sum_passes(embedding_seconds(block, scenario)),
-        "head": sum_passes(head_seconds(block, scenario)) + _ahead_seconds(block, scenario),
-    }
-    part = {name: values[inverse] for name, values in at_ends.items()}
-    head = part["head"] - scenario.model.mtp_layers * saved
-    stack, nothing = scenario.stack, np.zeros(len(rows))
-    spread = rows.vocabulary.astype(np.float64)
+    embedding = embedding_seconds(block, scenario).total[inverse]
+    head = (head_seconds(block, scenario) + _further_tokens(block, scenario)).total[inverse]
+    head = head - scenario.model.mtp_layers * saved
+    stack, nothing, spread = scenario.stack, np.zeros(len(strategies)), strategies.vocabulary.astype(np.float64)
     nodes = max(scenario.gpus / scenario.group.gpus_per_node, 1.0)
-    forward = mean.recompute - mean.checkpointing - saved / 2.0
+    passes = {"layer": mean.layer, "recompute": mean.recompute, "weight": mean.weight}
+    passes["forward"] = mean.recompute - mean.checkpointing - saved / 2.0
     return RowSeconds(
         **{field.name: getattr(mean, field.name) for field in fields(mean)},
-        embedding=part["embedding"] * (1.0 - spread),
+        embedding=embedding * (1.0 - spread),
         head=head * (1.0 - spread),
-        vocabulary_spread=(part["embedding"] + head) / rows.pp * spread,
-        send=stage_send_seconds(rows, scenario),
-        host=_beside_passes(rows, scenario),
+        vocabulary_spread=(embedding + head) / strategies.pp * spread,
+        send=stage_send_seconds(strategies, scenario),
+        host=_host_seconds(strategies, scenario),
         data_parallel=nothing,
         optimizer=nothing,
         offload=nothing,
         overhead=nothing + stack.calibrated.iteration_overhead,
-        bubble=bubble_share(
-            rows, stack, forward=forward, layer=mean.layer, recompute=mean.recompute, weight=mean.weight
-        ),
+        bubble=bubble_share(strategies, stack, **passes),
         straggler=nothing + straggler_share(stack.calibrated.straggler, nodes),
         upkeep=nothing + 1.0,
         kinds=None if depth.uniform else ByKind(depth, terms),
     )
 
 
-def _layer_terms(kind: Kind, rows: Strategies, block: Strategies, inverse: Ints, scenario: Scenario) -> LayerTerms:
-    """One layer of a kind as an iteration reads it, priced for the distinct blocks and gathered to the rows."""
+def _layer_terms(
+    kind: Kind, strategies: Strategies, block: Strategies, inverse: Ints, scenario: Scenario
+) -> LayerTerms:
+    """One layer of a kind as an iteration reads it, priced for the distinct blocks and gathered to all."""
     layer = kind_seconds(block, scenario, kind)
-    forward = (layer.compute.forward + layer.cp.forward)[inverse]
-    backward = (layer.compute.backward + layer.cp.backward)[inverse]
-    tp, cp, ep, alone = (sum_passes(passes)[inverse] for passes in (layer.tp, layer.cp, layer.ep, layer.ep_alone))
-    spared = layer.spared[inverse] * float(scenario.stack.recompute.skips_unread)
-    at_ends = (checkpoint_seconds(scenario, layer)[inverse] - spared) / rows.recompute_num_layers
-    selective = selective_seconds(rows, block, inverse, scenario, layer, kind)
-    offloaded = np.zeros(len(rows))
-    if (rows.offload == ACTIVATIONS).any():
-        kept = kept_bytes_of_kind(rows, scenario, kind)
-        offloaded = layer_offload_seconds(rows, scenario, kept, Passes(forward, backward))
+    whole = (layer.compute + layer.cp).take(inverse)
+    tp, cp, ep, alone = (passes.total[inverse] for passes in (layer.tp, layer.cp, layer.ep, layer.ep_alone))
+    skipped = layer.skipped[inverse] * float(scenario.stack.recompute.skips_unread)
+    at_ends = (checkpoint_seconds(scenario, layer)[inverse] - skipped) / strategies.recompute_num_layers
+    selective = selective_seconds(strategies, block, inverse, scenario, layer, kind)
+    offloaded = np.zeros(len(strategies))
+    if (strategies.offload == ACTIVATIONS).any():
+        kept = kept_bytes_of_kind(strategies, scenario, kind)
+        offloaded = layer_offload_seconds(strategies, scenario, kept, whole)
     return LayerTerms(
-        layer=forward + backward + tp + ep + selective + offloaded,
-        forward=forward,
-        backward=backward,
+        layer=whole.total + tp + ep + selective + offloaded,
+        forward=whole.forward,
+        backward=whole.backward,
         layer_tp=tp,
         layer_cp=cp,
         layer_ep=ep,
         layer_alone=alone - ep,
-        layer_launch=sum_passes(layer.launch)[inverse],
+        layer_launch=layer.launch.total[inverse],
         recompute=(layer.compute.forward + layer.alone.forward)[inverse] + at_ends,
         checkpointing=at_ends,
         weight=layer.weight_gradients(0.0 if scenario.frozen else scenario.rates.matmul.wgrad_ratio)[inverse],
         selective=selective,
         layer_offload=offloaded,
-        forward_window=forward - layer.hidden_ep.forward[inverse],
-        backward_window=backward - layer.hidden_ep.backward[inverse],
-        repeated_window=np.where(rows.recompute == Recompute.FULL, layer.compute.forward[inverse] - spared, 0.0),
-        paired_forward=layer.paired.forward[inverse],
-        paired_backward=layer.paired.backward[inverse],
+        window=whole - layer.hidden_ep.take(inverse),
+        repeated_window=np.where(strategies.recompute == Recompute.FULL, layer.compute.forward[inverse] - skipped, 0.0),
+        paired=layer.paired.take(inverse),
     )
 
 
-def _ahead_seconds(block: Strategies, scenario: Scenario) -> Floats:
-    """Layers that predict further tokens, on the last stage: forward and backward seconds, shape (N,)."""
+def _further_tokens(block: Strategies, scenario: Scenario) -> Passes:
+    """Layers that predict further tokens, on the last stage, shape (N,)."""
     if not scenario.model.mtp_layers:
-        return np.zeros(len(block))
+        return no_passes(block)
     layer = kind_seconds(block, scenario, mtp_kind(scenario.model))
-    ahead = layer.compute + layer.communication + further_token_projection(block, scenario)
-    return scenario.model.mtp_layers * sum_passes(ahead)
+    each = layer.compute + layer.communication + further_token_projection(block, scenario)
+    return scenario.model.mtp_layers * each
 
 
-def with_step(rows: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeconds:
-    """Seconds of rows with the terms that depend on how states are sharded, added to their ``core``.
+def with_step(strategies: Strategies, scenario: Scenario, core: RowSeconds) -> RowSeconds:
+    """Seconds of strategies with the terms that depend on how states are sharded, added to their ``core``.
 
     These are data-parallel traffic, the optimizer, what a step moves to the host, and how far stages and data ranks lie
     apart where the ranks that share their states lie between them.
     """
-    if (rows.rank_order == SHARDING_INSIDE).any():
-        core = replace(core, send=stage_send_seconds(rows, scenario), host=_beside_passes(rows, scenario))
+    if (strategies.rank_order == SHARDING_INSIDE).any():
+        core = replace(core, send=stage_send_seconds(strategies, scenario), host=_host_seconds(strategies, scenario))
     layer = Passes(core.forward, core.backward)
+    traffic = step_traffic(strategies, scenario, core.window, core.kinds, core.paired, core.repeated_window)
     return replace(
         core,
-        upkeep=_upkeep(rows, scenario),
-        data_parallel=step_traffic(rows, scenario, core.window, core.kinds, core.paired, core.repeated_window).total,
-        optimizer=optimizer_seconds(rows, scenario),
-        offload=step_offload_seconds(rows, scenario, layer),
+        upkeep=core.upkeep if scenario.stability is None else wall_stretch(strategies, scenario, scenario.stability),
+        data_parallel=traffic.total,
+        optimizer=optimizer_seconds(strategies, scenario),
+        offload=step_offload_seconds(strategies, scenario, layer),
     )
 
 
-def _beside_passes(rows: Strategies, scenario: Scenario) -> Floats:
-    return scenario.stack.host.micro_batch_overhead * rows.vpp + sharing_seconds(rows, scenario)
-
-
-def _upkeep(rows: Strategies, scenario: Scenario) -> Floats:
-    return np.ones(len(rows)) if scenario.stability is None else wall_stretch(rows, scenario, scenario.stability)
-
-
-def sum_passes(passes: Passes) -> Floats:
-    """Forward and backward together."""
-    return passes.forward + passes.backward
+def _host_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
+    return scenario.stack.host.micro_batch_overhead * strategies.vpp + sharing_seconds(strategies, scenario)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,77 +206,79 @@ class Breakdown:
         return {field.name: float(getattr(self, field.name)[index]) for field in fields(self)}
 
 
-def sends_at(rows: Strategies, seconds: RowSeconds, stages: NDArray[np.int64]) -> Floats:
+def sends_at(strategies: Strategies, seconds: RowSeconds, stages: NDArray[np.int64]) -> Floats:
     """Seconds per micro-batch that stages spend on sends and receives; both are of shape (N, P)."""
-    outer = (stages == 0) | (stages == rows.pp[:, None] - 1)
-    middle, end = middle_send(rows, seconds), end_send(rows, seconds)
+    outer = (stages == 0) | (stages == strategies.pp[:, None] - 1)
+    middle, end = middle_send(strategies, seconds), end_send(strategies, seconds)
     return np.where(outer, end[:, None], middle[:, None])
 
 
-def middle_send(rows: Strategies, seconds: RowSeconds) -> Floats:
+def middle_send(strategies: Strategies, seconds: RowSeconds) -> Floats:
     """Seconds per micro-batch that a stage with two neighbours spends on sends and receives, (N,)."""
-    return np.where(rows.pp > 1, seconds.send, 0.0)
+    return np.where(strategies.pp > 1, seconds.send, 0.0)
 
 
-def end_send(rows: Strategies, seconds: RowSeconds) -> Floats:
+def end_send(strategies: Strategies, seconds: RowSeconds) -> Floats:
     """Seconds per micro-batch that the first and the last stage spend on sends and receives, (N,)."""
-    return middle_send(rows, seconds) * end_sends(rows)
+    return middle_send(strategies, seconds) * end_sends(strategies)
 
 
-def all_sides(rows: Strategies, seconds: RowSeconds) -> Floats:
+def all_sides(strategies: Strategies, seconds: RowSeconds) -> Floats:
     """Seconds per micro-batch that all stages together spend beside layers, embedding and head, (N,)."""
-    hops = (rows.pp - 2.0) * middle_send(rows, seconds) + 2.0 * end_send(rows, seconds)
-    return hops + rows.pp * (seconds.host + seconds.vocabulary_spread)
+    hops = (strategies.pp - 2.0) * middle_send(strategies, seconds) + 2.0 * end_send(strategies, seconds)
+    return hops + strategies.pp * (seconds.host + seconds.vocabulary_spread)
 
 
-def stage_extras(rows: Strategies, seconds: RowSeconds, stages: NDArray[np.int64]) -> Floats:
+def stage_extras(strategies: Strategies, seconds: RowSeconds, stages: NDArray[np.int64]) -> Floats:
     """Seconds per micro-batch that stages spend beside their layers; both are of shape (N, P)."""
-    side = sends_at(rows, seconds, stages) + (seconds.host + seconds.vocabulary_spread)[:, None]
-    first, last = ends(rows, stages)
-    embedding, head = ((x / copies(rows))[:, None] for x in (seconds.embedding, seconds.head))
+    side = sends_at(strategies, seconds, stages) + (seconds.host + seconds.vocabulary_spread)[:, None]
+    first, last = ends(strategies, stages)
+    embedding, head = ((x / copies(strategies))[:, None] for x in (seconds.embedding, seconds.head))
     return side + first * embedding + last * head
 
 
-def even_split(rows: Strategies, seconds: RowSeconds, num_layers: int, recomputed: Floats) -> tuple[Floats, Floats]:
+def even_split(
+    strategies: Strategies, seconds: RowSeconds, num_layers: int, recomputed: Floats
+) -> tuple[Floats, Floats]:
     """(slowest stage, all stages) seconds per micro-batch under the best even-as-possible split, (N,).
 
     ``recomputed`` is the share of layers that are recomputed. The split is ``split.even_layers``.
     """
     unit = seconds.layer + recomputed * seconds.recompute
-    total = num_layers * unit + seconds.embedding + seconds.head + all_sides(rows, seconds)
+    total = num_layers * unit + seconds.embedding + seconds.head + all_sides(strategies, seconds)
     if seconds.kinds is not None:
-        held = contents(rows, seconds.kinds.depth)
+        held = contents(strategies, seconds.kinds.depth)
         stages = held.total(seconds.kinds.each("layer") + recomputed * seconds.kinds.each("recompute"))
-        return (stages + stage_extras(rows, seconds, held.stage)).max(axis=1), total
-    return _slowest_alike(rows, seconds, num_layers, unit), total
+        return (stages + stage_extras(strategies, seconds, held.stage)).max(axis=1), total
+    return _slowest_uniform(strategies, seconds, num_layers, unit), total
 
 
-def _slowest_alike(rows: Strategies, seconds: RowSeconds, num_layers: int, unit: Floats) -> Floats:
+def _slowest_uniform(strategies: Strategies, seconds: RowSeconds, num_layers: int, unit: Floats) -> Floats:
     """The slowest stage of an even split of layers that are alike, (N,); of two stages none is a middle one."""
-    held = even_layers(num_layers, rows)
-    both = held.first * unit + (seconds.embedding + seconds.head) / copies(rows)
+    held = even_layers(num_layers, strategies)
+    both = held.first * unit + (seconds.embedding + seconds.head) / copies(strategies)
     apart = np.maximum(held.first * unit + seconds.embedding, held.last * unit + seconds.head)
-    inner = np.where(rows.pp > 1, held.high * unit, 0.0)
-    outer, hop = end_send(rows, seconds), middle_send(rows, seconds)
-    beside = np.where(rows.pp > 2, hop, outer)
-    slowest = np.maximum(np.where(joined(rows), both, apart) + outer, inner + beside)
+    inner = np.where(strategies.pp > 1, held.high * unit, 0.0)
+    outer, hop = end_send(strategies, seconds), middle_send(strategies, seconds)
+    beside = np.where(strategies.pp > 2, hop, outer)
+    slowest = np.maximum(np.where(joined(strategies), both, apart) + outer, inner + beside)
     return slowest + seconds.host + seconds.vocabulary_spread
 
 
 def fullest_stage(
-    rows: Strategies, layer: Floats, kinds: ByKind[LayerTerms] | None, num_layers: int, again: Floats
+    strategies: Strategies, layer: Floats, kinds: ByKind[LayerTerms] | None, num_layers: int, again: Floats
 ) -> Floats:
     """Seconds of layers that some stage of any split has at least, (N,): it holds the most slices or more.
 
     ``layer`` is an average layer's seconds, ``again`` the share of layers that are recomputed.
     """
     if kinds is None:
-        return even_layers(num_layers, rows).heaviest_at_least * layer
-    return heaviest_at_least(rows, kinds.depth, kinds.each("layer") + again * kinds.each("recompute"))
+        return even_layers(num_layers, strategies).heaviest_at_least * layer
+    return heaviest_at_least(strategies, kinds.depth, kinds.each("layer") + again * kinds.each("recompute"))
 
 
 def at_stage(seconds: RowSeconds, held: Floats, again: Floats, hop: Floats) -> RowSeconds:
-    """One row's seconds with the average layer and the sends of a stage in place of the model's.
+    """One strategy's seconds with the average layer and the sends of a stage in place of the model's.
 
     ``held`` and ``again`` are the stage's layers and recomputed layers by kind, shape (K,); ``hop`` its sends and
     receives, shape (1,).
@@ -334,32 +287,25 @@ def at_stage(seconds: RowSeconds, held: Floats, again: Floats, hop: Floats) -> R
     if seconds.kinds is None:
         return seconds
     each, count = seconds.kinds.each, held.sum() or 1.0
-    return replace(
-        seconds,
-        layer_tp=held @ each("layer_tp") / count,
-        layer_cp=held @ each("layer_cp") / count,
-        layer_ep=held @ each("layer_ep") / count,
-        layer_launch=held @ each("layer_launch") / count,
-        selective=held @ each("selective") / count,
-        layer_offload=held @ each("layer_offload") / count,
-        recompute=again @ each("recompute") / (again.sum() or 1.0),
-    )
+    parts = ("layer_tp", "layer_cp", "layer_ep", "layer_launch", "selective", "layer_offload")
+    mean: dict[str, Any] = {name: held @ each(name) / count for name in parts}
+    return replace(seconds, **mean, recompute=again @ each("recompute") / (again.sum() or 1.0))
 
 
-def compose(rows: Strategies, seconds: RowSeconds, slowest: Floats, total: Floats) -> Floats:
+def compose(strategies: Strategies, seconds: RowSeconds, slowest: Floats, total: Floats) -> Floats:
     """Seconds of the iteration from the slowest stage's and all stages' seconds per micro-batch, (N,)."""
-    pipeline = rows.num_microbatches * slowest + (total - slowest) * seconds.bubble
+    pipeline = strategies.num_microbatches * slowest + (total - slowest) * seconds.bubble
     once = seconds.data_parallel + seconds.optimizer + seconds.offload + seconds.overhead
     return (pipeline * (1.0 + seconds.straggler) + once) * seconds.upkeep
 
 
 def breakdown(
-    rows: Strategies, seconds: RowSeconds, *, slowest: Floats, total: Floats, layers: Floats, recomputed: Floats
+    strategies: Strategies, seconds: RowSeconds, *, slowest: Floats, total: Floats, layers: Floats, recomputed: Floats
 ) -> Breakdown:
     """The iteration term by term; the seconds' ``send`` and what is given are the slowest stage's, arrays (N,)."""
-    m = rows.num_microbatches
+    m = strategies.num_microbatches
     bubble = (total - slowest) * seconds.bubble
-    hops = middle_send(rows, seconds)
+    hops = middle_send(strategies, seconds)
     again = recomputed * seconds.recompute + layers * seconds.selective
     tp, cp, ep = (layers * part for part in (seconds.layer_tp, seconds.layer_cp, seconds.layer_ep))
     offload, waits = layers * seconds.layer_offload, layers * seconds.layer_launch

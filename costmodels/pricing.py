@@ -1,4 +1,4 @@
-"""The price of strategies: seconds and bytes, of many rows under an even split or of one row under any split."""
+"""The price of strategies: seconds and bytes, of many under an even split or of one under any split."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Prices:
     iteration: Floats
 
 
-def price(rows: Strategies, scenario: Scenario) -> Prices:
+def price(strategies: Strategies, scenario: Scenario) -> Prices:
     """Price N strategies at full fidelity; layers are split evenly, recompute FULL and PARTIAL repeat every layer."""
-    seconds = row_seconds(rows, scenario)
-    again = (rows.recompute >= Recompute.FULL).astype(np.float64)
-    slowest, total = even_split(rows, seconds, scenario.model.num_layers, again)
-    return Prices(seconds, slowest, total, compose(rows, seconds, slowest, total))
+    seconds = row_seconds(strategies, scenario)
+    again = (strategies.recompute >= Recompute.FULL).astype(np.float64)
+    slowest, total = even_split(strategies, seconds, scenario.model.num_layers, again)
+    return Prices(seconds, slowest, total, compose(strategies, seconds, slowest, total))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,97 +58,77 @@ class Price:
     memory: RowBytes
 
 
-def price_strategy(rows: Strategies, scenario: Scenario, assignment: Assignment, *, row: int = 0) -> Price:
-    """Price one row of ``rows`` under an explicit assignment."""
-    one = rows.take(np.array([row]))
+def price_strategy(strategies: Strategies, scenario: Scenario, assignment: Assignment, *, row: int = 0) -> Price:
+    """Price one of the strategies, the ``row``-th, under an explicit assignment."""
+    one = strategies.take(np.array([row]))
     return price_of_terms(one, row_seconds(one, scenario), row_bytes(one, scenario), scenario, assignment)
 
 
 def price_of_terms(
-    one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario, assignment: Assignment
+    strategy: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario, assignment: Assignment
 ) -> Price:
-    """The ``Price`` of a single row whose terms are known, for many assignments of one row."""
-    stages = stage_seconds(one, seconds, assignment)
+    """The ``Price`` of one strategy whose terms are known, for many assignments of it."""
+    stages = stage_seconds(strategy, seconds, assignment)
     slow = int(np.argmax(stages))
-    passed, again = stage_layers(one, scenario.depth, assignment.layers, assignment.recomputed)
+    passed, again = stage_layers(strategy, scenario.depth, assignment.layers, assignment.recomputed)
     terms: Breakdown = breakdown(
-        one,
-        at_stage(seconds, passed[slow], again[slow], sends_at(one, seconds, np.array([[slow]]))[0]),
+        strategy,
+        at_stage(seconds, passed[slow], again[slow], sends_at(strategy, seconds, np.array([[slow]]))[0]),
         slowest=stages[slow : slow + 1],
         total=np.array([stages.sum()]),
         layers=passed.sum(axis=1)[slow : slow + 1],
         recomputed=again.sum(axis=1)[slow : slow + 1],
     )
     return Price(
-        iteration=float(compose(one, seconds, stages[slow : slow + 1], np.array([stages.sum()]))[0]),
+        iteration=float(compose(strategy, seconds, stages[slow : slow + 1], np.array([stages.sum()]))[0]),
         stage_seconds=stages,
         breakdown=terms.row(0),
-        footprint=footprint(one, memory, scenario, row=0, layers=assignment.layers, recomputed=assignment.recomputed),
+        footprint=_footprint(strategy, memory, scenario, assignment),
         seconds=seconds,
         memory=memory,
     )
 
 
-def iteration_seconds(rows: Strategies, scenario: Scenario, assignment: Assignment) -> float:
-    """Seconds of one iteration of a single row, the ``iteration`` of its ``Price``, without its bytes and terms."""
-    one = rows.take(np.array([0]))
+def iteration_seconds(strategies: Strategies, scenario: Scenario, assignment: Assignment) -> float:
+    """Seconds of an iteration of the first strategy, the ``iteration`` of its ``Price``, without bytes and terms."""
+    one = strategies.take(np.array([0]))
     seconds = row_seconds(one, scenario)
     stages = stage_seconds(one, seconds, assignment)
     return float(compose(one, seconds, np.array([stages.max()]), np.array([stages.sum()]))[0])
 
 
-def stage_bytes(rows: Strategies, scenario: Scenario, assignment: Assignment) -> Footprint:
-    """Bytes of every stage of a single row, the ``footprint`` of its ``Price``, without its seconds."""
-    one = rows.take(np.array([0]))
-    memory = row_bytes(one, scenario)
-    return footprint(one, memory, scenario, row=0, layers=assignment.layers, recomputed=assignment.recomputed)
+def stage_bytes(strategies: Strategies, scenario: Scenario, assignment: Assignment) -> Footprint:
+    """Bytes of every stage of the first strategy, the ``footprint`` of its ``Price``, without its seconds."""
+    one = strategies.take(np.array([0]))
+    return _footprint(one, row_bytes(one, scenario), scenario, assignment)
 
 
-def stage_seconds(one: Strategies, seconds: RowSeconds, assignment: Assignment) -> Floats:
+def _footprint(strategy: Strategies, memory: RowBytes, scenario: Scenario, split: Assignment) -> Footprint:
+    return footprint(strategy, memory, scenario, row=0, layers=split.layers, recomputed=split.recomputed)
+
+
+def stage_seconds(strategy: Strategies, seconds: RowSeconds, assignment: Assignment) -> Floats:
     """Forward and backward seconds of every stage for one micro-batch, shape (pp,)."""
     layers = assignment.layers * seconds.layer[0] + assignment.recomputed * seconds.recompute[0]
-    extras = stage_extras(one, seconds, np.arange(one.pp[0])[None, :])[0]
+    extras = stage_extras(strategy, seconds, np.arange(strategy.pp[0])[None, :])[0]
     if seconds.kinds is not None:
-        held, again = stage_layers(one, seconds.kinds.depth, assignment.layers, assignment.recomputed)
+        held, again = stage_layers(strategy, seconds.kinds.depth, assignment.layers, assignment.recomputed)
         return held @ seconds.kinds.each("layer")[:, 0] + again @ seconds.kinds.each("recompute")[:, 0] + extras
-    return of_both_ways(layers, float(copies(one)[0])) + extras
+    return of_both_ways(layers, float(copies(strategy)[0])) + extras
 
 
-def even_assignment(
-    num_layers: int,
-    pp: int,
-    recompute: int,
-    layers: Sequence[int] | None = None,
-    *,
-    vpp: int = 1,
-    joined_ends: bool = False,
-    held_copies: int = 1,
-) -> Assignment:
-    """The even split, or the given layers; FULL recomputes all of them.
+def row_assignment(strategy: Strategies, num_layers: int, layers: Sequence[int] | None = None) -> Assignment:
+    """The even split of one strategy, or the given layers; FULL recomputes all of them.
 
-    Shorter stages come last, then first; with ``joined_ends`` the first stage is the first to be spared. With two
+    Shorter stages come last, then first; where the ends are joined the first stage is the first to be spared. With two
     copies the layers of the pieces s and pp - 1 - s are evened out together.
     """
+    held = np.asarray([] if layers is None else layers, dtype=np.int64)
     if layers is None:
-        held = even_stages(num_layers, pp // held_copies, vpp, joined_ends=joined_ends)
-        held = halved(held) if held_copies > 1 else held
-    else:
-        held = np.asarray(layers, dtype=np.int64)
-    again = held if recompute >= Recompute.FULL else np.zeros_like(held)
-    return Assignment(held, again.copy())
-
-
-def row_assignment(row: Strategies, num_layers: int, layers: Sequence[int] | None = None) -> Assignment:
-    """The even split of a single row, or the given layers."""
-    return even_assignment(
-        num_layers,
-        int(row.pp[0]),
-        int(row.recompute[0]),
-        layers,
-        vpp=int(row.vpp[0] * row.recompute_num_layers[0]),
-        joined_ends=bool(joined(row)[0]),
-        held_copies=int(copies(row)[0]),
-    )
+        both, chunks = int(copies(strategy)[0]), int(strategy.vpp[0] * strategy.recompute_num_layers[0])
+        held = even_stages(num_layers, int(strategy.pp[0]) // both, chunks, joined_ends=bool(joined(strategy)[0]))
+        held = halved(held) if both > 1 else held
+    return Assignment(held, held.copy() if strategy.recompute[0] >= Recompute.FULL else np.zeros_like(held))
 
 
 def halved(pairs: Ints) -> Ints:
@@ -156,14 +136,15 @@ def halved(pairs: Ints) -> Ints:
     return np.concatenate([pairs - pairs // 2, (pairs // 2)[::-1]])
 
 
-def effective_recompute(row: Strategies, split: Assignment) -> Strategies:
-    """One row with its recomputation called what it comes to: none, or full, where PARTIAL repeats no layer or all.
+def effective_recompute(strategy: Strategies, split: Assignment) -> Strategies:
+    """One strategy with its recomputation as it comes out: none, or full, where PARTIAL repeats no layer or all.
 
-    A row that may recompute is priced in what does not depend on how many layers do (the bubble of schedules that fill
+    One that may recompute is priced in what does not depend on how many layers do (the bubble of schedules that fill
     it) as if all did, which is what bounds take; a plan is priced as what it is.
     """
-    if row.recompute[0] != Recompute.PARTIAL:
-        return row
-    if not split.recomputed.any():
-        return replace(row, recompute=np.array([int(Recompute.NONE)]))
-    return replace(row, recompute=np.array([int(Recompute.FULL)])) if (split.recomputed == split.layers).all() else row
+    if strategy.recompute[0] != Recompute.PARTIAL:
+        return strategy
+    for kind, layers in ((Recompute.NONE, 0), (Recompute.FULL, split.layers)):
+        if (split.recomputed == layers).all():
+            return replace(strategy, recompute=np.array([int(kind)]))
+    return strategy

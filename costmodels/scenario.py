@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from costmodels.arrays import Floats, Number
 from costmodels.model.layer_kinds import Depth, depth_of
 from costmodels.model.model import Model
 from costmodels.names import WORD
+from costmodels.primitives.kernels import stream_seconds
 from costmodels.stability import Stability
 from costmodels.stack.precision import IN_TWO, RECIPES, Recipe
 from costmodels.stack.stack import Stack
@@ -149,6 +151,10 @@ class Rates:
     stream: float
     norm_backward: float
     launch: float
+
+    def stream_seconds(self, traffic: Number, share: float | None = None) -> Floats:
+        """Seconds of a kernel that moves so many bytes through memory, at the stack's share of its bandwidth."""
+        return stream_seconds(traffic=traffic, share=share or self.stream, bandwidth=self.bandwidth)
 
 
 def _rates(scenario: Scenario) -> Rates:

@@ -11,18 +11,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodels.layer.forward_backward import Passes, product, tokens_per_rank
+from costmodels.layer.forward_backward import Passes, no_passes, product, streamed, tokens_per_rank
 from costmodels.model.layer_kinds import Kind, layer_kinds
 from costmodels.model.model import Model
 from costmodels.model.parameters import attention_projections, expert_parameters, mtp_sets, parameters
 from costmodels.names import WORD
-from costmodels.primitives.kernels import stream_seconds
 from costmodels.scenario import Scenario
 from costmodels.stack.adapters import OF_ATTENTION, Adapted, AdapterKernels
 from costmodels.strategy import Floats, Strategies
 
 
-class Touched(NamedTuple):
+class KernelTraffic(NamedTuple):
     """Bytes that an adapter's kernels move beside its products, per value that enters or leaves its module."""
 
     enters: Passes
@@ -41,11 +40,11 @@ def _passes(forward: float, backward: float) -> Passes:
     return Passes(np.array(forward), np.array(backward))
 
 
-TOUCHED: dict[AdapterKernels, Touched] = {
-    "summed": Touched(_passes(0.0, SUMMED), _passes(SUMMED, 0.0), 0.0, 4.0),
-    "16-bit": Touched(_passes(0.0, SUMMED), _passes(4.0 + SUMMED, 4.0), 5.0, 4.0),
-    "autocast": Touched(_passes(12.0, 12.0 + SUMMED), _passes(4.0 + SUMMED, 4.0), 9.0, 6.0),
-    "32-bit": Touched(_passes(8.0, 10.0 + SUMMED), _passes(26.0, 24.0), 9.0, 6.0),
+KERNEL_TRAFFIC: dict[AdapterKernels, KernelTraffic] = {
+    "summed": KernelTraffic(_passes(0.0, SUMMED), _passes(SUMMED, 0.0), 0.0, 4.0),
+    "16-bit": KernelTraffic(_passes(0.0, SUMMED), _passes(4.0 + SUMMED, 4.0), 5.0, 4.0),
+    "autocast": KernelTraffic(_passes(12.0, 12.0 + SUMMED), _passes(4.0 + SUMMED, 4.0), 9.0, 6.0),
+    "32-bit": KernelTraffic(_passes(8.0, 10.0 + SUMMED), _passes(26.0, 24.0), 9.0, 6.0),
 }
 """By ``Linear.forward`` of PEFT and its gradients, an operation a kernel [PEFT]. In 16 bits a scale moves 4. Under
 autocast inputs are cast to 32 bits and back, 6 each, in either pass. In 32 bits inputs are cast, 6, and read as such,
@@ -53,7 +52,7 @@ autocast inputs are cast to 32 bits and back, 6 each, in either pass. In 32 bits
 reads outputs' gradients twice, 4; inputs and their gradients, 4, are cast, 6, and summed."""
 
 
-def sides(model: Model, kind: Kind, module: Adapted) -> tuple[tuple[float, float], ...]:
+def product_widths(model: Model, kind: Kind, module: Adapted) -> tuple[tuple[float, float], ...]:
     """Inputs and outputs of every product that a module of a layer of this kind has; none where there is no module.
 
     Latent attention's products in front of the core are all ``linear_qkv``; routed experts have no adapters.
@@ -72,7 +71,7 @@ def adapted(scenario: Scenario, kind: Kind) -> tuple[tuple[Adapted, float, float
     """Modules of a layer of this kind with adapters, inputs and outputs of each product."""
     adapters = scenario.stack.switches.adapters
     modules = adapters.modules if adapters else ()
-    return tuple((module, n, k) for module in modules for n, k in sides(scenario.model, kind, module))
+    return tuple((module, n, k) for module in modules for n, k in product_widths(scenario.model, kind, module))
 
 
 def adapter_parameters(scenario: Scenario) -> float:
@@ -120,11 +119,11 @@ def reads_input(scenario: Scenario, kind: Kind, module: Adapted) -> bool:
     return any(name == module for name, _, _ in adapted(scenario, kind))
 
 
-def adapter_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
+def adapter_seconds(strategies: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     """Seconds of a layer's adapters, (N,): in 16 bits, the wide side of either product split as its module's is."""
-    adapters, rates, t = scenario.stack.switches.adapters, scenario.rates, rows.tp.astype(np.float64)
-    T = tokens_per_rank(rows, scenario)
-    total = Passes(np.zeros(len(T)), np.zeros(len(T)))
+    adapters, rates, t = scenario.stack.switches.adapters, scenario.rates, strategies.tp.astype(np.float64)
+    T = tokens_per_rank(strategies, scenario)
+    total = no_passes(strategies)
     if adapters is None:
         return total
     rank = float(adapters.rank)
@@ -133,16 +132,12 @@ def adapter_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
         k, n = (inputs / t, outputs) if rowwise else (inputs, outputs / t)
         down = product(T, rank, k, rates.head, rates.head_peak, rates.bandwidth)
         up = product(T, n, rank, rates.head, rates.head_peak, rates.bandwidth)
-        moved = touched(scenario, module, k, n)
-        forward, backward = (
-            stream_seconds(traffic=T * each, share=rates.stream, bandwidth=rates.bandwidth)
-            for each in (moved.forward, moved.backward)
-        )
-        total = total + down + up + Passes(forward, backward)
+        moved = kernel_traffic(scenario, module, k, n)
+        total = total + down + up + streamed(T * moved.forward, T * moved.backward, scenario)
     return total
 
 
-def apart(scenario: Scenario, module: Adapted) -> int:
+def separate_products(scenario: Scenario, module: Adapted) -> int:
     """Products of a module's adapters that kernels of their own each serve."""
     adapters, model = scenario.stack.switches.adapters, scenario.model
     if adapters is None or adapters.kernels == "summed":
@@ -152,12 +147,12 @@ def apart(scenario: Scenario, module: Adapted) -> int:
     return 2 if module == "linear_fc1" and model.gated_ffn else 1
 
 
-def touched(scenario: Scenario, module: Adapted, k: Floats | float, n: Floats | float) -> Passes:
+def kernel_traffic(scenario: Scenario, module: Adapted, k: Floats | float, n: Floats | float) -> Passes:
     """Bytes per token that kernels beside the products of an adapter move, k inputs and n outputs, (N,)."""
     adapters = scenario.stack.switches.adapters
     if adapters is None:
         return Passes(np.zeros(1), np.zeros(1))
-    found, inputs = TOUCHED[adapters.kernels], k * apart(scenario, module)
+    found, inputs = KERNEL_TRAFFIC[adapters.kernels], k * separate_products(scenario, module)
     dropped = found.dropped * adapters.dropout
     return Passes(
         (found.enters.forward + dropped) * inputs + found.leaves.forward * n,
@@ -170,6 +165,6 @@ def adapter_kernels(scenario: Scenario, kind: Kind) -> float:
     adapters = scenario.stack.switches.adapters
     if adapters is None:
         return 0.0
-    found = TOUCHED[adapters.kernels]
+    found = KERNEL_TRAFFIC[adapters.kernels]
     each = found.kernels + adapters.dropout * (adapters.kernels != "summed")
-    return each * sum(apart(scenario, module) for module, _, _ in adapted(scenario, kind))
+    return each * sum(separate_products(scenario, module) for module, _, _ in adapted(scenario, kind))

@@ -2,60 +2,74 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import log2
 
 import numpy as np
 
 from costmodels.arrays import Number
-from costmodels.layer.context import gathers, merging, ring_ranks
-from costmodels.layer.deterministic import ordered_attention
-from costmodels.layer.forward_backward import Passes, linear, linears, region_tokens, tokens_per_rank
-from costmodels.layer.softmax import softmax_traffic
+from costmodels.layer.context import is_gathered, merge_seconds, ring_ranks
+from costmodels.layer.forward_backward import (
+    Passes,
+    linear,
+    linears,
+    no_passes,
+    region_tokens,
+    streamed,
+    tokens_per_rank,
+)
 from costmodels.model.layer_kinds import DENSE, Kind
 from costmodels.model.model import Model
 from costmodels.model.parameters import attention_projections
 from costmodels.primitives.kernels import (
-    attention_backward_seconds,
     attention_flops,
     attention_seconds,
     blocked_pairs,
     causal_pairs,
     matmul_seconds,
-    stream_seconds,
 )
 from costmodels.scenario import Scenario
-from costmodels.strategy import Floats, Strategies
+from costmodels.strategy import Bools, Floats, Strategies
 from hardware.kernels import AttentionFit
 
-DRAWN = 62e-12
+RANDOM_NUMBER = 62e-12
 """Seconds in which one compute unit draws the random number of a query-key pair. Forward and backward together, 33.6
 million pairs take 24 and 45 us more with dropout on B300, under FlashAttention-2 and cuDNN, 33 on GB200 and 20 on H200
 [TE-dropout]: 124 ps a unit and pair, by the logarithms' mean."""
+MAPS = 4
+"""Attention maps, and rows of them, that Megatron's fused softmax takes at a time."""
+UNFUSED_SOFTMAX = (36.0, 40.0)
+"""Bytes per pair of Megatron's softmax without it, both ways: a cast to fp32 (6), scale (8), mask (8), softmax
+(8) and a cast back (6); of their gradients the softmax's reads two and writes one (12)."""
+UNFUSED_SOFTMAX_KERNELS = 4.0
+"""Kernels that this launches more than the fused one."""
+BIASED = 4.0
+"""Bytes per pair by which ALiBi lengthens unfused attention: its slopes are written out as the output that the product
+of queries and keys adds to (``torch.baddbmm``) and read there, or added to it by a kernel [Megatron-DeepSpeed]."""
+BLOCK_KEYS = 128.0
+"""Keys that a block of FlashAttention-2's backward pass holds, of heads of 64 to 128 values."""
+SUM_WORD = 4.0
+"""Bytes of a value of a sum in fp32."""
 
 
-def up_projections(rows: Strategies, scenario: Scenario) -> Passes:
+def up_projections(strategies: Strategies, scenario: Scenario) -> Passes:
     """Queries, keys and values out of their latent vectors; nothing in ordinary attention."""
-    T, t = tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
-    total = Passes(np.zeros(len(T)), np.zeros(len(T)))
-    for p in attention_projections(scenario.model):
-        if p.name in {"q_up", "kv_up"}:
-            total = total + linear(T, p.outputs / t, float(p.inputs), scenario)
-    return total
+    return attention_matmuls(strategies, scenario, ("q_up", "kv_up"))
 
 
-def attention_matmuls(rows: Strategies, scenario: Scenario, among: tuple[str, ...] = ()) -> Passes:
+def attention_matmuls(strategies: Strategies, scenario: Scenario, among: tuple[str, ...] = ()) -> Passes:
     """The projections around the attention core (and Yuan's two convolutions), or those of the names given.
 
     Projections that tensor parallelism shards split the side that belongs to heads; those into the latent
     vectors of latent attention are whole on every rank, over its own tokens.
     """
-    model, T, t = scenario.model, tokens_per_rank(rows, scenario), rows.tp.astype(np.float64)
-    total = Passes(np.zeros(len(T)), np.zeros(len(T)))
+    model, T, t = scenario.model, tokens_per_rank(strategies, scenario), strategies.tp.astype(np.float64)
+    total = no_passes(strategies)
     for p in attention_projections(model):
         if among and p.name not in among:
             continue
         if not p.sharded:
-            total = total + linear(region_tokens(rows, scenario), float(p.outputs), float(p.inputs), scenario)
+            total = total + linear(region_tokens(strategies, scenario), float(p.outputs), float(p.inputs), scenario)
         elif p.name == "output":
             total = total + linear(T, float(p.outputs), p.inputs / t, scenario)
         elif p.name == "qkv":
@@ -86,26 +100,50 @@ def computed_pairs(model: Model, seq_length: float, kind: Kind, block: float) ->
     return blocked_pairs(seq_length, block, window=_window(model, kind), chunked=model.chunked_attention)
 
 
-def attention_core(rows: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
+def attention_core(strategies: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
     """Scores, softmax and weighted sum of one layer, without its projections."""
     if scenario.rates.attention is None:
-        return _unfused_attention(rows, scenario, kind)
-    once = _fused_attention(rows, scenario, kind)
+        return _unfused_attention(strategies, scenario, kind)
+    once = _fused_attention(strategies, scenario, kind)
     if scenario.stack.switches.deterministic:
-        pairs = attended_pairs(scenario.model, float(scenario.seq_length), kind)
-        once = ordered_attention(rows, scenario, once, pairs)
-    return once + dropped(rows, scenario, kind)
+        once = Passes(once.forward, _deterministic_backward(strategies, scenario, kind, once.backward))
+    return once + dropout_seconds(strategies, scenario, kind)
 
 
-def dropped(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
+def _deterministic_backward(strategies: Strategies, scenario: Scenario, kind: Kind, usual: Floats) -> Floats:
+    """Seconds of a fused backward pass that adds up queries' gradients in one order, for ``usual`` ones in any, (N,).
+
+    FlashAttention-2 gives each of ceil(units / heads) sums its share of the keys, where elsewhere every 128 keys are a
+    block of work [flash-attention]: just more blocks than units, so that most of these idle in the second wave; and
+    every sum is zeroed and read. On H100, 2 x 16 heads and 8,192 tokens that is 7.8 ms, for 4.4 without; measured were
+    8.3 (GitHub Dao-AILab/flash-attention, pull request 1893). cuDNN on Hopper writes the gradients of all scores to
+    memory for a product of their own (GitHub NVIDIA/cudnn-frontend, pull request 398). What others pay nobody
+    published.
+    """
+    rates, model = scenario.rates, scenario.model
+    heads = np.maximum(strategies.micro_batch_size * model.num_heads / strategies.tp, 1.0)
+    if rates.attention_name == "flash-2":
+        blocks_of_keys = np.ceil(scenario.seq_length / strategies.cp / BLOCK_KEYS)
+        splits = np.minimum(np.ceil(rates.compute_units / heads), blocks_of_keys)
+        filling = splits * heads / (rates.compute_units * np.ceil(splits * heads / rates.compute_units))
+        summed = SUM_WORD * tokens_per_rank(strategies, scenario) * model.attention_width / strategies.tp
+        return usual / filling + rates.stream_seconds(2.0 * (splits - 1.0) * summed)
+    if rates.attention_name == "cudnn" and scenario.group.accelerator.architecture.startswith("Hopper"):
+        pairs = attended_pairs(model, float(scenario.seq_length), kind)
+        return usual + rates.stream_seconds(2.0 * scenario.word * heads * pairs / strategies.cp)
+    return usual
+
+
+def dropout_seconds(strategies: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     """Seconds to draw what fused attention's dropout needs, a number for every pair in either pass, (N,).
 
     Of other vendors' kernels nobody published what it costs.
     """
     if not scenario.stack.switches.dropout or scenario.group.accelerator.vendor != "NVIDIA":
-        return Passes(np.zeros(len(rows)), np.zeros(len(rows)))
+        return no_passes(strategies)
     pairs = attended_pairs(scenario.model, float(scenario.seq_length), kind) * scenario.model.num_heads
-    once = DRAWN * pairs * rows.micro_batch_size / (rows.tp * rows.cp * scenario.rates.compute_units)
+    drawn = pairs * strategies.micro_batch_size / (strategies.tp * strategies.cp * scenario.rates.compute_units)
+    once = RANDOM_NUMBER * drawn
     return Passes(once, once)
 
 
@@ -132,15 +170,12 @@ def attention_kept(scenario: Scenario, kind: Kind = DENSE) -> float:
     heads, stack = float(scenario.model.num_heads), scenario.stack
     if scenario.rates.attention is not None or stack.kernels.attention_block:
         return 4.0 * heads
-    kept = (
-        scenario.word
-        + (4.0 if "softmax" in stack.kernels.saved_tensors else 0.0)
-        + ((1.0 + scenario.word) if stack.switches.dropout else 0.0)
-    )
+    wide = 4.0 if "softmax" in stack.kernels.saved_tensors else 0.0
+    kept = scenario.word + wide + ((1.0 + scenario.word) if stack.switches.dropout else 0.0)
     return kept * heads * keys_scored(scenario, kind)
 
 
-def _fused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
+def _fused_attention(strategies: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     """One kernel; around a ring of r ranks r of them, each on s/r tokens; two over gathered keys and values.
 
     Of a rank's two chunks of s/2c tokens the first step of a ring attends with both, causally; in every later one
@@ -148,20 +183,19 @@ def _fused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes
     attended to by each chunk in a call of its own.
     """
     model, s = scenario.model, float(scenario.seq_length)
-    share = rows.micro_batch_size / (rows.tp * rows.cp)
+    share = strategies.micro_batch_size / (strategies.tp * strategies.cp)
     pairs = attended_pairs(model, s, kind)
     widths = {"key_width": model.attention_width, "value_width": model.attention_output_width}
     flops = attention_flops(pairs=pairs, **widths) * share
     span = 2.0 * pairs / s
     work = np.maximum(model.num_heads * s * share, 1.0)
-    if not (rows.cp > 1).any():
+    if not (strategies.cp > 1).any():
         return _fused_kernel(scenario, kind, flops, span, work)
-    steps, gathered = ring_ranks(rows, scenario), gathers(rows)
+    steps, gathered = ring_ranks(strategies, scenario), is_gathered(strategies)
     calls = np.where(gathered, 2, steps)
     first = _fused_kernel(scenario, kind, flops / calls, span / steps, np.where(gathered, work / 2.0, work))
     later = _fused_kernel(scenario, kind, flops / calls, span / steps, work / 2.0)
-    once = Passes(first.forward + (calls - 1) * later.forward, first.backward + (calls - 1) * later.backward)
-    return once + merging(rows, scenario)
+    return first + (calls - 1) * later + merge_seconds(strategies, scenario)
 
 
 KERNEL_WIDTHS = {
@@ -193,15 +227,16 @@ def _fused_kernel(scenario: Scenario, kind: Kind, flops: Floats, span: Number, w
     }
     there, back = _narrower_formats(scenario, fit)
     back = back if scenario.model.head_dim == scenario.model.v_head_dim else back / fit.unequal
-    there, back = there * _whole(scenario, kind, fit.block), back * _whole(scenario, kind, fit.backward_block)
-    past = _past_windows(scenario, kind)
+    there = there * _computed_share(scenario, kind, fit.block)
+    back = back * _computed_share(scenario, kind, fit.backward_block)
+    past = _window_excess(scenario, kind)
     return Passes(
         attention_seconds(flops=flops * there, **known),
-        attention_backward_seconds(flops=flops * back * past, **known | {"span": span * past}),
+        attention_seconds(flops=flops * back * past, **known | {"span": span * past}, backward=True),
     )
 
 
-def _past_windows(scenario: Scenario, kind: Kind) -> float:
+def _window_excess(scenario: Scenario, kind: Kind) -> float:
     """Causal pairs over those of a window, where the backward pass computes the former all the same: in 8 bits.
 
     cuDNN 9.22 takes four times as long for twice the tokens then: 1.9 and 6.6 ms for 4096 and 8192 in MXFP8, with a
@@ -222,7 +257,7 @@ def _narrower_formats(scenario: Scenario, fit: AttentionFit) -> tuple[float, flo
     return fit.in_8_bits.get(f"{scenario.recipe.fit}{widths}", whole)
 
 
-def _whole(scenario: Scenario, kind: Kind, block: float) -> float:
+def _computed_share(scenario: Scenario, kind: Kind, block: float) -> float:
     """Pairs computed over pairs attended."""
     model, s = scenario.model, float(scenario.seq_length)
     return computed_pairs(model, s, kind, block) / attended_pairs(model, s, kind)
@@ -233,17 +268,39 @@ ALIGNED = 8
 ones [Anthony24]."""
 
 
-def _unfused_attention(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
+def _unfused_attention(strategies: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     """Two batched products over all pairs (the causal half is computed and masked) and passes over the scores."""
     model, rates, s = scenario.model, scenario.rates, float(scenario.seq_length)
     d, span = float(model.head_dim), keys_scored(scenario, kind)
-    queries = rows.micro_batch_size * s * model.num_heads / (rows.tp * rows.cp)
-    bandwidth = rates.bandwidth
+    queries = strategies.micro_batch_size * s * model.num_heads / (strategies.tp * strategies.cp)
     fit, peak = (rates.vector, rates.vector_peak) if model.head_dim % ALIGNED else (rates.head, rates.head_peak)
-    scores = matmul_seconds(m=queries, n=span, k=d, fit=fit, peak=peak, bandwidth=bandwidth)
-    context = matmul_seconds(m=queries, n=float(model.v_head_dim), k=span, fit=fit, peak=peak, bandwidth=bandwidth)
+    product = partial(matmul_seconds, m=queries, fit=fit, peak=peak, bandwidth=rates.bandwidth)
+    scores, context = product(n=span, k=d), product(n=float(model.v_head_dim), k=span)
     pairs = queries * span
-    softmax, softmax_backward = softmax_traffic(rows, scenario)
-    forward = stream_seconds(traffic=pairs * softmax, share=rates.stream, bandwidth=rates.bandwidth)
-    backward = stream_seconds(traffic=pairs * softmax_backward, share=rates.stream, bandwidth=rates.bandwidth)
-    return Passes(scores + context + forward, 2.0 * (scores + context) + backward)
+    softmax, softmax_backward = softmax_traffic(strategies, scenario)
+    products = Passes(scores + context, 2.0 * (scores + context))
+    return products + streamed(pairs * softmax, pairs * softmax_backward, scenario)
+
+
+def softmax_falls_back(strategies: Strategies, scenario: Scenario) -> Bools:
+    """Whether the softmax of unfused attention falls back to PyTorch's own operators, shape (N,).
+
+    Megatron's kernel takes rows no longer than the stack's ``softmax_keys``, and four attention maps at a time:
+    micro-batch times heads of a rank must be a multiple of four [FusedSoftmax].
+    """
+    longest, s = scenario.stack.kernels.longest_fused_softmax, scenario.seq_length
+    if not longest:
+        return np.full(len(strategies), False)
+    maps = strategies.micro_batch_size * scenario.model.num_heads // strategies.tp
+    return (maps % MAPS != 0) | (s > longest) | (s % MAPS != 0)
+
+
+def softmax_traffic(strategies: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
+    """Bytes that scale, mask, softmax and dropout move per query-key pair, forward and backward, shape (N,)."""
+    switches, again = scenario.stack.switches, softmax_falls_back(strategies, scenario)
+    mask = 5.0 if switches.dropout else 0.0
+    biased = BIASED * (scenario.model.position == "alibi")
+    forward, backward = (4.0, 6.0) if switches.fused_softmax else (16.0, 14.0)
+    return np.where(again, UNFUSED_SOFTMAX[0], forward) + mask + biased, np.where(
+        again, UNFUSED_SOFTMAX[1], backward
+    ) + mask

@@ -8,17 +8,19 @@ keys and values are gathered on every rank (Llama 3, [Dubey24], section 3.3.2).
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from costmodels.layer.forward_backward import Passes, tokens_per_rank
+from costmodels.layer.forward_backward import Passes, no_passes, streamed, tokens_per_rank
 from costmodels.layout.placement import group_of
 from costmodels.names import CP_KINDS, WORD
 from costmodels.primitives.collectives import all_to_all_seconds, gather_seconds, send_seconds
 from costmodels.primitives.groups import Group, split_group
-from costmodels.primitives.kernels import stream_seconds
 from costmodels.primitives.overlap import ring_attention_exposed
 from costmodels.primitives.sizes import key_value_bytes
 from costmodels.scenario import Scenario
+from costmodels.stack.stack import Stack
 from costmodels.strategy import Bools, Floats, Ints, Strategies
 
 RING, ULYSSES, GATHER, BOTH = range(len(CP_KINDS))
@@ -28,9 +30,9 @@ _AXES = ("tp", "cp", "cp_kind", "micro_batch_size")
 """What memory for context parallelism depends on."""
 
 
-def gathers(rows: Strategies) -> Bools:
+def is_gathered(strategies: Strategies) -> Bools:
     """Where all keys and values are gathered, shape (N,)."""
-    return (rows.cp_kind == GATHER) & (rows.cp > 1)
+    return (strategies.cp_kind == GATHER) & (strategies.cp > 1)
 
 
 def near_ranks(cp: Ints, tp: Ints, scenario: Scenario) -> Ints:
@@ -41,127 +43,106 @@ def near_ranks(cp: Ints, tp: Ints, scenario: Scenario) -> Ints:
     model, domain = scenario.model, scenario.group.tiers[0].domain or scenario.gpus
     fits = np.gcd(cp, np.maximum(domain // tp, 1))
     heads = np.gcd(fits, np.maximum(model.num_heads // tp, 1))
-    return (
-        heads
-        if scenario.stack.exchange.repeats_key_values
-        else np.gcd(heads, np.maximum(model.num_query_groups // tp, 1))
-    )
+    if scenario.stack.exchange.repeats_key_values:
+        return heads
+    return np.gcd(heads, np.maximum(model.num_query_groups // tp, 1))
 
 
-def ulysses_ranks(rows: Strategies, scenario: Scenario) -> Ints:
+def ulysses_ranks(strategies: Strategies, scenario: Scenario) -> Ints:
     """u: ranks that exchange tokens for heads, (N,)."""
-    inner = np.where(rows.cp_kind == ULYSSES, rows.cp, 1)
-    if not (rows.cp_kind == BOTH).any():
+    inner = np.where(strategies.cp_kind == ULYSSES, strategies.cp, 1)
+    if not (strategies.cp_kind == BOTH).any():
         return inner
-    return np.where(rows.cp_kind == BOTH, near_ranks(rows.cp, rows.tp, scenario), inner)
+    return np.where(strategies.cp_kind == BOTH, near_ranks(strategies.cp, strategies.tp, scenario), inner)
 
 
-def ring_ranks(rows: Strategies, scenario: Scenario) -> Ints:
+def ring_ranks(strategies: Strategies, scenario: Scenario) -> Ints:
     """r: groups of ranks around which keys and values pass, (N,); 1 without a ring."""
-    return np.where(rows.cp_kind == GATHER, 1, rows.cp // ulysses_ranks(rows, scenario))
+    return np.where(strategies.cp_kind == GATHER, 1, strategies.cp // ulysses_ranks(strategies, scenario))
 
 
-def merging(rows: Strategies, scenario: Scenario) -> Passes:
+def merge_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
     """Adding up what the steps of a ring leave: outputs forward, gradients of queries, keys and values backward.
 
     Behind the first step each works on one of a rank's two chunks.
     """
-    model, rates = scenario.model, scenario.rates
-    moved = MERGE_PASSES * WORD * tokens_per_rank(rows, scenario) / 2.0 / rows.tp
-    moved = moved * (ring_ranks(rows, scenario) - 1)
-    known = {"share": rates.stream, "bandwidth": rates.bandwidth}
-    return Passes(
-        stream_seconds(traffic=moved * model.attention_output_width, **known),
-        stream_seconds(traffic=moved * model.qkv_width, **known),
-    )
+    moved = MERGE_PASSES * WORD * tokens_per_rank(strategies, scenario) / 2.0 / strategies.tp
+    moved = moved * (ring_ranks(strategies, scenario) - 1)
+    return streamed(moved * scenario.model.attention_output_width, moved * scenario.model.qkv_width, scenario)
 
 
-def context_parallel(rows: Strategies, scenario: Scenario, attention: Passes) -> Passes:
-    """Exposed seconds of the exchange between context ranks, by each row's kind."""
-    if not (rows.cp > 1).any():
-        return Passes(np.zeros(len(rows)), np.zeros(len(rows)))
-    inner = ulysses_ranks(rows, scenario)
-    near, far = split_group(group_of(rows, "cp"), inner)
-    both = _ring(rows, scenario, far, attention) + _all_to_alls(rows, scenario, near)
-    if not gathers(rows).any():
-        return both
-    gathered = _gathered(rows, scenario)
-    return Passes(
-        np.where(gathers(rows), gathered.forward, both.forward),
-        np.where(gathers(rows), gathered.backward, both.backward),
-    )
+def context_parallel(strategies: Strategies, scenario: Scenario, attention: Passes) -> Passes:
+    """Exposed seconds of the exchange between context ranks, by each strategy's kind."""
+    if not (strategies.cp > 1).any():
+        return no_passes(strategies)
+    near, far = split_group(group_of(strategies, "cp"), ulysses_ranks(strategies, scenario))
+    both = _ring(strategies, scenario, far, attention) + _all_to_alls(strategies, scenario, near)
+    gathers = is_gathered(strategies)
+    return _gathered(strategies, scenario).where(gathers, both) if gathers.any() else both
 
 
-def _ring(rows: Strategies, scenario: Scenario, ring: Group, attention: Passes) -> Passes:
+def _ring(strategies: Strategies, scenario: Scenario, ring: Group, attention: Passes) -> Passes:
     """R - 1 exchanges of keys and values, and of their gradients too backward, each hidden behind one step of r."""
     ranks, step = ring.size.astype(np.float64), ring.parts[0][1].astype(np.float64)
-    one = send_seconds(exchanged_key_values(rows, scenario), step, ranks, scenario.group.tiers)
-    known = {"ranks": np.where(gathers(rows), 1, ring.size), "floor": scenario.stack.overlap.cp}
-    return Passes(
-        ring_attention_exposed(send=one, attention=attention.forward, **known),
-        ring_attention_exposed(send=2.0 * one, attention=attention.backward, **known),
-    )
+    send = send_seconds(exchanged_key_values(strategies, scenario), step, ranks, scenario.group.tiers)
+    ranks = np.where(is_gathered(strategies), 1, ring.size)
+    exposed = partial(ring_attention_exposed, ranks=ranks, floor=scenario.stack.overlap.cp)
+    forward = exposed(send=send, attention=attention.forward)
+    return Passes(forward, exposed(send=2.0 * send, attention=attention.backward))
 
 
-def _all_to_alls(rows: Strategies, scenario: Scenario, near: Group) -> Passes:
+def _all_to_alls(strategies: Strategies, scenario: Scenario, near: Group) -> Passes:
     """Queries, keys and values there, outputs back; backward the gradients of all four the other way."""
-    model, stack, tiers = scenario.model, scenario.stack, scenario.group.tiers
-    tokens = WORD * tokens_per_rank(rows, scenario)
-    heads = np.maximum(np.maximum(model.num_query_groups / rows.tp, 1.0), near.size)
-    widths = (model.attention_width / rows.tp, model.attention_output_width / rows.tp)
-    queries, outputs, keys, values = (*widths, heads * model.head_dim, heads * model.v_head_dim)
-    once = all_to_all_seconds(tokens * queries, near, tiers) + all_to_all_seconds(tokens * keys, near, tiers)
-    if model.mla is None:
-        once = 2.0 * once
-    else:
-        once = once + all_to_all_seconds(tokens * outputs, near, tiers)
-        once = once + all_to_all_seconds(tokens * values, near, tiers)
-    exposed = (
-        np.where(near.size > 1, once, 0.0) * stack.overlap.cp_collective / stack.calibrated.communication_efficiency
-    )
+    model, tokens = scenario.model, WORD * tokens_per_rank(strategies, scenario)
+    heads = np.maximum(np.maximum(model.num_query_groups / strategies.tp, 1.0), near.size)
+    widths = [model.attention_width / strategies.tp, heads * model.head_dim]
+    if model.mla is not None:  # outputs and values are narrower than queries and keys
+        widths += [model.attention_output_width / strategies.tp, heads * model.v_head_dim]
+    once = np.mean([all_to_all_seconds(tokens * width, near, scenario.group.tiers) for width in widths], axis=0)
+    exposed = _exposed(np.where(near.size > 1, 4.0 * once, 0.0), scenario.stack)
     return Passes(exposed, exposed)
 
 
-def _gathered(rows: Strategies, scenario: Scenario) -> Passes:
+def _exposed(seconds: Floats, stack: Stack) -> Floats:
+    return seconds * stack.overlap.cp_collective / stack.calibrated.communication_efficiency
+
+
+def _gathered(strategies: Strategies, scenario: Scenario) -> Passes:
     """Keys and values gathered forward and once more backward, where their gradients are scattered."""
-    stack = scenario.stack
-    full = exchanged_key_values(rows, scenario) * rows.cp
-    once = gather_seconds(full, group_of(rows, "cp"), scenario.group.tiers)
-    exposed = np.where(rows.cp > 1, once, 0.0) * stack.overlap.cp_collective / stack.calibrated.communication_efficiency
+    full = exchanged_key_values(strategies, scenario) * strategies.cp
+    once = gather_seconds(full, group_of(strategies, "cp"), scenario.group.tiers)
+    exposed = _exposed(np.where(strategies.cp > 1, once, 0.0), scenario.stack)
     return Passes(exposed, 2.0 * exposed)
 
 
-def exchanged_key_values(rows: Strategies, scenario: Scenario) -> Floats:
+def exchanged_key_values(strategies: Strategies, scenario: Scenario) -> Floats:
     """Keys and values of one micro-batch that a rank attends with before any travel, all-to-alls done, (N,).
 
     Where there are more ranks than heads of them, each rank has one.
     """
-    model, inner = scenario.model, ulysses_ranks(rows, scenario)
-    heads = np.maximum(model.num_query_groups / (rows.tp * inner), 1.0)
-    tokens, widths = (
-        tokens_per_rank(rows, scenario) * inner,
-        {"key_width": model.head_dim, "value_width": model.v_head_dim},
-    )
-    return key_value_bytes(tokens=tokens, heads=heads, word=WORD, **widths)
+    model, inner = scenario.model, ulysses_ranks(strategies, scenario)
+    heads = np.maximum(model.num_query_groups / (strategies.tp * inner), 1.0)
+    widths = {"key_width": model.head_dim, "value_width": model.v_head_dim}
+    return key_value_bytes(tokens=tokens_per_rank(strategies, scenario) * inner, heads=heads, word=WORD, **widths)
 
 
-def repeated_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+def repeated_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes per layer and micro-batch kept beyond one copy of keys and values over tensor and context ranks, (N,)."""
     model = scenario.model
-    part, inverse = rows.distinct(*_AXES)
+    part, inverse = strategies.distinct(*_AXES)
     once = WORD * tokens_per_rank(part, scenario) * (model.key_value_width + model.value_width) / part.tp
     return np.maximum(exchanged_key_values(part, scenario) - once, 0.0)[inverse]
 
 
-def exchange_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+def exchange_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes held while one layer's attention runs, for the exchange alone, (N,).
 
     A ring receives keys and values, and their gradients, into two buffers each. An all-to-all receives queries, keys
     and values beside those it sends. A gather holds all keys and values, and backward all their gradients.
     """
-    part, inverse = rows.distinct(*_AXES)
+    part, inverse = strategies.distinct(*_AXES)
     if not (part.cp > 1).any():
-        return np.zeros(len(rows))
+        return np.zeros(len(strategies))
     keys = exchanged_key_values(part, scenario)
     queries = WORD * tokens_per_rank(part, scenario) * scenario.model.attention_width / part.tp
     ring = np.where(ring_ranks(part, scenario) > 1, 4.0 * keys, 0.0)

@@ -33,7 +33,7 @@ def copied_traffic(scenario: Scenario, *, arrived: Floats, held: Floats) -> Floa
 
     Sorting what a plain all-to-all delivered moves the rows that one sender has for one expert together, padding an
     expert's rows all of them: Transformer Engine's kernels for both copy whole rows (``_sort_chunks_by_map_kernel``,
-    ``multi_padding_kernel``; v2.6 to v2.9), and gather nothing. Arguments as of ``traffic``.
+    ``multi_padding_kernel``; v2.6 to v2.9), and gather nothing. Arguments as of ``routed_traffic``.
     """
     stack = scenario.stack
     if scenario.fused_experts or stack.switches.expert_capacity or stack.switches.dispatcher != "alltoall":
@@ -42,7 +42,7 @@ def copied_traffic(scenario: Scenario, *, arrived: Floats, held: Floats) -> Floa
     return np.asarray(arrived * moved * float(scenario.model.expert_hidden_size))
 
 
-def _scattered_again(scenario: Scenario, held: Floats) -> Floats:
+def _second_sort(scenario: Scenario, held: Floats) -> Floats:
     """Bytes per value of a second sort that is no copy of rows, (N,).
 
     With a capacity Megatron-Core turns [ranks, experts, places, h] with PyTorch's copy of single values, which is taken
@@ -53,7 +53,7 @@ def _scattered_again(scenario: Scenario, held: Floats) -> Floats:
     return np.asarray((held > 1) * (SORT * (apart and stack.switches.dispatcher == "alltoall")), dtype=np.float64)
 
 
-def traffic(scenario: Scenario, *, arrived: Floats, inner: Floats, held: Floats) -> tuple[Floats, Floats]:
+def routed_traffic(scenario: Scenario, *, arrived: Floats, inner: Floats, held: Floats) -> tuple[Floats, Floats]:
     """Bytes of the forward and of the backward pass that scattered rows and activations take, arrays (N,).
 
     Args:
@@ -64,7 +64,7 @@ def traffic(scenario: Scenario, *, arrived: Floats, inner: Floats, held: Floats)
     """
     model, h = scenario.model, float(scenario.model.expert_hidden_size)
     forward, backward = ACTIVATION[model.gated_ffn]
-    permuted = (PERMUTE + _scattered_again(scenario, held)) * h
+    permuted = (PERMUTE + _second_sort(scenario, held)) * h
     once, again = permuted + forward * inner, permuted + backward * inner
     if scenario.fused_experts:
         return arrived * once, arrived * again
@@ -76,7 +76,7 @@ def traffic(scenario: Scenario, *, arrived: Floats, inner: Floats, held: Floats)
 
 
 def activation_traffic(scenario: Scenario, *, arrived: Floats, inner: Floats) -> Floats:
-    """Bytes of the activation alone in the forward pass, (N,); arguments as of ``traffic``."""
+    """Bytes of the activation alone in the forward pass, (N,); arguments as of ``routed_traffic``."""
     model = scenario.model
     clamped = CLAMP[0] if model.clamped_activation and not scenario.fused_experts else 0.0
     return arrived * inner * (ACTIVATION[model.gated_ffn][0] + clamped)

@@ -16,8 +16,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.arrays import Number
-from costmodels.layer.expert_traffic import ACTIVATION, activation_traffic, copied_traffic, traffic
-from costmodels.layer.forward_backward import Passes, linear, product, quantising, region_tokens, tokens_per_rank
+from costmodels.layer.expert_traffic import ACTIVATION, activation_traffic, copied_traffic, routed_traffic
+from costmodels.layer.forward_backward import (
+    Passes,
+    linear,
+    no_passes,
+    product,
+    quantisation,
+    region_tokens,
+    streamed,
+    tokens_per_rank,
+)
 from costmodels.layer.launches import local_kernels
 from costmodels.layer.overlapped_experts import is_overlapped
 from costmodels.layout.placement import expert_group
@@ -25,7 +34,7 @@ from costmodels.model.model import Experts
 from costmodels.names import WORD
 from costmodels.primitives.collectives import all_to_all_seconds, gather_seconds
 from costmodels.primitives.groups import Group
-from costmodels.primitives.kernels import matmul_seconds, stream_seconds
+from costmodels.primitives.kernels import matmul_seconds
 from costmodels.primitives.sizes import dispatched_bytes, expert_places
 from costmodels.scenario import Scenario
 from costmodels.stack.fields import SENT_ONCE
@@ -65,49 +74,52 @@ def experts_of(scenario: Scenario) -> Experts:
     return moe
 
 
-def routed_tokens(rows: Strategies, scenario: Scenario) -> Floats:
+def routed_tokens(strategies: Strategies, scenario: Scenario) -> Floats:
     """Tokens that one rank sends to experts, each counted once per expert it goes to, shape (N,)."""
-    return region_tokens(rows, scenario) * experts_of(scenario).top_k
+    return region_tokens(strategies, scenario) * experts_of(scenario).top_k
 
 
-def expert_layer(rows: Strategies, scenario: Scenario) -> ExpertSeconds:
+def expert_layer(strategies: Strategies, scenario: Scenario) -> ExpertSeconds:
     """Router, experts, shared experts and the traffic between them."""
     moe = experts_of(scenario)
-    region, h = region_tokens(rows, scenario), float(scenario.model.hidden_size)
-    products, streams = grouped(rows, scenario), expert_streams(rows, scenario) + small_kernels(rows, scenario)
-    matmul, traffic = router(region, scenario) + masked(rows, scenario) + products, dispatch(rows, scenario)
-    hidden = Passes(np.zeros(len(rows)), np.zeros(len(rows)))
+    region, h = region_tokens(strategies, scenario), float(scenario.model.hidden_size)
+    products = grouped_products(strategies, scenario)
+    streams = expert_streams(strategies, scenario) + small_kernels(strategies, scenario)
+    matmul = router_seconds(region, scenario) + mask_products(strategies, scenario) + products
+    exchange, hidden = dispatch_seconds(strategies, scenario), no_passes(strategies)
     if moe.num_shared_experts:
-        shared = shared_experts(rows, scenario)
+        shared, slow = shared_experts(strategies, scenario), scenario.stack.overlap.compute_slowdown
         matmul = matmul + shared
-        if scenario.stack.switches.shared_expert_overlap:
-            traffic, hidden = _beside(traffic, shared, scenario)
+        if scenario.stack.switches.shared_expert_overlap:  # what is hidden slows the shared experts down
+            backward = np.minimum(exchange.backward, shared.backward)
+            hidden = Passes(np.minimum(exchange.forward, shared.forward), backward)
+            exchange = exchange - 1.0 / (1.0 + slow) * hidden
     if moe.latent_size is not None:
         latent = float(moe.latent_size)
         matmul = matmul + linear(region, latent, h, scenario) + linear(region, h, latent, scenario)
-    return ExpertSeconds(matmul, streams, traffic, products + streams, hidden)
+    return ExpertSeconds(matmul, streams, exchange, products + streams, hidden)
 
 
-def small_kernels(rows: Strategies, scenario: Scenario) -> Passes:
+def small_kernels(strategies: Strategies, scenario: Scenario) -> Passes:
     """What it costs the device to begin and to end the kernels that every expert has of its own, beside its products.
 
     Each has the fixed time of a product, however few its bytes. A fused operation has none of them.
     """
-    once = local_kernels(rows, scenario) * scenario.rates.head.overhead
+    once = local_kernels(strategies, scenario) * scenario.rates.head.overhead
     return Passes(once, 2.0 * once)
 
 
-def router(tokens: Floats, scenario: Scenario) -> Passes:
+def router_seconds(tokens: Floats, scenario: Scenario) -> Passes:
     """A score per token and expert; never in reduced precision, scores kept in fp32 [MegatronMoE26]."""
     model, rates = scenario.model, scenario.rates
     scores = float(experts_of(scenario).num_experts)
     h, frozen = float(model.hidden_size), scenario.frozen
     gate = product(tokens, scores, h, rates.head, rates.head_peak, rates.bandwidth, frozen=frozen)
-    seconds = stream_seconds(traffic=SCORES * tokens * scores, share=rates.stream, bandwidth=rates.bandwidth)
+    seconds = rates.stream_seconds(SCORES * tokens * scores)
     return gate + Passes(seconds, seconds)
 
 
-def masked(rows: Strategies, scenario: Scenario) -> Passes:
+def mask_products(strategies: Strategies, scenario: Scenario) -> Passes:
     """Products that bring tokens to their experts' places and back, where a stack multiplies with masks.
 
     "BSM,BSEC->EBCM" and "EBCM,BSEC->BSM" of the s tokens of a sequence and k s places times the capacity: two forward,
@@ -115,31 +127,24 @@ def masked(rows: Strategies, scenario: Scenario) -> Passes:
     """
     moe, rates, s = experts_of(scenario), scenario.rates, float(scenario.seq_length)
     if not scenario.stack.experts.dispatch_masks:
-        return Passes(np.zeros(len(rows)), np.zeros(len(rows)))
-    sequences = region_tokens(rows, scenario) / s
+        return no_passes(strategies)
+    sequences = region_tokens(strategies, scenario) / s
     places = expert_places(tokens=s, top_k=moe.top_k, capacity=scenario.stack.switches.expert_capacity or 1.0)
     h, peak = float(scenario.model.expert_hidden_size), rates.head_peak
     once = sequences * matmul_seconds(m=places, n=h, k=s, fit=rates.head, peak=peak, bandwidth=rates.bandwidth)
     return Passes(2.0 * once, 3.0 * once)
 
 
-def shared_experts(rows: Strategies, scenario: Scenario) -> Passes:
+def shared_experts(strategies: Strategies, scenario: Scenario) -> Passes:
     """The two products of the experts that every token passes, split over the tensor ranks."""
     model, moe = scenario.model, experts_of(scenario)
-    T, h, width = tokens_per_rank(rows, scenario), float(model.hidden_size), moe.shared_expert_ffn_hidden_size / rows.tp
+    T = tokens_per_rank(strategies, scenario)
+    h = float(model.hidden_size)
+    width = moe.shared_expert_ffn_hidden_size / strategies.tp
     return linear(T, width * model.ffn_branches, h, scenario) + linear(T, h, width, scenario)
 
 
-def _beside(traffic: Passes, shared: Passes, scenario: Scenario) -> tuple[Passes, Passes]:
-    """What outlasts the shared experts and what the traffic beside them slows them by; and that traffic."""
-    slowed = scenario.stack.overlap.compute_slowdown / (1.0 + scenario.stack.overlap.compute_slowdown)
-    ahead = np.minimum(traffic.forward, shared.forward)
-    after = np.minimum(traffic.backward, shared.backward)
-    left = Passes(traffic.forward - ahead + slowed * ahead, traffic.backward - after + slowed * after)
-    return left, Passes(ahead, after)
-
-
-def load(rows: Strategies, scenario: Scenario) -> Floats:
+def expert_load(strategies: Strategies, scenario: Scenario) -> Floats:
     """Tokens that the busiest expert rank computes over the mean of all, shape (N,).
 
     Dropless, all wait for the rank with the most, which has no more than all; one rank with every expert has them
@@ -149,34 +154,34 @@ def load(rows: Strategies, scenario: Scenario) -> Floats:
     """
     capacity = scenario.stack.switches.expert_capacity
     if capacity is not None:
-        return np.full(len(rows), capacity)
-    return np.minimum(scenario.stack.experts.expert_imbalance, rows.ep.astype(np.float64))
+        return np.full(len(strategies), capacity)
+    return np.minimum(scenario.stack.experts.expert_imbalance, strategies.ep.astype(np.float64))
 
 
-def arrived_tokens(rows: Strategies, scenario: Scenario) -> Floats:
+def arrived_tokens(strategies: Strategies, scenario: Scenario) -> Floats:
     """Tokens that the experts of the busiest rank compute, each counted once per expert, shape (N,)."""
-    return routed_tokens(rows, scenario) * rows.etp * load(rows, scenario)
+    return routed_tokens(strategies, scenario) * strategies.etp * expert_load(strategies, scenario)
 
 
-def grouped(rows: Strategies, scenario: Scenario) -> Passes:
+def grouped_products(strategies: Strategies, scenario: Scenario) -> Passes:
     """The experts' products: one small product per expert of the rank, of the tokens routed to it."""
     model, moe = scenario.model, experts_of(scenario)
-    arrived = arrived_tokens(rows, scenario)
-    groups = np.maximum(moe.num_experts / rows.ep, 1.0)
-    h, f = float(model.expert_hidden_size), moe.expert_ffn_hidden_size / rows.etp
-    first = _grouped(arrived, groups, f * model.ffn_branches, h, scenario)
-    second = _grouped(arrived, groups, h, f, scenario)
-    return first + second + Passes(np.zeros(len(rows)), _slowed_bias_gradients(arrived, groups, f, scenario))
+    arrived = arrived_tokens(strategies, scenario)
+    groups = np.maximum(moe.num_experts / strategies.ep, 1.0)
+    h, f = float(model.expert_hidden_size), moe.expert_ffn_hidden_size / strategies.etp
+    first = _grouped_product(arrived, groups, f * model.ffn_branches, h, scenario)
+    second = _grouped_product(arrived, groups, h, f, scenario)
+    return first + second + Passes(np.zeros(len(strategies)), _slowed_bias_gradients(arrived, groups, f, scenario))
 
 
-def _grouped(tokens: Floats, groups: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
+def _grouped_product(tokens: Floats, groups: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
     """Forward, data gradient and weight gradient of ``groups`` products of tokens / groups rows each."""
     rows = tokens / groups
     fit, seconds = _of_one_expert(rows, scenario)
     forward, data, weight = seconds(rows, n, k), seconds(rows, k, n), seconds(n, k, rows)
     summed = np.maximum(weight * scenario.rates.matmul.wgrad_ratio, _accumulation(rows, n, k, fit, scenario))
     summed = 0.0 * summed if scenario.frozen else summed
-    casts = (FUSED_CASTS if scenario.fused_experts else 1.0) * quantising(rows, n, k, scenario)
+    casts = (FUSED_CASTS if scenario.fused_experts else 1.0) * quantisation(rows, n, k, scenario)
     return Passes(groups * (forward + casts.forward), groups * (data + summed + casts.backward))
 
 
@@ -184,9 +189,8 @@ def _of_one_expert(rows: Floats, scenario: Scenario) -> tuple[GemmFit, Callable[
     """The rates of grouped products, and the seconds of one of (m, n, k) by an expert with so many rows."""
     rates, reached = scenario.rates, scenario.stack.calibrated.expert_efficiency
     fit = scenario.group.accelerator.kernels.grouped
-    plain = rates.matmul.model_copy(
-        update={"overhead": fit.group_overhead, "memory_efficiency": fit.memory_efficiency, "area_half": 0.0}
-    )
+    own = {"overhead": fit.group_overhead, "memory_efficiency": fit.memory_efficiency, "area_half": 0.0}
+    plain = rates.matmul.model_copy(update=own)
     peak, bandwidth = rates.matmul_peak * reached / (1.0 + fit.rows_half / rows), rates.bandwidth * reached
 
     def seconds(m: Number, n: Number, k: Number) -> Floats:
@@ -206,7 +210,7 @@ def _slowed_bias_gradients(tokens: Floats, groups: Floats, inner: Floats, scenar
     rows = tokens / groups
     product = groups * _of_one_expert(rows, scenario)[1](rows, inner, float(model.expert_hidden_size))
     moved = ACTIVATION[model.gated_ffn][1] * tokens * inner
-    activation = stream_seconds(traffic=moved, share=_routed_share(scenario), bandwidth=scenario.rates.bandwidth)
+    activation = scenario.rates.stream_seconds(moved, _routed_share(scenario))
     return extra * (product + activation)
 
 
@@ -220,105 +224,97 @@ def _accumulation(rows: Floats, n: Number, k: Number, fit: GemmFit, scenario: Sc
     buffer = WORD if stack.gradients.accumulate_traffic else 2.0 * stack.gradients.gradient_bytes
     moved = WORD * rows * (n + k) + buffer * n * k
     reached = fit.memory_efficiency * stack.calibrated.expert_efficiency
-    return stream_seconds(traffic=moved, share=reached, bandwidth=scenario.rates.bandwidth) + fit.overhead
+    return scenario.rates.stream_seconds(moved, reached) + fit.overhead
 
 
-def expert_streams(rows: Strategies, scenario: Scenario) -> Passes:
+def expert_streams(strategies: Strategies, scenario: Scenario) -> Passes:
     """Permuting tokens to their experts and back, and everything memory-bound between the products.
 
     Routed tokens are scattered rows, which move at a share of the bandwidth of their own (``GroupedFit``); what is
     sorted or padded behind a plain all-to-all is copied in runs of rows, at that of other fused kernels.
     """
-    moe, rates = experts_of(scenario), scenario.rates
-    arrived, held = arrived_tokens(rows, scenario), moe.num_experts / rows.ep
-    shared = moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
-    forward, backward = traffic(scenario, arrived=arrived, inner=moe.expert_ffn_hidden_size / rows.etp, held=held)
+    moe, arrived = experts_of(scenario), arrived_tokens(strategies, scenario)
+    inner, held = moe.expert_ffn_hidden_size / strategies.etp, moe.num_experts / strategies.ep
+    shared = moe.shared_expert_ffn_hidden_size / strategies.tp * tokens_per_rank(strategies, scenario)
+    forward, backward = routed_traffic(scenario, arrived=arrived, inner=inner, held=held)
     copied = copied_traffic(scenario, arrived=arrived, held=held)
-    again = ACTIVATION[scenario.model.gated_ffn]
-    share = _routed_share(scenario)
-    known = {"share": rates.stream, "bandwidth": rates.bandwidth}
-    return Passes(
-        stream_seconds(traffic=forward, share=share, bandwidth=rates.bandwidth)
-        + stream_seconds(traffic=again[0] * shared + copied, **known),
-        stream_seconds(traffic=backward, share=share, bandwidth=rates.bandwidth)
-        + stream_seconds(traffic=again[1] * shared + copied, **known),
-    )
+    routed, moved = streamed(forward, backward, scenario, _routed_share(scenario)), ACTIVATION[scenario.model.gated_ffn]
+    return routed + streamed(moved[0] * shared + copied, moved[1] * shared + copied, scenario)
 
 
 def _routed_share(scenario: Scenario) -> float:
     """Share of the bandwidth at which routed tokens move."""
-    reached = (
-        scenario.group.accelerator.kernels.grouped.stream_efficiency * scenario.stack.calibrated.elementwise_efficiency
-    )
-    return reached * scenario.stack.calibrated.expert_efficiency
+    grouped, calibrated = scenario.group.accelerator.kernels.grouped, scenario.stack.calibrated
+    return grouped.stream_efficiency * calibrated.elementwise_efficiency * calibrated.expert_efficiency
 
 
-def activation_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+def activation_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     """Seconds of the routed experts' activation in the forward pass, at the rate of ``expert_streams``, (N,)."""
-    inner = experts_of(scenario).expert_ffn_hidden_size / rows.etp
-    moved = activation_traffic(scenario, arrived=arrived_tokens(rows, scenario), inner=inner)
-    return stream_seconds(traffic=moved, share=_routed_share(scenario), bandwidth=scenario.rates.bandwidth)
+    inner = experts_of(scenario).expert_ffn_hidden_size / strategies.etp
+    moved = activation_traffic(scenario, arrived=arrived_tokens(strategies, scenario), inner=inner)
+    return scenario.rates.stream_seconds(moved, _routed_share(scenario))
 
 
-def dispatch(rows: Strategies, scenario: Scenario) -> Passes:
+def dispatch_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
     """All-to-all to the experts and back, and the gather and scatter of split experts; exposed, unless beside others.
 
     The lanes of all tiers work at once: where a token enters a domain once, what is copied inside it travels while
     the next tokens arrive. HybridEP gathers the whole map of tokens to experts first [HybridEP].
     """
     stack, tiers, moe = scenario.stack, scenario.group.tiers, experts_of(scenario)
-    routed = routed_tokens(rows, scenario) * load(rows, scenario)
-    h, split = float(scenario.model.expert_hidden_size), Group(rows.etp, ((rows.etp, np.ones_like(rows.etp)),))
-    weights, (out, back) = routed_weights(rows, scenario), HYBRID_REACH if hybrid(stack) else (None, None)
+    routed = routed_tokens(strategies, scenario) * expert_load(strategies, scenario)
+    group, h = expert_group(strategies), float(scenario.model.expert_hidden_size)
+    split = Group(strategies.etp, ((strategies.etp, np.ones_like(strategies.etp)),))
+    weights, (out, back) = routed_weights(strategies, scenario), HYBRID_REACH if is_hybrid(stack) else (None, None)
 
     def moved(width: float, beside: Floats | float, nearest: float | None) -> Floats:
         """Seconds on the way there, or back, of values of ``width`` bytes and so many bytes beside a token."""
         if stack.switches.dispatcher == "allgather":
-            every = width * region_tokens(rows, scenario) * h * rows.ep
-            across = gather_seconds(every, expert_group(rows), tiers)
+            every = width * region_tokens(strategies, scenario) * h * strategies.ep
+            across = gather_seconds(every, group, tiers)
         else:
             copies = moe.top_k if stack.switches.dispatcher in SENT_ONCE else 1
             limits = moe.router_group_top_k, moe.router_groups
             size = dispatched_bytes(copies=routed, hidden_size=h, word=width, beside=beside)
-            across = all_to_all_seconds(size, expert_group(rows), tiers, copies=copies, groups=limits, nearest=nearest)
-        whole = np.where(rows.etp > 1, gather_seconds(width * routed * h * rows.etp, split, tiers), 0.0)
-        return np.where(rows.ep > 1, across, 0.0) + whole
+            across = all_to_all_seconds(size, group, tiers, copies=copies, groups=limits, nearest=nearest)
+        whole = np.where(strategies.etp > 1, gather_seconds(width * routed * h * strategies.etp, split, tiers), 0.0)
+        return np.where(strategies.ep > 1, across, 0.0) + whole
 
     left = 1.0 if is_overlapped(stack) else stack.overlap.ep
     reached = left / stack.calibrated.communication_efficiency
-    ahead = moved(stack.experts.dispatch_bytes, weights, out) + moved(WORD, 0.0, back) + gathered_routes(rows, scenario)
-    after = moved(stack.experts.dispatch_bytes, 0.0, out) + moved(WORD, weights, back)
-    return Passes(ahead * reached, after * reached)
+    word, routes = stack.experts.dispatch_bytes, gathered_routes(strategies, scenario)
+    forward = moved(word, weights, out) + moved(WORD, 0.0, back) + routes
+    return reached * Passes(forward, moved(word, 0.0, out) + moved(WORD, weights, back))
 
 
-def hybrid(stack: Stack) -> bool:
+def is_hybrid(stack: Stack) -> bool:
     """Whether tokens travel by HybridEP."""
     return stack.switches.dispatcher == "hybridep"
 
 
-def routed_weights(rows: Strategies, scenario: Scenario) -> Floats:
+def routed_weights(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes beside every copy of a token on its way there, and of its gradient on its way back, (N,).
 
     HybridEP sends the weights that the router gave the token in fp32, one for each expert of the domain that it enters,
     most of them zero (``expert_output_prob``, ``NUM_OF_EXPERTS_PER_RANK * NUM_OF_RANKS_PER_NODE``) [HybridEP].
     """
-    if not hybrid(scenario.stack):
-        return np.zeros(len(rows))
-    near = expert_group(rows).ranks_within(scenario.group.tiers[0].domain)
-    return 4.0 * experts_of(scenario).num_experts / rows.ep * near
+    if not is_hybrid(scenario.stack):
+        return np.zeros(len(strategies))
+    near = expert_group(strategies).ranks_within(scenario.group.tiers[0].domain)
+    return 4.0 * experts_of(scenario).num_experts / strategies.ep * near
 
 
-def gathered_routes(rows: Strategies, scenario: Scenario) -> Floats:
+def gathered_routes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Seconds to gather which experts all tokens of a layer go to, a byte for each of either, (N,) [HybridEP]."""
     stack = scenario.stack
-    if not hybrid(stack):
-        return np.zeros(len(rows))
-    size = region_tokens(rows, scenario) * rows.ep * experts_of(scenario).num_experts
-    return np.where(rows.ep > 1, gather_seconds(size, expert_group(rows), scenario.group.tiers), 0.0)
+    if not is_hybrid(stack):
+        return np.zeros(len(strategies))
+    size = region_tokens(strategies, scenario) * strategies.ep * experts_of(scenario).num_experts
+    return np.where(strategies.ep > 1, gather_seconds(size, expert_group(strategies), scenario.group.tiers), 0.0)
 
 
 def expert_activation_bytes(
-    rows: Strategies, scenario: Scenario, saved: float, *, repeated: Bools | bool = False
+    strategies: Strategies, scenario: Scenario, saved: float, *, repeated: Bools | bool = False
 ) -> Floats:
     """Bytes that one layer with experts keeps of one micro-batch, beside attention and norms, shape (N,).
 
@@ -327,22 +323,22 @@ def expert_activation_bytes(
     and its input is as narrow. Of frozen experts only what enters the activation is kept.
     """
     model, moe = scenario.model, experts_of(scenario)
-    arrived = arrived_tokens(rows, scenario)
-    f = moe.expert_ffn_hidden_size / rows.etp
+    arrived = arrived_tokens(strategies, scenario)
+    f = moe.expert_ffn_hidden_size / strategies.etp
     saved = 0.0 if scenario.frozen else saved
     each = np.where(repeated, saved * model.ffn_branches, scenario.word * model.ffn_branches + saved)
-    shared = moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
+    shared = moe.shared_expert_ffn_hidden_size / strategies.tp * tokens_per_rank(strategies, scenario)
     return arrived * (saved * model.expert_hidden_size + each * f) + shared * each
 
 
-def exchanged_bytes(rows: Strategies, scenario: Scenario) -> Floats:
+def exchanged_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes that the two exchanges of one layer's tokens return, and every second product of its shared experts, (N,).
 
     That is what a list of operators keeps of experts, exchanges if it names them: grouped products are in none
     [torchtitan].
     """
     model, moe = scenario.model, experts_of(scenario)
-    named = (rows.ep > 1) & scenario.stack.recompute.saves_exchanges
-    values = (arrived_tokens(rows, scenario) + routed_tokens(rows, scenario)) * named
-    shared = moe.shared_expert_ffn_hidden_size / rows.tp * tokens_per_rank(rows, scenario)
+    named = (strategies.ep > 1) & scenario.stack.recompute.saves_exchanges
+    values = (arrived_tokens(strategies, scenario) + routed_tokens(strategies, scenario)) * named
+    shared = moe.shared_expert_ffn_hidden_size / strategies.tp * tokens_per_rank(strategies, scenario)
     return scenario.word * (values * model.expert_hidden_size + shared)

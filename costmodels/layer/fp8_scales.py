@@ -31,23 +31,23 @@ PRODUCTS: Final = 4.0
 """Products of a layer: out of the input, out of attention, and both of the feed-forward network."""
 
 
-def scale_seconds(rows: Strategies, scenario: Scenario, kind: Kind) -> Passes:
+def scale_seconds(strategies: Strategies, scenario: Scenario, kind: Kind) -> Passes:
     """Device seconds to find the scales of a layer module by module, (N,); the same in either pass.
 
     Attention's projections are two modules, a dense feed-forward network is one (``TransformerLayer``).
     """
     modules = 2.0 * kind.attends + float(kind.ffn == "dense")
     kernels = modules * scenario.stack.kernels.scale_kernels * (scenario.precision == DELAYED)
-    seconds = np.full(len(rows), kernels * scenario.rates.head.overhead)
+    seconds = np.full(len(strategies), kernels * scenario.rates.head.overhead)
     return Passes(seconds, seconds)
 
 
-def sharing_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+def sharing_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     """Seconds per micro-batch and stage in which ranks share magnitudes, (N,): behind both passes of every chunk."""
     sharing = scenario.stack.exchange.amax_group
     if scenario.precision != DELAYED or sharing == "none":
-        return np.zeros(len(rows))
-    group = group_of(rows, "tp", "cp", "dp") if sharing == "data" else group_of(rows, "tp", "cp")
-    chunk = scenario.model.num_layers / (rows.pp * rows.vpp)
+        return np.zeros(len(strategies))
+    group = group_of(strategies, "tp", "cp", "dp") if sharing == "data" else group_of(strategies, "tp", "cp")
+    chunk = scenario.model.num_layers / (strategies.pp * strategies.vpp)
     once = all_reduce_seconds(4.0 * TENSORS * PRODUCTS * chunk, group, scenario.group.tiers)
-    return np.where(group.size > 1, 2.0 * rows.vpp * once, 0.0)
+    return np.where(group.size > 1, 2.0 * strategies.vpp * once, 0.0)

@@ -16,61 +16,59 @@ from costmodels.layout.placement import group_of
 from costmodels.model.mamba import ScanKernel, mamba_of, scan_kernels
 from costmodels.names import WORD
 from costmodels.primitives.collectives import all_to_all_seconds
-from costmodels.primitives.kernels import stream_seconds
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
 
 
-def mamba_matmuls(rows: Strategies, scenario: Scenario) -> Passes:
+def mamba_matmuls(strategies: Strategies, scenario: Scenario) -> Passes:
     """The projections around the scan."""
     mamba, h = mamba_of(scenario.model), float(scenario.model.hidden_size)
-    T = tokens_per_rank(rows, scenario)
-    return linear(T, mamba.in_width / rows.tp, h, scenario) + linear(T, h, mamba.inner_width / rows.tp, scenario)
+    T = tokens_per_rank(strategies, scenario)
+    return linear(T, mamba.in_width / strategies.tp, h, scenario) + linear(
+        T, h, mamba.inner_width / strategies.tp, scenario
+    )
 
 
-def scan(rows: Strategies, scenario: Scenario) -> Passes:
+def scan(strategies: Strategies, scenario: Scenario) -> Passes:
     """Convolution, chunked scan and gated norm, kernel by kernel: its traffic, or its products if those take longer.
 
     The kernels are those of one library in every framework, so that the machine alone says how fast they multiply.
     """
-    share = tokens_per_rank(rows, scenario) / rows.tp
+    share = tokens_per_rank(strategies, scenario) / strategies.tp
     forward, backward = scan_kernels(scenario.model)
-    turned = share * _turning(rows, scenario)
+    turned = share * _transpose_seconds(strategies, scenario)
     return Passes(share * _per_token(forward, scenario) + turned, share * _per_token(backward, scenario) + turned)
 
 
-def _turning(rows: Strategies, scenario: Scenario) -> Floats:
+def _transpose_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     """Seconds per token to lay the sequences of a micro-batch one after the other for the scan, and back again.
 
     Megatron-Core has the tokens of several sequences beside each other and copies what comes out of the input
     projection and what goes into the output projection (MambaMixer's ``rearrange(...).contiguous()``); their gradients
     go the same way. A single sequence lies in either order.
     """
-    mamba, rates = mamba_of(scenario.model), scenario.rates
+    mamba = mamba_of(scenario.model)
     moved = 2.0 * WORD * (mamba.in_width + mamba.inner_width)
     ordered = scenario.stack.exchange.batch_first or scenario.stack.sharding.fsdp_stage2
-    beside = (rows.micro_batch_size > 1.0) & (not ordered)
-    return np.where(beside, stream_seconds(traffic=moved, share=rates.stream, bandwidth=rates.bandwidth), 0.0)
+    beside = (strategies.micro_batch_size > 1.0) & (not ordered)
+    return np.where(beside, scenario.rates.stream_seconds(moved), 0.0)
 
 
 def _per_token(kernels: Sequence[ScanKernel], scenario: Scenario) -> float:
     """Seconds per token of kernels that run one after the other."""
     rates, device = scenario.rates, scenario.group.accelerator
     speed = device.kernels.scan.efficiency * device.half_rate * device.clock("bf16")
-    known = {"share": rates.stream, "bandwidth": rates.bandwidth}
-    return float(sum(np.maximum(stream_seconds(traffic=k.traffic, **known), k.flops / speed) for k in kernels))
+    return float(sum(np.maximum(rates.stream_seconds(k.traffic), k.flops / speed) for k in kernels))
 
 
-def exchange_of_heads(rows: Strategies, scenario: Scenario) -> Passes:
+def exchange_of_heads(strategies: Strategies, scenario: Scenario) -> Passes:
     """Exposed all-to-alls of context parallelism; groups are copied where there are fewer than context ranks."""
     mamba, stack = mamba_of(scenario.model), scenario.stack
-    copies = np.maximum(rows.cp * rows.tp / mamba.num_groups, 1.0)
+    copies = np.maximum(strategies.cp * strategies.tp / mamba.num_groups, 1.0)
     width = 3.0 * mamba.inner_width + mamba.num_heads + 2.0 * mamba.group_width * copies
-    size = WORD * tokens_per_rank(rows, scenario) * width / rows.tp
-    seconds = (
-        all_to_all_seconds(size, group_of(rows, "cp"), scenario.group.tiers) / stack.calibrated.communication_efficiency
-    )
-    once = np.where(rows.cp > 1, seconds, 0.0)
+    size = WORD * tokens_per_rank(strategies, scenario) * width / strategies.tp
+    seconds = all_to_all_seconds(size, group_of(strategies, "cp"), scenario.group.tiers)
+    once = np.where(strategies.cp > 1, seconds / stack.calibrated.communication_efficiency, 0.0)
     return Passes(once, once)
 
 

@@ -2,74 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from costmodels.arrays import Columns, Floats
 from costmodels.layer.forward_backward import Passes
-from costmodels.strategy import Floats
-
-
-class Windows:
-    """The computation of a layer that hides traffic, pass by pass, of whatever holds its five terms."""
-
-    __slots__ = ()
-    forward_window: Floats
-    backward_window: Floats
-    repeated_window: Floats
-    paired_forward: Floats
-    paired_backward: Floats
-
-    @property
-    def window(self) -> Passes:
-        """The computation of one layer that data-parallel traffic can hide behind."""
-        return Passes(self.forward_window, self.backward_window)
-
-    @property
-    def repeating_window(self) -> Passes:
-        """Computation of one layer that traffic of every micro-batch hides behind, what is recomputed included."""
-        return Passes(self.forward_window, self.backward_window + self.repeated_window)
-
-    @property
-    def paired(self) -> Passes:
-        """Computation of one layer that other micro-batches' exchanges of experts run beside."""
-        return Passes(self.paired_forward, self.paired_backward)
 
 
 @dataclass(frozen=True, slots=True)
-class LayerTerms(Windows):
-    """Seconds of one layer of a kind, arrays (N,); the fields are those of ``iteration.RowSeconds``."""
+class LayerTerms(Columns):
+    """Seconds of one layer for one micro-batch, arrays (N,)."""
 
     layer: Floats
+    """One layer, forward and backward, nothing recomputed, exposed communication included."""
     forward: Floats
+    """One layer forward without tensor-parallel traffic."""
     backward: Floats
     layer_tp: Floats
     layer_cp: Floats
     layer_ep: Floats
     layer_alone: Floats
+    """What experts' traffic takes beyond ``layer_ep`` in a micro-batch that has no partner."""
     layer_launch: Floats
+    """What of a layer waits for the host, in ``forward`` and ``backward`` too."""
     recompute: Floats
+    """One recomputed layer's second forward pass, communication included, and ``checkpointing``."""
     checkpointing: Floats
+    """What begins and ends a checkpoint, less what a pass that ends early leaves out; no part of a first pass."""
     weight: Floats
+    """One layer's weight gradients, included in ``layer``."""
     selective: Floats
+    """Included in ``layer`` where recomputation is selective."""
     layer_offload: Floats
-    forward_window: Floats
-    backward_window: Floats
+    """Exposed traffic to and from the host, included in ``layer``."""
+    window: Passes
+    """What of either pass hides no traffic of the layer's own experts: data-parallel traffic can hide behind it."""
     repeated_window: Floats
-    paired_forward: Floats
-    paired_backward: Floats
+    """Computation that the backward pass of every layer begins with where all layers are recomputed: what travels in
+    every micro-batch can hide behind it."""
+    paired: Passes
+    """Computation that another micro-batch's exchanges of experts run beside, on average."""
 
-    def take(self, rows: NDArray[Any]) -> LayerTerms:
-        """The given rows (an index or mask)."""
-        return LayerTerms(*(getattr(self, field.name)[rows] for field in fields(self)))
-
-
-def mean_terms(terms: Sequence[LayerTerms], shares: Sequence[float]) -> LayerTerms:
-    """An average layer: every kind by its share of the depth."""
-    if len(terms) == 1:
-        return terms[0]
-    names = [field.name for field in fields(LayerTerms)]
-    return LayerTerms(*(np.dot(shares, [getattr(term, name) for term in terms]) for name in names))
+    @property
+    def repeating_window(self) -> Passes:
+        """Computation that traffic of every micro-batch hides behind, what is recomputed included."""
+        return Passes(self.window.forward, self.window.backward + self.repeated_window)

@@ -10,7 +10,7 @@ from costmodels.layer.context import repeated_bytes
 from costmodels.layer.experts import exchanged_bytes, expert_activation_bytes
 from costmodels.layer.forward_backward import region_tokens, tokens_per_rank
 from costmodels.layer.mamba_scan import mamba_kept_width
-from costmodels.layer.recompute_modules import before_activation, module_bytes, picked
+from costmodels.layer.recompute_modules import before_activation, module_bytes, sum_of_modules
 from costmodels.layout.parameters_per_rank import kind_expert_parameters, kind_parameters_per_rank
 from costmodels.model.layer_kinds import Kind
 from costmodels.names import SHARDED_PARAMETERS, Recompute
@@ -232,4 +232,4 @@ def kind_module_bytes(strategies: Strategies, scenario: Scenario, kind: Kind) ->
     """Bytes of one layer and micro-batch that named modules are repeated for instead of kept, shape (N,)."""
     if not strategies.recompute_modules.any():
         return np.zeros(len(strategies))
-    return picked(strategies.recompute_modules, module_bytes(strategies, scenario, kind))
+    return sum_of_modules(strategies.recompute_modules, module_bytes(strategies, scenario, kind))

@@ -13,8 +13,8 @@ from costmodels.layer.adapters import reads_input, trained_share
 from costmodels.layer.attention import attention_kept
 from costmodels.layer.experts import arrived_tokens, experts_of
 from costmodels.layer.forward_backward import region_tokens, tokens_per_rank
-from costmodels.layer.loss import logit_bytes
 from costmodels.layer.recompute_modules import before_activation
+from costmodels.layer.vocabulary import logit_bytes
 from costmodels.layout.parameters_per_rank import padded_vocabulary_rows, vocabulary_rows
 from costmodels.model.layer_kinds import Kind
 from costmodels.model.parameters import attention_projections, expert_parameters

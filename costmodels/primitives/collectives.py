@@ -17,7 +17,7 @@ The square root is how measured bus bandwidth approaches its peak [aiconfigurato
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -284,9 +284,21 @@ def _link_seconds(volume: Floats, tier: Tier, way: Crossing) -> Floats:
 
 def _ring_latency(group: Group, tiers: Sequence[Tier]) -> Floats:
     """One pass around: every tier's share of the n - 1 steps at its own step latency, plus the outermost base."""
+    return _latency(group, tiers, lambda way: way.hops)
+
+
+def _tree_latency(group: Group, tiers: Sequence[Tier]) -> Floats:
+    """Up and down a tree [NCCL-tuning].
+
+    A chain, or a tree where that is shorter, inside the innermost domain; log2 of the domains outside it.
+    """
+    return _latency(group, tiers, lambda way: 2.0 * tree_depth(way.fan, chained=way.tier == 0))
+
+
+def _latency(group: Group, tiers: Sequence[Tier], steps: Callable[[Crossing], Floats]) -> Floats:
     seconds, base = np.zeros(len(group.size)), np.zeros(len(group.size))
     for tier, way in _crossed(group, tiers):
-        seconds = seconds + tier.link.step_latency * way.hops
+        seconds = seconds + tier.link.step_latency * steps(way)
         base = np.where(way.crossed, tier.link.base_latency, base)
     return seconds + base
 
@@ -298,16 +310,3 @@ def host_seconds(group: Group, tiers: Sequence[Tier]) -> Floats:
         if tier.link.through_hosts:
             seconds = seconds + tier.link.step_latency * way.hops + np.where(way.crossed, tier.link.base_latency, 0.0)
     return seconds
-
-
-def _tree_latency(group: Group, tiers: Sequence[Tier]) -> Floats:
-    """Up and down a tree [NCCL-tuning].
-
-    A chain, or a tree where that is shorter, inside the innermost domain; log2 of the domains outside it.
-    """
-    seconds, base = np.zeros(len(group.size)), np.zeros(len(group.size))
-    for tier, way in _crossed(group, tiers):
-        depth = tree_depth(way.fan, chained=way.tier == 0)
-        seconds = seconds + 2.0 * tier.link.step_latency * depth
-        base = np.where(way.crossed, tier.link.base_latency, base)
-    return seconds + base

@@ -154,64 +154,39 @@ def attention_flops(*, pairs: Number, key_width: Number, value_width: Number) ->
 
 
 def attention_seconds(
-    *, flops: Number, span: Number, rows: Number, fit: AttentionFit, peak: Number, units: Number
+    *, flops: Number, span: Number, rows: Number, fit: AttentionFit, peak: Number, units: Number, backward: bool = False
 ) -> Floats:
-    r"""Seconds of one fused attention forward pass on one device, a single kernel.
+    r"""Seconds of one fused attention pass on one device, a single kernel.
 
-        t = F (1 + S0/s) (1 + w 128 U / R) / (e P) + t0
+        t = F (1 + S0/s) (1 + w 128 U / R) / (e P) + t0;  backward 2.5 F in place of F and r e in place of e
 
-    S0 says how fast the kernel saturates with the length, w how much idles where there are few tiles.
+    S0 says how fast the kernel saturates with the length, w how much idles where there are few tiles. The backward pass
+    has five products for the forward pass's two.
 
     Args:
-        flops: F, FLOP of the pairs that are computed, shape (N,).
+        flops: F, FLOP of the pairs that the forward pass computes, shape (N,).
         span: s, tokens attended over.
         rows: R, sequences x heads x tokens of queries, which are spread over the units.
-        fit: e, S0, w and t0 of one device and kernel.
+        fit: e, S0, w and t0 of one device and kernel, and r, the rate of its backward pass over that of the forward.
         peak: P, dense 16-bit FLOP per second.
         units: U, compute units of the device.
+        backward: whether it is the backward pass.
 
     Returns:
         Seconds, shape (N,).
 
     Source:
-        [Dao22], [Shah24]; form and constants fitted to measured tables [aiconfigurator].
+        [Dao22], appendix B, [Shah24]; form and constants fitted to measured tables [aiconfigurator].
 
     >>> fit = AttentionFit(efficiency=0.5, overhead="0 s", backward_efficiency_ratio=0.8, source="half of the peak")
-    >>> attention_seconds(flops=5e11, span=4096, rows=4096 * 32, fit=fit, peak=1e15, units=132)
-    0.001
+    >>> known = {"flops": 5e11, "span": 4096, "rows": 4096 * 32, "fit": fit, "peak": 1e15, "units": 132}
+    >>> attention_seconds(**known), attention_seconds(**known, backward=True)
+    (0.001, 0.003125)
     """
     filling = 1.0 + fit.occupancy * QUERY_TILE * units / rows
-    return flops * (1.0 + fit.sequence_half / span) * filling / (fit.efficiency * peak) + fit.overhead
-
-
-def attention_backward_seconds(
-    *, flops: Number, span: Number, rows: Number, fit: AttentionFit, peak: Number, units: Number
-) -> Floats:
-    """Seconds of the fused attention backward pass: five products for the forward pass's two.
-
-        t = 2.5 F (1 + S0/s) (1 + w 128 U / R) / (r e P) + t0
-
-    Args:
-        flops: F, FLOP of the forward pass, shape (N,).
-        span: s, tokens attended over.
-        rows: R, sequences x heads x tokens of queries.
-        fit: e, S0, w, t0, and r, the rate of the backward pass over that of the forward pass.
-        peak: P, dense 16-bit FLOP per second.
-        units: U, compute units of the device.
-
-    Returns:
-        Seconds, shape (N,).
-
-    Source:
-        [Dao22], appendix B; constants fitted to measured tables [aiconfigurator].
-
-    >>> fit = AttentionFit(efficiency=0.5, overhead="0 s", backward_efficiency_ratio=0.8, source="half of the peak")
-    >>> attention_backward_seconds(flops=5e11, span=4096, rows=4096 * 32, fit=fit, peak=1e15, units=132)
-    0.003125
-    """
-    filling = 1.0 + fit.occupancy * QUERY_TILE * units / rows
-    rate = fit.efficiency * fit.backward_efficiency_ratio * peak
-    return BACKWARD_PRODUCTS * flops * (1.0 + fit.sequence_half / span) * filling / rate + fit.overhead
+    products, slower = (BACKWARD_PRODUCTS, fit.backward_efficiency_ratio) if backward else (1.0, 1.0)
+    rate = fit.efficiency * slower * peak
+    return products * flops * (1.0 + fit.sequence_half / span) * filling / rate + fit.overhead
 
 
 NEWTON_SCHULZ = 5

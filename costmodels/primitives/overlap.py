@@ -114,7 +114,7 @@ def ring_attention_exposed(*, ranks: Number, send: Number, attention: Number, fl
     return np.maximum(hops * send - attention * hops / ranks, floor * hops * send)
 
 
-def pieces_left(moving: Number, product: Number, ranks: Number) -> Floats:
+def pipelined_exposed(moving: Number, product: Number, ranks: Number) -> Floats:
     """What is left of a collective that travels in pieces while a product is multiplied in pieces.
 
         t = max(T - P (r - 1) / r, 0)

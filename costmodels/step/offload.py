@@ -19,7 +19,7 @@ from costmodels.names import OFFLOADS, WORD
 from costmodels.primitives.host import cpu_adam_seconds, transfer_seconds
 from costmodels.scenario import Scenario
 from costmodels.stack.optimizers import kept_bytes
-from costmodels.step.sharded import hidden
+from costmodels.step.sharded import is_hidden
 from costmodels.strategy import Floats, Strategies
 
 ACTIVATIONS, OPTIMIZER, EVERYTHING = (OFFLOADS.index(name) for name in OFFLOADS[1:])
@@ -52,12 +52,12 @@ def described(scenario: Scenario) -> bool:
     return None not in {group.host_link, group.host_memory, group.host_bandwidth}
 
 
-def copied(rows: Strategies, scenario: Scenario) -> NDArray[np.bool_]:
+def weights_are_copied(strategies: Strategies, scenario: Scenario) -> NDArray[np.bool_]:
     """Whether new weights are cast and copied behind the step, not written and sent by it piece by piece, (N,)."""
-    return np.asarray(rows.zero_stage >= scenario.stack.offload.copies_weights_from_stage)
+    return np.asarray(strategies.zero_stage >= scenario.stack.offload.copies_weights_from_stage)
 
 
-def returned_seconds(moved: Floats, scenario: Scenario, behind: NDArray[np.bool_], step: Floats) -> Floats:
+def step_and_return_seconds(moved: Floats, scenario: Scenario, behind: NDArray[np.bool_], step: Floats) -> Floats:
     """Seconds of a step on the CPUs and of its new weights' way to the device, ``behind`` it where copied, (N,).
 
     A copy that casts makes 16-bit weights in memory that is not pinned, and blocks.
@@ -66,71 +66,70 @@ def returned_seconds(moved: Floats, scenario: Scenario, behind: NDArray[np.bool_
     return np.where(behind, step + np.maximum(transfer_seconds(moved * STAGED, stream), back), np.maximum(step, back))
 
 
-def share_offloaded(rows: Strategies, scenario: Scenario) -> Floats:
+def share_offloaded(strategies: Strategies, scenario: Scenario) -> Floats:
     """Share of the optimizer states that live on the host, (N,)."""
-    return np.where(rows.offload >= OPTIMIZER, scenario.stack.switches.offload_fraction, 0.0)
+    return np.where(strategies.offload >= OPTIMIZER, scenario.stack.switches.offload_fraction, 0.0)
 
 
-def activations_away(rows: Strategies, scenario: Scenario) -> Floats:
+def activations_away(strategies: Strategies, scenario: Scenario) -> Floats:
     """Share of the activations that live on the host, (N,)."""
-    return np.where(rows.offload == ACTIVATIONS, scenario.stack.switches.offloaded_layers, 0.0)
+    return np.where(strategies.offload == ACTIVATIONS, scenario.stack.switches.offloaded_layers, 0.0)
 
 
-def updated_parameters(rows: Strategies, scenario: Scenario) -> Floats:
+def updated_parameters(strategies: Strategies, scenario: Scenario) -> Floats:
     """Parameters whose states one rank of the heaviest stage keeps, experts included, (N,)."""
-    size = heaviest_stage_parameters(rows, scenario) * trained_share(scenario)
-    experts = heaviest_experts(rows, scenario) * trained_experts(scenario)
-    sharded, twice = rows.zero_stage > 0, copies(rows)
-    shares = np.where(sharded, rows.sharding_degree * twice, 1.0)
+    size = heaviest_stage_parameters(strategies, scenario) * trained_share(scenario)
+    experts = heaviest_experts(strategies, scenario) * trained_experts(scenario)
+    sharded, twice = strategies.zero_stage > 0, copies(strategies)
+    shares = np.where(sharded, strategies.sharding_degree * twice, 1.0)
     if scenario.model.moe is None:
         return size / shares
-    return size / shares + experts / np.where(sharded, expert_shards(rows) * twice, 1.0)
+    return size / shares + experts / np.where(sharded, expert_shards(strategies) * twice, 1.0)
 
 
-def layer_offload_seconds(rows: Strategies, scenario: Scenario, kept: Floats, layer: Passes) -> Floats:
+def layer_offload_seconds(strategies: Strategies, scenario: Scenario, kept: Floats, layer: Passes) -> Floats:
     """Exposed seconds per layer and micro-batch: what it keeps goes out behind its forward pass, and comes back.
 
     ``kept`` bytes, ``layer`` the computation to hide behind, arrays (N,). Both directions of the link run at once.
     Where only some layers are offloaded, what they keep has as much longer to travel (``layer_window_map`` of [TE]'s
     cpu_offload.py).
     """
-    once = transfer_seconds(kept * activations_away(rows, scenario), link_bandwidth(scenario))
+    once = transfer_seconds(kept * activations_away(strategies, scenario), link_bandwidth(scenario))
     return np.maximum(once - layer.forward, 0.0) + np.maximum(once - layer.backward, 0.0)
 
 
-def step_offload_seconds(rows: Strategies, scenario: Scenario, layer: Passes) -> Floats:
+def step_offload_seconds(strategies: Strategies, scenario: Scenario, layer: Passes) -> Floats:
     """Exposed seconds per iteration of states on the host, (N,); ``layer`` is one layer of one micro-batch.
 
     Gradients go out behind the last backward pass, the CPUs step, and new weights come in with the step, piece by
     piece, or behind it. Parameters on the host come in for every forward and backward pass, and their gradients go
     out with it; under a breadth-first pipeline once for all micro-batches, behind them.
     """
-    if not (rows.offload >= OPTIMIZER).any():
-        return np.zeros(len(rows))
+    if not (strategies.offload >= OPTIMIZER).any():
+        return np.zeros(len(strategies))
     stack, bandwidth = scenario.stack, link_bandwidth(scenario)
-    mine = updated_parameters(rows, scenario)
-    moved = mine * share_offloaded(rows, scenario)
-    behind = copied(rows, scenario)
-    known = {
-        "word": kept_bytes(stack),
-        "gradient": stack.offload.host_gradient_traffic,
-        "weight": np.where(behind, CAST, WORD),
-    }
-    step = cpu_adam_seconds(parameters=moved, bandwidth=host_stream(scenario), **known)
-    layers = even_layers(scenario.model.num_layers, rows).low
-    forward, backward = layers * layer.forward, layers * layer.backward
-    out = transfer_seconds(moved * stack.gradients.gradient_bytes, bandwidth)
-    out = np.where(hidden(rows, stack)[0], np.maximum(out - backward, 0.0), out)
-    states = out + returned_seconds(moved, scenario, behind, step)
-    fetched, given = (
-        transfer_seconds(mine * WORD, bandwidth),
-        transfer_seconds(mine * stack.gradients.gradient_bytes, bandwidth),
+    mine, behind = updated_parameters(strategies, scenario), weights_are_copied(strategies, scenario)
+    moved = mine * share_offloaded(strategies, scenario)
+    step = cpu_adam_seconds(
+        parameters=moved,
+        word=kept_bytes(stack),
+        bandwidth=host_stream(scenario),
+        gradient=stack.offload.host_gradient_traffic,
+        weight=np.where(behind, CAST, WORD),
     )
-    once, all_of_them = by_chunk(rows), rows.num_microbatches
-    times = np.where(once, 1, all_of_them) if stack.sharding.gathers_per_micro_batch else np.ones(len(rows))
-    window = np.where(once, all_of_them, 1)
-    passes = np.maximum(fetched - window * forward, 0.0)
-    passes = passes + np.maximum(np.maximum(fetched, given) - window * backward, 0.0)
+    layers = even_layers(scenario.model.num_layers, strategies).low
+    stage, gradient = layers * layer, stack.gradients.gradient_bytes
+    out = transfer_seconds(moved * gradient, bandwidth)
+    out = np.where(is_hidden(strategies, stack)[0], np.maximum(out - stage.backward, 0.0), out)
+    states = out + step_and_return_seconds(moved, scenario, behind, step)
+    fetched, returned = (transfer_seconds(mine * width, bandwidth) for width in (WORD, gradient))
+    once, all_of_them = by_chunk(strategies), strategies.num_microbatches
+    times = np.where(once, 1, all_of_them) if stack.sharding.gathers_per_micro_batch else np.ones(len(strategies))
+    window = np.where(once, all_of_them, 1) * stage
+    passes = np.maximum(fetched - window.forward, 0.0)
+    passes = passes + np.maximum(np.maximum(fetched, returned) - window.backward, 0.0)
     everything = np.maximum(step, 0.0) + times * passes
-    found = np.where(rows.offload == OPTIMIZER, states, np.where(rows.offload == EVERYTHING, everything, 0.0))
+    found = np.where(
+        strategies.offload == OPTIMIZER, states, np.where(strategies.offload == EVERYTHING, everything, 0.0)
+    )
     return np.asarray(found, dtype=np.float64)

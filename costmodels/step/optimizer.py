@@ -13,12 +13,12 @@ from costmodels.model.model import Model
 from costmodels.model.parameters import attention_projections
 from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
 from costmodels.primitives.collectives import gather_seconds
-from costmodels.primitives.kernels import newton_schulz_flops, stream_seconds
+from costmodels.primitives.kernels import newton_schulz_flops
 from costmodels.primitives.sizes import optimizer_traffic
 from costmodels.scenario import Scenario
 from costmodels.stack.optimizers import step_traffic_bytes
 from costmodels.step.offload import share_offloaded, updated_parameters
-from costmodels.step.sharded import gather_word, requantised
+from costmodels.step.sharded import gather_word, is_requantised
 from costmodels.step.traffic import alike_steps
 from costmodels.strategy import Floats, Strategies
 
@@ -39,64 +39,65 @@ def layer_matrices(model: Model) -> tuple[tuple[float, float, float], ...]:
     return mixers + dense + (shared if model.moe.num_shared_experts else ())
 
 
-def muon_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+def muon_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     """Seconds per iteration to orthogonalise the momentum of a stage's matrices, (N,).
 
     Distributed as in [Moonlight25]: the momentum is gathered over the ranks that share the states, in 16 bits, and
     every rank multiplies the matrices that its part lies in, one more than its share. Tensor ranks share the products.
     """
     model, rates = scenario.model, scenario.rates
-    layers = copies(rows) * even_layers(model.num_layers, rows).high
-    shares = rows.sharding_degree * _copies_sharing(rows)
+    layers = copies(strategies) * even_layers(model.num_layers, strategies).high
+    shares = strategies.sharding_degree * _copies_sharing(strategies)
     matrices = layer_matrices(model)
     layer = sum(count * newton_schulz_flops(n, m) for n, m, count in matrices)
     largest = max(newton_schulz_flops(n, m) for n, m, count in matrices if count)
     work = layers * layer / shares + np.where(shares > 1, largest, 0.0)
-    work = np.minimum(work, layers * layer) / rows.tp + _expert_work(rows, scenario, layers)
-    near = sharding_groups(rows)[0]
-    size = WORD * layers * layer_parameters_per_rank(rows, scenario)
+    work = np.minimum(work, layers * layer) / strategies.tp + _expert_work(strategies, scenario, layers)
+    near = sharding_groups(strategies)[0]
+    size = WORD * layers * layer_parameters_per_rank(strategies, scenario)
     gathered = np.where(near.size > 1, gather_seconds(size, near, scenario.group.tiers), 0.0)
     pace = scenario.stack.calibrated.communication_efficiency
     return work / (rates.head.efficiency * rates.head.sustained * rates.head_peak) + gathered / pace
 
 
-def _expert_work(rows: Strategies, scenario: Scenario, layers: Floats) -> Floats:
+def _expert_work(strategies: Strategies, scenario: Scenario, layers: Floats) -> Floats:
     model, moe = scenario.model, scenario.model.moe
     if moe is None:
-        return np.zeros(len(rows))
-    width = moe.expert_ffn_hidden_size / rows.etp
+        return np.zeros(len(strategies))
+    width = moe.expert_ffn_hidden_size / strategies.etp
     one = newton_schulz_flops(width, model.expert_hidden_size) * (model.ffn_branches + 1.0)
-    held = moe.num_experts / rows.ep * model.num_moe_layers / model.num_layers
-    return layers * held * one / (expert_shards(rows) * _copies_sharing(rows))
+    held = moe.num_experts / strategies.ep * model.num_moe_layers / model.num_layers
+    return layers * held * one / (expert_shards(strategies) * _copies_sharing(strategies))
 
 
-def _copies_sharing(rows: Strategies) -> Floats:
+def _copies_sharing(strategies: Strategies) -> Floats:
     """Copies of the model in one pipeline, which share what is sharded, (N,)."""
-    return np.where(rows.zero_stage > 0, copies(rows), 1.0)
+    return np.where(strategies.zero_stage > 0, copies(strategies), 1.0)
 
 
-def optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+def optimizer_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     """Clip, step and cast of the parameters a rank updates, and zeroing of the gradients that it keeps, (N,).
 
     Under an 8-bit recipe the weights that are multiplied are quantised too, once an iteration where they are kept; Muon
     orthogonalises.
     """
-    few, inverse = alike_steps(rows)
+    few, inverse = alike_steps(strategies)
     return _optimizer_seconds(few, scenario)[inverse]
 
 
-def _optimizer_seconds(rows: Strategies, scenario: Scenario) -> Floats:
-    stack, rates = scenario.stack, scenario.rates
-    size = heaviest_stage_parameters(rows, scenario) * trained_share(scenario)
-    size = size + heaviest_experts(rows, scenario) * trained_experts(scenario)
-    mine = updated_parameters(rows, scenario)
-    mine = mine * (1.0 - share_offloaded(rows, scenario))
-    once = 1.0 - requantised(rows, scenario)
+def _optimizer_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
+    stack = scenario.stack
+    size = heaviest_stage_parameters(strategies, scenario) * trained_share(scenario)
+    size = size + heaviest_experts(strategies, scenario) * trained_experts(scenario)
+    mine = updated_parameters(strategies, scenario) * (1.0 - share_offloaded(strategies, scenario))
+    once = 1.0 - is_requantised(strategies, scenario)
     changed = 0.0 if scenario.frozen else scenario.recipe.step_traffic
     quantised = once * (mine if gather_word(scenario) < WORD else size) * changed
-    scattered = (rows.zero_stage >= SHARDED_PARAMETERS) | ((rows.zero_stage >= SHARDED_GRADIENTS) & (rows.pp == 1))
+    scattered = (strategies.zero_stage >= SHARDED_PARAMETERS) | (
+        (strategies.zero_stage >= SHARDED_GRADIENTS) & (strategies.pp == 1)
+    )
     zeroed = np.where(scattered & stack.sharding.scatters_each_micro_batch, mine, size)
     known = {"step": step_traffic_bytes(stack), "gradient": stack.gradients.gradient_bytes}
     traffic = optimizer_traffic(updated=mine, held=zeroed, **known) + quantised
-    seconds = stream_seconds(traffic=traffic, share=rates.stream, bandwidth=rates.bandwidth)
-    return seconds + muon_seconds(rows, scenario) if stack.switches.optimizer == "muon" else seconds
+    seconds = scenario.rates.stream_seconds(traffic)
+    return seconds + muon_seconds(strategies, scenario) if stack.switches.optimizer == "muon" else seconds

@@ -1,8 +1,16 @@
-"""Traffic once per micro-batch between stages, and once per iteration between data-parallel ranks."""
+"""Traffic once per micro-batch between stages, and once per iteration between data-parallel ranks.
+
+Megatron-Core fills buckets with parameters in the order in which their gradients appear; a bucket travels when its
+last gradient is there, so that the last one, with the embedding, has no backward pass left to hide behind. Parameters
+come back bucket by bucket in the opposite order. Every bucket goes round the ring by itself: with many ranks it is as
+long on its way as it takes to send. With a pipeline only the first stage has buckets, while the others reduce whole
+chunks beside its last passes; that is left at one collective [Megatron-Core, distributed_data_parallel.py].
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -11,6 +19,7 @@ from costmodels.layer.forward_backward import Passes, tokens_per_rank
 from costmodels.layer.terms import LayerTerms
 from costmodels.layout.layers_by_kind import ByKind
 from costmodels.layout.parameters_per_rank import (
+    embedding_parameters_per_rank,
     heaviest_experts,
     heaviest_stage,
     heaviest_stage_parameters,
@@ -27,12 +36,11 @@ from costmodels.primitives.groups import ends_of
 from costmodels.primitives.overlap import exposed
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
-from costmodels.step.buckets import collectives, unhidden_share
-from costmodels.step.sharded import every_micro_batch, gather_word, slowed
-from costmodels.strategy import AXES, Floats, Ints, Strategies
+from costmodels.step.sharded import compute_slowdown, every_micro_batch, gather_word
+from costmodels.strategy import AXES, Bools, Floats, Ints, Strategies
 
 
-def stage_send_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+def stage_send_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     """Exposed seconds that a stage with two neighbours spends per micro-batch on sends and receives, both passes, (N,).
 
     Every chunk passes one activation on and one gradient back; with scatter/gather or sequence parallelism
@@ -41,21 +49,22 @@ def stage_send_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     (``Schedule.waits``).
     """
     stack = scenario.stack
-    size = WORD * tokens_per_rank(rows, scenario) * scenario.model.hidden_size
-    split = (rows.sequence_parallel > 0) | stack.pipeline.scatter_gather
-    size = np.where(split, size / rows.tp, size)
-    one = send_seconds(size, strides(rows)["pp"].astype(np.float64), rows.pp.astype(np.float64), scenario.group.tiers)
-    exposed = np.where(rows.vpp > 1, stack.overlap.pp_interleaved, stack.overlap.pp) * waited_sends(rows)
-    return 2.0 * rows.vpp * one * exposed / stack.calibrated.communication_efficiency
+    size = WORD * tokens_per_rank(strategies, scenario) * scenario.model.hidden_size
+    split = (strategies.sequence_parallel > 0) | stack.pipeline.scatter_gather
+    size = np.where(split, size / strategies.tp, size)
+    stride, reach = (column.astype(np.float64) for column in (strides(strategies)["pp"], strategies.pp))
+    one = send_seconds(size, stride, reach, scenario.group.tiers)
+    exposed = np.where(strategies.vpp > 1, stack.overlap.pp_interleaved, stack.overlap.pp) * waited_sends(strategies)
+    return 2.0 * strategies.vpp * one * exposed / stack.calibrated.communication_efficiency
 
 
-def waited_sends(rows: Strategies) -> Floats:
+def waited_sends(strategies: Strategies) -> Floats:
     """Share of a stage's sends and receives that its schedule waits for, (N,)."""
-    share = np.ones(len(rows))
+    share = np.ones(len(strategies))
     for code, name in enumerate(SCHEDULE_NAMES):
-        mine = (rows.schedule == code) & (rows.pp > 1)
+        mine = (strategies.schedule == code) & (strategies.pp > 1)
         if mine.any() and SCHEDULES[name].sends_overlap:
-            waited = SCHEDULES[name].waited(np.maximum(rows.pp, 2), rows.num_microbatches, rows.vpp)
+            waited = SCHEDULES[name].waited(np.maximum(strategies.pp, 2), strategies.num_microbatches, strategies.vpp)
             share = np.where(mine, waited, share)
     return share
 
@@ -75,7 +84,7 @@ class StepTraffic:
 
 
 def step_traffic(
-    rows: Strategies,
+    strategies: Strategies,
     scenario: Scenario,
     layer: Passes,
     kinds: ByKind[LayerTerms] | None = None,
@@ -95,22 +104,19 @@ def step_traffic(
     That hides behind the ``repeated`` seconds that a layer's backward pass computes again as well.
     """
     stack = scenario.stack
-    few, inverse = alike_steps(rows)
+    few, inverse = alike_steps(strategies)
     gradients, parameters, tied = (seconds[inverse] for seconds in _once_per_step(few, scenario))
     first = unhidden_share(few, scenario, heaviest_stage_parameters(few, scenario))[inverse]
-    window = _window(rows, scenario, layer, kinds)
-    slow, way = slowed(group_of(few, "cp", "dp"), scenario)[inverse], stack.switches
-    backward = _exposed_once(
-        gradients, window.backward, rows, first, stack=stack, slow=slow, hidden=way.overlap_grad_reduce
-    )
-    forward = _exposed_once(
-        parameters, window.forward, rows, first, stack=stack, slow=slow, hidden=way.overlap_param_gather
-    )
-    sharded, whole = rows.zero_stage >= SHARDED_GRADIENTS, rows.zero_stage >= SHARDED_PARAMETERS
-    sharded = sharded & (whole | (rows.pp == 1)) & np.isin(rows.zero_stage, stack.supports.zero_stages)
+    window = _window(strategies, scenario, layer, kinds)
+    slow, way = compute_slowdown(group_of(few, "cp", "dp"), scenario)[inverse], stack.switches
+    open_part = partial(_exposed_once, strategies=strategies, first=first, stack=stack, slow=slow)
+    backward = open_part(gradients, window.backward, hidden=way.overlap_grad_reduce)
+    forward = open_part(parameters, window.forward, hidden=way.overlap_param_gather)
+    sharded, whole = strategies.zero_stage >= SHARDED_GRADIENTS, strategies.zero_stage >= SHARDED_PARAMETERS
+    sharded = sharded & (whole | (strategies.pp == 1)) & np.isin(strategies.zero_stage, stack.supports.zero_stages)
     if sharded.any():
         longer = Passes(layer.forward, layer.backward + repeated)
-        always = every_micro_batch(rows, scenario, longer, kinds, paired)
+        always = every_micro_batch(strategies, scenario, longer, kinds, paired)
         backward = np.where(sharded, always[0], backward)
         forward = np.where(sharded & (whole | stack.sharding.fsdp_stage2), always[1], forward)
     return StepTraffic(backward, forward, tied=tied)
@@ -125,108 +131,109 @@ STEP_AXES = tuple(
 """All that traffic and updates once an iteration can depend on, before anything hides them."""
 
 
-def share_steps(rows: Strategies) -> None:
-    """Have rows that are alike once an iteration priced together there, as nine of ten are in a search.
+def share_steps(strategies: Strategies) -> None:
+    """Have strategies that are alike once an iteration priced together there, as nine of ten are in a search.
 
-    What is found is the same to the last bit; of random rows too few are alike for it to pay.
+    What is found is the same to the last bit; of random ones too few are alike for it to pay.
     """
-    rows.once("steps", lambda: rows.distinct(*STEP_AXES))
+    strategies.once("steps", lambda: strategies.distinct(*STEP_AXES))
 
 
-def alike_steps(rows: Strategies) -> tuple[Strategies, Ints | slice]:
-    """Rows to price once an iteration, and which of them every row is."""
-    known: tuple[Strategies, Ints | slice] = rows.once("steps", lambda: (rows, slice(None)))
+def alike_steps(strategies: Strategies) -> tuple[Strategies, Ints | slice]:
+    """Strategies to price once an iteration, and which of them every one is."""
+    known: tuple[Strategies, Ints | slice] = strategies.once("steps", lambda: (strategies, slice(None)))
     return known
 
 
-def _window(rows: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[LayerTerms] | None) -> Passes:
+def _window(strategies: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[LayerTerms] | None) -> Passes:
     """Computation of one micro-batch that traffic once an iteration can hide behind.
 
     Every stage has the low number of layers, however it is split; where layers differ it is the heaviest stage's.
     """
     if kinds is None:
-        low = even_layers(scenario.model.num_layers, rows).low
+        low = even_layers(scenario.model.num_layers, strategies).low
         return Passes(low * layer.forward, low * layer.backward)
-    held = heaviest_stage(rows, scenario).held
-    return Passes(*(np.einsum("nk,kn->n", held, kinds.each(name)) for name in ("forward_window", "backward_window")))
+    held = heaviest_stage(strategies, scenario).held
+    each = [part.window for part in kinds.parts]
+    return sum((held[:, k] * window for k, window in enumerate(each[1:], 1)), held[:, 0] * each[0])
 
 
-def _once_per_step(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats, Floats]:
+def _once_per_step(strategies: Strategies, scenario: Scenario) -> tuple[Floats, Floats, Floats]:
     """Seconds of reducing gradients, gathering parameters and reducing a tied embedding, once an iteration."""
-    size = heaviest_stage_parameters(rows, scenario) * trained_share(scenario)
-    pieces = collectives(rows, scenario, size)
+    size = heaviest_stage_parameters(strategies, scenario) * trained_share(scenario)
+    pieces = gradient_collectives(strategies, scenario, size)
     pace, size = pieces / scenario.stack.calibrated.communication_efficiency, size / pieces
-    gradients, parameters = np.zeros(len(rows)), np.zeros(len(rows))
-    for mine, exchange in ((rows.zero_stage == 0, _unsharded_once), (rows.zero_stage > 0, _sharded_once)):
-        if mine.any():
-            found = exchange(rows if mine.all() else rows.take(mine), scenario, size[mine])
-            gradients[mine], parameters[mine] = found
-    gradients, parameters = gradients * pace, parameters * pace + _listed(rows, scenario)
+    gradients, parameters = np.zeros(len(strategies)), np.zeros(len(strategies))
+    for here, exchange in ((strategies.zero_stage == 0, _unsharded_once), (strategies.zero_stage > 0, _sharded_once)):
+        if here.any():
+            some = strategies if here.all() else strategies.take(here)
+            gradients[here], parameters[here] = exchange(some, scenario, size[here])
+    gradients, parameters = gradients * pace, parameters * pace + _list_seconds(strategies, scenario)
     if scenario.model.num_moe_layers:
-        apart = _experts_once(rows, scenario)
-        gradients, parameters = gradients + apart[0], parameters + apart[1]
-    return gradients, parameters, tied_embedding_seconds(rows, scenario)
+        reduced, gathered = _experts_once(strategies, scenario)
+        gradients, parameters = gradients + reduced, parameters + gathered
+    return gradients, parameters, tied_embedding_seconds(strategies, scenario)
 
 
-def _listed(rows: Strategies, scenario: Scenario) -> Floats:
+def _list_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     """Seconds to copy every rank's part of each tensor of a stage out of what was gathered, launch by launch, (N,)."""
-    model, (near, _far) = scenario.model, sharding_groups(rows)
+    model, (near, _far) = scenario.model, sharding_groups(strategies)
     tensors = len(attention_projections(model)) + 2 + model.num_norms
-    copies = even_layers(model.num_layers, rows).high * tensors * near.size * scenario.stack.sharding.copy_time_per_rank
-    listed = (rows.zero_stage > 0) & (near.size > 1) & (scenario.stack.sharding.parameter_exchange == "listed")
-    return np.where(listed, copies, 0.0)
+    costs, copies = scenario.stack.sharding, even_layers(model.num_layers, strategies).high * tensors * near.size
+    listed = (strategies.zero_stage > 0) & (near.size > 1) & (costs.parameter_exchange == "listed")
+    return np.where(listed, copies * costs.copy_time_per_rank, 0.0)
 
 
-def _unsharded_once(rows: Strategies, scenario: Scenario, size: Floats) -> tuple[Floats, Floats]:
+def _unsharded_once(strategies: Strategies, scenario: Scenario, size: Floats) -> tuple[Floats, Floats]:
     """Seconds of reducing ``size`` gradients on every rank; no parameter is gathered."""
-    group = group_of(rows, "cp", "dp")
+    group = group_of(strategies, "cp", "dp")
     whole = all_reduce_seconds(scenario.stack.gradients.reduce_bytes * size, group, scenario.group.tiers)
-    return np.where(group.size > 1, whole, 0.0), np.zeros(len(rows))
+    return np.where(group.size > 1, whole, 0.0), np.zeros(len(strategies))
 
 
-def _sharded_once(rows: Strategies, scenario: Scenario, size: Floats) -> tuple[Floats, Floats]:
+def _sharded_once(strategies: Strategies, scenario: Scenario, size: Floats) -> tuple[Floats, Floats]:
     """Seconds of reducing ``size`` gradients to the ranks that step them, and of gathering as many parameters."""
-    stack, tiers, (near, far) = scenario.stack, scenario.group.tiers, sharding_groups(rows)
+    stack, tiers, (near, far) = scenario.stack, scenario.group.tiers, sharding_groups(strategies)
     spread = broadcast_seconds if stack.sharding.parameter_exchange == "broadcast" else gather_seconds
     gather = np.where(near.size > 1, spread(gather_word(scenario) * size, near, tiers), 0.0)
     if stack.sharding.gradient_exchange == "all-reduce":
-        return _unsharded_once(rows, scenario, size)[0], gather
+        return _unsharded_once(strategies, scenario, size)[0], gather
     scatter = gather_seconds(stack.gradients.reduce_bytes * size, near, tiers)
-    replicas = all_reduce_seconds(stack.gradients.reduce_bytes * size / rows.sharding_degree, far, tiers)
+    replicas = all_reduce_seconds(stack.gradients.reduce_bytes * size / strategies.sharding_degree, far, tiers)
     return np.where(near.size > 1, scatter, 0.0) + np.where(far.size > 1, replicas, 0.0), gather
 
 
-def _experts_once(rows: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
+def _experts_once(strategies: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
     """Seconds of reducing gradients and gathering parameters of experts, over the ranks that hold the same ones."""
-    stack, tiers, group = scenario.stack, scenario.group.tiers, expert_data_group(rows)
-    size = heaviest_experts(rows, scenario) * trained_experts(scenario)
+    stack, tiers, group = scenario.stack, scenario.group.tiers, expert_data_group(strategies)
+    size = heaviest_experts(strategies, scenario) * trained_experts(scenario)
     word = gather_word(scenario)
     pace = (group.size > 1) / stack.calibrated.communication_efficiency
     whole = all_reduce_seconds(stack.gradients.reduce_bytes * size, group, tiers)
     scatter, gather = (gather_seconds(width * size, group, tiers) for width in (stack.gradients.reduce_bytes, word))
-    sharded = rows.zero_stage > 0
+    sharded = strategies.zero_stage > 0
     return np.where(sharded, scatter, whole) * pace, np.where(sharded, gather, 0.0) * pace
 
 
 def _exposed_once(
-    seconds: Floats, window: Floats, rows: Strategies, first: Floats, *, stack: Stack, slow: Floats, hidden: bool
+    seconds: Floats, window: Floats, *, strategies: Strategies, first: Floats, stack: Stack, slow: Floats, hidden: bool
 ) -> Floats:
     """``exposed``, where ``window`` is one micro-batch's pass.
 
     By chunks, all traffic but the outermost chunk's has the passes of all micro-batches through another chunk to
     hide behind; under interleaving, those of as many as there are stages, if the stack sends chunk by chunk.
     """
-    v = rows.vpp.astype(np.float64)
-    chunked, interleaved = by_chunk(rows), stack.overlap.by_chunk & (rows.pp > 1) & (rows.vpp > 1)
-    times = np.where(chunked, rows.num_microbatches, np.minimum(rows.pp, rows.num_microbatches))
+    v = strategies.vpp.astype(np.float64)
+    chunked, interleaved = by_chunk(strategies), stack.overlap.by_chunk & (strategies.pp > 1) & (strategies.vpp > 1)
+    times = np.where(chunked, strategies.num_microbatches, np.minimum(strategies.pp, strategies.num_microbatches))
     behind = window * times * (v - 1.0) / v
-    inner = exposed(seconds * (v - 1.0) / v, behind, first, slow=slow, hidden=hidden)
-    outer = exposed(seconds / v, window / v, first, slow=slow, hidden=hidden)
-    whole = exposed(seconds, window, first, slow=slow, hidden=hidden)
+    part = partial(exposed, share=first, slow=slow, hidden=hidden)
+    inner, outer = part(seconds * (v - 1.0) / v, behind), part(seconds / v, window / v)
+    whole = part(seconds, window)
     return np.where(chunked | interleaved, inner + outer, whole)
 
 
-def tied_embedding_seconds(rows: Strategies, scenario: Scenario) -> Floats:
+def tied_embedding_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     """All-reduce of a tied embedding's gradient between the first and the last stage, in the format it is kept in.
 
     Megatron-LM hands the buffer's own gradient to it; DeepSpeed the weight's, whatever data ranks reduce in
@@ -234,7 +241,37 @@ def tied_embedding_seconds(rows: Strategies, scenario: Scenario) -> Floats:
     """
     model, stack = scenario.model, scenario.stack
     if not model.tied_embeddings or scenario.frozen:
-        return np.zeros(len(rows))
-    size = stack.gradients.gradient_bytes * padded_vocabulary_rows(rows, scenario) * model.embedding_width / rows.tp
-    ends = ends_of(group_of(rows, "pp"))
-    return np.where(joined(rows), 0.0, all_reduce_seconds(size, ends, scenario.group.tiers))
+        return np.zeros(len(strategies))
+    ends, table = ends_of(group_of(strategies, "pp")), padded_vocabulary_rows(strategies, scenario)
+    size = stack.gradients.gradient_bytes * table * model.embedding_width / strategies.tp
+    return np.where(joined(strategies), 0.0, all_reduce_seconds(size, ends, scenario.group.tiers))
+
+
+def gradient_collectives(strategies: Strategies, scenario: Scenario, size: Floats) -> Floats:
+    """Collectives in which the gradients of ``size`` parameters travel once an iteration, shape (N,)."""
+    layers = even_layers(scenario.model.num_layers, strategies).high
+    buckets = np.ceil(size / _bucket_parameters(strategies, scenario))
+    count = np.where(
+        _is_bucketed(strategies, scenario), buckets, scenario.stack.sharding.collectives_per_layer * layers
+    )
+    return np.maximum(count, 1.0)
+
+
+def unhidden_share(strategies: Strategies, scenario: Scenario, size: Floats) -> Floats:
+    """Share of ``size`` parameters whose gradients appear, and which are needed, with nothing left to compute, (N,).
+
+    A parameter is never cut in two, so that the last bucket holds all of the embedding.
+    """
+    last = np.maximum(_bucket_parameters(strategies, scenario), embedding_parameters_per_rank(strategies, scenario))
+    share = np.minimum(last / np.maximum(size, 1.0), 1.0)
+    return np.where(_is_bucketed(strategies, scenario), share, scenario.stack.sharding.bucket_exposed)
+
+
+def _is_bucketed(strategies: Strategies, scenario: Scenario) -> Bools:
+    return (strategies.pp == 1) & (scenario.stack.switches.bucket_size > 0)
+
+
+def _bucket_parameters(strategies: Strategies, scenario: Scenario) -> Floats:
+    """Parameters of one bucket, more where there are more ranks, so that pieces of a ring do not become too small."""
+    ranks = group_of(strategies, "cp", "dp").size
+    return np.maximum(max(scenario.stack.switches.bucket_size, 1.0), scenario.stack.sharding.bucket_per_rank * ranks)

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from planner.allocation.curves import LONGEST_SEARCH, Curves, curves, largest, question_at
-from planner.allocation.division import Division
+from costmodels.strategy import Ints
+from planner.allocation.curves import Curves, Placement, curves, largest, question_at
 from planner.allocation.document import Allocation, GroupUse
-from planner.allocation.explain import job_answers
+from planner.allocation.explain import Division, job_answers
 from planner.allocation.options import Option, dollars, options_of, pace
 from planner.allocation.queue import Goal, Job, Queue
-from planner.allocation.solver import Choice, Held, Options, solve
+from planner.allocation.solver import Held, Options, solve
 from planner.answer.build import catalogue_hashes
 from planner.answer.text import plural
 from planner.errors import BadRequest, OutOfTime
 from planner.explain.infeasible import nearest_in_words
-from planner.request.budget import SPLIT, Budget
+from planner.request.budget import SEARCH, SPLIT, Budget
 from planner.request.defaults import rents
 from planner.request.resolve import resolve
 from planner.request.values import expect_type, whole_number
@@ -51,21 +50,20 @@ def allocate(queue: Queue, *, workers: int = 1) -> Allocation:
     workers = whole_number("workers", workers, MOST_WORKERS)
     budget = Budget(queue.time_limit)
     _priced(queue)
-    known = curves(queue, budget=budget.part(LONGEST_SEARCH, share=SHARE_OF_CURVES), workers=workers)
+    known = curves(queue, budget=budget.part(SEARCH, share=SHARE_OF_CURVES), workers=workers)
     if known.unpriced and not any(known.points):
         raise OutOfTime(f"no placement {budget.limit}")
     choices = options_of(queue, known.points)
     solving = budget.elapsed
-    place = next((place for place, mine in enumerate(choices) if not mine), None)
-    if place is not None:
-        return _infeasible(queue, known, budget, partial(_fits_nowhere, queue, place, known, budget))
+    if not all(choices):
+        place = next(place for place, mine in enumerate(choices) if not mine)
+        return _infeasible(queue, known, budget, lambda: _fits_nowhere(queue, place, known, budget))
     table = _table(queue, choices)
     found = solve(table, budget=budget)
     if found is None:
         return _infeasible(queue, known, budget, lambda: _too_many(queue, known, choices))
     flat = tuple(option for mine in choices for option in mine)
-    division = Division(queue, table, flat, found.options, found.proved)
-    return _answer(division, known, found, budget=budget, seconds=budget.elapsed - solving)
+    return _answer(Division(queue, table, flat, found), known, budget=budget, seconds=budget.elapsed - solving)
 
 
 def _priced(queue: Queue) -> None:
@@ -116,23 +114,21 @@ def _table(queue: Queue, choices: list[list[Option]]) -> Options:
     idle = [job.priority * (option.point is None) for _, job, option in flat]
     value = [cost for _, job, mine in jobs for cost in COSTS[queue.objective](job, mine, queue.period)]
     objectives = (late, idle, value) if queue.objective in MOST_JOBS_FIRST else (late, value)
+
+    def places(chosen: Iterable[Placement | None]) -> tuple[Ints, Ints]:
+        """Group and nodes of each."""
+        found = [(groups.index(at.group), at.nodes) if at else (-1, 0) for at in chosen]
+        group, nodes = np.array(found, dtype=np.int64).T
+        return group, nodes
+
+    start = np.array([option.start if option.after else 0.0 for _, _, option in flat], dtype=np.float64)
+    until = np.array([option.finish for _, _, option in flat], dtype=np.float64)
     return Options(
-        job=np.array([place for place, _, _ in flat], dtype=np.int64),
-        group=np.array([groups.index(o.point.at.group) if o.point else -1 for _, _, o in flat], dtype=np.int64),
-        nodes=np.array([o.point.at.nodes if o.point else 0 for _, _, o in flat], dtype=np.int64),
+        np.array([place for place, _, _ in flat], dtype=np.int64),
+        *places(option.point.at if option.point else None for _, _, option in flat),
         objectives=tuple(np.array(objective, dtype=np.float64) for objective in objectives),
         capacity=np.array([group.nodes for group in queue.cluster.groups], dtype=np.int64),
-        held=_held([option for _, _, option in flat], groups),
-    )
-
-
-def _held(flat: Sequence[Option], groups: Sequence[str]) -> Held:
-    places = [option.point.at if option.point else option.after for option in flat]
-    return Held(
-        group=np.array([groups.index(at.group) if at else -1 for at in places], dtype=np.int64),
-        nodes=np.array([at.nodes if at else 0 for at in places], dtype=np.int64),
-        start=np.array([option.start if option.after else 0.0 for option in flat], dtype=np.float64),
-        until=np.array([option.finish for option in flat], dtype=np.float64),
+        held=Held(*places(o.point.at if o.point else o.after for _, _, o in flat), start, until),
     )
 
 
@@ -172,8 +168,8 @@ def _fits_without(queue: Queue, known: Curves, waiting: Job) -> bool:
     return solve(_table(less, options_of(less, known.points)), budget=Budget(effort=SPLIT)) is not None
 
 
-def _answer(division: Division, known: Curves, found: Choice, *, budget: Budget, seconds: float) -> Allocation:
-    queue = division.queue
+def _answer(division: Division, known: Curves, *, budget: Budget, seconds: float) -> Allocation:
+    queue, found, table = division.queue, division.found, division.table
     proved = found.proved and not known.unpriced and all(p.proved for points in known.points for p in points)
     sign = -1.0 if queue.objective in ("throughput", "fairness") else 1.0
     bound = found.value if found.proved else found.bound
@@ -188,25 +184,27 @@ def _answer(division: Division, known: Curves, found: Choice, *, budget: Budget,
         gap=gap,
         statement=said + left,
         jobs=job_answers(division, known, budget),
-        groups=_use(division),
         solve_seconds=seconds,
-        **_frame(queue, known),
+        **_frame(queue, known, table.used(found.options)),
     )
 
 
-def _use(division: Division) -> tuple[GroupUse, ...]:
-    table, chosen = division.table, division.chosen
-    used = [int(table.nodes[chosen][table.group[chosen] == g].sum()) for g in range(len(table.capacity))]
-    groups = division.queue.cluster.groups
-    return tuple(
-        GroupUse(name=group.name, gpus=group.gpus or 0, used=nodes * group.gpus_per_node)
-        for group, nodes in zip(groups, used, strict=True)
-    )
+def _infeasible(queue: Queue, known: Curves, budget: Budget, reason: Callable[[], str]) -> Allocation:
+    if known.unpriced:  # what was not looked at might fit
+        raise OutOfTime(f"{plural(known.unpriced, 'placement')} not priced {budget.limit}")
+    nothing = {"value": None, "bound": None, "gap": None, "jobs": (), "solve_seconds": 0.0}
+    frame = _frame(queue, known, np.zeros(len(queue.cluster.groups), dtype=np.int64))
+    return Allocation(status="infeasible", statement=reason(), **nothing, **frame)
 
 
-def _frame(queue: Queue, known: Curves) -> dict[str, Any]:
+def _frame(queue: Queue, known: Curves, used: Ints) -> dict[str, Any]:
+    """What every answer says; ``used`` nodes of each group, (G,)."""
     return {
         "objective": queue.objective,
+        "groups": tuple(
+            GroupUse(name=group.name, gpus=group.gpus or 0, used=nodes * group.gpus_per_node)
+            for group, nodes in zip(queue.cluster.groups, used.tolist(), strict=True)
+        ),
         "assumed": _assumed(queue, known),
         "searches": known.searches,
         "unpriced": known.unpriced,
@@ -233,30 +231,8 @@ def _assumed(queue: Queue, known: Curves) -> tuple[str, ...]:
         point.savings: job.name for job, points in zip(queue.jobs, known.points, strict=True) for point in points
     }
     lines += [f"{what} where nothing fits without, as of {job}" for what, job in sorted(savings.items()) if what]
-    lines.append(f"the division holds for {queue.period / 86400:g} d; {_start_of_waiting(queue)}")
+    starts = "who waits starts then"
+    if queue.objective == "weighted-finish" or any(job.deadline is not None for job in queue.jobs):
+        starts += ", or once others leave enough nodes (where these are many, at a few, never early)"
+    lines.append(f"the division holds for {queue.period / 86400:g} d; {starts}")
     return tuple(lines)
-
-
-def _start_of_waiting(queue: Queue) -> str:
-    """When those who wait are expected to start, where that makes a difference."""
-    if queue.objective != "weighted-finish" and all(job.deadline is None for job in queue.jobs):
-        return "who waits starts then"
-    return "who waits starts then, or once others leave enough nodes (where these are many, at a few, never early)"
-
-
-def _infeasible(queue: Queue, known: Curves, budget: Budget, reason: Callable[[], str]) -> Allocation:
-    if known.unpriced:  # what was not looked at might fit
-        raise OutOfTime(f"{plural(known.unpriced, 'placement')} not priced {budget.limit}")
-    groups = tuple(GroupUse(name=g.name, gpus=g.gpus or 0, used=0) for g in queue.cluster.groups)
-    frame = _frame(queue, known)
-    return Allocation(
-        status="infeasible",
-        value=None,
-        bound=None,
-        gap=None,
-        statement=reason(),
-        jobs=(),
-        groups=groups,
-        solve_seconds=0.0,
-        **frame,
-    )

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
-from typing import Any, Final
 
 from costmodels.stability import Stability
 from costmodels.training.goodput import move_seconds
 from costmodels.training.training import iterations
 from hardware.records import Cluster, NodeGroup
 from planner.allocation.queue import Job, Queue
-from planner.answer.build import counted_flops, strategy_record
 from planner.answer.plan import Strategy
-from planner.errors import BadRequest, MeshwrightError
-from planner.explain.infeasible import refusal_summary
-from planner.request.budget import SEARCH, Budget
+from planner.answer.text import WITHOUT
+from planner.api.short import short_plan
+from planner.errors import BadRequest, MeshwrightError, OutOfTime
+from planner.request.budget import Budget
 from planner.request.defaults import default_batch
-from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest
-from planner.request.resolve import Resolved, resolve
-from planner.search.best_first import Outcome
-from planner.search.memory_savers import describe_savers, saver_options
-from planner.search.objective import Objective, objective_of
+from planner.request.resolve import resolve
 from planner.space.divisors import around
-from planner.space.lattice import build
-
-LONGEST_SEARCH: Final = SEARCH
-"""Effort that the search for one placement may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +58,8 @@ class Refused:
 
     at: Placement
     why: str
+    by_pins: bool = False
+    """So many GPUs cannot make up the job's pins; more may."""
 
     def in_words(self) -> str:
         """Where, and what is short."""
@@ -153,45 +146,27 @@ def curves(queue: Queue, *, budget: Budget, workers: int = 1) -> Curves:
         BadRequest: a job whose question contradicts itself, by the job's name.
     """
     before = budget.elapsed
-    asked = [[checked_question(job, queue.cluster, at) for at in placements(job, queue.cluster)] for job in queue.jobs]
-    distinct = {_key(question): question for questions in asked for _, question in questions}
+    asked = [[_checked(job, queue.cluster, at) for at in placements(job, queue.cluster)] for job in queue.jobs]
+    distinct = {_key(question): question for questions in asked for question in questions}
     found = dict(zip(distinct, _searched(tuple(distinct.values()), budget, workers), strict=True))
-    points = [
-        tuple(
-            _for_job(point, at, question)
-            for at, question in questions
-            if not isinstance(point := found[_key(question)], str)
-        )
-        for questions in asked
-    ]
-    for job, questions in zip(queue.jobs, asked, strict=True):
-        _check_pins(job, [found[_key(question)] for _, question in questions])
-    late = sum(1 for answer in found.values() if answer == LATE)
-    refused = [tuple(_refused([(at, found[_key(question)]) for at, question in questions])) for questions in asked]
-    return Curves(tuple(points), tuple(refused), late, len(distinct) - late, budget.elapsed - before)
+    answers = [[(question, found[_key(question)]) for question in questions] for questions in asked]
+    refused = tuple(tuple(one for _, one in mine if isinstance(one, Refused)) for mine in answers)
+    for job, mine, why in zip(queue.jobs, answers, refused, strict=True):
+        if len(why) == len(mine) and all(one.by_pins for one in why):
+            raise BadRequest(f"job {job.name}: {why[-1].why}")
+    points = tuple(tuple(_for_job(one, asks) for asks, one in mine if isinstance(one, Point)) for mine in answers)
+    late = sum(1 for answer in found.values() if answer is None)
+    return Curves(points, refused, late, len(distinct) - late, budget.elapsed - before)
 
 
-def checked_question(job: Job, cluster: Cluster, at: Placement) -> tuple[Placement, PlanRequest]:
-    """A placement with its question; what is wrong with it names the job."""
+def _checked(job: Job, cluster: Cluster, at: Placement) -> PlanRequest:
+    """The question of a placement; what is wrong with it names the job."""
     try:
         question = question_at(job, cluster, at)
         resolve(question)
     except MeshwrightError as error:
         raise BadRequest(f"job {job.name}: {error}") from None
-    return at, question
-
-
-def _refused(answers: Iterable[tuple[Placement, Point | str]]) -> Iterator[Refused]:
-    for at, answer in answers:
-        if isinstance(answer, str) and answer != LATE:
-            yield Refused(at, answer.removeprefix(NOTHING).removeprefix(REFUSED))
-
-
-def _check_pins(job: Job, answers: Sequence[Point | str]) -> None:
-    """Refuse pins that go with no placement at all."""
-    refused = [one.removeprefix(REFUSED) for one in answers if isinstance(one, str) and one.startswith(REFUSED)]
-    if len(refused) == len(answers):
-        raise BadRequest(f"job {job.name}: {refused[-1]}")
+    return question
 
 
 def _key(question: PlanRequest) -> str:
@@ -199,78 +174,47 @@ def _key(question: PlanRequest) -> str:
     return question.model_dump_json(exclude={"tokens", "time_limit"})
 
 
-LATE: Final = "late"
-NOTHING: Final = "nothing fits: "
-"""Begins what a placement answers that no strategy fits."""
-REFUSED: Final = "refused: "
-"""Begins what a placement answers that the job's pins do not go with."""
-
-
-def _searched(questions: Sequence[PlanRequest], budget: Budget, workers: int) -> Iterable[Point | str]:
+def _searched(questions: Sequence[PlanRequest], budget: Budget, workers: int) -> Iterable[Point | Refused | None]:
     if workers == 1 or len(questions) < 2 * workers:
         return [best_point(question, budget) for question in questions]
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         return list(pool.map(best_point, questions, [budget] * len(questions)))
 
 
-def best_point(question: PlanRequest, budget: Budget) -> Point | str:
-    """The strategy that `plan` would take, without its reasons: a search, and the price of what it found.
+def best_point(question: PlanRequest, budget: Budget) -> Point | Refused | None:
+    """What the strategy that `plan` would take comes to, or why there is none; None where the budget ran out before.
 
     The budget is as large for every placement, wherever it is searched: what one takes, another does not lack.
     """
     if budget.spent():
-        return LATE
-    budget = budget.part(budget.effort)
-    resolved = resolve(question)
-    scenario = resolved.scenario
+        return None
+    scenario = resolve(question).scenario
+    at = Placement(scenario.group.name, scenario.gpus, scenario.group.nodes or 1)
     try:
-        space = build(scenario, parse_pins(question.pins))
-    except BadRequest as error:  # pins that so many GPUs cannot make up; more may
-        return f"{REFUSED}{error}"
-    objective = objective_of(resolved)
-    outcome = objective.search(space, budget=budget)
-    saved = _with_savers(question, objective, budget) if outcome.best is None and outcome.proved else None
-    outcome = saved or outcome
-    if outcome.best is None:
-        return f"{NOTHING}{refusal_summary(resolved, space, outcome)}" if outcome.proved else LATE
-    best, group = objective.choice(outcome).taken, scenario.group
+        plan = short_plan(question, budget.part(budget.effort))
+    except OutOfTime:
+        return None
+    except BadRequest as error:
+        return Refused(at, str(error), by_pins=True)
+    if plan.strategy is None or plan.prediction is None:
+        return Refused(at, plan.rejected[0].example if plan.rejected else "no strategy is left")
     return Point(
-        at=Placement(group.name, scenario.gpus, group.nodes or 1),
-        iteration_seconds=best.iteration,
-        tokens_per_second=scenario.tokens / best.iteration,
-        flops=counted_flops(scenario) * scenario.tokens / best.iteration,
+        at=at,
+        iteration_seconds=plan.prediction.iteration_seconds,
+        tokens_per_second=plan.prediction.tokens_per_second,
+        flops=plan.prediction.model_tflops_per_gpu * 1e12 * at.gpus,
         seconds=0.0,
         dollars=None,
         move_seconds=move_seconds(scenario, Stability()),
-        proved=outcome.proved,
-        strategy=strategy_record(best.row, best.assignment, scenario),
-        savings=describe_savers(best.row) if saved else "",
+        proved=plan.status == "optimal",
+        strategy=plan.strategy,
+        savings=next((line.removesuffix(WITHOUT) for line in plan.defaults if line.endswith(WITHOUT)), ""),
     )
 
 
-def _with_savers(question: PlanRequest, objective: Objective, budget: Budget) -> Outcome | None:
-    """What a search finds with what saves memory at a price, where nothing fits without, as `plan` takes it."""
-    for axis, values in saver_options(question.pins, objective.scenario):
-        try:
-            space = build(objective.scenario, parse_pins({**question.pins, axis: values}))
-        except BadRequest:  # layers of a prime number, or a range that leaves nothing
-            continue
-        found = objective.search(space, budget=budget)
-        if found.best is not None:
-            return found
-    return None
-
-
-def _for_job(point: Point, at: Placement, question: PlanRequest) -> Point:
+def _for_job(point: Point, question: PlanRequest) -> Point:
     """The point with what depends on the tokens of one job."""
     resolved = resolve(question)
-    seconds = _seconds(point, resolved)
-    price = resolved.scenario.group.rent
-    dollars = None if price is None else price * at.gpus * seconds
-    known: dict[str, Any] = {name: getattr(point, name) for name in Point.__slots__}
-    return Point(**known | {"at": at, "seconds": seconds, "dollars": dollars})
-
-
-def _seconds(point: Point, resolved: Resolved) -> float:
     steps = iterations(tokens=resolved.tokens, tokens_per_iteration=resolved.scenario.tokens)
-    return steps * point.iteration_seconds
+    seconds, price = steps * point.iteration_seconds, resolved.scenario.group.rent
+    return replace(point, seconds=seconds, dollars=None if price is None else price * point.at.gpus * seconds)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from costmodels.strategy import Ints
 from planner.allocation.curves import Curves, Placement, Refused, largest
-from planner.allocation.division import Division
 from planner.allocation.document import CurvePoint, JobAnswer, Placed
 from planner.allocation.options import Option, dollars, pace
-from planner.allocation.queue import Goal, Job
-from planner.allocation.solver import solve
+from planner.allocation.queue import Goal, Job, Queue
+from planner.allocation.solver import Choice, Options, solve
 from planner.answer.text import format_duration, format_prefixed, strategy_in_words
 from planner.request.budget import Budget
 
@@ -25,16 +25,52 @@ _NAMED: Final = 3
 """Other jobs that a reason names."""
 
 
+@dataclass(frozen=True, slots=True)
+class Division:
+    """Who got what: the options of all jobs in order, and the place of each job's."""
+
+    queue: Queue
+    table: Options
+    options: tuple[Option, ...]
+    found: Choice
+
+    @property
+    def chosen(self) -> Ints:
+        """The option of each job, (J,)."""
+        return self.found.options
+
+    def of(self, job: int) -> Option:
+        """What a job got."""
+        return self.options[int(self.chosen[job])]
+
+    def mine(self, job: int) -> Ints:
+        """The options that a job has on some placement."""
+        return np.flatnonzero((self.table.job == job) & (self.table.group >= 0))
+
+    def left(self, job: int) -> Ints:
+        """Nodes of every group that the other jobs leave, (G,)."""
+        return self.table.capacity - self.table.used(np.delete(self.chosen, job))
+
+    def placeable(self, job: int) -> Ints:
+        """Those of a job's placements that what the others leave holds."""
+        mine = self.mine(job)
+        return mine[self.table.nodes[mine] <= self.left(job)[self.table.group[mine]]]
+
+    def before(self, one: int, other: int) -> int | None:
+        """The first objective under which one option costs less; None where it costs more first, or as much."""
+        for place, objective in enumerate(self.table.objectives):
+            if objective[one] != objective[other]:
+                return place if objective[one] < objective[other] else None
+        return None
+
+
 def job_answers(division: Division, known: Curves, budget: Budget) -> tuple[JobAnswer, ...]:
     """Every job's answer; what more would do is said of the most important first, as far as the budget goes."""
     budget = budget.part(EXPLAINED, share=1.0)
     jobs = division.queue.jobs
-    more = {job: _with_more(division, job, budget) for job in sorted(range(len(jobs)), key=_by_priority(jobs))}
+    first = sorted(range(len(jobs)), key=lambda job: -jobs[job].priority)
+    more = {job: _with_more(division, job, budget) for job in first}
     return tuple(_job_answer(division, job, known, more[job]) for job in range(len(jobs)))
-
-
-def _by_priority(jobs: tuple[Job, ...]) -> Callable[[int], float]:
-    return lambda job: -jobs[job].priority
 
 
 def _job_answer(division: Division, place: int, known: Curves, more: str | None) -> JobAnswer:
@@ -95,26 +131,18 @@ def _nowhere(refused: tuple[Refused, ...]) -> str:
 
 def _with_more(division: Division, place: int, budget: Budget) -> str | None:
     """The best division in which this job is faster, against the one chosen."""
-    faster = _faster(division, place)
-    if not len(faster) or budget.spent():
+    table, now = division.table, division.of(place).point
+    rate, every = 0.0 if now is None else now.tokens_per_second, np.flatnonzero(table.job == place)
+    points = [division.options[int(option)].point for option in every]
+    banned = every[[point is None or point.tokens_per_second <= rate for point in points]]
+    if len(banned) == len(every) or budget.spent():
         return None
-    table = division.table
-    banned = np.setdiff1d(np.flatnonzero(table.job == place), faster)
     part = budget.part(EACH)
     other = solve(table, budget=part, banned=banned, hint=division.chosen)
     budget.spend(EACH - max(part.effort, 0.0))
     if other is None or np.isin(other.options[place], banned):
         return None
     return _gain(division, place, other.options)
-
-
-def _faster(division: Division, place: int) -> Ints:
-    """The job's options that are faster than what it got."""
-    mine = np.flatnonzero(division.table.job == place)
-    now = division.of(place).point
-    rate = 0.0 if now is None else now.tokens_per_second
-    kept = [o for o in mine if (p := division.options[int(o)].point) is not None and p.tokens_per_second > rate]
-    return np.array(kept, dtype=np.int64)
 
 
 def _gain(division: Division, place: int, other: Ints) -> str:
@@ -135,18 +163,12 @@ def _paid(division: Division, place: int, other: Ints) -> str:
         said.append(f"{len(changed) - _NAMED} more change")
     before, after = (float(division.table.objectives[-1][chosen].sum()) for chosen in (division.chosen, other))
     worse = (after - before) / (abs(before) or 1.0)
-    missed = _missed(division, other)
-    if missed:
-        said.append(f"{missed} would miss deadlines")
+    late = [j for j in range(len(other)) if division.options[int(other[j])].late and not division.of(j).late]
+    if late:
+        said.append(f"{', '.join(jobs[j].name for j in late[:_NAMED])} would miss deadlines")
     elif worse > 0.0:
         said.append(f"the objective is {worse:.2%} worse")
     return ", ".join(said)
-
-
-def _missed(division: Division, other: Ints) -> str:
-    """Jobs that are late there and not here."""
-    late = [j for j in range(len(other)) if division.options[int(other[j])].late and not division.of(j).late]
-    return ", ".join(division.queue.jobs[j].name for j in late[:_NAMED])
 
 
 def _changed_placement(name: str, option: Option) -> str:
@@ -203,7 +225,7 @@ def _later(division: Division, waiting: int, best: int) -> str:
 
 
 def _as_good(division: Division) -> str:
-    return "it is as well for the objective" if division.proved else "no better division was found in time"
+    return "it is as well for the objective" if division.found.proved else "no better division was found in time"
 
 
 def _among(division: Division, job: int) -> str:

@@ -50,25 +50,12 @@ Count = Annotated[int, Field(strict=True, gt=0, le=LARGEST_GPUS)]
 Wait = Annotated[TimeQuantity, within("1 s", "3650 d", "time")]
 MOST_JOBS: Final = 1000
 
-OWN: Final = (
-    "name",
-    "priority",
-    "gpus",
-    "min_gpus",
-    "max_gpus",
-    "groups",
-    "deadline",
-    "may_wait",
-    "running",
-    "migration",
-)
 NOT_A_JOBS: Final = (
     *("gpus", "cluster", "objective", "stability", "top", "time_limit"),
     *("layers_per_stage", "recomputed_per_stage"),
 )
 """Fields of a question that the queue settles."""
 QUESTION: Final = tuple(name for name in PlanRequest.model_fields if name not in NOT_A_JOBS)
-TOP: Final = ("cluster", "gpus", "objective", "period", "time_limit", "jobs")
 
 
 class Running(Record):
@@ -111,6 +98,10 @@ class Queue(Record):
     """Seconds that the answer may take; without it effort is counted."""
     taken: str = ""
     """Which GPUs of several node groups there are, where fewer are asked for than these have."""
+
+
+OWN: Final = tuple(name for name in Job.model_fields if name != "question")
+TOP: Final = ("cluster", "gpus", "objective", "period", "time_limit", "jobs")
 
 
 def queue_in(path: str, over: Mapping[str, Any] | None = None) -> Queue:
@@ -178,10 +169,8 @@ def _job(table: object, place: int) -> Job:
     table = _named(table, where)
     if "model" not in table:
         raise BadRequest(f"{where}: model is missing, such as model = 'llama3-8b'")
-    asked = {key: value for key, value in table.items() if key in QUESTION}
-    question = _checked(PlanRequest, {**asked, "gpus": 1}, where)
-    own = {key: value for key, value in table.items() if key in OWN}
-    return _checked(Job, {**own, "question": question}, where)
+    asked, own = ({key: value for key, value in table.items() if key in names} for names in (QUESTION, OWN))
+    return _checked(Job, own | {"question": _checked(PlanRequest, asked | {"gpus": 1}, where)}, where)
 
 
 def _named(table: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -218,29 +207,26 @@ def _checked(record: type[_R], fields: Mapping[str, Any], where: str) -> _R:
 
 def _agree(queue: Queue) -> None:
     """Names are used once and mean something; counts fit."""
-    seen: set[str] = set()
+    seen, groups = set[str](), [group.name for group in queue.cluster.groups]
     for job in queue.jobs:
-        if job.name in seen:
-            raise BadRequest(f"job {job.name}: two jobs have this name; give each a name of its own")
+        if wrong := _disagreement(job, groups, seen):
+            raise BadRequest(f"job {job.name}: {wrong}")
         seen.add(job.name)
-        _agree_on_groups(job, queue)
-        _agree_on_counts(job)
-        if job.migration is not None and job.running is None:
-            raise BadRequest(f"job {job.name}: migration says what moving loses; say where it runs: running = {{...}}")
 
 
-def _agree_on_counts(job: Job) -> None:
+def _disagreement(job: Job, groups: list[str], seen: set[str]) -> str | None:
+    """What of a job contradicts the cluster's groups, the names that others have, or the rest of the job."""
     least, most = job.min_gpus, job.max_gpus
-    if least > most:
-        raise BadRequest(f"job {job.name}: min_gpus {least} exceeds max_gpus {most}")
-    if job.gpus and not any(least <= count <= most for count in job.gpus):
-        counts = ", ".join(map(str, job.gpus))
-        reach = f"min_gpus {least}" if most == LARGEST_GPUS else f"min_gpus {least} and max_gpus {most}"
-        raise BadRequest(f"job {job.name}: gpus {counts}: none is within {reach}")
-
-
-def _agree_on_groups(job: Job, queue: Queue) -> None:
-    names = [group.name for group in queue.cluster.groups]
+    if job.name in seen:
+        return "two jobs have this name; give each a name of its own"
     for name in (*(job.groups or ()), *([job.running.group] if job.running else [])):
-        if name not in names:
-            raise BadRequest(f"job {job.name}: the cluster has no group {name!r}; {meant(name, names)}")
+        if name not in groups:
+            return f"the cluster has no group {name!r}; {meant(name, groups)}"
+    if least > most:
+        return f"min_gpus {least} exceeds max_gpus {most}"
+    if job.gpus and not any(least <= count <= most for count in job.gpus):
+        reach = f"min_gpus {least}" if most == LARGEST_GPUS else f"min_gpus {least} and max_gpus {most}"
+        return f"gpus {', '.join(map(str, job.gpus))}: none is within {reach}"
+    if job.migration is not None and job.running is None:
+        return "migration says what moving loses; say where it runs: running = {...}"
+    return None

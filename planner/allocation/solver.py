@@ -49,6 +49,11 @@ class Options:
     held: Held | None = None
     """None where it makes no difference when waiting ends."""
 
+    def used(self, chosen: Ints) -> Ints:
+        """Nodes of each group that some options take, (G,)."""
+        placed = chosen[self.group[chosen] >= 0]
+        return np.bincount(self.group[placed], self.nodes[placed], len(self.capacity)).astype(np.int64)
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -85,13 +90,15 @@ def solve(options: Options, *, budget: Budget, banned: Ints | None = None, hint:
         model.clear_hints()
         for o in () if best is None else best:
             model.add_hint(taken[o], 1)
-        solver = _solver(budget)
+        solver = cp_model.CpSolver()
+        for name, value in (*_SOLVER.items(), *budget.solver_limits.items()):
+            setattr(solver.parameters, name, value)
         status = solver.solve(model)
         budget.spend_solver(solver.response_proto.deterministic_time)
         if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
-            return (
-                None if best is None or status == cp_model.INFEASIBLE else _choice(options, best, bound, proved=False)
-            )
+            if best is None or status == cp_model.INFEASIBLE:
+                return None
+            return _choice(options, best, bound, proved=False)
         best = np.array([o for o, var in enumerate(taken) if solver.boolean_value(var)], dtype=np.int64)
         proved = proved and status == cp_model.OPTIMAL
         bound = base + unit * solver.best_objective_bound
@@ -126,15 +133,6 @@ def _one_after_the_other(model: Any, taken: list[Any], held: Held, capacity: Int
         for moment in np.unique(held.start[mine & (held.start > 0.0) & (held.start < last)]):
             then = np.flatnonzero(mine & (held.start <= moment) & (held.until > moment))
             model.add(sum(int(held.nodes[o]) * taken[o] for o in then) <= int(nodes))
-
-
-def _solver(budget: Budget) -> Any:
-    from ortools.sat.python import cp_model
-
-    solver = cp_model.CpSolver()
-    for name, value in (*_SOLVER.items(), *budget.solver_limits.items()):
-        setattr(solver.parameters, name, value)
-    return solver
 
 
 def _whole(options: Options, objective: Floats) -> tuple[Ints, float, float]:

@@ -9,9 +9,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from costmodels.iteration import RowSeconds, row_seconds
-from costmodels.layer.blocks import LayerSeconds, embedding_seconds, head_seconds, kind_seconds, layer_seconds
+from costmodels.layer.blocks import LayerSeconds, kind_seconds, layer_seconds
 from costmodels.layer.forward_backward import Passes
 from costmodels.layer.terms import LayerTerms
+from costmodels.layer.vocabulary import embedding_seconds, head_seconds
 from costmodels.layout.layers_by_kind import stage_layers
 from costmodels.layout.split import Assignment, end_places
 from costmodels.layout.stage_contents import copies

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from costmodels.iteration import LAYER_AXES, RowSeconds, core_seconds
-from costmodels.layer.overlapped_experts import is_overlapped
-from costmodels.layer.pairing import further_axes, hidden_experts
+from costmodels.layer.overlapped_experts import further_axes, hidden_experts, is_overlapped
 from costmodels.layer.terms import LayerTerms
 from costmodels.layout.layers_by_kind import heaviest_at_least
 from costmodels.layout.split import Assignment, even_layers
@@ -218,7 +217,7 @@ def _hidden(cores: Strategies, price: RowSeconds, inverse: Ints, scenario: Scena
 
 def _hidden_traffic(cores: Strategies, layer: RowSeconds | LayerTerms, inverse: Ints, scenario: Scenario) -> Floats:
     """Seconds of experts' traffic that another pass hides, less what it slows that down, (C,)."""
-    traffic, window = layer.layer_ep, layer.forward_window + layer.backward_window
+    traffic, window = layer.layer_ep, layer.window.total
     beside = hidden_experts(cores, scenario.stack, traffic=traffic[inverse], window=window[inverse])
     return beside - slowdown(beside, scenario.stack.overlap.compute_slowdown)
 

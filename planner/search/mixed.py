@@ -15,7 +15,7 @@ import numpy as np
 
 from costmodels.groups import Mixed, MixedBytes, MixedRows, MixedSeconds, mixed_bytes, mixed_seconds, price_mixed
 from costmodels.iteration import LAYER_AXES, RowSeconds, compose, core_seconds
-from costmodels.layer.pairing import further_axes
+from costmodels.layer.overlapped_experts import further_axes
 from costmodels.layout.split import Assignment, slice_layers
 from costmodels.names import Recompute
 from costmodels.pricing import effective_recompute, row_assignment

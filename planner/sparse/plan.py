@@ -25,8 +25,8 @@ from planner.request.budget import SEARCH, Budget
 from planner.request.values import file_name, quantity
 from planner.sparse.document import Alternative, Placed, Rented, SparsePlan, SparseProof, SparseRequest, Stage
 from planner.sparse.infeasible import refusal
-from planner.sparse.layout import SLACK, Layout, layout
-from planner.sparse.search import Best, cheapest, fastest, quickened, usage
+from planner.sparse.layout import SLACK, layout
+from planner.sparse.search import RESOLUTION, Best, cheapest, fastest, quickened, usage
 from planner.sparse.solver import Limits
 from planner.version import VERSION
 
@@ -163,7 +163,13 @@ def _tried(request: SparseRequest, limits: Limits, budget: Budget) -> Iterator[T
         for machines, groups in reversed(parts):  # what one kind can do, all machines can
             part = whole.restricted(groups)
             known = max((one.rate for one in bests.values()), default=0.0) if machines == "all" else 0.0
-            bests[machines] = _best(part, request, limits, budget, known) if part else _impossible(whole)
+            if part is None:
+                nodes = np.zeros(len(whole.prices), dtype=np.int64)
+                bests[machines] = Best("infeasible", whole, (), nodes, 0.0, math.inf, math.inf, math.inf)
+            elif request.min_throughput is None:
+                bests[machines] = fastest(part, limits, budget=budget, known=known)
+            else:
+                bests[machines] = cheapest(part, limits, budget=budget)
         yield from (Tried(machines, mode, bests[machines]) for machines, _ in parts)
 
 
@@ -177,17 +183,6 @@ def subsets(cluster: SparseCluster) -> Iterator[tuple[Machines, set[int]]]:
         yield "accelerators", every - bare
 
 
-def _best(part: Layout, request: SparseRequest, limits: Limits, budget: Budget, known: float) -> Best:
-    if request.min_throughput is None:
-        return fastest(part, limits, budget=budget, known=known)
-    return cheapest(part, limits, budget=budget)
-
-
-def _impossible(whole: Layout) -> Best:
-    none = np.zeros(len(whole.prices), dtype=np.int64)
-    return Best("infeasible", whole, (), none, 0.0, float("inf"), float("inf"), float("inf"))
-
-
 def _rank(request: SparseRequest, one: Tried) -> tuple[float, int, float]:
     """Cheapest, or fastest, first; among equals the freshest, then the fastest."""
     first = -one.best.rate if request.min_throughput is None else one.best.cost
@@ -197,18 +192,20 @@ def _rank(request: SparseRequest, one: Tried) -> tuple[float, int, float]:
 def _refused(request: SparseRequest, limits: Limits, tried: list[Tried], budget: Budget) -> SparsePlan:
     seconds, layouts = budget.elapsed, [one.best.layout for one in tried if one.machines == "all"]
     reason, nearest = refusal(request, limits, layouts, budget.part(SEARCH))
-    return SparsePlan(
-        status="infeasible",
-        request=request,
-        parameters=request.model.parameters,
-        table_bytes=sum(map(request.model.table_bytes, request.model.tables)),
-        alternatives=tuple(_alternative(request, one) for one in tried),
-        proof=SparseProof(objective=_objective(request), gap=0.0, solve_seconds=seconds),
-        reason=reason,
-        nearest=nearest,
-        version=VERSION,
-        catalogue_hash=catalogue_hashes(),
-    )
+    proof = SparseProof(objective=_objective(request), gap=0.0, solve_seconds=seconds)
+    return SparsePlan(status="infeasible", proof=proof, reason=reason, nearest=nearest, **_frame(request, tried))
+
+
+def _frame(request: SparseRequest, tried: list[Tried]) -> dict[str, Any]:
+    """What every answer says."""
+    return {
+        "request": request,
+        "parameters": request.model.parameters,
+        "table_bytes": sum(map(request.model.table_bytes, request.model.tables)),
+        "alternatives": tuple(_alternative(request, one) for one in tried),
+        "version": VERSION,
+        "catalogue_hash": catalogue_hashes(),
+    }
 
 
 def _objective(request: SparseRequest) -> Literal["cost", "throughput"]:
@@ -219,31 +216,23 @@ def _document(request: SparseRequest, winner: Tried, tried: list[Tried], seconds
     best = winner.best
     places = tuple(_placed(request, best))
     proof = _proof(request, winner, tried, seconds)
+    tolerance = 1e-6 if proof.objective == "cost" else 1.01 * RESOLUTION
     return SparsePlan(
-        status="optimal" if proof.gap <= _tolerance(request) else "feasible",
-        request=request,
+        status="optimal" if proof.gap <= tolerance else "feasible",
         mode=winner.mode,
         examples_per_second=best.rate,
         cost_per_hour=best.cost * HOUR,
         cost_per_million_examples=1e6 * best.cost / best.rate,
         staleness=best.layout.staleness(best.chosen, best.nodes),
-        parameters=request.model.parameters,
-        table_bytes=sum(map(request.model.table_bytes, request.model.tables)),
         rented=tuple(_rented(request, best)),
         places=places,
         stages=tuple(
             Stage(group=group, places=tuple(one.name for one in run))
             for group, run in groupby(places, key=lambda place: place.group)
         ),
-        alternatives=tuple(_alternative(request, one) for one in tried),
         proof=proof,
-        version=VERSION,
-        catalogue_hash=catalogue_hashes(),
+        **_frame(request, tried),
     )
-
-
-def _tolerance(request: SparseRequest) -> float:
-    return 1e-6 if _objective(request) == "cost" else 1.01e-4
 
 
 def _proof(request: SparseRequest, winner: Tried, tried: list[Tried], seconds: float) -> SparseProof:
@@ -281,31 +270,20 @@ def _rented(request: SparseRequest, best: Best) -> Iterator[Rented]:
 def _placed(request: SparseRequest, best: Best) -> Iterator[Placed]:
     groups = request.cluster.groups
     for place, index in zip(best.layout.places, best.chosen, strict=True):
-        choice = place.choices[index]
-        where = groups[choice.group].name
-        if choice.home is None:
-            yield Placed(name=place.name, kind=place.kind, group=where)
-            continue
-        stored = choice.load.stored[choice.home]
-        yield Placed(
-            name=place.name,
-            kind=place.kind,
-            group=where,
-            home=groups[choice.home].name,
-            bytes_by_tier={tier: float(size) for tier, size in zip(TIERS, stored, strict=True) if size > 0.0},
-            bytes_per_node=float(stored.sum() / best.nodes[choice.home]),
-        )
+        choice, held = place.choices[index], dict[str, Any]()
+        if choice.home is not None:
+            stored = choice.load.stored[choice.home]
+            held = {
+                "home": groups[choice.home].name,
+                "bytes_by_tier": {tier: float(size) for tier, size in zip(TIERS, stored, strict=True) if size > 0.0},
+                "bytes_per_node": float(stored.sum() / best.nodes[choice.home]),
+            }
+        yield Placed(name=place.name, kind=place.kind, group=groups[choice.group].name, **held)
 
 
 def _alternative(request: SparseRequest, one: Tried) -> Alternative:
-    if not one.best.chosen:
-        return Alternative(machines=one.machines, mode=one.mode, status=one.best.status)
-    names = [group.name for group in request.cluster.groups]
-    return Alternative(
-        machines=one.machines,
-        mode=one.mode,
-        status=one.best.status,
-        cost_per_hour=one.best.cost * HOUR,
-        examples_per_second=one.best.rate,
-        nodes={name: count for name, count in zip(names, one.best.nodes.tolist(), strict=True) if count},
-    )
+    found, names = dict[str, Any](), [group.name for group in request.cluster.groups]
+    if one.best.chosen:
+        nodes = {name: count for name, count in zip(names, one.best.nodes.tolist(), strict=True) if count}
+        found = {"cost_per_hour": one.best.cost * HOUR, "examples_per_second": one.best.rate, "nodes": nodes}
+    return Alternative(machines=one.machines, mode=one.mode, status=one.best.status, **found)

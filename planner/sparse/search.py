@@ -60,7 +60,7 @@ def _within(layout: Layout, limits: Limits, *, budget: Budget, dear: bool) -> Be
     The solver's whole numbers round in favour of a plan. Where a plan turns out too slow for that, the solver is
     asked for a little more, and the first answer's bound stands.
     """
-    found = _solved(layout, limits, budget, dear=dear)
+    found = solve(layout, limits, budget=budget, dear=dear)
     bound, aim, step = found.bound, limits, SLACK
     chosen: tuple[int, ...] = ()
     while found.chosen:
@@ -68,9 +68,9 @@ def _within(layout: Layout, limits: Limits, *, budget: Budget, dear: bool) -> Be
         if holds(layout, limits, chosen, found.nodes):
             break
         aim, step = aim._replace(rate=aim.rate * (1 + step)), 2 * step
-        found = _solved(layout, aim, budget, dear=dear)
+        found = solve(layout, aim, budget=budget, dear=dear)
     if not found.chosen:
-        return _without(found, layout)
+        return Best(found.status, layout, (), found.nodes, 0.0, math.inf, found.bound, math.inf)
     cost = float(layout.prices @ found.nodes)
     gap = max(0.0, 1.0 - bound / cost)
     status: Literal["optimal", "feasible"] = "optimal" if found.status == "optimal" and gap <= SLACK else "feasible"
@@ -83,10 +83,6 @@ def quickened(best: Best, limits: Limits, *, budget: Budget) -> Best:
     if faster.rate <= best.rate:
         return best
     return replace(best, chosen=faster.chosen, nodes=faster.nodes, rate=faster.rate, cost=faster.cost)
-
-
-def _solved(layout: Layout, limits: Limits, budget: Budget, *, dear: bool) -> Found:
-    return solve(layout, limits, budget=budget, dear=dear)
 
 
 def fastest(layout: Layout, limits: Limits, *, budget: Budget, known: float = 0.0) -> Best:
@@ -121,11 +117,6 @@ def fastest(layout: Layout, limits: Limits, *, budget: Budget, known: float = 0.
     gap = max(0.0, 1.0 - best.rate / beyond)
     status: Literal["optimal", "feasible"] = "optimal" if gap <= 1.01 * RESOLUTION else "feasible"
     return replace(best, status=status, bound=beyond, gap=gap)
-
-
-def _without(found: Found, layout: Layout) -> Best:
-    assert found.status in {"infeasible", "unknown"}
-    return Best(found.status, layout, (), found.nodes, 0.0, math.inf, found.bound, math.inf)
 
 
 def _rate(layout: Layout, chosen: tuple[int, ...], nodes: Nodes) -> float:

@@ -13,8 +13,9 @@ Presolve is off: with units of 2^-28 that of OR-tools 9.15 calls some problems i
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from costmodels.sparse.parameter_server import lateness
 from costmodels.strategy import Floats
 from planner.request.budget import SOLVE, Budget
 from planner.sparse.dominance import demands, undominated
-from planner.sparse.layout import SLACK, Layout, Nodes
+from planner.sparse.layout import SLACK, Choice, Layout, Nodes
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -91,12 +92,11 @@ def solve(layout: Layout, limits: Limits, *, budget: Budget, dear: bool = False)
     left = [
         undominated(place.choices, demands(place.choices, limits.rate, unit=UNIT, page=PAGE)) for place in layout.places
     ]
-    model = cp_model.CpModel()
-    variables = _stated(model, _only(layout, left), limits, dear=dear)
+    problem = _stated(cp_model.CpModel(), _only(layout, left), limits, dear=dear)
     solver = cp_model.CpSolver()
     for name, value in (*_SOLVER.items(), *budget.solver_limits.items()):
         setattr(solver.parameters, name, value)
-    status = solver.solve(model)
+    status = solver.solve(problem.model)
     budget.spend(SOLVE)
     budget.spend_solver(solver.response_proto.deterministic_time)
     if status == cp_model.INFEASIBLE:
@@ -106,9 +106,9 @@ def solve(layout: Layout, limits: Limits, *, budget: Budget, dear: bool = False)
         return _nothing("unknown", layout, bound)
     chosen = tuple(
         next(index for index, picked in zip(kept, place, strict=True) if solver.boolean_value(picked))
-        for kept, place in zip(left, variables.picked, strict=True)
+        for kept, place in zip(left, problem.picked, strict=True)
     )
-    nodes = np.array([solver.value(count) for count in variables.nodes], dtype=np.int64)
+    nodes = np.array([solver.value(count) for count in problem.nodes], dtype=np.int64)
     return Found("optimal" if status == cp_model.OPTIMAL else "feasible", chosen, nodes, bound, tuple(left))
 
 
@@ -121,19 +121,33 @@ def _only(layout: Layout, left: Sequence[Sequence[int]]) -> Layout:
     return replace(layout, places=tuple(places))
 
 
-def _stated(model: cp_model.CpModel, layout: Layout, limits: Limits, *, dear: bool) -> _Variables:
+def _stated(model: cp_model.CpModel, layout: Layout, limits: Limits, *, dear: bool) -> _Problem:
     """All of the problem: what keeps up, has room and stays fresh within the budget; the cheapest unless ``dear``."""
-    variables = _variables(model, layout, limits)
-    _keep_up(model, layout, limits, variables)
-    _find_room(model, layout, variables)
-    _stay_fresh(model, layout, limits, variables)
-    prices = [round(price * MICRO) for price in layout.prices]
-    cost = sum(price * count for price, count in zip(prices, variables.nodes, strict=True))
+    picked = [[model.new_bool_var("") for _ in place.choices] for place in layout.places]
+    stock = layout.stock.tolist()
+    nodes = [model.new_int_var(0, most, "") for most in stock]
+    is_size = [[model.new_bool_var("") for _ in range(most + 1)] for most in stock]
+    problem = _Problem(model, layout, limits, picked, nodes, is_size, {}, {})
+    for booleans in picked:
+        model.add_exactly_one(booleans)
+    for count, sizes in zip(nodes, is_size, strict=True):
+        model.add_exactly_one(sizes)
+        model.add(sum(k * size for k, size in enumerate(sizes)) == count)
+    for _, choice, boolean in problem.options():
+        for group in {choice.group, choice.group if choice.home is None else choice.home}:
+            model.add(nodes[group] >= 1).only_enforce_if(boolean)
+    _drop_hopeless(problem)
+    _count_requests(problem)
+    _count_crossings(problem)
+    _keep_up(problem)
+    _find_room(problem)
+    _stay_fresh(problem)
+    cost = sum(round(price * MICRO) * count for price, count in zip(layout.prices, nodes, strict=True))
     if math.isfinite(limits.budget):
         model.add(cost <= math.ceil(limits.budget * MICRO))
     if not dear:
         model.minimize(cost)
-    return variables
+    return problem
 
 
 def _nothing(status: Literal["infeasible", "unknown"], layout: Layout, bound: float) -> Found:
@@ -149,53 +163,38 @@ def holds(layout: Layout, limits: Limits, chosen: tuple[int, ...], nodes: Nodes)
     return fast and fresh and cheap and layout.fits(load, nodes)
 
 
-class _Variables(NamedTuple):
-    """``picked[place][choice]``, ``nodes[group]``, ``is_size[group][k]``, and the rest that follows from them.
+class _Problem(NamedTuple):
+    """A problem as the solver has it.
 
+    ``picked[place][choice]``, ``nodes[group]``, ``is_size[group][k]``, and the rest that follows from them.
     ``asked``: (places' table, worker group, home group) to the nodes that its workers ask. ``crossed``: (wire,
     source group, target group) to whether the wire joins them.
     """
 
+    model: cp_model.CpModel
+    layout: Layout
+    limits: Limits
     picked: list[list[cp_model.IntVar]]
     nodes: list[cp_model.IntVar]
     is_size: list[list[cp_model.IntVar]]
     asked: dict[tuple[int, int, int], cp_model.IntVar]
     crossed: dict[tuple[int, int, int], cp_model.IntVar]
 
-
-def _variables(model: cp_model.CpModel, layout: Layout, limits: Limits) -> _Variables:
-    picked = [[model.new_bool_var("") for _ in place.choices] for place in layout.places]
-    for booleans in picked:
-        model.add_exactly_one(booleans)
-    stock = layout.stock.tolist()
-    nodes = [model.new_int_var(0, most, "") for most in stock]
-    is_size = [[model.new_bool_var("") for _ in range(most + 1)] for most in stock]
-    for count, sizes in zip(nodes, is_size, strict=True):
-        model.add_exactly_one(sizes)
-        model.add(sum(k * size for k, size in enumerate(sizes)) == count)
-    for place, booleans in zip(layout.places, picked, strict=True):
-        for choice, boolean in zip(place.choices, booleans, strict=True):
-            for group in {choice.group, choice.group if choice.home is None else choice.home}:
-                model.add(nodes[group] >= 1).only_enforce_if(boolean)
-    _drop_hopeless(model, layout, limits, picked)
-    variables = _Variables(picked, nodes, is_size, {}, {})
-    _count_requests(model, layout, variables)
-    _count_crossings(model, layout, variables)
-    return variables
+    def options(self) -> Iterator[tuple[int, Choice, cp_model.IntVar]]:
+        """Every place with each of its choices and whether it is taken."""
+        for place, booleans in enumerate(self.picked):
+            for choice, boolean in zip(self.layout.places[place].choices, booleans, strict=True):
+                yield place, choice, boolean
 
 
-def _drop_hopeless(
-    model: cp_model.CpModel, layout: Layout, limits: Limits, picked: list[list[cp_model.IntVar]]
-) -> None:
+def _drop_hopeless(problem: _Problem) -> None:
     """A choice that alone asks for more than there is can be left out, and keeps numbers small."""
-    stock = layout.stock[:, None]
-    for place, booleans in zip(layout.places, picked, strict=True):
-        for choice, boolean in zip(place.choices, booleans, strict=True):
-            alone = node_seconds(choice.load, np.ones(len(stock), dtype=np.int64))[ALL] - _requests(choice.load)
-            shared = node_seconds(choice.load, np.full(len(stock), 2))[ALL] - 2 * _requests(choice.load)
-            hopeless = (limits.rate * alone > 1 + SLACK) & (limits.rate * shared > stock * (1 + SLACK))
-            if hopeless.any():
-                model.add(boolean == 0)
+    stock, rate = problem.layout.stock[:, None], problem.limits.rate
+    for _, choice, boolean in problem.options():
+        alone = node_seconds(choice.load, np.ones(len(stock), dtype=np.int64))[ALL] - _requests(choice.load)
+        shared = node_seconds(choice.load, np.full(len(stock), 2))[ALL] - 2 * _requests(choice.load)
+        if ((rate * alone > 1 + SLACK) & (rate * shared > stock * (1 + SLACK))).any():
+            problem.model.add(boolean == 0)
 
 
 def _requests(load: Load) -> Floats:
@@ -205,76 +204,69 @@ def _requests(load: Load) -> Floats:
     return seconds
 
 
-def _count_requests(model: cp_model.CpModel, layout: Layout, variables: _Variables) -> None:
+def _count_requests(problem: _Problem) -> None:
     """``asked`` is the home's nodes where a table's workers and home are these, else nothing."""
-    for place, booleans in zip(range(len(layout.places)), variables.picked, strict=True):
-        pairs: dict[tuple[int, int], list[cp_model.IntVar]] = {}
-        for choice, boolean in zip(layout.places[place].choices, booleans, strict=True):
-            if choice.home is not None:
-                pairs.setdefault((choice.group, choice.home), []).append(boolean)
-        for (group, home), users in pairs.items():
-            most = int(layout.stock[home])
-            asked = model.new_int_var(0, most, "")
-            model.add(asked >= variables.nodes[home] - most + most * sum(users))
-            variables.asked[place, group, home] = asked
+    users: dict[tuple[int, int, int], list[cp_model.IntVar]] = {}
+    for place, choice, boolean in problem.options():
+        if choice.home is not None:
+            users.setdefault((place, choice.group, choice.home), []).append(boolean)
+    for key, booleans in users.items():
+        most = int(problem.layout.stock[key[2]])
+        problem.asked[key] = problem.model.new_int_var(0, most, "")
+        problem.model.add(problem.asked[key] >= problem.nodes[key[2]] - most + most * sum(booleans))
 
 
-def _count_crossings(model: cp_model.CpModel, layout: Layout, variables: _Variables) -> None:
-    groups = range(len(layout.prices))
-    on = [
-        {g: [b for c, b in zip(place.choices, booleans, strict=True) if c.group == g] for g in groups}
-        for place, booleans in zip(layout.places, variables.picked, strict=True)
-    ]
-    for index, wire in enumerate(layout.wires):
-        for source in groups:
-            for target in groups:
-                senders, takers = on[wire.source][source], on[wire.target][target]
-                if source != target and senders and takers:
-                    crossed = model.new_bool_var("")
-                    model.add(crossed >= sum(senders) + sum(takers) - 1)
-                    variables.crossed[index, source, target] = crossed
+def _count_crossings(problem: _Problem) -> None:
+    on: dict[tuple[int, int], list[cp_model.IntVar]] = {}
+    for place, choice, boolean in problem.options():
+        on.setdefault((place, choice.group), []).append(boolean)
+    for index, wire in enumerate(problem.layout.wires):
+        for source, target in permutations(range(len(problem.layout.prices)), 2):
+            senders, takers = on.get((wire.source, source)), on.get((wire.target, target))
+            if senders and takers:
+                crossed = problem.model.new_bool_var("")
+                problem.model.add(crossed >= sum(senders) + sum(takers) - 1)
+                problem.crossed[index, source, target] = crossed
 
 
-def _keep_up(model: cp_model.CpModel, layout: Layout, limits: Limits, variables: _Variables) -> None:
+def _keep_up(problem: _Problem) -> None:
     """Every group keeps up on every resource, and in sync mode within its steps too."""
-    sync = layout.scenario.mode == "sync"
-    for group in range(len(layout.prices)):
-        saved = _stays(model, layout, limits, variables, group, ALL)
-        for resource in range(len(RESOURCES)):
-            used = _used(layout, limits, variables, group, part=ALL, resources=[resource])
+    every = range(len(RESOURCES))
+    for group, count in enumerate(problem.nodes):
+        saved = _stays(problem, group, ALL)
+        for resource in every:
+            used = _used(problem, group, part=ALL, resources=[resource])
             if resource in NICS and saved is not None:
                 used.append(-saved)
-            model.add(sum(used) <= UNIT * variables.nodes[group])
-        if sync:
-            saved = _stays(model, layout, limits, variables, group, STEP)
-            used = _used(layout, limits, variables, group, part=STEP, resources=list(range(len(RESOURCES))))
+            problem.model.add(sum(used) <= UNIT * count)
+        if problem.layout.scenario.mode == "sync":
+            saved, used = _stays(problem, group, STEP), _used(problem, group, part=STEP, resources=[*every])
             if saved is not None:
                 used.append(-len(NICS) * saved)
-            model.add(sum(used) <= _in_step(layout, variables, group))
+            problem.model.add(sum(used) <= _in_step(problem, group))
 
 
-def _in_step(layout: Layout, variables: _Variables, group: int) -> cp_model.LinearExprT:
+def _in_step(problem: _Problem, group: int) -> cp_model.LinearExprT:
     """Nodes over the slowest of them, by the boolean of every size."""
-    sizes = np.arange(layout.stock[group] + 1)
-    useful = sizes / straggler(sizes, variation=layout.scenario.runtime.variation)
-    return sum(_up(value) * size for value, size in zip(useful, variables.is_size[group], strict=True))
+    sizes = np.arange(problem.layout.stock[group] + 1)
+    useful = sizes / straggler(sizes, variation=problem.layout.scenario.runtime.variation)
+    return sum(_up(value) * size for value, size in zip(useful, problem.is_size[group], strict=True))
 
 
-def _used(
-    layout: Layout, limits: Limits, variables: _Variables, group: int, *, part: int, resources: list[int]
-) -> list[cp_model.LinearExprT]:
+def _used(problem: _Problem, group: int, *, part: int, resources: list[int]) -> list[cp_model.LinearExprT]:
     """Units of node-seconds per second that a group spends, rows that stay on a node counted as if they travelled."""
-    terms: list[cp_model.LinearExprT] = []
-    for place, booleans in zip(layout.places, variables.picked, strict=True):
-        for choice, boolean in zip(place.choices, booleans, strict=True):
-            terms.append(_down(limits.rate * choice.load.work[part, group, resources].sum()) * boolean)
-    for (index, source, target), crossed in variables.crossed.items():
+    layout, rate = problem.layout, problem.limits.rate
+    terms: list[cp_model.LinearExprT] = [
+        _down(rate * choice.load.work[part, group, resources].sum()) * boolean
+        for _, choice, boolean in problem.options()
+    ]
+    for (index, source, target), crossed in problem.crossed.items():
         if group in {source, target}:
             work = layout.crossings[index, source, target].work[part, group, resources].sum()
-            terms.append(_down(limits.rate * work) * crossed)
+            terms.append(_down(rate * work) * crossed)
     if CORES in resources:
-        for (index, worker, home), asked in variables.asked.items():
-            terms.append(_down(limits.rate * _message(layout, index, worker, home)[group, home]) * asked)
+        for (index, worker, home), asked in problem.asked.items():
+            terms.append(_down(rate * _message(layout, index, worker, home)[group, home]) * asked)
     return terms
 
 
@@ -283,64 +275,56 @@ def _message(layout: Layout, place: int, worker: int, home: int) -> Floats:
     return next(c.load.messages for c in layout.places[place].choices if (c.group, c.home) == (worker, home))
 
 
-def _stays(
-    model: cp_model.CpModel, layout: Layout, limits: Limits, variables: _Variables, group: int, part: int
-) -> cp_model.IntVar | None:
+def _stays(problem: _Problem, group: int, part: int) -> cp_model.IntVar | None:
     """Units of network traffic that stay on their node: the group's own traffic over its k nodes."""
-    terms = [
-        (_up(limits.rate * choice.load.inside[part, group]), boolean)
-        for place, booleans in zip(layout.places, variables.picked, strict=True)
-        for choice, boolean in zip(place.choices, booleans, strict=True)
-        if choice.load.inside[part, group] > 0.0
-    ]
+    model, rate = problem.model, problem.limits.rate
+    terms, largest = [], [0] * len(problem.picked)
+    for place, choice, boolean in problem.options():
+        inside = choice.load.inside[part, group]
+        if inside > 0.0:
+            terms.append((_up(rate * inside), boolean))
+            largest[place] = max(largest[place], terms[-1][0])
     if not terms:
         return None
-    most = sum(
-        max((_up(limits.rate * choice.load.inside[part, group]) for choice in place.choices), default=0)
-        for place in layout.places
-    )
+    most = sum(largest)
     own = model.new_int_var(0, most, "")
     model.add(own == sum(weight * boolean for weight, boolean in terms))
     stays = model.new_int_var(0, most, "")
-    for k, size in enumerate(variables.is_size[group]):
+    for k, size in enumerate(problem.is_size[group]):
         if k:
             model.add(k * stays <= own + k - 1).only_enforce_if(size)
     # what the sizes together say of the largest own traffic, for the relaxation, which hardly sees the lines above
-    model.add(stays <= sum(-(-(most + k - 1) // k) * size for k, size in enumerate(variables.is_size[group]) if k))
+    sizes = enumerate(problem.is_size[group][1:], 1)
+    model.add(stays <= sum(-(-(most + k - 1) // k) * size for k, size in sizes))
     return stays
 
 
-def _find_room(model: cp_model.CpModel, layout: Layout, variables: _Variables) -> None:
+def _find_room(problem: _Problem) -> None:
     """Rows fit into their tiers on all nodes together, copies on each."""
-    for group in range(len(layout.prices)):
+    layout = problem.layout
+    for group, count in enumerate(problem.nodes):
         for tier in range(layout.capacity.shape[1]):
-            stored = _bytes(layout, variables, "stored", group, tier)
-            model.add(stored <= math.ceil(layout.capacity[group, tier] / PAGE) * variables.nodes[group])
+            stored = _bytes(problem, "stored", group, tier)
+            problem.model.add(stored <= math.ceil(layout.capacity[group, tier] / PAGE) * count)
         for kind in range(layout.own.shape[1]):
-            copies = _bytes(layout, variables, "copies", group, kind)
-            model.add(copies <= math.ceil(layout.own[group, kind] / PAGE))
+            problem.model.add(_bytes(problem, "copies", group, kind) <= math.ceil(layout.own[group, kind] / PAGE))
 
 
-def _bytes(
-    layout: Layout, variables: _Variables, what: Literal["stored", "copies"], group: int, kind: int
-) -> cp_model.LinearExprT:
-    return sum(
-        math.floor(getattr(choice.load, what)[group, kind] / PAGE) * boolean
-        for place, booleans in zip(layout.places, variables.picked, strict=True)
-        for choice, boolean in zip(place.choices, booleans, strict=True)
-    )
+def _bytes(problem: _Problem, what: Literal["stored", "copies"], group: int, kind: int) -> cp_model.LinearExprT:
+    options = problem.options()
+    return sum(math.floor(getattr(one.load, what)[group, kind] / PAGE) * boolean for _, one, boolean in options)
 
 
-def _stay_fresh(model: cp_model.CpModel, layout: Layout, limits: Limits, variables: _Variables) -> None:
+def _stay_fresh(problem: _Problem) -> None:
     """As many nodes that look rows up as the staleness allows; it grows with them."""
-    if limits.staleness is None:
+    layout, staleness = problem.layout, problem.limits.staleness
+    if staleness is None:
         return
-    scenario = layout.scenario
-    for place, booleans in zip(layout.places, variables.picked, strict=True):
-        for choice, boolean in zip(place.choices, booleans, strict=True) if place.kind == "table" else ():
-            group = scenario.groups[choice.group]
-            most = sum(lateness(scenario, group, k) <= limits.staleness for k in range(1, group.nodes + 1))
-            model.add(variables.nodes[choice.group] <= most).only_enforce_if(boolean)
+    for place, choice, boolean in problem.options():
+        if layout.places[place].kind == "table":
+            group = layout.scenario.groups[choice.group]
+            most = sum(lateness(layout.scenario, group, k) <= staleness for k in range(1, group.nodes + 1))
+            problem.model.add(problem.nodes[choice.group] <= most).only_enforce_if(boolean)
 
 
 def _down(nodes: float) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from costmodels.layer.blocks import UNFUSED_ROTARY
+from costmodels.layer.elementwise import UNFUSED_ROTARY
 from costmodels.stack.fields import Kept
 from costmodels.stack.stack import Stack
 from run_words import heard as re

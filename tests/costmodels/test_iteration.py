@@ -9,7 +9,7 @@ from costmodels.layout.split import Assignment
 from costmodels.model.flops import flops_per_token, frozen_flops, utilization
 from costmodels.names import SCHEDULE_NAMES, Recompute
 from costmodels.pipeline.schedules import FILLING, SCHEDULES
-from costmodels.pricing import even_assignment, price, price_strategy
+from costmodels.pricing import price, price_strategy, row_assignment
 from costmodels.strategy import strategies
 from tests.costmodels.priced import check_prices, quotes_that_add_up
 from tests.drawn import drawn_scenarios
@@ -134,7 +134,8 @@ def test_the_pipeline_is_the_slowest_stage_for_every_micro_batch_and_the_others_
 def test_the_straggler_stretches_what_all_nodes_wait_for():
     rows = strategies(dp=8, num_microbatches=2)
     calm, late = (
-        price_strategy(rows, toy_scenario(stack=toy_stack(straggler=s)), even_assignment(8, 1, 0)) for s in (0, 0.1)
+        price_strategy(rows, toy_scenario(stack=toy_stack(straggler=s)), row_assignment(strategies(), 8))
+        for s in (0, 0.1)
     )
     pipeline = 2 * calm.stage_seconds[0]
     assert late.iteration - calm.iteration == pytest.approx(0.1 * np.sqrt(2 * np.log(2)) * pipeline)
@@ -145,7 +146,8 @@ def test_host_time_counts_once_an_iteration_and_once_a_micro_batch():
     rows = strategies(num_microbatches=16)
     stack = toy_stack(iteration_overhead="3 ms", micro_batch_overhead="1 ms")
     plain, slow = (
-        price_strategy(rows, toy_scenario(gpus=1, stack=s), even_assignment(8, 1, 0)) for s in (toy_stack(), stack)
+        price_strategy(rows, toy_scenario(gpus=1, stack=s), row_assignment(strategies(), 8))
+        for s in (toy_stack(), stack)
     )
     assert slow.iteration - plain.iteration == pytest.approx(3e-3 + 16 * 1e-3)
     assert slow.breakdown["host"] == pytest.approx(19e-3)
@@ -163,15 +165,15 @@ def test_recomputing_a_layer_costs_its_forward_pass_again():
     [(8, 4, [2, 2, 2, 2]), (7, 4, [2, 2, 2, 1]), (6, 4, [1, 2, 2, 1]), (5, 4, [1, 2, 1, 1]), (3, 1, [3])],
 )
 def test_an_even_split_spares_the_last_stage_and_then_the_first(layers, pp, held):
-    assert even_assignment(layers, pp, 0).layers.tolist() == held
-    assert even_assignment(layers, pp, Recompute.FULL).recomputed.tolist() == held
-    assert even_assignment(layers, pp, Recompute.SELECTIVE).recomputed.tolist() == [0] * pp
+    assert row_assignment(strategies(pp=pp), layers).layers.tolist() == held
+    assert row_assignment(strategies(pp=pp, recompute=Recompute.FULL), layers).recomputed.tolist() == held
+    assert row_assignment(strategies(pp=pp, recompute=Recompute.SELECTIVE), layers).recomputed.tolist() == [0] * pp
 
 
 @given(st.integers(1, 12), st.integers(1, 40), st.integers(1, 4))
 def test_even_splits_hold_every_layer_in_equal_chunks_and_differ_by_one_slice(pp, slices, vpp):
     assume(pp <= slices)
-    held = even_assignment(slices * vpp, pp, 0, vpp=vpp).layers
+    held = row_assignment(strategies(pp=pp, vpp=vpp), slices * vpp).layers
     assert held.sum() == slices * vpp
     assert (held % vpp == 0).all()
     assert held.max() - held.min() <= vpp

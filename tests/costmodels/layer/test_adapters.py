@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from costmodels.iteration import core_seconds
-from costmodels.layer.adapters import adapter_parameters, touched, trained_share
+from costmodels.layer.adapters import adapter_parameters, kernel_traffic, trained_share
 from costmodels.layer.blocks import kind_seconds
 from costmodels.layer.forward_backward import Passes, product
 from costmodels.layer.launches import module_calls
@@ -167,7 +167,7 @@ def test_pefts_queries_keys_and_values_each_cast_and_drop_their_input():
     def moved(module):
         asked = adapted(module)
         stack = asked.stack.changed({"switches.adapters": Adapters.read(f"16:{module}/autocast")})
-        return touched(replace(asked, stack=stack), module, 1.0, 0.0).forward
+        return kernel_traffic(replace(asked, stack=stack), module, 1.0, 0.0).forward
 
     assert moved("linear_qkv") == 3 * moved("linear_proj")
     assert moved("linear_fc1") == (2 if WHOLE.model.gated_ffn else 1) * moved("linear_proj")

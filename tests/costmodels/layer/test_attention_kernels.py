@@ -3,15 +3,18 @@
 import pytest
 
 from costmodels.layer.attention import (
+    UNFUSED_SOFTMAX_KERNELS,
     attended_pairs,
     attention_core,
     attention_kept,
     computed_pairs,
-    dropped,
+    dropout_seconds,
     kernel_width,
+    softmax_falls_back,
+    softmax_traffic,
 )
-from costmodels.layer.blocks import launch_floor, stream_traffic
-from costmodels.layer.softmax import WRITTEN_OUT_KERNELS, softmax_traffic, written_out
+from costmodels.layer.elementwise import stream_traffic
+from costmodels.layer.launches import launch_floor
 from costmodels.model.layer_kinds import DENSE, Kind
 from costmodels.strategy import strategies
 from hardware.catalogue import accelerator
@@ -26,18 +29,20 @@ def test_megatrons_fused_softmax_takes_four_maps_at_a_time_and_no_long_rows():
     model = toy_model(num_heads=16)
     rows = strategies(tp=[8, 8, 4], micro_batch_size=[1, 2, 1])
     scenario = toy_scenario(model=model, stack=stack)
-    assert written_out(rows, scenario).tolist() == [True, False, False]
+    assert softmax_falls_back(rows, scenario).tolist() == [True, False, False]
     forward, backward = softmax_traffic(rows, scenario)
     assert forward.tolist() == [36, 4, 4]
     assert backward.tolist() == [40, 6, 6]
     floor = launch_floor(rows, scenario, DENSE)
-    assert floor[0] - floor[1] == WRITTEN_OUT_KERNELS
+    assert floor[0] - floor[1] == UNFUSED_SOFTMAX_KERNELS
     alibi = model.model_copy(update={"position": "alibi"})
     sloped, _ = softmax_traffic(rows, toy_scenario(model=alibi, stack=stack))
     assert (sloped - forward).tolist() == [4, 4, 4]
     long = toy_scenario(model=model.model_copy(update={"seq_length": 2048}), stack=stack)
-    assert written_out(rows, long).all()
-    assert not written_out(rows, toy_scenario(model=model, stack=toy_stack(attention_backend=("unfused",)))).any()
+    assert softmax_falls_back(rows, long).all()
+    assert not softmax_falls_back(
+        rows, toy_scenario(model=model, stack=toy_stack(attention_backend=("unfused",)))
+    ).any()
 
 
 def test_heads_between_two_compiled_widths_run_as_the_wider_one():
@@ -174,9 +179,9 @@ def test_numbers_for_dropout_are_drawn_by_the_ranks_that_hold_the_pairs_and_on_n
     device = toy_device().model_copy(update={"vendor": "NVIDIA"})
     rows = strategies(tp=[1, 2, 1], cp=[1, 1, 2], micro_batch_size=[1, 1, 4])
     scenario = toy_scenario(group=toy_group(device=device), stack=toy_stack(dropout=True))
-    once = dropped(rows, scenario, DENSE)
+    once = dropout_seconds(rows, scenario, DENSE)
     assert (once.forward / once.forward[0]).tolist() == [1.0, 0.5, 2.0]
-    assert not dropped(rows, toy_scenario(stack=toy_stack(dropout=True)), DENSE).forward.any()
+    assert not dropout_seconds(rows, toy_scenario(stack=toy_stack(dropout=True)), DENSE).forward.any()
 
 
 @pytest.mark.parametrize(

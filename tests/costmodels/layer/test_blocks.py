@@ -6,17 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodels.layer.attention import attended_pairs, attention_core, attention_matmuls
-from costmodels.layer.blocks import (
-    UNFUSED_ROTARY,
-    context_parallel,
-    head_seconds,
-    launch_floor,
-    layer_seconds,
-    stream_traffic,
-    tensor_parallel,
-)
+from costmodels.layer.blocks import layer_seconds
+from costmodels.layer.context import context_parallel
+from costmodels.layer.elementwise import UNFUSED_ROTARY, stream_traffic
 from costmodels.layer.forward_backward import ffn_matmuls, region_tokens, tokens_per_rank
-from costmodels.layer.launches import small_kernels, tensor_collectives
+from costmodels.layer.launches import launch_floor, small_kernels, tensor_collectives
+from costmodels.layer.tensor_parallel import tensor_parallel
+from costmodels.layer.vocabulary import head_seconds
 from costmodels.layout.parameters_per_rank import layer_parameters_per_rank, padded_vocabulary_rows
 from costmodels.model.flops import attention_flops, kind_matmul_weights
 from costmodels.model.layer_kinds import DENSE, Kind

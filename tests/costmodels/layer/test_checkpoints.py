@@ -6,9 +6,17 @@ import numpy as np
 import pytest
 
 from costmodels.iteration import core_seconds
-from costmodels.layer.checkpoints import CHECKPOINT, CORE, DISCARDED, LATENT, SMALL, module_host_seconds
 from costmodels.layer.launches import SHARED
-from costmodels.layer.recompute_modules import MODULES, module_mask
+from costmodels.layer.recompute_modules import (
+    CHECKPOINT,
+    CORE,
+    DISCARDED,
+    LATENT,
+    MODULES,
+    SMALL,
+    module_host_seconds,
+    module_mask,
+)
 from costmodels.model.layer_kinds import DENSE, Kind
 from costmodels.names import Recompute
 from costmodels.strategy import strategies

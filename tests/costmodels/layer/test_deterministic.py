@@ -5,8 +5,8 @@ import pytest
 
 from costmodels.layer.attention import attention_core
 from costmodels.layer.blocks import layer_seconds
-from costmodels.layer.deterministic import FILLED_LOGIT, filled
-from costmodels.layer.loss import loss_seconds
+from costmodels.layer.elementwise import fill_seconds
+from costmodels.layer.vocabulary import FILLED_LOGIT, loss_seconds
 from costmodels.layout.parameters_per_rank import layer_parameters_per_rank
 from costmodels.strategy import strategies
 from hardware.catalogue import accelerator
@@ -65,12 +65,12 @@ def test_cudnn_on_hopper_writes_the_gradients_of_all_scores():
 def test_what_modules_are_about_to_write_is_filled():
     """Norms' outputs 2h, attention's 4h, both products' and their inputs' gradients: 4h and h; weights' where added."""
     rows, kind = strategies(), toy_scenario().depth.kinds[0]
-    plain = filled(rows, toy_scenario(stack=ordered()), kind)
+    plain = fill_seconds(rows, toy_scenario(stack=ordered()), kind)
     values = 1024 * (2 * 1024 + 2 * 1024 + 4 * 1024 + 4 * 1024)
     assert plain.forward == pytest.approx([2 * values / 1e12])
     assert plain.backward == pytest.approx([2 * values / 1e12])
     scenario = toy_scenario(stack=ordered(accumulate_traffic=10))
-    further = filled(rows, scenario, kind).backward - plain.backward
+    further = fill_seconds(rows, scenario, kind).backward - plain.backward
     assert further == pytest.approx(2 * layer_parameters_per_rank(rows, scenario) / 1e12)
 
 

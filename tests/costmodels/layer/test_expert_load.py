@@ -13,24 +13,24 @@ from costmodels.layer.experts import (
     HYBRID_REACH,
     SCORES,
     activation_seconds,
-    dispatch,
+    dispatch_seconds,
     expert_activation_bytes,
     expert_layer,
+    expert_load,
     expert_streams,
     gathered_routes,
-    grouped,
-    load,
-    router,
+    grouped_products,
+    router_seconds,
     shared_experts,
     small_kernels,
 )
 from costmodels.layer.forward_backward import Passes
-from costmodels.layer.launches import BIASED, CAPTURED, SCALED_ANEW, UNASKED, launch_floor
+from costmodels.layer.launches import BIASED, CAPACITY_SHARE, CAPTURED, CURRENT_SCALES, launch_floor
 from costmodels.memory.footprint import footprint
 from costmodels.memory.rows import row_bytes
 from costmodels.model.layer_kinds import Kind
 from costmodels.names import SCHEDULE_NAMES
-from costmodels.pricing import even_assignment
+from costmodels.pricing import row_assignment
 from costmodels.stack.adapters import Adapters
 from costmodels.step.optimizer import optimizer_seconds
 from costmodels.step.traffic import step_traffic
@@ -65,21 +65,21 @@ def loaded(**changes):
 def test_a_capacity_bounds_work_traffic_and_memory_by_its_multiple_of_the_mean(factor):
     even, capped = loaded(), loaded(expert_capacity=factor, expert_imbalance=3.0)
     pure = replace(even, group=ARITHMETIC), replace(capped, group=ARITHMETIC)
-    assert grouped(ROWS, pure[1]).forward == pytest.approx(factor * grouped(ROWS, pure[0]).forward)
-    assert dispatch(ROWS, capped).forward == pytest.approx(factor * dispatch(ROWS, even).forward)
+    assert grouped_products(ROWS, pure[1]).forward == pytest.approx(factor * grouped_products(ROWS, pure[0]).forward)
+    assert dispatch_seconds(ROWS, capped).forward == pytest.approx(factor * dispatch_seconds(ROWS, even).forward)
     held, whole = (expert_activation_bytes(ROWS, scenario, 2.0) for scenario in (capped, even))
     assert held == pytest.approx(factor * whole)
 
 
 def test_a_capacity_pads_the_experts_of_a_rank_that_has_them_all():
     alone = strategies(dp=4, ep=1)
-    assert load(alone, loaded(expert_capacity=1.5)).tolist() == [1.5]
-    assert load(alone, loaded(expert_imbalance=1.5)).tolist() == [1.0]
+    assert expert_load(alone, loaded(expert_capacity=1.5)).tolist() == [1.5]
+    assert expert_load(alone, loaded(expert_imbalance=1.5)).tolist() == [1.0]
 
 
 def test_no_rank_gets_more_than_all_tokens():
     rows = strategies(dp=8, ep=[2, 4, 8])
-    assert load(rows, experts_on(stack=toy_stack(expert_imbalance=4.0))).tolist() == [2.0, 4.0, 4.0]
+    assert expert_load(rows, experts_on(stack=toy_stack(expert_imbalance=4.0))).tolist() == [2.0, 4.0, 4.0]
 
 
 def test_the_busiest_rank_also_moves_and_keeps_more():
@@ -90,7 +90,7 @@ def test_the_busiest_rank_also_moves_and_keeps_more():
 
 
 def test_gathering_dispatch_sends_every_token_to_every_rank_whatever_it_was_routed_to():
-    one, two = (dispatch(ROWS, experts_on(top_k=k, stack=toy_stack(dispatcher="allgather"))) for k in (1, 2))
+    one, two = (dispatch_seconds(ROWS, experts_on(top_k=k, stack=toy_stack(dispatcher="allgather"))) for k in (1, 2))
     assert one.forward == pytest.approx(2 * 2 * TOKENS * WIDTH * 4 * 3 / 4 / NODE)
     assert two.forward == pytest.approx(one.forward)
 
@@ -100,8 +100,8 @@ def test_a_token_enters_a_node_once_where_it_is_copied_inside():
     rows = strategies(dp=8, ep=8)
     plain, once = (experts_on(top_k=8, stack=toy_stack(dispatcher=name)) for name in ("alltoall", "deepep"))
     crossing = 2 * 2 * TOKENS * WIDTH * 8 / 2 / NETWORK
-    assert dispatch(rows, plain).forward == pytest.approx(crossing)
-    assert dispatch(rows, once).forward == pytest.approx(crossing / 8 * 2 * (1 - 0.5**8))
+    assert dispatch_seconds(rows, plain).forward == pytest.approx(crossing)
+    assert dispatch_seconds(rows, once).forward == pytest.approx(crossing / 8 * 2 * (1 - 0.5**8))
 
 
 def test_a_router_limited_to_a_few_groups_sends_tokens_to_few_nodes():
@@ -112,10 +112,10 @@ def test_a_router_limited_to_a_few_groups_sends_tokens_to_few_nodes():
         for more in ({}, {"router_groups": 4, "router_group_top_k": 2})
     )
     crossing = 2 * 2 * TOKENS * WIDTH * 12 / 16 / NETWORK
-    assert dispatch(rows, free).forward == pytest.approx(crossing * 4 * (1 - 0.75**8))
-    assert dispatch(rows, limited).forward == pytest.approx(crossing * 2 * (1 - 0.5**8))
+    assert dispatch_seconds(rows, free).forward == pytest.approx(crossing * 4 * (1 - 0.75**8))
+    assert dispatch_seconds(rows, limited).forward == pytest.approx(crossing * 2 * (1 - 0.5**8))
     plain = replace(limited, stack=toy_stack())
-    assert dispatch(rows, plain).forward == pytest.approx(2 * 2 * TOKENS * WIDTH * 8 * 12 / 16 / NETWORK)
+    assert dispatch_seconds(rows, plain).forward == pytest.approx(2 * 2 * TOKENS * WIDTH * 8 * 12 / 16 / NETWORK)
 
 
 def test_groups_smaller_than_a_node_may_all_lie_in_one():
@@ -124,12 +124,12 @@ def test_groups_smaller_than_a_node_may_all_lie_in_one():
     limits = {"router_groups": 8, "router_group_top_k": 2}
     scenario = experts_on(num_experts=16, top_k=4, stack=stack, **limits)
     crossing = 2 * 2 * TOKENS * WIDTH / 2 / NETWORK
-    assert dispatch(rows, scenario).forward == pytest.approx(crossing * 2 * (1 - 0.5**2))
+    assert dispatch_seconds(rows, scenario).forward == pytest.approx(crossing * 2 * (1 - 0.5**2))
 
 
 def test_tokens_sent_in_eight_bits_halve_the_way_there_and_not_the_way_back():
     narrow, wide = loaded(dispatch_bytes=1.0), loaded()
-    assert dispatch(ROWS, narrow).forward == pytest.approx(0.75 * dispatch(ROWS, wide).forward)
+    assert dispatch_seconds(ROWS, narrow).forward == pytest.approx(0.75 * dispatch_seconds(ROWS, wide).forward)
 
 
 def test_an_unknown_dispatcher_is_refused():
@@ -140,20 +140,20 @@ def test_an_unknown_dispatcher_is_refused():
 def test_shared_experts_hide_the_traffic_that_they_run_beside():
     shared = {"num_shared_experts": 1, "shared_expert_ffn_hidden_size": 4096}
     apart, beside = (experts_on(stack=toy_stack(shared_expert_overlap=on), **shared) for on in (False, True))
-    traffic, window = dispatch(ROWS, apart), shared_experts(ROWS, apart)
+    traffic, window = dispatch_seconds(ROWS, apart), shared_experts(ROWS, apart)
     slowed = 0.126 / 1.126
     hidden = np.minimum(traffic.forward, window.forward)
     assert expert_layer(ROWS, apart).ep.forward == pytest.approx(traffic.forward)
     assert expert_layer(ROWS, beside).ep.forward == pytest.approx(traffic.forward - hidden * (1 - slowed))
     seconds = row_seconds(ROWS, beside)
-    assert seconds.forward - seconds.forward_window == pytest.approx(hidden)
-    assert seconds.backward - seconds.backward_window == pytest.approx(np.minimum(traffic.backward, window.backward))
+    assert seconds.forward - seconds.window.forward == pytest.approx(hidden)
+    assert seconds.backward - seconds.window.backward == pytest.approx(np.minimum(traffic.backward, window.backward))
 
 
 def test_the_router_multiplies_in_16_bit_and_moves_its_scores_in_fp32():
     device = toy_device().model_copy(update={"peak": {"bf16": PEAK, "fp8": 2 * PEAK, "fp4": 4 * PEAK}})
     scenario = replace(experts_on(group=toy_group(device=device)), precision="fp8")
-    gate = router(np.array([float(TOKENS)]), scenario).forward
+    gate = router_seconds(np.array([float(TOKENS)]), scenario).forward
     values = 2 * (TOKENS * WIDTH + WIDTH * EXPERTS + TOKENS * EXPERTS)
     product = max(2 * TOKENS * WIDTH * EXPERTS / PEAK, values / MEMORY)
     assert gate == pytest.approx(product + SCORES * TOKENS * EXPERTS / MEMORY)
@@ -209,7 +209,7 @@ def test_hybridep_gathers_a_byte_per_token_and_expert_before_tokens_travel():
     assert gathered_routes(rows, mapped) == pytest.approx(all_to_all(TOKENS / 2 * 4 * EXPERTS, 4, NODE))
     alone = strategies(dp=4)
     assert gathered_routes(rows, plain) == gathered_routes(alone, mapped) == 0.0
-    assert dispatch(alone, mapped).forward == 0.0
+    assert dispatch_seconds(alone, mapped).forward == 0.0
     assert gathered_routes(rows, loaded(dispatcher="alltoall")) == 0.0
 
 
@@ -218,7 +218,7 @@ def test_hybridep_sends_the_weights_of_all_near_experts_beside_a_token_and_moves
     there, back = HYBRID_REACH
     scenario = loaded(dispatcher="hybridep")
     copies, values, weights = TOKENS * 4 * (1 - 0.75**TOP_K) * 3 / 4, 2 * WIDTH, 4 * EXPERTS
-    seconds, routes = dispatch(ROWS, scenario), gathered_routes(ROWS, scenario)
+    seconds, routes = dispatch_seconds(ROWS, scenario), gathered_routes(ROWS, scenario)
     ahead = copies / NODE * ((values + weights) / there + values / back)
     assert seconds.forward == pytest.approx(ahead + routes)
     assert seconds.backward == pytest.approx(copies / NODE * (values / there + (values + weights) / back))
@@ -229,7 +229,7 @@ def test_across_nodes_hybridep_sends_the_weights_of_the_experts_that_a_node_hold
     routed = replace(scenario, stack=toy_stack(dispatcher="hybridep"))
     nodes = 2 * (1 - 0.5**8)
     more = TOKENS * nodes / 2 * 4 * EXPERTS / 8 * 4 / NETWORK
-    assert dispatch(rows, routed).backward - dispatch(rows, scenario).backward == pytest.approx(more)
+    assert dispatch_seconds(rows, routed).backward - dispatch_seconds(rows, scenario).backward == pytest.approx(more)
 
 
 def test_every_expert_has_kernels_of_its_own_where_scales_are_found_anew():
@@ -246,7 +246,7 @@ def test_every_expert_has_kernels_of_its_own_where_scales_are_found_anew():
     assert known.forward == seconds("bf16").forward == 0.0
     assert (anew.forward, anew.backward) == (pytest.approx(2 * 7 * late), pytest.approx(2 * 2 * 7 * late))
     assert seconds("mxfp8", strategies(dp=4, ep=2)).forward == pytest.approx(4 * 7 * late)
-    assert seconds("mxfp8", expert_capacity=1.0).forward == pytest.approx(UNASKED * anew.forward)
+    assert seconds("mxfp8", expert_capacity=1.0).forward == pytest.approx(CAPACITY_SHARE * anew.forward)
     assert seconds("mxfp8", fused_experts=True).forward == 0.0
 
 
@@ -286,7 +286,7 @@ def test_gradients_of_biases_that_spill_slow_the_kernel_they_are_summed_in_and_n
 
     def slowed(model=biased, precision="mxfp8", fused_experts=True, **stack):
         on = [on_toys(model, precision, fused_experts=fused_experts, bias_gradient_slowdown=s, **stack) for s in (1, 9)]
-        usual, spilling = (grouped(ROWS, scenario) for scenario in on)
+        usual, spilling = (grouped_products(ROWS, scenario) for scenario in on)
         assert spilling.forward == usual.forward
         return float(spilling.backward[0] - usual.backward[0])
 
@@ -299,7 +299,7 @@ def test_gradients_of_biases_that_spill_slow_the_kernel_they_are_summed_in_and_n
 def test_few_rows_an_expert_wait_for_the_buffer_that_weight_gradients_are_added_to():
     """Each of 8 experts gets 256 tokens: operands in two bytes, a buffer of four bytes read and written."""
     scenario = experts_on(group=toy_group(device=toy_device(peak=1e30)))
-    seconds = grouped(strategies(dp=8), scenario)
+    seconds = grouped_products(strategies(dp=8), scenario)
     buffer = 2 * 4 * WIDTH * INNER
     operands = 2 * 256 * (WIDTH + INNER)
     assert seconds.backward - seconds.forward == pytest.approx(8 * 2 * (buffer + operands) / MEMORY)
@@ -345,7 +345,7 @@ def test_interleaved_passes_launch_more_of_whatever_no_graph_replays():
 
 
 def test_block_scaled_formats_launch_more_for_every_expert_of_the_rank():
-    assert "mxfp8" in SCALED_ANEW
+    assert "mxfp8" in CURRENT_SCALES
     assert floor("mxfp8") - floor() == pytest.approx(2 * 3)
     assert floor("mxfp8", strategies(dp=8, ep=8)) - floor() == pytest.approx(3)
 
@@ -374,7 +374,7 @@ def test_all_micro_batches_of_gpipe_wait_at_the_layers_that_predict_further_toke
     def activations(name):
         rows = strategies(pp=2, dp=4, ep=2, schedule=SCHEDULE_NAMES.index(name), num_microbatches=4)
         memory = row_bytes(rows, scenario)
-        split = even_assignment(8, 2, 0)
+        split = row_assignment(strategies(pp=2), 8)
         held = footprint(rows, memory, scenario, row=0, layers=split.layers, recomputed=split.recomputed)
         return (held.activations[-1] - memory.passing[0]) / memory.stored[0]
 
@@ -398,5 +398,7 @@ def test_a_head_half_as_wide_runs_at_the_share_of_the_rate_that_was_measured():
 def test_tensor_ranks_that_send_to_neighbours_pay_for_the_busiest_rank():
     rows = strategies(tp=2, dp=2, ep=4, sequence_parallel=1)
     even, uneven = loaded(), loaded(expert_imbalance=1.25)
-    assert dispatch(rows, even).forward == pytest.approx(2 * all_to_all(2 * TOKENS / 2 * TOP_K * WIDTH, 4, NODE))
-    assert dispatch(rows, uneven).forward == pytest.approx(1.25 * dispatch(rows, even).forward)
+    assert dispatch_seconds(rows, even).forward == pytest.approx(
+        2 * all_to_all(2 * TOKENS / 2 * TOP_K * WIDTH, 4, NODE)
+    )
+    assert dispatch_seconds(rows, uneven).forward == pytest.approx(1.25 * dispatch_seconds(rows, even).forward)

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from costmodels.iteration import row_seconds
 from costmodels.layer.attention import attention_matmuls
-from costmodels.layer.blocks import further_token_projection, layer_seconds, tensor_parallel
-from costmodels.layer.experts import dispatch, expert_layer, grouped, masked
+from costmodels.layer.blocks import layer_seconds
+from costmodels.layer.experts import dispatch_seconds, expert_layer, grouped_products, mask_products
 from costmodels.layer.forward_backward import Passes
+from costmodels.layer.tensor_parallel import tensor_parallel
+from costmodels.layer.vocabulary import further_token_projection
 from costmodels.layout.layers_by_kind import stage_layers
 from costmodels.layout.parameters_per_rank import expert_parameters_per_rank, layer_parameters_per_rank
 from costmodels.layout.placement import expert_data_group
@@ -21,7 +23,7 @@ from costmodels.memory.rows import row_bytes
 from costmodels.model.flops import kind_matmul_weights
 from costmodels.model.layer_kinds import EXPERTS as EXPERT_LAYER
 from costmodels.model.parameters import expert_parameters, parameters
-from costmodels.pricing import even_assignment, price, price_strategy
+from costmodels.pricing import price, price_strategy, row_assignment
 from costmodels.step.traffic import step_traffic
 from costmodels.strategy import strategies
 from tests.costmodels.priced import check_peaks, check_prices, quotes_that_add_up
@@ -63,7 +65,7 @@ def all_to_all(size, ranks, rate):
 def test_experts_take_two_flops_a_weight_and_routed_token_however_they_are_spread(gated, matrices, ep, etp):
     model = with_experts(toy_model(gated_ffn=gated))
     rows = strategies(tp=4, dp=2, ep=ep, etp=etp, sequence_parallel=1)
-    seconds = grouped(rows, toy_scenario(model=model, group=ARITHMETIC))
+    seconds = grouped_products(rows, toy_scenario(model=model, group=ARITHMETIC))
     flops = 2 * (TOKENS / 4 * TOP_K) * matrices * WIDTH * INNER
     assert seconds.forward == pytest.approx(flops / PEAK)
     assert seconds.backward == pytest.approx(2 * flops / PEAK)
@@ -72,7 +74,7 @@ def test_experts_take_two_flops_a_weight_and_routed_token_however_they_are_sprea
 def test_few_rows_an_expert_lose_arithmetic_rate_and_fewer_experts_a_rank_win_it_back():
     """Of 2048 routed tokens each of 8 experts gets 256, on two ranks each of 4 gets 512: 1 + 128 / rows."""
     group = toy_group(device=toy_device(bandwidth=1e30, rows_half=128.0))
-    eight, four = grouped(strategies(dp=8, ep=[1, 2]), experts_on(group=group)).forward
+    eight, four = grouped_products(strategies(dp=8, ep=[1, 2]), experts_on(group=group)).forward
     plain = 2 * TOKENS * TOP_K * 2 * WIDTH * INNER / PEAK
     assert eight == pytest.approx(plain * 1.5)
     assert four == pytest.approx(plain * 1.25)
@@ -80,14 +82,14 @@ def test_few_rows_an_expert_lose_arithmetic_rate_and_fewer_experts_a_rank_win_it
 
 def test_every_expert_of_a_rank_is_launched_for_each_of_two_products():
     group = toy_group(device=toy_device(bandwidth=1e30, peak=1e30, group="1 ms"))
-    seconds = grouped(strategies(dp=8, ep=[1, 2, 8]), experts_on(group=group))
+    seconds = grouped_products(strategies(dp=8, ep=[1, 2, 8]), experts_on(group=group))
     assert seconds.forward == pytest.approx(2e-3 * np.array([8, 4, 1]))
     assert seconds.backward == pytest.approx(4e-3 * np.array([8, 4, 1]))
 
 
 def test_where_arithmetic_is_free_every_expert_s_weights_are_still_read():
     """Of 8 experts with 256 rows each: tokens in, weights and tokens out of both products, two bytes each."""
-    seconds = grouped(strategies(dp=8), experts_on(group=toy_group(device=toy_device(peak=1e30))))
+    seconds = grouped_products(strategies(dp=8), experts_on(group=toy_group(device=toy_device(peak=1e30))))
     values = 2 * (256 * WIDTH + WIDTH * INNER + 256 * INNER)
     assert seconds.forward == pytest.approx(8 * 2 * values / 1e12)
 
@@ -96,32 +98,36 @@ def test_all_wait_for_the_busiest_expert_rank_unless_it_is_the_only_one():
     rows = strategies(dp=4, ep=[1, 4])
     even = experts_on(group=ARITHMETIC)
     uneven = replace(even, stack=toy_stack(expert_imbalance=1.25))
-    assert grouped(rows, uneven).forward == pytest.approx(grouped(rows, even).forward * np.array([1.0, 1.25]))
-    assert dispatch(rows, uneven).forward == pytest.approx(dispatch(rows, even).forward * np.array([1.0, 1.25]))
+    assert grouped_products(rows, uneven).forward == pytest.approx(
+        grouped_products(rows, even).forward * np.array([1.0, 1.25])
+    )
+    assert dispatch_seconds(rows, uneven).forward == pytest.approx(
+        dispatch_seconds(rows, even).forward * np.array([1.0, 1.25])
+    )
 
 
 @pytest.mark.parametrize("top_k", [1, 2, 4])
 def test_dispatch_and_combine_send_every_routed_token_to_its_expert_and_back(top_k):
     """Tokens x top_k x width in two bytes, 3 of 4 parts of it to other ranks, twice a pass."""
-    seconds = dispatch(strategies(dp=4, ep=4), experts_on(top_k=top_k))
+    seconds = dispatch_seconds(strategies(dp=4, ep=4), experts_on(top_k=top_k))
     once = all_to_all(2 * TOKENS * top_k * WIDTH, 4, NODE)
     assert seconds.forward == pytest.approx(2 * once)
     assert seconds.backward == pytest.approx(2 * once)
 
 
 def test_one_expert_rank_dispatches_nothing():
-    exposed = dispatch(strategies(dp=[1, 8], ep=1), experts_on())
+    exposed = dispatch_seconds(strategies(dp=[1, 8], ep=1), experts_on())
     assert [*exposed.forward, *exposed.backward] == [0.0] * 4
 
 
 def test_ranks_of_other_nodes_get_their_half_of_the_tokens_over_the_network():
-    seconds = dispatch(strategies(dp=8, ep=8), experts_on())
+    seconds = dispatch_seconds(strategies(dp=8, ep=8), experts_on())
     assert seconds.forward == pytest.approx(2 * 2 * TOKENS * TOP_K * WIDTH / 2 / NETWORK)
 
 
 def test_tensor_ranks_each_send_their_slice_of_the_sequence():
     rows = strategies(tp=2, dp=2, ep=4, sequence_parallel=1)
-    seconds = dispatch(rows, experts_on())
+    seconds = dispatch_seconds(rows, experts_on())
     assert seconds.forward == pytest.approx(2 * all_to_all(2 * TOKENS / 2 * TOP_K * WIDTH, 4, NODE))
 
 
@@ -129,19 +135,21 @@ def test_ranks_that_split_an_expert_gather_each_other_s_tokens():
     """What arrives at two ranks, twice as much, is gathered before the expert and scattered behind it."""
     rows = strategies(tp=2, ep=1, etp=2, sequence_parallel=1)
     size = 2 * TOKENS / 2 * TOP_K * WIDTH
-    assert dispatch(rows, experts_on()).forward == pytest.approx(2 * 2 * size / 2 / NODE)
+    assert dispatch_seconds(rows, experts_on()).forward == pytest.approx(2 * 2 * size / 2 / NODE)
 
 
 def test_experts_behind_a_narrow_projection_are_sent_narrow_tokens():
     rows = strategies(dp=4, ep=4)
-    wide, narrow = dispatch(rows, experts_on()), dispatch(rows, experts_on(latent_size=WIDTH // 4))
+    wide, narrow = dispatch_seconds(rows, experts_on()), dispatch_seconds(rows, experts_on(latent_size=WIDTH // 4))
     assert narrow.forward == pytest.approx(wide.forward / 4)
 
 
 def test_what_the_stack_hides_of_dispatch_is_not_exposed():
     rows = strategies(dp=4, ep=4)
     hidden = experts_on(stack=toy_stack(overlap={"ep": 0.25, "paired_passes": True}, communication_efficiency=0.5))
-    assert dispatch(rows, hidden).forward == pytest.approx(dispatch(rows, experts_on()).forward * 0.25 / 0.5)
+    assert dispatch_seconds(rows, hidden).forward == pytest.approx(
+        dispatch_seconds(rows, experts_on()).forward * 0.25 / 0.5
+    )
 
 
 def test_masks_multiply_every_token_of_a_sequence_with_every_place_of_its_experts():
@@ -151,8 +159,8 @@ def test_masks_multiply_every_token_of_a_sequence_with_every_place_of_its_expert
         toy_scenario(model=model, group=arithmetic, stack=toy_stack(dispatch_masks=on, expert_capacity=capacity))
         for on, capacity in ((False, 1.0), (True, 1.0), (True, 2.0))
     )
-    assert masked(rows, none).forward == 0.0
-    once, twice = masked(rows, some), masked(rows, more)
+    assert mask_products(rows, none).forward == 0.0
+    once, twice = mask_products(rows, some), mask_products(rows, more)
     rate = some.rates.head.efficiency * some.rates.head_peak
     products = 2 * 2 * 2 * (model.moe.top_k * 1024) * 1024 * model.hidden_size / rate
     assert once.forward == pytest.approx(products, rel=0.2)
@@ -266,7 +274,7 @@ def test_a_further_token_costs_a_layer_its_projection_and_a_pass_of_the_head_on_
 
 
 def test_a_layer_for_a_further_token_holds_its_experts_and_activations_on_the_last_stage():
-    rows, split = strategies(pp=2, dp=4, ep=4, schedule=ONE_F_ONE_B), even_assignment(8, 2, 0)
+    rows, split = strategies(pp=2, dp=4, ep=4, schedule=ONE_F_ONE_B), row_assignment(strategies(pp=2), 8)
     stages = []
     for n in (0, 1):
         scenario = experts_on(mtp_layers=n)
@@ -309,7 +317,9 @@ def test_the_terms_of_any_split_with_experts_add_up_to_the_iteration(scenario, s
 
 def test_expert_ranks_have_a_term_of_their_own():
     rows = strategies(dp=8, ep=[1, 8], num_microbatches=2)
-    alone, spread = (price_strategy(rows, experts_on(), even_assignment(8, 1, 0), row=row).breakdown for row in (0, 1))
+    alone, spread = (
+        price_strategy(rows, experts_on(), row_assignment(strategies(), 8), row=row).breakdown for row in (0, 1)
+    )
     assert alone["ep"] == 0.0
     assert spread["ep"] == pytest.approx(2 * 8 * 4 * 2 * TOKENS * TOP_K * WIDTH / 2 / NETWORK)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costmodels.layer.checkpoints import CHECKPOINT
 from costmodels.layer.experts import small_kernels
-from costmodels.layer.launches import FUSED, GROUPED, NORM, SHARED, UNASKED, launch_floor
+from costmodels.layer.launches import CAPACITY_SHARE, FUSED, GROUPED, NORM, SHARED, launch_floor
+from costmodels.layer.recompute_modules import CHECKPOINT
 from costmodels.model.layer_kinds import DENSE, Kind
-from costmodels.pricing import even_assignment, price_strategy
+from costmodels.pricing import price_strategy, row_assignment
 from costmodels.scenario import UNBOUND
 from costmodels.stack.stack import stack
 from costmodels.strategy import strategies
@@ -100,11 +100,11 @@ def test_a_fixed_capacity_spares_the_host_what_it_spares_the_device():
     fixed = {"kernels_per_local_expert": 7, "expert_capacity": 1.0}
     experts, model = Kind("global", "experts"), unbiased(with_experts(toy_model()))
     more = calls(experts, model=model, precision="mxfp8", **fixed) - calls(experts, model=model, precision="fp8")
-    assert more == pytest.approx(8 * 7 * UNASKED)
+    assert more == pytest.approx(8 * 7 * CAPACITY_SHARE)
     group = toy_group(device=narrow(toy_device(overhead=1e-6)))
     scenario = toy_scenario(model=model, gpus=4, group=group, stack=toy_stack(**fixed))
     scenario = replace(scenario, precision="mxfp8")
-    assert small_kernels(ROWS, scenario).forward[0] == pytest.approx(8 * 7 * UNASKED * 1e-6)
+    assert small_kernels(ROWS, scenario).forward[0] == pytest.approx(8 * 7 * CAPACITY_SHARE * 1e-6)
 
 
 def test_the_stacks_of_megatron_core_and_the_hosts_are_what_its_own_tests_give():
@@ -145,5 +145,5 @@ def test_what_devices_wait_for_launches_is_told_as_the_hosts_time():
     quick = toy_group(device=narrow(toy_device(peak=1e30, bandwidth=1e30)))
     scenario = toy_scenario(group=quick, gpus=4, stack=toy_stack(**CALLS))
     layers = scenario.model.num_layers
-    told = price_strategy(ROWS, scenario, even_assignment(layers, 1, 0)).breakdown["host"]
+    told = price_strategy(ROWS, scenario, row_assignment(strategies(), layers)).breakdown["host"]
     assert told == pytest.approx(3 * 0.040 * layers * ROWS.num_microbatches[0], rel=1e-3)

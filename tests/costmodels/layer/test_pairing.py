@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from costmodels.layer.blocks import kind_seconds
 from costmodels.layer.forward_backward import Passes
 from costmodels.layer.launches import exposed_launches, launch_floor
-from costmodels.layer.overlapped_experts import exposed_seconds, is_overlapped
-from costmodels.layer.pairing import alone_share, further_axes
+from costmodels.layer.overlapped_experts import exposed_seconds, further_axes, is_overlapped, unpaired_share
 from costmodels.model.layer_kinds import EXPERTS
 from costmodels.names import SCHEDULE_NAMES
 from costmodels.strategy import strategies
@@ -21,7 +20,7 @@ LEFT = 0.25
 
 def alone(*, pp=1, vpp=1, num_microbatches=4):
     schedule = SCHEDULE_NAMES.index("interleaved-1f1b" if vpp > 1 else "1f1b") if pp > 1 else 0
-    return alone_share(strategies(pp=pp, vpp=vpp, num_microbatches=num_microbatches, schedule=schedule))[0]
+    return unpaired_share(strategies(pp=pp, vpp=vpp, num_microbatches=num_microbatches, schedule=schedule))[0]
 
 
 def passes(forward, backward):

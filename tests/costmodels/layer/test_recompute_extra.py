@@ -4,10 +4,10 @@ import pytest
 
 from costmodels.iteration import row_seconds
 from costmodels.layer.attention import attention_matmuls
-from costmodels.layer.blocks import layer_seconds, tensor_parallel
-from costmodels.layer.experts import arrived_tokens, grouped, routed_tokens
+from costmodels.layer.blocks import layer_seconds
+from costmodels.layer.experts import arrived_tokens, grouped_products, routed_tokens
 from costmodels.layer.forward_backward import ffn_matmuls, last_product, linear, tokens_per_rank
-from costmodels.layer.recompute_extra import summing_up
+from costmodels.layer.tensor_parallel import exposed_summing, tensor_parallel
 from costmodels.memory.activations import average_activation_bytes
 from costmodels.model.layer_kinds import DENSE
 from costmodels.names import Recompute
@@ -87,7 +87,7 @@ def test_no_list_of_operators_keeps_grouped_products_of_which_the_last_is_read_b
     scenario = toy_scenario(model=with_experts(toy_model()), stack=listed)
     assert [kind for kind in scenario.depth.kinds if kind != DENSE]
     rows = strategies()
-    layer, of_experts = layer_seconds(rows, scenario), grouped(rows, scenario).forward
+    layer, of_experts = layer_seconds(rows, scenario), grouped_products(rows, scenario).forward
     read = scenario.model.ffn_branches / (scenario.model.ffn_branches + 1)
     assert layer.second == pytest.approx((layer.matmul.forward - of_experts) / 2.0 + read * of_experts)
 
@@ -117,8 +117,8 @@ def test_side_by_side_neither_of_the_last_products_nor_their_sum_over_tensor_ran
     whole, lean = (toy_scenario(model=model, stack=one, group=FAST_MEMORY) for one in stacks)
     left_out = row_seconds(rows, whole).recompute - row_seconds(rows, lean).recompute
     products = last_product(rows, whole).forward + attention_matmuls(rows, whole, ("output",)).forward
-    assert left_out == pytest.approx(products + summing_up(rows, whole))
-    assert 2 * summing_up(rows, whole) == pytest.approx(tensor_parallel(rows, whole).forward)
+    assert left_out == pytest.approx(products + exposed_summing(rows, whole))
+    assert 2 * exposed_summing(rows, whole) == pytest.approx(tensor_parallel(rows, whole).forward)
 
 
 def test_keeping_projections_alone_repeats_the_other_products_but_the_last():

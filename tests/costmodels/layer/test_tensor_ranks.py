@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from costmodels.layer.blocks import head_seconds, tensor_parallel
-from costmodels.layer.tensor_ranks import input_reductions
+from costmodels.layer.tensor_parallel import input_reductions, tensor_parallel
+from costmodels.layer.vocabulary import head_seconds
 from costmodels.model.layer_kinds import EXPERTS
 from costmodels.strategy import strategies
 from tests.scenarios import toy_model, toy_scenario, toy_stack

@@ -5,11 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodels.layer.blocks import tensor_parallel
 from costmodels.layer.forward_backward import Passes
-from costmodels.layer.user_buffers import served, share_of_units
+from costmodels.layer.tensor_parallel import ringed_parts, share_of_units, tensor_parallel
 from costmodels.model.layer_kinds import DENSE, EXPERTS
-from costmodels.primitives.overlap import pieces_left, shared_units
+from costmodels.primitives.overlap import pipelined_exposed, shared_units
 from costmodels.strategy import strategies
 from hardware.catalogue import accelerator
 from tests.scenarios import changed_device, toy_group, toy_model, toy_scenario, toy_stack
@@ -48,7 +47,7 @@ def eight_h100(stack, precision="fp8", **model):
 
 @given(st.integers(2, 16), TIMES, TIMES)
 def test_a_ring_leaves_what_pieces_in_turn_leave(ranks, piece, message):
-    left = pieces_left(np.array([(ranks - 1) * message]), np.array([ranks * piece]), np.array([float(ranks)]))[0]
+    left = pipelined_exposed(np.array([(ranks - 1) * message]), np.array([ranks * piece]), np.array([float(ranks)]))[0]
     assert left == pytest.approx(gathered(ranks, piece, message) - ranks * piece, abs=1e-9)
     assert left == pytest.approx(scattered(ranks, piece, message) - ranks * piece, abs=1e-9)
 
@@ -100,12 +99,12 @@ def test_user_buffers_carry_no_nvfp4():
     group = toy_group(device=accelerator("gb200"))
     stack = toy_stack(tp_overlap_rings=True)
     known = {precision: toy_scenario(group=group, stack=stack, precision=precision) for precision in ("mxfp8", "nvfp4")}
-    assert served(known["mxfp8"], DENSE) == ("attention", "dense")
-    assert served(known["nvfp4"], DENSE) == ()
+    assert ringed_parts(known["mxfp8"], DENSE) == ("attention", "dense")
+    assert ringed_parts(known["nvfp4"], DENSE) == ()
 
 
 def test_routed_experts_and_branches_side_by_side_are_not_served():
     stack = toy_stack(tp_overlap_rings=True)
-    assert served(eight_h100(stack), DENSE) == ("attention", "dense")
-    assert served(eight_h100(stack), EXPERTS) == ("attention",)
-    assert served(eight_h100(stack, parallel_block=True), DENSE) == ()
+    assert ringed_parts(eight_h100(stack), DENSE) == ("attention", "dense")
+    assert ringed_parts(eight_h100(stack), EXPERTS) == ("attention",)
+    assert ringed_parts(eight_h100(stack, parallel_block=True), DENSE) == ()

@@ -16,7 +16,7 @@ from costmodels.memory.footprint import footprint, readings
 from costmodels.memory.peaks import step_bytes
 from costmodels.memory.rows import row_bytes
 from costmodels.names import Recompute
-from costmodels.pricing import even_assignment
+from costmodels.pricing import row_assignment
 from costmodels.strategy import strategies
 from tests.scenarios import changed_device, toy_model, toy_scenario, toy_stack
 
@@ -112,7 +112,7 @@ def test_a_gather_into_a_list_takes_what_no_block_of_an_activation_has_room_for(
 
 def test_a_gather_that_does_not_fit_leaves_nothing_behind():
     """The allocator gives back all that is idle, once, and activations share the gather's blocks from then on."""
-    rows, split = strategies(dp=8, zero_stage=1, sharding_degree=8), even_assignment(8, 1, 0)
+    rows, split = strategies(dp=8, zero_stage=1, sharding_degree=8), row_assignment(strategies(), 8)
     ample = toy_scenario(stack=toy_stack(parameter_exchange="listed"))
     peak = footprint(rows, row_bytes(rows, ample), ample, row=0, layers=split.layers, recomputed=split.recomputed)
     assert peak.reclaimable[0] > 0.0
@@ -130,7 +130,7 @@ def test_gathered_units_pass_a_buffer_as_large_as_the_largest():
 
 
 def test_what_waits_shows_in_readings_and_fails_no_run():
-    rows, split = strategies(tp=4), even_assignment(8, 1, 0)
+    rows, split = strategies(tp=4), row_assignment(strategies(), 8)
     plain, waits = (toy_scenario(stack=toy_stack(record_streams=wait, cached_share=0.0)) for wait in (False, True))
     peaks = [
         footprint(rows, row_bytes(rows, one), one, row=0, layers=split.layers, recomputed=split.recomputed)

@@ -13,7 +13,7 @@ from costmodels.memory.rows import memory_limit, row_bytes
 from costmodels.memory.states import state_bytes
 from costmodels.model.parameters import parameters
 from costmodels.names import SCHEDULE_NAMES, Recompute
-from costmodels.pricing import even_assignment, row_assignment, stage_bytes
+from costmodels.pricing import row_assignment, stage_bytes
 from costmodels.stack.stack import stack
 from costmodels.strategy import strategies
 from tests.costmodels.priced import check_peaks
@@ -166,7 +166,7 @@ def test_the_states_of_all_ranks_add_up_to_the_model():
     model = toy_model().model_copy(update={"tied_embeddings": False})
     scenario = toy_scenario(model=model, stack=toy_stack(zero_stages=(0,)))
     rows = strategies(pp=4, schedule=ONE_F_ONE_B)
-    split = even_assignment(8, 4, 0)
+    split = row_assignment(strategies(pp=4), 8)
     stages = footprint(
         rows, row_bytes(rows, scenario), scenario, row=0, layers=split.layers, recomputed=split.recomputed
     )
@@ -177,7 +177,7 @@ def test_slack_and_reserve_come_on_top_of_what_is_allocated():
     scenario = toy_scenario(
         stack=toy_stack(fragmentation=0.25, reserved="2 GiB"), group=toy_group(device=toy_device(memory=12 * GIB))
     )
-    rows, split = strategies(), even_assignment(8, 1, 0)
+    rows, split = strategies(), row_assignment(strategies(), 8)
     stages = footprint(
         rows, row_bytes(rows, scenario), scenario, row=0, layers=split.layers, recomputed=split.recomputed
     )
@@ -210,7 +210,7 @@ def test_block_wise_cross_entropy_holds_the_logits_of_one_block():
 
 def test_parameters_gathered_for_the_moment_are_counted_under_stage_three():
     scenario = toy_scenario(stack=toy_stack(zero_stages=(3,)))
-    rows, split = strategies(dp=4, zero_stage=3, sharding_degree=4), even_assignment(8, 1, 0)
+    rows, split = strategies(dp=4, zero_stage=3, sharding_degree=4), row_assignment(strategies(), 8)
     memory = row_bytes(rows, scenario)
     stages = footprint(rows, memory, scenario, row=0, layers=split.layers, recomputed=split.recomputed)
     shard = 2 / 4 * parameters(scenario.model)
@@ -219,7 +219,7 @@ def test_parameters_gathered_for_the_moment_are_counted_under_stage_three():
 
 def test_a_device_shows_what_the_allocator_took_once_and_never_more_than_it_has():
     parts = {"stack": toy_stack(cached_share=0.5, fragmentation=0.1, reserved="1 GiB")}
-    rows, split = strategies(), even_assignment(8, 1, 0)
+    rows, split = strategies(), row_assignment(strategies(), 8)
     roomy, full = (toy_scenario(group=toy_group(device=toy_device(memory=gib * GIB)), **parts) for gib in (80, 4))
     stages = footprint(rows, row_bytes(rows, roomy), roomy, row=0, layers=split.layers, recomputed=split.recomputed)
     cached, shown = readings(stages, roomy)

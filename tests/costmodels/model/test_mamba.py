@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costmodels.layer.blocks import kind_seconds, layer_streams
+from costmodels.layer.blocks import kind_seconds
+from costmodels.layer.elementwise import layer_streams
 from costmodels.layer.experts import expert_layer
 from costmodels.layer.mamba_scan import exchange_of_heads, mamba_matmuls, scan
 from costmodels.memory.rows import kind_activation_bytes, row_bytes

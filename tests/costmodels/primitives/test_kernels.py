@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodels.primitives.kernels import attention_backward_seconds, attention_seconds, matmul_seconds, stream_seconds
+from costmodels.primitives.kernels import attention_seconds, matmul_seconds, stream_seconds
 from hardware.kernels import AttentionFit, GemmFit
 
 SIZES = st.integers(1, 1 << 16)
@@ -68,7 +68,7 @@ def test_a_product_split_in_two_is_never_faster_than_whole(m, n, k, k_half, area
 def test_attention_takes_its_flops_over_the_peak_and_two_and_a_half_times_that_backward():
     known = {"flops": 1e9, "span": 1e3, "rows": 1e6, "fit": attention(), "peak": 1e12, "units": 100.0}
     assert attention_seconds(**known) == pytest.approx(1e-3)
-    assert attention_backward_seconds(**known) == pytest.approx(2.5e-3)
+    assert attention_seconds(**known, backward=True) == pytest.approx(2.5e-3)
 
 
 def test_too_few_rows_leave_compute_units_idle():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from costmodels.iteration import core_seconds
-from costmodels.layer.forward_backward import ADDED, ADDED_ALONE, Passes, linear, linears, product, quantising
+from costmodels.layer.forward_backward import ADDED, ADDED_ALONE, Passes, linear, linears, product, quantisation
 from costmodels.memory.rows import row_bytes
 from costmodels.memory.states import state_bytes
 from costmodels.stack.precision import ALIASES, PRECISIONS, RECIPES, known_precision
@@ -68,7 +68,7 @@ def test_one_scale_per_tensor_asks_for_a_transposed_copy_only_where_products_tak
     def forward(precision, architecture, **stack):
         scenario = eight_bit(precision, **stack)
         device = scenario.group.accelerator.model_copy(update={"architecture": architecture})
-        return quantising(T, n, k, replace(scenario, group=toy_group(device=device))).forward
+        return quantisation(T, n, k, replace(scenario, group=toy_group(device=device))).forward
 
     for precision in ("fp8", "fp8-current"):
         assert forward(precision, "Hopper") - forward(precision, "Blackwell") == pytest.approx(T * k / 1e12)
@@ -85,7 +85,7 @@ def test_what_quantises_a_tensor_is_started_once_for_the_input_and_once_for_the_
     for precision, casts in (("fp8", 1), ("fp8-current", 3)):
         one = replace(scenario, precision=precision)
         rates = one.rates
-        bare = product(T, n, k, rates.matmul, rates.matmul_peak, rates.bandwidth) + quantising(T, n, k, one)
+        bare = product(T, n, k, rates.matmul, rates.matmul_peak, rates.bandwidth) + quantisation(T, n, k, one)
         whole = linear(T, n, k, one)
         assert whole.forward - bare.forward == pytest.approx(casts * 1e-5)
         assert whole.backward - bare.backward == pytest.approx(casts * 1e-5)
@@ -93,7 +93,7 @@ def test_what_quantises_a_tensor_is_started_once_for_the_input_and_once_for_the_
 
 def test_row_wise_scales_quantise_the_weights_of_every_micro_batch():
     T, n, k = np.array([1024.0]), 512.0, 2048.0
-    current, rowwise = (quantising(T, n, k, eight_bit(name)) for name in ("fp8-current", "fp8-rowwise"))
+    current, rowwise = (quantisation(T, n, k, eight_bit(name)) for name in ("fp8-current", "fp8-rowwise"))
     assert rowwise.forward - current.forward == pytest.approx((10.0 * n * k + 2.0 * T * k) / 1e12)
 
 
@@ -102,14 +102,14 @@ def test_integers_are_scaled_anew_along_either_dimension_weights_too():
     device = toy_device()
     kernels = device.kernels.model_copy(update={"gemm": {"bf16": device.kernels.gemm["bf16"]}})
     device = device.model_copy(update={"peak": device.peak | {"int8": 200e12}, "kernels": kernels})
-    cast = quantising(T, n, k, toy_scenario(group=toy_group(device=device), precision="int8"))
+    cast = quantisation(T, n, k, toy_scenario(group=toy_group(device=device), precision="int8"))
     assert cast.forward == pytest.approx(2.0 * 5.0 * (T * k + n * k) / 1e12)
     assert cast.backward == pytest.approx(2.0 * 5.0 * T * n / 1e12)
 
 
 def test_products_scaled_by_rows_return_gradients_that_are_scaled_afterwards():
     T, n, k = np.array([1024.0]), 512.0, 2048.0
-    current, rowwise = (quantising(T, n, k, eight_bit(name)) for name in ("fp8-current", "fp8-rowwise"))
+    current, rowwise = (quantisation(T, n, k, eight_bit(name)) for name in ("fp8-current", "fp8-rowwise"))
     assert rowwise.backward - current.backward == pytest.approx((2.0 * T * n + 4.0 * (T * k + n * k)) / 1e12)
 
 
@@ -121,7 +121,7 @@ def test_layers_of_one_input_quantise_it_once_unless_scales_are_by_row_or_nothin
     scenario = eight_bit(precision, split_projections=("qkv",), fused_elementwise=fused)
     rates = scenario.rates
     bare = sum(product(T, n, k, rates.matmul, rates.matmul_peak, rates.bandwidth).forward for n in widths)
-    once, weights = quantising(T, 768.0, k, scenario).forward, quantising(0.0 * T, 768.0, k, scenario).forward
+    once, weights = quantisation(T, 768.0, k, scenario).forward, quantisation(0.0 * T, 768.0, k, scenario).forward
     quantised = linears(T, widths, k, scenario, name="qkv").forward - bare
     assert quantised == pytest.approx(times * (once - weights) + weights)
 
@@ -187,10 +187,10 @@ def test_products_scaled_by_rows_are_slower_than_those_scaled_by_tensors():
 
 def test_casts_that_transpose_cost_more_where_a_compiler_writes_them():
     T, n, k = np.array([1024.0]), 512.0, 2048.0
-    whole, half = (quantising(T, n, k, eight_bit("fp8-current", transposed_cast_speed=share)) for share in (1.0, 0.5))
+    whole, half = (quantisation(T, n, k, eight_bit("fp8-current", transposed_cast_speed=share)) for share in (1.0, 0.5))
     assert half.forward - whole.forward == pytest.approx(4.0 * T * k / 1e12)
     sixteen = toy_scenario(stack=toy_stack(transposed_cast_speed=0.5))
-    assert quantising(T, n, k, sixteen).forward == 0.0
+    assert quantisation(T, n, k, sixteen).forward == 0.0
 
 
 def test_gathering_8_bit_weights_halves_the_gather_and_the_weights():

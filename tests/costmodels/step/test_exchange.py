@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodels.iteration import even_split, row_seconds, sends_at
-from costmodels.layer.blocks import Passes
+from costmodels.layer.forward_backward import Passes
 from costmodels.layout.parameters_per_rank import (
     embedding_parameters_per_rank,
     heaviest_stage_parameters,
@@ -15,9 +15,15 @@ from costmodels.layout.parameters_per_rank import (
 from costmodels.layout.stage_contents import end_sends
 from costmodels.model.parameters import parameters
 from costmodels.names import SCHEDULE_NAMES
-from costmodels.step.buckets import collectives, unhidden_share
 from costmodels.step.optimizer import optimizer_seconds
-from costmodels.step.traffic import exposed, stage_send_seconds, step_traffic, tied_embedding_seconds
+from costmodels.step.traffic import (
+    exposed,
+    gradient_collectives,
+    stage_send_seconds,
+    step_traffic,
+    tied_embedding_seconds,
+    unhidden_share,
+)
 from costmodels.strategy import strategies
 from tests.scenarios import toy_device, toy_group, toy_link, toy_model, toy_scenario, toy_stack, toy_tiers
 
@@ -120,7 +126,7 @@ def test_buckets_grow_with_the_ranks_that_share_them():
     rows = strategies(dp=[4, 8], zero_stage=1, sharding_degree=[4, 8])
     scenario = toy_scenario(stack=toy_stack(bucket_size=1e6, bucket_per_rank=0.5e6))
     size = heaviest_stage_parameters(rows, scenario)
-    assert collectives(rows, scenario, size).tolist() == np.ceil(size / [2e6, 4e6]).tolist()
+    assert gradient_collectives(rows, scenario, size).tolist() == np.ceil(size / [2e6, 4e6]).tolist()
 
 
 def test_the_last_bucket_has_nothing_to_hide_behind_and_holds_the_embedding():
@@ -137,7 +143,7 @@ def test_with_a_pipeline_buckets_are_left_at_one_collective():
     rows = strategies(pp=2, dp=4, schedule=2)
     scenario = toy_scenario(stack=toy_stack(bucket_size=1e3, bucket_exposed=0.5))
     size = heaviest_stage_parameters(rows, scenario)
-    assert collectives(rows, scenario, size).tolist() == [1.0]
+    assert gradient_collectives(rows, scenario, size).tolist() == [1.0]
     assert unhidden_share(rows, scenario, size).tolist() == [0.5]
 
 

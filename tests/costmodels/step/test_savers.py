@@ -11,7 +11,6 @@ from costmodels.iteration import core_seconds, row_seconds
 from costmodels.layer.blocks import kind_seconds
 from costmodels.layer.experts import expert_layer
 from costmodels.layer.forward_backward import Passes
-from costmodels.layer.loss import block_tokens, logit_bytes, loss_seconds
 from costmodels.layer.recompute_modules import (
     MODULES,
     allowed_mask,
@@ -21,6 +20,7 @@ from costmodels.layer.recompute_modules import (
     modules_of,
     preset_masks,
 )
+from costmodels.layer.vocabulary import block_tokens, logit_bytes, loss_seconds
 from costmodels.memory.activations import average_activation_bytes
 from costmodels.memory.host import host_fits, host_need
 from costmodels.memory.rows import row_bytes
@@ -236,7 +236,7 @@ def test_a_named_module_costs_time_and_saves_what_it_says(scenario, seed, name):
     # A module's exchange of tokens is repeated beside nothing, a layer's beside the layer.
     beside = np.dot(depth.shares, [_exchanged_beside(rows, scenario, kind) for kind in depth.kinds])
     # A layer that is recomputed whole may end before its last products, as `lean_recompute` says; a module runs whole.
-    early = np.dot(depth.shares, [kind_seconds(rows, scenario, kind).spared for kind in depth.kinds])
+    early = np.dot(depth.shares, [kind_seconds(rows, scenario, kind).skipped for kind in depth.kinds])
     early = early * scenario.stack.recompute.skips_unread / rows.recompute_num_layers
     whole = core_seconds(rows, scenario).recompute + beside + early
     assert (slower <= whole * (1 + 1e-9) + 1e-15).all()

@@ -15,7 +15,7 @@ from costmodels.layout.placement import group_of
 from costmodels.memory.rows import row_bytes
 from costmodels.names import RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, Recompute
 from costmodels.stack.stack import stack
-from costmodels.step.sharded import every_micro_batch, second_shards, slowed, weights_per_layer
+from costmodels.step.sharded import compute_slowdown, every_micro_batch, second_shards, weights_per_layer
 from costmodels.step.traffic import stage_send_seconds, step_traffic
 from costmodels.strategy import strategies
 from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_link, toy_model, toy_scenario, toy_stack, toy_tiers
@@ -299,7 +299,7 @@ def test_collectives_that_stay_in_a_node_slow_computation_as_their_link_says(kno
     tiers = toy_tiers(node=4, inner=toy_link(slowdown=0.35), outer=toy_link(slowdown=0.9))
     stack = toy_stack(**{"compute_slowdown": 0.1} | known)
     scenario = toy_scenario(stack=stack, group=toy_group(tiers=tiers))
-    assert slowed(group_of(strategies(dp=[4, 8]), "dp"), scenario) == pytest.approx([inside, across])
+    assert compute_slowdown(group_of(strategies(dp=[4, 8]), "dp"), scenario) == pytest.approx([inside, across])
 
 
 def test_what_is_hidden_within_a_node_costs_more_than_beside_an_unknown_link():
