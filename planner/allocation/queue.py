@@ -37,7 +37,7 @@ from hardware.records import Cluster
 from hardware.units import TimeQuantity, within
 from planner.answer.plan import Record
 from planner.errors import BadFile, BadRequest
-from planner.request.fields import PIN_AXES, by_own_name, own_name
+from planner.request.fields import GIVEN_SPLIT, PIN_AXES, by_own_name, own_name
 from planner.request.files import with_files_beside
 from planner.request.request import LARGEST_GPUS, PlanRequest
 from planner.request.resolve import describe_subset
@@ -62,10 +62,7 @@ OWN: Final = (
     "running",
     "migration",
 )
-NOT_A_JOBS: Final = (
-    *("gpus", "cluster", "objective", "stability", "top", "time_limit"),
-    *("layers_per_stage", "recomputed_per_stage"),
-)
+NOT_A_JOBS: Final = ("gpus", "cluster", "objective", "stability", "top", "time_limit", *GIVEN_SPLIT)
 """Fields of a question that the queue settles."""
 QUESTION: Final = tuple(name for name in PlanRequest.model_fields if name not in NOT_A_JOBS)
 TOP: Final = ("cluster", "gpus", "objective", "period", "time_limit", "jobs")

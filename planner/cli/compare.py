@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from planner.cli.input import answer_in
 from planner.cli.options import Command, Text, output_options
-from planner.cli.output import check_writable, deliver
+from planner.cli.output import deliver
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -28,15 +27,13 @@ def compare(a: str, b: str, **params: Any) -> None:
     A and B are files that `plan --format json` wrote (- for stdin), or ids of published runs as `plan validate
     --format json` lists them.
     """
-    check_writable(params["output"])
     if a == b == _STDIN:
         raise BadRequest("stdin holds one answer; name a file for the other")
     from planner.analyses.compare import compare as set_side_by_side
     from planner.render.terminal.comparison import print_comparison
 
     found = set_side_by_side(*(_side(one, quiet=params["quiet"]) for one in (a, b)))
-    document = partial(found.model_dump_json, by_alias=True, indent=2)
-    deliver(document, lambda console: print_comparison(found, console), params)
+    deliver(found, print_comparison, params)
 
 
 def _side(given: str, *, quiet: bool) -> Side:

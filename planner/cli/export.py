@@ -9,15 +9,13 @@ import click
 
 from planner.cli.ending import write_error
 from planner.cli.input import answer_in
-from planner.cli.options import Command, Text, option
+from planner.cli.options import Command, Text, option, output_options
 from planner.cli.output import talk, write
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
     from planner.answer.plan import Plan
     from planner.jobs.job import Export
-
-_H = "Answer"
 
 
 @click.command("export", cls=Command, short_help="A plan as the files that start it.")
@@ -34,14 +32,9 @@ _H = "Answer"
 @option(
     "--target-version", heading="Question", metavar="VERSION", help="Of the target (default: the first that it lists)."
 )
-@option(
-    "--output", "-o", heading=_H, metavar="DIR", help="Write the files there; without it the first one goes to stdout."
-)
-@option("--force", heading=_H, is_flag=True, help="Overwrite files that are there.")
-@option("--quiet", "-q", heading=_H, is_flag=True, help="No talk on stderr.")
-@option("--verbose", "-v", heading=_H, is_flag=True, help="More talk on stderr.")
-@click.pass_context
-def export(_ctx: click.Context, /, answer: str, target: str, **params: Any) -> None:
+@option("--force", heading="Answer", is_flag=True, help="Overwrite files that are there.")
+@output_options(takes="DIR", written="Write the files there; without it the first one goes to stdout.")
+def export(answer: str, target: str, **params: Any) -> None:
     """Write a plan for a framework or a launcher; refuse what it cannot express, with what it can.
 
     PLAN is what `plan --format json` wrote, or - for stdin.

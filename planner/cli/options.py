@@ -1,8 +1,9 @@
 """Options of the questions: their spelling, their help, and what can be told from their text alone."""
 
+import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import click
@@ -10,9 +11,10 @@ from click.shell_completion import CompletionItem
 
 from hardware.errors import meant
 from planner.cli.complete import complete
-from planner.cli.input import keep_inputs
-from planner.request.fields import FIELDS, PIN_AXES, PINS, QUESTION
+from planner.cli.input import check_outputs
+from planner.request.fields import FIELDS, PIN_AXES, PINS, QUESTION, Field
 
+_FACTOR: Final = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 _DIGITS: Final = re.compile(r"\+?[0-9]+")
 _LOOSE: Final = re.compile(r"([+-]?[0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)([kmbgt]?)", re.IGNORECASE)
 _THOUSANDS: Final = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?[a-z]?", re.IGNORECASE)
@@ -44,6 +46,69 @@ class Text(click.ParamType[str]):
         if text.startswith("--"):
             self.fail(f"expected a value, got the option {text!r}", param, ctx)
         return text
+
+
+class Read(Text):
+    """Text that a function reads; what it says against it ends the command."""
+
+    def __init__(self, read: Callable[[str], Any]) -> None:
+        super().__init__()
+        self._read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """What it stands for."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(super().convert(value, param, ctx))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def seconds(text: str) -> float:
+    """A time as people write it, or plain seconds."""
+    from planner.request.values import seconds_written
+
+    return float(seconds_written(text))
+
+
+def quantity(dimension: str, most: float = math.inf) -> Read:
+    """Text that is a quantity above nothing, in the units of the code."""
+
+    def read(text: str) -> float:
+        from hardware.units import parse_quantity
+
+        if not text.isascii():
+            raise ValueError(f"expected plain digits and a unit, got {text!r}")
+        found = parse_quantity(text, dimension)  # type: ignore[arg-type]  # one of the units'
+        if not 0.0 < found <= most:
+            raise ValueError(f"expected more than 0 and at most {most:g}, got {text!r:.40}")
+        return found
+
+    return Read(read)
+
+
+def _factor(text: str) -> float:
+    if not _FACTOR.fullmatch(text):
+        raise ValueError(f"expected a number, got {text!r:.40}")
+    return float(text)
+
+
+def _changes(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, str] | None:
+    """Paths and values of every ``path=value``.
+
+    Raises:
+        click.BadParameter: it is none, or a path is given twice.
+    """
+    changes: dict[str, str] = {}
+    for text in given:
+        path, sign, value = (part.strip() for part in text.partition("="))
+        if not (path and sign and value):
+            raise click.BadParameter(f"expected path=value, got {text!r:.60}; such as stack.overlap.pp=0.1")
+        if path in changes:
+            raise click.BadParameter(f"{path} is given twice; give it once")
+        changes[path] = value
+    return changes or None
 
 
 class Count(click.ParamType[int]):
@@ -135,7 +200,7 @@ class Command(click.Command):
         """Parse, but refuse an option with two values and an answer over an input, of which one would be lost."""
         self._refuse_twice(ctx, args)
         rest = super().parse_args(ctx, args)
-        keep_inputs(ctx)
+        check_outputs(ctx)
         return rest
 
     def _refuse_twice(self, ctx: click.Context, args: list[str]) -> None:
@@ -203,9 +268,18 @@ def field_option(name: str) -> Decorator:
     common: dict[str, Any] = {"heading": field.heading, "help": field.help}
     if field.kind == "switch":
         return option(f"{words[0]}/--no-{words[0][2:]}", name, is_flag=True, default=None, **common)
-    if field.kind == "count":
-        common["type"] = Count(field.least)
-    return option(*words, name, metavar=field.takes, multiple=field.kind == "changes", **common)
+    if field.kind == "changes":
+        common |= {"multiple": True, "callback": _changes}
+    if field.kind in _TYPES:
+        common["type"] = _TYPES[field.kind](field)
+    return option(*words, name, metavar=field.takes, **common)
+
+
+_TYPES: Final[Mapping[str, Callable[[Field], click.ParamType[Any]]]] = {
+    "count": lambda field: Count(field.least),
+    "number": lambda _: Read(_factor),
+}
+"""Types of options by the kind of their field; the request reads the text of the others."""
 
 
 _BETWEEN: Final = {
@@ -241,23 +315,26 @@ question_options = _listed(name for name in QUESTION if FIELDS[name].heading == 
 pin_options = _listed(PIN_AXES)
 
 
-def output_options(*formats: str) -> Decorator:
-    """Options on the form of the answer, with the formats that the command can write."""
-    return stacked(
-        option(
-            "--format",
-            "form",
-            heading=_O,
-            type=Word(formats),
-            default=formats[0],
-            metavar="|".join(formats),
-            envvar="PLAN_FORMAT",
-            help="Form of the answer.",
-        ),
-        option("--output", "-o", heading=_O, metavar="FILE", help="Write there instead of stdout."),
-        option("--quiet", "-q", heading=_O, is_flag=True, help="No talk on stderr."),
-        option("--verbose", "-v", heading=_O, is_flag=True, help="More talk on stderr."),
+def output_options(*formats: str, takes: str = "FILE", written: str = "Write there instead of stdout.") -> Decorator:
+    """Options on where the answer goes and in which of several forms, and on the talk."""
+    form = option(
+        "--format",
+        "form",
+        heading=_O,
+        type=Word(formats),
+        default=next(iter(formats), None),
+        metavar="|".join(formats),
+        envvar="PLAN_FORMAT",
+        help="Form of the answer.",
     )
+    output = option("--output", "-o", heading=_O, metavar=takes, help=written)
+    return stacked(*([form] if formats else []), output, talk_options)
+
+
+talk_options = stacked(
+    option("--quiet", "-q", heading=_O, is_flag=True, help="No talk on stderr."),
+    option("--verbose", "-v", heading=_O, is_flag=True, help="More talk on stderr."),
+)
 
 
 dry_run_option = option(

@@ -26,24 +26,22 @@ _UNKNOWN_WIDTH = 80
 _NARROWEST, _WIDEST = 20, 1000
 
 
-def check_writable(output: str | None) -> None:
-    """Refuse, before any work, a file that cannot be written.
+def check_writable(output: str, option: str) -> None:
+    """Refuse a file that cannot be written.
 
     Raises:
         BadFile: its folder is that of nobody.
         BadRequest: its folder is missing or read-only, or it is a folder itself.
     """
-    if output is None:
-        return
     from hardware.files import expanded
 
     path = expanded(output)
     if path.is_dir():
-        raise BadRequest(f"--output: {output} is a folder; name a file in it, such as {path / 'plan.json'}")
+        raise BadRequest(f"{option}: {output} is a folder; name a file in it, such as {path / 'plan.json'}")
     if not path.parent.is_dir():
-        raise BadRequest(f"--output: there is no folder {path.parent}")
+        raise BadRequest(f"{option}: there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):
-        raise BadRequest(f"--output: the folder {path.parent} cannot be written")
+        raise BadRequest(f"{option}: the folder {path.parent} cannot be written")
 
 
 def write(text: str, output: str | None) -> None:
@@ -167,9 +165,9 @@ class _Sheet(StringIO):
 
 
 @contextmanager
-def working(text: str, *, quiet: bool) -> Iterator[None]:
-    """A sign of life on stderr while something takes longer than a second; only for people."""
-    if quiet or not sys.stderr.isatty():
+def working(text: str, params: Mapping[str, Any]) -> Iterator[None]:
+    """A sign of life on stderr while something takes longer than a second; only for people who want one."""
+    if params.get("quiet") or not sys.stderr.isatty():
         yield
         return
     from threading import Timer
@@ -186,16 +184,22 @@ def working(text: str, *, quiet: bool) -> Iterator[None]:
         status.stop()
 
 
-def deliver(document: Callable[[], str], draw: Callable[[Console], None], params: Mapping[str, Any]) -> None:
+def deliver(answer: Any, draw: Callable[[Any, Console], None], params: Mapping[str, Any], **said: Any) -> None:
     """Write an answer as --format says, to where --output does.
 
     Args:
-        document: the answer as JSON.
+        answer: a record, or plain values.
         draw: draws it on a console.
         params: of the command.
+        said: how its JSON is written, as pydantic has it.
     """
     output = params["output"]
-    write(document() + "\n" if params["form"] == "json" else shown(draw, output), output)
+    if params["form"] != "json":
+        write(shown(lambda console: draw(answer, console), output), output)
+    elif hasattr(answer, "model_dump_json"):
+        write(answer.model_dump_json(by_alias=True, indent=2, **said) + "\n", output)
+    else:
+        write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n", output)
 
 
 def end_infeasible(reason: str, params: Mapping[str, Any]) -> NoReturn:

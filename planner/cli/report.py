@@ -8,30 +8,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.input import answer_in
-from planner.cli.options import Command, Text, option
-from planner.cli.output import check_writable, talk, write
+from planner.cli.options import Command, Text, option, output_options
+from planner.cli.output import talk, write
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
     from planner.render.page import Shown
 
-_H = "Answer"
 _SQLITE = b"SQLite format 3\0"
 
 
 @click.command("report", cls=Command, short_help="A study or a plan as one interactive page.")
 @click.argument("source", type=Text(), metavar="STORE|ANSWER")
 @option("--study", heading="Question", metavar="STUDY", help="Show this study's points of the store, all of them.")
-@option("--output", "-o", heading=_H, metavar="FILE", help="Write there instead of stdout.")
-@option("--quiet", "-q", heading=_H, is_flag=True, help="No talk on stderr.")
-@option("--verbose", "-v", heading=_H, is_flag=True, help="More talk on stderr.")
+@output_options()
 def report(source: str, study: str | None, **params: Any) -> None:
     """Draw a page that needs nothing but itself: curves, heat maps, fronts, stacks, memory, timeline, table.
 
     STORE is what `plan sweep` keeps its answers in; ANSWER is what `plan --format json` or `plan sweep --format json`
     wrote (- for a plan on stdin).
     """
-    check_writable(params["output"])
     from planner.render.page import page_of
 
     page = page_of(_shown(source, study, quiet=params["quiet"]))

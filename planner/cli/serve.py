@@ -7,9 +7,8 @@ from contextlib import suppress
 
 import click
 
-from planner.cli.ask import seconds_in
 from planner.cli.ending import say
-from planner.cli.options import Command, Count, Text, option
+from planner.cli.options import Command, Count, Read, Text, option, quantity, seconds
 from planner.errors import BadRequest
 
 _L = "Limits"
@@ -21,25 +20,33 @@ _L = "Limits"
 @option("--allow-host", heading="Address", type=Text(), multiple=True, help="Further name that clients use for it.")
 @option("--workers", heading=_L, type=Count(), default=2, help="Questions at once (default: 2).")
 @option("--waiting", heading=_L, type=Count(least=0), default=16, help="Questions that may wait (default: 16).")
-@option("--time-limit", heading=_L, type=Text(), default="30s", metavar="TIME", help="Longest search (default: 30s).")
+@option(
+    "--time-limit", heading=_L, type=Read(seconds), default="30s", metavar="TIME", help="Longest search (default: 30s)."
+)
 @option("--body", heading=_L, type=Count(), default=2**20, help="Longest body in bytes (default: 1 MiB).")
-@option("--memory", heading=_L, type=Text(), default="4 GiB", metavar="SIZE", help="Of one worker (default: 4 GiB).")
+@option(
+    "--memory",
+    heading=_L,
+    type=quantity("bytes"),
+    default="4 GiB",
+    metavar="SIZE",
+    help="Of one worker (default: 4 GiB).",
+)
 def serve(
     host: str,
     port: int,
     allow_host: tuple[str, ...],
     workers: int,
     waiting: int,
-    time_limit: str,
+    time_limit: float,
     body: int,
-    memory: str,
+    memory: float,
 ) -> None:
     """Answer POST /v1/plan, predict, why-not, allocate, replan and GET /v1/health, models, clusters ...
 
     Bodies are JSON as `plan schema request` says, /openapi.json describes all. Names and tables only, no files; there
     is no authentication: listen on other addresses only behind something that has it. SIGTERM lets questions end.
     """
-    from hardware.units import parse_quantity
     from planner.service.settings import LOCAL, Settings
 
     try:
@@ -52,9 +59,9 @@ def serve(
     settings = Settings(
         workers=workers,
         waiting=waiting,
-        seconds=seconds_in("time_limit", time_limit),
+        seconds=time_limit,
         body_bytes=body,
-        memory_bytes=round(parse_quantity(memory, "bytes")),
+        memory_bytes=round(memory),
         hosts=(*LOCAL, host, *allow_host),
     )
     listening = _bound(host, port)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.ending import BAD_REQUEST, UNEXPECTED
-from planner.cli.options import Command, Count, Text, Word, option, stacked
-from planner.cli.output import check_writable, opened, shown, talk, write
+from planner.cli.options import Command, Count, Read, Text, Word, option, talk_options
+from planner.cli.output import opened, shown, talk, write
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "json", "csv", "parquet")
 _W, _A = "Work", "Answer"
-_talk_options = stacked(
-    option("--quiet", "-q", heading=_A, is_flag=True, help="No talk on stderr."),
-    option("--verbose", "-v", heading=_A, is_flag=True, help="More talk on stderr."),
-)
 _store_option = option(
     "--output", "-o", "store", heading=_W, metavar="STORE", help="File of the answers (default: STUDY.sqlite here)."
 )
+
+
+def _shard(text: str) -> tuple[int, int]:
+    part, slash, parts = text.partition("/")
+    if not (slash and part.isdecimal() and parts.isdecimal() and len(text) < 20 and 1 <= int(part) <= int(parts)):
+        raise BadRequest(f"expected a part and their number such as 1/16, got {text!r:.40}")
+    return int(part), int(parts)
 
 
 class SweepGroup(click.Group):
@@ -56,12 +59,14 @@ def sweep() -> None:
 @option("--engine", heading=_W, type=Word(("local", "ray")), default="local", metavar="local|ray", help="Who works.")
 @option("--workers", heading=_W, type=Count(), help="Processes (default: as many as processors may be used).")
 @option("--address", heading=_W, metavar="ADDRESS", help="Ray cluster (default: the one found, else a local one).")
-@option("--shard", heading=_W, metavar="K/N", help="Only the K-th of N parts of the study, K from 1.")
+@option(
+    "--shard", heading=_W, type=Read(_shard), metavar="K/N", help="Only the K-th of N parts of the study, K from 1."
+)
 @option("--retry-failed", heading=_W, is_flag=True, help="Ask again what failed before.")
 @option("--dry-run", heading=_W, is_flag=True, help="Print the number of points and the first of them; stop.")
 @option("--format", "form", heading=_A, type=Word(FORMATS), default="table", metavar="|".join(FORMATS), help="Form.")
 @option("--results", heading=_A, metavar="FILE", help="Write the results there instead of stdout.")
-@_talk_options
+@talk_options
 def run(study: str, **params: Any) -> None:
     """Answer every point of STUDY that the store lacks, then show the results of all.
 
@@ -70,7 +75,6 @@ def run(study: str, **params: Any) -> None:
     from planner.studies import read_study
 
     asked = read_study(study)
-    check_writable(params["results"])
     if params["form"] == "parquet" and params["results"] is None and opened().isatty():
         raise BadRequest("--format parquet is for machines; name a file: --results runs.parquet")
     if params["dry_run"]:
@@ -87,7 +91,7 @@ def run(study: str, **params: Any) -> None:
 @option(
     "--format", "form", heading=_A, type=Word(("table", "json")), default="table", metavar="table|json", help="Form."
 )
-@_talk_options
+@talk_options
 def status(study: str, store: str | None, form: str, **_talk: bool) -> None:
     """Count the points of STUDY by what the store knows of them, and say what failed.
 
@@ -100,16 +104,16 @@ def status(study: str, store: str | None, form: str, **_talk: bool) -> None:
 
     asked, place = read_study(study), store or _usual_store(study)
     known = asked.name, place, results(asked, place)
-    write(
-        status_text(*known) if form == "table" else json.dumps(status_record(*known), indent=2, default=str) + "\n",
-        None,
-    )
+    if form == "table":
+        write(status_text(*known), None)
+    else:
+        write(json.dumps(status_record(*known), indent=2, default=str) + "\n", None)
 
 
 @sweep.command("merge", cls=Command, short_help="Gather the answers of several stores in one.")
 @click.argument("parts", type=Text(), nargs=-1, required=True, metavar="PART...")
 @option("--output", "-o", "store", heading=_W, metavar="STORE", required=True, help="File that gets them all.")
-@_talk_options
+@talk_options
 def merge(parts: tuple[str, ...], store: str, **params: Any) -> None:
     """Copy the answers of every PART that STORE lacks into it; what is there already stays as it is."""
     from planner.studies import merge as gather
@@ -159,7 +163,7 @@ def _run(study: Study, store: str, params: dict[str, Any]) -> Progress:
                 engine=params["engine"],
                 workers=params["workers"],
                 address=params["address"],
-                shard=_shard(params["shard"]),
+                shard=params["shard"] or (1, 1),
                 retry_failed=params["retry_failed"],
                 watch=watch,
             )
@@ -168,34 +172,20 @@ def _run(study: Study, store: str, params: dict[str, Any]) -> Progress:
         raise
 
 
-def _shard(text: str | None) -> tuple[int, int]:
-    if text is None:
-        return 1, 1
-    part, slash, parts = text.partition("/")
-    if not (slash and part.isdecimal() and parts.isdecimal() and len(text) < 20 and 1 <= int(part) <= int(parts)):
-        raise BadRequest(f"--shard: expected a part and their number such as 1/16, got {text!r:.40}")
-    return int(part), int(parts)
-
-
 def _deliver(study: Study, store: str, params: dict[str, Any]) -> Counted:
     """Write the results of all points, and count them."""
-    from planner.render.terminal.sweep import Counted
+    from planner.cli.output import parquet_to, text_to
+    from planner.render.terminal.sweep import Counted, print_results
     from planner.studies import results
     from planner.studies.table import as_csv, as_json
 
     counted, place = Counted(), params["results"]
     found = counted.passing(results(study, store))
     if params["form"] == "table":
-        from planner.render.terminal.sweep import print_results
-
         write(shown(lambda console: print_results(found, study, console), place), place)
     elif params["form"] == "parquet":
-        from planner.cli.output import parquet_to
-
         parquet_to(found, study, place)
     else:
-        from planner.cli.output import text_to
-
         text_to((as_json if params["form"] == "json" else as_csv)(found, study), place)
     return counted
 

@@ -14,9 +14,9 @@ from typing import Any, Final, Literal
 from hardware.errors import meant
 from planner.errors import BadRequest
 
-Kind = Literal["text", "record", "count", "number", "tokens", "time", "share", "switch", "pairs", "changes"]
+Kind = Literal["text", "record", "count", "number", "tokens", "time", "share", "switch", "pairs", "changes", "counts"]
 """How a value is written: text; the name, file or table of a record; a whole number; a number; "300B"; "30s" (seconds);
-"10%"; true or false; a table or "name=value,..."; paths and their values."""
+"10%"; true or false; a table or "name=value,..."; paths and their values; a list or "12,12,11,13"."""
 
 DEFAULT_CLUSTER: Final = "dgx-h100"
 DEFAULT_STACK: Final = "megatron-core"
@@ -186,6 +186,22 @@ _ROWS: Final = (
         heading="Answer",
         saved=False,
     ),
+    Field(
+        "layers_per_stage",
+        "Layers of each pipeline stage (default: the split that a search takes).",
+        "N,N,...",
+        kind="counts",
+        heading=PINS,
+        saved=False,
+    ),
+    Field(
+        "recomputed_per_stage",
+        "Layers that each stage recomputes, where recompute is partial (default: as few as fit).",
+        "N,N,...",
+        kind="counts",
+        heading=PINS,
+        saved=False,
+    ),
     _axis("tp", "Tensor parallel size.", "tp", "tensor-model-parallel-size"),
     _axis("cp", "Context parallel size.", "cp", "context-parallel-size"),
     _axis("cp_kind", "p2p, a2a, all-gather or a2a+p2p.", "cp-kind", "cp-comm-type"),
@@ -214,10 +230,8 @@ PIN_AXES: Final = tuple(row.name for row in _ROWS if row.axis)
 VARIED: Final = tuple(row.name for row in _ROWS if row.varies and not row.axis)
 """Fields of a request that bear on its answer."""
 STACK_CHOICES: Final = tuple(row.name for row in _ROWS if row.changes_stack)
-LAYERS: Final = "layers_per_stage"
-"""Layers of every stage of a fixed strategy, written "12,12,11,13"."""
-GIVEN_SPLIT: Final = (LAYERS, "recomputed_per_stage")
-"""Fields of a file that say more of one strategy than its pins."""
+GIVEN_SPLIT: Final = tuple(row.name for row in _ROWS if row.kind == "counts")
+"""Fields that say more of one strategy than its pins; a search chooses them."""
 PATHS: Final = ("cluster.", "stack.", "model.")
 """How paths to single fields of the machines, the stack and the model begin."""
 ALIASES: Final = {
@@ -228,7 +242,7 @@ ALIASES: Final = {
 }
 """Words of the command line and of studies, and the name of the field or the axis."""
 
-_KNOWN: Final = (*VARIED, *PIN_AXES, LAYERS)
+_KNOWN: Final = (*VARIED, *PIN_AXES)
 
 
 def default_of(name: str) -> Any:

@@ -21,18 +21,23 @@ from planner.request import tables
 from planner.request.fields import FIELDS, PIN_AXES, default_of, field_of
 from planner.request.overrides import bare, flat, known_path, known_table
 from planner.request.pins import without_numpy
-from planner.request.values import LONGEST, READERS
+from planner.request.values import LONGEST, MOST_TOKENS, READERS
 
 Objective = Literal["time", "mfu", "cost", "tokens-per-gpu-hour", "memory", "goodput"]
 
 LARGEST_GPUS = 2**24
 LARGEST_BATCH = 2**28
 LARGEST_SEQUENCE = 2**24
+MOST_LAYERS = 2**20
+MOST_STAGES = 4096
 
 _WRITTEN: Final = tables.also_accepts({"type": "string", "examples": ["300B"]})
 _TIME: Final = tables.also_accepts({"type": "string", "examples": ["30s"]})
 _PAIRS: Final = tables.also_accepts({"type": "string", "examples": ["detect=5 min,spare_nodes=8"]})
+_COUNTS: Final = tables.also_accepts({"type": "string", "examples": ["12,12,11,13"]})
 _PERCENT: Final = tables.also_accepts({"type": "string", "pattern": r"^\s*[0-9.]+%?\s*$"})
+_Layers = Annotated[int, Field(ge=0, le=MOST_LAYERS)]
+_OF_STAGES: Final = Field(min_length=1, max_length=MOST_STAGES)
 
 
 class PlanRequest(BaseModel):
@@ -51,15 +56,15 @@ class PlanRequest(BaseModel):
     """Month, such as 2024-12, whose release of the stack is meant; None: today's, or the one in ``stack@release``."""
     global_batch_size: Annotated[int, Field(gt=0, le=LARGEST_BATCH)] | None = None
     seq_length: Annotated[int, Field(gt=0, le=LARGEST_SEQUENCE)] | None = None
-    tokens: Annotated[int, Field(gt=0, lt=10**18), _WRITTEN] | None = None
+    tokens: Annotated[int, Field(gt=0, lt=MOST_TOKENS), _WRITTEN] | None = None
     precision: str = default_of("precision")
     objective: Objective = default_of("objective")
     framework: str | None = None
     """Only what this framework accepts is proposed; the name of its exporter."""
     pins: Mapping[str, Any] = Field(default_factory=dict)
-    layers_per_stage: Annotated[tuple[int, ...], Field(min_length=1)] | None = None
+    layers_per_stage: Annotated[tuple[_Layers, ...] | None, _OF_STAGES, _COUNTS] = None
     """Layers of every pipeline stage, of a strategy that is priced and not searched."""
-    recomputed_per_stage: Annotated[tuple[int, ...], Field(min_length=1)] | None = None
+    recomputed_per_stage: Annotated[tuple[_Layers, ...] | None, _OF_STAGES, _COUNTS] = None
     """Layers that every stage recomputes, the first ones, where recompute is partial; likewise."""
     memory_margin: Annotated[float, Field(ge=0, le=0.9), _PERCENT] = default_of("memory_margin")
     """Share of the usable memory that is left alone."""
@@ -102,7 +107,7 @@ class PlanRequest(BaseModel):
     def _as_written(cls, value: object, field: ValidationInfo) -> object:
         """What was given, read by the kind of its field in the table."""
         name = str(field.field_name)
-        _refuse_bytes(value)
+        _refuse_no_text(value)
         if name in tables.RECORDS:
             record, build = tables.RECORDS[name]
             return tables.name_or_record(record, value, build)
@@ -142,7 +147,7 @@ class PlanRequest(BaseModel):
         except BadRequest as error:
             raise ValueError(str(error)) from None
         for path, new in found.items():
-            _refuse_bytes(new, f"{path}: ")
+            _refuse_no_text(new, f"{path}: ")
         return found
 
     @field_validator("pins")
@@ -160,10 +165,12 @@ def _no_axis(name: str) -> str:
     return f"cannot pin {name!r:.40}; {near}"
 
 
-def _refuse_bytes(value: object, where: str = "") -> None:
-    """Bytes are no text, though pydantic reads "8" and b"8" alike."""
+def _refuse_no_text(value: object, where: str = "") -> None:
+    """Bytes are no text, though pydantic reads "8" and b"8" alike; nor is what no path may hold."""
     if isinstance(value, bytes | bytearray | memoryview):
         raise ValueError(f"{where}expected text or a number, got {bytes(value)!r:.40}")  # noqa: TRY004 - pydantic's
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError(f"{where}contains a NUL character")
 
 
 def request_from(fields: Mapping[str, Any], where: str = "") -> PlanRequest:

@@ -127,11 +127,7 @@ def _predict(body: Body, seconds: float) -> str:
     from planner.api import predict
     from planner.request.request import PlanRequest
 
-    layers = body.pop("layers_per_stage", None)
-    whole = isinstance(layers, list) and all(isinstance(n, int) and not isinstance(n, bool) for n in layers)
-    if layers is not None and not (whole and 0 < len(layers) <= 4096 and all(0 < n < 2**20 for n in layers)):
-        raise BadRequest(f"layers_per_stage: expected counts such as [12, 12, 11, 13], got {layers!r:.60}")
-    return predict(PlanRequest(**_fields(body, seconds)), layers).to_json(indent=None)
+    return predict(PlanRequest(**_fields(body, seconds))).to_json(indent=None)
 
 
 def _why_not(body: Body, seconds: float) -> str:

@@ -94,14 +94,9 @@ def _replan_schema() -> dict[str, Any]:
 _REF: Final = "#/components/schemas/{model}"
 
 
-def _with_layers(schema: dict[str, Any]) -> dict[str, Any]:
-    layers = {"type": "array", "items": {"type": "integer", "minimum": 1}, "description": "Layers of every stage."}
-    return schema | {"properties": schema["properties"] | {"layers_per_stage": layers}}
-
-
 ENDPOINTS: Final = (
     Endpoint("plan", "The best plan, proved, with reasons.", _request_schema(), Plan),
-    Endpoint("predict", "The price of one given strategy.", _with_layers(_request_schema()), Plan),
+    Endpoint("predict", "The price of one given strategy.", _request_schema(), Plan),
     Endpoint("why-not", "Why not what the pins ask for.", _request_schema(), WhyNot),
     Endpoint("allocate", "A cluster divided among jobs.", _queue_schema(), Allocation),
     Endpoint("replan", "The plan for another number of accelerators.", _replan_schema(), Replan),

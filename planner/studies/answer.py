@@ -19,7 +19,6 @@ from planner.api import conclude, predict
 from planner.api.several_groups import plan_mixed
 from planner.errors import MeshwrightError, is_interrupt
 from planner.request.budget import Budget
-from planner.request.fields import LAYERS
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
@@ -103,7 +102,7 @@ def plan_point(task: Task, shared: Shared) -> Plan:
     """
     request = request_of(task.fields)
     if task.mode == "predict":
-        return predict(request, task.fields.get(LAYERS), near=False)
+        return predict(request, near=False)
     return searched(request, shared)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from costmodels.model.catalogue import model as find_model
 from costmodels.stack.stack import stack as find_stack
 from planner.errors import BadRequest, MeshwrightError
-from planner.request.fields import DEFAULT_CLUSTER, DEFAULT_STACK, LAYERS
+from planner.request.fields import DEFAULT_CLUSTER, DEFAULT_STACK, GIVEN_SPLIT
 from planner.request.overrides import ROOTS, changed_model, changed_stack, known_path
 from planner.request.pins import parse_pins
 from planner.request.tables import model_of, stack_of
@@ -60,7 +60,7 @@ def _check_value(study: Study, first: dict[str, Any], field: str, value: Any, wh
         raise BadRequest(f"{where}{_placed(field, str(error))}") from None
     if study.mode == "predict" and any(len(pin.values) != 1 for pin in pins.values()):
         raise BadRequest(f"{where}{field}: mode predict prices one strategy at a time; {value!r} allows several")
-    if study.mode == "search" and field == LAYERS:
+    if study.mode == "search" and field in GIVEN_SPLIT:
         raise BadRequest(f'{where}{field}: a search chooses the layers; mode = "predict" takes them as given')
 
 
