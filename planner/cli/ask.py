@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from hardware.errors import meant
 from planner.cli.input import is_run, text_in
 from planner.errors import BadRequest
-from planner.request.fields import FIELDS, PIN_AXES, QUESTION, by_own_name, own_name
+from planner.request.fields import FIELDS, PIN_AXES, QUESTION, by_own_name, no_such_field
 
 if TYPE_CHECKING:
     from planner.jobs.imported import ImportedJob
@@ -131,9 +130,7 @@ def _configured(path: str) -> dict[str, Any]:
     if not isinstance(pins, Mapping):
         raise BadRequest(f"{path}: pins must be a table such as [pins] tp = 8, got {pins!r}")
     if unknown := [name for name in document if name not in QUESTION]:
-        axis = own_name(unknown[0])
-        hint = f"it belongs under [pins]: {axis} = ..." if axis in PIN_AXES else meant(unknown[0], (*QUESTION, "pins"))
-        raise BadRequest(f"{path}: there is no field {unknown[0]!r}; {hint}")
+        raise BadRequest(f"{path}: {no_such_field(unknown[0], '[pins]')}")
     return document | {f"pins.{name}": value for name, value in by_own_name(pins, PIN_AXES).items()}
 
 

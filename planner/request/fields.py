@@ -301,6 +301,21 @@ def field_of(name: str) -> str | None:
     return name if name.startswith(PATHS) else None
 
 
+def no_such_field(name: str, pins: str, known: Iterable[str] = (*QUESTION, "pins")) -> str:
+    """What to say about a name that no question has: where an axis belongs, or what may be meant.
+
+    Args:
+        name: as it was written.
+        pins: how the table of axes is called there.
+        known: fields that there are.
+    """
+    axis, every = own_name(name), tuple(known)
+    if axis in PIN_AXES:
+        return f"there is no field {name!r}; it belongs under {pins}: {axis} = ..."
+    near = meant(name, (*every, *PIN_AXES), most=2, otherwise=f"there are {', '.join(every)}")
+    return f"there is no field {name!r:.60}; {f'did you mean {axis}?' if axis in every else near}"
+
+
 def unknown_field(name: str, also: Iterable[str] = ()) -> str:
     """What to say about a name that means nothing in a study."""
     plurals = {f"{field}s" for field in ("model", "cluster", "stack")}
