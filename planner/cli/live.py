@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from planner.cli.ending import say
 
 if TYPE_CHECKING:
-    from planner.studies import Progress
+    from planner.studies.progress import Progress
 
 EVERY: Final = 10.0
 """Seconds between plain lines."""

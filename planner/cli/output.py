@@ -19,7 +19,8 @@ from planner.errors import BadRequest
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from planner.studies import Result, Study
+    from planner.studies.result import Result
+    from planner.studies.study import Study
 
 _FILE_WIDTH = 100
 _UNKNOWN_WIDTH = 80

@@ -62,8 +62,8 @@ def _is_store(path: Path) -> bool:
 
 def _of_store(path: Path, study: str | None) -> Shown:
     from planner.render.page import shown_study
-    from planner.studies import read_study, results
-    from planner.studies.result import every_result
+    from planner.studies.result import every_result, results
+    from planner.studies.study_file import read_study
 
     if study is None:
         return shown_study(every_result(path), path.stem)

@@ -14,7 +14,8 @@ from planner.errors import BadRequest
 
 if TYPE_CHECKING:
     from planner.render.terminal.sweep import Counted
-    from planner.studies import Progress, Study
+    from planner.studies.progress import Progress
+    from planner.studies.study import Study
 
 FORMATS = ("table", "json", "csv", "parquet")
 _W, _A = "Work", "Answer"
@@ -72,7 +73,7 @@ def run(study: str, **params: Any) -> None:
 
     Killed at any moment it can be started again: what was finished is kept, and asked of nobody twice.
     """
-    from planner.studies import read_study
+    from planner.studies.study_file import read_study
 
     asked = read_study(study)
     if params["form"] == "parquet" and params["results"] is None and opened().isatty():
@@ -100,7 +101,8 @@ def status(study: str, store: str | None, form: str, **_talk: bool) -> None:
     import json
 
     from planner.render.terminal.sweep import status_record, status_text
-    from planner.studies import read_study, results
+    from planner.studies.result import results
+    from planner.studies.study_file import read_study
 
     asked, place = read_study(study), store or _usual_store(study)
     known = asked.name, place, results(asked, place)
@@ -116,7 +118,7 @@ def status(study: str, store: str | None, form: str, **_talk: bool) -> None:
 @talk_options
 def merge(parts: tuple[str, ...], store: str, **params: Any) -> None:
     """Copy the answers of every PART that STORE lacks into it; what is there already stays as it is."""
-    from planner.studies import merge as gather
+    from planner.studies.store import merge as gather
 
     new = gather(parts, store)
     talk(f"{new:,} answers of {len(parts)} stores are new in {store}", params)
@@ -153,7 +155,7 @@ def _rehearse(study: Study, params: dict[str, Any]) -> None:
 
 def _run(study: Study, store: str, params: dict[str, Any]) -> Progress:
     from planner.cli.live import following
-    from planner.studies import run as start
+    from planner.studies.running import run as start
 
     try:
         with following(quiet=params["quiet"]) as watch:
@@ -176,7 +178,7 @@ def _deliver(study: Study, store: str, params: dict[str, Any]) -> Counted:
     """Write the results of all points, and count them."""
     from planner.cli.output import parquet_to, text_to
     from planner.render.terminal.sweep import Counted, print_results
-    from planner.studies import results
+    from planner.studies.result import results
     from planner.studies.table import as_csv, as_json
 
     counted, place = Counted(), params["results"]

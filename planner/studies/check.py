@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any, Final
 
-from costmodels.model.catalogue import model as find_model
+from costmodels.stack.stack import Stack
 from costmodels.stack.stack import stack as find_stack
 from planner.errors import BadRequest, MeshwrightError
 from planner.request.fields import DEFAULT_CLUSTER, DEFAULT_STACK, GIVEN_SPLIT
-from planner.request.overrides import ROOTS, changed_model, changed_stack, known_path
+from planner.request.overrides import changed_model, changed_stack
 from planner.request.pins import parse_pins
-from planner.request.tables import model_of, stack_of
 from planner.studies.machines import changed_cluster
 from planner.studies.question import request_of
 from planner.studies.study import SCENARIO, Study, points_of
 
-_CHANGED = tuple(f"{root}." for root in ROOTS)
 _NEEDED = ("model", "gpus", "seq_length")
 """What every request says, or its model may need, so that the reason for refusing any value may be theirs."""
 _TRIED = 1000
@@ -29,22 +28,26 @@ def check(study: Study) -> None:
     Raises:
         BadRequest: the first such value, or filters that leave nothing.
     """
-    first = {axis.field: axis.values[0] for factor in study.factors for axis in factor if axis.field != SCENARIO}
-    for factor in study.factors:
-        for axis in factor:
-            if axis.field != SCENARIO:
-                for value in axis.values:
-                    _check_value(study, first, axis.field, value)
-    for name, scenario in study.scenarios.items():
-        for field, value in scenario.items():
-            _check_value(study, first, field, value, f"scenarios.{name}: ")
-    _check_machines(study)
-    _check_records(study)
+    said = list(_said(study))
+    first = {field: value for where, field, value in reversed(said) if not where}
+    for where, field, value in said:
+        _check_value(study, first, field, value, where)
+    for root, changed in _CHANGED.items():
+        _check_changes(root, changed, said, first)
     if not list(islice(points_of(study), _TRIED)):
         raise BadRequest("where: the filters leave no point; loosen one")
 
 
-def _check_value(study: Study, first: dict[str, Any], field: str, value: Any, where: str = "") -> None:
+def _said(study: Study) -> Iterator[tuple[str, str, Any]]:
+    """Every value of the study: where it stands, its field and itself."""
+    for axis in chain.from_iterable(study.factors):
+        if axis.field != SCENARIO:
+            yield from (("", axis.field, value) for value in axis.values)
+    for name, scenario in study.scenarios.items():
+        yield from ((f"scenarios.{name}: ", field, value) for field, value in scenario.items())
+
+
+def _check_value(study: Study, first: dict[str, Any], field: str, value: Any, where: str) -> None:
     """One value beside the first ones of the other axes, as far as it can be judged alone."""
     if "." in field and not field.startswith("pins."):
         return
@@ -70,31 +73,28 @@ def _placed(field: str, reason: str) -> str:
     return reason if reason.startswith(said) else f"{short}: {reason}"
 
 
-def _check_machines(study: Study) -> None:
-    """Every change of the machines on every cluster of the study."""
-    values = {axis.field: axis.values for factor in study.factors for axis in factor}
-    changes = [(field, value) for field, many in values.items() if field.startswith("cluster.") for value in many]
-    for scenario in study.scenarios.values():
-        changes += [(field, value) for field, value in scenario.items() if field.startswith("cluster.")]
-    clusters = list(values.get("cluster", (DEFAULT_CLUSTER,)))
-    clusters += [scenario["cluster"] for scenario in study.scenarios.values() if "cluster" in scenario]
-    for name in clusters if changes else ():
-        needed = {field: values[field][0] for field in _NEEDED if field in values}
-        base = request_of(needed | {"cluster": name}).cluster
-        for change in changes:
-            changed_cluster(base, (change,))
+def _check_changes(root: str, changed: Changed, said: Sequence[tuple[str, str, Any]], first: dict[str, Any]) -> None:
+    """Every change of the machines, the stack or the model on every one of them in the study."""
+    changes = [(field, value) for _, field, value in said if field.startswith(f"{root}.")]
+    named = [value for _, field, value in said if field == root]
+    if changes and root in DEFAULTS and root not in first:
+        named.append(DEFAULTS[root])
+    needed = {name: first[name] for name in _NEEDED if name in first}
+    for name in named if changes else ():
+        record = getattr(request_of(needed | {root: name}), root)
+        for path, value in changes:
+            changed(record, path, value)
 
 
-def _check_records(study: Study) -> None:
-    """Every change of the stack and the model on every one of them in the study."""
-    values = {axis.field: axis.values for factor in study.factors for axis in factor}
-    said = [values, *({name: (value,) for name, value in one.items()} for one in study.scenarios.values())]
-    changes = [(path, new) for one in said for path, many in one.items() if path.startswith(_CHANGED) for new in many]
-    length = next(iter(values.get("seq_length", ())), None)
-    for path, new in changes:
-        known_path(path)
-        for one in said:
-            for name in one.get("stack", () if one is not values else (DEFAULT_STACK,)):
-                changed_stack(find_stack(name) if isinstance(name, str) else stack_of(name), {path: new})
-            for name in one.get("model", ()):
-                changed_model(find_model(name, length) if isinstance(name, str) else model_of(name), {path: new})
+def _with_stack_change(stack: Stack | str, path: str, value: Any) -> Stack:
+    return changed_stack(find_stack(stack) if isinstance(stack, str) else stack, {path: value})
+
+
+DEFAULTS: Final = {"cluster": DEFAULT_CLUSTER, "stack": DEFAULT_STACK}
+Changed = Callable[[Any, str, Any], object]
+_CHANGED: Final[Mapping[str, Changed]] = {
+    "cluster": lambda cluster, path, value: changed_cluster(cluster, ((path, value),)),
+    "stack": _with_stack_change,
+    "model": lambda model, path, value: changed_model(model, {path: value}),
+}
+"""What changes one field of a record by its path, by the field of the request that has the record."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from multiprocessing import get_context, parent_process
@@ -25,8 +25,6 @@ Batch = list["Task"]
 """Neighbours, which share what is worked out once."""
 Engine = Callable[[Iterator[Batch]], Iterator[list["Finished"]]]
 
-ATTEMPTS: Final = 3
-"""How many workers may die on a point before it is given up."""
 TOGETHER: Final = 0.05
 """Seconds of answers that are kept together: a disk takes about as long for one as for ten."""
 THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -128,7 +126,7 @@ class _Crew:
         return heard
 
     def _buried(self, worker: _Worker) -> list[Finished]:
-        from planner.studies.answer import Finished
+        from planner.studies.answer import ATTEMPTS, given_up
 
         self._workers.remove(worker)
         worker.process.join()
@@ -140,31 +138,24 @@ class _Crew:
         if self._deaths[suspect.key] < ATTEMPTS:
             self._again.append([suspect])
             return []
-        error = f"{ATTEMPTS} workers died on it, the last with exit code {worker.process.exitcode}; out of memory?"
-        return [Finished(suspect.index, suspect.key, "failed", None, error, 0.0, defect=True)]
+        return [given_up(suspect, f", the last with exit code {worker.process.exitcode}")]
 
 
 def _started() -> _Worker:
     """A worker in a fresh process: nothing of this one, neither locks nor threads, gets into it."""
     context = get_context("spawn")
     here, there = context.Pipe()
-    before = {name: os.environ.get(name) for name in THREADS}
+    process = context.Process(target=_serve, args=(there,), daemon=True)
+    before = dict(os.environ)
     os.environ |= dict.fromkeys(THREADS, "1")  # as many processes as processors leave none for threads
     try:
-        process = context.Process(target=_serve, args=(there,), daemon=True)
         process.start()
     finally:
-        for name, value in before.items():
-            _restore(name, value)
+        for name in THREADS:
+            del os.environ[name]
+        os.environ |= before
     there.close()
     return _Worker(process, here)
-
-
-def _restore(name: str, value: str | None) -> None:
-    if value is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = value
 
 
 def _serve(pipe: Connection) -> None:
@@ -178,15 +169,10 @@ def _serve(pipe: Connection) -> None:
     shared = Shared()
     try:
         while True:
-            for task in _drawn(pipe):
+            for task in pipe.recv():
                 pipe.send(answered(task, shared))
     except (EOFError, OSError):
         return
-
-
-def _drawn(pipe: Connection) -> Iterable[Task]:
-    batch: Batch = pipe.recv()
-    return batch
 
 
 def _die_with_parent() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.errors import BadRequest
-from planner.studies.engines import ATTEMPTS, Batch, Engine
+from planner.studies.engines import Batch, Engine
 
 if TYPE_CHECKING:
     from planner.studies.answer import Finished, Shared
@@ -96,6 +96,7 @@ def _silent(address: str) -> str:
 
 def _work(ray: Any, batches: Iterator[Batch]) -> Iterator[list[Finished]]:
     """Hand out batches while there is room, and back what is finished, whoever finished it first."""
+    from planner.studies.answer import ATTEMPTS
     from planner.studies.question import release
 
     asked, mine = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1)(answer_batch), release()
@@ -121,16 +122,14 @@ def _work(ray: Any, batches: Iterator[Batch]) -> Iterator[list[Finished]]:
 
 def _landed(ray: Any, reference: Any, batch: Batch) -> list[Finished]:
     """The answers of a batch, an error for a point whose workers keep dying, nothing where it is one of several."""
-    from planner.studies.answer import Finished
+    from planner.studies.answer import given_up
 
     try:
         answers: list[Finished] = ray.get(reference)
     except ray.exceptions.RayTaskError as error:
         raise BadRequest(str(error.cause)) from None
     except ray.exceptions.RayError as error:
-        said = f"{ATTEMPTS} workers died on it: {type(error).__name__}; out of memory?"
-        dead = [Finished(task.index, task.key, "failed", None, said, 0.0, defect=True) for task in batch]
-        return dead if len(batch) == 1 else []
+        return [given_up(batch[0], f": {type(error).__name__}")] if len(batch) == 1 else []
     return answers
 
 

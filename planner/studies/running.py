@@ -94,7 +94,7 @@ def _missing(
                 continue
             known[key] = "taken"
             taken.add(key)
-            yield point, Task(point.index, key, study.mode, point.fields)
+            yield point, Task(key, study.mode, point.fields)
 
 
 def _batches(tasks: Iterator[tuple[Point, Task]], total: int, workers: int) -> Iterator[Batch]:

@@ -14,7 +14,6 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, Self
 
@@ -60,18 +59,6 @@ _WHOLE: Final = (
     " ELSE json_type(document, '$.request') IS 'object' END"
 )
 """Whether a row holds what was written: nothing, or an answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """One answer as the store has it."""
-
-    key: str
-    status: str
-    document: str | None
-    error: str | None
-    defect: bool
-    seconds: float
 
 
 class Store:
@@ -124,23 +111,23 @@ class Store:
         """The status of those of the keys that are there."""
         return {one.key: one.status for one in self._rows(_among(keys), keys, "NULL")}
 
-    def get(self, keys: Sequence[str]) -> dict[str, Kept]:
+    def get(self, keys: Sequence[str]) -> dict[str, Finished]:
         """The answers of those of the keys that are there."""
         return {one.key: one for one in self._rows(_among(keys), keys, "document")}
 
-    def every(self) -> Iterator[Kept]:
+    def every(self) -> Iterator[Finished]:
         """All answers, in the order of their keys."""
         yield from self._rows("ORDER BY key", (), "document")
 
-    def _rows(self, which: str, keys: Sequence[str], document: str) -> Iterator[Kept]:
+    def _rows(self, which: str, keys: Sequence[str], document: str) -> Iterator[Finished]:
         query = f"SELECT key, status, {document}, error, defect, seconds, {_WHOLE} FROM results {which}"  # noqa: S608 - constants
         with _as_bad_file(self.path):
             for key, status, text, error, defect, seconds, whole in self._connection.execute(query, list(keys)):
                 if whole:
-                    yield Kept(key, status, text, error, bool(defect), seconds)
+                    yield Finished(key, status, text, error, seconds, bool(defect))
                 else:  # somebody, or a disk, changed it: the others are still answers
                     said = f"row {key:.16} of {self.path.name} is damaged; --retry-failed asks its point again"
-                    yield Kept(key, "failed", None, said, defect=False, seconds=seconds)
+                    yield Finished(key, "failed", None, said, seconds)
 
     def add(self, finished: Iterable[Finished]) -> None:
         """Keep answers, all of them or none; a failed one gives way to a later answer, no other is ever replaced.
@@ -162,11 +149,6 @@ class Store:
         with _as_bad_file(self.path), self._connection:
             row = (name, json.dumps(axes), release)
             self._connection.execute("INSERT OR IGNORE INTO studies (name, axes, release) VALUES (?, ?, ?)", row)
-
-    def counts(self) -> dict[str, int]:
-        """How many answers there are of each status."""
-        with _as_bad_file(self.path):
-            return dict(self._connection.execute("SELECT status, count(*) FROM results GROUP BY status"))
 
     def take_over(self, part: Path) -> int:
         """Copy the answers of another store that are missing here; how many there were."""

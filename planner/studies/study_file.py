@@ -48,7 +48,7 @@ _WHOLE: Final[Mapping[str, set[str]]] = {
     "model": {"num_layers", "hidden_size", "vocab_size"},
 }
 """What a table has that is such a thing itself; any other changes fields of the one that is named."""
-_OWN: Final = ("name", "mode", "zip", "where", "scenarios", "baseline", "pins")
+_OWN: Final = ("name", "mode", "zip", "where", "scenarios", "baseline")
 
 
 def read_study(path: str | Path) -> Study:
@@ -103,8 +103,10 @@ def study_of(document: Mapping[str, Any], *, name: str = "study") -> Study:
         BadRequest: what is wrong with it, in one line.
     """
     given = _fields({key: value for key, value in document.items() if key not in _OWN}, "")
-    given |= _fields({f"pins.{axis}": value for axis, value in _table(document, "pins").items()}, "pins: ")
-    axes = {field: _axis(field, values) for field, values in given.items()}
+    axes = {
+        field: Axis(field, tuple(read_value(field, value) for value in axis_values(field, values)))
+        for field, values in given.items()
+    }
     for field in ("model", "gpus"):
         if field not in axes:
             raise BadRequest(f"{field} is missing; give one value or a list of them")
@@ -157,11 +159,12 @@ def _conditions(where: object) -> list[str]:
 
 def _fields(table: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Values by field, of a table in which fields go by any of their names and machines by nested paths."""
+    pins = {f"pins.{axis}": value for axis, value in _table(table, "pins").items()}
     found: dict[str, Any] = {}
-    for name, value in _flat(table):
+    for name, value in _flat({name: value for name, value in table.items() if name != "pins"} | pins):
         field = field_of(name)
         if field is None:
-            raise BadRequest(f"{where}{unknown_field(name, _OWN)}")
+            raise BadRequest(f"{where}{unknown_field(name, (*_OWN, 'pins'))}")
         if field in found:
             raise BadRequest(f"{where}{field} is given twice, as {name} too")
         found[field] = value
@@ -178,18 +181,12 @@ def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield str(name), value
 
 
-def _axis(field: str, given: Any) -> Axis:
-    return Axis(field, tuple(read_value(field, value) for value in axis_values(field, given)))
-
-
 def _scenarios(table: Mapping[str, Any], axes: Mapping[str, Axis]) -> dict[str, dict[str, Any]]:
     scenarios = {}
     for name, content in table.items():
         if not isinstance(content, Mapping):
             raise BadRequest(f"scenarios.{name}: expected a table of values, got {content!r:.40}")
-        plain = {key: value for key, value in content.items() if key != "pins"}
-        pins = {f"pins.{axis}": value for axis, value in _table(content, "pins").items()}
-        fields = _fields(plain | pins, f"scenarios.{name}: ")
+        fields = _fields(content, f"scenarios.{name}: ")
         for field, value in fields.items():
             if isinstance(value, list):
                 raise BadRequest(f"scenarios.{name}: {field} has one value in a scenario; lists are axes of the study")
@@ -231,25 +228,20 @@ def _steps(axes: Mapping[str, Axis], given: Any) -> dict[str, int]:
 
 def _baseline(table: Mapping[str, Any], factors: tuple[tuple[Axis, ...], ...]) -> dict[int, int]:
     """Factor to place, of the values that the baseline has."""
-    scenario = {key: value for key, value in table.items() if key == SCENARIO}
-    pins = {f"pins.{axis}": value for axis, value in _table(table, "pins").items()}
-    fields = _fields({k: v for k, v in table.items() if k not in (SCENARIO, "pins")} | pins, "baseline: ") | scenario
+    home = {axis.field: (number, axis) for number, factor in enumerate(factors) for axis in factor}
+    plain = {key: value for key, value in table.items() if key != SCENARIO}
+    fields = {field: read_value(field, value) for field, value in _fields(plain, "baseline: ").items()}
+    fields |= {SCENARIO: table[SCENARIO]} if SCENARIO in table else {}
     chosen: dict[int, int] = {}
     for field, value in fields.items():
-        number, axis = _axis_of(field, factors)
+        if field not in home:
+            raise BadRequest(f"baseline: {field} is no axis of the study")
+        number, axis = home[field]
         shown = [json.dumps(one, sort_keys=True, default=str) for one in axis.values]
-        wanted = json.dumps(value if field == SCENARIO else read_value(field, value), sort_keys=True, default=str)
+        wanted = json.dumps(value, sort_keys=True, default=str)
         if wanted not in shown:
             raise BadRequest(f"baseline: {field} {value!r:.40} is no value of that axis; {', '.join(shown[:8])} are")
         place = shown.index(wanted)
         if chosen.setdefault(number, place) != place:
             raise BadRequest(f"baseline: {field} {value!r:.40} goes in step with another axis and does not meet it")
     return chosen
-
-
-def _axis_of(field: str, factors: tuple[tuple[Axis, ...], ...]) -> tuple[int, Axis]:
-    for number, factor in enumerate(factors):
-        for axis in factor:
-            if axis.field == field:
-                return number, axis
-    raise BadRequest(f"baseline: {field} is no axis of the study")

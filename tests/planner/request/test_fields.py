@@ -76,7 +76,8 @@ from click.testing import CliRunner
 from planner import PlanRequest, predict
 from planner.cli import main
 from planner.explain.nearest import cli_flag, given_options
-from planner.studies import points_of, study_of
+from planner.studies.study import points_of
+from planner.studies.study_file import study_of
 from planner.studies.question import key_of
 
 asked = PlanRequest(model="llama3-8b", gpus=8, flavour="sweet")

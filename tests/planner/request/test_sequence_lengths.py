@@ -8,8 +8,8 @@ from hardware.errors import BadFile
 from planner.render.terminal.dry_run import lines
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
-from planner.studies import study_of
 from planner.studies.check import check
+from planner.studies.study_file import study_of
 
 
 @pytest.fixture
