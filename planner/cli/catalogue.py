@@ -46,8 +46,8 @@ def list_(kind: str, **params: Any) -> None:
 def show(name: str, kind: str | None, **params: Any) -> None:
     """Show one entry of the catalogue with the source of every figure.
 
-    Of a stack, or a release of one (torchtitan@2024-12), it shows the switches that --set takes; with -v also what
-    frameworks call them, and its costs.
+    Of a stack, or a release of one (torchtitan@2024-12), it shows the switches that --set takes, a line each; with -v
+    all of it, what frameworks call them, and its costs.
     """
     from planner.render import catalogue as view
 
