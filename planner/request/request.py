@@ -19,7 +19,7 @@ from hardware.records import Cluster
 from planner.errors import BadRequest
 from planner.request import tables
 from planner.request.fields import FIELDS, PIN_AXES, default_of, field_of
-from planner.request.overrides import bare, flat, known_path, known_table
+from planner.request.overrides import known_changes
 from planner.request.pins import without_numpy
 from planner.request.values import LONGEST, MOST_TOKENS, READERS
 
@@ -141,9 +141,7 @@ class PlanRequest(BaseModel):
         if not isinstance(value, Mapping):
             raise ValueError('expected paths and values, such as {"stack.overlap.pp": 0.1}')  # noqa: TRY004 - pydantic's
         try:
-            for path in bare(value):
-                known_table(path)
-            found = {known_path(path): new for path, new in flat(value)}
+            found = known_changes(value)
         except BadRequest as error:
             raise ValueError(str(error)) from None
         for path, new in found.items():

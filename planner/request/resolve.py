@@ -76,14 +76,9 @@ def resolve(request: PlanRequest) -> Resolved:
     mixed = _mixed(request, scenario, cluster) if len(base.groups) > 1 else None
     if len(base.groups) > 1 and cluster.gpus != base.gpus:
         defaults += (describe_subset(cluster, base),)
-    stability = _stability(request)
+    stability = request.stability or (Stability() if request.objective == "goodput" else None)
     defaults += describe_spares(scenario, stability, base) if stability else ()
     return Resolved(request, scenario, cluster, base, software, tokens, defaults, stability, mixed)
-
-
-def _stability(request: PlanRequest) -> Stability | None:
-    """What is said about interruptions, the usual where only goodput is asked for."""
-    return request.stability or (Stability() if request.objective == "goodput" else None)
 
 
 def _written_gradients(request: PlanRequest) -> str | None:

@@ -78,11 +78,13 @@ def seconds_written(value: Any) -> Any:
 
 def tokens_written(value: Any) -> Any:
     """A whole number out of text such as "300B"; all else as it is."""
-    if isinstance(value, str):
-        _plain_digits(value)
-        if not 1 <= parse_quantity(value, "count") < MOST_TOKENS:
-            raise ValueError(f"expected a count between 1 and 1e18 such as 300B, got {value!r:.40}")
-    return counted(value)
+    if not isinstance(value, str):
+        return counted(value)
+    _plain_digits(value)
+    found = counted(value)
+    if not 1 <= found < MOST_TOKENS:
+        raise ValueError(f"expected a count between 1 and 1e18 such as 300B, got {value!r:.40}")
+    return found
 
 
 def _plain_digits(text: str) -> None:
@@ -179,11 +181,6 @@ def multiple(before: Any, value: Any, dimension: str | None, path: str = "") -> 
     return exact_quantity(number, dimension) if dimension else number  # type: ignore[arg-type]  # one of the units'
 
 
-def is_multiple(text: str) -> bool:
-    """Whether it reads as one: "2x", "x0.5"."""
-    return _MULTIPLE.fullmatch(text.strip()) is not None
-
-
 def dimension_of(record: type[BaseModel], field: str) -> str | None:
     """The dimension of a field that is written with a unit; None for a plain number."""
     return next((str(kind["format"]) for kind in kinds(record, field) if "format" in kind), None)
@@ -197,13 +194,13 @@ def kinds(record: type[BaseModel], field: str) -> list[dict[str, Any]]:
 
 
 def checked_value(known: TypeAdapter[Any], value: Any, path: str) -> Any:
-    """The value as its field has it: in SI units, within its bounds.
+    """The value as its field has it, also out of text: in SI units, within its bounds.
 
     Raises:
         BadRequest: it does not belong there.
     """
     try:
-        return known.validate_python(value)
+        return known.validate_strings(value) if isinstance(value, str) else known.validate_python(value)
     except ValidationError as error:
         raise BadRequest(f"{path}: {flatten(error).removeprefix('the file: ')}") from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import ValidationError
 
@@ -14,11 +14,14 @@ from hardware.files import unique
 from planner.answer.load import no_constant
 from planner.errors import BadRequest, MeshwrightError, OutOfTime
 from planner.request.fields import QUESTION, no_such_field
-from planner.request.overrides import flat, known_path, numeric
-from planner.request.values import is_multiple, seconds_written
 from planner.service.guard import names_only
 
+if TYPE_CHECKING:
+    from planner.allocation.queue import Queue
+    from planner.request.request import PlanRequest
+
 Body = dict[str, Any]
+_T = TypeVar("_T", "PlanRequest", "Queue")
 _DEEP: Final = 60
 """Levels of tables within tables; no question needs ten."""
 
@@ -69,39 +72,20 @@ def _check_depth(value: object, left: int) -> None:
         _check_depth(one, left - 1)
 
 
-def _fields(body: Mapping[str, Any], seconds: float) -> Body:
-    """The fields of a question, its time limit cut to what the service gives."""
-    names_only(body)
-    for name in sorted(set(body) - {*QUESTION, "pins"}):
-        raise BadRequest(no_such_field(name, "pins"))
-    _typed_changes(body.get("changes"))
-    return {"top": 5, **body, "time_limit": _cut(body.get("time_limit"), seconds)}
-
-
-def _cut(limit: object, seconds: float) -> object:
-    """A time limit, in seconds or written with a unit, of at most so many seconds; what is no time as it is."""
-    if limit is None:
-        return seconds
-    try:
-        limit = seconds_written(limit)
-    except ValueError:
-        return limit
-    return min(limit, seconds) if isinstance(limit, int | float) and not isinstance(limit, bool) else limit
-
-
-def _typed_changes(changes: object) -> None:
-    """Refuse numbers that are written as text there too; multiples such as "2x" are."""
-    for path, value in flat(changes) if isinstance(changes, Mapping) else ():
-        if isinstance(value, str) and numeric(known_path(path)) and not is_multiple(value):
-            raise BadRequest(f'changes: {path}: expected a number or a multiple such as "2x", got {value!r:.40}')
-
-
 def _ask(name: str, share: float, body: Body, seconds: float) -> str:
     """The answer to one of the public questions, in a share of the time."""
     from planner import api
     from planner.request.request import PlanRequest
 
-    return _json(getattr(api, name)(PlanRequest(**_fields(body, share * seconds))))
+    names_only(body)
+    if unknown := sorted(set(body) - {*QUESTION, "pins"}):
+        raise BadRequest(no_such_field(unknown[0], "pins"))
+    return _json(getattr(api, name)(_in_time(PlanRequest(**body), share * seconds)))
+
+
+def _in_time(asked: _T, seconds: float) -> _T:
+    """A question with the time that it asks for, or what the service gives if less."""
+    return asked.model_copy(update={"time_limit": min(asked.time_limit or seconds, seconds)})
 
 
 def _json(answer: Any) -> str:
@@ -118,8 +102,7 @@ def _allocate(body: Body, seconds: float) -> str:
     for job in jobs if isinstance(jobs, list) else ():
         if isinstance(job, dict):
             names_only(job)
-    queue = queue_of(body)
-    return _json(allocate(queue.model_copy(update={"time_limit": min(queue.time_limit or seconds, seconds)})))
+    return _json(allocate(_in_time(queue_of(body), seconds)))
 
 
 def _replan(body: Body, seconds: float) -> str:
