@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, Final
 
-from costmodels.stack.stack import Stack
 from costmodels.stack.stack import stack as find_stack
 from planner.errors import BadRequest, MeshwrightError
 from planner.request.fields import DEFAULT_CLUSTER, DEFAULT_STACK, GIVEN_SPLIT
@@ -86,15 +85,13 @@ def _check_changes(root: str, changed: Changed, said: Sequence[tuple[str, str, A
             changed(record, path, value)
 
 
-def _with_stack_change(stack: Stack | str, path: str, value: Any) -> Stack:
-    return changed_stack(find_stack(stack) if isinstance(stack, str) else stack, {path: value})
-
-
 DEFAULTS: Final = {"cluster": DEFAULT_CLUSTER, "stack": DEFAULT_STACK}
 Changed = Callable[[Any, str, Any], object]
 _CHANGED: Final[Mapping[str, Changed]] = {
     "cluster": lambda cluster, path, value: changed_cluster(cluster, ((path, value),)),
-    "stack": _with_stack_change,
+    "stack": lambda named, path, value: changed_stack(
+        find_stack(named) if isinstance(named, str) else named, {path: value}
+    ),
     "model": lambda model, path, value: changed_model(model, {path: value}),
 }
 """What changes one field of a record by its path, by the field of the request that has the record."""

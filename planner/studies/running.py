@@ -10,7 +10,7 @@ from typing import Final, Literal
 from planner.errors import BadRequest
 from planner.studies.answer import Task
 from planner.studies.cores import usable
-from planner.studies.engines import Batch, Engine, in_process, local
+from planner.studies.engines import Batch, in_process, local
 from planner.studies.progress import Progress
 from planner.studies.question import key_of, release
 from planner.studies.store import Store
@@ -57,7 +57,12 @@ def run(
     with Store.open(store) as kept:
         kept.note(study.name, {axis.field: len(axis.values) for axis in study.axes}, release())
         progress = Progress(total=sum(1 for _ in points_of(study, shard=shard)))
-        chosen = _engine(engine, count, address)
+        if engine == "ray":
+            from planner.studies.ray_engine import on_ray
+
+            chosen = on_ray(count, address)
+        else:
+            chosen = local(count) if count > 1 else in_process
         taken: set[str] = set()
         tasks = _missing(study, kept, shard, progress, taken, retry_failed=retry_failed)
         if watch:
@@ -69,14 +74,6 @@ def run(
             if watch:
                 watch(progress)
     return progress
-
-
-def _engine(name: str, workers: int, address: str | None) -> Engine:
-    if name == "ray":
-        from planner.studies.ray_engine import on_ray
-
-        return on_ray(workers, address)
-    return local(workers) if workers > 1 else in_process
 
 
 def _missing(

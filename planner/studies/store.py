@@ -199,7 +199,7 @@ def _connected(path: Path, *, writing: bool) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA journal_mode = DELETE" if writing else "PRAGMA query_only = ON")
         connection.execute("PRAGMA synchronous = EXTRA")
-        connection.text_factory = _text
+        connection.text_factory = lambda stored: stored.decode(errors="replace")  # a damaged file may hold no text
         if writing and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             connection.executescript(
                 f"BEGIN; PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {SCHEMA}; {_TABLES} COMMIT;"
@@ -209,11 +209,6 @@ def _connected(path: Path, *, writing: bool) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def _text(stored: bytes) -> str:
-    """Text as it is, with a mark where a damaged file has none."""
-    return stored.decode(errors="replace")
 
 
 def _check(connection: sqlite3.Connection, path: Path, database: str) -> None:
@@ -234,29 +229,19 @@ def _as_bad_file(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        kind = NoRoom if _is_full(error) else BadFile
-        raise kind(path, _reason(path, error)) from None
+        raise _bad_file(path, error) from None
 
 
-def _code(error: sqlite3.Error) -> int:
-    """SQLite's finding without what it adds to it."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-def _is_full(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) in _FULL
-
-
-def _reason(path: Path, error: sqlite3.Error) -> str:
+def _bad_file(path: Path, error: sqlite3.Error) -> BadFile:
     """What SQLite says, and what helps where that is known."""
-    code = _code(error)
-    if _is_full(error):
-        return f"{error}; what was finished is kept, free some space and run it again"
+    code = getattr(error, "sqlite_errorcode", 0)
+    if code in _FULL:
+        return NoRoom(path, f"{error}; what was finished is kept, free some space and run it again")
     left = [name for name in (f"{path.name}-journal", f"{path.name}-wal") if path.with_name(name).exists()]
-    if left and code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+    if left and code & 0xFF in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
         said = "a process died while it wrote, and nothing can be mended in this folder"
-        return f"{said}; copy {path.name} and {left[0]} to one that can be written"
-    return str(error)
+        return BadFile(path, f"{said}; copy {path.name} and {left[0]} to one that can be written")
+    return BadFile(path, str(error))
 
 
 def _locked(path: Path) -> IO[str]:

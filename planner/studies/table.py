@@ -95,7 +95,11 @@ def write_parquet(found: Iterable[Result], study: Study, path: Path) -> None:
     except ImportError:
         raise BadRequest("--format parquet needs pyarrow: pip install pyarrow; csv works without") from None
     schema = pa.schema([(name, _type(name, study, pa)) for name in columns(study)])
-    rows = (_texted(row(result, study), schema, pa) for result in found)
+    text = {field.name for field in schema if field.type == pa.string()}
+    rows = (
+        {name: str(value) if name in text and value is not None else value for name, value in row(one, study).items()}
+        for one in found
+    )
     with pq.ParquetWriter(path, schema) as writer:
         first = list(islice(rows, ROWS))
         for group in chain([first], iter(lambda: list(islice(rows, ROWS)), [])):
@@ -119,8 +123,3 @@ def _type(name: str, study: Study, pa: Any) -> Any:
     if bare in _REAL or "number" in said:
         return pa.float64()
     return pa.bool_() if "boolean" in said else pa.string()
-
-
-def _texted(values: dict[str, Any], schema: Any, pa: Any) -> dict[str, Any]:
-    text = {field.name for field in schema if field.type == pa.string()}
-    return {name: str(value) if name in text and value is not None else value for name, value in values.items()}

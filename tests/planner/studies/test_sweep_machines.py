@@ -63,9 +63,7 @@ def test_less_power_takes_longer_and_never_shares_a_search_with_more():
         {"model": "22b", "gpus": 16, "cluster": "dgx-h100"} | limit
         for limit in ({}, {"cluster.power_limit": "500 W"}, {"cluster.power_limit": "0.5x"})
     ]
-    full, less, half = (
-        kept_document(plan_point(Task("", "search", point), shared))["prediction"] for point in points
-    )
+    full, less, half = (kept_document(plan_point(Task("", "search", point), shared))["prediction"] for point in points)
     assert full["iteration_seconds"] < less["iteration_seconds"] < half["iteration_seconds"]
     watts = [one["energy_megawatt_hours"] / one["training_days"] for one in (full, less, half)]
     node = cluster("dgx-h100").groups[0].node_power_overhead / 8
