@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import click
@@ -10,45 +10,33 @@ from click.shell_completion import CompletionItem
 
 _PLACES: Final = ("FILE", "DIR", "PATH")
 """What the placeholder of a parameter that is a file says."""
-
-
-def _kind(kind: str) -> Callable[[], Iterable[str]]:
-    def listed() -> Iterable[str]:
-        from planner.render.catalogue import KINDS
-
-        return KINDS[kind].names()
-
-    return listed
-
-
-def _frameworks() -> Iterable[str]:
-    from planner.frameworks.registry import FRAMEWORKS
-
-    return FRAMEWORKS
-
-
-def _everything() -> Iterable[str]:
-    from planner.render.catalogue import KINDS
-
-    return sorted({name for kind in KINDS.values() for name in kind.names()})
-
-
-NAMES: Final[Mapping[str, Callable[[], Iterable[str]]]] = {
-    "model": _kind("models"),
-    "cluster": _kind("clusters"),
-    "stack": _kind("stacks"),
-    "target": _kind("exporters"),
-    "schedule": _kind("schedules"),
-    "framework": _frameworks,
-    "name": _everything,
+NAMES: Final[Mapping[str, str]] = {
+    "model": "models",
+    "cluster": "clusters",
+    "stack": "stacks",
+    "target": "exporters",
+    "schedule": "schedules",
+    "framework": "",
+    "name": "",
 }
-"""Where the values of a parameter come from."""
+"""The kind of the catalogue that the values of a parameter come from; "" is another place, or all kinds."""
 
 
 def complete(param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names that begin so, and files where the parameter takes them."""
-    known = NAMES.get(param.name or "")
-    found = [CompletionItem(name) for name in known() if name.startswith(incomplete)] if known else []
+    found = [CompletionItem(name) for name in _known(param.name or "") if name.startswith(incomplete)]
     placed = str(param.metavar or "")
     files = isinstance(param, click.Argument) or param.name == "output" or any(word in placed for word in _PLACES)
     return found or ([CompletionItem(incomplete, type="file")] if files else [])
+
+
+def _known(parameter: str) -> Iterable[str]:
+    if parameter not in NAMES:
+        return ()
+    from planner.frameworks.registry import FRAMEWORKS
+    from planner.render.catalogue import KINDS
+
+    if parameter == "framework":
+        return FRAMEWORKS
+    kinds = [NAMES[parameter]] if NAMES[parameter] else KINDS
+    return sorted({name for kind in kinds for name in KINDS[kind].names()})

@@ -28,7 +28,7 @@ def following(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
         from rich.console import Console
 
         with Console(stderr=True).status("starting") as status:
-            yield _paced(lambda progress: status.update(_escaped(line(progress))), QUICK)
+            yield _paced(lambda progress: status.update(line(progress).replace("[", r"\[")), QUICK)
     else:
         yield _paced(lambda progress: say(line(progress)), EVERY)
 
@@ -49,21 +49,11 @@ def line(progress: Progress) -> str:
     """Where a run stands: done, rate, time left, failures, the best so far."""
     parts = [f"{progress.done:,} of {progress.total:,} points", f"{progress.rate:.3g}/s"]
     if progress.left is not None and progress.done < progress.total:
-        parts.append(f"{_span(progress.left)} left")
+        from planner.answer.text import format_duration
+
+        parts.append(f"{format_duration(progress.left)} left")
     if progress.failed:
         parts.append(f"{progress.failed:,} failed")
     if progress.best:
         parts.append(f"best {progress.best[1]}")
     return ", ".join(parts)
-
-
-def _span(seconds: float) -> str:
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("[", r"\[")

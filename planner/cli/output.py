@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from io import StringIO
+from contextlib import contextmanager, nullcontext
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn, TextIO
 
@@ -45,14 +46,16 @@ def check_writable(output: str, option: str) -> None:
         raise BadRequest(f"{option}: the folder {path.parent} cannot be written")
 
 
-def write(text: str, output: str | None) -> None:
-    """Write the answer to a file in one step, or to stdout; a reader who has left is nobody's error."""
-    if output is None:
-        put(text)
-        opened().flush()
-    else:
-        with _replacing("--output", Path(output).expanduser()) as stream:
-            stream.write(text.encode())
+def write(text: str | Iterable[str], output: str | None, option: str = "--output") -> None:
+    """Write the answer, or its pieces, to a file in one step, or to stdout; a reader who has left is nobody's error."""
+    pieces = [text] if isinstance(text, str) else text
+    if output is not None:
+        with _replacing(option, Path(output).expanduser()) as stream:
+            stream.writelines(piece.encode() for piece in pieces)
+        return
+    for piece in pieces:
+        put(piece)
+    opened().flush()
 
 
 def put(text: str) -> None:
@@ -81,17 +84,6 @@ def _encodable(text: str, encoding: str) -> str:
     return text
 
 
-def text_to(pieces: Iterable[str], place: str | None) -> None:
-    """Pieces of text to a file, all of them or none, or to stdout."""
-    if place is not None:
-        with _replacing("--results", Path(place).expanduser()) as stream:
-            stream.writelines(piece.encode() for piece in pieces)
-        return
-    for piece in pieces:
-        put(piece)
-    opened().flush()
-
-
 def parquet_to(found: Iterable[Result], study: Study, place: str | None) -> None:
     """A Parquet file, or its bytes on stdout."""
     from planner.studies.table import write_parquet
@@ -99,13 +91,10 @@ def parquet_to(found: Iterable[Result], study: Study, place: str | None) -> None
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder) / "results.parquet"
         write_parquet(found, study, whole)
-        if place is not None:
-            with whole.open("rb") as source, _replacing("--results", Path(place).expanduser()) as stream:
-                stream.writelines(source)
-            return
-        with whole.open("rb") as source:
-            opened().buffer.writelines(source)
-            opened().buffer.flush()
+        target = nullcontext(opened().buffer) if place is None else _replacing("--results", Path(place).expanduser())
+        with whole.open("rb") as source, target as stream:
+            shutil.copyfileobj(source, stream)
+            stream.flush()
 
 
 @contextmanager
@@ -141,28 +130,22 @@ def shown(draw: Callable[[Console], None], output: str | None) -> str:
     from rich.console import Console
 
     if output is None:
-        stream = _Sheet(getattr(sys.stdout, "encoding", None) or "utf-8")
+        stream = _sheet(getattr(sys.stdout, "encoding", None) or "utf-8")
         terminal = sys.stdout is not None and sys.stdout.isatty()
         console = Console(file=stream, force_terminal=terminal or None, highlight=False, legacy_windows=False)
         # A width of 0 is how consoles and COLUMNS say that they know none.
         console.width = min(max(console.width or _UNKNOWN_WIDTH, _NARROWEST), _WIDEST)
     else:
-        stream = _Sheet("utf-8")
+        stream = _sheet("utf-8")
         console = Console(file=stream, width=_FILE_WIDTH, force_terminal=False, highlight=False)
     draw(console)
-    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+    stream.seek(0)
+    return "".join(f"{line.rstrip()}\n" for line in stream.read().splitlines())
 
 
-class _Sheet(StringIO):
+def _sheet(encoding: str) -> TextIOWrapper:
     """Text in memory that says which encoding it is meant for."""
-
-    def __init__(self, encoding: str) -> None:
-        super().__init__()
-        self._encoding = encoding
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]  # text in memory has none of its own
-        return self._encoding
+    return TextIOWrapper(BytesIO(), encoding=encoding, errors="replace", newline="")
 
 
 @contextmanager

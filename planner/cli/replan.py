@@ -16,6 +16,9 @@ from planner.errors import BadRequest, MeshwrightError
 if TYPE_CHECKING:
     from planner.answer.plan import Plan
 
+_CHANGES = ("global_batch_size", "cluster", "stack", "time_limit")
+"""What may differ from the answer's question."""
+
 
 @click.command("replan", cls=Command, short_help="Plan a running job again when nodes fail or join.")
 @click.argument("result", type=Text(), metavar="PLAN.json")
@@ -51,8 +54,9 @@ def replan(result: str, gpus: int, tolerance: str, pick: str, **params: Any) -> 
 
     old = answer_in(result, quiet=params["quiet"])
     _named_once(old, params)
+    changes = {name: params[name] for name in _CHANGES if params[name] is not None}
     with working("searching", params):
-        answer = plan_again(old, gpus, tolerance=tolerance, **_changes(params))
+        answer = plan_again(old, gpus, tolerance=tolerance, **changes)
     chosen = getattr(answer, pick)
     if params["form"] in {"table", "json"}:
         from planner.render.terminal.replan import render
@@ -91,9 +95,3 @@ def _known(find: Callable[[str], object], name: str) -> bool:
     except MeshwrightError:
         return False
     return True
-
-
-def _changes(params: dict[str, Any]) -> dict[str, Any]:
-    """What is to differ from the answer's question."""
-    named = ("global_batch_size", "cluster", "stack", "time_limit")
-    return {name: params[name] for name in named if params[name] is not None}

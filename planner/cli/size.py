@@ -55,10 +55,8 @@ def size(ctx: click.Context, /, deadline: float | None, budget: float | None, **
         found = sized(asked, days=deadline, dollars=budget)
     deliver(found, print_size, params)
     if found.status == "infeasible":
-        near = found.nearest
-        said = _near(near.gpus, near.days, near.cost_dollars) if near else ""
-        end_infeasible(found.statement + said, params)
-
-
-def _near(gpus: int, days: float, cost: float | None) -> str:
-    return f"; nearest: {gpus:,} GPUs, {days:.3g} days" + ("" if cost is None else f", ${cost:,.0f}")
+        said = found.statement
+        if near := found.nearest:
+            cost = "" if near.cost_dollars is None else f", ${near.cost_dollars:,.0f}"
+            said += f"; nearest: {near.gpus:,} GPUs, {near.days:.3g} days{cost}"
+        end_infeasible(said, params)

@@ -136,9 +136,7 @@ def _rehearse(study: Study, params: dict[str, Any]) -> None:
 
     from planner.studies.study import in_order
 
-    shown_points, count = list(islice(in_order(study), 5)), 0
-    for count, _ in enumerate(in_order(study), start=1):  # noqa: B007 - counted without keeping
-        pass
+    shown_points, count = list(islice(in_order(study), 5)), sum(1 for _ in in_order(study))
     if params["form"] == "json":
         first = [{"index": point.index, "point": dict(point.axes)} for point in shown_points]
         document = {"study": study.name, "mode": study.mode, "points": count, "product": study.product, "first": first}
@@ -176,7 +174,7 @@ def _run(study: Study, store: str, params: dict[str, Any]) -> Progress:
 
 def _deliver(study: Study, store: str, params: dict[str, Any]) -> Counted:
     """Write the results of all points, and count them."""
-    from planner.cli.output import parquet_to, text_to
+    from planner.cli.output import parquet_to
     from planner.render.terminal.sweep import Counted, print_results
     from planner.studies.result import results
     from planner.studies.table import as_csv, as_json
@@ -184,11 +182,11 @@ def _deliver(study: Study, store: str, params: dict[str, Any]) -> Counted:
     counted, place = Counted(), params["results"]
     found = counted.passing(results(study, store))
     if params["form"] == "table":
-        write(shown(lambda console: print_results(found, study, console), place), place)
+        write(shown(lambda console: print_results(found, study, console), place), place, "--results")
     elif params["form"] == "parquet":
         parquet_to(found, study, place)
     else:
-        text_to((as_json if params["form"] == "json" else as_csv)(found, study), place)
+        write((as_json if params["form"] == "json" else as_csv)(found, study), place, "--results")
     return counted
 
 
