@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from planner.cli.options import Command, Count, Read, Text, Word, option, output_options, seconds
+from planner.cli.options import Command, Count, Text, Word, field_option, option, output_options
 from planner.cli.output import deliver, end_infeasible, working
 
 _GOALS = ("throughput", "weighted-finish", "cost", "fairness")
@@ -14,9 +14,9 @@ _GOALS = ("throughput", "weighted-finish", "cost", "fairness")
 
 @click.command("allocate", cls=Command, short_help="Divide a cluster among queued jobs.")
 @click.argument("queue", type=Text(), metavar="QUEUE.toml")
-@option("--objective", heading="Question", type=Word(_GOALS), metavar="|".join(_GOALS), help="Over the file's.")
-@option("--time-limit", heading="Question", type=Read(seconds), metavar="TIME", help="Over the file's: 30s, 2min.")
-@option("--workers", heading="Question", type=Count(), default=1, help="Processes that search (default: 1).")
+@option("--objective", type=Word(_GOALS), help="Over the file's.")
+@field_option("time_limit", help="Over the file's: 30s, 2min.")
+@option("--workers", type=Count(), default=1, help="Processes that search (default: 1).")
 @output_options("table", "json")
 def allocate(
     queue: str,

@@ -6,16 +6,14 @@ from typing import Any
 
 import click
 
-from planner.cli.options import Command, Text, option, output_options
+from planner.cli.options import Command, Text, field_option, output_options
 from planner.cli.output import deliver, talk, working, write
 
 
 @click.command("calibrate", cls=Command, short_help="A cluster and a stack from one's own measurements.")
-@click.argument("files", nargs=-1, required=True, type=Text(), metavar="FILE...")
-@option(
-    "--cluster", heading="Question", metavar="NAME|FILE", help="Machines to start from (default: as the files say)."
-)
-@option("--stack", heading="Question", metavar="NAME|FILE", help="Framework to start from (default: as the runs say).")
+@click.argument("files", type=Text(), nargs=-1, required=True, metavar="FILE...")
+@field_option("cluster", help="Machines to start from (default: as the files say).")
+@field_option("stack", help="Framework to start from (default: as the runs say).")
 @output_options("table", "json")
 def calibrate(files: tuple[str, ...], cluster: str | None, stack: str | None, **params: Any) -> None:
     """Fit constants to training runs (JSON lines), output of nccl-tests and timed matrix products (CSV).

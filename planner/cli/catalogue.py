@@ -35,13 +35,7 @@ def list_(kind: str, **params: Any) -> None:
 
 @click.command("show", cls=Command, short_help="One entry, every figure with its source.")
 @click.argument("name", type=Text())
-@option(
-    "--kind",
-    heading="Question",
-    type=Word(_KINDS),
-    metavar="KIND",
-    help=f"Where a name means several things: {', '.join(_KINDS)}.",
-)
+@option("--kind", type=Word(_KINDS), metavar="KIND", help=f"Where a name means several things: {', '.join(_KINDS)}.")
 @output_options("table", "json")
 def show(name: str, kind: str | None, **params: Any) -> None:
     """Show one entry of the catalogue with the source of every figure.
@@ -102,20 +96,10 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 @click.command("validate", cls=Command, short_help="Predicted against measured runs.")
-@click.argument("files", nargs=-1, type=Text(), metavar="[FILE]...")
-@option(
-    "--floor",
-    heading="Question",
-    is_flag=True,
-    help="What the measurements leave to any model: noise, releases, rounding.",
-)
-@option(
-    "--ranking",
-    heading="Question",
-    is_flag=True,
-    help="Judge the choice among measured strategies: regret, rank correlation.",
-)
-@option("--profile", heading="Question", metavar="FILE", help="Cluster and stack that `plan calibrate` wrote.")
+@click.argument("files", type=Text(), nargs=-1, metavar="[FILE]...")
+@option("--floor", is_flag=True, help="What the measurements leave to any model: noise, releases, rounding.")
+@option("--ranking", is_flag=True, help="Judge the choice among measured strategies: regret, rank correlation.")
+@option("--profile", metavar="FILE", help="Cluster and stack that `plan calibrate` wrote.")
 @output_options("table", "json")
 def validate(
     files: tuple[str, ...],

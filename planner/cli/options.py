@@ -3,7 +3,7 @@
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import click
@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 from hardware.errors import meant
 from planner.cli.complete import complete
 from planner.cli.input import check_outputs
-from planner.request.fields import FIELDS, PIN_AXES, PINS, QUESTION, Field
+from planner.request.fields import FIELDS, PIN_AXES, PINS, QUESTION, Kind
 
 _FACTOR: Final = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 _DIGITS: Final = re.compile(r"\+?[0-9]+")
@@ -65,11 +65,15 @@ class Read(Text):
             self.fail(str(error), param, ctx)
 
 
-def seconds(text: str) -> float:
-    """A time as people write it, or plain seconds."""
-    from planner.request.values import seconds_written
+def read_as(kind: Kind) -> Read:
+    """Text that is read as the fields of a kind are."""
 
-    return float(seconds_written(text))
+    def read(text: str) -> Any:
+        from planner.request.values import READERS
+
+        return READERS[kind](text)
+
+    return Read(read)
 
 
 def quantity(dimension: str, most: float = math.inf) -> Read:
@@ -162,6 +166,10 @@ def _short(text: str) -> str:
 class Word(click.Choice[str]):
     """One of a few words; a singular is understood where plurals are listed."""
 
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:  # noqa: ARG002 - click's
+        """The words."""
+        return "|".join(map(str, self.choices))
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The word."""
         text = str(value).strip().lower()
@@ -237,7 +245,7 @@ class Command(click.Command):
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def option(*names: str, heading: str, **settings: Any) -> Decorator:
+def option(*names: str, heading: str = "Question", **settings: Any) -> Decorator:
     """An `Option` as a decorator; text that is neither empty nor an option unless said otherwise."""
     if not settings.get("is_flag") and "type" not in settings:
         settings["type"] = Text(_LONGEST_PIN if heading == PINS else _LONGEST_TEXT)
@@ -255,44 +263,41 @@ def stacked(*decorators: Decorator) -> Decorator:
     return decorate
 
 
-_Q, _O = "Question", "Answer"
+_O = "Answer"
 SOURCES: Final = ("megatron-args", "deepspeed", "torchtitan", "hf")
 """Formats of other programs; ``planner.jobs.registry`` reads them."""
 FORMATS: Final = ("table", "json", "yaml", "env", "args")
 
 
-def field_option(name: str) -> Decorator:
-    """The option of a field of a question or of an axis, as the table of them says."""
+def field_option(name: str, **other: Any) -> Decorator:
+    """The option of a field of a question or of an axis, as the table of them says but for what is said otherwise."""
     field = FIELDS[name]
     words = [f"--{word}" for word in field.words]
-    common: dict[str, Any] = {"heading": field.heading, "help": field.help}
+    settings: dict[str, Any] = {"heading": field.heading, "help": field.help, "metavar": field.takes}
     if field.kind == "switch":
-        return option(f"{words[0]}/--no-{words[0][2:]}", name, is_flag=True, default=None, **common)
-    if field.kind == "changes":
-        common |= {"multiple": True, "callback": _changes}
-    if field.kind in _TYPES:
-        common["type"] = _TYPES[field.kind](field)
-    return option(*words, name, metavar=field.takes, **common)
-
-
-_TYPES: Final[Mapping[str, Callable[[Field], click.ParamType[Any]]]] = {
-    "count": lambda field: Count(field.least),
-    "number": lambda _: Read(_factor),
-}
-"""Types of options by the kind of their field; the request reads the text of the others."""
+        words = [f"{words[0]}/--no-{words[0][2:]}"]
+        settings |= {"is_flag": True, "default": None}
+    elif field.kind == "count":
+        settings["type"] = Count(field.least)
+    elif field.kind == "number":
+        settings["type"] = Read(_factor)
+    elif field.kind in {"tokens", "time", "share", "counts"}:
+        settings["type"] = read_as(field.kind)
+    elif field.kind == "changes":
+        settings |= {"multiple": True, "callback": _changes}
+    return option(*words, name, **(settings | other))
 
 
 _BETWEEN: Final = {
-    "stack": option("--profile", heading=_Q, metavar="FILE", help="Both, as `plan calibrate` wrote them."),
+    "stack": option("--profile", metavar="FILE", help="Both, as `plan calibrate` wrote them."),
     "ties": option(
         "--goodput",
-        heading=_Q,
         is_flag=True,
         default=None,
         help="Count interruptions and checkpoints: --objective goodput.",
     ),
     "time_limit": option(
-        "--config", heading=_Q, metavar="FILE", help="File of these fields, TOML or JSON, or an answer (- for stdin)."
+        "--config", metavar="FILE", help="File of these fields, TOML or JSON, or an answer (- for stdin)."
     ),
     "vpp": option(
         "--num-layers-per-virtual-pipeline-stage",
@@ -311,7 +316,7 @@ def _listed(names: Iterable[str]) -> Decorator:
     return stacked(*(one for name in between for one in (field_option(name), *between[name])))
 
 
-question_options = _listed(name for name in QUESTION if FIELDS[name].heading == _Q)
+question_options = _listed(name for name in QUESTION if FIELDS[name].heading == "Question")
 pin_options = _listed(PIN_AXES)
 
 
@@ -323,7 +328,6 @@ def output_options(*formats: str, takes: str = "FILE", written: str = "Write the
         heading=_O,
         type=Word(formats),
         default=next(iter(formats), None),
-        metavar="|".join(formats),
         envvar="PLAN_FORMAT",
         help="Form of the answer.",
     )

@@ -94,13 +94,11 @@ def _answered_instead(request: PlanRequest, params: dict[str, Any]) -> bool:
 
 
 @click.command("predict", cls=Command, short_help="Price one given strategy; no search.")
-@click.argument("file", required=False, type=Text(), metavar="[FILE]")
+@click.argument("file", type=Text(), required=False, metavar="[FILE]")
 @option(
     "--from",
     "source",
-    heading="Question",
     type=Word(SOURCES),
-    metavar="|".join(SOURCES),
     help="Read the job and its strategy from FILE, and say how far it is from the best and why.",
 )
 @question_options

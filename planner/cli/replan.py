@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from planner.cli.input import answer_in
-from planner.cli.options import Command, Count, Read, Text, Word, option, output_options, seconds
+from planner.cli.options import Command, Count, Text, Word, field_option, option, output_options
 from planner.cli.output import deliver, end_infeasible, talk, working, write
 from planner.errors import BadRequest, MeshwrightError
 
@@ -22,24 +22,12 @@ _CHANGES = ("global_batch_size", "cluster", "stack", "time_limit")
 
 @click.command("replan", cls=Command, short_help="Plan a running job again when nodes fail or join.")
 @click.argument("result", type=Text(), metavar="PLAN.json")
-@option("--gpus", heading="Question", type=Count(), required=True, help="Accelerators that there are now.")
-@option("--tolerance", heading="Question", type=Text(), default="5%", help="How much slower may move less.")
-@option(
-    "--global-batch",
-    "global_batch_size",
-    heading="Question",
-    type=Count(),
-    help="Sequences per iteration (default: as before).",
-)
-@option("--cluster", heading="Question", type=Text(), metavar="NAME|FILE", help="Where the answer names none.")
-@option("--stack", heading="Question", type=Text(), metavar="NAME|FILE", help="Where the answer names none.")
-@option(
-    "--time-limit",
-    heading="Question",
-    type=Read(seconds),
-    metavar="TIME",
-    help="Longest answer: 30s, 2min (default: none, effort counts).",
-)
+@option("--gpus", type=Count(), required=True, help="Accelerators that there are now.")
+@option("--tolerance", default="5%", help="How much slower may move less.")
+@field_option("global_batch_size", help="Sequences per iteration (default: as before).")
+@field_option("cluster", help="Where the answer names none.")
+@field_option("stack", help="Where the answer names none.")
+@field_option("time_limit")
 @option(
     "--pick", heading="Answer", type=Word(("nearest", "fastest")), default="nearest", help="Which to launch or export."
 )

@@ -20,7 +20,7 @@ _SQLITE = b"SQLite format 3\0"
 
 @click.command("report", cls=Command, short_help="A study or a plan as one interactive page.")
 @click.argument("source", type=Text(), metavar="STORE|ANSWER")
-@option("--study", heading="Question", metavar="STUDY", help="Show this study's points of the store, all of them.")
+@option("--study", metavar="STUDY", help="Show this study's points of the store, all of them.")
 @output_options()
 def report(source: str, study: str | None, **params: Any) -> None:
     """Draw a page that needs nothing but itself: curves, heat maps, fronts, stacks, memory, timeline, table.

@@ -8,20 +8,25 @@ from contextlib import suppress
 import click
 
 from planner.cli.ending import say
-from planner.cli.options import Command, Count, Read, Text, option, quantity, seconds
+from planner.cli.options import Command, Count, option, quantity, read_as
 from planner.errors import BadRequest
 
 _L = "Limits"
 
 
 @click.command("serve", cls=Command, short_help="Answer over HTTP, for schedulers that are not Python.")
-@option("--host", heading="Address", type=Text(), default="127.0.0.1", help="Where to listen (default: 127.0.0.1).")
+@option("--host", heading="Address", default="127.0.0.1", help="Where to listen (default: 127.0.0.1).")
 @option("--port", heading="Address", type=Count(least=0), default=8642, help="Port (default: 8642).")
-@option("--allow-host", heading="Address", type=Text(), multiple=True, help="Further name that clients use for it.")
+@option("--allow-host", heading="Address", multiple=True, help="Further name that clients use for it.")
 @option("--workers", heading=_L, type=Count(), default=2, help="Questions at once (default: 2).")
 @option("--waiting", heading=_L, type=Count(least=0), default=16, help="Questions that may wait (default: 16).")
 @option(
-    "--time-limit", heading=_L, type=Read(seconds), default="30s", metavar="TIME", help="Longest search (default: 30s)."
+    "--time-limit",
+    heading=_L,
+    type=read_as("time"),
+    default="30s",
+    metavar="TIME",
+    help="Longest search (default: 30s).",
 )
 @option("--body", heading=_L, type=Count(), default=2**20, help="Longest body in bytes (default: 1 MiB).")
 @option(

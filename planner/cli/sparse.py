@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 
-from planner.cli.options import Command, Count, Read, Word, option, output_options, quantity, seconds
+from planner.cli.options import Command, Count, Read, Word, field_option, option, output_options, quantity
 from planner.cli.output import deliver, end_infeasible, talk, working
 from planner.errors import BadRequest
 
-_Q = "Question"
 _NODES = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9_-]*)\s*=\s*([0-9]{1,9})\s*")
 
 
@@ -28,11 +27,10 @@ def _nodes(text: str) -> dict[str, int]:
 
 
 @click.command("sparse", cls=Command, short_help="Parameter servers for a model with embedding tables.")
-@option("--model", heading=_Q, metavar="FILE", help="Tables and dense layers: a TOML or JSON file.")
-@option("--cluster", heading=_Q, metavar="NAME|FILE", help="Machines: `plan list servers`, or a file.")
+@option("--model", metavar="FILE", help="Tables and dense layers: a TOML or JSON file.")
+@option("--cluster", metavar="NAME|FILE", help="Machines: `plan list servers`, or a file.")
 @option(
     "--min-throughput",
-    heading=_Q,
     type=quantity("count", most=1e12),
     metavar="COUNT",
     help="Examples per second to reach, such as 2M: the cheapest.",
@@ -41,39 +39,26 @@ def _nodes(text: str) -> dict[str, int]:
     "--max-cost",
     "--budget",
     "max_cost",
-    heading=_Q,
     type=quantity("price", most=1e9 / 3600.0),
     metavar="PRICE",
     help="Rent to keep to, such as '50 $/h'; alone it asks for the fastest.",
 )
 @option(
     "--mode",
-    heading=_Q,
     type=Word(("any", "sync", "async", "geo")),
     metavar="NAME",
     help="sync, async, geo, or any: the best of them.",
 )
 @option(
     "--max-staleness",
-    heading=_Q,
     type=Count(least=0),
     metavar="STEPS",
     help="Steps of other workers between a worker's pull and its push, at most.",
 )
 @option(
-    "--nodes",
-    heading=_Q,
-    type=Read(_nodes),
-    metavar="GROUP=N,...",
-    help="Nodes of some groups, at most; 0 leaves a group out.",
+    "--nodes", type=Read(_nodes), metavar="GROUP=N,...", help="Nodes of some groups, at most; 0 leaves a group out."
 )
-@option(
-    "--time-limit",
-    heading=_Q,
-    type=Read(seconds),
-    metavar="TIME",
-    help="Longest search: 30s, 2min or plain seconds (default: none, effort counts).",
-)
+@field_option("time_limit")
 @output_options("table", "json")
 def sparse(**params: Any) -> None:
     """Find the cheapest nodes, modes and places for a sparse model, prove it, and say what else would do."""

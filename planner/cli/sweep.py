@@ -57,7 +57,7 @@ def sweep() -> None:
 @sweep.command("run", cls=Command, short_help="Answer what the store lacks, and show the results (the default).")
 @click.argument("study", type=Text(), metavar="STUDY")
 @_store_option
-@option("--engine", heading=_W, type=Word(("local", "ray")), default="local", metavar="local|ray", help="Who works.")
+@option("--engine", heading=_W, type=Word(("local", "ray")), default="local", help="Who works.")
 @option("--workers", heading=_W, type=Count(), help="Processes (default: as many as processors may be used).")
 @option("--address", heading=_W, metavar="ADDRESS", help="Ray cluster (default: the one found, else a local one).")
 @option(
@@ -65,7 +65,7 @@ def sweep() -> None:
 )
 @option("--retry-failed", heading=_W, is_flag=True, help="Ask again what failed before.")
 @option("--dry-run", heading=_W, is_flag=True, help="Print the number of points and the first of them; stop.")
-@option("--format", "form", heading=_A, type=Word(FORMATS), default="table", metavar="|".join(FORMATS), help="Form.")
+@option("--format", "form", heading=_A, type=Word(FORMATS), default="table", help="Form.")
 @option("--results", heading=_A, metavar="FILE", help="Write the results there instead of stdout.")
 @talk_options
 def run(study: str, **params: Any) -> None:
@@ -89,9 +89,7 @@ def run(study: str, **params: Any) -> None:
 @sweep.command("status", cls=Command, short_help="What is done, what is left, what failed.")
 @click.argument("study", type=Text(), metavar="STUDY")
 @_store_option
-@option(
-    "--format", "form", heading=_A, type=Word(("table", "json")), default="table", metavar="table|json", help="Form."
-)
+@option("--format", "form", heading=_A, type=Word(("table", "json")), default="table", help="Form.")
 @talk_options
 def status(study: str, store: str | None, form: str, **_talk: bool) -> None:
     """Count the points of STUDY by what the store knows of them, and say what failed.

@@ -20,7 +20,7 @@ _UNEVEN = 0.005
 
 
 @click.command("trace", cls=Command, short_help="The timeline of one iteration, for Perfetto.")
-@click.argument("result", required=False, type=Text(), metavar="[RESULT]")
+@click.argument("result", type=Text(), required=False, metavar="[RESULT]")
 @question_options
 @pin_options
 @option(
