@@ -40,13 +40,20 @@ _Layers = Annotated[int, Field(ge=0, le=MOST_LAYERS)]
 _OF_STAGES: Final = Field(min_length=1, max_length=MOST_STAGES)
 
 
+def _described(schema: dict[str, Any]) -> None:
+    """Say in the JSON Schema what each field is."""
+    for name, field in schema["properties"].items():
+        if name in FIELDS:
+            field["description"] = FIELDS[name].help
+
+
 class PlanRequest(BaseModel):
-    """A planning question. Unset fields are filled by `resolve`, which says what it filled.
+    """A planning question; the table says what its fields are. `resolve` fills unset ones, and says what it filled.
 
     ``pins`` restricts axes: a value, a list of values, or a range as text ("8", "4,8", "..8", "2..16").
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=_described)
 
     model: Annotated[str | Model, tables.accepts_table("model")]
     gpus: Annotated[int, Field(gt=0, le=LARGEST_GPUS)]
@@ -60,30 +67,23 @@ class PlanRequest(BaseModel):
     precision: str = default_of("precision")
     objective: Objective = default_of("objective")
     framework: str | None = None
-    """Only what this framework accepts is proposed; the name of its exporter."""
     pins: Mapping[str, Any] = Field(default_factory=dict)
     layers_per_stage: Annotated[tuple[_Layers, ...] | None, _OF_STAGES, _COUNTS] = None
     """Layers of every pipeline stage, of a strategy that is priced and not searched."""
     recomputed_per_stage: Annotated[tuple[_Layers, ...] | None, _OF_STAGES, _COUNTS] = None
     """Layers that every stage recomputes, the first ones, where recompute is partial; likewise."""
     memory_margin: Annotated[float, Field(ge=0, le=0.9), _PERCENT] = default_of("memory_margin")
-    """Share of the usable memory that is left alone."""
     expert_capacity: Annotated[float, Field(gt=0, le=LARGEST_CAPACITY)] | None = None
     """Tokens that every expert computes over the mean, more dropped and fewer padded; None as the stack does."""
     expert_imbalance: Annotated[float, Field(ge=1, le=1000)] | None = None
     """Tokens of the busiest expert rank over the mean; None as the stack does."""
     optimizer: OptimizerName | None = None
     main_grads: Literal["fp32", "bf16"] | None = None
-    """Format that gradients are added up and reduced in."""
     main_params: Literal["fp32", "fp16"] | None = None
-    """Format of the master weights."""
     fp8_param_gather: bool | None = None
-    """Keep and gather weights in 8 bits, under a recipe of 8 bits."""
     loss: Literal["plain", "fused"] | None = None
     loss_block: Annotated[int, Field(gt=0, le=2**31)] | None = None
-    """Tokens whose logits exist at once."""
     offload_fraction: Annotated[float, Field(gt=0, le=1), _PERCENT] | None = None
-    """Share of the optimizer states that is offloaded where they are."""
     adapters: str | None = None
     """Rank of low-rank adapters that train beside frozen weights, and the modules that have them: "16" or
     "16:linear_qkv,linear_proj"; with kernels of PEFT's "16/autocast+dropout"."""

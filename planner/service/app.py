@@ -11,13 +11,14 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any, Final
 
 from fastapi import Depends, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from planner.service.answers import failure
-from planner.service.describe import CATALOGUES, ENDPOINTS, openapi_of
+from planner.service.describe import CATALOGUES, ENDPOINTS, responses, with_questions
 from planner.service.pool import Answer, Busy, Pool
 from planner.service.settings import Settings
 from planner.version import VERSION
@@ -61,24 +62,44 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app = FastAPI(
         title="meshwright",
         version=VERSION,
+        license_info={"name": "Apache-2.0"},
         lifespan=lifespan,
         dependencies=[_for_hosts(allowed.hosts)],
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
     )
-    for endpoint in ENDPOINTS:
-        asked = _asking(pool, known, endpoint.name)
-        app.add_api_route(f"/v1/{endpoint.name}", asked, methods=["POST"], name=endpoint.name)
+    for one in ENDPOINTS:
+        content = {"application/json": {"schema": one.body}}
+        app.add_api_route(
+            f"/v1/{one.name}",
+            _asking(pool, known, one.name),
+            methods=["POST"],
+            operation_id=one.name,
+            summary=one.summary,
+            responses=responses(one.answer),
+            openapi_extra={"requestBody": {"required": True, "content": content}},
+        )
     for kind in CATALOGUES:
         listed = _asking(pool, known, "list", json.dumps({"kind": kind}).encode())
-        app.add_api_route(f"/v1/{kind}", listed, methods=["GET"], name=kind)
-    app.add_api_route("/v1/health", _health(pool), methods=["GET"], name="health")
+        _add_get(app, kind, listed, f"The catalogue's {kind}.", list[dict[str, Any]])
+    _add_get(app, "health", _health(pool), "Whether it answers, and how busy it is.", dict[str, Any])
     app.add_exception_handler(HTTPException, _no_such)
     app.add_exception_handler(Refused, _turned_away)
     app.add_exception_handler(Left, _gone)
-    app.add_api_route("/openapi.json", _described, methods=["GET"], name="openapi")
+
+    described = cache(lambda: with_questions(app.openapi()))
+
+    async def describe() -> dict[str, Any]:
+        return described()
+
+    app.add_api_route("/openapi.json", describe, methods=["GET"], include_in_schema=False)
     return app
+
+
+def _add_get(app: FastAPI, name: str, handler: Callable[..., Any], summary: str, answer: Any) -> None:
+    said = responses(answer, "400", "429")
+    app.add_api_route(f"/v1/{name}", handler, methods=["GET"], operation_id=name, summary=summary, responses=said)
 
 
 def _for_hosts(allowed: tuple[str, ...]) -> Any:
@@ -176,10 +197,6 @@ def _health(pool: Pool) -> Callable[[], Awaitable[dict[str, Any]]]:
         }
 
     return health
-
-
-async def _described() -> dict[str, Any]:
-    return openapi_of(VERSION)
 
 
 def _response(answer: Answer) -> Response:
