@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from planner.cli.input import is_run, text_in
+from planner.cli.input import document_in, measured_run
 from planner.errors import BadRequest
 from planner.request.fields import FIELDS, PIN_AXES, QUESTION, by_own_name, no_such_field
 
@@ -116,12 +116,17 @@ def _spell_profile(ctx: click.Context, given: dict[str, Any], origins: dict[str,
 
 
 def _configured(path: str) -> dict[str, Any]:
-    from hardware.files import expanded, parsed
+    from hardware.files import expanded
     from planner.request.files import with_files_beside, with_profile
 
     try:
-        document = with_files_beside(_of_run(parsed(text_in(path), expanded(path)), path), expanded(path))
-    except (ValueError, RecursionError) as error:
+        document = document_in(path)
+        if ran := measured_run(path):
+            if ran.request is None:
+                raise BadRequest(f"{path}: the run makes no request: {ran.unpriced}")
+            document = document["request"]
+        document = with_files_beside(document, expanded(path))
+    except RecursionError as error:
         raise BadRequest(f"{path}: {error}") from None
     if str(document.get("schema", "")).startswith(("plan/", "replan/")):
         document = _asked_again(document, path)
@@ -132,17 +137,6 @@ def _configured(path: str) -> dict[str, Any]:
     if unknown := [name for name in document if name not in QUESTION]:
         raise BadRequest(f"{path}: {no_such_field(unknown[0], '[pins]')}")
     return document | {f"pins.{name}": value for name, value in by_own_name(pins, PIN_AXES).items()}
-
-
-def _of_run(document: dict[str, Any], path: str) -> dict[str, Any]:
-    """The question of a measured run; any other document as it is."""
-    if not is_run(document):
-        return document
-    from planner.runs.files import run_in
-
-    if run_in(Path(path), "the document", document).request is None:
-        raise BadRequest(f"{path}: the run makes no request: {document['unpriced']}")
-    return dict(document["request"])
 
 
 def _asked_again(answer: dict[str, Any], path: str) -> dict[str, Any]:

@@ -37,4 +37,4 @@ def calibrate(files: tuple[str, ...], cluster: str | None, stack: str | None, **
 
     deliver(answer, render, params | {"output": None})
     if output is None:
-        talk("no profile was written; -o profile.toml writes it", params)
+        talk(params, "no profile was written; -o profile.toml writes it")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import pkgutil
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from planner.cli.options import Command, Text, Word, option, output_options
-from planner.cli.output import deliver, write
+from planner.cli.output import as_json, deliver, write
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ _DOCUMENTS = {
 def schema(document: str, output: str | None) -> None:
     """Print the JSON Schema of what goes in (request, run) or comes out (the others)."""
     record: type[BaseModel] = pkgutil.resolve_name(_DOCUMENTS[document])
-    write(json.dumps({"$schema": _DIALECT} | record.model_json_schema(), indent=2) + "\n", output)
+    write(as_json({"$schema": _DIALECT} | record.model_json_schema()), output)
 
 
 schema.help = f"Print the JSON Schema of what goes in (request, run) or comes out ({', '.join([*_DOCUMENTS][2:])})."
@@ -101,15 +100,7 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 @option("--ranking", is_flag=True, help="Judge the choice among measured strategies: regret, rank correlation.")
 @option("--profile", metavar="FILE", help="Cluster and stack that `plan calibrate` wrote.")
 @output_options("table", "json")
-def validate(
-    files: tuple[str, ...],
-    ranking: bool,
-    floor: bool,
-    profile: str | None,
-    form: str,
-    output: str | None,
-    **_talk: bool,
-) -> None:
+def validate(files: tuple[str, ...], ranking: bool, floor: bool, profile: str | None, **params: Any) -> None:
     """Compare predictions with measured runs: error per run of a file of yours, per group and in all.
 
     FILE holds runs as JSON lines (- for stdin), or is a split of the shipped ones: fit, dev or check. None means all
@@ -122,9 +113,11 @@ def validate(
         raise BadRequest("--ranking and --floor are two reports; leave out one")
     if (ranking or floor) and profile is not None:
         raise BadRequest(f"--{'ranking' if ranking else 'floor'} judges the shipped constants; leave out --profile")
-    if ranking or floor:
-        write((rank if ranking else bottom)(files, form=form, workers=usable()).rstrip("\n") + "\n", output)
-        return
-    by_file = compared(files, profile=profile, workers=usable())
-    write(written(by_file, form=form).rstrip("\n") + "\n", output)
-    check_priced(by_file)
+    by_file = None if ranking or floor else compared(files, profile=profile, workers=usable())
+    if by_file is None:
+        text = (rank if ranking else bottom)(files, form=params["form"], workers=usable())
+    else:
+        text = written(by_file, form=params["form"])
+    write(text.rstrip("\n") + "\n", params["output"])
+    if by_file is not None:
+        check_priced(by_file)

@@ -36,11 +36,10 @@ def export(answer: str, target: str, **params: Any) -> None:
         first, *others = made.files
         write(made.files[first], None)
         if others:
-            talk(f"--output DIR also writes {', '.join(others)}", params)
+            talk(params, f"--output DIR also writes {', '.join(others)}")
     else:
         _write_all(made, folder, params)
-    for remark in made.remarks:
-        talk(remark, params)
+    talk(params, *made.remarks)
 
 
 def _folder(output: str | None) -> Path | None:
@@ -83,4 +82,4 @@ def _write_all(made: Export, folder: Path, params: dict[str, Any]) -> None:
         raise write_error("--output", folder, error) from None
     for name, text in made.files.items():
         write(text, str(folder / name))
-    talk(f"wrote {', '.join(str(folder / name) for name in made.files)}", params)
+    talk(params, f"wrote {', '.join(str(folder / name) for name in made.files)}")

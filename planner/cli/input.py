@@ -74,9 +74,13 @@ def answered(request: PlanRequest, config: str | None, origins: Mapping[str, str
     Raises:
         BadRequest: the answer was changed to what no plan says.
     """
-    found = _strategy(config)
-    if found is None:
+    from planner.answer.load import REPLANNED, SCHEMA
+
+    document = document_in(config)
+    plan = answer_in(str(config), quiet=True) if document.get("schema") in {SCHEMA, REPLANNED} else None
+    if plan is None or plan.strategy is None:
         return request
+    found = plan.strategy.model_dump(mode="json")
     pins = {axis: value for axis, value in found.items() if axis in PIN_AXES}
     pins["recompute_modules"] = ",".join(pins["recompute_modules"]) or None
     layers, again = (tuple(stage[name] for stage in found["stages"]) for name in ("layers", "recompute_layers"))
@@ -90,9 +94,11 @@ def answered(request: PlanRequest, config: str | None, origins: Mapping[str, str
     return request.model_copy(update=update)
 
 
-def is_run(document: Mapping[str, Any]) -> bool:
-    """Whether a configuration is a measured run."""
-    return str(document.get("schema", "")).startswith("run/")
+def document_in(config: str | None) -> dict[str, Any]:
+    """What a configuration holds; nothing where none is given."""
+    from hardware.files import expanded, parsed
+
+    return {} if config is None else parsed(text_in(config), expanded(config))
 
 
 def measured_run(config: str | None) -> Run | None:
@@ -101,27 +107,12 @@ def measured_run(config: str | None) -> Run | None:
     Raises:
         BadFile: it is no document of a run.
     """
-    if config is None:
+    document = document_in(config)
+    if not str(document.get("schema", "")).startswith("run/"):
         return None
-    from hardware.files import expanded, parsed
     from planner.runs.files import run_in
 
-    document = parsed(text_in(config), expanded(config))
-    return run_in(expanded(config), "the document", document) if is_run(document) else None
-
-
-def _strategy(config: str | None) -> dict[str, Any] | None:
-    """The strategy's record, None where the configuration is no answer or has none."""
-    if config is None:
-        return None
-    from hardware.files import expanded, parsed
-    from planner.answer.load import REPLANNED, SCHEMA, read
-
-    text = text_in(config)
-    if parsed(text, expanded(config)).get("schema") not in {SCHEMA, REPLANNED}:
-        return None
-    plan = read(text, config)
-    return plan.strategy.model_dump(mode="json") if plan.strategy else None
+    return run_in(Path(str(config)), "the document", document)
 
 
 def check_outputs(ctx: click.Context) -> None:

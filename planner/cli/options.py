@@ -1,16 +1,15 @@
-"""Options of the questions: their spelling, their help, and what can be told from their text alone."""
+"""Options of the questions: their spelling, their help, what a shell completes, and what their text alone says."""
 
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from hardware.errors import meant
-from planner.cli.complete import complete
 from planner.cli.input import check_outputs
 from planner.request.fields import FIELDS, PIN_AXES, PINS, QUESTION, Kind
 
@@ -23,6 +22,39 @@ _MOST_DIGITS: Final = 15
 _LONGEST_TEXT: Final = 4096
 _LONGEST_PIN: Final = 200
 
+_PLACES: Final = ("FILE", "DIR", "PATH")
+"""What the placeholder of a parameter that is a file says."""
+_NAMES: Final[Mapping[str, str]] = {
+    "model": "models",
+    "cluster": "clusters",
+    "stack": "stacks",
+    "target": "exporters",
+    "schedule": "schedules",
+    "framework": "",
+    "name": "",
+}
+"""The kind of the catalogue that the values of a parameter come from; "" is another place, or all kinds."""
+
+
+def _complete(param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names that begin so, and files where the parameter takes them."""
+    found = [CompletionItem(name) for name in _known(param.name or "") if name.startswith(incomplete)]
+    placed = str(param.metavar or "")
+    files = isinstance(param, click.Argument) or param.name == "output" or any(word in placed for word in _PLACES)
+    return found or ([CompletionItem(incomplete, type="file")] if files else [])
+
+
+def _known(parameter: str) -> Iterable[str]:
+    if parameter not in _NAMES:
+        return ()
+    from planner.frameworks.registry import FRAMEWORKS
+    from planner.render.catalogue import KINDS
+
+    if parameter == "framework":
+        return FRAMEWORKS
+    kinds = [_NAMES[parameter]] if _NAMES[parameter] else KINDS
+    return sorted({name for kind in kinds for name in KINDS[kind].names()})
+
 
 class Text(click.ParamType[str]):
     """Text that is neither empty nor another option: a forgotten value must not swallow the next option."""
@@ -34,7 +66,7 @@ class Text(click.ParamType[str]):
 
     def shell_complete(self, _ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Names of the catalogue or files, by the parameter."""
-        return complete(param, incomplete)
+        return _complete(param, incomplete)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The text, stripped."""
@@ -76,8 +108,8 @@ def read_as(kind: Kind) -> Read:
     return Read(read)
 
 
-def quantity(dimension: str, most: float = math.inf) -> Read:
-    """Text that is a quantity above nothing, in the units of the code."""
+def quantity(dimension: str, most: float = math.inf, *, zero: bool = False) -> Read:
+    """Text that is a quantity above nothing, or nothing too, in the units of the code."""
 
     def read(text: str) -> float:
         from hardware.units import parse_quantity
@@ -85,7 +117,7 @@ def quantity(dimension: str, most: float = math.inf) -> Read:
         if not text.isascii():
             raise ValueError(f"expected plain digits and a unit, got {text!r}")
         found = parse_quantity(text, dimension)  # type: ignore[arg-type]  # one of the units'
-        if not 0.0 < found <= most:
+        if not (0.0 < found <= most or (zero and not found)):
             raise ValueError(f"expected more than 0 and at most {most:g}, got {text!r:.40}")
         return found
 

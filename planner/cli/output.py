@@ -183,16 +183,21 @@ def deliver(answer: Any, draw: Callable[[Any, Console], None], params: Mapping[s
     elif hasattr(answer, "model_dump_json"):
         write(answer.model_dump_json(by_alias=True, indent=2, **said) + "\n", output)
     else:
-        write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n", output)
+        write(as_json(answer), output)
+
+
+def as_json(document: object) -> str:
+    """Plain values as the text of a file."""
+    return json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n"
 
 
 def end_infeasible(reason: str, params: Mapping[str, Any]) -> NoReturn:
     """End a command whose answer is that nothing works, in one line."""
-    talk(f"infeasible: {reason}", params)
+    talk(params, f"infeasible: {reason}")
     sys.exit(INFEASIBLE)
 
 
-def talk(message: str, params: Mapping[str, Any]) -> None:
-    """A remark on stderr, unless -q asked for silence."""
-    if not params.get("quiet"):
-        say(message)
+def talk(params: Mapping[str, Any], *remarks: str) -> None:
+    """Remarks on stderr, unless -q asked for silence."""
+    for remark in () if params.get("quiet") else remarks:
+        say(remark)

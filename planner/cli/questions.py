@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,7 +21,7 @@ from planner.cli.options import (
     pin_options,
     question_options,
 )
-from planner.cli.output import deliver, end_infeasible, shown, talk, working, write
+from planner.cli.output import as_json, deliver, end_infeasible, shown, talk, working, write
 from planner.errors import BadRequest, NothingFits
 from planner.request.fields import GIVEN_SPLIT
 
@@ -123,15 +122,14 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
     answer = price(request, chunked=chunked, as_ran=ran is not None)
     if ran is not None and (seconds := ran.measured.iteration_seconds) and answer.prediction:
         error = answer.prediction.iteration_seconds / seconds - 1.0
-        talk(f"measured {seconds:.4g} s; predicted {error:+.1%}", params)
+        talk(params, f"measured {seconds:.4g} s; predicted {error:+.1%}")
     if imported:
         from planner.analyses.compare_with_best import compare_with_best
 
         with working("searching", params):
             searched = request.model_copy(update=dict.fromkeys(GIVEN_SPLIT))
             answer = compare_with_best(answer, searched, imported.framework)
-        for remark in (*imported.remarks, *_length(imported, asked, params["source"])):
-            talk(remark, params)
+        talk(params, *imported.remarks, *_length(imported, asked, params["source"]))
     _deliver(answer, params)
 
 
@@ -197,8 +195,7 @@ def _asked(ctx: click.Context, imported: ImportedJob | None = None) -> Question 
         width = max(len(name) for name, _, _ in resolved)
         text = "".join(f"{name:<{width}}  {value}  [{origin}]\n" for name, value, origin in resolved)
     else:
-        rows = {name: {"value": value, "origin": origin} for name, value, origin in resolved}
-        text = json.dumps(rows, indent=2) + "\n"
+        text = as_json({name: {"value": value, "origin": origin} for name, value, origin in resolved})
     write(text, ctx.params["output"])
     return None
 
@@ -215,12 +212,11 @@ def _deliver(answer: Plan, params: dict[str, Any]) -> None:
     else:
         text, remarks = written(answer, params["form"])
     write(text, output)
-    for remark in remarks:
-        talk(remark, params)
+    talk(params, *remarks)
     if params["verbose"]:
-        talk(f"version {answer.provenance.version}, catalogue {answer.provenance.catalogue_hash}", params)
+        talk(params, f"version {answer.provenance.version}, catalogue {answer.provenance.catalogue_hash}")
         if answer.proof and answer.proof.scope:
-            talk(f"what the proof covers: strategies {'; '.join(answer.proof.scope)}", params)
+            talk(params, f"what the proof covers: strategies {'; '.join(answer.proof.scope)}")
     if answer.status == "infeasible":
         end_infeasible(_refusal(answer), params)
 

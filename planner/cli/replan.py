@@ -55,8 +55,7 @@ def replan(result: str, gpus: int, tolerance: str, pick: str, **params: Any) -> 
 
         text, remarks = written(chosen.plan, params["form"])
         write(text, params["output"])
-        for remark in remarks:
-            talk(remark, params)
+        talk(params, *remarks)
     if answer.status == "infeasible":
         end_infeasible(answer.statement, params)
 

@@ -32,7 +32,7 @@ def report(source: str, study: str | None, **params: Any) -> None:
 
     page = page_of(_shown(source, study, quiet=params["quiet"]))
     write(page, params["output"])
-    talk(f"{len(page.encode()) / 1e3:,.0f} kB; open it in a browser, it needs no network", params)
+    talk(params, f"{len(page.encode()) / 1e3:,.0f} kB; open it in a browser, it needs no network")
 
 
 def _shown(source: str, study: str | None, *, quiet: bool) -> Shown:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import suppress
+from typing import Any
 
 import click
 
@@ -32,27 +33,18 @@ _L = "Limits"
 @option(
     "--memory",
     heading=_L,
-    type=quantity("bytes"),
+    type=quantity("bytes", zero=True),
     default="4 GiB",
     metavar="SIZE",
     help="Of one worker (default: 4 GiB).",
 )
-def serve(
-    host: str,
-    port: int,
-    allow_host: tuple[str, ...],
-    workers: int,
-    waiting: int,
-    time_limit: float,
-    body: int,
-    memory: float,
-) -> None:
+def serve(host: str, port: int, allow_host: tuple[str, ...], **limits: Any) -> None:
     """Answer POST /v1/plan, predict, why-not, allocate, replan and GET /v1/health, models, clusters ...
 
     Bodies are JSON as `plan schema request` says, /openapi.json describes all. Names and tables only, no files; there
     is no authentication: listen on other addresses only behind something that has it. SIGTERM lets questions end.
     """
-    from planner.service.settings import LOCAL, Settings
+    from planner.service.pool import LOCAL, Settings
 
     try:
         import uvicorn
@@ -62,11 +54,11 @@ def serve(
     except ImportError:
         raise BadRequest("plan serve needs FastAPI and uvicorn: pip install fastapi uvicorn") from None
     settings = Settings(
-        workers=workers,
-        waiting=waiting,
-        seconds=time_limit,
-        body_bytes=body,
-        memory_bytes=round(memory),
+        workers=limits["workers"],
+        waiting=limits["waiting"],
+        seconds=limits["time_limit"],
+        body_bytes=limits["body"],
+        memory_bytes=round(limits["memory"]),
         hosts=(*LOCAL, host, *allow_host),
     )
     listening = _bound(host, port)

@@ -81,7 +81,7 @@ def sparse(**params: Any) -> None:
         )
     deliver(answer, print_sparse, params, exclude_none=True)
     if params["verbose"]:
-        talk(f"version {answer.version}, catalogue {answer.catalogue_hash}", params)
+        talk(params, f"version {answer.version}, catalogue {answer.catalogue_hash}")
     if answer.status == "infeasible":
         near = f"; nearest: {answer.nearest.text}" if answer.nearest else ""
         end_infeasible(f"{answer.reason}{near}", params)

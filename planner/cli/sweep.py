@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from planner.cli.ending import BAD_REQUEST, UNEXPECTED
 from planner.cli.options import Command, Count, Read, Text, Word, option, talk_options
-from planner.cli.output import opened, shown, talk, write
+from planner.cli.output import as_json, opened, shown, talk, write
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -96,8 +98,6 @@ def status(study: str, store: str | None, form: str, **_talk: bool) -> None:
 
     Failed points whose messages are alike stand together; --format json names every one.
     """
-    import json
-
     from planner.render.terminal.sweep import status_record, status_text
     from planner.studies.result import results
     from planner.studies.study_file import read_study
@@ -107,7 +107,7 @@ def status(study: str, store: str | None, form: str, **_talk: bool) -> None:
     if form == "table":
         write(status_text(*known), None)
     else:
-        write(json.dumps(status_record(*known), indent=2, default=str) + "\n", None)
+        write(as_json(status_record(*known)), None)
 
 
 @sweep.command("merge", cls=Command, short_help="Gather the answers of several stores in one.")
@@ -119,26 +119,21 @@ def merge(parts: tuple[str, ...], store: str, **params: Any) -> None:
     from planner.studies.store import merge as gather
 
     new = gather(parts, store)
-    talk(f"{new:,} answers of {len(parts)} stores are new in {store}", params)
+    talk(params, f"{new:,} answers of {len(parts)} stores are new in {store}")
 
 
 def _usual_store(study: str) -> str:
-    from pathlib import Path
-
     return f"{Path(study).stem}.sqlite"
 
 
 def _rehearse(study: Study, params: dict[str, Any]) -> None:
-    import json
-    from itertools import islice
-
     from planner.studies.study import in_order
 
     shown_points, count = list(islice(in_order(study), 5)), sum(1 for _ in in_order(study))
     if params["form"] == "json":
         first = [{"index": point.index, "point": dict(point.axes)} for point in shown_points]
         document = {"study": study.name, "mode": study.mode, "points": count, "product": study.product, "first": first}
-        write(json.dumps(document, indent=2, default=str) + "\n", params["results"])
+        write(as_json(document), params["results"])
         return
     sizes = " x ".join(f"{len(factor[0].values)} {'+'.join(a.field for a in factor)}" for factor in study.factors)
     sizes = sizes or "one question, nothing varies"
@@ -166,7 +161,7 @@ def _run(study: Study, store: str, params: dict[str, Any]) -> Progress:
                 watch=watch,
             )
     except KeyboardInterrupt:
-        talk(f"what was answered is in {store}; the same command goes on from there", params)
+        talk(params, f"what was answered is in {store}; the same command goes on from there")
         raise
 
 
@@ -192,9 +187,9 @@ def _conclude(done: Progress, counted: Counted, store: str, params: dict[str, An
     """What is left to say: failed points, and the exit code that defects or nothing but failures deserve."""
     if done.failed:
         failed = f"{done.failed:,} point{'s' * (done.failed > 1)} failed"
-        talk(f"{failed}; `plan sweep status` names them, --retry-failed asks again once the cause is mended", params)
+        talk(params, f"{failed}; `plan sweep status` names them, --retry-failed asks again once the cause is mended")
     where = store if params["store"] else f"{store} in this folder (-o names another place)"
-    talk(f"{counted.in_words()}, {done.answered - done.failed:,} answered now; the answers are in {where}", params)
+    talk(params, f"{counted.in_words()}, {done.answered - done.failed:,} answered now; the answers are in {where}")
     if done.defects:
         sys.exit(UNEXPECTED)
     if done.failed and done.failed == done.done:

@@ -55,8 +55,5 @@ def trace(ctx: click.Context, /, result: str | None, **params: Any) -> None:
     gap = drawn.span / drawn.predicted - 1
     uneven = answer.strategy is not None and answer.strategy.vpp > 1 and abs(gap) > _UNEVEN
     why = "; the embedding and the head lengthen their chunks, the closed form takes all as equal" if uneven else ""
-    talk(
-        f"{drawn.drawn} micro-batches{some}: {drawn.span:.4g} s drawn, {drawn.predicted:.4g} s by the closed form "
-        f"({gap:+.1%}{why})",
-        params,
-    )
+    share = f"{drawn.span:.4g} s drawn, {drawn.predicted:.4g} s by the closed form ({gap:+.1%}{why})"
+    talk(params, f"{drawn.drawn} micro-batches{some}: {share}")

@@ -19,8 +19,7 @@ from starlette.exceptions import HTTPException
 
 from planner.service.answers import failure
 from planner.service.describe import CATALOGUES, ENDPOINTS, responses, with_questions
-from planner.service.pool import Answer, Busy, Pool
-from planner.service.settings import Settings
+from planner.service.pool import Answer, Busy, Pool, Settings
 from planner.version import VERSION
 
 BODY_SECONDS: Final = 10.0
