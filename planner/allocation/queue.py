@@ -38,7 +38,7 @@ from hardware.units import TimeQuantity, within
 from planner.answer.plan import Record
 from planner.errors import BadFile, BadRequest
 from planner.request.fields import GIVEN_SPLIT, PIN_AXES, by_own_name, own_name
-from planner.request.files import with_files_beside
+from planner.request.files import with_relative_files
 from planner.request.request import LARGEST_GPUS, PlanRequest
 from planner.request.resolve import describe_subset
 from planner.request.tables import cluster_of, name_or_record
@@ -117,7 +117,7 @@ def queue_in(path: str, over: Mapping[str, Any] | None = None) -> Queue:
         BadFile: it cannot be read.
         BadRequest: what it says is wrong, with the nearest that works.
     """
-    document = with_files_beside(read(expanded(path)), expanded(path))
+    document = with_relative_files(read(expanded(path)), expanded(path))
     try:
         return queue_of(document | dict(over or {}))
     except BadRequest as error:

@@ -117,7 +117,7 @@ def _spell_profile(ctx: click.Context, given: dict[str, Any], origins: dict[str,
 
 def _configured(path: str) -> dict[str, Any]:
     from hardware.files import expanded
-    from planner.request.files import with_files_beside, with_profile
+    from planner.request.files import with_profile, with_relative_files
 
     try:
         document = document_in(path)
@@ -125,7 +125,7 @@ def _configured(path: str) -> dict[str, Any]:
             if ran.request is None:
                 raise BadRequest(f"{path}: the run makes no request: {ran.unpriced}")
             document = document["request"]
-        document = with_files_beside(document, expanded(path))
+        document = with_relative_files(document, expanded(path))
     except RecursionError as error:
         raise BadRequest(f"{path}: {error}") from None
     if str(document.get("schema", "")).startswith(("plan/", "replan/")):

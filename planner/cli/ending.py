@@ -22,7 +22,7 @@ INFEASIBLE: Final = 3
 OUT_OF_TIME: Final = 4
 INTERRUPTED: Final = 130
 _OTHERS: Final = ((OutOfTime, OUT_OF_TIME), (NoRoom, UNEXPECTED))
-"""Errors told in one line of which the request is not to blame."""
+"""Errors of one line of which the request is not to blame."""
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 """What a stream says that takes no more."""
 _AGAIN: Final = 0.01

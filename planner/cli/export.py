@@ -43,11 +43,7 @@ def export(answer: str, target: str, **params: Any) -> None:
 
 
 def _folder(output: str | None) -> Path | None:
-    """The folder, which is made where its parent exists.
-
-    Raises:
-        BadRequest: it is a file, or its parent is missing.
-    """
+    """The folder, which is made where its parent exists."""
     if output is None:
         return None
     from hardware.files import expanded

@@ -65,7 +65,7 @@ def answer_in(path: str, *, quiet: bool = False) -> Plan:
     return found
 
 
-def answered(request: PlanRequest, config: str | None, origins: Mapping[str, str]) -> PlanRequest:
+def with_saved_strategy(request: PlanRequest, config: str | None, origins: Mapping[str, str]) -> PlanRequest:
     """The request with the strategy of the answer in ``config``; pins that were given beside it win.
 
     What the answer's question had pinned, such as a range, does not: its strategy keeps to that. ``origins`` says who

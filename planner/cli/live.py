@@ -20,7 +20,7 @@ QUICK: Final = 0.1
 
 
 @contextmanager
-def following(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
+def watching(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
     """A watcher of progress that suits stderr; None where silence is asked for."""
     if quiet:
         yield None
@@ -28,19 +28,19 @@ def following(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
         from rich.console import Console
 
         with Console(stderr=True).status("starting") as status:
-            yield _paced(lambda progress: status.update(line(progress).replace("[", r"\[")), QUICK)
+            yield _throttled(lambda progress: status.update(line(progress).replace("[", r"\[")), QUICK)
     else:
-        yield _paced(lambda progress: say(line(progress)), EVERY)
+        yield _throttled(lambda progress: say(line(progress)), EVERY)
 
 
-def _paced(tell: Callable[[Progress], None], every: float) -> Callable[[Progress], None]:
+def _throttled(report: Callable[[Progress], None], every: float) -> Callable[[Progress], None]:
     last = time.monotonic()
 
     def watch(progress: Progress) -> None:
         nonlocal last
         if time.monotonic() - last >= every:
             last = time.monotonic()
-            tell(progress)
+            report(progress)
 
     return watch
 

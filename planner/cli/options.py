@@ -131,11 +131,7 @@ def _factor(text: str) -> float:
 
 
 def _changes(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, str] | None:
-    """Paths and values of every ``path=value``.
-
-    Raises:
-        click.BadParameter: it is none, or a path is given twice.
-    """
+    """Paths and values of every ``path=value``."""
     changes: dict[str, str] = {}
     for text in given:
         path, sign, value = (part.strip() for part in text.partition("="))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.ask import Question, question
-from planner.cli.input import answered, measured_run
+from planner.cli.input import measured_run, with_saved_strategy
 from planner.cli.options import (
     FORMATS,
     SOURCES,
@@ -56,11 +56,7 @@ def solve(ctx: click.Context, /, **params: Any) -> None:
 
 
 def _instead_of_a_plan(params: dict[str, Any]) -> bool:
-    """Whether --what-if or --robust is asked for.
-
-    Raises:
-        BadRequest: both, or in a form that only a plan has.
-    """
+    """Whether --what-if or --robust is asked for."""
     asked = [name for name, given in (("--what-if", params["what_if"]), ("--robust", params["robust"])) if given]
     if len(asked) > 1:
         raise BadRequest("--what-if and --robust are two questions; ask one at a time")
@@ -118,7 +114,7 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
     if imported:  # whose file may draw every chunk, which one number a stage does not say
         chunked = asked.origins.get("layers_per_stage") != params["source"]
     else:
-        request, ran = answered(request, params["config"], asked.origins), measured_run(params["config"])
+        request, ran = with_saved_strategy(request, params["config"], asked.origins), measured_run(params["config"])
     answer = price(request, chunked=chunked, as_ran=ran is not None)
     if ran is not None and (seconds := ran.measured.iteration_seconds) and answer.prediction:
         error = answer.prediction.iteration_seconds / seconds - 1.0
@@ -146,11 +142,7 @@ def _length(imported: ImportedJob, asked: Question, source: str) -> list[str]:
 
 
 def _imported(params: dict[str, Any]) -> ImportedJob | None:
-    """What the file of another program says, where one is given.
-
-    Raises:
-        BadRequest: a file without its format, or a format without a file.
-    """
+    """What the file of another program says, where one is given."""
     if (params["file"] is None) != (params["source"] is None):
         lacks = "--from, such as --from megatron-args" if params["file"] else "a FILE"
         raise BadRequest(f"predict: a configuration of another program needs {lacks}")

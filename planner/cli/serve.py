@@ -76,11 +76,7 @@ def serve(host: str, port: int, allow_host: tuple[str, ...], **limits: Any) -> N
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """A socket that listens.
-
-    Raises:
-        BadRequest: the address is taken, or none of this machine.
-    """
+    """A socket that listens."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.create_server((host, port), family=family)

@@ -145,11 +145,11 @@ def _rehearse(study: Study, params: dict[str, Any]) -> None:
 
 
 def _run(study: Study, store: str, params: dict[str, Any]) -> Progress:
-    from planner.cli.live import following
+    from planner.cli.live import watching
     from planner.studies.running import run as start
 
     try:
-        with following(quiet=params["quiet"]) as watch:
+        with watching(quiet=params["quiet"]) as watch:
             return start(
                 study,
                 store,

@@ -21,7 +21,7 @@ CONDITIONS: Final = "where"
 """The field whose texts compare with the values of others."""
 
 
-def with_files_beside(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def with_relative_files(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """The document with the files that lie beside its own file named as they are from here.
 
     Args:
@@ -37,11 +37,11 @@ def _moved(field: str, value: Any, folder: Path) -> Any:
     if isinstance(value, list):
         return [_moved(field, one, folder) for one in value]
     if isinstance(value, str) and field == CONDITIONS:
-        return re.sub(r"(['\"])(.*?)\1", lambda said: f"{said[1]}{_beside(said[2], folder)}{said[1]}", value)
-    return _beside(value, folder) if isinstance(value, str) and FIELDS.fullmatch(field) else value
+        return re.sub(r"(['\"])(.*?)\1", lambda said: f"{said[1]}{_in_folder(said[2], folder)}{said[1]}", value)
+    return _in_folder(value, folder) if isinstance(value, str) and FIELDS.fullmatch(field) else value
 
 
-def _beside(name: str, folder: Path) -> str:
+def _in_folder(name: str, folder: Path) -> str:
     """A file of the folder as it is named from here; any other name as it is."""
     is_file = ("/" in name or name.lower().endswith(FILES)) and "\0" not in name and (folder / name).is_file()
     return str(folder / name) if is_file else name

@@ -91,11 +91,7 @@ def _written_gradients(request: PlanRequest) -> str | None:
 
 
 def _stack(request: PlanRequest, cluster: Cluster) -> Stack:
-    """The stack asked for, or the usual one.
-
-    Raises:
-        BadRequest: it makes no programs for these devices, or is of another framework than the one asked for.
-    """
+    """The stack asked for, or the usual one."""
     from planner.frameworks.registry import check_goes_with, check_programs, usual_stack
 
     if isinstance(request.stack, Stack):
@@ -120,11 +116,7 @@ def describe_subset(cluster: Cluster, base: Cluster) -> str:
 
 
 def _mixed(request: PlanRequest, lead: Scenario, cluster: Cluster) -> Mixed | None:
-    """The question on every node group, None where one is left.
-
-    Raises:
-        BadRequest: an objective that is searched on one node group only.
-    """
+    """The question on every node group, None where one is left."""
     if len(cluster.groups) == 1:
         return None
     names = ", ".join(group.name for group in cluster.groups)
@@ -157,11 +149,7 @@ def _with_experts(stack: Stack, model: Model, request: PlanRequest) -> Stack:
 
 
 def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:
-    """The stack with the adapters that the model has where no module is named: none are priced on routed experts.
-
-    Raises:
-        BadRequest: adapters on the network of a model whose networks are experts.
-    """
+    """The stack with the adapters that the model has where no module is named: none are priced on routed experts."""
     asked = stack.switches.adapters
     if asked is None or model.moe is None or set(asked.modules) <= set(OF_ATTENTION):
         return stack

@@ -49,11 +49,7 @@ def failure(kind: str, message: str, exit_code: int) -> bytes:
 
 
 def _parsed(raw: bytes) -> Body:
-    """The body as a table.
-
-    Raises:
-        BadRequest: it is not JSON, or no table.
-    """
+    """The body as a table."""
     try:
         body = json.loads(raw, parse_constant=no_constant, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:

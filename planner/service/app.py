@@ -33,7 +33,7 @@ _UNREAD: Final = (408, 413, 415)
 """Answers that are given before the body was read."""
 
 
-class Left(Exception):
+class ClientGone(Exception):
     """The client closed its connection."""
 
 
@@ -53,7 +53,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        say_once(asyncio.get_running_loop())
+        log_exhaustion_once(asyncio.get_running_loop())
         await pool.start()
         yield
         await pool.stop()
@@ -85,7 +85,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     _add_get(app, "health", _health(pool), "Whether it answers, and how busy it is.", dict[str, Any])
     app.add_exception_handler(HTTPException, _no_such)
     app.add_exception_handler(Refused, _turned_away)
-    app.add_exception_handler(Left, _gone)
+    app.add_exception_handler(ClientGone, _nobody_reads)
 
     described = cache(lambda: with_questions(app.openapi()))
 
@@ -140,7 +140,7 @@ async def _answered(pool: Pool, known: OrderedDict[bytes, Answer], kind: str, bo
     try:
         await asyncio.wait({asked, left}, return_when=asyncio.FIRST_COMPLETED)
         if not asked.done():
-            raise Left
+            raise ClientGone
         found = asked.result()
     except Busy:
         raise Refused(429, "busy", f"{pool.settings.waiting} questions wait already; try again later") from None
@@ -211,7 +211,7 @@ async def _turned_away(_request: Request, error: Exception) -> Response:
     return _response((error.status, error.document))
 
 
-async def _gone(_request: Request, _error: Exception) -> Response:
+async def _nobody_reads(_request: Request, _error: Exception) -> Response:
     return Response(status_code=499)  # nobody reads it; nginx's code for this in logs
 
 
@@ -223,7 +223,7 @@ async def _no_such(_request: Request, error: Exception) -> Response:
     return Response(document, status_code=error.status_code, media_type=_JSON, headers=headers)
 
 
-def say_once(loop: asyncio.AbstractEventLoop) -> None:
+def log_exhaustion_once(loop: asyncio.AbstractEventLoop) -> None:
     """Log that no connection can be accepted in one line a minute, where asyncio logs every attempt with its frames."""
     said = -AGAIN
 

@@ -109,7 +109,7 @@ class Pool:
         except TimeoutError:
             return 422, failure("out-of-time", f"no answer within {limit:g} s; ask for less", 4)
         except (asyncio.IncompleteReadError, BrokenPipeError, ConnectionResetError):
-            return await _fallen(worker)
+            return await _ended_by_itself(worker)
         else:
             return found
         finally:
@@ -125,11 +125,11 @@ class Pool:
             )
             worker.answered = 0
             async with asyncio.timeout(STARTUP):
-                await _frame(worker.process)
+                await _read_frame(worker.process)
         return worker.process
 
 
-async def _fallen(worker: Worker) -> Answer:
+async def _ended_by_itself(worker: Worker) -> Answer:
     """Why a process ended by itself: the system took it for want of memory, or a defect."""
     code = await worker.process.wait() if worker.process else 0
     if code == -signal.SIGKILL:
@@ -141,11 +141,11 @@ async def _exchange(process: Process, frame: bytes) -> Answer:
     assert process.stdin is not None
     process.stdin.write(len(frame).to_bytes(LENGTH, "big") + frame)
     await process.stdin.drain()
-    status, _, document = (await _frame(process)).partition(b"\n")
+    status, _, document = (await _read_frame(process)).partition(b"\n")
     return int(status), document
 
 
-async def _frame(process: Process) -> bytes:
+async def _read_frame(process: Process) -> bytes:
     assert process.stdout is not None
     length = await process.stdout.readexactly(LENGTH)
     return await process.stdout.readexactly(int.from_bytes(length, "big"))

@@ -38,6 +38,10 @@ OUTCOMES: Final = 64
 RUNNERS_UP_WITHIN: Final = 1.0 + 1e-6
 """Beside the width of a tie: no runners-up are wanted but those that may be taken."""
 
+_DEFECTS: Final = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),
+)
+"""What a mistake of the planner's own raises."""
 _BLANK_MONEY: Final[dict[str, Any]] = {"power_limit": None, "host_power": 0.0, "kernel_power": None, "price": None}
 
 
@@ -79,15 +83,7 @@ def answered(task: Task, shared: Shared) -> Finished:
         status, document = plan.status, json.dumps(kept_document(plan), separators=(",", ":"))
     except MeshwrightError as reason:
         error = str(reason)
-    except (
-        ArithmeticError,
-        AssertionError,
-        AttributeError,
-        LookupError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ) as reason:
+    except _DEFECTS as reason:
         if is_interrupt(reason):
             raise KeyboardInterrupt from None
         error, defect = f"internal error: {type(reason).__name__}: {reason}", True

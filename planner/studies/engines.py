@@ -48,11 +48,11 @@ def local(workers: int) -> Engine:
     """So many processes on this machine."""
 
     def engine(batches: Iterator[Batch]) -> Iterator[list[Finished]]:
-        crew = _Crew(batches, workers)
+        running = _LocalWorkers(batches, workers)
         try:
-            yield from crew.work()
+            yield from running.work()
         finally:
-            crew.dismiss()
+            running.stop()
 
     return engine
 
@@ -66,27 +66,27 @@ class _Worker:
     tasks: deque[Task] = field(default_factory=deque)
 
 
-class _Crew:
+class _LocalWorkers:
     def __init__(self, batches: Iterator[Batch], size: int) -> None:
         self._batches, self._size = batches, size
         self._workers: list[_Worker] = []
-        self._again: deque[Batch] = deque()
+        self._returned: deque[Batch] = deque()
         self._deaths: Counter[str] = Counter()
 
     def work(self) -> Iterator[list[Finished]]:
         """Finished points, as they come, until all batches are drawn and answered."""
-        self._feed()
+        self._assign()
         while busy := [worker for worker in self._workers if worker.tasks]:
             ready = wait([worker.pipe for worker in busy])
             done: list[Finished] = []
             for worker in busy:
                 if worker.pipe in ready:
-                    done += self._heard(worker)
-            self._feed()
+                    done += self._received(worker)
+            self._assign()
             if done:
                 yield done
 
-    def dismiss(self) -> None:
+    def stop(self) -> None:
         """End every worker, whatever it does."""
         for worker in self._workers:
             worker.pipe.close()
@@ -94,38 +94,38 @@ class _Crew:
         for worker in self._workers:
             worker.process.join()
 
-    def _feed(self) -> None:
+    def _assign(self) -> None:
         """Give every idle worker a batch, and start workers while there are batches for them."""
         for worker in self._workers:
             if not worker.tasks and (batch := self._next()):
-                self._give(worker, batch)
+                self._send(worker, batch)
         while len(self._workers) < self._size and (batch := self._next()):
             worker = _started()
             self._workers.append(worker)
-            self._give(worker, batch)
+            self._send(worker, batch)
 
     def _next(self) -> Batch | None:
-        return self._again.popleft() if self._again else next(self._batches, None)
+        return self._returned.popleft() if self._returned else next(self._batches, None)
 
-    def _give(self, worker: _Worker, batch: Batch) -> None:
+    def _send(self, worker: _Worker, batch: Batch) -> None:
         worker.tasks.extend(batch)
         try:
             worker.pipe.send(batch)
         except OSError:
-            return  # it died; hearing from it says so
+            return  # it died, which reading from it shows
 
-    def _heard(self, worker: _Worker) -> list[Finished]:
+    def _received(self, worker: _Worker) -> list[Finished]:
         """What a worker has to say; one that died leaves the point it died on, and the rest to others."""
-        heard: list[Finished] = []
+        received: list[Finished] = []
         try:
             while worker.tasks and worker.pipe.poll():
-                heard.append(worker.pipe.recv())
+                received.append(worker.pipe.recv())
                 worker.tasks.popleft()
         except (EOFError, OSError):
-            heard += self._buried(worker)
-        return heard
+            received += self._replaced(worker)
+        return received
 
-    def _buried(self, worker: _Worker) -> list[Finished]:
+    def _replaced(self, worker: _Worker) -> list[Finished]:
         from planner.studies.answer import ATTEMPTS, given_up
 
         self._workers.remove(worker)
@@ -133,10 +133,10 @@ class _Crew:
         worker.pipe.close()
         suspect, *rest = worker.tasks
         if rest:
-            self._again.append(rest)
+            self._returned.append(rest)
         self._deaths[suspect.key] += 1
         if self._deaths[suspect.key] < ATTEMPTS:
-            self._again.append([suspect])
+            self._returned.append([suspect])
             return []
         return [given_up(suspect, f", the last with exit code {worker.process.exitcode}")]
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from planner.studies.answer import Finished
 
-RECENT: Final = 60.0
+RATE_WINDOW: Final = 60.0
 """Seconds over which the rate is taken."""
 
 
@@ -69,21 +69,21 @@ class Progress:
             self.defects += one.defect
             if one.document is not None and one.status != "infeasible":
                 document = json.loads(one.document)
-                score, words = merit(document)
+                score, words = objective_value(document)
                 if self.best is None or score < self.best[0]:
                     request = document["request"]
                     where = f"{request['model']['name']} on {request['gpus']:,} x {request['cluster']['name']}"
                     self.best = score, f"{words} ({where})"
         now = time.monotonic()
         self.marks.append((now, self.answered))
-        while len(self.marks) > 2 and (now - self.marks[0][0] > RECENT or len(self.marks) > MOST_MARKS):
+        while len(self.marks) > 2 and (now - self.marks[0][0] > RATE_WINDOW or len(self.marks) > MOST_MARKS):
             del self.marks[0]
 
 
 MOST_MARKS: Final = 200
 
 
-def merit(document: dict[str, Any]) -> tuple[float, str]:
+def objective_value(document: dict[str, Any]) -> tuple[float, str]:
     """What the objective of an answer is worth, less is better, and in words."""
     said, memory = document["prediction"], document["peak_memory_bytes"]
     match document["request"]["objective"]:

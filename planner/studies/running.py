@@ -43,7 +43,7 @@ def run(
         address: the Ray cluster; the one that is found, or a local one, unless given.
         shard: only the k-th of n parts of the study, k from 1.
         retry_failed: ask again what failed before.
-        watch: told of progress after every answer.
+        watch: called with the progress after every answer.
 
     Raises:
         BadFile: the store is in use, is none, or the disk is full; what was finished is kept.
@@ -64,7 +64,7 @@ def run(
         else:
             chosen = local(count) if count > 1 else in_process
         taken: set[str] = set()
-        tasks = _missing(study, kept, shard, progress, taken, retry_failed=retry_failed)
+        tasks = _unanswered(study, kept, shard, progress, taken, retry_failed=retry_failed)
         if watch:
             watch(progress)
         for finished in chosen(_batches(tasks, progress.total, count)):
@@ -76,7 +76,7 @@ def run(
     return progress
 
 
-def _missing(
+def _unanswered(
     study: Study, store: Store, shard: tuple[int, int], progress: Progress, taken: set[str], *, retry_failed: bool
 ) -> Iterator[tuple[Point, Task]]:
     """Tasks for the points whose answer is neither kept nor on its way; ``taken`` are the keys on their way."""

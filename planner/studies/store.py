@@ -190,7 +190,7 @@ def _among(keys: Sequence[str]) -> str:
 
 
 def _address(path: Path, mode: str) -> str:
-    """How SQLite is told of a file; "rw" reads where nothing can be written, "ro" would refuse a commit cut off."""
+    """How SQLite is given a file; "rw" reads where nothing can be written, "ro" would refuse a commit cut off."""
     return f"{path.resolve().as_uri()}?mode={mode}"
 
 
@@ -245,11 +245,7 @@ def _bad_file(path: Path, error: sqlite3.Error) -> BadFile:
 
 
 def _locked(path: Path) -> IO[str]:
-    """The lock of a store, held until it is closed or the process ends.
-
-    Raises:
-        BadFile: another process holds it, or the folder cannot be written.
-    """
+    """The lock of a store, held until it is closed or the process ends."""
     place = _lock_of(path)
     while True:
         try:

@@ -87,12 +87,12 @@ def _walk(study: Study, order: Sequence[int], shard: tuple[int, int] = (1, 1)) -
     alone = _machine_factors(study)
     for position in range(study.product):
         if position // BLOCK % parts == part - 1:
-            point = _made(study, _digits(study, position, order), alone)
-            if kept(study, point):
+            point = _point(study, _places(study, position, order), alone)
+            if passes(study, point):
                 yield point
 
 
-def kept(study: Study, point: Point) -> bool:
+def passes(study: Study, point: Point) -> bool:
     """Whether the filters keep a point."""
     return all(one.keeps(point.fields) for one in study.where)
 
@@ -101,10 +101,10 @@ def baseline_of(study: Study, point: Point) -> Point | None:
     """The point that another is compared with; None where there is none, or the filters leave it out."""
     if not study.baseline:
         return None
-    digits = _digits(study, point.index, range(len(study.factors)))
+    digits = _places(study, point.index, range(len(study.factors)))
     digits = [study.baseline.get(number, digit) for number, digit in enumerate(digits)]
-    base = _made(study, digits, _machine_factors(study))
-    return base if kept(study, base) else None
+    base = _point(study, digits, _machine_factors(study))
+    return base if passes(study, base) else None
 
 
 def _machine_factors(study: Study) -> list[bool]:
@@ -117,7 +117,7 @@ def _machine_factors(study: Study) -> list[bool]:
     ]
 
 
-def _digits(study: Study, number: int, order: Sequence[int]) -> list[int]:
+def _places(study: Study, number: int, order: Sequence[int]) -> list[int]:
     """Place in every factor, of a number whose factors count from slow to fast in that order."""
     digits = [0] * len(study.factors)
     for factor in reversed(order):
@@ -125,7 +125,7 @@ def _digits(study: Study, number: int, order: Sequence[int]) -> list[int]:
     return digits
 
 
-def _made(study: Study, digits: list[int], alone: list[bool]) -> Point:
+def _point(study: Study, digits: list[int], alone: list[bool]) -> Point:
     fields: dict[str, Any] = {}
     axes: dict[str, Any] = {}
     index, lattice = 0, 0
