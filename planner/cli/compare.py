@@ -48,5 +48,5 @@ def _side(given: str, *, quiet: bool) -> Side:
         if others:
             raise BadRequest(f"{given} holds {len(others) + 1} runs; name a file of one, or the id of a published one")
         return side_of_run(run)
-    ran = measured_run(given) if '"run/' in text_in(given) else None
+    ran = measured_run(given) if text_in(given).lstrip().startswith("{") else None
     return side_of_run(ran) if ran else side_of_plan(answer_in(given, quiet=quiet), given)

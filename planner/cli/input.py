@@ -101,6 +101,11 @@ def document_in(config: str | None) -> dict[str, Any]:
     return {} if config is None else parsed(text_in(config), expanded(config))
 
 
+def is_run(document: Mapping[str, Any]) -> bool:
+    """Whether a configuration is a measured run."""
+    return str(document.get("schema", "")).startswith("run/")
+
+
 def measured_run(config: str | None) -> Run | None:
     """The measured run that is given as a configuration, None where it is none.
 
@@ -108,7 +113,7 @@ def measured_run(config: str | None) -> Run | None:
         BadFile: it is no document of a run.
     """
     document = document_in(config)
-    if not str(document.get("schema", "")).startswith("run/"):
+    if not is_run(document):
         return None
     from planner.runs.files import run_in
 
