@@ -42,8 +42,9 @@ cluster.price = { from = 1, to = 13, step = 1 }
 
 def rates() -> None:
     """Searches a second, sharing and alone, in turns so that other programs slow both alike."""
-    from planner.studies import points_of, study_of
     from planner.studies.answer import Shared, Task, answered
+    from planner.studies.study import points_of
+    from planner.studies.study_file import study_of
 
     study = study_of(
         {**{k: v for k, v in DENSE.items() if k != "cluster"}, "clusters": DENSE["cluster"], "cluster": MACHINES}

@@ -1,78 +1,56 @@
 """Which strategy to take, with a proof and the reasons.
 
 ``plan(PlanRequest(model="175b", gpus=12288))`` returns a `Plan`. It holds no formula of a cost. Imports: costmodels,
-hardware. Importing this package loads nothing heavy;
-names are resolved on first use.
+hardware. Importing this package loads nothing heavy; names are
+resolved on first use.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from planner.allocation.allocate import allocate
-    from planner.allocation.document import Allocation
-    from planner.allocation.queue import Queue, queue_of
-    from planner.analyses.replan import replan
-    from planner.analyses.replan_document import Replan
-    from planner.answer.plan import Plan
-    from planner.api import plan, predict, why_not
-    from planner.errors import BadFile, BadQuantity, BadRequest, MeshwrightError, OutOfTime, UnknownName
-    from planner.explain.why_not import WhyNot
-    from planner.request.request import PlanRequest
-    from planner.runs.calibrate.calibrate import calibrate
-    from planner.runs.calibrate.document import Calibration
-    from planner.sparse.document import SparsePlan
-    from planner.sparse.plan import plan_sparse
+    from planner.allocation.allocate import allocate as allocate
+    from planner.allocation.document import Allocation as Allocation
+    from planner.allocation.queue import Queue as Queue
+    from planner.allocation.queue import queue_of as queue_of
+    from planner.analyses.replan import replan as replan
+    from planner.analyses.replan_document import Replan as Replan
+    from planner.answer.plan import Plan as Plan
+    from planner.api import plan as plan
+    from planner.api import predict as predict
+    from planner.api import why_not as why_not
+    from planner.errors import BadFile as BadFile
+    from planner.errors import BadQuantity as BadQuantity
+    from planner.errors import BadRequest as BadRequest
+    from planner.errors import MeshwrightError as MeshwrightError
+    from planner.errors import OutOfTime as OutOfTime
+    from planner.errors import UnknownName as UnknownName
+    from planner.explain.why_not import WhyNot as WhyNot
+    from planner.request.request import PlanRequest as PlanRequest
+    from planner.runs.calibrate.calibrate import calibrate as calibrate
+    from planner.runs.calibrate.document import Calibration as Calibration
+    from planner.sparse.document import SparsePlan as SparsePlan
+    from planner.sparse.plan import plan_sparse as plan_sparse
 
-_HOMES = {
-    "Allocation": "planner.allocation.document",
-    "BadFile": "planner.errors",
-    "BadQuantity": "planner.errors",
-    "BadRequest": "planner.errors",
-    "Calibration": "planner.runs.calibrate.document",
-    "MeshwrightError": "planner.errors",
-    "OutOfTime": "planner.errors",
-    "Plan": "planner.answer.plan",
-    "PlanRequest": "planner.request.request",
-    "Queue": "planner.allocation.queue",
-    "Replan": "planner.analyses.replan_document",
-    "SparsePlan": "planner.sparse.document",
-    "UnknownName": "planner.errors",
-    "WhyNot": "planner.explain.why_not",
-    "allocate": "planner.allocation.allocate",
-    "calibrate": "planner.runs.calibrate.calibrate",
-    "plan": "planner.api",
-    "plan_sparse": "planner.sparse.plan",
-    "predict": "planner.api",
-    "queue_of": "planner.allocation.queue",
-    "replan": "planner.analyses.replan",
-    "why_not": "planner.api",
+_NAMES = {
+    "planner.allocation.allocate": ("allocate",),
+    "planner.allocation.document": ("Allocation",),
+    "planner.allocation.queue": ("Queue", "queue_of"),
+    "planner.analyses.replan": ("replan",),
+    "planner.analyses.replan_document": ("Replan",),
+    "planner.answer.plan": ("Plan",),
+    "planner.api": ("plan", "predict", "why_not"),
+    "planner.errors": ("BadFile", "BadQuantity", "BadRequest", "MeshwrightError", "OutOfTime", "UnknownName"),
+    "planner.explain.why_not": ("WhyNot",),
+    "planner.request.request": ("PlanRequest",),
+    "planner.runs.calibrate.calibrate": ("calibrate",),
+    "planner.runs.calibrate.document": ("Calibration",),
+    "planner.sparse.document": ("SparsePlan",),
+    "planner.sparse.plan": ("plan_sparse",),
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
-__all__ = [
-    "Allocation",
-    "BadFile",
-    "BadQuantity",
-    "BadRequest",
-    "Calibration",
-    "MeshwrightError",
-    "OutOfTime",
-    "Plan",
-    "PlanRequest",
-    "Queue",
-    "Replan",
-    "SparsePlan",
-    "UnknownName",
-    "WhyNot",
-    "allocate",
-    "calibrate",
-    "plan",
-    "plan_sparse",
-    "predict",
-    "queue_of",
-    "replan",
-    "why_not",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

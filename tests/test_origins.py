@@ -12,7 +12,8 @@ from costmodels.model.flops import flops_per_token, petaflops_days
 from costmodels.model.parameters import parameters
 from costmodels.training.goodput import effective_share
 from planner import PlanRequest, plan, predict
-from planner.studies import points_of, read_study
+from planner.studies.study import points_of
+from planner.studies.study_file import read_study
 
 ORIGINS = Path(__file__).resolve().parents[1] / "examples" / "origins"
 

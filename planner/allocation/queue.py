@@ -37,8 +37,8 @@ from hardware.records import Cluster
 from hardware.units import TimeQuantity, within
 from planner.answer.plan import Record
 from planner.errors import BadFile, BadRequest
-from planner.request.fields import PIN_AXES, by_own_name, own_name
-from planner.request.files import with_files_beside
+from planner.request.fields import GIVEN_SPLIT, PIN_AXES, by_own_name, own_name
+from planner.request.files import with_relative_files
 from planner.request.request import LARGEST_GPUS, PlanRequest
 from planner.request.resolve import describe_subset
 from planner.request.tables import cluster_of, name_or_record
@@ -50,10 +50,7 @@ Count = Annotated[int, Field(strict=True, gt=0, le=LARGEST_GPUS)]
 Wait = Annotated[TimeQuantity, within("1 s", "3650 d", "time")]
 MOST_JOBS: Final = 1000
 
-NOT_A_JOBS: Final = (
-    *("gpus", "cluster", "objective", "stability", "top", "time_limit"),
-    *("layers_per_stage", "recomputed_per_stage"),
-)
+NOT_A_JOBS: Final = ("gpus", "cluster", "objective", "stability", "top", "time_limit", *GIVEN_SPLIT)
 """Fields of a question that the queue settles."""
 QUESTION: Final = tuple(name for name in PlanRequest.model_fields if name not in NOT_A_JOBS)
 
@@ -111,7 +108,7 @@ def queue_in(path: str, over: Mapping[str, Any] | None = None) -> Queue:
         BadFile: it cannot be read.
         BadRequest: what it says is wrong, with the nearest that works.
     """
-    document = with_files_beside(read(expanded(path)), expanded(path))
+    document = with_relative_files(read(expanded(path)), expanded(path))
     try:
         return queue_of(document | dict(over or {}))
     except BadRequest as error:

@@ -125,21 +125,17 @@ def side_of_plan(plan: Plan, name: str) -> Side:
     return Side(name, resolved.scenario, strategy_from_plan(plan.strategy), stages_from_plan(plan.strategy))
 
 
-def side_of_run(name: str) -> Side:
-    """A published run as a side.
+def side_of_run(asked: Run | str) -> Side:
+    """A measured run as a side, or the published one of that id.
 
     Raises:
         BadRequest: no run has that id.
         Unpriceable: the run leaves out what pricing needs.
     """
-    runs = _runs()
-    if name not in runs:
-        hint = meant(name, runs, most=2, otherwise="megascale-175b-megascale-12288g-gbs6144 is one")
-        raise BadRequest(f"{name}: no such file and no such published run; {hint}")
-    return _as_side(runs[name])
-
-
-def _as_side(run: Run) -> Side:
+    run = _runs().get(asked) if isinstance(asked, str) else asked
+    if run is None:
+        hint = meant(str(asked), _runs(), most=2, otherwise="megascale-175b-megascale-12288g-gbs6144 is one")
+        raise BadRequest(f"{asked}: no such file and no such published run; {hint}")
     found = case_of(run)
     return Side(run.id, found.scenario, found.rows, found.assignment, run.measured.iteration_seconds)
 

@@ -25,12 +25,12 @@ from costmodels.training.goodput import upkeep
 from hardware.catalogue import catalogue_hash as hardware_hash
 from hardware.catalogue import in_catalogue
 from hardware.errors import MeshwrightError
-from hardware.records import Cluster, NodeGroup
-from hardware.units import exact_quantity
-from hardware.writing import cluster_document, short_quantity
+from hardware.records import Cluster
+from hardware.writing import cluster_document
 from planner.answer.plan import Goodput, Interval, Prediction, Provenance, Stage, StageMemory, Strategy
 from planner.request.fields import FIELDS, QUESTION
 from planner.request.resolve import Resolved
+from planner.request.tables import short_cluster
 from planner.version import VERSION
 
 _LOSSES = ("checkpoints", "failures", "repairs", "stragglers")
@@ -170,7 +170,7 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
     adapters, stability = scenario.stack.switches.adapters, resolved.stability
     found = {
         "model": scenario.model.model_dump(exclude_defaults=True) | {"parameters": parameters(scenario.model)},
-        "cluster": _cluster_record(resolved.cluster) | _own_file(resolved.machines),
+        "cluster": short_cluster(resolved.cluster) | _own_file(resolved.machines),
         "stack": _stack_record(resolved.software),
         "as_of": None,  # the release that it picked is in the stack's name
         "global_batch_size": scenario.global_batch_size,
@@ -193,14 +193,6 @@ def _made(changes: Mapping[str, Any], scenario: Scenario) -> dict[str, Any]:
     }
 
 
-def _cluster_record(cluster: Cluster) -> dict[str, Any]:
-    """A cluster in short: its one node group at the top level, several under ``groups``."""
-    if len(cluster.groups) == 1:
-        return {"name": cluster.name, **_group_record(cluster.groups[0])}
-    groups = [{"name": group.name, **_group_record(group)} for group in cluster.groups]
-    return {"name": cluster.name, "groups": groups}
-
-
 def _own_file(machines: Cluster) -> dict[str, Any]:
     """The table of a cluster that the catalogue does not hold, so that the answer alone asks the question again."""
     return {} if in_catalogue(machines) else {"file": cluster_document(machines)}
@@ -213,20 +205,6 @@ def _stack_record(software: Stack) -> str | dict[str, Any]:
     except MeshwrightError:
         held = False
     return software.full_name if held else software.model_dump(mode="json", exclude_defaults=True)
-
-
-def _group_record(group: NodeGroup) -> dict[str, Any]:
-    limit = group.accelerator.power_limit
-    return {
-        "accelerator": group.accelerator.name,
-        **({} if limit is None else {"power_limit": short_quantity(exact_quantity(limit, "power"))}),
-        "gpus_per_node": group.gpus_per_node,
-        "nodes": group.nodes,
-        "tiers": [
-            {"name": t.name, "gpus": t.domain, "bandwidth": exact_quantity(t.link.bandwidth, "bandwidth")}
-            for t in group.tiers
-        ],
-    }
 
 
 def _text(value: Any) -> str:

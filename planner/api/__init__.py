@@ -14,6 +14,7 @@ from planner.answer.plan import Plan, Rejection
 from planner.api.one_group import conclude, plan_one_group, predict_one_group
 from planner.errors import BadRequest
 from planner.request.budget import Budget
+from planner.request.fields import GIVEN_SPLIT
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
@@ -65,8 +66,8 @@ def predict(
     """
     request = _question(request)
     budget, resolved = Budget(request.time_limit), resolve(request)
-    layers = counts("layers", request.layers_per_stage if layers is None else layers)
-    recomputed = counts("recomputed", request.recomputed_per_stage if recomputed is None else recomputed)
+    layers = request.layers_per_stage if layers is None else counts("layers", layers)
+    recomputed = request.recomputed_per_stage if recomputed is None else counts("recomputed", recomputed)
     if not resolved.mixed:
         return predict_one_group(resolved, budget, layers, recomputed, chunked=chunked, near=near, as_ran=as_ran)
     if recomputed is not None:
@@ -94,7 +95,7 @@ def _check_searched(request: PlanRequest) -> None:
     Raises:
         BadRequest: layers of the stages are given.
     """
-    for name in ("layers_per_stage", "recomputed_per_stage"):
+    for name in GIVEN_SPLIT:
         if getattr(request, name) is not None:
             raise BadRequest(f"{name}: a search splits the layers itself; predict prices a split that is given")
 

@@ -6,23 +6,22 @@ from typing import Any
 
 import click
 
-from planner.cli.ask import seconds_in
-from planner.cli.options import Command, Count, Text, Word, option, output_options
-from planner.cli.output import check_writable, deliver, end_infeasible, working
+from planner.cli.options import Command, Count, Text, Word, field_option, option, output_options
+from planner.cli.output import deliver, end_infeasible, working
 
 _GOALS = ("throughput", "weighted-finish", "cost", "fairness")
 
 
 @click.command("allocate", cls=Command, short_help="Divide a cluster among queued jobs.")
 @click.argument("queue", type=Text(), metavar="QUEUE.toml")
-@option("--objective", heading="Question", type=Word(_GOALS), metavar="|".join(_GOALS), help="Over the file's.")
-@option("--time-limit", heading="Question", type=Text(), metavar="TIME", help="Over the file's: 30s, 2min.")
-@option("--workers", heading="Question", type=Count(), default=1, help="Processes that search (default: 1).")
+@option("--objective", type=Word(_GOALS), help="Over the file's.")
+@field_option("time_limit", help="Over the file's: 30s, 2min.")
+@option("--workers", type=Count(), default=1, help="Processes that search (default: 1).")
 @output_options("table", "json")
 def allocate(
     queue: str,
     objective: str | None,
-    time_limit: str | None,
+    time_limit: float | None,
     workers: int,
     **params: Any,
 ) -> None:
@@ -31,17 +30,15 @@ def allocate(
     The file names a cluster and [[jobs]]: model, priority, allowed counts, deadline, where it runs now.
     examples/queue.toml of the sources shows one, docs/jobs.md explains it.
     """
-    check_writable(params["output"])
     from planner.allocation.allocate import allocate as divide
     from planner.allocation.queue import queue_in
 
-    seconds = None if time_limit is None else f"{seconds_in('--time-limit', time_limit)} s"
-    over = {"objective": objective, "time_limit": seconds}
+    over = {"objective": objective, "time_limit": None if time_limit is None else f"{time_limit} s"}
     asked = queue_in(queue, {name: value for name, value in over.items() if value is not None})
-    with working("searching", quiet=params["quiet"]):
+    with working("searching", params):
         answer = divide(asked, workers=workers)
     from planner.render.terminal.allocation import render
 
-    deliver(answer.to_json, lambda console: render(answer, console), params)
+    deliver(answer, render, params)
     if answer.status == "infeasible":
         end_infeasible(answer.statement, params)

@@ -85,34 +85,6 @@ class PlanGroup(click.Group):
             sys.exit(0)
 
 
-def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        click.echo(f"plan {version('meshwright')}")
-        ctx.exit()
-
-
-@click.group(
-    cls=PlanGroup,
-    no_args_is_help=False,
-    epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
-def main() -> None:
-    """Find the fastest way to split a training run over N accelerators, prove it, and say why.
-
-    \b
-      plan --model 175b --gpus 12288              the best plan (= plan solve)
-      plan --model 175b --gpus 1024 --tp ..8      with some choices pinned
-      plan why-not --model 175b --gpus 1024 --tp 16 --pp 8
-      plan list models
-
-    `plan COMMAND --help` explains the options of a command.
-    """  # noqa: D301 - click reads the backspace
-
-
 COMMANDS: tuple[click.Command, ...] = (
     questions.solve,
     questions.predict,
@@ -133,5 +105,24 @@ COMMANDS: tuple[click.Command, ...] = (
     catalogue.show,
     catalogue.schema,
 )
-for _command in COMMANDS:
-    main.add_command(_command)
+
+
+@click.group(
+    cls=PlanGroup,
+    commands=COMMANDS,
+    no_args_is_help=False,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(package_name="meshwright", message="plan %(version)s", help="Show the version.")
+def main() -> None:
+    """Find the fastest way to split a training run over N accelerators, prove it, and say why.
+
+    \b
+      plan --model 175b --gpus 12288              the best plan (= plan solve)
+      plan --model 175b --gpus 1024 --tp ..8      with some choices pinned
+      plan why-not --model 175b --gpus 1024 --tp 16 --pp 8
+      plan list models
+
+    `plan COMMAND --help` explains the options of a command.
+    """  # noqa: D301 - click reads the backspace

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from hardware.errors import meant
-from planner.cli.input import is_run, text_in
-from planner.errors import BadQuantity, BadRequest
-from planner.request.fields import FIELDS, GIVEN_SPLIT, PIN_AXES, QUESTION, by_own_name, own_name
+from planner.cli.input import document_in, measured_run
+from planner.errors import BadRequest
+from planner.request.fields import FIELDS, PIN_AXES, QUESTION, by_own_name, no_such_field
 
 if TYPE_CHECKING:
     from planner.jobs.imported import ImportedJob
     from planner.request.request import PlanRequest
-
-_FACTOR: Final = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
-"""A number in plain digits, as files of commands and the shell hand it on: as text."""
 
 
 @dataclass(frozen=True)
@@ -46,22 +41,26 @@ def question(
     """
     given, origins = _options(ctx)
     _spell_profile(ctx, given, origins)
-    path = ctx.params.get("config")
-    if path:
-        below = _configured(path)
-        for name, value in below.items():
-            if name not in given:
-                given[name], origins[name] = value, path
+    if path := ctx.params.get("config"):
+        _put_below(_configured(path), path, given, origins)
     if imported:
-        _below(imported, ctx.params["source"], given, origins)
+        _put_below(_of_job(imported, given), ctx.params["source"], given, origins)
         if imported.lacks and "model" not in given:
             raise BadRequest(f"{ctx.params['file']}: {imported.lacks}")
-    for name, value in (usual or {}).items():
-        given.setdefault(name, value)
+    _put_below(usual or {}, "default", given, origins)
     _spell_chunks(ctx, given, origins)
     if ctx.params.get("goodput"):
         _wants_goodput(given, origins)
     return Question(_request(given), origins)
+
+
+def _put_below(fields: Mapping[str, Any], origin: str, given: dict[str, Any], origins: dict[str, str]) -> None:
+    """Take those fields that nobody gave yet; each change counts by itself."""
+    if isinstance(changes := fields.get("changes"), Mapping) and "changes" in given:
+        given["changes"] = {**changes, **given["changes"]}
+    for name, value in fields.items():
+        if name not in given:
+            given[name], origins[name] = value, origin
 
 
 def _wants_goodput(given: dict[str, Any], origins: dict[str, str]) -> None:
@@ -71,32 +70,27 @@ def _wants_goodput(given: dict[str, Any], origins: dict[str, str]) -> None:
     origins.setdefault("objective", "--goodput")
 
 
-def _below(imported: ImportedJob, source: str, given: dict[str, Any], origins: dict[str, str]) -> None:
-    """Put what another program's file says below the options."""
+def _of_job(imported: ImportedJob, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What another program's file says, completed by what is given."""
     from planner.jobs.imported import complete
 
-    fields = dict(imported.fields) | {name: value for name, value in given.items() if not name.startswith("pins.")}
-    pins = dict(imported.pins) | {name: given[f"pins.{name}"] for name in _axes(given)}
+    fields = dict(imported.fields) | {name: value for name, value in _fields(given).items() if name != "changes"}
+    pins = dict(imported.pins) | _pins(given)
     fields, pins = complete(fields, pins, asked=given, length=imported.length)
-    if changes := dict(
-        imported.fields.get("changes", {})
-    ):  # each counts by itself, one that is given before the file's
-        said = given.get("changes", {})
-        given["changes"] = changes | (_changes(said) if isinstance(said, tuple) else dict(said))
-        origins.setdefault("changes", source)
-    for name, value in (fields | {f"pins.{axis}": value for axis, value in pins.items()}).items():
-        if name not in given:
-            given[name], origins[name] = value, source
+    split = {"layers_per_stage": imported.layers, "recomputed_per_stage": imported.recomputed}
+    if pins.get("recompute") != "partial":
+        del split["recomputed_per_stage"]
+    fields |= {name: value for name, value in split.items() if value is not None}
+    return fields | {f"pins.{axis}": pin for axis, pin in pins.items()}
 
 
 def _options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:
     given, origins = {}, {}
     for param in ctx.command.params:
         name = param.name or ""
-        value = ctx.params.get(name)
-        if value is None or value == () or name not in (*QUESTION, *PIN_AXES):
+        if name not in FIELDS or (value := ctx.params.get(name)) is None:
             continue
-        key = f"pins.{name}" if name in PIN_AXES else name
+        key = f"pins.{name}" if FIELDS[name].axis else name
         given[key] = value
         from_environment = ctx.get_parameter_source(name) == ParameterSource.ENVIRONMENT
         origins[key] = _variable(param) if from_environment else param.opts[0]
@@ -122,35 +116,27 @@ def _spell_profile(ctx: click.Context, given: dict[str, Any], origins: dict[str,
 
 
 def _configured(path: str) -> dict[str, Any]:
-    from hardware.files import expanded, parsed
-    from planner.request.files import with_files_beside, with_profile
+    from hardware.files import expanded
+    from planner.request.files import with_profile, with_relative_files
 
     try:
-        document = with_files_beside(_of_run(parsed(text_in(path), expanded(path)), path), expanded(path))
-    except (ValueError, RecursionError) as error:
+        document = document_in(path)
+        if ran := measured_run(path):
+            if ran.request is None:
+                raise BadRequest(f"{path}: the run makes no request: {ran.unpriced}")
+            document = document["request"]
+        document = with_relative_files(document, expanded(path))
+    except RecursionError as error:
         raise BadRequest(f"{path}: {error}") from None
     if str(document.get("schema", "")).startswith(("plan/", "replan/")):
         document = _asked_again(document, path)
-    document = by_own_name(with_profile(document), (*QUESTION, *GIVEN_SPLIT))
+    document = by_own_name(with_profile(document), QUESTION)
     pins = document.pop("pins", {})
     if not isinstance(pins, Mapping):
         raise BadRequest(f"{path}: pins must be a table such as [pins] tp = 8, got {pins!r}")
-    if unknown := [name for name in document if name not in (*QUESTION, *GIVEN_SPLIT)]:
-        axis = own_name(unknown[0])
-        hint = f"it belongs under [pins]: {axis} = ..." if axis in PIN_AXES else meant(unknown[0], (*QUESTION, "pins"))
-        raise BadRequest(f"{path}: there is no field {unknown[0]!r}; {hint}")
+    if unknown := [name for name in document if name not in QUESTION]:
+        raise BadRequest(f"{path}: {no_such_field(unknown[0], '[pins]')}")
     return document | {f"pins.{name}": value for name, value in by_own_name(pins, PIN_AXES).items()}
-
-
-def _of_run(document: dict[str, Any], path: str) -> dict[str, Any]:
-    """The question of a measured run; any other document as it is."""
-    if not is_run(document):
-        return document
-    from planner.runs.files import run_in
-
-    if run_in(Path(path), "the document", document).request is None:
-        raise BadRequest(f"{path}: the run makes no request: {document['unpriced']}")
-    return dict(document["request"])
 
 
 def _asked_again(answer: dict[str, Any], path: str) -> dict[str, Any]:
@@ -193,99 +179,16 @@ def _request(given: Mapping[str, Any]) -> PlanRequest:
             raise BadRequest(f"--{name} is missing, as in `plan --model 175b --gpus 12288`")
     from planner.request.request import request_from
 
-    fields = {name: _value(name, value) for name, value in given.items() if not name.startswith("pins.")}
-    pins = {name: _pin(given[f"pins.{name}"]) for name in _axes(given)}
-    return request_from(fields | {"pins": pins})
+    fields = _fields(given)
+    if isinstance(said := fields.get("stability"), str) and "=" not in said:
+        fields["stability"] = Path(said)
+    return request_from(fields | {"pins": _pins(given)})
 
 
-def _axes(given: Mapping[str, Any]) -> list[str]:
-    return [name.removeprefix("pins.") for name in given if name.startswith("pins.")]
+def _fields(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if not name.startswith("pins.")}
 
 
-def _pin(value: Any) -> Any:
-    return str(value).lower() if isinstance(value, bool) else value
-
-
-def _value(name: str, value: Any) -> Any:
-    """A value as the request takes it, of text as the shell hands it on."""
-    if isinstance(value, tuple):
-        return _changes(value)
-    if not isinstance(value, str) or name in GIVEN_SPLIT:
-        return value
-    kind = FIELDS[name].kind
-    if kind in _TEXTS:
-        return _TEXTS[kind](name, value)
-    if kind == "number" and _FACTOR.fullmatch(value.strip()):
-        return float(value)
-    if "\0" in value:
-        raise BadRequest(f"{name}: contains a NUL character")
-    return value
-
-
-def _changes(given: tuple[str, ...]) -> dict[str, str]:
-    """Paths and values of ``path=value``."""
-    changes: dict[str, str] = {}
-    for text in given:
-        path, sign, value = (part.strip() for part in text.partition("="))
-        if not (path and sign and value):
-            raise BadRequest(f"--set: expected path=value, got {text!r:.60}; such as stack.overlap.pp=0.1")
-        if path in changes:
-            raise BadRequest(f"--set: {path} is given twice; give it once")
-        changes[path] = value
-    return changes
-
-
-def _stability(name: str, text: str) -> Any:
-    """A file, or name=value pairs with commas between them."""
-    from planner.request.values import stability_written
-
-    try:
-        return stability_written(text if "=" in text else Path(text))
-    except (ValueError, RecursionError) as error:
-        raise BadRequest(f"{name}: {error}") from None
-
-
-def _whole(name: str, text: str) -> int:
-    from hardware.units import counted
-
-    number = quantity_in(name, text, "count")
-    if not 1 <= number < 1e18:
-        raise BadRequest(f"{name}: expected a count between 1 and 1e18 such as 300B, got {text!r}")
-    try:
-        return int(counted(text))
-    except ValueError as error:
-        raise BadRequest(f"{name}: {error}") from None
-
-
-def seconds_in(name: str, text: str) -> float:
-    """A time as people write it, or plain seconds.
-
-    Raises:
-        BadRequest: no such time, or none that makes sense.
-    """
-    from planner.request.values import seconds_written
-
-    try:
-        return float(seconds_written(text))
-    except ValueError as error:
-        raise BadRequest(f"{name}: {error}") from None
-
-
-def quantity_in(name: str, text: str, dimension: Any) -> float:
-    """A quantity as people write it, in the units of the code.
-
-    Raises:
-        BadRequest: it is none, or not in plain digits.
-    """
-    from hardware.units import parse_quantity
-
-    if not text.isascii():
-        raise BadRequest(f"{name}: expected plain digits and a unit, got {text!r}")
-    try:
-        return parse_quantity(text, dimension)
-    except BadQuantity as error:
-        raise BadRequest(f"{name}: {error}") from None
-
-
-_TEXTS: Final = {"tokens": _whole, "pairs": _stability, "time": seconds_in}
-"""What reads text for fields that are written with a unit or in pairs, by their kind."""
+def _pins(given: Mapping[str, Any]) -> dict[str, Any]:
+    pins = {name.removeprefix("pins."): value for name, value in given.items() if name.startswith("pins.")}
+    return {axis: str(value).lower() if isinstance(value, bool) else value for axis, value in pins.items()}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from functools import partial
+import pkgutil
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from planner.cli.options import Command, Text, Word, option, output_options
-from planner.cli.output import check_writable, deliver, write
+from planner.cli.output import as_json, deliver, write
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -27,31 +26,22 @@ def list_(kind: str, **params: Any) -> None:
 
     As JSON, what is stated as a number is one; quantities are text with their unit, as in the files.
     """
-    check_writable(params["output"])
     from planner.render.catalogue import lines, rows
     from planner.render.terminal.tables import print_rows
 
-    document = partial(json.dumps, rows(kind), indent=2, ensure_ascii=False)
-    deliver(document, lambda console: print_rows(lines(kind), console), params)
+    deliver(rows(kind), lambda _, console: print_rows(lines(kind), console), params)
 
 
 @click.command("show", cls=Command, short_help="One entry, every figure with its source.")
 @click.argument("name", type=Text())
-@option(
-    "--kind",
-    heading="Question",
-    type=Word(_KINDS),
-    metavar="KIND",
-    help=f"Where a name means several things: {', '.join(_KINDS)}.",
-)
+@option("--kind", type=Word(_KINDS), metavar="KIND", help=f"Where a name means several things: {', '.join(_KINDS)}.")
 @output_options("table", "json")
 def show(name: str, kind: str | None, **params: Any) -> None:
     """Show one entry of the catalogue with the source of every figure.
 
-    Of a stack, or a release of one (torchtitan@2024-12), it shows the switches that --set takes; with -v also what
-    frameworks call them, and its costs.
+    Of a stack, or a release of one (torchtitan@2024-12), it shows the switches that --set takes, a line each; with -v
+    all of it, what frameworks call them, and its costs.
     """
-    check_writable(params["output"])
     from planner.render import catalogue as view
 
     base, at, release = name.partition("@")
@@ -62,91 +52,60 @@ def show(name: str, kind: str | None, **params: Any) -> None:
     from planner.render.terminal.tables import print_figures, print_switches
 
     head = {"kind": found.name, "name": full, "title": heading, "aliases": others}
-    document = partial(json.dumps, head | {"figures": [vars(fact) for fact in facts]}, indent=2, ensure_ascii=False)
     also = f"  (also {', '.join(others)})" if others else ""
     releases = view.release_lines(full) if found.name == "stacks" else []
 
-    def draw(console: Console) -> None:
+    def draw(_: object, console: Console) -> None:
         if found.name == "stacks":
             switches = view.switches(asked)
             print_switches(f"{asked}  {heading}{also}", switches, releases, console, words=bool(params["verbose"]))
         if found.name != "stacks" or params["verbose"]:
             print_figures(f"{full}  {heading}{also}", facts, console)
 
-    deliver(document, draw, params)
+    deliver(head | {"figures": [vars(fact) for fact in facts]}, draw, params)
 
 
-_ANSWERS = (
-    "plan", "calibration", "sparse", "allocation", "replan", "size", "what-if", "robust", "why-not", "comparison"
-)  # fmt: skip
+_DOCUMENTS = {
+    "request": "planner.request.request:PlanRequest",
+    "run": "planner.runs.schema:Run",
+    "plan": "planner.answer.plan:Plan",
+    "calibration": "planner.runs.calibrate.document:Calibration",
+    "sparse": "planner.sparse.document:SparsePlan",
+    "allocation": "planner.allocation.document:Allocation",
+    "replan": "planner.analyses.replan_document:Replan",
+    "size": "planner.analyses.size_search:Size",
+    "what-if": "planner.analyses.what_if:Sensitivity",
+    "robust": "planner.analyses.robust:Robust",
+    "why-not": "planner.explain.why_not:WhyNot",
+    "comparison": "planner.analyses.compare:Comparison",
+}
 
 
-@click.command(
-    "schema",
-    cls=Command,
-    short_help="JSON Schema of a request or an answer.",
-    help=f"Print the JSON Schema of what goes in (request, run) or comes out ({', '.join(_ANSWERS)}).",
-)
-@click.argument("document", type=Word(("request", "run", *_ANSWERS)), metavar="DOCUMENT")
+@click.command("schema", cls=Command, short_help="JSON Schema of a request or an answer.")
+@click.argument("document", type=Word(_DOCUMENTS), metavar="DOCUMENT")
 @option("--output", "-o", heading="Answer", metavar="FILE", help="Write there instead of stdout.")
 def schema(document: str, output: str | None) -> None:
-    """Print the JSON Schema of a document."""
-    check_writable(output)
-    from planner.allocation.document import Allocation
-    from planner.analyses.compare import Comparison
-    from planner.analyses.replan_document import Replan
-    from planner.analyses.robust import Robust
-    from planner.analyses.size_search import Size
-    from planner.analyses.what_if import Sensitivity
-    from planner.answer.plan import Plan
-    from planner.explain.why_not import WhyNot
-    from planner.request.request import PlanRequest
-    from planner.runs.calibrate.document import Calibration
-    from planner.runs.schema import Run
-    from planner.sparse.document import SparsePlan
-
-    records: dict[str, type[BaseModel]] = {"request": PlanRequest, "run": Run, "plan": Plan, "calibration": Calibration}
-    records["sparse"] = SparsePlan
-    records |= {"allocation": Allocation, "replan": Replan}
-    records |= {"size": Size, "what-if": Sensitivity, "robust": Robust}
-    records |= {"why-not": WhyNot, "comparison": Comparison}
-    write(json.dumps({"$schema": _DIALECT} | records[document].model_json_schema(), indent=2) + "\n", output)
+    """Print the JSON Schema of what goes in (request, run) or comes out (the others)."""
+    record: type[BaseModel] = pkgutil.resolve_name(_DOCUMENTS[document])
+    write(as_json({"$schema": _DIALECT} | record.model_json_schema()), output)
 
 
+schema.help = f"Print the JSON Schema of what goes in (request, run) or comes out ({', '.join([*_DOCUMENTS][2:])})."
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 @click.command("validate", cls=Command, short_help="Predicted against measured runs.")
-@click.argument("files", nargs=-1, type=Text(), metavar="[FILE]...")
-@option(
-    "--floor",
-    heading="Question",
-    is_flag=True,
-    help="What the measurements leave to any model: noise, releases, rounding.",
-)
-@option(
-    "--ranking",
-    heading="Question",
-    is_flag=True,
-    help="Judge the choice among measured strategies: regret, rank correlation.",
-)
-@option("--profile", heading="Question", metavar="FILE", help="Cluster and stack that `plan calibrate` wrote.")
+@click.argument("files", type=Text(), nargs=-1, metavar="[FILE]...")
+@option("--floor", is_flag=True, help="What the measurements leave to any model: noise, releases, rounding.")
+@option("--ranking", is_flag=True, help="Judge the choice among measured strategies: regret, rank correlation.")
+@option("--profile", metavar="FILE", help="Cluster and stack that `plan calibrate` wrote.")
 @output_options("table", "json")
-def validate(
-    files: tuple[str, ...],
-    ranking: bool,
-    floor: bool,
-    profile: str | None,
-    form: str,
-    output: str | None,
-    **_talk: bool,
-) -> None:
+def validate(files: tuple[str, ...], ranking: bool, floor: bool, profile: str | None, **params: Any) -> None:
     """Compare predictions with measured runs: error per run of a file of yours, per group and in all.
 
     FILE holds runs as JSON lines (- for stdin), or is a split of the shipped ones: fit, dev or check. None means all
     three. The table has a line for every run where these are 40 or fewer; --format json has one for each of any number.
     """
-    check_writable(output)
     from planner.runs.report import bottom, check_priced, compared, rank, written
     from planner.studies.cores import usable
 
@@ -154,9 +113,11 @@ def validate(
         raise BadRequest("--ranking and --floor are two reports; leave out one")
     if (ranking or floor) and profile is not None:
         raise BadRequest(f"--{'ranking' if ranking else 'floor'} judges the shipped constants; leave out --profile")
-    if ranking or floor:
-        write((rank if ranking else bottom)(files, form=form, workers=usable()).rstrip("\n") + "\n", output)
-        return
-    by_file = compared(files, profile=profile, workers=usable())
-    write(written(by_file, form=form).rstrip("\n") + "\n", output)
-    check_priced(by_file)
+    by_file = None if ranking or floor else compared(files, profile=profile, workers=usable())
+    if by_file is None:
+        text = (rank if ranking else bottom)(files, form=params["form"], workers=usable())
+    else:
+        text = written(by_file, form=params["form"])
+    write(text.rstrip("\n") + "\n", params["output"])
+    if by_file is not None:
+        check_priced(by_file)

@@ -21,8 +21,6 @@ BAD_REQUEST: Final = 2
 INFEASIBLE: Final = 3
 OUT_OF_TIME: Final = 4
 INTERRUPTED: Final = 130
-_OTHERS: Final = ((OutOfTime, OUT_OF_TIME), (NoRoom, UNEXPECTED))
-"""Errors told in one line of which the request is not to blame."""
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 """What a stream says that takes no more."""
 _AGAIN: Final = 0.01
@@ -72,20 +70,34 @@ class Ending:
 
 def verdict(error: BaseException) -> tuple[int, str]:
     """The exit code of an error and what to say about it."""
-    if isinstance(error, click.exceptions.Exit):
-        return error.exit_code, ""
     if is_interrupt(error) or isinstance(error, click.Abort):
         return INTERRUPTED, "interrupted"
-    if isinstance(error, BrokenPipeError):  # a reader who has left is nobody's error
-        drop_stdout()
-        return OK, ""
-    if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
-        drop_stdout()
-        return UNEXPECTED, f"the answer cannot be written: {error.strerror}"
-    if reason := _bad_request(error):
-        return next((code for kind, code in _OTHERS if isinstance(error, kind)), BAD_REQUEST), reason
-    message = str(error) or "no message"
-    return UNEXPECTED, f"internal error: {type(error).__name__}: {message}; run with -v for the traceback"
+    match error:
+        case click.exceptions.Exit():
+            found = error.exit_code, ""
+        case BrokenPipeError():  # a reader who has left is nobody's error
+            drop_stdout()
+            found = OK, ""
+        case OSError(filename=None) if error.errno in _FULL:
+            drop_stdout()
+            found = UNEXPECTED, f"the answer cannot be written: {error.strerror}"
+        case OSError(filename=str() as filename):
+            found = BAD_REQUEST, f"{filename}: {error.strerror or 'cannot be used'}"
+        case click.ClickException():
+            found = BAD_REQUEST, _usage(error)
+        case MeshwrightError():
+            code = (
+                OUT_OF_TIME
+                if isinstance(error, OutOfTime)
+                else UNEXPECTED
+                if isinstance(error, NoRoom)
+                else BAD_REQUEST
+            )
+            found = code, str(error) or type(error).__name__
+        case _:
+            message = f"{type(error).__name__}: {str(error) or 'no message'}"
+            found = UNEXPECTED, f"internal error: {message}; run with -v for the traceback"
+    return found
 
 
 def write_error(option: str, path: Path, error: OSError) -> MeshwrightError:
@@ -93,19 +105,6 @@ def write_error(option: str, path: Path, error: OSError) -> MeshwrightError:
     if error.errno in _FULL:
         return NoRoom(path, f"the answer cannot be written: {error.strerror}")
     return BadRequest(f"{option}: {path} cannot be written: {error.strerror or error}")
-
-
-def _bad_request(error: BaseException) -> str:
-    """What a person can put right, or nothing."""
-    match error:
-        case click.ClickException():
-            return _usage(error)
-        case MeshwrightError():
-            return str(error) or type(error).__name__
-        case OSError(filename=str() as filename):
-            return f"{filename}: {error.strerror or 'cannot be used'}"
-        case _:
-            return ""
 
 
 def say(message: str) -> None:

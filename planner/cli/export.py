@@ -9,7 +9,7 @@ import click
 
 from planner.cli.ending import write_error
 from planner.cli.input import answer_in
-from planner.cli.options import Command, Text, option
+from planner.cli.options import Command, Text, option, output_options
 from planner.cli.output import talk, write
 from planner.errors import BadRequest
 
@@ -17,31 +17,14 @@ if TYPE_CHECKING:
     from planner.answer.plan import Plan
     from planner.jobs.job import Export
 
-_H = "Answer"
-
 
 @click.command("export", cls=Command, short_help="A plan as the files that start it.")
 @click.argument("answer", type=Text(), metavar="PLAN")
-@option(
-    "--to",
-    "target",
-    heading="Question",
-    type=Text(),
-    metavar="NAME",
-    required=True,
-    help="`plan list exporters` shows them.",
-)
-@option(
-    "--target-version", heading="Question", metavar="VERSION", help="Of the target (default: the first that it lists)."
-)
-@option(
-    "--output", "-o", heading=_H, metavar="DIR", help="Write the files there; without it the first one goes to stdout."
-)
-@option("--force", heading=_H, is_flag=True, help="Overwrite files that are there.")
-@option("--quiet", "-q", heading=_H, is_flag=True, help="No talk on stderr.")
-@option("--verbose", "-v", heading=_H, is_flag=True, help="More talk on stderr.")
-@click.pass_context
-def export(_ctx: click.Context, /, answer: str, target: str, **params: Any) -> None:
+@option("--to", "target", metavar="NAME", required=True, help="`plan list exporters` shows them.")
+@option("--target-version", metavar="VERSION", help="Of the target (default: the first that it lists).")
+@option("--force", heading="Answer", is_flag=True, help="Overwrite files that are there.")
+@output_options(takes="DIR", written="Write the files there; without it the first one goes to stdout.")
+def export(answer: str, target: str, **params: Any) -> None:
     """Write a plan for a framework or a launcher; refuse what it cannot express, with what it can.
 
     PLAN is what `plan --format json` wrote, or - for stdin.
@@ -53,19 +36,14 @@ def export(_ctx: click.Context, /, answer: str, target: str, **params: Any) -> N
         first, *others = made.files
         write(made.files[first], None)
         if others:
-            talk(f"--output DIR also writes {', '.join(others)}", params)
+            talk(params, f"--output DIR also writes {', '.join(others)}")
     else:
         _write_all(made, folder, params)
-    for remark in made.remarks:
-        talk(remark, params)
+    talk(params, *made.remarks)
 
 
 def _folder(output: str | None) -> Path | None:
-    """The folder, which is made where its parent exists.
-
-    Raises:
-        BadRequest: it is a file, or its parent is missing.
-    """
+    """The folder, which is made where its parent exists."""
     if output is None:
         return None
     from hardware.files import expanded
@@ -100,4 +78,4 @@ def _write_all(made: Export, folder: Path, params: dict[str, Any]) -> None:
         raise write_error("--output", folder, error) from None
     for name, text in made.files.items():
         write(text, str(folder / name))
-    talk(f"wrote {', '.join(str(folder / name) for name in made.files)}", params)
+    talk(params, f"wrote {', '.join(str(folder / name) for name in made.files)}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from planner.cli.ending import say
+from planner.cli.output import check_writable
 from planner.errors import BadRequest
 from planner.request.fields import PIN_AXES
 
@@ -65,39 +65,40 @@ def answer_in(path: str, *, quiet: bool = False) -> Plan:
     return found
 
 
-@dataclass(frozen=True)
-class Answered:
-    """A request with an answer's strategy as its pins, and the layers of its stages."""
-
-    request: PlanRequest
-    layers: list[int] | None
-    recomputed: list[int] | None
-
-
-def answered(request: PlanRequest, config: str | None, origins: Mapping[str, str]) -> Answered:
+def with_saved_strategy(request: PlanRequest, config: str | None, origins: Mapping[str, str]) -> PlanRequest:
     """The request with the strategy of the answer in ``config``; pins that were given beside it win.
 
     What the answer's question had pinned, such as a range, does not: its strategy keeps to that. ``origins`` says who
-    gave each value.
-
-    Stages keep their layers where nothing beside says otherwise.
+    gave each value. Stages keep their layers where nothing beside says otherwise.
 
     Raises:
         BadRequest: the answer was changed to what no plan says.
     """
-    found = _strategy(config)
-    if found is None:
-        return Answered(request, None, None)
+    from planner.answer.load import REPLANNED, SCHEMA
+
+    document = document_in(config)
+    plan = answer_in(str(config), quiet=True) if document.get("schema") in {SCHEMA, REPLANNED} else None
+    if plan is None or plan.strategy is None:
+        return request
+    found = plan.strategy.model_dump(mode="json")
     pins = {axis: value for axis, value in found.items() if axis in PIN_AXES}
     pins["recompute_modules"] = ",".join(pins["recompute_modules"]) or None
-    layers, again = ([stage[name] for stage in found["stages"]] for name in ("layers", "recompute_layers"))
+    layers, again = (tuple(stage[name] for stage in found["stages"]) for name in ("layers", "recompute_layers"))
     if any(0 < repeated < held for repeated, held in zip(again, layers, strict=True)):
         pins["recompute"] = "partial"
     given = {axis: value for axis, value in request.pins.items() if origins.get(f"pins.{axis}") != config}
-    same = all(value in (None, pins[axis]) for axis, value in given.items())
-    asked = request.model_copy(update={"pins": pins | given})
-    partial = asked.pins["recompute"] == "partial"
-    return Answered(asked, layers if same else None, again if same and partial else None)
+    update: dict[str, Any] = {"pins": pins | given}
+    if request.layers_per_stage is None and all(value in (None, pins[axis]) for axis, value in given.items()):
+        update["layers_per_stage"] = layers
+        update["recomputed_per_stage"] = again if update["pins"]["recompute"] == "partial" else None
+    return request.model_copy(update=update)
+
+
+def document_in(config: str | None) -> dict[str, Any]:
+    """What a configuration holds; nothing where none is given."""
+    from hardware.files import expanded, parsed
+
+    return {} if config is None else parsed(text_in(config), expanded(config))
 
 
 def is_run(document: Mapping[str, Any]) -> bool:
@@ -111,33 +112,21 @@ def measured_run(config: str | None) -> Run | None:
     Raises:
         BadFile: it is no document of a run.
     """
-    if config is None:
+    document = document_in(config)
+    if not is_run(document):
         return None
-    from hardware.files import expanded, parsed
     from planner.runs.files import run_in
 
-    document = parsed(text_in(config), expanded(config))
-    return run_in(expanded(config), "the document", document) if is_run(document) else None
+    return run_in(Path(str(config)), "the document", document)
 
 
-def _strategy(config: str | None) -> dict[str, Any] | None:
-    """The strategy's record, None where the configuration is no answer or has none."""
-    if config is None:
-        return None
-    from hardware.files import expanded, parsed
-    from planner.answer.load import REPLANNED, SCHEMA, read
+def check_outputs(ctx: click.Context) -> None:
+    """Refuse, before any work, an answer that cannot be written, or would be over what the command reads.
 
-    text = text_in(config)
-    if parsed(text, expanded(config)).get("schema") not in {SCHEMA, REPLANNED}:
-        return None
-    plan = read(text, config)
-    return plan.strategy.model_dump(mode="json") if plan.strategy else None
-
-
-def keep_inputs(ctx: click.Context) -> None:
-    """Refuse an answer that would be written over what the same command reads; "-" is stdout.
+    "-" is stdout.
 
     Raises:
+        BadRequest: there is no such place, or it is read-only.
         click.UsageError: the two are one file.
     """
     params: dict[str | None, click.Parameter] = {param.name: param for param in ctx.command.get_params(ctx)}
@@ -145,12 +134,16 @@ def keep_inputs(ctx: click.Context) -> None:
         target = ctx.params.get(name)
         if target == "-":  # as for a file that is read: the stream
             ctx.params[name] = target = None
-        if not isinstance(target, str):
+        if not isinstance(target, str) or ctx.resilient_parsing:
             continue
+        option = params[name].opts[0]
         for other, text in _texts(ctx, params, name):
             if _same(target, text):
-                said = f"{params[name].opts[0]} {target}"
-                raise click.UsageError(f"{said} would write over {other}, which is read; name another file", ctx)
+                raise click.UsageError(
+                    f"{option} {target} would write over {other}, which is read; name another file", ctx
+                )
+        if params[name].metavar == "FILE":
+            check_writable(target, option)
 
 
 def _texts(ctx: click.Context, params: dict[str | None, click.Parameter], written: str) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from planner.cli.ending import say
 
 if TYPE_CHECKING:
-    from planner.studies import Progress
+    from planner.studies.progress import Progress
 
 EVERY: Final = 10.0
 """Seconds between plain lines."""
@@ -20,7 +20,7 @@ QUICK: Final = 0.1
 
 
 @contextmanager
-def following(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
+def watching(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
     """A watcher of progress that suits stderr; None where silence is asked for."""
     if quiet:
         yield None
@@ -28,19 +28,19 @@ def following(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
         from rich.console import Console
 
         with Console(stderr=True).status("starting") as status:
-            yield _paced(lambda progress: status.update(_escaped(line(progress))), QUICK)
+            yield _throttled(lambda progress: status.update(line(progress).replace("[", r"\[")), QUICK)
     else:
-        yield _paced(lambda progress: say(line(progress)), EVERY)
+        yield _throttled(lambda progress: say(line(progress)), EVERY)
 
 
-def _paced(tell: Callable[[Progress], None], every: float) -> Callable[[Progress], None]:
+def _throttled(report: Callable[[Progress], None], every: float) -> Callable[[Progress], None]:
     last = time.monotonic()
 
     def watch(progress: Progress) -> None:
         nonlocal last
         if time.monotonic() - last >= every:
             last = time.monotonic()
-            tell(progress)
+            report(progress)
 
     return watch
 
@@ -49,21 +49,11 @@ def line(progress: Progress) -> str:
     """Where a run stands: done, rate, time left, failures, the best so far."""
     parts = [f"{progress.done:,} of {progress.total:,} points", f"{progress.rate:.3g}/s"]
     if progress.left is not None and progress.done < progress.total:
-        parts.append(f"{_span(progress.left)} left")
+        from planner.answer.text import format_duration
+
+        parts.append(f"{format_duration(progress.left)} left")
     if progress.failed:
         parts.append(f"{progress.failed:,} failed")
     if progress.best:
         parts.append(f"best {progress.best[1]}")
     return ", ".join(parts)
-
-
-def _span(seconds: float) -> str:
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("[", r"\[")

@@ -1,18 +1,19 @@
-"""Options of the questions: their spelling, their help, and what can be told from their text alone."""
+"""Options of the questions: their spelling, their help, what a shell completes, and what their text alone says."""
 
+import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from hardware.errors import meant
-from planner.cli.complete import complete
-from planner.cli.input import keep_inputs
-from planner.request.fields import FIELDS, PIN_AXES, PINS, QUESTION
+from planner.cli.input import check_outputs
+from planner.request.fields import FIELDS, PIN_AXES, PINS, QUESTION, Kind
 
+_FACTOR: Final = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 _DIGITS: Final = re.compile(r"\+?[0-9]+")
 _LOOSE: Final = re.compile(r"([+-]?[0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)([kmbgt]?)", re.IGNORECASE)
 _THOUSANDS: Final = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?[a-z]?", re.IGNORECASE)
@@ -20,6 +21,39 @@ _SUFFIXES: Final = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 
 _MOST_DIGITS: Final = 15
 _LONGEST_TEXT: Final = 4096
 _LONGEST_PIN: Final = 200
+
+_PLACES: Final = ("FILE", "DIR", "PATH")
+"""What the placeholder of a parameter that is a file says."""
+_NAMES: Final[Mapping[str, str]] = {
+    "model": "models",
+    "cluster": "clusters",
+    "stack": "stacks",
+    "target": "exporters",
+    "schedule": "schedules",
+    "framework": "",
+    "name": "",
+}
+"""The kind of the catalogue that the values of a parameter come from; "" is another place, or all kinds."""
+
+
+def _complete(param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names that begin so, and files where the parameter takes them."""
+    found = [CompletionItem(name) for name in _known(param.name or "") if name.startswith(incomplete)]
+    placed = str(param.metavar or "")
+    files = isinstance(param, click.Argument) or param.name == "output" or any(word in placed for word in _PLACES)
+    return found or ([CompletionItem(incomplete, type="file")] if files else [])
+
+
+def _known(parameter: str) -> Iterable[str]:
+    if parameter not in _NAMES:
+        return ()
+    from planner.frameworks.registry import FRAMEWORKS
+    from planner.render.catalogue import KINDS
+
+    if parameter == "framework":
+        return FRAMEWORKS
+    kinds = [_NAMES[parameter]] if _NAMES[parameter] else KINDS
+    return sorted({name for kind in kinds for name in KINDS[kind].names()})
 
 
 class Text(click.ParamType[str]):
@@ -32,7 +66,7 @@ class Text(click.ParamType[str]):
 
     def shell_complete(self, _ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Names of the catalogue or files, by the parameter."""
-        return complete(param, incomplete)
+        return _complete(param, incomplete)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The text, stripped."""
@@ -44,6 +78,69 @@ class Text(click.ParamType[str]):
         if text.startswith("--"):
             self.fail(f"expected a value, got the option {text!r}", param, ctx)
         return text
+
+
+class Read(Text):
+    """Text that a function reads; what it says against it ends the command."""
+
+    def __init__(self, read: Callable[[str], Any]) -> None:
+        super().__init__()
+        self._read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """What it stands for."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(super().convert(value, param, ctx))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def read_as(kind: Kind) -> Read:
+    """Text that is read as the fields of a kind are."""
+
+    def read(text: str) -> Any:
+        from planner.request.values import READERS
+
+        return READERS[kind](text)
+
+    return Read(read)
+
+
+def quantity(dimension: str, most: float = math.inf, *, zero: bool = False) -> Read:
+    """Text that is a quantity above nothing, or nothing too, in the units of the code."""
+
+    def read(text: str) -> float:
+        from hardware.units import parse_quantity
+
+        if not text.isascii():
+            raise ValueError(f"expected plain digits and a unit, got {text!r}")
+        found = parse_quantity(text, dimension)  # type: ignore[arg-type]  # one of the units'
+        if not (0.0 < found <= most or (zero and not found)):
+            raise ValueError(f"expected more than 0 and at most {most:g}, got {text!r:.40}")
+        return found
+
+    return Read(read)
+
+
+def _factor(text: str) -> float:
+    if not _FACTOR.fullmatch(text):
+        raise ValueError(f"expected a number, got {text!r:.40}")
+    return float(text)
+
+
+def _changes(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, str] | None:
+    """Paths and values of every ``path=value``."""
+    changes: dict[str, str] = {}
+    for text in given:
+        path, sign, value = (part.strip() for part in text.partition("="))
+        if not (path and sign and value):
+            raise click.BadParameter(f"expected path=value, got {text!r:.60}; such as stack.overlap.pp=0.1")
+        if path in changes:
+            raise click.BadParameter(f"{path} is given twice; give it once")
+        changes[path] = value
+    return changes or None
 
 
 class Count(click.ParamType[int]):
@@ -97,6 +194,10 @@ def _short(text: str) -> str:
 class Word(click.Choice[str]):
     """One of a few words; a singular is understood where plurals are listed."""
 
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:  # noqa: ARG002 - click's
+        """The words."""
+        return "|".join(map(str, self.choices))
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The word."""
         text = str(value).strip().lower()
@@ -135,7 +236,7 @@ class Command(click.Command):
         """Parse, but refuse an option with two values and an answer over an input, of which one would be lost."""
         self._refuse_twice(ctx, args)
         rest = super().parse_args(ctx, args)
-        keep_inputs(ctx)
+        check_outputs(ctx)
         return rest
 
     def _refuse_twice(self, ctx: click.Context, args: list[str]) -> None:
@@ -172,7 +273,7 @@ class Command(click.Command):
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def option(*names: str, heading: str, **settings: Any) -> Decorator:
+def option(*names: str, heading: str = "Question", **settings: Any) -> Decorator:
     """An `Option` as a decorator; text that is neither empty nor an option unless said otherwise."""
     if not settings.get("is_flag") and "type" not in settings:
         settings["type"] = Text(_LONGEST_PIN if heading == PINS else _LONGEST_TEXT)
@@ -190,35 +291,41 @@ def stacked(*decorators: Decorator) -> Decorator:
     return decorate
 
 
-_Q, _O = "Question", "Answer"
+_O = "Answer"
 SOURCES: Final = ("megatron-args", "deepspeed", "torchtitan", "hf")
 """Formats of other programs; ``planner.jobs.registry`` reads them."""
 FORMATS: Final = ("table", "json", "yaml", "env", "args")
 
 
-def field_option(name: str) -> Decorator:
-    """The option of a field of a question or of an axis, as the table of them says."""
+def field_option(name: str, **other: Any) -> Decorator:
+    """The option of a field of a question or of an axis, as the table of them says but for what is said otherwise."""
     field = FIELDS[name]
     words = [f"--{word}" for word in field.words]
-    common: dict[str, Any] = {"heading": field.heading, "help": field.help}
+    settings: dict[str, Any] = {"heading": field.heading, "help": field.help, "metavar": field.takes}
     if field.kind == "switch":
-        return option(f"{words[0]}/--no-{words[0][2:]}", name, is_flag=True, default=None, **common)
-    if field.kind == "count":
-        common["type"] = Count(field.least)
-    return option(*words, name, metavar=field.takes, multiple=field.kind == "changes", **common)
+        words = [f"{words[0]}/--no-{words[0][2:]}"]
+        settings |= {"is_flag": True, "default": None}
+    elif field.kind == "count":
+        settings["type"] = Count(field.least)
+    elif field.kind == "number":
+        settings["type"] = Read(_factor)
+    elif field.kind in {"tokens", "time", "share", "counts"}:
+        settings["type"] = read_as(field.kind)
+    elif field.kind == "changes":
+        settings |= {"multiple": True, "callback": _changes}
+    return option(*words, name, **(settings | other))
 
 
 _BETWEEN: Final = {
-    "stack": option("--profile", heading=_Q, metavar="FILE", help="Both, as `plan calibrate` wrote them."),
+    "stack": option("--profile", metavar="FILE", help="Both, as `plan calibrate` wrote them."),
     "ties": option(
         "--goodput",
-        heading=_Q,
         is_flag=True,
         default=None,
         help="Count interruptions and checkpoints: --objective goodput.",
     ),
     "time_limit": option(
-        "--config", heading=_Q, metavar="FILE", help="File of these fields, TOML or JSON, or an answer (- for stdin)."
+        "--config", metavar="FILE", help="File of these fields, TOML or JSON, or an answer (- for stdin)."
     ),
     "vpp": option(
         "--num-layers-per-virtual-pipeline-stage",
@@ -237,27 +344,29 @@ def _listed(names: Iterable[str]) -> Decorator:
     return stacked(*(one for name in between for one in (field_option(name), *between[name])))
 
 
-question_options = _listed(name for name in QUESTION if FIELDS[name].heading == _Q)
+question_options = _listed(name for name in QUESTION if FIELDS[name].heading == "Question")
 pin_options = _listed(PIN_AXES)
 
 
-def output_options(*formats: str) -> Decorator:
-    """Options on the form of the answer, with the formats that the command can write."""
-    return stacked(
-        option(
-            "--format",
-            "form",
-            heading=_O,
-            type=Word(formats),
-            default=formats[0],
-            metavar="|".join(formats),
-            envvar="PLAN_FORMAT",
-            help="Form of the answer.",
-        ),
-        option("--output", "-o", heading=_O, metavar="FILE", help="Write there instead of stdout."),
-        option("--quiet", "-q", heading=_O, is_flag=True, help="No talk on stderr."),
-        option("--verbose", "-v", heading=_O, is_flag=True, help="More talk on stderr."),
+def output_options(*formats: str, takes: str = "FILE", written: str = "Write there instead of stdout.") -> Decorator:
+    """Options on where the answer goes and in which of several forms, and on the talk."""
+    form = option(
+        "--format",
+        "form",
+        heading=_O,
+        type=Word(formats),
+        default=next(iter(formats), None),
+        envvar="PLAN_FORMAT",
+        help="Form of the answer.",
     )
+    output = option("--output", "-o", heading=_O, metavar=takes, help=written)
+    return stacked(*([form] if formats else []), output, talk_options)
+
+
+talk_options = stacked(
+    option("--quiet", "-q", heading=_O, is_flag=True, help="No talk on stderr."),
+    option("--verbose", "-v", heading=_O, is_flag=True, help="More talk on stderr."),
+)
 
 
 dry_run_option = option(

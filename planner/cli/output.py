@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from io import StringIO
+from contextlib import contextmanager, nullcontext
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn, TextIO
 
@@ -19,41 +20,42 @@ from planner.errors import BadRequest
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from planner.studies import Result, Study
+    from planner.studies.result import Result
+    from planner.studies.study import Study
 
 _FILE_WIDTH = 100
 _UNKNOWN_WIDTH = 80
 _NARROWEST, _WIDEST = 20, 1000
 
 
-def check_writable(output: str | None) -> None:
-    """Refuse, before any work, a file that cannot be written.
+def check_writable(output: str, option: str) -> None:
+    """Refuse a file that cannot be written.
 
     Raises:
         BadFile: its folder is that of nobody.
         BadRequest: its folder is missing or read-only, or it is a folder itself.
     """
-    if output is None:
-        return
     from hardware.files import expanded
 
     path = expanded(output)
     if path.is_dir():
-        raise BadRequest(f"--output: {output} is a folder; name a file in it, such as {path / 'plan.json'}")
+        raise BadRequest(f"{option}: {output} is a folder; name a file in it, such as {path / 'plan.json'}")
     if not path.parent.is_dir():
-        raise BadRequest(f"--output: there is no folder {path.parent}")
+        raise BadRequest(f"{option}: there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):
-        raise BadRequest(f"--output: the folder {path.parent} cannot be written")
+        raise BadRequest(f"{option}: the folder {path.parent} cannot be written")
 
 
-def write(text: str, output: str | None) -> None:
-    """Write the answer to a file in one step, or to stdout; a reader who has left is nobody's error."""
-    if output is None:
-        put(text)
-        opened().flush()
-    else:
-        with _replacing("--output", Path(output).expanduser()) as stream:
-            stream.write(text.encode())
+def write(text: str | Iterable[str], output: str | None, option: str = "--output") -> None:
+    """Write the answer, or its pieces, to a file in one step, or to stdout; a reader who has left is nobody's error."""
+    pieces = [text] if isinstance(text, str) else text
+    if output is not None:
+        with _replacing(option, Path(output).expanduser()) as stream:
+            stream.writelines(piece.encode() for piece in pieces)
+        return
+    for piece in pieces:
+        put(piece)
+    opened().flush()
 
 
 def put(text: str) -> None:
@@ -82,17 +84,6 @@ def _encodable(text: str, encoding: str) -> str:
     return text
 
 
-def text_to(pieces: Iterable[str], place: str | None) -> None:
-    """Pieces of text to a file, all of them or none, or to stdout."""
-    if place is not None:
-        with _replacing("--results", Path(place).expanduser()) as stream:
-            stream.writelines(piece.encode() for piece in pieces)
-        return
-    for piece in pieces:
-        put(piece)
-    opened().flush()
-
-
 def parquet_to(found: Iterable[Result], study: Study, place: str | None) -> None:
     """A Parquet file, or its bytes on stdout."""
     from planner.studies.table import write_parquet
@@ -100,13 +91,10 @@ def parquet_to(found: Iterable[Result], study: Study, place: str | None) -> None
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder) / "results.parquet"
         write_parquet(found, study, whole)
-        if place is not None:
-            with whole.open("rb") as source, _replacing("--results", Path(place).expanduser()) as stream:
-                stream.writelines(source)
-            return
-        with whole.open("rb") as source:
-            opened().buffer.writelines(source)
-            opened().buffer.flush()
+        target = nullcontext(opened().buffer) if place is None else _replacing("--results", Path(place).expanduser())
+        with whole.open("rb") as source, target as stream:
+            shutil.copyfileobj(source, stream)
+            stream.flush()
 
 
 @contextmanager
@@ -142,34 +130,28 @@ def shown(draw: Callable[[Console], None], output: str | None) -> str:
     from rich.console import Console
 
     if output is None:
-        stream = _Sheet(getattr(sys.stdout, "encoding", None) or "utf-8")
+        stream = _sheet(getattr(sys.stdout, "encoding", None) or "utf-8")
         terminal = sys.stdout is not None and sys.stdout.isatty()
         console = Console(file=stream, force_terminal=terminal or None, highlight=False, legacy_windows=False)
         # A width of 0 is how consoles and COLUMNS say that they know none.
         console.width = min(max(console.width or _UNKNOWN_WIDTH, _NARROWEST), _WIDEST)
     else:
-        stream = _Sheet("utf-8")
+        stream = _sheet("utf-8")
         console = Console(file=stream, width=_FILE_WIDTH, force_terminal=False, highlight=False)
     draw(console)
-    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+    stream.seek(0)
+    return "".join(f"{line.rstrip()}\n" for line in stream.read().splitlines())
 
 
-class _Sheet(StringIO):
+def _sheet(encoding: str) -> TextIOWrapper:
     """Text in memory that says which encoding it is meant for."""
-
-    def __init__(self, encoding: str) -> None:
-        super().__init__()
-        self._encoding = encoding
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]  # text in memory has none of its own
-        return self._encoding
+    return TextIOWrapper(BytesIO(), encoding=encoding, errors="replace", newline="")
 
 
 @contextmanager
-def working(text: str, *, quiet: bool) -> Iterator[None]:
-    """A sign of life on stderr while something takes longer than a second; only for people."""
-    if quiet or not sys.stderr.isatty():
+def working(text: str, params: Mapping[str, Any]) -> Iterator[None]:
+    """A sign of life on stderr while something takes longer than a second; only for people who want one."""
+    if params.get("quiet") or not sys.stderr.isatty():
         yield
         return
     from threading import Timer
@@ -186,25 +168,36 @@ def working(text: str, *, quiet: bool) -> Iterator[None]:
         status.stop()
 
 
-def deliver(document: Callable[[], str], draw: Callable[[Console], None], params: Mapping[str, Any]) -> None:
+def deliver(answer: Any, draw: Callable[[Any, Console], None], params: Mapping[str, Any], **said: Any) -> None:
     """Write an answer as --format says, to where --output does.
 
     Args:
-        document: the answer as JSON.
+        answer: a record, or plain values.
         draw: draws it on a console.
         params: of the command.
+        said: how its JSON is written, as pydantic has it.
     """
     output = params["output"]
-    write(document() + "\n" if params["form"] == "json" else shown(draw, output), output)
+    if params["form"] != "json":
+        write(shown(lambda console: draw(answer, console), output), output)
+    elif hasattr(answer, "model_dump_json"):
+        write(answer.model_dump_json(by_alias=True, indent=2, **said) + "\n", output)
+    else:
+        write(as_json(answer), output)
+
+
+def as_json(document: object) -> str:
+    """Plain values as the text of a file."""
+    return json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n"
 
 
 def end_infeasible(reason: str, params: Mapping[str, Any]) -> NoReturn:
     """End a command whose answer is that nothing works, in one line."""
-    talk(f"infeasible: {reason}", params)
+    talk(params, f"infeasible: {reason}")
     sys.exit(INFEASIBLE)
 
 
-def talk(message: str, params: Mapping[str, Any]) -> None:
-    """A remark on stderr, unless -q asked for silence."""
-    if not params.get("quiet"):
-        say(message)
+def talk(params: Mapping[str, Any], *remarks: str) -> None:
+    """Remarks on stderr, unless -q asked for silence."""
+    for remark in () if params.get("quiet") else remarks:
+        say(remark)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import re
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from planner.cli.ask import Question, question
+from planner.cli.input import measured_run, with_saved_strategy
 from planner.cli.options import (
     FORMATS,
     SOURCES,
@@ -23,9 +21,9 @@ from planner.cli.options import (
     pin_options,
     question_options,
 )
-from planner.cli.output import check_writable, deliver, end_infeasible, shown, talk, working, write
+from planner.cli.output import as_json, deliver, end_infeasible, shown, talk, working, write
 from planner.errors import BadRequest, NothingFits
-from planner.request.fields import PINS
+from planner.request.fields import GIVEN_SPLIT
 
 if TYPE_CHECKING:
     from planner.answer.plan import Plan
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from planner.request.request import PlanRequest
 
 _INSTEAD = "Instead of a plan"
-_LAYERS = re.compile(r"[0-9]{1,6}(,[0-9]{1,6})*")
 
 
 @click.command("solve", cls=Command, short_help="The best plan (the default command).")
@@ -53,17 +50,13 @@ def solve(ctx: click.Context, /, **params: Any) -> None:
         return
     from planner.api import plan
 
-    with working("searching", quiet=params["quiet"]):
+    with working("searching", params):
         answer = plan(asked.request)
     _deliver(answer, params)
 
 
 def _instead_of_a_plan(params: dict[str, Any]) -> bool:
-    """Whether --what-if or --robust is asked for.
-
-    Raises:
-        BadRequest: both, or in a form that only a plan has.
-    """
+    """Whether --what-if or --robust is asked for."""
     asked = [name for name, given in (("--what-if", params["what_if"]), ("--robust", params["robust"])) if given]
     if len(asked) > 1:
         raise BadRequest("--what-if and --robust are two questions; ask one at a time")
@@ -83,71 +76,56 @@ def _answered_instead(request: PlanRequest, params: dict[str, Any]) -> bool:
     draw: Any
     try:
         if params["what_if"]:
-            with working("turning levers", quiet=params["quiet"]):
+            with working("turning levers", params):
                 answer, draw = sensitivity(request), print_sensitivity
         else:
             share = share_of(params["robust"])
-            with working("searching every corner", quiet=params["quiet"]):
+            with working("searching every corner", params):
                 answer, draw = robust(request, share), print_robust
     except NothingFits:
         return False
-    deliver(partial(answer.model_dump_json, by_alias=True, indent=2), lambda console: draw(answer, console), params)
+    deliver(answer, draw, params)
     return True
 
 
 @click.command("predict", cls=Command, short_help="Price one given strategy; no search.")
-@click.argument("file", required=False, type=Text(), metavar="[FILE]")
+@click.argument("file", type=Text(), required=False, metavar="[FILE]")
 @option(
     "--from",
     "source",
-    heading="Question",
     type=Word(SOURCES),
-    metavar="|".join(SOURCES),
     help="Read the job and its strategy from FILE, and say how far it is from the best and why.",
 )
 @question_options
 @pin_options
-@option(
-    "--layers-per-stage",
-    heading=PINS,
-    metavar="N,N,...",
-    help="Layers of each pipeline stage (default: the split that a search takes).",
-)
+@field_option("layers_per_stage")
 @output_options(*FORMATS)
 @dry_run_option
 @click.pass_context
 def predict(ctx: click.Context, /, **params: Any) -> None:
     """Price one strategy, the one that the pins or a file give; what both leave out takes its neutral value."""
-    layers = _layers(params["layers_per_stage"])
     imported = _imported(params)
     asked = _asked(ctx, imported)
     if asked is None:
         return
     from planner.api import predict as price
-    from planner.cli.input import answered, measured_run
 
-    own = answered(asked.request, None if imported else params["config"], asked.origins)
-    given = imported.layers if imported and not layers else layers or own.layers
-    as_said = imported is not None and asked.request.pins.get("recompute") == "partial"
-    more: dict[str, Any] = {"recomputed": imported.recomputed} if imported and as_said else {}
-    if own.recomputed and not layers:
-        more["recomputed"] = own.recomputed
-    if imported and not layers:
-        more["chunked"] = False  # a file may draw every chunk, which one number a stage does not say
-    ran = None if imported else measured_run(params["config"])
-    if ran is not None:
-        more["as_ran"] = True
-    answer = price(own.request, layers=given, **more)
+    request, ran, chunked = asked.request, None, True
+    if imported:  # whose file may draw every chunk, which one number a stage does not say
+        chunked = asked.origins.get("layers_per_stage") != params["source"]
+    else:
+        request, ran = with_saved_strategy(request, params["config"], asked.origins), measured_run(params["config"])
+    answer = price(request, chunked=chunked, as_ran=ran is not None)
     if ran is not None and (seconds := ran.measured.iteration_seconds) and answer.prediction:
         error = answer.prediction.iteration_seconds / seconds - 1.0
-        talk(f"measured {seconds:.4g} s; predicted {error:+.1%}", params)
+        talk(params, f"measured {seconds:.4g} s; predicted {error:+.1%}")
     if imported:
         from planner.analyses.compare_with_best import compare_with_best
 
-        with working("searching", quiet=params["quiet"]):
-            answer = compare_with_best(answer, asked.request, imported.framework)
-        for remark in (*imported.remarks, *_length(imported, asked, params["source"])):
-            talk(remark, params)
+        with working("searching", params):
+            searched = request.model_copy(update=dict.fromkeys(GIVEN_SPLIT))
+            answer = compare_with_best(answer, searched, imported.framework)
+        talk(params, *imported.remarks, *_length(imported, asked, params["source"]))
     _deliver(answer, params)
 
 
@@ -164,11 +142,7 @@ def _length(imported: ImportedJob, asked: Question, source: str) -> list[str]:
 
 
 def _imported(params: dict[str, Any]) -> ImportedJob | None:
-    """What the file of another program says, where one is given.
-
-    Raises:
-        BadRequest: a file without its format, or a format without a file.
-    """
+    """What the file of another program says, where one is given."""
     if (params["file"] is None) != (params["source"] is None):
         lacks = "--from, such as --from megatron-args" if params["file"] else "a FILE"
         raise BadRequest(f"predict: a configuration of another program needs {lacks}")
@@ -194,18 +168,16 @@ def why_not(ctx: click.Context, /, **params: Any) -> None:
         return
     from planner.api import why_not as object_to
 
-    with working("searching", quiet=params["quiet"]):
+    with working("searching", params):
         answer = object_to(asked.request)
     from planner.render.terminal.objection import render_why_not
 
-    document = partial(answer.model_dump_json, by_alias=True, indent=2)
-    deliver(document, lambda console: render_why_not(answer, console), params)
+    deliver(answer, render_why_not, params)
 
 
 def _asked(ctx: click.Context, imported: ImportedJob | None = None) -> Question | None:
     """The question, or None where it was only to be shown."""
     asked = question(ctx, imported)
-    check_writable(ctx.params["output"])
     if not ctx.params["dry_run"]:
         return asked
     from planner.render.terminal.dry_run import lines
@@ -215,18 +187,9 @@ def _asked(ctx: click.Context, imported: ImportedJob | None = None) -> Question 
         width = max(len(name) for name, _, _ in resolved)
         text = "".join(f"{name:<{width}}  {value}  [{origin}]\n" for name, value, origin in resolved)
     else:
-        rows = {name: {"value": value, "origin": origin} for name, value, origin in resolved}
-        text = json.dumps(rows, indent=2) + "\n"
+        text = as_json({name: {"value": value, "origin": origin} for name, value, origin in resolved})
     write(text, ctx.params["output"])
     return None
-
-
-def _layers(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    if not _LAYERS.fullmatch(text):
-        raise BadRequest(f"--layers-per-stage: expected counts such as 12,12,11,13, got {text!r}")
-    return tuple(int(part) for part in text.split(","))
 
 
 def _deliver(answer: Plan, params: dict[str, Any]) -> None:
@@ -241,12 +204,11 @@ def _deliver(answer: Plan, params: dict[str, Any]) -> None:
     else:
         text, remarks = written(answer, params["form"])
     write(text, output)
-    for remark in remarks:
-        talk(remark, params)
+    talk(params, *remarks)
     if params["verbose"]:
-        talk(f"version {answer.provenance.version}, catalogue {answer.provenance.catalogue_hash}", params)
+        talk(params, f"version {answer.provenance.version}, catalogue {answer.provenance.catalogue_hash}")
         if answer.proof and answer.proof.scope:
-            talk(f"what the proof covers: strategies {'; '.join(answer.proof.scope)}", params)
+            talk(params, f"what the proof covers: strategies {'; '.join(answer.proof.scope)}")
     if answer.status == "infeasible":
         end_infeasible(_refusal(answer), params)
 

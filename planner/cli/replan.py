@@ -8,30 +8,26 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from planner.cli.ask import seconds_in
 from planner.cli.input import answer_in
-from planner.cli.options import Command, Count, Text, Word, option, output_options
-from planner.cli.output import check_writable, deliver, end_infeasible, talk, working, write
+from planner.cli.options import Command, Count, Text, Word, field_option, option, output_options
+from planner.cli.output import deliver, end_infeasible, talk, working, write
 from planner.errors import BadRequest, MeshwrightError
 
 if TYPE_CHECKING:
     from planner.answer.plan import Plan
 
+_CHANGES = ("global_batch_size", "cluster", "stack", "time_limit")
+"""What may differ from the answer's question."""
+
 
 @click.command("replan", cls=Command, short_help="Plan a running job again when nodes fail or join.")
 @click.argument("result", type=Text(), metavar="PLAN.json")
-@option("--gpus", heading="Question", type=Count(), required=True, help="Accelerators that there are now.")
-@option("--tolerance", heading="Question", type=Text(), default="5%", help="How much slower may move less.")
-@option("--global-batch", heading="Question", type=Count(), help="Sequences per iteration (default: as before).")
-@option("--cluster", heading="Question", type=Text(), metavar="NAME|FILE", help="Where the answer names none.")
-@option("--stack", heading="Question", type=Text(), metavar="NAME|FILE", help="Where the answer names none.")
-@option(
-    "--time-limit",
-    heading="Question",
-    type=Text(),
-    metavar="TIME",
-    help="Longest answer: 30s, 2min (default: none, effort counts).",
-)
+@option("--gpus", type=Count(), required=True, help="Accelerators that there are now.")
+@option("--tolerance", default="5%", help="How much slower may move less.")
+@field_option("global_batch_size", help="Sequences per iteration (default: as before).")
+@field_option("cluster", help="Where the answer names none.")
+@field_option("stack", help="Where the answer names none.")
+@field_option("time_limit")
 @option(
     "--pick", heading="Answer", type=Word(("nearest", "fastest")), default="nearest", help="Which to launch or export."
 )
@@ -42,28 +38,24 @@ def replan(result: str, gpus: int, tolerance: str, pick: str, **params: Any) -> 
     PLAN.json is what `plan --format json` wrote (- for stdin). The global batch stays; where the accelerators left
     divide it badly, some may stay idle.
     """
-    output = params["output"]
-    check_writable(output)
     from planner.analyses.replan import replan as plan_again
-    from planner.request.values import share
 
     old = answer_in(result, quiet=params["quiet"])
     _named_once(old, params)
-    with working("searching", quiet=params["quiet"]):
-        answer = plan_again(old, gpus, tolerance=share("--tolerance", tolerance), **_changes(params))
+    changes = {name: params[name] for name in _CHANGES if params[name] is not None}
+    with working("searching", params):
+        answer = plan_again(old, gpus, tolerance=tolerance, **changes)
     chosen = getattr(answer, pick)
     if params["form"] in {"table", "json"}:
         from planner.render.terminal.replan import render
 
-        document = answer.model_copy(update={"picked": pick}).to_json
-        deliver(document, lambda console: render(answer, console), params)
+        deliver(answer.model_copy(update={"picked": pick}), render, params)
     elif chosen is not None:
         from planner.render.terminal.formats import written
 
         text, remarks = written(chosen.plan, params["form"])
-        write(text, output)
-        for remark in remarks:
-            talk(remark, params)
+        write(text, params["output"])
+        talk(params, *remarks)
     if answer.status == "infeasible":
         end_infeasible(answer.statement, params)
 
@@ -90,12 +82,3 @@ def _known(find: Callable[[str], object], name: str) -> bool:
     except MeshwrightError:
         return False
     return True
-
-
-def _changes(params: dict[str, Any]) -> dict[str, Any]:
-    """What is to differ from the answer's question."""
-    named = {"global_batch_size": "global_batch", "cluster": "cluster", "stack": "stack"}
-    changes = {field: params[name] for field, name in named.items() if params[name] is not None}
-    if params["time_limit"] is not None:
-        changes["time_limit"] = seconds_in("time_limit", params["time_limit"])
-    return changes

@@ -8,35 +8,31 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.input import answer_in
-from planner.cli.options import Command, Text, option
-from planner.cli.output import check_writable, talk, write
+from planner.cli.options import Command, Text, option, output_options
+from planner.cli.output import talk, write
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
     from planner.render.page import Shown
 
-_H = "Answer"
 _SQLITE = b"SQLite format 3\0"
 
 
 @click.command("report", cls=Command, short_help="A study or a plan as one interactive page.")
 @click.argument("source", type=Text(), metavar="STORE|ANSWER")
-@option("--study", heading="Question", metavar="STUDY", help="Show this study's points of the store, all of them.")
-@option("--output", "-o", heading=_H, metavar="FILE", help="Write there instead of stdout.")
-@option("--quiet", "-q", heading=_H, is_flag=True, help="No talk on stderr.")
-@option("--verbose", "-v", heading=_H, is_flag=True, help="More talk on stderr.")
+@option("--study", metavar="STUDY", help="Show this study's points of the store, all of them.")
+@output_options()
 def report(source: str, study: str | None, **params: Any) -> None:
     """Draw a page that needs nothing but itself: curves, heat maps, fronts, stacks, memory, timeline, table.
 
     STORE is what `plan sweep` keeps its answers in; ANSWER is what `plan --format json` or `plan sweep --format json`
     wrote (- for a plan on stdin).
     """
-    check_writable(params["output"])
     from planner.render.page import page_of
 
     page = page_of(_shown(source, study, quiet=params["quiet"]))
     write(page, params["output"])
-    talk(f"{len(page.encode()) / 1e3:,.0f} kB; open it in a browser, it needs no network", params)
+    talk(params, f"{len(page.encode()) / 1e3:,.0f} kB; open it in a browser, it needs no network")
 
 
 def _shown(source: str, study: str | None, *, quiet: bool) -> Shown:
@@ -66,8 +62,8 @@ def _is_store(path: Path) -> bool:
 
 def _of_store(path: Path, study: str | None) -> Shown:
     from planner.render.page import shown_study
-    from planner.studies import read_study, results
-    from planner.studies.result import every_result
+    from planner.studies.result import every_result, results
+    from planner.studies.study_file import read_study
 
     if study is None:
         return shown_study(every_result(path), path.stem)

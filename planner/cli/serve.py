@@ -4,43 +4,47 @@ from __future__ import annotations
 
 import socket
 from contextlib import suppress
+from typing import Any
 
 import click
 
-from planner.cli.ask import seconds_in
 from planner.cli.ending import say
-from planner.cli.options import Command, Count, Text, option
+from planner.cli.options import Command, Count, option, quantity, read_as
 from planner.errors import BadRequest
 
 _L = "Limits"
 
 
 @click.command("serve", cls=Command, short_help="Answer over HTTP, for schedulers that are not Python.")
-@option("--host", heading="Address", type=Text(), default="127.0.0.1", help="Where to listen (default: 127.0.0.1).")
+@option("--host", heading="Address", default="127.0.0.1", help="Where to listen (default: 127.0.0.1).")
 @option("--port", heading="Address", type=Count(least=0), default=8642, help="Port (default: 8642).")
-@option("--allow-host", heading="Address", type=Text(), multiple=True, help="Further name that clients use for it.")
+@option("--allow-host", heading="Address", multiple=True, help="Further name that clients use for it.")
 @option("--workers", heading=_L, type=Count(), default=2, help="Questions at once (default: 2).")
 @option("--waiting", heading=_L, type=Count(least=0), default=16, help="Questions that may wait (default: 16).")
-@option("--time-limit", heading=_L, type=Text(), default="30s", metavar="TIME", help="Longest search (default: 30s).")
+@option(
+    "--time-limit",
+    heading=_L,
+    type=read_as("time"),
+    default="30s",
+    metavar="TIME",
+    help="Longest search (default: 30s).",
+)
 @option("--body", heading=_L, type=Count(), default=2**20, help="Longest body in bytes (default: 1 MiB).")
-@option("--memory", heading=_L, type=Text(), default="4 GiB", metavar="SIZE", help="Of one worker (default: 4 GiB).")
-def serve(
-    host: str,
-    port: int,
-    allow_host: tuple[str, ...],
-    workers: int,
-    waiting: int,
-    time_limit: str,
-    body: int,
-    memory: str,
-) -> None:
+@option(
+    "--memory",
+    heading=_L,
+    type=quantity("bytes", zero=True),
+    default="4 GiB",
+    metavar="SIZE",
+    help="Of one worker (default: 4 GiB).",
+)
+def serve(host: str, port: int, allow_host: tuple[str, ...], **limits: Any) -> None:
     """Answer POST /v1/plan, predict, why-not, allocate, replan and GET /v1/health, models, clusters ...
 
     Bodies are JSON as `plan schema request` says, /openapi.json describes all. Names and tables only, no files; there
     is no authentication: listen on other addresses only behind something that has it. SIGTERM lets questions end.
     """
-    from hardware.units import parse_quantity
-    from planner.service.settings import LOCAL, Settings
+    from planner.service.pool import LOCAL, Settings
 
     try:
         import uvicorn
@@ -50,11 +54,11 @@ def serve(
     except ImportError:
         raise BadRequest("plan serve needs FastAPI and uvicorn: pip install fastapi uvicorn") from None
     settings = Settings(
-        workers=workers,
-        waiting=waiting,
-        seconds=seconds_in("time_limit", time_limit),
-        body_bytes=body,
-        memory_bytes=round(parse_quantity(memory, "bytes")),
+        workers=limits["workers"],
+        waiting=limits["waiting"],
+        seconds=limits["time_limit"],
+        body_bytes=limits["body"],
+        memory_bytes=round(limits["memory"]),
         hosts=(*LOCAL, host, *allow_host),
     )
     listening = _bound(host, port)
@@ -72,11 +76,7 @@ def serve(
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """A socket that listens.
-
-    Raises:
-        BadRequest: the address is taken, or none of this machine.
-    """
+    """A socket that listens."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.create_server((host, port), family=family)

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import sys
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from planner.cli.ending import BAD_REQUEST, UNEXPECTED
-from planner.cli.options import Command, Count, Text, Word, option, stacked
-from planner.cli.output import check_writable, opened, shown, talk, write
+from planner.cli.options import Command, Count, Read, Text, Word, option, talk_options
+from planner.cli.output import as_json, opened, shown, talk, write
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
     from planner.render.terminal.sweep import Counted
-    from planner.studies import Progress, Study
+    from planner.studies.progress import Progress
+    from planner.studies.study import Study
 
 FORMATS = ("table", "json", "csv", "parquet")
 _W, _A = "Work", "Answer"
-_talk_options = stacked(
-    option("--quiet", "-q", heading=_A, is_flag=True, help="No talk on stderr."),
-    option("--verbose", "-v", heading=_A, is_flag=True, help="More talk on stderr."),
-)
 _store_option = option(
     "--output", "-o", "store", heading=_W, metavar="STORE", help="File of the answers (default: STUDY.sqlite here)."
 )
+
+
+def _shard(text: str) -> tuple[int, int]:
+    part, slash, parts = text.partition("/")
+    if not (slash and part.isdecimal() and parts.isdecimal() and len(text) < 20 and 1 <= int(part) <= int(parts)):
+        raise BadRequest(f"expected a part and their number such as 1/16, got {text!r:.40}")
+    return int(part), int(parts)
 
 
 class SweepGroup(click.Group):
@@ -53,24 +59,25 @@ def sweep() -> None:
 @sweep.command("run", cls=Command, short_help="Answer what the store lacks, and show the results (the default).")
 @click.argument("study", type=Text(), metavar="STUDY")
 @_store_option
-@option("--engine", heading=_W, type=Word(("local", "ray")), default="local", metavar="local|ray", help="Who works.")
+@option("--engine", heading=_W, type=Word(("local", "ray")), default="local", help="Who works.")
 @option("--workers", heading=_W, type=Count(), help="Processes (default: as many as processors may be used).")
 @option("--address", heading=_W, metavar="ADDRESS", help="Ray cluster (default: the one found, else a local one).")
-@option("--shard", heading=_W, metavar="K/N", help="Only the K-th of N parts of the study, K from 1.")
+@option(
+    "--shard", heading=_W, type=Read(_shard), metavar="K/N", help="Only the K-th of N parts of the study, K from 1."
+)
 @option("--retry-failed", heading=_W, is_flag=True, help="Ask again what failed before.")
 @option("--dry-run", heading=_W, is_flag=True, help="Print the number of points and the first of them; stop.")
-@option("--format", "form", heading=_A, type=Word(FORMATS), default="table", metavar="|".join(FORMATS), help="Form.")
+@option("--format", "form", heading=_A, type=Word(FORMATS), default="table", help="Form.")
 @option("--results", heading=_A, metavar="FILE", help="Write the results there instead of stdout.")
-@_talk_options
+@talk_options
 def run(study: str, **params: Any) -> None:
     """Answer every point of STUDY that the store lacks, then show the results of all.
 
     Killed at any moment it can be started again: what was finished is kept, and asked of nobody twice.
     """
-    from planner.studies import read_study
+    from planner.studies.study_file import read_study
 
     asked = read_study(study)
-    check_writable(params["results"])
     if params["form"] == "parquet" and params["results"] is None and opened().isatty():
         raise BadRequest("--format parquet is for machines; name a file: --results runs.parquet")
     if params["dry_run"]:
@@ -84,59 +91,49 @@ def run(study: str, **params: Any) -> None:
 @sweep.command("status", cls=Command, short_help="What is done, what is left, what failed.")
 @click.argument("study", type=Text(), metavar="STUDY")
 @_store_option
-@option(
-    "--format", "form", heading=_A, type=Word(("table", "json")), default="table", metavar="table|json", help="Form."
-)
-@_talk_options
+@option("--format", "form", heading=_A, type=Word(("table", "json")), default="table", help="Form.")
+@talk_options
 def status(study: str, store: str | None, form: str, **_talk: bool) -> None:
     """Count the points of STUDY by what the store knows of them, and say what failed.
 
     Failed points whose messages are alike stand together; --format json names every one.
     """
-    import json
-
     from planner.render.terminal.sweep import status_record, status_text
-    from planner.studies import read_study, results
+    from planner.studies.result import results
+    from planner.studies.study_file import read_study
 
     asked, place = read_study(study), store or _usual_store(study)
     known = asked.name, place, results(asked, place)
-    write(
-        status_text(*known) if form == "table" else json.dumps(status_record(*known), indent=2, default=str) + "\n",
-        None,
-    )
+    if form == "table":
+        write(status_text(*known), None)
+    else:
+        write(as_json(status_record(*known)), None)
 
 
 @sweep.command("merge", cls=Command, short_help="Gather the answers of several stores in one.")
 @click.argument("parts", type=Text(), nargs=-1, required=True, metavar="PART...")
 @option("--output", "-o", "store", heading=_W, metavar="STORE", required=True, help="File that gets them all.")
-@_talk_options
+@talk_options
 def merge(parts: tuple[str, ...], store: str, **params: Any) -> None:
     """Copy the answers of every PART that STORE lacks into it; what is there already stays as it is."""
-    from planner.studies import merge as gather
+    from planner.studies.store import merge as gather
 
     new = gather(parts, store)
-    talk(f"{new:,} answers of {len(parts)} stores are new in {store}", params)
+    talk(params, f"{new:,} answers of {len(parts)} stores are new in {store}")
 
 
 def _usual_store(study: str) -> str:
-    from pathlib import Path
-
     return f"{Path(study).stem}.sqlite"
 
 
 def _rehearse(study: Study, params: dict[str, Any]) -> None:
-    import json
-    from itertools import islice
-
     from planner.studies.study import in_order
 
-    shown_points, count = list(islice(in_order(study), 5)), 0
-    for count, _ in enumerate(in_order(study), start=1):  # noqa: B007 - counted without keeping
-        pass
+    shown_points, count = list(islice(in_order(study), 5)), sum(1 for _ in in_order(study))
     if params["form"] == "json":
         first = [{"index": point.index, "point": dict(point.axes)} for point in shown_points]
         document = {"study": study.name, "mode": study.mode, "points": count, "product": study.product, "first": first}
-        write(json.dumps(document, indent=2, default=str) + "\n", params["results"])
+        write(as_json(document), params["results"])
         return
     sizes = " x ".join(f"{len(factor[0].values)} {'+'.join(a.field for a in factor)}" for factor in study.factors)
     sizes = sizes or "one question, nothing varies"
@@ -148,55 +145,41 @@ def _rehearse(study: Study, params: dict[str, Any]) -> None:
 
 
 def _run(study: Study, store: str, params: dict[str, Any]) -> Progress:
-    from planner.cli.live import following
-    from planner.studies import run as start
+    from planner.cli.live import watching
+    from planner.studies.running import run as start
 
     try:
-        with following(quiet=params["quiet"]) as watch:
+        with watching(quiet=params["quiet"]) as watch:
             return start(
                 study,
                 store,
                 engine=params["engine"],
                 workers=params["workers"],
                 address=params["address"],
-                shard=_shard(params["shard"]),
+                shard=params["shard"] or (1, 1),
                 retry_failed=params["retry_failed"],
                 watch=watch,
             )
     except KeyboardInterrupt:
-        talk(f"what was answered is in {store}; the same command goes on from there", params)
+        talk(params, f"what was answered is in {store}; the same command goes on from there")
         raise
-
-
-def _shard(text: str | None) -> tuple[int, int]:
-    if text is None:
-        return 1, 1
-    part, slash, parts = text.partition("/")
-    if not (slash and part.isdecimal() and parts.isdecimal() and len(text) < 20 and 1 <= int(part) <= int(parts)):
-        raise BadRequest(f"--shard: expected a part and their number such as 1/16, got {text!r:.40}")
-    return int(part), int(parts)
 
 
 def _deliver(study: Study, store: str, params: dict[str, Any]) -> Counted:
     """Write the results of all points, and count them."""
-    from planner.render.terminal.sweep import Counted
-    from planner.studies import results
+    from planner.cli.output import parquet_to
+    from planner.render.terminal.sweep import Counted, print_results
+    from planner.studies.result import results
     from planner.studies.table import as_csv, as_json
 
     counted, place = Counted(), params["results"]
     found = counted.passing(results(study, store))
     if params["form"] == "table":
-        from planner.render.terminal.sweep import print_results
-
-        write(shown(lambda console: print_results(found, study, console), place), place)
+        write(shown(lambda console: print_results(found, study, console), place), place, "--results")
     elif params["form"] == "parquet":
-        from planner.cli.output import parquet_to
-
         parquet_to(found, study, place)
     else:
-        from planner.cli.output import text_to
-
-        text_to((as_json if params["form"] == "json" else as_csv)(found, study), place)
+        write((as_json if params["form"] == "json" else as_csv)(found, study), place, "--results")
     return counted
 
 
@@ -204,9 +187,9 @@ def _conclude(done: Progress, counted: Counted, store: str, params: dict[str, An
     """What is left to say: failed points, and the exit code that defects or nothing but failures deserve."""
     if done.failed:
         failed = f"{done.failed:,} point{'s' * (done.failed > 1)} failed"
-        talk(f"{failed}; `plan sweep status` names them, --retry-failed asks again once the cause is mended", params)
+        talk(params, f"{failed}; `plan sweep status` names them, --retry-failed asks again once the cause is mended")
     where = store if params["store"] else f"{store} in this folder (-o names another place)"
-    talk(f"{counted.in_words()}, {done.answered - done.failed:,} answered now; the answers are in {where}", params)
+    talk(params, f"{counted.in_words()}, {done.answered - done.failed:,} answered now; the answers are in {where}")
     if done.defects:
         sys.exit(UNEXPECTED)
     if done.failed and done.failed == done.done:

@@ -82,8 +82,8 @@ def length_source(model: Model) -> str:
 
 def _left_out_of_the_model(scenario: Scenario) -> list[str]:
     """What the file of a model describes that is no part of it."""
-    _, described, beside = scenario.model.source.partition(" without its ")
-    return [f"without the {beside}"] if described and not scenario.model.mtp_layers else []
+    _, described, excluded = scenario.model.source.partition(" without its ")
+    return [f"without the {excluded}"] if described and not scenario.model.mtp_layers else []
 
 
 def _describe_software(request: PlanRequest, scenario: Scenario) -> list[str]:

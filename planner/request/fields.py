@@ -14,9 +14,9 @@ from typing import Any, Final, Literal
 from hardware.errors import meant
 from planner.errors import BadRequest
 
-Kind = Literal["text", "record", "count", "number", "tokens", "time", "share", "switch", "pairs", "changes"]
+Kind = Literal["text", "record", "count", "number", "tokens", "time", "share", "switch", "pairs", "changes", "counts"]
 """How a value is written: text; the name, file or table of a record; a whole number; a number; "300B"; "30s" (seconds);
-"10%"; true or false; a table or "name=value,..."; paths and their values."""
+"10%"; true or false; a table or "name=value,..."; paths and their values; a list or "12,12,11,13"."""
 
 DEFAULT_CLUSTER: Final = "dgx-h100"
 DEFAULT_STACK: Final = "megatron-core"
@@ -74,52 +74,21 @@ _ROWS: Final = (
     Field("model", "Catalogue name, TOML file or config.json.", "NAME|FILE", kind="record"),
     Field("gpus", "Number of accelerators.", kind="count"),
     Field("cluster", f"Machines (default: {DEFAULT_CLUSTER}).", "NAME|FILE", kind="record", default=DEFAULT_CLUSTER),
-    Field(
-        "stack",
-        f"Training framework (default: {DEFAULT_STACK}, on TPUs maxtext).",
-        "NAME|FILE",
-        kind="record",
-        default=DEFAULT_STACK,
-        left_out=7,
-    ),
+    Field("stack", f"Training framework (default: {DEFAULT_STACK}, on TPUs maxtext).", "NAME|FILE", kind="record",
+          default=DEFAULT_STACK, left_out=7),
     Field("as_of", "Release of the stack of that month: 2024-12.", "MONTH", saved=False),
-    Field(
-        "global_batch_size",
-        "Sequences per iteration.",
-        options=("global-batch", "global-batch-size"),
-        kind="count",
-        also=("global_batches",),
-        left_out=8,
-    ),
-    Field(
-        "seq_length",
-        "Tokens per sequence.",
-        options=("seq-len", "seq-length"),
-        kind="count",
-        also=("seq_lens",),
-        left_out=9,
-    ),
+    Field("global_batch_size", "Sequences per iteration.", options=("global-batch", "global-batch-size"), kind="count",
+          also=("global_batches",), left_out=8),
+    Field("seq_length", "Tokens per sequence.", options=("seq-len", "seq-length"), kind="count", also=("seq_lens",),
+          left_out=9),
     Field("tokens", "Training tokens, such as 300B.", "QUANTITY", kind="tokens"),
-    Field(
-        "precision",
-        "fp32, fp16, bf16, fp8, fp8-current, fp8-block, fp8-rowwise, int8, mxfp8, nvfp4.",
-        "NAME",
-        default="bf16",
-        left_out=2,
-    ),
+    Field("precision", "fp32, fp16, bf16, fp8, fp8-current, fp8-block, fp8-rowwise, int8, mxfp8, nvfp4.", "NAME",
+          default="bf16", left_out=2),
     Field("objective", "time, mfu, cost, tokens-per-gpu-hour, memory or goodput.", "NAME", default="time"),
-    Field(
-        "ties",
-        "Take a better-validated plan that is tied: never (fastest), up to 0.1 % (close), any (validated).",
-        "NAME",
-        default="close",
-    ),
-    Field(
-        "stability",
-        "What they take: detect=5 min, storage=100 GB/s, spare_nodes=8 ...",
-        "FILE|NAME=VALUE,...",
-        kind="pairs",
-    ),
+    Field("ties", "Take a better-validated plan that is tied: never (fastest), up to 0.1 % (close), any (validated).",
+          "NAME", default="close"),
+    Field("stability", "What they take: detect=5 min, storage=100 GB/s, spare_nodes=8 ...", "FILE|NAME=VALUE,...",
+          kind="pairs"),
     Field("framework", "Propose only what this exporter accepts.", "NAME", ("for",), left_out=6),
     _choice("optimizer", "adam, adam-bf16, adam-8bit, lamb, sgd, adafactor or muon.", "NAME"),
     _choice("main_grads", "fp32 or bf16.", "NAME", ("main-grads", "main-grads-dtype")),
@@ -128,65 +97,29 @@ _ROWS: Final = (
     _choice("loss", "plain, or fused with the head's product.", "NAME"),
     _choice("loss_block", "Tokens whose logits exist at once.", "TOKENS", kind="count"),
     _choice("offload_fraction", "Share of the optimizer states to offload.", "SHARE", kind="share"),
-    _choice(
-        "adapters",
-        "Train adapters beside frozen weights; of linear_qkv,linear_proj,linear_fc1,linear_fc2, all unless said.",
-        "RANK[:MODULES]",
-        ("adapters", "lora"),
-    ),
-    Field(
-        "changes",
-        "One field of the stack or the model, such as stack.overlap.pp=0.1 or model.sliding_window=1024; or a feature "
-        "as another stack has it, stack.pipeline-overlap=megascale. Again for more.",
-        "PATH=VALUE",
-        ("set",),
-        kind="changes",
-        also=("switches",),
-        left_out=5,
-    ),
-    Field(
-        "memory_margin", "Usable memory to leave alone, such as 10%.", "SHARE", kind="share", default=0.0, left_out=4
-    ),
-    Field(
-        "expert_capacity",
-        "Tokens every expert computes over the mean, such as 1.25; more are dropped.",
-        "FACTOR",
-        ("expert-capacity", "moe-expert-capacity-factor"),
-        kind="number",
-        left_out=3,
-    ),
-    Field(
-        "expert_imbalance",
-        "Tokens of the busiest expert rank over the mean, such as 1.3.",
-        "FACTOR",
-        kind="number",
-        left_out=3,
-    ),
-    Field(
-        "time_limit",
-        "Longest answer: 30s, 2min or plain seconds (default: none, effort counts).",
-        "TIME",
-        kind="time",
-        saved=False,
-    ),
-    Field(
-        "top",
-        f"Number of alternatives to show (default: {DEFAULT_TOP}).",
-        kind="count",
-        default=DEFAULT_TOP,
-        least=0,
-        heading="Answer",
-        varies=False,
-        saved=False,
-    ),
-    Field(
-        "reasons",
-        "Leave out runners-up, why not and what helps: several times as fast.",
-        kind="switch",
-        default=True,
-        heading="Answer",
-        saved=False,
-    ),
+    _choice("adapters",
+            "Train adapters beside frozen weights; of linear_qkv,linear_proj,linear_fc1,linear_fc2, all unless said.",
+            "RANK[:MODULES]", ("adapters", "lora")),
+    Field("changes",
+          "One field of the stack or the model, such as stack.overlap.pp=0.1 or model.sliding_window=1024; or a "
+          "feature as another stack has it, stack.pipeline-overlap=megascale. Again for more.",
+          "PATH=VALUE", ("set",), kind="changes", also=("switches",), left_out=5),
+    Field("memory_margin", "Usable memory to leave alone, such as 10%.", "SHARE", kind="share", default=0.0,
+          left_out=4),
+    Field("expert_capacity", "Tokens every expert computes over the mean, such as 1.25; more are dropped.", "FACTOR",
+          ("expert-capacity", "moe-expert-capacity-factor"), kind="number", left_out=3),
+    Field("expert_imbalance", "Tokens of the busiest expert rank over the mean, such as 1.3.", "FACTOR", kind="number",
+          left_out=3),
+    Field("time_limit", "Longest answer: 30s, 2min or plain seconds (default: none, effort counts).", "TIME",
+          kind="time", saved=False),
+    Field("top", f"Number of alternatives to show (default: {DEFAULT_TOP}).", kind="count", default=DEFAULT_TOP,
+          least=0, heading="Answer", varies=False, saved=False),
+    Field("reasons", "Leave out runners-up, why not and what helps: several times as fast.", kind="switch",
+          default=True, heading="Answer", saved=False),
+    Field("layers_per_stage", "Layers of each pipeline stage (default: the split that a search takes).", "N,N,...",
+          kind="counts", heading=PINS, saved=False),
+    Field("recomputed_per_stage", "Layers that each stage recomputes, where recompute is partial.", "N,N,...",
+          kind="counts", heading=PINS, saved=False),
     _axis("tp", "Tensor parallel size.", "tp", "tensor-model-parallel-size"),
     _axis("cp", "Context parallel size.", "cp", "context-parallel-size"),
     _axis("cp_kind", "p2p, a2a, all-gather or a2a+p2p.", "cp-kind", "cp-comm-type"),
@@ -206,7 +139,7 @@ _ROWS: Final = (
     _axis("offload", "none, activations, optimizer, optimizer+parameters or any."),
     _axis("rank_order", "Which dimension varies fastest, such as tp-cp-ep-dp-pp."),
     _axis("vocabulary", "Embedding and head at the ends of the pipeline, or spread: ends, spread."),
-)
+)  # fmt: skip
 
 FIELDS: Final[Mapping[str, Field]] = {row.name: row for row in _ROWS}
 QUESTION: Final = tuple(row.name for row in _ROWS if not row.axis)
@@ -215,10 +148,8 @@ PIN_AXES: Final = tuple(row.name for row in _ROWS if row.axis)
 VARIED: Final = tuple(row.name for row in _ROWS if row.varies and not row.axis)
 """Fields of a request that bear on its answer."""
 STACK_CHOICES: Final = tuple(row.name for row in _ROWS if row.changes_stack)
-LAYERS: Final = "layers_per_stage"
-"""Layers of every stage of a fixed strategy, written "12,12,11,13"."""
-GIVEN_SPLIT: Final = (LAYERS, "recomputed_per_stage")
-"""Fields of a file that say more of one strategy than its pins."""
+GIVEN_SPLIT: Final = tuple(row.name for row in _ROWS if row.kind == "counts")
+"""Fields that say more of one strategy than its pins; a search chooses them."""
 PATHS: Final = ("cluster.", "stack.", "model.")
 """How paths to single fields of the machines, the stack and the model begin."""
 ALIASES: Final = {
@@ -229,7 +160,7 @@ ALIASES: Final = {
 }
 """Words of the command line and of studies, and the name of the field or the axis."""
 
-_KNOWN: Final = (*VARIED, *PIN_AXES, LAYERS)
+_KNOWN: Final = (*VARIED, *PIN_AXES)
 
 
 def default_of(name: str) -> Any:
@@ -286,6 +217,21 @@ def field_of(name: str) -> str | None:
     if short in SWITCHES:
         return f"stack.{short}"
     return name if name.startswith(PATHS) else None
+
+
+def no_such_field(name: str, pins: str, known: Iterable[str] = (*QUESTION, "pins")) -> str:
+    """What to say about a name that no question has: where an axis belongs, or what may be meant.
+
+    Args:
+        name: as it was written.
+        pins: how the table of axes is called there.
+        known: fields that there are.
+    """
+    axis, every = own_name(name), tuple(known)
+    if axis in PIN_AXES:
+        return f"there is no field {name!r}; it belongs under {pins}: {axis} = ..."
+    near = meant(name, (*every, *PIN_AXES), most=2, otherwise=f"there are {', '.join(every)}")
+    return f"there is no field {name!r:.60}; {f'did you mean {axis}?' if axis in every else near}"
 
 
 def unknown_field(name: str, also: Iterable[str] = ()) -> str:

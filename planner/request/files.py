@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,16 +21,30 @@ CONDITIONS: Final = "where"
 """The field whose texts compare with the values of others."""
 
 
-def with_files_beside(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def with_relative_files(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """The document with the files that lie beside its own file named as they are from here.
 
     Args:
         document: what a file holds.
         path: the file.
     """
-    files = (name for name in _named(document) if "/" in name or name.lower().endswith(FILES))
-    found = {name: str(path.parent / name) for name in files if (path.parent / name).is_file()}
-    return {field: _moved(field, value, found) for field, value in document.items()}
+    return {field: _moved(field, value, path.parent) for field, value in document.items()}
+
+
+def _moved(field: str, value: Any, folder: Path) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _moved(name, inner, folder) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_moved(field, one, folder) for one in value]
+    if isinstance(value, str) and field == CONDITIONS:
+        return re.sub(r"(['\"])(.*?)\1", lambda said: f"{said[1]}{_in_folder(said[2], folder)}{said[1]}", value)
+    return _in_folder(value, folder) if isinstance(value, str) and FIELDS.fullmatch(field) else value
+
+
+def _in_folder(name: str, folder: Path) -> str:
+    """A file of the folder as it is named from here; any other name as it is."""
+    is_file = ("/" in name or name.lower().endswith(FILES)) and "\0" not in name and (folder / name).is_file()
+    return str(folder / name) if is_file else name
 
 
 def with_profile(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,23 +75,3 @@ def profile_records(profile: str) -> dict[str, Cluster | Stack]:
         raise BadFile(path, "no profile; `plan calibrate FILE... -o profile.toml` writes one")
     stack = {"stack": find_stack(str(path))} if "stack" in document else {}
     return {"cluster": find_cluster(path), **stack}
-
-
-def _named(document: Mapping[str, Any]) -> Iterator[str]:
-    """Texts of all fields that may name a file."""
-    for field, value in document.items():
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, Mapping):
-                yield from _named(one)
-            elif isinstance(one, str) and FIELDS.fullmatch(field) and "\0" not in one:
-                yield one
-
-
-def _moved(field: str, value: Any, found: Mapping[str, str]) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _moved(name, inner, found) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_moved(field, one, found) for one in value]
-    if isinstance(value, str) and field == CONDITIONS:
-        return re.sub(r"(['\"])(.*?)\1", lambda said: f"{said[1]}{found.get(said[2], said[2])}{said[1]}", value)
-    return found.get(value, value) if isinstance(value, str) and FIELDS.fullmatch(field) else value

@@ -23,6 +23,7 @@ from planner.request.features import FEATURES, turned
 from planner.request.values import adapter, checked_value, dimension_of, kinds, multiple
 
 ROOTS: Final = ("stack", "model")
+_TABLES: Final = frozenset({*ROOTS, *(f"stack.{group}" for group in GROUPS)})
 _FIXED: Final = frozenset({"calibrated.basis", "calibrated.own_runs"})
 """What a stack's constants rest on."""
 _SWITCHES: Final = "switches."
@@ -30,35 +31,32 @@ _FIXED_MODEL: Final = frozenset({"name", "title", "family", "source", "reach", "
 _WORDS: Final = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False, "none": None}
 
 
-def _spelt(feature: str) -> str:
-    return re.sub(r"[ ,]+", "-", feature)
-
-
-_FEATURES: Final = {_spelt(feature): fields for feature, fields in FEATURES.items()}
+_FEATURES: Final = {re.sub(r"[ ,]+", "-", feature): fields for feature, fields in FEATURES.items()}
 
 
 def flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Paths and values of nested tables."""
+    """Paths and values of nested tables, of which one that holds nothing is a value too."""
     for name, value in table.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value:
             yield from flat(value, f"{above}{name}.")
         else:
             yield f"{above}{name}", value
 
 
-def bare(table: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """Paths of nested tables that hold nothing."""
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            yield from bare(value, f"{above}{name}.") if value else (f"{above}{name}",)
+def known_changes(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Paths in full and values of nested tables of changes.
 
-
-def known_table(path: str) -> None:
-    """Raises: BadRequest: no table of changes is called that."""
-    if path in ROOTS or path in {f"stack.{group}" for group in GROUPS}:
-        return
-    known_path(path)
-    raise BadRequest(f"{path}: expected a value, got a table that holds nothing")
+    Raises:
+        BadRequest: a path leads nowhere, or to a value in whose place a table stands.
+    """
+    found = {}
+    for path, value in flat(table):
+        if not isinstance(value, Mapping):
+            found[known_path(path)] = value
+        elif path not in _TABLES:
+            known_path(path)
+            raise BadRequest(f"{path}: expected a value, got a table that holds nothing")
+    return found
 
 
 def known_path(path: str) -> str:
@@ -76,18 +74,15 @@ def known_path(path: str) -> str:
         near = no_such(path, SWITCHES) if path.isidentifier() and root not in ROOTS else ""
         hint = near if "did you mean" in near else "expected stack. or model. and a field, such as stack.overlap.pp"
         raise BadRequest(f"{path!r:.60}: {hint}")
-    known = settable() if root == "stack" else set(Model.model_fields) - _FIXED_MODEL
+    known = _SETTABLE if root == "stack" else set(Model.model_fields) - _FIXED_MODEL
     if name not in known:
-        now = _written_now(name) if root == "stack" else None
-        raise BadRequest(f"stack.{name} is now {now}" if now else f"{path}: {no_such(name, known)}")
+        now = None
+        if root == "stack":
+            now = name if name.startswith(_SWITCHES) and name in PATHS else new_path(name, PATHS)
+        if now is None or now in _FIXED:
+            raise BadRequest(f"{path}: {no_such(name, known)}")
+        raise BadRequest(f"{path} is now stack.{written_path(now)}")
     return path
-
-
-def _written_now(name: str) -> str | None:
-    """How a field is written that had another path; None where nothing did."""
-    switch = name.removeprefix(_SWITCHES)
-    path = name if switch != name and name in PATHS else new_path(name, PATHS)
-    return None if path is None or path in _FIXED else f"stack.{written_path(path)}"
 
 
 def written_path(path: str) -> str:
@@ -95,9 +90,8 @@ def written_path(path: str) -> str:
     return path.removeprefix(_SWITCHES)
 
 
-def settable() -> set[str]:
-    """Fields and features of a stack that can be set."""
-    return {written_path(path) for path in PATHS - _FIXED} | set(COMBINED) | set(_FEATURES)
+_SETTABLE: Final = {written_path(path) for path in PATHS - _FIXED} | set(COMBINED) | set(_FEATURES)
+"""Fields and features of a stack that can be set."""
 
 
 def changed_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
@@ -155,23 +149,16 @@ def changed_model(model: Model, changes: Mapping[str, Any]) -> Model:
     said = {path.partition(".")[2]: value for path, value in changes.items() if path.startswith("model.")}
     if not said:
         return model
-    typed = {name: _typed(Model, name, value, f"model.{name}") for name, value in said.items()}
-    fields = {name: multiple(getattr(model, name), value, None, f"model.{name}") for name, value in typed.items()}
-    return checked(model.model_dump() | {name: _whole(value) for name, value in fields.items()}, label=model.name)
+    fields = {name: _of_model(model, name, value) for name, value in said.items()}
+    return checked(model.model_dump() | fields, label=model.name)
 
 
-def _whole(value: Any) -> Any:
-    """A multiple of a whole number as the whole number that it is."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def numeric(path: str) -> bool:
-    """Whether nothing but numbers, and multiples of them, belongs to a known path."""
-    root, _, name = path.partition(".")
-    if root == "stack" and (name in _FEATURES or name in COMBINED):
-        return False
-    record = Model if root == "model" else GROUPS[_inside(name).partition(".")[0]]
-    return {kind.get("type") for kind in kinds(record, name.rpartition(".")[2])} <= {"integer", "number", "null", None}
+def _of_model(model: Model, name: str, value: Any) -> Any:
+    path = f"model.{name}"
+    wanted = multiple(getattr(model, name), _typed(Model, name, value, path), None, path)
+    if isinstance(wanted, str):
+        return checked_value(adapter(Model, name), wanted, path)
+    return int(wanted) if isinstance(wanted, float) and wanted.is_integer() else wanted
 
 
 def written(value: Any) -> str:
@@ -192,12 +179,4 @@ def _typed(record: Any, field: str, value: Any, path: str) -> Any:
     text = value.strip()
     if "array" in allowed:
         return [part.strip() for part in text.split(",")]
-    if text.lower() in _WORDS and ({"boolean", "null"} & allowed):
-        return _WORDS[text.lower()]
-    for kind, type_ in ((int, "integer"), (float, "number")):
-        if type_ in allowed or (kind is int and "number" in allowed):
-            try:
-                return kind(text)
-            except ValueError:
-                continue
-    return text
+    return None if text.lower() == "none" and "null" in allowed else text

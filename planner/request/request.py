@@ -18,29 +18,41 @@ from hardware.records import Cluster
 from planner.errors import BadRequest
 from planner.request import tables
 from planner.request.fields import FIELDS, PIN_AXES, default_of, field_of
-from planner.request.overrides import bare, flat, known_path, known_table
+from planner.request.overrides import known_changes
 from planner.request.pins import without_numpy
-from planner.request.values import LONGEST, READERS
+from planner.request.values import LONGEST, MOST_TOKENS, READERS
 
 Objective = Literal["time", "mfu", "cost", "tokens-per-gpu-hour", "memory", "goodput"]
 
 LARGEST_GPUS = 2**24
 LARGEST_BATCH = 2**28
 LARGEST_SEQUENCE = 2**24
+MOST_LAYERS = 2**20
+MOST_STAGES = 4096
 
 _WRITTEN: Final = tables.also_accepts({"type": "string", "examples": ["300B"]})
 _TIME: Final = tables.also_accepts({"type": "string", "examples": ["30s"]})
 _PAIRS: Final = tables.also_accepts({"type": "string", "examples": ["detect=5 min,spare_nodes=8"]})
+_COUNTS: Final = tables.also_accepts({"type": "string", "examples": ["12,12,11,13"]})
 _PERCENT: Final = tables.also_accepts({"type": "string", "pattern": r"^\s*[0-9.]+%?\s*$"})
+_Layers = Annotated[int, Field(ge=0, le=MOST_LAYERS)]
+_OF_STAGES: Final = Field(min_length=1, max_length=MOST_STAGES)
+
+
+def _described(schema: dict[str, Any]) -> None:
+    """Say in the JSON Schema what each field is."""
+    for name, field in schema["properties"].items():
+        if name in FIELDS:
+            field["description"] = FIELDS[name].help
 
 
 class PlanRequest(BaseModel):
-    """A planning question. Unset fields are filled by `resolve`, which says what it filled.
+    """A planning question; the table says what its fields are. `resolve` fills unset ones, and says what it filled.
 
     ``pins`` restricts axes: a value, a list of values, or a range as text ("8", "4,8", "..8", "2..16").
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=_described)
 
     model: Annotated[str | Model, tables.accepts_table("model")]
     gpus: Annotated[int, Field(gt=0, le=LARGEST_GPUS)]
@@ -50,34 +62,27 @@ class PlanRequest(BaseModel):
     """Month, such as 2024-12, whose release of the stack is meant; None: today's, or the one in ``stack@release``."""
     global_batch_size: Annotated[int, Field(gt=0, le=LARGEST_BATCH)] | None = None
     seq_length: Annotated[int, Field(gt=0, le=LARGEST_SEQUENCE)] | None = None
-    tokens: Annotated[int, Field(gt=0, lt=10**18), _WRITTEN] | None = None
+    tokens: Annotated[int, Field(gt=0, lt=MOST_TOKENS), _WRITTEN] | None = None
     precision: str = default_of("precision")
     objective: Objective = default_of("objective")
     framework: str | None = None
-    """Only what this framework accepts is proposed; the name of its exporter."""
     pins: Mapping[str, Any] = Field(default_factory=dict)
-    layers_per_stage: Annotated[tuple[int, ...], Field(min_length=1)] | None = None
+    layers_per_stage: Annotated[tuple[_Layers, ...] | None, _OF_STAGES, _COUNTS] = None
     """Layers of every pipeline stage, of a strategy that is priced and not searched."""
-    recomputed_per_stage: Annotated[tuple[int, ...], Field(min_length=1)] | None = None
+    recomputed_per_stage: Annotated[tuple[_Layers, ...] | None, _OF_STAGES, _COUNTS] = None
     """Layers that every stage recomputes, the first ones, where recompute is partial; likewise."""
     memory_margin: Annotated[float, Field(ge=0, le=0.9), _PERCENT] = default_of("memory_margin")
-    """Share of the usable memory that is left alone."""
     expert_capacity: Annotated[float, Field(gt=0, le=LARGEST_CAPACITY)] | None = None
     """Tokens that every expert computes over the mean, more dropped and fewer padded; None as the stack does."""
     expert_imbalance: Annotated[float, Field(ge=1, le=1000)] | None = None
     """Tokens of the busiest expert rank over the mean; None as the stack does."""
     optimizer: OptimizerName | None = None
     main_grads: Literal["fp32", "bf16"] | None = None
-    """Format that gradients are added up and reduced in."""
     main_params: Literal["fp32", "fp16"] | None = None
-    """Format of the master weights."""
     fp8_param_gather: bool | None = None
-    """Keep and gather weights in 8 bits, under a recipe of 8 bits."""
     loss: Literal["plain", "fused"] | None = None
     loss_block: Annotated[int, Field(gt=0, le=2**31)] | None = None
-    """Tokens whose logits exist at once."""
     offload_fraction: Annotated[float, Field(gt=0, le=1), _PERCENT] | None = None
-    """Share of the optimizer states that is offloaded where they are."""
     adapters: str | None = None
     """Rank of low-rank adapters that train beside frozen weights, and the modules that have them: "16" or
     "16:linear_qkv,linear_proj"; with kernels of PEFT's "16/autocast+dropout"."""
@@ -101,7 +106,7 @@ class PlanRequest(BaseModel):
     def _as_written(cls, value: object, field: ValidationInfo) -> object:
         """What was given, read by the kind of its field in the table."""
         name = str(field.field_name)
-        _refuse_bytes(value)
+        _refuse_no_text(value)
         if name in tables.RECORDS:
             record, build = tables.RECORDS[name]
             return tables.name_or_record(record, value, build)
@@ -135,13 +140,11 @@ class PlanRequest(BaseModel):
         if not isinstance(value, Mapping):
             raise ValueError('expected paths and values, such as {"stack.overlap.pp": 0.1}')  # noqa: TRY004 - pydantic's
         try:
-            for path in bare(value):
-                known_table(path)
-            found = {known_path(path): new for path, new in flat(value)}
+            found = known_changes(value)
         except BadRequest as error:
             raise ValueError(str(error)) from None
         for path, new in found.items():
-            _refuse_bytes(new, f"{path}: ")
+            _refuse_no_text(new, f"{path}: ")
         return found
 
     @field_validator("pins")
@@ -159,10 +162,12 @@ def _no_axis(name: str) -> str:
     return f"cannot pin {name!r:.40}; {near}"
 
 
-def _refuse_bytes(value: object, where: str = "") -> None:
-    """Bytes are no text, though pydantic reads "8" and b"8" alike."""
+def _refuse_no_text(value: object, where: str = "") -> None:
+    """Bytes are no text, though pydantic reads "8" and b"8" alike; nor is what no path may hold."""
     if isinstance(value, bytes | bytearray | memoryview):
         raise ValueError(f"{where}expected text or a number, got {bytes(value)!r:.40}")  # noqa: TRY004 - pydantic's
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError(f"{where}contains a NUL character")
 
 
 def request_from(fields: Mapping[str, Any], where: str = "") -> PlanRequest:

@@ -76,14 +76,9 @@ def resolve(request: PlanRequest) -> Resolved:
     mixed = _mixed(request, scenario, cluster) if len(base.groups) > 1 else None
     if len(base.groups) > 1 and cluster.gpus != base.gpus:
         defaults += (describe_subset(cluster, base),)
-    stability = _stability(request)
+    stability = request.stability or (Stability() if request.objective == "goodput" else None)
     defaults += describe_spares(scenario, stability, base) if stability else ()
     return Resolved(request, scenario, cluster, base, software, tokens, defaults, stability, mixed)
-
-
-def _stability(request: PlanRequest) -> Stability | None:
-    """What is said about interruptions, the usual where only goodput is asked for."""
-    return request.stability or (Stability() if request.objective == "goodput" else None)
 
 
 def _written_gradients(request: PlanRequest) -> str | None:
@@ -96,11 +91,7 @@ def _written_gradients(request: PlanRequest) -> str | None:
 
 
 def _stack(request: PlanRequest, cluster: Cluster) -> Stack:
-    """The stack asked for, or the usual one.
-
-    Raises:
-        BadRequest: it makes no programs for these devices, or is of another framework than the one asked for.
-    """
+    """The stack asked for, or the usual one."""
     from planner.frameworks.registry import check_goes_with, check_programs, usual_stack
 
     if isinstance(request.stack, Stack):
@@ -125,11 +116,7 @@ def describe_subset(cluster: Cluster, base: Cluster) -> str:
 
 
 def _mixed(request: PlanRequest, lead: Scenario, cluster: Cluster) -> Mixed | None:
-    """The question on every node group, None where one is left.
-
-    Raises:
-        BadRequest: an objective that is searched on one node group only.
-    """
+    """The question on every node group, None where one is left."""
     if len(cluster.groups) == 1:
         return None
     names = ", ".join(group.name for group in cluster.groups)
@@ -162,11 +149,7 @@ def _with_experts(stack: Stack, model: Model, request: PlanRequest) -> Stack:
 
 
 def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:
-    """The stack with the adapters that the model has where no module is named: none are priced on routed experts.
-
-    Raises:
-        BadRequest: adapters on the network of a model whose networks are experts.
-    """
+    """The stack with the adapters that the model has where no module is named: none are priced on routed experts."""
     asked = stack.switches.adapters
     if asked is None or model.moe is None or set(asked.modules) <= set(OF_ATTENTION):
         return stack

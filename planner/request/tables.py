@@ -17,13 +17,12 @@ from hardware.assembly import cluster_record
 from hardware.catalogue import cluster as find_cluster
 from hardware.errors import MeshwrightError, UnknownName, flatten
 from hardware.records import Cluster, NodeGroup
-from hardware.units import parse_quantity
+from hardware.units import exact_quantity
+from hardware.writing import short_quantity
 from planner.request.values import name_or_path
 
 _R = TypeVar("_R", bound=BaseModel)
 Table = Mapping[str, Any]
-
-_SHORT_CLUSTER: Final = {"name", "accelerator", "gpus_per_node", "nodes", "tiers"}
 
 
 def name_or_record(record: type[_R], value: object, build: Callable[[Table], _R | str]) -> _R | str:
@@ -89,12 +88,12 @@ def cluster_of(table: Table) -> Cluster | str:
     """
     if "file" in table:
         return cluster_record(dict(table["file"]))
-    groups = _short_groups(table)
-    if groups is None:
+    groups = table["groups"] if set(table) == {"name", "groups"} else [table]
+    if not (isinstance(groups, list | tuple) and groups and all(map(_is_short, groups))):
         return cluster_record(dict(table))
     try:
         known = find_cluster(table["name"]).with_gpus(sum(one["nodes"] * one["gpus_per_node"] for one in groups))
-        same = [_shape(one) for one in groups] == [_described(group) for group in known.groups]
+        same = short_cluster(known) == table
     except UnknownName:
         same = False
     except (KeyError, TypeError):
@@ -104,38 +103,36 @@ def cluster_of(table: Table) -> Cluster | str:
     return str(table["name"])
 
 
+def short_cluster(cluster: Cluster) -> dict[str, Any]:
+    """A cluster as an answer tells of it: its one node group at the top level, several under ``groups``."""
+    if len(cluster.groups) == 1:
+        return {"name": cluster.name, **_short_group(cluster.groups[0])}
+    return {"name": cluster.name, "groups": [{"name": one.name, **_short_group(one)} for one in cluster.groups]}
+
+
+def _short_group(group: NodeGroup) -> dict[str, Any]:
+    limit = group.accelerator.power_limit
+    return {
+        "accelerator": group.accelerator.name,
+        **({} if limit is None else {"power_limit": short_quantity(exact_quantity(limit, "power"))}),
+        "gpus_per_node": group.gpus_per_node,
+        "nodes": group.nodes,
+        "tiers": [
+            {"name": tier.name, "gpus": tier.domain, "bandwidth": exact_quantity(tier.link.bandwidth, "bandwidth")}
+            for tier in group.tiers
+        ],
+    }
+
+
+def _is_short(group: object) -> bool:
+    """Whether a table tells of a node group so; the tiers of a file say ``domain``."""
+    tiers = group.get("tiers") if isinstance(group, Mapping) and "accelerator" in group else None
+    return isinstance(tiers, list | tuple) and all(isinstance(tier, Mapping) and "gpus" in tier for tier in tiers)
+
+
 RECORDS: Final[Mapping[str, tuple[type[BaseModel], Callable[[Table], Any]]]] = {
     "model": (Model, model_of),
     "cluster": (Cluster, cluster_of),
     "stack": (Stack, stack_of),
 }
 """Fields of a request that are a name, a file or a table: what the table becomes, and what reads it."""
-
-
-def _short_groups(table: Table) -> list[Table] | None:
-    """The node groups of a cluster that an answer tells of in short; None where the table is another one."""
-    if set(table) == {"name", "groups"}:
-        groups = [one for one in table["groups"] if isinstance(one, Mapping)]
-        short = all(_is_short(one) for one in groups)
-        return groups if groups and short else None
-    return [table] if _is_short(table) else None
-
-
-def _is_short(table: Table) -> bool:
-    return set(table) - {"power_limit"} == _SHORT_CLUSTER and _in_short(table["tiers"])
-
-
-def _in_short(tiers: object) -> bool:
-    return isinstance(tiers, list | tuple) and all(isinstance(tier, Mapping) and "gpus" in tier for tier in tiers)
-
-
-def _shape(table: Table) -> tuple[object, ...]:
-    tiers = [(tier["name"], tier["gpus"], parse_quantity(tier["bandwidth"], "bandwidth")) for tier in table["tiers"]]
-    limit = table.get("power_limit")
-    held = None if limit is None else parse_quantity(limit, "power")
-    return table["accelerator"], held, table["gpus_per_node"], table["nodes"], tiers
-
-
-def _described(group: NodeGroup) -> tuple[object, ...]:
-    tiers = [(tier.name, tier.domain, tier.link.bandwidth) for tier in group.tiers]
-    return group.accelerator.name, group.accelerator.power_limit, group.gpus_per_node, group.nodes, tiers

@@ -22,6 +22,8 @@ _T = TypeVar("_T")
 
 LONGEST: Final = 1e9
 """Seconds that nobody waits for."""
+MOST_TOKENS: Final = 10**18
+_SMALL: Final = re.compile(r"[0-9]{1,7}")
 _PLAIN_SECONDS: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _MULTIPLE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*x|x\s*(\d+(?:\.\d+)?)")
 
@@ -64,8 +66,7 @@ def seconds_written(value: Any) -> Any:
     """Seconds out of text such as "30s" or "2 min", or plain ones; all else as it is."""
     if not isinstance(value, str):
         return value
-    if not value.isascii():
-        raise ValueError(f"expected plain digits and a unit, got {value!r}")
+    _plain_digits(value)
     try:
         seconds = float(value) if _PLAIN_SECONDS.fullmatch(value) else parse_quantity(value, "time")
     except BadQuantity:
@@ -73,6 +74,36 @@ def seconds_written(value: Any) -> Any:
     if not 0.0 < seconds < LONGEST:
         raise ValueError(f"expected a time such as 30s or 2min, got {value!r:.40}")
     return seconds
+
+
+def tokens_written(value: Any) -> Any:
+    """A whole number out of text such as "300B"; all else as it is."""
+    if not isinstance(value, str):
+        return counted(value)
+    _plain_digits(value)
+    found = counted(value)
+    if not 1 <= found < MOST_TOKENS:
+        raise ValueError(f"expected a count between 1 and 1e18 such as 300B, got {value!r:.40}")
+    return found
+
+
+def _plain_digits(text: str) -> None:
+    if not text.isascii():
+        raise ValueError(f"expected plain digits and a unit, got {text!r:.40}")
+
+
+def counts_written(value: Any) -> tuple[int, ...] | None:
+    """Whole numbers, one a stage, of a list, an array or text such as "12,12,11,13"; None as it is."""
+    if value is None:
+        return None
+    found = value
+    if isinstance(value, str):
+        found = [int(part) if _SMALL.fullmatch(part.strip()) else part for part in value.split(",")]
+    listed = isinstance(found, Sequence) and not isinstance(found, str | bytes)
+    found = list(found) if listed or hasattr(found, "tolist") else []
+    if not found or any(isinstance(one, bool) or not isinstance(one, Integral) for one in found):
+        raise ValueError(f"expected counts such as [12, 12, 11, 13], got {value!r:.60}")
+    return tuple(int(one) for one in found)
 
 
 def share_written(value: Any) -> float | None:
@@ -120,11 +151,12 @@ def _number(text: str) -> Any:
 READERS: Final[Mapping[Kind, Callable[[Any], Any]]] = {
     "count": partial(plain_number, expected="a whole number"),
     "number": partial(plain_number, expected="a number"),
-    "tokens": lambda value: plain_number(counted(value)),
+    "tokens": lambda value: plain_number(tokens_written(value)),
     "time": lambda value: plain_number(seconds_written(value)),
     "share": share_written,
     "switch": plain_switch,
     "pairs": stability_written,
+    "counts": counts_written,
 }
 """What reads the fields of a request, by their kind; the others are read one by one."""
 
@@ -149,11 +181,6 @@ def multiple(before: Any, value: Any, dimension: str | None, path: str = "") -> 
     return exact_quantity(number, dimension) if dimension else number  # type: ignore[arg-type]  # one of the units'
 
 
-def is_multiple(text: str) -> bool:
-    """Whether it reads as one: "2x", "x0.5"."""
-    return _MULTIPLE.fullmatch(text.strip()) is not None
-
-
 def dimension_of(record: type[BaseModel], field: str) -> str | None:
     """The dimension of a field that is written with a unit; None for a plain number."""
     return next((str(kind["format"]) for kind in kinds(record, field) if "format" in kind), None)
@@ -167,13 +194,13 @@ def kinds(record: type[BaseModel], field: str) -> list[dict[str, Any]]:
 
 
 def checked_value(known: TypeAdapter[Any], value: Any, path: str) -> Any:
-    """The value as its field has it: in SI units, within its bounds.
+    """The value as its field has it, also out of text: in SI units, within its bounds.
 
     Raises:
         BadRequest: it does not belong there.
     """
     try:
-        return known.validate_python(value)
+        return known.validate_strings(value) if isinstance(value, str) else known.validate_python(value)
     except ValidationError as error:
         raise BadRequest(f"{path}: {flatten(error).removeprefix('the file: ')}") from None
 
@@ -250,13 +277,10 @@ def counts(name: str, value: Any) -> tuple[int, ...] | None:
     Raises:
         BadRequest: something else.
     """
-    if value is None:
-        return None
-    listed = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-    found = list(value) if listed or hasattr(value, "tolist") else []
-    if not found or any(isinstance(one, bool) or not isinstance(one, Integral) for one in found):
-        raise BadRequest(f"{name}: expected counts such as [12, 12, 11, 13], got {value!r:.60}")
-    return tuple(int(one) for one in found)
+    try:
+        return counts_written(value)
+    except ValueError as error:
+        raise BadRequest(f"{name}: {error}") from None
 
 
 def name_or_path(value: Any) -> Any:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import logging
+import re
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any, Final
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from planner.service.answers import failure
-from planner.service.describe import CATALOGUES, ENDPOINTS, Endpoint, openapi_of
-from planner.service.hosts import KnownHosts
-from planner.service.pool import Answer, Busy, Pool
-from planner.service.settings import Settings
+from planner.service.describe import CATALOGUES, ENDPOINTS, responses, with_questions
+from planner.service.pool import Answer, Busy, Pool, Settings
 from planner.version import VERSION
 
 BODY_SECONDS: Final = 10.0
@@ -27,11 +28,12 @@ AGAIN: Final = 60.0
 """Seconds until it is said again that connections cannot be accepted."""
 _log: Final = logging.getLogger("uvicorn.error")
 _JSON: Final = "application/json"
+_PORT: Final = re.compile(r":\d+$")
 _UNREAD: Final = (408, 413, 415)
 """Answers that are given before the body was read."""
 
 
-class Left(Exception):
+class ClientGone(Exception):
     """The client closed its connection."""
 
 
@@ -47,78 +49,98 @@ class Refused(Exception):
 def create_app(settings: Settings | None = None) -> FastAPI:
     """The application, for ``plan serve`` or any ASGI server."""
     allowed = settings or Settings()
-    pool, known = Pool(allowed), Answers(allowed.remembered)
+    pool, known = Pool(allowed), OrderedDict[bytes, Answer]()
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        say_once(asyncio.get_running_loop())
+        log_exhaustion_once(asyncio.get_running_loop())
         await pool.start()
         yield
         await pool.stop()
 
     app = FastAPI(
-        title="meshwright", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None
+        title="meshwright",
+        version=VERSION,
+        license_info={"name": "Apache-2.0"},
+        lifespan=lifespan,
+        dependencies=[_for_hosts(allowed.hosts)],
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
     )
-    app.add_middleware(KnownHosts, allowed=allowed.hosts)
-    for endpoint in ENDPOINTS:
-        app.add_api_route(f"/v1/{endpoint.name}", _asking(pool, known, endpoint), methods=["POST"], name=endpoint.name)
+    for one in ENDPOINTS:
+        content = {"application/json": {"schema": one.body}}
+        app.add_api_route(
+            f"/v1/{one.name}",
+            _asking(pool, known, one.name),
+            methods=["POST"],
+            operation_id=one.name,
+            summary=one.summary,
+            responses=responses(one.answer),
+            openapi_extra={"requestBody": {"required": True, "content": content}},
+        )
     for kind in CATALOGUES:
-        app.add_api_route(f"/v1/{kind}", _listing(pool, known, kind), methods=["GET"], name=kind)
-    app.add_api_route("/v1/health", _health(pool), methods=["GET"], name="health")
+        listed = _asking(pool, known, "list", json.dumps({"kind": kind}).encode())
+        _add_get(app, kind, listed, f"The catalogue's {kind}.", list[dict[str, Any]])
+    _add_get(app, "health", _health(pool), "Whether it answers, and how busy it is.", dict[str, Any])
     app.add_exception_handler(HTTPException, _no_such)
-    app.add_api_route("/openapi.json", _described, methods=["GET"], name="openapi")
+    app.add_exception_handler(Refused, _turned_away)
+    app.add_exception_handler(ClientGone, _nobody_reads)
+
+    described = cache(lambda: with_questions(app.openapi()))
+
+    async def describe() -> dict[str, Any]:
+        return described()
+
+    app.add_api_route("/openapi.json", describe, methods=["GET"], include_in_schema=False)
     return app
 
 
-class Answers:
-    """The last answers, by the question's bytes: the same question of names and numbers has the same answer."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._known: OrderedDict[bytes, Answer] = OrderedDict()
-
-    def get(self, key: bytes) -> Answer | None:
-        """The answer, if it is remembered."""
-        if key in self._known:
-            self._known.move_to_end(key)
-        return self._known.get(key)
-
-    def put(self, key: bytes, answer: Answer) -> None:
-        """Remember an answer, forget the oldest."""
-        self._known[key] = answer
-        while len(self._known) > self._most:
-            self._known.popitem(last=False)
+def _add_get(app: FastAPI, name: str, handler: Callable[..., Any], summary: str, answer: Any) -> None:
+    said = responses(answer, "400", "429")
+    app.add_api_route(f"/v1/{name}", handler, methods=["GET"], operation_id=name, summary=summary, responses=said)
 
 
-def key_of(kind: str, body: bytes) -> bytes:
-    """What stands for a question."""
-    return hashlib.sha256(kind.encode() + b"\n" + body).digest()
+def _for_hosts(allowed: tuple[str, ...]) -> Any:
+    """Turns away what is asked of other hosts: a page of somebody else's can name this service in its own domain.
+
+    Args:
+        allowed: names, "*.example.org" for all below one, "*" for any.
+    """
+
+    async def check(request: Request) -> None:
+        asked = _PORT.sub("", request.headers.get("host", ""))
+        if not any(name in {"*", asked} or (name.startswith("*.") and asked.endswith(name[1:])) for name in allowed):
+            said = f"host {asked!r:.60} is not served here; `plan serve --allow-host` names more"
+            raise Refused(400, "bad-request", said)
+
+    return Depends(check)
 
 
-def _asking(pool: Pool, known: Answers, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+def _asking(
+    pool: Pool, known: OrderedDict[bytes, Answer], kind: str, body: bytes | None = None
+) -> Callable[[Request], Awaitable[Response]]:
+    """What answers a kind of question: the body of the request, or the same for all of them."""
+
     async def ask(request: Request) -> Response:
-        try:
-            body = await _body(request, pool.settings.body_bytes)
-            return _response(await _answered(pool, known, endpoint.name, body, request))
-        except Refused as refused:
-            return _response((refused.status, refused.document))
-        except Left:
-            return Response(status_code=499)  # nobody reads it; nginx's code for this in logs
+        asked = await _body(request, pool.settings.body_bytes) if body is None else body
+        return _response(await _answered(pool, known, kind, asked, request))
 
     return ask
 
 
-async def _answered(pool: Pool, known: Answers, kind: str, body: bytes, request: Request) -> Answer:
-    """The remembered answer, or a worker's, unless the client leaves first."""
-    key = key_of(kind, body)
-    if (found := known.get(key)) is not None:
-        return found
+async def _answered(pool: Pool, known: OrderedDict[bytes, Answer], kind: str, body: bytes, request: Request) -> Answer:
+    """The remembered answer, or a worker's, unless the client leaves first; the last answers are remembered."""
+    key = hashlib.sha256(kind.encode() + b"\n" + body).digest()
+    if key in known:
+        known.move_to_end(key)
+        return known[key]
     asked = asyncio.ensure_future(pool.ask(kind, body))
     left = asyncio.ensure_future(_leaving(request))
     try:
         await asyncio.wait({asked, left}, return_when=asyncio.FIRST_COMPLETED)
         if not asked.done():
-            raise Left
+            raise ClientGone
         found = asked.result()
     except Busy:
         raise Refused(429, "busy", f"{pool.settings.waiting} questions wait already; try again later") from None
@@ -127,7 +149,9 @@ async def _answered(pool: Pool, known: Answers, kind: str, body: bytes, request:
             task.cancel()
         await asyncio.gather(asked, left, return_exceptions=True)
     if found[0] == 200:
-        known.put(key, found)
+        known[key] = found
+        while len(known) > pool.settings.remembered:
+            known.popitem(last=False)
     return found
 
 
@@ -161,18 +185,6 @@ async def _body(request: Request, most: int) -> bytes:
     return bytes(parts)
 
 
-def _listing(pool: Pool, known: Answers, kind: str) -> Callable[[Request], Awaitable[Response]]:
-    async def listed(request: Request) -> Response:
-        try:
-            return _response(await _answered(pool, known, "list", f'{{"kind": "{kind}"}}'.encode(), request))
-        except Refused as refused:
-            return _response((refused.status, refused.document))
-        except Left:
-            return Response(status_code=499)
-
-    return listed
-
-
 def _health(pool: Pool) -> Callable[[], Awaitable[dict[str, Any]]]:
     async def health() -> dict[str, Any]:
         return {
@@ -186,16 +198,21 @@ def _health(pool: Pool) -> Callable[[], Awaitable[dict[str, Any]]]:
     return health
 
 
-async def _described() -> dict[str, Any]:
-    return openapi_of(VERSION)
-
-
 def _response(answer: Answer) -> Response:
     status, document = answer
     headers = {"retry-after": "1"} if status == 429 else {}
     if status in _UNREAD:
         headers["connection"] = "close"  # else the server would go on reading
     return Response(document, status_code=status, media_type=_JSON, headers=headers)
+
+
+async def _turned_away(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    return _response((error.status, error.document))
+
+
+async def _nobody_reads(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=499)  # nobody reads it; nginx's code for this in logs
 
 
 async def _no_such(_request: Request, error: Exception) -> Response:
@@ -206,7 +223,7 @@ async def _no_such(_request: Request, error: Exception) -> Response:
     return Response(document, status_code=error.status_code, media_type=_JSON, headers=headers)
 
 
-def say_once(loop: asyncio.AbstractEventLoop) -> None:
+def log_exhaustion_once(loop: asyncio.AbstractEventLoop) -> None:
     """Log that no connection can be accepted in one line a minute, where asyncio logs every attempt with its frames."""
     said = -AGAIN
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from planner.allocation.document import Allocation
 from planner.analyses.replan_document import Replan
-from planner.answer.plan import Plan
+from planner.answer.plan import Plan, Record
 from planner.explain.why_not import WhyNot
+from planner.render.catalogue import KINDS
 from planner.request.request import PlanRequest
 
 
@@ -27,25 +27,24 @@ class Endpoint:
     answer: type[BaseModel]
 
 
-CATALOGUES: Final = (
-    "models", "clusters", "accelerators", "links", "servers", "stacks", "rules", "schedules", "exporters",
-)  # fmt: skip
-ERROR: Final = {
-    "type": "object",
-    "required": ["schema", "error"],
-    "properties": {
-        "schema": {"const": "error/1"},
-        "error": {
-            "type": "object",
-            "required": ["kind", "message", "exit_code"],
-            "properties": {
-                "kind": {"type": "string"},
-                "message": {"type": "string", "description": "One line for people."},
-                "exit_code": {"type": "integer", "description": "What `plan` would end with."},
-            },
-        },
-    },
-}
+CATALOGUES: Final = tuple(KINDS)
+
+
+class Refusal(Record):
+    """What was wrong with a request."""
+
+    kind: str
+    message: Annotated[str, Field(description="One line for people.")]
+    exit_code: Annotated[int, Field(description="What `plan` would end with.")]
+
+
+class Error(Record):
+    """Schema ``error/1``."""
+
+    schema_: Literal["error/1"] = Field("error/1", alias="schema")
+    error: Refusal
+
+
 _STATUSES: Final = {
     "400": "The host asked for is none of the service's.",
     "408": "The body did not come in time.",
@@ -54,12 +53,6 @@ _STATUSES: Final = {
     "422": "A bad request, or one that takes more time or memory than the service gives.",
     "429": "Too many questions wait; try again.",
 }
-
-
-def _request_schema() -> dict[str, Any]:
-    schema = PlanRequest.model_json_schema(ref_template=_REF)
-    schema["required"] = ["model", "gpus"]
-    return schema
 
 
 def _queue_schema() -> dict[str, Any]:
@@ -92,60 +85,29 @@ def _replan_schema() -> dict[str, Any]:
 
 
 _REF: Final = "#/components/schemas/{model}"
-
-
-def _with_layers(schema: dict[str, Any]) -> dict[str, Any]:
-    layers = {"type": "array", "items": {"type": "integer", "minimum": 1}, "description": "Layers of every stage."}
-    return schema | {"properties": schema["properties"] | {"layers_per_stage": layers}}
-
-
+_QUESTION: Final = {"$ref": _REF.format(model="PlanRequest")}
 ENDPOINTS: Final = (
-    Endpoint("plan", "The best plan, proved, with reasons.", _request_schema(), Plan),
-    Endpoint("predict", "The price of one given strategy.", _with_layers(_request_schema()), Plan),
-    Endpoint("why-not", "Why not what the pins ask for.", _request_schema(), WhyNot),
+    Endpoint("plan", "The best plan, proved, with reasons.", _QUESTION, Plan),
+    Endpoint("predict", "The price of one given strategy.", _QUESTION, Plan),
+    Endpoint("why-not", "Why not what the pins ask for.", _QUESTION, WhyNot),
     Endpoint("allocate", "A cluster divided among jobs.", _queue_schema(), Allocation),
     Endpoint("replan", "The plan for another number of accelerators.", _replan_schema(), Replan),
 )
 
 
-@cache
-def openapi_of(version: str) -> dict[str, Any]:
-    """The whole description; schemas that several documents share stand once."""
-    components: dict[str, Any] = {"Error": ERROR}
-    paths: dict[str, Any] = {}
-    for endpoint in ENDPOINTS:
-        body = _moved(dict(endpoint.body), components)
-        answer = endpoint.answer.model_json_schema(mode="serialization", ref_template=_REF)
-        responses = {"200": _content("The answer.", _plain(_moved(answer, components)))} | _errors()
-        paths[f"/v1/{endpoint.name}"] = {
-            "post": {
-                "operationId": endpoint.name,
-                "summary": endpoint.summary,
-                "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
-                "responses": responses,
-            }
-        }
-    for kind in CATALOGUES:
-        rows = {"type": "array", "items": {"type": "object"}}
-        paths[f"/v1/{kind}"] = _get(kind, f"The catalogue's {kind}.", rows)
-    paths["/v1/health"] = _get("health", "Whether it answers, and how busy it is.", {"type": "object"})
-    components = _plain(components)
-    info = {"title": "meshwright", "version": version, "license": {"name": "Apache-2.0"}}
-    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": components}}
+def responses(answer: Any, *statuses: str) -> dict[int | str, dict[str, Any]]:
+    """What an endpoint may answer: a record, or an error of some statuses, of all unless they are named."""
+    errors = {status: text for status, text in _STATUSES.items() if status in (statuses or _STATUSES)}
+    found: dict[int | str, dict[str, Any]] = {"200": {"model": answer, "description": "The answer."}}
+    return found | {status: {"model": Error, "description": text} for status, text in errors.items()}
 
 
-def _get(name: str, summary: str, schema: dict[str, Any]) -> dict[str, Any]:
-    responses = {"200": _content("The answer.", schema)} | {status: _errors()[status] for status in ("400", "429")}
-    return {"get": {"operationId": name, "summary": summary, "responses": responses}}
-
-
-def _errors() -> dict[str, Any]:
-    reference = {"$ref": "#/components/schemas/Error"}
-    return {status: _content(text, reference) for status, text in _STATUSES.items()}
-
-
-def _content(description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {"description": description, "content": {"application/json": {"schema": schema}}}
+def with_questions(document: dict[str, Any]) -> dict[str, Any]:
+    """The description of the endpoints with the records of their questions."""
+    question = PlanRequest.model_json_schema(ref_template=_REF)
+    document["components"]["schemas"] |= question.pop("$defs") | {"PlanRequest": question}
+    plain: dict[str, Any] = _plain(document)
+    return plain
 
 
 def _plain(schema: Any) -> Any:
@@ -159,9 +121,3 @@ def _plain(schema: Any) -> Any:
     if isinstance(places, list) and all(one == places[0] for one in places):
         plain["items"] = plain.pop("prefixItems")[0]
     return plain
-
-
-def _moved(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
-    """The schema without its definitions, which go to the components."""
-    components.update(schema.pop("$defs", {}))
-    return schema

@@ -9,14 +9,40 @@ import sys
 from asyncio.subprocess import PIPE, Process, create_subprocess_exec
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
 from planner.service.answers import failure
-from planner.service.settings import Settings
 from planner.service.worker import LENGTH
 
 Answer = tuple[int, bytes]
 STARTUP = 120.0
 """Seconds in which a process has to say that it is ready."""
+
+LOCAL: Final = ("localhost", "127.0.0.1", "::1", "[::1]")
+"""Names of this machine to itself; a browser that was led here under another name is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Limits of a service; more than they allow is refused with a reason, never queued without end."""
+
+    workers: int = 2
+    """Questions answered at once, each in a process of its own."""
+    waiting: int = 16
+    """Further questions that may wait; beyond them the answer is 429."""
+    seconds: float = 30.0
+    """Longest search, whatever a request asks for; the process is ended some seconds later."""
+    body_bytes: int = 2**20
+    memory_bytes: int = 4 * 2**30
+    """Address space of one process; 0: as much as there is."""
+    remembered: int = 256
+    """Answers that are given again to equal questions."""
+    hosts: tuple[str, ...] = LOCAL
+    """Names under which requests may ask for this service."""
+    grace: float = 5.0
+    """Seconds beyond a search's limit after which its process is ended, and that a shutdown waits."""
+    tasks: int = 500
+    """Questions after which a process is replaced by a fresh one."""
 
 
 class Busy(Exception):
@@ -83,7 +109,7 @@ class Pool:
         except TimeoutError:
             return 422, failure("out-of-time", f"no answer within {limit:g} s; ask for less", 4)
         except (asyncio.IncompleteReadError, BrokenPipeError, ConnectionResetError):
-            return await _fallen(worker)
+            return await _ended_by_itself(worker)
         else:
             return found
         finally:
@@ -99,11 +125,11 @@ class Pool:
             )
             worker.answered = 0
             async with asyncio.timeout(STARTUP):
-                await _frame(worker.process)
+                await _read_frame(worker.process)
         return worker.process
 
 
-async def _fallen(worker: Worker) -> Answer:
+async def _ended_by_itself(worker: Worker) -> Answer:
     """Why a process ended by itself: the system took it for want of memory, or a defect."""
     code = await worker.process.wait() if worker.process else 0
     if code == -signal.SIGKILL:
@@ -115,11 +141,11 @@ async def _exchange(process: Process, frame: bytes) -> Answer:
     assert process.stdin is not None
     process.stdin.write(len(frame).to_bytes(LENGTH, "big") + frame)
     await process.stdin.drain()
-    status, _, document = (await _frame(process)).partition(b"\n")
+    status, _, document = (await _read_frame(process)).partition(b"\n")
     return int(status), document
 
 
-async def _frame(process: Process) -> bytes:
+async def _read_frame(process: Process) -> bytes:
     assert process.stdout is not None
     length = await process.stdout.readexactly(LENGTH)
     return await process.stdout.readexactly(int.from_bytes(length, "big"))

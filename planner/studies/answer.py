@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from costmodels.scenario import Scenario
 from hardware.records import Accelerator
@@ -19,7 +19,6 @@ from planner.api import conclude, predict
 from planner.api.several_groups import plan_mixed
 from planner.errors import MeshwrightError, is_interrupt
 from planner.request.budget import Budget
-from planner.request.fields import LAYERS
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
@@ -32,14 +31,17 @@ from planner.space.lattice import Space
 from planner.studies.question import request_of
 from planner.studies.study import Mode
 
-Status = Literal["optimal", "feasible", "infeasible", "failed"]
-
-
+ATTEMPTS: Final = 3
+"""How many workers may die on a point before it is given up."""
 OUTCOMES: Final = 64
 """Searches that a process keeps; each is a row and a few numbers."""
 RUNNERS_UP_WITHIN: Final = 1.0 + 1e-6
 """Beside the width of a tie: no runners-up are wanted but those that may be taken."""
 
+_DEFECTS: Final = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),
+)
+"""What a mistake of the planner's own raises."""
 _BLANK_MONEY: Final[dict[str, Any]] = {"power_limit": None, "host_power": 0.0, "kernel_power": None, "price": None}
 
 
@@ -47,7 +49,6 @@ _BLANK_MONEY: Final[dict[str, Any]] = {"power_limit": None, "host_power": 0.0, "
 class Task:
     """A point to answer, under the key that its answer is kept by."""
 
-    index: int
     key: str
     mode: Mode
     fields: Mapping[str, Any]
@@ -55,11 +56,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """An answered point: a document in JSON, or an error and its kind."""
+    """An answered point, as the store keeps it under its key: a document in JSON, or an error."""
 
-    index: int
     key: str
-    status: Status
+    status: str
     document: str | None
     error: str | None
     seconds: float = field(compare=False)
@@ -67,32 +67,29 @@ class Finished:
     """Whether the error is the planner's own, not the question's."""
 
 
+def given_up(task: Task, reason: str) -> Finished:
+    """The end of a point on which workers die."""
+    return Finished(
+        task.key, "failed", None, f"{ATTEMPTS} workers died on it{reason}; out of memory?", 0.0, defect=True
+    )
+
+
 def answered(task: Task, shared: Shared) -> Finished:
     """The answer to one point; errors of whatever kind become part of it, and the next point goes on."""
     started = time.perf_counter()
-    status: Status = "failed"
-    document = error = None
-    defect = False
+    status, document, error, defect = "failed", None, None, False
     try:
         plan = plan_point(task, shared)
         status, document = plan.status, json.dumps(kept_document(plan), separators=(",", ":"))
     except MeshwrightError as reason:
         error = str(reason)
-    except (
-        ArithmeticError,
-        AssertionError,
-        AttributeError,
-        LookupError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ) as reason:
+    except _DEFECTS as reason:
         if is_interrupt(reason):
             raise KeyboardInterrupt from None
         error, defect = f"internal error: {type(reason).__name__}: {reason}", True
     except MemoryError:
         error = "out of memory; fewer workers (--workers) leave each of them more"
-    return Finished(task.index, task.key, status, document, error, time.perf_counter() - started, defect)
+    return Finished(task.key, status, document, error, time.perf_counter() - started, defect)
 
 
 def plan_point(task: Task, shared: Shared) -> Plan:
@@ -103,7 +100,7 @@ def plan_point(task: Task, shared: Shared) -> Plan:
     """
     request = request_of(task.fields)
     if task.mode == "predict":
-        return predict(request, task.fields.get(LAYERS), near=False)
+        return predict(request, near=False)
     return searched(request, shared)
 
 

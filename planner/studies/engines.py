@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from multiprocessing import get_context, parent_process
@@ -25,8 +25,6 @@ Batch = list["Task"]
 """Neighbours, which share what is worked out once."""
 Engine = Callable[[Iterator[Batch]], Iterator[list["Finished"]]]
 
-ATTEMPTS: Final = 3
-"""How many workers may die on a point before it is given up."""
 TOGETHER: Final = 0.05
 """Seconds of answers that are kept together: a disk takes about as long for one as for ten."""
 THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -50,11 +48,11 @@ def local(workers: int) -> Engine:
     """So many processes on this machine."""
 
     def engine(batches: Iterator[Batch]) -> Iterator[list[Finished]]:
-        crew = _Crew(batches, workers)
+        running = _LocalWorkers(batches, workers)
         try:
-            yield from crew.work()
+            yield from running.work()
         finally:
-            crew.dismiss()
+            running.stop()
 
     return engine
 
@@ -68,27 +66,27 @@ class _Worker:
     tasks: deque[Task] = field(default_factory=deque)
 
 
-class _Crew:
+class _LocalWorkers:
     def __init__(self, batches: Iterator[Batch], size: int) -> None:
         self._batches, self._size = batches, size
         self._workers: list[_Worker] = []
-        self._again: deque[Batch] = deque()
+        self._returned: deque[Batch] = deque()
         self._deaths: Counter[str] = Counter()
 
     def work(self) -> Iterator[list[Finished]]:
         """Finished points, as they come, until all batches are drawn and answered."""
-        self._feed()
+        self._assign()
         while busy := [worker for worker in self._workers if worker.tasks]:
             ready = wait([worker.pipe for worker in busy])
             done: list[Finished] = []
             for worker in busy:
                 if worker.pipe in ready:
-                    done += self._heard(worker)
-            self._feed()
+                    done += self._received(worker)
+            self._assign()
             if done:
                 yield done
 
-    def dismiss(self) -> None:
+    def stop(self) -> None:
         """End every worker, whatever it does."""
         for worker in self._workers:
             worker.pipe.close()
@@ -96,75 +94,68 @@ class _Crew:
         for worker in self._workers:
             worker.process.join()
 
-    def _feed(self) -> None:
+    def _assign(self) -> None:
         """Give every idle worker a batch, and start workers while there are batches for them."""
         for worker in self._workers:
             if not worker.tasks and (batch := self._next()):
-                self._give(worker, batch)
+                self._send(worker, batch)
         while len(self._workers) < self._size and (batch := self._next()):
             worker = _started()
             self._workers.append(worker)
-            self._give(worker, batch)
+            self._send(worker, batch)
 
     def _next(self) -> Batch | None:
-        return self._again.popleft() if self._again else next(self._batches, None)
+        return self._returned.popleft() if self._returned else next(self._batches, None)
 
-    def _give(self, worker: _Worker, batch: Batch) -> None:
+    def _send(self, worker: _Worker, batch: Batch) -> None:
         worker.tasks.extend(batch)
         try:
             worker.pipe.send(batch)
         except OSError:
-            return  # it died; hearing from it says so
+            return  # it died, which reading from it shows
 
-    def _heard(self, worker: _Worker) -> list[Finished]:
+    def _received(self, worker: _Worker) -> list[Finished]:
         """What a worker has to say; one that died leaves the point it died on, and the rest to others."""
-        heard: list[Finished] = []
+        received: list[Finished] = []
         try:
             while worker.tasks and worker.pipe.poll():
-                heard.append(worker.pipe.recv())
+                received.append(worker.pipe.recv())
                 worker.tasks.popleft()
         except (EOFError, OSError):
-            heard += self._buried(worker)
-        return heard
+            received += self._replaced(worker)
+        return received
 
-    def _buried(self, worker: _Worker) -> list[Finished]:
-        from planner.studies.answer import Finished
+    def _replaced(self, worker: _Worker) -> list[Finished]:
+        from planner.studies.answer import ATTEMPTS, given_up
 
         self._workers.remove(worker)
         worker.process.join()
         worker.pipe.close()
         suspect, *rest = worker.tasks
         if rest:
-            self._again.append(rest)
+            self._returned.append(rest)
         self._deaths[suspect.key] += 1
         if self._deaths[suspect.key] < ATTEMPTS:
-            self._again.append([suspect])
+            self._returned.append([suspect])
             return []
-        error = f"{ATTEMPTS} workers died on it, the last with exit code {worker.process.exitcode}; out of memory?"
-        return [Finished(suspect.index, suspect.key, "failed", None, error, 0.0, defect=True)]
+        return [given_up(suspect, f", the last with exit code {worker.process.exitcode}")]
 
 
 def _started() -> _Worker:
     """A worker in a fresh process: nothing of this one, neither locks nor threads, gets into it."""
     context = get_context("spawn")
     here, there = context.Pipe()
-    before = {name: os.environ.get(name) for name in THREADS}
+    process = context.Process(target=_serve, args=(there,), daemon=True)
+    before = dict(os.environ)
     os.environ |= dict.fromkeys(THREADS, "1")  # as many processes as processors leave none for threads
     try:
-        process = context.Process(target=_serve, args=(there,), daemon=True)
         process.start()
     finally:
-        for name, value in before.items():
-            _restore(name, value)
+        for name in THREADS:
+            del os.environ[name]
+        os.environ |= before
     there.close()
     return _Worker(process, here)
-
-
-def _restore(name: str, value: str | None) -> None:
-    if value is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = value
 
 
 def _serve(pipe: Connection) -> None:
@@ -178,15 +169,10 @@ def _serve(pipe: Connection) -> None:
     shared = Shared()
     try:
         while True:
-            for task in _drawn(pipe):
+            for task in pipe.recv():
                 pipe.send(answered(task, shared))
     except (EOFError, OSError):
         return
-
-
-def _drawn(pipe: Connection) -> Iterable[Task]:
-    batch: Batch = pipe.recv()
-    return batch
 
 
 def _die_with_parent() -> None:

@@ -70,58 +70,37 @@ def read_filter(text: object, known: set[str]) -> Filter:
     if not isinstance(text, str):
         raise BadRequest(f'where: expected expressions such as "gpus >= 512", got {text!r:.40}')
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        tree = _Names().visit(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise BadRequest(f'where: {text!r:.60} is no expression such as "gpus * 8 >= global_batch_size"') from None
     for node in ast.walk(tree):
-        _check(node, text, known)
-    for name in _names(tree):
-        if name is None or _canonical(name) not in known:
-            raise BadRequest(f"where: {text}: {_unset(name, known)}")
+        if isinstance(node, ast.Attribute):
+            raise BadRequest(f"where: {text}: only fields have dots, as in cluster.fabric.bandwidth")
+        if not isinstance(node, _ALLOWED):
+            what = f"{type(node).__name__.lower()} is not understood"
+            raise BadRequest(f"where: {text}: {what}; comparisons, and, or, not, in and arithmetic are")
+        if isinstance(node, ast.Name):
+            field = node.id if node.id == "scenario" else field_of(node.id)
+            if field not in known:
+                every = {name.removeprefix("pins.") for name in known}
+                why = f"the study does not set {node.id}" if field else unknown_field(node.id, every)
+                raise BadRequest(f"where: {text}: {why}")
+            node.id = field
     return Filter(text, tree)
 
 
-def _unset(name: str | None, known: set[str]) -> str:
-    if name is None:
-        return "only fields have dots, as in cluster.fabric.bandwidth"
-    if _canonical(name) != name or field_of(name):
-        return f"the study does not set {name}"
-    return unknown_field(name, {field.removeprefix("pins.") for field in known})
+class _Names(ast.NodeTransformer):
+    """Makes one name of one with dots."""
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        node.value = self.visit(node.value)
+        return ast.Name(f"{node.value.id}.{node.attr}", ast.Load()) if isinstance(node.value, ast.Name) else node
 
 
 _ALLOWED: Final = (
     *(ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.BinOp, ast.Compare, ast.Constant),
-    *(ast.Name, ast.Attribute, ast.Load, ast.List, ast.Tuple, *_ARITHMETIC, *_ORDER, *_EQUAL),
+    *(ast.Name, ast.Load, ast.List, ast.Tuple, *_ARITHMETIC, *_ORDER, *_EQUAL),
 )
-
-
-def _check(node: ast.AST, text: str, _known: set[str]) -> None:
-    if not isinstance(node, _ALLOWED):
-        what = type(node).__name__.lower()
-        raise BadRequest(f"where: {text}: {what} is not understood; comparisons, and, or, not, in and arithmetic are")
-
-
-def _names(node: ast.expr) -> list[str | None]:
-    """Dotted names of an expression; None for dots behind anything else."""
-    if isinstance(node, ast.Name | ast.Attribute):
-        return [_dotted(node)]
-    inner: list[str | None] = []
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.expr):
-            inner += _names(child)
-    return inner
-
-
-def _dotted(node: ast.expr) -> str | None:
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute) and (before := _dotted(node.value)):
-        return f"{before}.{node.attr}"
-    return None
-
-
-def _canonical(name: str) -> str:
-    return name if name == "scenario" else field_of(name) or name
 
 
 def _value(node: ast.expr, fields: Mapping[str, Any]) -> Any:
@@ -129,8 +108,8 @@ def _value(node: ast.expr, fields: Mapping[str, Any]) -> Any:
     match node:
         case ast.Constant():
             value = node.value
-        case ast.Name() | ast.Attribute():
-            value = fields.get(_canonical(_dotted(node) or ""))
+        case ast.Name():
+            value = fields.get(node.id)
         case ast.List() | ast.Tuple():
             value = [_value(item, fields) for item in node.elts]
         case ast.BoolOp():

@@ -28,7 +28,7 @@ _DESCRIPTIVE: Final = {"name", "title", "vendor", "source", "sources", "host_pow
 _FIXED: Final = _DESCRIPTIVE | {"kernels", "tiers", "accelerator", "scale_up", "link"}
 _FIXED_GROUP: Final = {"nodes", "gpus_per_node"}
 """What a request says by its number of GPUs."""
-_BEFORE: Final = {(NodeGroup, "price"): "rent", (Accelerator, "power_limit"): "drawn"}
+_BASE_FIELDS: Final = {(NodeGroup, "price"): "rent", (Accelerator, "power_limit"): "drawn"}
 """What a multiple of a field is a multiple of, where the field itself may be absent."""
 
 
@@ -86,7 +86,7 @@ def _set_group(group: NodeGroup, parts: list[str], value: Any, path: str) -> Nod
         case [tier]:
             return _set_tier(group, tier, field, value, path)
         case _:
-            raise BadRequest(f"{path}: {_nowhere(group, '.'.join(parts))}")
+            raise BadRequest(f"{path}: {_unknown_part(group, '.'.join(parts))}")
 
 
 def _set_field(group: NodeGroup, field: str, value: Any) -> NodeGroup:
@@ -145,7 +145,7 @@ def _changed_tier(tier: Tier, field: str, value: Any, path: str) -> Tier:
 
 def _value(record: BaseModel, field: str, value: Any, path: str) -> Any:
     """The value of a field as its record has it: in SI units, within the record's bounds."""
-    before = getattr(record, _BEFORE.get((type(record), field), field))
+    before = getattr(record, _BASE_FIELDS.get((type(record), field), field))
     wanted = multiple(before, value, dimension_of(type(record), field), path)
     return checked_value(adapter(type(record), field), wanted, path)
 
@@ -154,7 +154,7 @@ def _settable(record: type[BaseModel]) -> set[str]:
     return set(record.model_fields) - _FIXED - _FIXED_GROUP
 
 
-def _nowhere(group: NodeGroup, path: str) -> str:
+def _unknown_part(group: NodeGroup, path: str) -> str:
     tiers = ", ".join(tier.name for tier in group.tiers)
     return (
         f"{path} leads nowhere; write accelerator.memory, fabric.bandwidth, a tier ({tiers}) or a field such as price"

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from planner.studies.answer import Finished
 
-RECENT: Final = 60.0
+RATE_WINDOW: Final = 60.0
 """Seconds over which the rate is taken."""
 
 
@@ -69,44 +68,39 @@ class Progress:
             self.counts[one.status] += 1
             self.defects += one.defect
             if one.document is not None and one.status != "infeasible":
-                self._weigh(json.loads(one.document))
+                document = json.loads(one.document)
+                score, words = objective_value(document)
+                if self.best is None or score < self.best[0]:
+                    request = document["request"]
+                    where = f"{request['model']['name']} on {request['gpus']:,} x {request['cluster']['name']}"
+                    self.best = score, f"{words} ({where})"
         now = time.monotonic()
         self.marks.append((now, self.answered))
-        while len(self.marks) > 2 and (now - self.marks[0][0] > RECENT or len(self.marks) > MOST_MARKS):
+        while len(self.marks) > 2 and (now - self.marks[0][0] > RATE_WINDOW or len(self.marks) > MOST_MARKS):
             del self.marks[0]
-
-    def _weigh(self, document: dict[str, Any]) -> None:
-        score, words = merit(document)
-        if self.best is None or score < self.best[0]:
-            request = document["request"]
-            where = f"{request['model']['name']} on {request['gpus']:,} x {request['cluster']['name']}"
-            self.best = score, f"{words} ({where})"
 
 
 MOST_MARKS: Final = 200
 
 
-def merit(document: dict[str, Any]) -> tuple[float, str]:
+def objective_value(document: dict[str, Any]) -> tuple[float, str]:
     """What the objective of an answer is worth, less is better, and in words."""
     said, memory = document["prediction"], document["peak_memory_bytes"]
-    found: dict[str, Callable[[], tuple[float, str]]] = {
-        "time": lambda: (said["training_days"], f"{said['training_days']:.3g} days"),
-        "mfu": lambda: (-said["mfu"], f"MFU {said['mfu']:.1%}"),
-        "cost": lambda: _cost(said),
-        "tokens-per-gpu-hour": lambda: (
-            -said["tokens_per_second_per_gpu"],
-            f"{said['tokens_per_second_per_gpu']:.4g} tokens/s per GPU",
-        ),
-        "goodput": lambda: _wall(document["goodput"]),
-        "memory": lambda: (memory, f"{memory / 2**30:.1f} GiB"),
-    }
-    return found[document["request"]["objective"]]()
-
-
-def _cost(said: dict[str, Any]) -> tuple[float, str]:
-    cost = said["cost_dollars"]
-    return (said["gpu_hours"], f"{said['gpu_hours']:.4g} GPU hours") if cost is None else (cost, f"${cost:,.0f}")
-
-
-def _wall(said: dict[str, Any]) -> tuple[float, str]:
-    return said["wall_days"], f"{said['wall_days']:.3g} days with interruptions"
+    match document["request"]["objective"]:
+        case "time":
+            found = said["training_days"], f"{said['training_days']:.3g} days"
+        case "mfu":
+            found = -said["mfu"], f"MFU {said['mfu']:.1%}"
+        case "cost" if said["cost_dollars"] is not None:
+            found = said["cost_dollars"], f"${said['cost_dollars']:,.0f}"
+        case "cost":
+            found = said["gpu_hours"], f"{said['gpu_hours']:.4g} GPU hours"
+        case "tokens-per-gpu-hour":
+            rate = said["tokens_per_second_per_gpu"]
+            found = -rate, f"{rate:.4g} tokens/s per GPU"
+        case "goodput":
+            days = document["goodput"]["wall_days"]
+            found = days, f"{days:.3g} days with interruptions"
+        case _:
+            found = memory, f"{memory / 2**30:.1f} GiB"
+    return found

@@ -18,7 +18,7 @@ from hardware.records import Cluster
 from planner.answer.build import catalogue_hashes
 from planner.errors import MeshwrightError
 from planner.request.defaults import default_batch, default_tokens
-from planner.request.fields import LAYERS, VARIED
+from planner.request.fields import VARIED
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest, request_from
 from planner.studies.machines import changed_cluster
@@ -36,7 +36,7 @@ def request_of(fields: Mapping[str, Any]) -> PlanRequest:
     Raises:
         MeshwrightError: a name that does not exist, a value that does not belong.
     """
-    plain = {name: value for name, value in fields.items() if "." not in name and name not in (SCENARIO, LAYERS)}
+    plain = {name: value for name, value in fields.items() if "." not in name and name != SCENARIO}
     pins = {name.removeprefix("pins."): value for name, value in fields.items() if name.startswith("pins.")}
     changes = tuple((name, value) for name, value in fields.items() if name.startswith("cluster."))
     if several := {name: value for name, value in fields.items() if name.startswith(("stack.", "model."))}:
@@ -64,8 +64,7 @@ def key_of(fields: Mapping[str, Any], mode: Mode) -> str:
         asked: dict[str, Any] = _resolved(request_of(fields))
     except MeshwrightError:
         asked = {"unresolved": dict(fields)}
-    layers = fields.get(LAYERS)
-    stated = {"mode": mode, "request": asked, "layers": layers, "release": release(), "catalogue": catalogue_hashes()}
+    stated = {"mode": mode, "request": asked, "release": release(), "catalogue": catalogue_hashes()}
     return hashlib.sha256(json.dumps(stated, sort_keys=True, default=str).encode()).hexdigest()
 
 

@@ -7,13 +7,15 @@ import math
 import re
 from typing import Any, Final
 
-from hardware.units import counted, parse_quantity
 from planner.errors import BadRequest
-from planner.request.fields import FIELDS, LAYERS
+from planner.request.fields import FIELDS, Kind
+from planner.request.values import READERS
 
 LARGEST_AXIS: Final = 100_000
 """Values of one axis."""
 
+_CONVERTED: Final[frozenset[Kind]] = frozenset({"tokens", "time", "counts"})
+"""Kinds of fields whose values are numbers, however they are written, where points are compared and shown."""
 _KEYS: Final = {"from", "to", "step", "times"}
 _QUANTITY: Final = re.compile(r"\s*(\$?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*(\S.*?)\s*")
 
@@ -97,18 +99,19 @@ def _number(name: str, value: Any) -> tuple[float, str]:
 
 
 def read_value(field: str, value: Any) -> Any:
-    """A value as the request takes it: counts and times written with their unit become numbers.
+    """A value as the request takes it: counts and times, however they are written, become numbers.
 
     Raises:
         BadRequest: text that is no quantity, a list or a table where one value belongs.
     """
-    if field == LAYERS:
-        return _layers(value)
     if field.startswith("pins."):
         return _pin(field, value)
     kind = FIELDS[field].kind if field in FIELDS else "text"
-    if kind in {"tokens", "time"} and isinstance(value, str):
-        return _quantity(field, kind, value)
+    if kind in _CONVERTED and isinstance(value, str | list):
+        try:
+            return READERS[kind](value)
+        except ValueError as error:
+            raise BadRequest(f"{field}: {error}") from None
     if isinstance(value, dict) and kind not in {"record", "pairs", "changes"}:
         raise BadRequest(f"{field}: expected one value, got a table")
     if isinstance(value, list) and field.startswith("cluster."):
@@ -122,17 +125,3 @@ def _pin(field: str, value: Any) -> Any:
     if not isinstance(value, str | int | float):
         raise BadRequest(f'{field}: expected a value such as 8, several allowed as "4,8" or a range as "..8"')
     return value
-
-
-def _layers(value: Any) -> tuple[int, ...]:
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, list | tuple) or not all(str(part).strip().isdecimal() for part in parts):
-        raise BadRequest(f'{LAYERS}: expected counts such as "12,12,11,13", got {value!r:.40}')
-    return tuple(int(part) for part in parts)
-
-
-def _quantity(field: str, kind: str, text: str) -> float | int:
-    try:
-        return int(counted(text)) if kind == "tokens" else parse_quantity(text, "time")
-    except ValueError as error:
-        raise BadRequest(f"{field}: {error}") from None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.errors import BadRequest
-from planner.studies.engines import ATTEMPTS, Batch, Engine
+from planner.studies.engines import Batch, Engine
 
 if TYPE_CHECKING:
     from planner.studies.answer import Finished, Shared
@@ -35,11 +35,11 @@ def on_ray(workers: int, address: str | None) -> Engine:
     ray = _imported()
 
     def engine(batches: Iterator[Batch]) -> Iterator[list[Finished]]:
-        mine = _joined(ray, workers, address)
+        own = _connected(ray, workers, address)
         try:
             yield from _work(ray, batches)
         finally:
-            if mine:
+            if own:
                 ray.shutdown()
 
     return engine
@@ -54,7 +54,7 @@ def _imported() -> Any:
     return ray
 
 
-def _joined(ray: Any, workers: int, address: str | None) -> bool:
+def _connected(ray: Any, workers: int, address: str | None) -> bool:
     """Join or start a cluster; whether that was done here."""
     if ray.is_initialized():
         return False
@@ -63,7 +63,7 @@ def _joined(ray: Any, workers: int, address: str | None) -> bool:
     if place in (None, "local"):
         ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
         return True
-    if why := _silent(str(place)):
+    if why := _unreachable(str(place)):
         raise BadRequest(f"--address {place}: no Ray cluster answers there: {why}")
     try:
         ray.init(address=place, **quiet)
@@ -79,10 +79,10 @@ def _running_here() -> str | None:
         place = note.read_text(encoding="utf-8").strip()
     except OSError:
         return None
-    return None if _silent(place) else place
+    return None if _unreachable(place) else place
 
 
-def _silent(address: str) -> str:
+def _unreachable(address: str) -> str:
     """Why nobody can be heard at an address, or nothing; Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal():
@@ -96,41 +96,40 @@ def _silent(address: str) -> str:
 
 def _work(ray: Any, batches: Iterator[Batch]) -> Iterator[list[Finished]]:
     """Hand out batches while there is room, and back what is finished, whoever finished it first."""
+    from planner.studies.answer import ATTEMPTS
     from planner.studies.question import release
 
-    asked, mine = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1)(answer_batch), release()
-    flying: dict[Any, Batch] = {}
-    alone: list[Batch] = []
+    asked, own = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1)(answer_batch), release()
+    pending: dict[Any, Batch] = {}
+    singles: list[Batch] = []
     try:
         while True:
             room = max(1, WAITING * int(ray.cluster_resources().get("CPU", 1)))
-            while len(flying) < room and (batch := alone.pop() if alone else next(batches, None)):
-                flying[asked.remote(batch, mine)] = batch
-            if not flying:
+            while len(pending) < room and (batch := singles.pop() if singles else next(batches, None)):
+                pending[asked.remote(batch, own)] = batch
+            if not pending:
                 return
-            for reference in ray.wait(list(flying), num_returns=1, timeout=None)[0]:
-                batch = flying.pop(reference)
-                if answers := _landed(ray, reference, batch):
+            for reference in ray.wait(list(pending), num_returns=1, timeout=None)[0]:
+                batch = pending.pop(reference)
+                if answers := _answers_of(ray, reference, batch):
                     yield answers
                 else:
-                    alone += [[task] for task in batch]
+                    singles += [[task] for task in batch]
     finally:
-        for reference in flying:
+        for reference in pending:
             ray.cancel(reference, force=True)
 
 
-def _landed(ray: Any, reference: Any, batch: Batch) -> list[Finished]:
+def _answers_of(ray: Any, reference: Any, batch: Batch) -> list[Finished]:
     """The answers of a batch, an error for a point whose workers keep dying, nothing where it is one of several."""
-    from planner.studies.answer import Finished
+    from planner.studies.answer import given_up
 
     try:
         answers: list[Finished] = ray.get(reference)
     except ray.exceptions.RayTaskError as error:
         raise BadRequest(str(error.cause)) from None
     except ray.exceptions.RayError as error:
-        said = f"{ATTEMPTS} workers died on it: {type(error).__name__}; out of memory?"
-        dead = [Finished(task.index, task.key, "failed", None, said, 0.0, defect=True) for task in batch]
-        return dead if len(batch) == 1 else []
+        return [given_up(batch[0], f": {type(error).__name__}")] if len(batch) == 1 else []
     return answers
 
 

@@ -9,8 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from planner.studies.answer import Finished
 from planner.studies.question import key_of
-from planner.studies.store import Kept, Store
+from planner.studies.store import Store
 from planner.studies.study import Point, Study, baseline_of, in_order
 
 READ: Final = 200
@@ -68,7 +69,7 @@ def every_result(path: str | Path) -> Iterator[Result]:
             yield Result(index, {}, kept.status, document, kept.error, None)
 
 
-def _result(point: Point, kept: Kept | None, base: Kept | None) -> Result:
+def _result(point: Point, kept: Finished | None, base: Finished | None) -> Result:
     if kept is None:
         return Result(point.index, dict(point.axes), "pending", {}, None, None)
     document = json.loads(kept.document) if kept.document else {}

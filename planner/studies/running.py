@@ -10,7 +10,7 @@ from typing import Final, Literal
 from planner.errors import BadRequest
 from planner.studies.answer import Task
 from planner.studies.cores import usable
-from planner.studies.engines import Batch, Engine, in_process, local
+from planner.studies.engines import Batch, in_process, local
 from planner.studies.progress import Progress
 from planner.studies.question import key_of, release
 from planner.studies.store import Store
@@ -43,7 +43,7 @@ def run(
         address: the Ray cluster; the one that is found, or a local one, unless given.
         shard: only the k-th of n parts of the study, k from 1.
         retry_failed: ask again what failed before.
-        watch: told of progress after every answer.
+        watch: called with the progress after every answer.
 
     Raises:
         BadFile: the store is in use, is none, or the disk is full; what was finished is kept.
@@ -57,9 +57,14 @@ def run(
     with Store.open(store) as kept:
         kept.note(study.name, {axis.field: len(axis.values) for axis in study.axes}, release())
         progress = Progress(total=sum(1 for _ in points_of(study, shard=shard)))
-        chosen = _engine(engine, count, address)
+        if engine == "ray":
+            from planner.studies.ray_engine import on_ray
+
+            chosen = on_ray(count, address)
+        else:
+            chosen = local(count) if count > 1 else in_process
         taken: set[str] = set()
-        tasks = _missing(study, kept, shard, progress, taken, retry_failed=retry_failed)
+        tasks = _unanswered(study, kept, shard, progress, taken, retry_failed=retry_failed)
         if watch:
             watch(progress)
         for finished in chosen(_batches(tasks, progress.total, count)):
@@ -71,15 +76,7 @@ def run(
     return progress
 
 
-def _engine(name: str, workers: int, address: str | None) -> Engine:
-    if name == "ray":
-        from planner.studies.ray_engine import on_ray
-
-        return on_ray(workers, address)
-    return local(workers) if workers > 1 else in_process
-
-
-def _missing(
+def _unanswered(
     study: Study, store: Store, shard: tuple[int, int], progress: Progress, taken: set[str], *, retry_failed: bool
 ) -> Iterator[tuple[Point, Task]]:
     """Tasks for the points whose answer is neither kept nor on its way; ``taken`` are the keys on their way."""
@@ -94,7 +91,7 @@ def _missing(
                 continue
             known[key] = "taken"
             taken.add(key)
-            yield point, Task(point.index, key, study.mode, point.fields)
+            yield point, Task(key, study.mode, point.fields)
 
 
 def _batches(tasks: Iterator[tuple[Point, Task]], total: int, workers: int) -> Iterator[Batch]:

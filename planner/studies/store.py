@@ -14,7 +14,6 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, Self
 
@@ -60,18 +59,6 @@ _WHOLE: Final = (
     " ELSE json_type(document, '$.request') IS 'object' END"
 )
 """Whether a row holds what was written: nothing, or an answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """One answer as the store has it."""
-
-    key: str
-    status: str
-    document: str | None
-    error: str | None
-    defect: bool
-    seconds: float
 
 
 class Store:
@@ -124,23 +111,23 @@ class Store:
         """The status of those of the keys that are there."""
         return {one.key: one.status for one in self._rows(_among(keys), keys, "NULL")}
 
-    def get(self, keys: Sequence[str]) -> dict[str, Kept]:
+    def get(self, keys: Sequence[str]) -> dict[str, Finished]:
         """The answers of those of the keys that are there."""
         return {one.key: one for one in self._rows(_among(keys), keys, "document")}
 
-    def every(self) -> Iterator[Kept]:
+    def every(self) -> Iterator[Finished]:
         """All answers, in the order of their keys."""
         yield from self._rows("ORDER BY key", (), "document")
 
-    def _rows(self, which: str, keys: Sequence[str], document: str) -> Iterator[Kept]:
+    def _rows(self, which: str, keys: Sequence[str], document: str) -> Iterator[Finished]:
         query = f"SELECT key, status, {document}, error, defect, seconds, {_WHOLE} FROM results {which}"  # noqa: S608 - constants
         with _as_bad_file(self.path):
             for key, status, text, error, defect, seconds, whole in self._connection.execute(query, list(keys)):
                 if whole:
-                    yield Kept(key, status, text, error, bool(defect), seconds)
+                    yield Finished(key, status, text, error, seconds, bool(defect))
                 else:  # somebody, or a disk, changed it: the others are still answers
                     said = f"row {key:.16} of {self.path.name} is damaged; --retry-failed asks its point again"
-                    yield Kept(key, "failed", None, said, defect=False, seconds=seconds)
+                    yield Finished(key, "failed", None, said, seconds)
 
     def add(self, finished: Iterable[Finished]) -> None:
         """Keep answers, all of them or none; a failed one gives way to a later answer, no other is ever replaced.
@@ -162,11 +149,6 @@ class Store:
         with _as_bad_file(self.path), self._connection:
             row = (name, json.dumps(axes), release)
             self._connection.execute("INSERT OR IGNORE INTO studies (name, axes, release) VALUES (?, ?, ?)", row)
-
-    def counts(self) -> dict[str, int]:
-        """How many answers there are of each status."""
-        with _as_bad_file(self.path):
-            return dict(self._connection.execute("SELECT status, count(*) FROM results GROUP BY status"))
 
     def take_over(self, part: Path) -> int:
         """Copy the answers of another store that are missing here; how many there were."""
@@ -208,7 +190,7 @@ def _among(keys: Sequence[str]) -> str:
 
 
 def _address(path: Path, mode: str) -> str:
-    """How SQLite is told of a file; "rw" reads where nothing can be written, "ro" would refuse a commit cut off."""
+    """How SQLite is given a file; "rw" reads where nothing can be written, "ro" would refuse a commit cut off."""
     return f"{path.resolve().as_uri()}?mode={mode}"
 
 
@@ -217,7 +199,7 @@ def _connected(path: Path, *, writing: bool) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA journal_mode = DELETE" if writing else "PRAGMA query_only = ON")
         connection.execute("PRAGMA synchronous = EXTRA")
-        connection.text_factory = _text
+        connection.text_factory = lambda stored: stored.decode(errors="replace")  # a damaged file may hold no text
         if writing and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             connection.executescript(
                 f"BEGIN; PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {SCHEMA}; {_TABLES} COMMIT;"
@@ -227,11 +209,6 @@ def _connected(path: Path, *, writing: bool) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def _text(stored: bytes) -> str:
-    """Text as it is, with a mark where a damaged file has none."""
-    return stored.decode(errors="replace")
 
 
 def _check(connection: sqlite3.Connection, path: Path, database: str) -> None:
@@ -252,37 +229,23 @@ def _as_bad_file(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        kind = NoRoom if _is_full(error) else BadFile
-        raise kind(path, _reason(path, error)) from None
+        raise _bad_file(path, error) from None
 
 
-def _code(error: sqlite3.Error) -> int:
-    """SQLite's finding without what it adds to it."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-def _is_full(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) in _FULL
-
-
-def _reason(path: Path, error: sqlite3.Error) -> str:
+def _bad_file(path: Path, error: sqlite3.Error) -> BadFile:
     """What SQLite says, and what helps where that is known."""
-    code = _code(error)
-    if _is_full(error):
-        return f"{error}; what was finished is kept, free some space and run it again"
+    code = getattr(error, "sqlite_errorcode", 0)
+    if code in _FULL:
+        return NoRoom(path, f"{error}; what was finished is kept, free some space and run it again")
     left = [name for name in (f"{path.name}-journal", f"{path.name}-wal") if path.with_name(name).exists()]
-    if left and code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+    if left and code & 0xFF in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
         said = "a process died while it wrote, and nothing can be mended in this folder"
-        return f"{said}; copy {path.name} and {left[0]} to one that can be written"
-    return str(error)
+        return BadFile(path, f"{said}; copy {path.name} and {left[0]} to one that can be written")
+    return BadFile(path, str(error))
 
 
 def _locked(path: Path) -> IO[str]:
-    """The lock of a store, held until it is closed or the process ends.
-
-    Raises:
-        BadFile: another process holds it, or the folder cannot be written.
-    """
+    """The lock of a store, held until it is closed or the process ends."""
     place = _lock_of(path)
     while True:
         try:

@@ -68,14 +68,8 @@ def points_of(study: Study, *, shard: tuple[int, int] = (1, 1)) -> Iterator[Poin
         study: what to ask.
         shard: the k-th of n equal parts, k from 1.
     """
-    part, parts = shard
     alone = _machine_factors(study)
-    order = sorted(range(len(study.factors)), key=alone.__getitem__)
-    for position in range(study.product):
-        if position // BLOCK % parts == part - 1:
-            point = _made(study, _digits(study, position, order), alone)
-            if kept(study, point):
-                yield point
+    return _walk(study, sorted(range(len(study.factors)), key=alone.__getitem__), shard)
 
 
 BLOCK = 8
@@ -84,14 +78,21 @@ BLOCK = 8
 
 def in_order(study: Study) -> Iterator[Point]:
     """Every point that the filters keep, in the order of the file: the last axis varies fastest."""
-    alone, order = _machine_factors(study), range(len(study.factors))
-    for index in range(study.product):
-        point = _made(study, _digits(study, index, order), alone)
-        if kept(study, point):
-            yield point
+    return _walk(study, range(len(study.factors)))
 
 
-def kept(study: Study, point: Point) -> bool:
+def _walk(study: Study, order: Sequence[int], shard: tuple[int, int] = (1, 1)) -> Iterator[Point]:
+    """Points whose factors count from slow to fast in an order."""
+    part, parts = shard
+    alone = _machine_factors(study)
+    for position in range(study.product):
+        if position // BLOCK % parts == part - 1:
+            point = _point(study, _places(study, position, order), alone)
+            if passes(study, point):
+                yield point
+
+
+def passes(study: Study, point: Point) -> bool:
     """Whether the filters keep a point."""
     return all(one.keeps(point.fields) for one in study.where)
 
@@ -100,25 +101,23 @@ def baseline_of(study: Study, point: Point) -> Point | None:
     """The point that another is compared with; None where there is none, or the filters leave it out."""
     if not study.baseline:
         return None
-    digits = _digits(study, point.index, range(len(study.factors)))
+    digits = _places(study, point.index, range(len(study.factors)))
     digits = [study.baseline.get(number, digit) for number, digit in enumerate(digits)]
-    base = _made(study, digits, _machine_factors(study))
-    return base if kept(study, base) else None
+    base = _point(study, digits, _machine_factors(study))
+    return base if passes(study, base) else None
 
 
 def _machine_factors(study: Study) -> list[bool]:
     """Which factors change the machines alone, and with them no choice of strategies."""
-    return [_changes_machines_only(factor, study) for factor in study.factors]
+    inside = {field for scenario in study.scenarios.values() for field in scenario}
+    fields = [{axis.field for axis in factor} for factor in study.factors]
+    return [
+        all(field.startswith("cluster.") for field in ((one - {SCENARIO} | inside) if SCENARIO in one else one))
+        for one in fields
+    ]
 
 
-def _changes_machines_only(factor: tuple[Axis, ...], study: Study) -> bool:
-    fields = {axis.field for axis in factor}
-    if SCENARIO in fields:
-        fields = fields - {SCENARIO} | {field for scenario in study.scenarios.values() for field in scenario}
-    return all(field.startswith("cluster.") for field in fields)
-
-
-def _digits(study: Study, number: int, order: Sequence[int]) -> list[int]:
+def _places(study: Study, number: int, order: Sequence[int]) -> list[int]:
     """Place in every factor, of a number whose factors count from slow to fast in that order."""
     digits = [0] * len(study.factors)
     for factor in reversed(order):
@@ -126,7 +125,7 @@ def _digits(study: Study, number: int, order: Sequence[int]) -> list[int]:
     return digits
 
 
-def _made(study: Study, digits: list[int], alone: list[bool]) -> Point:
+def _point(study: Study, digits: list[int], alone: list[bool]) -> Point:
     fields: dict[str, Any] = {}
     axes: dict[str, Any] = {}
     index, lattice = 0, 0

@@ -27,18 +27,23 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
+from costmodels.stack.stack import stack as find_stack
 from hardware.files import expanded, read, read_text
-from planner.errors import BadFile, BadRequest
-from planner.request.fields import field_of, unknown_field
-from planner.request.files import with_files_beside, with_profile
-from planner.studies.check import check
+from planner.errors import BadFile, BadRequest, MeshwrightError
+from planner.request.fields import DEFAULT_CLUSTER, DEFAULT_STACK, GIVEN_SPLIT, field_of, unknown_field
+from planner.request.files import with_profile, with_relative_files
+from planner.request.overrides import changed_model, changed_stack
+from planner.request.pins import parse_pins
 from planner.studies.filters import read_filter
+from planner.studies.machines import changed_cluster
+from planner.studies.question import request_of
 from planner.studies.ranges import axis_values, is_range, read_value
-from planner.studies.study import SCENARIO, Axis, Mode, Study
+from planner.studies.study import SCENARIO, Axis, Mode, Study, points_of
 
 LARGEST_STUDY: Final = 2_000_000
 """Points of a product, before filters."""
@@ -48,7 +53,7 @@ _WHOLE: Final[Mapping[str, set[str]]] = {
     "model": {"num_layers", "hidden_size", "vocab_size"},
 }
 """What a table has that is such a thing itself; any other changes fields of the one that is named."""
-_OWN: Final = ("name", "mode", "zip", "where", "scenarios", "baseline", "pins")
+_OWN: Final = ("name", "mode", "zip", "where", "scenarios", "baseline")
 
 
 def read_study(path: str | Path) -> Study:
@@ -61,7 +66,7 @@ def read_study(path: str | Path) -> Study:
     place = expanded(path)
     document = _yaml(place) if place.suffix.lower() in {".yaml", ".yml"} else _read(place)
     try:
-        return study_of(with_profile(with_files_beside(document, place)), name=place.stem)
+        return study_of(with_profile(with_relative_files(document, place)), name=place.stem)
     except BadRequest as error:
         raise BadRequest(f"{path}: {error}") from None
 
@@ -103,8 +108,10 @@ def study_of(document: Mapping[str, Any], *, name: str = "study") -> Study:
         BadRequest: what is wrong with it, in one line.
     """
     given = _fields({key: value for key, value in document.items() if key not in _OWN}, "")
-    given |= _fields({f"pins.{axis}": value for axis, value in _table(document, "pins").items()}, "pins: ")
-    axes = {field: _axis(field, values) for field, values in given.items()}
+    axes = {
+        field: Axis(field, tuple(read_value(field, value) for value in axis_values(field, values)))
+        for field, values in given.items()
+    }
     for field in ("model", "gpus"):
         if field not in axes:
             raise BadRequest(f"{field} is missing; give one value or a list of them")
@@ -126,7 +133,7 @@ def study_of(document: Mapping[str, Any], *, name: str = "study") -> Study:
         where=tuple(read_filter(text, known) for text in _conditions(where)),
         baseline=_baseline(_table(document, "baseline"), factors),
     )
-    check(study)
+    _check(study)
     return study
 
 
@@ -144,11 +151,7 @@ def _mode(value: object) -> Mode:
 
 
 def _conditions(where: object) -> list[str]:
-    """One condition or several.
-
-    Raises:
-        BadRequest: it is neither.
-    """
+    """One condition or several."""
     texts = [where] if isinstance(where, str) else where
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise BadRequest(f'where: expected conditions such as "gpus >= 32", got {where!r:.40}')
@@ -157,11 +160,12 @@ def _conditions(where: object) -> list[str]:
 
 def _fields(table: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Values by field, of a table in which fields go by any of their names and machines by nested paths."""
+    pins = {f"pins.{axis}": value for axis, value in _table(table, "pins").items()}
     found: dict[str, Any] = {}
-    for name, value in _flat(table):
+    for name, value in _flat({name: value for name, value in table.items() if name != "pins"} | pins):
         field = field_of(name)
         if field is None:
-            raise BadRequest(f"{where}{unknown_field(name, _OWN)}")
+            raise BadRequest(f"{where}{unknown_field(name, (*_OWN, 'pins'))}")
         if field in found:
             raise BadRequest(f"{where}{field} is given twice, as {name} too")
         found[field] = value
@@ -178,18 +182,12 @@ def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield str(name), value
 
 
-def _axis(field: str, given: Any) -> Axis:
-    return Axis(field, tuple(read_value(field, value) for value in axis_values(field, given)))
-
-
 def _scenarios(table: Mapping[str, Any], axes: Mapping[str, Axis]) -> dict[str, dict[str, Any]]:
     scenarios = {}
     for name, content in table.items():
         if not isinstance(content, Mapping):
             raise BadRequest(f"scenarios.{name}: expected a table of values, got {content!r:.40}")
-        plain = {key: value for key, value in content.items() if key != "pins"}
-        pins = {f"pins.{axis}": value for axis, value in _table(content, "pins").items()}
-        fields = _fields(plain | pins, f"scenarios.{name}: ")
+        fields = _fields(content, f"scenarios.{name}: ")
         for field, value in fields.items():
             if isinstance(value, list):
                 raise BadRequest(f"scenarios.{name}: {field} has one value in a scenario; lists are axes of the study")
@@ -231,14 +229,17 @@ def _steps(axes: Mapping[str, Axis], given: Any) -> dict[str, int]:
 
 def _baseline(table: Mapping[str, Any], factors: tuple[tuple[Axis, ...], ...]) -> dict[int, int]:
     """Factor to place, of the values that the baseline has."""
-    scenario = {key: value for key, value in table.items() if key == SCENARIO}
-    pins = {f"pins.{axis}": value for axis, value in _table(table, "pins").items()}
-    fields = _fields({k: v for k, v in table.items() if k not in (SCENARIO, "pins")} | pins, "baseline: ") | scenario
+    home = {axis.field: (number, axis) for number, factor in enumerate(factors) for axis in factor}
+    plain = {key: value for key, value in table.items() if key != SCENARIO}
+    fields = {field: read_value(field, value) for field, value in _fields(plain, "baseline: ").items()}
+    fields |= {SCENARIO: table[SCENARIO]} if SCENARIO in table else {}
     chosen: dict[int, int] = {}
     for field, value in fields.items():
-        number, axis = _axis_of(field, factors)
+        if field not in home:
+            raise BadRequest(f"baseline: {field} is no axis of the study")
+        number, axis = home[field]
         shown = [json.dumps(one, sort_keys=True, default=str) for one in axis.values]
-        wanted = json.dumps(value if field == SCENARIO else read_value(field, value), sort_keys=True, default=str)
+        wanted = json.dumps(value, sort_keys=True, default=str)
         if wanted not in shown:
             raise BadRequest(f"baseline: {field} {value!r:.40} is no value of that axis; {', '.join(shown[:8])} are")
         place = shown.index(wanted)
@@ -247,9 +248,79 @@ def _baseline(table: Mapping[str, Any], factors: tuple[tuple[Axis, ...], ...]) -
     return chosen
 
 
-def _axis_of(field: str, factors: tuple[tuple[Axis, ...], ...]) -> tuple[int, Axis]:
-    for number, factor in enumerate(factors):
-        for axis in factor:
-            if axis.field == field:
-                return number, axis
-    raise BadRequest(f"baseline: {field} is no axis of the study")
+_NEEDED = ("model", "gpus", "seq_length")
+"""What every request says, or its model may need, so that the reason for refusing any value may be theirs."""
+_TRIED = 1000
+"""Points on which filters are tried."""
+
+
+def _check(study: Study) -> None:
+    """Refuse a study with a value that no request takes, or without a point."""
+    said = list(_said(study))
+    first = {field: value for where, field, value in reversed(said) if not where}
+    for where, field, value in said:
+        _check_value(study, first, field, value, where)
+    for root, changed in _CHANGED.items():
+        _check_changes(root, changed, said, first)
+    if not list(islice(points_of(study), _TRIED)):
+        raise BadRequest("where: the filters leave no point; loosen one")
+
+
+def _said(study: Study) -> Iterator[tuple[str, str, Any]]:
+    """Every value of the study: where it stands, its field and itself."""
+    for axis in chain.from_iterable(study.factors):
+        if axis.field != SCENARIO:
+            yield from (("", axis.field, value) for value in axis.values)
+    for name, scenario in study.scenarios.items():
+        yield from ((f"scenarios.{name}: ", field, value) for field, value in scenario.items())
+
+
+def _check_value(study: Study, first: dict[str, Any], field: str, value: Any, where: str) -> None:
+    """One value beside the first ones of the other axes, as far as it can be judged alone."""
+    if "." in field and not field.startswith("pins."):
+        return
+    needed = {name: first[name] for name in _NEEDED if name in first}
+    try:
+        request = request_of(needed | {field: value})
+        pins = parse_pins(request.pins)
+        if field == "cluster" and isinstance(request.cluster, str):
+            changed_cluster(request.cluster, ())
+        if field == "stack" and isinstance(request.stack, str):
+            find_stack(request.stack)
+    except MeshwrightError as error:
+        raise BadRequest(f"{where}{_placed(field, str(error))}") from None
+    if study.mode == "predict" and any(len(pin.values) != 1 for pin in pins.values()):
+        raise BadRequest(f"{where}{field}: mode predict prices one strategy at a time; {value!r} allows several")
+    if study.mode == "search" and field in GIVEN_SPLIT:
+        raise BadRequest(f'{where}{field}: a search chooses the layers; mode = "predict" takes them as given')
+
+
+def _placed(field: str, reason: str) -> str:
+    short = field.removeprefix("pins.")
+    said = (f"{short}:", f"{short} ", *(f"{name}:" for name in _NEEDED), "unknown")
+    return reason if reason.startswith(said) else f"{short}: {reason}"
+
+
+def _check_changes(root: str, changed: Changed, said: Sequence[tuple[str, str, Any]], first: dict[str, Any]) -> None:
+    """Every change of the machines, the stack or the model on every one of them in the study."""
+    changes = [(field, value) for _, field, value in said if field.startswith(f"{root}.")]
+    named = [value for _, field, value in said if field == root]
+    if changes and root in DEFAULTS and root not in first:
+        named.append(DEFAULTS[root])
+    needed = {name: first[name] for name in _NEEDED if name in first}
+    for name in named if changes else ():
+        record = getattr(request_of(needed | {root: name}), root)
+        for path, value in changes:
+            changed(record, path, value)
+
+
+DEFAULTS: Final = {"cluster": DEFAULT_CLUSTER, "stack": DEFAULT_STACK}
+Changed = Callable[[Any, str, Any], object]
+_CHANGED: Final[Mapping[str, Changed]] = {
+    "cluster": lambda cluster, path, value: changed_cluster(cluster, ((path, value),)),
+    "stack": lambda named, path, value: changed_stack(
+        find_stack(named) if isinstance(named, str) else named, {path: value}
+    ),
+    "model": lambda model, path, value: changed_model(model, {path: value}),
+}
+"""What changes one field of a record by its path, by the field of the request that has the record."""

@@ -10,21 +10,16 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
+from planner.answer.plan import Prediction, Strategy
 from planner.errors import BadRequest
+from planner.request.values import kinds
 from planner.studies.result import Result
 from planner.studies.study import Study
 
 ROWS: Final = 5000
 """Rows of one group of a Parquet file."""
-_STRATEGY: Final = (
-    *("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero_stage", "sharding_degree", "micro_batch_size"),
-    *("num_microbatches", "global_batch_size", "schedule", "sequence_parallel", "recompute", "recompute_modules"),
-    *("offload", "rank_order", "vocabulary", "recompute_num_layers"),
-)
-_PREDICTION: Final = (
-    *("iteration_seconds", "mfu", "hfu", "model_tflops_per_gpu", "tokens_per_second", "tokens_per_second_per_gpu"),
-    *("training_days", "gpu_hours", "cost_dollars", "energy_megawatt_hours"),
-)
+_STRATEGY: Final = tuple(name for name in Strategy.model_fields if name != "stages")
+_PREDICTION: Final = tuple(name for name in Prediction.model_fields if name != "interval")
 
 
 def columns(study: Study) -> list[str]:
@@ -100,36 +95,31 @@ def write_parquet(found: Iterable[Result], study: Study, path: Path) -> None:
     except ImportError:
         raise BadRequest("--format parquet needs pyarrow: pip install pyarrow; csv works without") from None
     schema = pa.schema([(name, _type(name, study, pa)) for name in columns(study)])
-    rows = (_texted(row(result, study), schema, pa) for result in found)
+    text = {field.name for field in schema if field.type == pa.string()}
+    rows = (
+        {name: str(value) if name in text and value is not None else value for name, value in row(one, study).items()}
+        for one in found
+    )
     with pq.ParquetWriter(path, schema) as writer:
         first = list(islice(rows, ROWS))
         for group in chain([first], iter(lambda: list(islice(rows, ROWS)), [])):
             writer.write_table(pa.Table.from_pylist(group, schema=schema))
 
 
-_WHOLE: Final = frozenset(
-    (
-        *("index", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero_stage", "sharding_degree", "micro_batch_size"),
-        *("num_microbatches", "global_batch_size"),
-    )
-)
-_REAL: Final = frozenset((*_PREDICTION, "peak_memory_bytes", "lower_bound_seconds", "gap", "speedup"))
+_REAL: Final = frozenset(("peak_memory_bytes", "lower_bound_seconds", "gap", "speedup"))
 
 
 def _type(name: str, study: Study, pa: Any) -> Any:
     """The type of a column: an axis has that of its values, text where they differ."""
     for axis in study.axes:
         if _column(axis.field) == name:
-            kinds = {type(value) for value in axis.values}
-            return pa.int64() if kinds == {int} else pa.float64() if kinds <= {int, float} else pa.string()
+            found = {type(value) for value in axis.values}
+            return pa.int64() if found == {int} else pa.float64() if found <= {int, float} else pa.string()
     bare = name.removeprefix("planned_")
-    if bare in _WHOLE:
+    record = Strategy if bare in _STRATEGY else Prediction
+    said = {one.get("type") for one in kinds(record, bare)} if bare in (*_STRATEGY, *_PREDICTION) else set()
+    if bare == "index" or "integer" in said:
         return pa.int64()
-    if bare in _REAL:
+    if bare in _REAL or "number" in said:
         return pa.float64()
-    return pa.bool_() if bare == "sequence_parallel" else pa.string()
-
-
-def _texted(values: dict[str, Any], schema: Any, pa: Any) -> dict[str, Any]:
-    text = {field.name for field in schema if field.type == pa.string()}
-    return {name: str(value) if name in text and value is not None else value for name, value in values.items()}
+    return pa.bool_() if "boolean" in said else pa.string()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.studies import run, study_of
+from planner.studies.running import run
+from planner.studies.study_file import study_of
 from tests.planner.sweep_studies import answers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +21,8 @@ STUDY = {
 HEAD = f"""
 import os, signal, sys
 from pathlib import Path
-from planner.studies import run, study_of
+from planner.studies.running import run
+from planner.studies.study_file import study_of
 STUDY = {STUDY!r}
 def below(pid):
     for task in Path(f"/proc/{{pid}}/task").glob("*/children"):

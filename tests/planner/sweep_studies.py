@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from planner.studies import read_study, study_of
+from planner.studies.study_file import read_study, study_of
 
 SMALL = {
     "model": "llama3-8b",

@@ -118,7 +118,7 @@ def test_processes_that_are_no_number_are_refused(workers):
     assert refusal(allocate, queue, workers=workers).startswith("workers: ")
 
 
-@pytest.mark.parametrize("layers", [3, "44", ["a"], [4.0, 4.0], [True, 7], []])
+@pytest.mark.parametrize("layers", [3, "4,x", ["a"], [4.0, 4.0], [True, 7], []])
 def test_layers_that_are_no_counts_are_refused(layers):
     asked = PlanRequest(model=toy_model(), cluster=toy_cluster(), stack=toy_stack(), gpus=8, pins={"pp": 2})
     assert refusal(predict, asked, layers).startswith("layers: expected counts such as [12, 12, 11, 13], got")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from textwrap import wrap
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from rich.console import Console, RenderableType
 from rich.measure import Measurement
@@ -158,22 +158,27 @@ def print_figures(heading: str, facts: Iterable[Fact], console: Console) -> None
 def print_switches(
     heading: str, switches: Iterable[Switch], releases: Iterable[str], console: Console, *, words: bool
 ) -> None:
-    """A stack's switches and releases: name, value, what each does, and what frameworks call it if asked for."""
+    """A stack's switches and releases: name, value, what each does in a line, cut where the console ends.
+
+    With ``words`` the whole of it, and what frameworks call it.
+    """
     console.print(printable_text(heading, console, style="bold"), "", sep="\n", overflow="fold")
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold", max_width=20)
     table.add_column(overflow="fold")
+    cut: Any = {} if words else {"no_wrap": True, "overflow": "ellipsis"}
     for one in switches:
-        meaning = f"{one.sentence} ({'; '.join(one.words)})" if words else one.sentence
-        table.add_row(
-            printable_text(one.name, console),
-            printable_text(one.text, console),
-            printable_text(meaning, console, style="dim"),
-        )
-    console.print(Padding(table, (0, 0, 0, 2)))
-    if lines := [printable_text(line, console) for line in releases]:
-        console.print("", *(Padding(line, (0, 0, 0, 2)) for line in lines), sep="\n")
+        if not words:
+            head = printable_text(f"  {one.name:<21}  {one.text:<9}  ", console)
+            console.print(head + printable_text(one.sentence, console, style="dim"), **cut)
+        else:
+            meaning = printable_text(f"{one.sentence} ({'; '.join(one.words)})", console, style="dim")
+            table.add_row(printable_text(one.name, console), printable_text(one.text, console), meaning)
+    if words:
+        console.print(Padding(table, (0, 0, 0, 2)))
+    if lines := [printable_text(f"  {line}", console) for line in releases]:
+        console.print("", *lines, sep="\n", **cut)
 
 
 def grid(*columns: str, left: Iterable[int] = (0,), wrap: bool = True) -> Table:

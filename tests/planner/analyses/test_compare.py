@@ -12,6 +12,7 @@ from planner.analyses.compare import compare, side_of_plan, side_of_run
 from planner.cli.app import main
 from planner.errors import BadRequest
 from planner.render.terminal.comparison import print_comparison
+from tests.planner.measured_run import run
 
 MEGATRON, MEGASCALE = (f"megascale-175b-{name}-12288g-gbs6144" for name in ("megatron-lm", "megascale"))
 LLAMA = {"model": "llama3-8b", "gpus": 64, "global_batch_size": 256}
@@ -136,6 +137,23 @@ def test_megascale_differs_from_megatron_by_overlap_and_kernels_not_by_degrees()
     for feature in ("tensor-parallel overlap", "pipeline overlap", "data-parallel overlap"):
         assert 0.02 < changes[feature] < 1.3, feature
     assert not {"tp", "pp", "vpp", "gpus"} & found.differences.keys()
+
+
+@pytest.mark.parametrize("name", ["run.json", "runs.jsonl"])
+def test_a_run_of_one_s_own_is_compared_as_a_published_one_is(name, tmp_path):
+    (path := tmp_path / name).write_text(json.dumps(run()))
+    result = CliRunner().invoke(main, ["compare", MEGATRON, str(path), "--format", "json"])
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert (found["b"]["name"], found["b"]["measured_seconds"]) == ("one", 2.0)
+    priced = predict(PlanRequest(**run()["request"])).prediction.iteration_seconds
+    assert found["b"]["iteration_seconds"] == pytest.approx(priced)
+
+
+def test_a_file_of_several_runs_is_no_side(tmp_path):
+    (path := tmp_path / "runs.jsonl").write_text(f"{json.dumps(run())}\n{json.dumps(run(id='two'))}\n")
+    result = CliRunner().invoke(main, ["compare", MEGATRON, str(path)])
+    assert (result.exit_code, "holds 2 runs; name a file of one" in result.stderr) == (2, True)
 
 
 def test_a_plan_is_compared_with_a_published_run(tmp_path):

@@ -248,8 +248,8 @@ def test_a_file_that_cannot_be_written_is_told_before_the_search(asked, tmp_path
 def test_predict_hands_over_the_layers(monkeypatch):
     seen = []
 
-    def predict(_request, layers=None):
-        seen.append(layers)
+    def predict(request, **_how):
+        seen.append(request.layers_per_stage)
         return fake_plan(proof=None)
 
     monkeypatch.setattr(planner.api, "predict", predict)

@@ -70,7 +70,7 @@ CASES = {
     "negative tokens": ([*ASK, "--tokens", "-3B"], "negative"),
     "tokens beyond counting": ([*ASK, "--tokens", "1e30"], "between 1 and 1e18"),
     "tokens in other digits": ([*ASK, "--tokens", "\u0663\u0660B"], "plain digits"),
-    "no time": ([*ASK, "--time-limit", "0"], "time_limit"),
+    "no time": ([*ASK, "--time-limit", "0"], "--time-limit: expected a time such as 30s"),
     "time in kilometres": ([*ASK, "--time-limit", "3km"], "expected a time"),
     "endless time": ([*ASK, "--time-limit", "inf s"], "a time such as 30s or 2min"),
     "negative alternatives": ([*ASK, "--top", "-1"], "at least 0"),

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from planner.cli import live, main
-from planner.studies import Progress
 from planner.studies.answer import Finished
+from planner.studies.progress import Progress
 from tests.planner.sweep_studies import TOML, written
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -159,8 +159,8 @@ def test_progress_says_what_a_person_wants_to_know():
         "prediction": {"training_days": 2.5},
         "peak_memory_bytes": 1.0,
     }
-    progress.add([Finished(0, "a", "optimal", json.dumps(document), None, 0.1)])
-    progress.add([Finished(1, "b", "failed", None, "why", 0.1)])
+    progress.add([Finished("a", "optimal", json.dumps(document), None, 0.1)])
+    progress.add([Finished("b", "failed", None, "why", 0.1)])
     told = live.line(progress)
     assert told.startswith("22 of 100 points, ")
     assert "1 failed" in told

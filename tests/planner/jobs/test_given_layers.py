@@ -9,7 +9,9 @@ from costmodels.layout.split import ends_of_cut, nearest_cut
 from planner import BadRequest, PlanRequest, predict
 from planner.jobs.preview import launch
 from planner.service.answers import answer
-from planner.studies import results, run, study_of
+from planner.studies.result import results
+from planner.studies.running import run
+from planner.studies.study_file import study_of
 from tests.scenarios import toy_cluster, toy_model, toy_stack
 
 JOB = {"model": "gpt3-350m", "gpus": 8, "global_batch_size": 64}

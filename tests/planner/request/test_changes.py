@@ -14,9 +14,9 @@ from planner.cli import main
 from planner.errors import BadRequest, MeshwrightError
 from planner.request.resolve import resolve
 from planner.service.guard import names_only
-from planner.studies import study_of
 from planner.studies.question import key_of, request_of
 from planner.studies.study import points_of
+from planner.studies.study_file import study_of
 
 ASK = {"model": "22b", "gpus": 64, "stack": "megatron-lm-2022"}
 PINS = {"tp": 8, "pp": 4, "vpp": 2, "micro_batch_size": 1}

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from planner.cli import main
-from planner.request.fields import FIELDS, GIVEN_SPLIT, PIN_AXES, QUESTION, STACK_CHOICES, own_name
+from planner.request.fields import FIELDS, PIN_AXES, QUESTION, STACK_CHOICES, own_name
 from planner.request.request import PlanRequest
 
 ASKED = {"model": "llama3-8b", "gpus": 64}
@@ -52,7 +52,7 @@ def test_what_is_said_twice_or_in_the_wrong_place_is_refused_in_one_line(tmp_pat
 
 
 def test_the_table_and_the_record_have_the_same_fields_and_defaults():
-    fields = {name: field for name, field in PlanRequest.model_fields.items() if name not in {"pins", *GIVEN_SPLIT}}
+    fields = {name: field for name, field in PlanRequest.model_fields.items() if name != "pins"}
     assert set(fields) == set(QUESTION)
     given = {name: field.get_default(call_default_factory=True) or None for name, field in fields.items()}
     needed = {name: None for name, field in fields.items() if field.is_required()}
@@ -76,7 +76,8 @@ from click.testing import CliRunner
 from planner import PlanRequest, predict
 from planner.cli import main
 from planner.explain.nearest import cli_flag, given_options
-from planner.studies import points_of, study_of
+from planner.studies.study import points_of
+from planner.studies.study_file import study_of
 from planner.studies.question import key_of
 
 asked = PlanRequest(model="llama3-8b", gpus=8, flavour="sweet")

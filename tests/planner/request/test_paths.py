@@ -11,7 +11,7 @@ from costmodels.stack.stack import stack
 from hardware.catalogue import cluster
 from planner.allocation.queue import queue_in
 from planner.cli import main
-from planner.request.files import with_files_beside
+from planner.request.files import with_relative_files
 from planner.runs.calibrate.profile import profile
 from planner.studies.study import points_of
 from planner.studies.study_file import read_study
@@ -58,7 +58,7 @@ def test_a_queue_finds_files_beside_itself(folder):
 
 def test_files_from_the_working_directory_and_names_stay_as_they_are():
     document = {"model": "22b", "cluster": "examples/my-cluster.toml", "name": "mine.toml"}
-    assert with_files_beside(document, Path("examples/sweep.toml")) == document
+    assert with_relative_files(document, Path("examples/sweep.toml")) == document
 
 
 def test_a_file_that_is_called_as_a_model_of_the_catalogue_is_not_taken_for_it(folder):

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from planner import BadFile
-from planner.studies import Store, merge, results, run
-from planner.studies.result import every_result
+from planner.studies.result import every_result, results
+from planner.studies.running import run
+from planner.studies.store import Store, merge
 from tests.planner.sweep_studies import answers, stamped, study
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -84,7 +85,7 @@ if os.geteuid() == 0:
     os.setuid(65534)
 try:
     with Store.open(sys.argv[1], writing=False) as store:
-        print(sum(store.counts().values()))
+        print(len(list(store.every())))
 except BadFile as error:
     print(error)
 """

@@ -63,9 +63,7 @@ def test_less_power_takes_longer_and_never_shares_a_search_with_more():
         {"model": "22b", "gpus": 16, "cluster": "dgx-h100"} | limit
         for limit in ({}, {"cluster.power_limit": "500 W"}, {"cluster.power_limit": "0.5x"})
     ]
-    full, less, half = (
-        kept_document(plan_point(Task(0, "", "search", point), shared))["prediction"] for point in points
-    )
+    full, less, half = (kept_document(plan_point(Task("", "search", point), shared))["prediction"] for point in points)
     assert full["iteration_seconds"] < less["iteration_seconds"] < half["iteration_seconds"]
     watts = [one["energy_megawatt_hours"] / one["training_days"] for one in (full, less, half)]
     node = cluster("dgx-h100").groups[0].node_power_overhead / 8
@@ -126,8 +124,8 @@ def test_points_that_share_are_answered_as_if_they_were_alone():
         base | {"cluster.fabric.bandwidth": f"{rate} GB/s", "cluster.price": f"{price} $/h"}
         for rate, price in ((25, 2), (25, 3), (100, 2), (25, 2))
     ]
-    together = [kept_document(plan_point(Task(0, "", "search", point), shared)) for point in points]
-    alone = [kept_document(plan_point(Task(0, "", "search", point), Shared())) for point in points]
+    together = [kept_document(plan_point(Task("", "search", point), shared)) for point in points]
+    alone = [kept_document(plan_point(Task("", "search", point), Shared())) for point in points]
     assert together == alone
     assert len(shared.outcomes) == 2
     costs = [one["prediction"]["cost_dollars"] for one in together]
@@ -147,7 +145,7 @@ def test_a_sweep_finds_what_plan_finds(name):
     whole = plan(PlanRequest(**asked))
     fields = {key: value for key, value in asked.items() if key != "pins"}
     fields |= {f"pins.{axis}": value for axis, value in asked.get("pins", {}).items()}
-    brief = plan_point(Task(0, "", "search", fields), Shared())
+    brief = plan_point(Task("", "search", fields), Shared())
     assert (brief.status, brief.strategy, brief.prediction) == (whole.status, whole.strategy, whole.prediction)
     assert (brief.breakdown_seconds, brief.goodput) == (whole.breakdown_seconds, whole.goodput)
     assert (brief.alternatives, brief.why_not, brief.what_helps, brief.nearest) == ((), (), (), None)

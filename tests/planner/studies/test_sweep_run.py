@@ -16,9 +16,11 @@ from pydantic_core import PydanticSerializationError
 
 from planner import BadFile, BadRequest
 from planner.cli.ending import verdict
-from planner.studies import Store, merge, results, run
 from planner.studies import answer as answering
 from planner.studies.cores import usable
+from planner.studies.result import results
+from planner.studies.running import run
+from planner.studies.store import Store, merge
 from tests.planner.sweep_studies import TOML, answers, stamped, study, written
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -151,7 +153,7 @@ def test_parts_of_a_study_merge_into_the_whole(tmp_path, undisturbed):
 
 def test_a_later_answer_takes_the_place_of_a_failure_and_of_nothing_else(tmp_path):
     def one(status, error=None):
-        return answering.Finished(0, "k", status, None, error, 0.0)
+        return answering.Finished("k", status, None, error, 0.0)
 
     with Store.open(tmp_path / "a.sqlite") as store:
         store.add([one("failed", "first")])
@@ -162,7 +164,7 @@ def test_a_later_answer_takes_the_place_of_a_failure_and_of_nothing_else(tmp_pat
         store.add([one("failed", "part")])
     merge([tmp_path / "b.sqlite"], tmp_path / "a.sqlite")
     with Store.open(tmp_path / "a.sqlite", writing=False) as store:
-        assert store.counts() == {"optimal": 1}
+        assert [one.status for one in store.every()] == ["optimal"]
 
 
 def test_a_second_process_is_refused_while_the_first_writes(tmp_path):
@@ -175,7 +177,7 @@ def test_a_second_process_is_refused_while_the_first_writes(tmp_path):
         )
         assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
         with Store.open(path, writing=False) as reader:
-            assert reader.counts() == {}
+            assert not list(reader.every())
     with Store.open(path):
         pass
 

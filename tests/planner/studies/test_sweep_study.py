@@ -7,8 +7,8 @@ from click.testing import CliRunner
 
 from planner import BadFile, BadRequest
 from planner.cli import main
-from planner.studies import points_of, read_study, study_of
-from planner.studies.study import baseline_of, in_order
+from planner.studies.study import baseline_of, in_order, points_of
+from planner.studies.study_file import read_study, study_of
 from tests.planner.sweep_studies import SMALL, TOML, study, written
 
 BASE = {"model": "22b", "gpus": 8}
