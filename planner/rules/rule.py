@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from costmodels.layer.recompute_modules import module_names
-from costmodels.names import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute
+from costmodels.names import VALUE_NAMES
 from costmodels.scenario import Scenario
 from planner.rules.conditions import Columns, Mask
 
@@ -30,17 +30,9 @@ class Rule:
 def named(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row's numbers with the names of what is coded."""
     words = dict(row)
-    kinds = tuple(kind.name.lower() for kind in Recompute)
     if "recompute_modules" in words:
         words["recompute_modules"] = ",".join(module_names(int(words["recompute_modules"]))) or "none"
-    for name, names in (
-        ("schedule", SCHEDULE_NAMES),
-        ("rank_order", RANK_ORDERS),
-        ("cp_kind", CP_KINDS),
-        ("recompute", kinds),
-        ("offload", OFFLOADS),
-        ("vocabulary", VOCABULARIES),
-    ):
+    for name, names in VALUE_NAMES.items():
         if name in words:
             words[name] = names[int(words[name])]
     return words
