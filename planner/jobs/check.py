@@ -39,37 +39,24 @@ def _facts(job: Job) -> Facts:
         seq_length=job.seq_length,
         global_batch_size=job.strategy.global_batch_size,
         precision=job.precision,
-        optimizer=job.optimizer,
-        main_params=str(_chosen(job, "main_params") or "fp32"),
-        offload_fraction=float(_chosen(job, "offload_fraction") or 1.0),
-        loss=str(_chosen(job, "loss") or "plain"),
-        loss_block=int(_chosen(job, "loss_block") or 0),
-        adapters=str(job.asked("adapters") or ""),
-        gpus_per_node=job.gpus_per_node,
+        switches=job.switches,
         accelerator=job.nodes[0].accelerator,
         vendor=job.vendor,
     )
 
 
-def _chosen(job: Job, name: str) -> Any:
-    return getattr(job.priced.switches, name) if job.priced else job.asked(name)
-
-
 def _sentence(rule: FrameworkRule, row: dict[str, Any], facts: Facts) -> str:
-    model = facts.model
+    model, switches = facts.model, facts.switches
     return rule.sentence.format(
         **named(row),
         precision=facts.precision,
-        optimizer=facts.optimizer,
-        main_params=facts.main_params,
+        optimizer=switches.optimizer,
+        main_params=switches.main_params,
         accelerator=facts.accelerator,
-        offload_fraction=f"{facts.offload_fraction:g}",
-        loss_block=facts.loss_block,
-        adapters=facts.adapters,
+        offload_fraction=switches.offload_fraction,
+        loss_block=switches.loss_block,
+        adapters=switches.adapters,
         num_layers=model.num_layers,
-        num_heads=model.num_heads,
         num_query_groups=model.num_query_groups,
         model=model.name,
-        global_batch_size=facts.global_batch_size,
-        seq_length=facts.seq_length,
     )

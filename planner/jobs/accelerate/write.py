@@ -82,7 +82,7 @@ def _fp8(job: Job) -> dict[str, Any]:
 
 
 def _gathers_narrow(job: Job) -> bool:
-    return bool(job.priced and job.priced.switches.fp8_param_gather and job.precision == "fp8-current")
+    return job.switches.fp8_param_gather and job.precision == "fp8-current"
 
 
 def shard_size(job: Job) -> int:

@@ -36,7 +36,7 @@ def _values(job: Job) -> dict[str, Any]:
     strategy, at = job.strategy, job.strategy.zero_stage
     sharded = True if at else None
     hosted, all_hosted = strategy.offload.startswith("optimizer"), strategy.offload == "optimizer+parameters"
-    share = job.priced.switches.offload_fraction if job.priced else float(job.asked("offload_fraction") or 1.0)
+    share = job.switches.offload_fraction
     return {
         "global_batch_size": strategy.global_batch_size if strategy.tp == 1 else None,
         "micro_batch_size": strategy.micro_batch_size,
@@ -81,7 +81,7 @@ def _remarks(job: Job) -> tuple[str, ...]:
         f"split the experts in the model: deepspeed.moe.layer.MoE(ep_size={strategy.ep})": strategy.ep > 1,
         f"split sequences in the model: UlyssesSPAttentionHF over {strategy.cp} ranks": strategy.cp > 1,
         f"the JSON has no pipeline; {STUB} cuts the model into {strategy.pp} stages": strategy.pp > 1,
-        f"choose the optimizer in the script: the plan has {job.optimizer}": job.optimizer != "adam",
+        f"choose the optimizer in the script: the plan has {job.switches.optimizer}": job.switches.optimizer != "adam",
     }
     return applicable(remarks)
 

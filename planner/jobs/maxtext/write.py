@@ -52,7 +52,7 @@ def maxtext(job: Job, version: str) -> Export:
         "remat_policy": _POLICIES[strategy.recompute],
         "dtype": "float32" if job.precision == "fp32" else "bfloat16",
         "quantization": _QUANTIZATIONS.get(job.precision, ""),
-        "opt_type": _OPTIMIZERS[job.optimizer],
+        "opt_type": _OPTIMIZERS[job.switches.optimizer],
         "shard_optimizer_over_data": strategy.zero_stage == 1,
         "optimizer_memory_host_offload": strategy.offload != "none",
         "parameter_memory_host_offload": strategy.offload == "optimizer+parameters",

@@ -98,9 +98,7 @@ def overrides(job: Job) -> dict[str, Any]:
     """Every override by its dotted name."""
     strategy, request = job.strategy, job.plan.request
     values = strategy_values(strategy, request)[0] | state_values(strategy, request)[0]
-    undropped = (
-        {} if job.priced and job.priced.switches.dropout else {"attention_dropout": "0.0", "hidden_dropout": "0.0"}
-    )
+    undropped = {} if job.switches.dropout else {"attention_dropout": "0.0", "hidden_dropout": "0.0"}
     chunks = {"virtual_pipeline_model_parallel_size": strategy.vpp} if strategy.vpp > 1 else {}
     model = _part(values, _MODEL) | ({} if "layout" in values else chunks)
     model |= {"microbatch_group_size_per_vp_stage": values["chunk_group"]} if "chunk_group" in values else {}

@@ -10,14 +10,13 @@ from costmodels.pipeline.interleaving import group_size
 from costmodels.stack.fields import SENT_ONCE
 from planner.answer.plan import Strategy
 from planner.errors import BadRequest
-from planner.jobs.choices import dispatch_of
+from planner.jobs.choices import switches_of
 from planner.jobs.job import Export, Job, looped_chunks, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.megatron.options import OPTIONS, PRECISIONS
 from planner.jobs.megatron.write_model import model_values
 from planner.jobs.megatron.write_stack import (
     Values,
-    chosen_of,
     shards_by_itself,
     stack_values,
     state_lacks,
@@ -45,7 +44,7 @@ def megatron(job: Job, version: str) -> Export:
     states, about_states = state_values(strategy, request)
     assumed, about_stack = stack_values(strategy, request)
     # Megatron-LM drops a tenth of attention's weights and of what a layer adds unless an option says otherwise.
-    kept = {} if job.priced and job.priced.switches.dropout else {"attention_dropout": "0.0", "hidden_dropout": "0.0"}
+    kept = {} if job.switches.dropout else {"attention_dropout": "0.0", "hidden_dropout": "0.0"}
     words = OPTIONS.words(model | strategy_values(strategy, request)[0] | states | assumed | kept)
     script = "pretrain_mamba.py" if job.model.layer_pattern else "pretrain_gpt.py"
     environment = dict(_environment(job))
@@ -104,12 +103,13 @@ def strategy_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
     """
     model = _model(request)
     pattern, predicting = str(model.get("layer_pattern") or ""), int(model.get("mtp_layers") or 0)
-    capacity = chosen_of(request, "expert_capacity")
+    switches = switches_of(request)
+    capacity = switches.expert_capacity
     precision = str(request.get("precision") or "bf16")
     values = {
         **{axis: getattr(strategy, axis) for axis in ("tp", "pp", "micro_batch_size", "global_batch_size")},
         **(_context(strategy) if strategy.cp > 1 else {}),
-        **(_experts(strategy, dispatch_of(request)) if model.get("moe") or strategy.ep > 1 else {}),
+        **(_experts(strategy, switches.dispatcher) if model.get("moe") or strategy.ep > 1 else {}),
         **({} if capacity is None else {"expert_capacity": capacity, "moe_pad_expert_input_to_capacity": True}),
         **(_pattern(strategy, pattern, predicting) if pattern else _pipeline(strategy, predicting)),
         "sequence_parallel": strategy.sequence_parallel,

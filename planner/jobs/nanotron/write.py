@@ -31,12 +31,12 @@ def nanotron(job: Job, version: str) -> Export:
     Raises:
         Inexpressible: stages are cut otherwise than nanotron cuts them, or the release lacks what the plan has.
     """
-    strategy, old = job.strategy, version == RELEASE
+    strategy, optimizer, old = job.strategy, job.switches.optimizer, version == RELEASE
     held, own = [stage.layers for stage in strategy.stages], stage_layers(job.model, strategy.pp)
     reasons = [
         (held != own, f"it divides the layers itself, into {own}; the plan has {held}"),
         (old and strategy.recompute != "none", f"release {RELEASE} recomputes nothing; 2411b02 does"),
-        (old and job.optimizer != "adam", f"release {RELEASE} has no optimizer {job.optimizer}; adam works"),
+        (old and optimizer != "adam", f"release {RELEASE} has no optimizer {optimizer}; adam works"),
     ]
     refuse("nanotron cannot start this plan:", reasons)
     document = {
@@ -107,7 +107,7 @@ def _model(job: Job, *, old: bool) -> dict[str, Any]:
 
 def _optimizer(job: Job, *, old: bool) -> dict[str, Any]:
     adam = {"adam_beta1": 0.9, "adam_beta2": 0.95, "adam_eps": 1e-8, "torch_adam_is_fused": True}
-    named = {"name": "sgd"} if job.optimizer == "sgd" else {"name": "adamW", **adam}
+    named = {"name": "sgd"} if job.switches.optimizer == "sgd" else {"name": "adamW", **adam}
     return {
         "zero_stage": job.strategy.zero_stage,
         "weight_decay": 0.1,

@@ -13,7 +13,7 @@ from planner.answer.plan import Plan
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS
-from planner.jobs.choices import dispatch_of
+from planner.jobs.choices import switches_of
 from planner.jobs.job import Inexpressible, chunk_layers, job_of
 from planner.jobs.launchers.torchrun import locality
 from planner.jobs.megatron.options import OPTIONS
@@ -351,7 +351,7 @@ def test_changes_that_megatron_can_say_are_in_its_file():
     update = {"tp": 2, "ep": 2, "sequence_parallel": True, "stages": plan.strategy.stages}
     plan = plan.model_copy(update={"strategy": plan.strategy.model_copy(update=update)})
     asked = changed(plan, stack__dispatcher="deepep", stack__overlap__tp_forward="0.1").request
-    assert dispatch_of(asked) == "deepep"
+    assert switches_of(asked).dispatcher == "deepep"
     assert OPTIONS.words(stack_values(plan.strategy, asked)[0]) == ["--tp-comm-overlap"]
     assert OPTIONS.words(stack_values(plan.strategy, plan.request)[0]) == []
 
