@@ -187,11 +187,10 @@ class Document:
     Args:
         document: the file, parsed.
         options: of the framework.
-        examples: of what may stand in a table, by its path.
     """
 
-    def __init__(self, document: Mapping[str, Any], options: Options, examples: Mapping[str, str]) -> None:
-        self._options, self._examples = options, examples
+    def __init__(self, document: Mapping[str, Any], options: Options) -> None:
+        self._options = options
         self._tables = {"": Tracked(document)}
 
     def table(self, path: str) -> Tracked:
@@ -204,7 +203,8 @@ class Document:
             above, _, name = path.rpartition(".")
             found = self.table(above).get(name)
             if found is not None and not isinstance(found, Mapping):
-                raise BadRequest(f"{name}: expected a table such as {self._examples[path]}, got {found!r:.40}")
+                key = next(row.word for row in self._options if row.word.startswith(path)).removeprefix(f"{path}.")
+                raise BadRequest(f"{path}: expected a table with keys such as {key}, got {found!r:.40}")
             self._tables[path] = Tracked(found or {})
         return self._tables[path]
 
@@ -233,6 +233,17 @@ class Document:
                 raise BadRequest(f"{shown}: {value!r:.40} is not priced; {', '.join(option.values)} are")
             return known[value.lower()]
         return value
+
+    def needed(self, field: str) -> int:
+        """The whole number of a field.
+
+        Raises:
+            BadRequest: the file has none.
+        """
+        found: int | None = self(field)
+        if found is None:
+            raise BadRequest(f"{self._options[field].word} is missing")
+        return found
 
     def unread(self, path: str, harmless: str) -> tuple[str, ...]:
         """Remarks on the names of a table that were not read."""

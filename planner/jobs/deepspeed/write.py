@@ -116,4 +116,4 @@ def _stub(job: Job, version: str) -> str:
         layers=[stage.layers for stage in strategy.stages],
         interval=strategy.recompute_num_layers * (strategy.recompute == "full"),
     )
-    return "\n".join(shell.header(f"DeepSpeed {version}")) + "\n" + body
+    return shell.commented(f"DeepSpeed {version}", (), body)

@@ -49,9 +49,8 @@ def skypilot(job: Job, version: str, program: Export) -> Export:
         **({"envs": dict(program.environment)} if program.environment else {}),
         "run": run,
     }
-    head = "\n".join([*shell.header(f"SkyPilot {version}"), *shell.remarks(program.remarks)])
-    files = {"task.yaml": f"{head}\n{yaml_text(document)}"} | program_files(program)
-    return Export(files=files, remarks=program.remarks)
+    text = shell.commented(f"SkyPilot {version}", program.remarks, yaml_text(document))
+    return Export(files={"task.yaml": text} | program_files(program), remarks=program.remarks)
 
 
 def _sky_name(nodes: Nodes) -> str:
@@ -124,5 +123,5 @@ def ray(job: Job, version: str, program: Export) -> Export:
         program=repr(list(program_words(program))),
         name=job.name,
     )
-    head = "\n".join([*shell.header(f"Ray {version}"), *shell.remarks(program.remarks)])
-    return Export(files={"ray_launch.py": f"{head}\n{body}"} | program_files(program), remarks=program.remarks)
+    text = shell.commented(f"Ray {version}", program.remarks, body)
+    return Export(files={"ray_launch.py": text} | program_files(program), remarks=program.remarks)

@@ -150,5 +150,4 @@ def _written(name: str, document: Mapping[str, Any], target: str, program: Expor
     files = program_files(program)
     held = f" ({', '.join(files)})" if files else ""
     remarks = (*program.remarks, f"{IMAGE} stands for an image that holds the program and its files{held}", *more)
-    head = "\n".join([*shell.header(target), *shell.remarks(remarks)])
-    return Export(files={name: f"{head}\n{yaml_text(document)}"} | files, remarks=remarks)
+    return Export(files={name: shell.commented(target, remarks, yaml_text(document))} | files, remarks=remarks)

@@ -40,6 +40,11 @@ def text(*parts: Iterable[str]) -> str:
     return "\n\n".join("\n".join(part) for part in map(list, parts) if part) + "\n"
 
 
+def commented(target: str, about: Iterable[str], body: str) -> str:
+    """A file behind comments: who wrote it, for what, and what a reader has to know."""
+    return "\n".join([*header(target), *remarks(about), body])
+
+
 def remarks(lines: Iterable[str]) -> list[str]:
     """What a reader has to know, as comments."""
     return [f"# {line}" for line in lines]
