@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from costmodels.strategy import AXES
 from planner.answer.load import strategy_from_plan
-from planner.frameworks.conditions import Facts, FrameworkRule
+from planner.frameworks.conditions import Facts
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.job import Job
-from planner.rules.rule import named
+from planner.rules.rule import words_of
 
 
 def broken(job: Job, framework: str, *, version: str = "") -> Iterator[str]:
@@ -21,7 +20,9 @@ def broken(job: Job, framework: str, *, version: str = "") -> Iterator[str]:
     columns = {name: getattr(row, name) for name in AXES}
     for rule in FRAMEWORKS[framework].constraints:
         if rule.holds_in(version) and not np.all(rule.holds(columns, facts)):
-            yield f"{_sentence(rule, row.row(0), facts)} ({rule.source})"
+            more = {"precision": facts.precision, "accelerator": facts.accelerator}
+            words = words_of(row.row(0), facts.model, facts.switches, **more)
+            yield f"{rule.sentence.format(**words)} ({rule.source})"
 
 
 def device_lack(job: Job, framework: str) -> str | None:
@@ -42,21 +43,4 @@ def _facts(job: Job) -> Facts:
         switches=job.switches,
         accelerator=job.nodes[0].accelerator,
         vendor=job.vendor,
-    )
-
-
-def _sentence(rule: FrameworkRule, row: dict[str, Any], facts: Facts) -> str:
-    model, switches = facts.model, facts.switches
-    return rule.sentence.format(
-        **named(row),
-        precision=facts.precision,
-        optimizer=switches.optimizer,
-        main_params=switches.main_params,
-        accelerator=facts.accelerator,
-        offload_fraction=switches.offload_fraction,
-        loss_block=switches.loss_block,
-        adapters=switches.adapters,
-        num_layers=model.num_layers,
-        num_query_groups=model.num_query_groups,
-        model=model.name,
     )

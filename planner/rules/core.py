@@ -18,13 +18,9 @@ from costmodels.pipeline.schedules import FILLING, SCHEDULES
 from costmodels.scenario import Scenario
 from costmodels.step.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER, described
 from planner.rules import conditions as when
-from planner.rules.rule import Rule, named
+from planner.rules.rule import Rule, words_of
 
 __all__ = ["GROUP_RULES", "RULES", "Rule", "sentence"]
-
-_OF_MODEL = ("num_layers", "num_heads", "num_query_groups", "hidden_size", "ffn_hidden_size")
-_OF_STACK = ("optimizer", "main_params", "adapters", "offload_fraction", "loss_block")
-"""What sentences name of the model and of the stack's switches."""
 
 RULES: tuple[Rule, ...] = (
     Rule("heads", "must", ("tp",), "tensor parallel size {tp} does not divide {num_heads} attention heads",
@@ -255,16 +251,12 @@ all replicas, which every group deals out to its own.
 
 def sentence(rule: Rule, row: Mapping[str, Any], scenario: Scenario) -> str:
     """The rule's sentence with one row's numbers."""
-    model, stack, words = scenario.model, scenario.stack, named(row)
-    words["requires"] = SCHEDULES[words["schedule"]].requires if "schedule" in words else ""
-    if words.get("dp") and words.get("micro_batch_size"):
-        words["num_microbatches"] = int(scenario.global_batch_size // (words["dp"] * words["micro_batch_size"]))
-    words |= {name: getattr(model, name) for name in _OF_MODEL}
-    words |= {name: getattr(scenario, name) for name in ("seq_length", "global_batch_size", "precision")}
-    words |= {name: getattr(stack.switches, name) for name in _OF_STACK}
-    return rule.sentence.format(
-        **words,
-        model=model.name,
+    model, stack = scenario.model, scenario.stack
+    words = words_of(
+        row,
+        model,
+        stack.switches,
+        **{name: getattr(scenario, name) for name in ("seq_length", "global_batch_size", "precision")},
         num_experts=model.moe.num_experts if model.moe else 0,
         expert_ffn_hidden_size=model.moe.expert_ffn_hidden_size if model.moe else 0,
         mamba_heads=model.mamba.num_heads if model.mamba else 0,
@@ -277,3 +269,7 @@ def sentence(rule: Rule, row: Mapping[str, Any], scenario: Scenario) -> str:
         attention=scenario.rates.attention_name,
         accelerator=scenario.group.accelerator.name,
     )
+    words["requires"] = SCHEDULES[words["schedule"]].requires if "schedule" in words else ""
+    if words.get("dp") and words.get("micro_batch_size"):
+        words["num_microbatches"] = int(scenario.global_batch_size // (words["dp"] * words["micro_batch_size"]))
+    return rule.sentence.format(**words)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from planner.version import VERSION
 
 
-def header(target: str, *, comment: str = "#") -> list[str]:
+def header(target: str) -> list[str]:
     """Who wrote a file, and for what."""
-    return [f"{comment} Written by meshwright {VERSION} for {target}."]
+    return [f"# Written by meshwright {VERSION} for {target}."]
 
 
 def exports(environment: Mapping[str, str]) -> list[str]:

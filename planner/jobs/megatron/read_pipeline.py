@@ -91,25 +91,25 @@ def pipeline_of(at: Arguments) -> Pipeline:
     Raises:
         BadRequest: it is given in two ways, or stages or chunks would be unequal where they must not be.
     """
-    pp = at.count("pp")
+    pp = at("pp")
     _check_ways(at)
     if text := at.text("layout"):
         held = [chunk.count("t") for chunk in layout_chunks(text)]
         _ = layout_layers(text, pp)
-        if sum(held) != (stated := at.count("num_layers", sum(held))):
+        if sum(held) != (stated := at("num_layers") or sum(held)):
             raise BadRequest(f"--{at.word_of('layout')} has {sum(held)} layers, --num-layers is {stated}")
         return _checked(Pipeline(pp, len(held) // pp, held))
     if len(drawn := hybrid_chunks(at)) > 1:
         if len(drawn) % pp:
             raise BadRequest(f"--{at.word_of('layer_pattern')} has {len(drawn)} chunks for {pp} stages")
         return _checked(Pipeline(pp, len(drawn) // pp, [len(chunk) for chunk in drawn]))
-    total = sum(map(len, drawn)) or at.count("num_layers", 0)
+    total = sum(map(len, drawn)) or (at("num_layers") or 0)
     if not total:
         if at.given("layers_per_chunk"):
             raise BadRequest(
                 f"--{at.word_of('layers_per_chunk')} says nothing without --num-layers; give that, or --vpp"
             )
-        return Pipeline(pp, at.count("vpp"), None)
+        return Pipeline(pp, at("vpp"), None)
     held = _stages(at, total, pp)
     places = [held[0] + at.given(_ENDS[0]), *held[1:]]
     places[-1] += at.given(_ENDS[1])
@@ -142,7 +142,7 @@ def _checked(found: Pipeline) -> Pipeline:
 
 def _stages(at: Arguments, total: int, pp: int) -> list[int]:
     """Layers of every stage: as many on each, or on each but the outer ones."""
-    first, last = (at.number(field) for field in _OUTER[:2])
+    first, last = (at(field) for field in _OUTER[:2])
     if first is None and last is None:
         return _even(at, total, pp)
     inner = pp - (first is not None) - (last is not None)
@@ -171,7 +171,7 @@ def _even(at: Arguments, total: int, pp: int) -> list[int]:
 
 def _chunks_per_stage(at: Arguments, places: Sequence[int]) -> int:
     """Chunks of every stage, of as many layers each; an end that counts as a layer is one."""
-    per_chunk, vpp = at.number("layers_per_chunk"), at.count("vpp")
+    per_chunk, vpp = at("layers_per_chunk"), at("vpp")
     field, size = ("vpp", vpp) if per_chunk is None else ("layers_per_chunk", per_chunk)
     checked = places if per_chunk is None else places[:1]
     if odd := [each for each in checked if each % size]:
@@ -195,7 +195,7 @@ def recomputation(at: Arguments, pipeline: Pipeline) -> Recomputation:
         BadRequest: two kinds of it, or words that are missing or belong to the other kind.
     """
     light = next((field for field in ("recompute_activations", "moe_layer_recompute") if at.given(field)), "")
-    kind = at.choice("recompute") or ("selective" if light else "")
+    kind = at("recompute") or ("selective" if light else "")
     word = at.word_of("recompute")
     if light and kind == "full":
         raise BadRequest(f"--{at.word_of(light)} is selective recomputation, --{word} is full; leave out one of them")
@@ -216,7 +216,7 @@ def _selective(at: Arguments) -> Recomputation:
 
 
 def _whole_layers(at: Arguments, pipeline: Pipeline) -> Recomputation:
-    method, layers = at.choice("recompute_method"), at.number("recompute_num_layers")
+    method, layers = at("recompute_method"), at("recompute_num_layers")
     if not method or layers is None:
         lacks = "--recompute-num-layers, such as 1" if method else "--recompute-method uniform or block"
         raise BadRequest(f"--recompute-granularity full needs {lacks}")

@@ -38,14 +38,11 @@ def megatron(job: Job, version: str) -> Export:
         Inexpressible: Megatron-LM lacks a part of the plan.
     """
     strategy, request = job.strategy, job.plan.request
-    reasons = (*strategy_lacks(strategy, request), *state_lacks(strategy, request))
-    refuse("megatron-lm cannot start this plan:", ((True, reason) for reason in reasons))
+    refuse_lacks("megatron-lm", job)
     model, about_model = model_values(job.model, seq_length=job.seq_length)
     states, about_states = state_values(strategy, request)
     assumed, about_stack = stack_values(strategy, request)
-    # Megatron-LM drops a tenth of attention's weights and of what a layer adds unless an option says otherwise.
-    kept = {} if job.switches.dropout else {"attention_dropout": "0.0", "hidden_dropout": "0.0"}
-    words = OPTIONS.words(model | strategy_values(strategy, request)[0] | states | assumed | kept)
+    words = OPTIONS.words(model | strategy_values(strategy, request)[0] | states | assumed | dropout_values(job))
     script = "pretrain_mamba.py" if job.model.layer_pattern else "pretrain_gpt.py"
     environment = dict(_environment(job))
     remarks = (*about_model, *about_states, *about_stack, *_ported(job), *_in_turn(job), _left_out(job))
@@ -58,6 +55,21 @@ def megatron(job: Job, version: str) -> Export:
         environment=environment,
         remarks=remarks,
     )
+
+
+def refuse_lacks(target: str, job: Job) -> None:
+    """Refuse what no argument of Megatron-Core says.
+
+    Raises:
+        Inexpressible: there is something.
+    """
+    lacks = (*strategy_lacks(job.strategy, job.plan.request), *state_lacks(job.strategy, job.plan.request))
+    refuse(f"{target} cannot start this plan:", ((True, lack) for lack in lacks))
+
+
+def dropout_values(job: Job) -> dict[str, str]:
+    """Megatron-LM drops a tenth of attention's weights and of what a layer adds unless an option says otherwise."""
+    return {} if job.switches.dropout else {"attention_dropout": "0.0", "hidden_dropout": "0.0"}
 
 
 def _environment(job: Job) -> Iterator[tuple[str, str]]:
