@@ -12,7 +12,7 @@ from costmodels.model.model import Model
 from costmodels.stack.adapters import Adapters
 from costmodels.stack.switches import Switches
 from hardware.catalogue import accelerator, names
-from planner.answer.plan import Plan, Strategy
+from planner.answer.plan import Plan, Stage, Strategy
 from planner.answer.text import name_in, why_infeasible
 from planner.errors import BadRequest
 from planner.jobs.choices import switches_of
@@ -189,6 +189,12 @@ def refuse(target: str, reasons: Iterable[tuple[bool, str]]) -> None:
     for holds, reason in reasons:
         if holds:
             raise Inexpressible(f"{target} {reason}")
+
+
+def groups_in_turn(parts: Sequence[Nodes] | Sequence[Stage]) -> tuple[str, ...]:
+    """The remark on which nodes come first where a pipeline goes over several node groups."""
+    names = list(dict.fromkeys(part.group for part in parts))
+    return (f"rank nodes by node group, in the order of the pipeline: {', then '.join(names)}",) if names[1:] else ()
 
 
 def chunk_layers(strategy: Strategy, *, folded: bool = False) -> list[int]:

@@ -11,7 +11,9 @@ from typing import Final
 from planner.answer.plan import Plan, Strategy
 from planner.answer.text import name_in
 from planner.errors import BadRequest
+from planner.jobs.check import broken, device_lack
 from planner.jobs.choices import uncarried_choices
+from planner.jobs.job import groups_in_turn, job_of
 from planner.jobs.megatron.options import CARRIED, OPTIONS
 from planner.jobs.megatron.write import strategy_lacks, strategy_values
 from planner.jobs.megatron.write_stack import stack_values, state_values
@@ -77,7 +79,7 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
         left = uncarried_choices(plan.request, "torchtitan", (), "arguments")
         return Launch(tuple(words), (*remarks, *_refusals(plan, "torchtitan"), *left))
     words, remarks = _megatron(plan, strategy)
-    return Launch(tuple(words), (*_whose(plan), *_unsaid(plan), *remarks, *_in_turn(strategy)))
+    return Launch(tuple(words), (*_whose(plan), *_unsaid(plan), *remarks, *groups_in_turn(strategy.stages)))
 
 
 def _check(plan: Plan) -> None:
@@ -91,9 +93,6 @@ def _check(plan: Plan) -> None:
         raise BadRequest(f"no arguments, since megatron-lm cannot start this plan: {why}{other}")
     if not _own(plan) or plan.status == "infeasible":
         return
-    from planner.jobs.check import broken
-    from planner.jobs.job import job_of
-
     if plan.request.get("adapters"):
         raise BadRequest("no arguments: megatron-lm trains no adapters; plan export --to megatron-bridge writes them")
     for lack in broken(job_of(plan), "megatron-lm"):
@@ -105,17 +104,11 @@ def _check(plan: Plan) -> None:
 
 def foreign(plan: Plan) -> str | None:
     """Why Megatron-LM's arguments are for other devices than the plan's; None where they are for these."""
-    from planner.jobs.check import device_lack
-    from planner.jobs.job import job_of
-
     return device_lack(job_of(plan), "megatron-lm") if _whole(plan) else None
 
 
 def _refusals(plan: Plan, framework: str) -> list[str]:
     """What a framework refuses of a plan that holds its model and cluster, a remark each."""
-    from planner.jobs.check import broken
-    from planner.jobs.job import job_of
-
     lacks = broken(job_of(plan), framework) if _whole(plan) else ()
     return [f"{framework} cannot start this plan: {lack}" for lack in lacks]
 
@@ -124,14 +117,6 @@ def _whole(plan: Plan) -> bool:
     """Whether a plan holds its model and its cluster."""
     whole = all(isinstance(plan.request.get(name), Mapping) for name in ("model", "cluster"))
     return whole and plan.status != "infeasible"
-
-
-def _in_turn(strategy: Strategy) -> tuple[str, ...]:
-    """Which nodes come first where a pipeline goes over several node groups."""
-    names = list(dict.fromkeys(stage.group for stage in strategy.stages))
-    if len(names) < 2:
-        return ()
-    return (f"rank nodes by node group, in the order of the pipeline: {', then '.join(names)}",)
 
 
 def _megatron(plan: Plan, strategy: Strategy) -> tuple[list[str], tuple[str, ...]]:

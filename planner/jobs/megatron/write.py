@@ -11,7 +11,7 @@ from costmodels.stack.fields import SENT_ONCE
 from planner.answer.plan import Strategy
 from planner.errors import BadRequest
 from planner.jobs.choices import switches_of
-from planner.jobs.job import Export, Job, looped_chunks, refuse
+from planner.jobs.job import Export, Job, groups_in_turn, looped_chunks, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.megatron.options import OPTIONS, PRECISIONS
 from planner.jobs.megatron.write_model import model_values
@@ -45,7 +45,7 @@ def megatron(job: Job, version: str) -> Export:
     words = OPTIONS.words(model | strategy_values(strategy, request)[0] | states | assumed | dropout_values(job))
     script = "pretrain_mamba.py" if job.model.layer_pattern else "pretrain_gpt.py"
     environment = dict(_environment(job))
-    remarks = (*about_model, *about_states, *about_stack, *_ported(job), *_in_turn(job), _left_out(job))
+    remarks = (*about_model, *about_states, *about_stack, *_ported(job), *groups_in_turn(job.nodes), _left_out(job))
     lines = [*shell.header(f"Megatron-LM, Megatron-Core {version}"), *shell.remarks(remarks)]
     how = [f'# source {FILE}; torchrun ... {script} "${{MEGATRON_ARGS[@]}}" {" ".join(_own_words(job))}']
     arguments = shell.array("MEGATRON_ARGS", words)
@@ -95,12 +95,6 @@ def _own_words(job: Job) -> list[str]:
 def _left_out(job: Job) -> str:
     base = "; Megatron-LM's own base is 10000, which few models of today have" if job.model.position == "rotary" else ""
     return f"add what is the run's own: {', '.join(_own_words(job))}{base}"
-
-
-def _in_turn(job: Job) -> tuple[str, ...]:
-    if len(job.nodes) < 2:
-        return ()
-    return (f"rank nodes by node group, in the order of the pipeline: {', then '.join(n.group for n in job.nodes)}",)
 
 
 def strategy_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
