@@ -38,7 +38,7 @@ RULES: Final = (
     usual("accelerate-context-kind", "accelerate.utils.dataclasses: TorchContextParallelConfig", "p2p", "all-gather"),
     usual("accelerate-recompute-groups",
         "accelerate.utils.FullyShardedDataParallelPlugin: activation_checkpointing"),
-    usual("accelerate-recompute", _PLUGIN),
+    usual("accelerate-recompute", _PLUGIN, "none", "full"),
     usual("accelerate-order", "accelerate.parallelism_config: _get_mesh", "tp-cp-ep-dp-pp"),
     usual("accelerate-offload", _PLUGIN, "none", "optimizer+parameters",
         sentence="no offload {offload}: parameters and states go together"),

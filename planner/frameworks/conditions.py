@@ -13,7 +13,6 @@ from typing import Final
 import numpy as np
 
 from costmodels.model.model import Model
-from costmodels.names import Recompute
 from costmodels.scenario import Scenario
 from costmodels.stack.switches import Switches
 from planner.rules.conditions import FOLDED, Columns, Mask, among, micro_batches
@@ -100,14 +99,6 @@ def not_made_by(*vendors: str) -> Condition:
     return fact(lambda x: x.vendor not in vendors)
 
 
-def whole_layers(c: Columns, _x: Facts) -> Mask:
-    return (c["recompute"] != Recompute.PARTIAL) & (c["recompute_modules"] == 0)
-
-
-def all_or_nothing(c: Columns, _x: Facts) -> Mask:
-    return among(c, "recompute", ("none", "full")) & (c["recompute_modules"] == 0)
-
-
 def shards_everywhere(c: Columns, _x: Facts) -> Mask:
     return (c["zero_stage"] == 0) | (c["sharding_degree"] == c["dp"] * c["cp"])
 
@@ -152,8 +143,6 @@ _FIXED: Final[Mapping[str, tuple[tuple[str, ...], str, Condition]]] = {
     "recompute-groups": (("recompute_num_layers",),
         "no recomputation of {recompute_num_layers} layers from one stored input; 1 works",
         one("recompute_num_layers")),
-    "recompute": (("recompute", "recompute_modules"),
-        "no recomputation {recompute} of modules {recompute_modules} or of some layers; full works", all_or_nothing),
     "vocabulary": (("vocabulary",), "no vocabulary {vocabulary}: embedding and head are at the ends of the pipeline",
         lambda c, _x: c["vocabulary"] == 0),
     "offload-share": (("offload",), "no offload of a share of {offload_fraction:g}",
@@ -172,6 +161,9 @@ _OF_VALUES: Final[Mapping[str, tuple[tuple[str, ...], str, Callable[..., Conditi
     "schedule": (("schedule",), "no schedule {schedule}; {works}", lambda *names: only("schedule", "none", *names)),
     "context-kind": (("cp", "cp_kind"), "no context ranks of kind {cp_kind}; {works}",
         lambda *names: lambda c, _x: (c["cp"] == 1) | among(c, "cp_kind", names)),
+    "recompute": (("recompute", "recompute_modules"),
+        "no recomputation {recompute} of modules {recompute_modules} or of some layers; {works}",
+        lambda *names: lambda c, _x: among(c, "recompute", names) & (c["recompute_modules"] == 0)),
     "order": (("rank_order",), "no rank order {rank_order}; {works}", lambda *names: only("rank_order", *names)),
     "offload": (("offload",), "no offload {offload}; {works}", lambda *names: only("offload", *names)),
     "precision": (("tp",), "no precision {precision}; {works}", lambda *names: fact(lambda x: x.precision in names)),

@@ -44,7 +44,7 @@ RULES: Final = (
         "no recomputation of {recompute_num_layers} layers from one stored input outside a pipeline, pp is {pp}",
         f"{_MODULE} activation_checkpoint_interval",
         lambda c, _x: (c["recompute_num_layers"] == 1) | (c["pp"] > 1)),
-    usual("deepspeed-recompute", "deepspeed.runtime.activation_checkpointing"),
+    usual("deepspeed-recompute", "deepspeed.runtime.activation_checkpointing", "none", "full"),
     usual("deepspeed-precision", _CONFIG, "bf16", "fp16", "fp32"),
     usual("deepspeed-optimizer", "deepspeed.runtime.config: DEEPSPEED_OPTIMIZERS", "adam", "sgd", "lamb", "muon"),
     usual("deepspeed-offload", "deepspeed.runtime.zero.offload_config", "none", "optimizer", "optimizer+parameters",

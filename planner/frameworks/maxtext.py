@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from costmodels.names import SHARDED_PARAMETERS
-from planner.frameworks.conditions import HOST_STATES, SHARD, Facts, FrameworkRule, fact, plain, usual, whole_layers
+from planner.frameworks.conditions import HOST_STATES, SHARD, Facts, FrameworkRule, fact, plain, usual
 from planner.frameworks.vendors import NO_GPUS, TPU
 from planner.rules.conditions import Columns, Mask, among, micro_batches
 
@@ -91,9 +91,7 @@ RULES: Final = (
         _RULES, lambda c, x: (x.model.moe is None) | (c["etp"] == c["tp"])),
     usual("maxtext-context-kind", f"{_CONFIG}.context_parallel_strategy", "all-gather",
         sentence="no context ranks of kind {cp_kind} on GPUs; {works}"),
-    FrameworkRule("maxtext-recompute", ("recompute", "recompute_modules"),
-        "no recomputation {recompute} of modules {recompute_modules} or of some layers; none, selective and full work",
-        f"{_CONFIG}.remat_policy", whole_layers),
+    usual("maxtext-recompute", f"{_CONFIG}.remat_policy", "none", "selective", "full"),
     usual("maxtext-recompute-groups", f"{_CONFIG}.remat_policy"),
     usual("maxtext-order", _MESH, "tp-cp-ep-dp-pp"),
     usual("maxtext-vocabulary", _RULES),

@@ -69,7 +69,7 @@ RULES: Final = (
         lambda c, _x: c["zero_stage"] <= 1),
     FrameworkRule("nanotron-sharding", SHARD, "no sharding over {sharding_degree} of {dp} x {cp} ranks", _ZERO,
         shards_everywhere),
-    usual("nanotron-recompute", f"{_ARGUMENTS}.recompute_layer"),
+    usual("nanotron-recompute", f"{_ARGUMENTS}.recompute_layer", "none", "full"),
     usual("nanotron-recompute-groups", f"{_ARGUMENTS}.recompute_layer"),
     usual("nanotron-order", _GROUPS, "tp-cp-ep-dp-pp"),
     usual("nanotron-vocabulary", "nanotron.models.base: build_model"),

@@ -44,7 +44,7 @@ RULES: Final = (
         "no rank order {rank_order} with sharding over {sharding_degree} of {dp} x {cp} ranks: copies are outermost",
         "paddle.distributed.fleet.base.topology: CommunicateTopology", _copies_outermost),
     usual("paddle-vocabulary", f"{_LAYERS}: PipelineLayer"),
-    usual("paddle-recompute", f"{_ARGUMENTS}: recompute_granularity"),
+    usual("paddle-recompute", f"{_ARGUMENTS}: recompute_granularity", "none", "full"),
     usual("paddle-precision", f"{_ARGUMENTS}: amp_master_grad, which sharding needs and fp32 refuses", "bf16", "fp16"),
     usual("paddle-offload", _DEGREES, "none", sentence="no offload {offload} with these arguments"),
     usual("paddle-optimizer", f"{_ARGUMENTS}: optim", "adam"),

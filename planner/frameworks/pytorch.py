@@ -31,7 +31,7 @@ RULES: Final = (
     usual("pytorch-experts", _LAYERS, sentence="no expert ranks {ep}: PyTorch has no layer of experts"),
     usual("pytorch-expert-tensor", _LAYERS, sentence="no expert tensor size {etp}: PyTorch has no layer of experts"),
     usual("pytorch-recompute-groups", "torch.utils.checkpoint"),
-    usual("pytorch-recompute", "torch.utils.checkpoint"),
+    usual("pytorch-recompute", "torch.utils.checkpoint", "none", "full"),
     usual("pytorch-order", _MESH, "tp-cp-ep-dp-pp"),
     usual("pytorch-vocabulary", "torch.distributed.pipelining: PipelineStage"),
     FrameworkRule("pytorch-offload", ("zero_stage", "offload"),

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from costmodels.names import Recompute
-from planner.frameworks.conditions import FSDP2, Facts, FrameworkRule, fact, usual, whole_layers
+from planner.frameworks.conditions import FSDP2, Facts, FrameworkRule, fact, usual
 from planner.frameworks.vendors import NO_TORCH, TPU
 from planner.rules.conditions import Columns, Mask, among
 
@@ -44,9 +44,7 @@ RULES: Final = (
     usual("torchtitan-expert-tensor", "torchtitan.config.configs: ParallelismConfig", since="0.3"),
     usual("torchtitan-query-groups", _DECODER, since="0.3"),
     usual("torchtitan-recompute-groups", _REMAT),
-    FrameworkRule("torchtitan-recompute", ("recompute", "recompute_modules"),
-        "no recomputation {recompute} of modules {recompute_modules} or of some layers; none, selective and full work",
-        _REMAT, whole_layers),
+    usual("torchtitan-recompute", _REMAT, "none", "selective", "full"),
     FrameworkRule("torchtitan-paired-recompute", ("ep", "schedule", "recompute"),
         "no recomputation {recompute} with {ep} expert ranks under {schedule}; none works",
         "torchtitan.distributed.dual_pipe_v: get_dual_pipe_v_flag, of 0.2", _nothing_repeated_in_pairs),

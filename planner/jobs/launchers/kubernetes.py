@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from planner.jobs.job import Export, Job
 from planner.jobs.launchers import shell
-from planner.jobs.launchers.torchrun import PORT, locality, program_files, program_words
+from planner.jobs.launchers.torchrun import launch_words, locality, program_files, program_words
 from planner.jobs.options import present
 from planner.jobs.yaml_text import yaml_text
 
@@ -116,11 +116,7 @@ def _jobset(
 
 
 def _pod(job: Job, program: Export, *, rank: str, address: str, index: bool = False) -> dict[str, Any]:
-    words = shlex.join(program_words(program))
-    script = (
-        f"exec torchrun --nnodes {job.node_count} --nproc-per-node {job.gpus_per_node} --node-rank {rank} "
-        f"--master-addr {address} --master-port {PORT} {words}"
-    )
+    script = f"exec {launch_words(job, rank=rank, address=address)} {shlex.join(program_words(program))}"
     place = {"fieldRef": {"fieldPath": "metadata.annotations['jobset.sigs.k8s.io/job-index']"}}
     variables = _variables(program.environment) + ([{"name": "JOB_INDEX", "valueFrom": place}] if index else [])
     command = ["bash", "-c", script]

@@ -18,9 +18,8 @@ from planner.jobs.registry import TARGETS, Target, export, import_job
 RULES = (
     FrameworkRule("toy-pipeline", ("pp",), "no pipeline; pp is {pp}", "toy.parallel", when.one("pp")),
     FrameworkRule("toy-context", ("cp",), "no context ranks {cp}", "toy.parallel", when.one("cp")),
-    FrameworkRule("toy-recompute", ("recompute", "recompute_modules"), "no recomputation {recompute} of some layers",
-                  "toy.remat", when.all_or_nothing),
-    FrameworkRule("toy-offload", ("offload",), "no offload {offload}", "toy.memory", when.only("offload", "none")),
+    when.usual("toy-recompute", "toy.remat", "none", "full"),
+    when.usual("toy-offload", "toy.memory", "none"),
 )  # fmt: skip
 
 OPTIONS = Options(
