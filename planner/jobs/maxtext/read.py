@@ -86,7 +86,7 @@ def _batch(at: Document, pp: int, each: int) -> tuple[dict[str, int], list[str]]
     """Sequences of a micro-batch and how many a replica of so many devices takes, in steps or through the pipeline."""
     steps, word = at("steps"), OPTIONS["per_device_batch_size"].word
     given = at("per_device_batch_size")
-    if not isinstance(given, int | float) or given <= 0:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < math.inf:
         raise BadRequest(f"{word}: expected a number of sequences, got {given!r:.40}")
     staged = pp if at("micro_batches") == _AUTO else at("micro_batches")
     together, through = given * each, staged if pp > 1 else 1
@@ -109,7 +109,7 @@ def _offload(at: Document) -> str:
 
 def _model(at: Document) -> tuple[Any, str]:
     """A model by its name, or the shape that is written out; and why there is none."""
-    name = at("model")
+    name = str(at("model"))
     if name == "default" and at("decoder"):
         return llama_shape(at, *SIZES, "seq_length"), ""
     return (name, "") if name in MAXTEXT else (None, f"model {name!r:.40} is not known here; --model says which it is")

@@ -1,11 +1,19 @@
 """YAML of Accelerate, nanotron and MaxText as questions: what is read, filled in, and refused."""
 
+import json
+from contextlib import suppress
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from planner.errors import BadFile, BadRequest
+from planner.jobs.accelerate import options as accelerate_options
 from planner.jobs.accelerate.read import accelerate_job
 from planner.jobs.imported import complete
+from planner.jobs.maxtext import options as maxtext_options
 from planner.jobs.maxtext.read import maxtext_job
+from planner.jobs.nanotron import options as nanotron_options
 from planner.jobs.nanotron.read import nanotron_job
 from planner.jobs.registry import import_job
 
@@ -132,6 +140,38 @@ def test_a_file_of_another_kind_is_named(tmp_path):
     path.write_text("[training]\nsteps = 1\n")
     with pytest.raises(BadFile, match="no YAML: it looks like TOML, which --from torchtitan reads"):
         import_job("accelerate", path)
+    path.write_text("parallelism: {dp: 1, tp: 1, pp: 1, 3: 4}\n5: on\n")
+    assert "not read, and without effect on the price: 5" in import_job("nanotron", path).remarks
     path.write_text("distributed_type: FSDP\n")
     with pytest.raises(BadFile, match="looks like YAML, which --from accelerate, nanotron or maxtext reads"):
         import_job("deepspeed", path)
+
+
+ODD = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 9), st.floats(), st.sampled_from(["", "8", "FSDP", "full", "no"]),
+    st.lists(st.integers(), max_size=2), st.dictionaries(st.sampled_from(["a", "tp", "dp"]), st.integers(), max_size=2),
+)  # fmt: skip
+READERS = {
+    "accelerate": (accelerate_job, FSDP1, accelerate_options.OPTIONS),
+    "nanotron": (nanotron_job, SMALL, nanotron_options.OPTIONS),
+    "maxtext": (maxtext_job, TPU, maxtext_options.OPTIONS),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+@given(data=st.data())
+def test_whatever_stands_in_a_file_is_read_or_refused(name, data):
+    read, usual, options = READERS[name]
+    document = json.loads(json.dumps(usual))
+    for row in data.draw(st.lists(st.sampled_from(list(options)), max_size=4)):
+        *path, key = row.word.split(".")
+        at = document
+        for table in path:
+            at = at.setdefault(table, {})
+            if not isinstance(at, dict):
+                break
+        else:
+            at[key] = data.draw(ODD)
+    with suppress(BadRequest):
+        job = read(document)
+        complete(job.fields, job.pins)
