@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.frameworks.conditions import FSDP2, SHARD, Facts, FrameworkRule, one, usual
+from planner.frameworks.conditions import FSDP2, SHARD, Facts, FrameworkRule, not_made_by, one, usual
 from planner.frameworks.vendors import NO_TORCH, TPU
 from planner.rules.conditions import Columns, Mask
 
@@ -22,8 +22,8 @@ def _replicas_share(c: Columns, _x: Facts) -> Mask:
 
 
 RULES: Final = (
-    usual("accelerate-device", "accelerate.state: DistributedType.XLA, which is neither FSDP nor MULTI_GPU", TPU,
-        sentence=NO_TORCH),
+    FrameworkRule("accelerate-device", ("tp",), NO_TORCH,
+        "accelerate.state: DistributedType.XLA, which is neither FSDP nor MULTI_GPU", not_made_by(TPU)),
     FrameworkRule("accelerate-pipeline", ("pp",), "no pipeline; pp is {pp}", _CONFIG, one("pp")),
     usual("accelerate-experts", _CONFIG),
     usual("accelerate-expert-tensor", _CONFIG),

@@ -94,11 +94,6 @@ def fact(holds: Callable[[Facts], bool]) -> Condition:
     return lambda c, x: (c["tp"] > 0) & holds(x)
 
 
-def not_made_by(*vendors: str) -> Condition:
-    """Accelerators of any other maker."""
-    return fact(lambda x: x.vendor not in vendors)
-
-
 def shards_everywhere(c: Columns, _x: Facts) -> Mask:
     return (c["zero_stage"] == 0) | (c["sharding_degree"] == c["dp"] * c["cp"])
 
@@ -110,6 +105,11 @@ def _shards_context(c: Columns, _x: Facts) -> Mask:
     return (c["zero_stage"] == 0) | ((degree % cp == 0) & (c["dp"] % inner == 0))
 
 
+def not_made_by(*vendors: str) -> Condition:
+    """Accelerators of any other maker."""
+    return fact(lambda x: x.vendor not in vendors)
+
+
 def plain(model: Model) -> bool:
     """A dense decoder of Llama's kind: gated, root-mean-square norms, rotated, no biases in its matrices."""
     other = any((model.moe, model.mla, model.mamba, model.sliding_window, model.embedding_size, model.mtp_layers))
@@ -119,7 +119,7 @@ def plain(model: Model) -> bool:
     return usual and model.gated_ffn and model.norm_weight and not (other or biased or own)
 
 
-_FIXED: Final[Mapping[str, tuple[tuple[str, ...], str, Condition]]] = {
+_COMMON: Final[Mapping[str, tuple[tuple[str, ...], str, Condition]]] = {
     "v": (("vpp", "schedule"), "no schedule {schedule} with {vpp} chunks a stage; 2 work",
         lambda c, _x: ~among(c, "schedule", FOLDED) | (c["vpp"] == 2)),
     "fills": (("pp", "dp", "micro_batch_size", "schedule"),
@@ -156,8 +156,7 @@ _FIXED: Final[Mapping[str, tuple[tuple[str, ...], str, Condition]]] = {
         fact(lambda x: x.switches.adapters is None)),
 }  # fmt: skip
 """Rules of several frameworks by the end of their names: the axes that they read, sentence, and condition."""
-_OF_VALUES: Final[Mapping[str, tuple[tuple[str, ...], str, Callable[..., Condition]]]] = {
-    "device": (("tp",), "no {accelerator}, which is none of its devices; maxtext runs on TPUs", not_made_by),
+_COMMON_OF_VALUES: Final[Mapping[str, tuple[tuple[str, ...], str, Callable[..., Condition]]]] = {
     "schedule": (("schedule",), "no schedule {schedule}; {works}", lambda *names: only("schedule", "none", *names)),
     "context-kind": (("cp", "cp_kind"), "no context ranks of kind {cp_kind}; {works}",
         lambda *names: lambda c, _x: (c["cp"] == 1) | among(c, "cp_kind", names)),
@@ -179,13 +178,17 @@ def usual(name: str, source: str, *works: str, sentence: str = "", since: str = 
     Args:
         name: the framework's, then a dash and what the rule is about.
         source: the place in the framework's code that enforces it.
-        works: the values that work, where the rule is about one of several; makers whose devices do not, of a device.
+        works: the values that work, where the rule is about one of several.
         sentence: in place of the usual one.
         since: first version that has it.
         until: last version that has it.
     """
     about = name.partition("-")[2]
-    reads, words, holds = _FIXED[about] if not works else (*_OF_VALUES[about][:2], _OF_VALUES[about][2](*works))
+    if works:
+        reads, words, make = _COMMON_OF_VALUES[about]
+        holds = make(*works)
+    else:
+        reads, words, holds = _COMMON[about]
     several = " and ".join(filter(None, (", ".join(works[:-1]), *works[-1:])))
     shown = (sentence or words).replace("{works}", f"{several} work{'' if len(works) > 1 else 's'}")
     return FrameworkRule(name, reads, shown, source, holds, since, until)

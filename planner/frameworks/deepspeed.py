@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from costmodels.names import SHARDED_PARAMETERS
-from planner.frameworks.conditions import SHARD, FrameworkRule, apart, shards_everywhere, usual
-from planner.frameworks.vendors import TPU
+from planner.frameworks.conditions import SHARD, FrameworkRule, apart, not_made_by, shards_everywhere, usual
+from planner.frameworks.vendors import NO_DEVICE, TPU
 
 _MODULE: Final = "deepspeed.runtime.pipe.module: PipelineModule"
 _CONFIG: Final = "deepspeed.runtime.config: DeepSpeedConfig"
@@ -14,7 +14,8 @@ _GRID: Final = "deepspeed.runtime.pipe.topology: PipeModelDataParallelTopology"
 _ENGINE: Final = "deepspeed.runtime.pipe.engine: PipelineEngine"
 
 RULES: Final = (
-    usual("deepspeed-device", "deepspeed.accelerator.real_accelerator: SUPPORTED_ACCELERATOR_LIST", TPU, "AWS"),
+    FrameworkRule("deepspeed-device", ("tp",), NO_DEVICE,
+        "deepspeed.accelerator.real_accelerator: SUPPORTED_ACCELERATOR_LIST", not_made_by(TPU, "AWS")),
     usual("deepspeed-schedule", "deepspeed.runtime.pipe.schedule: TrainSchedule", "1f1b"),
     usual("deepspeed-layers", f"{_MODULE}._partition_layers",
         sentence="no uneven pipeline: it cuts {num_layers} layers by type over {pp} stages"),

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from costmodels.names import SHARDED_PARAMETERS
-from planner.frameworks.conditions import HOST_STATES, SHARD, Facts, FrameworkRule, fact, plain, usual
+from planner.frameworks.conditions import HOST_STATES, SHARD, Facts, FrameworkRule, fact, not_made_by, plain, usual
 from planner.frameworks.vendors import NO_GPUS, TPU
 from planner.rules.conditions import Columns, Mask, among, micro_batches
 
@@ -55,8 +55,8 @@ def _quantised(x: Facts) -> bool:
 
 
 RULES: Final = (
-    usual("maxtext-device", f"{_CONFIG}.hardware", *(maker for maker in NO_GPUS if maker != TPU),
-        sentence="no {accelerator}, which is neither TPU nor GPU"),
+    FrameworkRule("maxtext-device", ("tp",), "no {accelerator}, which is neither TPU nor GPU", f"{_CONFIG}.hardware",
+        not_made_by(*(maker for maker in NO_GPUS if maker != TPU))),
     FrameworkRule("maxtext-precision", ("tp",), "no precision {precision} on {accelerator}; bf16 works",
         f"{_CONFIG}.quantization, of which Transformer Engine's are for GPUs", fact(_quantised)),
     usual("maxtext-schedule", "maxtext.layers.pipeline", "gpipe", "breadth-first",

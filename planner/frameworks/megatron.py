@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from costmodels.layer.recompute_modules import module_mask
-from planner.frameworks.conditions import SHARD, Facts, FrameworkRule, fact, usual
+from planner.frameworks.conditions import SHARD, Facts, FrameworkRule, fact, not_made_by, usual
 from planner.frameworks.vendors import NO_CUDA, TPU
 from planner.rules.conditions import Columns, Mask, among
 
@@ -46,7 +46,8 @@ def _expert_copies(c: Columns, x: Facts) -> Mask:
 
 
 RULES: Final = (
-    usual("megatron-device", "megatron.training.initialize: initialize_megatron", TPU, "AWS", sentence=NO_CUDA),
+    FrameworkRule("megatron-device", ("tp",), NO_CUDA, "megatron.training.initialize: initialize_megatron",
+        not_made_by(TPU, "AWS")),
     usual("megatron-schedule", "megatron.core.pipeline_parallel.schedules: get_forward_backward_func",
         "1f1b", "interleaved-1f1b", "interleaved-groups"),
     usual("megatron-order", _GROUPS, "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),

@@ -7,7 +7,17 @@ from typing import Final
 import numpy as np
 
 from costmodels.model.model import Model
-from planner.frameworks.conditions import SHARD, Facts, FrameworkRule, fact, one, plain, shards_everywhere, usual
+from planner.frameworks.conditions import (
+    SHARD,
+    Facts,
+    FrameworkRule,
+    fact,
+    not_made_by,
+    one,
+    plain,
+    shards_everywhere,
+    usual,
+)
 from planner.frameworks.vendors import NO_CUDA, NO_GPUS
 from planner.rules.conditions import Columns, Mask, micro_batches
 
@@ -45,7 +55,8 @@ def _no_bare_stage(c: Columns, x: Facts) -> Mask:
 
 
 RULES: Final = (
-    usual("nanotron-device", "nanotron.distributed: initialize_torch_distributed", *NO_GPUS, sentence=NO_CUDA),
+    FrameworkRule("nanotron-device", ("tp",), NO_CUDA, "nanotron.distributed: initialize_torch_distributed",
+        not_made_by(*NO_GPUS)),
     usual("nanotron-schedule", f"{_ENGINE}: PipelineEngine", "1f1b", "gpipe"),
     FrameworkRule("nanotron-fills", ("pp", "dp", "micro_batch_size"),
         "no pipeline of {pp} stages with fewer micro-batches than the others of them",

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from planner.frameworks.conditions import SHARD, Facts, FrameworkRule, usual
-from planner.frameworks.vendors import TPU
+from planner.frameworks.conditions import SHARD, Facts, FrameworkRule, not_made_by, usual
+from planner.frameworks.vendors import NO_DEVICE, TPU
 from planner.rules.conditions import Columns, Mask
 
 _ARGUMENTS: Final = "paddleformers.trainer.training_args"
@@ -28,7 +28,7 @@ def _copies_outermost(c: Columns, _x: Facts) -> Mask:
 
 
 RULES: Final = (
-    usual("paddle-device", "paddle.device; PaddleCustomDevice: backends", TPU),
+    FrameworkRule("paddle-device", ("tp",), NO_DEVICE, "paddle.device; PaddleCustomDevice: backends", not_made_by(TPU)),
     usual("paddle-schedule", f"{_LAYERS}.pipeline_parallel", "1f1b",
         sentence="no schedule {schedule} among its training arguments; {works}"),
     usual("paddle-layers", f"{_LAYERS}: SegmentLayers"),

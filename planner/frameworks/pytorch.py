@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from planner.frameworks.conditions import FSDP2, Facts, FrameworkRule, usual
+from planner.frameworks.conditions import FSDP2, Facts, FrameworkRule, not_made_by, usual
 from planner.frameworks.vendors import NO_TORCH, TPU
 from planner.rules.conditions import Columns, Mask, among
 
@@ -19,7 +19,7 @@ def _offloads_shards(c: Columns, x: Facts) -> Mask:
 
 
 RULES: Final = (
-    usual("pytorch-device", _MESH, TPU, sentence=NO_TORCH),
+    FrameworkRule("pytorch-device", ("tp",), NO_TORCH, _MESH, not_made_by(TPU)),
     usual("pytorch-schedule", _SCHEDULES,
         "gpipe", "1f1b", "interleaved-1f1b", "breadth-first", "interleaved-zb", "zb-v", "dualpipe-v"),
     usual("pytorch-v", _SCHEDULES),

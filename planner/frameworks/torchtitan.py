@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from costmodels.names import Recompute
-from planner.frameworks.conditions import FSDP2, Facts, FrameworkRule, fact, usual
+from planner.frameworks.conditions import FSDP2, Facts, FrameworkRule, fact, not_made_by, usual
 from planner.frameworks.vendors import NO_TORCH, TPU
 from planner.rules.conditions import Columns, Mask, among
 
@@ -30,7 +30,7 @@ def _nothing_repeated_in_pairs(c: Columns, _x: Facts) -> Mask:
 
 
 RULES: Final = (
-    usual("torchtitan-device", "torchtitan.tools.utils: get_device_info", TPU, sentence=NO_TORCH),
+    FrameworkRule("torchtitan-device", ("tp",), NO_TORCH, "torchtitan.tools.utils: get_device_info", not_made_by(TPU)),
     usual("torchtitan-schedule", "torch.distributed.pipelining.schedules: get_schedule_class",
         "gpipe", "1f1b", "interleaved-1f1b", "breadth-first", "interleaved-zb", "zb-v", "dualpipe-v"),
     usual("torchtitan-v", "torchtitan.distributed.pipeline_parallel: pipeline_module_split"),
