@@ -292,7 +292,7 @@ def stacked(*decorators: Decorator) -> Decorator:
 
 
 _O = "Answer"
-SOURCES: Final = ("megatron-args", "deepspeed", "torchtitan", "hf")
+SOURCES: Final = ("megatron-args", "deepspeed", "torchtitan", "accelerate", "nanotron", "maxtext", "hf")
 """Formats of other programs; ``planner.jobs.registry`` reads them."""
 FORMATS: Final = ("table", "json", "yaml", "env", "args")
 

@@ -4,71 +4,92 @@ from __future__ import annotations
 
 from typing import Final
 
-from planner.frameworks import conditions as when
-from planner.frameworks.conditions import SHARD, FrameworkRule
-from planner.frameworks.vendors import TPU
+import numpy as np
+
+from costmodels.layer.recompute_modules import module_mask
+from planner.frameworks.conditions import SHARD, Facts, FrameworkRule, fact, not_made_by, usual
+from planner.frameworks.vendors import NO_CUDA, TPU
+from planner.rules.conditions import Columns, Mask, among
+
+_ARGUMENTS: Final = "megatron.training.arguments"
+_GROUPS: Final = "megatron.core.parallel_state: initialize_model_parallel"
+_CONFIG: Final = "megatron.core.transformer.transformer_config: TransformerConfig.__post_init__"
+
+
+def _muon_shares_all(c: Columns, x: Facts) -> Mask:
+    """States of Muon go over all data ranks, gradients and parameters stay whole."""
+    ranks = c["dp"] * c["cp"]
+    shared = (c["zero_stage"] == 1) & (c["sharding_degree"] == ranks)
+    return (x.switches.optimizer != "muon") | (ranks == 1) | shared
+
+
+def _narrow_states_sharded(c: Columns, x: Facts) -> Mask:
+    """Narrow master weights or moments, and states on the host, are of a sharded Adam."""
+    optimizer = x.switches.optimizer
+    narrow = x.switches.main_params != "fp32" or optimizer in {"adam-bf16", "adam-8bit"}
+    hosted = among(c, "offload", ["optimizer"])
+    return ~(hosted | narrow) | ((c["zero_stage"] > 0) & optimizer.startswith("adam"))
+
+
+def _mapped_experts_alike(c: Columns, x: Facts) -> Mask:
+    """With the pipeline inside the data ranks, experts have as many replicas as the rest; dense models count as one."""
+    expert_ranks = c["ep"] * (c["etp"] if x.model.moe else c["tp"])
+    return (c["rank_order"] == 0) | (c["pp"] == 1) | (expert_ranks == c["tp"] * c["cp"])
+
+
+def _expert_copies(c: Columns, x: Facts) -> Mask:
+    """Copies of the sharded states divide the replicas of the experts too."""
+    ranks = c["dp"] * c["cp"]
+    copies = ranks // np.maximum(c["sharding_degree"], 1)
+    replicas = ranks * c["tp"] // (c["ep"] * (c["etp"] if x.model.moe else c["tp"]))
+    return (c["zero_stage"] == 0) | (replicas % np.maximum(copies, 1) == 0)
+
 
 RULES: Final = (
-    FrameworkRule("megatron-device", ("tp",), "no {accelerator}, which has no CUDA; maxtext runs on TPUs",
-        "megatron.training.initialize: initialize_megatron", when.not_made_by(TPU, "AWS")),
-    FrameworkRule("megatron-schedule", ("schedule",), "no schedule {schedule}; 1f1b and interleaved-1f1b work",
-        "megatron.core.pipeline_parallel.schedules: get_forward_backward_func",
-        when.scheduled("1f1b", "interleaved-1f1b", "interleaved-groups")),
-    FrameworkRule("megatron-order", ("rank_order",), "no rank order {rank_order}; tp-cp-ep-dp-pp works",
-        "megatron.core.parallel_state: initialize_model_parallel",
-        when.only("rank_order", "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")),
-    FrameworkRule("megatron-vocabulary", ("vocabulary",),
-        "no vocabulary {vocabulary}: embedding and head are at the ends of the pipeline",
-        "megatron.core.transformer.pipeline_parallel_layer_layout", when.only("vocabulary", "ends")),
-    FrameworkRule("megatron-offload", ("offload",), "no offload {offload}: parameters stay on the device",
-        "megatron.training.arguments: validate_args", when.only("offload", "none", "activations", "optimizer")),
-    FrameworkRule("megatron-optimizer", ("tp",), "no optimizer {optimizer}; adam works",
-        "megatron.training.arguments: --optimizer",
-        when.known("optimizer", "adam", "adam-bf16", "adam-8bit", "sgd", "muon")),
+    FrameworkRule("megatron-device", ("tp",), NO_CUDA, "megatron.training.initialize: initialize_megatron",
+        not_made_by(TPU, "AWS")),
+    usual("megatron-schedule", "megatron.core.pipeline_parallel.schedules: get_forward_backward_func",
+        "1f1b", "interleaved-1f1b", "interleaved-groups"),
+    usual("megatron-order", _GROUPS, "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
+    usual("megatron-vocabulary", "megatron.core.transformer.pipeline_parallel_layer_layout"),
+    usual("megatron-offload", f"{_ARGUMENTS}: validate_args", "none", "activations", "optimizer",
+        sentence="no offload {offload}: parameters stay on the device"),
+    usual("megatron-optimizer", f"{_ARGUMENTS}: --optimizer", "adam", "adam-bf16", "adam-8bit", "sgd", "muon"),
     FrameworkRule("megatron-muon", SHARD,
         "no optimizer {optimizer} under ZeRO stage {zero_stage} over {sharding_degree} of {dp} x {cp} ranks; stage 1 "
-        "over all of them works", "megatron.training.arguments: validate_args, Muon", when.muon_shares_all),
+        "over all of them works", f"{_ARGUMENTS}: validate_args, Muon", _muon_shares_all),
     FrameworkRule("megatron-narrow-states", ("zero_stage", "offload"),
         "no optimizer {optimizer} with master weights in {main_params} and offload {offload} under ZeRO stage "
         "{zero_stage}: a sharded Adam alone has narrow or offloaded states",
-        "megatron.core.optimizer.optimizer_config: OptimizerConfig.__post_init__", when.narrow_states_sharded),
-    FrameworkRule("megatron-precision", ("tp",), "no precision {precision}; fp8-current scales by tensor",
-        "megatron.training.arguments: --fp8-recipe",
-        when.known("precision", "fp32", "fp16", "bf16", "fp8", "fp8-current", "fp8-block", "mxfp8", "nvfp4")),
-    FrameworkRule("megatron-fused-loss", ("tp",), "no loss fused with the head's product; plain works",
-        "megatron.core.model_parallel_config: ModelParallelConfig.cross_entropy_fusion_impl",
-        when.known("loss", "plain")),
-    FrameworkRule("megatron-loss", ("tp",), "no loss in blocks of {loss_block} tokens",
-        "megatron.training.arguments: --cross-entropy-fusion-impl", when.whole_loss),
+        "megatron.core.optimizer.optimizer_config: OptimizerConfig.__post_init__", _narrow_states_sharded),
+    usual("megatron-precision", f"{_ARGUMENTS}: --fp8-recipe",
+        "bf16", "fp16", "fp32", "fp8", "fp8-current", "fp8-block", "mxfp8", "nvfp4"),
+    usual("megatron-fused-loss",
+        "megatron.core.model_parallel_config: ModelParallelConfig.cross_entropy_fusion_impl"),
+    usual("megatron-loss", f"{_ARGUMENTS}: --cross-entropy-fusion-impl"),
     FrameworkRule("megatron-mapping", ("tp", "cp", "pp", "ep", "etp", "rank_order"),
         "no rank order {rank_order} with {cp} context ranks: experts {ep} x {etp} and the rest need as many replicas",
-        "megatron.core.parallel_state: initialize_model_parallel", when.mapped_experts_alike),
+        _GROUPS, _mapped_experts_alike),
     FrameworkRule("megatron-delayed-recompute", ("recompute_modules",),
-        "no recomputation of {recompute_modules} under delayed scaling; fp8-current works",
-        "megatron.core.transformer.transformer_config: TransformerConfig.__post_init__", when.delayed_modules),
+        "no recomputation of {recompute_modules} under delayed scaling; fp8-current works", _CONFIG,
+        lambda c, x: (x.precision != "fp8") | (c["recompute_modules"] & module_mask(("moe_act", "layernorm")) == 0)),
     FrameworkRule("megatron-expert-bias", ("etp",), "no expert tensor size {etp} where experts have biases; 1 works",
-        "megatron.core.transformer.transformer_config: TransformerConfig.__post_init__", when.expert_biases),
+        _CONFIG, lambda c, x: (c["etp"] == 1) | (x.model.moe is None) | (not x.model.ffn_bias)),
     FrameworkRule("megatron-expert-copies", ("tp", "ep", "etp", *SHARD),
         "no sharding over {sharding_degree} of {dp} x {cp} ranks: the copies do not divide the replicas of experts "
-        "{ep} x {etp}", "megatron.core.parallel_state: initialize_model_parallel", when.expert_copies),
+        "{ep} x {etp}", _GROUPS, _expert_copies),
 )  # fmt: skip
 
-ALONE: Final = (
-    FrameworkRule("megatron-adapters", ("tp",),
-        "no adapters {adapters} beside frozen weights; megatron-bridge trains them",
-        "megatron.training.arguments has none", when.all_weights),
-)  # fmt: skip
+ALONE: Final = (usual("megatron-adapters", f"{_ARGUMENTS} has none"),)
 """What Megatron-LM lacks alone."""
 
 BRIDGE: Final = (
-    FrameworkRule("bridge-precision", ("tp",), "no mixed precision recipe for {precision}; bf16 works",
-        "megatron.bridge.training.mixed_precision: MixedPrecisionConfig",
-        when.known("precision", "bf16", "fp16", "fp8", "fp8-current", "fp8-block", "mxfp8", "nvfp4")),
-    FrameworkRule("bridge-optimizer", ("tp",),
-        "no optimizer {optimizer}: no override says moments in 8 bits; adam-bf16 works",
-        "megatron.bridge.utils.activation_map: str_to_dtype",
-        when.known("optimizer", "adam", "adam-bf16", "sgd", "muon")),
+    usual("bridge-precision", "megatron.bridge.training.mixed_precision: MixedPrecisionConfig",
+        "bf16", "fp16", "fp8", "fp8-current", "fp8-block", "mxfp8", "nvfp4",
+        sentence="no mixed precision recipe for {precision}; {works}"),
+    usual("bridge-optimizer", "megatron.bridge.utils.activation_map: str_to_dtype", "adam", "adam-bf16", "sgd", "muon",
+        sentence="no optimizer {optimizer}: no override says moments in 8 bits; {works}"),
     FrameworkRule("bridge-hybrid", ("tp",), "no overrides here for layers by pattern; megatron-lm works",
-        "megatron.bridge.models: layers of a hybrid model are the recipe's", when.classic_layers),
+        "megatron.bridge.models: layers of a hybrid model are the recipe's", fact(lambda x: not x.model.layer_pattern)),
 )  # fmt: skip
 """What Megatron-Bridge lacks beyond ``RULES``."""

@@ -7,14 +7,25 @@ from typing import Final
 import numpy as np
 
 from costmodels.model.model import Model
-from planner.frameworks import conditions as when
-from planner.frameworks.conditions import SHARD, Facts, FrameworkRule
-from planner.frameworks.vendors import NO_GPUS
-from planner.rules.conditions import Columns, Mask
+from planner.frameworks.conditions import (
+    SHARD,
+    Facts,
+    FrameworkRule,
+    fact,
+    not_made_by,
+    one,
+    plain,
+    shards_everywhere,
+    usual,
+)
+from planner.frameworks.vendors import NO_CUDA, NO_GPUS
+from planner.rules.conditions import Columns, Mask, micro_batches
 
 _GROUPS: Final = "nanotron.parallel.context: ParallelContext"
 _ENGINE: Final = "nanotron.parallel.pipeline_parallel.engine"
 _ARGUMENTS: Final = "nanotron.config.parallelism_config: ParallelismArgs"
+_ZERO: Final = "nanotron.optim.zero: ZeroDistributedOptimizer"
+_LOSS: Final = "nanotron.parallel.tensor_parallel.functional: sharded_cross_entropy"
 
 
 def stage_layers(model: Model, pp: int, *, reached: bool = False) -> list[int]:
@@ -36,12 +47,6 @@ def stage_layers(model: Model, pp: int, *, reached: bool = False) -> list[int]:
     return held
 
 
-def _of_nanotron(c: Columns, x: Facts) -> Mask:
-    """Heads of nanotron's models fill the hidden size."""
-    square = x.model.num_heads * x.model.head_dim == x.model.hidden_size
-    return (c["tp"] > 0) & when.plain(x.model) & square
-
-
 def _no_bare_stage(c: Columns, x: Facts) -> Mask:
     """Nanotron's own cut leaves no stage without a layer."""
     stages = np.asarray(c["pp"])
@@ -49,61 +54,40 @@ def _no_bare_stage(c: Columns, x: Facts) -> Mask:
     return ~np.isin(stages, bare)
 
 
-def _nearly_fills(c: Columns, x: Facts) -> Mask:
-    """At least as many micro-batches as there are other stages."""
-    batches = x.global_batch_size // (c["micro_batch_size"] * c["dp"])
-    return (c["pp"] == 1) | (batches >= c["pp"] - 1)
-
-
 RULES: Final = (
-    FrameworkRule("nanotron-device", ("tp",), "no {accelerator}, which has no CUDA; maxtext runs on TPUs",
-        "nanotron.distributed: initialize_torch_distributed", when.not_made_by(*NO_GPUS)),
-    FrameworkRule("nanotron-schedule", ("schedule",), "no schedule {schedule}; 1f1b works",
-        f"{_ENGINE}: PipelineEngine", when.scheduled("gpipe", "1f1b")),
+    FrameworkRule("nanotron-device", ("tp",), NO_CUDA, "nanotron.distributed: initialize_torch_distributed",
+        not_made_by(*NO_GPUS)),
+    usual("nanotron-schedule", f"{_ENGINE}: PipelineEngine", "1f1b", "gpipe"),
     FrameworkRule("nanotron-fills", ("pp", "dp", "micro_batch_size"),
         "no pipeline of {pp} stages with fewer micro-batches than the others of them",
-        f"{_ENGINE}: OneForwardOneBackwardPipelineEngine", _nearly_fills),
+        f"{_ENGINE}: OneForwardOneBackwardPipelineEngine",
+        lambda c, x: (c["pp"] == 1) | (micro_batches(c, x.global_batch_size) >= c["pp"] - 1)),
     FrameworkRule("nanotron-stages", ("pp",),
         "no pipeline of {pp} stages: its cut of {num_layers} layers by cost leaves one bare",
         "nanotron.models.base: build_model", _no_bare_stage),
     FrameworkRule("nanotron-context", ("cp",),
         "no context ranks {cp} but in the ring attention of one of its models, which is not priced",
-        "nanotron.nn.ring_attention", when.one("cp")),
-    FrameworkRule("nanotron-experts", ("ep",),
-        "no expert ranks {ep}: the grid of its groups would have {ep} times the ranks there are", _GROUPS,
-        when.one("ep")),
-    FrameworkRule("nanotron-expert-tensor", ("etp",), "no expert tensor size {etp}", _GROUPS, when.one("etp")),
+        "nanotron.nn.ring_attention", one("cp")),
+    usual("nanotron-experts", _GROUPS,
+        sentence="no expert ranks {ep}: the grid of its groups would have {ep} times the ranks there are"),
+    usual("nanotron-expert-tensor", _GROUPS),
     FrameworkRule("nanotron-model", ("tp",),
         "no model like {model}: dense, gated, rotated ones with root-mean-square norms and no biases work",
-        "nanotron.config.models_config: LlamaConfig, Qwen2Config", _of_nanotron),
-    FrameworkRule("nanotron-query-groups", ("tp",),
-        "no tensor parallel size {tp} for {num_query_groups} query groups: it repeats none",
-        "nanotron.config.config: Config.__post_init__", when.scatters),
-    FrameworkRule("nanotron-zero", ("zero_stage",), "no ZeRO stage {zero_stage}; 1 works",
-        "nanotron.optim.zero: ZeroDistributedOptimizer", when.up_to_stage(1)),
-    FrameworkRule("nanotron-sharding", SHARD, "no sharding over {sharding_degree} of {dp} x {cp} ranks",
-        "nanotron.optim.zero: ZeroDistributedOptimizer", when.shards_everywhere),
-    FrameworkRule("nanotron-recompute", ("recompute", "recompute_modules"),
-        "no recomputation {recompute} of modules {recompute_modules} or of some layers; full works",
-        f"{_ARGUMENTS}.recompute_layer", when.all_or_nothing),
-    FrameworkRule("nanotron-recompute-groups", ("recompute_num_layers",),
-        "no recomputation of {recompute_num_layers} layers from one stored input; 1 works",
-        f"{_ARGUMENTS}.recompute_layer", when.one("recompute_num_layers")),
-    FrameworkRule("nanotron-order", ("rank_order",), "no rank order {rank_order}", _GROUPS,
-        when.only("rank_order", "tp-cp-ep-dp-pp")),
-    FrameworkRule("nanotron-vocabulary", ("vocabulary",), "no vocabulary {vocabulary}",
-        "nanotron.models.base: build_model", when.only("vocabulary", "ends")),
-    FrameworkRule("nanotron-offload", ("offload",), "no offload {offload}", "nanotron.config.config: OptimizerArgs",
-        when.only("offload", "none")),
-    FrameworkRule("nanotron-optimizer", ("tp",), "no optimizer {optimizer}; adam works",
-        "nanotron.config.config: OptimizerArgs.optimizer_factory", when.known("optimizer", "adam", "sgd")),
-    FrameworkRule("nanotron-precision", ("tp",), "no precision {precision}; bf16 works",
-        "nanotron.config.utils_config: cast_str_to_torch_dtype", when.known("precision", "bf16", "fp32")),
-    FrameworkRule("nanotron-fused-loss", ("tp",), "no loss fused with the head's product; plain works",
-        "nanotron.parallel.tensor_parallel.functional: sharded_cross_entropy", when.known("loss", "plain")),
-    FrameworkRule("nanotron-loss", ("tp",), "no loss in blocks of {loss_block} tokens",
-        "nanotron.parallel.tensor_parallel.functional: sharded_cross_entropy", when.whole_loss),
-    FrameworkRule("nanotron-adapters", ("tp",),
-        "no adapters {adapters} beside frozen weights; megatron-bridge trains them", "nanotron.config has none",
-        when.all_weights),
+        "nanotron.config.models_config: LlamaConfig, Qwen2Config",
+        fact(lambda x: plain(x.model) and x.model.num_heads * x.model.head_dim == x.model.hidden_size)),
+    usual("nanotron-query-groups", "nanotron.config.config: Config.__post_init__"),
+    FrameworkRule("nanotron-zero", ("zero_stage",), "no ZeRO stage {zero_stage}; 1 works", _ZERO,
+        lambda c, _x: c["zero_stage"] <= 1),
+    FrameworkRule("nanotron-sharding", SHARD, "no sharding over {sharding_degree} of {dp} x {cp} ranks", _ZERO,
+        shards_everywhere),
+    usual("nanotron-recompute", f"{_ARGUMENTS}.recompute_layer", "none", "full"),
+    usual("nanotron-recompute-groups", f"{_ARGUMENTS}.recompute_layer"),
+    usual("nanotron-order", _GROUPS, "tp-cp-ep-dp-pp"),
+    usual("nanotron-vocabulary", "nanotron.models.base: build_model"),
+    usual("nanotron-offload", "nanotron.config.config: OptimizerArgs", "none"),
+    usual("nanotron-optimizer", "nanotron.config.config: OptimizerArgs.optimizer_factory", "adam", "sgd"),
+    usual("nanotron-precision", "nanotron.config.utils_config: cast_str_to_torch_dtype", "bf16", "fp32"),
+    usual("nanotron-fused-loss", _LOSS),
+    usual("nanotron-loss", _LOSS),
+    usual("nanotron-adapters", "nanotron.config has none"),
 )  # fmt: skip

@@ -4,46 +4,48 @@ from __future__ import annotations
 
 from typing import Final
 
-from planner.frameworks import conditions as when
-from planner.frameworks.conditions import SHARD, FrameworkRule
-from planner.frameworks.vendors import TPU
+import numpy as np
 
-_DEGREES = "paddleformers.trainer.training_args: _post_init_parallel_degree"
+from planner.frameworks.conditions import SHARD, Facts, FrameworkRule, not_made_by, usual
+from planner.frameworks.vendors import NO_DEVICE, TPU
+from planner.rules.conditions import Columns, Mask
+
+_ARGUMENTS: Final = "paddleformers.trainer.training_args"
+_DEGREES: Final = f"{_ARGUMENTS}: _post_init_parallel_degree"
+_LAYERS: Final = "paddle.distributed.fleet.meta_parallel"
+
+
+def _experts_fill_shards(c: Columns, _x: Facts) -> Mask:
+    """Expert ranks beside no copies, and tensor ranks that divide them."""
+    whole = (c["zero_stage"] > 0) & (c["sharding_degree"] == c["dp"] * c["cp"])
+    return (c["ep"] == 1) | (whole & (c["ep"] % c["tp"] == 0))
+
+
+def _copies_outermost(c: Columns, _x: Facts) -> Mask:
+    """Ranks that share states may lie inside or outside the pipeline, their copies only outside of everything."""
+    shared = np.where(c["zero_stage"] == 0, 1, c["sharding_degree"])
+    return (c["pp"] == 1) | (shared == c["dp"] * c["cp"]) | (c["rank_order"] > 0)
+
 
 RULES: Final = (
-    FrameworkRule("paddle-device", ("tp",), "no {accelerator}, which is none of its devices; maxtext runs on TPUs",
-        "paddle.device; PaddleCustomDevice: backends", when.not_made_by(TPU)),
-    FrameworkRule("paddle-schedule", ("schedule",), "no schedule {schedule} among its training arguments; 1f1b works",
-        "paddle.distributed.fleet.meta_parallel.pipeline_parallel", when.scheduled("1f1b")),
-    FrameworkRule("paddle-layers", ("pp", "vpp"), "no uneven pipeline: {num_layers} layers over {pp} stages",
-        "paddle.distributed.fleet.meta_parallel: SegmentLayers", when.even_layers),
-    FrameworkRule("paddle-zero-pipeline", ("pp", "zero_stage"),
-        "no ZeRO stage {zero_stage} with {pp} pipeline stages; 1 works", _DEGREES, when.at_most_stage(1)),
-    FrameworkRule("paddle-context-kind", ("cp", "cp_kind"), "no context ranks of kind {cp_kind}; p2p works", _DEGREES,
-        when.gathered("p2p")),
-    FrameworkRule("paddle-context-shards", ("cp", "zero_stage"),
-        "no ZeRO stage {zero_stage} beside {cp} context ranks, which are some of those that share states", _DEGREES,
-        when.shards_beside_context),
-    FrameworkRule("paddle-sharding", SHARD,
-        "no sharding over {sharding_degree} of {dp} x {cp} ranks: context ranks come first", _DEGREES,
-        when.shards_context),
-    FrameworkRule("paddle-expert-tensor", ("etp",), "no expert tensor size {etp}; 1 works", _DEGREES, when.one("etp")),
+    FrameworkRule("paddle-device", ("tp",), NO_DEVICE, "paddle.device; PaddleCustomDevice: backends", not_made_by(TPU)),
+    usual("paddle-schedule", f"{_LAYERS}.pipeline_parallel", "1f1b",
+        sentence="no schedule {schedule} among its training arguments; {works}"),
+    usual("paddle-layers", f"{_LAYERS}: SegmentLayers"),
+    usual("paddle-zero-pipeline", _DEGREES),
+    usual("paddle-context-kind", _DEGREES, "p2p"),
+    usual("paddle-context-shards", _DEGREES),
+    usual("paddle-sharding", _DEGREES),
+    usual("paddle-expert-tensor", _DEGREES),
     FrameworkRule("paddle-experts", ("tp", "ep", *SHARD),
         "no expert ranks {ep} unless all {dp} x {cp} data ranks share states and {tp} tensor ranks divide them",
-        _DEGREES, when.experts_fill_shards),
+        _DEGREES, _experts_fill_shards),
     FrameworkRule("paddle-order", ("pp", "rank_order", *SHARD),
         "no rank order {rank_order} with sharding over {sharding_degree} of {dp} x {cp} ranks: copies are outermost",
-        "paddle.distributed.fleet.base.topology: CommunicateTopology", when.copies_outermost),
-    FrameworkRule("paddle-vocabulary", ("vocabulary",), "no vocabulary {vocabulary}",
-        "paddle.distributed.fleet.meta_parallel: PipelineLayer", when.only("vocabulary", "ends")),
-    FrameworkRule("paddle-recompute", ("recompute", "recompute_modules"),
-        "no recomputation {recompute} of modules {recompute_modules} or of some layers; full works",
-        "paddleformers.trainer.training_args: recompute_granularity", when.all_or_nothing),
-    FrameworkRule("paddle-precision", ("tp",), "no precision {precision}; bf16 works",
-        "paddleformers.trainer.training_args: amp_master_grad, which sharding needs and fp32 refuses",
-        when.known("precision", "bf16", "fp16")),
-    FrameworkRule("paddle-offload", ("offload",), "no offload {offload} with these arguments", _DEGREES,
-        when.only("offload", "none")),
-    FrameworkRule("paddle-optimizer", ("tp",), "no optimizer {optimizer}; adam works",
-        "paddleformers.trainer.training_args: optim", when.known("optimizer", "adam")),
+        "paddle.distributed.fleet.base.topology: CommunicateTopology", _copies_outermost),
+    usual("paddle-vocabulary", f"{_LAYERS}: PipelineLayer"),
+    usual("paddle-recompute", f"{_ARGUMENTS}: recompute_granularity", "none", "full"),
+    usual("paddle-precision", f"{_ARGUMENTS}: amp_master_grad, which sharding needs and fp32 refuses", "bf16", "fp16"),
+    usual("paddle-offload", _DEGREES, "none", sentence="no offload {offload} with these arguments"),
+    usual("paddle-optimizer", f"{_ARGUMENTS}: optim", "adam"),
 )  # fmt: skip

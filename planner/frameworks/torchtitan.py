@@ -4,76 +4,73 @@ from __future__ import annotations
 
 from typing import Final
 
-from planner.frameworks import conditions as when
-from planner.frameworks.conditions import FSDP2, SHARD, FrameworkRule
-from planner.frameworks.vendors import TPU
+import numpy as np
+
+from costmodels.names import Recompute
+from planner.frameworks.conditions import FSDP2, Facts, FrameworkRule, fact, not_made_by, usual
+from planner.frameworks.vendors import NO_TORCH, TPU
+from planner.rules.conditions import Columns, Mask, among
+
+_DIMENSIONS: Final = "torchtitan.distributed.parallel_dims: ParallelDims"
+_REMAT: Final = "torchtitan.distributed.activation_checkpoint"
+_OFFLOAD: Final = "torchtitan.config.configs: TrainingConfig.enable_cpu_offload"
+_DECODER: Final = "torchtitan.models.common.decoder: update_from_config"
+
+
+def _experts_within_copy(c: Columns, _x: Facts) -> Mask:
+    """Expert ranks divide the data, context and tensor ranks of one copy."""
+    copy = np.where(c["zero_stage"] == 0, c["cp"], np.maximum(c["sharding_degree"], c["cp"]))
+    return (copy * c["tp"]) % c["ep"] == 0
+
+
+def _nothing_repeated_in_pairs(c: Columns, _x: Facts) -> Mask:
+    """A pass beside another one's exchanges of tokens with experts repeats nothing."""
+    pairs = among(c, "schedule", ["dualpipe-v"]) & (c["ep"] > 1)
+    return ~pairs | (c["recompute"] == Recompute.NONE)
+
 
 RULES: Final = (
-    FrameworkRule("torchtitan-device", ("tp",),
-        "no {accelerator}: PyTorch reaches TPUs through XLA alone; maxtext runs on them",
-        "torchtitan.tools.utils: get_device_info", when.not_made_by(TPU)),
-    FrameworkRule("torchtitan-schedule", ("schedule",), "no schedule {schedule}; 1f1b and interleaved-1f1b work",
-        "torch.distributed.pipelining.schedules: get_schedule_class",
-        when.scheduled("gpipe", "1f1b", "interleaved-1f1b", "breadth-first", "interleaved-zb", "zb-v", "dualpipe-v")),
-    FrameworkRule("torchtitan-v", ("vpp", "schedule"), "no schedule {schedule} with {vpp} chunks a stage; 2 work",
-        "torchtitan.distributed.pipeline_parallel: pipeline_module_split", when.folded_twice),
-    FrameworkRule("torchtitan-context-kind", ("cp", "cp_kind"), "no context ranks of kind {cp_kind}; all-gather works",
-        "torchtitan.distributed.context_parallel", when.gathered("all-gather"), since="0.3"),
-    FrameworkRule("torchtitan-gradients", ("zero_stage",),
-        "no ZeRO stage 1: FSDP2 shards gradients with the optimizer; 2 works", FSDP2, when.shards_gradients_too),
-    FrameworkRule("torchtitan-sharding", SHARD,
-        "no sharding over {sharding_degree} of {dp} x {cp} ranks: context ranks come first",
-        "torchtitan.distributed.parallel_dims: ParallelDims.build_mesh", when.shards_context),
-    FrameworkRule("torchtitan-context-shards", ("cp", "zero_stage"),
-        "no ZeRO stage {zero_stage} beside {cp} context ranks, over which it shards",
-        "torchtitan.distributed.parallel_dims", when.shards_beside_context),
+    FrameworkRule("torchtitan-device", ("tp",), NO_TORCH, "torchtitan.tools.utils: get_device_info", not_made_by(TPU)),
+    usual("torchtitan-schedule", "torch.distributed.pipelining.schedules: get_schedule_class",
+        "gpipe", "1f1b", "interleaved-1f1b", "breadth-first", "interleaved-zb", "zb-v", "dualpipe-v"),
+    usual("torchtitan-v", "torchtitan.distributed.pipeline_parallel: pipeline_module_split"),
+    usual("torchtitan-context-kind", "torchtitan.distributed.context_parallel", "all-gather", since="0.3"),
+    usual("torchtitan-gradients", FSDP2),
+    usual("torchtitan-sharding", f"{_DIMENSIONS}.build_mesh"),
+    usual("torchtitan-context-shards", "torchtitan.distributed.parallel_dims"),
     FrameworkRule("torchtitan-experts", ("tp", "cp", "ep", "zero_stage", "sharding_degree"),
         "no expert ranks {ep} that do not divide the {tp} x {cp} tensor and context and the data ranks of a copy",
-        "torchtitan.distributed.parallel_dims: ParallelDims.build_mesh", when.experts_within_copy),
-    FrameworkRule("torchtitan-expert-tensor", ("etp",), "no expert tensor size {etp}; 1 works",
-        "torchtitan.config.configs: ParallelismConfig", when.one("etp"), since="0.3"),
-    FrameworkRule("torchtitan-query-groups", ("tp",),
-        "no tensor parallel size {tp} for {num_query_groups} query groups: it repeats none",
-        "torchtitan.models.common.decoder: update_from_config", when.query_groups_split, since="0.3"),
-    FrameworkRule("torchtitan-recompute-groups", ("recompute_num_layers",),
-        "no recomputation of {recompute_num_layers} layers from one stored input; 1 works",
-        "torchtitan.distributed.activation_checkpoint", when.one("recompute_num_layers")),
-    FrameworkRule("torchtitan-recompute", ("recompute", "recompute_modules"),
-        "no recomputation {recompute} of modules {recompute_modules} or of some layers; none, selective and full work",
-        "torchtitan.distributed.activation_checkpoint", when.whole_layers),
+        f"{_DIMENSIONS}.build_mesh", _experts_within_copy),
+    usual("torchtitan-expert-tensor", "torchtitan.config.configs: ParallelismConfig", since="0.3"),
+    usual("torchtitan-query-groups", _DECODER, since="0.3"),
+    usual("torchtitan-recompute-groups", _REMAT),
+    usual("torchtitan-recompute", _REMAT, "none", "selective", "full"),
     FrameworkRule("torchtitan-paired-recompute", ("ep", "schedule", "recompute"),
         "no recomputation {recompute} with {ep} expert ranks under {schedule}; none works",
-        "torchtitan.distributed.dual_pipe_v: get_dual_pipe_v_flag, of 0.2", when.nothing_repeated_in_pairs),
-    FrameworkRule("torchtitan-order", ("rank_order",), "no rank order {rank_order}",
-        "torchtitan.distributed.parallel_dims: ParallelDims.build_mesh", when.only("rank_order", "tp-cp-ep-dp-pp")),
-    FrameworkRule("torchtitan-vocabulary", ("vocabulary",), "no vocabulary {vocabulary}",
-        "torchtitan.distributed.pipeline_parallel", when.only("vocabulary", "ends")),
-    FrameworkRule("torchtitan-offload", ("offload",), "no offload {offload}: parameters and states go together",
-        "torchtitan.config.configs: TrainingConfig.enable_cpu_offload",
-        when.only("offload", "none", "optimizer+parameters")),
-    FrameworkRule("torchtitan-offload-share", ("offload",), "no offload of a share of {offload_fraction}",
-        "torchtitan.config.configs: TrainingConfig.enable_cpu_offload", when.not_offloaded_in_part),
-    FrameworkRule("torchtitan-optimizer", ("tp",), "no optimizer {optimizer}; adam works",
-        "torchtitan.components.optimizer", when.known("optimizer", "adam")),
-    FrameworkRule("torchtitan-precision", ("tp",), "no precision {precision}; bf16, fp8-rowwise and mxfp8 work",
-        "torchtitan.components.quantization; TrainingConfig.mixed_precision_param",
-        when.known("precision", "bf16", "fp32", "fp8-current", "fp8-rowwise", "mxfp8", "nvfp4"), since="0.3"),
+        "torchtitan.distributed.dual_pipe_v: get_dual_pipe_v_flag, of 0.2", _nothing_repeated_in_pairs),
+    usual("torchtitan-order", f"{_DIMENSIONS}.build_mesh", "tp-cp-ep-dp-pp"),
+    usual("torchtitan-vocabulary", "torchtitan.distributed.pipeline_parallel"),
+    usual("torchtitan-offload", _OFFLOAD, "none", "optimizer+parameters",
+        sentence="no offload {offload}: parameters and states go together"),
+    usual("torchtitan-offload-share", _OFFLOAD),
+    usual("torchtitan-optimizer", "torchtitan.components.optimizer", "adam"),
+    usual("torchtitan-precision", "torchtitan.components.quantization; TrainingConfig.mixed_precision_param",
+        "bf16", "fp32", "fp8-current", "fp8-rowwise", "mxfp8", "nvfp4", since="0.3"),
     FrameworkRule("torchtitan-tied", ("pp",), "no {pp} pipeline stages of a model whose head shares the embedding",
-        "torchtitan.models.common.decoder: update_from_config", when.untied_in_pipeline, since="0.3"),
-    FrameworkRule("torchtitan-fills", ("pp", "dp", "micro_batch_size", "schedule"),
-        "no schedule {schedule} with fewer micro-batches than {pp} stages",
-        "torch.distributed.pipelining.schedules: Schedule1F1B", when.fills("1f1b")),
+        _DECODER, lambda c, x: (c["pp"] == 1) | (not x.model.tied_embeddings), since="0.3"),
+    usual("torchtitan-fills", "torch.distributed.pipelining.schedules: Schedule1F1B"),
     FrameworkRule("torchtitan-rotation", ("cp", "cp_kind"),
         "no context ranks of kind {cp_kind}; all-gather and p2p work",
-        "torchtitan.config.job_config: Parallelism.context_parallel_rotate_method", when.gathered("all-gather", "p2p"),
-        until="0.2"),
+        "torchtitan.config.job_config: Parallelism.context_parallel_rotate_method",
+        lambda c, _x: (c["cp"] == 1) | among(c, "cp_kind", ("all-gather", "p2p")), until="0.2"),
     FrameworkRule("torchtitan-norms", ("tp", "sequence_parallel"),
         "no tensor ranks {tp} without sequence parallelism: norms are always split over them",
-        "torchtitan.models.llama3.infra.parallelize: apply_tp", when.norms_split, until="0.2"),
+        "torchtitan.models.llama3.infra.parallelize: apply_tp",
+        lambda c, _x: (c["tp"] == 1) | (c["sequence_parallel"] == 1), until="0.2"),
     FrameworkRule("torchtitan-whole-experts", ("tp", "etp"), "no expert tensor size {etp}; 1 and {tp} work",
-        "torchtitan.distributed.parallel_dims: ParallelDims", when.experts_whole_or_alike, until="0.2"),
+        _DIMENSIONS, lambda c, _x: (c["etp"] == 1) | (c["etp"] == c["tp"]), until="0.2"),
     FrameworkRule("torchtitan-converters", ("tp",),
         "no precision {precision}; bf16, fp32, fp8-current, fp8-rowwise and mxfp8 work",
         "torchtitan.components.quantization",
-        when.known("precision", "bf16", "fp32", "fp8-current", "fp8-rowwise", "mxfp8"), until="0.2"),
+        fact(lambda x: x.precision in {"bf16", "fp32", "fp8-current", "fp8-rowwise", "mxfp8"}), until="0.2"),
 )  # fmt: skip

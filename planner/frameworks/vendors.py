@@ -13,6 +13,10 @@ TPU: Final = "Google"
 """Who makes TPUs."""
 XLA: Final = "maxtext"
 """The stack, and the framework, that makes programs for TPUs."""
+NO_DEVICE: Final = "no {accelerator}, which is none of its devices; maxtext runs on TPUs"
+NO_CUDA: Final = "no {accelerator}, which has no CUDA; maxtext runs on TPUs"
+NO_TORCH: Final = "no {accelerator}: PyTorch reaches TPUs through XLA alone; maxtext runs on them"
+"""Why a framework does not run on the devices of other makers."""
 BY_XLA: Final = frozenset({TPU, "AWS"})
 """Makers of devices that XLA alone makes programs for."""
 _MEASURED: Final = {"Huawei": "mindformers"}

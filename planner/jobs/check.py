@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from costmodels.strategy import AXES
 from planner.answer.load import strategy_from_plan
-from planner.frameworks.conditions import Facts, FrameworkRule
+from planner.frameworks.conditions import Facts
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.job import Job
-from planner.rules.rule import named
+from planner.rules.rule import words_of
 
 
 def broken(job: Job, framework: str, *, version: str = "") -> Iterator[str]:
@@ -21,7 +20,9 @@ def broken(job: Job, framework: str, *, version: str = "") -> Iterator[str]:
     columns = {name: getattr(row, name) for name in AXES}
     for rule in FRAMEWORKS[framework].constraints:
         if rule.holds_in(version) and not np.all(rule.holds(columns, facts)):
-            yield f"{_sentence(rule, row.row(0), facts)} ({rule.source})"
+            more = {"precision": facts.precision, "accelerator": facts.accelerator}
+            words = words_of(row.row(0), facts.model, facts.switches, **more)
+            yield f"{rule.sentence.format(**words)} ({rule.source})"
 
 
 def device_lack(job: Job, framework: str) -> str | None:
@@ -39,37 +40,7 @@ def _facts(job: Job) -> Facts:
         seq_length=job.seq_length,
         global_batch_size=job.strategy.global_batch_size,
         precision=job.precision,
-        optimizer=job.optimizer,
-        main_params=str(_chosen(job, "main_params") or "fp32"),
-        offload_fraction=float(_chosen(job, "offload_fraction") or 1.0),
-        loss=str(_chosen(job, "loss") or "plain"),
-        loss_block=int(_chosen(job, "loss_block") or 0),
-        adapters=str(job.asked("adapters") or ""),
-        gpus_per_node=job.gpus_per_node,
+        switches=job.switches,
         accelerator=job.nodes[0].accelerator,
         vendor=job.vendor,
-    )
-
-
-def _chosen(job: Job, name: str) -> Any:
-    return getattr(job.priced.switches, name) if job.priced else job.asked(name)
-
-
-def _sentence(rule: FrameworkRule, row: dict[str, Any], facts: Facts) -> str:
-    model = facts.model
-    return rule.sentence.format(
-        **named(row),
-        precision=facts.precision,
-        optimizer=facts.optimizer,
-        main_params=facts.main_params,
-        accelerator=facts.accelerator,
-        offload_fraction=f"{facts.offload_fraction:g}",
-        loss_block=facts.loss_block,
-        adapters=facts.adapters,
-        num_layers=model.num_layers,
-        num_heads=model.num_heads,
-        num_query_groups=model.num_query_groups,
-        model=model.name,
-        global_batch_size=facts.global_batch_size,
-        seq_length=facts.seq_length,
     )

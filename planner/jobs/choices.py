@@ -13,6 +13,7 @@ from typing import Any, Final
 from costmodels.scenario import REDUCED
 from costmodels.stack.choices import chosen
 from costmodels.stack.stack import Stack, stack, stack_names
+from costmodels.stack.switches import Switches
 from planner.frameworks.registry import FRAMEWORKS
 from planner.request.fields import STACK_CHOICES
 from planner.request.overrides import changed_stack, written
@@ -47,10 +48,11 @@ def _named_stack(given: object) -> Stack | None:
     return stack(str(given)) if known else None
 
 
-def dispatch_of(request: Mapping[str, Any]) -> str:
-    """How the stack sends tokens to experts; one that the catalogue lacks, in Megatron's usual way."""
-    assumed = assumed_stack(request)
-    return assumed.switches.dispatcher if assumed else "alltoall"
+def switches_of(request: Mapping[str, Any]) -> Switches:
+    """The switches of the stack that was priced; where the catalogue lacks it, the usual ones and those chosen."""
+    return (
+        assumed_stack(request) or with_choices(Stack(name="unknown", title="unknown", source="none"), request)
+    ).switches
 
 
 _ON: Final = {True: "on", False: "off"}

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 
 from planner.answer.text import plural
 from planner.errors import BadRequest
+from planner.jobs.options import Document
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,12 @@ class ImportedJob:
     lacks: str = ""
 
 
+def llama_shape(at: Document, *names: str) -> dict[str, Any]:
+    """A decoder of Llama's kind by the sizes that a file has, as fields of ``costmodels.model.model.from_shape``."""
+    kind = {"gated_ffn": True, "activation": "swiglu", "position": "rotary", "norm": "rmsnorm"}
+    return {"name": "given", **kind, **{name: at(name) for name in names}}
+
+
 _OPTION: Final = re.compile(r"(?m)(?:^|\s)--[a-z][\w-]+")
 _KEY: Final = re.compile(r"(?m)^\s*[\w.-]+:(\s|$)")
 _TABLES: Final[tuple[tuple[str, str, Callable[[str], Any]], ...]] = (
@@ -87,11 +94,11 @@ def refusal(text: str, wanted: str, error: str) -> str:
 
     Args:
         text: of the file.
-        wanted: "JSON" or "TOML".
+        wanted: "JSON", "TOML" or "YAML".
         error: what the parser of that says.
     """
     seen = _kind(text)
-    if seen is None:
+    if seen is None or seen[0] == wanted:
         return f"no {wanted}: {error}"
     kind, reads = seen
     return f"no {wanted}: it looks like {kind}" + (f", which --from {reads} reads" if reads else "")
@@ -108,7 +115,7 @@ def _kind(text: str) -> tuple[str, str] | None:
         return "a script or a command line", "megatron-args"
     if text.lstrip().startswith(("{", "[")):
         return None  # what was meant is plain, and the parser knows where it goes wrong
-    return ("YAML", "") if _KEY.search(text) else ("plain text", "")
+    return ("YAML", "accelerate, nanotron or maxtext") if _KEY.search(text) else ("plain text", "")
 
 
 def _parses(parse: Callable[[str], Any], text: str) -> bool:

@@ -10,12 +10,12 @@ from typing import Any, Final
 from costmodels.layout.split import ends_of_cut, odd_stage
 from costmodels.model.model import Model
 from costmodels.stack.adapters import Adapters
-from costmodels.stack.stack import Stack
+from costmodels.stack.switches import Switches
 from hardware.catalogue import accelerator, names
-from planner.answer.plan import Plan, Strategy
+from planner.answer.plan import Plan, Stage, Strategy
 from planner.answer.text import name_in, why_infeasible
 from planner.errors import BadRequest
-from planner.jobs.choices import assumed_stack
+from planner.jobs.choices import switches_of
 from planner.request.tables import model_of
 
 LARGEST_NAME: Final = 63 - len("-node-99999999-9-abcde")
@@ -101,14 +101,9 @@ class Job:
         return str(self.plan.request.get("precision") or "bf16")
 
     @cached_property
-    def priced(self) -> Stack | None:
-        """The stack with all that was chosen; None where the answer holds only a name that the catalogue lacks."""
-        return assumed_stack(self.plan.request)
-
-    @property
-    def optimizer(self) -> str:
-        """What updates the weights."""
-        return self.priced.switches.optimizer if self.priced else str(self.asked("optimizer") or "adam")
+    def switches(self) -> Switches:
+        """What of the stack was chosen, be it by the request or by the stack itself."""
+        return switches_of(self.plan.request)
 
     @property
     def adapters(self) -> Adapters | None:
@@ -194,6 +189,12 @@ def refuse(target: str, reasons: Iterable[tuple[bool, str]]) -> None:
     for holds, reason in reasons:
         if holds:
             raise Inexpressible(f"{target} {reason}")
+
+
+def groups_in_turn(parts: Sequence[Nodes] | Sequence[Stage]) -> tuple[str, ...]:
+    """The remark on which nodes come first where a pipeline goes over several node groups."""
+    names = list(dict.fromkeys(part.group for part in parts))
+    return (f"rank nodes by node group, in the order of the pipeline: {', then '.join(names)}",) if names[1:] else ()
 
 
 def chunk_layers(strategy: Strategy, *, folded: bool = False) -> list[int]:

@@ -187,11 +187,10 @@ class Document:
     Args:
         document: the file, parsed.
         options: of the framework.
-        examples: of what may stand in a table, by its path.
     """
 
-    def __init__(self, document: Mapping[str, Any], options: Options, examples: Mapping[str, str]) -> None:
-        self._options, self._examples = options, examples
+    def __init__(self, document: Mapping[str, Any], options: Options) -> None:
+        self._options = options
         self._tables = {"": Tracked(document)}
 
     def table(self, path: str) -> Tracked:
@@ -204,7 +203,8 @@ class Document:
             above, _, name = path.rpartition(".")
             found = self.table(above).get(name)
             if found is not None and not isinstance(found, Mapping):
-                raise BadRequest(f"{name}: expected a table such as {self._examples[path]}, got {found!r:.40}")
+                key = next(row.word for row in self._options if row.word.startswith(path)).removeprefix(f"{path}.")
+                raise BadRequest(f"{path}: expected a table with keys such as {key}, got {found!r:.40}")
             self._tables[path] = Tracked(found or {})
         return self._tables[path]
 
@@ -233,6 +233,17 @@ class Document:
                 raise BadRequest(f"{shown}: {value!r:.40} is not priced; {', '.join(option.values)} are")
             return known[value.lower()]
         return value
+
+    def needed(self, field: str) -> int:
+        """The whole number of a field.
+
+        Raises:
+            BadRequest: the file has none.
+        """
+        found: int | None = self(field)
+        if found is None:
+            raise BadRequest(f"{self._options[field].word} is missing")
+        return found
 
     def unread(self, path: str, harmless: str) -> tuple[str, ...]:
         """Remarks on the names of a table that were not read."""
@@ -273,38 +284,32 @@ class Arguments(Tracked):
         """All its words."""
         return super().get(self.word_of(field), ())
 
-    def text(self, field: str, default: str = "") -> str:
-        """Its first word."""
-        words = self.words(field)
-        return words[0] if words else default
+    def text(self, field: str) -> str:
+        """Its first word, empty where it has none."""
+        return next(iter(self.words(field)), "")
 
-    def choice(self, field: str) -> Any:
-        """What its word stands for.
-
-        Raises:
-            BadRequest: it is none of the option's words.
-        """
-        option, value = self._options[field], self.text(field)
-        if not self.given(field):
-            return option.default
-        if value not in option.values:
-            raise BadRequest(f"--{self.word_of(field)}: {value!r:.40} is not priced; {', '.join(option.values)} are")
-        return option.values[value]
-
-    def number(self, field: str) -> int | None:
-        """Its whole number, the option's default where it is absent.
+    def __call__(self, field: str) -> Any:
+        """What it says: whether a flag is there, a number, what a word stands for; else the option's default.
 
         Raises:
-            BadRequest: it is something else, or too small.
+            BadRequest: the option takes no such value.
         """
-        option, word = self._options[field], self.word_of(field)
+        option, word, value = self._options[field], self.word_of(field), self.text(field)
         if word not in self:
             return option.default
-        value = self.text(field)
+        if option.kind == "flag":
+            return True
+        if option.kind == "choice":
+            if value not in option.values:
+                raise BadRequest(f"--{word}: {value!r:.40} is not priced; {', '.join(option.values)} are")
+            return option.values[value]
+        return value if option.kind == "text" else self._number(word, value, option.least)
+
+    def _number(self, word: str, value: str, least: int) -> int:
         if value.startswith("$"):
             raise BadRequest(f"--{word}: {value:.40} is set nowhere in the script; write its value in its place")
-        if not (value.isascii() and value.isdecimal() and len(value) <= self._DIGITS and int(value) >= option.least):
-            raise BadRequest(f"--{word}: expected a whole number from {option.least} on, got {value!r:.40}")
+        if not (value.isascii() and value.isdecimal() and len(value) <= self._DIGITS and int(value) >= least):
+            raise BadRequest(f"--{word}: expected a whole number from {least} on, got {value!r:.40}")
         return int(value)
 
     def real(self, field: str) -> float | None:
@@ -319,18 +324,13 @@ class Arguments(Tracked):
         except ValueError:
             raise BadRequest(f"--{self.word_of(field)}: expected a number, got {value!r:.40}") from None
 
-    def count(self, field: str, default: int = 1) -> int:
-        """Its whole number, the option's default or this one where it is absent."""
-        found = self.number(field)
-        return default if found is None else found
-
     def needed(self, field: str) -> int:
         """Its whole number.
 
         Raises:
             BadRequest: it is missing, or no number.
         """
-        found = self.number(field)
+        found: int | None = self(field)
         if found is None:
             raise BadRequest(f"--{self.word_of(field)} is missing, without which there is no model; or give --model")
         return found
@@ -340,5 +340,5 @@ class Arguments(Tracked):
         asked = set(self.names)
         for option in self._options:
             if option.kind == "choice":
-                self.choice(option.field)
+                self(option.field)
         self.names = asked

@@ -11,7 +11,9 @@ from typing import Final
 from planner.answer.plan import Plan, Strategy
 from planner.answer.text import name_in
 from planner.errors import BadRequest
+from planner.jobs.check import broken, device_lack
 from planner.jobs.choices import uncarried_choices
+from planner.jobs.job import groups_in_turn, job_of
 from planner.jobs.megatron.options import CARRIED, OPTIONS
 from planner.jobs.megatron.write import strategy_lacks, strategy_values
 from planner.jobs.megatron.write_stack import stack_values, state_values
@@ -74,10 +76,19 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
     _check(plan)
     if stack == "torchtitan":
         words, remarks = torchtitan_arguments(strategy, precision=precision)
+        lacks = broken(job_of(plan), "torchtitan") if _is_whole(plan) else ()
+        refused = [f"torchtitan cannot start this plan: {lack}" for lack in lacks]
         left = uncarried_choices(plan.request, "torchtitan", (), "arguments")
-        return Launch(tuple(words), (*remarks, *_refusals(plan, "torchtitan"), *left))
-    words, remarks = _megatron(plan, strategy)
-    return Launch(tuple(words), (*_whose(plan), *_unsaid(plan), *remarks, *_in_turn(strategy)))
+        return Launch(tuple(words), (*remarks, *refused, *left))
+    values, remarks = strategy_values(strategy, plan.request)
+    states, about_states = state_values(strategy, plan.request)
+    own = _runs_on_core(plan)
+    assumed, about_stack = stack_values(strategy, plan.request) if own else ({}, ())
+    # No framework's own rules are searched on several node groups.
+    searched = own and strategy_lacks(strategy, {}) and len({stage.group for stage in strategy.stages}) == 1
+    way = ("--for megatron-lm searches only what these arguments can say",) if searched else ()
+    about = (*remarks, *about_states, *about_stack, *way, *groups_in_turn(strategy.stages))
+    return Launch(tuple(OPTIONS.words(values | states | assumed)), (*_owner(plan), *_unsaid_changes(plan), *about))
 
 
 def _check(plan: Plan) -> None:
@@ -86,14 +97,11 @@ def _check(plan: Plan) -> None:
     Raises:
         BadRequest: it would, with the way to a plan that it starts.
     """
-    if why := foreign(plan):
+    if why := device_refusal(plan):
         other = f"; {_OTHERS['maxtext']}" if _family(plan) == "maxtext" else ""
         raise BadRequest(f"no arguments, since megatron-lm cannot start this plan: {why}{other}")
-    if not _own(plan) or plan.status == "infeasible":
+    if not _runs_on_core(plan) or plan.status == "infeasible":
         return
-    from planner.jobs.check import broken
-    from planner.jobs.job import job_of
-
     if plan.request.get("adapters"):
         raise BadRequest("no arguments: megatron-lm trains no adapters; plan export --to megatron-bridge writes them")
     for lack in broken(job_of(plan), "megatron-lm"):
@@ -103,61 +111,23 @@ def _check(plan: Plan) -> None:
         )
 
 
-def foreign(plan: Plan) -> str | None:
+def device_refusal(plan: Plan) -> str | None:
     """Why Megatron-LM's arguments are for other devices than the plan's; None where they are for these."""
-    from planner.jobs.check import device_lack
-    from planner.jobs.job import job_of
-
-    return device_lack(job_of(plan), "megatron-lm") if _whole(plan) else None
+    return device_lack(job_of(plan), "megatron-lm") if _is_whole(plan) else None
 
 
-def _refusals(plan: Plan, framework: str) -> list[str]:
-    """What a framework refuses of a plan that holds its model and cluster, a remark each."""
-    from planner.jobs.check import broken
-    from planner.jobs.job import job_of
-
-    lacks = broken(job_of(plan), framework) if _whole(plan) else ()
-    return [f"{framework} cannot start this plan: {lack}" for lack in lacks]
-
-
-def _whole(plan: Plan) -> bool:
+def _is_whole(plan: Plan) -> bool:
     """Whether a plan holds its model and its cluster."""
     whole = all(isinstance(plan.request.get(name), Mapping) for name in ("model", "cluster"))
     return whole and plan.status != "infeasible"
 
 
-def _in_turn(strategy: Strategy) -> tuple[str, ...]:
-    """Which nodes come first where a pipeline goes over several node groups."""
-    names = list(dict.fromkeys(stage.group for stage in strategy.stages))
-    if len(names) < 2:
-        return ()
-    return (f"rank nodes by node group, in the order of the pipeline: {', then '.join(names)}",)
-
-
-def _megatron(plan: Plan, strategy: Strategy) -> tuple[list[str], tuple[str, ...]]:
-    values, remarks = strategy_values(strategy, plan.request)
-    states, about_states = state_values(strategy, plan.request)
-    assumed, about_stack = stack_values(strategy, plan.request) if _own(plan) else ({}, ())
-    words = OPTIONS.words(values | states | assumed)
-    return words, (*remarks, *about_states, *about_stack, *_nearby(plan, strategy))
-
-
-def _nearby(plan: Plan, strategy: Strategy) -> tuple[str, ...]:
-    """The way to a plan that the arguments say to the letter, where they only come near this one.
-
-    There is none over several node groups, which no framework's own rules are searched on.
-    """
-    if not (_own(plan) and strategy_lacks(strategy, {})) or len({stage.group for stage in strategy.stages}) > 1:
-        return ()
-    return ("--for megatron-lm searches only what these arguments can say",)
-
-
-def _own(plan: Plan) -> bool:
+def _runs_on_core(plan: Plan) -> bool:
     """The stack's parser is today's Megatron-LM's."""
     return _family(plan) in {"megatron-core", "nemo", "nemo-26.06"}
 
 
-def elsewhere(plan: Plan) -> str | None:
+def other_launcher(plan: Plan) -> str | None:
     """How the stack is launched, where its own arguments cannot be written here."""
     stack = _family(plan)
     if stack in _FORKS or stack == "torchtitan":
@@ -165,9 +135,9 @@ def elsewhere(plan: Plan) -> str | None:
     return _OTHERS.get(stack, f"how stack {stack} is launched is not known here")
 
 
-def _whose(plan: Plan) -> tuple[str, ...]:
+def _owner(plan: Plan) -> tuple[str, ...]:
     stack = _family(plan)
-    if other := elsewhere(plan):
+    if other := other_launcher(plan):
         return (f"these are arguments of Megatron-LM, not of stack {stack}: {other}",)
     return (f"these are arguments of Megatron-LM; {_FORKS[stack]}",) if _FORKS[stack] else ()
 
@@ -177,10 +147,10 @@ def _family(plan: Plan) -> str:
     return name_in(plan.request.get("stack")).partition("@")[0]
 
 
-def _unsaid(plan: Plan) -> tuple[str, ...]:
+def _unsaid_changes(plan: Plan) -> tuple[str, ...]:
     """That what was changed of the stack is for the reader to see to."""
     paths = [path for path in plan.request.get("changes", ()) if path.startswith("stack.")]
-    left = [path for path in paths if not (_own(plan) and path in CARRIED)]
+    left = [path for path in paths if not (_runs_on_core(plan) and path in CARRIED)]
     return (f"what was set of the stack is not among them: {', '.join(left)}",) if left else ()
 
 

@@ -13,6 +13,7 @@ from planner.answer.plan import Plan
 from planner.errors import BadFile, BadRequest, UnknownName
 from planner.frameworks.registry import FRAMEWORKS, framework_of
 from planner.frameworks.vendors import TPU, XLA
+from planner.jobs.accelerate.read import accelerate_job
 from planner.jobs.accelerate.write import accelerate
 from planner.jobs.check import broken
 from planner.jobs.choices import uncarried_choices
@@ -25,18 +26,21 @@ from planner.jobs.launchers.clouds import ray, skypilot
 from planner.jobs.launchers.kubernetes import jobset, kueue, trainjob, volcano
 from planner.jobs.launchers.slurm import slurm
 from planner.jobs.launchers.torchrun import torchrun
+from planner.jobs.maxtext.read import maxtext_job
 from planner.jobs.maxtext.write import maxtext
 from planner.jobs.megatron import options as megatron_options
 from planner.jobs.megatron.bridge import CARRIED as BRIDGE_CARRIED
 from planner.jobs.megatron.bridge import bridge
 from planner.jobs.megatron.read import megatron_job
 from planner.jobs.megatron.write import megatron
-from planner.jobs.nanotron.write import CARRIED as NANOTRON_CARRIED
+from planner.jobs.nanotron import options as nanotron_options
+from planner.jobs.nanotron.read import nanotron_job
 from planner.jobs.nanotron.write import nanotron
 from planner.jobs.paddle.write import paddle
 from planner.jobs.pytorch.write import pytorch
 from planner.jobs.torchtitan.read import torchtitan_job
 from planner.jobs.torchtitan.write import torchtitan
+from planner.jobs.yaml_text import parse_yaml
 
 _Document = Mapping[str, Any]
 Read = Callable[[Path, Collection[str]], ImportedJob]
@@ -102,16 +106,18 @@ TARGETS: Final[Mapping[str, Target]] = {target.name: target for target in (
            "ConfigManager, ParallelDims, device meshes and schedules of both versions", torchtitan,
            read=_parsed("TOML", tomllib.loads, torchtitan_job)),
     Target("accelerate", "Hugging Face Accelerate YAML", ("1.15",),
-           "the launcher's loader and checks, the variables that it sets, ParallelismConfig", accelerate),
+           "the launcher's loader and checks, the variables that it sets, ParallelismConfig", accelerate,
+           read=_parsed("YAML", parse_yaml, accelerate_job)),
     Target("pytorch", "PyTorch device mesh, FSDP2 and pipelining", ("2.13",),
            "PyTorch itself: meshes of the whole world, shards on meta tensors, schedules", pytorch),
     Target("paddle", "PaddleFormers training arguments", ("1.2",),
            "TrainingArguments up to fleet.init, and the hybrid_configs that it makes", paddle),
     Target("nanotron", "nanotron YAML", ("2411b02", "0.4"),
            "the parser and the cut of 0.4, its logging replaced, which imports itself; 2411b02 is in no package index",
-           nanotron, carries=NANOTRON_CARRIED),
+           nanotron, read=_parsed("YAML", parse_yaml, nanotron_job), carries=nanotron_options.CARRIED),
     Target("maxtext", "MaxText configuration", ("0.2.5",),
-           "pyconfig, and the mesh of JAX over simulated devices", maxtext, carries=("optimizer",)),
+           "pyconfig, and the mesh of JAX over simulated devices", maxtext,
+           read=_parsed("YAML", parse_yaml, maxtext_job), carries=("optimizer",)),
     Target("torchrun", "torchrun script", ("2.13",), "torch.distributed.run", start=torchrun),
     Target("slurm", "Slurm batch script", ("22.05", "24.05"),
            "sbatch --test-only on a simulated cluster of 22.05; no parser of 24.05 installs here", start=slurm),

@@ -1,57 +1,49 @@
-"""YAML of plain tables, lists and scalars, without a package: what the exporters write."""
+"""YAML as the exporters write it and the readers take it."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
-_PLAIN: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
-_WORDS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
+import yaml
+
+_WIDE: Final = 2**20
+"""Characters of a line that is never broken: a script stays as it is."""
+
+
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc] # the package has no types
+    """Lists below their key, and scripts as they stand."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 - theirs
+        super().increase_indent(flow, indentless=False)
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+_Dumper.add_representer(str, _text)
 
 
 def yaml_text(document: Mapping[str, Any]) -> str:
-    """The document in block style, ending with a newline. Text that YAML might read otherwise is quoted."""
-    return "\n".join(_lines(document)) + "\n"
+    """The document in block style, in its own order, ending with a newline."""
+    text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDE)
+    return text
 
 
-def _lines(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for key, below in value.items():
-            yield from _entry(f"{_scalar(key)}:", below, indent="  ")
-    else:
-        for below in value:
-            yield from _item(below)
+def parse_yaml(text: str) -> Any:
+    """What a YAML text holds, the keys of its tables as text.
+
+    Raises:
+        ValueError: it is no YAML.
+    """
+    try:
+        return _with_names(yaml.safe_load(text))
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from None
 
 
-def _entry(head: str, value: Any, *, indent: str) -> Iterator[str]:
-    if isinstance(value, str) and "\n" in value.rstrip("\n"):
-        yield f"{head} |"
-        yield from (f"{indent}{line}".rstrip() for line in value.rstrip("\n").split("\n"))
-    elif _nested(value):
-        yield head
-        yield from (f"{indent}{line}" for line in _lines(value))
-    else:
-        yield f"{head} {_scalar(value)}"
-
-
-def _item(value: Any) -> Iterator[str]:
-    if not _nested(value):
-        yield from _entry("-", value, indent="  ")
-        return
-    lines = list(_lines(value))
-    yield f"- {lines[0]}"
-    yield from (f"  {line}" for line in lines[1:])
-
-
-def _nested(value: Any) -> bool:
-    return isinstance(value, Mapping | Sequence) and not isinstance(value, str) and bool(value)
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
-        return value
-    if isinstance(value, float) and "e" in (text := repr(value)) and "." not in text:
-        return text.replace("e", ".0e")  # YAML 1.1 reads a number without a point as text
-    return json.dumps(value, ensure_ascii=False)
+def _with_names(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _with_names(below) for key, below in value.items()}
+    return [_with_names(below) for below in value] if isinstance(value, list) else value

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from costmodels.layer.recompute_modules import module_names
-from costmodels.names import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, VOCABULARIES, Recompute
+from costmodels.model.model import Model
+from costmodels.names import VALUE_NAMES
 from costmodels.scenario import Scenario
+from costmodels.stack.switches import Switches
 from planner.rules.conditions import Columns, Mask
 
 
@@ -27,20 +29,23 @@ class Rule:
     passes: Callable[[Columns, Scenario], Mask]
 
 
+_OF_MODEL: Final = ("num_layers", "num_heads", "num_query_groups", "hidden_size", "ffn_hidden_size")
+_OF_SWITCHES: Final = ("optimizer", "main_params", "adapters", "offload_fraction", "loss_block")
+
+
+def words_of(row: Mapping[str, Any], model: Model, switches: Switches, **more: Any) -> dict[str, Any]:
+    """What the places of a sentence stand for: a strategy's values by name, and facts of the job."""
+    sizes = {name: getattr(model, name) for name in _OF_MODEL}
+    chosen = {name: getattr(switches, name) for name in _OF_SWITCHES}
+    return {**named(row), **sizes, **chosen, "model": model.name, **more}
+
+
 def named(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row's numbers with the names of what is coded."""
     words = dict(row)
-    kinds = tuple(kind.name.lower() for kind in Recompute)
     if "recompute_modules" in words:
         words["recompute_modules"] = ",".join(module_names(int(words["recompute_modules"]))) or "none"
-    for name, names in (
-        ("schedule", SCHEDULE_NAMES),
-        ("rank_order", RANK_ORDERS),
-        ("cp_kind", CP_KINDS),
-        ("recompute", kinds),
-        ("offload", OFFLOADS),
-        ("vocabulary", VOCABULARIES),
-    ):
+    for name, names in VALUE_NAMES.items():
         if name in words:
             words[name] = names[int(words[name])]
     return words

@@ -88,10 +88,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _yaml(path: Path) -> dict[str, Any]:
-    try:
-        import yaml
-    except ImportError:
-        raise BadRequest(f"{path} needs PyYAML: pip install pyyaml; TOML and JSON work without it") from None
+    import yaml
+
     try:
         document = yaml.safe_load(read_text(path))
     except (yaml.YAMLError, RecursionError, ValueError) as error:

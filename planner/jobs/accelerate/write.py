@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from costmodels.names import SHARDED_PARAMETERS
+from planner.jobs.accelerate.options import OPTIONS, PRECISIONS
 from planner.jobs.job import Export, Job
 from planner.jobs.launchers import shell
 from planner.jobs.options import applicable
@@ -13,113 +14,85 @@ from planner.jobs.yaml_text import yaml_text
 
 FILE: Final = "accelerate.yaml"
 _STEPS: Final = "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"
-_FP8: Final[Mapping[str, dict[str, Any]]] = {
-    "fp8": {"backend": "TE", "fp8_format": "HYBRID", "amax_history_len": 1024, "amax_compute_algo": "max"},
-    "fp8-current": {"backend": "AO"},
-    "fp8-rowwise": {"backend": "AO"},
+_LAUNCH: Final = {
+    "compute_environment": "LOCAL_MACHINE",
+    "machine_rank": 0,
+    "main_process_port": 29500,
+    "rdzv_backend": "static",
+    "main_training_function": "main",
+    "use_cpu": False,
 }
-"""What multiplies in 8 bits: Transformer Engine scales by earlier steps, TorchAO by the tensor at hand."""
-_SWITCHES: Final = {"fsdp_config": "ACCELERATE_USE_FSDP", "parallelism_config": "ACCELERATE_USE_PARALLELISM_CONFIG"}
-"""The variable that says that a table is there."""
-_PRECISIONS: Final = {
-    "bf16": "bf16",
-    "fp16": "fp16",
-    "fp32": "no",
-    "fp8": "fp8",
-    "fp8-current": "fp8",
-    "fp8-rowwise": "fp8",
+_PREFIXES: Final = {
+    "fsdp_config": ("ACCELERATE_USE_FSDP", "", ""),
+    "parallelism_config": ("ACCELERATE_USE_PARALLELISM_CONFIG", "", ""),
+    "fp8_config": ("", "ACCELERATE_FP8_", "fp8_"),
 }
+"""Of a table: the variable that says that it is there, what begins those of its keys, and what of a key is left out."""
 
 
 def accelerate(job: Job, version: str) -> Export:
     """The configuration as of Accelerate 1.15; what it lacks is refused by the rules."""
-    strategy = job.strategy
-    sharded = strategy.zero_stage > 0
-    document: dict[str, Any] = {
-        "compute_environment": "LOCAL_MACHINE",
-        "distributed_type": "FSDP" if sharded else "MULTI_GPU",
-        "mixed_precision": _PRECISIONS[job.precision],
-        "num_machines": job.node_count,
-        "num_processes": job.gpus,
-        "machine_rank": 0,
-        "main_process_port": 29500,
-        "rdzv_backend": "static",
-        "main_training_function": "main",
-        "use_cpu": False,
-        **({"fsdp_config": _fsdp(job)} if sharded else {}),
-        **({"fp8_config": _fp8(job)} if job.precision in _FP8 else {}),
-        "parallelism_config": _parallelism(job),
-    }
-    head = "\n".join([*shell.header(f"Accelerate {version}"), *shell.remarks(_remarks(job))])
+    document, remarks = OPTIONS.document(_values(job)), _remarks(job)
     return Export(
-        files={FILE: f"{head}\n{yaml_text(document)}"},
+        files={FILE: shell.commented(f"Accelerate {version}", remarks, yaml_text(document))},
         program=("train.py",),
-        environment={_STEPS: str(strategy.num_microbatches), **_variables(document)},
-        remarks=_remarks(job),
+        environment={_STEPS: str(job.strategy.num_microbatches), **_variables(document)},
+        remarks=remarks,
     )
+
+
+def _values(job: Job) -> dict[str, Any]:
+    strategy, shard = job.strategy, shard_size(job)
+    narrow = _narrow(job)
+    values = _LAUNCH | {
+        "sharded": strategy.zero_stage > 0,
+        "precision": "fp8" if narrow else job.precision,
+        "nodes": job.node_count,
+        "gpus": job.gpus,
+        **narrow,
+        "replicas": strategy.dp // shard,
+        "shard": shard,
+        "tp": strategy.tp,
+        "cp": strategy.cp,
+        "cp_kind": strategy.cp_kind if strategy.cp > 1 else None,
+    }
+    if not strategy.zero_stage:
+        return values
+    return values | {
+        "fsdp_version": 2,
+        "wrap_policy": "TRANSFORMER_BASED_WRAP",
+        "reshard": strategy.zero_stage == SHARDED_PARAMETERS,
+        "recompute": strategy.recompute == "full",
+        "offload": strategy.offload == "optimizer+parameters",
+        "efficient_loading": strategy.offload == "none" and narrow.get("backend") != "AO",
+        "state_dict": "SHARDED_STATE_DICT",
+    }
+
+
+def _narrow(job: Job) -> dict[str, Any]:
+    """What multiplies in 8 bits, if anything does; TorchAO gathers weights in 8 bits unless a key says otherwise."""
+    if job.precision == "fp8":
+        return {"backend": "TE", "fp8_format": "HYBRID", "amax_history": 1024, "amax_algorithm": "max"}
+    if job.precision in PRECISIONS.values():
+        return {}
+    return {"backend": "AO", "fp8_param_gather": job.switches.fp8_param_gather and job.precision == "fp8-current"}
 
 
 def _variables(document: Mapping[str, Any]) -> dict[str, str]:
     """What ``accelerate launch`` makes of the file: other launchers start the script with these, and read no file."""
     found = {"ACCELERATE_MIXED_PRECISION": str(document["mixed_precision"])}
-    for table, switch in _SWITCHES.items():
-        if table in document:
-            found |= {switch: "true"} | {name.upper(): _word(value) for name, value in document[table].items()}
-    fp8 = document.get("fp8_config", {})
-    return found | {f"ACCELERATE_FP8_{name.removeprefix('fp8_').upper()}": _word(value) for name, value in fp8.items()}
-
-
-def _word(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _fp8(job: Job) -> dict[str, Any]:
-    """TorchAO gathers weights in 8 bits unless it is told otherwise."""
-    made = dict(_FP8[job.precision])
-    if made["backend"] == "AO":
-        made["enable_fsdp_float8_all_gather"] = _gathers_narrow(job)
-    return made
-
-
-def _gathers_narrow(job: Job) -> bool:
-    return bool(job.priced and job.priced.switches.fp8_param_gather and job.precision == "fp8-current")
+    for table, (switch, prefix, left_out) in _PREFIXES.items():
+        found |= {switch: "true"} if switch and table in document else {}
+        for key, value in document.get(table, {}).items():
+            word = str(value).lower() if isinstance(value, bool) else str(value)
+            found[f"{prefix}{key.removeprefix(left_out).upper()}"] = word
+    return found
 
 
 def shard_size(job: Job) -> int:
     """Data ranks that share one copy; the context ranks share it too."""
     strategy = job.strategy
     return strategy.sharding_degree // strategy.cp if strategy.zero_stage else 1
-
-
-def _backend(job: Job) -> str:
-    return str(_FP8.get(job.precision, {}).get("backend", ""))
-
-
-def _parallelism(job: Job) -> dict[str, Any]:
-    strategy, shard = job.strategy, shard_size(job)
-    sizes = {
-        "dp_replicate_size": strategy.dp // shard,
-        "dp_shard_size": shard,
-        "tp_size": strategy.tp,
-        "cp_size": strategy.cp,
-    }
-    rotation = {"cp_comm_strategy": "allgather" if strategy.cp_kind == "all-gather" else "alltoall"}
-    return {
-        f"parallelism_config_{name}": value for name, value in (sizes | (rotation if strategy.cp > 1 else {})).items()
-    }
-
-
-def _fsdp(job: Job) -> dict[str, Any]:
-    strategy = job.strategy
-    return {
-        "fsdp_version": 2,
-        "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-        "fsdp_reshard_after_forward": strategy.zero_stage == SHARDED_PARAMETERS,
-        "fsdp_activation_checkpointing": strategy.recompute == "full",
-        "fsdp_offload_params": strategy.offload == "optimizer+parameters",
-        "fsdp_cpu_ram_efficient_loading": strategy.offload == "none" and _backend(job) != "AO",
-        "fsdp_state_dict_type": "SHARDED_STATE_DICT",
-    }
 
 
 def _remarks(job: Job) -> tuple[str, ...]:

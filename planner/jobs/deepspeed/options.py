@@ -41,16 +41,5 @@ OPTIONS: Final = Options(
            {"fp32": "fp32", "float32": "fp32", "bf16": "bf16", "bfloat16": "bf16"}),
 )  # fmt: skip
 """Keys by field, in the order in which they are written; from the optimizer on they are the script's, and only read."""
-EXAMPLES: Final = {
-    "zero_optimization": '{"stage": 3}',
-    "zero_optimization.offload_optimizer": '{"device": "cpu"}',
-    "zero_optimization.offload_param": '{"device": "cpu"}',
-    "tensor_parallel": '{"autotp_size": 2}',
-    "bf16": '{"enabled": true}',
-    "fp16": '{"enabled": true}',
-    "optimizer": '{"type": "AdamW"}',
-    "data_types": '{"grad_accum_dtype": "fp32"}',
-}
-"""What may stand in each of its tables."""
 CARRIED: Final = ("optimizer", "stack.offload_fraction")
 """Choices and paths of changes that its files have, or that their exporter remarks on."""

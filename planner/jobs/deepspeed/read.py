@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.deepspeed.options import EXAMPLES, OPTIONS
+from planner.jobs.deepspeed.options import OPTIONS
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import Document, present
 
@@ -36,7 +36,7 @@ def deepspeed_job(document: Mapping[str, Any]) -> ImportedJob:
     """
     if not {"zero_optimization", _BATCH, _MICRO} & set(document):
         raise BadRequest("no key of DeepSpeed in it, such as zero_optimization")
-    at = Document(_with_stage(document), OPTIONS, EXAMPLES)
+    at = Document(_with_stage(document), OPTIONS)
     stage, tp, cp = _stage(at), at("tp") or 1, at("cp")
     sizes, remarks = _batch(at, tp)
     precision, more = _precision(at)

@@ -21,8 +21,10 @@ def deepspeed(job: Job, version: str) -> Export:
     Raises:
         Inexpressible: DeepSpeed lacks a part of the plan.
     """
-    refuse("deepspeed cannot start this plan:", _lacks(job))
     strategy = job.strategy
+    held = ",".join(str(stage.layers) for stage in strategy.stages)
+    cut = f"PipelineModule cuts {job.model.num_layers} layers by type or by parameters, not into {held}"
+    refuse("deepspeed cannot start this plan:", [(job.uneven, cut)])
     remarks = _remarks(job)
     files = {FILE: json.dumps(OPTIONS.document(_values(job)), indent=2) + "\n"}
     if strategy.pp > 1:
@@ -36,7 +38,6 @@ def _values(job: Job) -> dict[str, Any]:
     strategy, at = job.strategy, job.strategy.zero_stage
     sharded = True if at else None
     hosted, all_hosted = strategy.offload.startswith("optimizer"), strategy.offload == "optimizer+parameters"
-    share = job.priced.switches.offload_fraction if job.priced else float(job.asked("offload_fraction") or 1.0)
     return {
         "global_batch_size": strategy.global_batch_size if strategy.tp == 1 else None,
         "micro_batch_size": strategy.micro_batch_size,
@@ -45,27 +46,14 @@ def _values(job: Job) -> dict[str, Any]:
         "fp16": True if job.precision == "fp16" else None,
         "zero_stage": at,
         **dict.fromkeys(("overlap_comm", "contiguous_gradients", "reduce_scatter"), sharded),
-        "second_shard": job.gpus_per_node if at == SHARDED_PARAMETERS and _second_shard(job.stack) else None,
+        "second_shard": job.gpus_per_node if at == SHARDED_PARAMETERS and job.switches.zero_hpz else None,
         **dict.fromkeys(("states_on_host", "states_pinned"), True if hosted else None),
-        "offload_fraction": share if hosted and share < 1 else None,
+        "offload_fraction": job.switches.offload_fraction if hosted and job.switches.offload_fraction < 1 else None,
         **dict.fromkeys(("parameters_on_host", "parameters_pinned"), True if all_hosted else None),
         "tp": strategy.tp if strategy.tp > 1 else None,
         "dp": strategy.dp if strategy.cp > 1 else None,
         "cp": strategy.cp if strategy.cp > 1 else None,
     }
-
-
-def _second_shard(name: str) -> bool:
-    from costmodels.stack.stack import stack, stack_names
-
-    return name in stack_names() and stack(name).switches.zero_hpz
-
-
-def _lacks(job: Job) -> tuple[tuple[bool, str], ...]:
-    """What no rule about degrees says."""
-    held = ",".join(str(stage.layers) for stage in job.strategy.stages)
-    cut = f"PipelineModule cuts {job.model.num_layers} layers by type or by parameters, not into {held}"
-    return ((job.uneven, cut),)
 
 
 def _remarks(job: Job) -> tuple[str, ...]:
@@ -81,7 +69,7 @@ def _remarks(job: Job) -> tuple[str, ...]:
         f"split the experts in the model: deepspeed.moe.layer.MoE(ep_size={strategy.ep})": strategy.ep > 1,
         f"split sequences in the model: UlyssesSPAttentionHF over {strategy.cp} ranks": strategy.cp > 1,
         f"the JSON has no pipeline; {STUB} cuts the model into {strategy.pp} stages": strategy.pp > 1,
-        f"choose the optimizer in the script: the plan has {job.optimizer}": job.optimizer != "adam",
+        f"choose the optimizer in the script: the plan has {job.switches.optimizer}": job.switches.optimizer != "adam",
     }
     return applicable(remarks)
 
@@ -116,4 +104,4 @@ def _stub(job: Job, version: str) -> str:
         layers=[stage.layers for stage in strategy.stages],
         interval=strategy.recompute_num_layers * (strategy.recompute == "full"),
     )
-    return "\n".join(shell.header(f"DeepSpeed {version}")) + "\n" + body
+    return shell.commented(f"DeepSpeed {version}", (), body)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from planner.jobs.job import Export, Job, Nodes, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.launchers.torchrun import PORT, program_files, program_words
+from planner.jobs.options import present
 from planner.jobs.yaml_text import yaml_text
 
 _ACCELERATORS: Final[Mapping[str, str]] = {
@@ -42,16 +43,11 @@ def skypilot(job: Job, version: str, program: Export) -> Export:
         f'  --node-rank "$SKYPILOT_NODE_RANK" --master-addr "{address}" --master-port {PORT} \\\n'
         f"  {shlex.join(program_words(program))}\n"
     )
-    document: dict[str, Any] = {
-        "name": job.name,
-        "num_nodes": job.node_count,
-        "resources": {"accelerators": f"{_sky_name(job.nodes[0])}:{job.gpus_per_node}", "network_tier": "best"},
-        **({"envs": dict(program.environment)} if program.environment else {}),
-        "run": run,
-    }
-    head = "\n".join([*shell.header(f"SkyPilot {version}"), *shell.remarks(program.remarks)])
-    files = {"task.yaml": f"{head}\n{yaml_text(document)}"} | program_files(program)
-    return Export(files=files, remarks=program.remarks)
+    resources = {"accelerators": f"{_sky_name(job.nodes[0])}:{job.gpus_per_node}", "network_tier": "best"}
+    envs = dict(program.environment) or None
+    document = present(name=job.name, num_nodes=job.node_count, resources=resources, envs=envs, run=run)
+    text = shell.commented(f"SkyPilot {version}", program.remarks, yaml_text(document))
+    return Export(files={"task.yaml": text} | program_files(program), remarks=program.remarks)
 
 
 def _sky_name(nodes: Nodes) -> str:
@@ -124,5 +120,5 @@ def ray(job: Job, version: str, program: Export) -> Export:
         program=repr(list(program_words(program))),
         name=job.name,
     )
-    head = "\n".join([*shell.header(f"Ray {version}"), *shell.remarks(program.remarks)])
-    return Export(files={"ray_launch.py": f"{head}\n{body}"} | program_files(program), remarks=program.remarks)
+    text = shell.commented(f"Ray {version}", program.remarks, body)
+    return Export(files={"ray_launch.py": text} | program_files(program), remarks=program.remarks)

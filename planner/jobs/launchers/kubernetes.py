@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from planner.jobs.job import Export, Job
 from planner.jobs.launchers import shell
-from planner.jobs.launchers.torchrun import PORT, locality, program_files, program_words
+from planner.jobs.launchers.torchrun import launch_words, locality, program_files, program_words
+from planner.jobs.options import present
 from planner.jobs.yaml_text import yaml_text
 
 GPU: Final = "nvidia.com/gpu"
@@ -20,15 +21,15 @@ _ROLE: Final = "node"
 
 def trainjob(job: Job, version: str, program: Export) -> Export:
     """A TrainJob of Kubeflow Trainer 2: its torch runtime tells torchrun nodes, rank and address."""
-    trainer = {
-        "image": IMAGE,
-        "command": ["torchrun"],
-        "args": [*program_words(program)],
-        **({"env": _variables(program.environment)} if program.environment else {}),
-        "numNodes": job.node_count,
-        "numProcPerNode": job.gpus_per_node,
-        "resourcesPerNode": _resources(job),
-    }
+    trainer = present(
+        image=IMAGE,
+        command=["torchrun"],
+        args=[*program_words(program)],
+        env=_variables(program.environment) or None,
+        numNodes=job.node_count,
+        numProcPerNode=job.gpus_per_node,
+        resourcesPerNode=_resources(job),
+    )
     document = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
@@ -63,12 +64,12 @@ def volcano(job: Job, version: str, program: Export) -> Export:
         "partitionSize": near,
         "networkTopology": {"mode": "hard", "highestTierAllowed": 1},
     }
-    task = {
-        "name": _ROLE,
-        "replicas": job.node_count,
-        **({"partitionPolicy": partition} if near > 1 else {}),
-        "template": {"spec": _pod(job, program, rank="$VC_TASK_INDEX", address=f"{job.name}-{_ROLE}-0.{job.name}")},
-    }
+    task = present(
+        name=_ROLE,
+        replicas=job.node_count,
+        partitionPolicy=partition if near > 1 else None,
+        template={"spec": _pod(job, program, rank="$VC_TASK_INDEX", address=f"{job.name}-{_ROLE}-0.{job.name}")},
+    )
     document = {
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
@@ -90,10 +91,10 @@ def _jobset(
 ) -> dict[str, Any]:
     """One Job of all nodes where the queue places slices, else one Job for each group."""
     near = job.node_count if whole else locality(job)
-    exclusive = {} if whole else {"alpha.jobset.sigs.k8s.io/exclusive-topology": LEVEL}
+    exclusive = {"alpha.jobset.sigs.k8s.io/exclusive-topology": LEVEL} if near > 1 and not whole else None
     rank = f"$((JOB_INDEX * {near} + JOB_COMPLETION_INDEX))"
     pod = _pod(job, program, rank=rank, address=f"{job.name}-{_ROLE}-0-0.{job.name}", index=True)
-    template = {**({"metadata": {"annotations": dict(placed)}} if placed else {}), "spec": pod}
+    template = present(metadata={"annotations": dict(placed)} if placed else None, spec=pod)
     batch = {
         "parallelism": near,
         "completions": near,
@@ -104,37 +105,22 @@ def _jobset(
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": {
-            "name": job.name,
-            **({"labels": dict(labels)} if labels else {}),
-            **({"annotations": exclusive} if exclusive and near > 1 else {}),
-        },
-        "spec": {
-            "network": {"enableDNSHostnames": True},
-            "failurePolicy": {"maxRestarts": 0},
-            **({"suspend": True} if labels else {}),
-            "replicatedJobs": [
-                {"name": _ROLE, "replicas": job.node_count // near, "template": {"spec": batch}},
-            ],
-        },
+        "metadata": present(name=job.name, labels=dict(labels) or None, annotations=exclusive),
+        "spec": present(
+            network={"enableDNSHostnames": True},
+            failurePolicy={"maxRestarts": 0},
+            suspend=True if labels else None,
+            replicatedJobs=[{"name": _ROLE, "replicas": job.node_count // near, "template": {"spec": batch}}],
+        ),
     }
 
 
 def _pod(job: Job, program: Export, *, rank: str, address: str, index: bool = False) -> dict[str, Any]:
-    words = shlex.join(program_words(program))
-    script = (
-        f"exec torchrun --nnodes {job.node_count} --nproc-per-node {job.gpus_per_node} --node-rank {rank} "
-        f"--master-addr {address} --master-port {PORT} {words}"
-    )
+    script = f"exec {launch_words(job, rank=rank, address=address)} {shlex.join(program_words(program))}"
     place = {"fieldRef": {"fieldPath": "metadata.annotations['jobset.sigs.k8s.io/job-index']"}}
     variables = _variables(program.environment) + ([{"name": "JOB_INDEX", "valueFrom": place}] if index else [])
-    container = {
-        "name": "train",
-        "image": IMAGE,
-        "command": ["bash", "-c", script],
-        **({"env": variables} if variables else {}),
-        "resources": _resources(job),
-    }
+    command = ["bash", "-c", script]
+    container = present(name="train", image=IMAGE, command=command, env=variables or None, resources=_resources(job))
     return {"restartPolicy": "Never", "containers": [container]}
 
 
@@ -150,5 +136,4 @@ def _written(name: str, document: Mapping[str, Any], target: str, program: Expor
     files = program_files(program)
     held = f" ({', '.join(files)})" if files else ""
     remarks = (*program.remarks, f"{IMAGE} stands for an image that holds the program and its files{held}", *more)
-    head = "\n".join([*shell.header(target), *shell.remarks(remarks)])
-    return Export(files={name: f"{head}\n{yaml_text(document)}"} | files, remarks=remarks)
+    return Export(files={name: shell.commented(target, remarks, yaml_text(document))} | files, remarks=remarks)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from planner.version import VERSION
 
 
-def header(target: str, *, comment: str = "#") -> list[str]:
+def header(target: str) -> list[str]:
     """Who wrote a file, and for what."""
-    return [f"{comment} Written by meshwright {VERSION} for {target}."]
+    return [f"# Written by meshwright {VERSION} for {target}."]
 
 
 def exports(environment: Mapping[str, str]) -> list[str]:
@@ -38,6 +38,11 @@ def options(words: Iterable[str]) -> Iterator[str]:
 def text(*parts: Iterable[str]) -> str:
     """Lines of several parts, with a blank line between two of them, ending with a newline."""
     return "\n\n".join("\n".join(part) for part in map(list, parts) if part) + "\n"
+
+
+def commented(target: str, about: Iterable[str], body: str) -> str:
+    """A file behind comments: who wrote it, for what, and what a reader has to know."""
+    return "\n".join([*header(target), *remarks(about), body])
 
 
 def remarks(lines: Iterable[str]) -> list[str]:

@@ -10,26 +10,12 @@ from planner.frameworks.maxtext import MAXTEXT
 from planner.frameworks.vendors import TPU
 from planner.jobs.job import Export, Job, refuse
 from planner.jobs.launchers import shell
+from planner.jobs.maxtext.options import OPTIONS, SIZES
 from planner.jobs.options import applicable
 from planner.jobs.yaml_text import yaml_text
 
 FILE: Final = "maxtext.yml"
 SCRIPT: Final = "maxtext.sh"
-_POLICIES: Final[Mapping[str, str]] = {
-    "none": "minimal_with_context",
-    "selective": "save_qkv_proj",
-    "full": "full",
-}
-"""What is kept: every product and the attention's output, the products in front of attention, a layer's input."""
-_QUANTIZATIONS: Final[Mapping[str, str]] = {
-    "int8": "int8",
-    "fp8": "te_fp8_delayedscaling",
-    "fp8-current": "te_fp8_currentscaling",
-    "mxfp8": "te_mxfp8",
-    "nvfp4": "te_nvfp4",
-}
-"""AQT's integers and Transformer Engine's recipes; without one the products are in ``dtype``."""
-_OPTIMIZERS: Final[Mapping[str, str]] = {"adam": "adamw", "sgd": "sgd", "muon": "muon"}
 
 
 def maxtext(job: Job, version: str) -> Export:
@@ -38,36 +24,41 @@ def maxtext(job: Job, version: str) -> Export:
     Raises:
         Inexpressible: stages are uneven.
     """
-    strategy = job.strategy
     refuse("maxtext cannot start this plan:", [(job.uneven, "its stages hold as many layers each")])
-    document = {
-        "base_config": "base.yml",
-        "run_name": job.name,
-        "hardware": "tpu" if job.vendor == TPU else "gpu",
-        "dataset_type": "synthetic",
-        "packing": False,
-        **_model(job),
-        **axes(job),
-        **_batch(job),
-        "remat_policy": _POLICIES[strategy.recompute],
-        "dtype": "float32" if job.precision == "fp32" else "bfloat16",
-        "quantization": _QUANTIZATIONS.get(job.precision, ""),
-        "opt_type": _OPTIMIZERS[job.optimizer],
-        "shard_optimizer_over_data": strategy.zero_stage == 1,
-        "optimizer_memory_host_offload": strategy.offload != "none",
-        "parameter_memory_host_offload": strategy.offload == "optimizer+parameters",
-        "attention": "flash" if job.vendor == TPU else "cudnn_flash_te",
-    }
-    remarks = _remarks(job)
-    about = [*shell.header(f"MaxText {version}"), *shell.remarks(remarks)]
-    how = _HOST if job.vendor == TPU else _START
-    start = "\n".join([*shell.header(f"MaxText {version}", comment="#"), *how, _RUN])
+    remarks, target, on_tpu = _remarks(job), f"MaxText {version}", job.vendor == TPU
+    start = shell.commented(target, (), "\n".join([*(_HOST if on_tpu else _START), _RUN]))
+    text = shell.commented(target, remarks, yaml_text(OPTIONS.document(_values(job))))
     return Export(
-        files={FILE: "\n".join([*about, yaml_text(document)]), SCRIPT: f"#!/usr/bin/env bash\n{start}\n"},
+        files={FILE: text, SCRIPT: f"#!/usr/bin/env bash\n{start}\n"},
         program=("--no-python", "bash", SCRIPT),
-        environment={} if job.vendor == TPU else {"NVTE_FUSED_ATTN": "1"},
+        environment={} if on_tpu else {"NVTE_FUSED_ATTN": "1"},
         remarks=remarks,
     )
+
+
+def _values(job: Job) -> dict[str, Any]:
+    """Values by the fields of its options; of a model that MaxText knows, no sizes."""
+    strategy, model, on_tpu = job.strategy, job.model, job.vendor == TPU
+    known = model.name in MAXTEXT
+    shape = {"decoder": "llama2"} | {name: getattr(model, name) for name in SIZES}
+    return {
+        "base_config": "base.yml",
+        "run_name": job.name,
+        "hardware": "tpu" if on_tpu else "gpu",
+        "dataset_type": "synthetic",
+        "packing": False,
+        **({"model": model.name} if known else shape),
+        **axes(job),
+        **_batch(job),
+        "recompute": strategy.recompute,
+        "width": "float32" if job.precision == "fp32" else "bfloat16",
+        "recipe": job.precision if job.precision in OPTIONS["recipe"].values.values() else "",
+        "optimizer": job.switches.optimizer,
+        "sharded_states": strategy.zero_stage == 1,
+        "states_on_host": strategy.offload != "none",
+        "parameters_on_host": strategy.offload == "optimizer+parameters",
+        "attention": "flash" if on_tpu else "cudnn_flash_te",
+    }
 
 
 _START: Final = (
@@ -82,7 +73,7 @@ _RUN: Final = f'exec python3 -m maxtext.trainers.pre_train.train {FILE} "$@"'
 
 
 def axes(job: Job) -> dict[str, int]:
-    """Every axis of the mesh that a plan may use; GPUs are all of one slice, so that axes between slices have one rank.
+    """Axes of the mesh by field; GPUs are all of one slice, so that axes between slices have one rank.
 
     XLA takes every host of GPUs for a slice, and MaxText splits its axes between slices and the inside of one, unless
     it is told how many there are. Parameters are sharded over the ranks of ``fsdp``, context and experts together.
@@ -100,9 +91,9 @@ def axes(job: Job) -> dict[str, int]:
     }
     slices, between = _slices(job), _between(job, ranks)
     return (
-        {"num_slices": slices, "dcn_data_parallelism": 1}
-        | ({f"dcn_{between}_parallelism": slices} if between else {})
-        | {f"ici_{name}_parallelism": size // (slices if name == between else 1) for name, size in ranks.items()}
+        {"num_slices": slices, "dcn_data": 1}
+        | ({f"dcn_{between}": slices} if between else {})
+        | {f"ici_{name}": size // (slices if name == between else 1) for name, size in ranks.items()}
     )
 
 
@@ -132,35 +123,17 @@ def _batch(job: Job) -> dict[str, Any]:
     strategy = job.strategy
     staged = strategy.pp > 1
     together = strategy.micro_batch_size * strategy.dp * (strategy.num_microbatches if staged else 1)
-    document = {
-        "max_target_length": job.seq_length,
+    values = {
+        "seq_length": job.seq_length,
         "per_device_batch_size": together / job.gpus,
-        "gradient_accumulation_steps": 1 if staged else strategy.num_microbatches,
+        "steps": 1 if staged else strategy.num_microbatches,
     }
     if not staged:
-        return document
-    return document | {
-        "num_layers_per_pipeline_stage": job.model.num_layers // (strategy.pp * strategy.vpp),
-        "num_pipeline_repeats": strategy.vpp,
-        "num_pipeline_microbatches": strategy.num_microbatches,
-    }
-
-
-def _model(job: Job) -> dict[str, Any]:
-    """A name that MaxText knows, else the shape of a decoder of Llama's kind."""
-    model = job.model
-    if model.name in MAXTEXT:
-        return {"model_name": model.name}
-    return {
-        "decoder_block": "llama2",
-        "base_emb_dim": model.hidden_size,
-        "base_num_query_heads": model.num_heads,
-        "base_num_kv_heads": model.num_query_groups,
-        "base_mlp_dim": model.ffn_hidden_size,
-        "base_num_decoder_layers": model.num_layers,
-        "head_dim": model.head_dim,
-        "vocab_size": model.vocab_size,
-        "logits_via_embedding": model.tied_embeddings,
+        return values
+    return values | {
+        "layers_per_chunk": job.model.num_layers // (strategy.pp * strategy.vpp),
+        "vpp": strategy.vpp,
+        "micro_batches": strategy.num_microbatches,
     }
 
 

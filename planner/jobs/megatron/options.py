@@ -32,7 +32,7 @@ OPTIONS: Final = Options(
     flag("untie-embeddings-and-output-weights", "untied_embeddings"),
     number("num-attention-heads", "num_heads"),
     flag("group-query-attention"),
-    number("num-query-groups"),
+    number("num-query-groups", default=1),
     number("kv-channels", "head_dim"),
     flag("qk-layernorm", "qk_norm"),
     text("window-size", "sliding_window"),

@@ -66,8 +66,8 @@ def megatron_job(script: str, *, model_known: bool = False) -> ImportedJob:
     fields = present(
         model=model_fields(at) if described else None,
         gpus=_gpus(at),
-        global_batch_size=at.number("global_batch_size"),
-        seq_length=at.number("seq_length"),
+        global_batch_size=at("global_batch_size"),
+        seq_length=at("seq_length"),
         precision=_precision(at),
         **_states(at),
         changes=_changes(at) or None,
@@ -90,7 +90,7 @@ def _priced_otherwise(at: Arguments) -> list[str]:
     """What is given and not priced, or not given and priced."""
     found = [f"--{name} is not priced from the arguments" for name in _PRICED_OTHERWISE if name in at]
     found += [f"--{name} is not given; the stack's overlap is priced" for name in _OVERLAPS if name not in at]
-    one, other = at.choice("moments"), at.choice("second_moments")
+    one, other = at("moments"), at("second_moments")
     if one != other:
         found.append(f"--exp-avg-sq-dtype {other} is priced as --exp-avg-dtype {one}: both moments have one format")
     if at.text("attention") == "flash":
@@ -112,7 +112,7 @@ def _assumed(at: Arguments) -> list[str]:
 
 
 def _gpus(at: Arguments) -> int | None:
-    nodes, each = at.number("nnodes"), at.number("nproc_per_node")
+    nodes, each = at("nnodes"), at("nproc_per_node")
     return nodes * each if nodes and each else None
 
 
@@ -127,41 +127,41 @@ def _precision(at: Arguments) -> str:
         return next(name for name, recipe in PRECISIONS.items() if "fp4" in recipe)
     if narrow:
         recipes = {recipe.get("fp8_recipe", "delayed"): name for name, recipe in PRECISIONS.items() if "fp8" in recipe}
-        return recipes[at.choice("fp8_recipe")]
+        return recipes[at("fp8_recipe")]
     return next((name for name in ("bf16", "fp16") if at.given(name)), "fp32")
 
 
 def _states(at: Arguments) -> dict[str, Any]:
     """The optimizer, the formats and the places of its states, and what else saves memory."""
-    adam = MOMENTS.get(at.choice("moments"))
-    named = at.choice("optimizer")
-    narrow = at.given("grad_reduce_in_bf16") or at.choice("main_grads") == "bf16"
+    adam = MOMENTS.get(at("moments"))
+    named = at("optimizer")
+    narrow = at.given("grad_reduce_in_bf16") or at("main_grads") == "bf16"
     return present(
         optimizer=adam if named == "adam" else named,
         main_grads="bf16" if narrow else None,
-        main_params=at.choice("main_params"),
+        main_params=at("main_params"),
         fp8_param_gather=True if at.given("fp8_param_gather") else None,
-        loss="fused" if at.choice("loss") == "fused" else None,
+        loss="fused" if at("loss") == "fused" else None,
         offload_fraction=at.text("offload_fraction"),
         expert_capacity=at.real("expert_capacity"),
     )
 
 
 def _pins(at: Arguments, pipeline: Pipeline) -> dict[str, Any]:
-    tp, cp = at.count("tp"), at.count("cp")
+    tp, cp = at("tp"), at("cp")
     pp, vpp = pipeline.pp, pipeline.vpp
     grouped = at.given("chunk_group")
     schedule = "none" if pp == 1 else "1f1b" if vpp == 1 else "interleaved-groups" if grouped else "interleaved-1f1b"
-    copies = at.count("copies")
+    copies = at("copies")
     return present(
         tp=tp,
         cp=cp,
         pp=pp,
         vpp=vpp,
-        dp=at.number("dp"),
-        ep=at.count("ep"),
-        etp=at.count("etp", tp) if at.given("num_experts") else 1,
-        micro_batch_size=at.count("micro_batch_size"),
+        dp=at("dp"),
+        ep=at("ep"),
+        etp=at("etp") or tp if at.given("num_experts") else 1,
+        micro_batch_size=at("micro_batch_size"),
         steps=None if at.given("global_batch_size") else 1,
         copies=copies if copies > 1 else None,
         cp_kind=_context_kind(at),
@@ -177,7 +177,7 @@ def _context_kind(at: Arguments) -> str:
     kinds = at.words("cp_kind") or ["p2p"]
     if len(set(kinds)) > 1:
         raise BadRequest(f"--cp-comm-type: {' '.join(kinds)!r:.40} is not priced; one kind for all layers is")
-    return str(at.choice("cp_kind") or "p2p")
+    return str(at("cp_kind") or "p2p")
 
 
 def _offload(at: Arguments) -> str:
@@ -190,7 +190,7 @@ def _offload(at: Arguments) -> str:
 def _zero_stage(at: Arguments) -> int:
     """Megatron-FSDP's stage, else that of the distributed optimizer, which Muon is its own."""
     alone = int(at.given("use_distributed_optimizer") or at.text("optimizer") == "dist_muon")
-    return int(at.choice("zero_stage")) if at.given("use_megatron_fsdp") else alone
+    return int(at("zero_stage")) if at.given("use_megatron_fsdp") else alone
 
 
 def _local(at: Arguments) -> bool:
@@ -216,7 +216,7 @@ def _length(at: Arguments) -> Length | None:
     Raises:
         BadRequest: both iterations and samples, which Megatron-LM refuses (arguments.py: validate_args).
     """
-    known = {field: at.number(field) for field in _LENGTHS if not at.text(field).startswith("$")}
+    known = {field: at(field) for field in _LENGTHS if not at.text(field).startswith("$")}
     found = {field: count for field, count in known.items() if count}
     if {"train_iters", "train_samples"} <= set(found):
         raise BadRequest("--train-iters and --train-samples exclude each other; leave one of them out")

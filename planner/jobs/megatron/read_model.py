@@ -35,21 +35,21 @@ def model_fields(at: Arguments) -> dict[str, Any]:
         "num_layers": len(hybrid_pattern(at)) or at.needed("num_layers"),
         "hidden_size": hidden,
         "num_heads": heads,
-        "num_query_groups": at.count("num_query_groups") if at.given("group_query_attention") else heads,
-        "ffn_hidden_size": at.count("ffn_hidden_size", _usual_width(hidden, gated=at.given("swiglu"))),
+        "num_query_groups": at("num_query_groups") if at.given("group_query_attention") else heads,
+        "ffn_hidden_size": at("ffn_hidden_size") or _usual_width(hidden, gated=at.given("swiglu")),
         "gated_ffn": activation == "swiglu",
         "activation": activation,
         "vocab_size": _vocabulary(at),
         "seq_length": at.needed("seq_length"),
-        "position": "rotary" if at.given("use_rotary_position_embeddings") else at.choice("position"),
+        "position": "rotary" if at.given("use_rotary_position_embeddings") else at("position"),
         "rotary_scaled": at.text("position") == "yarn" and not at.given("use_rotary_position_embeddings"),
-        "norm": at.choice("norm"),
+        "norm": at("norm"),
         "tied_embeddings": not at.given("untied_embeddings"),
         "qkv_bias": bias or at.given("add_qkv_bias"),
         "output_bias": bias,
         "ffn_bias": bias,
         "clamped_activation": at.given("quick_geglu") and at.given("activation_func_clamp_value"),
-        "attention_sinks": at.choice("attention_sinks"),
+        "attention_sinks": at("attention_sinks"),
         "qk_norm": "head" if at.given("qk_norm") and not latent else "none",
     }
     if fields["position"] == "learned":
@@ -57,7 +57,7 @@ def model_fields(at: Arguments) -> dict[str, Any]:
     if at.given("head_dim"):
         fields["head_dim"] = at.needed("head_dim")
     if at.given("mtp_layers"):
-        fields["mtp_layers"] = at.count("mtp_layers")
+        fields["mtp_layers"] = at("mtp_layers")
     if at.given("rotary_fraction") and not latent:
         fields["rotary_fraction"] = _share(at)
     return fields | _window(at) | _experts(at, fields, bias=bias) | _latent(at) | _hybrid(at)
@@ -82,14 +82,14 @@ def _usual_width(hidden: int, *, gated: bool) -> int:
 
 def _hybrid(at: Arguments) -> dict[str, Any]:
     """Layers by letter, Mamba's sizes, and how many modules, each behind a slash, predict further tokens."""
-    pattern, width = hybrid_pattern(at), at.count("mamba_head_dim")
+    pattern, width = hybrid_pattern(at), at("mamba_head_dim")
     if not pattern:
         return {}
     mamba = {
-        "num_heads": at.count("mamba_num_heads", 2 * at.needed("hidden_size") // width),
+        "num_heads": at("mamba_num_heads") or 2 * at.needed("hidden_size") // width,
         "head_dim": width,
-        "state_size": at.count("mamba_state_size"),
-        "num_groups": at.count("mamba_num_groups"),
+        "state_size": at("mamba_state_size"),
+        "num_groups": at("mamba_num_groups"),
     }
     predicting = "".join(at.words("layer_pattern")).count("/")
     ahead = {"mtp_layers": predicting} if predicting else {}
@@ -98,7 +98,7 @@ def _hybrid(at: Arguments) -> dict[str, Any]:
 
 def _vocabulary(at: Arguments) -> int:
     """Its stand-in tokenizer adds one token."""
-    return at.count("vocab_size", _VOCABULARY) + (at.text("tokenizer_type") == "NullTokenizer")
+    return (at("vocab_size") or _VOCABULARY) + (at.text("tokenizer_type") == "NullTokenizer")
 
 
 def _window(at: Arguments) -> dict[str, Any]:
@@ -120,19 +120,19 @@ def _window(at: Arguments) -> dict[str, Any]:
 def _experts(at: Arguments, fields: Mapping[str, Any], *, bias: bool) -> dict[str, Any]:
     if not at.given("num_experts"):
         return {}
-    shared = at.count("shared_expert_ffn_hidden_size")
+    shared = at("shared_expert_ffn_hidden_size")
     moe: dict[str, Any] = {
         "num_experts": at.needed("num_experts"),
-        "top_k": at.count("top_k"),
-        "expert_ffn_hidden_size": at.count("expert_ffn_hidden_size", fields["ffn_hidden_size"]),
+        "top_k": at("top_k"),
+        "expert_ffn_hidden_size": at("expert_ffn_hidden_size") or fields["ffn_hidden_size"],
         "num_shared_experts": int(shared > 0),
         "shared_expert_ffn_hidden_size": shared,
         "shared_expert_gate": at.given("shared_expert_gate"),
         **_places(at, fields["num_layers"]),
         # Megatron-LM's router has a learned bias where its linear layers have one.
         "router_bias": bias or at.given("router_bias"),
-        "router_groups": at.count("router_groups"),
-        "router_group_top_k": at.count("router_group_top_k"),
+        "router_groups": at("router_groups"),
+        "router_group_top_k": at("router_group_top_k"),
         **({"latent_size": at.needed("latent_size")} if at.given("latent_size") else {}),
     }
     return {"moe": moe}
@@ -204,7 +204,7 @@ def _latent(at: Arguments) -> dict[str, Any]:
         return {}
     rank = {"q_lora_rank": at.needed("q_lora_rank")} if at.given("q_lora_rank") else {}
     sizes = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-    return {"mla": {**rank, **{name: at.count(name) for name in sizes}}}
+    return {"mla": {**rank, **{name: at(name) for name in sizes}}}
 
 
 def _share(at: Arguments) -> float:

@@ -16,17 +16,17 @@ _ENDS: Final = ("embedding_as_layer", "loss_as_layer")
 _OUTER: Final = ("first_stage_layers", "last_stage_layers", *_ENDS)
 
 
+_GROUP: Final = re.compile(r"\(([^()]*)\)\*(\d+)")
+_LETTER: Final = re.compile(r"([A-Za-z])\*(\d+)")
+
+
 def hybrid_chunks(at: Arguments) -> list[str]:
     """Letters of chunk after chunk, those of stages within one another chunk-major; none where no pattern is given.
 
     Raises:
         BadRequest: a letter that is not known.
     """
-    text = "".join(at.words("layer_pattern"))
-    chunks = text.partition("/")[0].split("|") if text else []
-    if wrong := set("".join(chunks)) - set(LETTERS):
-        raise BadRequest(f"--{at.word_of('layer_pattern')}: {min(wrong)!r} is none of {', '.join(LETTERS)}")
-    return chunks
+    return _chunks(at, "layer_pattern", "".join(at.words("layer_pattern")).partition("/")[0], LETTERS)
 
 
 def hybrid_pattern(at: Arguments) -> str:
@@ -34,35 +34,23 @@ def hybrid_pattern(at: Arguments) -> str:
     return "".join(hybrid_chunks(at))
 
 
-_GROUP: Final = re.compile(r"\(([^()]*)\)\*(\d+)")
-_LETTER: Final = re.compile(r"([A-Za-z])\*(\d+)")
-
-
-def layout_chunks(text: str) -> list[str]:
-    """Letters of chunk after chunk, repetitions written out.
+def layout_chunks(at: Arguments) -> list[str]:
+    """Letters of chunk after chunk of a pipeline layout, repetitions written out; none where no layout is given.
 
     Raises:
         BadRequest: a letter that the layout does not know.
     """
-    plain = text.replace(",", "").replace(" ", "")
+    plain = at.text("layout").replace(",", "").replace(" ", "")
     while _GROUP.search(plain):
         plain = _GROUP.sub(lambda found: found[1] * int(found[2]), plain)
     plain = _LETTER.sub(lambda found: found[1] * int(found[2]), plain)
-    if wrong := set(plain) - set("EtmL|"):
-        raise BadRequest(f"--pipeline-model-parallel-layout: {min(wrong)!r} is none of E, t, m, L")
-    return plain.split("|")
+    return _chunks(at, "layout", plain, "EtmL")
 
 
-def layout_layers(text: str, pp: int) -> tuple[int, ...]:
-    """Layers of every stage; chunk i is the stage's of rank i modulo ``pp``.
-
-    Raises:
-        BadRequest: the chunks are no multiple of the stages.
-    """
-    chunks = layout_chunks(text)
-    if len(chunks) % pp:
-        raise BadRequest(f"--pipeline-model-parallel-layout has {len(chunks)} chunks for {pp} stages")
-    return tuple(sum(chunk.count("t") for chunk in chunks[stage::pp]) for stage in range(pp))
+def _chunks(at: Arguments, field: str, text: str, known: str) -> list[str]:
+    if wrong := set(text) - set(known) - {"|"}:
+        raise BadRequest(f"--{at.word_of(field)}: {min(wrong)!r} is none of {', '.join(known)}")
+    return text.split("|") if text else []
 
 
 class Pipeline(NamedTuple):
@@ -91,25 +79,23 @@ def pipeline_of(at: Arguments) -> Pipeline:
     Raises:
         BadRequest: it is given in two ways, or stages or chunks would be unequal where they must not be.
     """
-    pp = at.count("pp")
+    pp = at("pp")
     _check_ways(at)
-    if text := at.text("layout"):
-        held = [chunk.count("t") for chunk in layout_chunks(text)]
-        _ = layout_layers(text, pp)
-        if sum(held) != (stated := at.count("num_layers", sum(held))):
-            raise BadRequest(f"--{at.word_of('layout')} has {sum(held)} layers, --num-layers is {stated}")
-        return _checked(Pipeline(pp, len(held) // pp, held))
-    if len(drawn := hybrid_chunks(at)) > 1:
-        if len(drawn) % pp:
-            raise BadRequest(f"--{at.word_of('layer_pattern')} has {len(drawn)} chunks for {pp} stages")
-        return _checked(Pipeline(pp, len(drawn) // pp, [len(chunk) for chunk in drawn]))
-    total = sum(map(len, drawn)) or at.count("num_layers", 0)
+    drawn = hybrid_chunks(at)
+    if laid_out := layout_chunks(at):
+        found = _drawn(at, "layout", [chunk.count("t") for chunk in laid_out], pp)
+        if (count := sum(found.chunks or ())) != (stated := at("num_layers") or count):
+            raise BadRequest(f"--{at.word_of('layout')} has {count} layers, --num-layers is {stated}")
+        return found
+    if len(drawn) > 1:
+        return _drawn(at, "layer_pattern", [len(chunk) for chunk in drawn], pp)
+    total = sum(map(len, drawn)) or (at("num_layers") or 0)
     if not total:
         if at.given("layers_per_chunk"):
             raise BadRequest(
                 f"--{at.word_of('layers_per_chunk')} says nothing without --num-layers; give that, or --vpp"
             )
-        return Pipeline(pp, at.count("vpp"), None)
+        return Pipeline(pp, at("vpp"), None)
     held = _stages(at, total, pp)
     places = [held[0] + at.given(_ENDS[0]), *held[1:]]
     places[-1] += at.given(_ENDS[1])
@@ -118,6 +104,13 @@ def pipeline_of(at: Arguments) -> Pipeline:
     chunks[0] -= at.given(_ENDS[0])
     chunks[-1] -= at.given(_ENDS[1])
     return _checked(Pipeline(pp, vpp, chunks))
+
+
+def _drawn(at: Arguments, field: str, chunks: list[int], pp: int) -> Pipeline:
+    """The pipeline of chunks that are written out."""
+    if len(chunks) % pp:
+        raise BadRequest(f"--{at.word_of(field)} has {len(chunks)} chunks for {pp} stages")
+    return _checked(Pipeline(pp, len(chunks) // pp, chunks))
 
 
 def _check_ways(at: Arguments) -> None:
@@ -142,7 +135,7 @@ def _checked(found: Pipeline) -> Pipeline:
 
 def _stages(at: Arguments, total: int, pp: int) -> list[int]:
     """Layers of every stage: as many on each, or on each but the outer ones."""
-    first, last = (at.number(field) for field in _OUTER[:2])
+    first, last = (at(field) for field in _OUTER[:2])
     if first is None and last is None:
         return _even(at, total, pp)
     inner = pp - (first is not None) - (last is not None)
@@ -171,7 +164,7 @@ def _even(at: Arguments, total: int, pp: int) -> list[int]:
 
 def _chunks_per_stage(at: Arguments, places: Sequence[int]) -> int:
     """Chunks of every stage, of as many layers each; an end that counts as a layer is one."""
-    per_chunk, vpp = at.number("layers_per_chunk"), at.count("vpp")
+    per_chunk, vpp = at("layers_per_chunk"), at("vpp")
     field, size = ("vpp", vpp) if per_chunk is None else ("layers_per_chunk", per_chunk)
     checked = places if per_chunk is None else places[:1]
     if odd := [each for each in checked if each % size]:
@@ -195,7 +188,7 @@ def recomputation(at: Arguments, pipeline: Pipeline) -> Recomputation:
         BadRequest: two kinds of it, or words that are missing or belong to the other kind.
     """
     light = next((field for field in ("recompute_activations", "moe_layer_recompute") if at.given(field)), "")
-    kind = at.choice("recompute") or ("selective" if light else "")
+    kind = at("recompute") or ("selective" if light else "")
     word = at.word_of("recompute")
     if light and kind == "full":
         raise BadRequest(f"--{at.word_of(light)} is selective recomputation, --{word} is full; leave out one of them")
@@ -216,7 +209,7 @@ def _selective(at: Arguments) -> Recomputation:
 
 
 def _whole_layers(at: Arguments, pipeline: Pipeline) -> Recomputation:
-    method, layers = at.choice("recompute_method"), at.number("recompute_num_layers")
+    method, layers = at("recompute_method"), at("recompute_num_layers")
     if not method or layers is None:
         lacks = "--recompute-num-layers, such as 1" if method else "--recompute-method uniform or block"
         raise BadRequest(f"--recompute-granularity full needs {lacks}")

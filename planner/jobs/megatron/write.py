@@ -10,14 +10,13 @@ from costmodels.pipeline.interleaving import group_size
 from costmodels.stack.fields import SENT_ONCE
 from planner.answer.plan import Strategy
 from planner.errors import BadRequest
-from planner.jobs.choices import dispatch_of
-from planner.jobs.job import Export, Job, looped_chunks, refuse
+from planner.jobs.choices import switches_of
+from planner.jobs.job import Export, Job, groups_in_turn, looped_chunks, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.megatron.options import OPTIONS, PRECISIONS
 from planner.jobs.megatron.write_model import model_values
 from planner.jobs.megatron.write_stack import (
     Values,
-    chosen_of,
     shards_by_itself,
     stack_values,
     state_lacks,
@@ -39,17 +38,14 @@ def megatron(job: Job, version: str) -> Export:
         Inexpressible: Megatron-LM lacks a part of the plan.
     """
     strategy, request = job.strategy, job.plan.request
-    reasons = (*strategy_lacks(strategy, request), *state_lacks(strategy, request))
-    refuse("megatron-lm cannot start this plan:", ((True, reason) for reason in reasons))
+    refuse_lacks("megatron-lm", job)
     model, about_model = model_values(job.model, seq_length=job.seq_length)
     states, about_states = state_values(strategy, request)
     assumed, about_stack = stack_values(strategy, request)
-    # Megatron-LM drops a tenth of attention's weights and of what a layer adds unless an option says otherwise.
-    kept = {} if job.priced and job.priced.switches.dropout else {"attention_dropout": "0.0", "hidden_dropout": "0.0"}
-    words = OPTIONS.words(model | strategy_values(strategy, request)[0] | states | assumed | kept)
+    words = OPTIONS.words(model | strategy_values(strategy, request)[0] | states | assumed | dropout_values(job))
     script = "pretrain_mamba.py" if job.model.layer_pattern else "pretrain_gpt.py"
     environment = dict(_environment(job))
-    remarks = (*about_model, *about_states, *about_stack, *_ported(job), *_in_turn(job), _left_out(job))
+    remarks = (*about_model, *about_states, *about_stack, *_ported(job), *groups_in_turn(job.nodes), _left_out(job))
     lines = [*shell.header(f"Megatron-LM, Megatron-Core {version}"), *shell.remarks(remarks)]
     how = [f'# source {FILE}; torchrun ... {script} "${{MEGATRON_ARGS[@]}}" {" ".join(_own_words(job))}']
     arguments = shell.array("MEGATRON_ARGS", words)
@@ -59,6 +55,21 @@ def megatron(job: Job, version: str) -> Export:
         environment=environment,
         remarks=remarks,
     )
+
+
+def refuse_lacks(target: str, job: Job) -> None:
+    """Refuse what no argument of Megatron-Core says.
+
+    Raises:
+        Inexpressible: there is something.
+    """
+    lacks = (*strategy_lacks(job.strategy, job.plan.request), *state_lacks(job.strategy, job.plan.request))
+    refuse(f"{target} cannot start this plan:", ((True, lack) for lack in lacks))
+
+
+def dropout_values(job: Job) -> dict[str, str]:
+    """Megatron-LM drops a tenth of attention's weights and of what a layer adds unless an option says otherwise."""
+    return {} if job.switches.dropout else {"attention_dropout": "0.0", "hidden_dropout": "0.0"}
 
 
 def _environment(job: Job) -> Iterator[tuple[str, str]]:
@@ -86,12 +97,6 @@ def _left_out(job: Job) -> str:
     return f"add what is the run's own: {', '.join(_own_words(job))}{base}"
 
 
-def _in_turn(job: Job) -> tuple[str, ...]:
-    if len(job.nodes) < 2:
-        return ()
-    return (f"rank nodes by node group, in the order of the pipeline: {', then '.join(n.group for n in job.nodes)}",)
-
-
 def strategy_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
     """A strategy by the fields of Megatron-LM's options, and remarks on what they cannot say.
 
@@ -104,12 +109,13 @@ def strategy_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
     """
     model = _model(request)
     pattern, predicting = str(model.get("layer_pattern") or ""), int(model.get("mtp_layers") or 0)
-    capacity = chosen_of(request, "expert_capacity")
+    switches = switches_of(request)
+    capacity = switches.expert_capacity
     precision = str(request.get("precision") or "bf16")
     values = {
         **{axis: getattr(strategy, axis) for axis in ("tp", "pp", "micro_batch_size", "global_batch_size")},
         **(_context(strategy) if strategy.cp > 1 else {}),
-        **(_experts(strategy, dispatch_of(request)) if model.get("moe") or strategy.ep > 1 else {}),
+        **(_experts(strategy, switches.dispatcher) if model.get("moe") or strategy.ep > 1 else {}),
         **({} if capacity is None else {"expert_capacity": capacity, "moe_pad_expert_input_to_capacity": True}),
         **(_pattern(strategy, pattern, predicting) if pattern else _pipeline(strategy, predicting)),
         "sequence_parallel": strategy.sequence_parallel,

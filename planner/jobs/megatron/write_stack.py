@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from costmodels.stack.stack import Stack
 from planner.answer.plan import Strategy
-from planner.jobs.choices import assumed_stack
+from planner.jobs.choices import assumed_stack, switches_of
 from planner.jobs.megatron.options import MOMENTS, OPTIONS
 
 Values = tuple[dict[str, Any], tuple[str, ...]]
@@ -39,32 +39,27 @@ def state_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
 
 def shards_by_itself(request: Mapping[str, Any]) -> bool:
     """Whether the optimizer shares its states out layer by layer, in place of Megatron-LM's distributed optimizer."""
-    return chosen_of(request, "optimizer") == "muon"
-
-
-def chosen_of(request: Mapping[str, Any], name: str) -> Any:
-    """A choice as it was priced; of a stack that the catalogue lacks, as it was asked for."""
-    priced = assumed_stack(request)
-    return request.get(name) if priced is None else getattr(priced.switches, name)
+    return switches_of(request).optimizer == "muon"
 
 
 def _optimizer(strategy: Strategy, request: Mapping[str, Any]) -> dict[str, Any]:
-    name = str(chosen_of(request, "optimizer") or "adam")
+    switches = switches_of(request)
+    name = switches.optimizer
     # The precision-aware optimizer is Adam's, and the distributed optimizer's: gradients alone are narrow without it.
     aware = _formats(request, name) if name.startswith("adam") and strategy.zero_stage else {}
     offloaded = strategy.offload.startswith("optimizer")
     values = {"optimizer": name if name in {"sgd", "muon"} else None, **_gradients(request), **aware}
     values["use_precision_aware_optimizer"] = offloaded or any(aware.values())
     if offloaded:
-        share = float(chosen_of(request, "offload_fraction") or 1.0)
-        values |= {"optimizer_cpu_offload": True, "offload_fraction": share, "overlap_cpu_optimizer_d2h_h2d": True}
+        values |= {"optimizer_cpu_offload": True, "overlap_cpu_optimizer_d2h_h2d": True}
+        values["offload_fraction"] = switches.offload_fraction
     return values
 
 
 def _weights(strategy: Strategy, request: Mapping[str, Any]) -> Values:
     """Weights that are kept and gathered as they are multiplied, which the distributed optimizer alone does."""
     field = _GATHERED.get(str(request.get("precision")))
-    if field is None or not chosen_of(request, "fp8_param_gather"):
+    if field is None or not switches_of(request).fp8_param_gather:
         return {}, ()
     option = f"--{OPTIONS[field].word}"
     if shards_by_itself(request) or not strategy.zero_stage:
@@ -86,7 +81,7 @@ def _gradients(request: Mapping[str, Any]) -> dict[str, Any]:
 def _formats(request: Mapping[str, Any], name: str) -> dict[str, str | None]:
     """Formats that the precision-aware optimizer is given, None for its own."""
     moments = next((kind for kind, optimizer in MOMENTS.items() if optimizer == name), None)
-    params = chosen_of(request, "main_params")
+    params = switches_of(request).main_params
     grads = request.get("main_grads") if request.get("precision") not in {"fp16", "fp32"} else None
     return {
         "main_params": None if params == "fp32" else params,
@@ -102,14 +97,15 @@ def state_lacks(strategy: Strategy, request: Mapping[str, Any]) -> tuple[str, ..
 
 
 def _lacks(strategy: Strategy, request: Mapping[str, Any]) -> Iterator[str]:
-    if (name := chosen_of(request, "optimizer")) in _ABSENT:
-        yield f"Megatron-LM has no optimizer {name}; these arguments run Adam"
+    switches = switches_of(request)
+    if switches.optimizer in _ABSENT:
+        yield f"Megatron-LM has no optimizer {switches.optimizer}; these arguments run Adam"
     precision = request.get("precision")
     if request.get("main_grads") == "bf16" and precision == "fp32":
         yield "Megatron-LM adds the gradients of fp32 up in fp32; --main-grads fp32 prices that"
     if block := request.get("loss_block"):
         yield f"Megatron-LM has no loss in blocks of {block} tokens"
-    if chosen_of(request, "loss") == "fused":
+    if switches.loss == "fused":
         yield "Megatron-LM has no loss fused with the head's product"
     if strategy.offload == "optimizer+parameters":
         yield "Megatron-LM keeps parameters on the device; these arguments offload the optimizer alone"

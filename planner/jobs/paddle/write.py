@@ -13,14 +13,13 @@ import json
 from typing import Any, Final
 
 from planner.jobs.job import Export, Job, refuse
+from planner.jobs.options import applicable, present
+from planner.jobs.paddle.options import OPTIONS
 
 FILE: Final = "paddle_args.json"
 FLEET: Final = "hybrid_configs.json"
-_ORDERS: Final = {
-    "tp-cp-ep-dp-pp": "pp_first",
-    "tp-cp-ep-sharding-pp-dp": "pp_first",
-    "tp-cp-ep-pp-dp": "sharding_first",
-}
+_SHARDS_OUTSIDE: Final = "tp-cp-ep-pp-dp"
+"""The rank order in which ranks that share states lie outside the pipeline."""
 
 
 def paddle(job: Job, _version: str) -> Export:
@@ -29,61 +28,52 @@ def paddle(job: Job, _version: str) -> Export:
     Raises:
         Inexpressible: stages are uneven.
     """
-    strategy = job.strategy
     refuse("paddle cannot start this plan:", [(job.uneven, "its pipeline cuts equal stages by the name of a layer")])
-    document: dict[str, Any] = {
-        "tensor_model_parallel_size": strategy.tp,
-        "pipeline_model_parallel_size": strategy.pp,
-        "context_parallel_size": strategy.cp,
-        "sep_parallel_size": 1,
-        "sharding": f"stage{strategy.zero_stage}" if strategy.zero_stage else "",
-        "sharding_parallel_size": strategy.sharding_degree if strategy.zero_stage else 1,
-        "expert_model_parallel_size": strategy.ep,
-        "expert_tensor_model_parallel_size": 1,
+    level = {2: "os_g", 3: "p_g_os"}.get(job.strategy.zero_stage)
+    remarks = {
+        f"data, model and output are the run's own arguments, beside these; sequences have {job.seq_length} tokens": (
+            True
+        ),
+        f"with {FLEET} alone, ZeRO is group_sharded_parallel(level={level!r})": level is not None,
+    }
+    documents = {FILE: OPTIONS.document(_values(job)), FLEET: fleet(job)}
+    texts = {name: json.dumps(document, indent=2) + "\n" for name, document in documents.items()}
+    return Export(files=texts, program=("run_pretrain.py", FILE), remarks=applicable(remarks))
+
+
+def _values(job: Job) -> dict[str, Any]:
+    strategy = job.strategy
+    full = strategy.recompute == "full"
+    return {
+        **{axis: getattr(strategy, axis) for axis in ("tp", "pp", "cp", "zero_stage", "ep", "micro_batch_size")},
+        **dict.fromkeys(("sep_parallel_size", "etp"), 1),
+        "sharding_degree": strategy.sharding_degree if strategy.zero_stage else 1,
         "use_expert_parallel": strategy.ep > 1,
         "sequence_parallel": strategy.sequence_parallel,
-        "hybrid_parallel_topo_order": _ORDERS[strategy.rank_order],
-        "per_device_train_batch_size": strategy.micro_batch_size,
-        "gradient_accumulation_steps": strategy.num_microbatches,
+        "shards_inside": strategy.rank_order != _SHARDS_OUTSIDE,
+        "steps": strategy.num_microbatches,
         "bf16": job.precision == "bf16",
         "fp16": job.precision == "fp16",
         "amp_master_grad": True,
-        **_recompute(job),
+        "recompute": "full" if full else None,
+        "recompute_method": "uniform" if full else None,
+        "recompute_num_layers": strategy.recompute_num_layers if full else None,
     }
-    remarks = (
-        f"data, model and output are the run's own arguments, beside these; sequences have {job.seq_length} tokens",
-        *_remarks(job),
-    )
-    texts = {name: json.dumps(made, indent=2) + "\n" for name, made in ((FILE, document), (FLEET, fleet(job)))}
-    return Export(files=texts, program=("run_pretrain.py", FILE), remarks=remarks)
 
 
 def fleet(job: Job) -> dict[str, Any]:
     """What ``fleet.DistributedStrategy`` takes: the degrees, the order of the axes where it is not the usual one."""
     strategy = job.strategy
     shared = strategy.sharding_degree if strategy.zero_stage else 1
-    degrees: dict[str, Any] = {
-        "dp_degree": strategy.dp * strategy.cp // shared,
-        "mp_degree": strategy.tp,
-        "pp_degree": strategy.pp,
-        "sharding_degree": shared,
-        "sep_degree": 1,
-        **({"cp_degree": strategy.cp} if strategy.cp > 1 else {}),
-        **({"ep_degree": strategy.ep} if strategy.ep > 1 else {}),
-    }
-    if _ORDERS[strategy.rank_order] == "sharding_first":
-        degrees["order"] = ["dp", "sharding", "pp", "sep", "mp"]
+    degrees = present(
+        dp_degree=strategy.dp * strategy.cp // shared,
+        mp_degree=strategy.tp,
+        pp_degree=strategy.pp,
+        sharding_degree=shared,
+        sep_degree=1,
+        cp_degree=strategy.cp if strategy.cp > 1 else None,
+        ep_degree=strategy.ep if strategy.ep > 1 else None,
+        order=["dp", "sharding", "pp", "sep", "mp"] if strategy.rank_order == _SHARDS_OUTSIDE else None,
+    )
     pipeline = {"accumulate_steps": strategy.num_microbatches, "micro_batch_size": strategy.micro_batch_size}
     return {"hybrid_configs": degrees, "pipeline_configs": pipeline}
-
-
-def _remarks(job: Job) -> tuple[str, ...]:
-    level = {2: "os_g", 3: "p_g_os"}.get(job.strategy.zero_stage)
-    return (f"with {FLEET} alone, ZeRO is group_sharded_parallel(level={level!r})",) if level else ()
-
-
-def _recompute(job: Job) -> dict[str, Any]:
-    if job.strategy.recompute != "full":
-        return {}
-    together = job.strategy.recompute_num_layers
-    return {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": together}

@@ -132,5 +132,5 @@ def pytorch(job: Job, version: str) -> Export:
         scheduled=(_PIPELINED if strategy.pp > 1 else _ALONE).strip(),
     )
     remarks = tuple(_remarks(job))
-    head = "\n".join([*shell.header(f"PyTorch {version}"), *shell.remarks(remarks)])
-    return Export(files={FILE: f"{head}\n{body}"}, program=("train.py",), remarks=remarks)
+    text = shell.commented(f"PyTorch {version}", remarks, body)
+    return Export(files={FILE: text}, program=("train.py",), remarks=remarks)

@@ -83,15 +83,3 @@ OPTIONS: Final = Options(
 Keys and values that reach other context ranks by an all-to-all in which each sends to the next go around a ring. From
 0.3 on they are gathered, and experts are not split over tensor ranks.
 """
-EXAMPLES: Final = {
-    "training": "local_batch_size = 8",
-    "parallelism": "tensor_parallel_degree = 2",
-    "activation_checkpoint": 'mode = "full"',
-    "model": 'flavor = "8B"',
-    "optimizer": 'name = "AdamW"',
-    "compile": "enable = true",
-    "quantize": "linear",
-    "quantize.linear": "float8",
-    **dict.fromkeys(("float8", "mx", "quantize.linear.float8", "quantize.linear.mx"), 'recipe_name = "rowwise"'),
-}
-"""What may stand in each of its tables."""

@@ -11,7 +11,7 @@ from planner.answer.text import plural
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob, Length
 from planner.jobs.options import Document, applicable, present
-from planner.jobs.torchtitan.options import EXAMPLES, FOLDED, MODELS, OPTIONS
+from planner.jobs.torchtitan.options import FOLDED, MODELS, OPTIONS
 
 _SHARDED = 2
 """The ZeRO stages that keep gathered parameters, and that do not."""
@@ -39,7 +39,7 @@ def torchtitan_job(document: Mapping[str, Any]) -> ImportedJob:
     """
     if not {"parallelism", "training"} & set(document):
         raise BadRequest("no table of torchtitan in it, such as [parallelism]")
-    at = Document(document, OPTIONS, EXAMPLES)
+    at = Document(document, OPTIONS)
     for table in ("training", "parallelism", "activation_checkpoint", "model"):
         _ = at.table(table)
     cp, pp, ep, etp, rotation = (at(axis) for axis in ("cp", "pp", "ep", "etp", "cp_kind"))

@@ -93,11 +93,10 @@ def _as_toml(job: Job, version: str) -> Export:
     values = _job_values(job, version) | _quantised(job) | {"model": name, "flavor": flavor}
     # Of operators, not of every second layer: that is what selective recomputation is priced as.
     values |= {"recompute": job.strategy.recompute, "selective_option": "op" if selective else None}
-    tables = OPTIONS.tables(values, version)
-    head = "\n".join([*shell.header(f"torchtitan {version}"), *shell.remarks(remarks)])
+    body = "".join(f"\n{_table(path, table)}" for path, table in OPTIONS.tables(values, version).items())
     program = ("-m", "torchtitan.train", "--job.config_file", TOML)
-    body = "\n".join(_table(path, table) for path, table in tables.items())
-    return Export(files={TOML: f"{head}\n\n{body}"}, program=program, remarks=remarks)
+    text = shell.commented(f"torchtitan {version}", remarks, body)
+    return Export(files={TOML: text}, program=program, remarks=remarks)
 
 
 def _table(path: str, values: Mapping[str, Any]) -> str:
@@ -122,6 +121,7 @@ def _quantised(job: Job) -> dict[str, Any]:
     return {**values, **experts, "converters": [*names, f"quantize.grouped_mm.{kind}"]}
 
 
+_POLICIES: Final = {"selective": "SelectiveAC", "full": "FullAC"}
 _PYTHON = '''
 def apply(config):
     """Give a torchtitan configuration this plan."""
@@ -140,19 +140,14 @@ def planned():
 def _as_python(job: Job, version: str) -> Export:
     home, function = _REGISTERED.get(job.model.name, ("", ""))
     remarks = tuple(_remarks(job, version, known=bool(home)))
+    policy = _POLICIES.get(job.strategy.recompute)
+    imported = f"\nfrom torchtitan.distributed.activation_checkpoint import {policy}\n" if policy else ""
     body = "".join(f"    {line}\n" for line in _statements(job, version))
-    code = "\n".join([*shell.header(f"torchtitan {version}"), *shell.remarks(remarks)])
-    code += "\n" + "".join(f"\n{line}\n" for line in _imports(job)) + "\n" + _PYTHON.format(body=body)
-    if home:
-        code += _KNOWN.format(module=MODULE, home=home, function=function)
+    known = _KNOWN.format(module=MODULE, home=home, function=function) if home else ""
+    code = f"{imported}\n{_PYTHON.format(body=body)}{known}"
     program = ("-m", "torchtitan.train", "--module", MODULE, "--config", "planned")
-    return Export(files={f"{MODULE}.py": code}, program=program, remarks=remarks)
-
-
-def _imports(job: Job) -> Iterator[str]:
-    names = {"selective": "SelectiveAC", "full": "FullAC"}
-    if job.strategy.recompute in names:
-        yield f"from torchtitan.distributed.activation_checkpoint import {names[job.strategy.recompute]}"
+    text = shell.commented(f"torchtitan {version}", remarks, code)
+    return Export(files={f"{MODULE}.py": text}, program=program, remarks=remarks)
 
 
 def _statements(job: Job, version: str) -> Iterator[str]:
@@ -162,8 +157,8 @@ def _statements(job: Job, version: str) -> Iterator[str]:
             yield from _assigned(f"config.{table}.{key}", value)
     if job.strategy.pp > 1 or job.strategy.ep > 1:
         yield "config.training.disable_cuda_graphs = True  # they exclude pipelines and most dispatchers of experts"
-    names = {"none": "None", "selective": "SelectiveAC.Config()", "full": "FullAC.Config()"}
-    yield f"config.activation_checkpoint = {names[job.strategy.recompute]}"
+    policy = _POLICIES.get(job.strategy.recompute)
+    yield f"config.activation_checkpoint = {policy and f'{policy}.Config()'}"
 
 
 def _assigned(name: str, value: Any) -> Iterator[str]:

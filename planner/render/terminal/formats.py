@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from planner.answer.plan import Plan, Strategy
-from planner.errors import BadRequest
 from planner.jobs.preview import launch
 
 Written = tuple[str, tuple[str, ...]]
@@ -29,10 +28,8 @@ def _json(plan: Plan) -> Written:
 
 
 def _yaml(plan: Plan) -> Written:
-    try:
-        import yaml
-    except ImportError:
-        raise BadRequest("--format yaml needs PyYAML: pip install pyyaml; --format json works without") from None
+    import yaml
+
     text: str = yaml.safe_dump(json.loads(plan.to_json()), sort_keys=False, allow_unicode=True, width=110)
     return text, ()
 

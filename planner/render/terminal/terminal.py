@@ -25,7 +25,7 @@ from planner.answer.text import (
     three_digits,
 )
 from planner.errors import BadRequest
-from planner.jobs.preview import block, elsewhere, foreign, launch
+from planner.jobs.preview import block, device_refusal, launch, other_launcher
 from planner.render.terminal.bars import flow, plain
 from planner.render.terminal.panels import (
     SIDE_BY_SIDE,
@@ -264,8 +264,8 @@ def refused(rejected: Iterable[Rejection]) -> Table:
 
 
 def _launch(plan: Plan, strategy: Strategy, width: int) -> Iterator[RenderableType]:
-    if other := elsewhere(plan):
-        text = other if foreign(plan) else f"{other}; --format args writes the plan as arguments of Megatron-LM"
+    if other := other_launcher(plan):
+        text = other if device_refusal(plan) else f"{other}; --format args writes the plan as arguments of Megatron-LM"
         yield from ("", title("Launch"), indented(Text(text)))
         return
     try:

@@ -1,4 +1,3 @@
-import builtins
 import io
 import json
 import re
@@ -56,21 +55,6 @@ def test_json_reads_back_as_the_same_plan():
 
 def test_yaml_says_the_same_as_json():
     assert yaml.safe_load(written(fake_plan(), "yaml")[0]) == json.loads(written(fake_plan(), "json")[0])
-
-
-def test_yaml_without_its_package_says_how_to_get_it(monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *rest):
-        if name == "yaml":
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(planner.api, "plan", lambda _request: fake_plan())
-    monkeypatch.setattr(builtins, "__import__", without)
-    done = CliRunner().invoke(main, ["--model", "175b", "--gpus", "12288", "--format", "yaml"])
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert "pip install pyyaml" in done.stderr
 
 
 def test_env_is_what_a_shell_reads_back():

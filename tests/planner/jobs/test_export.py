@@ -13,7 +13,7 @@ from planner.answer.plan import Plan
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS
-from planner.jobs.choices import dispatch_of
+from planner.jobs.choices import switches_of
 from planner.jobs.job import Inexpressible, chunk_layers, job_of
 from planner.jobs.launchers.torchrun import locality
 from planner.jobs.megatron.options import OPTIONS
@@ -189,31 +189,11 @@ def test_chunks_hold_the_layers_of_their_stages():
     assert sum(held) == plan.request["model"]["num_layers"]
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "plain",
-        "yes",
-        "1",
-        "1.5",
-        "a: b",
-        "",
-        "- x",
-        "two\nlines\n",
-        "#",
-        "null",
-        "*",
-        "{",
-        "x y",
-        "~",
-        "é",
-        "0x1",
-        "1e3",
-    ],
-)
-def test_yaml_text_is_read_back_as_it_was(value):
-    document = {"a": value, "b": [value, {"c": value, "d": []}], "n": {"i": 1, "f": 0.5, "t": True, "e": {}}}
-    assert yaml.safe_load(yaml_text(document)) == document
+def test_yaml_keeps_scripts_as_they_stand_and_puts_lists_below_their_key():
+    document = {"run": "a \\\n  b\n", "list": [{"c": "1"}], "none": None, "tiny": 1e-8}
+    text = yaml_text(document)
+    assert text == "run: |\n  a \\\n    b\nlist:\n  - c: '1'\nnone: null\ntiny: 1.0e-08\n"
+    assert yaml.safe_load(text) == document
 
 
 def test_the_exporters_are_listed():
@@ -351,7 +331,7 @@ def test_changes_that_megatron_can_say_are_in_its_file():
     update = {"tp": 2, "ep": 2, "sequence_parallel": True, "stages": plan.strategy.stages}
     plan = plan.model_copy(update={"strategy": plan.strategy.model_copy(update=update)})
     asked = changed(plan, stack__dispatcher="deepep", stack__overlap__tp_forward="0.1").request
-    assert dispatch_of(asked) == "deepep"
+    assert switches_of(asked).dispatcher == "deepep"
     assert OPTIONS.words(stack_values(plan.strategy, asked)[0]) == ["--tp-comm-overlap"]
     assert OPTIONS.words(stack_values(plan.strategy, plan.request)[0]) == []
 

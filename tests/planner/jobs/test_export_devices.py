@@ -124,7 +124,7 @@ def test_slices_of_tpus_share_out_an_outer_axis(pins, between):
     answer = plan(PlanRequest(**ASKED | asked, pins=pins | {"zero_stage": "..1", "cp": 1}))
     made = axes(job_of(answer))
     assert made["num_slices"] == 2
-    assert made[f"dcn_{between}_parallelism"] == 2
+    assert made[f"dcn_{between}"] == 2
     sizes = [size for name, size in made.items() if name.startswith("ici")]
     product = 1
     for size in sizes:

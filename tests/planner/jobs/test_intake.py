@@ -17,7 +17,6 @@ from planner.jobs.deepspeed.read import deepspeed_job
 from planner.jobs.imported import complete
 from planner.jobs.megatron.options import command_line
 from planner.jobs.megatron.read import megatron_job
-from planner.jobs.megatron.read_pipeline import layout_layers
 from planner.jobs.registry import export
 from planner.jobs.torchtitan.read import torchtitan_job
 from planner.request.tables import model_of
@@ -136,6 +135,11 @@ def test_a_share_or_a_window_that_is_none_is_refused(wrong):
         megatron_job(f"{SIZES} {wrong}")
 
 
+def laid_out(layout, pp):
+    pipeline = f"--pipeline-model-parallel-size {pp} --pipeline-model-parallel-layout '{layout}'"
+    return megatron_job(f"--micro-batch-size 1 {pipeline}")
+
+
 @pytest.mark.parametrize(
     ("layout", "pp", "layers"),
     [
@@ -145,13 +149,13 @@ def test_a_share_or_a_window_that_is_none_is_refused(wrong):
     ],
 )
 def test_a_layout_is_layers_of_every_stage(layout, pp, layers):
-    assert layout_layers(layout, pp) == layers
+    assert laid_out(layout, pp).layers == layers
 
 
 @pytest.mark.parametrize(("layout", "pp"), [("Ett|xx|ttL", 3), ("Ett|ttL", 3)])
 def test_a_wrong_layout_is_refused(layout, pp):
     with pytest.raises(BadRequest, match="pipeline-model-parallel-layout"):
-        layout_layers(layout, pp)
+        laid_out(layout, pp)
 
 
 def test_a_command_line_over_several_lines_is_read():

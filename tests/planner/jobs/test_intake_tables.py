@@ -63,7 +63,7 @@ def test_of_batch_micro_batch_and_steps_deepspeed_works_out_what_is_left_out(doc
         ({BATCH: True}, "train_batch_size: expected a whole number from 1 on, got True"),
         ({MICRO: 0}, "train_micro_batch_size_per_gpu: expected a whole number from 1 on, got 0"),
         ({MICRO: 1.5}, "train_micro_batch_size_per_gpu: expected a whole number"),
-        ({"zero_optimization": 3}, 'zero_optimization: expected a table such as {"stage": 3}, got 3'),
+        ({"zero_optimization": 3}, "zero_optimization: expected a table with keys such as stage, got 3"),
         ({"zero_optimization": {"stage": "3"}}, "zero_optimization.stage: expected a whole number"),
         ({"zero_optimization": {"stage": 4}}, "zero_optimization.stage: 4 does not exist; 0, 1, 2 and 3 do"),
         ({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}, "beside offload_optimizer only"),
@@ -235,7 +235,7 @@ def test_a_converter_of_the_model_is_the_precision(model, more, precision, gathe
         (titan(mode="memory_budget"), "activation_checkpoint.mode: 'memory_budget' is not priced"),
         (titan(mode="selective", more='selective_ac_option = "x"'), "selective_ac_option: expected op or a number"),
         (titan(more='[optimizer]\nname = "SGD"'), "optimizer.name: 'SGD' is not priced; AdamW, Adam are"),
-        ({"training": 3}, "training: expected a table such as local_batch_size = 8, got 3"),
+        ({"training": 3}, "training: expected a table with keys such as local_batch_size, got 3"),
     ],
 )
 def test_what_torchtitan_refuses_or_no_price_has_is_refused_with_its_key(document, said):

@@ -1,0 +1,115 @@
+"""MaxText's configuration as a question."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from costmodels.model.catalogue import model as find_model
+from costmodels.names import SHARDED_PARAMETERS
+from planner.errors import BadRequest
+from planner.frameworks.maxtext import MAXTEXT
+from planner.jobs.imported import ImportedJob, llama_shape
+from planner.jobs.maxtext.options import AXES, OPTIONS, SIZES
+from planner.jobs.options import Document, present
+
+_AUTO: Final = -1
+_HARMLESS: Final = (
+    r"base_(config|output_directory)|run_name|dataset_.*|hf_.*|grain_.*|tokenizer_.*|vocab.*|steps|learning_rate.*|"
+    r"warmup_.*|adam_.*|gradient_clipping.*|enable_.*|checkpoint.*|async_checkpointing|load_.*|eval_.*|log_.*|seed|"
+    r".*_seed|packing|attention|hardware|profiler.*|skip_first_n_steps_for_profiler|gcs_metrics"
+)
+"""Keys that change no price."""
+
+
+def maxtext_job(document: Mapping[str, Any]) -> ImportedJob:
+    """The job of what overrides MaxText's base.yml.
+
+    Raises:
+        BadRequest: it has no key of MaxText, or a value that MaxText would refuse or that is not priced.
+    """
+    at = Document(document, OPTIONS)
+    if not any(row.word in document for row in OPTIONS if row.field not in {"run_name", "vocab_size"}):
+        raise BadRequest("no key of MaxText in it, such as ici_fsdp_parallelism")
+    at("weights")
+    ranks = {axis: _ranks(at, axis) for axis in AXES}
+    tp, cp, pp, ep = ranks["tensor"] * ranks["tensor_sequence"], ranks["context"], ranks["pipeline"], ranks["expert"]
+    sharding = _sharding(at, ranks)
+    batch, remarks = _batch(at, pp, tp * cp * pp)
+    vpp = at("vpp") if at("vpp") != _AUTO else None
+    model, lacks = _model(at)
+    pins = present(
+        tp=tp,
+        cp=cp,
+        pp=pp,
+        ep=ep,
+        vpp=vpp if pp > 1 else 1,
+        etp=tp if isinstance(model, str) and find_model(model).moe else 1,
+        **sharding,
+        **batch,
+        cp_kind=at("cp_kind") if cp > 1 else None,
+        schedule="none" if pp == 1 else {None: None, 1: "gpipe"}.get(vpp, "breadth-first"),
+        sequence_parallel=str(ranks["tensor_sequence"] > 1).lower(),
+        recompute=at("recompute"),
+        offload=_offload(at),
+    )
+    fields = present(
+        model=model,
+        gpus=sharding["dp"] * tp * cp * pp if "dp" in sharding else None,
+        seq_length=at("seq_length"),
+        precision=at("recipe") or ("fp32" if at("width") == "float32" else "bf16"),
+        optimizer=at("optimizer"),
+    )
+    return ImportedJob(fields, pins, remarks=(*remarks, *at.unread("", _HARMLESS)), lacks=lacks)
+
+
+def _ranks(at: Document, axis: str) -> int:
+    """Ranks of an axis in all slices; -1 is left to MaxText, inside a slice of fsdp and between slices of data."""
+    inside, between = at(f"ici_{axis}"), at(f"dcn_{axis}")
+    if (inside == _AUTO and axis != "fsdp") or (between == _AUTO and axis != "data"):
+        raise BadRequest(f"-1 ranks of {axis} are not read, of fsdp inside a slice and data between slices alone")
+    return _AUTO if inside == _AUTO else int(inside * max(between, 1))
+
+
+def _sharding(at: Document, ranks: Mapping[str, int]) -> dict[str, Any]:
+    """Replicas and what they share: parameters over the context and expert ranks and those of fsdp."""
+    if ranks["fsdp"] == _AUTO:
+        return {"zero_stage": SHARDED_PARAMETERS, "copies": ranks["data"]}
+    dp, shared = (ranks["fsdp"] * ranks["expert"] * ranks[axis] for axis in ("data", "context"))
+    if shared > 1:
+        return {"dp": dp, "zero_stage": SHARDED_PARAMETERS, "sharding_degree": shared}
+    return {"dp": dp, "zero_stage": int(at("sharded_states"))}
+
+
+def _batch(at: Document, pp: int, each: int) -> tuple[dict[str, int], list[str]]:
+    """Sequences of a micro-batch and how many a replica of so many devices takes, in steps or through the pipeline."""
+    steps, word = at("steps"), OPTIONS["per_device_batch_size"].word
+    given = at("per_device_batch_size")
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < math.inf:
+        raise BadRequest(f"{word}: expected a number of sequences, got {given!r:.40}")
+    staged = pp if at("micro_batches") == _AUTO else at("micro_batches")
+    together, through = given * each, staged if pp > 1 else 1
+    micro = together / through
+    if not math.isclose(micro, round(micro)) or micro < 1:
+        raise BadRequest(f"{word} {given:g} makes {micro:g} sequences of a replica's {each} devices at a time")
+    remarks = [f"{word} is not given; {given:g} is priced"] if at.raw("per_device_batch_size") is None else []
+    if _AUTO in {at("num_slices"), at("dcn_data")} and at("dcn_data") != 1:
+        remarks.append(f"{OPTIONS['dcn_data'].word} is left to MaxText; one slice is priced")
+    if pp > 1 and steps > 1:
+        remarks.append(f"every one of {steps} steps fills and drains the pipeline by itself; all are priced as one")
+    return {"micro_batch_size": round(micro), "steps": through * steps}, remarks
+
+
+def _offload(at: Document) -> str:
+    if not at("states_on_host"):
+        return "none"
+    return "optimizer+parameters" if at("parameters_on_host") else "optimizer"
+
+
+def _model(at: Document) -> tuple[Any, str]:
+    """A model by its name, or the shape that is written out; and why there is none."""
+    name = str(at("model"))
+    if name == "default" and at("decoder"):
+        return llama_shape(at, *SIZES, "seq_length"), ""
+    return (name, "") if name in MAXTEXT else (None, f"model {name!r:.40} is not known here; --model says which it is")

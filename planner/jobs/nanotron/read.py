@@ -1,0 +1,47 @@
+"""nanotron's YAML as a question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from planner.errors import BadRequest
+from planner.jobs.imported import ImportedJob, Length, llama_shape
+from planner.jobs.nanotron.options import OPTIONS, SIZES
+from planner.jobs.options import Document, present
+
+_HARMLESS: Final = r"general|tokenizer|data.*|checkpoints|logging|profiler|lighteval|s3_upload|(val|limit)_.*|seed|step"
+
+
+def nanotron_job(document: Mapping[str, Any]) -> ImportedJob:
+    """The job of a nanotron configuration.
+
+    Raises:
+        BadRequest: it has no table of nanotron, or a value that nanotron would refuse or that is not priced.
+    """
+    if "parallelism" not in document:
+        raise BadRequest("no table of nanotron in it, such as parallelism")
+    at = Document(document, OPTIONS)
+    tp, pp, dp = (at.needed(axis) for axis in ("tp", "pp", "dp"))
+    fields = present(
+        model=llama_shape(at, *SIZES, "seq_length"),
+        gpus=tp * pp * dp,
+        seq_length=at("seq_length"),
+        precision=at("precision"),
+        optimizer=at("optimizer"),
+        main_grads="bf16" if at.raw("wide_grads") is False else None,
+    )
+    pins = present(
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        **{axis: at(axis) for axis in ("cp", "ep", "micro_batch_size", "steps", "zero_stage")},
+        schedule=at("schedule") if pp > 1 else "none",
+        sequence_parallel=str(at("sequence_parallel") and tp > 1).lower(),
+        recompute="full" if at("recompute") else "none",
+        offload="none",
+    )
+    length = Length(at("iterations"), "iterations", OPTIONS["iterations"].word) if at("iterations") else None
+    tables = ("", "parallelism", "tokens", "optimizer")
+    unread = [remark for table in tables for remark in at.unread(table, _HARMLESS)]
+    return ImportedJob(fields, pins, remarks=tuple(unread), length=length)

@@ -1,0 +1,177 @@
+"""YAML of Accelerate, nanotron and MaxText as questions: what is read, filled in, and refused."""
+
+import json
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.errors import BadFile, BadRequest
+from planner.jobs.accelerate import options as accelerate_options
+from planner.jobs.accelerate.read import accelerate_job
+from planner.jobs.imported import complete
+from planner.jobs.maxtext import options as maxtext_options
+from planner.jobs.maxtext.read import maxtext_job
+from planner.jobs.nanotron import options as nanotron_options
+from planner.jobs.nanotron.read import nanotron_job
+from planner.jobs.registry import import_job
+
+FSDP1 = {
+    "distributed_type": "FSDP",
+    "mixed_precision": "bf16",
+    "num_processes": 8,
+    "fsdp_config": {"fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "fsdp_sharding_strategy": "FULL_SHARD"},
+}
+SMALL = {"parallelism": {"dp": 2, "pp": 2, "tp": 2}, "tokens": {"sequence_length": 256, "micro_batch_size": 2}}
+TPU = {"model_name": "llama2-7b", "per_device_batch_size": 4, "max_target_length": 4096}
+
+
+def asked(job, **fields):
+    return complete(job.fields | fields, job.pins)
+
+
+def test_what_accelerate_config_writes_shards_over_all_ranks():
+    job = accelerate_job(FSDP1)
+    assert job.fields == {"gpus": 8, "precision": "bf16"}
+    assert (job.pins["zero_stage"], "dp" in job.pins, "sharding_degree" in job.pins) == (3, False, False)
+    assert (job.pins["recompute"], job.pins["offload"]) == ("none", "none")
+    lower = accelerate_job(FSDP1 | {"fsdp_config": {"fsdp_sharding_strategy": "SHARD_GRAD_OP"}})
+    assert lower.pins["zero_stage"] == 2
+    newer = {"fsdp_version": 2, "fsdp_reshard_after_forward": False, "fsdp_activation_checkpointing": True}
+    job = accelerate_job(FSDP1 | {"fsdp_config": newer})
+    assert (job.pins["zero_stage"], job.pins["recompute"]) == (2, "full")
+
+
+def test_accelerate_without_fsdp_shares_nothing():
+    assert accelerate_job({"distributed_type": "MULTI_GPU", "num_processes": 4}).pins["zero_stage"] == 0
+    assert accelerate_job({"mixed_precision": "no"}).fields["precision"] == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"a": 1}, "no key of Accelerate in it, such as distributed_type"),
+        ({"distributed_type": "DEEPSPEED"}, "distributed_type: 'DEEPSPEED' is not priced; FSDP, MULTI_GPU, NO are"),
+        (FSDP1 | {"num_processes": "8"}, "num_processes: expected a whole number from 1 on, got '8'"),
+        (FSDP1 | {"fsdp_config": 3}, "fsdp_config: expected a table with keys such as fsdp_version, got 3"),
+        (
+            FSDP1 | {"fsdp_config": {"fsdp_sharding_strategy": "HYBRID_SHARD"}},
+            "fsdp_config.fsdp_sharding_strategy: 'HYBRID_SHARD' is not priced",
+        ),
+    ],
+)
+def test_accelerate_refuses_what_is_not_priced(document, message):
+    with pytest.raises(BadRequest, match=message):
+        accelerate_job(document)
+
+
+def test_nanotron_has_the_schedule_of_its_default_and_steps_of_every_rank():
+    job = nanotron_job(SMALL | {"tokens": {**SMALL["tokens"], "batch_accumulation_per_replica": 4}})
+    assert job.pins["schedule"] == "gpipe"
+    assert job.pins["sequence_parallel"] == "false"
+    fields, pins = asked(job)
+    assert (fields["gpus"], fields["global_batch_size"], pins["micro_batch_size"]) == (8, 2 * 4 * 2, 2)
+
+
+def test_nanotron_reads_the_run_and_names_a_slip():
+    job = nanotron_job(SMALL | {"tokens": {"train_steps": 10}, "optimizer": {"zero_stages": 1}})
+    assert (job.length.count, job.length.of) == (10, "iterations")
+    assert "optimizer.zero_stages is not read; optimizer.zero_stage is" in job.remarks
+    with pytest.raises(BadRequest, match=r"parallelism\.tp is missing"):
+        nanotron_job({"parallelism": {"dp": 2, "pp": 2}})
+    with pytest.raises(BadRequest, match="no table of nanotron in it, such as parallelism"):
+        nanotron_job({})
+    with pytest.raises(BadRequest, match=r"model\.dtype: 'float16' is not priced"):
+        nanotron_job(SMALL | {"model": {"dtype": "float16"}})
+
+
+def test_maxtext_fills_in_what_its_base_has():
+    job = maxtext_job(TPU)
+    fields, pins = asked(job, gpus=16)
+    assert fields["model"] == "llama2-7b"
+    assert (pins["zero_stage"], pins["sharding_degree"], pins["recompute"]) == (3, 16, "full")
+    assert (pins["micro_batch_size"], fields["global_batch_size"]) == (4, 64)
+    assert "dcn_data_parallelism is left to MaxText; one slice is priced" in job.remarks
+
+
+def test_maxtext_counts_sequences_of_a_device_over_the_ranks_of_a_replica():
+    ranks = {"ici_tensor_parallelism": 2, "ici_fsdp_parallelism": 4, "dcn_data_parallelism": 2, "num_slices": 2}
+    job = maxtext_job(TPU | ranks | {"per_device_batch_size": 0.5, "gradient_accumulation_steps": 3})
+    assert (job.fields["gpus"], job.pins["dp"], job.pins["sharding_degree"]) == (16, 8, 4)
+    fields, pins = asked(job)
+    assert (pins["micro_batch_size"], fields["global_batch_size"]) == (1, 24)
+
+
+def test_maxtext_divides_its_batch_over_the_pipeline():
+    ranks = {"ici_pipeline_parallelism": 4, "ici_fsdp_parallelism": 1, "dcn_data_parallelism": 1}
+    job = maxtext_job(TPU | ranks | {"num_pipeline_microbatches": 8, "num_pipeline_repeats": 2})
+    assert (job.pins["schedule"], job.pins["vpp"], job.pins["zero_stage"]) == ("breadth-first", 2, 0)
+    assert (job.pins["micro_batch_size"], job.pins["steps"]) == (2, 8)
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"a": 1}, "no key of MaxText in it, such as ici_fsdp_parallelism"),
+        (TPU | {"ici_tensor_parallelism": -1}, "-1 ranks of tensor are not read"),
+        (TPU | {"per_device_batch_size": 0.5}, r"per_device_batch_size 0\.5 makes 0\.5 sequences"),
+        (TPU | {"per_device_batch_size": "many"}, "per_device_batch_size: expected a number of sequences"),
+        (TPU | {"weight_dtype": "bfloat16"}, "weight_dtype: 'bfloat16' is not priced; float32 are"),
+        (TPU | {"decoder_block": "gemma", "model_name": "default"}, "decoder_block: 'gemma' is not priced"),
+    ],
+)
+def test_maxtext_refuses_what_is_not_priced(document, message):
+    with pytest.raises(BadRequest, match=message):
+        maxtext_job(document)
+
+
+def test_maxtext_s_own_shape_and_names_that_are_not_known():
+    job = maxtext_job({"base_emb_dim": 1024, "base_num_query_heads": 8, "base_num_kv_heads": 8})
+    assert (job.fields["model"]["hidden_size"], job.fields["model"]["num_layers"]) == (1024, 16)
+    assert maxtext_job({"model_name": "gemma3-4b"}).lacks.startswith("model 'gemma3-4b' is not known here")
+
+
+def test_a_file_of_another_kind_is_named(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text("a: [1, 2\n")
+    with pytest.raises(BadFile, match="no YAML: while parsing a flow sequence"):
+        import_job("nanotron", path)
+    path.write_text("[training]\nsteps = 1\n")
+    with pytest.raises(BadFile, match="no YAML: it looks like TOML, which --from torchtitan reads"):
+        import_job("accelerate", path)
+    path.write_text("parallelism: {dp: 1, tp: 1, pp: 1, 3: 4}\n5: on\n")
+    assert "not read, and without effect on the price: 5" in import_job("nanotron", path).remarks
+    path.write_text("distributed_type: FSDP\n")
+    with pytest.raises(BadFile, match="looks like YAML, which --from accelerate, nanotron or maxtext reads"):
+        import_job("deepspeed", path)
+
+
+ODD = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 9), st.floats(), st.sampled_from(["", "8", "FSDP", "full", "no"]),
+    st.lists(st.integers(), max_size=2), st.dictionaries(st.sampled_from(["a", "tp", "dp"]), st.integers(), max_size=2),
+)  # fmt: skip
+READERS = {
+    "accelerate": (accelerate_job, FSDP1, accelerate_options.OPTIONS),
+    "nanotron": (nanotron_job, SMALL, nanotron_options.OPTIONS),
+    "maxtext": (maxtext_job, TPU, maxtext_options.OPTIONS),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+@given(data=st.data())
+def test_whatever_stands_in_a_file_is_read_or_refused(name, data):
+    read, usual, options = READERS[name]
+    document = json.loads(json.dumps(usual))
+    for row in data.draw(st.lists(st.sampled_from(list(options)), max_size=4)):
+        *path, key = row.word.split(".")
+        at = document
+        for table in path:
+            at = at.setdefault(table, {})
+            if not isinstance(at, dict):
+                break
+        else:
+            at[key] = data.draw(ODD)
+    with suppress(BadRequest):
+        job = read(document)
+        complete(job.fields, job.pins)
