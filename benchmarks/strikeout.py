@@ -24,8 +24,8 @@ from hardware.catalogue import accelerator, names
 from hardware.files import entry
 from planner.runs.case import case_of
 from planner.runs.files import read_runs
-from planner.runs.fit import with_rate
 from planner.runs.judge import HOME
+from planner.runs.least_squares import with_rate
 
 RULES = ("fitted", "neutral", "silicon", "vendor", "all")
 DONORS = ("v100-sxm2-32gb", "a100-sxm-80gb", "h100-sxm", "b200", "gb300", "l40s", "mi300x", "tpu-v5e")

@@ -22,8 +22,8 @@ from hardware.errors import MeshwrightError
 from hardware.files import entry
 from planner.runs.case import case_of
 from planner.runs.files import read_runs
-from planner.runs.fit import with_rate
 from planner.runs.judge import learnt_from
+from planner.runs.least_squares import with_rate
 
 MOST = 40
 """Runs of a source that are priced."""

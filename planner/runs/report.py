@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from planner.errors import BadFile, BadRequest
-from planner.runs.judge import Verdict, coverage, groups, judge, names_of, shipped, summary
+from planner.runs.figures import Column, head, line
+from planner.runs.judge import Compared, Verdict, coverage, groups, judge, shipped, summary
 from planner.runs.run_lines import run_lines
 from planner.trust.interval import COVERAGE
 
@@ -21,6 +22,12 @@ MOST_REASONS = 20
 """Reasons that a table gives; the rest is counted."""
 LEAST = 4
 """Groups that are named where the interval holds less than it promises."""
+COLUMNS: Final = (
+    Column("n", "n", 6, str),
+    Column("bias", "bias", 9, "{:+.1%}".format),
+    Column("median_abs_error", "median", 9, "{:.1%}".format),
+    Column("p90_abs_error", "p90", 9, "{:.1%}".format),
+)
 
 
 def validate(files: Sequence[str] = (), *, form: str = "table", profile: str | None = None, workers: int = 1) -> str:
@@ -38,17 +45,13 @@ def validate(files: Sequence[str] = (), *, form: str = "table", profile: str | N
     return written(compared(files, profile=profile, workers=workers), form=form)
 
 
-Compared = Mapping[str, list[Verdict]]
-"""The verdicts on every file, by its name."""
-
-
 def compared(files: Sequence[str] = (), *, profile: str | None = None, workers: int = 1) -> Compared:
     """The verdicts behind ``validate``, by file; in so many processes.
 
     Raises:
         BadFile: a file that cannot be read.
     """
-    return _by_file(_paths(files), profile, workers)
+    return judge(_paths(files), profile, workers=workers)
 
 
 def written(by_file: Compared, *, form: str = "table") -> str:
@@ -62,7 +65,7 @@ def check_priced(by_file: Compared) -> None:
     Raises:
         BadRequest: no measured figure is priced; with the most frequent reason.
     """
-    verdicts = [verdict for found in by_file.values() for verdict in found]
+    verdicts = _all(by_file)
     if any(not verdict.reason for verdict in verdicts):
         return
     (reason, count), *_ = Counter(verdict.reason for verdict in verdicts).most_common(1)
@@ -92,15 +95,6 @@ def bottom(files: Sequence[str] = (), *, form: str = "table", workers: int = 1) 
     return report(_paths(files), form=form, workers=workers)
 
 
-def _by_file(paths: Sequence[Path], profile: str | None, workers: int) -> dict[str, list[Verdict]]:
-    """The verdicts on every file, by its name, or its whole path where several have that name."""
-    names = names_of(paths)
-    found: dict[str, list[Verdict]] = {}
-    for path, verdicts in zip(paths, judge(paths, profile, workers=workers), strict=True):
-        found.setdefault(names[path], []).extend(verdicts)
-    return found
-
-
 def _paths(files: Sequence[str]) -> list[Path]:
     """Files, or the shipped splits of those names (``fit``, ``dev``, ``check``), each once; all splits for none."""
     here = {path.name.removesuffix(".jsonl.gz"): path for path in shipped()}
@@ -111,8 +105,8 @@ def _paths(files: Sequence[str]) -> list[Path]:
     return list(dict.fromkeys(found)) or shipped()
 
 
-def _json(by_file: Mapping[str, list[Verdict]]) -> str:
-    verdicts = [verdict for found in by_file.values() for verdict in found]
+def _json(by_file: Compared) -> str:
+    verdicts = _all(by_file)
     by_group = {metric: groups(verdicts, metric) for metric in METRICS}
     document = {
         "rows": [verdict.document() for verdict in verdicts],
@@ -128,27 +122,25 @@ def _json(by_file: Mapping[str, list[Verdict]]) -> str:
     return json.dumps(document, indent=1)
 
 
-def _by_split(by_file: Mapping[str, list[Verdict]]) -> dict[str, dict[str, dict[str, float]]]:
+def _all(by_file: Compared) -> list[Verdict]:
+    return [verdict for found in by_file.values() for verdict in found]
+
+
+def _by_split(by_file: Compared) -> dict[str, dict[str, dict[str, float]]]:
     """The means over the groups of every file: a split each where the shipped runs are judged."""
     return {name: {metric: summary(groups(found, metric)) for metric in METRICS} for name, found in by_file.items()}
 
 
-def _split_lines(by_file: Mapping[str, list[Verdict]]) -> list[str]:
+def _split_lines(by_file: Compared) -> list[str]:
     """A line a file and metric, where there are several files."""
     if len(by_file) < 2:
         return []
     return [
-        _mean(f"{metric.replace('_', ' ')}, {name.removesuffix('.jsonl.gz')}", total)
+        line(f"{metric.replace('_', ' ')}, {name.removesuffix('.jsonl.gz')}", total, COLUMNS)
         for name, metrics in _by_split(by_file).items()
         for metric, total in metrics.items()
         if total["n"]
     ]
-
-
-def _mean(title: str, total: Mapping[str, float]) -> str:
-    return (
-        f"{title:30s}{total['n']:6d}{total['bias']:+9.1%}{total['median_abs_error']:9.1%}{total['p90_abs_error']:9.1%}"
-    )
 
 
 def _fits(verdicts: list[Verdict]) -> dict[str, int]:
@@ -171,7 +163,7 @@ def _covered(verdicts: list[Verdict]) -> dict[str, Any]:
     return {"promised": COVERAGE, "mean": mean, "groups": by_group}
 
 
-def _coverage_lines(by_file: Mapping[str, list[Verdict]]) -> list[str]:
+def _coverage_lines(by_file: Compared) -> list[str]:
     """One line a file: the mean over its groups, and those that hold least."""
     lines = []
     for name, found in by_file.items():
@@ -186,24 +178,16 @@ def _coverage_lines(by_file: Mapping[str, list[Verdict]]) -> list[str]:
     return lines
 
 
-def _table(by_file: Mapping[str, list[Verdict]]) -> str:
-    verdicts = [verdict for found in by_file.values() for verdict in found]
+def _table(by_file: Compared) -> str:
+    verdicts = _all(by_file)
     published = {path.name for path in shipped()}
     lines = run_lines({name: found for name, found in by_file.items() if name not in published})
     for metric, title in zip(METRICS, ("Iteration time", "Memory"), strict=True):
         by_group = groups(verdicts, metric)
-        lines += [
-            f"{title}: predicted / measured - 1",
-            f"{'group':30s}{'n':>6s}{'bias':>9s}{'median':>9s}{'p90':>9s}",
-        ]
-        lines += [
-            f"{name:30s}{int(g['n']):6d}{g['bias']:+9.1%}{g['median_abs_error']:9.1%}{g['p90_abs_error']:9.1%}"
-            for name, g in by_group.items()
-        ]
         total = summary(by_group)
-        if total["n"]:
-            lines.append(_mean("mean over groups", total))
-        lines.append("")
+        named = by_group | ({"mean over groups": total} if total["n"] else {})
+        lines += [f"{title}: predicted / measured - 1", head(COLUMNS)]
+        lines += [*(line(name, found, COLUMNS) for name, found in named.items()), ""]
     lines += [*_split_lines(by_file), *_coverage_lines(by_file)]
     fits = _fits(verdicts)
     lines.append("Fits: " + ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in fits.items()))
@@ -221,7 +205,7 @@ def _assumed(verdicts: list[Verdict]) -> list[str]:
     return ["", f"Assumed of {len(runs)} run{'s' if len(runs) > 1 else ''}:", *shown]
 
 
-def _repeated(by_file: Mapping[str, list[Verdict]]) -> list[str]:
+def _repeated(by_file: Compared) -> list[str]:
     """Names that several runs of one file have, so that nobody can tell which is which."""
     lines = []
     for name, found in by_file.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -15,13 +14,14 @@ from numpy.typing import NDArray
 from costmodels.stack.stack import Stack
 from hardware.errors import MeshwrightError
 from hardware.records import Cluster
-from planner.runs.calibrate.document import Constant, Errors, RunError
+from planner.runs.calibrate.document import Errors, RunError
 from planner.runs.calibrate.identify import Fit, settle
 from planner.runs.calibrate.records import Run
-from planner.runs.calibrate.summary import FARTHEST, FEWEST_LEFT_OUT, constants, errors, source, told, warnings
+from planner.runs.calibrate.summary import FARTHEST, FEWEST_LEFT_OUT, Part, Wording, errors, fitted, source
 from planner.runs.case import Case, case_of
+from planner.runs.corpus import grouped
 from planner.runs.files import CHECK
-from planner.runs.least_squares import EXPERTS, MOST_ROWS, STACK_KNOBS, Floats, Knob, log_error, with_constants
+from planner.runs.least_squares import EXPERTS, MOST_ROWS, STACK_KNOBS, Floats, Knob, log_error
 
 NOISE: Final = 0.07
 """Spread of one source's runs around its own bias: the median over the 29 sources of the fit split with six or more."""
@@ -34,15 +34,19 @@ _BOUNDS: Final = {
     "calibrated.expert_efficiency": (0.05, 3.0),
 }
 """Wider than those of the shipped calibration: one cluster may be worse than any published one."""
-_HINTS: Final = {
-    "kernel_efficiency": "a run that mostly computes, with a larger micro-batch",
-    "elementwise_efficiency": "a run with shorter sequences or a smaller hidden size",
-    "communication_efficiency": "a run with more tensor or data parallelism, or without overlap",
-    "straggler": "the same run on several numbers of nodes",
-    "iteration_overhead": "a run with a short iteration, such as a small batch",
-    "launch_time": "a run of small layers without CUDA graphs, which waits for its host",
-    "expert_efficiency": "a run with experts and a larger micro-batch",
-}
+_WORDS: Final = Wording(
+    "stack.",
+    "these runs",
+    {
+        "kernel_efficiency": "a run that mostly computes, with a larger micro-batch",
+        "elementwise_efficiency": "a run with shorter sequences or a smaller hidden size",
+        "communication_efficiency": "a run with more tensor or data parallelism, or without overlap",
+        "straggler": "the same run on several numbers of nodes",
+        "iteration_overhead": "a run with a short iteration, such as a small batch",
+        "launch_time": "a run of small layers without CUDA graphs, which waits for its host",
+        "expert_efficiency": "a run with experts and a larger micro-batch",
+    },
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +56,6 @@ class Measured:
     run: Run
     case: Case
     seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Runs:
-    """A stack with fitted constants, and what is said of them."""
-
-    stack: Stack
-    constants: tuple[Constant, ...]
-    runs: tuple[RunError, ...]
-    errors: tuple[Errors, ...]
-    warnings: tuple[str, ...]
 
 
 def priced(runs: Sequence[Run], cluster: Cluster, stack: Stack) -> tuple[list[Measured], list[str]]:
@@ -94,8 +87,8 @@ def _measured(run: Run, cluster: Cluster, stack: Stack) -> Measured:
         raise _Unusable("it ran out of memory")
     if seconds is None:
         raise _Unusable("no iteration time is said")
-    mapped = case_of(measured, machines=cluster, software=stack)
-    residual = log_error(mapped, mapped.scenario, seconds)
+    mapped = case_of(measured, cluster=cluster, stack=stack)
+    residual = log_error(mapped, seconds)
     if not abs(residual) < FARTHEST:
         raise _Unusable(
             f"predicted to take {math.exp(min(residual, 700.0)):.3g} times as long as measured; look at its units"
@@ -118,8 +111,8 @@ def _host(launch: float) -> list[Knob]:
     return [Knob("host.launch_time", launch, 0.25 * launch, 0.1 * launch, 10.0 * launch)] if launch else []
 
 
-def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack) -> Runs:
-    """The stack with the constants that the runs can tell.
+def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack) -> tuple[Stack, Part]:
+    """The stack with the constants that the runs settle, and what is said of them.
 
     Args:
         found: the runs on the cluster whose links and products are fitted already; those of at most ``MOST_ROWS``
@@ -139,18 +132,16 @@ def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack
         return np.array([predicted[which] - math.log(one.seconds) for which, one in zip(asked, used, strict=True)])
 
     fit = settle(residuals, knobs, noise=NOISE)
-    started = np.array([log_error(one.case, one.case.scenario, one.seconds) for one in before])
+    started = np.array([log_error(one.case, one.seconds) for one in before])
     fit = replace(fit, before=started[drawn])
     said = source([one.run.file for one in used], len(used), "runs" if len(used) > 1 else "run", fit)
     missed = errors("runs", fit)
-    return Runs(
-        stack.changed(
-            told(fit) | {"calibrated.basis": said, "source": _sourced(stack.source), "calibrated.own_runs": len(apart)}
-        ),
-        tuple(constants(fit, "stack.", said)),
-        _run_errors(found, used, started, knobs, fit),
-        (missed,),
-        tuple(warnings(fit, "stack.", "these runs", _HINTS) + _no_better(missed) + _apart(found) + _left(found, used)),
+    basis = {"calibrated.basis": said, "source": _sourced(stack.source), "calibrated.own_runs": len(apart)}
+    warnings = (*_WORDS.warnings(fit), *_no_better(missed), *_apart(found), *_left(found, used))
+    listed = _run_errors(found, used, started, knobs, fit)
+    return (
+        stack.changed(fitted(fit) | basis),
+        Part(_WORDS.constants(fit, said), (missed,), warnings, runs=listed),
     )
 
 
@@ -199,21 +190,21 @@ APART: Final = 1.2
 
 def _apart(found: Sequence[Measured]) -> list[str]:
     """A warning for every configuration whose runs contradict each other."""
-    alike: defaultdict[str, list[Measured]] = defaultdict(list)
-    for one in found:
-        alike[one.run.run.question].append(one)
-    told = []
-    for same in alike.values():
-        ordered = sorted(same, key=lambda one: one.seconds)
-        short, long = ordered[0], ordered[-1]
+    warnings = []
+    for same in grouped(found, lambda one: one.run.run.question).values():
+        short, long = (pick(same, key=lambda one: one.seconds) for pick in (min, max))
         if long.seconds > APART * short.seconds:
             times = f"{short.seconds:.4g} s ({short.run.id}) and {long.seconds:.4g} s ({long.run.id})"
-            told.append(f"runs of one configuration took {times}: the constants lie between; leave out the wrong one")
-    return told
+            warnings.append(
+                f"runs of one configuration took {times}: the constants lie between; leave out the wrong one"
+            )
+    return warnings
 
 
 def _miss(one: Measured, knobs: Sequence[Knob], values: Floats) -> float:
-    return log_error(one.case, with_constants(one.case.scenario, knobs, values), one.seconds)
+    name = one.case.scenario.stack.name
+    constants = {(name, knob.field): float(value) for knob, value in zip(knobs, values, strict=True)}
+    return log_error(one.case, one.seconds, constants)
 
 
 def _run_errors(

@@ -136,7 +136,7 @@ def test_leaving_a_run_out_is_close_to_fitting_without_it(tmp_path):
     told = calibrate([written(tmp_path / "all.jsonl", made)]).runs[0].left_out
     others = calibrate([written(tmp_path / "others.jsonl", made[1:])])
     (tmp_path / "p.toml").write_text(others.profile)
-    mapped = case(made[0], machines=find_cluster(tmp_path / "p.toml"), software=find_stack(str(tmp_path / "p.toml")))
+    mapped = case(made[0], cluster=find_cluster(tmp_path / "p.toml"), stack=find_stack(str(tmp_path / "p.toml")))
     refitted = price_strategy(mapped.rows, mapped.scenario, mapped.assignment).iteration
     assert told == pytest.approx(refitted / made[0]["measured"]["iteration_seconds"] - 1.0, abs=0.01)
 
