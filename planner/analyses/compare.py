@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from costmodels.layout.split import Assignment
 from costmodels.model.flops import utilization
@@ -19,10 +19,10 @@ from costmodels.strategy import Strategies
 from hardware.errors import meant
 from planner.answer.build import counted_flops
 from planner.answer.load import stages_from_plan, strategy_from_plan
-from planner.answer.plan import Plan
+from planner.answer.plan import Plan, Record
 from planner.answer.text import why_infeasible
 from planner.errors import BadRequest
-from planner.request.features import FEATURES, features, turned
+from planner.request.features import features, turned
 from planner.request.pins import shown_value
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
@@ -32,20 +32,16 @@ from planner.runs.judge import HOME
 from planner.runs.schema import Run
 
 
-class Term(BaseModel):
+class Term(Record):
     """Exposed seconds of one cause on both sides."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     a: float
     b: float
 
 
-class Step(BaseModel):
+class Step(Record):
     """One change on the way from A to B, and what it does to the prediction."""
-
-    model_config = ConfigDict(frozen=True)
 
     change: str
     detail: str
@@ -56,10 +52,8 @@ class Step(BaseModel):
     """Against the step before, both for as many tokens as A's iteration has."""
 
 
-class Compared(BaseModel):
+class Compared(Record):
     """One side: prediction, measurement where there is one."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     iteration_seconds: float
@@ -71,13 +65,11 @@ class Compared(BaseModel):
     gpus: int
 
 
-class Comparison(BaseModel):
+class Comparison(Record):
     """Schema ``comparison/1``: sides, terms that add up to their iterations, steps that lead from one to the other.
 
     What the steps save, less ``more_tokens_seconds``, is A's iteration less B's.
     """
-
-    model_config = ConfigDict(frozen=True, populate_by_name=True)
 
     schema_: Literal["comparison/1"] = Field("comparison/1", alias="schema")
     a: Compared
@@ -311,6 +303,3 @@ def _said(value: Any) -> str:
     if isinstance(value, tuple):
         return "/".join(map(str, value)) or "none"
     return str(value) if len(str(value)) <= 40 else str(value)[:37] + "..."
-
-
-__all__ = ["FEATURES", "Comparison", "Side", "compare", "features", "side_of_plan", "side_of_run", "turned"]
