@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -46,12 +46,7 @@ class Shown:
 
     def data(self) -> dict[str, Any]:
         """Everything that the script draws."""
-        return {
-            "axes": self.axes,
-            "points": self.points,
-            "plan": self.plan,
-            "measured": _measured(),
-        }
+        return {"axes": self.axes, "points": self.points, "plan": self.plan, "measured": _measured()}
 
 
 def shown_study(found: Iterable[Result], name: str, axes: Sequence[str] | None = None) -> Shown:
@@ -117,7 +112,8 @@ def _point(result: Result) -> dict[str, Any]:
     """One result as what the page draws of it; what it lacks is None."""
     document, said = result.document, result.document.get("prediction") or {}
     request, strategy = document.get("request") or {}, document.get("strategy")
-    runs = bool(said) and result.status != "infeasible"
+    if result.status == "infeasible":
+        said = {}
     refused = next((one["example"] for one in document.get("rejected", ())), None)
     return {
         "index": result.index,
@@ -126,12 +122,12 @@ def _point(result: Result) -> dict[str, Any]:
         "status": result.status,
         "strategy": strategy_words(strategy) if strategy else None,
         "gpus": request.get("gpus", result.axes.get("gpus")),
-        "seconds": said.get("iteration_seconds") if runs else None,
-        "mfu": said.get("mfu") if runs else None,
-        "days": said.get("training_days") if runs else None,
-        "cost": said.get("cost_dollars") if runs else None,
-        "rate": said.get("tokens_per_second") if runs else None,
-        "gib": document["peak_memory_bytes"] / 2**30 if runs and document.get("peak_memory_bytes") else None,
+        "seconds": said.get("iteration_seconds"),
+        "mfu": said.get("mfu"),
+        "days": said.get("training_days"),
+        "cost": said.get("cost_dollars"),
+        "rate": said.get("tokens_per_second"),
+        "gib": peak / 2**30 if said and (peak := document.get("peak_memory_bytes")) else None,
         "speedup": result.speedup,
         "terms": {name: value for name, value in (document.get("breakdown_seconds") or {}).items() if value > 0},
         "note": result.error or refused or "; ".join(document.get("warnings", ())) or None,
@@ -174,7 +170,7 @@ def _with_axes(results: list[Result]) -> tuple[list[Result], list[str]]:
             axes.append(name)
     order = sorted(range(len(results)), key=lambda i: [_rank(requests[i].get(name)) for name in axes])
     points = [
-        Result(place, {name: requests[i].get(name) for name in axes}, *_rest(results[i]))
+        replace(results[i], index=place, axes={name: requests[i].get(name) for name in axes})
         for place, i in enumerate(order)
     ]
     return points, [name.removeprefix("pins.") for name in axes]
@@ -187,10 +183,6 @@ def _values(requests: Sequence[Mapping[str, Any]], *names: str) -> set[str]:
 def _follows(requests: Sequence[Mapping[str, Any]], name: str, axis: str) -> bool:
     """Whether an axis settles the value of ``name``, as a model does that of its sequence length."""
     return len(_values(requests, axis, name)) == len(_values(requests, axis))
-
-
-def _rest(result: Result) -> tuple[str, dict[str, Any], str | None, float | None]:
-    return result.status, result.document, result.error, result.speedup
 
 
 def _flat(request: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

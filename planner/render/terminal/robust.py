@@ -8,28 +8,23 @@ from rich.table import Table
 from planner.analyses.robust import Candidate, Robust
 from planner.answer.text import format_percent, plural, short_seconds
 from planner.render.terminal.sensitivity import words
-from planner.render.terminal.tables import grid, line, print_wide
+from planner.render.terminal.tables import grid, line, print_head, print_wide
 
 
 def print_robust(found: Robust, console: Console) -> None:
     """The choice beside the best, the next candidates, and how far the best stays best."""
     spread = f"{', '.join(found.uncertain)} each within {format_percent(found.within)}"
-    line(console, f"{found.model} on {plural(found.gpus, 'GPU')} of {found.cluster}; {spread}", "bold")
-    line(console, f"assumed: {'; '.join(found.defaults)}" if found.defaults else "nothing is assumed")
-    console.print()
+    asked = f"{found.model} on {plural(found.gpus, 'GPU')} of {found.cluster}; {spread}"
+    print_head(asked, found.defaults, console)
     print_wide(_table(found), console)
     console.print()
-    if found.radius >= found.within:
-        line(console, f"The nominal best stays best, to 0.1 %, at every corner of {format_percent(found.within)}.")
-    else:
-        line(console, f"The nominal best stays best, to 0.1 %, at every corner up to {100 * found.radius:.2g} %.")
+    whole = found.radius >= found.within
+    share = format_percent(found.within) if whole else f"{100 * found.radius:.2g} %"
+    line(console, f"The nominal best stays best, to 0.1 %, at every corner {'of' if whole else 'up to'} {share}.")
     line(console, f"{found.statement[0].upper()}{found.statement[1:]}.")
     console.print()
-    line(
-        console,
-        f"{words(found.chosen.strategy)}: at worst {format_percent(found.chosen.worst_regret)} over the best.",
-        "bold",
-    )
+    worst = format_percent(found.chosen.worst_regret)
+    line(console, f"{words(found.chosen.strategy)}: at worst {worst} over the best.", "bold")
 
 
 def _table(found: Robust) -> Table:

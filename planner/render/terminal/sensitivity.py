@@ -8,7 +8,7 @@ from planner.analyses.what_if import FACTOR, Leverage, Sensitivity, Turned
 from planner.answer.plan import Strategy
 from planner.answer.text import degrees_above_one, format_percent, plural, short_seconds
 from planner.render.terminal.panels import recomputation
-from planner.render.terminal.tables import grid, line, print_wide
+from planner.render.terminal.tables import grid, line, print_head, print_wide
 
 _HALF = 16
 """Characters of a bar on either side of no change."""
@@ -16,13 +16,9 @@ _HALF = 16
 
 def print_sensitivity(found: Sensitivity, console: Console) -> None:
     """Every lever with its bar, strongest first: left of the middle is less time."""
-    head = (
-        f"{found.model} on {plural(found.gpus, 'GPU')} of {found.cluster}: {short_seconds(found.iteration_seconds)}, "
-    )
-    line(console, head + words(found.strategy), "bold")
-    said = "; ".join(found.defaults)
-    line(console, f"assumed: {said}" if said else "nothing is assumed")
-    console.print()
+    asked = f"{found.model} on {plural(found.gpus, 'GPU')} of {found.cluster}"
+    planned = f"{short_seconds(found.iteration_seconds)}, {words(found.strategy)}"
+    print_head(f"{asked}: {planned}", found.defaults, console)
     columns = ("lever", "less", "less time | more time", "more", "elasticity", "kept", "with more of it")
     table = grid(*columns, left=(0, 2, 6), wrap=False)
     now = found.iteration_seconds
@@ -37,8 +33,9 @@ def print_sensitivity(found: Sensitivity, console: Console) -> None:
     )
     line(console, note)
     if not found.proved:
-        said = "The plan is not proved fastest in that time: what seems to help may be more of it (--time-limit)."
-        line(console, said)
+        line(
+            console, "The plan is not proved fastest in that time: what seems to help may be more of it (--time-limit)."
+        )
 
 
 def _row(one: Leverage, found: Sensitivity, widest: float) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from planner.runs.calibrate.evidence import gather
 from planner.runs.calibrate.links import fit_links
 from planner.runs.calibrate.products import fit_products
 from planner.runs.calibrate.profile import profile
-from planner.runs.calibrate.records import Run
+from planner.runs.calibrate.records import FileRun
 from planner.runs.calibrate.runs import fit_runs, priced
 from planner.runs.calibrate.start import starting_cluster, starting_stack
 from planner.runs.calibrate.summary import Part
@@ -78,7 +78,7 @@ def calibrate(
 
 
 def _runs(
-    given: Sequence[Run], machines: Cluster, started: Cluster, stack: Stack, notes: list[str]
+    given: Sequence[FileRun], machines: Cluster, started: Cluster, stack: Stack, notes: list[str]
 ) -> tuple[Stack, Part]:
     """The stack fitted to the runs that can be used.
 
@@ -89,7 +89,7 @@ def _runs(
     notes += unused
     if not runs:
         raise BadRequest(unused[0] + (f"; and {len(unused) - 1} more" if len(unused) > 1 else ""))
-    before, _ = priced([one.run for one in runs], started, stack)
+    before, _ = priced([(one.file, one.run) for one in runs], started, stack)
     return fit_runs(runs, before, stack)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,13 @@ from hardware.errors import MeshwrightError
 from hardware.records import Cluster
 from planner.runs.calibrate.document import Errors, RunError
 from planner.runs.calibrate.identify import Fit, settle
-from planner.runs.calibrate.records import Run
+from planner.runs.calibrate.records import FileRun
 from planner.runs.calibrate.summary import FARTHEST, FEWEST_LEFT_OUT, Part, Wording, errors, fitted, source
-from planner.runs.case import Case, case_of
+from planner.runs.case import Case, Unpriceable, case_of
 from planner.runs.corpus import grouped
 from planner.runs.files import CHECK
 from planner.runs.least_squares import EXPERTS, MOST_ROWS, STACK_KNOBS, Floats, Knob, log_error
+from planner.runs.schema import Run
 
 NOISE: Final = 0.07
 """Spread of one source's runs around its own bias: the median over the 29 sources of the fit split with six or more."""
@@ -49,66 +50,55 @@ _WORDS: Final = Wording(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A run that can be priced, with its time."""
+class Measured(NamedTuple):
+    """A run that can be priced, its file and its time."""
 
+    file: str
     run: Run
     case: Case
     seconds: float
 
 
-def priced(runs: Sequence[Run], cluster: Cluster, stack: Stack) -> tuple[list[Measured], list[str]]:
+def priced(runs: Iterable[FileRun], cluster: Cluster, stack: Stack) -> tuple[list[Measured], list[str]]:
     """The runs on that cluster and stack with their times, and those that cannot be used and why."""
     found, notes = [], []
-    for run in runs:
+    for file, run in runs:
         try:
-            found.append(_measured(run, cluster, stack))
+            found.append(Measured(file, run, *_measured(run, cluster, stack)))
         except (MeshwrightError, ValueError, ArithmeticError) as error:
-            notes.append(f"{run.file}, run {run.id}: not used: {error}")
+            notes.append(f"{file}, run {run.id}: not used: {error}")
     return found, notes
 
 
-class _Unusable(MeshwrightError):
-    """A run that says too little of its own time."""
-
-
-def _measured(run: Run, cluster: Cluster, stack: Stack) -> Measured:
-    seconds, measured = run.run.measured.iteration_seconds, run.run
-    if measured.suspect:
-        raise _Unusable("marked as suspect")
-    if not measured.complete:
-        raise _Unusable("marked as incomplete")
-    if measured.held_back:
-        raise _Unusable(f"of the split {CHECK!r}, which nothing is learnt from")
-    if measured.not_fitted:
-        raise _Unusable(measured.not_fitted)
-    if measured.measured.out_of_memory:
-        raise _Unusable("it ran out of memory")
-    if seconds is None:
-        raise _Unusable("no iteration time is said")
-    mapped = case_of(measured, cluster=cluster, stack=stack)
-    residual = log_error(mapped, seconds)
+def _measured(run: Run, cluster: Cluster, stack: Stack) -> tuple[Case, float]:
+    seconds = run.measured.iteration_seconds or math.nan
+    unusable = {
+        "marked as suspect": run.suspect,
+        "marked as incomplete": not run.complete,
+        f"of the split {CHECK!r}, which nothing is learnt from": run.held_back,
+        run.not_fitted: run.not_fitted,
+        "it ran out of memory": run.measured.out_of_memory,
+        "no iteration time is said": run.measured.iteration_seconds is None,
+    }
+    if why := next((why for why, so in unusable.items() if so), ""):
+        raise Unpriceable(why)
+    case = case_of(run, cluster=cluster, stack=stack)
+    residual = log_error(case, seconds)
     if not abs(residual) < FARTHEST:
-        raise _Unusable(
-            f"predicted to take {math.exp(min(residual, 700.0)):.3g} times as long as measured; look at its units"
-        )
-    return Measured(run, mapped, seconds)
+        times = f"{math.exp(min(residual, 700.0)):.3g} times"
+        raise Unpriceable(f"predicted to take {times} as long as measured; look at its units")
+    return case, seconds
 
 
 def knobs_of(stack: Stack, *, experts: bool) -> list[Knob]:
     """The stack's constants, each drawn towards its value from before."""
-    chosen = (*STACK_KNOBS, EXPERTS) if experts else STACK_KNOBS
-    knobs = []
-    for knob in chosen:
-        low, high = _BOUNDS[knob.field]
-        knobs.append(replace(knob, neutral=float(stack.value(knob.field)), low=low, high=high))
-    return knobs + _host(stack.host.launch_time)
-
-
-def _host(launch: float) -> list[Knob]:
-    """The host's time for a kernel, if it takes any: hosts of the catalogue take 1 to 1.56 times as long as another."""
-    return [Knob("host.launch_time", launch, 0.25 * launch, 0.1 * launch, 10.0 * launch)] if launch else []
+    knobs = [
+        replace(knob, neutral=float(stack.value(knob.field)), low=low, high=high)
+        for knob in (STACK_KNOBS + (EXPERTS,) * experts)
+        for low, high in [_BOUNDS[knob.field]]
+    ]
+    launch = stack.host.launch_time  # hosts of the catalogue take 1 to 1.56 times as long as another
+    return knobs + [Knob("host.launch_time", launch, 0.25 * launch, 0.1 * launch, 10.0 * launch)] * (launch > 0.0)
 
 
 def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack) -> tuple[Stack, Part]:
@@ -124,7 +114,7 @@ def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack
     used = [one for one, taken in zip(found, drawn, strict=True) if taken]
     knobs = knobs_of(stack, experts=any(one.case.scenario.model.moe for one in used))
 
-    asked = [one.run.run.question for one in used]
+    asked = [one.run.question for one in used]
     apart = dict(zip(asked, used, strict=True))  # a configuration that was run again is priced once
 
     def residuals(values: Floats) -> Floats:
@@ -134,7 +124,7 @@ def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack
     fit = settle(residuals, knobs, noise=NOISE)
     started = np.array([log_error(one.case, one.seconds) for one in before])
     fit = replace(fit, before=started[drawn])
-    said = source([one.run.file for one in used], len(used), "runs" if len(used) > 1 else "run", fit)
+    said = source([one.file for one in used], len(used), "runs" if len(used) > 1 else "run", fit)
     missed = errors("runs", fit)
     basis = {"calibrated.basis": said, "source": _sourced(stack.source), "calibrated.own_runs": len(apart)}
     warnings = (*_WORDS.warnings(fit), *_no_better(missed), *_apart(found), *_left(found, used))
@@ -150,7 +140,7 @@ def _drawn(found: Sequence[Measured]) -> NDArray[np.bool_]:
 
     Every so-many-th run would do for no study that repeats a pattern.
     """
-    asked = [one.run.run.question for one in found]
+    asked = [one.run.question for one in found]
     known = list(dict.fromkeys(asked))
     taken = set(known if len(known) <= MOST_ROWS else random.Random(0).sample(known, MOST_ROWS))  # noqa: S311
     return np.array([which in taken for which in asked])
@@ -191,7 +181,7 @@ APART: Final = 1.2
 def _apart(found: Sequence[Measured]) -> list[str]:
     """A warning for every configuration whose runs contradict each other."""
     warnings = []
-    for same in grouped(found, lambda one: one.run.run.question).values():
+    for same in grouped(found, lambda one: one.run.question).values():
         short, long = (pick(same, key=lambda one: one.seconds) for pick in (min, max))
         if long.seconds > APART * short.seconds:
             times = f"{short.seconds:.4g} s ({short.run.id}) and {long.seconds:.4g} s ({long.run.id})"
@@ -215,14 +205,7 @@ def _run_errors(
     rows = []
     for one, residual in zip(found, started, strict=True):
         after = math.expm1(_miss(one, knobs, fit.values))
-        rows.append(
-            RunError(
-                file=one.run.file,
-                id=one.run.id,
-                measured_seconds=one.seconds,
-                before=math.expm1(residual),
-                after=after,
-                left_out=left.get(id(one), after) if len(used) >= FEWEST_LEFT_OUT else None,
-            )
-        )
+        left_out = left.get(id(one), after) if len(used) >= FEWEST_LEFT_OUT else None
+        figures = {"before": math.expm1(residual), "after": after, "left_out": left_out}
+        rows.append(RunError(file=one.file, id=one.run.id, measured_seconds=one.seconds, **figures))
     return tuple(rows)
