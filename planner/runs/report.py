@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -10,10 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import BadFile, BadRequest
+from planner.runs.corpus import grouped
 from planner.runs.figures import Column, head, line
 from planner.runs.judge import Compared, Verdict, coverage, groups, judge, shipped, summary
 from planner.runs.run_lines import run_lines
 from planner.trust.interval import COVERAGE
+from planner.trust.table import every_run
 
 METRICS = ("iteration_time", "memory")
 FEW = 100
@@ -27,6 +30,11 @@ COLUMNS: Final = (
     Column("bias", "bias", 9, "{:+.1%}".format),
     Column("median_abs_error", "median", 9, "{:.1%}".format),
     Column("p90_abs_error", "p90", 9, "{:.1%}".format),
+)
+LEFT_OUT_COLUMNS: Final = (
+    COLUMNS[0],
+    Column("fitted", "fitted", 9, "{:.1%}".format),
+    Column("left_out", "left out", 10, "{:.1%}".format),
 )
 
 
@@ -117,6 +125,7 @@ def _json(by_file: Compared) -> str:
         "fits": _fits(verdicts),
         "splits": _by_split(by_file),
         "interval_coverage": {name: _covered(found) for name, found in by_file.items()},
+        "left_out": left_out(by_file),
         "not_priced": sum(1 for verdict in verdicts if verdict.reason),
     }
     return json.dumps(document, indent=1)
@@ -141,6 +150,39 @@ def _split_lines(by_file: Compared) -> list[str]:
         for metric, total in metrics.items()
         if total["n"]
     ]
+
+
+def left_out(by_file: Compared) -> dict[str, dict[str, dict[str, float]]]:
+    """How far runs of the shipped table are off with the shipped constants, and with those fitted without their source.
+
+    By split, of those that are compared, and kind of model; means over groups of the median size.
+    """
+    table = every_run()
+    kinds = grouped(
+        zip(table.runs, table.traits.names["kind"].tolist(), strict=True), lambda pair: (pair[0].split, str(pair[1]))
+    )
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for (split, kind), pairs in sorted(kinds.items()):
+        if f"{split}.jsonl.gz" in by_file:
+            groups = grouped((run for run, _ in pairs), lambda run: run.group).values()
+            sizes = {"fitted": lambda run: abs(run.error), "left_out": lambda run: abs(math.expm1(-run.miss))}
+            means = {
+                name: statistics.fmean(statistics.median(map(size, runs)) for runs in groups)
+                for name, size in sizes.items()
+            }
+            found.setdefault(split, {})[kind] = {"n": len(pairs), **means}
+    return found
+
+
+def _left_out_lines(by_file: Compared) -> list[str]:
+    """The same as a table."""
+    lines = [
+        line(f"{split}, {kind}", figures, LEFT_OUT_COLUMNS)
+        for split, kinds in left_out(by_file).items()
+        for kind, figures in kinds.items()
+    ]
+    said = "Iteration time, constants fitted to all sources and without the run's own: median, at most 30 runs a group"
+    return ["", said, head(LEFT_OUT_COLUMNS, "split, kind"), *lines, ""] if lines else []
 
 
 def _fits(verdicts: list[Verdict]) -> dict[str, int]:
@@ -188,7 +230,7 @@ def _table(by_file: Compared) -> str:
         named = by_group | ({"mean over groups": total} if total["n"] else {})
         lines += [f"{title}: predicted / measured - 1", head(COLUMNS)]
         lines += [*(line(name, found, COLUMNS) for name, found in named.items()), ""]
-    lines += [*_split_lines(by_file), *_coverage_lines(by_file)]
+    lines += [*_split_lines(by_file), *_left_out_lines(by_file), *_coverage_lines(by_file)]
     fits = _fits(verdicts)
     lines.append("Fits: " + ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in fits.items()))
     return "\n".join([*lines, *_assumed(verdicts), *_repeated(by_file), *_reasons(verdicts)])

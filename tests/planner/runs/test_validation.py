@@ -12,8 +12,9 @@ from planner.answer.build import mfu_of
 from planner.cli import main
 from planner.runs.fit_memory import caches
 from planner.runs.judge import groups, summary
-from planner.runs.report import validate
+from planner.runs.report import left_out, validate, written
 from planner.trust.interval import interval
+from planner.trust.table import every_run
 from tests.planner.measured_run import RUN, case, judged, only, run
 
 SIMPLE = {"tp": 1, "pp": 1, "vpp": 1, "schedule": "none"}
@@ -212,6 +213,16 @@ def test_the_cache_is_fitted_on_devices_and_needs_enough_of_them(tmp_path):
     assert caches([path]) == {"megatron-core": (pytest.approx(0.25), 10)}
     path.write_text("\n".join(map(json.dumps, rows[:9])))
     assert caches([path]) == {}
+
+
+def test_errors_of_shipped_runs_stand_beside_those_of_constants_without_their_source():
+    found = left_out({"fit.jsonl.gz": [], "check.jsonl.gz": [], "mine.jsonl": []})
+    assert set(found) == {"fit", "check"}
+    assert sum(one["n"] for one in found["fit"].values()) == len(every_run().of("fit").runs)
+    assert all(one["fitted"] < one["left_out"] for one in found["fit"].values())
+    assert all(one["fitted"] == pytest.approx(one["left_out"], abs=0.002) for one in found["check"].values())
+    assert "fit, dense" in written({"fit.jsonl.gz": []})
+    assert "left out" not in written({"mine.jsonl": []})
 
 
 def test_runs_are_read_from_a_pipe():
