@@ -128,12 +128,8 @@ def side_of_run(name: str) -> Side:
     if name not in runs:
         hint = meant(name, runs, most=2, otherwise="megascale-175b-megascale-12288g-gbs6144 is one")
         raise BadRequest(f"{name}: no such file and no such published run; {hint}")
-    return _as_side(runs[name])
-
-
-def _as_side(run: Run) -> Side:
-    found = case_of(run)
-    return Side(run.id, found.scenario, found.rows, found.assignment, run.measured.iteration_seconds)
+    found = case_of(runs[name])
+    return Side(name, found.scenario, found.rows, found.assignment, runs[name].measured.iteration_seconds)
 
 
 @cache
@@ -176,7 +172,7 @@ def _differences(a: Side, b: Side) -> dict[str, tuple[Any, Any]]:
 
 def _facts(side: Side) -> dict[str, Any]:
     s = side.scenario
-    named = {
+    named: dict[str, Any] = {
         "model": s.model.name,
         "machines": f"{s.group.name} ({s.group.accelerator.name})",
         "stack": s.stack.name,
@@ -213,31 +209,26 @@ def _steps(a: Side, b: Side) -> Iterator[Step]:
 
 
 def _stations(a: Side, b: Side) -> Iterator[tuple[str, str, Side]]:
-    here, goal = a, b.scenario
-    if here.scenario.group != goal.group and a.scenario.gpus == goal.gpus:
-        for change, detail, moved in _machines(here.scenario, goal):
-            here = replace(here, scenario=moved)
+    here = a
+    for changes in (_machines, _models, _stacks, _precision):
+        for change, detail, scenario in changes(here.scenario, b.scenario):
+            here = replace(here, scenario=scenario)
             yield change, detail, here
-    if a.scenario.model.num_layers == goal.model.num_layers:
-        for change, detail, model in _models(here.scenario, goal):
-            here = replace(here, scenario=model)
-            yield change, detail, here
-    for change, detail, stack in _stacks(here.scenario, goal):
-        here = replace(here, scenario=stack)
-        yield change, detail, here
-    if here.scenario.precision != goal.precision and _computes(here.scenario, goal.precision):
-        detail = f"{here.scenario.precision} -> {goal.precision}"
-        here = replace(here, scenario=replace(here.scenario, precision=goal.precision))
-        yield "precision", detail, here
     yield from _strategies(here, b)
+
+
+Changes = Iterator[tuple[str, str, Scenario]]
+"""What changes, in words, and the scenario after it."""
 
 
 def _computes(there: Scenario, precision: str) -> bool:
     return there.group.accelerator.multiplies(RECIPES[precision].arithmetic)
 
 
-def _machines(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenario]]:
+def _machines(here: Scenario, goal: Scenario) -> Changes:
     """The other machines; before them the other format, or with them, where they do not compute in this one."""
+    if here.group == goal.group or here.gpus != goal.gpus:
+        return
     formats, names = f"{here.precision} -> {goal.precision}", f"{here.group.name} -> {goal.group.name}"
     if _computes(goal, here.precision):
         yield "machines", names, replace(here, group=goal.group)
@@ -249,8 +240,15 @@ def _machines(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenar
         yield "machines and precision", f"{names}, {formats}", there
 
 
-def _models(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenario]]:
+def _precision(here: Scenario, goal: Scenario) -> Changes:
+    if here.precision != goal.precision and _computes(here, goal.precision):
+        yield "precision", f"{here.precision} -> {goal.precision}", replace(here, precision=goal.precision)
+
+
+def _models(here: Scenario, goal: Scenario) -> Changes:
     """One architectural feature after the other, names and notes aside."""
+    if here.model.num_layers != goal.model.num_layers:
+        return
     for name in type(goal.model).model_fields:
         old, new = getattr(here.model, name), getattr(goal.model, name)
         if old != new and name not in ("name", "reach", "source", "title", "tokens"):
@@ -261,7 +259,7 @@ def _models(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenario
         yield "sequence length", detail, replace(here, model=goal.model, seq_length=goal.seq_length)
 
 
-def _stacks(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenario]]:
+def _stacks(here: Scenario, goal: Scenario) -> Changes:
     """One feature of the software after the other."""
     for feature, changed in features(here.stack, goal.stack).items():
         if changed:

@@ -76,8 +76,7 @@ def _answered_instead(request: PlanRequest, params: dict[str, Any]) -> bool:
     """Answer --what-if or --robust; False where nothing fits, which a plan says with its reasons."""
     from planner.analyses.robust import robust
     from planner.analyses.what_if import sensitivity
-    from planner.render.terminal.robust import print_robust
-    from planner.render.terminal.sensitivity import print_sensitivity
+    from planner.render.terminal.what_if import print_robust, print_sensitivity
 
     answer: Any
     draw: Any

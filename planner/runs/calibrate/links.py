@@ -95,10 +95,8 @@ def _used(log: Log, group: NodeGroup) -> list[Transfer]:
         BadFile: more ranks than the cluster's nodes have.
     """
     if log.ranks_per_node > group.gpus_per_node:
-        has = f"the cluster's nodes have {group.gpus_per_node} devices"
-        raise BadFile(
-            log.file, f"line {log.line}: {log.ranks_per_node} ranks on one host, {has}; give another --cluster"
-        )
+        has = f"the cluster's nodes have {group.gpus_per_node} devices; give another --cluster"
+        raise BadFile(log.file, f"line {log.line}: {log.ranks_per_node} ranks on one host, {has}")
     if group.nodes is not None and log.nodes > group.nodes:
         raise BadFile(log.file, f"line {log.line}: {log.nodes} hosts, the cluster has {group.nodes} nodes")
     large = [one for one in log.transfers if one.size >= SMALLEST]
@@ -174,13 +172,11 @@ def _knobs(group: NodeGroup, reached: Mapping[Log, int]) -> list[Knob]:
 
 def _changed(tiers: Sequence[Tier], values: Mapping[str, float]) -> tuple[Tier, ...]:
     """Tiers with constants by tier and field."""
-    changes: dict[str, dict[str, float]] = {}
-    for name, value in values.items():
-        tier, _, field = name.rpartition(".")
-        changes.setdefault(tier, {})[field] = value
-    return tuple(
-        tier.model_copy(update={"link": tier.link.model_copy(update=changes.get(tier.name, {}))}) for tier in tiers
-    )
+    changed = []
+    for tier in tiers:
+        update = {name.rpartition(".")[2]: v for name, v in values.items() if name.rpartition(".")[0] == tier.name}
+        changed.append(tier.model_copy(update={"link": tier.link.model_copy(update=update)}))
+    return tuple(changed)
 
 
 def _far_off(tiers: Sequence[Tier]) -> list[str]:

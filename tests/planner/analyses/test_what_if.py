@@ -16,7 +16,7 @@ from planner.api import plan, predict
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.explain.what_helps import machine_levers, uncertain_levers
-from planner.render.terminal.sensitivity import words
+from planner.render.terminal.what_if import words
 from planner.request.budget import Budget
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
