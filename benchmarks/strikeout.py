@@ -111,7 +111,7 @@ def study(split, ways, incomplete):
         for known, measured in runs[:: max(1, -(-len(runs) // MOST))]:
             try:
                 priced = {
-                    way: price_strategy(known.rows, scenario, known.assignment).iteration / measured - 1.0
+                    way: price_strategy(known.strategy, scenario, known.assignment).iteration / measured - 1.0
                     for way, scenario in ways(known).items()
                 }
             except UNPRICED:

@@ -58,7 +58,7 @@ def misses(run):
         "both": (unknown, with_rate(unknown.scenario, rate)),
     }
     return {
-        way: price_strategy(mapped.rows, scenario, mapped.assignment).iteration / measured - 1.0
+        way: price_strategy(mapped.strategy, scenario, mapped.assignment).iteration / measured - 1.0
         for way, (mapped, scenario) in priced.items()
     }
 

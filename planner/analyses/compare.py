@@ -129,7 +129,7 @@ def side_of_run(name: str) -> Side:
         hint = meant(name, runs, most=2, otherwise="megascale-175b-megascale-12288g-gbs6144 is one")
         raise BadRequest(f"{name}: no such file and no such published run; {hint}")
     found = case_of(runs[name])
-    return Side(name, found.scenario, found.rows, found.assignment, runs[name].measured.iteration_seconds)
+    return Side(name, found.scenario, found.strategy, found.assignment, runs[name].measured.iteration_seconds)
 
 
 @cache

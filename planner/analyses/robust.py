@@ -43,7 +43,7 @@ from planner.search.objective import objective_of
 from planner.search.split import TOLERANCE, Incumbent, best_split
 
 RUNNERS_UP = 16
-"""Best rows of the middle that are candidates beside the best of every scenario."""
+"""Best rows of the middle that are candidates besides the best of every scenario."""
 Machines = TypeVar("Machines")
 Found = TypeVar("Found")
 

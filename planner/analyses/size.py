@@ -167,12 +167,12 @@ def _settled(sizes: Sizes, limits: Limits) -> tuple[Option, dict[str, Any]]:
     sizes.budget.effort = max(sizes.budget.effort, AROUND)
     answer = _best(sizes, limits)
     while True:
-        beside = [sizes.at(n) for n in (answer.nodes - 1, answer.nodes + 1) if 1 <= n <= sizes.most]
+        around = [sizes.at(n) for n in (answer.nodes - 1, answer.nodes + 1) if 1 <= n <= sizes.most]
         days = limits.days or answer.days
         other = [Limits(days + more, limits.dollars) for more in (1.0, -1.0)]
         later, sooner = (_neighbour(sizes, answer, one) if one.days and one.days > 0 else None for one in other)
         if (better := _best(sizes, limits)) is answer:
-            return answer, {"neighbours": tuple(filter(None, beside)), "day_later": later, "day_sooner": sooner}
+            return answer, {"neighbours": tuple(filter(None, around)), "day_later": later, "day_sooner": sooner}
         answer = better
 
 

@@ -85,11 +85,14 @@ def _schedule(name: str) -> Mapping[str, Any]:
     p, m = (1, _EXAMPLE[1]) if name == "none" else _EXAMPLE
     v = next(chunks for chunks in (1, 2) if found.allowed(p, m, chunks))
     third, stages = 1.0 / 3.0, np.arange(p)
-    idle, waiting = (float(drain(p, m, v, third, third, third)) / m for drain in (found.drain, found.drain_at_barrier))
+    idle, with_barrier = (
+        float(drain(p, m, v, third, third, third)) / m for drain in (found.drain, found.drain_at_barrier)
+    )
     held = found.in_flight(p, m, v, stages)
     return {
         "name": name,
-        "bubble": f"{idle:.1%}" + (f" ({waiting:.1%} with a barrier)" if abs(waiting - idle) > _VISIBLE else ""),
+        "bubble": f"{idle:.1%}"
+        + (f" ({with_barrier:.1%} with a barrier)" if abs(with_barrier - idle) > _VISIBLE else ""),
         "in_flight": f"{held[0]:g}" + (f" to {held[-1]:g}" if held[-1] != held[0] else ""),
         "parameters": f"{found.parameters_held:g}x",
         "requires": found.requires,

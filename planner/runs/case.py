@@ -24,17 +24,17 @@ class Unpriceable(MeshwrightError):
 
 @dataclass(frozen=True)
 class Case:
-    """What was trained on what, and how; ``rows`` is one strategy."""
+    """What was trained on what, and how."""
 
     scenario: Scenario
-    rows: Strategies
+    strategy: Strategies
     assignment: Assignment
     broken: tuple[Rejection, ...] = ()
     """Rules that would refuse it as a plan."""
 
     def price(self) -> Price:
         """Its price."""
-        return price_strategy(self.rows, self.scenario, self.assignment)
+        return price_strategy(self.strategy, self.scenario, self.assignment)
 
 
 def case_of(run: Run, *, cluster: Cluster | None = None, stack: Stack | None = None) -> Case:

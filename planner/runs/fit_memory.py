@@ -57,7 +57,7 @@ def tensor_slacks(paths: Iterable[Path]) -> dict[str, tuple[float, int]]:
 
     found: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     for run, case in scored_cases(paths, wanted):
-        if case.rows.tp[0] > 1:
+        if case.strategy.tp[0] > 1:
             stack, usable = case.scenario.stack, case.scenario.group.accelerator.usable_memory
             peak = float(np.max(case.price().footprint.allocated))
             found[stack.name].append(

@@ -30,7 +30,7 @@ HOME = Path(__file__).parent / "data"
 
 @dataclass(frozen=True)
 class Verdict:
-    """One measured quantity of one run beside its prediction; ``reason`` where it could not be priced.
+    """One measured quantity of one run and its prediction; ``reason`` where it could not be priced.
 
     ``measured`` is 0.0 where no time could be read.
     """
@@ -170,7 +170,7 @@ def _printable(said: str) -> str:
 def _interval(found: Case, group: str, predicted: float) -> Interval:
     """Where the measured time should lie, by the runs of other sources."""
     mfu = mfu_of(found.scenario, predicted)
-    return interval(found.scenario, found.rows, predicted, mfu=mfu, source=source(group))
+    return interval(found.scenario, found.strategy, predicted, mfu=mfu, source=source(group))
 
 
 def _measured(run: Run) -> Iterator[tuple[str, float | bool]]:

@@ -121,4 +121,4 @@ def with_rate(scenario: Scenario, rate: float) -> Scenario:
 def log_error(case: Case, measured: float, constants: Constants | None = None) -> float:
     """Logarithm of predicted over measured iteration time of a run, under other constants than its own."""
     scenario = with_constants(case.scenario, constants or {})
-    return math.log(iteration_seconds(case.rows, scenario, case.assignment) / measured)
+    return math.log(iteration_seconds(case.strategy, scenario, case.assignment) / measured)

@@ -92,7 +92,7 @@ def _with_nearest(rows: list[dict[str, str]]) -> list[dict[str, str]]:
 
 def _record(priced: Priced, missed: float) -> dict[str, str]:
     run, scenario = priced.run, priced.case.scenario
-    known = traits(scenario, priced.case.rows)
+    known = traits(scenario, priced.case.strategy)
     sizes = {key: f"{2.0 ** float(known.sizes[key][0]):.4g}" for key in SIZES} | {"gpus": str(scenario.gpus)}
     return {
         "group": run.group,
@@ -250,7 +250,7 @@ def tie_width(predicted: Floats, measured: Floats, weight: Floats) -> float:
 
 
 def curse(runs: Iterable[Priced], split: str = "fit") -> float:
-    """How much the strategy predicted fastest disappoints beside its sweep: median over the sources, at least 0.
+    """How much the strategy predicted fastest disappoints within its sweep: median over the sources, at least 0.
 
     Its miss less the median miss of the sweep, meaned over the sweeps of a source.
     """

@@ -191,7 +191,7 @@ def degrees(strategy: Strategy) -> list[str]:
 
 
 def switches(strategy: Strategy) -> list[str]:
-    """How it is run beside its degrees."""
+    """How it is run, apart from its degrees."""
     whole = strategy.sharding_degree in {1, strategy.dp * strategy.cp}
     over = "" if whole else f" over {strategy.sharding_degree} ranks"
     again = recomputation(strategy)
@@ -282,14 +282,14 @@ def _quote(plan: Plan, strategy: Strategy, prediction: Prediction, width: int) -
         "VPP": strategy.vpp,
         "EP": strategy.ep,
     }
-    telling = [f"{name} {degree}," for name, degree in degrees.items() if str(degree) != "1"]
+    split = [f"{name} {degree}," for name, degree in degrees.items() if str(degree) != "1"]
     figures = [
         f"{short_seconds(prediction.iteration_seconds)} per iteration",
         f"{format_percent(prediction.mfu)} MFU",
         format_days(prediction.training_days),
         *_proved(plan),
     ]
-    said = [f"{subject}:", *telling, f"DP {strategy.dp}:", *_listed(figures, ",")]
+    said = [f"{subject}:", *split, f"DP {strategy.dp}:", *_listed(figures, ",")]
     return Text(flow(said, width=width - 1, indent=0, gap=" ") + ".", style="bold")
 
 

@@ -2,7 +2,7 @@
 
 Misses are linear in the constants near the solution, so that the data's J' J / s^2 and the prior's 1 / spread^2 add
 up to the precision of what is known afterwards. A constant of which the data know less than was known before keeps
-its value from before; the one told worst goes first, since its being fixed makes the others sharper.
+its value from before; the one known worst goes first, since its being fixed makes the others sharper.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Found:
 
     @property
     def fitted(self) -> bool:
-        """Whether the data told it."""
+        """Whether the data settle it."""
         return self.error is not None
 
 
@@ -123,7 +123,7 @@ def _change(
 _STEP: Final = 0.02
 """Step of a derivative, in spreads."""
 _BELIEF: Final = 4
-"""Points that the noise is worth when the scatter is told from few residuals."""
+"""Points that the noise is worth where the scatter is estimated from few residuals."""
 
 
 def _undetermined(jacobian: Floats) -> dict[int, float]:

@@ -31,7 +31,7 @@ def made_at(rate, group="made"):
         neutral: dict[str, object] = {knob.field: knob.neutral for knob in STACK_KNOBS} | {"switches.cuda_graphs": True}
         stack = mapped.scenario.stack.changed(neutral)
         scenario = replace(mapped.scenario, stack=stack)
-        seconds = price_strategy(mapped.rows, with_rate(scenario, rate), mapped.assignment).iteration
+        seconds = price_strategy(mapped.strategy, with_rate(scenario, rate), mapped.assignment).iteration
         samples.append(Sample(group, replace(mapped, scenario=scenario), seconds, 1.0 / math.sqrt(3)))
     return samples
 
@@ -60,7 +60,7 @@ def test_a_stack_alone_on_its_machines_leaves_their_speed_to_them():
     mapped = case(run())
     scenario = mapped.scenario
     others = scenario.stack.changed({"name": "another"})
-    with_other = type(mapped)(replace(scenario, stack=others), mapped.rows, mapped.assignment)
+    with_other = type(mapped)(replace(scenario, stack=others), mapped.strategy, mapped.assignment)
     mine, theirs = (Sample("made", one, 1.0, 1.0) for one in (mapped, with_other))
     assert alone_on_machines([mine]) == {scenario.stack.name}
     assert alone_on_machines([mine, theirs]) == set()
@@ -73,7 +73,7 @@ def test_three_quarters_of_the_expert_efficiency_are_kept():
     assert mapped.scenario.model.moe is not None
     stack = mapped.scenario.stack
     key = stack.name, EXPERTS.field
-    slower = price_strategy(mapped.rows, with_constants(mapped.scenario, {key: 0.64}), mapped.assignment).iteration
+    slower = price_strategy(mapped.strategy, with_constants(mapped.scenario, {key: 0.64}), mapped.assignment).iteration
     known = {(stack.name, knob.field): float(stack.value(knob.field)) for knob in STACK_KNOBS}
     mine = [Sample("made", mapped, slower, 1.0)]
     found = calibrate_experts(mine, known)

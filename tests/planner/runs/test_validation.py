@@ -22,7 +22,7 @@ SIMPLE = {"tp": 1, "pp": 1, "vpp": 1, "schedule": "none"}
 
 def test_every_degree_of_a_run_reaches_the_cost_model():
     found = case(RUN)
-    at = found.rows.row(0)
+    at = found.strategy.row(0)
     for axis, value in RUN["request"]["pins"].items():
         assert axis in ("schedule", "recompute") or at[axis] == value, axis
     assert SCHEDULE_NAMES[at["schedule"]] == "interleaved-1f1b"
@@ -60,7 +60,7 @@ def test_degrees_that_make_up_other_gpus_are_priced_where_the_data_parallel_one_
 
 def test_a_batch_of_no_whole_number_of_micro_batches_is_priced_as_the_nearest_one():
     found = case(run(request={"global_batch_size": 65}))
-    assert found.rows.num_microbatches[0] == 8
+    assert found.strategy.num_microbatches[0] == 8
     assert found.broken
 
 
@@ -98,8 +98,8 @@ def test_the_error_is_predicted_over_measured_minus_one_and_signed():
 
 def test_a_time_is_within_the_interval_from_its_low_to_its_high_end():
     found = case(RUN)
-    predicted = price_strategy(found.rows, found.scenario, found.assignment).iteration
-    likely = interval(found.scenario, found.rows, predicted, mfu=mfu_of(found.scenario, predicted))
+    predicted = price_strategy(found.strategy, found.scenario, found.assignment).iteration
+    likely = interval(found.scenario, found.strategy, predicted, mfu=mfu_of(found.scenario, predicted))
     inside = 1e-6
     for measured, within in (
         (likely.high * (1 - inside), True),
@@ -205,7 +205,7 @@ def test_reasons_that_a_table_has_no_room_for_are_counted(tmp_path):
 
 def test_the_cache_is_fitted_on_devices_and_needs_enough_of_them(tmp_path):
     found = case(RUN)
-    held = price_strategy(found.rows, found.scenario, found.assignment).footprint
+    held = price_strategy(found.strategy, found.scenario, found.assignment).footprint
     seen = 1.25 * float(np.max(held.allocated)) + found.scenario.stack.allocator.reserved + float(np.max(held.waiting))
     path = tmp_path / "runs.jsonl"
     rows = [run(id=str(n), measured={"peak_memory": {"bytes": seen, "kind": "device"}}) for n in range(10)]
