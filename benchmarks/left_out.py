@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.runs.fit import along, layout_of, samples, straightened
+from planner.runs.fit import by_experts, layout_of, linear, linearized, samples
 from planner.runs.judge import learnt_from
 from planner.runs.least_squares import PRIOR, solve
 from planner.runs.leave_one_out import shipped
@@ -32,11 +32,11 @@ def medians(errors: NDArray[np.float64], groups: NDArray[np.str_]) -> dict[str, 
 def main() -> None:
     """Print the table."""
     chosen = samples([path for path in learnt_from() if path.name.startswith("fit.")], LEFT_OUT)
-    dense = [s for s in chosen if s.case.scenario.model.moe is None]
+    dense, _ = by_experts(chosen)
     layout = layout_of(dense)
     knobs, values = [knob for _, knob in layout], shipped(layout)
-    here, slopes = straightened(dense, layout, values)
-    straight = partial(along, here - slopes @ values, slopes)
+    here, slopes = linearized(dense, layout, values)
+    straight = partial(linear, here - slopes @ values, slopes)
     groups, squares = np.array([s.group for s in dense]), np.array([s.weight**2 for s in dense])
     sources = np.array([source(name) for name in groups])
     for pull in map(float, sys.argv[1:] or PULLS):

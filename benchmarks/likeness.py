@@ -29,7 +29,8 @@ def score(away, table):
     other = table.sources[:, None] != table.sources
     learnt, judge = (np.isin(table.splits, splits) for splits in (("fit", "dev"), ("fit", "check")))
     nearest = np.where(other & learnt, away, np.inf).min(axis=1)
-    known = replace(table, nearest=nearest).take(np.flatnonzero(judge))
+    runs = tuple(run._replace(nearest=float(least)) for run, least in zip(table.runs, nearest, strict=True))
+    known = replace(table, runs=runs).take(np.flatnonzero(judge))
     away, other, usual = away[judge][:, judge], other[judge][:, judge], usual_miss(known)
     misses = np.array(
         [

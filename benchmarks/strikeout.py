@@ -24,8 +24,8 @@ from hardware.catalogue import accelerator, names
 from hardware.files import entry
 from planner.runs.case import case_of
 from planner.runs.files import read_runs
-from planner.runs.fit import with_rate
 from planner.runs.judge import HOME
+from planner.runs.least_squares import with_rate
 
 RULES = ("fitted", "neutral", "silicon", "vendor", "all")
 DONORS = ("v100-sxm2-32gb", "a100-sxm-80gb", "h100-sxm", "b200", "gb300", "l40s", "mi300x", "tpu-v5e")
@@ -111,7 +111,7 @@ def study(split, ways, incomplete):
         for known, measured in runs[:: max(1, -(-len(runs) // MOST))]:
             try:
                 priced = {
-                    way: price_strategy(known.rows, scenario, known.assignment).iteration / measured - 1.0
+                    way: price_strategy(known.strategy, scenario, known.assignment).iteration / measured - 1.0
                     for way, scenario in ways(known).items()
                 }
             except UNPRICED:

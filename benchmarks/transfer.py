@@ -22,8 +22,8 @@ from hardware.errors import MeshwrightError
 from hardware.files import entry
 from planner.runs.case import case_of
 from planner.runs.files import read_runs
-from planner.runs.fit import with_rate
 from planner.runs.judge import learnt_from
+from planner.runs.least_squares import with_rate
 
 MOST = 40
 """Runs of a source that are priced."""
@@ -58,7 +58,7 @@ def misses(run):
         "both": (unknown, with_rate(unknown.scenario, rate)),
     }
     return {
-        way: price_strategy(mapped.rows, scenario, mapped.assignment).iteration / measured - 1.0
+        way: price_strategy(mapped.strategy, scenario, mapped.assignment).iteration / measured - 1.0
         for way, (mapped, scenario) in priced.items()
     }
 

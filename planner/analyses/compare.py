@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from costmodels.layout.split import Assignment
 from costmodels.model.flops import utilization
@@ -19,10 +19,10 @@ from costmodels.strategy import Strategies
 from hardware.errors import meant
 from planner.answer.build import counted_flops
 from planner.answer.load import stages_from_plan, strategy_from_plan
-from planner.answer.plan import Plan
+from planner.answer.plan import Plan, Record
 from planner.answer.text import why_infeasible
 from planner.errors import BadRequest
-from planner.request.features import FEATURES, features, turned
+from planner.request.features import features, turned
 from planner.request.pins import shown_value
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
@@ -32,20 +32,16 @@ from planner.runs.judge import HOME
 from planner.runs.schema import Run
 
 
-class Term(BaseModel):
+class Term(Record):
     """Exposed seconds of one cause on both sides."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     a: float
     b: float
 
 
-class Step(BaseModel):
+class Step(Record):
     """One change on the way from A to B, and what it does to the prediction."""
-
-    model_config = ConfigDict(frozen=True)
 
     change: str
     detail: str
@@ -56,10 +52,8 @@ class Step(BaseModel):
     """Against the step before, both for as many tokens as A's iteration has."""
 
 
-class Compared(BaseModel):
+class Compared(Record):
     """One side: prediction, measurement where there is one."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     iteration_seconds: float
@@ -71,13 +65,11 @@ class Compared(BaseModel):
     gpus: int
 
 
-class Comparison(BaseModel):
+class Comparison(Record):
     """Schema ``comparison/1``: sides, terms that add up to their iterations, steps that lead from one to the other.
 
     What the steps save, less ``more_tokens_seconds``, is A's iteration less B's.
     """
-
-    model_config = ConfigDict(frozen=True, populate_by_name=True)
 
     schema_: Literal["comparison/1"] = Field("comparison/1", alias="schema")
     a: Compared
@@ -137,7 +129,7 @@ def side_of_run(asked: Run | str) -> Side:
         hint = meant(str(asked), _runs(), most=2, otherwise="megascale-175b-megascale-12288g-gbs6144 is one")
         raise BadRequest(f"{asked}: no such file and no such published run; {hint}")
     found = case_of(run)
-    return Side(run.id, found.scenario, found.rows, found.assignment, run.measured.iteration_seconds)
+    return Side(run.id, found.scenario, found.strategy, found.assignment, run.measured.iteration_seconds)
 
 
 @cache
@@ -180,7 +172,7 @@ def _differences(a: Side, b: Side) -> dict[str, tuple[Any, Any]]:
 
 def _facts(side: Side) -> dict[str, Any]:
     s = side.scenario
-    named = {
+    named: dict[str, Any] = {
         "model": s.model.name,
         "machines": f"{s.group.name} ({s.group.accelerator.name})",
         "stack": s.stack.name,
@@ -217,31 +209,26 @@ def _steps(a: Side, b: Side) -> Iterator[Step]:
 
 
 def _stations(a: Side, b: Side) -> Iterator[tuple[str, str, Side]]:
-    here, goal = a, b.scenario
-    if here.scenario.group != goal.group and a.scenario.gpus == goal.gpus:
-        for change, detail, moved in _machines(here.scenario, goal):
-            here = replace(here, scenario=moved)
+    here = a
+    for changes in (_machines, _models, _stacks, _precision):
+        for change, detail, scenario in changes(here.scenario, b.scenario):
+            here = replace(here, scenario=scenario)
             yield change, detail, here
-    if a.scenario.model.num_layers == goal.model.num_layers:
-        for change, detail, model in _models(here.scenario, goal):
-            here = replace(here, scenario=model)
-            yield change, detail, here
-    for change, detail, stack in _stacks(here.scenario, goal):
-        here = replace(here, scenario=stack)
-        yield change, detail, here
-    if here.scenario.precision != goal.precision and _computes(here.scenario, goal.precision):
-        detail = f"{here.scenario.precision} -> {goal.precision}"
-        here = replace(here, scenario=replace(here.scenario, precision=goal.precision))
-        yield "precision", detail, here
     yield from _strategies(here, b)
+
+
+Changes = Iterator[tuple[str, str, Scenario]]
+"""What changes, in words, and the scenario after it."""
 
 
 def _computes(there: Scenario, precision: str) -> bool:
     return there.group.accelerator.multiplies(RECIPES[precision].arithmetic)
 
 
-def _machines(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenario]]:
+def _machines(here: Scenario, goal: Scenario) -> Changes:
     """The other machines; before them the other format, or with them, where they do not compute in this one."""
+    if here.group == goal.group or here.gpus != goal.gpus:
+        return
     formats, names = f"{here.precision} -> {goal.precision}", f"{here.group.name} -> {goal.group.name}"
     if _computes(goal, here.precision):
         yield "machines", names, replace(here, group=goal.group)
@@ -253,8 +240,15 @@ def _machines(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenar
         yield "machines and precision", f"{names}, {formats}", there
 
 
-def _models(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenario]]:
+def _precision(here: Scenario, goal: Scenario) -> Changes:
+    if here.precision != goal.precision and _computes(here, goal.precision):
+        yield "precision", f"{here.precision} -> {goal.precision}", replace(here, precision=goal.precision)
+
+
+def _models(here: Scenario, goal: Scenario) -> Changes:
     """One architectural feature after the other, names and notes aside."""
+    if here.model.num_layers != goal.model.num_layers:
+        return
     for name in type(goal.model).model_fields:
         old, new = getattr(here.model, name), getattr(goal.model, name)
         if old != new and name not in ("name", "reach", "source", "title", "tokens"):
@@ -265,7 +259,7 @@ def _models(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenario
         yield "sequence length", detail, replace(here, model=goal.model, seq_length=goal.seq_length)
 
 
-def _stacks(here: Scenario, goal: Scenario) -> Iterator[tuple[str, str, Scenario]]:
+def _stacks(here: Scenario, goal: Scenario) -> Changes:
     """One feature of the software after the other."""
     for feature, changed in features(here.stack, goal.stack).items():
         if changed:
@@ -307,6 +301,3 @@ def _said(value: Any) -> str:
     if isinstance(value, tuple):
         return "/".join(map(str, value)) or "none"
     return str(value) if len(str(value)) <= 40 else str(value)[:37] + "..."
-
-
-__all__ = ["FEATURES", "Comparison", "Side", "compare", "features", "side_of_plan", "side_of_run", "turned"]

@@ -1,4 +1,4 @@
-"""A configuration that somebody runs, beside the best that there is for the same job."""
+"""A configuration that somebody runs, compared with the best that there is for the same job."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -61,9 +61,14 @@ class Candidate:
     value: float
 
     @property
-    def resolved(self) -> Resolved:
-        """The question that it answers."""
-        return self.found.resolved
+    def scenario(self) -> Scenario:
+        """What it trains on what."""
+        return self.found.resolved.scenario
+
+    @property
+    def layout(self) -> Layout:
+        """Where its ranks and layers lie."""
+        return Layout(self.row, self.split)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +120,17 @@ def replan(old: Plan, gpus: int, *, tolerance: float | str = 0.05, **changes: An
     budget = Budget(request.time_limit)
     searches = _searches(_questions(request, before, layout), budget)
     best = min((s for s in searches if s.outcome.best), key=lambda found: found.value, default=None)
+    frame: dict[str, Any] = {
+        "old_gpus": before.scenario.gpus,
+        "old_iteration_seconds": was,
+        "gpus": gpus,
+        "global_batch_size": batch,
+        "tolerance": tolerance,
+        "counts": tuple(s.resolved.scenario.gpus for s in searches),
+    }
     if best is None:
-        return _infeasible(before, was, searches, budget, gpus=gpus, tolerance=tolerance)
+        statement = _why_infeasible(searches, frame["counts"], budget)
+        return Replan(status="infeasible", fastest=None, nearest=None, statement=statement, **frame)
     ceiling = best.value * (1.0 + tolerance)
     lost = max(before.scenario.gpus - gpus, 0)
     choices = [(c, _move(layout, c, before, lost)) for c in _candidates(searches, layout, ceiling, budget)]
@@ -126,12 +140,7 @@ def replan(old: Plan, gpus: int, *, tolerance: float | str = 0.05, **changes: An
     proved, same = all(s.outcome.proved for s in searches), near[0] is fastest
     return Replan(
         status="optimal" if proved else "feasible",
-        old_gpus=before.scenario.gpus,
-        old_iteration_seconds=was,
-        gpus=gpus,
-        global_batch_size=batch,
-        tolerance=tolerance,
-        counts=tuple(s.resolved.scenario.gpus for s in searches),
+        **frame,
         fastest=_choice(quick, layout, gpus, fastest, best),
         nearest=_choice(near, layout, gpus, fastest, best),
         statement=_statement(fastest, proved=proved, same=same, tolerance=tolerance, number=len(choices)),
@@ -148,11 +157,8 @@ def _old(old: Plan, changes: dict[str, Any]) -> tuple[Resolved, Layout, float]:
         names = " and ".join(scenario.group.name for scenario in before.mixed.scenarios)
         said = f"plans over several node groups ({names}) cannot be planned again; `plan` with --gpus answers afresh"
         raise BadRequest(said)
-    return (
-        before,
-        Layout(strategy_from_plan(old.strategy), stages_from_plan(old.strategy)),
-        old.prediction.iteration_seconds,
-    )
+    layout = Layout(strategy_from_plan(old.strategy), stages_from_plan(old.strategy))
+    return before, layout, old.prediction.iteration_seconds
 
 
 def _changed(request: PlanRequest, changes: dict[str, Any]) -> PlanRequest:
@@ -246,8 +252,7 @@ def _pins(axes: tuple[str, ...], old: dict[str, Any]) -> dict[str, Pin]:
 
 def _with_split(row: Strategies, layout: Layout, scenario: Scenario) -> Incumbent | None:
     """The row with the old layers on every stage, where they fit in memory as they are recomputed now."""
-    same = all(int(getattr(row, axis)[0]) == int(getattr(layout.row, axis)[0]) for axis in ("pp", "vpp", "schedule"))
-    if not same:
+    if any(getattr(row, axis)[0] != getattr(layout.row, axis)[0] for axis in ("pp", "vpp", "schedule")):
         return None
     priced = price_strategy(row, scenario, layout.split)
     fits = bool((priced.footprint.total <= scenario.group.accelerator.usable_memory).all())
@@ -262,25 +267,15 @@ def _runners_up(found: _Search, ceiling: float) -> Iterator[Candidate]:
         order = np.flatnonzero(part.fits & np.isfinite(part.even_split_seconds))
         for i in order[np.argsort(ranked[order], kind="stable")][:RUNNERS_UP]:
             row = part.rows.take(np.array([i]))
-            even = Incumbent(
-                row,
-                row_assignment(row, layers),
-                float(part.even_split_seconds[i]),
-                float(part.even_split_peak_bytes[i]),
-            )
+            figures = float(part.even_split_seconds[i]), float(part.even_split_peak_bytes[i])
+            even = Incumbent(row, row_assignment(row, layers), *figures)
             if (one := _candidate(found, even)).value <= ceiling:
                 yield one
 
 
 def _move(layout: Layout, there: Candidate, before: Resolved, lost: int) -> Move:
-    return move(
-        layout,
-        Layout(there.row, there.split),
-        before.scenario,
-        there.resolved.scenario,
-        lost=lost,
-        stability=before.stability or Stability(),
-    )
+    stability = before.stability or Stability()
+    return move(layout, there.layout, before.scenario, there.scenario, lost=lost, stability=stability)
 
 
 def _bytes(found: Move) -> float:
@@ -289,7 +284,7 @@ def _bytes(found: Move) -> float:
 
 def _choice(pair: tuple[Candidate, Move], layout: Layout, gpus: int, fastest: Candidate, best: _Search) -> Choice:
     there, moving = pair
-    used = there.resolved.scenario.gpus
+    used = there.scenario.gpus
     return Choice(
         gpus=used,
         idle_gpus=gpus - used,
@@ -301,45 +296,38 @@ def _choice(pair: tuple[Candidate, Move], layout: Layout, gpus: int, fastest: Ca
 
 
 def _moved(found: Move, layout: Layout, there: Candidate) -> Moved:
-    same = [int(getattr(layout.row, a)[0]) == int(getattr(there.row, a)[0]) for a in ("tp", "pp", "vpp", "ep", "etp")]
-    stays = all(same) and layout.split.layers.tolist() == there.split.layers.tolist()
+    stays = _alike(layout, there, ("tp", "pp", "vpp", "ep", "etp"))
+    stays &= layout.split.layers.tolist() == there.split.layers.tolist()
     numbers = {name: getattr(found, name) for name in Moved.model_fields if name not in {"only_regroups", "statement"}}
-    if stays and _same(layout, there):
+    if stays and _alike(layout, there, AXES) and layout.split.recomputed.tolist() == there.split.recomputed.tolist():
         stopped = dict.fromkeys(("restart_seconds", "seconds"), 0.0)
         return Moved(only_regroups=True, statement="nothing changes: the job can go on as it runs", **numbers | stopped)
     return Moved(only_regroups=stays, statement=_in_words(found, stays=stays), **numbers)
 
 
-def _same(layout: Layout, there: Candidate) -> bool:
-    """Whether the candidate is what runs now."""
-    axes = all(int(getattr(layout.row, axis)[0]) == int(getattr(there.row, axis)[0]) for axis in AXES)
-    return axes and layout.split.recomputed.tolist() == there.split.recomputed.tolist()
+def _alike(layout: Layout, there: Candidate, axes: Iterable[str]) -> bool:
+    return all(int(getattr(layout.row, axis)[0]) == int(getattr(there.row, axis)[0]) for axis in axes)
 
 
 def _in_words(found: Move, *, stays: bool) -> str:
     what = "only data-parallel groups change" if stays else "stages or tensor slices change"
+    lost, weights, states = (
+        format_quantity(count, "bytes") for count in (found.lost_bytes, found.weight_bytes, found.state_bytes)
+    )
     if found.lost_bytes:
-        return (
-            f"{what}; {_size(found.lost_bytes)} of optimizer states had their only copy on the lost devices, so all is "
-            f"read from the checkpoint"
-        )
-    return f"{what}; {_size(found.weight_bytes)} of weights and {_size(found.state_bytes)} of states change devices"
-
-
-def _size(count: float) -> str:
-    return format_quantity(count, "bytes")
+        why = "so all is read from the checkpoint"
+        return f"{what}; {lost} of optimizer states had their only copy on the lost devices, {why}"
+    return f"{what}; {weights} of weights and {states} of states change devices"
 
 
 def _plan(there: Candidate, found: _Search | None) -> Plan:
     """The choice as an answer of its own, to launch or to plan again from."""
-    resolved, scenario = there.resolved, there.resolved.scenario
+    resolved, scenario = there.found.resolved, there.scenario
     priced = price_strategy(there.row, scenario, there.split)
     verify(there.row, there.split, priced, scenario)
     proved = found is not None and found.outcome.proved
-    answer = Plan(
-        status="optimal" if proved else "feasible",
-        **priced_record(resolved, there.row, there.split, priced, interval),
-    )
+    record = priced_record(resolved, there.row, there.split, priced, interval)
+    answer = Plan(status="optimal" if proved else "feasible", **record)
     return note_savers(answer) if there.found.with_savings else answer
 
 
@@ -358,29 +346,10 @@ def _statement(fastest: Candidate, *, proved: bool, same: bool, tolerance: float
     return f"{said}; the nearest moves least of {number} within {tolerance:.0%}"
 
 
-def _infeasible(
-    before: Resolved, was: float, searches: list[_Search], budget: Budget, *, gpus: int, tolerance: float
-) -> Replan:
-    most = searches[0]
+def _why_infeasible(searches: list[_Search], counts: Sequence[int], budget: Budget) -> str:
     if not all(found.outcome.proved for found in searches):
         raise OutOfTime(f"no plan {budget.limit}")
-    counts = tuple(found.resolved.scenario.gpus for found in searches)
-    batch = most.resolved.scenario.global_batch_size
-    *others, last = counts
+    most, (*others, last) = searches[0], counts
     on = "".join(f"{count:,}, " for count in others) + plural(last, "GPU")
     why = refusal_summary(most.resolved, most.space, most.outcome) + nearest_in_words(most.resolved, budget)
-    return Replan(
-        status="infeasible",
-        old_gpus=before.scenario.gpus,
-        old_iteration_seconds=was,
-        gpus=gpus,
-        global_batch_size=batch,
-        tolerance=tolerance,
-        counts=counts,
-        fastest=None,
-        nearest=None,
-        statement=f"nothing fits on {on} with a global batch of {batch}: {why}",
-    )
-
-
-__all__ = ["replan"]
+    return f"nothing fits on {on} with a global batch of {most.resolved.scenario.global_batch_size}: {why}"

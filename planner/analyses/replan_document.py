@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from planner.answer.plan import Plan
+from planner.answer.plan import Plan, Record
 
 
-class Moved(BaseModel):
+class Moved(Record):
     """What a plan moves against the old one."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     only_regroups: bool
     """Tensor slices, stages and their layers stay: replicas leave or join."""
@@ -30,10 +28,8 @@ class Moved(BaseModel):
     statement: str
 
 
-class Choice(BaseModel):
+class Choice(Record):
     """A plan for the new number of devices."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     gpus: int
     idle_gpus: int
@@ -44,10 +40,8 @@ class Choice(BaseModel):
     plan: Plan
 
 
-class Replan(BaseModel):
+class Replan(Record):
     """Schema ``replan/1``: the fastest plan, and the one of those nearly as fast that moves least."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     schema_: Literal["replan/1"] = Field("replan/1", alias="schema")
     status: Literal["optimal", "feasible", "infeasible"]

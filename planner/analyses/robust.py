@@ -9,25 +9,24 @@ over all strategies, nor between the corners. A question is over one node group 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
-from typing import Final, Generic, Literal, TypeVar
+from itertools import islice, product, takewhile
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from costmodels.groups import Mixed, price_mixed
 from costmodels.layout.split import Assignment
 from costmodels.pricing import price_strategy
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats
-from planner.analyses.what_if import best_of
+from planner.analyses.what_if import best_of, nothing_found
 from planner.answer.build import provenance_record, strategy_record
-from planner.answer.plan import Provenance, Strategy
+from planner.answer.plan import Provenance, Record, Strategy
 from planner.api.several_groups import space_that_fits
-from planner.errors import BadRequest, NothingFits, OutOfTime
+from planner.errors import BadRequest, OutOfTime
 from planner.explain.mixed import mixed_record
 from planner.explain.mixed import promising as promising_branches
 from planner.explain.what_helps import uncertain_levers
@@ -35,18 +34,16 @@ from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
-from planner.request.values import percentage
+from planner.request.values import share
 from planner.search import mixed as mixed_search
 from planner.search.best_first import promising, search
 from planner.search.choice import CLOSE
 from planner.search.mixed import MixedIncumbent
 from planner.search.objective import objective_of
 from planner.search.split import TOLERANCE, Incumbent, best_split
-from planner.space.lattice import Space
-from planner.space.mixed import MixedSpace
 
 RUNNERS_UP = 16
-"""Best rows of the middle that are candidates beside the best of every scenario."""
+"""Best rows of the middle that are candidates besides the best of every scenario."""
 Machines = TypeVar("Machines")
 Found = TypeVar("Found")
 
@@ -55,18 +52,33 @@ Found = TypeVar("Found")
 class Question(Generic[Machines, Found]):
     """A question whose strategies are ``Found``, on ``Machines``."""
 
+    stated: Machines
     names: tuple[str, ...]
     """What is uncertain; of several node groups, of all of them alike."""
     changed: Callable[[Mapping[str, float]], Machines]
     """With factors on some of it."""
-    best: Callable[[Machines, Budget], Found]
-    """The proved best there, within a budget."""
-    runners_up: Callable[[Budget], list[Found]]
-    """Good ones with everything at its stated value."""
+    search: Callable[[Machines], Any]
+    """The outcome of a search there."""
+    next_best: Callable[[Any], Iterator[Found | None]]
+    """The most promising rows of an outcome, each under its best split; None where none fits."""
     seconds: Callable[[Found, Machines], float]
     record: Callable[[Found], Strategy]
     axes: Callable[[Found], tuple[object, ...]]
     """All by which two strategies differ."""
+    budget: Budget
+
+    def best(self, machines: Machines) -> Found:
+        """The proved best on some machines."""
+        found = self.search(machines)
+        if found.best is None or not found.proved:
+            raise OutOfTime(f"the scenarios were not all proved {self.budget.limit}")
+        best: Found = found.best
+        return best
+
+    def runners_up(self) -> list[Found]:
+        """Good ones with everything at its stated value."""
+        solved = takewhile(lambda _: not self.budget.spent(), self.next_best(self.search(self.stated)))
+        return list(islice((one for one in solved if one is not None), RUNNERS_UP))
 
 
 def on_one_group(request: PlanRequest, budget: Budget) -> Question[Scenario, Incumbent]:
@@ -78,13 +90,15 @@ def on_one_group(request: PlanRequest, budget: Budget) -> Question[Scenario, Inc
     resolved, space, _, _ = best_of(request, budget)
     scenario = objective_of(resolved).scenario
     return Question(
+        stated=scenario,
         names=tuple(uncertain_levers(scenario)),
         changed=lambda factors: changed_by(scenario, factors),
-        best=lambda machines, budget: _best(space, machines, budget),
-        runners_up=lambda budget: _runners_up(space, scenario, budget),
+        search=lambda machines: search(space, machines, budget=budget),
+        next_best=lambda found: (best_split(r, scenario, budget=budget) for _, r in promising(found, scenario)),
         seconds=lambda one, machines: price_strategy(one.row, machines, one.assignment).iteration,
         record=lambda one: strategy_record(one.row, one.assignment, scenario),
         axes=lambda one: (*one.row.row(0).items(), *_layers(one.assignment)),
+        budget=budget,
     )
 
 
@@ -97,17 +111,19 @@ def on_groups(resolved: Resolved, mixed: Mixed, budget: Budget) -> Question[Mixe
     """
     space, outcome, _ = space_that_fits(mixed, parse_pins(resolved.request.pins), budget)
     if outcome.best is None:
-        if outcome.proved:
-            raise NothingFits("nothing fits; `plan` says why and what comes nearest")
-        raise OutOfTime(f"no plan {budget.limit}")
+        raise nothing_found(budget, proved=outcome.proved)
     return Question(
+        stated=mixed,
         names=tuple(dict.fromkeys(name for one in mixed.scenarios for name in uncertain_levers(one))),
         changed=lambda factors: changed_groups(mixed, factors),
-        best=lambda machines, budget: _best_on_groups(space, machines, budget),
-        runners_up=lambda budget: _runners_up_on_groups(space, mixed, budget),
+        search=lambda machines: mixed_search.search(space, machines, budget=budget),
+        next_best=lambda found: (
+            mixed_search.best_split(one, mixed, budget=budget) for _, one in promising_branches(found)
+        ),
         seconds=lambda one, machines: price_mixed(one.row, machines, one.assignment).iteration,
         record=lambda one: mixed_record(one.row, one.assignment, mixed),
         axes=_axes_on_groups,
+        budget=budget,
     )
 
 
@@ -129,43 +145,6 @@ def changed_groups(mixed: Mixed, factors: Mapping[str, float]) -> Mixed:
     return Mixed(mixed.cluster.model_copy(update={"groups": groups, "between": links}), parts)
 
 
-def _best(space: Space, scenario: Scenario, budget: Budget) -> Incumbent:
-    found = search(space, scenario, budget=budget)
-    if found.best is None or not found.proved:
-        raise OutOfTime(f"the scenarios were not all proved {budget.limit}")
-    return found.best
-
-
-def _best_on_groups(space: MixedSpace, mixed: Mixed, budget: Budget) -> MixedIncumbent:
-    found = mixed_search.search(space, mixed, budget=budget)
-    if found.best is None or not found.proved:
-        raise OutOfTime(f"the scenarios were not all proved {budget.limit}")
-    return found.best
-
-
-def _runners_up(space: Space, scenario: Scenario, budget: Budget) -> list[Incumbent]:
-    """The most promising rows of the middle, each under its best split."""
-    outcome = search(space, scenario, budget=budget)
-    found: list[Incumbent] = []
-    for _, row in promising(outcome, scenario):
-        if len(found) >= RUNNERS_UP or budget.spent():
-            break
-        if solved := best_split(row, scenario, budget=budget):
-            found.append(solved)
-    return found
-
-
-def _runners_up_on_groups(space: MixedSpace, mixed: Mixed, budget: Budget) -> list[MixedIncumbent]:
-    outcome = mixed_search.search(space, mixed, budget=budget)
-    found: list[MixedIncumbent] = []
-    for _, one in promising_branches(outcome):
-        if len(found) >= RUNNERS_UP or budget.spent():
-            break
-        if solved := mixed_search.best_split(one, mixed, budget=budget):
-            found.append(solved)
-    return found
-
-
 def _axes_on_groups(one: MixedIncumbent) -> tuple[object, ...]:
     rows = one.row
     at = tuple(tuple(group.row(0).items()) for group in rows.groups)
@@ -180,11 +159,7 @@ STEPS: Final = 6
 """Halvings of the radius: to 1/64 of the box."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Candidate(_Part):
+class Candidate(Record):
     """A strategy and how it fares over the scenarios."""
 
     strategy: Strategy
@@ -199,10 +174,8 @@ class Candidate(_Part):
     """Scenarios in which nothing searched is faster."""
 
 
-class Robust(BaseModel):
+class Robust(Record):
     """The answer, schema ``robust/1``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     schema_: Literal["robust/1"] = Field("robust/1", alias="schema")
     model: str
@@ -224,48 +197,49 @@ class Robust(BaseModel):
     provenance: Provenance
 
 
-@dataclass(frozen=True)
-class _Priced(Generic[Found]):
-    """Candidates and scenarios: seconds (C, S), and the proved best of each scenario (S,)."""
-
-    candidates: list[Found]
-    factors: list[dict[str, float]]
-    seconds: Floats
-    least: Floats
-
-    @property
-    def regret(self) -> Floats:
-        return self.seconds / self.least - 1.0
-
-
-def robust(request: PlanRequest, within: float) -> Robust:
+def robust(request: PlanRequest, within: float | str) -> Robust:
     """The least worst-case regret over the corners of what is uncertain.
 
     Args:
         request: the question.
-        within: share by which every quantity may be off, both ways; above 0 and below 1.
+        within: share by which every quantity may be off, both ways, such as 0.2 or "20%"; above 0 and below 1.
 
     Raises:
         BadRequest: a share out of range, or as `what_if.best_of`.
         OutOfTime: the budget was spent before every scenario was proved.
     """
+    within = share("--robust", within)
     if not 0.0 < within < 1.0:
         raise BadRequest(f"--robust: expected a share between 0 and 1 such as 20%, got {within:g}")
     budget, resolved = Budget(request.time_limit), resolve(request)
     if resolved.mixed:
-        return _answer(on_groups(resolved, resolved.mixed, budget), resolved, resolved.mixed.gpus, within, budget)
-    return _answer(on_one_group(request, budget), resolved, resolved.scenario.gpus, within, budget)
+        return _answer(on_groups(resolved, resolved.mixed, budget), resolved, resolved.mixed.gpus, within)
+    return _answer(on_one_group(request, budget), resolved, resolved.scenario.gpus, within)
 
 
-def _answer(asked: Question[Machines, Found], resolved: Resolved, gpus: int, within: float, budget: Budget) -> Robust:
+def _answer(asked: Question[Machines, Found], resolved: Resolved, gpus: int, within: float) -> Robust:
     corners = corners_of(asked.names, within)
-    found = [asked.best(asked.changed(factors), budget) for factors in corners]
-    candidates = _distinct(asked, [*found, *asked.runners_up(budget)])
+    found = [asked.best(asked.changed(factors)) for factors in corners]
+    distinct: dict[tuple[object, ...], Found] = {}  # strategies that differ in an axis or in their layers
+    for one in (*found, *asked.runners_up()):
+        distinct.setdefault(asked.axes(one), one)
+    candidates = list(distinct.values())
     least = np.array([asked.seconds(one, asked.changed(at)) for one, at in zip(found, corners, strict=True)])
-    priced = _table(asked, candidates, corners, least)
-    order = np.lexsort((priced.regret[:, 0], priced.regret.max(axis=1)))
-    ranked = _without_repeats([_candidate(asked, priced, int(i)) for i in order])
-    best = int(np.argmin(priced.seconds[:, 0]))
+    seconds = _seconds(asked, candidates, corners)
+    regret = seconds / least - 1.0
+
+    def candidate(i: int) -> Candidate:
+        return Candidate(
+            strategy=asked.record(candidates[i]),
+            seconds=float(seconds[i, 0]),
+            regret=max(float(regret[i, 0]), 0.0),
+            worst_regret=max(float(regret[i].max()), 0.0),
+            worst_where=corners[int(regret[i].argmax())],
+            best_in=int(np.sum(regret[i] <= TOLERANCE)),
+        )
+
+    ranked = _without_repeats(map(candidate, np.lexsort((regret[:, 0], regret.max(axis=1))).tolist()))
+    best = int(np.argmin(seconds[:, 0]))
     return Robust(
         model=resolved.scenario.model.name,
         cluster=resolved.cluster.name,
@@ -274,24 +248,17 @@ def _answer(asked: Question[Machines, Found], resolved: Resolved, gpus: int, wit
         uncertain=asked.names,
         scenarios=len(corners),
         chosen=ranked[0],
-        best=_candidate(asked, priced, best),
+        best=candidate(best),
         others=tuple(ranked[1 : 1 + resolved.request.top]),
         radius=_radius(asked, candidates, within, best),
-        statement=_statement(len(candidates), len(corners)),
+        statement=f"exact over {len(candidates)} candidates and {len(corners)} scenarios, each of whose best times is "
+        "proved; other strategies, and points between the corners, are not looked at",
         defaults=resolved.defaults,
         provenance=provenance_record(resolved),
     )
 
 
-def _distinct(asked: Question[Machines, Found], found: Sequence[Found]) -> list[Found]:
-    """Strategies that differ in an axis or in their layers, in order of first appearance."""
-    seen: dict[tuple[object, ...], Found] = {}
-    for one in found:
-        seen.setdefault(asked.axes(one), one)
-    return list(seen.values())
-
-
-def _without_repeats(ranked: Sequence[Candidate]) -> list[Candidate]:
+def _without_repeats(ranked: Iterable[Candidate]) -> list[Candidate]:
     """Candidates without those that differ from an earlier one in nothing that is priced."""
     kept: dict[tuple[float, float], Candidate] = {}
     for one in ranked:
@@ -305,33 +272,18 @@ def corners_of(names: Sequence[str], within: float) -> list[dict[str, float]]:
     return [dict.fromkeys(names, 1.0), *(dict(zip(names, corner, strict=True)) for corner in ends)]
 
 
-def _table(
-    asked: Question[Machines, Found], candidates: list[Found], corners: list[dict[str, float]], least: Floats
-) -> _Priced[Found]:
+def _seconds(asked: Question[Machines, Found], candidates: list[Found], corners: list[dict[str, float]]) -> Floats:
+    """Of every candidate in every scenario (C, S)."""
     changed = [asked.changed(factors) for factors in corners]
-    rows = [[asked.seconds(one, machines) for machines in changed] for one in candidates]
-    return _Priced(candidates, corners, np.array(rows), least)
-
-
-def _candidate(asked: Question[Machines, Found], priced: _Priced[Found], i: int) -> Candidate:
-    regret = priced.regret[i]
-    return Candidate(
-        strategy=asked.record(priced.candidates[i]),
-        seconds=float(priced.seconds[i, 0]),
-        regret=max(float(regret[0]), 0.0),
-        worst_regret=max(float(regret.max()), 0.0),
-        worst_where=priced.factors[int(regret.argmax())],
-        best_in=int(np.sum(regret <= TOLERANCE)),
-    )
+    return np.array([[asked.seconds(one, machines) for machines in changed] for one in candidates])
 
 
 def _radius(asked: Question[Machines, Found], candidates: list[Found], within: float, best: int) -> float:
     """Largest share at whose corners no candidate beats the best of the middle noticeably, by halving."""
 
     def stays(share: float) -> bool:
-        corners = corners_of(asked.names, share)
-        priced = _table(asked, candidates, corners, np.ones(len(corners)))
-        return bool(np.all(priced.seconds[best] <= priced.seconds.min(axis=0) * (1.0 + CLOSE)))
+        seconds = _seconds(asked, candidates, corners_of(asked.names, share))
+        return bool(np.all(seconds[best] <= seconds.min(axis=0) * (1.0 + CLOSE)))
 
     if stays(within):
         return within
@@ -340,25 +292,3 @@ def _radius(asked: Question[Machines, Found], candidates: list[Found], within: f
         middle = (low + high) / 2.0
         low, high = (middle, high) if stays(middle) else (low, middle)
     return low
-
-
-def _statement(candidates: int, scenarios: int) -> str:
-    return (
-        f"exact over {candidates} candidates and {scenarios} scenarios, each of whose best times is proved; other "
-        "strategies, and points between the corners, are not looked at"
-    )
-
-
-def share_of(text: str) -> float:
-    """A share as people write it, "20%" or "0.2".
-
-    Raises:
-        BadRequest: it is none.
-    """
-    try:
-        share = percentage(text)
-    except ValueError:
-        share = math.nan
-    if not 0.0 < share < 1.0:
-        raise BadRequest(f"--robust: expected a share such as 20% or 0.2, got {text!r:.40}")
-    return share

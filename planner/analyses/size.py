@@ -9,11 +9,10 @@ until the budget is spent, and the answer says whether all were. Sizes beyond th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from planner.analyses.size_search import Limits, Neighbour, Option, Size, Sizes, round_sizes
-from planner.answer.build import counted_flops
+from planner.answer.build import counted_flops, provenance_record
 from planner.answer.text import plural
 from planner.errors import BadRequest, OutOfTime
 from planner.request.budget import Budget
@@ -67,26 +66,23 @@ def size(
 
 
 def _sizes(request: PlanRequest, days: float | None, budget: Budget) -> tuple[Sizes, Resolved]:
-    first = _resolved(request)
-    each = first.scenario.group.gpus_per_node
+    """The sizes to look at, and the question on one node, for what does not depend on the size."""
+    from hardware.catalogue import cluster as find_cluster
+
+    machines = find_cluster(request.cluster) if isinstance(request.cluster, str) else request.cluster
+    group, *others = machines.groups
+    if others:
+        names = " and ".join(one.name for one in machines.groups)
+        said = f"a size is counted in nodes of one kind; {machines.name} has {names}; a cluster of one of them works"
+        raise BadRequest(said)
+    each = group.gpus_per_node
+    first = resolve(request.model_copy(update={"gpus": each}))
     if request.gpus < each:
         raise BadRequest(f"size counts whole nodes; a node has {each} GPUs, more than --gpus {request.gpus}")
     most = min(request.gpus // each, first.machines.groups[0].nodes or request.gpus // each)
     flops = counted_flops(first.scenario) * first.tokens
     least = math.ceil(flops / (first.scenario.peak_rate * days * DAY) / each) if days else 1
     return Sizes(request, max(min(least, most), 1), max(most, 1), each, budget), first
-
-
-def _resolved(request: PlanRequest) -> Resolved:
-    """The question on one node, for what does not depend on the size."""
-    from hardware.catalogue import cluster as find_cluster
-
-    machines = find_cluster(request.cluster) if isinstance(request.cluster, str) else request.cluster
-    if len(machines.groups) > 1:
-        names = " and ".join(group.name for group in machines.groups)
-        said = f"a size is counted in nodes of one kind; {machines.name} has {names}; a cluster of one of them works"
-        raise BadRequest(said)
-    return resolve(request.model_copy(update={"gpus": machines.groups[0].gpus_per_node}))
 
 
 def _within(sizes: Sizes, limits: Limits) -> int | None:
@@ -104,8 +100,7 @@ def _within(sizes: Sizes, limits: Limits) -> int | None:
             break
         if option and (option.cost_dollars or 0.0) > 4 * (limits.dollars or math.inf):
             break
-    works = [nodes for nodes, option in sizes.known.items() if limits.met(option)]
-    return min(works, default=None)
+    return min((nodes for nodes, option in sizes.known.items() if limits.met(option)), default=None)
 
 
 def _narrowly_missed(sizes: Sizes, limits: Limits) -> bool:
@@ -150,7 +145,7 @@ def _met(sizes: Sizes, found: int, limits: Limits, resolved: Resolved) -> Size:
         _larger(sizes, answer)
     good = _good(sizes, limits)
     smallest, priced = good[0], all(option.cost_dollars is not None for option in good)
-    proved = all(n in sizes.known and n not in sizes.unproved for n in range(sizes.least, smallest.nodes))
+    proved = not sizes.open_sizes(range(sizes.least, smallest.nodes))
     return Size(
         status="met",
         answer=answer,
@@ -172,12 +167,12 @@ def _settled(sizes: Sizes, limits: Limits) -> tuple[Option, dict[str, Any]]:
     sizes.budget.effort = max(sizes.budget.effort, AROUND)
     answer = _best(sizes, limits)
     while True:
-        beside = [sizes.at(n) for n in (answer.nodes - 1, answer.nodes + 1) if 1 <= n <= sizes.most]
+        around = [sizes.at(n) for n in (answer.nodes - 1, answer.nodes + 1) if 1 <= n <= sizes.most]
         days = limits.days or answer.days
         other = [Limits(days + more, limits.dollars) for more in (1.0, -1.0)]
         later, sooner = (_neighbour(sizes, answer, one) if one.days and one.days > 0 else None for one in other)
         if (better := _best(sizes, limits)) is answer:
-            return answer, {"neighbours": tuple(filter(None, beside)), "day_later": later, "day_sooner": sooner}
+            return answer, {"neighbours": tuple(filter(None, around)), "day_later": later, "day_sooner": sooner}
         answer = better
 
 
@@ -192,16 +187,9 @@ def _good(sizes: Sizes, limits: Limits) -> list[Option]:
 
 def _search_affordable(sizes: Sizes, limits: Limits, found: int) -> None:
     """Look for the most nodes that the budget pays, so that the fastest is among what was searched."""
-    within = [nodes for nodes, option in sizes.known.items() if limits.met(option)]
-    enough = max(within, default=found)
-    beyond = [n for n, option in sizes.known.items() if n > enough and option and not limits.in_budget(option)]
-    above = min(beyond, default=sizes.most + 1)
-    while above - enough > 1 and not sizes.effort_spent():
-        middle = (enough + above) // 2
-        if limits.met(sizes.at(middle)):
-            enough = middle
-        else:
-            above = middle
+    enough = max((nodes for nodes, option in sizes.known.items() if limits.met(option)), default=found)
+    beyond = (n for n, option in sizes.known.items() if n > enough and option and not limits.in_budget(option))
+    sizes.halved(limits.met, fails=min(beyond, default=sizes.most + 1), meets=enough)
 
 
 def _larger(sizes: Sizes, answer: Option) -> None:
@@ -220,7 +208,8 @@ def _neighbour(sizes: Sizes, answer: Option, limits: Limits) -> Neighbour | None
     """
     days = limits.days or 0.0
     sizes.first(Limits(days, None).met, min(sizes.least, answer.nodes))
-    option = _least(filter(limits.in_time, sizes.options()), lambda one: (not limits.in_budget(one), one.nodes))
+    soon = filter(limits.in_time, sizes.options())
+    option = min(soon, key=lambda one: (not limits.in_budget(one), one.nodes), default=None)
     if option is None or option.nodes == answer.nodes:
         return None
     cost, now = option.cost_dollars, answer.cost_dollars
@@ -231,19 +220,18 @@ def _neighbour(sizes: Sizes, answer: Option, limits: Limits) -> Neighbour | None
 
 def _statement(sizes: Sizes, found: int, limits: Limits, *, proved: bool) -> str:
     below = range(sizes.least, found)
-    missing = sum(n not in sizes.known or n in sizes.unproved for n in below)
     if limits.days is None:
         return f"the fastest of {len(sizes.known)} sizes that were searched, halving the gap at the budget's edge"
     if not proved:
-        return f"{missing} of {len(below)} smaller sizes were not searched to the end; --time-limit gives more time"
+        missing = f"{sizes.open_sizes(below)} of {len(below)} smaller sizes"
+        return f"{missing} were not searched to the end; --time-limit gives more time"
     every = f"every smaller size of whole nodes was searched ({len(below)}); " if below else ""
     most = f"{(sizes.least - 1) * sizes.each:,} GPUs would need more than 100 % MFU, and " if sizes.least > 1 else ""
     return f"{every}{most}clusters come in whole nodes of {plural(sizes.each, 'GPU')}"
 
 
 def _missed(sizes: Sizes, limits: Limits, resolved: Resolved) -> Size:
-    possible = range(sizes.least, sizes.most + 1)
-    rest = sum(n not in sizes.known or n in sizes.unproved for n in possible)
+    rest = sizes.open_sizes(range(sizes.least, sizes.most + 1))
     upto = f"of up to {sizes.most * sizes.each:,} GPUs"
     missed = f"no size {upto} meets the limits (searched: {len(sizes.known)} of {sizes.most})"
     if rest:
@@ -256,17 +244,11 @@ def _missed(sizes: Sizes, limits: Limits, resolved: Resolved) -> Size:
 def _nearest(sizes: Sizes, limits: Limits) -> Option | None:
     """What comes nearest: the fastest where only the deadline is missed, else the cheapest that is soon enough."""
     options = sizes.options()
-    soon = [option for option in options if limits.in_time(option)]
-    return _least(soon, lambda o: o.cost_dollars or 0.0) or _least(options, lambda o: o.days)
-
-
-def _least(options: Iterable[Option], key: Callable[[Option], Any]) -> Option | None:
-    return min(options, key=key, default=None)
+    soon = min(filter(limits.in_time, options), key=lambda o: o.cost_dollars or 0.0, default=None)
+    return soon or min(options, key=lambda o: o.days, default=None)
 
 
 def _frame(sizes: Sizes, limits: Limits, resolved: Resolved) -> dict[str, object]:
-    from planner.answer.build import provenance_record
-
     defaults = [line for line in resolved.defaults if not line.startswith("global batch") and line != SPARES]
     if sizes.request.global_batch_size is None:
         rule = "1024 tokens per GPU, at least 4 Mi, rounded up to a power of two times the GPUs or a part of them"

@@ -6,20 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from hardware.records import BadNodeCount
-from planner.answer.plan import Plan, Provenance, Strategy
+from planner.answer.plan import Plan, Provenance, Record, Strategy
 from planner.errors import BadRequest, OutOfTime
 from planner.request.budget import Budget
 from planner.request.request import PlanRequest
 from planner.studies.answer import Shared, searched
 
 
-class Option(BaseModel):
+class Option(Record):
     """A size and the best plan on it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     gpus: int
     nodes: int
@@ -42,10 +40,8 @@ class Option(BaseModel):
     """What `plan` warns of on this size, memory that is all but full among it."""
 
 
-class Neighbour(BaseModel):
+class Neighbour(Record):
     """The smallest size found for another deadline, and what it costs beside the answer."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     deadline_days: float
     option: Option
@@ -55,10 +51,8 @@ class Neighbour(BaseModel):
     """What it costs beyond the budget; None where that pays it, or there is none."""
 
 
-class Size(BaseModel):
+class Size(Record):
     """The answer to "how many GPUs", schema ``size/1``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     schema_: Literal["size/1"] = Field("size/1", alias="schema")
     status: Literal["met", "infeasible"]
@@ -170,18 +164,23 @@ class Sizes:
             if self.effort_spent():
                 return None
             if met(self.at(nodes)):
-                return self._halved(met, below, nodes)
+                return self.halved(met, fails=below, meets=nodes)
             below = nodes
         return None
 
-    def _halved(self, met: Callable[[Option | None], bool], below: int, enough: int) -> int:
-        while enough - below > 1 and not self.effort_spent():
-            middle = (below + enough) // 2
+    def halved(self, met: Callable[[Option | None], bool], *, fails: int, meets: int) -> int:
+        """Nodes that meet a limit next to some that do not, between those that do and those that do not."""
+        while abs(meets - fails) > 1 and not self.effort_spent():
+            middle = (fails + meets) // 2
             if met(self.at(middle)):
-                enough = middle
+                meets = middle
             else:
-                below = middle
-        return enough
+                fails = middle
+        return meets
+
+    def open_sizes(self, sizes: range) -> int:
+        """How many of some sizes were not searched to the end."""
+        return sum(nodes not in self.known or nodes in self.unproved for nodes in sizes)
 
 
 def round_sizes(most: int) -> list[int]:

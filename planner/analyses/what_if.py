@@ -8,18 +8,18 @@ compares. An elasticity is the change of the logarithm of time over that of the 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from costmodels.memory.rows import memory_limit
 from costmodels.pricing import price_strategy
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies, strategies
 from planner.answer.build import provenance_record, strategy_record
-from planner.answer.plan import Provenance, Strategy
+from planner.answer.plan import Provenance, Record, Strategy
 from planner.errors import BadRequest, NothingFits, OutOfTime, UnfilledPins
 from planner.explain.nearest import with_gpus
 from planner.explain.what_helps import machine_levers
@@ -27,7 +27,7 @@ from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
-from planner.search.best_first import Outcome, search
+from planner.search.best_first import search
 from planner.search.given import broken_rules
 from planner.search.objective import objective_of
 from planner.search.split import Incumbent
@@ -38,16 +38,12 @@ FACTOR: Final = 1.25
 """How far a lever is turned, over and times."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
 Answered = Literal["planned", "does not fit", "not known", "not possible"]
 """What came of it: a proved plan, proof that nothing fits, no proof within the budget, or no such question (a
 cluster that has no such number of GPUs, pins that leave nothing)."""
 
 
-class Turned(_Part):
+class Turned(Record):
     """One lever at one factor; ``seconds`` and ``strategy`` are None unless it is planned."""
 
     factor: float
@@ -60,7 +56,7 @@ class Turned(_Part):
     """The new one."""
 
 
-class Leverage(_Part):
+class Leverage(Record):
     """One lever: what it does to the time of training."""
 
     lever: str
@@ -70,10 +66,8 @@ class Leverage(_Part):
     elasticity_kept: float | None
 
 
-class Sensitivity(BaseModel):
+class Sensitivity(Record):
     """The answer to "what would help", schema ``what-if/1``; the strongest lever first."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     schema_: Literal["what-if/1"] = Field("what-if/1", alias="schema")
     model: str
@@ -104,11 +98,16 @@ def best_of(request: PlanRequest, budget: Budget) -> tuple[Resolved, Space, Incu
         raise BadRequest("levers are turned for the time of training; leave --objective memory out")
     space = cached_space(resolved.scenario, parse_pins(request.pins))
     found = search(space, objective_of(resolved).scenario, budget=budget)
-    if found.best is None and found.proved:
-        raise NothingFits("nothing fits; `plan` says why and what comes nearest")
     if found.best is None:
-        raise OutOfTime(f"no plan {budget.limit}")
+        raise nothing_found(budget, proved=found.proved)
     return resolved, space, found.best, found.proved
+
+
+def nothing_found(budget: Budget, *, proved: bool) -> Exception:
+    """What a search without a strategy comes to."""
+    if proved:
+        return NothingFits("nothing fits; `plan` says why and what comes nearest")
+    return OutOfTime(f"no plan {budget.limit}")
 
 
 def sensitivity(request: PlanRequest) -> Sensitivity:
@@ -119,15 +118,17 @@ def sensitivity(request: PlanRequest) -> Sensitivity:
     """
     budget = Budget(request.time_limit)
     resolved, space, best, proved = best_of(request, budget)
-    scenario, pins = objective_of(resolved).scenario, parse_pins(request.pins)
-    levers = [
-        _leverage(
-            name,
-            [_on_other_machines(factor, lever(scenario, factor), scenario, space, best, budget) for factor in _FACTORS],
-        )
+    scenario = objective_of(resolved).scenario
+    asked = _Asked(scenario, parse_pins(request.pins), best, budget)
+    levers = {
+        name: [asked.turned(factor, lever(scenario, factor), best.row, space) for factor in (1.0 / FACTOR, FACTOR)]
         for name, lever in machine_levers(scenario).items()
+    }
+    levers["batch"] = [asked.with_batch(factor) for factor in (0.5, 2.0)]
+    levers["GPUs"] = [
+        asked.with_gpus(factor, with_gpus(resolved, int(scenario.gpus * factor))) for factor in (0.5, 2.0)
     ]
-    levers += [_of_batch(scenario, pins, best, budget), _of_gpus(resolved, pins, best, budget)]
+    turned = [_leverage(name, *both) for name, both in levers.items()]
     return Sensitivity(
         model=scenario.model.name,
         cluster=resolved.cluster.name,
@@ -135,13 +136,10 @@ def sensitivity(request: PlanRequest) -> Sensitivity:
         strategy=strategy_record(best.row, best.assignment, scenario),
         iteration_seconds=best.iteration,
         proved=proved,
-        levers=tuple(sorted(levers, key=lambda one: -_largest_change(one, best.iteration))),
+        levers=tuple(sorted(turned, key=lambda one: -_largest_change(one, best.iteration))),
         defaults=resolved.defaults,
         provenance=provenance_record(resolved),
     )
-
-
-_FACTORS: Final = (1.0 / FACTOR, FACTOR)
 
 
 def _largest_change(one: Leverage, now: float) -> float:
@@ -150,73 +148,67 @@ def _largest_change(one: Leverage, now: float) -> float:
     return max((abs(math.log(seconds / now)) for seconds in times), default=0.0)
 
 
-def _on_other_machines(
-    factor: float, changed: Scenario, now: Scenario, space: Space, best: Incumbent, budget: Budget
-) -> Turned:
-    """A lever on the machines: the same lattice, priced on others."""
-    return _planned(factor, search(space, changed, budget=budget), now, kept=seconds_if_kept(best.row, changed, best))
+@dataclass(frozen=True)
+class _Asked:
+    """The question whose levers are turned, its best strategy, and the budget of all turns."""
 
+    scenario: Scenario
+    pins: dict[str, Pin]
+    best: Incumbent
+    budget: Budget
 
-def _planned(factor: float, found: Outcome, scenario: Scenario, *, kept: float | None, scale: float = 1.0) -> Turned:
-    """What a search came to; what it had found when its time was up is no answer."""
-    known = found.best if found.proved else None
-    return Turned(
-        factor=factor,
-        outcome="planned" if known else "does not fit" if found.proved else "not known",
-        seconds=known.iteration * scale if known else None,
-        kept_seconds=kept,
-        strategy=strategy_record(known.row, known.assignment, scenario) if known else None,
-    )
+    def turned(self, factor: float, changed: Scenario, kept: Strategies | None, space: Space | None = None) -> Turned:
+        """One lever: the lattice of the changed scenario, or a given one, searched, and one strategy kept.
+
+        What a search had found when its time was up is no answer.
+        """
+        try:
+            found = search(space or cached_space(changed, self.pins), changed, budget=self.budget)
+        except UnfilledPins:
+            return _impossible(factor)
+        scale, known = self.scenario.tokens / changed.tokens, found.best if found.proved else None
+        seconds = None if kept is None else seconds_if_kept(kept, changed, self.best)
+        return Turned(
+            factor=factor,
+            outcome="planned" if known else "does not fit" if found.proved else "not known",
+            seconds=known.iteration * scale if known else None,
+            kept_seconds=None if seconds is None else seconds * scale,
+            strategy=strategy_record(known.row, known.assignment, changed) if known else None,
+        )
+
+    def with_batch(self, factor: float) -> Turned:
+        """So many times the batch; kept, the strategy takes so many times the micro-batches."""
+        batch, micro = self.scenario.global_batch_size * factor, self.best.row.num_microbatches * factor
+        changed = replace(self.scenario, global_batch_size=max(int(batch), 1))
+        rows = replace(self.best.row, num_microbatches=micro.astype(np.int64))
+        whole = batch.is_integer() and bool(np.all(micro == rows.num_microbatches))
+        return self.turned(factor, changed, rows if whole else None)
+
+    def with_gpus(self, factor: float, changed: Scenario | None) -> Turned:
+        """So many times the GPUs under the same batch; kept, the strategy has so many times the replicas."""
+        if changed is None:
+            return _impossible(factor)
+        changed = replace(changed, stability=self.scenario.stability)
+        return self.turned(factor, changed, _with_replicas(self.best.row, factor))
 
 
 def _impossible(factor: float) -> Turned:
     return Turned(factor=factor, outcome="not possible", seconds=None, kept_seconds=None, strategy=None)
 
 
-def _leverage(name: str, turned: list[Turned]) -> Leverage:
-    less, more = turned
+def _leverage(name: str, less: Turned, more: Turned) -> Leverage:
+    ratio = more.factor / less.factor
     return Leverage(
         lever=name,
         less=less,
         more=more,
-        elasticity=_elasticity(less.seconds, more.seconds, more.factor / less.factor),
-        elasticity_kept=_elasticity(less.kept_seconds, more.kept_seconds, more.factor / less.factor),
+        elasticity=_elasticity(less.seconds, more.seconds, ratio),
+        elasticity_kept=_elasticity(less.kept_seconds, more.kept_seconds, ratio),
     )
 
 
 def _elasticity(less: float | None, more: float | None, ratio: float) -> float | None:
     return math.log(more / less) / math.log(ratio) if less and more else None
-
-
-def _of_batch(scenario: Scenario, pins: dict[str, Pin], best: Incumbent, budget: Budget) -> Leverage:
-    """Half and twice the batch; kept, the strategy takes half or twice the micro-batches."""
-    turned = []
-    for factor in (0.5, 2.0):
-        batch, micro = scenario.global_batch_size * factor, best.row.num_microbatches * factor
-        changed = replace(scenario, global_batch_size=max(int(batch), 1))
-        rows = replace(best.row, num_microbatches=micro.astype(np.int64))
-        whole = batch.is_integer() and bool(np.all(micro == rows.num_microbatches))
-        turned.append(
-            _on_another_lattice(
-                factor, changed, scenario, pins, budget, seconds_if_kept(rows, changed, best) if whole else None
-            )
-        )
-    return _leverage("batch", turned)
-
-
-def _of_gpus(resolved: Resolved, pins: dict[str, Pin], best: Incumbent, budget: Budget) -> Leverage:
-    """Half and twice the GPUs under the same batch; kept, the strategy has half or twice the replicas."""
-    scenario, turned = objective_of(resolved).scenario, []
-    for factor in (0.5, 2.0):
-        changed = with_gpus(resolved, int(scenario.gpus * factor))
-        if changed is None:
-            turned.append(_impossible(factor))
-            continue
-        changed = replace(changed, stability=scenario.stability)
-        rows = _with_replicas(best.row, factor)
-        kept = None if rows is None else seconds_if_kept(rows, changed, best)
-        turned.append(_on_another_lattice(factor, changed, scenario, pins, budget, kept))
-    return _leverage("GPUs", turned)
 
 
 def _with_replicas(row: Strategies, factor: float) -> Strategies | None:
@@ -235,15 +227,3 @@ def seconds_if_kept(rows: Strategies, changed: Scenario, best: Incumbent) -> flo
         return None
     priced = price_strategy(rows, changed, best.assignment)
     return priced.iteration if np.max(priced.footprint.allocated) <= memory_limit(changed, rows)[0] else None
-
-
-def _on_another_lattice(
-    factor: float, changed: Scenario, now: Scenario, pins: dict[str, Pin], budget: Budget, kept: float | None
-) -> Turned:
-    """A lever on the question itself: another lattice, where the pins leave one."""
-    try:
-        found = search(cached_space(changed, pins), changed, budget=budget)
-    except UnfilledPins:
-        return _impossible(factor)
-    scale = now.tokens / changed.tokens
-    return _planned(factor, found, changed, kept=None if kept is None else kept * scale, scale=scale)

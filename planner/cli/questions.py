@@ -67,10 +67,9 @@ def _instead_of_a_plan(params: dict[str, Any]) -> bool:
 
 def _answered_instead(request: PlanRequest, params: dict[str, Any]) -> bool:
     """Answer --what-if or --robust; False where nothing fits, which a plan says with its reasons."""
-    from planner.analyses.robust import robust, share_of
+    from planner.analyses.robust import robust
     from planner.analyses.what_if import sensitivity
-    from planner.render.terminal.robust import print_robust
-    from planner.render.terminal.sensitivity import print_sensitivity
+    from planner.render.terminal.what_if import print_robust, print_sensitivity
 
     answer: Any
     draw: Any
@@ -79,9 +78,8 @@ def _answered_instead(request: PlanRequest, params: dict[str, Any]) -> bool:
             with working("turning levers", params):
                 answer, draw = sensitivity(request), print_sensitivity
         else:
-            share = share_of(params["robust"])
             with working("searching every corner", params):
-                answer, draw = robust(request, share), print_robust
+                answer, draw = robust(request, params["robust"]), print_robust
     except NothingFits:
         return False
     deliver(answer, draw, params)

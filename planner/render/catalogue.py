@@ -75,9 +75,8 @@ def _toml(folder: str) -> Callable[[str], Mapping[str, Any]]:
     return entry
 
 
-def _rule(name: str) -> Mapping[str, Any]:
-    found = next(rule for rule in EVERY_RULE if rule.name == name)
-    return {field: getattr(found, field) for field in ("name", "kind", "reads", "sentence", "source")}
+def _attributes(find: Callable[[str], object], *fields: str) -> Callable[[str], Mapping[str, Any]]:
+    return lambda name: {field: getattr(find(name), field) for field in fields}
 
 
 def _schedule(name: str) -> Mapping[str, Any]:
@@ -86,11 +85,12 @@ def _schedule(name: str) -> Mapping[str, Any]:
     p, m = (1, _EXAMPLE[1]) if name == "none" else _EXAMPLE
     v = next(chunks for chunks in (1, 2) if found.allowed(p, m, chunks))
     third, stages = 1.0 / 3.0, np.arange(p)
-    idle, waiting = (float(found.drain(p, m, v, third, third, third, barrier=end)) / m for end in (False, True))
+    idle, with_barrier = (float(found.drain(p, m, v, third, third, third, barrier=end)) / m for end in (False, True))
     held = found.in_flight(p, m, v, stages)
     return {
         "name": name,
-        "bubble": f"{idle:.1%}" + (f" ({waiting:.1%} with a barrier)" if abs(waiting - idle) > _VISIBLE else ""),
+        "bubble": f"{idle:.1%}"
+        + (f" ({with_barrier:.1%} with a barrier)" if abs(with_barrier - idle) > _VISIBLE else ""),
         "in_flight": f"{held[0]:g}" + (f" to {held[-1]:g}" if held[-1] != held[0] else ""),
         "parameters": f"{found.parameters_held:g}x",
         "requires": found.requires,
@@ -100,11 +100,6 @@ def _schedule(name: str) -> Mapping[str, Any]:
         "stacks": ", ".join(one for one in stack_names() if name in stack_of(one).supports.schedules) or "none",
         "source": found.source,
     }
-
-
-def _exporter(name: str) -> Mapping[str, Any]:
-    found = TARGETS[name]
-    return {field: getattr(found, field) for field in ("name", "kind", "title", "versions", "checked")}
 
 
 def _nobody() -> Mapping[str, str]:
@@ -140,7 +135,10 @@ KINDS: Final[Mapping[str, Kind]] = {
             "rules",
             lambda: tuple(r.name for r in EVERY_RULE),
             _nobody,
-            _rule,
+            _attributes(
+                lambda name: next(rule for rule in EVERY_RULE if rule.name == name),
+                *("name", "kind", "reads", "sentence", "source"),
+            ),
             ("name", "kind", "sentence", "source"),
         ),
         Kind(
@@ -154,7 +152,7 @@ KINDS: Final[Mapping[str, Kind]] = {
             "exporters",
             lambda: tuple(TARGETS),
             lambda: SHORT,
-            _exporter,
+            _attributes(TARGETS.__getitem__, "name", "kind", "title", "versions", "checked"),
             ("name", "kind", "title", "versions", "checked"),
         ),
     )
@@ -166,31 +164,26 @@ def rows(kind: str) -> list[dict[str, Any]]:
 
     Where the node groups of a cluster say different things there is a list, and None where nobody says anything.
     """
-    return [{column: _stated(entry, column) for column in KINDS[kind].columns} for entry in _entries(kind)]
+    shown = ({column: _stated(entry, column) for column in KINDS[kind].columns} for entry in _entries(kind))
+    return [{c: said[0] if len(said) == 1 else said or None for c, said in row.items()} for row in shown]
 
 
 def lines(kind: str) -> list[dict[str, str]]:
     """The same as people read it."""
-    return [{column: _line(entry, column) for column in KINDS[kind].columns} for entry in _entries(kind)]
+    return [
+        {column: " + ".join(map(_text, _stated(entry, column))) for column in KINDS[kind].columns}
+        for entry in _entries(kind)
+    ]
 
 
 def _entries(kind: str) -> Iterator[Mapping[str, Any]]:
     return map(KINDS[kind].entry, KINDS[kind].names())
 
 
-def _stated(entry: Mapping[str, Any], column: str) -> Any:
+def _stated(entry: Mapping[str, Any], column: str) -> list[Any]:
+    """What an entry says, or else the node groups of a mixed cluster do."""
     if column in entry:
-        return entry[column]
-    said = _of_groups(entry, column)
-    return said if len(said) > 1 else said[0] if said else None
-
-
-def _line(entry: Mapping[str, Any], column: str) -> str:
-    return _text(entry[column]) if column in entry else " + ".join(map(_text, _of_groups(entry, column)))
-
-
-def _of_groups(entry: Mapping[str, Any], column: str) -> list[Any]:
-    """What the node groups of a mixed cluster say where the cluster itself does not."""
+        return [entry[column]]
     return list(dict.fromkeys(group[column] for group in entry.get("groups", ()) if column in group))
 
 

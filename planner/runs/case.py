@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from costmodels.layout.split import Assignment
+from costmodels.pricing import Price, price_strategy
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.strategy import Strategies
@@ -23,22 +24,26 @@ class Unpriceable(MeshwrightError):
 
 @dataclass(frozen=True)
 class Case:
-    """What was trained on what, and how; ``rows`` is one strategy."""
+    """What was trained on what, and how."""
 
     scenario: Scenario
-    rows: Strategies
+    strategy: Strategies
     assignment: Assignment
     broken: tuple[Rejection, ...] = ()
     """Rules that would refuse it as a plan."""
 
+    def price(self) -> Price:
+        """Its price."""
+        return price_strategy(self.strategy, self.scenario, self.assignment)
 
-def case_of(run: Run, *, machines: Cluster | None = None, software: Stack | None = None) -> Case:
+
+def case_of(run: Run, *, cluster: Cluster | None = None, stack: Stack | None = None) -> Case:
     """The run as ``predict`` prices its request.
 
     Args:
         run: the run.
-        machines: the cluster that it was on, in place of the request's.
-        software: the stack that it ran under, likewise; what the run changes of a stack it changes of this one too.
+        cluster: what it was on, in place of the request's.
+        stack: what it ran under, likewise; what the run changes of a stack it changes of this one too.
 
     Raises:
         Unpriceable: the run makes no request, or was on other devices than the cluster given has.
@@ -48,11 +53,11 @@ def case_of(run: Run, *, machines: Cluster | None = None, software: Stack | None
     if request is None:
         raise Unpriceable(run.unpriced)
     resolved = resolve(request)
-    if machines is not None:
-        said, has = resolved.scenario.group.accelerator.name, machines.accelerator.name
+    if cluster is not None:
+        said, has = resolved.scenario.group.accelerator.name, cluster.accelerator.name
         if said != has:
             raise Unpriceable(f"the run was on {said}, the cluster given is of {has}")
-    given = {"cluster": machines, "stack": software}
+    given = {"cluster": cluster, "stack": stack}
     if update := {name: record for name, record in given.items() if record is not None}:
         resolved = resolve(request.model_copy(update=update))
     if resolved.mixed:

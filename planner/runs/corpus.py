@@ -1,48 +1,67 @@
-"""The verdicts on many runs, in as many processes as may be used."""
+"""Many runs at once: in groups, as cases, or in as many processes as may be used."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
-from itertools import chain
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Final, TypeVar
 
+from hardware.errors import MeshwrightError
+from planner.runs.case import Case, case_of
+from planner.runs.files import read_runs
 from planner.runs.schema import Run
 
-Told = TypeVar("Told")
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+Result = TypeVar("Result")
 
-TOGETHER: Final = 50
+CHUNK: Final = 50
 """Runs that a process takes at a time, which is some tenths of a second; neighbours share models and machines."""
-WORTH: Final = 500
+FEWEST: Final = 500
 """Runs from which on further processes, which first have to start, end earlier than one."""
 
 
-def of_each(runs: Sequence[Run], tell: Callable[[Run], Told], *, workers: int = 1) -> list[Told]:
-    """What ``tell`` says of every run, in order.
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Items by their key, in order of first appearance."""
+    found: dict[Key, list[Item]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
+
+
+def scored_cases(paths: Iterable[Path], wanted: Callable[[Run], object]) -> Iterator[tuple[Run, Case]]:
+    """The scored runs of some files that are wanted and can be priced, each with its case."""
+    for run in (run for path in paths for run in read_runs(path) if wanted(run)):
+        if (case := scored_case(run)) is not None:
+            yield run, case
+
+
+def scored_case(run: Run) -> Case | None:
+    """The run as it is priced; None where it is not scored or cannot be."""
+    try:
+        return case_of(run) if run.scored and not run.unpriced else None
+    except MeshwrightError:
+        return None
+
+
+def map_runs(runs: Sequence[Run], function: Callable[[Run], Result], *, workers: int = 1) -> list[Result]:
+    """What ``function`` gives for every run, in order.
 
     With several workers it must be something that another process can be sent, and the main module of the program
     must be one that another process can import.
     """
-    if workers == 1 or len(runs) < WORTH:
-        return [tell(run) for run in runs]
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_deaf)
+    if workers == 1 or len(runs) < FEWEST:
+        return [function(run) for run in runs]
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
     try:
-        return list(chain.from_iterable(pool.map(partial(_told, tell), _parts(runs))))
+        return list(pool.map(function, runs, chunksize=CHUNK))
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _parts(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
-    return (runs[first : first + TOGETHER] for first in range(0, len(runs), TOGETHER))
-
-
-def _told(tell: Callable[[Run], Told], runs: Sequence[Run]) -> list[Told]:
-    return [tell(run) for run in runs]
-
-
-def _deaf() -> None:
+def _ignore_interrupts() -> None:
     """An interrupt of the terminal reaches every process; the one that asks ends the others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -14,10 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from costmodels.pricing import price_strategy
-from hardware.errors import MeshwrightError
-from planner.runs.case import case_of
-from planner.runs.files import read_runs
+from costmodels.strategy import Bools, Floats
+from planner.runs.corpus import scored_cases
 from planner.runs.fit import STACKS, set_fields
 from planner.runs.judge import stages_read
 from planner.runs.schema import Run
@@ -31,11 +29,19 @@ FAILED = 50
 
 def caches(paths: Iterable[Path]) -> dict[str, tuple[float, int]]:
     """The cache of every stack with enough measured devices, and how many there were."""
+
+    def wanted(run: Run) -> bool:
+        peak = run.measured.peak_memory
+        return peak is not None and peak.kind != "allocated" and not run.held_back
+
     found: dict[str, list[float]] = defaultdict(list)
-    for path in paths:
-        for run in read_runs(path):
-            if (one := _cache(run)) is not None:
-                found[one[0]].append(one[1])
+    for run, case in scored_cases(paths, wanted):
+        measured, stack, stages = run.measured.peak_memory, case.scenario.stack, stages_read(run)
+        assert measured is not None
+        peak = case.price().footprint
+        outside = stack.allocator.reserved if measured.kind == "device" else 0.0
+        held = measured.bytes - outside - float(np.max(peak.reclaimable[stages]))
+        found[stack.name].append(held / float(np.max(peak.allocated[stages])) - 1.0)
     return {
         name: (float(np.clip(np.median(values), LOW, HIGH)), len(values))
         for name, values in found.items()
@@ -44,54 +50,34 @@ def caches(paths: Iterable[Path]) -> dict[str, tuple[float, int]]:
 
 
 def tensor_slacks(paths: Iterable[Path]) -> dict[str, tuple[float, int]]:
-    """The slack under tensor parallelism that gets most verdicts right, of stacks with enough runs that failed.
+    """The slack under tensor parallelism of every stack with enough runs that failed, and how many runs it rests on."""
 
-    The least of the best, in hundredths, and how many runs it rests on.
-    """
+    def wanted(run: Run) -> bool:
+        return not run.held_back and bool(run.measured.out_of_memory or run.measured.iteration_seconds)
+
     found: dict[str, list[tuple[float, bool]]] = defaultdict(list)
-    for path in paths:
-        for run in read_runs(path):
-            if (one := _room(run)) is not None:
-                found[one[0]].append(one[1:])
+    for run, case in scored_cases(paths, wanted):
+        if case.strategy.tp[0] > 1:
+            stack, usable = case.scenario.stack, case.scenario.group.accelerator.usable_memory
+            peak = float(np.max(case.price().footprint.allocated))
+            found[stack.name].append(
+                ((usable - stack.allocator.reserved) / peak - 1.0, bool(run.measured.out_of_memory))
+            )
+    slacks = {name: (best_slack(*map(np.array, zip(*runs, strict=True))), len(runs)) for name, runs in found.items()}
+    return {name: (slack, runs) for name, (slack, runs) in slacks.items() if slack is not None}
+
+
+def best_slack(spare: Floats, failed: Bools) -> float | None:
+    """The slack that gets most verdicts right, the least of the best, in hundredths; None where too few runs failed.
+
+    Args:
+        spare: what the device has over what is allocated, less one, of every run (N,).
+        failed: whether it ran out of memory (N,).
+    """
+    if failed.sum() < FAILED:
+        return None
     grid = np.arange(LOW, HIGH, 0.01)
-    chosen = {}
-    for name, runs in found.items():
-        room, failed = np.array([one[0] for one in runs]), np.array([one[1] for one in runs])
-        if failed.sum() >= FAILED:
-            right = ((room[:, None] < grid) == failed[:, None]).sum(axis=0)
-            chosen[name] = float(grid[int(np.argmax(right))]), len(runs)
-    return chosen
-
-
-def _room(run: Run) -> tuple[str, float, bool] | None:
-    """The stack, what the device has over what is allocated, less one, and whether the run failed."""
-    failed = run.measured.out_of_memory
-    if not run.scored or run.held_back or not (failed or run.measured.iteration_seconds):
-        return None
-    try:
-        found = case_of(run)
-    except MeshwrightError:
-        return None
-    if found.rows.tp[0] == 1:
-        return None
-    stack, usable = found.scenario.stack, found.scenario.group.accelerator.usable_memory
-    peak = float(np.max(price_strategy(found.rows, found.scenario, found.assignment).footprint.allocated))
-    return stack.name, (usable - stack.allocator.reserved) / peak - 1.0, bool(failed)
-
-
-def _cache(run: Run) -> tuple[str, float] | None:
-    measured = run.measured.peak_memory
-    if measured is None or measured.kind == "allocated" or not run.scored or run.held_back:
-        return None
-    try:
-        found = case_of(run)
-    except MeshwrightError:
-        return None
-    stack = found.scenario.stack
-    peak = price_strategy(found.rows, found.scenario, found.assignment).footprint
-    outside, stages = stack.allocator.reserved if measured.kind == "device" else 0.0, stages_read(run)
-    reclaimable = float(np.max(peak.reclaimable[stages]))
-    return stack.name, (measured.bytes - outside - reclaimable) / float(np.max(peak.allocated[stages])) - 1.0
+    return float(grid[int(np.argmax(((spare[:, None] < grid) == failed[:, None]).sum(axis=0)))])
 
 
 def main() -> None:
@@ -100,14 +86,11 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--write", action="store_true", help="put the constants into the catalogue")
     given = parser.parse_args()
-    for name, (value, runs) in sorted(caches(given.runs).items()):
-        if given.write:
-            set_fields(STACKS / f"{name}.toml", {"calibrated.cached_share": f"{value:.3f}"})
-        print(f"{name:22s} cached_share={value:.3f} n {runs}")  # noqa: T201 - this module is a script
-    for name, (value, runs) in sorted(tensor_slacks(given.runs).items()):
-        if given.write:
-            set_fields(STACKS / f"{name}.toml", {"calibrated.tensor_fragmentation": f"{value:.3f}"})
-        print(f"{name:22s} tensor_fragmentation={value:.3f} n {runs}")  # noqa: T201 - this module is a script
+    for field, fit in (("cached_share", caches), ("tensor_fragmentation", tensor_slacks)):
+        for name, (value, runs) in sorted(fit(given.runs).items()):
+            if given.write:
+                set_fields(STACKS / f"{name}.toml", {f"calibrated.{field}": f"{value:.3f}"})
+            print(f"{name:22s} {field}={value:.3f} n {runs}")  # noqa: T201 - this module is a script
 
 
 if __name__ == "__main__":

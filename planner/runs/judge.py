@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 
 from costmodels.memory.footprint import readings
-from costmodels.pricing import price_strategy
 from costmodels.strategy import Floats
 from hardware.errors import MeshwrightError
 from planner.answer.build import mfu_of
 from planner.answer.plan import Interval
 from planner.request.files import profile_records
 from planner.runs.case import Case, case_of
-from planner.runs.corpus import of_each
+from planner.runs.corpus import grouped, map_runs
 from planner.runs.files import CHECK, read_runs
 from planner.runs.schema import Run
 from planner.trust.interval import interval
@@ -31,7 +30,7 @@ HOME = Path(__file__).parent / "data"
 
 @dataclass(frozen=True)
 class Verdict:
-    """One measured quantity of one run beside its prediction; ``reason`` where it could not be priced.
+    """One measured quantity of one run and its prediction; ``reason`` where it could not be priced.
 
     ``measured`` is 0.0 where no time could be read.
     """
@@ -87,33 +86,28 @@ def learnt_from() -> list[Path]:
     return sorted(path for path in HOME.glob("*.jsonl.gz") if path.name != f"{CHECK}.jsonl.gz")
 
 
-def names_of(paths: Iterable[Path]) -> dict[Path, str]:
-    """What files are called: by their names, or their whole paths where several have that name."""
-    found = list(paths)
-    counts = Counter(path.name for path in found)
-    return {path: path.name if counts[path.name] == 1 else str(path) for path in found}
+def read_named(paths: Iterable[Path]) -> Iterator[tuple[str, Run]]:
+    """The runs of some files, each with what its file is called: its name, or its path where several have that name."""
+    files = list(paths)
+    counts = Counter(path.name for path in files)
+    return ((path.name if counts[path.name] == 1 else str(path), run) for path in files for run in read_runs(path))
 
 
-def judge(paths: Iterable[Path], profile: str | None = None, *, workers: int = 1) -> list[list[Verdict]]:
-    """Every quantity of every run of each file, in order; on the cluster and the stack of a profile if one is named.
+Compared = Mapping[str, list[Verdict]]
+"""The verdicts on every file, by its name."""
+
+
+def judge(paths: Iterable[Path], profile: str | None = None, *, workers: int = 1) -> Compared:
+    """Every quantity of every run, in order, by file; on the cluster and the stack of a profile if one is named.
 
     Raises:
         BadFile: a file or the profile cannot be read.
     """
-    parts = {} if profile is None else parts_of(profile)
-    files = [list(read_runs(path)) for path in paths]
-    told = iter(of_each([run for runs in files for run in runs], partial(judge_run, **parts), workers=workers))
-    return [[verdict for _ in runs for verdict in next(told)] for runs in files]
-
-
-def parts_of(profile: str) -> dict[str, Any]:
-    """The cluster and, where it has one, the stack of a profile, as ``case_of`` takes them.
-
-    Raises:
-        BadFile: it is no profile.
-    """
-    names = {"cluster": "machines", "stack": "software"}
-    return {names[field]: record for field, record in profile_records(profile).items()}
+    named = list(read_named(paths))
+    parts: Mapping[str, Any] = {} if profile is None else profile_records(profile)
+    verdicts = map_runs([run for _, run in named], partial(judge_run, **parts), workers=workers)
+    by_file = grouped(zip(named, verdicts, strict=True), lambda pair: pair[0][0])
+    return {name: [verdict for _, found in pairs for verdict in found] for name, pairs in by_file.items()}
 
 
 def judge_run(run: Run, **parts: Any) -> list[Verdict]:
@@ -121,7 +115,7 @@ def judge_run(run: Run, **parts: Any) -> list[Verdict]:
 
     Args:
         run: the run.
-        parts: machines and software in place of its own, as ``case_of`` takes them.
+        parts: cluster and stack in place of its own, as ``case_of`` takes them.
     """
     make = partial(Verdict, id=_printable(run.id), group=_printable(run.group))
     measured, reason = dict(_measured(run)), run.unpriced
@@ -176,7 +170,7 @@ def _printable(said: str) -> str:
 def _interval(found: Case, group: str, predicted: float) -> Interval:
     """Where the measured time should lie, by the runs of other sources."""
     mfu = mfu_of(found.scenario, predicted)
-    return interval(found.scenario, found.rows, predicted, mfu=mfu, source=source(group))
+    return interval(found.scenario, found.strategy, predicted, mfu=mfu, source=source(group))
 
 
 def _measured(run: Run) -> Iterator[tuple[str, float | bool]]:
@@ -196,7 +190,7 @@ def stages_read(run: Run) -> slice:
 
 
 def _predicted(run: Run, found: Case) -> Mapping[str, float | bool]:
-    priced = price_strategy(found.rows, found.scenario, found.assignment)
+    priced = found.price()
     usable = found.scenario.group.accelerator.usable_memory
     reserved, device = readings(priced.footprint, found.scenario)
     quantities: Mapping[str, Floats] = {
@@ -220,23 +214,19 @@ def _error(predicted: float | bool, measured: float | bool) -> float | None:
 
 def coverage(verdicts: Iterable[Verdict]) -> dict[str, float]:
     """Share of the scored times inside their intervals, by source group."""
-    inside: dict[str, list[bool]] = defaultdict(list)
-    for verdict in verdicts:
-        if verdict.scored and verdict.within is not None:
-            inside[verdict.group].append(verdict.within)
-    return {name: statistics.fmean(found) for name, found in sorted(inside.items())}
+    judged = grouped((v for v in verdicts if v.scored and v.within is not None), lambda verdict: verdict.group)
+    return {name: statistics.fmean(bool(v.within) for v in found) for name, found in sorted(judged.items())}
 
 
 def groups(verdicts: Iterable[Verdict], metric: str) -> dict[str, dict[str, float]]:
     """Signed bias and sizes of the errors of the scored rows, by source group."""
-    errors: dict[str, list[float]] = defaultdict(list)
-    for verdict in verdicts:
-        if verdict.scored and verdict.metric == metric and verdict.error is not None:
-            errors[verdict.group].append(verdict.error)
-    return {name: _statistics(found) for name, found in sorted(errors.items())}
+    scored = (v for v in verdicts if v.scored and v.metric == metric and v.error is not None)
+    by_group = grouped(scored, lambda verdict: verdict.group)
+    return {name: error_figures([v.error or 0.0 for v in found]) for name, found in sorted(by_group.items())}
 
 
-def _statistics(errors: list[float]) -> dict[str, float]:
+def error_figures(errors: Sequence[float]) -> dict[str, float]:
+    """Number, signed bias and sizes of some errors."""
     sizes = sorted(map(abs, errors))
     return {
         "n": len(errors),

@@ -18,6 +18,8 @@ from costmodels.scenario import Scenario
 from planner.runs.case import Case
 
 Floats = NDArray[np.float64]
+Constants = dict[tuple[str, str], float]
+"""Values by the stack or the accelerator that has them, no two of which are called alike, and the path of the field."""
 
 PRIOR = 0.03
 """Weight of the pull towards neutral values against one source group; chosen on the dev split."""
@@ -52,10 +54,12 @@ STACK_KNOBS = (
 )
 EXPERTS = Knob("calibrated.expert_efficiency", 1.0, 0.15, 0.3, 1.2)
 """Fitted last, on models with experts, which the other constants are not fitted on."""
+RATE = Knob("training_rate", 1.0, 0.15, 0.5, 1.2)
+"""Of an accelerator."""
 
 
 def solve(
-    residuals: Callable[[Floats], Sequence[float] | Floats],
+    residuals: Callable[[Floats], Floats],
     knobs: Sequence[Knob],
     start: Floats,
     *,
@@ -78,9 +82,10 @@ def solve(
     """
     from scipy.optimize import least_squares
 
+    neutral, spreads, low, high = np.array([(k.neutral, k.spread, k.low, k.high) for k in knobs]).T
+
     def pulled(values: Floats) -> Floats:
-        drawn = [prior * (v - k.neutral) / k.spread for v, k in zip(values, knobs, strict=True)]
-        return np.concatenate([np.asarray(residuals(values), dtype=np.float64), drawn])
+        return np.concatenate([residuals(values), prior * (values - neutral) / spreads])
 
     def loss(squares: Floats) -> Floats:
         """Soft L1, weighted, with both derivatives, as SciPy wants it."""
@@ -89,26 +94,31 @@ def solve(
         rho[:, : -len(knobs)] *= weights
         return rho
 
-    bounds = ([k.low for k in knobs], [k.high for k in knobs])
-    spreads = [k.spread for k in knobs]
-    inside = [min(1e-4, 0.01 * k.spread) for k in knobs]
-    x0 = np.clip(
-        start,
-        [k.low + i for k, i in zip(knobs, inside, strict=True)],
-        [k.high - i for k, i in zip(knobs, inside, strict=True)],
-    )
+    inside = np.minimum(1e-4, 0.01 * spreads)
+    x0 = np.clip(start, low + inside, high - inside)
     found = least_squares(
-        pulled, x0, bounds=bounds, x_scale=spreads, loss=loss, f_scale=scale, diff_step=1e-3, max_nfev=50
+        pulled, x0, bounds=(low, high), x_scale=spreads, loss=loss, f_scale=scale, diff_step=1e-3, max_nfev=50
     )
     return np.asarray(found.x)
 
 
-def with_constants(scenario: Scenario, knobs: Sequence[Knob], values: Floats | Sequence[float]) -> Scenario:
-    """The scenario on a stack of those constants."""
-    update = {k.field: float(v) for k, v in zip(knobs, values, strict=True)}
-    return replace(scenario, stack=scenario.stack.changed(update))
+def with_constants(scenario: Scenario, constants: Constants) -> Scenario:
+    """The scenario with those constants on its stack and its accelerator; what is not among them stays."""
+    stack, device = scenario.stack, scenario.group.accelerator
+    own = {field: value for (owner, field), value in constants.items() if owner == stack.name}
+    if own:
+        scenario = replace(scenario, stack=stack.changed(own))
+    rate = constants.get((device.name, RATE.field))
+    return scenario if rate is None else with_rate(scenario, rate)
 
 
-def log_error(case: Case, scenario: Scenario, measured: float) -> float:
-    """Logarithm of predicted over measured iteration time; the run's strategy on another scenario."""
-    return math.log(iteration_seconds(case.rows, scenario, case.assignment) / measured)
+def with_rate(scenario: Scenario, rate: float) -> Scenario:
+    """The scenario on an accelerator of that training rate."""
+    device = scenario.group.accelerator.model_copy(update={"training_rate": rate})
+    return replace(scenario, group=scenario.group.model_copy(update={"accelerator": device}))
+
+
+def log_error(case: Case, measured: float, constants: Constants | None = None) -> float:
+    """Logarithm of predicted over measured iteration time of a run, under other constants than its own."""
+    scenario = with_constants(case.scenario, constants or {})
+    return math.log(iteration_seconds(case.strategy, scenario, case.assignment) / measured)

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.runs.corpus import of_each
-from planner.runs.files import read_runs
-from planner.runs.judge import Verdict, judge_run, names_of, shipped
+from planner.runs.corpus import grouped, map_runs
+from planner.runs.figures import Column, head, line
+from planner.runs.judge import Verdict, error_figures, judge_run, read_named, shipped
 from planner.runs.schema import Run
 from planner.trust.table import source
 
@@ -76,14 +76,13 @@ class Floor(NamedTuple):
 
 def judged(paths: Iterable[Path], *, workers: int = 1) -> list[Judged]:
     """Every scored time and memory figure of the files."""
-    files = list(paths)
-    names = names_of(files) | {path: path.name.removesuffix(".jsonl.gz") for path in shipped()}
-    runs = [(names[path], run) for path in files for run in read_runs(path)]
-    told = of_each([run for _, run in runs], judge_run, workers=workers)
+    splits = {path.name: path.name.removesuffix(".jsonl.gz") for path in shipped()}
+    named = list(read_named(paths))
+    verdicts = map_runs([run for _, run in named], judge_run, workers=workers)
     return [
-        Judged(run, verdict, name)
-        for (name, run), verdicts in zip(runs, told, strict=True)
-        for verdict in verdicts
+        Judged(run, verdict, splits.get(name, name))
+        for (name, run), found in zip(named, verdicts, strict=True)
+        for verdict in found
         if verdict.scored and verdict.error is not None
     ]
 
@@ -108,15 +107,14 @@ def least_errors(classes: Iterable[Sequence[float]]) -> list[float]:
 
 def miss(sizes: Sequence[float]) -> Miss:
     """Median and 90th percentile as ``judge.groups`` takes them."""
-    ordered = sorted(sizes)
-    return Miss(statistics.median(ordered), ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))])
+    figures = error_figures(sizes)
+    return Miss(figures["median_abs_error"], figures["p90_abs_error"])
 
 
 def floor(runs: Sequence[Judged]) -> Floor:
     """The floors of one group and metric, of one run or more."""
-    classes = alike(runs)
-    repeated = [times for times in classes if len(set(times)) > 1]
-    off = [abs(statistics.median(times) / time - 1.0) for times in repeated for time in times]
+    classes = [[run.measured for run in same] for same in grouped(runs, lambda run: run.run.question).values()]
+    off = _off(times for times in classes if len(set(times)) > 1)
     half_widths = np.array([rounding(run) for run in runs])
     return Floor(
         n=len(runs),
@@ -129,12 +127,9 @@ def floor(runs: Sequence[Judged]) -> Floor:
     )
 
 
-def alike(runs: Sequence[Judged]) -> list[list[float]]:
-    """Measurements by the question that they answer."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for run in runs:
-        found[run.run.question].append(run.measured)
-    return list(found.values())
+def _off(classes: Iterable[Sequence[float]]) -> list[float]:
+    """How far measurements lie from the median of their class."""
+    return [abs(statistics.median(times) / time - 1.0) for times in classes for time in times]
 
 
 def rounding(run: Judged) -> float:
@@ -158,43 +153,36 @@ class Releases(NamedTuple):
 
 def releases(runs: Iterable[Judged]) -> dict[str, Releases]:
     """By source; a configuration counts once in every release, with the median of its times."""
-    found: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for run in runs:
-        if (key := run.run.configuration) is not None:
-            group = run.verdict.group
-            found[source(group), key][group].append(run.measured)
-    by_source: dict[str, list[list[float]]] = defaultdict(list)
-    for (name, _), groups in sorted(found.items()):
-        if len(groups) > 1:
-            by_source[name].append([statistics.median(times) for times in groups.values()])
-    return {name: _releases(classes) for name, classes in by_source.items()}
+    known = (run for run in runs if run.run.configuration is not None)
+    found: dict[str, list[list[float]]] = defaultdict(list)
+    for (name, _), alike in sorted(
+        grouped(known, lambda run: (source(run.verdict.group), run.run.configuration)).items()
+    ):
+        by_release = grouped(alike, lambda run: run.verdict.group).values()
+        if len(by_release) > 1:
+            found[name].append([statistics.median(run.measured for run in same) for same in by_release])
+    return {
+        name: Releases(len(classes), len(off := _off(classes)), miss(least_errors(classes)), miss(off))
+        for name, classes in found.items()
+    }
 
 
-def _releases(classes: list[list[float]]) -> Releases:
-    off = [abs(statistics.median(times) / time - 1.0) for times in classes for time in times]
-    return Releases(len(classes), len(off), miss(least_errors(classes)), miss(off))
+SIDES = ("now", "bound", "spread", "rounding", "constant")
 
 
 def mean(floors: Iterable[Floor]) -> dict[str, Miss]:
     """Means over groups; of spreads, over the groups that measured something again."""
     found = list(floors)
-    sides = {name: [getattr(one, name) for one in found] for name in ("now", "bound", "spread", "rounding", "constant")}
-    known = {name: [side for side in values if side is not None] for name, values in sides.items()}
-    return {
-        name: Miss(*(statistics.fmean(side[i] for side in values) for i in (0, 1)))
-        for name, values in known.items()
-        if values
-    }
+    known = {name: [side for one in found if (side := getattr(one, name)) is not None] for name in SIDES}
+    return {name: Miss(*map(statistics.fmean, zip(*sides, strict=True))) for name, sides in known.items() if sides}
 
 
 def floors(runs: Iterable[Judged]) -> dict[tuple[str, str], dict[str, Floor]]:
     """By split or file and metric, by group."""
-    parts: dict[tuple[str, str], dict[str, list[Judged]]] = defaultdict(lambda: defaultdict(list))
-    for run in runs:
-        parts[run.part, run.verdict.metric][run.verdict.group].append(run)
+    parts = grouped(runs, lambda run: (run.part, run.verdict.metric))
     return {
-        part: {name: floor(found) for name, found in sorted(groups.items())}
-        for part, groups in sorted(parts.items(), key=lambda item: (item[0][1], item[0][0] != "fit", item[0][0]))
+        part: {name: floor(found) for name, found in sorted(grouped(mine, lambda run: run.verdict.group).items())}
+        for part, mine in sorted(parts.items(), key=lambda item: (item[0][1], item[0][0] != "fit", item[0][0]))
     }
 
 
@@ -231,45 +219,44 @@ def _beyond(bound: Miss, aim: Miss) -> bool:
     return bound.median > aim.median or bound.p90 > aim.p90
 
 
-HEAD = f"{'group':30s}{'n':>6s}{'now':>13s}{'bound':>13s}{'again':>7s}{'spread':>13s}{'rounding':>13s}{'constant':>13s}"
+def _both(size: Miss) -> str:
+    return f"{size.median:6.1%}" + (f"{size.p90:7.1%}" if size.p90 < np.inf else f"{'':7s}")
+
+
+COLUMNS = (
+    Column("n", "n", 6, str),
+    Column("now", "now", 13, _both),
+    Column("bound", "bound", 13, _both),
+    Column("again", "again", 7, lambda count: str(count or "")),
+    *(Column(name, name, 13, _both) for name in SIDES[2:]),
+)
+BETWEEN = (
+    Column("configurations", "configurations", 15, str),
+    Column("n", "n", 6, str),
+    *(Column(name, name, 13, _both) for name in ("bound", "spread")),
+)
 
 
 def _tables(by_part: dict[tuple[str, str], dict[str, Floor]]) -> Iterator[str]:
     for (split, metric), found in by_part.items():
-        total = mean(found.values())
+        total: dict[str, Any] = {"n": sum(one.n for one in found.values()), **mean(found.values())}
         title = metric.replace("_", " ").capitalize()
         yield f"{title}, {split}: |predicted / measured - 1|, median and 90th percentile"
-        yield HEAD
-        for name, one in found.items():
-            yield _line(name, str(one.n), str(one.again or ""), one._asdict())
-        yield _line("mean over groups", str(sum(one.n for one in found.values())), "", total)
+        yield head(COLUMNS)
+        yield from (line(name, one._asdict(), COLUMNS) for name, one in found.items())
+        yield line("mean over groups", total, COLUMNS)
         if (aim := AIMS.get((split, metric))) is not None:
             proved = "is proved" if _beyond(total["bound"], aim) else "is not proved"
             yield f"{'aim':36s}{_both(aim)}  which {proved} out of reach by the bound"
         yield ""
 
 
-def _line(name: str, n: str, again: str, sides: dict[str, Any]) -> str:
-    now, bound, spread, rounded, constant = (
-        _both(sides.get(key)) for key in ("now", "bound", "spread", "rounding", "constant")
-    )
-    return f"{name:30s}{n:>6s}{now}{bound}{again:>7s}{spread}{rounded}{constant}".rstrip()
-
-
-def _both(size: Miss | None) -> str:
-    if size is None:
-        return f"{'':13s}"
-    return f"{size.median:6.1%}" + (f"{size.p90:7.1%}" if size.p90 < np.inf else f"{'':7s}")
-
-
-def _between(found: dict[str, Releases]) -> Iterator[str]:
+def _between(found: dict[str, Releases]) -> list[str]:
     if not found:
-        yield "No configuration is in two releases of one source"
-        return
-    yield "Equal configurations in several releases of a source: iteration time"
-    yield f"{'source':30s}{'configurations':>15s}{'n':>6s}{'bound':>13s}{'spread':>13s}"
-    for name, one in found.items():
-        yield f"{name:30s}{one.configurations:15d}{one.n:6d}{_both(one.bound)}{_both(one.spread)}"
+        return ["No configuration is in two releases of one source"]
+    heading = "Equal configurations in several releases of a source: iteration time"
+    lines = (line(name, one._asdict(), BETWEEN) for name, one in found.items())
+    return [heading, head(BETWEEN, "source"), *lines]
 
 
 LEGEND = (

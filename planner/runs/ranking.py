@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from costmodels.strategy import Floats
-from planner.runs.case import Case, case_of
-from planner.runs.corpus import of_each
+from planner.runs.case import Case
+from planner.runs.corpus import grouped, map_runs, scored_case
+from planner.runs.figures import Column, head, line
 from planner.runs.files import read_runs
-from planner.runs.judge import judge_run
 from planner.runs.schema import Run
 from planner.trust.table import LEFT_OUT
 
@@ -46,30 +44,31 @@ class Cell(NamedTuple):
     precision: str
 
 
-@dataclass(frozen=True, slots=True)
-class Sweep:
+class Sweep(NamedTuple):
     """One sweep: how much longer the strategy predicted fastest really took than the best, and the rank correlation."""
 
     cell: Cell
     strategies: int
     regret: float
-    correlation: float
+    rank_correlation: float
+    ceiling: float
+    """The rank correlation that measuring again would reach: what noise leaves to any model."""
+    regret_floor: float
+    """The regret that a model which knows these times has on average once they are measured again."""
     chosen: str
     """The run predicted fastest."""
     best: str
     """The run measured fastest."""
-    ceiling: float
-    """The rank correlation that measuring again would reach: what noise leaves to any model."""
-    floor: float
-    """The regret that a model which knows these times has on average once they are measured again."""
 
 
 class Timed(NamedTuple):
-    """One strategy of a sweep: predicted and measured seconds per token, its run's id."""
+    """One strategy of a sweep: predicted and measured seconds per token, its run, sweep and question."""
 
     predicted: float
     measured: float
     name: str
+    cell: Cell
+    question: str
 
 
 def sweeps(paths: Iterable[Path], *, workers: int = 1) -> list[Sweep]:
@@ -77,37 +76,29 @@ def sweeps(paths: Iterable[Path], *, workers: int = 1) -> list[Sweep]:
 
     Times are per token, since batches may differ. What was measured again counts once, with the median of its times.
     """
-    cells: dict[Cell, dict[str, list[Timed]]] = defaultdict(lambda: defaultdict(list))
-    runs = [run for path in paths for run in read_runs(path)]
-    for run, found in zip(runs, of_each(runs, _times, workers=workers), strict=True):
-        if found is not None:
-            cell, timed = found
-            cells[cell][run.question].append(timed)
-    noises = _noises(cells)
-    ordered = sorted(cells.items(), key=str)
-    return [_judged(cell, alike, noises) for cell, alike in ordered if len(alike) >= SMALLEST]
+    runs = [run for path in paths for run in read_runs(path) if run.measured.iteration_seconds]
+    cells = grouped(filter(None, map_runs(runs, _timed, workers=workers)), lambda one: one.cell)
+    again = [list(grouped(cells[cell], lambda one: one.question).values()) for cell in sorted(cells, key=str)]
+    noises = _noises(same for alike in again for same in alike if len(same) > 1)
+    return [_judged(alike, noises) for alike in again if len(alike) >= SMALLEST]
 
 
-def _times(run: Run) -> tuple[Cell, Timed] | None:
+def _timed(run: Run) -> Timed | None:
     """None where the run does not count."""
-    for verdict in judge_run(run):
-        if verdict.metric == "iteration_time" and verdict.scored and verdict.predicted:
-            found = case_of(run)
-            tokens = found.scenario.tokens
-            timed = Timed(float(verdict.predicted) / tokens, float(verdict.measured) / tokens, verdict.id)
-            return cell_of(run, found), timed
-    return None
+    case = scored_case(run)
+    if case is None:
+        return None
+    tokens, measured = case.scenario.tokens, run.measured.iteration_seconds or math.nan
+    return Timed(case.price().iteration / tokens, measured / tokens, run.id, cell_of(run, case), run.question)
 
 
-def _noises(cells: dict[Cell, dict[str, list[Timed]]]) -> dict[str, float]:
-    """Relative standard deviation of measuring again, by source, of those that did."""
-    squares: dict[str, list[tuple[float, int]]] = defaultdict(list)
-    for cell, alike in cells.items():
-        for runs in alike.values():
-            if len(runs) > 1:
-                logs = np.log([run.measured for run in runs])
-                squares[cell.group].append((float(np.sum((logs - logs.mean()) ** 2)), len(runs) - 1))
-    return {name: math.sqrt(sum(s for s, _ in found) / sum(n for _, n in found)) for name, found in squares.items()}
+def _noises(repeated: Iterable[list[Timed]]) -> dict[str, float]:
+    """Relative standard deviation of measuring again, by source, of runs that have each others' configuration."""
+    found: dict[str, float] = {}
+    for name, times in grouped(repeated, lambda same: same[0].cell.group).items():
+        squares = sum(float(np.var(np.log([run.measured for run in same]))) * len(same) for same in times)
+        found[name] = math.sqrt(squares / sum(len(same) - 1 for same in times))
+    return found
 
 
 def cell_of(run: Run, found: Case) -> Cell:
@@ -128,21 +119,17 @@ def cell_of(run: Run, found: Case) -> Cell:
     )
 
 
-def _judged(cell: Cell, alike: dict[str, list[Timed]], noises: dict[str, float]) -> Sweep:
+def _judged(alike: list[list[Timed]], noises: Mapping[str, float]) -> Sweep:
     from scipy.stats import spearmanr
 
-    runs = [_middle(again) for again in alike.values()]
-    chosen, best = min(runs), min(runs, key=lambda run: run.measured)
+    runs = [again[0]._replace(measured=statistics.median(run.measured for run in again)) for again in alike]
+    chosen, best, cell = min(runs), min(runs, key=lambda run: run.measured), runs[0].cell
     predicted, measured = [run.predicted for run in runs], [run.measured for run in runs]
     level = len(set(predicted)) == 1 or len(set(measured)) == 1
     correlation = 0.0 if level else float(spearmanr(predicted, measured).statistic)
     regret, noise = chosen.measured / best.measured - 1.0, noises.get(cell.group, USUAL_NOISE)
-    within = {"ceiling": ceiling(measured, noise), "floor": floor(measured, noise)}
-    return Sweep(cell, len(runs), regret, correlation, chosen.name, best.name, **within)
-
-
-def _middle(again: list[Timed]) -> Timed:
-    return again[0]._replace(measured=statistics.median(run.measured for run in again))
+    noise_alone = ceiling(measured, noise), floor(measured, noise)
+    return Sweep(cell, len(runs), regret, correlation, *noise_alone, chosen.name, best.name)
 
 
 def ceiling(measured: Sequence[float], noise: float) -> float:
@@ -178,19 +165,17 @@ def _measured_again(measured: Sequence[float], noise: float) -> tuple[Floats, Fl
 
 def by_group(found: Iterable[Sweep]) -> dict[str, dict[str, float]]:
     """Means over the sweeps of every source."""
-    mine: dict[str, list[Sweep]] = defaultdict(list)
-    for sweep in found:
-        mine[sweep.cell.group].append(sweep)
+    return {name: _figures(sweeps) for name, sweeps in sorted(grouped(found, lambda one: one.cell.group).items())}
+
+
+def _figures(sweeps: list[Sweep]) -> dict[str, float]:
     return {
-        name: {
-            "sweeps": len(group),
-            "mean_regret": statistics.fmean(s.regret for s in group),
-            "worst_regret": max(s.regret for s in group),
-            "rank_correlation": statistics.fmean(s.correlation for s in group),
-            "ceiling": statistics.fmean(s.ceiling for s in group),
-            "regret_floor": statistics.fmean(s.floor for s in group),
-        }
-        for name, group in sorted(mine.items())
+        "sweeps": len(sweeps),
+        "mean_regret": statistics.fmean(one.regret for one in sweeps),
+        "worst_regret": max(one.regret for one in sweeps),
+        "rank_correlation": statistics.fmean(one.rank_correlation for one in sweeps),
+        "ceiling": statistics.fmean(one.ceiling for one in sweeps),
+        "regret_floor": statistics.fmean(one.regret_floor for one in sweeps),
     }
 
 
@@ -198,69 +183,45 @@ def overall(groups: dict[str, dict[str, float]]) -> dict[str, float]:
     """Means over the sources, so that none dominates by the number of its sweeps."""
     if not groups:
         return {"sweeps": 0}
-    return {
-        "sweeps": sum(group["sweeps"] for group in groups.values()),
-        "mean_regret": statistics.fmean(group["mean_regret"] for group in groups.values()),
-        "rank_correlation": statistics.fmean(group["rank_correlation"] for group in groups.values()),
-        "ceiling": statistics.fmean(group["ceiling"] for group in groups.values()),
-        "regret_floor": statistics.fmean(group["regret_floor"] for group in groups.values()),
+    means = ("mean_regret", "rank_correlation", "ceiling", "regret_floor")
+    return {"sweeps": sum(group["sweeps"] for group in groups.values())} | {
+        name: statistics.fmean(group[name] for group in groups.values()) for name in means
     }
+
+
+COLUMNS: Final = (
+    Column("sweeps", "sweeps", 8, str),
+    Column("mean_regret", "regret", 9, "{:.1%}".format),
+    Column("regret_floor", "floor", 9, "{:.1%}".format),
+    Column("worst_regret", "worst", 9, "{:.1%}".format),
+    Column("rank_correlation", "rank correlation", 18, "{:.2f}".format),
+    Column("ceiling", "ceiling", 9, "{:.2f}".format),
+)
+LEGEND: Final = (
+    "Regret: how much longer the strategy predicted fastest took than the fastest of its sweep. Floor and ceiling: the "
+    "mean regret and rank correlation of a model that knows the measurements, once they are measured again with their "
+    "source's noise."
+)
 
 
 def report(found: list[Sweep], *, form: str = "table") -> str:
     """The sweeps as a table by source, or all of them as JSON."""
     groups = by_group(found)
-    total = overall(groups)
+    total, rest = overall(groups), without_left_out(groups)
     if form == "json":
-        rows: list[dict[str, Any]] = [
-            {
-                **sweep.cell._asdict(),
-                "strategies": sweep.strategies,
-                "regret": sweep.regret,
-                "rank_correlation": sweep.correlation,
-                "ceiling": sweep.ceiling,
-                "regret_floor": sweep.floor,
-                "chosen": sweep.chosen,
-                "best": sweep.best,
-            }
-            for sweep in found
-        ]
-        told = {
-            "sweeps": rows,
-            "groups": groups,
-            "summary": total,
-            "summary_without_left_out": without_left_out(groups),
-        }
-        return json.dumps(told, indent=1)
+        rows = [one.cell._asdict() | {k: v for k, v in one._asdict().items() if k != "cell"} for one in found]
+        document = {"sweeps": rows, "groups": groups, "summary": total, "summary_without_left_out": rest}
+        return json.dumps(document, indent=1)
     if not found:
         return f"No sweep: none of the runs differ from {SMALLEST - 1} others in nothing but their strategy"
-    head = (
-        f"{'group':30s}{'sweeps':>8s}{'regret':>9s}{'floor':>9s}{'worst':>9s}{'rank correlation':>18s}{'ceiling':>9s}"
-    )
-    legend = (
-        "Regret: how much longer the strategy predicted fastest took than the fastest of its sweep. Floor and "
-        "ceiling: the mean regret and rank correlation of a model that knows the measurements, once they are measured "
-        "again with their source's noise."
-    )
-    lines = [_line(name, group) for name, group in groups.items()]
-    return "\n".join([head, *lines, _line("mean over groups", total), *_further(groups), "", legend])
-
-
-def _line(name: str, figures: dict[str, float]) -> str:
-    worst = f"{figures['worst_regret']:.1%}" if "worst_regret" in figures else ""
-    return (
-        f"{name:30s}{figures['sweeps']:8d}{figures['mean_regret']:9.1%}{figures['regret_floor']:9.1%}{worst:>9s}"
-        f"{figures['rank_correlation']:18.2f}{figures['ceiling']:9.2f}"
+    means = {"mean over groups": total}
+    if rest["sweeps"] not in {0, total["sweeps"]}:
+        means["without those left out of fits"] = rest
+    return "\n".join(
+        [head(COLUMNS), *(line(name, group, COLUMNS) for name, group in (groups | means).items()), "", LEGEND]
     )
 
 
 def without_left_out(groups: dict[str, dict[str, float]]) -> dict[str, float]:
     """``overall`` without the sources that every fit leaves out: what they scatter by says nothing of the model."""
     return overall({name: group for name, group in groups.items() if name not in LEFT_OUT})
-
-
-def _further(groups: dict[str, dict[str, float]]) -> list[str]:
-    rest = without_left_out(groups)
-    if rest["sweeps"] in {0, overall(groups)["sweeps"]}:
-        return []
-    return [_line("without those left out of fits", rest)]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from planner.errors import BadFile, BadRequest
-from planner.runs.judge import Verdict, coverage, groups, judge, names_of, shipped, summary
+from planner.runs.corpus import grouped
+from planner.runs.figures import Column, head, line
+from planner.runs.judge import Compared, Verdict, coverage, groups, judge, shipped, summary
 from planner.runs.run_lines import run_lines
 from planner.trust.interval import COVERAGE
+from planner.trust.table import every_run
 
 METRICS = ("iteration_time", "memory")
 FEW = 100
@@ -21,6 +25,17 @@ MOST_REASONS = 20
 """Reasons that a table gives; the rest is counted."""
 LEAST = 4
 """Groups that are named where the interval holds less than it promises."""
+COLUMNS: Final = (
+    Column("n", "n", 6, str),
+    Column("bias", "bias", 9, "{:+.1%}".format),
+    Column("median_abs_error", "median", 9, "{:.1%}".format),
+    Column("p90_abs_error", "p90", 9, "{:.1%}".format),
+)
+LEFT_OUT_COLUMNS: Final = (
+    COLUMNS[0],
+    Column("fitted", "fitted", 9, "{:.1%}".format),
+    Column("left_out", "left out", 10, "{:.1%}".format),
+)
 
 
 def validate(files: Sequence[str] = (), *, form: str = "table", profile: str | None = None, workers: int = 1) -> str:
@@ -30,16 +45,12 @@ def validate(files: Sequence[str] = (), *, form: str = "table", profile: str | N
         files: files of runs; none are the shipped ones.
         form: "table" or "json".
         profile: a file with the cluster and the stack that the runs were on; None takes each run's own words.
-        workers: processes to price the runs in; see `corpus.of_each`.
+        workers: processes to price the runs in; see `corpus.map_runs`.
 
     Raises:
         BadFile: a file that cannot be read.
     """
     return written(compared(files, profile=profile, workers=workers), form=form)
-
-
-Compared = Mapping[str, list[Verdict]]
-"""The verdicts on every file, by its name."""
 
 
 def compared(files: Sequence[str] = (), *, profile: str | None = None, workers: int = 1) -> Compared:
@@ -48,12 +59,15 @@ def compared(files: Sequence[str] = (), *, profile: str | None = None, workers: 
     Raises:
         BadFile: a file that cannot be read.
     """
-    return _by_file(_paths(files), profile, workers)
+    return judge(paths_of(files), profile, workers=workers)
 
 
 def written(by_file: Compared, *, form: str = "table") -> str:
     """The verdicts as a table or as JSON."""
-    return _json(by_file) if form == "json" else _table(by_file)
+    figures = _figures(by_file)
+    if form == "json":
+        return json.dumps({"rows": [verdict.document() for verdict in _all(by_file)], **figures}, indent=1)
+    return "\n".join(_table(by_file, figures))
 
 
 def check_priced(by_file: Compared) -> None:
@@ -62,12 +76,12 @@ def check_priced(by_file: Compared) -> None:
     Raises:
         BadRequest: no measured figure is priced; with the most frequent reason.
     """
-    verdicts = [verdict for found in by_file.values() for verdict in found]
+    verdicts = _all(by_file)
     if any(not verdict.reason for verdict in verdicts):
         return
     (reason, count), *_ = Counter(verdict.reason for verdict in verdicts).most_common(1)
-    told = "the only one" if len(verdicts) == 1 else f"{count} of {len(verdicts):,}"
-    raise BadRequest(f"{', '.join(by_file)}: no measured figure could be priced; {told}: {reason}")
+    share = "the only one" if len(verdicts) == 1 else f"{count} of {len(verdicts):,}"
+    raise BadRequest(f"{', '.join(by_file)}: no measured figure could be priced; {share}: {reason}")
 
 
 def rank(files: Sequence[str] = (), *, form: str = "table", workers: int = 1) -> str:
@@ -78,7 +92,7 @@ def rank(files: Sequence[str] = (), *, form: str = "table", workers: int = 1) ->
     """
     from planner.runs.ranking import report, sweeps
 
-    return report(sweeps(_paths(files), workers=workers), form=form)
+    return report(sweeps(paths_of(files), workers=workers), form=form)
 
 
 def bottom(files: Sequence[str] = (), *, form: str = "table", workers: int = 1) -> str:
@@ -89,19 +103,10 @@ def bottom(files: Sequence[str] = (), *, form: str = "table", workers: int = 1) 
     """
     from planner.runs.noise_floor import report
 
-    return report(_paths(files), form=form, workers=workers)
+    return report(paths_of(files), form=form, workers=workers)
 
 
-def _by_file(paths: Sequence[Path], profile: str | None, workers: int) -> dict[str, list[Verdict]]:
-    """The verdicts on every file, by its name, or its whole path where several have that name."""
-    names = names_of(paths)
-    found: dict[str, list[Verdict]] = {}
-    for path, verdicts in zip(paths, judge(paths, profile, workers=workers), strict=True):
-        found.setdefault(names[path], []).extend(verdicts)
-    return found
-
-
-def _paths(files: Sequence[str]) -> list[Path]:
+def paths_of(files: Sequence[str]) -> list[Path]:
     """Files, or the shipped splits of those names (``fit``, ``dev``, ``check``), each once; all splits for none."""
     here = {path.name.removesuffix(".jsonl.gz"): path for path in shipped()}
     found = [here[name] if name in here and not Path(name).is_file() else Path(name) for name in files]
@@ -111,57 +116,57 @@ def _paths(files: Sequence[str]) -> list[Path]:
     return list(dict.fromkeys(found)) or shipped()
 
 
-def _json(by_file: Mapping[str, list[Verdict]]) -> str:
-    verdicts = [verdict for found in by_file.values() for verdict in found]
-    by_group = {metric: groups(verdicts, metric) for metric in METRICS}
-    document = {
-        "rows": [verdict.document() for verdict in verdicts],
-        "groups": by_group["iteration_time"],
-        "memory_groups": by_group["memory"],
-        "summary": summary(by_group["iteration_time"]),
-        "memory_summary": summary(by_group["memory"]),
-        "fits": _fits(verdicts),
-        "splits": _by_split(by_file),
-        "interval_coverage": {name: _covered(found) for name, found in by_file.items()},
-        "not_priced": sum(1 for verdict in verdicts if verdict.reason),
-    }
-    return json.dumps(document, indent=1)
-
-
-def _by_split(by_file: Mapping[str, list[Verdict]]) -> dict[str, dict[str, dict[str, float]]]:
-    """The means over the groups of every file: a split each where the shipped runs are judged."""
-    return {name: {metric: summary(groups(found, metric)) for metric in METRICS} for name, found in by_file.items()}
-
-
-def _split_lines(by_file: Mapping[str, list[Verdict]]) -> list[str]:
-    """A line a file and metric, where there are several files."""
-    if len(by_file) < 2:
-        return []
-    return [
-        _mean(f"{metric.replace('_', ' ')}, {name.removesuffix('.jsonl.gz')}", total)
-        for name, metrics in _by_split(by_file).items()
-        for metric, total in metrics.items()
-        if total["n"]
-    ]
-
-
-def _mean(title: str, total: Mapping[str, float]) -> str:
-    return (
-        f"{title:30s}{total['n']:6d}{total['bias']:+9.1%}{total['median_abs_error']:9.1%}{total['p90_abs_error']:9.1%}"
-    )
-
-
-def _fits(verdicts: list[Verdict]) -> dict[str, int]:
-    """Counts of right and wrong answers: a false alarm refuses a run that ran."""
+def _figures(by_file: Compared) -> dict[str, Any]:
+    """All that a report says of its verdicts together, by the keys of the JSON."""
+    verdicts = _all(by_file)
+    time, memory = (groups(verdicts, metric) for metric in METRICS)
     counts = Counter(
         (bool(v.measured), bool(v.predicted)) for v in verdicts if v.metric == "fits" and v.scored and not v.reason
     )
     return {
-        "ran_and_predicted_to": counts[True, True],
-        "false_alarms": counts[True, False],
-        "out_of_memory_and_predicted_to": counts[False, False],
-        "missed_out_of_memory": counts[False, True],
+        "groups": time,
+        "memory_groups": memory,
+        "summary": summary(time),
+        "memory_summary": summary(memory),
+        "fits": {
+            "ran_and_predicted_to": counts[True, True],
+            "false_alarms": counts[True, False],
+            "out_of_memory_and_predicted_to": counts[False, False],
+            "missed_out_of_memory": counts[False, True],
+        },
+        "splits": {
+            name: {metric: summary(groups(found, metric)) for metric in METRICS} for name, found in by_file.items()
+        },
+        "interval_coverage": {name: _covered(found) for name, found in by_file.items()},
+        "left_out": left_out(by_file),
+        "not_priced": sum(1 for verdict in verdicts if verdict.reason),
     }
+
+
+def _all(by_file: Compared) -> list[Verdict]:
+    return [verdict for found in by_file.values() for verdict in found]
+
+
+def left_out(by_file: Compared) -> dict[str, dict[str, dict[str, float]]]:
+    """How far runs of the shipped table are off with the shipped constants, and with those fitted without their source.
+
+    By split, of those that are compared, and kind of model; means over groups of the median size.
+    """
+    table = every_run()
+    kinds = grouped(
+        zip(table.runs, table.traits.names["kind"].tolist(), strict=True), lambda pair: (pair[0].split, str(pair[1]))
+    )
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for (split, kind), pairs in sorted(kinds.items()):
+        if f"{split}.jsonl.gz" in by_file:
+            groups = grouped((run for run, _ in pairs), lambda run: run.group).values()
+            sizes = {"fitted": lambda run: abs(run.error), "left_out": lambda run: abs(math.expm1(-run.miss))}
+            means = {
+                name: statistics.fmean(statistics.median(map(size, runs)) for runs in groups)
+                for name, size in sizes.items()
+            }
+            found.setdefault(split, {})[kind] = {"n": len(pairs), **means}
+    return found
 
 
 def _covered(verdicts: list[Verdict]) -> dict[str, Any]:
@@ -171,74 +176,67 @@ def _covered(verdicts: list[Verdict]) -> dict[str, Any]:
     return {"promised": COVERAGE, "mean": mean, "groups": by_group}
 
 
-def _coverage_lines(by_file: Mapping[str, list[Verdict]]) -> list[str]:
-    """One line a file: the mean over its groups, and those that hold least."""
-    lines = []
-    for name, found in by_file.items():
-        by_group = coverage(found)
-        if by_group:
-            least = sorted(by_group, key=lambda group: by_group[group])[:LEAST]
-            told = ", ".join(f"{group} {by_group[group]:.0%}" for group in least if by_group[group] < COVERAGE)
-            share = statistics.fmean(by_group.values())
-            lines.append(
-                f"{COVERAGE:.0%} interval, {name}: holds {share:.1%}, mean over groups{told and f'; least: {told}'}"
-            )
-    return lines
+def _table(by_file: Compared, figures: Mapping[str, Any]) -> Iterator[str]:
+    published, verdicts = {path.name for path in shipped()}, _all(by_file)
+    yield from run_lines({name: found for name, found in by_file.items() if name not in published})
+    for title, key in (("Iteration time", ""), ("Memory", "memory_")):
+        yield from (f"{title}: predicted / measured - 1", head(COLUMNS))
+        yield from (line(name, found, COLUMNS) for name, found in figures[f"{key}groups"].items())
+        if (total := figures[f"{key}summary"])["n"]:
+            yield line("mean over groups", total, COLUMNS)
+        yield ""
+    for name, metrics in figures["splits"].items() if len(by_file) > 1 else ():
+        for metric, total in metrics.items():
+            if total["n"]:
+                yield line(f"{metric.replace('_', ' ')}, {name.removesuffix('.jsonl.gz')}", total, COLUMNS)
+    yield from _left_out_lines(figures["left_out"])
+    for name, held in figures["interval_coverage"].items():
+        if by_group := held["groups"]:
+            least = sorted(by_group, key=by_group.__getitem__)[:LEAST]
+            low = ", ".join(f"{group} {by_group[group]:.0%}" for group in least if by_group[group] < COVERAGE)
+            shares = f"holds {held['mean']:.1%}, mean over groups{low and f'; least: {low}'}"
+            yield f"{COVERAGE:.0%} interval, {name}: {shares}"
+    yield "Fits: " + ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in figures["fits"].items())
+    yield from (*_assumed(verdicts), *_repeated(by_file), *_reasons(verdicts))
 
 
-def _table(by_file: Mapping[str, list[Verdict]]) -> str:
-    verdicts = [verdict for found in by_file.values() for verdict in found]
-    published = {path.name for path in shipped()}
-    lines = run_lines({name: found for name, found in by_file.items() if name not in published})
-    for metric, title in zip(METRICS, ("Iteration time", "Memory"), strict=True):
-        by_group = groups(verdicts, metric)
-        lines += [
-            f"{title}: predicted / measured - 1",
-            f"{'group':30s}{'n':>6s}{'bias':>9s}{'median':>9s}{'p90':>9s}",
-        ]
-        lines += [
-            f"{name:30s}{int(g['n']):6d}{g['bias']:+9.1%}{g['median_abs_error']:9.1%}{g['p90_abs_error']:9.1%}"
-            for name, g in by_group.items()
-        ]
-        total = summary(by_group)
-        if total["n"]:
-            lines.append(_mean("mean over groups", total))
-        lines.append("")
-    lines += [*_split_lines(by_file), *_coverage_lines(by_file)]
-    fits = _fits(verdicts)
-    lines.append("Fits: " + ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in fits.items()))
-    return "\n".join([*lines, *_assumed(verdicts), *_repeated(by_file), *_reasons(verdicts)])
+def _left_out_lines(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Iterator[str]:
+    if found:
+        said = "constants fitted to all sources and without the run's own: median, at most 30 runs a group"
+        yield from ("", f"Iteration time, {said}", head(LEFT_OUT_COLUMNS, "split, kind"))
+        for split, kinds in found.items():
+            yield from (line(f"{split}, {kind}", one, LEFT_OUT_COLUMNS) for kind, one in kinds.items())
+        yield ""
 
 
 def _assumed(verdicts: list[Verdict]) -> list[str]:
     """What runs leave out and was assumed, with how many leave it out; nothing of many runs, which the JSON tells."""
     runs = {verdict.id for verdict in verdicts}
-    told = {(verdict.id, note) for verdict in verdicts for note in verdict.notes}
-    if len(runs) > FEW or not told:
+    notes = {(verdict.id, note) for verdict in verdicts for note in verdict.notes}
+    if len(runs) > FEW or not notes:
         return []
-    counts = Counter(note for _, note in told)
+    counts = Counter(note for _, note in notes)
     shown = [f"{n:6d}  {note}" for note, n in sorted(counts.items(), key=lambda found: (-found[1], found[0]))]
     return ["", f"Assumed of {len(runs)} run{'s' if len(runs) > 1 else ''}:", *shown]
 
 
-def _repeated(by_file: Mapping[str, list[Verdict]]) -> list[str]:
+def _repeated(by_file: Compared) -> list[str]:
     """Names that several runs of one file have, so that nobody can tell which is which."""
     lines = []
     for name, found in by_file.items():
-        twice = [key for key, n in Counter((v.id, v.metric) for v in found).items() if n > 1]
-        ids = sorted({key for key, _metric in twice})
-        if ids:
+        counts = Counter((verdict.id, verdict.metric) for verdict in found)
+        if ids := sorted({key for (key, _), count in counts.items() if count > 1}):
             lines.append(f"{name}: several runs are called {', '.join(ids[:LEAST])}")
     return lines
 
 
 def _broken(verdicts: list[Verdict]) -> list[str]:
     """Rules that would refuse as plans what really ran, with how many runs break each."""
-    told = {(verdict.group, verdict.id, rule.partition(":")[0]) for verdict in verdicts for rule in verdict.broken}
-    runs = len({run[:2] for run in told})
+    broken = {(verdict.group, verdict.id, rule.partition(":")[0]) for verdict in verdicts for rule in verdict.broken}
+    runs = len({run[:2] for run in broken})
     if not runs:
         return []
-    counts = Counter(rule for *_, rule in told)
+    counts = Counter(rule for *_, rule in broken)
     each = ", ".join(f"{rule} {n}" for rule, n in sorted(counts.items(), key=lambda found: (-found[1], found[0])))
     return [f"Runs that break a rule for plans, priced as they ran: {runs} ({each})"]
 
@@ -256,9 +254,5 @@ def _reasons(verdicts: list[Verdict]) -> list[str]:
         "",
         f"Not priced: {sum(reasons.values())} of {len(verdicts):,} measured figures",
         *(f"{n:6d}  {why}" for why, n in first),
-        *(
-            [f"{sum(n for _, n in rest):6d}  for {len(rest)} further reasons, which --format json tells"]
-            if rest
-            else []
-        ),
+        *[f"{sum(n for _, n in rest):6d}  for {len(rest)} further reasons, which --format json tells"] * bool(rest),
     ]

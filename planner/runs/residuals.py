@@ -7,21 +7,19 @@ import io
 import math
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.pricing import price_strategy
 from costmodels.strategy import Floats
-from hardware.errors import MeshwrightError
 from planner.answer.build import mfu_of
-from planner.runs.case import Case, case_of
-from planner.runs.files import read_runs
+from planner.runs.case import Case
+from planner.runs.corpus import grouped, scored_cases
 from planner.runs.fit import samples
 from planner.runs.judge import learnt_from, shipped
-from planner.runs.leave_one_out import Constants, without_each
+from planner.runs.least_squares import Constants, log_error
+from planner.runs.leave_one_out import without_each
 from planner.runs.ranking import SMALLEST, Cell, cell_of
 from planner.runs.schema import Run as MeasuredRun
 from planner.trust.interval import COVERAGE, expected_miss
@@ -38,61 +36,45 @@ NEAR_GAPS = 0.1
 """Predicted gaps up to which pairs speak about ties."""
 
 
-@dataclass(frozen=True)
-class Priced:
+class Priced(NamedTuple):
     """One measured run with its price."""
 
-    split: str
-    group: str
     run: MeasuredRun
     case: Case
     measured: float
     predicted: float
 
+    @property
+    def split(self) -> str:
+        """Its split, and that of its file."""
+        return self.run.split or ""
+
 
 def priced_runs(among: Container[str] | None = None) -> list[Priced]:
     """Every run that counts in the table of errors and can be priced; of these groups, where they are given."""
-    found = []
-    for path in shipped():
-        split = path.name.partition(".")[0]
-        runs = (run for run in read_runs(path) if among is None or run.group in among)
-        found += [one for run in runs if (one := _priced(split, run)) is not None]
-    return found
+    cases = scored_cases(
+        shipped(), lambda run: run.measured.iteration_seconds and (among is None or run.group in among)
+    )
+    return [Priced(run, case, run.measured.iteration_seconds or 0.0, case.price().iteration) for run, case in cases]
 
 
-def _priced(split: str, run: MeasuredRun) -> Priced | None:
-    seconds = run.measured.iteration_seconds
-    if not seconds or not run.scored:
-        return None
-    try:
-        found = case_of(run)
-    except MeshwrightError:
-        return None
-    predicted = price_strategy(found.rows, found.scenario, found.assignment).iteration
-    return Priced(split, run.group, run, found, seconds, predicted)
-
-
-def thinned(runs: Sequence[Priced]) -> list[Priced]:
+def thinned(runs: Iterable[Priced]) -> list[Priced]:
     """At most ``MOST`` runs of every group and split, evenly picked."""
-    groups: dict[tuple[str, str], list[Priced]] = defaultdict(list)
-    for run in runs:
-        groups[run.split, run.group].append(run)
-    return [run for key in sorted(groups) for run in groups[key][:: math.ceil(len(groups[key]) / MOST)]]
+    groups = grouped(runs, lambda one: (one.split, one.run.group))
+    return [one for key in sorted(groups) for one in groups[key][:: math.ceil(len(groups[key]) / MOST)]]
 
 
-def miss(run: Priced, without: Mapping[str, Constants]) -> float:
+def miss(priced: Priced, without: Mapping[str, Constants]) -> float:
     """Logarithm of measured over predicted, as if the run's source had not been there to fit constants on.
 
     Args:
-        run: a measured run with its price.
+        priced: a measured run with its price.
         without: by source, the constants without it.
     """
-    absent = without.get(source(run.group))
+    absent = without.get(source(priced.run.group))
     if absent is None:
-        return math.log(run.measured / run.predicted)
-    return math.log(
-        run.measured / price_strategy(run.case.rows, absent.on(run.case.scenario), run.case.assignment).iteration
-    )
+        return math.log(priced.measured / priced.predicted)
+    return -log_error(priced.case, priced.measured, absent)
 
 
 def table(runs: Sequence[Priced]) -> list[dict[str, str]]:
@@ -108,16 +90,17 @@ def _with_nearest(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     return [row | {"nearest": f"{distance(one.traits, rest.traits).min():.3f}"} for row, (one, rest) in apart]
 
 
-def _record(run: Priced, missed: float) -> dict[str, str]:
-    known = traits(run.case.scenario, run.case.rows)
-    sizes = {key: f"{2.0 ** float(known.sizes[key][0]):.4g}" for key in SIZES} | {"gpus": str(run.case.scenario.gpus)}
+def _record(priced: Priced, missed: float) -> dict[str, str]:
+    run, scenario = priced.run, priced.case.scenario
+    known = traits(scenario, priced.case.strategy)
+    sizes = {key: f"{2.0 ** float(known.sizes[key][0]):.4g}" for key in SIZES} | {"gpus": str(scenario.gpus)}
     return {
         "group": run.group,
-        "split": run.split,
-        "model": run.run.source.model or run.case.scenario.model.name,
-        "seconds": f"{run.measured:.4g}",
-        "mfu": f"{mfu_of(run.case.scenario, run.measured):.3f}",
-        "error": f"{run.predicted / run.measured - 1.0:.3f}",
+        "split": priced.split,
+        "model": run.source.model or scenario.model.name,
+        "seconds": f"{priced.measured:.4g}",
+        "mfu": f"{mfu_of(scenario, priced.measured):.3f}",
+        "error": f"{priced.predicted / priced.measured - 1.0:.3f}",
         "miss": f"{missed:.3f}",
         **{key: str(known.names[key][0]) for key in NAMES},
         **sizes,
@@ -145,26 +128,19 @@ def find(rows: list[dict[str, str]], runs: Sequence[Priced]) -> Figures:
     orderly = np.array([run.group not in LEFT_OUT for run in judges.runs])
     taught = orderly & (judges.splits == "fit")
     left = -np.log1p([run.error for run in judges.runs]) / judges.scales
-    ends = _ends(judges.scaled / expected, orderly, judges)
-    fitted = _ends(left / expected, taught, judges)
     fit = known.of("fit")
-    gaps = paired_gaps(runs)
     return Figures(
-        *ends,
-        *fitted,
+        *_ends((judges.scaled / expected)[orderly], judges.sources[orderly]),
+        *_ends((left / expected)[taught], judges.sources[taught]),
         *levelled(judges, expected),
         usual=usual,
         region=weighted_quantile(_nearest_other(fit), weights([run.group for run in fit.runs]), WITHIN),
-        tie=tie_width(*gaps),
+        tie=tie_width(*paired_gaps(runs)),
         curse=curse(runs),
     )
 
 
-def _ends(scores: Floats, chosen: NDArray[np.bool_], known: Measured) -> tuple[float, float]:
-    return _both_ends(scores[chosen], known.sources[chosen])
-
-
-def _both_ends(scores: Floats, sources: NDArray[np.str_]) -> tuple[float, float]:
+def _ends(scores: Floats, sources: NDArray[np.str_]) -> tuple[float, float]:
     low, high = tails(scores, weights(sources))
     return min(low, 0.0), max(high, 0.0)
 
@@ -177,7 +153,7 @@ def levelled(known: Measured, expected: Floats) -> tuple[float, float]:
         for level in _levels(known.misses[mine]):
             scores.append((known.misses[mine] - level) / known.scales[mine] / expected[mine])
             names += [name] * len(mine)
-    return _both_ends(np.concatenate(scores), np.array(names))
+    return _ends(np.concatenate(scores), np.array(names))
 
 
 def _levels(misses: Floats) -> Iterator[Floats]:
@@ -233,24 +209,21 @@ def tails(scores: Floats, weight: Floats) -> tuple[float, float]:
     return weighted_quantile(scores, weight, beyond), weighted_quantile(scores, weight, 1.0 - beyond)
 
 
-def sweeps(runs: Iterable[Priced], split: str = "fit") -> dict[Cell, list[tuple[float, float]]]:
-    """Logarithms of predicted and measured seconds per token, by sweep of ``SMALLEST`` or more strategies."""
-    cells: dict[Cell, list[tuple[float, float]]] = defaultdict(list)
-    for run in runs:
-        if run.split == split:
-            tokens = run.case.scenario.tokens
-            cells[cell_of(run.run, run.case)].append(
-                (math.log(run.predicted / tokens), math.log(run.measured / tokens))
-            )
-    return {cell: found for cell, found in cells.items() if len(found) >= SMALLEST}
+def sweeps(runs: Iterable[Priced], split: str = "fit") -> dict[Cell, Floats]:
+    """Logarithms of predicted and measured seconds per token (2, N), by sweep of ``SMALLEST`` or more strategies."""
+    cells = grouped((one for one in runs if one.split == split), lambda one: cell_of(one.run, one.case))
+    return {
+        cell: np.log([(one.predicted / (n := one.case.scenario.tokens), one.measured / n) for one in found]).T
+        for cell, found in cells.items()
+        if len(found) >= SMALLEST
+    }
 
 
 def paired_gaps(runs: Iterable[Priced], split: str = "fit") -> tuple[Floats, Floats, Floats]:
     """Pairs inside the sweeps: predicted gap (positive), measured gap (positive: as predicted), weight by source."""
     found: dict[str, list[NDArray[Any]]] = defaultdict(list)
-    for cell, times in sorted(sweeps(runs, split).items(), key=str):
-        predicted, measured = np.array(times).T
-        i, j = np.triu_indices(len(times), 1)
+    for cell, (predicted, measured) in sorted(sweeps(runs, split).items(), key=lambda item: str(item[0])):
+        i, j = np.triu_indices(len(predicted), 1)
         gap, truth = predicted[i] - predicted[j], measured[i] - measured[j]
         near = (abs(gap) > 0.0) & (abs(gap) <= NEAR_GAPS)
         found[source(cell.group)].append(np.stack([abs(gap), truth * np.sign(gap)])[:, near])
@@ -277,13 +250,12 @@ def tie_width(predicted: Floats, measured: Floats, weight: Floats) -> float:
 
 
 def curse(runs: Iterable[Priced], split: str = "fit") -> float:
-    """How much the strategy predicted fastest disappoints beside its sweep: median over the sources, at least 0.
+    """How much the strategy predicted fastest disappoints within its sweep: median over the sources, at least 0.
 
     Its miss less the median miss of the sweep, meaned over the sweeps of a source.
     """
     found: dict[str, list[float]] = defaultdict(list)
-    for cell, times in sweeps(runs, split).items():
-        predicted, measured = np.array(times).T
+    for cell, (predicted, measured) in sweeps(runs, split).items():
         missed = measured - predicted
         found[source(cell.group)].append(float(missed[np.argmin(predicted)] - np.median(missed)))
     return max(float(np.median([np.mean(mine) for mine in found.values()])), 0.0)

@@ -19,7 +19,7 @@ _METRICS: Final = {"iteration_time": "time", "memory": "memory", "fits": "fits"}
 
 
 def run_lines(by_file: Mapping[str, list[Verdict]]) -> list[str]:
-    """The lines on the runs of some files; of too many one that says where they are told."""
+    """The lines on the runs of some files; of too many one line that says where they are."""
     found = [verdict for verdicts in by_file.values() for verdict in verdicts]
     runs = len({(name, verdict.id) for name, verdicts in by_file.items() for verdict in verdicts})
     if not runs:
@@ -41,10 +41,10 @@ def _of_run(verdicts: list[Verdict], name: int, shared: frozenset[str]) -> list[
     """The figures of a run, and what was assumed of it and not of all."""
     # One reason is that of all figures, and of a run that fits as predicted the other figures say more.
     refused = [verdict for verdict in verdicts if verdict.reason]
-    told = refused[:1] + [verdict for verdict in verdicts if not verdict.reason and not _as_predicted(verdict)]
-    notes = dict.fromkeys(note for verdict in told for note in verdict.notes)
+    shown = refused[:1] + [verdict for verdict in verdicts if not verdict.reason and not _as_predicted(verdict)]
+    notes = dict.fromkeys(note for verdict in shown for note in verdict.notes)
     alone = [note for note in notes if note not in shared]
-    return [*(_line(verdict, name) for verdict in told), *(f"{'':{name}s}    {note}" for note in alone)]
+    return [*(_line(verdict, name) for verdict in shown), *(f"{'':{name}s}    {note}" for note in alone)]
 
 
 def _as_predicted(verdict: Verdict) -> bool:
@@ -73,7 +73,7 @@ def _said(verdict: Verdict, value: float | bool | None) -> str:
 
 
 def _shared(verdicts: Iterable[Verdict]) -> frozenset[str]:
-    """What was assumed of all runs, which is told once."""
+    """What was assumed of all runs, which is said once."""
     priced: Sequence[Verdict] = [verdict for verdict in verdicts if not verdict.reason]
     runs = {verdict.id for verdict in priced}
     counts = Counter(note for _, note in {(verdict.id, note) for verdict in priced for note in verdict.notes})

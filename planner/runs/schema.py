@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from costmodels.model.model import Model
 from hardware.errors import check_fields, flatten
 from hardware.records import Cluster
+from planner.answer.plan import Record
 from planner.errors import BadRequest
 from planner.request import tables
 from planner.request.fields import by_own_name
@@ -28,9 +29,7 @@ Measure = Annotated[float, Field(ge=1e-9, le=1e18)]
 Digits = Annotated[float, Field(ge=0, le=1)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
+class _Part(Record):
     @model_validator(mode="before")
     @classmethod
     def _known(cls, fields: object) -> object:

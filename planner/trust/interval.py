@@ -27,7 +27,7 @@ NOTHING = 1.0
 """Weight of the usual miss, which rests on no comparable run, in sources that are like the plan in everything."""
 SHOWN = 3
 """Measured runs that are named."""
-TELLING = 0.25
+NOTABLE = 0.25
 """What a trait must add to the distance of the nearest run to be named."""
 
 ADAPTED = "adapters against none"
@@ -100,12 +100,7 @@ def _ends(scenario: Scenario, source: str) -> tuple[float, float]:
 @cache
 def _judges(source: str) -> Measured:
     """The runs that intervals of one source rest on."""
-    return _all_judges().without(source)
-
-
-@cache
-def _all_judges() -> Measured:
-    return every_run().of("fit", "check")
+    return _judges("").without(source) if source else every_run().of("fit", "check")
 
 
 @cache
@@ -188,30 +183,29 @@ def _kind(device: Accelerator) -> tuple[str, float]:
 def _beyond(mine: Traits, table: Measured) -> tuple[str, ...]:
     """Degrees and sequences more than a doubling beyond the largest of all runs of models with the same kind of layers.
 
-    A kind of which there is no run is told alone.
+    A kind of which there is no run is named alone. Sequences are compared with the runs under such software, which
+    decides how they are split; where none of these ran under it, with all.
     """
     alike = table.traits.names["kind"] == mine.names["kind"][0]
     if not alike.any():
         return (f"{mine.names['kind'][0]} layers against none",)
-    largest = {key: float(table.traits.sizes[key][alike].max()) for key in EXTENTS}
-    told = ((key, float(mine.sizes[key][0]), most) for key, most in largest.items())
+
+    def too_large(key: str, among: Bools) -> tuple[float, float] | None:
+        own, most = float(mine.sizes[key][0]), float(table.traits.sizes[key][among].max())
+        return (2.0**own, 2.0**most) if own > most + 1.0 else None
+
     degrees = tuple(
-        f"{k.upper()} {2.0**own:.0f} against {2.0**most:.0f} at most" for k, own, most in told if own > most + 1.0
+        f"{key.upper()} {found[0]:.0f} against {found[1]:.0f} at most"
+        for key in EXTENTS
+        if (found := too_large(key, alike))
     )
-    return degrees + _too_long(mine, table, alike)
-
-
-def _too_long(mine: Traits, table: Measured, alike: Bools) -> tuple[str, ...]:
-    """Sequences more than a doubling beyond the longest of the runs that are ``alike`` under such software.
-
-    That decides how they are split; where none of them ran under it, all count.
-    """
-    descent = table.traits.names["framework"] == mine.names["framework"][0]
-    among, under = (alike & descent, " under such software") if (alike & descent).any() else (alike, "")
-    own, most = float(mine.sizes["seq_length"][0]), float(table.traits.sizes["seq_length"][among].max())
-    if own <= most + 1.0:
-        return ()
-    return (f"sequences of {2.0**own / 2**10:.3g} Ki tokens against {2.0**most / 2**10:.3g} Ki at most{under}",)
+    descent = alike & (table.traits.names["framework"] == mine.names["framework"][0])
+    found = too_large("seq_length", descent if descent.any() else alike)
+    if found is None:
+        return degrees
+    own, most = (length / 2**10 for length in found)
+    under = " under such software" if descent.any() else ""
+    return (*degrees, f"sequences of {own:.3g} Ki tokens against {most:.3g} Ki at most{under}")
 
 
 def _too_slow(mfu: float, table: Measured) -> tuple[str, ...]:
@@ -241,6 +235,6 @@ def _comparable(table: Measured, i: int, away: float) -> Comparable:
 def _differs(mine: Traits, table: Measured, nearest: NDArray[np.int64], *, mixture: bool) -> tuple[str, ...]:
     """In what the strategy differs from its nearest run, most first."""
     parts = {key: float(part.flat[0]) for key, part in apart(mine, table.traits.take(nearest)).items()}
-    told = sorted((key for key, part in parts.items() if part >= TELLING), key=lambda key: -parts[key])
-    names = [WORDS.get(key, key) for key in told if key not in {"architecture", "vendor", "framework"}]
-    return (*(["several kinds of nodes"] if mixture else []), *names)
+    names = [WORDS.get(key, key) for key in sorted(parts, key=lambda key: -parts[key]) if parts[key] >= NOTABLE]
+    implied = {"architecture", "vendor", "framework"}
+    return ("several kinds of nodes",) * mixture + tuple(name for name in names if name not in implied)

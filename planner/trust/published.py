@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _TABLE = Path(__file__).with_name("published.csv")
 
@@ -38,9 +38,5 @@ class Landmark(NamedTuple):
 def landmarks() -> tuple[Landmark, ...]:
     """The published runs, read once; ``scripts/refresh_landmarks.py`` writes the table."""
     with _TABLE.open(encoding="utf-8", newline="") as lines:
-        rows = csv.reader(lines)
-        next(rows)
-        return tuple(
-            Landmark(source, model, float(billions), int(gpus), accelerator, family, precision, result)
-            for source, model, billions, gpus, accelerator, family, precision, result in rows
-        )
+        rows: list[dict[str, Any]] = list(csv.DictReader(lines))
+    return tuple(Landmark(**row | {"billions": float(row["billions"]), "gpus": int(row["gpus"])}) for row in rows)

@@ -6,9 +6,9 @@ import csv
 import re
 import tomllib
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ FIGURES = Path(__file__).with_name("trust.toml")
 FURTHER = 0.3
 """A round number, not fitted: intervals with half or twice of it score 3 and 4 % worse (``benchmarks/likeness.py``)."""
 ENOUGH = 2
-"""Runs of one's own, of different strategies, that tell how fast a source's runs are beside predictions."""
+"""Runs of one's own, of different strategies, that show how fast a source's runs are against predictions."""
 LEFT_OUT = tuple(tomllib.loads(Path(__file__).with_name("not_fitted.toml").read_text(encoding="utf-8")))
 """Groups of the fit split that no constant is fitted to; the file says why."""
 
@@ -55,33 +55,44 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """The table: M runs and their traits."""
+    """The table: M runs and their traits; figures are arrays (M,)."""
 
     runs: tuple[Run, ...]
     traits: Traits
-    sources: NDArray[np.str_]
-    splits: NDArray[np.str_]
-    misses: Floats
-    mfus: Floats
-    """Predicted utilisations."""
-    nearest: Floats
-    """Distances to the nearest run of another source that mechanisms were looked for on."""
 
-    @property
+    @cached_property
+    def sources(self) -> NDArray[np.str_]:
+        """Who measured each."""
+        return np.array([run.source for run in self.runs])
+
+    @cached_property
+    def splits(self) -> NDArray[np.str_]:
+        """What each may be used for."""
+        return np.array([run.split for run in self.runs])
+
+    @cached_property
+    def misses(self) -> Floats:
+        """Logarithms of measured over predicted, with constants of all other sources."""
+        return np.array([run.miss for run in self.runs])
+
+    @cached_property
+    def mfus(self) -> Floats:
+        """Predicted utilisations."""
+        return np.array([run.mfu / (1.0 + run.error) for run in self.runs])
+
+    @cached_property
     def scales(self) -> Floats:
         """What utilisation and distance make of misses (:func:`scale`)."""
-        return scale(self.mfus, self.nearest)
+        return scale(self.mfus, np.array([run.nearest for run in self.runs]))
 
-    @property
+    @cached_property
     def scaled(self) -> Floats:
         """Misses of one size, however fast a run is and however far from others."""
         return self.misses / self.scales
 
     def take(self, chosen: NDArray[np.int64]) -> Measured:
         """Some of the runs."""
-        runs, known = tuple(self.runs[i] for i in chosen), self.traits.take(chosen)
-        names = self.sources[chosen], self.splits[chosen]
-        return Measured(runs, known, *names, self.misses[chosen], self.mfus[chosen], self.nearest[chosen])
+        return Measured(tuple(self.runs[i] for i in chosen), self.traits.take(chosen))
 
     def of(self, *splits: str) -> Measured:
         """The runs of some splits."""
@@ -103,7 +114,7 @@ class Figures(NamedTuple):
     """The same of a source that the shipped constants were fitted to: what is left of its misses."""
     fitted_high: float
     own_low: float
-    """The same of a source once ``ENOUGH`` of its runs have told how fast it is."""
+    """The same of a source once ``ENOUGH`` of its runs have shown how fast it is."""
     own_high: float
     usual: float
     """Mean size of a source's scaled misses, median over the sources."""
@@ -112,7 +123,7 @@ class Figures(NamedTuple):
     tie: float
     """Relative gap of two predictions, of one machine and model, that measurements bear out two times in three."""
     curse: float
-    """Share by which the strategy predicted fastest of a measured sweep disappoints beside the others of it."""
+    """Share by which the strategy predicted fastest of a measured sweep disappoints against the others of it."""
 
 
 def source(group: str) -> str:
@@ -123,7 +134,7 @@ def source(group: str) -> str:
 def scale(mfu: Floats, nearest: Floats) -> Floats:
     """By how much misses are larger than of a run at full use of its devices that others have measured.
 
-    The less of a step its products fill, the more may be missing beside them: by the root of the predicted utilisation.
+    The less of a step its products fill, the more else may be missing: by the root of the predicted utilisation.
     And the further from what was measured, the less was learnt: by e^(``FURTHER`` d) at a distance d.
 
     Args:
@@ -143,8 +154,7 @@ def measured() -> Measured:
 def every_run() -> Measured:
     """The shipped table, read once."""
     with TABLE.open(encoding="utf-8", newline="") as lines:
-        rows = list(csv.DictReader(lines))
-    return from_rows(rows)
+        return from_rows(list(csv.DictReader(lines)))
 
 
 @cache
@@ -155,23 +165,11 @@ def figures() -> Figures:
 
 def from_rows(rows: list[dict[str, str]]) -> Measured:
     """The table out of its rows as text."""
-    runs = tuple(_run(row) for row in rows)
-    return Measured(
-        runs,
-        Traits(
-            {key: np.array([row[key] for row in rows]) for key in NAMES},
-            {key: np.log2([float(row[key]) for row in rows]) for key in SIZES}
-            | {key: np.log2([float(row[key]) for row in rows]) for key in EXTENTS}
-            | {key: np.array([float(row[key]) for row in rows]) for key in SWITCHES},
-        ),
-        np.array([run.source for run in runs]),
-        np.array([run.split for run in runs]),
-        np.array([run.miss for run in runs]),
-        np.array([run.mfu / (1.0 + run.error) for run in runs]),
-        np.array([run.nearest for run in runs]),
-    )
-
-
-def _run(row: dict[str, str]) -> Run:
-    numbers = {key: float(row[key]) for key in ("seconds", "mfu", "error", "nearest", "miss")}
-    return Run(row["group"], row["split"], row["model"], **numbers)
+    words = ("group", "split", "model")
+    values: list[dict[str, Any]] = [
+        {name: row[name] if name in words else float(row[name]) for name in Run._fields} for row in rows
+    ]
+    columns = {key: np.array([float(row[key]) for row in rows]) for key in (*SIZES, *EXTENTS, *SWITCHES)}
+    sizes = {key: value if key in SWITCHES else np.log2(value) for key, value in columns.items()}
+    runs = tuple(Run(**one) for one in values)
+    return Measured(runs, Traits({key: np.array([row[key] for row in rows]) for key in NAMES}, sizes))

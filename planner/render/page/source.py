@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from costmodels.pricing import price_strategy
+from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.answer.plan import Plan
 from planner.answer.text import CUT_SHORT, name_in, plural
-from planner.errors import BadRequest
-from planner.render.page.one_plan import breakdowns, memory_of, runners_up, timeline_of
+from planner.errors import BadRequest, MeshwrightError
+from planner.render.trace import trace
 from planner.request.fields import FIELDS, QUESTION
+from planner.request.request import PlanRequest
+from planner.request.resolve import resolve
 from planner.studies.result import Result
 from planner.trust.table import measured
 
@@ -46,12 +50,7 @@ class Shown:
 
     def data(self) -> dict[str, Any]:
         """Everything that the script draws."""
-        return {
-            "axes": self.axes,
-            "points": self.points,
-            "plan": self.plan,
-            "measured": _measured(),
-        }
+        return {"axes": self.axes, "points": self.points, "plan": self.plan, "measured": _measured()}
 
 
 def shown_study(found: Iterable[Result], name: str, axes: Sequence[str] | None = None) -> Shown:
@@ -117,7 +116,8 @@ def _point(result: Result) -> dict[str, Any]:
     """One result as what the page draws of it; what it lacks is None."""
     document, said = result.document, result.document.get("prediction") or {}
     request, strategy = document.get("request") or {}, document.get("strategy")
-    runs = bool(said) and result.status != "infeasible"
+    if result.status == "infeasible":
+        said = {}
     refused = next((one["example"] for one in document.get("rejected", ())), None)
     return {
         "index": result.index,
@@ -126,12 +126,12 @@ def _point(result: Result) -> dict[str, Any]:
         "status": result.status,
         "strategy": strategy_words(strategy) if strategy else None,
         "gpus": request.get("gpus", result.axes.get("gpus")),
-        "seconds": said.get("iteration_seconds") if runs else None,
-        "mfu": said.get("mfu") if runs else None,
-        "days": said.get("training_days") if runs else None,
-        "cost": said.get("cost_dollars") if runs else None,
-        "rate": said.get("tokens_per_second") if runs else None,
-        "gib": document["peak_memory_bytes"] / 2**30 if runs and document.get("peak_memory_bytes") else None,
+        "seconds": said.get("iteration_seconds"),
+        "mfu": said.get("mfu"),
+        "days": said.get("training_days"),
+        "cost": said.get("cost_dollars"),
+        "rate": said.get("tokens_per_second"),
+        "gib": peak / 2**30 if said and (peak := document.get("peak_memory_bytes")) else None,
         "speedup": result.speedup,
         "terms": {name: value for name, value in (document.get("breakdown_seconds") or {}).items() if value > 0},
         "note": result.error or refused or "; ".join(document.get("warnings", ())) or None,
@@ -174,7 +174,7 @@ def _with_axes(results: list[Result]) -> tuple[list[Result], list[str]]:
             axes.append(name)
     order = sorted(range(len(results)), key=lambda i: [_rank(requests[i].get(name)) for name in axes])
     points = [
-        Result(place, {name: requests[i].get(name) for name in axes}, *_rest(results[i]))
+        replace(results[i], index=place, axes={name: requests[i].get(name) for name in axes})
         for place, i in enumerate(order)
     ]
     return points, [name.removeprefix("pins.") for name in axes]
@@ -187,10 +187,6 @@ def _values(requests: Sequence[Mapping[str, Any]], *names: str) -> set[str]:
 def _follows(requests: Sequence[Mapping[str, Any]], name: str, axis: str) -> bool:
     """Whether an axis settles the value of ``name``, as a model does that of its sequence length."""
     return len(_values(requests, axis, name)) == len(_values(requests, axis))
-
-
-def _rest(result: Result) -> tuple[str, dict[str, Any], str | None, float | None]:
-    return result.status, result.document, result.error, result.speedup
 
 
 def _flat(request: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -245,3 +241,74 @@ def _result(record: dict[str, Any]) -> Result:
     own = ("index", "point", "status", "error", "speedup")
     rest = {name: value for name, value in record.items() if name not in own}
     return Result(record["index"], record["point"], record["status"], rest, record["error"], record.get("speedup"))
+
+
+PASSES: Final = 2500
+"""Passes that the timeline of a page draws: about 200 kB."""
+_PARTS: Final = ("weights", "gradients", "optimizer", "activations", "logits", "slack", "reserved")
+
+
+def memory_of(plan: Plan) -> list[dict[str, Any]]:
+    """Every stage's memory in GiB, part by part, with its limit."""
+    return [
+        {
+            "stage": stage.stage,
+            "parts": {name: round(getattr(stage, name) / 2**30, 3) for name in _PARTS},
+            "limit": round(stage.limit / 2**30, 2),
+        }
+        for stage in plan.memory_bytes
+    ]
+
+
+def runners_up(plan: Plan, kept: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str, dict[str, Any]]]:
+    """Axes, status and document of every alternative; days and dollars follow from its seconds."""
+    assert plan.prediction is not None
+    said = plan.prediction.model_dump()
+    for number, other in enumerate(plan.alternatives, start=2):
+        longer = other.iteration_seconds / plan.prediction.iteration_seconds
+        prediction: dict[str, Any] = {
+            "iteration_seconds": other.iteration_seconds,
+            "mfu": other.mfu,
+            "training_days": said["training_days"] * longer,
+            "cost_dollars": None if said["cost_dollars"] is None else said["cost_dollars"] * longer,
+            "tokens_per_second": said["tokens_per_second"] / longer,
+        }
+        note = ["tied with the best: " + other.differs if other.tied else other.differs]
+        document: dict[str, Any] = {"prediction": prediction, "strategy": other.strategy.model_dump(), "warnings": note}
+        document |= {"request": kept["request"], "peak_memory_bytes": other.peak_memory_bytes}
+        yield {"plan": f"{number}{'=' if other.tied else ''}"}, "alternative", document
+
+
+def breakdowns(plan: Plan) -> list[dict[str, float]]:
+    """Seconds by term of every alternative, priced again; none where this version prices another way."""
+    try:
+        resolved = resolve(PlanRequest(**plan.request))
+    except MeshwrightError:
+        return []
+    if resolved.mixed:
+        return []
+    found = []
+    for other in plan.alternatives:
+        priced = price_strategy(strategy_from_plan(other.strategy), resolved.scenario, stages_from_plan(other.strategy))
+        if abs(priced.iteration - other.iteration_seconds) > 1e-6 * other.iteration_seconds:
+            return []
+        found.append({name: seconds for name, seconds in priced.breakdown.items() if seconds > 0})
+    return found
+
+
+def timeline_of(plan: Plan) -> tuple[dict[str, Any] | None, str]:
+    """One iteration as [stage, stream, start, length, name] in seconds, and a remark; None where it cannot be drawn."""
+    try:
+        drawn = trace(plan, largest=PASSES)
+    except MeshwrightError as reason:
+        return None, f"no timeline: {reason}"
+    events = [event for event in drawn.document["traceEvents"] if event["ph"] == "X"]
+    streams = sorted({event["cat"] for event in events})
+    names = sorted({event["name"] for event in events})
+    places = {name: i for i, name in enumerate(names)}
+    rows = [
+        [event["pid"], streams.index(event["cat"]), round(event["ts"]), round(event["dur"]), places[event["name"]]]
+        for event in events
+    ]
+    remark = f"{drawn.drawn} of {drawn.planned} micro-batches" if drawn.drawn < drawn.planned else "the whole iteration"
+    return {"streams": streams, "names": names, "events": rows, "span": drawn.span}, remark

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from planner.allocation.document import Allocation, JobAnswer
 from planner.answer.text import format_days, format_prefixed, short_seconds, strategy_in_words
-from planner.render.terminal.tables import grid, printable_text, section
+from planner.render.terminal.tables import columns, grid, indented, line, printable, section
 
 _DAY = 86400.0
 
 
 def render(found: Allocation, console: Console) -> None:
     """The whole answer, within the width of the console."""
+    found = printable(found, console)
     use = "  ".join(f"{group.used:,} of {group.gpus:,} {group.name}" for group in found.groups)
-    console.print(Text(f"{found.objective}  {_value(found)}  {use}", style="bold"), overflow="fold")
-    for line in found.assumed:
-        console.print(printable_text(f"assumed: {line}", console, style="dim"), overflow="fold")
-    spent = (
-        f"{found.searches} placements searched in {found.curve_seconds:.1f} s, divided in {found.solve_seconds:.2f} s"
-    )
-    console.print(printable_text(f"{spent}; {found.statement}", console), overflow="fold")
+    line(console, f"{found.objective}  {_value(found)}  {use}", "bold")
+    for said in found.assumed:
+        line(console, f"assumed: {said}", "dim")
+    took = f"in {found.curve_seconds:.1f} s, divided in {found.solve_seconds:.2f} s"
+    line(console, f"{found.searches} placements searched {took}; {found.statement}")
     if found.jobs:
-        console.print("", Padding(_table(found.jobs, console), (0, 0, 0, 2)), sep="\n")
-        section("Why", _reasons(found.jobs, console), console)
+        console.print("", indented(_table(found.jobs)), sep="\n")
+        section("Why", columns(_reasons(found.jobs), {"no_wrap": True}), console)
 
 
 def _value(found: Allocation) -> str:
@@ -43,10 +43,10 @@ def _value(found: Allocation) -> str:
             return f"sum of logarithms {found.value:.3f}"
 
 
-def _table(jobs: tuple[JobAnswer, ...], console: Console) -> Table:
+def _table(jobs: tuple[JobAnswer, ...]) -> Table:
     table = grid("job", "", "group", "GPUs", "iteration", "finish", "cost", "strategy", left=(0, 1, 2, 7))
     for job in jobs:
-        table.add_row(*(printable_text(text, console) for text in _cells(job)))
+        table.add_row(*map(Text, _cells(job)))
     return table
 
 
@@ -60,12 +60,8 @@ def _cells(job: JobAnswer) -> tuple[str, ...]:
     return (job.name, job.change, *where, finish, money, strategy_in_words(at.strategy))
 
 
-def _reasons(jobs: tuple[JobAnswer, ...], console: Console) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+def _reasons(jobs: tuple[JobAnswer, ...]) -> Iterator[tuple[Text, Text]]:
     for job in jobs:
-        table.add_row(printable_text(job.name, console), printable_text(job.because, console))
+        yield Text(job.name), Text(job.because)
         if job.with_more:
-            table.add_row("", printable_text(f"with more: {job.with_more}", console, style="dim"))
-    return table
+            yield Text(), Text(f"with more: {job.with_more}", style="dim")

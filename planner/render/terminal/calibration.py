@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from planner.render.terminal.tables import print_rows, printable_text
+from hardware.units import format_quantity
+from planner.render.terminal.tables import print_rows, printable
 from planner.runs.calibrate.document import Calibration, Constant, Errors, RunError
 
 _TIMES = ("latency", "overhead", "launch_time")
@@ -13,6 +15,7 @@ _TIMES = ("latency", "overhead", "launch_time")
 
 def render(answer: Calibration, console: Console) -> None:
     """Draw the constants before and after, the errors of each run and set, and what the evidence leaves open."""
+    answer = printable(answer, console)
     stack = "no stack" if answer.stack is None else answer.stack
     console.print(f"Fitted to {answer.cluster}, {stack}", markup=False)
     _heading(console, "Constants")
@@ -25,19 +28,15 @@ def render(answer: Calibration, console: Console) -> None:
     for heading, lines in (("Warnings", answer.warnings), ("Assumed or left aside", answer.notes)):
         if lines:
             _heading(console, heading)
-            _list(console, lines)
+            table = Table.grid(padding=(0, 1))
+            for said in lines:
+                table.add_row("-", Text(said))
+            console.print(table)
 
 
 def _heading(console: Console, text: str) -> None:
     console.print()
     console.print(text, markup=False, style="bold")
-
-
-def _list(console: Console, lines: tuple[str, ...]) -> None:
-    table = Table.grid(padding=(0, 1))
-    for line in lines:
-        table.add_row("-", printable_text(line, console))
-    console.print(table)
 
 
 def _constant(one: Constant) -> dict[str, str]:
@@ -47,8 +46,6 @@ def _constant(one: Constant) -> dict[str, str]:
 
 
 def _figure(name: str, value: float) -> str:
-    from hardware.units import format_quantity
-
     field = name.rpartition(".")[2]
     if field.endswith(_TIMES):
         return format_quantity(value, "time")

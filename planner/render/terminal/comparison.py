@@ -39,12 +39,11 @@ def _sides(found: Comparison) -> Table:
 
 
 def _figures(side: Compared) -> tuple[str, ...]:
-    known = side.measured_seconds is not None
     return (
         short_seconds(side.iteration_seconds),
         format_percent(side.mfu),
-        short_seconds(side.measured_seconds or 0.0) if known else "",
-        format_percent(side.measured_mfu or 0.0) if known else "",
+        "" if side.measured_seconds is None else short_seconds(side.measured_seconds),
+        "" if side.measured_mfu is None else format_percent(side.measured_mfu),
         format_prefixed(side.tokens_per_second),
         format_gib(side.peak_memory_bytes),
         f"{side.gpus:,}",

@@ -24,6 +24,7 @@ from planner.answer.text import (
     three_digits,
 )
 from planner.render.terminal.bars import bar, flow
+from planner.render.terminal.tables import unlined
 
 TERMS: Final[Mapping[str, str]] = {
     "compute": "compute",
@@ -97,7 +98,7 @@ def alternatives_table(plan: Plan, *, width: int) -> Table:
     """
     several = plan.strategy is not None and len({stage.group for stage in plan.strategy.stages}) > 1
     wide, gap = width >= WIDE or several, 2 if width >= SIDE_BY_SIDE else 1
-    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold", collapse_padding=True)
+    table = unlined(gap, collapse_padding=True)
     wall = plan.goodput if plan.request.get("objective") == "goodput" else None
     for name in (*_COLUMNS, *(["goodput"] if wall else [])):
         table.add_column(name, justify="left" if name == "recompute" else "right", overflow="fold")
@@ -179,13 +180,8 @@ def _degrees_of(stage: Stage) -> list[str]:
 
 
 def _runs(values: Sequence[int]) -> str:
-    parts: list[tuple[int, int]] = []
-    for value in values:
-        if parts and parts[-1][0] == value:
-            parts[-1] = (value, parts[-1][1] + 1)
-        else:
-            parts.append((value, 1))
-    return ", ".join(f"{count} x {value}" if count > 1 else str(value) for value, count in parts)
+    counted = [(value, len(list(same))) for value, same in groupby(values)]
+    return ", ".join(f"{count} x {value}" if count > 1 else str(value) for value, count in counted)
 
 
 def model_facts(request: Mapping[str, Any]) -> list[str]:
@@ -243,7 +239,8 @@ def goodput_lines(found: Goodput, width: int) -> str:
         f"checkpoint of {format_prefixed(found.checkpoint_bytes)}B",
         "never written"
         if every is None
-        else f"every {_checkpoints(found)}, stall {short_seconds(found.checkpoint_stall_seconds)}",
+        else f"every {short_seconds(every)} ({plural(found.checkpoint_interval_iterations or 0, 'iteration')}), "
+        f"stall {short_seconds(found.checkpoint_stall_seconds)}",
         _spares(found) if often is not None or found.spare_nodes else "",
     ]
     return flow(shares, width=width) + "\n" + flow(why, width=width, indent=14)
@@ -252,8 +249,3 @@ def goodput_lines(found: Goodput, width: int) -> str:
 def _spares(found: Goodput) -> str:
     paid = f" for {format_dollars(found.spare_cost_dollars)}" if found.spare_cost_dollars else ""
     return plural(found.spare_nodes, "spare node") + paid
-
-
-def _checkpoints(found: Goodput) -> str:
-    count = found.checkpoint_interval_iterations
-    return f"{short_seconds(found.checkpoint_interval_seconds or 0.0)} ({count:,} iteration{'s' if count != 1 else ''})"

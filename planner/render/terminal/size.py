@@ -18,7 +18,7 @@ from planner.answer.text import (
     plural,
     short_seconds,
 )
-from planner.render.terminal.tables import grid, line, print_wide
+from planner.render.terminal.tables import grid, line, print_head, print_wide
 
 _UNDISTURBED: Final = ("GPUs", "time", "cost", "MFU", "iteration", "batch")
 _WITH_INTERRUPTIONS: Final = (
@@ -33,9 +33,7 @@ def print_size(found: Size, console: Console) -> None:
     limits = [f"within {format_days(found.deadline_days)}" if found.deadline_days is not None else ""]
     limits += [f"for at most {format_dollars(found.budget_dollars)}" if found.budget_dollars is not None else ""]
     head = f"{found.model}  {format_count(found.tokens)} tokens  on {found.cluster}  {' '.join(filter(None, limits))}"
-    line(console, head, "bold")
-    line(console, f"assumed: {'; '.join(found.defaults)}" if found.defaults else "nothing is assumed")
-    console.print()
+    print_head(head, found.defaults, console)
     rows = _rows(found) or [("nearest", option) for option in (found.nearest,) if option]
     print_wide(_table(rows, found.deadline_days), console)
     console.print()
@@ -46,11 +44,8 @@ def print_size(found: Size, console: Console) -> None:
     if found.answer is not None:
         answer = found.answer
         console.print()
-        line(
-            console,
-            f"{plural(answer.gpus, 'GPU')} ({plural(answer.nodes, 'node')}): {_result(answer, found.deadline_days)}.",
-            "bold",
-        )
+        machines = f"{plural(answer.gpus, 'GPU')} ({plural(answer.nodes, 'node')})"
+        line(console, f"{machines}: {_result(answer, found.deadline_days)}.", "bold")
 
 
 def _rows(found: Size) -> list[tuple[str, Option]]:

@@ -79,8 +79,8 @@ def _binding(plan: SparsePlan) -> str:
     slowest = min(paced, key=lambda one: one.examples_per_second or 0.0)
     scarce = slowest.binds.replace("_", " ")
     share = slowest.usage[slowest.binds]
-    waiting = "" if share > _FULL else f", busy {share:.0%}; the rest of a step waits for others"
-    return f"{slowest.group} sets the pace: {scarce}{waiting}"
+    busy = "" if share > _FULL else f", busy {share:.0%}; the rest of a step waits for others"
+    return f"{slowest.group} sets the pace: {scarce}{busy}"
 
 
 def _lateness(plan: SparsePlan) -> str:

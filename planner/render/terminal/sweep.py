@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from planner.answer.text import plural, three_digits
-from planner.render.terminal.tables import print_wide, widths
+from planner.render.terminal.tables import print_wide, unlined, widths
 from planner.studies.result import Result
 from planner.studies.study import Study
 from planner.studies.table import row
@@ -21,14 +21,16 @@ from planner.studies.table import row
 SHOWN = 40
 """Rows of a table; the rest is counted."""
 _FIGURES = ("seconds", "MFU", "days", "cost", "GiB", "speedup")
-_SPARED = ("days", "cost", "GiB", "MFU", "speedup")
+_OPTIONAL = ("days", "cost", "GiB", "MFU", "speedup")
 """What a narrow terminal leaves out, the first first: the tokens, or another figure, tell it."""
 _DEGREES = ("tp", "cp", "pp", "vpp", "dp", "ep")
 
 
 def print_results(found: Iterable[Result], study: Study, console: Console) -> None:
     """The first rows as a table, and how many more there are."""
-    some, more = _first_results(found)
+    every = iter(found)
+    some = list(islice(every, SHOWN))
+    more = sum(1 for _ in every)
     _print_table(_columns(some, study), console)
     for status in ("failed", "infeasible"):
         first = next((result for result in some if result.status == status), None)
@@ -70,7 +72,7 @@ def _fitted(
     natural, kept = [None] * len(columns), dict(columns)
     if sum(2 + _longest(name, cells) for name, cells in columns.items()) - 2 <= width:
         return columns, natural, 2
-    for name in ("", *_SPARED):
+    for name in ("", *_OPTIONAL):
         kept.pop(name, None)
         wide = widths(kept, [one in _FIGURES for one in kept], width, gap=1)
         if None not in wide:
@@ -83,19 +85,13 @@ def _longest(name: str, cells: Sequence[str]) -> int:
 
 
 def _table(columns: Mapping[str, Sequence[str]], wide: Sequence[int | None], *, gap: int) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    table = unlined(gap)
     for name, width in zip(columns, wide, strict=True):
         figure = name in _FIGURES
         table.add_column(name, justify="right" if figure else "left", no_wrap=figure, overflow="fold", width=width)
     for cells in zip(*columns.values(), strict=True):
         table.add_row(*cells)
     return table
-
-
-def _first_results(found: Iterable[Result]) -> tuple[list[Result], int]:
-    """The first results, and how many there are beyond."""
-    every = iter(found)
-    return list(islice(every, SHOWN)), sum(1 for _ in every)
 
 
 def named(result: Result) -> str:
@@ -113,14 +109,15 @@ def _plan(result: Result, values: Mapping[str, Any]) -> list[str]:
     strategy, cost = result.document["strategy"], values["cost_dollars"]
     words = [f"{name}{strategy[name]}" for name in _DEGREES if strategy[name] > 1]
     words += [f"mb{strategy['micro_batch_size']}", *_savings(strategy)]
-    cells = [" ".join(words), f"{values['iteration_seconds']:.3g}"]
-    cells += [
+    return [
+        " ".join(words),
+        f"{values['iteration_seconds']:.3g}",
         f"{values['mfu']:.1%}",
         three_digits(values["training_days"]),
         "" if cost is None else f"${cost:,.0f}",
+        f"{values['peak_memory_bytes'] / 2**30:.1f}",
+        "" if values["speedup"] is None else f"{values['speedup']:.2f}x",
     ]
-    cells.append(f"{values['peak_memory_bytes'] / 2**30:.1f}")
-    return [*cells, "" if values["speedup"] is None else f"{values['speedup']:.2f}x"]
 
 
 def _savings(strategy: Mapping[str, Any]) -> list[str]:

@@ -1,11 +1,14 @@
-"""Catalogue entries as tables."""
+"""Tables, sections and lines that the screens are made of; rows of a catalogue, fitted to the width."""
+
+from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from textwrap import wrap
-from typing import Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
+from pydantic import BaseModel
 from rich.console import Console, RenderableType
 from rich.measure import Measurement
 from rich.padding import Padding
@@ -14,39 +17,12 @@ from rich.text import Text
 
 from planner.render.terminal.bars import plain
 
+if TYPE_CHECKING:
+    from planner.render.catalogue import Figure, Switch
+
+Document = TypeVar("Document", bound=BaseModel)
 _WIDEST = 400
 """Characters of a line."""
-
-
-class Switch(Protocol):
-    """One switch of a stack, as a person reads it."""
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-
-    @property
-    def text(self) -> str:
-        """Its value."""
-
-    @property
-    def sentence(self) -> str:
-        """What it does."""
-
-    @property
-    def words(self) -> Sequence[str]:
-        """What frameworks call it."""
-
-
-class Fact(Protocol):
-    """A figure with its place and its source."""
-
-    @property
-    def field(self) -> str: ...  # noqa: D102 - where it stands
-    @property
-    def text(self) -> str: ...  # noqa: D102 - what it is
-    @property
-    def source(self) -> str: ...  # noqa: D102 - who says so
 
 
 def print_rows(rows: Sequence[Mapping[str, str]], console: Console, *, named: bool = True) -> None:
@@ -60,7 +36,7 @@ def print_rows(rows: Sequence[Mapping[str, str]], console: Console, *, named: bo
     if None in sizes and not all(whole):
         _print_fields(columns, console, named=named)
         return
-    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    table = unlined(gap)
     for column, kept, wide in zip(columns, whole, sizes, strict=True):
         table.add_column(_folded(column, None if kept else wide), overflow="fold", no_wrap=kept, width=wide)
     for row in rows:
@@ -89,9 +65,7 @@ def _print_fields(columns: Mapping[str, Sequence[str]], console: Console, *, nam
         console.print(printable_text(text, console, style="bold"), overflow="fold")
         for name, cells in others:
             if cells[place]:
-                console.print(
-                    Padding(printable_text(f"{name}: {cells[place]}", console), (0, 0, 0, 2)), overflow="fold"
-                )
+                console.print(indented(printable_text(f"{name}: {cells[place]}", console)), overflow="fold")
 
 
 def _folded(text: str, width: int | None) -> str:
@@ -141,18 +115,14 @@ _FIGURE: Final = re.compile(r"(± )?[+-]?[0-9,]*(\.[0-9]+)?(e[+-]?[0-9]+)?( ?(%|
 """A number with its unit, or nothing."""
 
 
-def print_figures(heading: str, facts: Iterable[Fact], console: Console) -> None:
+def print_figures(heading: str, facts: Iterable[Figure], console: Console) -> None:
     """Every figure of an entry; a source is said once for figures in a row that share it."""
     console.print(printable_text(heading, console, style="bold"), overflow="fold")
     for source, group in groupby(facts, key=lambda fact: fact.source):
         text = source or "what it is, as the catalogue names it"
         console.print("", printable_text(text, console, style="dim"), sep="\n", overflow="fold")
-        table = Table.grid(padding=(0, 2, 0, 0))
-        table.add_column(min_width=28, overflow="fold")
-        table.add_column(overflow="fold")
-        for fact in group:
-            table.add_row(printable_text(fact.field, console), printable_text(fact.text, console))
-        console.print(Padding(table, (0, 0, 0, 2)))
+        rows = [[printable_text(said, console) for said in (fact.field, fact.text)] for fact in group]
+        console.print(indented(columns(rows, {"min_width": 28})))
 
 
 def print_switches(
@@ -163,10 +133,7 @@ def print_switches(
     With ``words`` the whole of it, and what frameworks call it.
     """
     console.print(printable_text(heading, console, style="bold"), "", sep="\n", overflow="fold")
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold", max_width=20)
-    table.add_column(overflow="fold")
+    rows = []
     cut: Any = {} if words else {"no_wrap": True, "overflow": "ellipsis"}
     for one in switches:
         if not words:
@@ -174,25 +141,59 @@ def print_switches(
             console.print(head + printable_text(one.sentence, console, style="dim"), **cut)
         else:
             meaning = printable_text(f"{one.sentence} ({'; '.join(one.words)})", console, style="dim")
-            table.add_row(printable_text(one.name, console), printable_text(one.text, console), meaning)
+            rows.append([printable_text(one.name, console), printable_text(one.text, console), meaning])
     if words:
-        console.print(Padding(table, (0, 0, 0, 2)))
+        console.print(indented(columns(rows, {"no_wrap": True}, {"max_width": 20})))
     if lines := [printable_text(f"  {line}", console) for line in releases]:
         console.print("", *lines, sep="\n", **cut)
 
 
-def grid(*columns: str, left: Iterable[int] = (0,), wrap: bool = True) -> Table:
+def unlined(gap: int = 2, **more: Any) -> Table:
+    """A table without lines and without columns."""
+    return Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold", **more)
+
+
+def grid(*headings: str, left: Iterable[int] = (0,), wrap: bool = True) -> Table:
     """A table of these headings without lines; cells stand right but in the columns ``left``, and may wrap."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for place, column in enumerate(columns):
+    table = unlined()
+    for place, heading in enumerate(headings):
         side: Literal["left", "right"] = "left" if place in left else "right"
-        table.add_column(column, justify=side, no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
+        table.add_column(heading, justify=side, no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
     return table
+
+
+def columns(rows: Iterable[Sequence[Text]], *how: Mapping[str, Any]) -> Table:
+    """Rows without headings, folded within their columns; ``how`` the first columns are, as rich has it."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for more in how:
+        table.add_column(**{"overflow": "fold", **more})
+    for cells in rows:
+        while len(table.columns) < len(cells):
+            table.add_column(overflow="fold")
+        table.add_row(*cells)
+    return table
+
+
+def indented(part: RenderableType) -> Padding:
+    """Something under a heading."""
+    return Padding(part, (0, 0, 0, 2))
+
+
+def headed(heading: str, *parts: RenderableType) -> tuple[RenderableType, ...]:
+    """An empty line, a heading, and what stands indented under it."""
+    return "", Text(heading, style="bold"), *map(indented, parts)
 
 
 def section(heading: str, part: RenderableType, console: Console) -> None:
     """Something indented under a heading, behind an empty line."""
-    console.print("", Text(heading, style="bold"), Padding(part, (0, 0, 0, 2)), sep="\n")
+    console.print(*headed(heading, part), sep="\n")
+
+
+def print_head(text: str, assumed: Sequence[str], console: Console) -> None:
+    """What was asked, and what was assumed of it."""
+    line(console, text, "bold")
+    line(console, f"assumed: {'; '.join(assumed)}" if assumed else "nothing is assumed")
+    console.print()
 
 
 def line(console: Console, text: str, style: str = "") -> None:
@@ -200,9 +201,21 @@ def line(console: Console, text: str, style: str = "") -> None:
     console.print(Text(text, style=style), overflow="fold")
 
 
+def printable(document: Document, console: Console) -> Document:
+    """The document in signs that the console can print."""
+    if speaks_utf(console):
+        return document
+    return type(document).model_validate_json(plain(document.model_dump_json(by_alias=True)))
+
+
 def printable_text(text: str, console: Console, style: str = "") -> Text:
     """Text as it is, never as markup, in signs that the console can print."""
-    return Text(text if console.encoding.lower().startswith("utf") else plain(text), style=style)
+    return Text(text if speaks_utf(console) else plain(text), style=style)
+
+
+def speaks_utf(console: Console) -> bool:
+    """Whether it can print every sign."""
+    return console.encoding.lower().startswith("utf")
 
 
 def print_wide(table: Table, console: Console) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel
 from rich.console import Console, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -26,7 +24,7 @@ from planner.answer.text import (
 )
 from planner.errors import BadRequest
 from planner.jobs.preview import block, device_refusal, launch, other_launcher
-from planner.render.terminal.bars import flow, plain
+from planner.render.terminal.bars import flow
 from planner.render.terminal.panels import (
     SIDE_BY_SIDE,
     along_the_pipeline,
@@ -39,15 +37,14 @@ from planner.render.terminal.panels import (
     recomputation,
     time_panel,
 )
+from planner.render.terminal.tables import columns, grid, headed, indented, printable, speaks_utf
 from planner.request.overrides import written
-
-_Document = TypeVar("_Document", bound=BaseModel)
 
 
 def render(plan: Plan, console: Console) -> None:
     """Print a plan on a console, within its width, with what its encoding can show."""
     plan = printable(plan, console)
-    blocks = console.is_terminal and _speaks_utf(console)
+    blocks = console.is_terminal and speaks_utf(console)
     for part in _parts(plan, console.width, blocks=blocks):
         console.print(part, overflow="fold")
 
@@ -65,12 +62,17 @@ def _parts(plan: Plan, width: int, *, blocks: bool) -> Iterator[RenderableType]:
     if not plan.fits:
         yield Text("  does not fit the memory of the device", style="bold red")
     yield ""
-    panels = [time_panel(plan, blocks=blocks), memory_panel(plan.memory_bytes)]
-    yield from _side_by_side(panels) if width >= SIDE_BY_SIDE else _one_below_another(panels)
+    panels = time_panel(plan, blocks=blocks), memory_panel(plan.memory_bytes)
+    if width >= SIDE_BY_SIDE:
+        both = Table.grid(padding=(0, 4, 0, 0))
+        both.add_row(*panels)
+        yield both
+    else:
+        yield from (panels[0], "", panels[1])
     for warning in plan.warnings:
         yield indented(Text(f"careful: {warning}", style="yellow"))
     if plan.alternatives or not plan.alternatives_complete:
-        yield from ("", title("Alternatives"), indented(alternatives_table(plan, width=width - 2)))
+        yield from headed("Alternatives", alternatives_table(plan, width=width - 2))
         yield from _ties(plan)
     yield from _advice("Why not", plan.why_not)
     yield from _advice("What would help", plan.what_helps)
@@ -95,9 +97,9 @@ def _ties(plan: Plan) -> Iterator[RenderableType]:
 def _evidence(plan: Plan) -> Iterator[RenderableType]:
     """What others ran and measured that is most like the plan."""
     if plan.closest_run:
-        yield from ("", title("Closest published run"), indented(Text(plan.closest_run)))
+        yield from headed("Closest published run", Text(plan.closest_run))
     elif plan.trust:
-        yield from ("", title("Closest measured runs"))
+        yield from headed("Closest measured runs")
     if plan.trust:
         yield from _trust(plan.trust)
 
@@ -189,7 +191,7 @@ def degrees(strategy: Strategy) -> list[str]:
 
 
 def switches(strategy: Strategy) -> list[str]:
-    """How it is run beside its degrees."""
+    """How it is run, apart from its degrees."""
     whole = strategy.sharding_degree in {1, strategy.dp * strategy.cp}
     over = "" if whole else f" over {strategy.sharding_degree} ranks"
     again = recomputation(strategy)
@@ -215,23 +217,9 @@ def _training(prediction: Prediction) -> list[str]:
     ]
 
 
-def _side_by_side(panels: list[Text]) -> Iterator[RenderableType]:
-    table = Table.grid(padding=(0, 4, 0, 0))
-    table.add_row(*panels)
-    yield table
-
-
-def _one_below_another(panels: list[Text]) -> Iterator[RenderableType]:
-    for place, panel in enumerate(panels):
-        if place:
-            yield ""
-        yield panel
-
-
 def _advice(heading: str, advice: Iterable[Advice]) -> Iterator[RenderableType]:
-    rows = [(one.subject, one.text) for one in advice]
-    if rows:
-        yield from ("", title(heading), indented(_pairs(rows)))
+    if rows := [(Text(one.subject), Text(one.text)) for one in advice]:
+        yield from headed(heading, columns(rows, {"max_width": 24}))
 
 
 def _refusal(plan: Plan) -> Iterator[RenderableType]:
@@ -239,7 +227,7 @@ def _refusal(plan: Plan) -> Iterator[RenderableType]:
     said = "This strategy does not fit." if alone else "Nothing fits this request."
     yield from ("", Text(said, style="bold red"))
     if plan.rejected:
-        yield from ("", title("Refused by"), indented(refused(plan.rejected)))
+        yield from headed("Refused by", refused(plan.rejected))
     if not alone:
         yield from _advice("Why not", plan.why_not)
     yield from nearest_that_works(plan.nearest, plan.nothing_near)
@@ -249,15 +237,13 @@ def nearest_that_works(nearest: Advice | None, tried: str) -> Iterator[Renderabl
     """What works in place of what was asked for, or what was tried in vain."""
     yield from _advice("Nearest that works", [nearest] if nearest else [])
     if tried:
-        yield from ("", title("Nothing near works"), indented(Text(f"tried: {tried}")))
+        yield from headed("Nothing near works", Text(f"tried: {tried}"))
 
 
 def refused(rejected: Iterable[Rejection]) -> Table:
     """What refused strategies, how many, and one of them."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("rule", overflow="fold")
-    table.add_column("refused", justify="right", no_wrap=True)
-    table.add_column("for example", overflow="fold")
+    table = grid("rule", "refused", "for example", left=(0, 2))
+    table.columns[1].no_wrap = True
     for one in rejected:
         table.add_row(one.rule, f"{one.count:,}", Text(one.example))
     return table
@@ -266,14 +252,14 @@ def refused(rejected: Iterable[Rejection]) -> Table:
 def _launch(plan: Plan, strategy: Strategy, width: int) -> Iterator[RenderableType]:
     if other := other_launcher(plan):
         text = other if device_refusal(plan) else f"{other}; --format args writes the plan as arguments of Megatron-LM"
-        yield from ("", title("Launch"), indented(Text(text)))
+        yield from headed("Launch", Text(text))
         return
     try:
         start = launch(plan, strategy)
     except BadRequest as error:
-        yield from ("", title("Launch"), indented(Text(str(error))))
+        yield from headed("Launch", Text(str(error)))
         return
-    yield from ("", title("Launch (--format args prints one line)"))
+    yield from headed("Launch (--format args prints one line)")
     for remark in start.remarks:
         yield Text(_comment(remark, width), style="dim")
     yield Text("\n".join(block(start.words, width)))
@@ -296,14 +282,14 @@ def _quote(plan: Plan, strategy: Strategy, prediction: Prediction, width: int) -
         "VPP": strategy.vpp,
         "EP": strategy.ep,
     }
-    telling = [f"{name} {degree}," for name, degree in degrees.items() if str(degree) != "1"]
+    split = [f"{name} {degree}," for name, degree in degrees.items() if str(degree) != "1"]
     figures = [
         f"{short_seconds(prediction.iteration_seconds)} per iteration",
         f"{format_percent(prediction.mfu)} MFU",
         format_days(prediction.training_days),
         *_proved(plan),
     ]
-    said = [f"{subject}:", *telling, f"DP {strategy.dp}:", *_listed(figures, ",")]
+    said = [f"{subject}:", *split, f"DP {strategy.dp}:", *_listed(figures, ",")]
     return Text(flow(said, width=width - 1, indent=0, gap=" ") + ".", style="bold")
 
 
@@ -316,37 +302,7 @@ def _proved(plan: Plan) -> list[str]:
     return [f"proved optimal in the model {main_restriction(plan.proof.scope)}".rstrip()]
 
 
-def printable(document: _Document, console: Console) -> _Document:
-    """The document in what the encoding of the console can show."""
-    if _speaks_utf(console):
-        return document
-    return type(document).model_validate_json(plain(document.model_dump_json(by_alias=True)))
-
-
-def _speaks_utf(console: Console) -> bool:
-    return console.encoding.lower().startswith("utf")
-
-
 def _line(name: str, facts: Iterable[str], width: int) -> Text:
     text = Text(flow([f"{name:<14}", *facts], width=width, indent=0, gap="  "))
     text.stylize("bold", 0, len(name))
     return text
-
-
-def title(text: str) -> Text:
-    """A heading."""
-    return Text(text, style="bold")
-
-
-def indented(part: RenderableType) -> Padding:
-    """Something under a heading."""
-    return Padding(part, (0, 0, 0, 2))
-
-
-def _pairs(rows: Iterable[tuple[str, str]]) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(overflow="fold", max_width=24)
-    table.add_column(overflow="fold")
-    for name, text in rows:
-        table.add_row(Text(name), Text(text))
-    return table

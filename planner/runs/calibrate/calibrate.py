@@ -8,17 +8,18 @@ from pathlib import Path
 from costmodels.stack.stack import Stack
 from hardware.catalogue import cluster as find_cluster
 from hardware.catalogue import names
-from hardware.records import Accelerator, Cluster
+from hardware.records import Cluster
 from planner.errors import BadRequest
 from planner.request.values import file_names, name_or_path
 from planner.runs.calibrate.document import Calibration
 from planner.runs.calibrate.evidence import gather
-from planner.runs.calibrate.links import Links, fit_links
-from planner.runs.calibrate.products import Products, fit_products
+from planner.runs.calibrate.links import fit_links
+from planner.runs.calibrate.products import fit_products
 from planner.runs.calibrate.profile import profile
-from planner.runs.calibrate.records import Evidence, Run
-from planner.runs.calibrate.runs import Runs, fit_runs, priced
+from planner.runs.calibrate.records import FileRun
+from planner.runs.calibrate.runs import fit_runs, priced
 from planner.runs.calibrate.start import starting_cluster, starting_stack
+from planner.runs.calibrate.summary import Part
 
 
 def calibrate(
@@ -47,11 +48,19 @@ def calibrate(
     notes = list(evidence.notes)
     started = starting_cluster(evidence, name_or_path(cluster), notes)
     software = starting_stack(evidence, name_or_path(stack), notes)
-    machines, parts = _machines(evidence, started, notes)
+    machines, parts = started, list[Part]()
+    if evidence.logs:
+        machines, links = fit_links(evidence.logs, machines)
+        notes += links.notes
+        parts.append(links)
+    if evidence.products:
+        device, products = fit_products(evidence.products, machines.accelerator)
+        group = machines.groups[0].model_copy(update={"accelerator": device})
+        machines = machines.model_copy(update={"groups": (group,)})
+        parts += products
     machines = _named(machines)
     if evidence.runs and software is not None:
-        runs = _runs(evidence.runs, machines, started, software, notes)
-        software = runs.stack
+        software, runs = _runs(evidence.runs, machines, started, software, notes)
         parts.append(runs)
     constants = tuple(one for part in parts for one in part.constants)
     warnings = tuple(line for part in parts for line in part.warnings)
@@ -60,7 +69,7 @@ def calibrate(
         stack=None if software is None else software.name,
         files=tuple(map(str, files)),
         constants=constants,
-        runs=tuple(run for part in parts if isinstance(part, Runs) for run in part.runs),
+        runs=tuple(run for part in parts for run in part.runs),
         errors=tuple(one for part in parts for one in part.errors),
         warnings=warnings,
         notes=tuple(notes),
@@ -68,22 +77,9 @@ def calibrate(
     )
 
 
-def _machines(evidence: Evidence, started: Cluster, notes: list[str]) -> tuple[Cluster, list[Links | Products | Runs]]:
-    """The cluster with its links, then its products fitted, where there is evidence for them."""
-    machines, parts = started, list[Links | Products | Runs]()
-    if evidence.logs:
-        links = fit_links(evidence.logs, machines)
-        machines = links.cluster
-        notes += links.notes
-        parts.append(links)
-    if evidence.products:
-        products = fit_products(evidence.products, machines.accelerator)
-        machines = _with_device(machines, products.accelerator)
-        parts.append(products)
-    return machines, parts
-
-
-def _runs(given: Sequence[Run], machines: Cluster, started: Cluster, stack: Stack, notes: list[str]) -> Runs:
+def _runs(
+    given: Sequence[FileRun], machines: Cluster, started: Cluster, stack: Stack, notes: list[str]
+) -> tuple[Stack, Part]:
     """The stack fitted to the runs that can be used.
 
     Raises:
@@ -93,7 +89,7 @@ def _runs(given: Sequence[Run], machines: Cluster, started: Cluster, stack: Stac
     notes += unused
     if not runs:
         raise BadRequest(unused[0] + (f"; and {len(unused) - 1} more" if len(unused) > 1 else ""))
-    before, _ = priced([one.run for one in runs], started, stack)
+    before, _ = priced([(one.file, one.run) for one in runs], started, stack)
     return fit_runs(runs, before, stack)
 
 
@@ -103,8 +99,3 @@ def _named(machines: Cluster) -> Cluster:
     if name not in names("cluster") or machines == find_cluster(name):
         return machines
     return machines.model_copy(update={"name": f"{name}-calibrated", "title": f"{name} as measured"})
-
-
-def _with_device(cluster: Cluster, device: Accelerator) -> Cluster:
-    group = cluster.groups[0].model_copy(update={"accelerator": device})
-    return cluster.model_copy(update={"groups": (group,)})

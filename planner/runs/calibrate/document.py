@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from planner.answer.plan import Record
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-
-class Constant(_Part):
+class Constant(Record):
     """One constant of the profile, in SI units or as a share."""
 
     name: str
@@ -26,7 +24,7 @@ class Constant(_Part):
     """Which files, how many points, the error before and after."""
 
 
-class RunError(_Part):
+class RunError(Record):
     """One training run, predicted over measured minus one."""
 
     file: str
@@ -38,7 +36,7 @@ class RunError(_Part):
     """The error had this run not been used, to first order; null with fewer than three runs."""
 
 
-class Errors(_Part):
+class Errors(Record):
     """One set of points that were fitted together: signed bias and size of predicted over measured minus one."""
 
     what: str
@@ -52,7 +50,7 @@ class Errors(_Part):
     """Median size of the errors of points left out of the fit; null with fewer than three."""
 
 
-class Calibration(_Part):
+class Calibration(Record):
     """The answer of `plan calibrate`."""
 
     schema_: Literal["calibration/1"] = Field("calibration/1", alias="schema")

@@ -11,7 +11,7 @@ from hardware.errors import BadFile
 from hardware.files import expanded, read_text
 from planner.runs.calibrate.gemm_table import read_products
 from planner.runs.calibrate.nccl_log import read_logs
-from planner.runs.calibrate.records import Evidence, Run
+from planner.runs.calibrate.records import Evidence, FileRun
 from planner.runs.files import read_runs, run_in
 
 NCCL = re.compile(r"# nThread \d+|#\s+size\s+count\s+type|out-of-place\s+in-place|Rank\s+\d+ .*Pid\s+\d+ on ")
@@ -32,7 +32,7 @@ def gather(files: Iterable[str | Path]) -> Evidence:
 
 def _read(path: Path, found: Evidence) -> None:
     if path.suffix == ".gz":
-        found.runs += [Run(path.name, run) for run in read_runs(path)]
+        found.runs += [(path.name, run) for run in read_runs(path)]
         return
     text = read_text(path)
     first = text.lstrip()[:1]
@@ -59,14 +59,14 @@ def _first_line(text: str) -> str:
     return next(lines, "").strip()
 
 
-def _runs(path: Path, text: str) -> list[Run]:
+def _runs(path: Path, text: str) -> list[FileRun]:
     """Runs of JSON lines, or of one JSON document: a run, or a list of runs."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return [Run(path.name, run) for run in read_runs(path)]
+        return [(path.name, run) for run in read_runs(path)]
     if isinstance(document, dict):
-        return [Run(path.name, run_in(path, "the document", document))]
+        return [(path.name, run_in(path, "the document", document))]
     if not document:
         raise BadFile(path, "an empty list; runs are expected, as `plan validate` reads them")
-    return [Run(path.name, run_in(path, f"entry {number}", entry)) for number, entry in enumerate(document, start=1)]
+    return [(path.name, run_in(path, f"entry {number}", entry)) for number, entry in enumerate(document, start=1)]

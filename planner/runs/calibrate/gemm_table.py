@@ -101,9 +101,9 @@ def _seconds(path: Path, line: int, cells: Mapping[str, str], flops: float) -> f
     said = {name: _positive(path, line, name, cells[name]) for name in (*TIMES, *RATES) if cells.get(name)}
     if not said:
         raise BadFile(path, f"line {line}: neither a time nor a rate is said")
-    told = {name: v * TIMES[name] if name in TIMES else flops / (v * RATES[name]) for name, v in said.items()}
-    first, seconds = next(iter(told.items()))
-    for name, other in told.items():
+    times = {name: v * TIMES[name] if name in TIMES else flops / (v * RATES[name]) for name, v in said.items()}
+    first, seconds = next(iter(times.items()))
+    for name, other in times.items():
         if not 1.0 / AGREEING <= other / seconds <= AGREEING:
             both = f"{first} {cells[first]} is {seconds:.3g} s, {name} {cells[name]} {other:.3g} s"
             raise BadFile(path, f"line {line}: {both}; leave out the wrong column")

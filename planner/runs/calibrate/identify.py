@@ -2,14 +2,14 @@
 
 Misses are linear in the constants near the solution, so that the data's J' J / s^2 and the prior's 1 / spread^2 add
 up to the precision of what is known afterwards. A constant of which the data know less than was known before keeps
-its value from before; the one told worst goes first, since its being fixed makes the others sharper.
+its value from before; the one known worst goes first, since its being fixed makes the others sharper.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -42,7 +42,7 @@ class Found:
 
     @property
     def fitted(self) -> bool:
-        """Whether the data told it."""
+        """Whether the data settle it."""
         return self.error is not None
 
 
@@ -76,26 +76,26 @@ def settle(residuals: Callable[[Floats], Floats], knobs: Sequence[Knob], *, nois
         knobs: neutral is the value from before.
         noise: standard deviation of a residual that a perfect model would have.
     """
-    prior = np.array([k.neutral for k in knobs])
-    free, dropped = list(range(len(knobs))), dict[int, Found]()
+    before_values, spreads = np.array([(k.neutral, k.spread) for k in knobs]).T
+    free, dropped = list(range(len(knobs))), dict[int, float]()
     while free:
-        mine, at = [knobs[i] for i in free], prior.copy()
+        mine, at = [knobs[i] for i in free], before_values.copy()
 
         def some(values: Floats, at: Floats = at, free: Sequence[int] = tuple(free)) -> Floats:
             tried = at.copy()
             tried[list(free)] = values
             return residuals(tried)
 
-        values = solve(some, mine, prior[free], prior=noise, scale=noise)
-        weighed = _weighed(some, mine, values, noise)
-        worst = _undetermined(weighed, np.array([k.spread for k in mine]))
-        if not worst:
-            return _told(residuals, knobs, free, dropped, values, weighed)
-        for place, found in worst:
-            dropped[free[place]] = replace(found, knob=mine[place], value=mine[place].neutral)
+        values = solve(some, mine, before_values[free], prior=noise, scale=noise)
+        jacobian = _weighed(some, mine, values, noise) * spreads[free]
+        gone = _undetermined(jacobian)
+        if not gone:
+            return _settled(residuals, knobs, dict(zip(free, values, strict=True)), dropped, jacobian)
+        dropped |= {free[place]: narrowed for place, narrowed in gone.items()}
         free = [i for i in free if i not in dropped]
-    before = residuals(prior)
-    return Fit(tuple(dropped[i] for i in range(len(knobs))), before, before, before)
+    before = residuals(before_values)
+    constants = (Found(knob, knob.neutral, None, dropped[i]) for i, knob in enumerate(knobs))
+    return Fit(tuple(constants), before, before, before)
 
 
 def _weighed(residuals: Callable[[Floats], Floats], knobs: Sequence[Knob], values: Floats, noise: float) -> Floats:
@@ -123,53 +123,53 @@ def _change(
 _STEP: Final = 0.02
 """Step of a derivative, in spreads."""
 _BELIEF: Final = 4
-"""Points that the noise is worth when the scatter is told from few residuals."""
+"""Points that the noise is worth where the scatter is estimated from few residuals."""
 
 
-def _undetermined(jacobian: Floats, spreads: Floats) -> list[tuple[int, Found]]:
-    """Constants that go, worst first, each judged with those before it fixed; the jacobian in units of the scatter."""
-    inside, gone = list(range(len(spreads))), list[tuple[int, Found]]()
+def _undetermined(jacobian: Floats) -> dict[int, float]:
+    """Constants that go with how far they are narrowed, worst first, each judged with those before it fixed.
+
+    Args:
+        jacobian: (N, K) in units of the scatter and of the spreads.
+    """
+    inside, gone = list(range(jacobian.shape[1])), dict[int, float]()
     while inside:
-        scaled = jacobian[:, inside] * spreads[inside]
-        narrowed = np.sqrt(np.diag(np.linalg.inv(scaled.T @ scaled + np.eye(len(inside)))))
+        narrowed = np.sqrt(np.diag(_covariance(jacobian[:, inside])))
         place = int(np.argmax(narrowed))
         if narrowed[place] <= IDENTIFIED:
             break
-        gone.append((inside[place], Found(_NOBODY, 0.0, None, float(narrowed[place]))))
-        inside.pop(place)
+        gone[inside.pop(place)] = float(narrowed[place])
     return gone
 
 
-_NOBODY: Final = Knob("", 0.0, 1.0, 0.0, 0.0)
+def _covariance(jacobian: Floats) -> Floats:
+    """Of constants (K, K) in units of their spreads, with the data and the prior."""
+    return np.asarray(np.linalg.inv(jacobian.T @ jacobian + np.eye(jacobian.shape[1])))
 
 
-def _told(
+def _settled(
     residuals: Callable[[Floats], Floats],
     knobs: Sequence[Knob],
-    free: Sequence[int],
-    dropped: dict[int, Found],
-    values: Floats,
+    values: Mapping[int, float],
+    dropped: Mapping[int, float],
     jacobian: Floats,
 ) -> Fit:
-    """The constants with their errors, and the residuals before, after and left out; the jacobian in scatters."""
+    """The constants with their errors, and the residuals before, after and left out."""
     at = np.array([k.neutral for k in knobs])
     before = residuals(at)
-    at[list(free)] = values
+    at[list(values)] = list(values.values())
     after = residuals(at)
-    spreads = np.array([knobs[i].spread for i in free])
-    scaled = jacobian * spreads
-    covariance = np.linalg.inv(scaled.T @ scaled + np.eye(len(free)))
-    narrowed = np.sqrt(np.diag(covariance))
-    leverage = np.clip(np.einsum("ij,jk,ik->i", scaled, covariance, scaled), 0.0, 0.999)
-    told = {}
-    for place, i in enumerate(free):
-        knob, value = knobs[i], float(values[place])
+    covariance = _covariance(jacobian)
+    leverage = np.clip(np.einsum("ij,jk,ik->i", jacobian, covariance, jacobian), 0.0, 0.999)
+    instead = _alike(residuals, at, knobs, values, dropped)
+    constants = {
+        i: Found(knobs[i], knobs[i].neutral, None, narrowed, instead.get(i, "")) for i, narrowed in dropped.items()
+    }
+    for (i, value), variance in zip(values.items(), np.diag(covariance), strict=True):
+        knob, narrowed = knobs[i], math.sqrt(variance)
         edge = 1e-3 * (knob.high - knob.low)
-        bound = value > knob.high - edge or (value < knob.low + edge and knob.neutral > knob.low)
-        error = float(narrowed[place] * knob.spread)
-        told[i] = Found(knob, value, error, float(narrowed[place]), at_bound=bound)
-    likes = _alike(residuals, at, knobs, free, dropped)
-    constants = told | {i: replace(one, instead=likes.get(i, "")) for i, one in dropped.items()}
+        bound = bool(value > knob.high - edge or (value < knob.low + edge and knob.neutral > knob.low))
+        constants[i] = Found(knob, float(value), narrowed * knob.spread, narrowed, at_bound=bound)
     return Fit(tuple(constants[i] for i in range(len(knobs))), before, after, after / (1.0 - leverage))
 
 
@@ -177,19 +177,19 @@ def _alike(
     residuals: Callable[[Floats], Floats],
     at: Floats,
     knobs: Sequence[Knob],
-    free: Sequence[int],
-    dropped: dict[int, Found],
+    free: Iterable[int],
+    dropped: Iterable[int],
 ) -> dict[int, str]:
     """For each constant that was dropped, the fitted one that changes the residuals in the same shape, if one does."""
-    base, names = residuals(at), {}
-
-    kept = {j: _change(residuals, knobs, at, j, base) for j in free}
+    base = residuals(at)
+    kept = {knobs[j].field: _change(residuals, knobs, at, j, base) for j in free}
+    names = {}
     for i in dropped:
         mine = _change(residuals, knobs, at, i, base)
-        for j, other in kept.items():
+        for field, other in kept.items():
             size = float(np.linalg.norm(mine) * np.linalg.norm(other))
             if size > 0.0 and abs(float(mine @ other)) / size > _PARALLEL:
-                names[i] = knobs[j].field
+                names[i] = field
     return names
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
@@ -15,17 +14,16 @@ from costmodels.primitives.groups import Group
 from hardware.errors import BadFile
 from hardware.links import Tier
 from hardware.records import BadNodeCount, Cluster, NodeGroup
-from planner.runs.calibrate.document import Constant, Errors
-from planner.runs.calibrate.identify import Fit, settle
+from planner.runs.calibrate.identify import settle
 from planner.runs.calibrate.records import Log, Transfer
-from planner.runs.calibrate.summary import check_units, constants, errors, exponential, source, told, warnings
+from planner.runs.calibrate.summary import Part, Wording, check_units, errors, exponential, fitted, log_knob, source
 from planner.runs.least_squares import Floats, Knob
 
 NOISE: Final = 0.1
 """Spread of a collective's time around the formula: the shipped links err by some 14 % in the median."""
 SMALLEST: Final = 64 * 1024
 """Bytes below which NCCL's protocols, not the link, make the time; the shipped links were fitted from here on."""
-_SPREADS: Final[Mapping[str, tuple[float, float, float]]] = {
+_LIMITS: Final[Mapping[str, tuple[float, float, float]]] = {
     "efficiency": (0.3, 0.01, 2.0),
     "saturation": (1.5, 1.0, 1e11),
     "base_latency": (1.0, 1e-8, 1.0),
@@ -34,42 +32,36 @@ _SPREADS: Final[Mapping[str, tuple[float, float, float]]] = {
     "point_to_point": (0.3, 0.01, 2.0),
 }
 """Spread of the logarithm before anything is measured, and bounds."""
-_HINTS: Final = {
-    "efficiency": "larger messages, or all_gather_perf beside all_reduce_perf",
-    "saturation": "sizes from 1 MB to 1 GB",
-    "base_latency": "sizes from 64 kB on",
-    "step_latency": "the same test over another number of ranks",
-    "all_reduce_gain": "all_gather_perf beside all_reduce_perf",
-    "point_to_point": "sendrecv_perf with larger messages",
-}
+_WORDS: Final = Wording(
+    "cluster.",
+    "these tests",
+    {
+        "efficiency": "larger messages, or all_gather_perf beside all_reduce_perf",
+        "saturation": "sizes from 1 MB to 1 GB",
+        "base_latency": "sizes from 64 kB on",
+        "step_latency": "the same test over another number of ranks",
+        "all_reduce_gain": "all_gather_perf beside all_reduce_perf",
+        "point_to_point": "sendrecv_perf with larger messages",
+    },
+    exponential,
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Links:
-    """A cluster with fitted links, and what is said of them."""
-
-    cluster: Cluster
-    constants: tuple[Constant, ...]
-    errors: tuple[Errors, ...]
-    warnings: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
-def fit_links(logs: Sequence[Log], cluster: Cluster) -> Links:
-    """The cluster with the links of every tier that the tests reach.
+def fit_links(logs: Sequence[Log], cluster: Cluster) -> tuple[Cluster, Part]:
+    """The cluster with the links of every tier that the tests reach, and what is said of them.
 
     Raises:
         BadFile: a test that this cluster cannot have run.
     """
     group = cluster.groups[0]
-    placed = [(log, _used(log, group)) for log in logs]
+    used = [_used(log, group) for log in logs]
     tiers = {log: _outermost(log, group) for log in logs}
     knobs = _knobs(group, tiers)
-    sizes = [np.array([one.size for one in used]) for _, used in placed]
-    measured = np.concatenate([[one.seconds for one in used] for _, used in placed])
+    sizes = [np.array([one.size for one in transfers]) for transfers in used]
+    measured = np.array([one.seconds for transfers in used for one in transfers])
 
     def residuals(values: Floats) -> Floats:
-        tried = _with(group.tiers, knobs, values)
+        tried = _changed(group.tiers, {k.field: math.exp(float(v)) for k, v in zip(knobs, values, strict=True)})
         found = [transfer_seconds(log, size, tried, group) for log, size in zip(logs, sizes, strict=True)]
         return np.asarray(np.log(np.concatenate(found) / measured))
 
@@ -80,16 +72,15 @@ def fit_links(logs: Sequence[Log], cluster: Cluster) -> Links:
         check_units(log.file, log.line, started[part])
     fit = settle(residuals, knobs, noise=NOISE)
     said = source([log.file for log in logs], len(measured), "sizes", fit)
-    changed, notes = _spread(_kept(group.tiers, fit), group.tiers, set(tiers.values()), said)
-    left = sum(len(log.transfers) for log in logs) - len(measured)
-    if left:
+    changed, notes = _spread(_changed(group.tiers, fitted(fit, exponential)), group.tiers, set(tiers.values()), said)
+    if left := sum(len(log.transfers) for log in logs) - len(measured):
         notes.append(f"{left} sizes below {SMALLEST // 1024} KiB were not used: protocols, not links, make their time")
-    return Links(
-        cluster.model_copy(update={"groups": (group.model_copy(update={"tiers": changed}),)}),
-        tuple(constants(fit, "cluster.", said, exponential)),
-        tuple(errors(_title(log), fit, part) for log, part in zip(logs, parts, strict=True)),
-        tuple(warnings(fit, "cluster.", "these tests", _HINTS) + _far_off(changed)),
-        tuple(notes),
+    missed = (errors(_title(log), fit, part) for log, part in zip(logs, parts, strict=True))
+    warnings = (*_WORDS.warnings(fit), *_far_off(changed))
+    changed_group = group.model_copy(update={"tiers": changed})
+    return (
+        cluster.model_copy(update={"groups": (changed_group,)}),
+        Part(_WORDS.constants(fit, said), tuple(missed), warnings, tuple(notes)),
     )
 
 
@@ -104,14 +95,12 @@ def _used(log: Log, group: NodeGroup) -> list[Transfer]:
         BadFile: more ranks than the cluster's nodes have.
     """
     if log.ranks_per_node > group.gpus_per_node:
-        has = f"the cluster's nodes have {group.gpus_per_node} devices"
-        raise BadFile(
-            log.file, f"line {log.line}: {log.ranks_per_node} ranks on one host, {has}; give another --cluster"
-        )
+        has = f"the cluster's nodes have {group.gpus_per_node} devices; give another --cluster"
+        raise BadFile(log.file, f"line {log.line}: {log.ranks_per_node} ranks on one host, {has}")
     if group.nodes is not None and log.nodes > group.nodes:
         raise BadFile(log.file, f"line {log.line}: {log.nodes} hosts, the cluster has {group.nodes} nodes")
     large = [one for one in log.transfers if one.size >= SMALLEST]
-    return large if len(large) >= len(_SPREADS) // 2 else list(log.transfers)
+    return large if len(large) >= len(_LIMITS) // 2 else list(log.transfers)
 
 
 def transfer_seconds(log: Log, size: Floats, tiers: Sequence[Tier], group: NodeGroup) -> Floats:
@@ -169,42 +158,25 @@ def _knobs(group: NodeGroup, reached: Mapping[Log, int]) -> list[Knob]:
         fields = ["base_latency"]
         if kinds - {"sendrecv"}:
             fields = ["efficiency", "saturation", "base_latency", "step_latency"]
-        if tier.link.gain_ranks and any(log.operation == "all_reduce" and _gains(log, tier) for log in logs):
+        if tier.link.gain_ranks and any(
+            log.operation == "all_reduce" and log.ranks >= tier.link.gain_ranks for log in logs
+        ):
             fields.append("all_reduce_gain")
         if "sendrecv" in kinds:
             fields.append("point_to_point")
-        knobs += [_knob(tier, field) for field in fields]
+        knobs += [
+            log_knob(f"{tier.name}.{field}", float(getattr(tier.link, field)), _LIMITS[field]) for field in fields
+        ]
     return knobs
-
-
-def _gains(log: Log, tier: Tier) -> bool:
-    return log.ranks >= tier.link.gain_ranks
-
-
-def _knob(tier: Tier, field: str) -> Knob:
-    spread, low, high = _SPREADS[field]
-    start = min(max(float(getattr(tier.link, field)), 1.01 * low), 0.99 * high)
-    return Knob(f"{tier.name}.{field}", math.log(start), spread, math.log(low), math.log(high))
-
-
-def _with(tiers: Sequence[Tier], knobs: Sequence[Knob], values: Floats) -> tuple[Tier, ...]:
-    return _changed(tiers, {k.field: math.exp(float(v)) for k, v in zip(knobs, values, strict=True)})
-
-
-def _kept(tiers: Sequence[Tier], fit: Fit) -> tuple[Tier, ...]:
-    """The tiers with the constants that the tests told."""
-    return _changed(tiers, told(fit, exponential))
 
 
 def _changed(tiers: Sequence[Tier], values: Mapping[str, float]) -> tuple[Tier, ...]:
     """Tiers with constants by tier and field."""
-    changes: dict[str, dict[str, float]] = {}
-    for name, value in values.items():
-        tier, _, field = name.rpartition(".")
-        changes.setdefault(tier, {})[field] = value
-    return tuple(
-        tier.model_copy(update={"link": tier.link.model_copy(update=changes.get(tier.name, {}))}) for tier in tiers
-    )
+    changed = []
+    for tier in tiers:
+        update = {name.rpartition(".")[2]: v for name, v in values.items() if name.rpartition(".")[0] == tier.name}
+        changed.append(tier.model_copy(update={"link": tier.link.model_copy(update=update)}))
+    return tuple(changed)
 
 
 def _far_off(tiers: Sequence[Tier]) -> list[str]:

@@ -55,6 +55,10 @@ class _Block:
     cut: int = 0
     ended: bool = False
 
+    def bad(self, path: Path, what: str) -> BadFile:
+        """What is wrong with it, by its line."""
+        return BadFile(path, f"line {self.line}: {what}")
+
 
 def read_logs(path: Path, text: str) -> tuple[list[Log], list[str]]:
     """The tests that a file holds, and what had to be left aside.
@@ -69,7 +73,7 @@ def read_logs(path: Path, text: str) -> tuple[list[Log], list[str]]:
         if not block.rows:
             wrong = f"of whose {block.wrong} sizes all came out wrong (#wrong)"
             said = wrong if block.wrong else "without a single complete size"
-            raise BadFile(path, f"line {block.line}: a test of nccl-tests {said}")
+            raise block.bad(path, f"a test of nccl-tests {said}")
         logs.append(_log(path, block, notes))
     if not logs:
         raise BadFile(path, "a header of nccl-tests, and no sizes below it")
@@ -126,48 +130,43 @@ def _log(path: Path, block: _Block, notes: list[str]) -> Log:
 def _placed(path: Path, block: _Block) -> tuple[int, int, str]:
     """Hosts, ranks of each, and the device of all."""
     if not block.ranks:
-        raise BadFile(path, f"line {block.line}: no lines `Rank 0 ... on HOST device ...`, which say how many ranks")
+        raise block.bad(path, "no lines `Rank 0 ... on HOST device ...`, which say how many ranks")
     if len({group for _, group, _, _ in block.ranks}) > 1:
-        raise BadFile(path, f"line {block.line}: ranks in several groups at once; run it without NCCL_TESTS_SPLIT")
+        raise block.bad(path, "ranks in several groups at once; run it without NCCL_TESTS_SPLIT")
     seen = Counter(rank for rank, *_ in block.ranks)
     twice = [rank for rank, times in seen.items() if times > 1]
     if twice:
-        raise BadFile(
-            path,
-            f"line {block.line}: rank {twice[0]} appears {seen[twice[0]]} times, so its processes did not form one "
-            "group; build nccl-tests with MPI=1",
-        )
+        times = f"rank {twice[0]} appears {seen[twice[0]]} times"
+        raise block.bad(path, f"{times}, so its processes did not form one group; build nccl-tests with MPI=1")
     if len(seen) != max(seen) + 1:
-        raise BadFile(path, f"line {block.line}: ranks up to {max(seen)}, of which only {len(seen)} are listed")
+        raise block.bad(path, f"ranks up to {max(seen)}, of which only {len(seen)} are listed")
     hosts = Counter(host for _, _, host, _ in block.ranks)
     if len(set(hosts.values())) > 1:
         counts = ", ".join(f"{count} on {host}" for host, count in sorted(hosts.items())[:4])
-        raise BadFile(path, f"line {block.line}: hosts with different numbers of ranks ({counts}) are not fitted")
+        raise block.bad(path, f"hosts with different numbers of ranks ({counts}) are not fitted")
     devices = {device for *_, device in block.ranks}
     if len(devices) > 1:
-        raise BadFile(path, f"line {block.line}: different devices: {' and '.join(sorted(devices)[:2])}")
+        raise block.bad(path, f"different devices: {' and '.join(sorted(devices)[:2])}")
     return len(hosts), next(iter(hosts.values())), devices.pop()
 
 
 def _operation(path: Path, block: _Block, ranks: int) -> Operation:
     if ranks < 2:
-        raise BadFile(path, f"line {block.line}: a single rank sends nothing; give a test of two or more")
+        raise block.bad(path, "a single rank sends nothing; give a test of two or more")
     allowed = _by_ratio(block, ranks)
     said = block.name if block.name is not None else path.stem
     found = _NAME.search(said)
     if found is None and block.name is not None:
-        raise BadFile(
-            path, f"line {block.line}: {block.name} is not fitted; there are {', '.join(get_args(Operation))}"
-        )
+        raise block.bad(path, f"{block.name} is not fitted; there are {', '.join(get_args(Operation))}")
     if found is not None:
         name = _plain(found[1])
         if allowed and name not in allowed:
-            raise BadFile(path, f"line {block.line}: called {name}, with the bandwidths of {' or '.join(allowed)}")
+            raise block.bad(path, f"called {name}, with the bandwidths of {' or '.join(allowed)}")
         return name
     if len(allowed) == 1:
         return allowed[0]
     choice = " or ".join(allowed) if allowed else "which test"
-    raise BadFile(path, f"line {block.line}: {choice} cannot be told; put the test's name into that of the file")
+    raise block.bad(path, f"{choice} cannot be told; put the test's name into that of the file")
 
 
 def _plain(word: str) -> Operation:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from costmodels.primitives.kernels import matmul_seconds
 from hardware.errors import BadFile
-from hardware.kernels import GemmFit
 from hardware.records import Accelerator, UnsupportedDtype
-from planner.runs.calibrate.document import Constant, Errors
 from planner.runs.calibrate.identify import Fit, settle
 from planner.runs.calibrate.records import Product
-from planner.runs.calibrate.summary import check_units, constants, errors, exponential, source, told, warnings
-from planner.runs.least_squares import Floats, Knob
+from planner.runs.calibrate.summary import Part, Wording, check_units, errors, exponential, fitted, log_knob, source
+from planner.runs.corpus import grouped
+from planner.runs.least_squares import Floats
 
 NOISE: Final = 0.05
 """Spread of a product's time around the formula: the shipped tables err by some 5 % in the median."""
-_SPREADS: Final[Mapping[str, tuple[float, float, float]]] = {
+_LIMITS: Final[Mapping[str, tuple[float, float, float]]] = {
     "efficiency": (0.3, 0.01, 2.0),
     "k_half": (1.0, 1.0, 1e5),
     "area_half": (1.5, 1.0, 1e9),
@@ -38,33 +36,22 @@ _HINTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Products:
-    """An accelerator with fitted products, and what is said of them."""
-
-    accelerator: Accelerator
-    constants: tuple[Constant, ...]
-    errors: tuple[Errors, ...]
-    warnings: tuple[str, ...]
-
-
-def fit_products(products: Sequence[Product], accelerator: Accelerator) -> Products:
-    """The accelerator with the products of every number format that was timed.
+def fit_products(products: Sequence[Product], accelerator: Accelerator) -> tuple[Accelerator, list[Part]]:
+    """The accelerator with the products of every number format that was timed, and what is said of each.
 
     Raises:
         BadFile: a number format that the accelerator does not multiply.
     """
-    changed, stated, missed, warned = accelerator, list[Constant](), list[Errors](), list[str]()
-    for dtype in dict.fromkeys(one.dtype for one in products):
-        mine = [one for one in products if one.dtype == dtype]
+    table, parts = dict(accelerator.kernels.gemm), list[Part]()
+    for dtype, mine in grouped(products, lambda one: one.dtype).items():
         fit = _fit(mine, accelerator, dtype)
         said = source([one.file for one in mine], len(mine), "products", fit)
-        prefix = f"cluster.accelerator.kernels.gemm.{dtype}."
-        stated += constants(fit, prefix, said, exponential)
-        missed.append(errors(f"products in {dtype}", fit))
-        warned += warnings(fit, prefix, "these products", _HINTS)
-        changed = _with(changed, dtype, _told(accelerator, dtype, told(fit, exponential), said))
-    return Products(changed, tuple(stated), tuple(missed), tuple(warned))
+        words = Wording(f"cluster.accelerator.kernels.gemm.{dtype}.", "these products", _HINTS, exponential)
+        parts.append(Part(words.constants(fit, said), (errors(f"products in {dtype}", fit),), words.warnings(fit)))
+        update = {**fitted(fit, exponential), "error_median": None, "error_p90": None, "source": said}
+        table[dtype] = accelerator.kernels.gemm_fit(dtype).model_copy(update=update)
+    kernels = accelerator.kernels.model_copy(update={"gemm": table})
+    return accelerator.model_copy(update={"kernels": kernels}), parts
 
 
 def _fit(mine: Sequence[Product], accelerator: Accelerator, dtype: str) -> Fit:
@@ -73,7 +60,7 @@ def _fit(mine: Sequence[Product], accelerator: Accelerator, dtype: str) -> Fit:
     except UnsupportedDtype as error:
         raise BadFile(mine[0].file, f"line {mine[0].line}: {error}") from None
     start = accelerator.kernels.gemm_fit(dtype)
-    knobs = [_knob(start, field) for field in _SPREADS]
+    knobs = [log_knob(field, float(getattr(start, field)), limits) for field, limits in _LIMITS.items()]
     m, n, k = (np.array([float(getattr(one, name)) for one in mine]) for name in ("m", "n", "k"))
     measured = np.array([one.seconds for one in mine])
 
@@ -86,19 +73,3 @@ def _fit(mine: Sequence[Product], accelerator: Accelerator, dtype: str) -> Fit:
 
     check_units(mine[0].file, mine[0].line, residuals(np.array([knob.neutral for knob in knobs])))
     return settle(residuals, knobs, noise=NOISE)
-
-
-def _knob(start: GemmFit, field: str) -> Knob:
-    spread, low, high = _SPREADS[field]
-    value = min(max(float(getattr(start, field)), 1.01 * low), 0.99 * high)
-    return Knob(field, math.log(value), spread, math.log(low), math.log(high))
-
-
-def _told(accelerator: Accelerator, dtype: str, update: Mapping[str, float], said: str) -> GemmFit:
-    unsaid = {"error_median": None, "error_p90": None, "source": said}
-    return accelerator.kernels.gemm_fit(dtype).model_copy(update={**update, **unsaid})
-
-
-def _with(accelerator: Accelerator, dtype: str, fit: GemmFit) -> Accelerator:
-    table = accelerator.kernels.gemm | {dtype: fit}
-    return accelerator.model_copy(update={"kernels": accelerator.kernels.model_copy(update={"gemm": table})})

@@ -5,22 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from planner.runs import schema
+from planner.runs.schema import Run
 
 Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"]
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One measured training run and the file that it stands in."""
-
-    file: str
-    run: schema.Run
-
-    @property
-    def id(self) -> str:
-        """Its name."""
-        return self.run.id
+FileRun = tuple[str, Run]
+"""A measured training run, behind the name of the file that it stands in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +68,7 @@ class Product:
 class Evidence:
     """Everything that the files hold, and what was left aside with the reason."""
 
-    runs: list[Run] = field(default_factory=list)
+    runs: list[FileRun] = field(default_factory=list)
     logs: list[Log] = field(default_factory=list)
     products: list[Product] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

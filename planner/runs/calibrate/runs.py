@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +14,15 @@ from numpy.typing import NDArray
 from costmodels.stack.stack import Stack
 from hardware.errors import MeshwrightError
 from hardware.records import Cluster
-from planner.runs.calibrate.document import Constant, Errors, RunError
+from planner.runs.calibrate.document import Errors, RunError
 from planner.runs.calibrate.identify import Fit, settle
-from planner.runs.calibrate.records import Run
-from planner.runs.calibrate.summary import FARTHEST, FEWEST_LEFT_OUT, constants, errors, source, told, warnings
-from planner.runs.case import Case, case_of
+from planner.runs.calibrate.records import FileRun
+from planner.runs.calibrate.summary import FARTHEST, FEWEST_LEFT_OUT, Part, Wording, errors, fitted, source
+from planner.runs.case import Case, Unpriceable, case_of
+from planner.runs.corpus import grouped
 from planner.runs.files import CHECK
-from planner.runs.least_squares import EXPERTS, MOST_ROWS, STACK_KNOBS, Floats, Knob, log_error, with_constants
+from planner.runs.least_squares import EXPERTS, MOST_ROWS, STACK_KNOBS, Floats, Knob, log_error
+from planner.runs.schema import Run
 
 NOISE: Final = 0.07
 """Spread of one source's runs around its own bias: the median over the 29 sources of the fit split with six or more."""
@@ -34,92 +35,74 @@ _BOUNDS: Final = {
     "calibrated.expert_efficiency": (0.05, 3.0),
 }
 """Wider than those of the shipped calibration: one cluster may be worse than any published one."""
-_HINTS: Final = {
-    "kernel_efficiency": "a run that mostly computes, with a larger micro-batch",
-    "elementwise_efficiency": "a run with shorter sequences or a smaller hidden size",
-    "communication_efficiency": "a run with more tensor or data parallelism, or without overlap",
-    "straggler": "the same run on several numbers of nodes",
-    "iteration_overhead": "a run with a short iteration, such as a small batch",
-    "launch_time": "a run of small layers without CUDA graphs, which waits for its host",
-    "expert_efficiency": "a run with experts and a larger micro-batch",
-}
+_WORDS: Final = Wording(
+    "stack.",
+    "these runs",
+    {
+        "kernel_efficiency": "a run that mostly computes, with a larger micro-batch",
+        "elementwise_efficiency": "a run with shorter sequences or a smaller hidden size",
+        "communication_efficiency": "a run with more tensor or data parallelism, or without overlap",
+        "straggler": "the same run on several numbers of nodes",
+        "iteration_overhead": "a run with a short iteration, such as a small batch",
+        "launch_time": "a run of small layers without CUDA graphs, which waits for its host",
+        "expert_efficiency": "a run with experts and a larger micro-batch",
+    },
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A run that can be priced, with its time."""
+class Measured(NamedTuple):
+    """A run that can be priced, its file and its time."""
 
+    file: str
     run: Run
     case: Case
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Runs:
-    """A stack with fitted constants, and what is said of them."""
-
-    stack: Stack
-    constants: tuple[Constant, ...]
-    runs: tuple[RunError, ...]
-    errors: tuple[Errors, ...]
-    warnings: tuple[str, ...]
-
-
-def priced(runs: Sequence[Run], cluster: Cluster, stack: Stack) -> tuple[list[Measured], list[str]]:
+def priced(runs: Iterable[FileRun], cluster: Cluster, stack: Stack) -> tuple[list[Measured], list[str]]:
     """The runs on that cluster and stack with their times, and those that cannot be used and why."""
     found, notes = [], []
-    for run in runs:
+    for file, run in runs:
         try:
-            found.append(_measured(run, cluster, stack))
+            found.append(Measured(file, run, *_measured(run, cluster, stack)))
         except (MeshwrightError, ValueError, ArithmeticError) as error:
-            notes.append(f"{run.file}, run {run.id}: not used: {error}")
+            notes.append(f"{file}, run {run.id}: not used: {error}")
     return found, notes
 
 
-class _Unusable(MeshwrightError):
-    """A run that says too little of its own time."""
-
-
-def _measured(run: Run, cluster: Cluster, stack: Stack) -> Measured:
-    seconds, measured = run.run.measured.iteration_seconds, run.run
-    if measured.suspect:
-        raise _Unusable("marked as suspect")
-    if not measured.complete:
-        raise _Unusable("marked as incomplete")
-    if measured.held_back:
-        raise _Unusable(f"of the split {CHECK!r}, which nothing is learnt from")
-    if measured.not_fitted:
-        raise _Unusable(measured.not_fitted)
-    if measured.measured.out_of_memory:
-        raise _Unusable("it ran out of memory")
-    if seconds is None:
-        raise _Unusable("no iteration time is said")
-    mapped = case_of(measured, machines=cluster, software=stack)
-    residual = log_error(mapped, mapped.scenario, seconds)
+def _measured(run: Run, cluster: Cluster, stack: Stack) -> tuple[Case, float]:
+    seconds = run.measured.iteration_seconds or math.nan
+    unusable = {
+        "marked as suspect": run.suspect,
+        "marked as incomplete": not run.complete,
+        f"of the split {CHECK!r}, which nothing is learnt from": run.held_back,
+        run.not_fitted: run.not_fitted,
+        "it ran out of memory": run.measured.out_of_memory,
+        "no iteration time is said": run.measured.iteration_seconds is None,
+    }
+    if why := next((why for why, so in unusable.items() if so), ""):
+        raise Unpriceable(why)
+    case = case_of(run, cluster=cluster, stack=stack)
+    residual = log_error(case, seconds)
     if not abs(residual) < FARTHEST:
-        raise _Unusable(
-            f"predicted to take {math.exp(min(residual, 700.0)):.3g} times as long as measured; look at its units"
-        )
-    return Measured(run, mapped, seconds)
+        times = f"{math.exp(min(residual, 700.0)):.3g} times"
+        raise Unpriceable(f"predicted to take {times} as long as measured; look at its units")
+    return case, seconds
 
 
 def knobs_of(stack: Stack, *, experts: bool) -> list[Knob]:
     """The stack's constants, each drawn towards its value from before."""
-    chosen = (*STACK_KNOBS, EXPERTS) if experts else STACK_KNOBS
-    knobs = []
-    for knob in chosen:
-        low, high = _BOUNDS[knob.field]
-        knobs.append(replace(knob, neutral=float(stack.value(knob.field)), low=low, high=high))
-    return knobs + _host(stack.host.launch_time)
+    knobs = [
+        replace(knob, neutral=float(stack.value(knob.field)), low=low, high=high)
+        for knob in (STACK_KNOBS + (EXPERTS,) * experts)
+        for low, high in [_BOUNDS[knob.field]]
+    ]
+    launch = stack.host.launch_time  # hosts of the catalogue take 1 to 1.56 times as long as another
+    return knobs + [Knob("host.launch_time", launch, 0.25 * launch, 0.1 * launch, 10.0 * launch)] * (launch > 0.0)
 
 
-def _host(launch: float) -> list[Knob]:
-    """The host's time for a kernel, if it takes any: hosts of the catalogue take 1 to 1.56 times as long as another."""
-    return [Knob("host.launch_time", launch, 0.25 * launch, 0.1 * launch, 10.0 * launch)] if launch else []
-
-
-def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack) -> Runs:
-    """The stack with the constants that the runs can tell.
+def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack) -> tuple[Stack, Part]:
+    """The stack with the constants that the runs settle, and what is said of them.
 
     Args:
         found: the runs on the cluster whose links and products are fitted already; those of at most ``MOST_ROWS``
@@ -131,7 +114,7 @@ def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack
     used = [one for one, taken in zip(found, drawn, strict=True) if taken]
     knobs = knobs_of(stack, experts=any(one.case.scenario.model.moe for one in used))
 
-    asked = [one.run.run.question for one in used]
+    asked = [one.run.question for one in used]
     apart = dict(zip(asked, used, strict=True))  # a configuration that was run again is priced once
 
     def residuals(values: Floats) -> Floats:
@@ -139,18 +122,16 @@ def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack
         return np.array([predicted[which] - math.log(one.seconds) for which, one in zip(asked, used, strict=True)])
 
     fit = settle(residuals, knobs, noise=NOISE)
-    started = np.array([log_error(one.case, one.case.scenario, one.seconds) for one in before])
+    started = np.array([log_error(one.case, one.seconds) for one in before])
     fit = replace(fit, before=started[drawn])
-    said = source([one.run.file for one in used], len(used), "runs" if len(used) > 1 else "run", fit)
+    said = source([one.file for one in used], len(used), "runs" if len(used) > 1 else "run", fit)
     missed = errors("runs", fit)
-    return Runs(
-        stack.changed(
-            told(fit) | {"calibrated.basis": said, "source": _sourced(stack.source), "calibrated.own_runs": len(apart)}
-        ),
-        tuple(constants(fit, "stack.", said)),
-        _run_errors(found, used, started, knobs, fit),
-        (missed,),
-        tuple(warnings(fit, "stack.", "these runs", _HINTS) + _no_better(missed) + _apart(found) + _left(found, used)),
+    basis = {"calibrated.basis": said, "source": _sourced(stack.source), "calibrated.own_runs": len(apart)}
+    warnings = (*_WORDS.warnings(fit), *_no_better(missed), *_apart(found), *_left(found, used))
+    listed = _run_errors(found, used, started, knobs, fit)
+    return (
+        stack.changed(fitted(fit) | basis),
+        Part(_WORDS.constants(fit, said), (missed,), warnings, runs=listed),
     )
 
 
@@ -159,7 +140,7 @@ def _drawn(found: Sequence[Measured]) -> NDArray[np.bool_]:
 
     Every so-many-th run would do for no study that repeats a pattern.
     """
-    asked = [one.run.run.question for one in found]
+    asked = [one.run.question for one in found]
     known = list(dict.fromkeys(asked))
     taken = set(known if len(known) <= MOST_ROWS else random.Random(0).sample(known, MOST_ROWS))  # noqa: S311
     return np.array([which in taken for which in asked])
@@ -199,21 +180,21 @@ APART: Final = 1.2
 
 def _apart(found: Sequence[Measured]) -> list[str]:
     """A warning for every configuration whose runs contradict each other."""
-    alike: defaultdict[str, list[Measured]] = defaultdict(list)
-    for one in found:
-        alike[one.run.run.question].append(one)
-    told = []
-    for same in alike.values():
-        ordered = sorted(same, key=lambda one: one.seconds)
-        short, long = ordered[0], ordered[-1]
+    warnings = []
+    for same in grouped(found, lambda one: one.run.question).values():
+        short, long = (pick(same, key=lambda one: one.seconds) for pick in (min, max))
         if long.seconds > APART * short.seconds:
             times = f"{short.seconds:.4g} s ({short.run.id}) and {long.seconds:.4g} s ({long.run.id})"
-            told.append(f"runs of one configuration took {times}: the constants lie between; leave out the wrong one")
-    return told
+            warnings.append(
+                f"runs of one configuration took {times}: the constants lie between; leave out the wrong one"
+            )
+    return warnings
 
 
 def _miss(one: Measured, knobs: Sequence[Knob], values: Floats) -> float:
-    return log_error(one.case, with_constants(one.case.scenario, knobs, values), one.seconds)
+    name = one.case.scenario.stack.name
+    constants = {(name, knob.field): float(value) for knob, value in zip(knobs, values, strict=True)}
+    return log_error(one.case, one.seconds, constants)
 
 
 def _run_errors(
@@ -224,14 +205,7 @@ def _run_errors(
     rows = []
     for one, residual in zip(found, started, strict=True):
         after = math.expm1(_miss(one, knobs, fit.values))
-        rows.append(
-            RunError(
-                file=one.run.file,
-                id=one.run.id,
-                measured_seconds=one.seconds,
-                before=math.expm1(residual),
-                after=after,
-                left_out=left.get(id(one), after) if len(used) >= FEWEST_LEFT_OUT else None,
-            )
-        )
+        left_out = left.get(id(one), after) if len(used) >= FEWEST_LEFT_OUT else None
+        figures = {"before": math.expm1(residual), "after": after, "left_out": left_out}
+        rows.append(RunError(file=one.file, id=one.run.id, measured_seconds=one.seconds, **figures))
     return tuple(rows)

@@ -13,7 +13,9 @@ from hardware.errors import BadFile
 from hardware.records import Cluster
 from planner.errors import BadRequest, MeshwrightError
 from planner.request.resolve import resolve
-from planner.runs.calibrate.records import Evidence, Log, Run
+from planner.runs.calibrate.records import Evidence, FileRun, Log
+from planner.runs.case import Unpriceable
+from planner.runs.schema import Run
 
 DEVICES: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
     (r"GB300", ("gb300",), "gb300-nvl72"),
@@ -46,15 +48,10 @@ DEVICES: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
 cluster that stands for machines with it."""
 
 
-def accelerators_of(device: str) -> tuple[str, ...]:
-    """The catalogue's names for a device in its driver's words; none if it is not known."""
-    return _known(device)[0]
-
-
 def _known(device: str) -> tuple[tuple[str, ...], str]:
-    return next(
-        ((names, cluster) for pattern, names, cluster in DEVICES if re.search(pattern, device, re.IGNORECASE)), ((), "")
-    )
+    """The catalogue's names for a device in its driver's words, and a cluster with it; none where it is not known."""
+    found = ((names, cluster) for pattern, names, cluster in DEVICES if re.search(pattern, device, re.IGNORECASE))
+    return next(found, ((), ""))
 
 
 def starting_cluster(evidence: Evidence, named: str | None, notes: list[str]) -> Cluster:
@@ -80,22 +77,21 @@ def starting_cluster(evidence: Evidence, named: str | None, notes: list[str]) ->
     return found
 
 
-def _of_runs(runs: Sequence[Run], notes: list[str]) -> Cluster:
+def _of_runs(runs: Sequence[FileRun], notes: list[str]) -> Cluster:
     """The one cluster that all runs describe; those that say nothing of their network take the others' word."""
     said: dict[tuple[object, ...], Cluster] = {}
     unsaid: dict[tuple[object, ...], Cluster] = {}
-    for run in runs:
-        if run.run.request is None:
-            notes.append(f"{run.file}, run {run.id}: not used: {run.run.unpriced}")
-            continue
+    for file, run in runs:
         try:
-            found = resolve(run.run.request).machines
+            if run.request is None:
+                raise Unpriceable(run.unpriced)
+            found = resolve(run.request).machines
         except MeshwrightError as error:
-            notes.append(f"{run.file}, run {run.id}: not used: {error}")
+            notes.append(f"{file}, run {run.id}: not used: {error}")
             continue
         if len(found.groups) > 1:
             return found
-        assumed = "request.cluster" in run.run.assumed
+        assumed = "request.cluster" in run.assumed
         key = (found.accelerator.name, found.groups[0].gpus_per_node)
         (unsaid if assumed else said)[*key, "" if assumed else found.groups[0].tiers] = found
     if not said and not unsaid:
@@ -121,7 +117,7 @@ def _of_device(log: Log, notes: list[str]) -> Cluster:
 
 
 def _check_device(log: Log, cluster: Cluster) -> None:
-    names = accelerators_of(log.device)
+    names, _ = _known(log.device)
     if names and cluster.accelerator.name not in names:
         has = f"cluster {cluster.name} has {cluster.accelerator.name}"
         raise BadFile(log.file, f"line {log.line}: measured on {log.device}, {has}; give another --cluster")
@@ -136,7 +132,7 @@ def starting_stack(evidence: Evidence, named: str | None, notes: list[str]) -> S
     """
     if named is not None:
         return find_stack(named)
-    names = {name for run in evidence.runs if (name := _stack_of(run))}
+    names = {name for _, run in evidence.runs if (name := _stack_of(run))}
     if len(names) > 1:
         raise BadRequest(
             f"the runs are of the stacks {' and '.join(sorted(names))}; say which one: --stack {min(names)}"
@@ -152,7 +148,7 @@ def starting_stack(evidence: Evidence, named: str | None, notes: list[str]) -> S
 
 def _stack_of(run: Run) -> str:
     """The name of a run's stack, "" where it says none."""
-    request = run.run.request
+    request = run.request
     if request is None or "stack" not in request.model_fields_set:
         return ""
     return request.stack if isinstance(request.stack, str) else request.stack.name

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from hardware.errors import BadFile
-from planner.runs.calibrate.document import Constant, Errors
+from planner.runs.calibrate.document import Constant, Errors, RunError
 from planner.runs.calibrate.identify import Fit, Found
-from planner.runs.least_squares import Floats
+from planner.runs.least_squares import Floats, Knob
 
 FEWEST_LEFT_OUT = 3
 """Points below which leaving one out leaves nothing to fit."""
@@ -65,43 +66,79 @@ def exponential(value: float) -> float:
     return plain(math.exp(value))
 
 
-def told(fit: Fit, size: Callable[[float], float] = plain) -> dict[str, float]:
-    """The constants that the data told, by field."""
+def log_knob(field: str, value: float, limits: tuple[float, float, float]) -> Knob:
+    """A knob that is the logarithm of a constant.
+
+    Args:
+        field: its path.
+        value: from before.
+        limits: spread of the logarithm, and bounds of the constant.
+    """
+    spread, low, high = limits
+    start = min(max(value, 1.01 * low), 0.99 * high)
+    return Knob(field, math.log(start), spread, math.log(low), math.log(high))
+
+
+def fitted(fit: Fit, size: Callable[[float], float] = plain) -> dict[str, float]:
+    """The constants that the data settle, by field."""
     return {one.knob.field: size(one.value) for one in fit.constants if one.fitted}
 
 
-def constants(fit: Fit, prefix: str, said: str, size: Callable[[float], float] = plain) -> list[Constant]:
-    """The constants of a fit; ``size`` turns a knob's value into the constant's."""
-    return [_constant(one, prefix, said, size) for one in fit.constants]
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is said of one fit: of links, of the products of a number format, or of a stack."""
+
+    constants: tuple[Constant, ...]
+    errors: tuple[Errors, ...]
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    runs: tuple[RunError, ...] = ()
 
 
-def _constant(one: Found, prefix: str, said: str, size: Callable[[float], float]) -> Constant:
-    error, before = one.error, size(one.knob.neutral)
-    spread = None if error is None else abs(size(one.value + error) - size(one.value - error)) / 2.0
-    return Constant(
-        name=f"{prefix}{one.knob.field}",
-        before=before,
-        after=size(one.value) if one.fitted else before,
-        standard_error=spread,
-        narrowed=one.narrowed,
-        source=said if one.fitted else f"not told by {said.partition(':')[0]}; as before",
-    )
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How the constants of one kind of evidence are called.
 
+    Attributes:
+        prefix: what stands before the field in a constant's name.
+        evidence: "these runs".
+        hints: by field, what evidence would settle it.
+        size: turns a knob's value into the constant's.
+    """
 
-def warnings(fit: Fit, prefix: str, of: str, hints: Mapping[str, str]) -> list[str]:
-    """One line for every constant that was left alone, and for each that ended at the edge of the plausible."""
-    return [line for one in fit.constants if (line := _warning(one, prefix, of, hints))]
+    prefix: str
+    evidence: str
+    hints: Mapping[str, str]
+    size: Callable[[float], float] = plain
 
+    def constants(self, fit: Fit, said: str) -> tuple[Constant, ...]:
+        """Every constant of a fit; ``said`` is the source of the fitted ones."""
+        return tuple(self._constant(one, said) for one in fit.constants)
 
-def _warning(one: Found, prefix: str, of: str, hints: Mapping[str, str]) -> str:
-    name = f"{prefix}{one.knob.field}"
-    if one.fitted:
-        edge = (
-            f"{name} ended at the edge of what is plausible; look at the evidence, or at the cluster's nominal figures"
+    def _constant(self, one: Found, said: str) -> Constant:
+        error, before = one.error, self.size(one.knob.neutral)
+        spread = None if error is None else abs(self.size(one.value + error) - self.size(one.value - error)) / 2.0
+        return Constant(
+            name=f"{self.prefix}{one.knob.field}",
+            before=before,
+            after=self.size(one.value) if one.fitted else before,
+            standard_error=spread,
+            narrowed=one.narrowed,
+            source=said if one.fitted else f"not told by {said.partition(':')[0]}; as before",
         )
-        return edge if one.at_bound else ""
-    short = one.knob.field.rpartition(".")[2]
-    why = f"{of} narrow it to {100 * one.narrowed:.0f} % of what it could be"
-    if one.instead:
-        why = f"{of} cannot tell it from {one.instead.rpartition('.')[2]}"
-    return f"{name} stays as it was: {why}; {hints[short]} would tell"
+
+    def warnings(self, fit: Fit) -> tuple[str, ...]:
+        """One line for every constant that was left alone, and for each that ended at the edge of the plausible."""
+        return tuple(filter(None, map(self._warning, fit.constants)))
+
+    def _warning(self, one: Found) -> str:
+        name = f"{self.prefix}{one.knob.field}"
+        if one.at_bound:
+            look = "look at the evidence, or at the cluster's nominal figures"
+            return f"{name} ended at the edge of what is plausible; {look}"
+        if one.fitted:
+            return ""
+        why = f"{self.evidence} narrow it to {100 * one.narrowed:.0f} % of what it could be"
+        if one.instead:
+            why = f"{self.evidence} cannot tell it from {one.instead.rpartition('.')[2]}"
+        return f"{name} stays as it was: {why}; {self.hints[one.knob.name]} would tell"

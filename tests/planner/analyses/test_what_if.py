@@ -9,14 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 from costmodels.pricing import price_strategy
-from planner.analyses.robust import changed_by, changed_groups, corners_of, robust, share_of
+from planner.analyses.robust import changed_by, changed_groups, corners_of, robust
 from planner.analyses.what_if import FACTOR, sensitivity
 from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.api import plan, predict
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.explain.what_helps import machine_levers, uncertain_levers
-from planner.render.terminal.sensitivity import words
+from planner.render.terminal.what_if import words
 from planner.request.budget import Budget
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
@@ -151,8 +151,8 @@ def test_corners_are_the_middle_and_every_combination():
 
 @pytest.mark.parametrize("text", ["0", "100%", "-5%", "much", "nan"])
 def test_a_share_that_is_none_is_refused(text):
-    with pytest.raises(BadRequest, match="such as 20%"):
-        share_of(text)
+    with pytest.raises(BadRequest, match=r"--robust: expected a share .*such as .*%"):
+        robust(ASK, text)
 
 
 def run(*arguments):
@@ -178,7 +178,7 @@ def test_the_commands_answer_in_words_and_in_json():
     ("arguments", "reason"),
     [
         (["--what-if", "--robust", "20%"], "one at a time"),
-        (["--robust", "2"], "such as 20%"),
+        (["--robust", "2"], "such as 0.05 or 5%"),
         (["--what-if", "--format", "args"], "table or json"),
         (["--what-if", "--objective", "memory"], "objective memory"),
         (["--what-if", "--gpus", "128", "--cluster", "a100-h100-mixed"], "one node group"),

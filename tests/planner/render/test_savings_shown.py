@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from planner.answer.text import strategy_in_words
 from planner.api import plan
 from planner.cli import main
-from planner.render.terminal.sensitivity import words
+from planner.render.terminal.what_if import words
 from planner.request.request import PlanRequest
 
 TIGHT = {"model": "llama2-70b", "gpus": 8}

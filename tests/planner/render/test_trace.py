@@ -14,8 +14,7 @@ from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.api import plan, predict
 from planner.cli.app import main
 from planner.errors import BadRequest
-from planner.render.trace import trace
-from planner.render.trace_pieces import STREAMS
+from planner.render.trace import STREAMS, trace
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
 

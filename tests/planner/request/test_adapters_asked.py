@@ -125,7 +125,7 @@ def test_nvidias_own_fine_tuning_runs_come_out_within_four_percent():
     runs = [run for run in read_runs(HOME / "fit.jsonl.gz") if "bridge-26_06" in run.id and run.request.adapters]
     cases = [case_of(run) for run in runs]
     errors = [
-        float(price_strategy(one.rows, one.scenario, one.assignment).iteration / run.measured.iteration_seconds) - 1
+        float(price_strategy(one.strategy, one.scenario, one.assignment).iteration / run.measured.iteration_seconds) - 1
         for run, one in zip(runs, cases, strict=True)
     ]
     assert len(errors) == 5

@@ -9,9 +9,9 @@ from pydantic import ValidationError
 from costmodels.model.catalogue import model
 from costmodels.stack.stack import stack
 from planner import PlanRequest, predict
-from planner.analyses.compare import FEATURES
 from planner.cli import main
 from planner.errors import BadRequest, MeshwrightError
+from planner.request.features import FEATURES
 from planner.request.resolve import resolve
 from planner.service.guard import names_only
 from planner.studies.question import key_of, request_of

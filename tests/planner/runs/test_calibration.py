@@ -60,7 +60,7 @@ def rows(shapes=SHAPES, *, copies=3, **constants):
         row = run(id=f"made-{number}", model=shape["model"], pins=at, request=batch)
         mapped = case(row)
         stack = mapped.scenario.stack.changed({f"{HOMES[name]}.{name}": value for name, value in constants.items()})
-        seconds = price_strategy(mapped.rows, replace(mapped.scenario, stack=stack), mapped.assignment).iteration
+        seconds = price_strategy(mapped.strategy, replace(mapped.scenario, stack=stack), mapped.assignment).iteration
         row["measured"] = {"iteration_seconds": seconds}
         made.append(row)
     return made
@@ -136,8 +136,8 @@ def test_leaving_a_run_out_is_close_to_fitting_without_it(tmp_path):
     told = calibrate([written(tmp_path / "all.jsonl", made)]).runs[0].left_out
     others = calibrate([written(tmp_path / "others.jsonl", made[1:])])
     (tmp_path / "p.toml").write_text(others.profile)
-    mapped = case(made[0], machines=find_cluster(tmp_path / "p.toml"), software=find_stack(str(tmp_path / "p.toml")))
-    refitted = price_strategy(mapped.rows, mapped.scenario, mapped.assignment).iteration
+    mapped = case(made[0], cluster=find_cluster(tmp_path / "p.toml"), stack=find_stack(str(tmp_path / "p.toml")))
+    refitted = price_strategy(mapped.strategy, mapped.scenario, mapped.assignment).iteration
     assert told == pytest.approx(refitted / made[0]["measured"]["iteration_seconds"] - 1.0, abs=0.01)
 
 
@@ -371,8 +371,8 @@ def test_whatever_a_run_says_the_answer_is_a_calibration_or_one_line(tmp_path_fa
 def test_the_time_alone_is_that_of_the_price_strategy():
     for pins in ({}, {"pp": 4, "sharding_degree": 2}, {"tp": 1, "cp": 2}):
         mapped = case(run(pins=pins))
-        alone = iteration_seconds(mapped.rows, mapped.scenario, mapped.assignment)
-        assert alone == price_strategy(mapped.rows, mapped.scenario, mapped.assignment).iteration
+        alone = iteration_seconds(mapped.strategy, mapped.scenario, mapped.assignment)
+        assert alone == price_strategy(mapped.strategy, mapped.scenario, mapped.assignment).iteration
 
 
 def test_stacks_of_ones_own_are_read_anew_every_time(tmp_path):

@@ -42,8 +42,8 @@ def test_the_links_that_made_the_tests_are_found_from_the_shipped_ones():
     network = {"efficiency": 0.6, "saturation": 8e6, "step_latency": 2e-5, "point_to_point": 0.5}
     truth = with_links(with_links(start, 0, **node), 1, **network)
     places = [(name, *at) for name in ("all_gather", "all_reduce") for at in ((1, 8), (1, 2), (2, 8), (8, 8))]
-    found = fit_links(made_by(truth, [*places, ("sendrecv", 2, 8)]), start)
-    for tier, told in zip(found.cluster.groups[0].tiers, (node, network), strict=True):
+    cluster, found = fit_links(made_by(truth, [*places, ("sendrecv", 2, 8)]), start)
+    for tier, told in zip(cluster.groups[0].tiers, (node, network), strict=True):
         for name, value in told.items():
             assert getattr(tier.link, name) == pytest.approx(value, rel=0.03), (tier.name, name)
     assert max(one.median_after for one in found.errors) < 0.01
@@ -51,16 +51,16 @@ def test_the_links_that_made_the_tests_are_found_from_the_shipped_ones():
 
 def test_a_test_within_a_node_leaves_the_network_alone():
     start = find_cluster("dgx-h100")
-    found = fit_links(made_by(with_links(start, 0, efficiency=0.5), [("all_gather", 1, 8)]), start)
+    cluster, found = fit_links(made_by(with_links(start, 0, efficiency=0.5), [("all_gather", 1, 8)]), start)
     assert {one.name.split(".")[1] for one in found.constants} == {"node"}
-    assert found.cluster.groups[0].tiers[1:] == start.groups[0].tiers[1:]
-    assert found.cluster.groups[0].tiers[0].link.efficiency == pytest.approx(0.5, rel=0.02)
+    assert cluster.groups[0].tiers[1:] == start.groups[0].tiers[1:]
+    assert cluster.groups[0].tiers[0].link.efficiency == pytest.approx(0.5, rel=0.02)
 
 
 def test_a_spine_with_the_link_of_the_leaf_takes_what_was_fitted_there():
     start = find_cluster("dgx-h100")
-    found = fit_links(made_by(with_links(start, 1, efficiency=0.6), [("all_gather", 4, 8)]), start)
-    _, leaf, spine = found.cluster.groups[0].tiers
+    cluster, found = fit_links(made_by(with_links(start, 1, efficiency=0.6), [("all_gather", 4, 8)]), start)
+    _, leaf, spine = cluster.groups[0].tiers
     assert leaf.link == spine.link
     assert leaf.link.efficiency == pytest.approx(0.6, rel=0.05)
     assert any("spine takes the link of leaf" in note for note in found.notes)
@@ -111,14 +111,14 @@ def test_a_log_of_another_machine_is_refused_by_its_line():
 @pytest.mark.parametrize("each", [2, 3, 5, 6, 7, 8])
 def test_any_number_of_ranks_on_one_host_speak_of_its_node(each):
     cluster = find_cluster("dgx-h100")
-    found = fit_links(made_by(with_links(cluster, 0, efficiency=0.6), [("all_gather", 1, each)]), cluster)
+    _, found = fit_links(made_by(with_links(cluster, 0, efficiency=0.6), [("all_gather", 1, each)]), cluster)
     assert {one.name.split(".")[1] for one in found.constants} == {"node"}
     assert max(abs(one.median_after) for one in found.errors) < 0.02
 
 
 def test_some_ranks_of_two_hosts_speak_of_the_switch_between_them():
     cluster = find_cluster("dgx-h100")
-    found = fit_links(made_by(cluster, [("all_reduce", 2, 6)]), cluster)
+    _, found = fit_links(made_by(cluster, [("all_reduce", 2, 6)]), cluster)
     assert {one.name.split(".")[1] for one in found.constants} == {"leaf"}
 
 

@@ -17,7 +17,7 @@ from planner.runs.files import CHECK, json_lines
 from planner.runs.fit import samples
 from planner.runs.fit_memory import caches, tensor_slacks
 from planner.runs.judge import HOME, learnt_from, shipped
-from planner.runs.report import validate
+from planner.runs.report import paths_of, validate
 from planner.trust.interval import interval
 from planner.trust.table import every_run, measured
 from tests.planner.measured_run import run
@@ -98,7 +98,7 @@ def test_validate_tells_the_means_of_every_file_apart(tmp_path):
 def test_a_split_is_taken_once_and_whatever_folder_has_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "check").mkdir()
-    assert validate(["check", "check"]) == validate(["check"])
+    assert paths_of(["check", "check"]) == paths_of(["check"]) == [FILE]
     with pytest.raises(BadFile, match=r"chek: no such file, nor a split of the shipped runs \(.*check\)"):
         validate(["chek"])
 

@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from hardware.errors import MeshwrightError
-from planner.runs.corpus import TOGETHER, WORTH, of_each
+from planner.runs.corpus import CHUNK, FEWEST, map_runs
 from planner.runs.judge import judge
 
 
@@ -19,22 +19,22 @@ def refuse(run):
     raise MeshwrightError(f"run {run['number']} is refused")
 
 
-ROWS = [{"number": number} for number in range(WORTH + TOGETHER // 2)]
+ROWS = [{"number": number} for number in range(FEWEST + CHUNK // 2)]
 
 
 def test_several_processes_tell_of_every_run_in_order():
-    told = of_each(ROWS, process_of, workers=2)
+    told = map_runs(ROWS, process_of, workers=2)
     assert [number for number, _ in told] == list(range(len(ROWS)))
     assert os.getpid() not in {process for _, process in told}
 
 
 def test_few_runs_start_no_further_process():
-    assert {process for _, process in of_each(ROWS[: WORTH - 1], process_of, workers=2)} == {os.getpid()}
+    assert {process for _, process in map_runs(ROWS[: FEWEST - 1], process_of, workers=2)} == {os.getpid()}
 
 
 def test_what_goes_wrong_in_another_process_is_told_as_in_this_one():
     with pytest.raises(MeshwrightError, match="run 0 is refused"):
-        of_each(ROWS, refuse, workers=2)
+        map_runs(ROWS, refuse, workers=2)
 
 
 def test_verdicts_are_the_same_however_many_processes_judge(tmp_path, monkeypatch):
@@ -42,7 +42,7 @@ def test_verdicts_are_the_same_however_many_processes_judge(tmp_path, monkeypatc
     from planner.runs.files import json_lines
     from planner.runs.judge import shipped
 
-    monkeypatch.setattr(corpus, "WORTH", 20)
+    monkeypatch.setattr(corpus, "FEWEST", 20)
     rows = [document for path in shipped() for _, document in islice(json_lines(path), 20)]
     halves = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
     for path, part in zip(halves, (rows[:25], rows[25:]), strict=True):

@@ -8,20 +8,19 @@ import pytest
 from costmodels.pricing import price_strategy
 from hardware.catalogue import accelerator
 from planner.runs.fit import (
-    EXPERTS,
-    STACK_KNOBS,
-    Errors,
     Sample,
     alone_on_machines,
     calibrate,
     calibrate_experts,
-    in_step,
+    errors_left,
     set_fields,
-    with_experts,
-    with_rate,
+    with_experts_of_others,
 )
+from planner.runs.least_squares import EXPERTS, RATE, STACK_KNOBS, with_constants, with_rate
 from planner.runs.leave_one_out import without_each
 from tests.planner.measured_run import case, run
+
+DEVICE = ("a100-sxm-80gb", RATE.field)
 
 
 def made_at(rate, group="made"):
@@ -32,15 +31,14 @@ def made_at(rate, group="made"):
         neutral: dict[str, object] = {knob.field: knob.neutral for knob in STACK_KNOBS} | {"switches.cuda_graphs": True}
         stack = mapped.scenario.stack.changed(neutral)
         scenario = replace(mapped.scenario, stack=stack)
-        seconds = price_strategy(mapped.rows, with_rate(scenario, rate), mapped.assignment).iteration
+        seconds = price_strategy(mapped.strategy, with_rate(scenario, rate), mapped.assignment).iteration
         samples.append(Sample(group, replace(mapped, scenario=scenario), seconds, 1.0 / math.sqrt(3)))
     return samples
 
 
 def test_calibration_finds_the_machine_that_made_the_runs():
     """A fifth slower: the runs are explained by the machine."""
-    _, rates = calibrate(made_at(0.8), rounds=2)
-    assert rates["a100-sxm-80gb"] == pytest.approx(0.8, rel=0.03)
+    assert calibrate(made_at(0.8), rounds=2)[DEVICE] == pytest.approx(0.8, rel=0.03)
 
 
 def test_without_a_source_the_constants_are_those_of_the_others():
@@ -48,13 +46,13 @@ def test_without_a_source_the_constants_are_those_of_the_others():
     shipped = accelerator("a100-sxm-80gb").training_rate
     slow, fast = 0.9 * shipped, 1.1 * shipped
     without = without_each([*made_at(slow, "slow-2021"), *made_at(fast, "fast")])
-    assert without["slow"].rates["a100-sxm-80gb"] == pytest.approx(fast, rel=0.03)
-    assert without["fast"].rates["a100-sxm-80gb"] == pytest.approx(slow, rel=0.03)
+    assert without["slow"][DEVICE] == pytest.approx(fast, rel=0.03)
+    assert without["fast"][DEVICE] == pytest.approx(slow, rel=0.03)
 
 
 def test_what_a_source_alone_speaks_of_is_neutral_without_it():
     without = without_each(made_at(0.8))
-    assert without["made"].rates["a100-sxm-80gb"] == pytest.approx(1.0, abs=0.01)
+    assert without["made"][DEVICE] == pytest.approx(1.0, abs=0.01)
 
 
 def test_a_stack_alone_on_its_machines_leaves_their_speed_to_them():
@@ -62,26 +60,27 @@ def test_a_stack_alone_on_its_machines_leaves_their_speed_to_them():
     mapped = case(run())
     scenario = mapped.scenario
     others = scenario.stack.changed({"name": "another"})
-    with_other = type(mapped)(replace(scenario, stack=others), mapped.rows, mapped.assignment)
+    with_other = type(mapped)(replace(scenario, stack=others), mapped.strategy, mapped.assignment)
     mine, theirs = (Sample("made", one, 1.0, 1.0) for one in (mapped, with_other))
     assert alone_on_machines([mine]) == {scenario.stack.name}
     assert alone_on_machines([mine, theirs]) == set()
-    stacks, _ = calibrate([mine], rounds=2)
-    assert stacks[scenario.stack.name][0] == STACK_KNOBS[0].neutral
+    assert calibrate([mine], rounds=2)[scenario.stack.name, STACK_KNOBS[0].field] == STACK_KNOBS[0].neutral
 
 
 def test_three_quarters_of_the_expert_efficiency_are_kept():
     experts = {"num_experts": 8, "top_k": 2, "expert_ffn_hidden_size": 8192, "num_shared_experts": 0}
     mapped = case(run(model={"moe": experts}, pins={"ep": 2, "recompute": "none"}))
     assert mapped.scenario.model.moe is not None
-    slower = price_strategy(mapped.rows, with_experts(mapped.scenario, 0.64), mapped.assignment).iteration
     stack = mapped.scenario.stack
-    known = {stack.name: [float(stack.value(knob.field)) for knob in STACK_KNOBS]}
-    ((name, (value, left)),) = calibrate_experts([Sample("made", mapped, slower, 1.0)], known, {}).items()
-    assert name == stack.name
-    assert value == pytest.approx(0.64**0.75, rel=0.01)
-    assert left.bias < 0
-    assert EXPERTS.low < value < EXPERTS.high
+    key = stack.name, EXPERTS.field
+    slower = price_strategy(mapped.strategy, with_constants(mapped.scenario, {key: 0.64}), mapped.assignment).iteration
+    known = {(stack.name, knob.field): float(stack.value(knob.field)) for knob in STACK_KNOBS}
+    mine = [Sample("made", mapped, slower, 1.0)]
+    found = calibrate_experts(mine, known)
+    assert found == {key: pytest.approx(0.64**0.75, rel=0.01)}
+    assert EXPERTS.low < found[key] < EXPERTS.high
+    assert "1 runs of the fit split: bias -" in errors_left(mine, {**known, **found})[stack.name]
+    assert calibrate_experts(mine, {}) == {}
 
 
 def test_an_efficiency_that_is_another_stacks_is_fitted_with_it():
@@ -91,8 +90,8 @@ expert_efficiency = 0.962  # as nemo: for the others alone
 [fp16]
 expert_efficiency = 0.9  # as torchtitan
 """
-    told = in_step(text, {"nemo": (0.95, Errors(3, 0.0, 0.0, 0.0))})
-    assert told == text.replace("0.962", "0.950")
+    written = with_experts_of_others(text, {("nemo", EXPERTS.field): 0.95})
+    assert written == text.replace("0.962", "0.950")
 
 
 def test_constants_are_written_into_their_table_of_a_stacks_file(tmp_path):

@@ -32,7 +32,7 @@ def sweep_of(seconds, tmp_path):
 def test_a_model_that_orders_a_sweep_rightly_has_no_regret(tmp_path):
     predicted = [only(judged(row), "iteration_time").predicted for row in swept([1.0] * 4)]
     (right,) = sweep_of(predicted, tmp_path)
-    assert (right.strategies, right.regret, right.correlation) == (4, 0.0, pytest.approx(1.0))
+    assert (right.strategies, right.regret, right.rank_correlation) == (4, 0.0, pytest.approx(1.0))
     assert right.chosen == right.best
 
 
@@ -40,7 +40,7 @@ def test_the_regret_is_what_following_the_prediction_costs(tmp_path):
     predicted = np.array([only(judged(row), "iteration_time").predicted for row in swept([1.0] * 4)])
     (wrong,) = sweep_of((10.0 / predicted).tolist(), tmp_path)
     assert wrong.regret == pytest.approx(predicted.max() / predicted.min() - 1)
-    assert wrong.correlation == pytest.approx(-1.0)
+    assert wrong.rank_correlation == pytest.approx(-1.0)
 
 
 def test_a_strategy_that_was_measured_again_counts_once_with_its_median(tmp_path):

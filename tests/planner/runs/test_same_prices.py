@@ -46,7 +46,7 @@ def test_every_shipped_run_has_the_price_that_its_words_had(split):
     known = golden(split)
     for run in runs(HOME / f"{split}.jsonl.gz"):
         found, was = case_of(run), known.pop((run.group, run.id))
-        priced = price_strategy(found.rows, found.scenario, found.assignment)
+        priced = price_strategy(found.strategy, found.scenario, found.assignment)
         held, seconds = float(np.max(priced.footprint.total)), float(was["iteration_seconds"])
         assert held == pytest.approx(float(was["peak_bytes"]), rel=1e-9), run.id
         assert (held <= found.scenario.group.accelerator.usable_memory) == bool(int(was["fits"])), run.id

@@ -12,8 +12,9 @@ from planner.answer.build import mfu_of
 from planner.cli import main
 from planner.runs.fit_memory import caches
 from planner.runs.judge import groups, summary
-from planner.runs.report import validate
+from planner.runs.report import left_out, validate, written
 from planner.trust.interval import interval
+from planner.trust.table import every_run
 from tests.planner.measured_run import RUN, case, judged, only, run
 
 SIMPLE = {"tp": 1, "pp": 1, "vpp": 1, "schedule": "none"}
@@ -21,7 +22,7 @@ SIMPLE = {"tp": 1, "pp": 1, "vpp": 1, "schedule": "none"}
 
 def test_every_degree_of_a_run_reaches_the_cost_model():
     found = case(RUN)
-    at = found.rows.row(0)
+    at = found.strategy.row(0)
     for axis, value in RUN["request"]["pins"].items():
         assert axis in ("schedule", "recompute") or at[axis] == value, axis
     assert SCHEDULE_NAMES[at["schedule"]] == "interleaved-1f1b"
@@ -59,7 +60,7 @@ def test_degrees_that_make_up_other_gpus_are_priced_where_the_data_parallel_one_
 
 def test_a_batch_of_no_whole_number_of_micro_batches_is_priced_as_the_nearest_one():
     found = case(run(request={"global_batch_size": 65}))
-    assert found.rows.num_microbatches[0] == 8
+    assert found.strategy.num_microbatches[0] == 8
     assert found.broken
 
 
@@ -97,8 +98,8 @@ def test_the_error_is_predicted_over_measured_minus_one_and_signed():
 
 def test_a_time_is_within_the_interval_from_its_low_to_its_high_end():
     found = case(RUN)
-    predicted = price_strategy(found.rows, found.scenario, found.assignment).iteration
-    likely = interval(found.scenario, found.rows, predicted, mfu=mfu_of(found.scenario, predicted))
+    predicted = price_strategy(found.strategy, found.scenario, found.assignment).iteration
+    likely = interval(found.scenario, found.strategy, predicted, mfu=mfu_of(found.scenario, predicted))
     inside = 1e-6
     for measured, within in (
         (likely.high * (1 - inside), True),
@@ -204,7 +205,7 @@ def test_reasons_that_a_table_has_no_room_for_are_counted(tmp_path):
 
 def test_the_cache_is_fitted_on_devices_and_needs_enough_of_them(tmp_path):
     found = case(RUN)
-    held = price_strategy(found.rows, found.scenario, found.assignment).footprint
+    held = price_strategy(found.strategy, found.scenario, found.assignment).footprint
     seen = (
         1.25 * float(np.max(held.allocated)) + found.scenario.stack.allocator.reserved + float(np.max(held.reclaimable))
     )
@@ -214,6 +215,16 @@ def test_the_cache_is_fitted_on_devices_and_needs_enough_of_them(tmp_path):
     assert caches([path]) == {"megatron-core": (pytest.approx(0.25), 10)}
     path.write_text("\n".join(map(json.dumps, rows[:9])))
     assert caches([path]) == {}
+
+
+def test_errors_of_shipped_runs_stand_beside_those_of_constants_without_their_source():
+    found = left_out({"fit.jsonl.gz": [], "check.jsonl.gz": [], "mine.jsonl": []})
+    assert set(found) == {"fit", "check"}
+    assert sum(one["n"] for one in found["fit"].values()) == len(every_run().of("fit").runs)
+    assert all(one["fitted"] < one["left_out"] for one in found["fit"].values())
+    assert all(one["fitted"] == pytest.approx(one["left_out"], abs=0.002) for one in found["check"].values())
+    assert "fit, dense" in written({"fit.jsonl.gz": []})
+    assert "left out" not in written({"mine.jsonl": []})
 
 
 def test_runs_are_read_from_a_pipe():

@@ -158,9 +158,7 @@ def test_the_reason_names_memory_nearness_and_plainness():
 def test_the_curse_is_what_the_fastest_predicted_misses_beyond_its_sweep():
     runs = residuals.priced_runs({"zero-bubble"})
     cells = residuals.sweeps(runs)
-    expected = [
-        float(m[np.argmin(p)] - p[np.argmin(p)] - np.median(m - p)) for p, m in (np.array(t).T for t in cells.values())
-    ]
+    expected = [float(m[np.argmin(p)] - p[np.argmin(p)] - np.median(m - p)) for p, m in cells.values()]
     assert residuals.curse(runs) == pytest.approx(max(np.mean(expected), 0.0))
 
 

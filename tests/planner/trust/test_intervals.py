@@ -54,7 +54,7 @@ def test_the_interval_scales_with_the_prediction_and_holds_it():
 
 def test_a_source_that_is_judged_is_set_aside():
     run = residuals.priced_runs({"korthikanti-2022"})[0]
-    scenario, rows = run.case.scenario, run.case.rows
+    scenario, rows = run.case.scenario, run.case.strategy
     told = partial(interval, scenario, rows, run.predicted, mfu=0.4)
     anybody, itself = told(), told(source="korthikanti")
     assert told(source="nobody") == anybody

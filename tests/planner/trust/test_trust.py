@@ -17,7 +17,7 @@ from planner import PlanRequest, plan, predict
 from planner.answer.plan import Interval
 from planner.request.resolve import resolve
 from planner.runs import residuals
-from planner.runs.leave_one_out import Constants
+from planner.runs.least_squares import RATE, with_constants
 from planner.runs.report import validate
 from planner.trust.interval import COVERAGE, outside, trust
 from planner.trust.similarity import NAMES, SIZES, SWITCHES, distance, framework, traits
@@ -204,7 +204,7 @@ def test_releases_of_a_source_are_one_source():
 def test_the_table_holds_what_the_model_predicts_today():
     """A few groups; ``scripts/refresh_measured.py --check`` compares all of them."""
     runs = residuals.priced_runs(SMALL)
-    due = {(r.split, r.group, f"{r.measured:.4g}"): r.predicted / r.measured - 1.0 for r in residuals.thinned(runs)}
+    due = {(r.split, r.run.group, f"{r.measured:.4g}"): r.predicted / r.measured - 1.0 for r in residuals.thinned(runs)}
     shown = {(r.split, r.group, f"{r.seconds:.4g}"): r.error for r in measured().runs if r.group in SMALL}
     assert shown.keys() == due.keys()
     stale = [key for key, error in due.items() if abs(shown[key] - error) > 0.0021]
@@ -214,12 +214,13 @@ def test_the_table_holds_what_the_model_predicts_today():
 def test_a_run_is_judged_by_constants_that_its_source_was_not_fitted_with():
     mine = residuals.priced_runs({"korthikanti-2022"})[0]
     device = mine.case.scenario.group.accelerator
-    slower = Constants({}, {device.name: 0.5 * device.training_rate}, {})
+    slower = {(device.name, RATE.field): 0.5 * device.training_rate}
     as_priced = np.log(mine.measured / mine.predicted)
     assert residuals.miss(mine, {}) == pytest.approx(as_priced)
     assert residuals.miss(mine, {"somebody else": slower}) == pytest.approx(as_priced)
     assert residuals.miss(mine, {"korthikanti": slower}) < as_priced - 0.3
-    assert slower.on(slower.on(mine.case.scenario)) == slower.on(mine.case.scenario)
+    once = with_constants(mine.case.scenario, slower)
+    assert with_constants(once, slower) == once != mine.case.scenario
 
 
 @given(

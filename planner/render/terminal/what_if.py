@@ -1,14 +1,16 @@
-"""What would help, on the screen: a tornado of bars."""
+"""What would help, as a tornado of bars; and the least worst-case regret."""
 
 from __future__ import annotations
 
 from rich.console import Console
+from rich.table import Table
 
+from planner.analyses.robust import Candidate, Robust
 from planner.analyses.what_if import FACTOR, Leverage, Sensitivity, Turned
 from planner.answer.plan import Strategy
 from planner.answer.text import degrees_above_one, format_percent, plural, short_seconds
 from planner.render.terminal.panels import recomputation
-from planner.render.terminal.tables import grid, line, print_wide
+from planner.render.terminal.tables import grid, line, print_head, print_wide
 
 _HALF = 16
 """Characters of a bar on either side of no change."""
@@ -16,13 +18,9 @@ _HALF = 16
 
 def print_sensitivity(found: Sensitivity, console: Console) -> None:
     """Every lever with its bar, strongest first: left of the middle is less time."""
-    head = (
-        f"{found.model} on {plural(found.gpus, 'GPU')} of {found.cluster}: {short_seconds(found.iteration_seconds)}, "
-    )
-    line(console, head + words(found.strategy), "bold")
-    said = "; ".join(found.defaults)
-    line(console, f"assumed: {said}" if said else "nothing is assumed")
-    console.print()
+    asked = f"{found.model} on {plural(found.gpus, 'GPU')} of {found.cluster}"
+    planned = f"{short_seconds(found.iteration_seconds)}, {words(found.strategy)}"
+    print_head(f"{asked}: {planned}", found.defaults, console)
     columns = ("lever", "less", "less time | more time", "more", "elasticity", "kept", "with more of it")
     table = grid(*columns, left=(0, 2, 6), wrap=False)
     now = found.iteration_seconds
@@ -37,8 +35,9 @@ def print_sensitivity(found: Sensitivity, console: Console) -> None:
     )
     line(console, note)
     if not found.proved:
-        said = "The plan is not proved fastest in that time: what seems to help may be more of it (--time-limit)."
-        line(console, said)
+        line(
+            console, "The plan is not proved fastest in that time: what seems to help may be more of it (--time-limit)."
+        )
 
 
 def _row(one: Leverage, found: Sensitivity, widest: float) -> tuple[str, ...]:
@@ -81,3 +80,38 @@ def words(s: Strategy) -> str:
     again = [] if said == "none" else [f"recompute {said}"]
     moved = [] if s.offload == "none" else [f"offload {s.offload}"]
     return " ".join([*words, f"DP {s.dp}", f"mb {s.micro_batch_size}", *over, *again, *moved, f"ranks {s.rank_order}"])
+
+
+def print_robust(found: Robust, console: Console) -> None:
+    """The choice beside the best, the next candidates, and how far the best stays best."""
+    spread = f"{', '.join(found.uncertain)} each within {format_percent(found.within)}"
+    asked = f"{found.model} on {plural(found.gpus, 'GPU')} of {found.cluster}; {spread}"
+    print_head(asked, found.defaults, console)
+    print_wide(_candidates(found), console)
+    console.print()
+    whole = found.radius >= found.within
+    share = format_percent(found.within) if whole else f"{100 * found.radius:.2g} %"
+    line(console, f"The nominal best stays best, to 0.1 %, at every corner {'of' if whole else 'up to'} {share}.")
+    line(console, f"{found.statement[0].upper()}{found.statement[1:]}.")
+    console.print()
+    worst = format_percent(found.chosen.worst_regret)
+    line(console, f"{words(found.chosen.strategy)}: at worst {worst} over the best.", "bold")
+
+
+def _candidates(found: Robust) -> Table:
+    columns = ("", "nominal", "regret", "worst", "best in", "strategy", "worst where")
+    table = grid(*columns, left=(0, 5, 6), wrap=False)
+    same = found.chosen == found.best
+    table.add_row("robust, best at nominal" if same else "robust", *_cells(found.chosen, found))
+    if not same:
+        table.add_row("best at nominal", *_cells(found.best, found))
+    for other in found.others:
+        if other != found.best:
+            table.add_row("", *_cells(other, found))
+    return table
+
+
+def _cells(one: Candidate, found: Robust) -> tuple[str, ...]:
+    where = ", ".join(f"{name} {'+' if factor > 1 else '-'}" for name, factor in one.worst_where.items() if factor != 1)
+    figures = (short_seconds(one.seconds), format_percent(one.regret), format_percent(one.worst_regret))
+    return *figures, f"{one.best_in} of {found.scenarios}", words(one.strategy), where or "nominal"

@@ -1,0 +1,29 @@
+"""Tables of figures, a line a group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+FIRST: Final = 30
+"""Characters of the column of names."""
+
+
+class Column(NamedTuple):
+    """A figure of every line."""
+
+    key: str
+    heading: str
+    width: int
+    show: Callable[[Any], str]
+
+
+def head(columns: tuple[Column, ...], first: str = "group") -> str:
+    """The line of headings."""
+    return f"{first:{FIRST}s}" + "".join(f"{column.heading:>{column.width}s}" for column in columns)
+
+
+def line(name: str, figures: Mapping[str, Any], columns: tuple[Column, ...]) -> str:
+    """The figures of one group; a place is empty where there is none."""
+    cells = (f"{'' if (v := figures.get(c.key)) is None else c.show(v):>{c.width}s}" for c in columns)
+    return f"{name:{FIRST}s}{''.join(cells)}".rstrip()
