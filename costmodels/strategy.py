@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from costmodels.arrays import Bools, Floats, Ints
+from costmodels.names import VALUE_NAMES
 
 __all__ = ["AXES", "LARGEST_TABLE", "Bools", "Floats", "Ints", "Strategies", "concatenate", "is_constant", "strategies"]
 
@@ -103,19 +104,7 @@ class Strategies:
 AXES: tuple[str, ...] = tuple(f.name for f in fields(Strategies) if not f.name.startswith("_"))
 """The axes of a strategy, in canonical order."""
 
-_FROM_ZERO = frozenset(
-    [
-        "cp_kind",
-        "zero_stage",
-        "schedule",
-        "sequence_parallel",
-        "recompute",
-        "rank_order",
-        "recompute_modules",
-        "offload",
-        "vocabulary",
-    ]
-)
+_FROM_ZERO = frozenset({*VALUE_NAMES, "zero_stage", "recompute_modules"})
 """Axes whose neutral value is 0; that of degrees and sizes is 1."""
 
 

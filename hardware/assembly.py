@@ -15,18 +15,10 @@ from hardware.records import Accelerator, Cluster, NodeGroup
 
 _NOT_INHERITED: Final = ("name", "title", "price", "like", "sources", "usable_memory", "power_limit")
 _GROUP_FIELDS: Final = (
-    "accelerator",
+    *(name for name in NodeGroup.model_fields if name != "name"),
     "power_limit",
-    "gpus_per_node",
-    "nodes",
     "scale_up",
     "network",
-    "tiers",
-    "host_memory",
-    "host_link",
-    "host_bandwidth",
-    "node_power_overhead",
-    "price",
 )
 _TOP_FIELDS: Final = ("name", "title", "sources")
 _TIER_FIELDS: Final = ("name", "domain", "oversubscription", "lanes")

@@ -127,16 +127,12 @@ def flatten(error: "ValidationError") -> str:
     """The findings of pydantic in one line: field, what was given, what was expected."""
     found = error.errors(include_url=False)
     # A list whose items are wrong counts as empty besides.
-    wrong = [finding["loc"] for finding in found]
-    findings = [f for f in found if f["type"] != "too_short" or not any(_inside(place, f["loc"]) for place in wrong)]
+    within = {finding["loc"][:depth] for finding in found for depth in range(len(finding["loc"]))}
+    findings = [finding for finding in found if finding["type"] != "too_short" or finding["loc"] not in within]
     lines = [_finding(finding) for finding in findings[:3]]
     if len(findings) > len(lines):
         lines.append(f"and {len(findings) - len(lines)} more")
     return "; ".join(lines)
-
-
-def _inside(place: tuple[int | str, ...], whole: tuple[int | str, ...]) -> bool:
-    return len(place) > len(whole) and place[: len(whole)] == whole
 
 
 def _finding(finding: Mapping[str, Any]) -> str:
@@ -148,15 +144,11 @@ def _finding(finding: Mapping[str, Any]) -> str:
         return f"{where}: required, but missing"
     message = _EXPECTED.get(kind, message.removeprefix("Value error, "))
     # Our own sentences about a whole table, or those that show the value, need it not a second time.
-    told = kind == "value_error" and (isinstance(given, Mapping) or any(part in message for part in _parts(given)))
-    if "got " in message or told:
+    parts = [given, *(given if isinstance(given, list | tuple) else ())]
+    shown = kind == "value_error" and (isinstance(given, Mapping) or any(_short(part) in message for part in parts))
+    if "got " in message or shown:
         return f"{where}: {message}"
     return f"{where}: {message[:1].lower()}{message[1:]}, got {_short(given)}"
-
-
-def _parts(given: object) -> list[str]:
-    """The value as it is shown, and likewise what a list holds."""
-    return [_short(given), *(map(_short, given) if isinstance(given, list | tuple) else ())]
 
 
 def _short(value: object) -> str:

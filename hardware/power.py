@@ -26,16 +26,3 @@ LEAST: Final = 0.35
 def clock(share: float, architecture: str) -> float:
     """Rate of matrix products within a share of the power of their tables, over that within all of it."""
     return float(share ** (BLACKWELL_CLOCK if architecture.startswith("Blackwell") else CLOCK))
-
-
-def limit_error(name: str, *, limit: float, power: float, host: float = 0.0, full: float | None = None) -> str | None:
-    """What is wrong with holding a module of ``power`` W to ``limit`` W; None if nothing.
-
-    ``host`` is what its host takes first, ``full`` what the tables of its kernels were measured within, else ``power``.
-    """
-    least = host + LEAST * (full or power)
-    if limit > power:
-        return f"{name} is rated for {power:g} W, which a power_limit of {limit:g} W would not hold; leave it out"
-    if limit < least:
-        return f"nothing is known of {name} within a power_limit of {limit:g} of its {power:g} W; {least:g} W works"
-    return None

@@ -12,7 +12,7 @@ from hardware.errors import MeshwrightError
 from hardware.filling import filled, neighbours
 from hardware.kernels import Kernels, Label, Record
 from hardware.links import Link, LinkBandwidth, Tier, shared_out, within_node
-from hardware.power import clock, limit_error
+from hardware.power import LEAST, clock
 from hardware.units import (
     BandwidthQuantity,
     ByteQuantity,
@@ -33,16 +33,8 @@ Units = Annotated[int, Field(strict=True, gt=0, le=2**20)]
 """How many there are of something inside a device or node; neither true nor a fraction counts."""
 Nodes = Annotated[int, Field(strict=True, gt=0, le=2**24)]
 
-DTYPE_PEAK: Final = {
-    "bf16": "bf16",
-    "fp16": "fp16",
-    "fp32": "fp32",
-    "tf32": "tf32",
-    "int8": "int8",
-    "fp8": "fp8",
-    "fp8_block": "fp8",
-    "mxfp8": "fp8",
-    "fp4": "fp4",
+DTYPE_PEAK: Final = {name: name for name in ("bf16", "fp16", "fp32", "tf32", "int8", "fp8", "fp4")} | {
+    **dict.fromkeys(("fp8_block", "mxfp8"), "fp8"),
     "nvfp4": "fp4",
 }
 """Number formats to the peak that bounds them: scaled variants run on the same arithmetic units."""
@@ -138,7 +130,14 @@ class Accelerator(Record):
 
     def wrong_limit(self, limit: float) -> str | None:
         """What is wrong with holding it to ``limit`` W; None if nothing."""
-        return limit_error(self.name, limit=limit, power=self.power, host=self.host_power, full=self.kernel_power)
+        least = self.host_power + LEAST * (self.kernel_power or self.power)
+        if limit > self.power:
+            rated = f"{self.name} is rated for {self.power:g} W"
+            return f"{rated}, which a power_limit of {limit:g} W would not hold; leave it out"
+        if limit < least:
+            unknown = f"nothing is known of {self.name} within a power_limit of {limit:g} of its {self.power:g} W"
+            return f"{unknown}; {least:g} W works"
+        return None
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:

@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.layout.split import even_layers, even_stages, places_of_ends
+from costmodels.layout.split import even_layers, even_stages, places_of, usual_ends
 from costmodels.layout.stage_contents import copies, folded, of_both_ways
 from costmodels.model.layer_kinds import Depth
 from costmodels.strategy import Floats, Ints, Strategies
@@ -145,10 +145,7 @@ def kind_slices(depth: Depth, vpp: int, *, folded: bool = False) -> Ints:
 
 def _end_places(depth: Depth, vpp: int, *, folded: bool) -> tuple[int, int]:
     """Layers' places that the embedding and the head take."""
-    if folded:
-        return 0, 0
-    embedding, head = places_of_ends(len(depth.layers), np.int64(vpp))
-    return int(embedding), int(head)
+    return (0, 0) if folded else usual_ends(len(depth.layers), vpp)
 
 
 def _chunks(depth: Depth, vpp: int, *, folded: bool) -> int:
@@ -178,15 +175,10 @@ def kinds_held(depth: Depth, layers: Ints, vpp: int, *, folded: bool = False, on
         only: Count only so many layers of each stage, the first of its first slices.
     """
     embedding, head = _end_places(depth, vpp, folded=folded)
-    places = layers.copy()
-    places[0] += embedding
-    places[-1] += head
-    before, ends = _kinds_before(depth, vpp, folded=folded), np.cumsum(places)
-    if only is None:
-        return before[ends] - before[ends - places]
-    passed = only.copy()
-    passed[0] += embedding
-    return before[ends - places + passed] - before[ends - places]
+    places = places_of(layers, (embedding, head))
+    before, starts = _kinds_before(depth, vpp, folded=folded), np.cumsum(places) - places
+    passed = places if only is None else places_of(only, (embedding, 0))
+    return before[starts + passed] - before[starts]
 
 
 def leading_stages(depth: Depth, pp: int, vpp: int, *, folded: bool) -> StageContents:

@@ -56,8 +56,8 @@ def head_parameters_per_rank(strategies: Strategies, scenario: Scenario) -> Floa
     vocabulary = vocabulary_rows(strategies, scenario, "head")
     own = np.ones(len(strategies)) if not model.tied_embeddings else (~joined(strategies)).astype(np.float64)
     width = model.embedding_width if model.tied_embeddings else model.hidden_size
-    ahead = kind_parameters_per_rank(strategies, scenario, mtp_kind(model)) + mtp_projection_parameters(model)
-    return vocabulary * (own * width + int(model.head_bias)) + final_norm_parameters(model) + mtp_sets(model) * ahead
+    mtp = kind_parameters_per_rank(strategies, scenario, mtp_kind(model)) + mtp_projection_parameters(model)
+    return vocabulary * (own * width + int(model.head_bias)) + final_norm_parameters(model) + mtp_sets(model) * mtp
 
 
 def heaviest_stage_parameters(strategies: Strategies, scenario: Scenario) -> Floats:
@@ -113,20 +113,11 @@ def heaviest_stage(strategies: Strategies, scenario: Scenario) -> HeaviestStage:
     vocabulary = np.where(spread, ((first + last) / strategies.pp)[:, None], vocabulary)
     dense = stages.total(np.array([kind_parameters_per_rank(strategies, scenario, kind) for kind in depth.kinds]))
     dense = twice * dense + vocabulary
-    experts = twice * stages.total(
-        np.array([kind_expert_parameters(strategies, scenario, kind) for kind in depth.kinds])
-    )
-    ahead = mtp_sets(scenario.model) * kind_expert_parameters(strategies, scenario, mtp_kind(scenario.model))
-    experts = experts + at_last * ahead[:, None]
+    each = np.array([kind_expert_parameters(strategies, scenario, kind) for kind in depth.kinds])
+    mtp = mtp_sets(scenario.model) * kind_expert_parameters(strategies, scenario, mtp_kind(scenario.model))
+    experts = twice * stages.total(each) + at_last * mtp[:, None]
     at = np.arange(len(strategies)), (dense + experts).argmax(axis=1)
     return HeaviestStage(dense[at], experts[at], stages.held[at])
-
-
-def expert_layers(strategies: Strategies, scenario: Scenario) -> Floats:
-    """Layers whose experts the fullest stage holds: those that predict further tokens are with the head, shape (N,)."""
-    split, twice = even_layers(scenario.model.num_layers, strategies), copies(strategies)
-    head = np.where(folded(strategies), split.first, split.last)
-    return np.maximum(twice * split.high, twice * head + mtp_sets(scenario.model))
 
 
 def heaviest_experts(strategies: Strategies, scenario: Scenario) -> Floats:
@@ -135,7 +126,11 @@ def heaviest_experts(strategies: Strategies, scenario: Scenario) -> Floats:
         return np.zeros(len(strategies))
     if not scenario.depth.uniform:
         return heaviest_stage(strategies, scenario).experts
-    return expert_layers(strategies, scenario) * expert_parameters_per_rank(strategies, scenario)
+    # layers that predict further tokens are with the head
+    split, twice = even_layers(scenario.model.num_layers, strategies), copies(strategies)
+    head = np.where(folded(strategies), split.first, split.last)
+    layers = np.maximum(twice * split.high, twice * head + mtp_sets(scenario.model))
+    return layers * expert_parameters_per_rank(strategies, scenario)
 
 
 def expert_parameters_per_rank(strategies: Strategies, scenario: Scenario) -> Floats:

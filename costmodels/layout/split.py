@@ -43,7 +43,7 @@ def even_stages(num_layers: int, pp: int, vpp: int, *, joined_ends: bool = False
 
     Shorter stages come last, then first; with ``joined_ends`` the first is the first to be spared.
     """
-    embedding, head = (0, 0) if joined_ends else (int(n) for n in places_of_ends(num_layers, np.int64(vpp)))
+    embedding, head = (0, 0) if joined_ends else usual_ends(num_layers, vpp)
     places = num_layers + embedding + head
     step = vpp if places % vpp == 0 else 1
     low, longer = divmod(places // step, pp)
@@ -67,7 +67,7 @@ def ends_of_cut(layers: Sequence[int], vpp: int, *, counted: bool) -> tuple[int,
     Those of ``places_of_ends``; where ends may be ``counted``, also others that make all stages alike, as Megatron's
     switches for either end do. None where no such places make chunks equal.
     """
-    usual = _usual_ends(layers, vpp)
+    usual = usual_ends(sum(layers), vpp)
     for ends in (usual, *(ENDS if counted else ())):
         places = places_of(layers, ends)
         if not (places % vpp).any() and (ends == usual or len(np.unique(places)) == 1):
@@ -77,7 +77,7 @@ def ends_of_cut(layers: Sequence[int], vpp: int, *, counted: bool) -> tuple[int,
 
 def odd_stage(layers: Sequence[int], vpp: int) -> int:
     """The first stage whose layers, with an end where one takes a layer's place, make no equal chunks."""
-    return int(np.argmax(places_of(layers, _usual_ends(layers, vpp)) % vpp > 0))
+    return int(np.argmax(places_of(layers, usual_ends(sum(layers), vpp)) % vpp > 0))
 
 
 def nearest_cut(layers: Sequence[int], vpp: int, step: int) -> list[int]:
@@ -85,7 +85,7 @@ def nearest_cut(layers: Sequence[int], vpp: int, step: int) -> list[int]:
 
     Every stage takes one slice, and each further one the stage that lacks most, of those the one that asked for least.
     """
-    ends = _usual_ends(layers, vpp)
+    ends = usual_ends(sum(layers), vpp)
     wanted = places_of(layers, ends)
     held = np.full(len(wanted), step)
     for _ in range(int(wanted.sum() // step) - len(wanted)):
@@ -94,8 +94,9 @@ def nearest_cut(layers: Sequence[int], vpp: int, step: int) -> list[int]:
     return found
 
 
-def _usual_ends(layers: Sequence[int], vpp: int) -> tuple[int, int]:
-    embedding, head = places_of_ends(sum(layers), np.int64(vpp))
+def usual_ends(num_layers: int, vpp: int) -> tuple[int, int]:
+    """``places_of_ends`` of one strategy."""
+    embedding, head = places_of_ends(num_layers, np.int64(vpp))
     return int(embedding), int(head)
 
 
@@ -109,13 +110,12 @@ def places_of(layers: Sequence[int] | Ints, ends: tuple[int, int]) -> Ints:
 
 def end_places(num_layers: int, strategies: Strategies) -> tuple[Ints, Ints]:
     """``places_of_ends`` of every strategy, shape (N,) each; none where one stage holds both ends."""
-    return strategies.once(f"end places of {num_layers}", lambda: _end_places(num_layers, strategies))
 
+    def find() -> tuple[Ints, Ints]:
+        embedding, head = places_of_ends(num_layers, strategies.vpp)
+        return np.where(joined(strategies), 0, embedding), np.where(joined(strategies), 0, head)
 
-def _end_places(num_layers: int, strategies: Strategies) -> tuple[Ints, Ints]:
-    apart = ~(joined(strategies) | folded(strategies) | (copies(strategies) > 1))
-    embedding, head = places_of_ends(num_layers, strategies.vpp)
-    return embedding * apart, head * apart
+    return strategies.once(f"end places of {num_layers}", find)
 
 
 def slice_layers(num_layers: int, strategies: Strategies) -> Ints:

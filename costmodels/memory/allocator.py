@@ -35,11 +35,11 @@ def unreleased_sums(strategies: Strategies, scenario: Scenario, layers: Floats, 
         return np.zeros(len(strategies))
     sums = 1.0 if model.parallel_block else 2.0
     reach = LAUNCHES_AHEAD / stack.host.kernels_per_layer
-    ahead = np.minimum(layers, reach)
+    unreleased = np.minimum(layers, reach)
     before = first & (strategies.num_microbatches > 1) & stack.allocator.unread_batches
-    ahead = ahead + before * np.minimum(layers, (reach - ahead) / 2.0)
+    unreleased = unreleased + before * np.minimum(layers, (reach - unreleased) / 2.0)
     whole = scenario.word * model.hidden_size * tokens_per_rank(strategies, scenario)
-    return np.where(strategies.tp > 1, ahead * sums * whole, 0.0)
+    return np.where(strategies.tp > 1, unreleased * sums * whole, 0.0)
 
 
 def gradient_copy_bytes(

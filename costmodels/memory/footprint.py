@@ -82,8 +82,8 @@ def footprint(
     parameters, experts, stored, again = _stage_sums(by_stage, at, scenario, layers=layers, recomputed=recomputed)
     outer = first * at.embedding_parameters, last * at.head_parameters
     params = twice * parameters + outer[0] + outer[1]
-    model, ahead = scenario.model, mtp_kind(scenario.model)
-    experts = twice * experts + last * mtp_sets(model) * kind_expert_parameters(by_stage, scenario, ahead)
+    model, mtp = scenario.model, mtp_kind(scenario.model)
+    experts = twice * experts + last * mtp_sets(model) * kind_expert_parameters(by_stage, scenario, mtp)
     kept, moment = _activations(by_stage, at, scenario, stored=stored, again=again)
     weights = params * at.state.weights + experts * at.expert_state.weights + (at.everywhere - at.passing)
     weights = weights + (outer[0] + outer[1]) * at.end_weights_extra

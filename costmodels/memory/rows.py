@@ -142,38 +142,39 @@ def row_bytes(strategies: Strategies, scenario: Scenario) -> RowBytes:
     kinds, stored = _by_kind(strategies, scenario), average_activation_bytes(strategies, scenario)
     here = 1.0 - activations_away(strategies, scenario)
     layer, experts = layer_parameters_per_rank(strategies, scenario), expert_parameters_per_rank(strategies, scenario)
-    outer = _outer(strategies, scenario)
-    expert_state = (
-        outer.state if scenario.model.moe is None else state_bytes(strategies, scenario, expert_shards(strategies))
-    )
+    embedding = embedding_parameters_per_rank(strategies, scenario)
+    head = head_parameters_per_rank(strategies, scenario)
+    state = state_bytes(strategies, scenario)
+    optimizer_extra, weights_extra = _end_extras(strategies, scenario, state)
+    expert_state = state if scenario.model.moe is None else state_bytes(strategies, scenario, expert_shards(strategies))
     moment, standing = momentary_bytes(strategies, scenario), standing_bytes(strategies, scenario)
-    passing, root = _passing(strategies, scenario), scenario.stack.sharding.root_unit
+    passing, gathered = _passing(strategies, scenario), _gathered_ends(strategies, scenario)
     logits = np.maximum(loss_peak(strategies, scenario) - moment, 0.0)  # what the last layer needs comes after the head
     largest = stored if scenario.depth.uniform else _of_largest_kind(strategies, scenario, kind_activation_bytes)
     working = strategies.recompute_num_layers * largest
+    end_state, root = state.total + optimizer_extra + weights_extra, scenario.stack.sharding.root_unit
     at_ends, dropout = 1.0 - strategies.vocabulary, 1.0 if scenario.stack.switches.dropout else 0.0
     released = np.where(np.isin(strategies.schedule, _BACK_AT_ONCE), np.minimum(working, logits * at_ends), 0.0)
     return RowBytes(
-        state=outer.state,
+        state=state,
         layer_parameters=layer,
         expert_parameters=experts,
         expert_state=expert_state,
-        embedding_parameters=outer.embedding * at_ends,
-        head_parameters=outer.head * at_ends,
-        end_optimizer_extra=outer.end_optimizer_extra,
-        end_weights_extra=outer.end_weights_extra,
+        embedding_parameters=embedding * at_ends,
+        head_parameters=head * at_ends,
+        end_optimizer_extra=optimizer_extra,
+        end_weights_extra=weights_extra,
         stored=here * stored + returned_bytes(strategies, scenario, without_this_pass=True),
         checkpoint=here * layer_checkpoint_bytes(strategies, scenario),
         working=working,
         logits_released=released,
         embedding_activation=dropout * float(scenario.model.hidden_size) * region_tokens(strategies, scenario),
-        first_peak=at_ends
-        * (_first_peak(strategies, scenario, moment, stored) + root * outer.gathered * outer.embedding),
-        logits=(logits + outer.gathered * outer.head) * at_ends,
+        first_peak=at_ends * (_first_peak(strategies, scenario, moment, stored) + root * gathered * embedding),
+        logits=(logits + gathered * head) * at_ends,
         mtp_states=mtp_bytes(strategies, scenario, expert_state.total),
         queued=queued(strategies, scenario.stack.pipeline.vocabulary_in_flight),
         passing=moment + standing + passing,
-        everywhere=_spread(strategies, scenario, outer, logits)
+        everywhere=_spread(strategies, scenario, (embedding + head) * end_state + logits)
         + moment
         + standing
         + passing
@@ -184,52 +185,35 @@ def row_bytes(strategies: Strategies, scenario: Scenario) -> RowBytes:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Outer:
-    """The vocabulary at the model's two ends, arrays (N,)."""
-
-    state: StateBytes
-    """Per parameter, as of any layer's."""
-    embedding: Floats
-    head: Floats
-    """Parameters of both on one rank."""
-    end_optimizer_extra: Floats
-    end_weights_extra: Floats
-    """Both as of ``RowBytes``."""
-    gathered: Floats
-    """Bytes per parameter that stay gathered through both passes: both belong to the outermost unit of full
-    sharding."""
-
-
-def _outer(strategies: Strategies, scenario: Scenario) -> _Outer:
+def _end_extras(strategies: Strategies, scenario: Scenario, state: StateBytes) -> tuple[Floats, Floats]:
+    """Bytes per parameter of embedding and head beyond a layer's, of optimizer states and of weights, (N,) each."""
     chosen = optimizer_of(scenario.stack)
     shards = np.where(strategies.zero_stage >= 1, strategies.sharding_degree * copies(strategies), 1)
     edges = (chosen.edge_moments - chosen.moments) / shards
-    moment = (strategies.zero_stage == SHARDED_PARAMETERS) & ~stays_whole(strategies, scenario)
-    state = state_bytes(strategies, scenario)
-    return _Outer(
-        state=state,
-        embedding=embedding_parameters_per_rank(strategies, scenario),
-        head=head_parameters_per_rank(strategies, scenario),
-        end_optimizer_extra=edges * (1.0 - share_offloaded(strategies, scenario)),
-        end_weights_extra=state_bytes(strategies, scenario, ends=True).weights - state.weights,
-        gathered=np.where(moment & scenario.stack.sharding.fsdp_stage2, scenario.word, 0.0),
-    )
+    weights = state_bytes(strategies, scenario, ends=True).weights - state.weights
+    return edges * (1.0 - share_offloaded(strategies, scenario)), weights
 
 
-def _spread(strategies: Strategies, scenario: Scenario, outer: _Outer, logits: Floats) -> Floats:
-    """A stage's share of a vocabulary that is split over the stages, and what it keeps for it, (N,).
+def _gathered_ends(strategies: Strategies, scenario: Scenario) -> Floats:
+    """Bytes per parameter of embedding and head that stay gathered through both passes, (N,).
+
+    Both belong to the outermost unit of full sharding.
+    """
+    gathered = (strategies.zero_stage == SHARDED_PARAMETERS) & ~stays_whole(strategies, scenario)
+    return np.where(gathered & scenario.stack.sharding.fsdp_stage2, scenario.word, 0.0)
+
+
+def _spread(strategies: Strategies, scenario: Scenario, whole: Floats) -> Floats:
+    """A stage's share of a ``whole`` vocabulary that is split over the stages, and what it keeps for it, (N,).
 
     Logits of one micro-batch: a stage makes its gradients of one before it multiplies the next, however long layers
     wait for them. Every stage keeps what its part of the embedding returned for each micro-batch on its way, and of the
     head the input, in fp32 as it arrives too, and two gradients of it (GitHub sail-sg/VocabularyParallelism).
     """
-    states = outer.state.total + outer.end_optimizer_extra + outer.end_weights_extra
-    sharing = (outer.embedding + outer.head) * states + logits
     width = float(scenario.model.hidden_size) * region_tokens(strategies, scenario)
     held = in_flight_at(strategies, np.zeros_like) + queued(strategies, scenario.stack.pipeline.vocabulary_in_flight)
     passing = scenario.word * held + 3.0 * scenario.word + 4.0
-    return (sharing / strategies.pp + passing * width) * strategies.vocabulary
+    return (whole / strategies.pp + passing * width) * strategies.vocabulary
 
 
 def _passing(strategies: Strategies, scenario: Scenario) -> Floats:

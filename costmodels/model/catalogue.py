@@ -70,21 +70,14 @@ def from_file(path: Path, seq_length: int | None = None) -> Model:
 
     def build(entries: Document) -> Model:
         if "model_type" in entries or "architectures" in entries:
-            return _from_config(entries, name, seq_length)
-        return _from_sizes(entries, name, config=path.suffix.lower() != ".toml")
+            # Most runs look a name up; they need not wait for the adapters.
+            from costmodels.model.huggingface import from_config
+
+            return from_config(entries, name=name, seq_length=seq_length)
+        foreign = sorted(HUGGING_FACE_FIELDS & entries.keys())
+        if foreign and path.suffix.lower() != ".toml":
+            raise BadModel(f'model_type: missing beside {foreign[0]}; name the family, such as "model_type": "llama"')
+        inner = entries.get("model")
+        return from_shape(inner if isinstance(inner, Mapping) else entries, name=name)
 
     return load(path, build)
-
-
-def _from_config(entries: Mapping[str, object], name: str, seq_length: int | None) -> Model:
-    # Most runs look a name up; they need not wait for the adapters.
-    from costmodels.model.huggingface import from_config
-
-    return from_config(entries, name=name, seq_length=seq_length)
-
-
-def _from_sizes(entries: Mapping[str, object], name: str, *, config: bool) -> Model:
-    if config and (foreign := sorted(HUGGING_FACE_FIELDS & entries.keys())):
-        raise BadModel(f'model_type: missing beside {foreign[0]}; name the family, such as "model_type": "llama"')
-    inner = entries.get("model")
-    return from_shape(inner if isinstance(inner, Mapping) else entries, name=name)

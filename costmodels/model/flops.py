@@ -69,8 +69,8 @@ def expert_matmul_weights(model: Model) -> int:
 def layers_matmul_weights(model: Model) -> int:
     """Weights of all layers together that multiply a token, multi-token-prediction layers included, without logits."""
     layers = sum(count * kind_matmul_weights(model, kind) for kind, count in Counter(layer_kinds(model)).items())
-    ahead = kind_matmul_weights(model, mtp_kind(model)) + 2 * model.hidden_size**2
-    return layers + model.mtp_layers * ahead
+    mtp = kind_matmul_weights(model, mtp_kind(model)) + 2 * model.hidden_size**2
+    return layers + model.mtp_layers * mtp
 
 
 def logit_matmul_weights(model: Model) -> int:

@@ -23,10 +23,10 @@ def text_part(config: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def left_out(config: Mapping[str, object]) -> str:
-    """What of a configuration is no part of the model that it makes: a tower for pictures, layers that look ahead."""
+    """What of a configuration is no part of its model: a tower for pictures, layers that predict further tokens."""
     tower = "vision tower" if isinstance(config.get("text_config"), Mapping) else ""
-    ahead = text_part(config).get("num_nextn_predict_layers")
-    layers = f"layers that predict further tokens (--set model.mtp_layers={ahead})" if ahead else ""
+    mtp = text_part(config).get("num_nextn_predict_layers")
+    layers = f"layers that predict further tokens (--set model.mtp_layers={mtp})" if mtp else ""
     return " and ".join(filter(None, (tower, layers)))
 
 

@@ -335,8 +335,4 @@ def checked(fields: Mapping[str, object], *, label: str) -> Model:
     try:
         return Model.model_validate(dict(fields))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        contradiction = first["type"] == "value_error"
-        where = "".join(f"{part}: " for part in first["loc"])
-        reason = where + first["msg"].removeprefix("Value error, ") if contradiction else flatten(error)
-        raise BadModel(f"model {label!r}: {reason}") from None
+        raise BadModel(f"model {label!r}: {flatten(error).removeprefix('the file: ')}") from None

@@ -212,9 +212,9 @@ def parameters(model: Model) -> int:
     True
     """
     layers = sum(count * kind_parameters(model, kind) for kind, count in Counter(layer_kinds(model)).items())
-    ahead = kind_parameters(model, mtp_kind(model)) + mtp_projection_parameters(model)
+    mtp = kind_parameters(model, mtp_kind(model)) + mtp_projection_parameters(model)
     ends = embedding_parameters(model) + position_parameters(model) + head_parameters(model)
-    return layers + mtp_sets(model) * ahead + final_norm_parameters(model) + ends
+    return layers + mtp_sets(model) * mtp + final_norm_parameters(model) + ends
 
 
 def active_parameters(model: Model) -> int:

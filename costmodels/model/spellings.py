@@ -78,13 +78,11 @@ def _check(table: Mapping[str, object], fields: Iterable[str], also: Collection[
 
 def _hint(name: str, known: Iterable[str], part: str) -> str:
     plain = name.lower().strip("-").replace("-", "_")
-    target = _MEANT.get(plain) or next((f"{other}.{plain}" for other in PARTS if _holds(other, plain)), "")
+    target = _MEANT.get(plain) or next(
+        (f"{table}.{plain}" for table, record in PARTS.items() if plain in record.model_fields), ""
+    )
     if not target:
         return meant(name, known)
     table, _, field = target.rpartition(".")
     where = "" if table == part else f" under [{table}]" if table else f" outside of [{part}]"
     return f"did you mean {field}{where}?"
-
-
-def _holds(part: str, field: str) -> bool:
-    return field in PARTS[part].model_fields

@@ -72,54 +72,28 @@ ROW_SCALED = 0.95
 """Rate of products scaled by rows over those scaled by tensors: 0.9 to 1 for most shapes (GitHub pytorch/pytorch, issue
 147971)."""
 
+_FP8 = Recipe(
+    "fp8", "fp8", 1.0, input_traffic=ROWS, rows_traffic=ROWS, columns=1.0, casts=1, step_traffic=CAST, gather_word=1.0
+)
+"""One scale per tensor, known from earlier steps; weights are quantised once an iteration and kept."""
+_BY_ROW = replace(_FP8, columns=0.0, casts=2, step_traffic=0.0, gather_word=2.0)
+"""Scales of rows, found in this very tensor for every product, of weights anew for every micro-batch."""
+
 RECIPES: dict[str, Recipe] = {
     "fp32": Recipe("fp32", "fp32", 4.0),
     "fp16": Recipe("fp16", "fp16"),
     "bf16": Recipe("bf16", "bf16"),
-    # One scale per tensor, known from earlier steps; weights are quantised once an iteration and kept.
-    "fp8": Recipe(
-        "fp8",
-        "fp8",
-        1.0,
-        input_traffic=ROWS,
-        rows_traffic=ROWS,
-        columns=1.0,
-        casts=1,
-        step_traffic=CAST,
-        gather_word=1.0,
-    ),
+    "fp8": _FP8,
     # One scale per tensor of this very tensor: it is read once more for it, and the scale computed.
-    "fp8-current": Recipe(
-        "fp8",
-        "fp8",
-        1.0,
-        input_traffic=AMAX + ROWS,
-        rows_traffic=AMAX + ROWS,
-        columns=1.0,
-        casts=3,
-        step_traffic=AMAX + CAST,
-        transposed=CAST,
-        gather_word=1.0,
+    "fp8-current": replace(
+        _FP8, input_traffic=AMAX + ROWS, rows_traffic=AMAX + ROWS, casts=3, step_traffic=AMAX + CAST, transposed=CAST
     ),
     # One scale per 1 x 128 values of inputs and 128 x 128 weights, found in the kernel that casts.
-    "fp8-block": Recipe(
-        "fp8",
-        "fp8_block",
-        1.0,
-        input_traffic=CAST,
-        rows_traffic=ROWS,
-        casts=1,
-        step_traffic=CAST,
-        gather_word=1.0,
-    ),
-    # One scale per row and per column, weights anew for every micro-batch [TorchAO].
-    "fp8-rowwise": Recipe(
-        "fp8",
-        "fp8",
-        1.0,
+    "fp8-block": replace(_FP8, fit="fp8_block", input_traffic=CAST, columns=0.0),
+    # One scale per row and per column [TorchAO].
+    "fp8-rowwise": replace(
+        _BY_ROW,
         input_traffic=ROWS + COLUMN,
-        rows_traffic=ROWS,
-        casts=2,
         weight_traffic=ROWS + 2.0 + COLUMN,
         transposed=COLUMN,
         by_layer=True,
@@ -128,13 +102,12 @@ RECIPES: dict[str, Recipe] = {
     ),
     # Integers with one scale per row of every product: inputs, weights and gradients are read for their largest
     # magnitude and cast once for each of the two products that they meet along different dimensions [MaxText].
-    "int8": Recipe(
-        "int8",
-        "int8",
-        1.0,
+    "int8": replace(
+        _BY_ROW,
+        arithmetic="int8",
+        fit="int8",
         input_traffic=2.0 * (AMAX + ROWS),
         rows_traffic=AMAX + ROWS,
-        casts=2,
         weight_traffic=2.0 * (AMAX + ROWS),
     ),
     # One scale per 32 values; gathered in 16 bits, since rows and columns have scales of their own.
