@@ -3,9 +3,6 @@
 Expert ranks are folded over the tensor, context and data ranks as in Megatron-Core: neighbouring ranks first
 split an expert (etp), then hold different experts (ep), and what is left replicates them. Every rank routes its
 own tokens; with sequence parallelism those are the tokens of its tensor slice.
-
-[Lepikhin20]: D. Lepikhin et al., "GShard: Scaling Giant Models with Conditional Computation", 2020.
-[HybridEP]: GitHub deepseek-ai/DeepEP, branch hybrid-ep: hybrid_ep_buffer.py, hybrid_ep_backend.cuh.
 """
 
 from __future__ import annotations
