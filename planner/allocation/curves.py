@@ -31,6 +31,9 @@ class Placement:
     gpus: int
     nodes: int
 
+    def __str__(self) -> str:
+        return f"{self.gpus:,} {self.group}"
+
 
 @dataclass(frozen=True, slots=True)
 class Point:
@@ -63,7 +66,7 @@ class Refused:
 
     def in_words(self) -> str:
         """Where, and what is short."""
-        return f"on {self.at.gpus:,} {self.at.group} {self.why}"
+        return f"on {self.at} {self.why}"
 
 
 def largest(refused: Sequence[Refused]) -> Refused:
