@@ -15,8 +15,8 @@ import numpy as np
 from costmodels.layer.attention import attention_kept, up_projections
 from costmodels.layer.blocks import LayerSeconds
 from costmodels.layer.elementwise import norm_passes, norms_of, rotary_traffic
-from costmodels.layer.expert_traffic import ACTIVATION
 from costmodels.layer.experts import (
+    ACTIVATION,
     activation_seconds,
     arrived_tokens,
     expert_activation_bytes,
