@@ -153,7 +153,8 @@ def _together(rows: MixedRows, mixed: Mixed, cores: list[RowSeconds]) -> tuple[R
     slowest = np.argmax(traffic + optimizer, axis=1)[:, None]
     ends = rows.order[:, 0], rows.order[:, -1]
     common = {
-        "data_parallel": np.take_along_axis(traffic, slowest, axis=1)[:, 0] + _tied(rows, mixed)[_each(rows), *ends],
+        "data_parallel": np.take_along_axis(traffic, slowest, axis=1)[:, 0]
+        + _tied(rows, mixed)[np.arange(len(rows)), *ends],
         "optimizer": np.take_along_axis(optimizer, slowest, axis=1)[:, 0],
         "overhead": np.max([one.overhead for one in cores], axis=0),
         "straggler": np.full(len(rows), straggler_share(mixed.scenarios[0].stack.calibrated.straggler, mixed.nodes)),
@@ -179,10 +180,6 @@ def _once(rows: MixedRows, mixed: Mixed, cores: list[RowSeconds]) -> tuple[Float
     return np.stack(traffic, axis=1), np.stack(optimizer, axis=1)
 
 
-def _each(rows: MixedRows) -> Ints:
-    return np.arange(len(rows))
-
-
 def _tied(rows: MixedRows, mixed: Mixed) -> Floats:
     """All-reduce of a tied embedding between any two groups, (N, G, G): the slower side's."""
     return _between(rows, mixed, tied_embedding_seconds)
@@ -205,7 +202,7 @@ def _hops(rows: MixedRows, mixed: Mixed, at: Ints) -> Floats:
     A stage sends activations to the next stage and as many gradients to the one before. An interleaved pipeline of v
     chunks goes v - 1 times from its last stage back to its first, whose neighbours beyond are one short.
     """
-    links, n, last = _links(rows, mixed), _each(rows), rows.pp - 1
+    links, n, last = _links(rows, mixed), np.arange(len(rows)), rows.pp - 1
     right = np.zeros(at.shape)
     right[:, :-1] = links[n[:, None], at[:, :-1], at[:, 1:]]
     chunks = rows.groups[0].vpp

@@ -3,8 +3,6 @@
 With t_s the forward and backward seconds of stage s for one micro-batch, m micro-batches and v chunks a
 stage, the pipeline takes ``m max t + (sum t - max t) / v`` and the iteration adds what happens once per
 step. A stage's t_s is linear in its layers and recomputed layers; that is all the stage solver needs.
-
-[DeepSeek24]: DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv 2412.19437, section 3.2.1.
 """
 
 from __future__ import annotations

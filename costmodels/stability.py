@@ -1,7 +1,4 @@
-"""How often a job is interrupted, and what an interruption and a checkpoint take.
-
-[Jiang24]: Z. Jiang et al., "MegaScale", NSDI 2024, arXiv 2402.15627.
-"""
+"""How often a job is interrupted, and what an interruption and a checkpoint take."""
 
 from __future__ import annotations
 

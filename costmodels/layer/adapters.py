@@ -153,11 +153,8 @@ def kernel_traffic(scenario: Scenario, module: Adapted, k: Floats | float, n: Fl
     if adapters is None:
         return Passes(np.zeros(1), np.zeros(1))
     found, inputs = KERNEL_TRAFFIC[adapters.kernels], k * separate_products(scenario, module)
-    dropped = found.dropped * adapters.dropout
-    return Passes(
-        (found.enters.forward + dropped) * inputs + found.leaves.forward * n,
-        (found.enters.backward + dropped) * inputs + found.leaves.backward * n,
-    )
+    dropped = np.asarray(found.dropped * adapters.dropout * inputs)
+    return inputs * found.enters + n * found.leaves + Passes(dropped, dropped)
 
 
 def adapter_kernels(scenario: Scenario, kind: Kind) -> float:

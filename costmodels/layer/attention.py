@@ -57,8 +57,8 @@ def up_projections(strategies: Strategies, scenario: Scenario) -> Passes:
     return attention_matmuls(strategies, scenario, ("q_up", "kv_up"))
 
 
-def attention_matmuls(strategies: Strategies, scenario: Scenario, among: tuple[str, ...] = ()) -> Passes:
-    """The projections around the attention core (and Yuan's two convolutions), or those of the names given.
+def attention_matmuls(strategies: Strategies, scenario: Scenario, among: tuple[str, ...] = (), but: str = "") -> Passes:
+    """The projections around the attention core (and Yuan's two convolutions) but one, or those of the names given.
 
     Projections that tensor parallelism shards split the side that belongs to heads; those into the latent
     vectors of latent attention are whole on every rank, over its own tokens.
@@ -66,7 +66,7 @@ def attention_matmuls(strategies: Strategies, scenario: Scenario, among: tuple[s
     model, T, t = scenario.model, tokens_per_rank(strategies, scenario), strategies.tp.astype(np.float64)
     total = no_passes(strategies)
     for p in attention_projections(model):
-        if among and p.name not in among:
+        if p.name == but or (among and p.name not in among):
             continue
         if not p.sharded:
             total = total + linear(region_tokens(strategies, scenario), float(p.outputs), float(p.inputs), scenario)

@@ -73,7 +73,7 @@ class LayerSeconds:
     skipped: Floats
     """Forward seconds that full recomputation leaves out where it ends there."""
     second: Floats
-    """Forward seconds of the products that a list of operators does not keep."""
+    """Forward seconds of the products that a list of operators does not keep, where a stack has one."""
 
     def weight_gradients(self, ratio: float) -> Floats:
         """Seconds of the weight gradients, which take ``ratio`` of the time of the data gradients."""
@@ -175,7 +175,7 @@ def _products(strategies: Strategies, scenario: Scenario, kind: Kind, experts: E
         beyond = output + matmul
         if scenario.model.parallel_block and kind.ffn == "dense":
             unread, output = unread + output, nothing
-        matmul = attention_matmuls(strategies, scenario) + matmul
+        matmul = attention_matmuls(strategies, scenario, but="output") + beyond
     if kind.mixer == "mamba":
         matmul = mamba_matmuls(strategies, scenario) + matmul
     return _Products(matmul, beyond, output, unread)
@@ -205,14 +205,16 @@ def _skipped(unread: Passes, strategies: Strategies, scenario: Scenario, kind: K
 
 
 def _second_products(strategies: Strategies, scenario: Scenario, kind: Kind, matmul: Passes) -> Floats:
-    """Forward seconds of the products of a layer that a list of operators does not keep, shape (N,).
+    """Forward seconds of a layer's products that a list of operators does not keep, (N,); 0 where a stack has none.
 
     Every second one, in the order in which it runs them: of queries, keys, values, output, gate, up and down these are
     keys, output and up; down where there is no gate. Half of all where a layer has others. Grouped products of experts
     are in no list (``_grouped_mm`` [torchtitan]); no gradient reads what the last of them returns.
     """
     model, T, t = scenario.model, tokens_per_rank(strategies, scenario), strategies.tp.astype(np.float64)
-    if kind.ffn == "experts" and scenario.stack.switches.recompute_policy == "operators":
+    if scenario.stack.switches.recompute_policy != "operators":
+        return np.zeros(len(strategies))
+    if kind.ffn == "experts":
         each = grouped_products(strategies, scenario).forward
         return (matmul.forward - each) / 2.0 + each * model.ffn_branches / (model.ffn_branches + 1.0)
     if not kind.attends or model.mla is not None or kind.ffn != "dense":

@@ -4,8 +4,8 @@ Expert ranks are folded over the tensor, context and data ranks as in Megatron-C
 split an expert (etp), then hold different experts (ep), and what is left replicates them. Every rank routes its
 own tokens; with sequence parallelism those are the tokens of its tensor slice.
 
-[Lepikhin20]: D. Lepikhin et al., "GShard: Scaling Giant Models with Conditional Computation", 2020.
-[HybridEP]: GitHub deepseek-ai/DeepEP, branch hybrid-ep: hybrid_ep_buffer.py, hybrid_ep_backend.cuh.
+What kernels between the products do is read off Megatron-Core's `TEGroupedMLP` and token dispatchers [MegatronMoE26];
+every pass that one kernel makes over a value counts its bytes once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.arrays import Number
-from costmodels.layer.expert_traffic import ACTIVATION, activation_traffic, copied_traffic, routed_traffic
 from costmodels.layer.forward_backward import (
     Passes,
     linear,
@@ -38,10 +37,22 @@ from costmodels.primitives.kernels import matmul_seconds
 from costmodels.primitives.sizes import dispatched_bytes, expert_places
 from costmodels.scenario import Scenario
 from costmodels.stack.fields import SENT_ONCE
-from costmodels.stack.stack import Stack
 from costmodels.strategy import Bools, Floats, Strategies
 from hardware.kernels import GemmFit
 
+PERMUTE = 4.0 * WORD
+"""Bytes per value to gather tokens by expert and to put them back: two kernels that read and write."""
+SORT = 4.0 * WORD
+"""Bytes per value to sort by expert what a plain all-to-all delivers by sender, there and back."""
+PAD = 4.0 * WORD
+"""Padding every expert's rows to the multiple that reduced precision needs, and taking the padding off; dispatchers
+that send a token once per domain (DeepEP, HybridEP) pad while they permute, and a fixed capacity is such a multiple."""
+BIAS = (28.0, 36.0)
+"""A bias scaled by the router's fp32 weight: outer product, sum, concatenation and cast, and their gradients."""
+ACTIVATION = {True: (6.0, 10.0), False: (4.0, 6.0)}
+"""An activation, gated or not: what enters it is read, what leaves it written, and their gradients."""
+CLAMP = (16.0, 20.0)
+"""Clamping both branches of a gated activation on the way in and putting them together again."""
 SCORES = 40.0
 """Bytes per score that selection and the auxiliary loss move: ten passes in fp32."""
 FUSED_CASTS = 0.5
@@ -236,10 +247,47 @@ def expert_streams(strategies: Strategies, scenario: Scenario) -> Passes:
     moe, arrived = experts_of(scenario), arrived_tokens(strategies, scenario)
     inner, held = moe.expert_ffn_hidden_size / strategies.etp, moe.num_experts / strategies.ep
     shared = moe.shared_expert_ffn_hidden_size / strategies.tp * tokens_per_rank(strategies, scenario)
-    forward, backward = routed_traffic(scenario, arrived=arrived, inner=inner, held=held)
-    copied = copied_traffic(scenario, arrived=arrived, held=held)
+    forward, backward, copied = routed_traffic(scenario, arrived=arrived, inner=inner, held=held)
     routed, moved = streamed(forward, backward, scenario, _routed_share(scenario)), ACTIVATION[scenario.model.gated_ffn]
     return routed + streamed(moved[0] * shared + copied, moved[1] * shared + copied, scenario)
+
+
+def routed_traffic(
+    scenario: Scenario, *, arrived: Floats, inner: Floats, held: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Bytes of scattered rows and activations, forward and backward, and of rows copied in either pass, arrays (N,).
+
+    Sorting what a plain all-to-all delivered moves the rows that one sender has for one expert together, padding an
+    expert's rows all of them: Transformer Engine's kernels for both copy whole rows (``_sort_chunks_by_map_kernel``,
+    ``multi_padding_kernel``; v2.6 to v2.9), and gather nothing. With a capacity Megatron-Core turns [ranks, experts,
+    places, h] with PyTorch's copy of single values, which is taken to be as slow as gathering.
+
+    Args:
+        scenario: model, stack and precision.
+        arrived: tokens that the experts of a rank compute.
+        inner: inner width of one expert on a rank.
+        held: experts of a rank.
+    """
+    model, h = scenario.model, float(scenario.model.expert_hidden_size)
+    whole_rows = not (scenario.fused_experts or scenario.stack.switches.expert_capacity)
+    plain = scenario.stack.switches.dispatcher == "alltoall"
+    sort = SORT * plain * (held > 1)
+    padding = PAD * plain if scenario.recipe.reduced else 0.0
+    copied = arrived * (sort + padding) * h * whole_rows
+    permuted = (PERMUTE + sort * (not whole_rows)) * h
+    forward, backward = (permuted + each * inner for each in ACTIVATION[model.gated_ffn])
+    if model.ffn_bias and not scenario.fused_experts:
+        forward, backward = forward + BIAS[0] * h, backward + BIAS[1] * h
+    if model.clamped_activation and not scenario.fused_experts:
+        forward, backward = forward + CLAMP[0] * inner, backward + CLAMP[1] * inner
+    return arrived * forward, arrived * backward, copied
+
+
+def activation_traffic(scenario: Scenario, *, arrived: Floats, inner: Floats) -> Floats:
+    """Bytes of the activation alone in the forward pass, (N,); arguments as of ``routed_traffic``."""
+    model = scenario.model
+    clamped = CLAMP[0] if model.clamped_activation and not scenario.fused_experts else 0.0
+    return arrived * inner * (ACTIVATION[model.gated_ffn][0] + clamped)
 
 
 def _routed_share(scenario: Scenario) -> float:
@@ -265,7 +313,8 @@ def dispatch_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
     routed = routed_tokens(strategies, scenario) * expert_load(strategies, scenario)
     group, h = expert_group(strategies), float(scenario.model.expert_hidden_size)
     split = Group(strategies.etp, ((strategies.etp, np.ones_like(strategies.etp)),))
-    weights, (out, back) = routed_weights(strategies, scenario), HYBRID_REACH if is_hybrid(stack) else (None, None)
+    out, back = HYBRID_REACH if stack.switches.dispatcher == "hybridep" else (None, None)
+    weights = routed_weights(strategies, scenario)
 
     def moved(width: float, beside: Floats | float, nearest: float | None) -> Floats:
         """Seconds on the way there, or back, of values of ``width`` bytes and so many bytes beside a token."""
@@ -287,18 +336,13 @@ def dispatch_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
     return reached * Passes(forward, moved(word, 0.0, out) + moved(WORD, weights, back))
 
 
-def is_hybrid(stack: Stack) -> bool:
-    """Whether tokens travel by HybridEP."""
-    return stack.switches.dispatcher == "hybridep"
-
-
 def routed_weights(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes beside every copy of a token on its way there, and of its gradient on its way back, (N,).
 
     HybridEP sends the weights that the router gave the token in fp32, one for each expert of the domain that it enters,
     most of them zero (``expert_output_prob``, ``NUM_OF_EXPERTS_PER_RANK * NUM_OF_RANKS_PER_NODE``) [HybridEP].
     """
-    if not is_hybrid(scenario.stack):
+    if scenario.stack.switches.dispatcher != "hybridep":
         return np.zeros(len(strategies))
     near = expert_group(strategies).ranks_within(scenario.group.tiers[0].domain)
     return 4.0 * experts_of(scenario).num_experts / strategies.ep * near
@@ -307,7 +351,7 @@ def routed_weights(strategies: Strategies, scenario: Scenario) -> Floats:
 def gathered_routes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Seconds to gather which experts all tokens of a layer go to, a byte for each of either, (N,) [HybridEP]."""
     stack = scenario.stack
-    if not is_hybrid(stack):
+    if stack.switches.dispatcher != "hybridep":
         return np.zeros(len(strategies))
     size = region_tokens(strategies, scenario) * strategies.ep * experts_of(scenario).num_experts
     return np.where(strategies.ep > 1, gather_seconds(size, expert_group(strategies), scenario.group.tiers), 0.0)

@@ -6,8 +6,6 @@ computed, about ten small kernels [TE-scales]. Ranks take the largest magnitude 
 context saw is reduced in one piece when the context ends, and kernels wait for that. Megatron-Core and NeMo open one
 context around the layers of a chunk, and its group is that of tensor, context and data ranks, or one without the data
 ranks (``tp_only_amax_red``).
-
-[TE-scales]: T. Moon, "Implement fused kernel for FP8 scale update", GitHub NVIDIA/TransformerEngine, pull request 593.
 """
 
 from __future__ import annotations

@@ -127,9 +127,8 @@ def expert_calls(strategies: Strategies, scenario: Scenario) -> Floats:
         return np.zeros(len(strategies))
     share = 1.0 - sum(CAPTURED.get(part, 0.0) for part in stack.switches.cuda_graph_scope)
     if "moe_router" not in stack.switches.cuda_graph_scope:
-        by_groups = (
-            moe.router_groups > 1 or scenario.model.router_steered
-        )  # groups of all experts too, as in DeepSeek-V3
+        # a router with one group of all experts too, as DeepSeek-V3's kin are configured
+        by_groups = moe.router_groups > 1 or scenario.model.router_steered
         share += GROUPED * by_groups + SHARED * (moe.num_shared_experts > 0)
     share *= FUSED if stack.switches.dispatcher in SENT_ONCE else 1.0
     return share * stack.host.kernels_per_expert_layer + local_kernels(strategies, scenario)

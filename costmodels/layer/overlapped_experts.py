@@ -5,8 +5,6 @@ stream that computes and one that communicates (``model_chunk_schedule_plan.py``
 (attention, norms, router) beside the other's combine, experts backward beside dispatch, experts forward beside the
 other's dispatch, and attention backward beside combine. Each stream waits for the other's part before the next.
 Schedules of both directions pair whole passes instead [DeepSeek24].
-
-[DeepSeek24]: DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv 2412.19437, section 3.2.1.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 A set of modules is one number, bit k standing for ``MODULES[k]``. The output of a named module (for ``core_attn``,
 ``mlp``, ``moe`` and ``shared_experts``: all that happens inside it) is let go after the forward pass and made
 again when the backward pass asks for it. Every checkpoint has calls of its own for the host.
-
-[Megatron-Functional]: Megatron-LM, tests/functional_tests (``benchmarks/host_calls.py``).
 """
 
 from __future__ import annotations
@@ -17,8 +15,8 @@ import numpy as np
 from costmodels.layer.attention import attention_kept, up_projections
 from costmodels.layer.blocks import LayerSeconds
 from costmodels.layer.elementwise import norm_passes, norms_of, rotary_traffic
-from costmodels.layer.expert_traffic import ACTIVATION
 from costmodels.layer.experts import (
+    ACTIVATION,
     activation_seconds,
     arrived_tokens,
     expert_activation_bytes,

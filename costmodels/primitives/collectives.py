@@ -11,8 +11,6 @@ many rings share the way out. The lanes of all tiers work at once, and the slowe
 In an all-to-all every rank sends its own S, of which (n - k_(i-1)) / n leaves the domain.
 
 The square root is how measured bus bandwidth approaches its peak [aiconfigurator].
-
-[DeepSeek24]: DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024.
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ from costmodels.stability import Stability
 from costmodels.training.goodput import move_seconds
 from costmodels.training.training import iterations
 from hardware.records import Cluster, NodeGroup
-from planner.allocation.queue import Job, Queue
+from planner.allocation.queue import Job, Queue, named_errors
 from planner.answer.plan import Strategy
 from planner.answer.text import WITHOUT
 from planner.api.short import short_plan
-from planner.errors import BadRequest, MeshwrightError, OutOfTime
+from planner.errors import BadRequest, OutOfTime
 from planner.request.budget import Budget
 from planner.request.defaults import default_batch
 from planner.request.request import PlanRequest
@@ -30,6 +30,9 @@ class Placement:
     group: str
     gpus: int
     nodes: int
+
+    def __str__(self) -> str:
+        return f"{self.gpus:,} {self.group}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class Refused:
 
     def in_words(self) -> str:
         """Where, and what is short."""
-        return f"on {self.at.gpus:,} {self.at.group} {self.why}"
+        return f"on {self.at} {self.why}"
 
 
 def largest(refused: Sequence[Refused]) -> Refused:
@@ -161,11 +164,9 @@ def curves(queue: Queue, *, budget: Budget, workers: int = 1) -> Curves:
 
 def _checked(job: Job, cluster: Cluster, at: Placement) -> PlanRequest:
     """The question of a placement; what is wrong with it names the job."""
-    try:
+    with named_errors(f"job {job.name}"):
         question = question_at(job, cluster, at)
         resolve(question)
-    except MeshwrightError as error:
-        raise BadRequest(f"job {job.name}: {error}") from None
     return question
 
 

@@ -39,24 +39,30 @@ class Division:
         """The option of each job, (J,)."""
         return self.found.options
 
-    def of(self, job: int) -> Option:
+    def option_of(self, job: int) -> Option:
         """What a job got."""
         return self.options[int(self.chosen[job])]
 
-    def mine(self, job: int) -> Ints:
+    def place_of(self, option: int) -> Placement:
+        """Where an option that does not wait is."""
+        point = self.options[option].point
+        assert point is not None
+        return point.at
+
+    def placements_of(self, job: int) -> Ints:
         """The options that a job has on some placement."""
         return np.flatnonzero((self.table.job == job) & (self.table.group >= 0))
 
-    def left(self, job: int) -> Ints:
+    def nodes_left(self, job: int) -> Ints:
         """Nodes of every group that the other jobs leave, (G,)."""
         return self.table.capacity - self.table.used(np.delete(self.chosen, job))
 
     def placeable(self, job: int) -> Ints:
         """Those of a job's placements that what the others leave holds."""
-        mine = self.mine(job)
-        return mine[self.table.nodes[mine] <= self.left(job)[self.table.group[mine]]]
+        mine = self.placements_of(job)
+        return mine[self.table.nodes[mine] <= self.nodes_left(job)[self.table.group[mine]]]
 
-    def before(self, one: int, other: int) -> int | None:
+    def first_better(self, one: int, other: int) -> int | None:
         """The first objective under which one option costs less; None where it costs more first, or as much."""
         for place, objective in enumerate(self.table.objectives):
             if objective[one] != objective[other]:
@@ -74,7 +80,7 @@ def job_answers(division: Division, known: Curves, budget: Budget) -> tuple[JobA
 
 
 def _job_answer(division: Division, place: int, known: Curves, more: str | None) -> JobAnswer:
-    job, option, points = division.queue.jobs[place], division.of(place), known.points[place]
+    job, option, points = division.queue.jobs[place], division.option_of(place), known.points[place]
     return JobAnswer(
         name=job.name,
         priority=job.priority,
@@ -82,7 +88,7 @@ def _job_answer(division: Division, place: int, known: Curves, more: str | None)
         change=_change(job, option),
         move_seconds=option.lost if option.point else 0.0,
         late=option.late,
-        because=placement_reason(division, place) if points else _nowhere(known.refused[place]),
+        because=placement_reason(division, place) if points else _fits_nowhere(known.refused[place]),
         with_more=more,
         curve=tuple(
             CurvePoint(
@@ -123,7 +129,7 @@ def _change(job: Job, option: Option) -> str:
     return "stays" if here else "moves"
 
 
-def _nowhere(refused: tuple[Refused, ...]) -> str:
+def _fits_nowhere(refused: tuple[Refused, ...]) -> str:
     if not refused:
         return "none of its placements was priced in time"
     return f"no strategy fits on any placement that it allows: {largest(refused).in_words()}"
@@ -131,7 +137,7 @@ def _nowhere(refused: tuple[Refused, ...]) -> str:
 
 def _with_more(division: Division, place: int, budget: Budget) -> str | None:
     """The best division in which this job is faster, against the one chosen."""
-    table, now = division.table, division.of(place).point
+    table, now = division.table, division.option_of(place).point
     rate, every = 0.0 if now is None else now.tokens_per_second, np.flatnonzero(table.job == place)
     points = [division.options[int(option)].point for option in every]
     banned = every[[point is None or point.tokens_per_second <= rate for point in points]]
@@ -146,24 +152,25 @@ def _with_more(division: Division, place: int, budget: Budget) -> str | None:
 
 
 def _gain(division: Division, place: int, other: Ints) -> str:
-    mine, now = division.options[int(other[place])].point, division.of(place).point
+    mine, now = division.options[int(other[place])].point, division.option_of(place).point
     assert mine is not None
-    what = f"{mine.at.gpus:,} {mine.at.group}"
-    gain = f"would run on {what}" if now is None else f"{mine.tokens_per_second / now.tokens_per_second:.2f}x on {what}"
-    paid = _paid(division, place, other)
+    gain = "would run" if now is None else f"{mine.tokens_per_second / now.tokens_per_second:.2f}x"
+    gain = f"{gain} on {mine.at}"
+    paid = _price_for_others(division, place, other)
     return f"{gain}; then {paid}" if paid else gain
 
 
-def _paid(division: Division, place: int, other: Ints) -> str:
+def _price_for_others(division: Division, place: int, other: Ints) -> str:
     """Who would get something else, and what that does to the objective."""
     jobs = division.queue.jobs
     changed = [j for j in range(len(jobs)) if j != place and other[j] != division.chosen[j]]
-    said = [_changed_placement(jobs[j].name, division.options[int(other[j])]) for j in changed[:_NAMED]]
+    points = [(jobs[j].name, division.options[int(other[j])].point) for j in changed[:_NAMED]]
+    said = [f"{name} gets {point.at}" if point else f"{name} waits" for name, point in points]
     if len(changed) > _NAMED:
         said.append(f"{len(changed) - _NAMED} more change")
     before, after = (float(division.table.objectives[-1][chosen].sum()) for chosen in (division.chosen, other))
     worse = (after - before) / (abs(before) or 1.0)
-    late = [j for j in range(len(other)) if division.options[int(other[j])].late and not division.of(j).late]
+    late = [j for j in range(len(other)) if division.options[int(other[j])].late and not division.option_of(j).late]
     if late:
         said.append(f"{', '.join(jobs[j].name for j in late[:_NAMED])} would miss deadlines")
     elif worse > 0.0:
@@ -171,18 +178,17 @@ def _paid(division: Division, place: int, other: Ints) -> str:
     return ", ".join(said)
 
 
-def _changed_placement(name: str, option: Option) -> str:
-    return f"{name} waits" if option.point is None else f"{name} gets {option.point.at.gpus:,} {option.point.at.group}"
-
-
 def placement_reason(division: Division, job: int) -> str:
     """The reason of a job that has placements."""
-    asked, option = division.queue.jobs[job], division.of(job)
+    asked, option = division.queue.jobs[job], division.option_of(job)
     if option.point is None:
         return f"{'stops' if asked.running else 'waits'}: {_not_placed(division, job)}"
     reasons = [_among(division, job)]
     if asked.deadline is not None:
-        reasons.append(_about_deadline(option, asked.deadline))
+        apart = f"{abs(option.finish - asked.deadline) / 86400.0:.1f} d"
+        reasons.append(
+            f"misses its deadline by {apart}" if option.late else f"meets its deadline with {apart} to spare"
+        )
     if asked.running is not None and option.lost:
         reasons.append(f"moving loses {format_duration(option.lost)}")
     return "; ".join(reasons)
@@ -191,37 +197,37 @@ def placement_reason(division: Division, job: int) -> str:
 def _not_placed(division: Division, job: int) -> str:
     """What the others leave is too little, or less to the job than a place after the period."""
     if not len(division.placeable(job)):
-        fewest = min((division.options[o].point for o in division.mine(job)), key=lambda p: p.at.gpus if p else 0)
-        least = f"{fewest.at.gpus:,} GPUs" if fewest else ""
-        return f"it needs {least} at least, the others leave {_left(division, job)}{_expected_start(division, job)}"
+        least = min(division.place_of(o).gpus for o in division.placements_of(job))
+        left = f"the others leave {_gpus_left(division, job)}{_expected_start(division, job)}"
+        return f"it needs {least:,} GPUs at least, {left}"
     waiting = int(division.chosen[job])
     best = min(division.placeable(job), key=lambda o: tuple(objective[o] for objective in division.table.objectives))
-    match division.before(waiting, best):
+    match division.first_better(waiting, best):
         case None:
             return _as_good(division)
         case 0:
-            return f"on {_where(division, best)}, which are left, it would miss its deadline"
+            return f"on {division.place_of(best)}, which are left, it would miss its deadline"
         case _:
             return _later(division, waiting, best)
 
 
 def _expected_start(division: Division, job: int) -> str:
     """When a job that waits is done, where the objective weighs that."""
-    wait = division.of(job)
+    wait = division.option_of(job)
     if wait.after is None or division.queue.objective != "weighted-finish":
         return ""
     start, finish = format_duration(wait.start), format_duration(wait.finish)
-    return f"; expected to start on {_at(wait.after)} {start} from now, done in {finish}"
+    return f"; expected to start on {wait.after} {start} from now, done in {finish}"
 
 
 def _later(division: Division, waiting: int, best: int) -> str:
     """Where a job that waits is expected to start, and when."""
     wait = division.options[waiting]
     assert wait.after is not None
-    after = f"on {_at(wait.after)} {format_duration(wait.start)} from now"
+    after = f"on {wait.after} {format_duration(wait.start)} from now"
     freed = ", when they are free," if wait.start > division.queue.period else ""
     then, now = (format_duration(division.options[o].finish) for o in (waiting, best))
-    return f"if it starts {after}{freed} it is done in {then}, on the {_where(division, best)} that are left in {now}"
+    return f"if it starts {after}{freed} it is done in {then}, on the {division.place_of(best)} that are left in {now}"
 
 
 def _as_good(division: Division) -> str:
@@ -231,77 +237,54 @@ def _as_good(division: Division) -> str:
 def _among(division: Division, job: int) -> str:
     """How good a placement is by what the objective weighs, and why the job has not the best of them."""
     value, chosen = division.table.objectives[-1], int(division.chosen[job])
-    mine, goal = division.mine(job), division.queue.objective
+    mine, goal = division.placements_of(job), division.queue.objective
     best = min(mine, key=lambda o: (value[o], o != chosen))
+    word, compared = COMPARED[goal]
     if best == chosen:
-        return f"the {BEST[goal]} of its placements"
-    return f"{COMPARED[goal](division, chosen, best)}, {_why_not_best(division, job, best)}"
+        return f"the {word} of its placements"
+    return f"{compared(division, chosen, best)}, {_why_not_best(division, job, best)}"
 
 
 def _why_not_best(division: Division, job: int, best: int) -> str:
     if best not in division.placeable(job):
         group = int(division.table.group[best])
         return f"of which the others leave {_gpus(division, job, group)}"
-    if division.options[best].late and not division.of(job).late:
+    if division.options[best].late and not division.option_of(job).late:
         return "where it would miss its deadline"
     return _as_good(division)
 
 
 def _paces(division: Division, chosen: int, best: int) -> str:
-    mine, other = (division.options[o] for o in (chosen, best))
-    share = pace(mine, division.queue.period) / pace(other, division.queue.period)
-    assert mine.point is not None
-    assert other.point is not None
-    part = mine.point.at.gpus / other.point.at.gpus
-    return f"{share:.0%} of its pace with {part:.0%} of the GPUs of {_where(division, best)}"
+    mine, other = (pace(division.options[o], division.queue.period) for o in (chosen, best))
+    share, part = mine / other, division.place_of(chosen).gpus / division.place_of(best).gpus
+    return f"{share:.0%} of its pace with {part:.0%} of the GPUs of {division.place_of(best)}"
 
 
 def _finishes(division: Division, chosen: int, best: int) -> str:
     mine, other = (format_duration(division.options[o].finish) for o in (chosen, best))
-    return f"done in {mine}, in {other} on {_where(division, best)}"
+    return f"done in {mine}, in {other} on {division.place_of(best)}"
 
 
 def _costs(division: Division, chosen: int, best: int) -> str:
     mine, other = (format_prefixed(dollars(division.options[o]) or 0.0) for o in (chosen, best))
-    return f"costs ${mine}, ${other} on {_where(division, best)}"
+    return f"costs ${mine}, ${other} on {division.place_of(best)}"
 
 
-BEST: Final[Mapping[Goal, str]] = {
-    "throughput": "fastest",
-    "weighted-finish": "soonest done",
-    "cost": "cheapest",
-    "fairness": "fastest",
+COMPARED: Final[Mapping[Goal, tuple[str, Callable[[Division, int, int], str]]]] = {
+    "throughput": ("fastest", _paces),
+    "weighted-finish": ("soonest done", _finishes),
+    "cost": ("cheapest", _costs),
+    "fairness": ("fastest", _paces),
 }
-COMPARED: Final[Mapping[Goal, Callable[[Division, int, int], str]]] = {
-    "throughput": _paces,
-    "weighted-finish": _finishes,
-    "cost": _costs,
-    "fairness": _paces,
-}
-"""What the objective weighs, of what a job got and of the best that it could have."""
+"""What the objective calls the best of a job's placements, and how it weighs what the job got against that."""
 
 
-def _where(division: Division, option: int) -> str:
-    point = division.options[option].point
-    assert point is not None
-    return _at(point.at)
-
-
-def _at(place: Placement) -> str:
-    return f"{place.gpus:,} {place.group}"
-
-
-def _left(division: Division, job: int) -> str:
+def _gpus_left(division: Division, job: int) -> str:
     """GPUs of the groups where it has placements."""
-    groups = sorted({int(group) for group in division.table.group[division.mine(job)]})
+    groups = sorted({int(group) for group in division.table.group[division.placements_of(job)]})
     return ", ".join(f"{_gpus(division, job, g)} {division.queue.cluster.groups[g].name}" for g in groups)
 
 
 def _gpus(division: Division, job: int, group: int) -> str:
     """GPUs of a group that the others leave."""
-    return f"{int(division.left(job)[group]) * division.queue.cluster.groups[group].gpus_per_node:,}"
-
-
-def _about_deadline(option: Option, deadline: float) -> str:
-    apart = abs(option.finish - deadline) / 86400.0
-    return f"misses its deadline by {apart:.1f} d" if option.late else f"meets its deadline with {apart:.1f} d to spare"
+    return f"{int(division.nodes_left(job)[group]) * division.queue.cluster.groups[group].gpus_per_node:,}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -43,11 +44,11 @@ def options_of(queue: Queue, points: Sequence[tuple[Point, ...]]) -> list[list[O
     When a job that waits is done matters to the objective of finishes and to deadlines: it then has an option for each
     placement and each moment at which that may be free. Others have one, after the period where they are fastest.
     """
-    placed = [[_placed(job, point) for point in mine] for job, mine in zip(queue.jobs, points, strict=True)]
+    placed = [[_option(job, point) for point in mine] for job, mine in zip(queue.jobs, points, strict=True)]
     moments = _moments(queue, placed)
     return [
-        [*(_waiting(job, mine, moments, queue) if job.may_wait else ()), *mine]
-        for job, mine in zip(queue.jobs, placed, strict=True)
+        [*(_waiting(job, curve, moments, queue) if job.may_wait else ()), *mine]
+        for job, curve, mine in zip(queue.jobs, points, placed, strict=True)
     ]
 
 
@@ -59,16 +60,11 @@ def _moments(queue: Queue, placed: Sequence[Sequence[Option]]) -> dict[str, list
     most = max(MOST_WAYS_TO_WAIT // max(sum(map(len, placed)), 1), LEAST_STARTS)
     longest = max((option.finish for mine in placed for option in mine), default=0.0)
     end = max(longest, queue.period) + sum(min((option.finish for option in mine), default=0.0) for mine in placed)
-    return {
-        group.name: [*_ends(_taken(placed, group.name), queue.period, end, most), 2.0 * end]
-        for group in queue.cluster.groups
-    }
-
-
-def _taken(placed: Sequence[Sequence[Option]], group: str) -> list[float]:
-    """Seconds for which jobs may hold nodes of a group."""
-    found = {option.finish for mine in placed for option in mine if option.point and option.point.at.group == group}
-    return sorted(found)
+    held: dict[str, set[float]] = {group.name: set() for group in queue.cluster.groups}
+    for option in chain.from_iterable(placed):
+        if option.point:
+            held[option.point.at.group].add(option.finish)
+    return {name: [*_ends(sorted(times), queue.period, end, most), 2.0 * end] for name, times in held.items()}
 
 
 def _ends(times: Sequence[float], period: float, end: float, most: int) -> list[float]:
@@ -93,35 +89,29 @@ def _some(times: Sequence[float], most: int) -> list[float]:
     return [times[rank] for rank in ranks]
 
 
-def _waiting(job: Job, placed: Sequence[Option], moments: Mapping[str, list[float]], queue: Queue) -> list[Option]:
+def _waiting(job: Job, points: Sequence[Point], moments: Mapping[str, list[float]], queue: Queue) -> list[Option]:
     """The ways in which a job can wait."""
-    if not placed:
+    if not points:
         return [Option(None, 0.0, math.inf, late=job.deadline is not None)]
     if queue.objective == "weighted-finish" or job.deadline is not None:
-        at = [(option, moments[option.point.at.group]) for option in placed if option.point]
-        return [way for option, some in at for start in some if (way := _later(job, option, start)).ends_by(some[-1])]
-    soonest = _later(job, min(placed, key=lambda option: option.finish), queue.period)
-    return [replace(soonest, after=None)]
+        starts = [(point, start) for point in points for start in moments[point.at.group]]
+        ways = [(_option(job, point, start), moments[point.at.group][-1]) for point, start in starts]
+        return [way for way, last in ways if way.ends_by(last)]
+    soonest = min(points, key=lambda point: _option(job, point).finish)
+    return [replace(_option(job, soonest, queue.period), after=None)]
 
 
-def _later(job: Job, placed: Option, start: float) -> Option:
-    """Waiting for a placement until a moment."""
-    assert placed.point is not None
-    back = _moving(job, placed.point) if job.running else 0.0
-    finish = start + placed.point.seconds + back
+def _option(job: Job, point: Point, start: float | None = None) -> Option:
+    """A point of a job's curve, now or where the job waits for it until ``start``."""
+    here = job.running is None
+    if job.running is not None and start is None:
+        here = (job.running.group, job.running.gpus) == (point.at.group, point.at.gpus)
+    lost = 0.0 if here else point.move_seconds if job.migration is None else job.migration
+    finish = (start or 0.0) + point.seconds + lost
     late = job.deadline is not None and finish > job.deadline
-    return Option(None, back, finish, late, placed.point.at, start)
-
-
-def _moving(job: Job, point: Point) -> float:
-    return point.move_seconds if job.migration is None else job.migration
-
-
-def _placed(job: Job, point: Point) -> Option:
-    here = job.running is None or (job.running.group, job.running.gpus) == (point.at.group, point.at.gpus)
-    lost = 0.0 if here else _moving(job, point)
-    finish = point.seconds + lost
-    return Option(point, lost, finish, late=job.deadline is not None and finish > job.deadline)
+    if start is None:
+        return Option(point, lost, finish, late)
+    return Option(None, lost, finish, late, after=point.at, start=start)
 
 
 def pace(option: Option, period: float) -> float:

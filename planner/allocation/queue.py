@@ -25,7 +25,8 @@ A queue file is TOML or JSON. ::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, field_validator
@@ -42,6 +43,7 @@ from planner.request.files import with_relative_files
 from planner.request.request import LARGEST_GPUS, PlanRequest
 from planner.request.resolve import describe_subset
 from planner.request.tables import cluster_of, name_or_record
+from planner.request.values import whole_number
 
 _R = TypeVar("_R", bound=BaseModel)
 
@@ -124,14 +126,14 @@ def queue_of(document: Mapping[str, Any]) -> Queue:
     if not isinstance(document, Mapping):
         raise BadRequest(f"the queue: expected a table with a cluster and jobs, got {document!r:.60}")
     document = by_own_name(document, TOP)
-    _known(document, TOP, "")
+    _known(document, TOP)
     cluster, taken = _cluster(document)
     tables = document.get("jobs", ())
     if not isinstance(tables, list | tuple) or not tables:
         raise BadRequest("jobs: expected at least one [[jobs]] table with a name and a model")
     jobs = [_job(table, place) for place, table in enumerate(tables)]
     rest: dict[str, Any] = {name: document[name] for name in ("objective", "period", "time_limit") if name in document}
-    queue = _checked(Queue, {"cluster": cluster, "taken": taken, "jobs": jobs, **rest}, "")
+    queue = _checked(Queue, {"cluster": cluster, "taken": taken, "jobs": jobs, **rest})
     _agree(queue)
     return queue
 
@@ -141,10 +143,8 @@ def _cluster(document: Mapping[str, Any]) -> tuple[Cluster, str]:
     if "cluster" not in document:
         raise BadRequest("cluster: required, but missing; a name such as 'dgx-h100' with gpus = 512, or a table")
     count = document.get("gpus")
-    if count is not None and (isinstance(count, bool) or not isinstance(count, int)):
-        raise BadRequest(f"gpus: expected a whole number such as 512, got {count!r:.40}")
-    if count is not None and count > LARGEST_GPUS:
-        raise BadRequest(f"gpus: 1 to {LARGEST_GPUS} can be planned for, got {count}")
+    if count is not None:
+        count = whole_number("gpus", count, LARGEST_GPUS)
     try:
         given = name_or_record(Cluster, document["cluster"], cluster_of)
         base = find_cluster(given) if isinstance(given, str) else given
@@ -156,74 +156,75 @@ def _cluster(document: Mapping[str, Any]) -> tuple[Cluster, str]:
     return found, describe_subset(found, base) if len(base.groups) > 1 and found.gpus != base.gpus else ""
 
 
-def _job(table: object, place: int) -> Job:
-    """One job from its table."""
-    where = f"jobs[{place}]"
-    if not isinstance(table, Mapping):
-        raise BadRequest(f"{where}: expected a table of fields, got {table!r:.40}")
-    name = table.get("name")
-    where = f"job {name}" if isinstance(name, str) and name else where
-    table = _named(table, where)
-    if "model" not in table:
-        raise BadRequest(f"{where}: model is missing, such as model = 'llama3-8b'")
-    asked, own = ({key: value for key, value in table.items() if key in names} for names in (QUESTION, OWN))
-    return _checked(Job, own | {"question": _checked(PlanRequest, asked | {"gpus": 1}, where)}, where)
+@contextmanager
+def named_errors(where: str) -> Iterator[None]:
+    """Begin what is wrong here with where it is.
 
-
-def _named(table: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """A job's table with fields and axes under their own names, each where it belongs."""
+    Raises:
+        BadRequest: any error of the question.
+    """
     try:
+        yield
+    except MeshwrightError as error:
+        raise BadRequest(f"{where}: {error}") from None
+
+
+def _job(table: object, place: int) -> Job:
+    """One job from its table, with fields and axes under their own names, each where it belongs."""
+    name = table.get("name") if isinstance(table, Mapping) else None
+    with named_errors(f"job {name}" if isinstance(name, str) and name else f"jobs[{place}]"):
+        if not isinstance(table, Mapping):
+            raise BadRequest(f"expected a table of fields, got {table!r:.40}")
         found = by_own_name(table, (*OWN, *QUESTION))
         if isinstance(pins := found.get("pins"), Mapping):
             found["pins"] = by_own_name(pins, PIN_AXES)
-    except BadRequest as error:
-        raise BadRequest(f"{where}: {error}") from None
-    for name in found:
-        if (axis := own_name(str(name))) in PIN_AXES:
-            raise BadRequest(f"{where}: there is no field {name!r}; it belongs under [jobs.pins]: {axis} = ...")
-        if name in TOP and name not in OWN:
-            raise BadRequest(f"{where}: there is no field {name!r}; it is the whole queue's: above [[jobs]]")
-    _known(found, (*OWN, *QUESTION), where)
-    return found
+        for field in found:
+            if (axis := own_name(str(field))) in PIN_AXES:
+                raise BadRequest(f"there is no field {field!r}; it belongs under [jobs.pins]: {axis} = ...")
+            if field in TOP and field not in OWN:
+                raise BadRequest(f"there is no field {field!r}; it is the whole queue's: above [[jobs]]")
+        _known(found, (*OWN, *QUESTION))
+        if "model" not in found:
+            raise BadRequest("model is missing, such as model = 'llama3-8b'")
+        asked, own = ({key: value for key, value in found.items() if key in names} for names in (QUESTION, OWN))
+        return _checked(Job, own | {"question": _checked(PlanRequest, asked | {"gpus": 1})})
 
 
-def _known(table: Mapping[str, Any], fields: Iterable[str], where: str) -> None:
+def _known(table: Mapping[str, Any], fields: Sequence[str]) -> None:
     """Every field is known; the nearest is offered for one that is not."""
-    known = tuple(fields)
     for name in table:
-        if name not in known:
-            raise BadRequest(f"{where}{': ' if where else ''}{no_such(str(name), known, 'field')}")
+        if name not in fields:
+            raise BadRequest(no_such(str(name), fields, "field"))
 
 
-def _checked(record: type[_R], fields: Mapping[str, Any], where: str) -> _R:
+def _checked(record: type[_R], fields: Mapping[str, Any]) -> _R:
     try:
         return record.model_validate(fields)
     except ValidationError as error:
-        raise BadRequest(f"{where}{': ' if where else ''}{flatten(error)}") from None
+        raise BadRequest(flatten(error)) from None
 
 
 def _agree(queue: Queue) -> None:
     """Names are used once and mean something; counts fit."""
     seen, groups = set[str](), [group.name for group in queue.cluster.groups]
     for job in queue.jobs:
-        if wrong := _disagreement(job, groups, seen):
-            raise BadRequest(f"job {job.name}: {wrong}")
+        with named_errors(f"job {job.name}"):
+            _check_job(job, groups, seen)
         seen.add(job.name)
 
 
-def _disagreement(job: Job, groups: list[str], seen: set[str]) -> str | None:
-    """What of a job contradicts the cluster's groups, the names that others have, or the rest of the job."""
+def _check_job(job: Job, groups: list[str], seen: set[str]) -> None:
+    """A job goes with the cluster's groups, with the names that others have, and with itself."""
     least, most = job.min_gpus, job.max_gpus
     if job.name in seen:
-        return "two jobs have this name; give each a name of its own"
+        raise BadRequest("two jobs have this name; give each a name of its own")
     for name in (*(job.groups or ()), *([job.running.group] if job.running else [])):
         if name not in groups:
-            return f"the cluster has no group {name!r}; {meant(name, groups)}"
+            raise BadRequest(f"the cluster has no group {name!r}; {meant(name, groups)}")
     if least > most:
-        return f"min_gpus {least} exceeds max_gpus {most}"
+        raise BadRequest(f"min_gpus {least} exceeds max_gpus {most}")
     if job.gpus and not any(least <= count <= most for count in job.gpus):
         reach = f"min_gpus {least}" if most == LARGEST_GPUS else f"min_gpus {least} and max_gpus {most}"
-        return f"gpus {', '.join(map(str, job.gpus))}: none is within {reach}"
+        raise BadRequest(f"gpus {', '.join(map(str, job.gpus))}: none is within {reach}")
     if job.migration is not None and job.running is None:
-        return "migration says what moving loses; say where it runs: running = {...}"
-    return None
+        raise BadRequest("migration says what moving loses; say where it runs: running = {...}")

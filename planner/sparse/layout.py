@@ -2,6 +2,9 @@
 
 A choice is an index; its load says what it costs (`costmodels.sparse.load`). The loads of the chosen ones and of the
 transfers between them add up to the plan's.
+
+Of a small table it is all one, in the solver's units, how many of its rows lie in which tier; of a large one it seldom
+is. What the solver need not see is dominated to the last unit, so that its answer and its bounds stay what they were.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ DRAM_CUTS = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """Shares that device and host memory may hold together; drives hold the rest."""
 SLACK = 1e-6
 """Relative: what rounding may cost before a plan counts as too slow, or too large."""
+_LARGEST = 2.0**61
+"""Units of the solver; what asks for more is hopeless whatever its number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -210,3 +215,37 @@ def _wires(scenario: SparseScenario) -> Iterator[Wire]:
         yield Wire(place, first, table.pooled_bytes, table.pooled_bytes, ahead=False)
     for place, layer in enumerate(dense[:-1], start=first):
         yield Wire(place, place + 1, VALUE * layer.outputs, VALUE * layer.outputs, ahead=False)
+
+
+def demands(choices: Sequence[Choice], rate: float, *, unit: float, page: float) -> Nodes:
+    """What every choice asks for in the solver's whole numbers, the less the better, shape (choices, columns).
+
+    Node-seconds per second by part, group and resource, and of a step in all, rounded as the solver rounds them; what
+    stays on its node counts for a choice, so its negative stands here; bytes stored and copied.
+    """
+    rows = []
+    for choice in choices:
+        load = choice.load
+        spent = np.concatenate([load.work.ravel(), load.work.sum(axis=2).ravel()])
+        spent = np.floor(np.minimum(rate * spent * unit, _LARGEST))
+        stays = -np.ceil(np.minimum(rate * load.inside.ravel() * unit, _LARGEST))
+        held = np.floor(np.concatenate([load.stored.ravel(), load.copies.ravel()]) / page)
+        rows.append(np.concatenate([spent, stays, held]))
+    return np.array(rows).astype(np.int64)
+
+
+def undominated(choices: Sequence[Choice], asked: Nodes) -> list[int]:
+    """Places of the choices that no other of the same group and home dominates; of equal ones the first.
+
+    Requests and staleness are alike where group and home are.
+    """
+    kept: list[int] = []
+    for group in dict.fromkeys((choice.group, choice.home) for choice in choices):
+        mine = [index for index, choice in enumerate(choices) if (choice.group, choice.home) == group]
+        mine.sort(key=lambda index: (int(asked[index].sum()), index))
+        front: list[int] = []
+        for index in mine:
+            if not any((asked[other] <= asked[index]).all() for other in front):
+                front.append(index)
+        kept += front
+    return sorted(kept)

@@ -26,7 +26,7 @@ from planner.request.values import file_name, quantity
 from planner.sparse.document import Alternative, Placed, Rented, SparsePlan, SparseProof, SparseRequest, Stage
 from planner.sparse.infeasible import refusal
 from planner.sparse.layout import SLACK, layout
-from planner.sparse.search import RESOLUTION, Best, cheapest, fastest, quickened, usage
+from planner.sparse.search import RESOLUTION, Best, cheapest, fastest, usage
 from planner.sparse.solver import Limits
 from planner.version import VERSION
 
@@ -139,8 +139,12 @@ def _quickened(tried: list[Tried], first: int, limits: Limits, *, budget: Budget
     """The cheapest plan, and then those as cheap that stand beside it, each the fastest for its rent."""
     found, rent = list(tried), tried[first].best.cost * (1.0 + SLACK)
     for place in sorted(range(len(tried)), key=lambda one: one != first):
-        if tried[place].best.chosen and tried[place].best.cost <= rent:
-            found[place] = replace(tried[place], best=quickened(tried[place].best, limits, budget=budget))
+        best = tried[place].best
+        if best.chosen and best.cost <= rent:
+            faster = fastest(best.layout, limits._replace(budget=best.cost), budget=budget)
+            if faster.rate > best.rate:
+                same = replace(faster, status=best.status, bound=best.bound, gap=best.gap)
+                found[place] = replace(tried[place], best=same)
     return found
 
 
@@ -150,15 +154,11 @@ def limits_of(request: SparseRequest) -> Limits:
     return Limits(request.min_throughput or 0.0, budget, request.max_staleness)
 
 
-def scenario_of(request: SparseRequest, mode: Mode) -> SparseScenario:
-    """What a request asks in one mode."""
-    return SparseScenario(request.model, request.cluster.groups, runtime(), mode)
-
-
 def _tried(request: SparseRequest, limits: Limits, budget: Budget) -> Iterator[Tried]:
     """Every mode, on all machines and on either kind alone."""
     for mode in MODES if request.mode is None else (request.mode,):
-        whole, bests = layout(scenario_of(request, mode)), dict[Machines, Best]()
+        whole = layout(SparseScenario(request.model, request.cluster.groups, runtime(), mode))
+        bests = dict[Machines, Best]()
         parts = list(subsets(request.cluster))
         for machines, groups in reversed(parts):  # what one kind can do, all machines can
             part = whole.restricted(groups)

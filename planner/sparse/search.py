@@ -77,14 +77,6 @@ def _within(layout: Layout, limits: Limits, *, budget: Budget, dear: bool) -> Be
     return Best(status, layout, chosen, found.nodes, _rate(layout, chosen, found.nodes), cost, bound, gap)
 
 
-def quickened(best: Best, limits: Limits, *, budget: Budget) -> Best:
-    """Of all plans as cheap as this one, which is the cheapest, the fastest; itself if the budget runs out first."""
-    faster = fastest(best.layout, limits._replace(budget=best.cost), budget=budget)
-    if faster.rate <= best.rate:
-        return best
-    return replace(best, chosen=faster.chosen, nodes=faster.nodes, rate=faster.rate, cost=faster.cost)
-
-
 def fastest(layout: Layout, limits: Limits, *, budget: Budget, known: float = 0.0) -> Best:
     """The most examples per second that a budget buys; among plans as fast as that the cheapest.
 

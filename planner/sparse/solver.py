@@ -24,8 +24,7 @@ from costmodels.sparse.load import ALL, CORES, NICS, RESOURCES, STEP, Load, node
 from costmodels.sparse.parameter_server import lateness
 from costmodels.strategy import Floats
 from planner.request.budget import SOLVE, Budget
-from planner.sparse.dominance import demands, undominated
-from planner.sparse.layout import SLACK, Choice, Layout, Nodes
+from planner.sparse.layout import SLACK, Choice, Layout, Nodes, demands, undominated
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -8,10 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodels.iteration import row_seconds
-from costmodels.layer.expert_traffic import BIAS, CLAMP, PAD, PERMUTE, SORT
 from costmodels.layer.experts import (
+    BIAS,
+    CLAMP,
     HYBRID_REACH,
+    PAD,
+    PERMUTE,
     SCORES,
+    SORT,
     activation_seconds,
     dispatch_seconds,
     expert_activation_bytes,

@@ -8,8 +8,7 @@ from costmodels.sparse.parameter_server import SparseScenario
 from costmodels.sparse.server_runtime import runtime
 from hardware.servers import sparse_cluster
 from planner.request.budget import Budget
-from planner.sparse.dominance import demands, undominated
-from planner.sparse.layout import layout
+from planner.sparse.layout import demands, layout, undominated
 from planner.sparse.solver import PAGE, UNIT, Limits, holds, solve
 
 CRITEO = (

@@ -62,9 +62,12 @@ def test_the_addition_to_the_residual_is_left_out_with_the_product():
     assert spared(rows) == pytest.approx(last_product(rows, scenario).forward + added)
 
 
+LISTED = toy_stack(recompute_policy="operators")
+
+
 def test_a_list_of_operators_repeats_keys_output_and_the_second_branch():
     model = toy_model().model_copy(update={"gated_ffn": True, "num_query_groups": 2})
-    scenario = toy_scenario(model=model, group=FAST_MEMORY)
+    scenario = toy_scenario(model=model, group=FAST_MEMORY, stack=LISTED)
     rows = strategies()
     tokens, h = tokens_per_rank(rows, scenario), float(model.hidden_size)
     widths = (model.head_dim * 2, model.ffn_hidden_size)
@@ -77,14 +80,13 @@ def test_a_list_of_operators_repeats_keys_output_and_the_second_branch():
 
 
 def test_without_a_gate_the_second_product_of_the_network_is_repeated():
-    rows, scenario = strategies(), toy_scenario(group=FAST_MEMORY)
+    rows, scenario = strategies(), toy_scenario(group=FAST_MEMORY, stack=LISTED)
     keys_and_output = layer_seconds(rows, scenario).second - last_product(rows, scenario).forward
     assert keys_and_output == pytest.approx(attention_matmuls(rows, scenario).forward / 2.0, rel=0.01)
 
 
 def test_no_list_of_operators_keeps_grouped_products_of_which_the_last_is_read_by_none():
-    listed = toy_stack(recompute_policy="operators")
-    scenario = toy_scenario(model=with_experts(toy_model()), stack=listed)
+    scenario = toy_scenario(model=with_experts(toy_model()), stack=LISTED)
     assert [kind for kind in scenario.depth.kinds if kind != DENSE]
     rows = strategies()
     layer, of_experts = layer_seconds(rows, scenario), grouped_products(rows, scenario).forward
