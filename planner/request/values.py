@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
@@ -247,12 +247,12 @@ def share(name: str, value: Any) -> float:
         BadRequest: something else.
     """
     try:
-        number = percentage(value) if isinstance(value, str) else value
+        number = share_written(value)
     except ValueError:
         number = None
-    if isinstance(number, bool) or not isinstance(number, Real) or not 0.0 <= float(number) <= 1.0:
+    if number is None or not 0.0 <= number <= 1.0:
         raise BadRequest(f"{name}: expected a share such as 0.05 or 5%, got {value!r:.40}")
-    return float(number)
+    return number
 
 
 def quantity(name: str, value: Any, dimension: Dimension) -> Any:
