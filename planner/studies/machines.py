@@ -18,7 +18,7 @@ from hardware.errors import no_such
 from hardware.links import Link, Tier
 from hardware.records import Accelerator, Cluster, NodeGroup
 from planner.errors import BadRequest
-from planner.request.values import adapter, checked_value, dimension_of, multiple
+from planner.request.values import adapter, changed_value, checked_value, multiple
 
 Changes = tuple[tuple[str, Any], ...]
 """Paths and their values, as the study writes them."""
@@ -146,8 +146,7 @@ def _changed_tier(tier: Tier, field: str, value: Any, path: str) -> Tier:
 def _value(record: BaseModel, field: str, value: Any, path: str) -> Any:
     """The value of a field as its record has it: in SI units, within the record's bounds."""
     before = getattr(record, _BASE_FIELDS.get((type(record), field), field))
-    wanted = multiple(before, value, dimension_of(type(record), field), path)
-    return checked_value(adapter(type(record), field), wanted, path)
+    return changed_value(type(record), field, before, value, path)
 
 
 def _settable(record: type[BaseModel]) -> set[str]:
