@@ -86,7 +86,9 @@ def _set_group(group: NodeGroup, parts: list[str], value: Any, path: str) -> Nod
         case [tier]:
             return _set_tier(group, tier, field, value, path)
         case _:
-            raise BadRequest(f"{path}: {_unknown_part(group, '.'.join(parts))}")
+            tiers = ", ".join(tier.name for tier in group.tiers)
+            way = f"accelerator.memory, fabric.bandwidth, a tier ({tiers}) or a field such as price"
+            raise BadRequest(f"{path}: {'.'.join(parts)} leads nowhere; write {way}")
 
 
 def _set_field(group: NodeGroup, field: str, value: Any) -> NodeGroup:
@@ -151,10 +153,3 @@ def _value(record: BaseModel, field: str, value: Any, path: str) -> Any:
 
 def _settable(record: type[BaseModel]) -> set[str]:
     return set(record.model_fields) - _FIXED - _FIXED_GROUP
-
-
-def _unknown_part(group: NodeGroup, path: str) -> str:
-    tiers = ", ".join(tier.name for tier in group.tiers)
-    return (
-        f"{path} leads nowhere; write accelerator.memory, fabric.bandwidth, a tier ({tiers}) or a field such as price"
-    )
