@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from planner.cli.input import answer_in
-from planner.cli.options import Command, Count, Text, Word, field_option, option, output_options
+from planner.cli.options import Command, Count, Text, Word, field_option, option, output_options, read_as
 from planner.cli.output import deliver, end_infeasible, talk, working, write
 from planner.errors import BadRequest, MeshwrightError
 
@@ -23,7 +23,7 @@ _CHANGES = ("global_batch_size", "cluster", "stack", "time_limit")
 @click.command("replan", cls=Command, short_help="Plan a running job again when nodes fail or join.")
 @click.argument("result", type=Text(), metavar="PLAN.json")
 @option("--gpus", type=Count(), required=True, help="Accelerators that there are now.")
-@option("--tolerance", default="5%", help="How much slower may move less.")
+@option("--tolerance", type=read_as("share"), default="5%", metavar="SHARE", help="How much slower may move less.")
 @field_option("global_batch_size", help="Sequences per iteration (default: as before).")
 @field_option("cluster", help="Where the answer names none.")
 @field_option("stack", help="Where the answer names none.")
@@ -32,7 +32,7 @@ _CHANGES = ("global_batch_size", "cluster", "stack", "time_limit")
     "--pick", heading="Answer", type=Word(("nearest", "fastest")), default="nearest", help="Which to launch or export."
 )
 @output_options("table", "json", "env", "args")
-def replan(result: str, gpus: int, tolerance: str, pick: str, **params: Any) -> None:
+def replan(result: str, gpus: int, tolerance: float, pick: str, **params: Any) -> None:
     """Find the fastest plan on that many accelerators, and of those nearly as fast the one that moves least.
 
     PLAN.json is what `plan --format json` wrote (- for stdin). The global batch stays; where the accelerators left

@@ -20,7 +20,7 @@ from costmodels.stack.stack import stack as find_stack
 from hardware.errors import no_such
 from planner.errors import BadRequest
 from planner.request.features import FEATURES, turned
-from planner.request.values import adapter, checked_value, dimension_of, kinds, multiple
+from planner.request.values import changed_value
 
 ROOTS: Final = ("stack", "model")
 _TABLES: Final = frozenset({*ROOTS, *(f"stack.{group}" for group in GROUPS)})
@@ -127,17 +127,9 @@ def _combined(stack: Stack, name: str, value: Any) -> Stack:
 
 
 def _with_field(stack: Stack, name: str, value: Any) -> Stack:
-    path, inside = f"stack.{name}", _inside(name)
+    inside = name if "." in name else f"{_SWITCHES}{name}"
     group, _, field = inside.partition(".")
-    record = GROUPS[group]
-    before = stack.value(inside)
-    wanted = multiple(before, _typed(record, field, value, path), dimension_of(record, field), path)
-    return stack.changed({inside: checked_value(adapter(record, field), wanted, path)})
-
-
-def _inside(name: str) -> str:
-    """The path within a stack of a field as people write it."""
-    return name if "." in name else f"{_SWITCHES}{name}"
+    return stack.changed({inside: changed_value(GROUPS[group], field, stack.value(inside), value, f"stack.{name}")})
 
 
 def changed_model(model: Model, changes: Mapping[str, Any]) -> Model:
@@ -146,19 +138,12 @@ def changed_model(model: Model, changes: Mapping[str, Any]) -> Model:
     Raises:
         BadModel: sizes and switches that contradict each other.
     """
-    said = {path.partition(".")[2]: value for path, value in changes.items() if path.startswith("model.")}
-    if not said:
-        return model
-    fields = {name: _of_model(model, name, value) for name, value in said.items()}
-    return checked(model.model_dump() | fields, label=model.name)
-
-
-def _of_model(model: Model, name: str, value: Any) -> Any:
-    path = f"model.{name}"
-    wanted = multiple(getattr(model, name), _typed(Model, name, value, path), None, path)
-    if isinstance(wanted, str):
-        return checked_value(adapter(Model, name), wanted, path)
-    return int(wanted) if isinstance(wanted, float) and wanted.is_integer() else wanted
+    fields = {
+        name: changed_value(Model, name, getattr(model, name), value, path)
+        for path, value in changes.items()
+        if (name := path.removeprefix("model.")) != path
+    }
+    return checked(model.model_dump() | fields, label=model.name) if fields else model
 
 
 def written(value: Any) -> str:
@@ -166,17 +151,3 @@ def written(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return "none" if value is None else str(value).lower()
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def _typed(record: Any, field: str, value: Any, path: str) -> Any:
-    """What text on a command line stands for; values of other kinds as they are, true and false where they belong."""
-    allowed = {kind.get("type") for kind in kinds(record, field)}
-    if isinstance(value, bool) and not {"boolean", None} & allowed:
-        wanted = " or ".join(sorted(kind for kind in allowed if kind))
-        raise BadRequest(f"{path}: expected {wanted}, got {str(value).lower()}")
-    if not isinstance(value, str):
-        return value
-    text = value.strip()
-    if "array" in allowed:
-        return [part.strip() for part in text.split(",")]
-    return None if text.lower() == "none" and "null" in allowed else text

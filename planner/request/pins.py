@@ -80,16 +80,12 @@ def _parse(axis: str, given: Any) -> Pin:
     if isinstance(given, str) and (found := _RANGE.match(given.strip())) and axis not in VALUE_NAMES:
         return _range(axis, given, found)
     parts = given.split(",") if isinstance(given, str) else given if isinstance(given, (list, tuple)) else [given]
-    if _every(axis, parts):
+    if any(str(part).strip().lower() in _WIDER.get(axis, ()) for part in parts):
         return Pin(axis, tuple(range(len(VALUE_NAMES[axis]))))
     values = tuple(dict.fromkeys(_value(axis, part) for part in parts))
     if not values:
         raise BadRequest(f"{axis}: no value given; write one such as 8, several as 4,8 or a range as ..8")
     return Pin(axis, values)
-
-
-def _every(axis: str, parts: Iterable[Any]) -> bool:
-    return any(str(part).strip().lower() in _WIDER.get(axis, ()) for part in parts)
 
 
 def _range(axis: str, given: str, found: re.Match[str]) -> Pin:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
@@ -178,12 +178,33 @@ def multiple(before: Any, value: Any, dimension: str | None, path: str = "") -> 
     if isinstance(before, bool) or not isinstance(before, int | float):
         raise BadRequest(f"{path}: {value} of {before!r:.40}, which is no number; give the value itself")
     number = before * float(found[1] or found[2])
+    number = int(number) if isinstance(before, int) and number.is_integer() else number
     return exact_quantity(number, dimension) if dimension else number  # type: ignore[arg-type]  # one of the units'
 
 
-def dimension_of(record: type[BaseModel], field: str) -> str | None:
-    """The dimension of a field that is written with a unit; None for a plain number."""
-    return next((str(kind["format"]) for kind in kinds(record, field) if "format" in kind), None)
+def changed_value(record: type[BaseModel], field: str, before: Any, value: Any, path: str) -> Any:
+    """The new value of a field, also out of text or as a multiple of what is there: in SI units, within its bounds.
+
+    Raises:
+        BadRequest: it does not belong there.
+    """
+    dimension = next((str(kind["format"]) for kind in kinds(record, field) if "format" in kind), None)
+    wanted = multiple(before, _typed(record, field, value, path), dimension, path)
+    return checked_value(adapter(record, field), wanted, path)
+
+
+def _typed(record: type[BaseModel], field: str, value: Any, path: str) -> Any:
+    """A list or nothing out of text, as the field has them; true and false where they belong."""
+    allowed = {kind.get("type") for kind in kinds(record, field)}
+    if isinstance(value, bool) and not {"boolean", None} & allowed:
+        wanted = " or ".join(sorted(kind for kind in allowed if kind))
+        raise BadRequest(f"{path}: expected {wanted}, got {str(value).lower()}")
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if "array" in allowed:
+        return [part.strip() for part in text.split(",")]
+    return None if text.lower() == "none" and "null" in allowed else text
 
 
 @cache
@@ -247,12 +268,12 @@ def share(name: str, value: Any) -> float:
         BadRequest: something else.
     """
     try:
-        number = percentage(value) if isinstance(value, str) else value
+        number = share_written(value)
     except ValueError:
         number = None
-    if isinstance(number, bool) or not isinstance(number, Real) or not 0.0 <= float(number) <= 1.0:
+    if number is None or not 0.0 <= number <= 1.0:
         raise BadRequest(f"{name}: expected a share such as 0.05 or 5%, got {value!r:.40}")
-    return float(number)
+    return number
 
 
 def quantity(name: str, value: Any, dimension: Dimension) -> Any:

@@ -109,7 +109,7 @@ def _for_hosts(allowed: tuple[str, ...]) -> Any:
     """
 
     async def check(request: Request) -> None:
-        asked = _PORT.sub("", request.headers.get("host", ""))
+        asked = _PORT.sub("", request.headers.get("host", "")).strip("[]")  # of IPv6
         if not any(name in {"*", asked} or (name.startswith("*.") and asked.endswith(name[1:])) for name in allowed):
             said = f"host {asked!r:.60} is not served here; `plan serve --allow-host` names more"
             raise Refused(400, "bad-request", said)

@@ -18,7 +18,7 @@ Answer = tuple[int, bytes]
 STARTUP = 120.0
 """Seconds in which a process has to say that it is ready."""
 
-LOCAL: Final = ("localhost", "127.0.0.1", "::1", "[::1]")
+LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 """Names of this machine to itself; a browser that was led here under another name is refused."""
 
 

@@ -19,7 +19,7 @@ from planner.api import conclude, predict
 from planner.api.several_groups import plan_mixed
 from planner.errors import MeshwrightError, is_interrupt
 from planner.request.budget import Budget
-from planner.request.pins import Pin, parse_pins
+from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
 from planner.search.best_first import Outcome
@@ -116,9 +116,8 @@ def searched(request: PlanRequest, shared: Shared, budget: Budget | None = None)
     resolved = resolve(request)
     if resolved.mixed:
         return plan_mixed(resolved, resolved.mixed, budget, reasons=False)
-    pins = parse_pins(request.pins)
-    space = cached_space(resolved.scenario, pins)
-    outcome = shared.found(resolved, space, pins, budget)
+    space = cached_space(resolved.scenario, parse_pins(request.pins))
+    outcome = shared.found(resolved, space, budget)
     if outcome.best is None and outcome.proved and (wider := with_savers(request, resolved, budget)):
         return note_savers(searched(wider, shared, budget))
     return conclude(replace(resolved, request=request), space, outcome, budget)
@@ -145,12 +144,12 @@ class Shared:
 
     outcomes: list[tuple[Any, Outcome]] = field(default_factory=list)
 
-    def found(self, resolved: Resolved, space: Space, pins: dict[str, Pin], budget: Budget) -> Outcome:
+    def found(self, resolved: Resolved, space: Space, budget: Budget) -> Outcome:
         """The search of a scenario, without the rows that it saw on the way."""
         objective = objective_of(resolved)
         question = (
             _without_money(objective.scenario),
-            pins,
+            parse_pins(resolved.request.pins),
             objective.by_memory,
             objective.tie_width,
             resolved.request.time_limit,

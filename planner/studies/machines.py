@@ -18,7 +18,7 @@ from hardware.errors import no_such
 from hardware.links import Link, Tier
 from hardware.records import Accelerator, Cluster, NodeGroup
 from planner.errors import BadRequest
-from planner.request.values import adapter, checked_value, dimension_of, multiple
+from planner.request.values import adapter, changed_value, checked_value, multiple
 
 Changes = tuple[tuple[str, Any], ...]
 """Paths and their values, as the study writes them."""
@@ -86,7 +86,9 @@ def _set_group(group: NodeGroup, parts: list[str], value: Any, path: str) -> Nod
         case [tier]:
             return _set_tier(group, tier, field, value, path)
         case _:
-            raise BadRequest(f"{path}: {_unknown_part(group, '.'.join(parts))}")
+            tiers = ", ".join(tier.name for tier in group.tiers)
+            way = f"accelerator.memory, fabric.bandwidth, a tier ({tiers}) or a field such as price"
+            raise BadRequest(f"{path}: {'.'.join(parts)} leads nowhere; write {way}")
 
 
 def _set_field(group: NodeGroup, field: str, value: Any) -> NodeGroup:
@@ -146,16 +148,8 @@ def _changed_tier(tier: Tier, field: str, value: Any, path: str) -> Tier:
 def _value(record: BaseModel, field: str, value: Any, path: str) -> Any:
     """The value of a field as its record has it: in SI units, within the record's bounds."""
     before = getattr(record, _BASE_FIELDS.get((type(record), field), field))
-    wanted = multiple(before, value, dimension_of(type(record), field), path)
-    return checked_value(adapter(type(record), field), wanted, path)
+    return changed_value(type(record), field, before, value, path)
 
 
 def _settable(record: type[BaseModel]) -> set[str]:
     return set(record.model_fields) - _FIXED - _FIXED_GROUP
-
-
-def _unknown_part(group: NodeGroup, path: str) -> str:
-    tiers = ", ".join(tier.name for tier in group.tiers)
-    return (
-        f"{path} leads nowhere; write accelerator.memory, fabric.bandwidth, a tier ({tiers}) or a field such as price"
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from planner.studies.answer import Finished
 
 RATE_WINDOW: Final = 60.0
 """Seconds over which the rate is taken."""
+MOST_MARKS: Final = 200
 
 
 @dataclass
@@ -27,7 +28,7 @@ class Progress:
     best: tuple[float, str] | None = None
     """The best value of the objective so far and how to say it."""
     started: float = field(default_factory=time.monotonic)
-    marks: list[tuple[float, int]] = field(default_factory=list)
+    marks: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=MOST_MARKS))
 
     @property
     def answered(self) -> int:
@@ -45,15 +46,10 @@ class Progress:
         return self.counts["failed"]
 
     @property
-    def elapsed(self) -> float:
-        """Seconds since the run began."""
-        return time.monotonic() - self.started
-
-    @property
     def rate(self) -> float:
         """Points a second, of late."""
         if len(self.marks) < 2:
-            return self.answered / max(self.elapsed, 1e-9)
+            return self.answered / max(time.monotonic() - self.started, 1e-9)
         (then, before), (now, after) = self.marks[0], self.marks[-1]
         return (after - before) / max(now - then, 1e-9)
 
@@ -76,11 +72,8 @@ class Progress:
                     self.best = score, f"{words} ({where})"
         now = time.monotonic()
         self.marks.append((now, self.answered))
-        while len(self.marks) > 2 and (now - self.marks[0][0] > RATE_WINDOW or len(self.marks) > MOST_MARKS):
-            del self.marks[0]
-
-
-MOST_MARKS: Final = 200
+        while len(self.marks) > 2 and now - self.marks[0][0] > RATE_WINDOW:
+            self.marks.popleft()
 
 
 def objective_value(document: dict[str, Any]) -> tuple[float, str]:

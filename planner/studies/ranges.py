@@ -78,14 +78,10 @@ def _multiplied(name: str, times: Any, low: float, high: float) -> list[float]:
     factor, unit = _number(name, times)
     if factor <= 1 or unit or low <= 0:
         raise BadRequest(f"{name}: times {times} never gets from {low:g} to {high:g}; give more than 1, from above 0")
-    values: list[float] = []
-    value = low
-    while value <= high * (1 + 1e-9):
-        if len(values) >= LARGEST_AXIS:
-            raise BadRequest(f"{name}: the range holds more than {LARGEST_AXIS:,} values")
-        values.append(value)
-        value *= factor
-    return values
+    count = math.log(high / low) / math.log(factor) + 1e-9
+    if count >= LARGEST_AXIS:
+        raise BadRequest(f"{name}: the range holds about {count:.3g} values, at most {LARGEST_AXIS:,}")
+    return [low * factor**place for place in range(math.floor(count) + 1)]
 
 
 def _number(name: str, value: Any) -> tuple[float, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Final, Literal
 
@@ -97,13 +97,7 @@ def _unanswered(
 def _batches(tasks: Iterator[tuple[Point, Task]], total: int, workers: int) -> Iterator[Batch]:
     """Neighbours on one lattice together, but no more than leaves every worker some."""
     most = max(1, min(BLOCK, total // (4 * workers)))
-    batch: Batch = []
-    lattice = -1
-    for point, task in tasks:
-        if batch and (len(batch) >= most or point.lattice != lattice):
+    for _, neighbours in groupby(tasks, key=lambda pair: pair[0].lattice):
+        some = (task for _, task in neighbours)
+        while batch := list(islice(some, most)):
             yield batch
-            batch = []
-        batch.append(task)
-        lattice = point.lattice
-    if batch:
-        yield batch

@@ -227,3 +227,20 @@ def test_fields_are_read_as_strictly_as_over_http(field, value, said):
 def test_what_people_write_is_read():
     asked = PlanRequest(model="llama3-8b", gpus=64, tokens="2T", time_limit="2min", memory_margin="10%")
     assert (asked.tokens, asked.time_limit, asked.memory_margin) == (2_000_000_000_000, 120.0, 0.1)
+
+
+@pytest.mark.parametrize("field", ["model", "cluster", "stack", "precision"])
+def test_a_name_that_no_file_can_have_is_refused_at_every_door(field):
+    with pytest.raises(ValidationError, match=f"(?s){field}.*contains a NUL character"):
+        PlanRequest(**{"model": "llama3-8b", "gpus": 8, field: "./my\0.toml"})
+
+
+@pytest.mark.parametrize("given", ["15,17", [15, 17], (15, 17), np.array([15, 17])])
+def test_layers_of_stages_are_written_as_a_list_or_as_on_the_command_line(given):
+    assert PlanRequest(model="llama3-8b", gpus=8, layers_per_stage=given).layers_per_stage == (15, 17)
+
+
+@pytest.mark.parametrize("given", ["15,x", "", [15, True], [15, -2], 32, b"15,17"])
+def test_layers_of_stages_that_are_no_counts_are_refused(given):
+    with pytest.raises(ValidationError, match="layers_per_stage"):
+        PlanRequest(model="llama3-8b", gpus=8, layers_per_stage=given)

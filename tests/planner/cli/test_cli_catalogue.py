@@ -135,3 +135,15 @@ def test_words_of_a_list_break_at_hyphens_only_on_eighty_columns(kind):
 def test_a_list_without_room_has_a_line_for_every_field():
     said = listed("models", 40).splitlines()
     assert said[said.index("megascale-175b") + 1 :][:2] == ["  title: MegaScale 175B", "  num layers: 96"]
+
+
+def test_the_switches_of_a_stack_fit_on_a_screen_and_v_shows_all_of_each():
+    shown, whole = (
+        CliRunner().invoke(main, ["show", "megatron-core", *more], env={"COLUMNS": "80"}).stdout.splitlines()
+        for more in ((), ("-v",))
+    )
+    switches = [line.split()[0] for line in shown if line.startswith("  ") and "@" not in line]
+    assert len(switches) == len(set(switches)) > 30
+    assert len(shown) < 50 < len(whole)
+    assert not any("Transformers" in line for line in shown)
+    assert any("Transformers" in line for line in whole)

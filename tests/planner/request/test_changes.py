@@ -129,6 +129,16 @@ def test_a_file_may_nest_what_it_sets(tmp_path):
     assert f"stack.overlap.pp   0.5  [{path}]" in done.output
 
 
+def test_an_option_adds_to_the_changes_of_a_file_and_wins_over_one_of_the_same_field(tmp_path):
+    (path := tmp_path / "job.json").write_text(
+        json.dumps({"model": "22b", "gpus": 64, "changes": {"stack.overlap.pp": 0.5, "stack.dropout": True}})
+    )
+    done = CliRunner().invoke(main, ["--config", str(path), "--set", "stack.overlap.pp=0.1", "--dry-run"])
+    assert done.exit_code == 0, done.output
+    shown = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines() if line.startswith("stack.")}
+    assert shown == {"stack.overlap.pp": "0.1", "stack.dropout": "true"}
+
+
 def test_a_study_varies_fields_of_the_stack_and_the_model():
     study = study_of(
         {"models": ["22b"], "gpus": 64, "stack": {"overlap": {"pp": [0.1, 1.0]}}, "model.sliding_window": [512, 1024]}

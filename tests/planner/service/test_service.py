@@ -271,6 +271,7 @@ def test_requests_that_are_turned_away_get_the_document_of_every_error(served):
 def test_only_json_for_a_host_of_ours(served):
     assert served.client.post("/v1/plan", content=b"{}", headers={"content-type": "text/plain"}).status_code == 415
     assert served.client.get("/v1/health", headers={"host": "evil.example"}).status_code == 400
+    assert served.client.get("/v1/health", headers={"host": "[::1]:8642"}).status_code == 200
     assert served.client.get("/v2/plan").status_code == 404
     assert served.client.get("/v1/plan").status_code == 405
 
