@@ -15,13 +15,7 @@ from planner.jobs.job import Export, Job, groups_in_turn, looped_chunks, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.megatron.options import OPTIONS, PRECISIONS
 from planner.jobs.megatron.write_model import model_values
-from planner.jobs.megatron.write_stack import (
-    Values,
-    shards_by_itself,
-    stack_values,
-    state_lacks,
-    state_values,
-)
+from planner.jobs.megatron.write_stack import Values, shards_by_itself, stack_values, state_lacks, state_values
 from planner.jobs.options import applicable
 
 FILE: Final = "megatron-args.sh"
@@ -110,7 +104,7 @@ def strategy_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
     """
     model = _model(request)
     pattern, predicting = str(model.get("layer_pattern") or ""), int(model.get("mtp_layers") or 0)
-    switches = switches_of(request)
+    switches, grouped = switches_of(request), strategy.schedule == "interleaved-groups"
     capacity = switches.expert_capacity
     precision = str(request.get("precision") or "bf16")
     values = {
@@ -123,12 +117,8 @@ def strategy_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
         **PRECISIONS["fp8-current" if precision == "fp8-rowwise" else precision],
         **_sharding(strategy, by_itself=shards_by_itself(request)),
         **_recompute(strategy)[0],
-        # Megatron's default is a group of as many micro-batches as stages.
-        **(
-            {"chunk_group": int(group_size(strategy.pp, strategy.num_microbatches))}
-            if strategy.schedule == "interleaved-groups"
-            else {}
-        ),
+        # Micro-batches that pass one chunk before the next, where Megatron's default, the stages, would not do.
+        "chunk_group": int(group_size(strategy.pp, strategy.num_microbatches)) if grouped else None,
         "use_tp_pp_dp_mapping": strategy.rank_order == "tp-cp-ep-pp-dp",
     }
     hybrid = "a hybrid model is started by pretrain_hybrid.py; its pattern has the stages, a bar between two"
