@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 import yaml
 
+_PLAIN: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
+_TEXT: Final = "tag:yaml.org,2002:str"
 _WIDE: Final = 2**20
 """Characters of a line that is never broken: a script stays as it is."""
 
@@ -19,7 +22,9 @@ class _Dumper(yaml.SafeDumper):  # type: ignore[misc] # the package has no types
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+    """Plain where no YAML reads it as anything else, in double quotes otherwise."""
+    plain = _PLAIN.fullmatch(value) and dumper.resolve(yaml.ScalarNode, value, (True, False)) == _TEXT
+    return dumper.represent_scalar(_TEXT, value, style="|" if "\n" in value else None if plain else '"')
 
 
 _Dumper.add_representer(str, _text)
