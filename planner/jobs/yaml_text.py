@@ -37,18 +37,12 @@ def yaml_text(document: Mapping[str, Any]) -> str:
 
 
 def parse_yaml(text: str) -> Any:
-    """What a YAML text holds, the keys of its tables as text.
+    """What a YAML text holds.
 
     Raises:
         ValueError: it is no YAML.
     """
     try:
-        return _with_names(yaml.safe_load(text))
+        return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
-
-
-def _with_names(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _with_names(below) for key, below in value.items()}
-    return [_with_names(below) for below in value] if isinstance(value, list) else value
