@@ -150,8 +150,8 @@ class Tracked(dict[str, Any]):
     """Values by name, and which names were asked for, whether they are there or not."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        """Of a file's values."""
-        super().__init__(values)
+        """Of a file's values; YAML's names may be numbers."""
+        super().__init__({str(name): value for name, value in values.items()})
         self.names: set[str] = set()
 
     def get(self, name: str, default: Any = None) -> Any:

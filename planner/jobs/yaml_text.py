@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 import yaml
 
+_PLAIN: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
+_TEXT: Final = "tag:yaml.org,2002:str"
 _WIDE: Final = 2**20
 """Characters of a line that is never broken: a script stays as it is."""
 
@@ -19,7 +22,9 @@ class _Dumper(yaml.SafeDumper):  # type: ignore[misc] # the package has no types
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+    """Plain where no YAML reads it as anything else, in double quotes otherwise."""
+    plain = _PLAIN.fullmatch(value) and dumper.resolve(yaml.ScalarNode, value, (True, False)) == _TEXT
+    return dumper.represent_scalar(_TEXT, value, style="|" if "\n" in value else None if plain else '"')
 
 
 _Dumper.add_representer(str, _text)
@@ -32,18 +37,12 @@ def yaml_text(document: Mapping[str, Any]) -> str:
 
 
 def parse_yaml(text: str) -> Any:
-    """What a YAML text holds, the keys of its tables as text.
+    """What a YAML text holds.
 
     Raises:
         ValueError: it is no YAML.
     """
     try:
-        return _with_names(yaml.safe_load(text))
+        return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
-
-
-def _with_names(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _with_names(below) for key, below in value.items()}
-    return [_with_names(below) for below in value] if isinstance(value, list) else value

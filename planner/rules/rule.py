@@ -34,18 +34,10 @@ _OF_SWITCHES: Final = ("optimizer", "main_params", "adapters", "offload_fraction
 
 
 def words_of(row: Mapping[str, Any], model: Model, switches: Switches, **more: Any) -> dict[str, Any]:
-    """What the places of a sentence stand for: a strategy's values by name, and facts of the job."""
+    """What the places of a sentence stand for: a strategy's values, coded ones by name, and facts of the job."""
+    named = {axis: names[int(row[axis])] for axis, names in VALUE_NAMES.items() if axis in row}
+    if "recompute_modules" in row:
+        named["recompute_modules"] = ",".join(module_names(int(row["recompute_modules"]))) or "none"
     sizes = {name: getattr(model, name) for name in _OF_MODEL}
     chosen = {name: getattr(switches, name) for name in _OF_SWITCHES}
-    return {**named(row), **sizes, **chosen, "model": model.name, **more}
-
-
-def named(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row's numbers with the names of what is coded."""
-    words = dict(row)
-    if "recompute_modules" in words:
-        words["recompute_modules"] = ",".join(module_names(int(words["recompute_modules"]))) or "none"
-    for name, names in VALUE_NAMES.items():
-        if name in words:
-            words[name] = names[int(words[name])]
-    return words
+    return {**row, **named, **sizes, **chosen, "model": model.name, **more}

@@ -55,7 +55,7 @@ def _sharding(at: Document, cp: int) -> dict[str, Any]:
     """How FSDP shards, recomputes and offloads; context ranks share states too, and without sizes all ranks do."""
     stage = at("zero_stage")
     if stage is None:
-        stage = SHARDED_GRADIENTS if at.raw("reshard") is False else SHARDED_PARAMETERS
+        stage = SHARDED_PARAMETERS if at.raw("reshard") is None or at("reshard") else SHARDED_GRADIENTS
     degree = at("shard") * cp if at.table("parallelism_config") else None
     return {
         "zero_stage": 0 if degree == 1 else stage,

@@ -25,6 +25,7 @@ OPTIONS: Final = Options(
     number("head_dim", default=128),
     number("vocab_size", default=32000),
     flag("logits_via_embedding", "tied_embeddings"),
+    number("num_experts", "experts", 1),
     number("num_slices", default=-1, least=-1),
     *(number(f"dcn_{axis}_parallelism", f"dcn_{axis}", -1 if axis == "data" else 1, least=-1) for axis in AXES),
     *(number(f"ici_{axis}_parallelism", f"ici_{axis}", -1 if axis == "fsdp" else 1, least=-1) for axis in AXES),

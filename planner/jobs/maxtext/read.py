@@ -33,6 +33,7 @@ def maxtext_job(document: Mapping[str, Any]) -> ImportedJob:
     if not any(row.word in document for row in OPTIONS if row.field not in {"run_name", "vocab_size"}):
         raise BadRequest("no key of MaxText in it, such as ici_fsdp_parallelism")
     at("weights")
+    _check_axes(at)
     ranks = {axis: _ranks(at, axis) for axis in AXES}
     tp, cp, pp, ep = ranks["tensor"] * ranks["tensor_sequence"], ranks["context"], ranks["pipeline"], ranks["expert"]
     sharding = _sharding(at, ranks)
@@ -62,6 +63,14 @@ def maxtext_job(document: Mapping[str, Any]) -> ImportedJob:
         optimizer=at("optimizer"),
     )
     return ImportedJob(fields, pins, remarks=(*remarks, *at.unread("", _HARMLESS)), lacks=lacks)
+
+
+def _check_axes(at: Document) -> None:
+    """Refuse ranks along axes that no plan has."""
+    known, table = {row.word for row in OPTIONS}, at.table("")
+    for word in table:
+        if word.endswith("_parallelism") and word not in known and table.get(word) != 1:
+            raise BadRequest(f"{word}: {table.get(word)!r:.40} is not priced; 1 is")
 
 
 def _ranks(at: Document, axis: str) -> int:
@@ -110,6 +119,8 @@ def _offload(at: Document) -> str:
 def _model(at: Document) -> tuple[Any, str]:
     """A model by its name, or the shape that is written out; and why there is none."""
     name = str(at("model"))
+    if name == "default" and at("experts") > 1:
+        return None, "num_experts is not read without a model_name; --model says which model it is"
     if name == "default" and at("decoder"):
         return llama_shape(at, *SIZES, "seq_length"), ""
     return (name, "") if name in MAXTEXT else (None, f"model {name!r:.40} is not known here; --model says which it is")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
 from typing import Any, Final
 
@@ -15,13 +15,8 @@ from planner.jobs.job import Export, Job, groups_in_turn, looped_chunks, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.megatron.options import OPTIONS, PRECISIONS
 from planner.jobs.megatron.write_model import model_values
-from planner.jobs.megatron.write_stack import (
-    Values,
-    shards_by_itself,
-    stack_values,
-    state_lacks,
-    state_values,
-)
+from planner.jobs.megatron.write_stack import Values, shards_by_itself, stack_values, state_lacks, state_values
+from planner.jobs.options import applicable
 
 FILE: Final = "megatron-args.sh"
 _BLACKWELL: Final = ("b200", "b300", "gb200", "gb300")
@@ -44,7 +39,7 @@ def megatron(job: Job, version: str) -> Export:
     assumed, about_stack = stack_values(strategy, request)
     words = OPTIONS.words(model | strategy_values(strategy, request)[0] | states | assumed | dropout_values(job))
     script = "pretrain_mamba.py" if job.model.layer_pattern else "pretrain_gpt.py"
-    environment = dict(_environment(job))
+    environment = _environment(job)
     remarks = (*about_model, *about_states, *about_stack, *_ported(job), *groups_in_turn(job.nodes), _left_out(job))
     lines = [*shell.header(f"Megatron-LM, Megatron-Core {version}"), *shell.remarks(remarks)]
     how = [f'# source {FILE}; torchrun ... {script} "${{MEGATRON_ARGS[@]}}" {" ".join(_own_words(job))}']
@@ -72,12 +67,12 @@ def dropout_values(job: Job) -> dict[str, str]:
     return {} if job.switches.dropout else {"attention_dropout": "0.0", "hidden_dropout": "0.0"}
 
 
-def _environment(job: Job) -> Iterator[tuple[str, str]]:
+def _environment(job: Job) -> dict[str, str]:
     """Its parser refuses TP or CP without one connection before Blackwell, and both FSDPs with it."""
     strategy = job.strategy
     blackwell = all(part.accelerator.startswith(_BLACKWELL) for part in job.nodes)
-    if strategy.tp * strategy.cp > 1 and strategy.zero_stage <= 1 and not blackwell:
-        yield "CUDA_DEVICE_MAX_CONNECTIONS", "1"
+    single = strategy.tp * strategy.cp > 1 and strategy.zero_stage <= 1 and not blackwell
+    return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if single else {}
 
 
 def _ported(job: Job) -> tuple[str, ...]:
@@ -109,7 +104,7 @@ def strategy_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
     """
     model = _model(request)
     pattern, predicting = str(model.get("layer_pattern") or ""), int(model.get("mtp_layers") or 0)
-    switches = switches_of(request)
+    switches, grouped = switches_of(request), strategy.schedule == "interleaved-groups"
     capacity = switches.expert_capacity
     precision = str(request.get("precision") or "bf16")
     values = {
@@ -122,7 +117,8 @@ def strategy_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
         **PRECISIONS["fp8-current" if precision == "fp8-rowwise" else precision],
         **_sharding(strategy, by_itself=shards_by_itself(request)),
         **_recompute(strategy)[0],
-        **_groups(strategy),
+        # Micro-batches that pass one chunk before the next, where Megatron's default, the stages, would not do.
+        "chunk_group": int(group_size(strategy.pp, strategy.num_microbatches)) if grouped else None,
         "use_tp_pp_dp_mapping": strategy.rank_order == "tp-cp-ep-pp-dp",
     }
     hybrid = "a hybrid model is started by pretrain_hybrid.py; its pattern has the stages, a bar between two"
@@ -131,10 +127,22 @@ def strategy_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
 
 def strategy_lacks(strategy: Strategy, request: Mapping[str, Any]) -> tuple[str, ...]:
     """What of a strategy Megatron-LM's arguments cannot say."""
-    alone = bool(_model(request).get("moe")) and strategy.tp > 1 and not strategy.sequence_parallel
-    why = "Megatron-LM trains experts under TP only with --sequence-parallel, which the plan leaves out"
-    of_stages = (*_recompute(strategy)[1], *_schedule(strategy), *_order(strategy), *_vocabulary(strategy))
-    return (*((why,) if alone else ()), *of_stages)
+    whole_norms = bool(_model(request).get("moe")) and strategy.tp > 1 and not strategy.sequence_parallel
+    runs = "interleaved 1F1B" if strategy.vpp > 1 else "1F1B"
+    lacks = {
+        "Megatron-LM trains experts under TP only with --sequence-parallel, which the plan leaves out": whole_norms,
+        **dict.fromkeys(_recompute(strategy)[1], True),
+        f"Megatron-LM has no {strategy.schedule} schedule; these arguments run {runs}": (
+            strategy.schedule not in _OWN_SCHEDULES
+        ),
+        f"Megatron-LM has no rank order {strategy.rank_order}; these arguments run {_OWN_ORDERS[0]}": (
+            strategy.rank_order not in _OWN_ORDERS
+        ),
+        "Megatron-LM keeps embedding and head at the ends; the zero-bubble fork has --enable-vocab-parallel": (
+            strategy.vocabulary != "ends"
+        ),
+    }
+    return applicable(lacks)
 
 
 def _model(request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -176,13 +184,6 @@ def _pipeline(strategy: Strategy, mtp_layers: int) -> dict[str, Any]:
     if len(set(layers)) == 1 and layers[0] % strategy.vpp == 0:
         return {"layers_per_chunk": layers[0] // strategy.vpp if strategy.vpp > 1 else None}
     return {"layout": _layout(layers, strategy.vpp, mtp_layers)}
-
-
-def _groups(strategy: Strategy) -> dict[str, Any]:
-    """Micro-batches that pass one chunk before the next, where Megatron's default of p would not do."""
-    if strategy.schedule != "interleaved-groups":
-        return {}
-    return {"chunk_group": int(group_size(strategy.pp, strategy.num_microbatches))}
 
 
 def _layout(layers: Sequence[int], vpp: int, mtp_layers: int) -> str:
@@ -250,25 +251,6 @@ def _recompute(strategy: Strategy) -> Values:
         f"is longer than predicted"
     )
     return values, (remark,)
-
-
-def _schedule(strategy: Strategy) -> tuple[str, ...]:
-    if strategy.schedule in _OWN_SCHEDULES:
-        return ()
-    runs = "interleaved 1F1B" if strategy.vpp > 1 else "1F1B"
-    return (f"Megatron-LM has no {strategy.schedule} schedule; these arguments run {runs}",)
-
-
-def _order(strategy: Strategy) -> tuple[str, ...]:
-    if strategy.rank_order in _OWN_ORDERS:
-        return ()
-    return (f"Megatron-LM has no rank order {strategy.rank_order}; these arguments run {_OWN_ORDERS[0]}",)
-
-
-def _vocabulary(strategy: Strategy) -> tuple[str, ...]:
-    if strategy.vocabulary == "ends":
-        return ()
-    return ("Megatron-LM keeps embedding and head at the ends; the zero-bubble fork has --enable-vocab-parallel",)
 
 
 def _variables(strategy: Strategy) -> tuple[str, ...]:

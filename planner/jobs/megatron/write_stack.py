@@ -12,6 +12,7 @@ from costmodels.stack.stack import Stack
 from planner.answer.plan import Strategy
 from planner.jobs.choices import assumed_stack, switches_of
 from planner.jobs.megatron.options import MOMENTS, OPTIONS
+from planner.jobs.options import applicable
 
 Values = tuple[dict[str, Any], tuple[str, ...]]
 """Values by the fields of Megatron-LM's options, and remarks on what they cannot say."""
@@ -93,24 +94,20 @@ def _formats(request: Mapping[str, Any], name: str) -> dict[str, str | None]:
 
 def state_lacks(strategy: Strategy, request: Mapping[str, Any]) -> tuple[str, ...]:
     """What of a request and its strategy Megatron-LM's arguments cannot say of these."""
-    return tuple(_lacks(strategy, request))
-
-
-def _lacks(strategy: Strategy, request: Mapping[str, Any]) -> Iterator[str]:
-    switches = switches_of(request)
-    if switches.optimizer in _ABSENT:
-        yield f"Megatron-LM has no optimizer {switches.optimizer}; these arguments run Adam"
-    precision = request.get("precision")
-    if request.get("main_grads") == "bf16" and precision == "fp32":
-        yield "Megatron-LM adds the gradients of fp32 up in fp32; --main-grads fp32 prices that"
-    if block := request.get("loss_block"):
-        yield f"Megatron-LM has no loss in blocks of {block} tokens"
-    if switches.loss == "fused":
-        yield "Megatron-LM has no loss fused with the head's product"
-    if strategy.offload == "optimizer+parameters":
-        yield "Megatron-LM keeps parameters on the device; these arguments offload the optimizer alone"
-    if precision == "fp8-rowwise":
-        yield "Megatron-LM has no row-wise scaling; these arguments scale by tensor"
+    switches, precision = switches_of(request), request.get("precision")
+    lacks = {
+        f"Megatron-LM has no optimizer {switches.optimizer}; these arguments run Adam": switches.optimizer in _ABSENT,
+        "Megatron-LM adds the gradients of fp32 up in fp32; --main-grads fp32 prices that": (
+            request.get("main_grads") == "bf16" and precision == "fp32"
+        ),
+        f"Megatron-LM has no loss in blocks of {request.get('loss_block')} tokens": bool(request.get("loss_block")),
+        "Megatron-LM has no loss fused with the head's product": switches.loss == "fused",
+        "Megatron-LM keeps parameters on the device; these arguments offload the optimizer alone": (
+            strategy.offload == "optimizer+parameters"
+        ),
+        "Megatron-LM has no row-wise scaling; these arguments scale by tensor": precision == "fp8-rowwise",
+    }
+    return applicable(lacks)
 
 
 def stack_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:

@@ -10,7 +10,11 @@ from planner.jobs.imported import ImportedJob, Length, llama_shape
 from planner.jobs.nanotron.options import OPTIONS, SIZES
 from planner.jobs.options import Document, present
 
-_HARMLESS: Final = r"general|tokenizer|data.*|checkpoints|logging|profiler|lighteval|s3_upload|(val|limit)_.*|seed|step"
+_HARMLESS: Final = (
+    r"general|tokenizer|data.*|checkpoints|logging|profiler|lighteval|s3_upload|(val|limit)_.*|seed|step|init_method|"
+    r"(bos|eos|pad)_token_id|initializer_range|rms_norm_eps|rope_.*|use_cache|ddp_bucket_cap_mb"
+)
+"""Keys that change no price."""
 
 
 def nanotron_job(document: Mapping[str, Any]) -> ImportedJob:
@@ -23,8 +27,9 @@ def nanotron_job(document: Mapping[str, Any]) -> ImportedJob:
         raise BadRequest("no table of nanotron in it, such as parallelism")
     at = Document(document, OPTIONS)
     tp, pp, dp = (at.needed(axis) for axis in ("tp", "pp", "dp"))
+    lacks = _unknown(at)
     fields = present(
-        model=llama_shape(at, *SIZES, "seq_length"),
+        model=llama_shape(at, *SIZES, "seq_length") if at.raw("num_layers") and not lacks else None,
         gpus=tp * pp * dp,
         seq_length=at("seq_length"),
         precision=at("precision"),
@@ -42,6 +47,15 @@ def nanotron_job(document: Mapping[str, Any]) -> ImportedJob:
         offload="none",
     )
     length = Length(at("iterations"), "iterations", OPTIONS["iterations"].word) if at("iterations") else None
-    tables = ("", "parallelism", "tokens", "optimizer")
+    tables = ("", "parallelism", "model", "model.model_config", "tokens", "optimizer")
     unread = [remark for table in tables for remark in at.unread(table, _HARMLESS)]
-    return ImportedJob(fields, pins, remarks=tuple(unread), length=length)
+    return ImportedJob(fields, pins, remarks=tuple(unread), length=length, lacks=lacks)
+
+
+def _unknown(at: Document) -> str:
+    """That a model is of another kind than those that are read; nothing where it is not."""
+    config = at.table("model.model_config")
+    kinds = {OPTIONS[field].word.rpartition(".")[2] for field in ("is_llama", "is_qwen2")}
+    others = [name for name in config if name == "moe_config" or (name.startswith("is_") and name not in kinds)]
+    other = next((name for name in others if config.get(name)), None)
+    return f"model.model_config.{other} is not read; --model says which model it is" if other else ""

@@ -191,38 +191,30 @@ def torchtitan_arguments(strategy: Strategy, *, precision: str = "bf16") -> tupl
         values["sequence_parallel"] = None
     if strategy.pp > 1 or strategy.ep > 1:
         values["disable_cuda_graphs"] = True
-    if strategy.pp > 1 and _evenly(strategy):
-        layers = strategy.stages[0].layers // strategy.vpp
-        values |= {"layers_per_stage": layers, "first_less": 0, "last_less": 0}
+    held = {stage.layers for stage in strategy.stages}
+    evenly = len(held) == 1 and not max(held) % strategy.vpp
+    if strategy.pp > 1 and evenly:
+        values |= {"layers_per_stage": max(held) // strategy.vpp, "first_less": 0, "last_less": 0}
     words: list[str] = []
     for row, value in sorted(OPTIONS.written(values, "0.3"), key=lambda pair: pair[0].word.partition(".")[0]):
         table, _, key = row.word.rpartition(".")
         switch = f"--{table}.{'' if value else 'no-'}{key.replace('_', '-')}"
         words += [switch] if isinstance(value, bool) else [f"--{row.word}", str(value)]
-    return words, _argument_remarks(strategy, precision)
+    return words, _argument_remarks(strategy, precision, evenly=evenly)
 
 
-def _evenly(strategy: Strategy) -> bool:
-    layers = {stage.layers for stage in strategy.stages}
-    return len(layers) == 1 and not max(layers) % strategy.vpp
-
-
-def _argument_remarks(strategy: Strategy, precision: str) -> tuple[str, ...]:
+def _argument_remarks(strategy: Strategy, precision: str, *, evenly: bool) -> tuple[str, ...]:
     layers = ",".join(str(stage.layers) for stage in strategy.stages)
     again = ",".join(str(stage.recompute_layers) for stage in strategy.stages)
-    wanted = f"full recomputation of {again} layers per stage" if _partly(strategy) else strategy.recompute
-    others = {
+    whole = all(stage.recompute_layers == stage.layers for stage in strategy.stages)
+    partly = strategy.recompute in {"full", "partial"} and not whole
+    wanted = f"full recomputation of {again} layers per stage" if partly else strategy.recompute
+    remarks = {
+        f"set activation_checkpoint in the configuration: the plan has recomputation {wanted}": True,
         f"name the modules of every stage in parallelism.module_fqns_per_model_part; the plan has {layers} layers": (
-            strategy.pp > 1 and not _evenly(strategy)
+            strategy.pp > 1 and not evenly
         ),
         f"set training.enable_cpu_offload: the plan offloads {strategy.offload}": strategy.offload != "none",
         f"set precision {precision} in the model's configuration": precision != "bf16",
     }
-    return (
-        f"set activation_checkpoint in the configuration: the plan has recomputation {wanted}",
-        *applicable(others),
-    )
-
-
-def _partly(strategy: Strategy) -> bool:
-    return strategy.recompute in {"full", "partial"} and any(s.recompute_layers != s.layers for s in strategy.stages)
+    return applicable(remarks)

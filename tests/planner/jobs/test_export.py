@@ -192,8 +192,10 @@ def test_chunks_hold_the_layers_of_their_stages():
 def test_yaml_keeps_scripts_as_they_stand_and_puts_lists_below_their_key():
     document = {"run": "a \\\n  b\n", "list": [{"c": "1"}], "none": None, "tiny": 1e-8}
     text = yaml_text(document)
-    assert text == "run: |\n  a \\\n    b\nlist:\n  - c: '1'\nnone: null\ntiny: 1.0e-08\n"
+    assert text == 'run: |\n  a \\\n    b\nlist:\n  - c: "1"\nnone: null\ntiny: 1.0e-08\n'
     assert yaml.safe_load(text) == document
+    odd = ["yes", "null", "1f1b", "1e3", "0x1", "~", "*", "{", "#", "x: y", "'", '"', "", " a ", "two\nlines\n", "é"]
+    assert yaml.safe_load(yaml_text({"odd": odd})) == {"odd": odd}
 
 
 def test_the_exporters_are_listed():

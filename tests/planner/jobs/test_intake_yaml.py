@@ -56,6 +56,10 @@ def test_accelerate_without_fsdp_shares_nothing():
         (FSDP1 | {"num_processes": "8"}, "num_processes: expected a whole number from 1 on, got '8'"),
         (FSDP1 | {"fsdp_config": 3}, "fsdp_config: expected a table with keys such as fsdp_version, got 3"),
         (
+            FSDP1 | {"fsdp_config": {"fsdp_reshard_after_forward": "SHARD_GRAD_OP"}},
+            "fsdp_config.fsdp_reshard_after_forward: expected true or false, got 'SHARD_GRAD_OP'",
+        ),
+        (
             FSDP1 | {"fsdp_config": {"fsdp_sharding_strategy": "HYBRID_SHARD"}},
             "fsdp_config.fsdp_sharding_strategy: 'HYBRID_SHARD' is not priced",
         ),
@@ -78,6 +82,9 @@ def test_nanotron_reads_the_run_and_names_a_slip():
     job = nanotron_job(SMALL | {"tokens": {"train_steps": 10}, "optimizer": {"zero_stages": 1}})
     assert (job.length.count, job.length.of) == (10, "iterations")
     assert "optimizer.zero_stages is not read; optimizer.zero_stage is" in job.remarks
+    other = nanotron_job(SMALL | {"model": {"model_config": {"is_starcoder2_config": True, "num_hidden_layers": 4}}})
+    assert "model" not in other.fields
+    assert other.lacks == "model.model_config.is_starcoder2_config is not read; --model says which model it is"
     with pytest.raises(BadRequest, match=r"parallelism\.tp is missing"):
         nanotron_job({"parallelism": {"dp": 2, "pp": 2}})
     with pytest.raises(BadRequest, match="no table of nanotron in it, such as parallelism"):
@@ -114,6 +121,7 @@ def test_maxtext_divides_its_batch_over_the_pipeline():
     ("document", "message"),
     [
         ({"a": 1}, "no key of MaxText in it, such as ici_fsdp_parallelism"),
+        (TPU | {"ici_sequence_parallelism": 2}, "ici_sequence_parallelism: 2 is not priced; 1 is"),
         (TPU | {"ici_tensor_parallelism": -1}, "-1 ranks of tensor are not read"),
         (TPU | {"per_device_batch_size": 0.5}, r"per_device_batch_size 0\.5 makes 0\.5 sequences"),
         (TPU | {"per_device_batch_size": "many"}, "per_device_batch_size: expected a number of sequences"),
@@ -129,6 +137,7 @@ def test_maxtext_refuses_what_is_not_priced(document, message):
 def test_maxtext_s_own_shape_and_names_that_are_not_known():
     job = maxtext_job({"base_emb_dim": 1024, "base_num_query_heads": 8, "base_num_kv_heads": 8})
     assert (job.fields["model"]["hidden_size"], job.fields["model"]["num_layers"]) == (1024, 16)
+    assert maxtext_job({"base_emb_dim": 1024, "num_experts": 8}).lacks.startswith("num_experts is not read")
     assert maxtext_job({"model_name": "gemma3-4b"}).lacks.startswith("model 'gemma3-4b' is not known here")
 
 
