@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-from pydantic import ValidationError
 
 from costmodels.layout.split import Assignment
 from costmodels.pricing import price_strategy, row_assignment
@@ -16,7 +15,6 @@ from costmodels.scenario import Scenario
 from costmodels.stability import Stability
 from costmodels.strategy import AXES, Strategies
 from costmodels.training.moving import Layout, Move, move
-from hardware.errors import flatten
 from hardware.units import format_quantity
 from planner.analyses.replan_document import Choice, Moved, Replan
 from planner.answer.build import priced_record
@@ -26,8 +24,8 @@ from planner.answer.text import plural, why_infeasible
 from planner.errors import BadRequest, OutOfTime, UnfilledPins
 from planner.explain.infeasible import nearest_in_words, refusal_summary
 from planner.request.budget import Budget
-from planner.request.pins import Pin, parse_pins, shown_value
-from planner.request.request import LARGEST_GPUS, PlanRequest
+from planner.request.pins import parse_pins, shown_value
+from planner.request.request import LARGEST_GPUS, PlanRequest, request_from
 from planner.request.resolve import Resolved, resolve
 from planner.request.values import expect_type, share, whole_number
 from planner.search.best_first import Outcome
@@ -112,7 +110,7 @@ def replan(old: Plan, gpus: int, *, tolerance: float | str = 0.05, **changes: An
     old = expect_type("the answer", old, Plan, example="what plan returns")
     gpus, tolerance = whole_number("gpus", gpus, LARGEST_GPUS), share("tolerance", tolerance)
     before, layout, was = _old(old, changes)
-    asked = _changed(before.request, changes)
+    asked = request_from({name: getattr(before.request, name) for name in before.request.model_fields_set} | changes)
     kept = {axis: value for axis, value in asked.pins.items() if axis not in DROPPED_PINS}
     request = asked.model_copy(update={"gpus": gpus, "pins": kept, "top": 0})
     batch = request.global_batch_size or before.scenario.global_batch_size
@@ -150,27 +148,14 @@ def replan(old: Plan, gpus: int, *, tolerance: float | str = 0.05, **changes: An
 def _old(old: Plan, changes: dict[str, Any]) -> tuple[Resolved, Layout, float]:
     if old.strategy is None or old.prediction is None:
         raise BadRequest(f"the answer is {old.status} and has no strategy to start from: {why_infeasible(old)}")
-    named = {name: changes[name] for name in ("cluster", "stack") if name in changes}
-    question = old.request | {str(name): value for name, value in named.items()}
-    before = resolve(_checked(question))
+    machines = {name: changes[name] for name in ("cluster", "stack") if name in changes}
+    before = resolve(request_from(old.request | machines))
     if before.mixed:
         names = " and ".join(scenario.group.name for scenario in before.mixed.scenarios)
         said = f"plans over several node groups ({names}) cannot be planned again; `plan` with --gpus answers afresh"
         raise BadRequest(said)
     layout = Layout(strategy_from_plan(old.strategy), stages_from_plan(old.strategy))
     return before, layout, old.prediction.iteration_seconds
-
-
-def _changed(request: PlanRequest, changes: dict[str, Any]) -> PlanRequest:
-    """The question with some of its fields changed."""
-    return _checked({name: getattr(request, name) for name in request.model_fields_set} | changes)
-
-
-def _checked(fields: Mapping[str, Any]) -> PlanRequest:
-    try:
-        return PlanRequest(**fields)
-    except ValidationError as error:
-        raise BadRequest(flatten(error)) from None
 
 
 def _questions(request: PlanRequest, before: Resolved, layout: Layout) -> Iterator[PlanRequest]:
@@ -234,7 +219,8 @@ def _near(found: _Search, layout: Layout, budget: Budget) -> Iterator[Candidate]
     for axes in NEAR:
         if scenario.gpus % math.prod(old[axis] for axis in axes if axis in ("tp", "cp", "pp")):
             continue
-        pins = parse_pins(found.resolved.request.pins) | _pins(axes, old)
+        kept = parse_pins({axis: shown_value(axis, int(old[axis])) for axis in axes})
+        pins = parse_pins(found.resolved.request.pins) | kept
         try:
             outcome = found.objective.search(build(scenario, pins), budget=budget)
         except UnfilledPins:
@@ -244,10 +230,6 @@ def _near(found: _Search, layout: Layout, budget: Budget) -> Iterator[Candidate]
         yield _candidate(found, outcome.best)
         if (same := _with_split(outcome.best.row, layout, scenario)) is not None:
             yield _candidate(found, same)
-
-
-def _pins(axes: tuple[str, ...], old: dict[str, Any]) -> dict[str, Pin]:
-    return parse_pins({axis: shown_value(axis, int(old[axis])) for axis in axes})
 
 
 def _with_split(row: Strategies, layout: Layout, scenario: Scenario) -> Incumbent | None:

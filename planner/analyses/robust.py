@@ -52,7 +52,6 @@ Found = TypeVar("Found")
 class Question(Generic[Machines, Found]):
     """A question whose strategies are ``Found``, on ``Machines``."""
 
-    stated: Machines
     names: tuple[str, ...]
     """What is uncertain; of several node groups, of all of them alike."""
     changed: Callable[[Mapping[str, float]], Machines]
@@ -67,17 +66,16 @@ class Question(Generic[Machines, Found]):
     """All by which two strategies differ."""
     budget: Budget
 
-    def best(self, machines: Machines) -> Found:
-        """The proved best on some machines."""
+    def proved(self, machines: Machines) -> Any:
+        """The outcome of a search on some machines, whose best is proved."""
         found = self.search(machines)
         if found.best is None or not found.proved:
             raise OutOfTime(f"the scenarios were not all proved {self.budget.limit}")
-        best: Found = found.best
-        return best
+        return found
 
-    def runners_up(self) -> list[Found]:
-        """Good ones with everything at its stated value."""
-        solved = takewhile(lambda _: not self.budget.spent(), self.next_best(self.search(self.stated)))
+    def runners_up(self, found: Any) -> list[Found]:
+        """Good ones of the outcome with everything at its stated value."""
+        solved = takewhile(lambda _: not self.budget.spent(), self.next_best(found))
         return list(islice((one for one in solved if one is not None), RUNNERS_UP))
 
 
@@ -90,7 +88,6 @@ def on_one_group(request: PlanRequest, budget: Budget) -> Question[Scenario, Inc
     resolved, space, _, _ = best_of(request, budget)
     scenario = objective_of(resolved).scenario
     return Question(
-        stated=scenario,
         names=tuple(uncertain_levers(scenario)),
         changed=lambda factors: changed_by(scenario, factors),
         search=lambda machines: search(space, machines, budget=budget),
@@ -113,7 +110,6 @@ def on_groups(resolved: Resolved, mixed: Mixed, budget: Budget) -> Question[Mixe
     if outcome.best is None:
         raise nothing_found(budget, proved=outcome.proved)
     return Question(
-        stated=mixed,
         names=tuple(dict.fromkeys(name for one in mixed.scenarios for name in uncertain_levers(one))),
         changed=lambda factors: changed_groups(mixed, factors),
         search=lambda machines: mixed_search.search(space, machines, budget=budget),
@@ -219,9 +215,10 @@ def robust(request: PlanRequest, within: float | str) -> Robust:
 
 def _answer(asked: Question[Machines, Found], resolved: Resolved, gpus: int, within: float) -> Robust:
     corners = corners_of(asked.names, within)
-    found = [asked.best(asked.changed(factors)) for factors in corners]
+    outcomes = [asked.proved(asked.changed(factors)) for factors in corners]
+    found: list[Found] = [outcome.best for outcome in outcomes]
     distinct: dict[tuple[object, ...], Found] = {}  # strategies that differ in an axis or in their layers
-    for one in (*found, *asked.runners_up()):
+    for one in (*found, *asked.runners_up(outcomes[0])):
         distinct.setdefault(asked.axes(one), one)
     candidates = list(distinct.values())
     least = np.array([asked.seconds(one, asked.changed(at)) for one, at in zip(found, corners, strict=True)])

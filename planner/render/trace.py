@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -93,37 +93,28 @@ def _check_same(now: float, plan: Plan) -> None:
     assert plan.prediction is not None
     then = plan.prediction.iteration_seconds
     if abs(now - then) > AGREEMENT * then:
-        raise BadRequest(
-            f"the answer says {then:.4g} s per iteration, this version {now:.4g} s (it was made by version "
-            f"{plan.provenance.version} or with a stack file); ask again with --config"
-        )
+        made = f"it was made by version {plan.provenance.version} or with a stack file"
+        both = f"the answer says {then:.4g} s per iteration, this version {now:.4g} s"
+        raise BadRequest(f"{both} ({made}); ask again with --config")
 
 
 def _drawn(schedule: Schedule, strategy: StrategyRecord, wanted: int | None, largest: int) -> int:
     """Micro-batches to draw: those wanted, all, or the most that keep the trace small."""
     p, v, m = strategy.pp, strategy.vpp, strategy.num_microbatches
-    each = p * v * (3 if schedule.splits_backward else 2)
+    each, counts = p * v * (3 if schedule.splits_backward else 2), np.arange(1, m + 1)
+    runs = counts[schedule.allowed(p, counts, v)]
     if wanted is None:
-        counts = np.arange(1, m + 1)
-        runs = counts[schedule.allowed(p, counts, v)]
         small = runs[runs * each <= largest]
         return int(small[-1] if len(small) else runs[0])
     if wanted > m:
         raise BadRequest(f"--micro-batches {wanted}: the plan has {m} in an iteration")
-    if not schedule.allowed(p, wanted, v):
-        raise BadRequest(
-            f"--micro-batches {wanted}: {schedule.name} on {p} stages with {v} chunks needs {schedule.requires}; "
-            f"{_near(schedule, strategy, wanted)} works"
-        )
+    if wanted not in runs:
+        needs = f"{schedule.name} on {p} stages with {v} chunks needs {schedule.requires}"
+        near = int(runs[np.argmin(abs(runs - wanted))])
+        raise BadRequest(f"--micro-batches {wanted}: {needs}; {near} works")
     if wanted * each > MOST_PASSES:
         raise BadRequest(f"--micro-batches {wanted}: {wanted * each:,} passes; at most {MOST_PASSES:,} are drawn")
     return wanted
-
-
-def _near(schedule: Schedule, strategy: StrategyRecord, wanted: int) -> int:
-    counts = np.arange(1, strategy.num_microbatches + 1)
-    runs = counts[schedule.allowed(strategy.pp, counts, strategy.vpp)]
-    return int(runs[np.argmin(abs(runs - wanted))])
 
 
 def _trace(row: Strategies, split: Assignment, scenario: Scenario, record: StrategyRecord) -> Trace:
@@ -300,21 +291,19 @@ def _parts(one: Strategies, split: Assignment, scenario: Scenario, seconds: RowS
     if seconds.kinds is None or copies(one)[0] > 1:
         return [_Part(layer_seconds(one, scenario), seconds, held, again)]
     shares = held / np.maximum(held.sum(axis=1, keepdims=True), 1.0)
-    by_kind = (layers.T[:, :, None] * shares for layers in stage_layers(one, seconds.kinds.depth, *_layers_of(split)))
+    by_kind = (
+        layers.T[:, :, None] * shares
+        for layers in stage_layers(one, seconds.kinds.depth, split.layers, split.recomputed)
+    )
     each = zip(seconds.kinds.depth.kinds, seconds.kinds.parts, *by_kind, strict=True)
     return [_Part(kind_seconds(one, scenario, kind), terms, *counts) for kind, terms, *counts in each]
-
-
-def _layers_of(split: Assignment) -> tuple[Ints, Ints]:
-    return split.layers, split.recomputed
 
 
 def _summed(parts: Iterable[Mapping[str, Floats]]) -> dict[str, Floats]:
     """Stream by stream."""
     total: dict[str, Floats] = {}
-    for part in parts:
-        for stream, seconds in part.items():
-            total[stream] = total[stream] + seconds if stream in total else seconds
+    for stream, seconds in chain.from_iterable(part.items() for part in parts):
+        total[stream] = total[stream] + seconds if stream in total else seconds
     return total
 
 

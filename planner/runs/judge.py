@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from costmodels.memory.footprint import readings
-from costmodels.strategy import Floats
 from hardware.errors import MeshwrightError
 from planner.answer.build import mfu_of
 from planner.answer.plan import Interval
@@ -40,7 +39,6 @@ class Verdict:
     metric: str
     measured: float | bool
     predicted: float | bool | None
-    error: float | None
     reason: str = ""
     notes: tuple[str, ...] = ()
     """What was assumed of the run, and of this figure."""
@@ -50,6 +48,13 @@ class Verdict:
     """Where the time should lie, by the runs of other sources."""
     broken: tuple[str, ...] = ()
     """Rules that would refuse the run as a plan, with what they say."""
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured, minus one; None of what is not measured or fits or not."""
+        if self.predicted is None or isinstance(self.measured, bool) or not self.measured:
+            return None
+        return float(self.predicted) / self.measured - 1.0
 
     @property
     def within(self) -> bool | None:
@@ -117,37 +122,38 @@ def judge_run(run: Run, **parts: Any) -> list[Verdict]:
         run: the run.
         parts: cluster and stack in place of its own, as ``case_of`` takes them.
     """
-    make = partial(Verdict, id=_printable(run.id), group=_printable(run.group))
-    measured, reason = dict(_measured(run)), run.unpriced
-    if not reason and not measured:
-        reason = "nothing measured"
+    said, found, predicted = run.measured, None, dict[str, float | bool]()
+    peak = said.peak_memory.bytes if said.peak_memory else None
+    measured = {
+        metric: value
+        for metric, value in zip(_PATHS, (said.iteration_seconds, peak, said.fits), strict=True)
+        if value is not None
+    }
+    reason = run.unpriced or ("" if measured else "nothing measured")
     if not reason:
         try:
             found = case_of(run, **parts)
             predicted = _predicted(run, found)
         except (MeshwrightError, ValueError, ArithmeticError) as error:
-            reason = str(error)
-    if reason:
-        refused = partial(make, predicted=None, error=None, reason=reason, scored=run.scored)
-        return [refused(metric=m, measured=v, notes=_notes(run, m)) for m, v in (measured or _NOTHING).items()]
-    failed = bool(run.measured.out_of_memory)  # what it held when it failed is no peak
+            reason, found = str(error), None
     return [
-        make(
-            metric=m,
-            measured=v,
-            predicted=predicted[m],
-            error=_error(predicted[m], v),
-            notes=_notes(run, m),
-            scored=run.scored and not (m == "memory" and failed),
-            interval=_interval(found, run.group, predicted[m]) if m == "iteration_time" else None,
-            broken=tuple(f"{one.rule}: {one.example}" for one in found.broken),
+        Verdict(
+            id=_printable(run.id),
+            group=_printable(run.group),
+            metric=metric,
+            measured=value,
+            predicted=predicted.get(metric),
+            reason=reason,
+            notes=_notes(run, metric),
+            # What a run held when it failed is no peak.
+            scored=run.scored and not (found and metric == "memory" and said.out_of_memory),
+            interval=_interval(found, run.group, predicted[metric]) if found and metric == "iteration_time" else None,
+            broken=tuple(f"{one.rule}: {one.example}" for one in found.broken) if found else (),
         )
-        for m, v in measured.items()
+        for metric, value in (measured or {"iteration_time": 0.0}).items()
     ]
 
 
-_NOTHING: Mapping[str, float | bool] = {"iteration_time": 0.0}
-"""What stands for the figures of a run that has none."""
 _PATHS: Mapping[str, str] = {
     "iteration_time": "measured.iteration_seconds",
     "memory": "measured.peak_memory",
@@ -173,43 +179,23 @@ def _interval(found: Case, group: str, predicted: float) -> Interval:
     return interval(found.scenario, found.strategy, predicted, mfu=mfu, source=source(group))
 
 
-def _measured(run: Run) -> Iterator[tuple[str, float | bool]]:
-    measured = run.measured
-    if measured.iteration_seconds:
-        yield "iteration_time", measured.iteration_seconds
-    if measured.peak_memory:
-        yield "memory", measured.peak_memory.bytes
-    if measured.fits is not None:
-        yield "fits", measured.fits
-
-
 def stages_read(run: Run) -> slice:
     """The stages that the run's memory figure is the largest of: all, or the one that was read."""
     peak = run.measured.peak_memory
     return slice(None) if peak is None or peak.stage is None else slice(peak.stage, peak.stage + 1)
 
 
-def _predicted(run: Run, found: Case) -> Mapping[str, float | bool]:
+def _predicted(run: Run, found: Case) -> dict[str, float | bool]:
     priced = found.price()
     usable = found.scenario.group.accelerator.usable_memory
     reserved, device = readings(priced.footprint, found.scenario)
-    quantities: Mapping[str, Floats] = {
-        "allocated": priced.footprint.handed_out,
-        "reserved": reserved,
-        "device": device,
-    }
+    quantities = {"allocated": priced.footprint.handed_out, "reserved": reserved, "device": device}
     kind = run.measured.peak_memory.kind if run.measured.peak_memory else "allocated"
     return {
         "iteration_time": priced.iteration,
         "memory": float(np.max(quantities[kind][stages_read(run)])),
         "fits": bool(np.max(priced.footprint.total) <= usable),
     }
-
-
-def _error(predicted: float | bool, measured: float | bool) -> float | None:
-    if isinstance(predicted, bool) or isinstance(measured, bool) or not measured:
-        return None
-    return float(predicted) / float(measured) - 1.0
 
 
 def coverage(verdicts: Iterable[Verdict]) -> dict[str, float]:

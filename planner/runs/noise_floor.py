@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from planner.runs.corpus import grouped, map_runs
-from planner.runs.figures import Column, head, line
+from planner.runs.figures import Column, line, table
 from planner.runs.judge import Verdict, error_figures, judge_run, read_named, shipped
 from planner.runs.schema import Run
 from planner.trust.table import source
@@ -242,8 +242,7 @@ def _tables(by_part: dict[tuple[str, str], dict[str, Floor]]) -> Iterator[str]:
         total: dict[str, Any] = {"n": sum(one.n for one in found.values()), **mean(found.values())}
         title = metric.replace("_", " ").capitalize()
         yield f"{title}, {split}: |predicted / measured - 1|, median and 90th percentile"
-        yield head(COLUMNS)
-        yield from (line(name, one._asdict(), COLUMNS) for name, one in found.items())
+        yield from table({name: one._asdict() for name, one in found.items()}, COLUMNS)
         yield line("mean over groups", total, COLUMNS)
         if (aim := AIMS.get((split, metric))) is not None:
             proved = "is proved" if _beyond(total["bound"], aim) else "is not proved"
@@ -255,8 +254,7 @@ def _between(found: dict[str, Releases]) -> list[str]:
     if not found:
         return ["No configuration is in two releases of one source"]
     heading = "Equal configurations in several releases of a source: iteration time"
-    lines = (line(name, one._asdict(), BETWEEN) for name, one in found.items())
-    return [heading, head(BETWEEN, "source"), *lines]
+    return [heading, *table({name: one._asdict() for name, one in found.items()}, BETWEEN, "source")]
 
 
 LEGEND = (

@@ -14,7 +14,7 @@ import numpy as np
 from costmodels.strategy import Floats
 from planner.runs.case import Case
 from planner.runs.corpus import grouped, map_runs, scored_case
-from planner.runs.figures import Column, head, line
+from planner.runs.figures import Column, table
 from planner.runs.files import read_runs
 from planner.runs.schema import Run
 from planner.trust.table import LEFT_OUT
@@ -217,9 +217,7 @@ def report(found: list[Sweep], *, form: str = "table") -> str:
     means = {"mean over groups": total}
     if rest["sweeps"] not in {0, total["sweeps"]}:
         means["without those left out of fits"] = rest
-    return "\n".join(
-        [head(COLUMNS), *(line(name, group, COLUMNS) for name, group in (groups | means).items()), "", LEGEND]
-    )
+    return "\n".join([*table(groups | means, COLUMNS), "", LEGEND])
 
 
 def without_left_out(groups: dict[str, dict[str, float]]) -> dict[str, float]:

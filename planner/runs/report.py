@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from planner.errors import BadFile, BadRequest
 from planner.runs.corpus import grouped
-from planner.runs.figures import Column, head, line
+from planner.runs.figures import Column, line, table
 from planner.runs.judge import Compared, Verdict, coverage, groups, judge, shipped, summary
 from planner.runs.run_lines import run_lines
 from planner.trust.interval import COVERAGE
@@ -180,8 +180,8 @@ def _table(by_file: Compared, figures: Mapping[str, Any]) -> Iterator[str]:
     published, verdicts = {path.name for path in shipped()}, _all(by_file)
     yield from run_lines({name: found for name, found in by_file.items() if name not in published})
     for title, key in (("Iteration time", ""), ("Memory", "memory_")):
-        yield from (f"{title}: predicted / measured - 1", head(COLUMNS))
-        yield from (line(name, found, COLUMNS) for name, found in figures[f"{key}groups"].items())
+        yield f"{title}: predicted / measured - 1"
+        yield from table(figures[f"{key}groups"], COLUMNS)
         if (total := figures[f"{key}summary"])["n"]:
             yield line("mean over groups", total, COLUMNS)
         yield ""
@@ -203,10 +203,8 @@ def _table(by_file: Compared, figures: Mapping[str, Any]) -> Iterator[str]:
 def _left_out_lines(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Iterator[str]:
     if found:
         said = "constants fitted to all sources and without the run's own: median, at most 30 runs a group"
-        yield from ("", f"Iteration time, {said}", head(LEFT_OUT_COLUMNS, "split, kind"))
-        for split, kinds in found.items():
-            yield from (line(f"{split}, {kind}", one, LEFT_OUT_COLUMNS) for kind, one in kinds.items())
-        yield ""
+        rows = {f"{split}, {kind}": one for split, kinds in found.items() for kind, one in kinds.items()}
+        yield from ("", f"Iteration time, {said}", *table(rows, LEFT_OUT_COLUMNS, "split, kind"), "")
 
 
 def _assumed(verdicts: list[Verdict]) -> list[str]:

@@ -86,8 +86,8 @@ def table(runs: Sequence[Priced]) -> list[dict[str, str]]:
 
 def _with_nearest(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     known = from_rows([row | {"nearest": "0"} for row in rows])
-    apart = zip(rows, each_apart(known, known.of("fit", "dev")), strict=True)
-    return [row | {"nearest": f"{distance(one.traits, rest.traits).min():.3f}"} for row, (one, rest) in apart]
+    nearest = others_away(known, known.of("fit", "dev")).min(axis=1)
+    return [row | {"nearest": f"{away:.3f}"} for row, away in zip(rows, nearest, strict=True)]
 
 
 def _record(priced: Priced, missed: float) -> dict[str, str]:
@@ -134,7 +134,7 @@ def find(rows: list[dict[str, str]], runs: Sequence[Priced]) -> Figures:
         *_ends((left / expected)[taught], judges.sources[taught]),
         *levelled(judges, expected),
         usual=usual,
-        region=weighted_quantile(_nearest_other(fit), weights([run.group for run in fit.runs]), WITHIN),
+        region=weighted_quantile(others_away(fit, fit).min(axis=1), weights([run.group for run in fit.runs]), WITHIN),
         tie=tie_width(*paired_gaps(runs)),
         curse=curse(runs),
     )
@@ -163,21 +163,15 @@ def _levels(misses: Floats) -> Iterator[Floats]:
         yield np.mean([np.roll(misses, -step * k) for k in range(1, ENOUGH + 1)], axis=0)
 
 
-def _nearest_other(known: Measured) -> Floats:
-    """How far the nearest run of another source is, of every run."""
-    return np.array([distance(one.traits, others.traits).min() for one, others in each_apart(known, known)])
-
-
 def expected_misses(known: Measured, usual: float) -> Floats:
     """The scaled miss that the runs of other sources lead one to expect, of every run."""
-    apart = each_apart(known, known)
-    return np.array([expected_miss(distance(one.traits, rest.traits)[0], rest, usual) for one, rest in apart])
+    return np.array([expected_miss(away, known, usual) for away in others_away(known, known)])
 
 
-def each_apart(known: Measured, among: Measured) -> Iterator[tuple[Measured, Measured]]:
-    """Every run, and those among others that are of another source."""
-    others = {name: among.without(name) for name in np.unique(known.sources)}
-    return ((known.take(np.array([i])), others[name]) for i, name in enumerate(known.sources))
+def others_away(known: Measured, among: Measured) -> Floats:
+    """Distances from N runs to M others (N, M), infinite to those of the same source."""
+    same = known.sources[:, None] == among.sources
+    return np.where(same, np.inf, distance(known.traits, among.traits))
 
 
 def usual_miss(known: Measured) -> float:

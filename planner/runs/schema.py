@@ -141,10 +141,9 @@ class Run(_Part):
         except BadRequest as error:
             raise ValueError(str(error)) from None
         check_fields(request, PlanRequest.model_fields)
-        read = {"model": _model, "cluster": _cluster}
         shared = {
-            name: build(json.dumps(request[name], sort_keys=True))
-            for name, build in read.items()
+            name: _record(name, json.dumps(request[name], sort_keys=True))
+            for name in _SHARED
             if isinstance(request.get(name), Mapping)
         }
         return {**request, **shared}
@@ -183,14 +182,17 @@ class Run(_Part):
         return json.dumps(asked, sort_keys=True)
 
 
-@lru_cache(maxsize=4096)
-def _model(text: str) -> object:
-    return tables.name_or_record(Model, json.loads(text), tables.model_of)
+_SHARED: Final[Mapping[str, tuple[type[Any], Any]]] = {
+    "model": (Model, tables.model_of),
+    "cluster": (Cluster, tables.cluster_of),
+}
+"""Tables of a request, and how a record is made of each."""
 
 
-@lru_cache(maxsize=4096)
-def _cluster(text: str) -> object:
-    return tables.name_or_record(Cluster, json.loads(text), tables.cluster_of)
+@lru_cache(maxsize=8192)
+def _record(name: str, text: str) -> object:
+    kind, build = _SHARED[name]
+    return tables.name_or_record(kind, json.loads(text), build)
 
 
 def run_of(document: Mapping[str, Any]) -> Run:

@@ -52,14 +52,14 @@ WORDS = {
 
 
 def expected_miss(away: Floats, known: Measured, usual: float) -> float:
-    """The size of the scaled miss to expect at distances ``away`` (M,) from the known runs.
+    """The size of the scaled miss to expect at distances ``away`` (M,) from the known runs; infinite ones do not count.
 
     A source speaks with e^-d of its nearest run, for its runs weighted by e^-d each.
     """
     near = np.exp(-away)
     _, place = np.unique(known.sources, return_inverse=True)
     total = np.bincount(place, near)
-    size = np.bincount(place, near * abs(known.scaled)) / total
+    size = np.bincount(place, near * abs(known.scaled)) / np.maximum(total, np.finfo(float).tiny)
     weight = np.zeros(len(total))
     np.maximum.at(weight, place, near)
     return float((weight @ size + NOTHING * usual) / (weight.sum() + NOTHING))
@@ -79,8 +79,11 @@ def interval(
         source: whose run it is, where one is judged: its own runs are set aside, and if the shipped constants were
             fitted to it, it misses by less.
     """
-    mine, known, others = traits(scenario, row), _judges(source), _others(source)
-    away, near = (distance(mine, of.traits)[0] + MIXTURE * mixture for of in (known, others))
+    mine, known = traits(scenario, row), _judges()
+    away, near = (
+        np.where(of.sources == source, np.inf, distance(mine, of.traits)[0] + MIXTURE * mixture)
+        for of in (known, measured())
+    )
     slow = np.maximum(mfu, every_run().mfus.min())  # how misses go on to grow below that nobody measured
     miss = expected_miss(away, known, figures().usual) * float(scale(slow, near.min()))
     low, high = np.exp(np.array(_ends(scenario, source)) * miss)
@@ -98,15 +101,9 @@ def _ends(scenario: Scenario, source: str) -> tuple[float, float]:
 
 
 @cache
-def _judges(source: str) -> Measured:
-    """The runs that intervals of one source rest on."""
-    return _judges("").without(source) if source else every_run().of("fit", "check")
-
-
-@cache
-def _others(source: str) -> Measured:
-    """The runs that mechanisms were looked for on, of all sources but one."""
-    return measured().without(source)
+def _judges() -> Measured:
+    """The runs that intervals rest on."""
+    return every_run().of("fit", "check")
 
 
 @cache
@@ -126,7 +123,9 @@ def trust(scenario: Scenario, row: Strategies, *, mfu: float = 1.0, mixture: boo
     order = np.argsort(away, kind="stable")
     groups = np.array([table.runs[i].group for i in order])
     first = order[np.sort(np.unique(groups, return_index=True)[1])[:SHOWN]]
-    far = _unlike_device(scenario, mine, table, order) + _beyond(mine, table) + _too_slow(mfu, table)
+    far = _unlike_device(scenario, mine, table, order) + _beyond(mine, table)
+    if mfu < (least := float(table.mfus.min())):  # as predictions have it
+        far += (f"MFU {100.0 * mfu:.2g} % against {100.0 * least:.2g} % at least",)
     far += (ADAPTED,) * scenario.frozen
     return Trust(
         nearest=tuple(_comparable(table, int(i), float(away[i])) for i in first),
@@ -206,12 +205,6 @@ def _beyond(mine: Traits, table: Measured) -> tuple[str, ...]:
     own, most = (length / 2**10 for length in found)
     under = " under such software" if descent.any() else ""
     return (*degrees, f"sequences of {own:.3g} Ki tokens against {most:.3g} Ki at most{under}")
-
-
-def _too_slow(mfu: float, table: Measured) -> tuple[str, ...]:
-    """A utilisation below that of all measured runs, as predictions have it."""
-    least = float(table.mfus.min())
-    return (f"MFU {100.0 * mfu:.2g} % against {100.0 * least:.2g} % at least",) if mfu < least else ()
 
 
 def _comparable(table: Measured, i: int, away: float) -> Comparable:

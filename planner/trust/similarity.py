@@ -9,7 +9,7 @@ fitted: half or twice any one of them moves the score of the intervals by less t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -126,13 +126,14 @@ def _schedules(rows: Strategies) -> NDArray[np.str_]:
 
 def apart(mine: Traits, others: Traits) -> dict[str, Floats]:
     """What every trait adds to the distance; arrays (N, M) or (N, 1) where N strategies have one and the same trait."""
-    return {
-        **{key: weight * _unlike(mine.names[key], *others.codes[key]) for key, weight in NAMES.items()},
-        **{
-            key: weight * abs(mine.sizes[key][:, None] - others.sizes[key])
-            for key, weight in {**SIZES, **SWITCHES}.items()
-        },
-    }
+    return dict(_parts(mine, others))
+
+
+def _parts(mine: Traits, others: Traits) -> Iterator[tuple[str, Floats]]:
+    for key, weight in NAMES.items():
+        yield key, weight * _unlike(mine.names[key], *others.codes[key])
+    for key, weight in {**SIZES, **SWITCHES}.items():
+        yield key, weight * abs(mine.sizes[key][:, None] - others.sizes[key])
 
 
 def _unlike(mine: NDArray[np.str_], known: NDArray[np.str_], code: NDArray[np.int64]) -> Floats:
@@ -142,5 +143,5 @@ def _unlike(mine: NDArray[np.str_], known: NDArray[np.str_], code: NDArray[np.in
 
 def distance(mine: Traits, others: Traits) -> Floats:
     """From N strategies to M runs, (N, M)."""
-    total: Floats = sum(apart(mine, others).values(), start=np.zeros((1, 1)))
+    total: Floats = sum((part for _, part in _parts(mine, others)), start=np.zeros((1, 1)))
     return total

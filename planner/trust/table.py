@@ -98,10 +98,6 @@ class Measured:
         """The runs of some splits."""
         return self.take(np.flatnonzero(np.isin(self.splits, splits)))
 
-    def without(self, source: str) -> Measured:
-        """The runs of all other sources."""
-        return self.take(np.flatnonzero(self.sources != source)) if (self.sources == source).any() else self
-
 
 class Figures(NamedTuple):
     """What ``scripts/refresh_measured.py`` finds in the table and the sweeps; the keys of ``trust.toml``."""

@@ -26,6 +26,8 @@ _WITH_INTERRUPTIONS: Final = (
     *("undisturbed MFU", "undisturbed iteration", "batch"),
 )
 """An iteration runs undisturbed or not at all: what breaks is in the wall time and the cost alone."""
+_BATCHES: Final = "batches differ between sizes, and with them the iterations' efficiency; --global-batch compares one"
+"""Of sizes that train with other batches, which their times and costs depend on."""
 
 
 def print_size(found: Size, console: Console) -> None:
@@ -34,18 +36,23 @@ def print_size(found: Size, console: Console) -> None:
     limits += [f"for at most {format_dollars(found.budget_dollars)}" if found.budget_dollars is not None else ""]
     head = f"{found.model}  {format_count(found.tokens)} tokens  on {found.cluster}  {' '.join(filter(None, limits))}"
     print_head(head, found.defaults, console)
-    rows = _rows(found) or [("nearest", option) for option in (found.nearest,) if option]
-    print_wide(_table(rows, found.deadline_days), console)
+    rows = _rows(found)
+    shown = rows or [("nearest", option) for option in (found.nearest,) if option]
+    print_wide(_table(shown, found.deadline_days), console)
     console.print()
-    for text in (*_days(found), *_batches(_rows(found)), found.statement):
+    batches = {option.global_batch_size for _, option in rows}
+    for text in (*_days(found), *(_BATCHES,) * (len(batches) > 1), found.statement):
         line(console, text)
-    for gpus, warning in _careful(found):
-        line(console, f"careful: on {plural(gpus, 'GPU')} {warning}", "yellow")
-    if found.answer is not None:
-        answer = found.answer
+    recommended = {option.gpus: option for option in (found.smallest, found.cheapest, found.fastest) if option}
+    for gpus, option in sorted(recommended.items()):
+        for warning in option.careful:
+            line(console, f"careful: on {plural(gpus, 'GPU')} {warning}", "yellow")
+    if answer := found.answer:
         console.print()
         machines = f"{plural(answer.gpus, 'GPU')} ({plural(answer.nodes, 'node')})"
-        line(console, f"{machines}: {_result(answer, found.deadline_days)}.", "bold")
+        cost = "" if answer.cost_dollars is None else f", {format_dollars(answer.cost_dollars)}"
+        took = f"{_took(answer, found.deadline_days)}{cost}, {format_percent(answer.mfu)} MFU"
+        line(console, f"{machines}: {took}, {_words(answer)}.", "bold")
 
 
 def _rows(found: Size) -> list[tuple[str, Option]]:
@@ -88,11 +95,6 @@ def _words(option: Option) -> str:
     return " ".join([*degrees_above_one(s, "tp", "cp", "pp", "ep"), f"DP {s.dp}", *memory_savings(s)])
 
 
-def _result(option: Option, deadline: float | None) -> str:
-    cost = "" if option.cost_dollars is None else f", {format_dollars(option.cost_dollars)}"
-    return f"{_took(option, deadline)}{cost}, {format_percent(option.mfu)} MFU, {_words(option)}"
-
-
 def _days(found: Size) -> list[str]:
     """What a day more and a day less cost, or why they cost nothing or cannot be had."""
     answer = found.answer
@@ -119,16 +121,3 @@ def _day(other: Neighbour | None, word: str, now: float) -> str:
     over = "" if other.over_dollars is None else f", {format_dollars(other.over_dollars)} beyond the budget"
     took = _took(option, now)
     return f"with a day {word} ({other.deadline_days:.3g} days): {plural(option.gpus, 'GPU')}, {took}{money}{over}"
-
-
-def _batches(rows: list[tuple[str, Option]]) -> list[str]:
-    """That sizes train with other batches, which their times and costs depend on."""
-    if len({option.global_batch_size for _, option in rows}) < 2:
-        return []
-    return ["batches differ between sizes, and with them the iterations' efficiency; --global-batch compares one"]
-
-
-def _careful(found: Size) -> list[tuple[int, str]]:
-    """What `plan` warns of on the sizes that are recommended."""
-    named = {option.gpus: option for option in (found.smallest, found.cheapest, found.fastest) if option}
-    return [(gpus, warning) for gpus, option in sorted(named.items()) for warning in option.careful]

@@ -13,7 +13,7 @@ from hardware.errors import BadFile
 from hardware.records import Cluster
 from planner.errors import BadRequest, MeshwrightError
 from planner.request.resolve import resolve
-from planner.runs.calibrate.records import Evidence, FileRun, Log
+from planner.runs.calibrate.records import Evidence, FileRun
 from planner.runs.case import Unpriceable
 from planner.runs.schema import Run
 
@@ -66,14 +66,22 @@ def starting_cluster(evidence: Evidence, named: str | None, notes: list[str]) ->
     elif evidence.runs:
         found = _of_runs(evidence.runs, notes)
     elif evidence.logs:
-        found = _of_device(evidence.logs[0], notes)
+        first = evidence.logs[0]
+        _, name = _known(first.device)
+        if not name:
+            raise BadRequest(f"{first.file}: no cluster is known with {first.device!r}; name one: --cluster dgx-h100")
+        found = find_cluster(name)
+        notes.append(f"machines of {found.name} for {first.device}, its network assumed")
     else:
         raise BadRequest("a table of products does not say its machine; name it: --cluster dgx-h100")
     if len(found.groups) > 1:
         names = ", ".join(group.name for group in found.groups)
         raise BadRequest(f"--cluster: {found.name} mixes {names}; calibrate one node group at a time")
     for log in evidence.logs:
-        _check_device(log, found)
+        devices, _ = _known(log.device)
+        if devices and found.accelerator.name not in devices:
+            has = f"cluster {found.name} has {found.accelerator.name}"
+            raise BadFile(log.file, f"line {log.line}: measured on {log.device}, {has}; give another --cluster")
     return found
 
 
@@ -105,22 +113,6 @@ def _of_runs(runs: Sequence[FileRun], notes: list[str]) -> Cluster:
     found = next(iter({**said, **unsaid}.values()))
     notes.append(f"machines of {found.name}, " + ("the network as the runs say" if said else "its network assumed"))
     return found
-
-
-def _of_device(log: Log, notes: list[str]) -> Cluster:
-    _, name = _known(log.device)
-    if not name:
-        raise BadRequest(f"{log.file}: no cluster is known with {log.device!r}; name one: --cluster dgx-h100")
-    found = find_cluster(name)
-    notes.append(f"machines of {found.name} for {log.device}, its network assumed")
-    return found
-
-
-def _check_device(log: Log, cluster: Cluster) -> None:
-    names, _ = _known(log.device)
-    if names and cluster.accelerator.name not in names:
-        has = f"cluster {cluster.name} has {cluster.accelerator.name}"
-        raise BadFile(log.file, f"line {log.line}: measured on {log.device}, {has}; give another --cluster")
 
 
 def starting_stack(evidence: Evidence, named: str | None, notes: list[str]) -> Stack | None:

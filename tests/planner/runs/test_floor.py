@@ -21,7 +21,7 @@ TIMES = st.lists(st.floats(1.0, 3.0), min_size=1, max_size=4)
 
 def measured(seconds, predicted=1.0, group="a", of_time=MappingProxyType({}), **of_run):
     """One judged time of a run with what is given."""
-    verdict = Verdict("id", group, "iteration_time", seconds, predicted, predicted / seconds - 1.0, scored=True)
+    verdict = Verdict("id", group, "iteration_time", seconds, predicted, scored=True)
     return Judged(run_of(run(measured={"iteration_seconds": seconds, **of_time}, **of_run)), verdict)
 
 

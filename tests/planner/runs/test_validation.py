@@ -55,7 +55,7 @@ def test_layers_that_a_stack_would_not_take_are_priced_as_they_were():
 
 def test_degrees_that_make_up_other_gpus_are_priced_where_the_data_parallel_one_is_said():
     assert "does not divide" in only(judged(run(pins={"tp": 3})), "iteration_time").reason
-    assert case(run(pins={"tp": 3, "dp": 4})).rows.dp[0] == 4
+    assert case(run(pins={"tp": 3, "dp": 4})).strategy.dp[0] == 4
 
 
 def test_a_batch_of_no_whole_number_of_micro_batches_is_priced_as_the_nearest_one():

@@ -11,7 +11,6 @@ from costmodels.stack.stack import stack as find_stack
 from planner import PlanRequest, predict
 from planner.runs import residuals
 from planner.trust.interval import COVERAGE, NOTHING, expected_miss, interval
-from planner.trust.similarity import distance
 from planner.trust.table import ENOUGH, FURTHER, LEFT_OUT, every_run, figures, from_rows, scale
 from tests.planner.trust.test_trust import asked, row, table_rows
 
@@ -88,7 +87,7 @@ def test_a_source_that_misses_by_the_same_throughout_is_known_once_seen():
     """Three sources of five runs, of which one scatters."""
     known = toy(*[0.5] * 5, *[-0.2] * 5, 0.1, -0.1, 0.1, -0.1, 0.3, sources=["a"] * 5 + ["b"] * 5 + ["c"] * 5)
     low, high = residuals.levelled(known, np.full(15, 0.1))
-    assert residuals.levelled(known.of("fit").without("c"), np.full(10, 0.1)) == (0.0, 0.0)
+    assert residuals.levelled(known.take(np.flatnonzero(known.sources != "c")), np.full(10, 0.1)) == (0.0, 0.0)
     assert (low, high) == pytest.approx((-2.0, 3.0))
 
 
@@ -132,9 +131,9 @@ def test_the_coverage_is_that_promised_on_every_split(split):
     table, held = every_run(), defaultdict(list)
     for i in np.flatnonzero(table.splits == split):
         run = table.runs[i]
-        known = table.of("fit", "check").without(run.source)
-        mine = table.take(np.array([i]))
-        miss = expected_miss(distance(mine.traits, known.traits)[0], known, figures().usual) * float(mine.scales[0])
+        mine, known = table.take(np.array([i])), table.of("fit", "check")
+        away = residuals.others_away(mine, known)[0]
+        miss = expected_miss(away, known, figures().usual) * float(mine.scales[0])
         held[run.group].append(ends(run.source)[0] * miss <= -np.log1p(run.error) <= ends(run.source)[1] * miss)
     assert 0.85 <= fmean(map(fmean, held.values())) <= 0.95
 
