@@ -6,13 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from run_words import heard as re
-from run_words.dated import container, month
+from run_words.dated import container, of_its_time
 
-RELEASED: Final = (26, 1)
-"""First monthly container with cuDNN 9.18: NeMo 25.11 has 9.13.1, 26.02 has 9.18.0, 26.04 has 9.20.0
-[Megatron-Bridge]."""
-SINCE: Final = "2026-02"
-"""Month from which a run has it whose source names no container."""
 IN_8_BITS: Final = re.compile(
     r"fp8_(dpa|dot_product_attention|mha|multi_head_attention)|\bfp8[ _-]attention", re.IGNORECASE
 )
@@ -34,16 +29,12 @@ SPILLED: Final = 1362.768 / 155.632
 
 
 def cudnn_changes(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Whether cuDNN's attention is that of January 2026 or later, in 8 bits where the run says so, and what spills."""
+    """Attention of cuDNN: not of 2026 where nothing dates the run, in 8 bits where it says so, and what spills."""
     told = f"{row['stack']} {row['strategy'].get('precision_note')} {row.get('notes')}"
     fp8 = {"fp8_attention": True} if IN_8_BITS.search(told) or _by_recipe(row) else {}
     spilled = {"bias_gradient_slowdown": SPILLED} if SPILLING.search(_software(row)) else {}
-    return {"recent_cudnn": _recent(row)} | fp8 | spilled
-
-
-def _recent(row: Mapping[str, Any]) -> bool:
-    said = container(row)
-    return said >= RELEASED if said else (month(row) or "") >= SINCE
+    undated = {} if of_its_time(row) else {"recent_cudnn": False}
+    return undated | fp8 | spilled
 
 
 def _software(row: Mapping[str, Any]) -> str:

@@ -61,6 +61,12 @@ def container(row: Row) -> tuple[int, int] | None:
     return (int(said[1]), int(said[2])) if said else None
 
 
+def of_its_time(row: Row) -> str | None:
+    """The month of the run's container, or else its own; None where neither is said."""
+    said = container(row)
+    return f"20{said[0]}-{said[1]:02d}" if said else month(row)
+
+
 def _said(row: Row) -> str | None:
     """The month that the run itself says it is of."""
     said = re.match(r"20\d\d-(0[1-9]|1[0-2])", str(row.get("date")))

@@ -32,6 +32,7 @@ Document = dict[str, Any]
 SCHEMA: Final = "run/1"
 UNREADABLE: Final = "a value is missing or is not of its kind"
 """What is said of a row that no rule refused and nothing could be made of."""
+CHANGED: Final = "by the run's words or its date"
 UNMENDED: Final = "its source calls the machine slow, and set it right later"
 
 
@@ -49,7 +50,7 @@ def converted(row: Row, among: list[Row]) -> Document:
     if found is not None and not measured:
         reason = _unmeasured(row)
     asked = {} if found is None else request_of(found)
-    assumed = _assumed(row, found)
+    assumed = _assumed(row, found) | ({"request.changes": CHANGED} if "changes" in asked else {})
     document: Document = {
         "schema": SCHEMA,
         "id": str(row.get("id", "?")),
@@ -143,7 +144,6 @@ PATHS: Final[tuple[tuple[str, str], ...]] = (
     (r"^(network|nodes|NVLink domains|devices|the \d+ said|\S+ held to|\S+ with \S+ of its peak|hosts) ", "cluster"),
     (r"of a node are one domain", "cluster"),
     (r"^stack .* framework|no framework being stated", "stack"),
-    (r"^by the run's words or its date", "changes"),
     (r"^attention .* names no kernel", "changes"),
     (r"^layers per stage|^layers_per_stage", "layers_per_stage"),
     (r"layers recomputed", "recomputed_per_stage"),

@@ -132,10 +132,6 @@ UNFUSED_NORM = r"use_fused_rms_norm[ =:]*(off|false)"
 DROPPING = r"dgxc-benchmarking v(24|25\.0[1-4])[.\d]*, gpt3|FlagPerf.*(llama3_\d+B|mixtral_8x7B)-megatron"
 """Sources whose scripts train with Megatron-LM's default dropout."""
 
-FUSED_CASTS_SINCE = (26, 4)
-"""First container whose Transformer Engine has one kernel for NVFP4's rows and turned columns: 2.14, 26.02 had 2.12
-(GitHub NVIDIA/TransformerEngine, pull request 2555; Megatron-Bridge, docs/releases/software-versions.md)."""
-
 EAGER_LOSS: dict[str, Any] = {
     "cross_entropy_bytes": 12,
     "idle_logits": True,
@@ -164,10 +160,6 @@ GATE_WRITTEN_OUT = (4.0, 16.0)
 """Before: SiLU, whose output is kept, a product, and the gradients of both halves joined (``swiglu`` of
 ``ParallelMLP``), where positions took negate, concatenate, two products, a sum and the part that is not turned put
 behind, 24 bytes a value for 4."""
-
-REDUCES_BF16_SINCE = "2023-05"
-"""DeepSpeed sends the sums of bf16 gradients in bf16 from v0.9.2 on (commit d56268f37 of 25 April 2023), in fp32
-before. Round 3.0 of MLPerf Training came out a month later."""
 
 LINGERING = ("2021-03", "2021-07")
 """Megatron-LM's optimizer kept the fp32 copies of gradients until it made the next, and its wrapper, without contiguous
@@ -198,9 +190,6 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
         found["keeps"] = ("gate", *(() if fused else ("norm",)), *_attention_copies(row))
     if re.search(r"megatron[- ]bridge", framework) and "moonlight" in str(row["model"].get("name")).lower():
         found["optimizer"] = "adam-bf16"  # both moments, not the master weights [Moonlight]
-    released = re.search(r"nemo (\d\d)\.(\d\d)[.\d]* container", framework)
-    if released and (int(released[1]), int(released[2])) < FUSED_CASTS_SINCE:
-        found["fused_casts"] = False
     if "over all stages" in notes or "over stages" in notes:
         found |= _spread(notes, int(row["strategy"].get("pp") or 1))
     return found | _megatron(row, chosen) | _deepspeed(row, chosen)
@@ -209,7 +198,6 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
 def _deepspeed(row: Row, chosen: Stack) -> dict[str, Any]:
     """In what an early DeepSpeed sends sums of gradients that are wider than what it sends now."""
     early = "mlperf training v3.0" in str(row.get("source")).lower()
-    early |= (month(row) or REDUCES_BF16_SINCE) < REDUCES_BF16_SINCE
     wider = chosen.name == "megatron-deepspeed" and chosen.gradients.gradient_bytes > chosen.gradients.reduce_bytes
     return {"reduce_bytes": chosen.gradients.gradient_bytes} if early and wider else {}
 

@@ -20,7 +20,6 @@ from costmodels.model.model import Model
 from costmodels.names import Recompute
 from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario
-from costmodels.stack.stack import stack as find_stack
 from costmodels.strategy import Strategies
 from hardware.records import Accelerator, Cluster
 from planner.frameworks.nanotron import stage_layers
@@ -41,7 +40,6 @@ from run_words.recompute_words import as_recomputed
 from run_words.software import as_attending, stack_for
 from run_words.stack_words import as_catalogued
 from run_words.strategy_words import as_batched, as_ranked, strategy_of
-from run_words.unlike import of_the_stack
 
 Row = Mapping[str, Any]
 
@@ -89,7 +87,6 @@ def case(row: Row) -> Case:
         global_batch_size=int(_need(plan, "global_batch_size")),
         precision=_multiplied(saving.precision(plan, chosen, usual), group.accelerator, notes),
     )
-    notes += of_the_stack(scenario, find_stack(chosen.name))
     node = group.gpus_per_node
     rows = strategy_of(plan, chosen, notes, experts=model.moe is not None, node=node)
     rows = saving.with_savers(rows, row, model, notes)

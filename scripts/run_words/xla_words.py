@@ -1,4 +1,4 @@
-"""What XLA does on GPUs, by the month of a measured run and by what its framework asks of it."""
+"""What XLA does on GPUs, by what a measured run's framework asks of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from run_words import flat_fields
 from run_words import heard as re
-from run_words.dated import month
 
 Row = Mapping[str, Any]
 
@@ -18,24 +17,17 @@ NOTHING_HIDDEN: Final = r"axlearn"
 """Frameworks that leave XLA's latency-hiding scheduler off, without which a collective ends before the next kernel
 starts: AXLearn asks for it on Google's A3 alone, from 28 June 2024 on (``cloud/gcp/job.py`` at eab99dfe) [AXLearn]."""
 
-ONE_SOFTMAX_SINCE: Final = "2024-08"
-"""First month in which XLA may run a softmax as one kernel: ``xla_gpu_enable_triton_softmax_fusion`` was off by default
-in July 2024 (GitHub openxla/xla, pull request 14962) [XLA]."""
 KERNELS_OF_ITS_OWN: Final = r"\bTE\b|transformer engine"
 
 
 def xla_changes(row: Row) -> dict[str, Any]:
-    """Fields of the stack that XLA settles on GPUs: what it hides, and in how many passes a softmax runs."""
+    """Fields of the stack that XLA settles on GPUs: what it hides, and a softmax that is not its own."""
     if re.match(OTHERS, str(row["cluster"].get("accelerator"))):
-        return {}
+        return {"fused_softmax": True}
     found: dict[str, Any] = {}
     if re.search(NOTHING_HIDDEN, str(row["stack"].get("framework")).lower()):
         found |= flat_fields.NOTHING_HIDDEN
-    if row["stack"].get("attention") is False and _before_one_softmax(row):
-        found["fused_softmax"] = False
+    said = f"{row['stack']} {row['strategy'].get('precision_note')}"
+    if re.search(KERNELS_OF_ITS_OWN, said, re.IGNORECASE):
+        found["fused_softmax"] = True
     return found
-
-
-def _before_one_softmax(row: Row) -> bool:
-    when, said = month(row), f"{row['stack']} {row['strategy'].get('precision_note')}"
-    return when is not None and when < ONE_SOFTMAX_SINCE and not re.search(KERNELS_OF_ITS_OWN, said, re.IGNORECASE)

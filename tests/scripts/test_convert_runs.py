@@ -71,7 +71,7 @@ def test_a_run_says_what_was_said_assumed_and_not_understood(tmp_path):
     run = run_of(document)
     assert run.group == "old.jsonl"
     assert run.source.date == "2025-03"
-    assert run.request.stack == "megatron-core"
+    assert run.request.stack == "megatron-core@2025-03"
     assert run.measured.iteration_seconds == 64 * 2048 / (16 * 8192.0)
     assert run.derived_from == "tokens_per_s_per_gpu 8192"
     assert (run.measured.peak_memory.kind, run.measured.peak_memory.stage) == ("device", 0)
