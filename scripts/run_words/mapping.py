@@ -25,8 +25,8 @@ from hardware.records import Accelerator, Cluster
 from planner.frameworks.nanotron import stage_layers
 from planner.stages.from_rows import assignment_of, problem_of
 from planner.stages.solver import solve
-from run_words import aleph, redistributed, saving
 from run_words import heard as re
+from run_words import redistributed, saving
 from run_words.adapter_words import adapters_of, frozen_changes
 from run_words.corrections import as_committed, as_configured, as_dispatched, as_run, as_timed
 from run_words.flag_words import as_flagged
@@ -182,8 +182,6 @@ def _by_rule(row: Row, scenario: Scenario, rows: Strategies, notes: list[str], *
         rule = "by the notes, which count embedding and head"
     elif scenario.stack.name == "nanotron" and not model.moe:
         counted, rule = stage_layers(model, pp, reached=in_table(row)), "by nanotron's rule"
-    elif scenario.stack.name == "aleph-alpha":
-        counted, rule = aleph.stage_layers(model, pp), "balanced by parameters, as its framework does"
     elif "redistributed" in str(row["stack"].get("notes")):
         counted = redistributed.stage_layers(model.num_layers, pp, int(_balanced(scenario, rows).layers[-1]))
         rule = "of the last stage by the stage solver, the others as the fork has them"
