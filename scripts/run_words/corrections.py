@@ -1,4 +1,4 @@
-"""What a source says of its runs and its own times contradict, or the same source says elsewhere."""
+"""What a source says elsewhere of its runs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from typing import Any, Final
 from run_words import heard as re
 
 Row = Mapping[str, Any]
-
-UNPADDED: Final = 50_257
-"""Tokens of GPT-2, an odd number."""
 
 SELECTED: Final[Mapping[str, str]] = {
     "2024-05 34b": "full recompute of 48 layers per stage",
@@ -31,25 +28,6 @@ def as_run(row: Row) -> Row:
     released, size = re.search(r"20\d\d-\d\d[a-z]?", str(row["source"])), str(row["model"].get("name")).lower()
     told = next((how for key, how in SELECTED.items() if released and key == f"{released[0]} {size[-3:]}"), None)
     return {**row, "strategy": {**plan, "recompute_detail": told}} if told else row
-
-
-def as_timed(row: Row) -> Row:
-    """The run as its times show that it was.
-
-    vTrain's single nodes (``ground_truth_single.csv``) are listed beside simulator settings that recompute all layers.
-    They did not: a layer of 2048 with 8 x 1024 tokens takes 16.3 ms on one A100, of which passes over the scores and
-    the hidden states need 4.5 ms at 1.8 TB/s and products with recomputation would have to run at 97 % of the peak;
-    without it at 65 %. Nor was the vocabulary padded where one rank holds all of it: what a micro-batch takes beside
-    its layers falls to a fifth from one tensor rank to two.
-    """
-    if not re.search(r"ground_truth_single\.csv", str(row.get("source"))):
-        return row
-    plan, model = row["strategy"], row["model"]
-    return {
-        **row,
-        "strategy": {**plan, "recompute": "none"},
-        "model": {**model, "padded_vocab_size": UNPADDED},
-    }
 
 
 def as_dispatched(row: Row) -> Row:
