@@ -53,15 +53,3 @@ def as_configured(row: Row) -> Row:
     if "functional_tests" not in str(row.get("source")) or model.get("tied_embeddings") is not None:
         return row
     return {**row, "model": {**model, "tied_embeddings": False}}
-
-
-def as_committed(row: Row) -> Row:
-    """The run with what the commit can do that its source names.
-
-    MegaScale's baseline (arXiv 2402.15627, section 6.1) is Megatron-LM's commit 285068c8, the one that merged
-    FlashAttention. That it was used is inferred: the second FlashAttention, with fused norms and activations, gains
-    0.33 s of 14.8 there, and unfused scores take 1.2 s more than the first.
-    """
-    stack = row["stack"]
-    ours = "2402.15627" in str(row.get("source")) and stack.get("framework") == "Megatron-LM"
-    return {**row, "stack": {**stack, "attention": "v1"}} if ours and stack.get("attention") is None else row

@@ -28,7 +28,7 @@ from planner.stages.solver import solve
 from run_words import heard as re
 from run_words import redistributed, saving
 from run_words.adapter_words import adapters_of, frozen_changes
-from run_words.corrections import as_committed, as_configured, as_dispatched, as_run
+from run_words.corrections import as_configured, as_dispatched, as_run
 from run_words.flag_words import as_flagged
 from run_words.flat_fields import changed
 from run_words.launch_scripts import as_launched
@@ -65,7 +65,7 @@ def case(row: Row) -> Case:
     """
     notes: list[str] = []
     row = as_run(as_programmed(as_launched(as_flagged(row))))
-    row = as_networked(as_committed(as_configured(as_dispatched(row))))
+    row = as_networked(as_configured(as_dispatched(row)))
     row = as_catalogued(row)
     row = as_batched(as_ranked(saving.as_spelled(as_recomputed(as_attending(row, notes))), notes), notes)
     plan = row["strategy"]
