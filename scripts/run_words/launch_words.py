@@ -20,10 +20,6 @@ UNMENDED: Final = r"\"Best TFLOPs\"|section on CUDA_LAUNCH_BLOCKING", r"\bdated 
 """Sections and notes of BLOOM's trials from before 25 February 2022, when PCI-Express and NUMA of its machine were set
 right. Its log has all earlier runs 1 to 5 % slow and compares none with later ones; seven that ran before and after
 took 4 to 8 % longer before [tr11-176B-ml, "GBS Variations"]."""
-FREED: Final = r"megatron-bridge 600d069"
-"""Framework of runs with NCCL 2.30 (PyTorch's image 26.06) whose launcher is not known to bind processes: studies of
-August 2026 beside Megatron-Bridge's code, whose performance recipes do (``scripts/performance/utils/executors.py``).
-NCCL before 2.30 left a process on the processors beside its device [Megatron-Bridge-0.5.1]."""
 MISBOUND: Final = r"dgxc-benchmarking v25\.0[57]\b"
 """Releases that start NeMo at 7a8f1cc and 00b778e (``setup.sh``, ``metadata.yaml``): ``scripts/performance`` binds by
 the number of the rank on its node, but there the batch script puts it in, once for all ranks, so that all share the
@@ -32,9 +28,8 @@ first processors (until pull request 13914 of June 2025; 00b778e has it not yet)
 
 def launch_changes(row: Row) -> dict[str, bool]:
     """What the run's notes, or its source and size, settle of how kernels are launched."""
-    freed = re.search(FREED, str(row["stack"].get("framework")).lower())
     misbound = re.search(MISBOUND, str(row.get("source")))
-    unbound = freed or misbound or unmended(row) or "processes unbound" in str(row["stack"].get("notes"))
+    unbound = misbound or unmended(row) or "processes unbound" in str(row["stack"].get("notes"))
     return _blocking(row) | ({"bound_processes": False} if unbound else {})
 
 
