@@ -35,7 +35,7 @@ from run_words.launch_scripts import as_launched
 from run_words.machines import Unpriceable, node_group
 from run_words.maxtext_words import as_programmed
 from run_words.model_words import model_of
-from run_words.nanotron_words import as_networked, in_table
+from run_words.nanotron_words import as_networked
 from run_words.recompute_words import as_recomputed
 from run_words.software import as_attending, stack_for
 from run_words.stack_words import as_catalogued
@@ -181,7 +181,7 @@ def _by_rule(row: Row, scenario: Scenario, rows: Strategies, notes: list[str], *
     if counted is not None:
         rule = "by the notes, which count embedding and head"
     elif scenario.stack.name == "nanotron" and not model.moe:
-        counted, rule = stage_layers(model, pp, reached=in_table(row)), "by nanotron's rule"
+        counted, rule = stage_layers(model, pp), "by nanotron's rule"
     elif "redistributed" in str(row["stack"].get("notes")):
         counted = redistributed.stage_layers(model.num_layers, pp, int(_balanced(scenario, rows).layers[-1]))
         rule = "of the last stage by the stage solver, the others as the fork has them"

@@ -15,12 +15,7 @@ TABLE: Final = r"nanotron docs/benchmark_summary"
 
 
 def in_table(row: Row) -> bool:
-    """Whether a run is of the table.
-
-    Its stages end where their share is reached: 10 of 16 layers of 1.34B on the first of two, where the published code
-    would put an eleventh, and 5 on the first of four, not 6. That is by how the memory of 60 of its runs grows with the
-    micro-batch: 8.1 GiB a sequence in flight on both, at the bytes a layer that 3.57B, where nothing is equal, shows.
-    """
+    """Whether a run is of the table."""
     return bool(re.search(TABLE, str(row.get("source"))))
 
 
