@@ -26,7 +26,7 @@ from planner.frameworks.nanotron import stage_layers
 from planner.stages.from_rows import assignment_of, problem_of
 from planner.stages.solver import solve
 from run_words import heard as re
-from run_words import redistributed, saving
+from run_words import saving
 from run_words.adapter_words import adapters_of, frozen_changes
 from run_words.corrections import as_configured, as_dispatched, as_run
 from run_words.flag_words import as_flagged
@@ -183,8 +183,8 @@ def _by_rule(row: Row, scenario: Scenario, rows: Strategies, notes: list[str], *
     elif scenario.stack.name == "nanotron" and not model.moe:
         counted, rule = stage_layers(model, pp), "by nanotron's rule"
     elif "redistributed" in str(row["stack"].get("notes")):
-        counted = redistributed.stage_layers(model.num_layers, pp, int(_balanced(scenario, rows).layers[-1]))
-        rule = "of the last stage by the stage solver, the others as the fork has them"
+        counted = [int(n) for n in _balanced(scenario, rows).layers]
+        rule = "balanced by the stage solver, as the notes say that they are redistributed"
     elif model.mtp_layers and not evenly:
         counted = [int(n) for n in _balanced(scenario, rows).layers]
         rule = "balanced beside the layer that predicts further tokens, assumed"
