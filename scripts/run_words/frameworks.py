@@ -14,7 +14,6 @@ from run_words.flat_fields import NOTHING_HIDDEN
 from run_words.maxtext_words import expert_fields, kept
 from run_words.peft_words import flags_said
 from run_words.pytorch import compiled
-from run_words.saving import NARROW
 from run_words.stack_words import FINE_TUNERS
 from run_words.xla_words import xla_changes
 
@@ -139,11 +138,6 @@ EAGER_LOSS: dict[str, Any] = {
 }
 """torchtitan before it compiled the loss: in fp32 the logits' log-softmax and two gradients, behind the 16-bit logits,
 which the trainer lets go; norms and gates are PyTorch's own."""
-UNCAST_LOSS = 8
-"""The same of a loss that takes logits in 16 bits, as a model of 16-bit weights returns them: they, their log-softmax
-and two gradients."""
-UNCASTING = r"\blitgpt\b"
-"""Frameworks with such a loss: ``chunked_cross_entropy`` casts nothing [LitGPT]."""
 COMPILED_SINCE = "2025-04"
 """torchtitan compiles its loss from 2 April 2025 on (commit bbb1b616e); from 18 December 2024 it did not, since that
 failed (e8977b007)."""
@@ -176,7 +170,7 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
         if int(row["strategy"].get("tp") or 1) > 1:
             found["cross_entropy_bytes"] = EAGER_SPLIT_LOSS
     found |= next((fields for words, fields in SEMANTICS if re.search(words, framework)), {})
-    found |= _returned(row, framework) | _uncast(row, framework)
+    found |= _returned(row, framework)
     if "kempnerforge" in framework and int(row["strategy"].get("pp") or 1) > 1:
         found["whole_vocabulary"] = ("embedding", "head")  # its pipelines split no sequences
     if chosen.name == "maxtext":
@@ -211,13 +205,6 @@ def _returned(row: Row, framework: str) -> dict[str, Any]:
     if not own or not row["model"].get("gated_ffn") or int(row["strategy"].get("pp") or 1) > 1:
         return {}
     return {"cross_entropy_bytes": RETURNED_NARROW if (month(row) or "") >= NARROW_SINCE else RETURNED_WIDE}
-
-
-def _uncast(row: Row, framework: str) -> dict[str, Any]:
-    """What a loss holds of 16-bit logits that it does not cast, where weights have 16 bits too."""
-    said = f"{row['strategy'].get('precision_note')} {row['stack'].get('notes')}".lower()
-    narrow = re.search(UNCASTING, framework) and re.search(NARROW, said)
-    return {"cross_entropy_bytes": UNCAST_LOSS} if narrow else {}
 
 
 def _not_made_again(row: Row, chosen: Stack, keeps: tuple[Kept, ...]) -> tuple[Kept, ...]:
