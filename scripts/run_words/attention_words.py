@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from run_words import heard as re
-from run_words.maxtext_words import attention_kernels
 
 UNEQUAL: Final = frozenset({"b200", "b300", "gb200", "gb300"})
 """Devices on which cuDNN before 9.11 has no backward pass for queries of 192 and values of 128 [TE]."""
@@ -113,11 +112,11 @@ def attention_changes(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _chosen(row: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Kernels of a round of MLPerf, of a script that switches cuDNN's off or of a recipe of MaxText's."""
+    """Kernels of a round of MLPerf, of a script that switches cuDNN's off."""
     rounds = re.match(r"MLPerf Training v(\d\.\d)", str(row.get("source")))
     if rounds and rounds[1] in MLPERF and "NVIDIA" in str(row.get("source")):
         return MLPERF[rounds[1]]
-    return ("flash-2",) if _switched_off(row) else attention_kernels(row)
+    return ("flash-2",) if _switched_off(row) else None
 
 
 def _too_narrow(row: Mapping[str, Any]) -> bool:

@@ -11,11 +11,10 @@ from costmodels.stack.stack import Stack
 from run_words import heard as re
 from run_words.dated import month
 from run_words.flat_fields import NOTHING_HIDDEN
-from run_words.maxtext_words import expert_fields, kept
 from run_words.peft_words import flags_said
 from run_words.pytorch import compiled
 from run_words.stack_words import FINE_TUNERS
-from run_words.xla_words import xla_changes
+from run_words.xla_words import kept, xla_changes
 
 Row = Mapping[str, Any]
 
@@ -174,7 +173,7 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
     if "kempnerforge" in framework and int(row["strategy"].get("pp") or 1) > 1:
         found["whole_vocabulary"] = ("embedding", "head")  # its pipelines split no sequences
     if chosen.name == "maxtext":
-        found |= xla_changes(row) | expert_fields(row) | ({"selective": policy} if (policy := kept(row)) else {})
+        found |= xla_changes(row) | ({"selective": policy} if (policy := kept(row)) else {})
     found |= _loop(row, framework, _not_made_again(row, chosen, found.get("keeps", chosen.kernels.saved_tensors)))
     if re.search(UNFUSED_NORM, notes):
         found["fused_elementwise"] = False

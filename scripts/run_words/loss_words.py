@@ -31,11 +31,6 @@ COPIED_RELEASES: Final = r"core[_ ]v?0\.[2-7]\b|\bnemo (23|24\.0[1-5])\b|megatro
 IN_BLOCKS: Final = r"\bliger\b|\bchunked[ _-](nll|loss|cross)|\bloss in \w+ (chunk|block)s|\bcut[ _-]cross[ _-]ent"
 """Words for logits that are made, judged and let go block by block."""
 
-TILED: Final = {"gemma3-12b": 16}
-"""Blocks that the recipes for Trillium cut the tokens of a loss into, by model: ``num_vocab_tiling`` of MaxText's
-benchmarks/maxtext_trillium_model_configs.py (tag tpu-recipes-v0.1.5)."""
-
-
 BRIDGE_SINCE: Final = "2025-10"
 """Month from which the stack ``nemo`` is Megatron-Bridge, whatever a run that names no older container calls it."""
 
@@ -48,16 +43,7 @@ def loss_changes(row: Mapping[str, Any], stack: str) -> dict[str, Any]:
     if re.search(IN_BLOCKS, f"{row['stack']}".lower()):
         return {"loss": "fused"}
     copied = {"cross_entropy_bytes": COPIED} if _copied(row, stack) else {}
-    return copied | _tiled(row) | _traffic(row, stack)
-
-
-def _tiled(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Tokens whose logits exist at once where a recipe for Trillium tiles the vocabulary's product."""
-    if "tpu-recipes training/trillium" not in str(row.get("source")):
-        return {}
-    blocks = TILED.get(str(row["model"].get("name")).lower(), 0)
-    tokens = int(row["model"]["seq_length"]) * float(row["strategy"].get("micro_batch_size") or 1)
-    return {"loss_block": max(int(tokens) // blocks, 1)} if blocks else {}
+    return copied | _traffic(row, stack)
 
 
 def _copied(row: Mapping[str, Any], stack: str) -> bool:

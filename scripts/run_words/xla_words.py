@@ -31,3 +31,19 @@ def xla_changes(row: Row) -> dict[str, Any]:
     if re.search(KERNELS_OF_ITS_OWN, said, re.IGNORECASE):
         found["fused_softmax"] = True
     return found
+
+
+POLICIES: Final = (
+    (r"minimal_flash|minimal_with_context", "up-projections"),
+    (r"minimal", "products"),
+    (r"save_dot_with_context_except_mlp", "feed-forward"),
+    (r"save_dot_except_mlp|qkv and attention output offloaded", "attention-products"),
+)
+"""Names of MaxText's policies, or what one keeps, and the kind of selective recomputation that does so
+(``layers/decoders.py``, ``get_remat_policy``)."""
+
+
+def kept(row: Row) -> str | None:
+    """The kind of selective recomputation that a run's policy is, where it is not the usual one."""
+    said = f"{row['strategy'].get('recompute_detail')} {row.get('filled')} {row.get('notes')}".lower()
+    return next((kind for words, kind in POLICIES if re.search(words, said)), None)
