@@ -127,9 +127,6 @@ NATIVE_GROUPS = ("v2", "v3", "v4")
 UNFUSED_NORM = r"use_fused_rms_norm[ =:]*(off|false)"
 """PaddleNLP's switch of its one fused element-wise kernel of 2023, off unless asked for."""
 
-DROPPING = r"dgxc-benchmarking v(24|25\.0[1-4])[.\d]*, gpt3|FlagPerf.*(llama3_\d+B|mixtral_8x7B)-megatron"
-"""Sources whose scripts train with Megatron-LM's default dropout."""
-
 EAGER_LOSS: dict[str, Any] = {
     "cross_entropy_bytes": 12,
     "idle_logits": True,
@@ -181,18 +178,9 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
         fused = "rms kernel" in notes
         found |= {"fused_elementwise": fused, "fused_softmax": not notes.endswith("torch")}
         found["keeps"] = ("gate", *(() if fused else ("norm",)), *_attention_copies(row))
-    if re.search(r"megatron[- ]bridge", framework) and "moonlight" in str(row["model"].get("name")).lower():
-        found["optimizer"] = "adam-bf16"  # both moments, not the master weights [Moonlight]
     if "over all stages" in notes or "over stages" in notes:
         found |= _spread(notes, int(row["strategy"].get("pp") or 1))
-    return found | _megatron(row, chosen) | _deepspeed(row, chosen)
-
-
-def _deepspeed(row: Row, chosen: Stack) -> dict[str, Any]:
-    """In what an early DeepSpeed sends sums of gradients that are wider than what it sends now."""
-    early = "mlperf training v3.0" in str(row.get("source")).lower()
-    wider = chosen.name == "megatron-deepspeed" and chosen.gradients.gradient_bytes > chosen.gradients.reduce_bytes
-    return {"reduce_bytes": chosen.gradients.gradient_bytes} if early and wider else {}
+    return found | _megatron(row, chosen)
 
 
 def _returned(row: Row, framework: str) -> dict[str, Any]:
@@ -256,17 +244,12 @@ def _spread(notes: str, stages: int) -> dict[str, Any]:
 
 
 def _megatron(row: Row, chosen: Stack) -> dict[str, Any]:
-    """What Megatron-LM's own tests say, and leave at its default: dropout, in models of its GPT kind.
+    """What Megatron-LM had before its own kernels of 2023, and held of gradients in the spring of 2021.
 
-    NVIDIA's benchmark of GPT-3 says so too, up to v25.04 (``nemo_megatron/*/gpt3_175b_hydra.yaml`` [dgxc-bench]);
-    FlagPerf's scripts for Llama 3 and Mixtral leave it so (training/benchmarks/llama3_8B/megatron/pretrain_llama3.sh,
-    commit 8f45ae0, and their like). Llama and its kin drop nothing elsewhere, whatever a stack's models of 2020 did
-    (``examples_deepspeed/pretrain_llama2_distributed.sh`` of GitHub microsoft/Megatron-DeepSpeed).
+    Llama and its kin drop nothing, whatever a stack's models of 2020 did.
     """
-    source, gated = str(row.get("source")), bool(row["model"].get("gated_ffn"))
+    gated = bool(row["model"].get("gated_ffn"))
     found: dict[str, Any] = {"dropout": False} if gated else {}
-    if ("functional_tests" in source and not gated) or re.search(DROPPING, source):
-        found["dropout"] = True
     when, framework = month(row), str(row["stack"].get("framework")).lower()
     if when and when < FUSED_SINCE and chosen.name == "megatron-core" and "megatron-lm" in framework:
         gate = {"around_activation": GATE_WRITTEN_OUT, "keeps": (*chosen.kernels.saved_tensors, "gate")}

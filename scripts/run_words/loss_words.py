@@ -18,7 +18,7 @@ FUSED: Final = 12
 COMPILED: Final = 38
 """The same where ``cross_entropy_loss_fusion`` compiles it (fused_cross_entropy.py): to fp32 and the largest, 6 bytes;
 less that, its exponential and the sum, 8; divided by it, 8; the gradient, 10: at 0.85 of the bandwidth as others.
-NeMo 2 has it by default, and so have the recipes of NVIDIA's benchmark [dgxc-bench], but GPT-3's and Grok's."""
+NeMo 2 has it by default."""
 
 COPIED: Final = 10
 """Bytes held per logit where the largest is subtracted into a further tensor in fp32: Megatron-Core's cross-entropy
@@ -60,10 +60,8 @@ def _traffic(row: Mapping[str, Any], stack: str) -> dict[str, Any]:
     flags = row["stack"].get("flags") or {}
     if str(flags.get("cross_entropy_fusion")).startswith("te"):
         return {"cross_entropy_traffic": FUSED}
-    framework, source = (str(words).lower() for words in (row["stack"].get("framework"), row.get("source")))
+    framework = str(row["stack"].get("framework")).lower()
     bridged = "megatron-bridge" in framework or (container(row) is None and (month(row) or "") >= BRIDGE_SINCE)
     if bridged or not stack.startswith("nemo"):
         return {}
-    recipe = re.search(r"dgxc-benchmarking v[\d.]+, (?!gpt3|grok)", source)
-    compiled = recipe or re.search(r"nemo 2\.", framework)
-    return {"cross_entropy_traffic": COMPILED if compiled else NATIVE}
+    return {"cross_entropy_traffic": COMPILED if re.search(r"nemo 2\.", framework) else NATIVE}

@@ -18,7 +18,6 @@ from run_words.launch_words import launch_changes
 from run_words.loss_words import loss_changes
 from run_words.overlap_words import accumulation_changes, overlap_changes
 from run_words.pytorch import cast, compiled, repeated, segments, stepped, undated
-from run_words.scale_words import scale_changes
 from run_words.stack_words import newer_machine, stack_of
 
 Row = Mapping[str, Any]
@@ -98,7 +97,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     elif said is True:
         changes |= attention_changes(row)
     changes |= loss_changes(row, chosen.name) | launch_changes(row) | overlap_changes(row)
-    changes |= accumulation_changes(row) | scale_changes(row)
+    changes |= accumulation_changes(row)
     changes |= frameworks.changes(row, chosen) | dropout_changes(row)
     changes |= saving.states(row, chosen)
     stage = row["strategy"].get("zero_stage")
