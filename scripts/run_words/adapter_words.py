@@ -156,7 +156,7 @@ def _task(said: Any, notes: list[str]) -> str | None:
 def frozen_changes(row: Row, chosen: Stack) -> dict[str, Any]:
     """Fields of the stack where weights are frozen: nothing keeps a master copy of what never changes."""
     words = str(row["stack"].get("framework")).lower()
-    narrow = _quantised(row) or (re.search(FROZEN_IN_16, words) and "atorch" not in words)
+    narrow = _quantised(row) or re.search(FROZEN_IN_16, words)
     packed = {"frozen_bytes": IN_4_BITS} if _quantised(row) else _prequantised(row)
     return packed | ({"weight_bytes": 2} if narrow and chosen.states.weight_bytes > 2 else {})
 

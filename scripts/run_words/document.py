@@ -19,7 +19,6 @@ from run_words.figures import (
 )
 from run_words.heard import listening
 from run_words.landmark_words import printed
-from run_words.launch_words import unmended
 from run_words.mapping import Case, case
 from run_words.memory_words import memory_kind, stage_read
 from run_words.question import request_of
@@ -33,7 +32,6 @@ SCHEMA: Final = "run/1"
 UNREADABLE: Final = "a value is missing or is not of its kind"
 """What is said of a row that no rule refused and nothing could be made of."""
 CHANGED: Final = "by the run's words or its date"
-UNMENDED: Final = "its source calls the machine slow, and set it right later"
 
 
 def converted(row: Row, among: list[Row]) -> Document:
@@ -66,7 +64,6 @@ def converted(row: Row, among: list[Row]) -> Document:
         "complete": row.get("complete") is not False,
         "suspect": bool(row.get("suspect")),
         "derived_from": "" if wrong_value(row) else derived_from(row, found),
-        "not_fitted": UNMENDED if unmended(row) else "",
         "configuration": row.get("config_key"),
     }
     return {name: value for name, value in document.items() if value != USUAL.get(name)}
@@ -83,7 +80,6 @@ USUAL: Final[Mapping[str, Any]] = {
     "complete": True,
     "suspect": False,
     "derived_from": "",
-    "not_fitted": "",
     "configuration": None,
 }
 """What stands in no document: what a reader takes where it is left out."""

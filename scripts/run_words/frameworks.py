@@ -10,7 +10,6 @@ from costmodels.stack.fields import Kept
 from costmodels.stack.stack import Stack
 from run_words import heard as re
 from run_words.dated import month
-from run_words.flat_fields import NOTHING_HIDDEN
 from run_words.peft_words import flags_said
 from run_words.pytorch import compiled
 from run_words.stack_words import FINE_TUNERS
@@ -21,9 +20,6 @@ Row = Mapping[str, Any]
 INTERLACED = 0.5
 """Further micro-batches per stage where a vocabulary is spread over the stages by tensor parallelism, which all of them
 wait for: half as many again as without [Yeung24, section 6]."""
-
-NOTHING_FUSED = {"fused_elementwise": False, "fused_softmax": False}
-"""Bias, GELU, dropout and softmax in kernels of their own, as Megatron-LM 1.1.5 runs unless asked (decision 016)."""
 
 OF_TRANSFORMERS = (
     rf"^(?!.*(liger|transformer engine|unsloth|megatron-?swift)).*(hugging ?face|\bhf (trainer|peft)|{FINE_TUNERS})"
@@ -36,87 +32,21 @@ returns, in fp32, or in 16 bits from release 4.46 on, and in fp32 the log-softma
 NARROW_SINCE = "2024-11"
 
 SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
-    # Its layers (opt_model.py) leave dropout out. Logits in fp32 become their softmax in place.
-    (r"sailor", {"dropout": False, "cross_entropy_bytes": 6}),
-    # An older Transformer Engine, which frees the gradients that it does not write; Megatron-LM's default dropout.
-    (r"sail-sg", {"idle_gradients": False, "dropout": True}),
-    # Release 4 reads arguments of its own instead of Megatron-LM's, which turned fp32 gradients on under bf16: off but
-    # where asked for, so that they are added up and travel in 16 bits [SWIFT].
-    (
-        r"(?=.*megatron-?swift).*swift v?([4-9]|\d\d)\.",
-        {"gradient_bytes": 2, "reduce_bytes": 2, "passed_gradient_bytes": 0},
-    ),
     # Under Accelerate FSDP reduces gradients in the format of mixed precision, which parameters are gathered in too;
     # shards and their gradients stay in fp32 [Accelerate].
     (rf"(?=.*accelerate)(?=.*fsdp){OF_TRANSFORMERS}", {"keeps": ("gate", "norm"), "reduce_bytes": 2}),
     # Its models write RMSNorm out in fp32, and the gate's activation before the product (modeling_llama.py), unless
     # Liger's kernels replace them.
     (OF_TRANSFORMERS, {"keeps": ("gate", "norm")}),
-    # One product makes queries, keys and values, of which the first two are turned into copies, and the latter repeated
-    # for every head (litgpt/model.py, CausalSelfAttention) [LitGPT].
-    (r"\blitgpt\b", {"keeps": ("gate", "norm", "key-values", "rotated")}),
-    # Its recipes say ``dtype: bf16``: weights, gradients and moments alike. Their loss takes logits in eight parts, in
-    # 16 bits with their gradients, and one part at a time in fp32 with what becomes of it [torchtune].
-    (
-        r"torchtune",
-        {"weight_bytes": 2, "optimizer": "adam-bf16", "optimizer_bytes": 8, "gradient_bytes": 2, "reduce_bytes": 2}
-        | {"cross_entropy_bytes": 5, "idle_logits": False},
-    ),
-    # Its loss is FlashAttention's, eight bytes a logit; two metrics of every micro-batch cast the logits to fp32, read
-    # them and write their log-softmax, fourteen bytes each [llm-foundry].
-    (r"llm[- ]?foundry|composer", {"cross_entropy_traffic": 36, "cross_entropy_bytes": 4}),
-    # Its classifier reads the logits twice and writes their gradients over them (llmc/fused_classifier.cuh) [llm.c].
-    (r"\bllm\.c\b", {"cross_entropy_traffic": 6, "cross_entropy_bytes": 2}),
-    # XLA on GPUs ran no collective beside computation then (alpa issue 31, jax issue 4666; alpa's pull request 773 of
-    # November 2022 is the first to hide messages between stages).
-    # Its compiler joins all gathers of new parameters into one (auto_sharding.py, ``all_gather_threshold`` [Alpa]).
-    (r"\balpa\b", {**NOTHING_HIDDEN, "joint_gather": True}),
-    # Pods of PaLM hand each other their gradients once, behind the backward pass [Chowdhery22, section 4].
-    (r"\bpathways\b", {"replicas_once": True}),
-    # Its script for ZeRO-3 partitions checkpoints, and moves them to the host unless the run says otherwise.
-    # The fused kernels of its Megatron-LM are off unless asked for (megatron/arguments.py), which no script of its own,
-    # of BigScience or of AMP does.
-    (r"deepspeedexamples.*v1\.1\.5", {"partitioned_checkpoints": True} | NOTHING_FUSED),
-    (r"deepspeedexamples", {"partitioned_checkpoints": True}),
-    (r"megatron v1\.1\.5", NOTHING_FUSED),
-    # Parameters, gradients and moments are in bf16; gradients are added up whole, in the format that reduces them,
-    # until the last micro-batch, on one rank too, which it wraps like any other; logits are whole on every tensor rank,
-    # the loss is in bf16; its profile of April 2026 shows cuDNN's attention on H200 (benchmarks/profiling). Its
-    # script leaves ``reshard_after_forward`` on in pipelines (docs/distributed/pipeline-parallelism.md) [KempnerForge].
-    (
-        r"kempnerforge",
-        {
-            "weight_bytes": 2,
-            "optimizer": "adam-bf16",
-            "optimizer_bytes": 8,
-            "gradients_sharded": False,
-            "pipeline_gathers_again": True,
-            "gathered_logits": True,
-            "apart": ("qkv", "gate"),
-            "whole_vocabulary": ("embedding",),
-            "cross_entropy_bytes": 8,
-            "keeps": (),
-            "attention": ("cudnn", "flash-2"),
-        },
-    ),
 )
-"""First match of the framework's words (lower case), and the fields that its code settles."""
+"""First match of the framework's words (lower case), and the fields that the code of Transformers settles."""
 
-LOOPS: tuple[tuple[str, dict[str, Any]], ...] = (
-    # ds_config.json of FlagPerf's models at stage 3: reduce_bucket_size 1e7.
-    (r"flagperf.*(llama2_7b|chatglm3_6b)-deepspeed", {"reduce_bucket": 2e7}),
-)
-"""Words of a run, or its source, on the loop around Transformers' models, and the fields that these settle."""
-
-PLAIN_LINEAR = r"mem_efficient_linear=false|flagperf.*(llama2_7b|chatglm3_6b)-deepspeed"
-"""The same for products that keep what ZeRO stage 3 gathered: FlagPerf builds these models under
-``zero.Init(mem_efficient_linear=False)`` (training/benchmarks/*/deepspeed/run_pretraining.py, commit 1193d60)."""
+PLAIN_LINEAR = r"mem_efficient_linear=false"
+"""Words for products that keep what ZeRO stage 3 gathered."""
 
 CACHED = r"\buse_cache ?[=:]? ?(true|on)\b|\b(checkpoint_wrapper|apply_activation_checkpointing)\b"
 """Words for models of Transformers that return keys and values of every layer: ``use_cache``, on by default, or
 PyTorch's wrapper of layers, with which Transformers does not know that it recomputes and leaves that on [use_cache]."""
-CACHING = r"\batorch\b.*\bfsdp"
-"""Frameworks that recompute by that wrapper, and whose loops hand what the model returned to a loss [ATorch]."""
 UNCACHED = r"\buse_cache ?[=:]? ?(false|off)\b"
 LETS_GO = r"trainer|\btrl\b|llama[- ]?factory|axolotl|swift"
 """Programs whose trainer lets go what a model returned as soon as it has the loss."""
@@ -167,17 +97,11 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
             found["cross_entropy_bytes"] = EAGER_SPLIT_LOSS
     found |= next((fields for words, fields in SEMANTICS if re.search(words, framework)), {})
     found |= _returned(row, framework)
-    if "kempnerforge" in framework and int(row["strategy"].get("pp") or 1) > 1:
-        found["whole_vocabulary"] = ("embedding", "head")  # its pipelines split no sequences
     if chosen.name == "maxtext":
         found |= xla_changes(row) | ({"selective": policy} if (policy := kept(row)) else {})
     found |= _loop(row, framework, _not_made_again(row, chosen, found.get("keeps", chosen.kernels.saved_tensors)))
     if re.search(UNFUSED_NORM, notes):
         found["fused_elementwise"] = False
-    if "kernel set" in notes:
-        fused = "rms kernel" in notes
-        found |= {"fused_elementwise": fused, "fused_softmax": not notes.endswith("torch")}
-        found["keeps"] = ("gate", *(() if fused else ("norm",)), *_attention_copies(row))
     if "over all stages" in notes or "over stages" in notes:
         found |= _spread(notes, int(row["strategy"].get("pp") or 1))
     return found | _megatron(row, chosen)
@@ -202,38 +126,20 @@ def _not_made_again(row: Row, chosen: Stack, keeps: tuple[Kept, ...]) -> tuple[K
 
 def _loop(row: Row, framework: str, keeps: tuple[Kept, ...]) -> dict[str, Any]:
     """What a model of Transformers, and the loop around it, keeps beside ``keeps``."""
-    said = f"{row.get('source')} {row['stack'].get('notes')}".lower()
-    found: dict[str, Any] = {}
-    for words, fields in LOOPS:
-        found |= fields if re.search(words, said) else {}
-    if re.search(PLAIN_LINEAR, said):
+    if re.search(PLAIN_LINEAR, str(row["stack"].get("notes")).lower()):
         keeps = (*keeps, "gathered")
     if re.search(r"transformers|hugging ?face", framework) and row["stack"].get("attention") not in NATIVE_GROUPS:
         keeps = (*keeps, "key-values")
-    return found | {"keeps": (*keeps, *_caches(row, framework))}
+    return {"keeps": (*keeps, *_caches(row, framework))}
 
 
 def _caches(row: Row, framework: str) -> tuple[Kept, ...]:
     """Keys and values that a model of Transformers returns, once for every pass whose the loop around it holds."""
     words = f"{framework}; {row['stack'].get('notes')}; {flags_said(row)}; {row['strategy'].get('recompute_detail')}"
     said = words.lower()
-    returned = re.search(CACHED, said) or re.search(CACHING, framework)
-    if not returned or re.search(UNCACHED, said) or not re.search(OF_TRANSFORMERS, framework):
+    if not re.search(CACHED, said) or re.search(UNCACHED, said) or not re.search(OF_TRANSFORMERS, framework):
         return ()
     return ("cache",) if re.search(LETS_GO, framework) else ("cache", "cache")
-
-
-def _attention_copies(row: Row) -> tuple[Kept, ...]:
-    """Copies around the attention of Aleph Alpha's framework, whose tensors go by token, then by sequence [scaling].
-
-    Fused kernels take views of the projection and rotated copies; several sequences turn views into copies.
-    """
-    several = int(row["strategy"].get("micro_batch_size") or 1) > 1
-    notes = str(row["stack"].get("notes"))
-    if "flash" in notes:
-        return ("rotated", *(("transposed",) if several else ()))
-    softmax: tuple[Kept, ...] = ("softmax",) if notes.endswith("torch") else ()
-    return softmax if several else (*softmax, "rotated")
 
 
 def _spread(notes: str, stages: int) -> dict[str, Any]:

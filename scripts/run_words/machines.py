@@ -22,7 +22,6 @@ from run_words.variants import (
     halved,
     naming,
     of_cores,
-    place,
     with_memory,
 )
 
@@ -146,9 +145,8 @@ def machines(row: Row, notes: list[str]) -> Cluster:
     """
     said = row["cluster"]
     name = _catalogued(accelerator_name(row))
-    known = place(row)
-    like = _machines(name, row) if known is None else cluster(known)
-    group = like.groups[0] if known else _with_accelerator(like.groups[0], find_accelerator(name))
+    like = _machines(name, row)
+    group = _with_accelerator(like.groups[0], find_accelerator(name))
     group = _devices_as_said(group, row, notes)
     group = _in_racks(group, row, notes)
     size = _node_size(group, int(said.get("gpus_per_node") or group.gpus_per_node), notes)

@@ -28,12 +28,10 @@ from planner.stages.solver import solve
 from run_words import heard as re
 from run_words import saving
 from run_words.adapter_words import adapters_of, frozen_changes
-from run_words.corrections import as_configured, as_dispatched, as_run
 from run_words.flag_words import as_flagged
 from run_words.flat_fields import changed
 from run_words.machines import Unpriceable, node_group
 from run_words.model_words import model_of
-from run_words.nanotron_words import as_networked
 from run_words.recompute_words import as_recomputed
 from run_words.software import as_attending, stack_for
 from run_words.stack_words import as_catalogued
@@ -62,9 +60,7 @@ def case(row: Row) -> Case:
         MeshwrightError: the description contradicts itself.
     """
     notes: list[str] = []
-    row = as_run(as_flagged(row))
-    row = as_networked(as_configured(as_dispatched(row)))
-    row = as_catalogued(row)
+    row = as_catalogued(as_flagged(row))
     row = as_batched(as_ranked(saving.as_spelled(as_recomputed(as_attending(row, notes))), notes), notes)
     plan = row["strategy"]
     _check_sizes(row)

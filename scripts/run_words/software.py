@@ -14,7 +14,6 @@ from run_words.dated import of_its_time
 from run_words.dropout_words import dropout_changes
 from run_words.expert_words import expert_changes
 from run_words.flat_fields import changed
-from run_words.launch_words import launch_changes
 from run_words.loss_words import loss_changes
 from run_words.overlap_words import accumulation_changes, overlap_changes
 from run_words.pytorch import cast, compiled, repeated, segments, stepped, undated
@@ -96,7 +95,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
         changes |= FUSED
     elif said is True:
         changes |= attention_changes(row)
-    changes |= loss_changes(row, chosen.name) | launch_changes(row) | overlap_changes(row)
+    changes |= loss_changes(row, chosen.name) | _launched(row) | overlap_changes(row)
     changes |= accumulation_changes(row)
     changes |= frameworks.changes(row, chosen) | dropout_changes(row)
     changes |= saving.states(row, chosen)
@@ -111,3 +110,10 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     chosen = changed(chosen, changes)
     chosen = changed(chosen, repeated(row, chosen) | cast(row, chosen))
     return changed(chosen, expert_changes(row))
+
+
+def _launched(row: Row) -> dict[str, bool]:
+    """How the host launches kernels, as the notes say: whether it waits for each, whether it runs beside its device."""
+    said = str(row["stack"].get("notes"))
+    found = {"blocking_launches": True} if "launches blocking" in said else {}
+    return found | ({"bound_processes": False} if "processes unbound" in said else {})

@@ -1,11 +1,10 @@
-"""What XLA does on GPUs, by what a measured run's framework asks of it."""
+"""What programs on XLA ask of it: kernels of a softmax, policies of recomputation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from run_words import flat_fields
 from run_words import heard as re
 
 Row = Mapping[str, Any]
@@ -13,24 +12,14 @@ Row = Mapping[str, Any]
 OTHERS: Final = r"tpu|trainium|trn\d"
 """Accelerators whose compilers are other ones."""
 
-NOTHING_HIDDEN: Final = r"axlearn"
-"""Frameworks that leave XLA's latency-hiding scheduler off, without which a collective ends before the next kernel
-starts: AXLearn asks for it on Google's A3 alone, from 28 June 2024 on (``cloud/gcp/job.py`` at eab99dfe) [AXLearn]."""
-
 KERNELS_OF_ITS_OWN: Final = r"\bTE\b|transformer engine"
 
 
 def xla_changes(row: Row) -> dict[str, Any]:
-    """Fields of the stack that XLA settles on GPUs: what it hides, and a softmax that is not its own."""
-    if re.match(OTHERS, str(row["cluster"].get("accelerator"))):
-        return {"fused_softmax": True}
-    found: dict[str, Any] = {}
-    if re.search(NOTHING_HIDDEN, str(row["stack"].get("framework")).lower()):
-        found |= flat_fields.NOTHING_HIDDEN
+    """Whether a softmax is one kernel: not XLA's own, or on devices whose compilers are other ones."""
+    other = re.match(OTHERS, str(row["cluster"].get("accelerator")))
     said = f"{row['stack']} {row['strategy'].get('precision_note')}"
-    if re.search(KERNELS_OF_ITS_OWN, said, re.IGNORECASE):
-        found["fused_softmax"] = True
-    return found
+    return {"fused_softmax": True} if other or re.search(KERNELS_OF_ITS_OWN, said, re.IGNORECASE) else {}
 
 
 POLICIES: Final = (
