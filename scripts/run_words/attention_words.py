@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from run_words import heard as re
+from run_words.dated import of_its_time
 
 ORDERED_BY_FLASH: Final = ("a100", "a800", "b200", "b300", "gb200", "gb300")
 """Devices whose runs repeat themselves to the bit with FlashAttention-2: Transformer Engine takes cuDNN's kernel for
@@ -28,6 +29,10 @@ KERNEL: Final = (
 """How they call a kernel of its own without saying which."""
 PLAIN: Final = r"\b(no|off|none|false|disabled|vanilla|standard|plain|0|softmax)\b"
 """What says that there is none, where no kernel is named beside it."""
+IN_8_BITS: Final = re.compile(
+    r"fp8_(dpa|dot_product_attention|mha|multi_head_attention)|\bfp8[ _-]attention", re.IGNORECASE
+)
+"""How sources say that attention multiplies in 8 bits too: Megatron-Core's settings, Transformer Engine's words."""
 
 
 def kernel_named(said: object) -> bool | str | None:
@@ -70,3 +75,10 @@ def attention_changes(row: Mapping[str, Any]) -> dict[str, Any]:
 def _repeats_itself(row: Mapping[str, Any]) -> bool:
     words = f"{row['stack'].get('notes')} {row.get('notes')}".lower()
     return re.search(r"\bdeterministic\b", words) is not None
+
+
+def cudnn_changes(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Attention of cuDNN: not of 2026 where nothing dates the run, in 8 bits where it says so."""
+    told = f"{row['stack']} {row['strategy'].get('precision_note')} {row.get('notes')}"
+    fp8 = {"fp8_attention": True} if IN_8_BITS.search(told) else {}
+    return fp8 if of_its_time(row) else fp8 | {"recent_cudnn": False}

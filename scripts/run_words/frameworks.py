@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from costmodels.layer.blocks import UNFUSED_ROTARY
 from costmodels.stack.fields import Kept
@@ -13,7 +13,6 @@ from run_words.dated import month
 from run_words.peft_words import flags_said
 from run_words.pytorch import compiled
 from run_words.stack_words import FINE_TUNERS
-from run_words.xla_words import kept, xla_changes
 
 Row = Mapping[str, Any]
 
@@ -98,7 +97,7 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
     found |= next((fields for words, fields in SEMANTICS if re.search(words, framework)), {})
     found |= _returned(row, framework)
     if chosen.name == "maxtext":
-        found |= xla_changes(row) | ({"selective": policy} if (policy := kept(row)) else {})
+        found |= _xla(row) | ({"selective": policy} if (policy := _kept(row)) else {})
     found |= _loop(row, framework, _not_made_again(row, chosen, found.get("keeps", chosen.kernels.saved_tensors)))
     if re.search(UNFUSED_NORM, notes):
         found["fused_elementwise"] = False
@@ -174,3 +173,32 @@ def _compiled_loss(row: Row) -> bool:
     years = [int(year) for year in re.findall(r"20[12]\d", str(row.get("source")))]
     newer = (when or "") >= COMPILED_SINCE or row["cluster"]["accelerator"].startswith(("b200", "gb200", "mi300"))
     return newer or bool(years and max(years) >= 2025)
+
+
+COMPILERS: Final = r"tpu|trainium|trn\d"
+"""Accelerators whose compilers are other ones."""
+
+KERNELS_OF_ITS_OWN: Final = r"\bTE\b|transformer engine"
+
+
+def _xla(row: Row) -> dict[str, Any]:
+    """Whether a softmax is one kernel: not XLA's own, or on devices whose compilers are other ones."""
+    other = re.match(COMPILERS, str(row["cluster"].get("accelerator")))
+    said = f"{row['stack']} {row['strategy'].get('precision_note')}"
+    return {"fused_softmax": True} if other or re.search(KERNELS_OF_ITS_OWN, said, re.IGNORECASE) else {}
+
+
+POLICIES: Final = (
+    (r"minimal_flash|minimal_with_context", "up-projections"),
+    (r"minimal", "products"),
+    (r"save_dot_with_context_except_mlp", "feed-forward"),
+    (r"save_dot_except_mlp|qkv and attention output offloaded", "attention-products"),
+)
+"""Names of MaxText's policies, or what one keeps, and the kind of selective recomputation that does so
+(``layers/decoders.py``, ``get_remat_policy``)."""
+
+
+def _kept(row: Row) -> str | None:
+    """The kind of selective recomputation that a run's policy is, where it is not the usual one."""
+    said = f"{row['strategy'].get('recompute_detail')} {row.get('filled')} {row.get('notes')}".lower()
+    return next((kind for words, kind in POLICIES if re.search(words, said)), None)

@@ -8,8 +8,7 @@ from typing import Any
 from costmodels.stack.stack import Stack, stack
 from run_words import frameworks, saving
 from run_words import heard as re
-from run_words.attention_words import assumed, attention_changes, kernel_named
-from run_words.cudnn_words import cudnn_changes
+from run_words.attention_words import assumed, attention_changes, cudnn_changes, kernel_named
 from run_words.dated import of_its_time
 from run_words.dropout_words import dropout_changes
 from run_words.expert_words import expert_changes
