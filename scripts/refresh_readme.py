@@ -17,6 +17,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -27,6 +28,8 @@ from typing import Any
 from origins_table import origins_table
 from predicted_plot import drawn
 
+from planner.runs.files import read_runs
+from planner.runs.judge import learnt_from
 from planner.trust.table import measured
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,14 +39,17 @@ LEARNT = ("fit", "dev")
 CHECK = "check"
 """The runs that nothing was learnt from, with groups of their own."""
 SPLITS = (*LEARNT, CHECK)
-UNFITTED = {
-    "bigscience-v100": "not fitted to: its source warns of noise",
-    "bloom-tr11": "fitted to its runs from 25 February 2022 on: its log calls the machine slow before",
-    "torchao-float8": "not fitted to: no mechanism explains what its shorter steps take",
-}
-"""Groups that the calibration of times leaves out, wholly or in part, and why."""
 _NUMBER = re.compile(r"\d[\d,]*\.?\d*")
 _WALL_TIME = re.compile(r"proved in [\d.]+ \w+")
+
+
+@cache
+def unfitted() -> Mapping[str, str]:
+    """Groups that the calibration of times leaves out, in part or wholly, and why."""
+    runs = (run for path in learnt_from() for run in read_runs(path) if run.not_fitted)
+    partly = {run.group: f"fitted to in part: {run.not_fitted}" for run in runs}
+    whole = tomllib.loads((ROOT / "planner" / "trust" / "not_fitted.toml").read_text(encoding="utf-8"))
+    return partly | {name: f"not fitted to: {why}" for name, why in whole.items()}
 
 
 def printed(*arguments: str) -> str:
@@ -186,7 +192,7 @@ def group_table(key: str, title: str) -> list[str]:
         f"|---|--:|--:|--:|--:|{rule}--:|--:|--:|--:|{rule}",
     ]
     for name in sorted({*fit, *dev}):
-        mark = f" ({UNFITTED[name]})" if times and name in UNFITTED else ""
+        mark = f" ({unfitted()[name]})" if times and name in unfitted() else ""
         sides = [
             _group(found.get(name), split if times else "", name)
             for split, found in zip(LEARNT, (fit, dev), strict=True)

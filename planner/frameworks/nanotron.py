@@ -28,12 +28,12 @@ _ZERO: Final = "nanotron.optim.zero: ZeroDistributedOptimizer"
 _LOSS: Final = "nanotron.parallel.tensor_parallel.functional: sharded_cross_entropy"
 
 
-def stage_layers(model: Model, pp: int, *, reached: bool = False) -> list[int]:
+def stage_layers(model: Model, pp: int) -> list[int]:
     """Layers of every stage, by nanotron's own count of what blocks cost.
 
     A layer costs its weights with as many heads of keys as of queries and three feed-forward matrices, the head the
     vocabulary's. Blocks fill a stage until the sum of all so far exceeds its share, the block that does so included
-    [nanotron]; with ``reached``, until it has that share.
+    [nanotron].
     """
     h = model.hidden_size
     layer = 4 * model.attention_width * h + 3 * model.ffn_hidden_size * h
@@ -42,7 +42,7 @@ def stage_layers(model: Model, pp: int, *, reached: bool = False) -> list[int]:
     stage = 0
     for placed in range(1, model.num_layers + 1):
         held[stage] += 1
-        if placed * layer * pp > total * (stage + 1) - reached:
+        if placed * layer * pp > total * (stage + 1):
             stage += 1
     return held
 

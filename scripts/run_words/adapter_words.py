@@ -23,13 +23,12 @@ TASKS: Final = (
 """First match of a run's word on its task names one of the three; who trains adapters says so before all else."""
 
 USUAL: Final = (
-    (r"mlperf|mlcommons", "16:linear_qkv,linear_proj"),
     (r"automodel", "8"),
     (r"nemo|bridge", "32:linear_qkv"),
     (r"torchtune|llama[- ]?factory", "8"),
     (r"lit-?gpt", "8:linear_qkv"),
 )
-"""What sources train that do not say: MLPerf's rules; performance recipes of NeMo (``nemo/collections/llm/recipes``,
+"""What programs train by default: performance recipes of NeMo (``nemo/collections/llm/recipes``,
 ``performance_mode``) and of Megatron-Bridge (``perf_recipes``, ``peft.target_modules``), with their default rank; NeMo
 AutoModel's, all products whose names end in ``proj``; those of torchtune's configurations, LLaMA-Factory's and LitGPT's
 (queries and values alone) [torchtune] [LitGPT]."""
@@ -157,7 +156,7 @@ def _task(said: Any, notes: list[str]) -> str | None:
 def frozen_changes(row: Row, chosen: Stack) -> dict[str, Any]:
     """Fields of the stack where weights are frozen: nothing keeps a master copy of what never changes."""
     words = str(row["stack"].get("framework")).lower()
-    narrow = _quantised(row) or (re.search(FROZEN_IN_16, words) and "atorch" not in words)
+    narrow = _quantised(row) or re.search(FROZEN_IN_16, words)
     packed = {"frozen_bytes": IN_4_BITS} if _quantised(row) else _prequantised(row)
     return packed | ({"weight_bytes": 2} if narrow and chosen.states.weight_bytes > 2 else {})
 
@@ -181,5 +180,5 @@ def _quantised(row: Row) -> bool:
 
 
 def _usual(row: Row) -> str:
-    source = f"{row.get('source')} {row['stack'].get('framework')}".lower()
-    return next((words for pattern, words in USUAL if re.search(pattern, source)), OTHERS)
+    program = str(row["stack"].get("framework")).lower()
+    return next((words for pattern, words in USUAL if re.search(pattern, program)), OTHERS)

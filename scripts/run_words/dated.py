@@ -9,33 +9,13 @@ from run_words import heard as re
 
 Row = Mapping[str, Any]
 
-TABLES: tuple[tuple[str, str, str], ...] = (
-    (r"pytorch/ao float8nocompile", "", "2025-01"),
-    (r"pytorch/ao float8", "h100", "2025-03"),
-    (r"pytorch/ao float8", "b200|mi300x", "2025-08"),
-    (r"bigscience experiments/gpt2-meg/", "", "2021-05"),
-    (r"llm-foundry.* mode pure", "", "2023-05"),
-    (r"llm-foundry.* mode default", "", "2023-10"),
-    (r"fzj-jsc/caraml", "gh200", "2023-10"),
-    (r"gpu-recipes.*maxtext-pretraining-gke", "h200", "2025-01"),
-    (r"gpu-recipes.*maxtext-pretraining-gke", "b200", "2025-03"),
-)
-"""Words on the source and its notes, the accelerator, and the month: torchao's tables name the nightly builds that they
-ran with, the prototype's its pull request to torchtitan (778). llm-foundry's tables of DEFAULT mixed precision were
-measured anew with PyTorch 2.1.0 (commit b2a43a147, sweep.sh); those of PURE stayed from early 2023. BigScience's logs
-of Megatron-LM itself are of the end of May 2021, as its notes on them say (experiments/gpt2.md). CARAML checks out
-Megatron-LM of 6 October 2023 on NVIDIA's devices (f7727433). Google's logs of
-MaxText are of the images that their recipes run: "toolbox-maxtext-2025-01-10-A3U", "jax0.5.1-cuda_dl25.02" of March."""
 MIDDLE = "-06"
 """Where only a year is said."""
 CURRENT: Final = "2026-08"
 """Month that the catalogue's stacks are of: what is later than every change that a month decides."""
 
-CONTAINER: Final = re.compile(
-    r"\b(?:nemo|ngc|nvidia|dgxc-benchmarking)\b[^\d()]{0,20}\bv?(2[3-9])\.(0[1-9]|1[0-2])\b", re.IGNORECASE
-)
-"""A monthly container by name: "NeMo 26.02.01 container", "NGC PyTorch 26.05", "NVIDIA 26.01 family"; or a release of
-NVIDIA's benchmarks, which names the month of its own."""
+CONTAINER: Final = re.compile(r"\b(?:nemo|ngc|nvidia)\b[^\d()]{0,20}\bv?(2[3-9])\.(0[1-9]|1[0-2])\b", re.IGNORECASE)
+"""A monthly container by name: "NeMo 26.02.01 container", "NGC PyTorch 26.05", "NVIDIA 26.01 family"."""
 
 MEASURED: Final = r"\b(?:measured|measurements?|re-?run|re-?ran|dated|benchmarked|timed)\b[^\d,;]{0,20}(20[12]\d)"
 """How a source says when it measured, beside the years of what it cites."""
@@ -61,6 +41,12 @@ def container(row: Row) -> tuple[int, int] | None:
     return (int(said[1]), int(said[2])) if said else None
 
 
+def of_its_time(row: Row) -> str | None:
+    """The month of the run's container, or else its own; None where neither is said."""
+    said = container(row)
+    return f"20{said[0]}-{said[1]:02d}" if said else month(row)
+
+
 def _said(row: Row) -> str | None:
     """The month that the run itself says it is of."""
     said = re.match(r"20\d\d-(0[1-9]|1[0-2])", str(row.get("date")))
@@ -76,11 +62,7 @@ def month(row: Row) -> str | None:
     """The month of a run as ``2025-03``; None where neither it nor its source says."""
     if own := _said(row):
         return own
-    source, device = str(row.get("source") or "").lower(), str(row["cluster"].get("accelerator"))
-    told = f"{source} {row['stack'].get('notes')}".lower()
-    known = next((when for words, name, when in TABLES if re.search(words, told) and re.search(name, device)), None)
-    if known:
-        return known
+    source = str(row.get("source") or "").lower()
     said = f"{source} {row['stack'].get('framework')}"
     whole = re.findall(r"\b(20[12]\d)[-./]?(0[1-9]|1[0-2])\b", said.replace("_", " "))
     named = re.findall(r"20[12]\d", said)

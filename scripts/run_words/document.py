@@ -19,7 +19,6 @@ from run_words.figures import (
 )
 from run_words.heard import listening
 from run_words.landmark_words import printed
-from run_words.launch_words import unmended
 from run_words.mapping import Case, case
 from run_words.memory_words import memory_kind, stage_read
 from run_words.question import request_of
@@ -32,7 +31,7 @@ Document = dict[str, Any]
 SCHEMA: Final = "run/1"
 UNREADABLE: Final = "a value is missing or is not of its kind"
 """What is said of a row that no rule refused and nothing could be made of."""
-UNMENDED: Final = "its source calls the machine slow, and set it right later"
+CHANGED: Final = "by the run's words or its date"
 
 
 def converted(row: Row, among: list[Row]) -> Document:
@@ -49,7 +48,7 @@ def converted(row: Row, among: list[Row]) -> Document:
     if found is not None and not measured:
         reason = _unmeasured(row)
     asked = {} if found is None else request_of(found)
-    assumed = _assumed(row, found)
+    assumed = _assumed(row, found) | ({"request.changes": CHANGED} if "changes" in asked else {})
     document: Document = {
         "schema": SCHEMA,
         "id": str(row.get("id", "?")),
@@ -65,7 +64,6 @@ def converted(row: Row, among: list[Row]) -> Document:
         "complete": row.get("complete") is not False,
         "suspect": bool(row.get("suspect")),
         "derived_from": "" if wrong_value(row) else derived_from(row, found),
-        "not_fitted": UNMENDED if unmended(row) else "",
         "configuration": row.get("config_key"),
     }
     return {name: value for name, value in document.items() if value != USUAL.get(name)}
@@ -82,7 +80,6 @@ USUAL: Final[Mapping[str, Any]] = {
     "complete": True,
     "suspect": False,
     "derived_from": "",
-    "not_fitted": "",
     "configuration": None,
 }
 """What stands in no document: what a reader takes where it is left out."""
@@ -143,7 +140,6 @@ PATHS: Final[tuple[tuple[str, str], ...]] = (
     (r"^(network|nodes|NVLink domains|devices|the \d+ said|\S+ held to|\S+ with \S+ of its peak|hosts) ", "cluster"),
     (r"of a node are one domain", "cluster"),
     (r"^stack .* framework|no framework being stated", "stack"),
-    (r"^by the run's words or its date", "changes"),
     (r"^attention .* names no kernel", "changes"),
     (r"^layers per stage|^layers_per_stage", "layers_per_stage"),
     (r"layers recomputed", "recomputed_per_stage"),

@@ -8,8 +8,9 @@ from typing import Any, Final
 from costmodels.stack.switches import LARGEST_CAPACITY
 from planner.errors import BadRequest
 from run_words import heard as re
-from run_words.launch_scripts import WHOLE
 
+WHOLE: Final = "cuda graphs of whole layers"
+"""Words for graphs that hold all of a layer."""
 UNITS: Final = 32 / 148
 """Share of a Blackwell's units that dispatch and combine take from the computation beside them
 (``moe_hybridep_num_sms`` of Megatron-Bridge's performance recipes; NCCL's exchanges have up to as many channels)."""

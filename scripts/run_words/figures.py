@@ -10,7 +10,6 @@ from costmodels.model.flops import Recompute as Repeated
 from costmodels.model.flops import flops_per_token
 from run_words.mapping import Case
 from run_words.memory_words import MEBIBYTES, memory_kind, memory_said, share_of
-from run_words.nanotron_words import counted_beyond
 from run_words.row_fields import unknown_fields
 from run_words.rows import contradicting, convention, efficiency_seconds, measured_seconds, told_by, unknown_split
 
@@ -45,7 +44,6 @@ def _efficiency_seconds(row: Row, mapped: Case) -> float | None:
     recompute = _RECOMPUTED[int(mapped.rows.recompute[0])]
     each = flops_per_token(scenario.model, seq_length=scenario.seq_length, definition=name, recompute=recompute)
     flops = each * scenario.global_batch_size * scenario.seq_length
-    flops += scenario.tokens * counted_beyond(row, scenario.model)
     return efficiency_seconds(row, flops, scenario.group.accelerator.half_rate)
 
 

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from costmodels.stack.costs import Overlap
 from costmodels.stack.renamed import new_path
 from costmodels.stack.stack import PATHS, Stack
 
-_SHARES: Final = ("tp_forward", "tp_backward", "ep", "cp", "cp_collective", "pp", "pp_interleaved")
-_HIDING: Final = ("rings", "pairs", "gradients", "parameters", "third_stage", "chunks")
-NOTHING_HIDDEN: Final[Mapping[str, Any]] = {
-    **{f"overlap.{name}": Overlap.model_fields[name].default for name in _SHARES},
-    **{f"overlap.{name}": False for name in _HIDING},
-}
-"""No communication runs beside computation."""
 _SENT: Final = {"every-copy": "alltoall", "once-per-domain": "deepep"}
 
 

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from costmodels.layer.elementwise import UNFUSED_ROTARY
 from costmodels.stack.fields import Kept
 from costmodels.stack.stack import Stack
 from run_words import heard as re
 from run_words.dated import month
-from run_words.flat_fields import NOTHING_HIDDEN
-from run_words.maxtext_words import expert_fields, kept
 from run_words.peft_words import flags_said
 from run_words.pytorch import compiled
-from run_words.saving import NARROW
 from run_words.stack_words import FINE_TUNERS
-from run_words.xla_words import xla_changes
 
 Row = Mapping[str, Any]
 
 INTERLACED = 0.5
 """Further micro-batches per stage where a vocabulary is spread over the stages by tensor parallelism, which all of them
 wait for: half as many again as without [Yeung24, section 6]."""
-
-NOTHING_FUSED = {"fused_elementwise": False, "fused_softmax": False}
-"""Bias, GELU, dropout and softmax in kernels of their own, as Megatron-LM 1.1.5 runs unless asked (decision 016)."""
 
 OF_TRANSFORMERS = (
     rf"^(?!.*(liger|transformer engine|unsloth|megatron-?swift)).*(hugging ?face|\bhf (trainer|peft)|{FINE_TUNERS})"
@@ -38,87 +31,21 @@ returns, in fp32, or in 16 bits from release 4.46 on, and in fp32 the log-softma
 NARROW_SINCE = "2024-11"
 
 SEMANTICS: tuple[tuple[str, dict[str, Any]], ...] = (
-    # Its layers (opt_model.py) leave dropout out. Logits in fp32 become their softmax in place.
-    (r"sailor", {"dropout": False, "cross_entropy_bytes": 6}),
-    # An older Transformer Engine, which frees the gradients that it does not write; Megatron-LM's default dropout.
-    (r"sail-sg", {"idle_gradients": False, "dropout": True}),
-    # Release 4 reads arguments of its own instead of Megatron-LM's, which turned fp32 gradients on under bf16: off but
-    # where asked for, so that they are added up and travel in 16 bits [SWIFT].
-    (
-        r"(?=.*megatron-?swift).*swift v?([4-9]|\d\d)\.",
-        {"gradient_bytes": 2, "reduce_bytes": 2, "passed_gradient_bytes": 0},
-    ),
     # Under Accelerate FSDP reduces gradients in the format of mixed precision, which parameters are gathered in too;
     # shards and their gradients stay in fp32 [Accelerate].
     (rf"(?=.*accelerate)(?=.*fsdp){OF_TRANSFORMERS}", {"keeps": ("gate", "norm"), "reduce_bytes": 2}),
     # Its models write RMSNorm out in fp32, and the gate's activation before the product (modeling_llama.py), unless
     # Liger's kernels replace them.
     (OF_TRANSFORMERS, {"keeps": ("gate", "norm")}),
-    # One product makes queries, keys and values, of which the first two are turned into copies, and the latter repeated
-    # for every head (litgpt/model.py, CausalSelfAttention) [LitGPT].
-    (r"\blitgpt\b", {"keeps": ("gate", "norm", "key-values", "rotated")}),
-    # Its recipes say ``dtype: bf16``: weights, gradients and moments alike. Their loss takes logits in eight parts, in
-    # 16 bits with their gradients, and one part at a time in fp32 with what becomes of it [torchtune].
-    (
-        r"torchtune",
-        {"weight_bytes": 2, "optimizer": "adam-bf16", "optimizer_bytes": 8, "gradient_bytes": 2, "reduce_bytes": 2}
-        | {"cross_entropy_bytes": 5, "idle_logits": False},
-    ),
-    # Its loss is FlashAttention's, eight bytes a logit; two metrics of every micro-batch cast the logits to fp32, read
-    # them and write their log-softmax, fourteen bytes each [llm-foundry].
-    (r"llm[- ]?foundry|composer", {"cross_entropy_traffic": 36, "cross_entropy_bytes": 4}),
-    # Its classifier reads the logits twice and writes their gradients over them (llmc/fused_classifier.cuh) [llm.c].
-    (r"\bllm\.c\b", {"cross_entropy_traffic": 6, "cross_entropy_bytes": 2}),
-    # XLA on GPUs ran no collective beside computation then (alpa issue 31, jax issue 4666; alpa's pull request 773 of
-    # November 2022 is the first to hide messages between stages).
-    # Its compiler joins all gathers of new parameters into one (auto_sharding.py, ``all_gather_threshold`` [Alpa]).
-    (r"\balpa\b", {**NOTHING_HIDDEN, "joint_gather": True}),
-    # Pods of PaLM hand each other their gradients once, behind the backward pass [Chowdhery22, section 4].
-    (r"\bpathways\b", {"replicas_once": True}),
-    # Its script for ZeRO-3 partitions checkpoints, and moves them to the host unless the run says otherwise.
-    # The fused kernels of its Megatron-LM are off unless asked for (megatron/arguments.py), which no script of its own,
-    # of BigScience or of AMP does.
-    (r"deepspeedexamples.*v1\.1\.5", {"partitioned_checkpoints": True} | NOTHING_FUSED),
-    (r"deepspeedexamples", {"partitioned_checkpoints": True}),
-    (r"megatron v1\.1\.5", NOTHING_FUSED),
-    # Parameters, gradients and moments are in bf16; gradients are added up whole, in the format that reduces them,
-    # until the last micro-batch, on one rank too, which it wraps like any other; logits are whole on every tensor rank,
-    # the loss is in bf16; its profile of April 2026 shows cuDNN's attention on H200 (benchmarks/profiling). Its
-    # script leaves ``reshard_after_forward`` on in pipelines (docs/distributed/pipeline-parallelism.md) [KempnerForge].
-    (
-        r"kempnerforge",
-        {
-            "weight_bytes": 2,
-            "optimizer": "adam-bf16",
-            "optimizer_bytes": 8,
-            "gradients_sharded": False,
-            "pipeline_gathers_again": True,
-            "gathered_logits": True,
-            "apart": ("qkv", "gate"),
-            "whole_vocabulary": ("embedding",),
-            "cross_entropy_bytes": 8,
-            "keeps": (),
-            "attention": ("cudnn", "flash-2"),
-        },
-    ),
 )
-"""First match of the framework's words (lower case), and the fields that its code settles."""
+"""First match of the framework's words (lower case), and the fields that the code of Transformers settles."""
 
-LOOPS: tuple[tuple[str, dict[str, Any]], ...] = (
-    # ds_config.json of FlagPerf's models at stage 3: reduce_bucket_size 1e7.
-    (r"flagperf.*(llama2_7b|chatglm3_6b)-deepspeed", {"reduce_bucket": 2e7}),
-)
-"""Words of a run, or its source, on the loop around Transformers' models, and the fields that these settle."""
-
-PLAIN_LINEAR = r"mem_efficient_linear=false|flagperf.*(llama2_7b|chatglm3_6b)-deepspeed"
-"""The same for products that keep what ZeRO stage 3 gathered: FlagPerf builds these models under
-``zero.Init(mem_efficient_linear=False)`` (training/benchmarks/*/deepspeed/run_pretraining.py, commit 1193d60)."""
+PLAIN_LINEAR = r"mem_efficient_linear=false"
+"""Words for products that keep what ZeRO stage 3 gathered."""
 
 CACHED = r"\buse_cache ?[=:]? ?(true|on)\b|\b(checkpoint_wrapper|apply_activation_checkpointing)\b"
 """Words for models of Transformers that return keys and values of every layer: ``use_cache``, on by default, or
 PyTorch's wrapper of layers, with which Transformers does not know that it recomputes and leaves that on [use_cache]."""
-CACHING = r"\batorch\b.*\bfsdp"
-"""Frameworks that recompute by that wrapper, and whose loops hand what the model returned to a loss [ATorch]."""
 UNCACHED = r"\buse_cache ?[=:]? ?(false|off)\b"
 LETS_GO = r"trainer|\btrl\b|llama[- ]?factory|axolotl|swift"
 """Programs whose trainer lets go what a model returned as soon as it has the loss."""
@@ -129,13 +56,6 @@ NATIVE_GROUPS = ("v2", "v3", "v4")
 UNFUSED_NORM = r"use_fused_rms_norm[ =:]*(off|false)"
 """PaddleNLP's switch of its one fused element-wise kernel of 2023, off unless asked for."""
 
-DROPPING = r"dgxc-benchmarking v(24|25\.0[1-4])[.\d]*, gpt3|FlagPerf.*(llama3_\d+B|mixtral_8x7B)-megatron"
-"""Sources whose scripts train with Megatron-LM's default dropout."""
-
-FUSED_CASTS_SINCE = (26, 4)
-"""First container whose Transformer Engine has one kernel for NVFP4's rows and turned columns: 2.14, 26.02 had 2.12
-(GitHub NVIDIA/TransformerEngine, pull request 2555; Megatron-Bridge, docs/releases/software-versions.md)."""
-
 EAGER_LOSS: dict[str, Any] = {
     "cross_entropy_bytes": 12,
     "idle_logits": True,
@@ -143,11 +63,6 @@ EAGER_LOSS: dict[str, Any] = {
 }
 """torchtitan before it compiled the loss: in fp32 the logits' log-softmax and two gradients, behind the 16-bit logits,
 which the trainer lets go; norms and gates are PyTorch's own."""
-UNCAST_LOSS = 8
-"""The same of a loss that takes logits in 16 bits, as a model of 16-bit weights returns them: they, their log-softmax
-and two gradients."""
-UNCASTING = r"\blitgpt\b"
-"""Frameworks with such a loss: ``chunked_cross_entropy`` casts nothing [LitGPT]."""
 COMPILED_SINCE = "2025-04"
 """torchtitan compiles its loss from 2 April 2025 on (commit bbb1b616e); from 18 December 2024 it did not, since that
 failed (e8977b007)."""
@@ -165,10 +80,6 @@ GATE_WRITTEN_OUT = (4.0, 16.0)
 ``ParallelMLP``), where positions took negate, concatenate, two products, a sum and the part that is not turned put
 behind, 24 bytes a value for 4."""
 
-REDUCES_BF16_SINCE = "2023-05"
-"""DeepSpeed sends the sums of bf16 gradients in bf16 from v0.9.2 on (commit d56268f37 of 25 April 2023), in fp32
-before. Round 3.0 of MLPerf Training came out a month later."""
-
 LINGERING = ("2021-03", "2021-07")
 """Megatron-LM's optimizer kept the fp32 copies of gradients until it made the next, and its wrapper, without contiguous
 buffers, a name for the 16-bit ones (``main_grad``), from 8 March (commit b4bc51b1e) to 12 July 2021 (4e64903dc)
@@ -184,34 +95,15 @@ def changes(row: Row, chosen: Stack) -> dict[str, Any]:
         if int(row["strategy"].get("tp") or 1) > 1:
             found["cross_entropy_bytes"] = EAGER_SPLIT_LOSS
     found |= next((fields for words, fields in SEMANTICS if re.search(words, framework)), {})
-    found |= _returned(row, framework) | _uncast(row, framework)
-    if "kempnerforge" in framework and int(row["strategy"].get("pp") or 1) > 1:
-        found["whole_vocabulary"] = ("embedding", "head")  # its pipelines split no sequences
+    found |= _returned(row, framework)
     if chosen.name == "maxtext":
-        found |= xla_changes(row) | expert_fields(row) | ({"selective": policy} if (policy := kept(row)) else {})
+        found |= _xla(row) | ({"selective": policy} if (policy := _kept(row)) else {})
     found |= _loop(row, framework, _not_made_again(row, chosen, found.get("keeps", chosen.kernels.saved_tensors)))
     if re.search(UNFUSED_NORM, notes):
         found["fused_elementwise"] = False
-    if "kernel set" in notes:
-        fused = "rms kernel" in notes
-        found |= {"fused_elementwise": fused, "fused_softmax": not notes.endswith("torch")}
-        found["keeps"] = ("gate", *(() if fused else ("norm",)), *_attention_copies(row))
-    if re.search(r"megatron[- ]bridge", framework) and "moonlight" in str(row["model"].get("name")).lower():
-        found["optimizer"] = "adam-bf16"  # both moments, not the master weights [Moonlight]
-    released = re.search(r"nemo (\d\d)\.(\d\d)[.\d]* container", framework)
-    if released and (int(released[1]), int(released[2])) < FUSED_CASTS_SINCE:
-        found["fused_casts"] = False
     if "over all stages" in notes or "over stages" in notes:
         found |= _spread(notes, int(row["strategy"].get("pp") or 1))
-    return found | _megatron(row, chosen) | _deepspeed(row, chosen)
-
-
-def _deepspeed(row: Row, chosen: Stack) -> dict[str, Any]:
-    """In what an early DeepSpeed sends sums of gradients that are wider than what it sends now."""
-    early = "mlperf training v3.0" in str(row.get("source")).lower()
-    early |= (month(row) or REDUCES_BF16_SINCE) < REDUCES_BF16_SINCE
-    wider = chosen.name == "megatron-deepspeed" and chosen.gradients.gradient_bytes > chosen.gradients.reduce_bytes
-    return {"reduce_bytes": chosen.gradients.gradient_bytes} if early and wider else {}
+    return found | _megatron(row, chosen)
 
 
 def _returned(row: Row, framework: str) -> dict[str, Any]:
@@ -225,13 +117,6 @@ def _returned(row: Row, framework: str) -> dict[str, Any]:
     return {"cross_entropy_bytes": RETURNED_NARROW if (month(row) or "") >= NARROW_SINCE else RETURNED_WIDE}
 
 
-def _uncast(row: Row, framework: str) -> dict[str, Any]:
-    """What a loss holds of 16-bit logits that it does not cast, where weights have 16 bits too."""
-    said = f"{row['strategy'].get('precision_note')} {row['stack'].get('notes')}".lower()
-    narrow = re.search(UNCASTING, framework) and re.search(NARROW, said)
-    return {"cross_entropy_bytes": UNCAST_LOSS} if narrow else {}
-
-
 def _not_made_again(row: Row, chosen: Stack, keeps: tuple[Kept, ...]) -> tuple[Kept, ...]:
     """What of ``keeps`` a compiler keeps: no norm and no gate, but what kernels that it does not make read [MinCut]."""
     made_again = {"gate", "norm"} if compiled(row, chosen).get("fused_elementwise") else set()
@@ -240,38 +125,20 @@ def _not_made_again(row: Row, chosen: Stack, keeps: tuple[Kept, ...]) -> tuple[K
 
 def _loop(row: Row, framework: str, keeps: tuple[Kept, ...]) -> dict[str, Any]:
     """What a model of Transformers, and the loop around it, keeps beside ``keeps``."""
-    said = f"{row.get('source')} {row['stack'].get('notes')}".lower()
-    found: dict[str, Any] = {}
-    for words, fields in LOOPS:
-        found |= fields if re.search(words, said) else {}
-    if re.search(PLAIN_LINEAR, said):
+    if re.search(PLAIN_LINEAR, str(row["stack"].get("notes")).lower()):
         keeps = (*keeps, "gathered")
     if re.search(r"transformers|hugging ?face", framework) and row["stack"].get("attention") not in NATIVE_GROUPS:
         keeps = (*keeps, "key-values")
-    return found | {"keeps": (*keeps, *_caches(row, framework))}
+    return {"keeps": (*keeps, *_caches(row, framework))}
 
 
 def _caches(row: Row, framework: str) -> tuple[Kept, ...]:
     """Keys and values that a model of Transformers returns, once for every pass whose the loop around it holds."""
     words = f"{framework}; {row['stack'].get('notes')}; {flags_said(row)}; {row['strategy'].get('recompute_detail')}"
     said = words.lower()
-    returned = re.search(CACHED, said) or re.search(CACHING, framework)
-    if not returned or re.search(UNCACHED, said) or not re.search(OF_TRANSFORMERS, framework):
+    if not re.search(CACHED, said) or re.search(UNCACHED, said) or not re.search(OF_TRANSFORMERS, framework):
         return ()
     return ("cache",) if re.search(LETS_GO, framework) else ("cache", "cache")
-
-
-def _attention_copies(row: Row) -> tuple[Kept, ...]:
-    """Copies around the attention of Aleph Alpha's framework, whose tensors go by token, then by sequence [scaling].
-
-    Fused kernels take views of the projection and rotated copies; several sequences turn views into copies.
-    """
-    several = int(row["strategy"].get("micro_batch_size") or 1) > 1
-    notes = str(row["stack"].get("notes"))
-    if "flash" in notes:
-        return ("rotated", *(("transposed",) if several else ()))
-    softmax: tuple[Kept, ...] = ("softmax",) if notes.endswith("torch") else ()
-    return softmax if several else (*softmax, "rotated")
 
 
 def _spread(notes: str, stages: int) -> dict[str, Any]:
@@ -282,17 +149,12 @@ def _spread(notes: str, stages: int) -> dict[str, Any]:
 
 
 def _megatron(row: Row, chosen: Stack) -> dict[str, Any]:
-    """What Megatron-LM's own tests say, and leave at its default: dropout, in models of its GPT kind.
+    """What Megatron-LM had before its own kernels of 2023, and held of gradients in the spring of 2021.
 
-    NVIDIA's benchmark of GPT-3 says so too, up to v25.04 (``nemo_megatron/*/gpt3_175b_hydra.yaml`` [dgxc-bench]);
-    FlagPerf's scripts for Llama 3 and Mixtral leave it so (training/benchmarks/llama3_8B/megatron/pretrain_llama3.sh,
-    commit 8f45ae0, and their like). Llama and its kin drop nothing elsewhere, whatever a stack's models of 2020 did
-    (``examples_deepspeed/pretrain_llama2_distributed.sh`` of GitHub microsoft/Megatron-DeepSpeed).
+    Llama and its kin drop nothing, whatever a stack's models of 2020 did.
     """
-    source, gated = str(row.get("source")), bool(row["model"].get("gated_ffn"))
+    gated = bool(row["model"].get("gated_ffn"))
     found: dict[str, Any] = {"dropout": False} if gated else {}
-    if ("functional_tests" in source and not gated) or re.search(DROPPING, source):
-        found["dropout"] = True
     when, framework = month(row), str(row["stack"].get("framework")).lower()
     if when and when < FUSED_SINCE and chosen.name == "megatron-core" and "megatron-lm" in framework:
         gate = {"around_activation": GATE_WRITTEN_OUT, "keeps": (*chosen.kernels.saved_tensors, "gate")}
@@ -311,3 +173,32 @@ def _compiled_loss(row: Row) -> bool:
     years = [int(year) for year in re.findall(r"20[12]\d", str(row.get("source")))]
     newer = (when or "") >= COMPILED_SINCE or row["cluster"]["accelerator"].startswith(("b200", "gb200", "mi300"))
     return newer or bool(years and max(years) >= 2025)
+
+
+COMPILERS: Final = r"tpu|trainium|trn\d"
+"""Accelerators whose compilers are other ones."""
+
+KERNELS_OF_ITS_OWN: Final = r"\bTE\b|transformer engine"
+
+
+def _xla(row: Row) -> dict[str, Any]:
+    """Whether a softmax is one kernel: not XLA's own, or on devices whose compilers are other ones."""
+    other = re.match(COMPILERS, str(row["cluster"].get("accelerator")))
+    said = f"{row['stack']} {row['strategy'].get('precision_note')}"
+    return {"fused_softmax": True} if other or re.search(KERNELS_OF_ITS_OWN, said, re.IGNORECASE) else {}
+
+
+POLICIES: Final = (
+    (r"minimal_flash|minimal_with_context", "up-projections"),
+    (r"minimal", "products"),
+    (r"save_dot_with_context_except_mlp", "feed-forward"),
+    (r"save_dot_except_mlp|qkv and attention output offloaded", "attention-products"),
+)
+"""Names of MaxText's policies, or what one keeps, and the kind of selective recomputation that does so
+(``layers/decoders.py``, ``get_remat_policy``)."""
+
+
+def _kept(row: Row) -> str | None:
+    """The kind of selective recomputation that a run's policy is, where it is not the usual one."""
+    said = f"{row['strategy'].get('recompute_detail')} {row.get('filled')} {row.get('notes')}".lower()
+    return next((kind for words, kind in POLICIES if re.search(words, said)), None)

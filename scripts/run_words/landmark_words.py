@@ -12,8 +12,6 @@ Row = Mapping[str, Any]
 
 SMALLEST: Final = 0.3
 """Billions of parameters below which nobody asks for a plan."""
-STUDIES: Final = ("vtrain-single", "megatron-bridge-skills", "megatron-lm-golden", "simumax")
-"""Groups of cut models, functional tests and sweeps of one setting: not runs that people compare with."""
 UNUSABLE: Final = re.compile(r"formula check|token dropping|tokendrop|not published|known slow|to \+/-40%")
 """Notes of rows whose figure says little about a usual run."""
 RECOMPUTED: Final = re.compile(r"hardware|with.recompute|sustained")
@@ -25,7 +23,7 @@ def printed(row: Row) -> str:
     plan, model = row["strategy"], row["model"]
     if row.get("task") != "pretrain" or row["measured"].get("oom") or row.get("suspect"):
         return ""
-    if str(row["group"]).startswith(STUDIES) or str(model.get("name")).startswith("BERT"):
+    if str(model.get("name")).startswith("BERT"):
         return ""
     if plan.get("offload") not in {None, "none"} or model.get("params_reduced_model"):
         return ""

@@ -18,7 +18,7 @@ FUSED: Final = 12
 COMPILED: Final = 38
 """The same where ``cross_entropy_loss_fusion`` compiles it (fused_cross_entropy.py): to fp32 and the largest, 6 bytes;
 less that, its exponential and the sum, 8; divided by it, 8; the gradient, 10: at 0.85 of the bandwidth as others.
-NeMo 2 has it by default, and so have the recipes of NVIDIA's benchmark [dgxc-bench], but GPT-3's and Grok's."""
+NeMo 2 has it by default."""
 
 COPIED: Final = 10
 """Bytes held per logit where the largest is subtracted into a further tensor in fp32: Megatron-Core's cross-entropy
@@ -30,11 +30,6 @@ COPIED_RELEASES: Final = r"core[_ ]v?0\.[2-7]\b|\bnemo (23|24\.0[1-5])\b|megatro
 
 IN_BLOCKS: Final = r"\bliger\b|\bchunked[ _-](nll|loss|cross)|\bloss in \w+ (chunk|block)s|\bcut[ _-]cross[ _-]ent"
 """Words for logits that are made, judged and let go block by block."""
-
-TILED: Final = {"gemma3-12b": 16}
-"""Blocks that the recipes for Trillium cut the tokens of a loss into, by model: ``num_vocab_tiling`` of MaxText's
-benchmarks/maxtext_trillium_model_configs.py (tag tpu-recipes-v0.1.5)."""
-
 
 BRIDGE_SINCE: Final = "2025-10"
 """Month from which the stack ``nemo`` is Megatron-Bridge, whatever a run that names no older container calls it."""
@@ -48,16 +43,7 @@ def loss_changes(row: Mapping[str, Any], stack: str) -> dict[str, Any]:
     if re.search(IN_BLOCKS, f"{row['stack']}".lower()):
         return {"loss": "fused"}
     copied = {"cross_entropy_bytes": COPIED} if _copied(row, stack) else {}
-    return copied | _tiled(row) | _traffic(row, stack)
-
-
-def _tiled(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Tokens whose logits exist at once where a recipe for Trillium tiles the vocabulary's product."""
-    if "tpu-recipes training/trillium" not in str(row.get("source")):
-        return {}
-    blocks = TILED.get(str(row["model"].get("name")).lower(), 0)
-    tokens = int(row["model"]["seq_length"]) * float(row["strategy"].get("micro_batch_size") or 1)
-    return {"loss_block": max(int(tokens) // blocks, 1)} if blocks else {}
+    return copied | _traffic(row, stack)
 
 
 def _copied(row: Mapping[str, Any], stack: str) -> bool:
@@ -74,10 +60,8 @@ def _traffic(row: Mapping[str, Any], stack: str) -> dict[str, Any]:
     flags = row["stack"].get("flags") or {}
     if str(flags.get("cross_entropy_fusion")).startswith("te"):
         return {"cross_entropy_traffic": FUSED}
-    framework, source = (str(words).lower() for words in (row["stack"].get("framework"), row.get("source")))
+    framework = str(row["stack"].get("framework")).lower()
     bridged = "megatron-bridge" in framework or (container(row) is None and (month(row) or "") >= BRIDGE_SINCE)
     if bridged or not stack.startswith("nemo"):
         return {}
-    recipe = re.search(r"dgxc-benchmarking v[\d.]+, (?!gpt3|grok)", source)
-    compiled = recipe or re.search(r"nemo 2\.", framework)
-    return {"cross_entropy_traffic": COMPILED if compiled else NATIVE}
+    return {"cross_entropy_traffic": COMPILED if re.search(r"nemo 2\.", framework) else NATIVE}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -14,7 +14,6 @@ from hardware.links import Link, Tier
 from hardware.records import Accelerator, BadNodeCount, Cluster, NodeGroup
 from run_words import heard as re
 from run_words.network_words import WITHIN, assumed, lane_bandwidth, link_name
-from run_words.unlike import of_the_device, of_the_network
 from run_words.variants import (
     accelerator_name,
     as_run,
@@ -22,7 +21,6 @@ from run_words.variants import (
     halved,
     naming,
     of_cores,
-    place,
     with_memory,
 )
 
@@ -121,10 +119,36 @@ def node_group(row: Row, notes: list[str]) -> tuple[Cluster, NodeGroup]:
 def _unlike(found: Cluster, row: Row) -> list[str]:
     """Notes on what the run's words change of the cluster that stands for its own; its network where they name one."""
     words, (group,), usual = str(row["cluster"].get("inter_node") or ""), found.groups, cluster(found.name).groups[0]
-    notes = list(of_the_device(group.accelerator, usual.accelerator))
+    notes = list(_of_the_device(group.accelerator, usual.accelerator))
     if lane_bandwidth(words, group.gpus_per_node, _card(group)) is None:
         return notes
-    return [of_the_network(group, usual, found.name, link_name(words, group.accelerator.name)), *notes]
+    return [_of_the_network(group, usual, found.name, link_name(words, group.accelerator.name)), *notes]
+
+
+def _of_the_network(group: NodeGroup, usual: NodeGroup, cluster: str, link: str | None) -> str:
+    """The cluster whose network stands for the run's, and what the run's words say that differs from it.
+
+    Args:
+        group: what is priced.
+        usual: the nodes of that cluster in the catalogue.
+        cluster: its name.
+        link: the link of the catalogue that the run's words on its network name.
+    """
+    carried, known = (nodes.tiers[-1].link.bandwidth / 1e9 if nodes.tiers else 0.0 for nodes in (group, usual))
+    differs = [f"{carried:.3g} GB/s a device in place of {known:.3g}"] if carried != known else []
+    differs += [link] if link else []
+    return f"network of {cluster}{' with ' if differs else ''}{', '.join(differs)}, by the run's words"
+
+
+def _of_the_device(device: Accelerator, usual: Accelerator) -> Iterator[str]:
+    """A note each where the run holds its devices to less power, or has other rates than they have elsewhere."""
+    if device.name != usual.name:
+        return
+    if device.power_limit not in (None, usual.power_limit):
+        yield f"{device.name} held to {device.power_limit:g} W, by the run's words"
+    for name, peak in usual.peak.items():
+        if name in device.peak and device.peak[name] != peak:
+            yield f"{device.name} with {device.peak[name] / peak:.3g} of its peak in {name}, by the run's words"
 
 
 def _sliced(found: Cluster, row: Row, gpus: int) -> Cluster:
@@ -146,9 +170,8 @@ def machines(row: Row, notes: list[str]) -> Cluster:
     """
     said = row["cluster"]
     name = _catalogued(accelerator_name(row))
-    known = place(row)
-    like = _machines(name, row) if known is None else cluster(known)
-    group = like.groups[0] if known else _with_accelerator(like.groups[0], find_accelerator(name))
+    like = _machines(name, row)
+    group = _with_accelerator(like.groups[0], find_accelerator(name))
     group = _devices_as_said(group, row, notes)
     group = _in_racks(group, row, notes)
     size = _node_size(group, int(said.get("gpus_per_node") or group.gpus_per_node), notes)

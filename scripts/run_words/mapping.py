@@ -20,28 +20,22 @@ from costmodels.model.model import Model
 from costmodels.names import Recompute
 from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario
-from costmodels.stack.stack import stack as find_stack
 from costmodels.strategy import Strategies
 from hardware.records import Accelerator, Cluster
 from planner.frameworks.nanotron import stage_layers
 from planner.stages.from_rows import assignment_of, problem_of
 from planner.stages.solver import solve
-from run_words import aleph, redistributed, saving
 from run_words import heard as re
+from run_words import saving
 from run_words.adapter_words import adapters_of, frozen_changes
-from run_words.corrections import as_committed, as_configured, as_dispatched, as_run, as_timed
 from run_words.flag_words import as_flagged
 from run_words.flat_fields import changed
-from run_words.launch_scripts import as_launched
 from run_words.machines import Unpriceable, node_group
-from run_words.maxtext_words import as_programmed
 from run_words.model_words import model_of
-from run_words.nanotron_words import as_networked, in_table
 from run_words.recompute_words import as_recomputed
 from run_words.software import as_attending, stack_for
 from run_words.stack_words import as_catalogued
 from run_words.strategy_words import as_batched, as_ranked, strategy_of
-from run_words.unlike import of_the_stack
 
 Row = Mapping[str, Any]
 
@@ -66,9 +60,7 @@ def case(row: Row) -> Case:
         MeshwrightError: the description contradicts itself.
     """
     notes: list[str] = []
-    row = as_run(as_programmed(as_launched(as_flagged(row))))
-    row = as_networked(as_committed(as_configured(as_dispatched(as_timed(row)))))
-    row = as_catalogued(row)
+    row = as_catalogued(as_flagged(row))
     row = as_batched(as_ranked(saving.as_spelled(as_recomputed(as_attending(row, notes))), notes), notes)
     plan = row["strategy"]
     _check_sizes(row)
@@ -89,7 +81,6 @@ def case(row: Row) -> Case:
         global_batch_size=int(_need(plan, "global_batch_size")),
         precision=_multiplied(saving.precision(plan, chosen, usual), group.accelerator, notes),
     )
-    notes += of_the_stack(scenario, find_stack(chosen.name))
     node = group.gpus_per_node
     rows = strategy_of(plan, chosen, notes, experts=model.moe is not None, node=node)
     rows = saving.with_savers(rows, row, model, notes)
@@ -184,12 +175,10 @@ def _by_rule(row: Row, scenario: Scenario, rows: Strategies, notes: list[str], *
     if counted is not None:
         rule = "by the notes, which count embedding and head"
     elif scenario.stack.name == "nanotron" and not model.moe:
-        counted, rule = stage_layers(model, pp, reached=in_table(row)), "by nanotron's rule"
-    elif scenario.stack.name == "aleph-alpha":
-        counted, rule = aleph.stage_layers(model, pp), "balanced by parameters, as its framework does"
+        counted, rule = stage_layers(model, pp), "by nanotron's rule"
     elif "redistributed" in str(row["stack"].get("notes")):
-        counted = redistributed.stage_layers(model.num_layers, pp, int(_balanced(scenario, rows).layers[-1]))
-        rule = "of the last stage by the stage solver, the others as the fork has them"
+        counted = [int(n) for n in _balanced(scenario, rows).layers]
+        rule = "balanced by the stage solver, as the notes say that they are redistributed"
     elif model.mtp_layers and not evenly:
         counted = [int(n) for n in _balanced(scenario, rows).layers]
         rule = "balanced beside the layer that predicts further tokens, assumed"

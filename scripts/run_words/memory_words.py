@@ -41,18 +41,8 @@ SHARES = ((rf"{_NO_BYTES}.*(%|\bper ?cent\b|\bpercentage\b)", 0.01), (rf"{_NO_BY
 RESERVED = r"^torchtitan"
 """Frameworks that log ``max_reserved`` of PyTorch's allocator as their memory [torchtitan]."""
 
-RESERVED_SOURCE = r"example-results/full-exp\.txt"
-"""Sources whose peak is what the allocator had reserved: show_result_full_exp.py reads "max reserved" out of the logs,
-with the line for "max allocated" commented out [VocabularyParallelism]."""
-
-BINARY = r"^kempnerforge"
-"""Frameworks whose GB are 2^30 bytes, whatever their tables call them (metrics/memory.py [KempnerForge])."""
-
-RANK_ZERO = r"^nanotron|^kempnerforge|rank-0|experiments/tr3m-1b3"
-"""Runs whose figure is of rank 0 alone, which holds the first stage, by the framework, the source or the figure's own
-words: nanotron's table (helpers.py, ``log_throughput``), KempnerForge's log (metrics/logger.py). BigScience's table of
-1.3B shows the first of two nodes: four stages with micro-batches of 8 show 13 GB, and run out on devices of 16 GB,
-which only the last stage, with the logits, can have done."""
+RANK_ZERO = r"rank-0"
+"""Words on a figure of rank 0 alone, which holds the first stage."""
 
 
 def memory_kind(row: Row) -> tuple[float, str]:
@@ -65,11 +55,9 @@ def memory_kind(row: Row) -> tuple[float, str]:
     usual = (1e9, "allocated") if share is None else (1e9, "device")
     unit, name = next(((u, n) for pattern, u, n in MEMORY_KINDS if re.search(pattern, words)), usual)
     framework = str(row.get("stack", {}).get("framework")).lower()
-    unit = 2.0**30 if re.search(BINARY, framework) else unit
     unit = 2.0**20 if re.search(MEBIBYTES, words) else unit
     unit /= float(row.get("strategy", {}).get("gpus") or 1) if re.search(OF_ALL, words) else 1.0
     reserved = bool(re.search(RESERVED, framework)) and "allocated" not in words
-    reserved |= bool(re.search(RESERVED_SOURCE, str(row.get("source"))))
     return unit if share is None else share, "reserved" if reserved and share is None else name
 
 

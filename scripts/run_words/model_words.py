@@ -14,12 +14,12 @@ from run_words import heard as re
 from run_words.machines import Unpriceable
 from run_words.row_fields import FIELDS
 from run_words.shape_words import as_worded, from_run
+from run_words.stack_words import stack_of
 
 Row = Mapping[str, Any]
 
-WINDOW: Final = 1024
-"""Tokens of a sliding window that a source speaks of without a size: MegaScale's printed efficiencies count the FLOP of
-about so many (arXiv 2402.15627, table 2)."""
+OF_THE_FORK = ("zero-bubble", "vocabulary-parallel")
+"""Stacks whose scripts train with a vocabulary of as many tokens as follow."""
 SENTENCEPIECE = 32_000
 """Tokens of the tokenizer that the scripts of sail-sg's fork download, as in its authors' later paper [Yeung24]; the
 stated parameters of their models agree."""
@@ -111,7 +111,7 @@ def _unsaid_by_forks(row: Row, notes: list[str]) -> dict[str, Any]:
     if shape.get("vocab_size") is None and shape.get("padded_vocab_size"):
         shape["vocab_size"] = shape["padded_vocab_size"]
         notes.append(f"vocabulary {shape['vocab_size']}, as padded")
-    if "sail-sg" in str(row["stack"].get("framework")) and shape.get("vocab_size") is None:
+    if shape.get("vocab_size") is None and stack_of(row) in OF_THE_FORK:
         shape |= {"vocab_size": SENTENCEPIECE, "tied_embeddings": bool(shape.get("tied_embeddings"))}
         notes.append(f"vocabulary of {SENTENCEPIECE} tokens, untied, as the fork's scripts have it")
     return shape
@@ -134,11 +134,10 @@ def as_described(model: Model, shape: Mapping[str, Any], notes: list[str]) -> Mo
     if re.search(r"parallel (attention ?\+ ?mlp )?block\b", said):
         changes["parallel_block"] = True
         notes.append("attention and MLP of a layer side by side, by the notes")
-    if "sliding" in said and model.sliding_window is None and model.seq_length > WINDOW:
-        stated = re.search(r"sliding[- ]window\w* (?:of |= ?)?(\d[\d,]{2,})", said)
-        tokens = int(stated[1].replace(",", "")) if stated else WINDOW
-        changes["sliding_window"] = tokens if tokens < model.seq_length else None
-        notes.append(f"sliding window of {tokens} tokens{', by the notes' if stated else ' assumed'}")
+    stated = re.search(r"sliding[- ]window\w* (?:of |= ?)?(\d[\d,]{2,})", said)
+    if stated and model.sliding_window is None and (tokens := int(stated[1].replace(",", ""))) < model.seq_length:
+        changes["sliding_window"] = tokens
+        notes.append(f"sliding window of {tokens} tokens, by the notes")
     if str(shape.get("name")).startswith("OPT-") and not model.gated_ffn:
         changes["activation"] = "relu"  # of every model of that name (arXiv 2205.01068, section 2.1)
     if (width := re.search(r"head dimension (\d+)", said)) and shape.get("head_dim") is None:

@@ -29,28 +29,12 @@ DENIED = {
 }
 """Words on overlap that say of a flag that it is off, where the run lists no flags."""
 
-RINGS = (
-    r"megatron-bridge docs performance|dgxc-benchmarking v25\.(0[4-9]|1\d)"
-    r"|performance summary, container 25\.(0[4-9]|1\d)|mlperf training v(4\.1|5\.\d)"
-)
-"""Sources whose recipes exchange in rings what products in 8 bits return, for models of ``WIDTHS`` that are pretrained:
-``userbuffers_fp8_*`` of NeMo (recipes/tp_overlap_configs) and Megatron-Bridge (training/comm_overlap.py, read at
-v0.1.0rc4 to v0.5.0), conf/tp_overlap of MLPerf's results. Earlier ones pipeline them, as Transformer Engine does where
-nobody says (``initialize_ub``)."""
-WIDTHS = (8192, 12288, 16384)
-"""Of Llama 3 70B and 405B and of GPT-3 175B."""
-
 ADDED = 10
 """Bytes per parameter where a product writes its gradient in 16 bits, which is then read and added to one in 32."""
 
 
 def accumulation_changes(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Gradients that no product adds up (Megatron's --no-gradient-accumulation-fusion): none waits for it either.
-
-    Under Megatron-FSDP each is copied, as wide as it is, into the buffer of its reduction.
-    """
-    if _in_unfused_shards(row):
-        return {"state_copies": "gradients"}
+    """Gradients that no product adds up (Megatron's --no-gradient-accumulation-fusion): none waits for it either."""
     words = f"{row['stack'].get('notes')} {row.get('notes')}"
     apart = re.search(r"no gradient.accumulation.fusion", words) is not None
     return {"accumulate_traffic": ADDED, "idle_gradients": False} if apart else {}
@@ -67,12 +51,10 @@ def overlap_changes(row: Mapping[str, Any]) -> dict[str, Any]:
     listed = denied(row) | dict(flags if isinstance(flags, Mapping) else {})
     off: dict[str, Any] = {field: False for flag, field in HIDES.items() if listed.get(flag) is False}
     whole: dict[str, Any] = {"bucket_parameters": 0.0} if "overlap.gradients" in off else _bucket(listed)
-    if listed.get("tp_comm_overlap") is False or _without_buffers(row):
+    if listed.get("tp_comm_overlap") is False:
         plain = stack("megatron-core").overlap
         off |= {"overlap.tp_forward": plain.tp_forward, "overlap.tp_backward": plain.tp_backward}
         whole["fp8_tensor_gather"] = True
-    elif _in_rings(row):
-        off["overlap.rings"] = True
     return off | whole
 
 
@@ -87,25 +69,3 @@ def _bucket(flags: Mapping[str, Any]) -> dict[str, float]:
     size = flags.get("bucket_size", flags.get("ddp_bucket_size"))
     said = isinstance(size, int | float) and not isinstance(size, bool) and size > 0
     return {"bucket_parameters": float(size)} if said else {}
-
-
-def _in_rings(row: Mapping[str, Any]) -> bool:
-    model = row.get("model") or {}
-    dense = model.get("kind") == "dense" and model.get("hidden_size") in WIDTHS
-    return dense and row.get("task") == "pretrain" and re.search(RINGS, str(row.get("source")).lower()) is not None
-
-
-def _in_unfused_shards(row: Mapping[str, Any]) -> bool:
-    """Megatron-Bridge's recipes of Llama under Megatron-FSDP, which set ``gradient_accumulation_fusion = False``.
-
-    Run_script.py of v0.1.0rc4 for 8B and 70B, configs/llama of v0.2.0 to v0.5.0, perf_recipes of v0.6.0 [MFSDP].
-    """
-    bridge = "megatron-bridge" in str(row["stack"].get("framework")).lower()
-    llama = "llama" in str((row.get("model") or {}).get("name")).lower()
-    return bridge and llama and row.get("strategy", {}).get("zero_stage") == 3
-
-
-def _without_buffers(row: Mapping[str, Any]) -> bool:
-    """Megatron-Bridge's recipes in NVFP4 set ``tp_comm_overlap = False`` (configs/llama, v0.3.0 to v0.5.0)."""
-    bridge = "megatron-bridge" in str(row["stack"].get("framework")).lower()
-    return bridge and row["strategy"].get("precision") == "nvfp4"

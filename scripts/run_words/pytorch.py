@@ -9,7 +9,7 @@ from costmodels.scenario import REDUCED
 from costmodels.stack.optimizers import ONE_PASS
 from costmodels.stack.stack import Stack
 from run_words import heard as re
-from run_words.dated import month
+from run_words.dated import month, of_its_time
 from run_words.peft_words import flags_said
 from run_words.saving import NARROW
 
@@ -41,32 +41,14 @@ FUSED_STEP = (
 ``adamw_torch_fused``; it moves what a step of one kernel does anywhere."""
 SCRIPT = r"\bplain (pytorch )?script\b|\bpytorch\b.*\b(eager|no framework)\b"
 """Words for a script of PyTorch's own parts alone, whose AdamW is the multi-tensor one unless it says otherwise."""
-STEPPED_AT_ONCE_SINCE = "2025-03"
-"""torchtitan steps with the fused kernel from 24 February 2025 on (commit 6e4988550)."""
 TUNED_AT_ONCE_SINCE = "2024-10"
 """torchtune's configurations from 14 September 2024 on (commit cca50f02e)."""
-UNITS_SINCE = "2025-08"
-"""It shards embedding and head in units of their own from 28 July 2025 on (commit 83e694105)."""
-CUDNN_SINCE = "2025-12"
-"""Its list of operators that recomputation keeps has cuDNN's attention from 1 December 2025 on (commit b39377f9f)."""
-EXCHANGES_SINCE = "2025-09"
-"""That list has all-to-alls from 6 September 2025 on (commit c4e229115)."""
-ENDS_EARLY_SINCE = "2023-10"
-"""Checkpoints that are not re-entrant end once all is there that was kept from PyTorch 2.1 on (GitHub pytorch/pytorch,
-pull request 96866)."""
 ENDS_LATE_SINCE = "2025-09"
 """torchtitan turns that off from 29 August 2025 on (commit 25413d224); what it compiles is lean all the same."""
-CUDNN_FIRST_SINCE = "2025-10"
-"""scaled_dot_product_attention prefers cuDNN's kernel on Hopper and Blackwell from PyTorch 2.9 on (GitHub
-pytorch/pytorch, pull request 162073); before it was FlashAttention-2, since 2.2."""
 EAGER_KERNELS = 36
 """Kernels of a layer's forward pass in torchtitan without a compiler (models/llama/model.py, January 2025): 8 for each
 norm, 6 to rotate queries and keys, 2 to repeat keys and values, 7 products, attention, activation, product of branches
 and 2 residuals. Half as many are left once compiled."""
-EXPANDABLE_SINCE = "2024-10"
-"""torchtitan's script for one node sets ``expandable_segments`` from 22 October 2024 on (commit a5e57e4a9); that for
-several (multinode_trainer.slurm) does not, nor has PyTorch them for AMD's devices (c10/hip, as of 2.9)
-[Segments]."""
 EAGER = r"\beager\b|no-?compile|compile off|(no|without) torch[._ ]compile|compile ?[=:] ?(false|off|0\b)"
 EAGER_NOTES = r"(^|[;,(] ?)eager\b(?! attention)"
 """The same in notes, which speak of more than the framework."""
@@ -97,17 +79,17 @@ def unfused(chosen: Stack) -> dict[str, Any]:
     return {"fused_elementwise": False} | ({"kernels_per_layer": EAGER_KERNELS} if chosen.name == "torchtitan" else {})
 
 
-def segments(row: Row) -> dict[str, bool]:
-    """Whether the allocator's segments are fixed: torchtitan's on several nodes, on AMD's devices, and before it asked.
+def segments(row: Row, chosen: Stack) -> dict[str, bool]:
+    """Whether the allocator's segments are fixed: torchtitan's on several nodes, and on AMD's devices.
 
-    A run that starts ``torchrun`` itself on several nodes, as its reports say, sets no such variable either.
+    Its script for several nodes does not ask for others (multinode_trainer.slurm), nor has PyTorch them for AMD's
+    devices (c10/hip, as of 2.9) [Segments]. The release that asks for them on one node is torchtitan's own.
     """
     if "torchtitan" not in str(row["stack"].get("framework")).lower():
-        return {}
-    cluster, when = row["cluster"], month(row)
+        return {"fixed_segments": False} if chosen.name == "torchtitan" else {}
+    cluster = row["cluster"]
     several = int(row["strategy"].get("gpus") or 1) > int(cluster.get("gpus_per_node") or 8)
-    amd = str(cluster.get("accelerator")).startswith("mi")
-    return {"fixed_segments": several or amd or (when is not None and when < EXPANDABLE_SINCE)}
+    return {"fixed_segments": True} if several or str(cluster.get("accelerator")).startswith("mi") else {}
 
 
 def rotated(row: Row) -> dict[str, float]:
@@ -130,14 +112,11 @@ def _step(row: Row, chosen: Stack) -> dict[str, Any]:
 
 
 def stepped(row: Row, chosen: Stack) -> dict[str, Any]:
-    """The optimizer's step, as named or as of before its program changed it; its units, what it keeps."""
+    """The optimizer's step, as named, or torchtune's as of its own date."""
     when, step = month(row), _step(row, chosen)
-    if chosen.name != "torchtitan" or when is None:
+    if step or chosen.name != "torchtitan" or "torchtune" not in str(row["stack"].get("framework")).lower():
         return step
-    since = TUNED_AT_ONCE_SINCE if "torchtune" in str(row["stack"].get("framework")).lower() else STEPPED_AT_ONCE_SINCE
-    older = step or ({"optimizer_traffic": MANY_PASSES} if when < since else {})
-    lists = {"saves_cudnn": when >= CUDNN_SINCE, "saves_exchanges": when >= EXCHANGES_SINCE}
-    return older | {"root_unit": when < UNITS_SINCE} | lists
+    return {"optimizer_traffic": ONE_PASS if when and when >= TUNED_AT_ONCE_SINCE else MANY_PASSES} if when else {}
 
 
 def cast(row: Row, chosen: Stack) -> dict[str, Any]:
@@ -154,25 +133,17 @@ def cast(row: Row, chosen: Stack) -> dict[str, Any]:
     return {"keeps": (*chosen.kernels.saved_tensors, "casts")} if generated and not again else {}
 
 
-def of_its_date(row: Row, chosen: Stack) -> Stack:
-    """DeepSpeed's stack with attention as models wrote it out, unless the run's date says that PyTorch fuses it."""
-    if chosen.name != "deepspeed" or (month(row) or "") >= CUDNN_FIRST_SINCE:
-        return chosen
-    return chosen.changed({"switches.attention_backend": ("unfused",), "kernels.blackwell_attention": ()})
-
-
-def attended(row: Row, chosen: Stack) -> dict[str, tuple[str, ...]]:
-    """FlashAttention-2 for a run of plain PyTorch on Hopper that names no kernel, unless its date says otherwise."""
-    said, when = row["stack"].get("attention"), month(row)
-    if chosen.name != "fsdp" or not (said is True or said is None) or (when or "") >= CUDNN_FIRST_SINCE:
+def undated(row: Row, chosen: Stack) -> dict[str, tuple[str, ...]]:
+    """Attention of plain PyTorch's programs that name no kernel and no date, as it was until PyTorch 2.9."""
+    said = row["stack"].get("attention")
+    if of_its_time(row) or not (said is True or said is None):
         return {}
-    return {"attention": ("flash-2", "flash-1"), "blackwell_attention": ("cudnn", "flash-2")}
+    if chosen.name == "fsdp":
+        return {"attention": ("flash-2", "flash-1"), "blackwell_attention": ("cudnn", "flash-2")}
+    return {}
 
 
 def repeated(row: Row, chosen: Stack) -> dict[str, bool]:
-    """Whether checkpoints end early: not before PyTorch did that, nor where eager torchtitan has turned it off."""
-    when = month(row)
-    if not chosen.recompute.skips_unread or not chosen.sharding.fsdp_stage2 or when is None:
-        return {}
-    late = chosen.name == "torchtitan" and not chosen.switches.fused_elementwise and when >= ENDS_LATE_SINCE
-    return {"lean_recompute": when >= ENDS_EARLY_SINCE and not late}
+    """Whether eager torchtitan has turned off that checkpoints end early."""
+    eager = chosen.name == "torchtitan" and not chosen.switches.fused_elementwise
+    return {"lean_recompute": False} if eager and (month(row) or "") >= ENDS_LATE_SINCE else {}

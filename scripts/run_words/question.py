@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from costmodels.model.catalogue import model as catalogued_model
 from costmodels.model.catalogue import names as model_names
 from costmodels.model.model import Model
 from costmodels.names import Recompute
+from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.stack.stack import stack as find_stack
 from costmodels.strategy import AXES, Strategies, strategies
@@ -36,7 +38,7 @@ def request_of(case: Case) -> Table:
         "model": model_of(scenario.model, scenario.seq_length),
         "gpus": scenario.gpus,
         "cluster": cluster_of(case),
-        **stack_of(scenario.stack, scenario.precision),
+        **stack_of(scenario),
         "global_batch_size": scenario.global_batch_size,
         "seq_length": scenario.seq_length,
         "precision": scenario.precision,
@@ -55,17 +57,33 @@ _IDENTITY: Final = frozenset({"name", "title", "source", "release", "bf16", "fp1
 _UNSETTABLE: Final = frozenset({"calibrated.basis", "calibrated.own_runs", "switches.adapters"})
 
 
-def stack_of(stack: Stack, precision: str) -> Table:
-    """The stack by its name, what the run changes of it by path, and its adapters."""
-    base = find_stack(stack.name).at(precision)
-    before, after = _flat(base), _flat(stack)
+def stack_of(scenario: Scenario) -> Table:
+    """The stack by its name and release, what the run changes of it by path, and its adapters."""
+    stack = scenario.stack
+    base = find_stack(stack.full_name).at(scenario.precision)
+    before, after = _flat(base), _flat(_without_idle(scenario, base))
     changes = {_spelt(path): new for path, new in after.items() if before[path] != new}
-    asked: Table = {"stack": stack.name}
+    asked: Table = {"stack": stack.full_name}
     if changes:
         asked["changes"] = changes
     if stack.switches.adapters is not None:
         asked["adapters"] = str(stack.switches.adapters)
     return asked
+
+
+_KERNEL: Final = ("kernels.recent_cudnn", "kernels.blackwell_attention", "switches.attention_backend")
+"""Fields that choose the kernel of attention, and do nothing else; on many machines several values choose one."""
+
+
+def _without_idle(scenario: Scenario, base: Stack) -> Stack:
+    """The run's stack without changes that choose no other kernel on its machines."""
+    rates = scenario.rates
+    for path in _KERNEL:
+        usual = replace(scenario, stack=scenario.stack.changed({path: base.value(path)}))
+        first, named = (one.stack.switches.attention_backend[0] for one in (usual, scenario))
+        if usual.rates == rates and (first == "unfused") == (named == "unfused"):
+            scenario = usual
+    return scenario.stack
 
 
 def _flat(stack: Stack) -> Table:

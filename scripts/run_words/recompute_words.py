@@ -33,6 +33,9 @@ KINDS: Final = ((ALL_OF_IT, "full"), (PARTS, "selective"), (DENIED, "none"), (WH
 def as_recomputed(row: Row) -> Row:
     """The run with its kind of recomputation under our name, and what else is said of it among the details."""
     plan = row["strategy"]
+    if policy := re.search(r"policy (save_dot_\w+)", f"{row.get('filled')} {row.get('notes')}"):
+        plan = {**plan, "recompute_detail": policy[1]}  # which keeps what its name says, not Megatron's modules
+        row = {**row, "strategy": plan}
     said = plan.get("recompute")
     if said is None or said == "":
         return row

@@ -9,7 +9,6 @@ from typing import Any, Final
 from hardware.errors import BadFile
 from planner.runs.files import CHECK, STDIN, json_lines
 from run_words import heard as re
-from run_words.maxtext_words import counted
 
 Row = Mapping[str, Any]
 
@@ -134,8 +133,6 @@ SPELLINGS: Final = (
 
 def convention(row: Row) -> str:
     """The FLOP definition of a row's TFLOP/s, MFU or HFU; "" where it cannot be told. A plain MFU counts "model"."""
-    if (known := counted(row)) is not None:
-        return known
     measured = row["measured"]
     said = measured.get("flops_convention")
     if said is None and measured.get("hfu") and not (measured.get("mfu") or measured.get("tflops_per_gpu")):

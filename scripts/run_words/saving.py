@@ -37,11 +37,6 @@ SCALINGS: tuple[tuple[str, str], ...] = (
 DYNAMIC = frozenset({"torchtitan", "fsdp"})
 """Stacks whose fp8 scales by the largest value of the tensor at hand unless said otherwise [TorchAO]."""
 
-NARROW_GATHER = r"(fp8|f8|float8) all-gather"
-"""Words for weights that full sharding gathers in 8 bits, as torchtitan's guide to 8-bit products and its file for 405B
-ask for. torchao's tables name it where it was on: the first form of their rows for H100 had it off, at 0.93 of the rate
-(GitHub pytorch/ao, pull request 1793)."""
-
 _AND_STATES = r"(weights|parameters)(, gradients)? and (adamw? )?(states|moments)"
 NARROW = (
     rf"(bf|fp)16 {_AND_STATES}|{_AND_STATES} in (bf|fp)16"
@@ -175,7 +170,6 @@ def precision(plan: Row, chosen: Stack, usual: str = "bf16") -> str:
 def states(row: Row, chosen: Stack) -> dict[str, Any]:
     """Fields of the stack that the run's words change."""
     said = f"{row['strategy'].get('precision_note')} {row['stack'].get('notes')}".lower()
-    flags = f"{said} {row['stack'].get('overlap')}".lower()
     changes: dict[str, Any] = dict(reduction(row))
     for words, fields in STATES:
         changes |= fields if re.search(words, said) else {}
@@ -183,9 +177,7 @@ def states(row: Row, chosen: Stack) -> dict[str, Any]:
         changes["offloaded_layers"] = min(int(some[1]) / int(row["model"]["num_layers"]), 1.0)
     recipe = RECIPES.get(precision(row["strategy"], chosen))
     if recipe and recipe.reduced and chosen.name in DYNAMIC:
-        narrow = re.search(NARROW_GATHER, flags) or "pytorch/ao" not in str(row.get("source"))
-        wide = "bf16 all-gather" in said or not narrow
-        changes["fp8_param_gather"] = not wide and recipe.gather_word < 2.0
+        changes["fp8_param_gather"] = "bf16 all-gather" not in said and recipe.gather_word < 2.0
         changes["fp8_tensor_gather"] = recipe is RECIPES["fp8-current"]
     return changes
 
@@ -259,10 +251,8 @@ def _offload(row: Row, notes: list[str]) -> int:
     said = "none" if re.match(r"(no|none|off|false|disabled|n/?a|0)\b(?!.*\bbut\b)", said) else said
     more = f"{plan.get('recompute_detail')} {row['stack'].get('notes')}".lower()
     if said == "none":
-        usual = "deepspeedexamples" in str(row["stack"].get("framework")).lower() and plan.get("zero_stage") == 3
-        kept = re.search(r"checkpoint-in-cpu (n\b|removed)", more)
         kept_there = re.search(CHECKPOINTS_OUT, str(plan.get("recompute_detail") or "").lower())
-        return ACTIVATIONS if re.search(OFFLOADED[-1][0], more) or kept_there or (usual and not kept) else 0
+        return ACTIVATIONS if re.search(OFFLOADED[-1][0], more) or kept_there else 0
     found = next((code for words, code in OFFLOADED if re.search(words, said)), None)
     if re.search(DISKS, said):
         notes.append("offloading to disks is priced as to the host's memory, which is faster")

@@ -8,16 +8,14 @@ from typing import Any
 from costmodels.stack.stack import Stack, stack
 from run_words import frameworks, saving
 from run_words import heard as re
-from run_words.attention_words import assumed, attention_changes, kernel_named
-from run_words.cudnn_words import cudnn_changes
+from run_words.attention_words import assumed, attention_changes, cudnn_changes, kernel_named
+from run_words.dated import of_its_time
 from run_words.dropout_words import dropout_changes
 from run_words.expert_words import expert_changes
 from run_words.flat_fields import changed
-from run_words.launch_words import launch_changes
 from run_words.loss_words import loss_changes
 from run_words.overlap_words import accumulation_changes, overlap_changes
-from run_words.pytorch import attended, cast, compiled, of_its_date, repeated, segments, stepped
-from run_words.scale_words import scale_changes
+from run_words.pytorch import cast, compiled, repeated, segments, stepped, undated
 from run_words.stack_words import newer_machine, stack_of
 
 Row = Mapping[str, Any]
@@ -59,7 +57,13 @@ def stack_for(row: Row, notes: list[str]) -> Stack:
     name = stack_of(row)
     said = row["stack"].get("framework")
     notes.append(f"stack {name} for framework {said!r}" if said else f"stack {name}, no framework being stated")
-    return _adjusted(stack(name).at(str(row["strategy"].get("precision") or "bf16")), row)
+    return _adjusted(_released(name, of_its_time(row)).at(str(row["strategy"].get("precision") or "bf16")), row)
+
+
+def _released(name: str, when: str | None) -> Stack:
+    """The stack as it was then; today's where no month is known, or another stack is its release of then."""
+    found = stack(f"{name}@{when}") if when else stack(name)
+    return found if found.name == name else stack(name)
 
 
 def as_attending(row: Row, notes: list[str]) -> Row:
@@ -80,8 +84,9 @@ def as_attending(row: Row, notes: list[str]) -> Row:
 
 def _adjusted(chosen: Stack, row: Row) -> Stack:
     """The stack with what this run says of its own kernels and overlap."""
-    chosen = of_its_date(row, chosen)
-    changes: dict[str, Any] = attended(row, chosen) | cudnn_changes(row)
+    if chosen.name == "deepspeed" and not of_its_time(row):
+        chosen = stack("deepspeed@2022").at(str(row["strategy"].get("precision") or "bf16"))
+    changes: dict[str, Any] = undated(row, chosen) | cudnn_changes(row)
     said = row["stack"].get("attention")
     if (kernels := KERNELS.get(said)) is not None:
         changes |= {"attention": kernels, "blackwell_attention": kernels}
@@ -89,14 +94,14 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
         changes |= FUSED
     elif said is True:
         changes |= attention_changes(row)
-    changes |= loss_changes(row, chosen.name) | launch_changes(row) | overlap_changes(row)
-    changes |= accumulation_changes(row) | scale_changes(row)
+    changes |= loss_changes(row, chosen.name) | _launched(row) | overlap_changes(row)
+    changes |= accumulation_changes(row)
     changes |= frameworks.changes(row, chosen) | dropout_changes(row)
     changes |= saving.states(row, chosen)
     stage = row["strategy"].get("zero_stage")
     if stage and int(stage) not in chosen.supports.zero_stages:  # a newer version, or a fork, that has it
         changes["zero_stages"] = (*chosen.supports.zero_stages, int(stage))
-    changes |= compiled(row, chosen) | stepped(row, chosen) | segments(row)
+    changes |= compiled(row, chosen) | stepped(row, chosen) | segments(row, chosen)
     words = str(row["stack"].get("overlap") or "").lower()
     if "async tp" in words or "fine_grain_interleave" in words:
         left = ROWWISE_TP if saving.precision(row["strategy"], chosen) == "fp8-rowwise" else ASYNC_TP
@@ -104,3 +109,10 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
     chosen = changed(chosen, changes)
     chosen = changed(chosen, repeated(row, chosen) | cast(row, chosen))
     return changed(chosen, expert_changes(row))
+
+
+def _launched(row: Row) -> dict[str, bool]:
+    """How the host launches kernels, as the notes say: whether it waits for each, whether it runs beside its device."""
+    said = str(row["stack"].get("notes"))
+    found = {"blocking_launches": True} if "launches blocking" in said else {}
+    return found | ({"bound_processes": False} if "processes unbound" in said else {})

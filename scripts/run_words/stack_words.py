@@ -25,7 +25,7 @@ STACKS: tuple[tuple[str, str], ...] = (
     (r"automodel", "torchtitan"),
     (r"gpt-?neox", "gpt-neox"),
     (r"megatron(-lm)? ?(-|/|\+|&|and|with|) ?deepspeed|deepspeed ?(/|\+|&|and|with) ?megatron", "megatron-deepspeed"),
-    (r"deepspeedexamples|deepspeed 3d|bigscience", "megatron-deepspeed"),
+    (r"deepspeedexamples|deepspeed 3d", "megatron-deepspeed"),
     (r"^(?!.*(deepspeed|megatron|torchtitan|fsdp2)).*fsdp", "fsdp"),
     (r"^(?!.*(deepspeed|megatron|\bnemo\b)).*(fsdp2|fully_shard)", "torchtitan"),
     (r"without model parallelism|hf transformers|deepspeed|arctic ?training", "deepspeed"),
@@ -33,7 +33,7 @@ STACKS: tuple[tuple[str, str], ...] = (
     (r"^megatron-lm\b.*\bnemo\b.*container", "megatron-lm"),
     (r"nemo (26\.(0[6-9]|1\d)|2[7-9]\.)", "nemo-26.06"),
     (r"nemo[- ]megatron(?!.*20(2[3-9]|[3-9]\d))|bignlp|nemo 2[0-2]\.", "megatron-lm-2022"),
-    (r"megatron-bridge|\bnemo\b|mlperf (training )?(v?\d[.\d]* )?container", "nemo"),
+    (r"megatron-bridge|\bnemo\b", "nemo"),
     (r"megatron[- ]core|mcore|core[ _-][rv]?0\.|megatron-lm v0|modellink|mindspeed|ascendspeed", "megatron-core"),
     (r"megatron-swift|megatron-patch|megatron-fsdp|^(?!.*(titan|maxtext|jax)).*primus", "megatron-core"),
     (r"mindformers|mindspore", "mindformers"),
@@ -58,9 +58,8 @@ CORE_SINCE = 2023
 BEFORE_MIDDLE = r"\b(jan|feb|mar|apr|may)[a-z]* 2023|2023-0[1-5]|\bv[1-3]\.\d"
 """Words on a framework of before that: its month or its release."""
 
-BEFORE_ASYNC = r"bigscience|deepspeedexamples|deepspeed 3d|largescale|v1\.1\.5"
-"""Words on the framework or the source of Megatron-DeepSpeed's code of 2020 and 2021: BigScience's fork of it stayed
-with that, GLM-130B's LargeScale is a fork of the fork."""
+BEFORE_ASYNC = r"deepspeedexamples|deepspeed 3d|largescale|v1\.1\.5"
+"""Words on a framework of Megatron-DeepSpeed's code of 2020 and 2021, and a fork that stayed with it."""
 
 REPLICATED = r"^(?!.*deepspeed).*(\bddp\b|data[- ]?parallel|\bpeft\b)"
 """Words on loops around Transformers' models that leave every device a whole one, where no ZeRO stage is said."""
@@ -93,7 +92,7 @@ def stack_of(row: Row) -> str:
         name = "fsdp"  # PyTorch's data parallelism, which no stage of DeepSpeed's stands for
     if name == "deepspeed" and year(row) <= LISTED:
         return f"deepspeed-{LISTED}"
-    if name == "megatron-deepspeed" and (year(row) <= LISTED or re.search(BEFORE_ASYNC, _said(row))):
+    if name == "megatron-deepspeed" and (year(row) <= LISTED or re.search(BEFORE_ASYNC, words)):
         return f"megatron-deepspeed-{LISTED}"
     return _dated(row) if name == "megatron-lm" else name
 
@@ -108,11 +107,6 @@ def as_catalogued(row: Row) -> Row:
         return row
     own = stack_of(row) == str(row["stack"].get("framework")).lower()
     return {**row, "date": CURRENT} if own else row
-
-
-def _said(row: Row) -> str:
-    """Framework and source, in lower case."""
-    return f"{row['stack'].get('framework')} {row.get('source')}".lower()
 
 
 def kin(row: Row) -> str:

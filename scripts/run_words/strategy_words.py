@@ -38,7 +38,7 @@ flag. NeMo's recipes set it themselves."""
 
 SHARDS_BF16 = r"^(deepspeed|megatron-deepspeed|gpt-neox)$"
 """Stacks whose optimizer for bf16 splits its states over data ranks at any stage (``BF16_Optimizer``, in DeepSpeed
-since 2022): LUMI's logs of stage 0 hold less the more data ranks there are [LUMI-scaling]."""
+since 2022) [DeepSpeed]."""
 
 
 def as_ranked(row: Row, notes: list[str]) -> Row:

@@ -15,16 +15,8 @@ from run_words import heard as re
 
 Row = Mapping[str, Any]
 
-VARIANTS: tuple[tuple[str, str, str], ...] = (
-    ("h100-sxm", r"pytorch/(ao|torchtitan)\b(?!.*\b(pull request|issue)\b)", "h100-sxm-96gb-hbm2e"),
-    ("ascend-910b", r"900 a2 podc?\b", "ascend-910b1"),
-)
-"""Accelerator, words on the source or on the accelerator, and the entry of the catalogue that they mean.
-
-PyTorch's developers measure on Meta's own H100, with HBM2e and limited to 500 W (who asks them for a change may have
-others): torchao's roofline counts 2.4 TB/s for "NVIDIA H100", and a card of which 35.56 GiB are 37.43 % has 95 GiB
-[TorchAO].
-"""
+VARIANTS: tuple[tuple[str, str, str], ...] = (("ascend-910b", r"900 a2 podc?\b", "ascend-910b1"),)
+"""Accelerator, words on it, and the entry of the catalogue that they mean."""
 
 DIES: dict[str, tuple[int, float, str]] = {
     "mi250x": (8, 64.0, "mi250x-gcd"),
@@ -57,28 +49,14 @@ OTHER_DEVICE: Final = (
 """Words that make another device of what is named before them, or name several."""
 MACHINE: Final = r"(?i)^(nvidia )?[dh]gx[ _-]+(?=[a-z])|^\d+ ?[x\u00d7*] ?(?=[a-z])"
 """What an accelerator is called by the machine that it is in, as in DGX H100 and 8x A100."""
-SLOWED: tuple[tuple[str, str, float], ...] = (("b200", r"\bsimumax\b", 0.82),)
-"""Accelerator, words on the source, and the rate of arithmetic over that of others of its kind.
-
-SimuMax publishes the products of the machine that it trains on: 61 shapes take 1.35 times as long together as in bursts
-elsewhere, at 0.46 or at 0.64 of the peak as if clocks had two states, where 0.9 of a burst is sustained elsewhere.
-"""
-
 LIMITED = 0.75
-"""Share of the full power of a device that is called power limited: 750 of B200's 1000 W, where torchao measures and
-GitHub pytorch/helion's benchmarks set the limit (pull requests 3566 and 347)."""
+"""Share of the full power of a device that is called power limited: 750 of B200's 1000 W (GitHub pytorch/ao, pull
+request 3566; pytorch/helion, 347)."""
 
 OF_THE_HOST = 2.5
 """A size in a name that is so many times the device's memory is its host's, as of GH200 with 480 GB."""
 RESIZED = 1.12
 """Sizes of memory that are further apart are not one size in GB and in GiB, or with and without what is reserved."""
-
-PLACES: tuple[tuple[str, str, str], ...] = (
-    ("gh200", r"\b(alps|clariden|daint)\b", "gh200-slingshot"),
-    ("gh200", r"\b(jupiter|jedi)\b", "jupiter"),
-)
-"""Accelerator, words on the source or on the accelerator, and the cluster of the catalogue that they name, which says
-to how much power it holds its devices."""
 
 
 def accelerator_name(row: Row) -> str:
@@ -206,22 +184,12 @@ def _words(row: Row) -> str:
     return f"{row.get('source')} {row['cluster'].get('accelerator_note')}".lower()
 
 
-def place(row: Row) -> str | None:
-    """The cluster of the catalogue that the source names; None if it names none."""
-    name = accelerator_name(row)
-    return next((found for one, words, found in PLACES if one == name and re.search(words, _words(row))), None)
-
-
 def as_run(row: Row, accelerator: Accelerator) -> Accelerator:
-    """The accelerator held to the power that its note allows it, and as fast as the source measured its products.
-
-    What memory bounds keeps its speed. Peaks are lowered, since a training rate is what all runs on a kind share.
-    """
+    """The accelerator held to the power that its note allows it; products of fp32 go through TF32 where it says so."""
     said = row["cluster"]
     limit = allowed_power(f"{said.get('accelerator_note') or ''} {said.get('accelerator')}".lower(), accelerator)
-    rate = source_rate(str(row.get("source")).lower(), accelerator)
-    peaks = {name: rate * peak for name, peak in _with_tf32(row, accelerator.peak).items()}
-    return accelerator.model_copy(update={"power_limit": limit or accelerator.power_limit, "peak": peaks})
+    update = {"power_limit": limit or accelerator.power_limit, "peak": _with_tf32(row, accelerator.peak)}
+    return accelerator.model_copy(update=update)
 
 
 NO_TF32 = r"\b(no|without|disabled?|off)\W+(use of )?tf32\b|tf32\W*(use |is )?(not|off|disabled|unknown|false|no|0)\b"
@@ -245,11 +213,6 @@ def with_memory(row: Row, device: Accelerator, notes: list[str]) -> Accelerator:
     notes.append(f"{device.name} with {said:g} GB in place of {known:.0f}")
     sizes = ("memory", "usable_memory")
     return device.model_copy(update={field: said / known * getattr(device, field) for field in sizes})
-
-
-def source_rate(source: str, accelerator: Accelerator) -> float:
-    """Rate of arithmetic of the source's machine over that of others of its kind."""
-    return next((rate for name, words, rate in SLOWED if name == accelerator.name and re.search(words, source)), 1.0)
 
 
 def allowed_power(note: str, accelerator: Accelerator) -> float | None:

@@ -1,7 +1,7 @@
 """The shipped runs keep their prices, and a run has one price, whoever asks for it.
 
-``golden/predictions.csv.gz`` was made before the runs were documents, out of their words. A price may move with a
-reason in the changelog; then the file is written again.
+``golden/predictions.csv.gz`` holds the price of every document. One may move with a reason in the changelog; then the
+file is written again.
 """
 
 import csv
@@ -42,7 +42,7 @@ def golden(split):
 
 
 @pytest.mark.parametrize("split", ["fit", "dev", "check"])
-def test_every_shipped_run_has_the_price_that_its_words_had(split):
+def test_every_shipped_run_has_the_price_that_it_had(split):
     known = golden(split)
     for run in runs(HOME / f"{split}.jsonl.gz"):
         found, was = case_of(run), known.pop((run.group, run.id))
