@@ -24,7 +24,7 @@ def calibrate(
     stack: str | None,
     **params: Any,
 ) -> None:
-    """Fit constants to training runs (JSON lines), output of nccl-tests and timed matrix products (CSV).
+    """Fit constants to training runs (JSON lines), answers of plan probe, nccl-tests and timed products (CSV).
 
     The report goes to stdout; --output names the profile, one TOML file for `plan --profile FILE`, which --cluster and
     --stack read too. Constants that the files do not tell stay as they were, with a warning.

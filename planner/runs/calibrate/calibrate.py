@@ -14,11 +14,14 @@ from planner.request.values import file_names, name_or_path
 from planner.runs.calibrate.document import Calibration
 from planner.runs.calibrate.evidence import gather
 from planner.runs.calibrate.links import Links, fit_links
+from planner.runs.calibrate.probe import Probed, fit_probe
 from planner.runs.calibrate.products import Products, fit_products
 from planner.runs.calibrate.profile import profile
 from planner.runs.calibrate.records import Evidence, Run
 from planner.runs.calibrate.runs import Runs, fit_runs, priced
 from planner.runs.calibrate.start import starting_cluster, starting_stack
+
+Part = Links | Probed | Products | Runs
 
 
 def calibrate(
@@ -31,7 +34,7 @@ def calibrate(
 
     Args:
         files: training runs (JSON lines as `plan validate` reads them), output of nccl-tests, tables of timed
-            products (CSV), in any mixture; told apart by their content.
+            products (CSV), answers of `plan probe`, in any mixture; told apart by their content.
         cluster: name or file to start from; None takes the machines that the evidence names.
         stack: likewise; without it and without runs no stack is fitted.
 
@@ -41,7 +44,7 @@ def calibrate(
         UnknownName: no such cluster or stack.
     """
     if not files:
-        raise BadRequest("nothing to calibrate on; give files of runs, nccl-tests output or timed products")
+        raise BadRequest("nothing to calibrate on; give files of runs, a probe, nccl-tests output or timed products")
     files = [files] if isinstance(files, str | Path) else files
     evidence = gather(file_names("files", files))
     notes = list(evidence.notes)
@@ -68,14 +71,19 @@ def calibrate(
     )
 
 
-def _machines(evidence: Evidence, started: Cluster, notes: list[str]) -> tuple[Cluster, list[Links | Products | Runs]]:
+def _machines(evidence: Evidence, started: Cluster, notes: list[str]) -> tuple[Cluster, list[Part]]:
     """The cluster with its links, then its products fitted, where there is evidence for them."""
-    machines, parts = started, list[Links | Products | Runs]()
+    machines, parts = started, list[Part]()
     if evidence.logs:
         links = fit_links(evidence.logs, machines)
         machines = links.cluster
         notes += links.notes
         parts.append(links)
+    for probe in evidence.probes:
+        probed = fit_probe(probe, machines)
+        machines = probed.cluster
+        notes += probed.notes
+        parts.append(probed)
     if evidence.products:
         products = fit_products(evidence.products, machines.accelerator)
         machines = _with_device(machines, products.accelerator)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from planner.runs import schema
+from planner.runs.probe.records import Probe
 
 Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"]
 
@@ -80,4 +81,5 @@ class Evidence:
     runs: list[Run] = field(default_factory=list)
     logs: list[Log] = field(default_factory=list)
     products: list[Product] = field(default_factory=list)
+    probes: list[Probe] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -14,6 +14,7 @@ from hardware.records import Cluster
 from planner.errors import BadRequest, MeshwrightError
 from planner.request.resolve import resolve
 from planner.runs.calibrate.records import Evidence, Log, Run
+from planner.runs.probe.records import Probe
 
 DEVICES: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
     (r"GB300", ("gb300",), "gb300-nvl72"),
@@ -70,13 +71,17 @@ def starting_cluster(evidence: Evidence, named: str | None, notes: list[str]) ->
         found = _of_runs(evidence.runs, notes)
     elif evidence.logs:
         found = _of_device(evidence.logs[0], notes)
+    elif evidence.probes:
+        found = _of_device(evidence.probes[0], notes)
     else:
         raise BadRequest("a table of products does not say its machine; name it: --cluster dgx-h100")
     if len(found.groups) > 1:
         names = ", ".join(group.name for group in found.groups)
         raise BadRequest(f"--cluster: {found.name} mixes {names}; calibrate one node group at a time")
     for log in evidence.logs:
-        _check_device(log, found)
+        _check_device(log.file, log.line, log.device, found)
+    for probe in evidence.probes:
+        _check_device(probe.file, 1, probe.device, found)
     return found
 
 
@@ -111,7 +116,7 @@ def _of_runs(runs: Sequence[Run], notes: list[str]) -> Cluster:
     return found
 
 
-def _of_device(log: Log, notes: list[str]) -> Cluster:
+def _of_device(log: Log | Probe, notes: list[str]) -> Cluster:
     _, name = _known(log.device)
     if not name:
         raise BadRequest(f"{log.file}: no cluster is known with {log.device!r}; name one: --cluster dgx-h100")
@@ -120,11 +125,11 @@ def _of_device(log: Log, notes: list[str]) -> Cluster:
     return found
 
 
-def _check_device(log: Log, cluster: Cluster) -> None:
-    names = accelerators_of(log.device)
+def _check_device(file: str, line: int, device: str, cluster: Cluster) -> None:
+    names = accelerators_of(device)
     if names and cluster.accelerator.name not in names:
         has = f"cluster {cluster.name} has {cluster.accelerator.name}"
-        raise BadFile(log.file, f"line {log.line}: measured on {log.device}, {has}; give another --cluster")
+        raise BadFile(file, f"line {line}: measured on {device}, {has}; give another --cluster")
 
 
 def starting_stack(evidence: Evidence, named: str | None, notes: list[str]) -> Stack | None:
