@@ -3,6 +3,7 @@
 import json
 import tomllib
 from pathlib import Path
+from statistics import median
 
 import pytest
 from click.testing import CliRunner
@@ -100,6 +101,28 @@ def test_the_example_fits_and_reads_back_with_a_source_for_every_figure(tmp_path
         main, ["predict", "--model", "llama3-8b", "--gpus", "8", "--tp", "8", "--profile", str(profile), "-q"]
     )
     assert priced.exit_code == 0, priced.stderr
+
+
+def test_runs_on_the_machine_are_priced_better_by_its_probe(tmp_path):
+    profile = tmp_path / "h100.toml"
+    profile.write_text(calibrate(EXAMPLE).profile, encoding="utf-8")
+    lines = (EXAMPLE.parent / "runs.jsonl").read_text(encoding="utf-8").splitlines()
+    other = ("autocast", "compile", "math", "hf", "moe")
+    runs = tmp_path / "runs.jsonl"
+    runs.write_text("\n".join(line for line in lines if not any(word in json.loads(line)["id"] for word in other)))
+
+    def misses(*options):
+        done = CliRunner().invoke(main, ["validate", str(runs), "--format", "json", *options])
+        rows = json.loads(done.stdout)["rows"]
+        return [[abs(row["error"]) for row in rows if row["metric"] == what] for what in ("iteration_time", "memory")]
+
+    (before, _), (after, memory) = misses(), misses("--profile", str(profile))
+    assert len(before) == len(after) == 30
+    assert median(after) < 0.8 * median(before)
+    assert median(after) < 0.04
+    assert max(before) > 0.5  # of a step that waits for a slow host
+    assert max(after) < 0.11  # which the probe knows of
+    assert median(memory) < 0.005
 
 
 @pytest.mark.parametrize(
