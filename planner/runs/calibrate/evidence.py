@@ -11,6 +11,7 @@ from hardware.errors import BadFile
 from hardware.files import expanded, read_text
 from planner.runs.calibrate.gemm_table import read_products
 from planner.runs.calibrate.nccl_log import read_logs
+from planner.runs.calibrate.probe import logs_of
 from planner.runs.calibrate.records import Evidence, Run
 from planner.runs.files import read_runs, run_in
 from planner.runs.probe.records import is_probe, probe_of
@@ -69,6 +70,7 @@ def _documents(path: Path, text: str, found: Evidence) -> None:
         return
     if is_probe(document):
         found.probes.append(probe_of(path, document))
+        found.logs += logs_of(found.probes[-1])
     elif isinstance(document, dict):
         found.runs.append(Run(path.name, run_in(path, "the document", document)))
     elif not document:

@@ -1,4 +1,4 @@
-"""An accelerator and its host from what ``plan probe`` measured: products, attention, passes over memory, launches.
+"""Machines from what ``plan probe`` measured: products, attention, passes over memory, launches, collectives.
 
 Every constant says how many measurements it rests on; what a probe does not tell stays as the catalogue has it, and
 the notes say so.
@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median, stdev
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from hardware.records import Accelerator, Cluster
 from planner.runs.calibrate.document import Constant, Errors
 from planner.runs.calibrate.identify import Fit, settle
 from planner.runs.calibrate.products import fit_products
-from planner.runs.calibrate.records import Product
+from planner.runs.calibrate.records import Log, Operation, Product, Transfer
 from planner.runs.calibrate.summary import constants, errors, exponential, plain, source, told, warnings
 from planner.runs.least_squares import Floats, Knob
 from planner.runs.probe.records import Probe
@@ -87,6 +87,26 @@ def fit_probe(probe: Probe, cluster: Cluster) -> Probed:
     _passes(probe, found)
     _host(probe, found)
     return found
+
+
+def logs_of(probe: Probe) -> list[Log]:
+    """Its collectives, as the tests of nccl-tests that they are; a broadcast has no constants of its own."""
+    kept = [e for e in probe.entries if e["what"] in get_args(Operation) and e["ranks"] > 1]
+    places = dict.fromkeys((e["what"], e["tier"], e["ranks"], e["nodes"]) for e in kept)
+    return [
+        Log(
+            file=probe.file,
+            line=1,
+            operation=what,
+            device=probe.device,
+            nodes=nodes,
+            ranks_per_node=ranks // nodes,
+            transfers=tuple(
+                Transfer(float(e["bytes"]), e["slowest"], 1) for e in kept if (e["what"], e["tier"]) == (what, tier)
+            ),
+        )
+        for what, tier, ranks, nodes in places
+    ]
 
 
 def _memory_size(probe: Probe, found: Probed) -> None:

@@ -82,6 +82,9 @@ def starting_cluster(evidence: Evidence, named: str | None, notes: list[str]) ->
         _check_device(log.file, log.line, log.device, found)
     for probe in evidence.probes:
         _check_device(probe.file, 1, probe.device, found)
+        if not accelerators_of(probe.device):
+            has = found.accelerator.name
+            notes.append(f"{probe.device} is not in the catalogue: what the probe does not tell is that of {has}")
     return found
 
 

@@ -5,15 +5,19 @@ import tomllib
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from costmodels.primitives.kernels import attention_backward_seconds, attention_seconds, matmul_seconds
-from hardware.catalogue import accelerator
+from hardware.catalogue import accelerator, cluster
 from hardware.errors import BadFile
 from planner.cli import main
 from planner.cli.probe import PROGRAM
+from planner.errors import BadRequest
 from planner.runs.calibrate.calibrate import calibrate
+from planner.runs.calibrate.links import transfer_seconds
+from planner.runs.calibrate.records import Log
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "probe" / "h100.json"
 H100 = accelerator("h100-sxm")
@@ -72,6 +76,37 @@ def test_attention_comes_back_as_it_was_made(tmp_path, backend, kernel):
     found = after(calibrate(written(tmp_path, entries)))
     for name in ("efficiency", "sequence_half", "narrow", "backward_efficiency_ratio"):
         assert found[f"kernels.attention.{kernel}.{name}"] == pytest.approx(getattr(true, name), rel=0.03), name
+
+
+def test_collectives_come_back_as_they_were_made(tmp_path):
+    group = cluster("dgx-h100").with_gpus(16).groups[0]
+    slower = [
+        tier.model_copy(update={"link": tier.link.model_copy(update={"efficiency": 0.7 * tier.link.efficiency})})
+        for tier in group.tiers
+    ]
+    sizes = [2.0**power for power in range(14, 31, 2)]
+    entries = []
+    for tier, ranks, nodes in (("all", 16, 2), ("node", 8, 1)):
+        for what in ("all_reduce", "all_gather", "alltoall", "sendrecv"):
+            log = Log("", 1, what, "", nodes, ranks // nodes, ())
+            seconds = transfer_seconds(log, np.array(sizes), slower, group)
+            about = {"what": what, "tier": tier, "ranks": ranks, "nodes": nodes}
+            entries += [about | {"bytes": b, "slowest": s} for b, s in zip(sizes, seconds.tolist(), strict=True)]
+    entries.append({"what": "broadcast", "tier": "all", "ranks": 16, "nodes": 2, "bytes": 4096, "slowest": 1.0})
+    answer = calibrate(written(tmp_path, entries))
+    found = {one.name: one for one in answer.constants if one.name.endswith(".efficiency")}
+    for tier in group.tiers[:2]:
+        one = found[f"cluster.{tier.name}.efficiency"]
+        assert one.after == pytest.approx(0.7 * tier.link.efficiency, rel=0.05), tier.name
+
+
+def test_an_unknown_accelerator_borrows_from_the_cluster_that_is_named_and_says_so(tmp_path):
+    path = written(tmp_path, [], machine={"device": "NVIDIA Z900", "memory": 99e9})
+    with pytest.raises(BadRequest, match="no cluster is known with 'NVIDIA Z900'"):
+        calibrate(path)
+    answer = calibrate(path, cluster="dgx-h100")
+    assert any("NVIDIA Z900 is not in the catalogue" in note for note in answer.notes)
+    assert after(answer)["usable_memory"] == 99e9
 
 
 def test_what_a_probe_lacks_stays_and_is_said(tmp_path):
