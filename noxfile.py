@@ -32,6 +32,7 @@ def torch(session: nox.Session) -> None:
         "torchrun",
         "pytorch",
         "nanotron",
+        "probe",
     )
     for name in files:
         session.run(*PYTEST, f"tests/conformance/test_{name}.py")

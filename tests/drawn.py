@@ -182,6 +182,7 @@ def _passes(pick):
     return {
         "longest_fused_softmax": pick(0, 512, 4096),
         "fused_norms": pick(False, True),
+        "pytorch_rms_norm": pick(False, True),
         "separate_branches": pick(False, True),
         "attention_copy_bytes": pick((0.0, 0.0), (28.0, 16.0)),
         "activation_copy_bytes": pick((0.0, 0.0), (4.0, 16.0)),

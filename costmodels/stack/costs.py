@@ -25,6 +25,9 @@ class KernelCosts(Record):
     """Attention of cuDNN is that of release 9.18 (January 2026) or later, where that was measured; else of earlier."""
     fused_norms: bool = True
     """Norms are fused kernels; False: PyTorch's own, or written out where it has none."""
+    pytorch_rms_norm: bool = False
+    """PyTorch has a kernel for RMSNorm, and a layer whose norms are not fused uses it: ``torch.nn.RMSNorm`` since
+    PyTorch 2.9 (GitHub pytorch/pytorch, pull request 153666). Models with a norm of their own write it out."""
     separate_branches: bool = False
     """Branches of a parallel block are added to the residual one by one; each sums its input's gradient alone
     [GPT-NeoX]."""

@@ -16,7 +16,7 @@ from planner.cli.output import deliver, talk, working, write
 @field_option("stack", help="Framework to start from (default: as the runs say).")
 @output_options("table", "json")
 def calibrate(files: tuple[str, ...], cluster: str | None, stack: str | None, **params: Any) -> None:
-    """Fit constants to training runs (JSON lines), output of nccl-tests and timed matrix products (CSV).
+    """Fit constants to training runs (JSON lines), answers of plan probe, nccl-tests and timed products (CSV).
 
     The report goes to stdout; --output names the profile, one TOML file for `plan --profile FILE`, which --cluster and
     --stack read too. Constants that the files do not tell stay as they were, with a warning.

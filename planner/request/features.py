@@ -36,6 +36,7 @@ FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
         "switches.fused_softmax",
         "kernels.longest_fused_softmax",
         "kernels.fused_norms",
+        "kernels.pytorch_rms_norm",
         "kernels.attention_copy_bytes",
         "kernels.activation_copy_bytes",
         "kernels.chunked_windows",

@@ -14,6 +14,7 @@ from planner.request.values import file_names, name_or_path
 from planner.runs.calibrate.document import Calibration
 from planner.runs.calibrate.evidence import gather
 from planner.runs.calibrate.links import fit_links
+from planner.runs.calibrate.probe import fit_probe
 from planner.runs.calibrate.products import fit_products
 from planner.runs.calibrate.profile import profile
 from planner.runs.calibrate.records import FileRun
@@ -32,7 +33,7 @@ def calibrate(
 
     Args:
         files: training runs (JSON lines as `plan validate` reads them), output of nccl-tests, tables of timed
-            products (CSV), in any mixture; told apart by their content.
+            products (CSV), answers of `plan probe`, in any mixture; told apart by their content.
         cluster: name or file to start from; None takes the machines that the evidence names.
         stack: likewise; without it and without runs no stack is fitted.
 
@@ -42,7 +43,7 @@ def calibrate(
         UnknownName: no such cluster or stack.
     """
     if not files:
-        raise BadRequest("nothing to calibrate on; give files of runs, nccl-tests output or timed products")
+        raise BadRequest("nothing to calibrate on; give files of runs, a probe, nccl-tests output or timed products")
     files = [files] if isinstance(files, str | Path) else files
     evidence = gather(file_names("files", files))
     notes = list(evidence.notes)
@@ -53,6 +54,10 @@ def calibrate(
         machines, links = fit_links(evidence.logs, machines)
         notes += links.notes
         parts.append(links)
+    for probe in evidence.probes:
+        machines, probed = fit_probe(probe, machines)
+        notes += probed.notes
+        parts.append(probed)
     if evidence.products:
         device, products = fit_products(evidence.products, machines.accelerator)
         group = machines.groups[0].model_copy(update={"accelerator": device})

@@ -11,8 +11,10 @@ from hardware.errors import BadFile
 from hardware.files import expanded, read_text
 from planner.runs.calibrate.gemm_table import read_products
 from planner.runs.calibrate.nccl_log import read_logs
-from planner.runs.calibrate.records import Evidence, FileRun
+from planner.runs.calibrate.probe import logs_of
+from planner.runs.calibrate.records import Evidence
 from planner.runs.files import read_runs, run_in
+from planner.runs.probe.records import is_probe, probe_of
 
 NCCL = re.compile(r"# nThread \d+|#\s+size\s+count\s+type|out-of-place\s+in-place|Rank\s+\d+ .*Pid\s+\d+ on ")
 _TABLE = re.compile(r"[^,;\t\n]+([,;\t][^,;\t\n]+)+")
@@ -37,7 +39,7 @@ def _read(path: Path, found: Evidence) -> None:
     text = read_text(path)
     first = text.lstrip()[:1]
     if first == "{" or (first == "[" and not NCCL.search(text)):  # a log may begin with the tag of a rank, [1,0]
-        found.runs += _runs(path, text)
+        _documents(path, text, found)
     elif NCCL.search(text):
         logs, notes = read_logs(path, text)
         found.logs += logs
@@ -49,7 +51,7 @@ def _read(path: Path, found: Evidence) -> None:
     else:
         raise BadFile(
             path,
-            "neither runs (JSON lines), nor output of nccl-tests, nor a table of products "
+            "neither runs (JSON lines), nor an answer of plan probe, nor output of nccl-tests, nor a table of products "
             f"(CSV with m, n, k, dtype, time_us); it begins with {_first_line(text)[:40]!r}",
         )
 
@@ -59,14 +61,20 @@ def _first_line(text: str) -> str:
     return next(lines, "").strip()
 
 
-def _runs(path: Path, text: str) -> list[FileRun]:
-    """Runs of JSON lines, or of one JSON document: a run, or a list of runs."""
+def _documents(path: Path, text: str, found: Evidence) -> None:
+    """Runs of JSON lines, or one JSON document: a probe, a run, or a list of runs."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return [(path.name, run) for run in read_runs(path)]
-    if isinstance(document, dict):
-        return [(path.name, run_in(path, "the document", document))]
-    if not document:
+        found.runs += [(path.name, run) for run in read_runs(path)]
+        return
+    if is_probe(document):
+        found.probes.append(probe_of(path, document))
+        found.logs += logs_of(found.probes[-1])
+    elif isinstance(document, dict):
+        found.runs.append((path.name, run_in(path, "the document", document)))
+    elif not document:
         raise BadFile(path, "an empty list; runs are expected, as `plan validate` reads them")
-    return [(path.name, run_in(path, f"entry {number}", entry)) for number, entry in enumerate(document, start=1)]
+    else:
+        named = ((f"entry {number}", entry) for number, entry in enumerate(document, start=1))
+        found.runs += [(path.name, run_in(path, name, entry)) for name, entry in named]

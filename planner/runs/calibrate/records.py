@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from planner.runs.probe.records import Probe
 from planner.runs.schema import Run
 
 Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"]
@@ -71,4 +72,5 @@ class Evidence:
     runs: list[FileRun] = field(default_factory=list)
     logs: list[Log] = field(default_factory=list)
     products: list[Product] = field(default_factory=list)
+    probes: list[Probe] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -13,8 +13,9 @@ from hardware.errors import BadFile
 from hardware.records import Cluster
 from planner.errors import BadRequest, MeshwrightError
 from planner.request.resolve import resolve
-from planner.runs.calibrate.records import Evidence, FileRun
+from planner.runs.calibrate.records import Evidence, FileRun, Log
 from planner.runs.case import Unpriceable
+from planner.runs.probe.records import Probe
 from planner.runs.schema import Run
 
 DEVICES: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
@@ -65,8 +66,9 @@ def starting_cluster(evidence: Evidence, named: str | None, notes: list[str]) ->
         found = find_cluster(named)
     elif evidence.runs:
         found = _of_runs(evidence.runs, notes)
-    elif evidence.logs:
-        first = evidence.logs[0]
+    elif evidence.logs or evidence.probes:
+        devices: list[Log | Probe] = [*evidence.logs, *evidence.probes]
+        first = devices[0]
         _, name = _known(first.device)
         if not name:
             raise BadRequest(f"{first.file}: no cluster is known with {first.device!r}; name one: --cluster dgx-h100")
@@ -77,11 +79,17 @@ def starting_cluster(evidence: Evidence, named: str | None, notes: list[str]) ->
     if len(found.groups) > 1:
         names = ", ".join(group.name for group in found.groups)
         raise BadRequest(f"--cluster: {found.name} mixes {names}; calibrate one node group at a time")
-    for log in evidence.logs:
-        devices, _ = _known(log.device)
-        if devices and found.accelerator.name not in devices:
-            has = f"cluster {found.name} has {found.accelerator.name}"
-            raise BadFile(log.file, f"line {log.line}: measured on {log.device}, {has}; give another --cluster")
+    has = found.accelerator.name
+    tests = [(log.file, f"line {log.line}: ", log.device) for log in evidence.logs]
+    for file, where, device in (*tests, *((probe.file, "", probe.device) for probe in evidence.probes)):
+        known, _ = _known(device)
+        if known and has not in known:
+            raise BadFile(file, f"{where}measured on {device}, cluster {found.name} has {has}; give another --cluster")
+    notes += [
+        f"{probe.device} is not in the catalogue: what the probe does not tell is that of {has}"
+        for probe in evidence.probes
+        if not _known(probe.device)[0]
+    ]
     return found
 
 

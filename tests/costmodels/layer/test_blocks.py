@@ -48,6 +48,17 @@ def test_an_rmsnorm_that_nothing_fuses_moves_36_bytes_a_value_forward_and_84_bac
     assert one[1][0] - two[1][0] == pytest.approx(values * (84.0 - 6.0 / 0.5))  # a toy reaches half the bandwidth there
 
 
+def test_pytorch_s_own_rmsnorm_is_close_to_a_fused_one_where_nothing_fuses():
+    model = toy_model().model_copy(update={"norm": "rmsnorm"})
+    fused, own, written = (
+        stream_traffic(toy_scenario(model=model, stack=toy_stack(**switches)))
+        for switches in ({}, {"fused_norms": False, "pytorch_rms_norm": True}, {"fused_norms": False})
+    )
+    assert own[0][0] - fused[0][0] == pytest.approx(0.2 * 2 * 4 * 1024)  # forward, two norms
+    assert written[0][0] > 3.0 * own[0][0]
+    assert fused[1] == own[1] < written[1]  # a toy's norms are slow backward either way
+
+
 def test_tokens_are_split_over_context_ranks_and_in_norms_over_tensor_ranks():
     rows = strategies(tp=4, cp=2, micro_batch_size=[1, 3, 3], sequence_parallel=[0, 0, 1])
     assert tokens_per_rank(rows, toy_scenario()).tolist() == [512, 1536, 1536]

@@ -20,6 +20,7 @@ REPORTING = {
     "request/budget.py",
     "cli/ending.py",
     "cli/live.py",
+    "runs/probe/measure.py",
     "service/app.py",
     "studies/answer.py",
     "studies/engines.py",
