@@ -8,6 +8,7 @@ takes the figures of its group.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -21,11 +22,11 @@ from costmodels.layout.stage_contents import in_flight
 from costmodels.memory.footprint import Footprint, footprint
 from costmodels.memory.rows import RowBytes, memory_limit, row_bytes
 from costmodels.pipeline.bubble_share import straggler_share
-from costmodels.pricing import Price
+from costmodels.pricing import Price, effective_recompute, price_strategy
 from costmodels.scenario import Scenario
 from costmodels.step.optimizer import optimizer_seconds
 from costmodels.step.traffic import stage_send_seconds, step_traffic, tied_embedding_seconds
-from costmodels.strategy import Floats, Ints, Strategies
+from costmodels.strategy import AXES, Floats, Ints, Strategies
 from hardware.links import Tier
 from hardware.records import Cluster
 
@@ -37,6 +38,11 @@ class Mixed:
     cluster: Cluster
     scenarios: tuple[Scenario, ...]
     """Of every group, in the cluster's order; ``gpus`` counts those of the group."""
+
+    @property
+    def lead(self) -> Scenario:
+        """The question on the first group, for what all groups have in common."""
+        return self.scenarios[0]
 
     @property
     def gpus(self) -> int:
@@ -60,30 +66,40 @@ def _through(scenario: Scenario, tier: Tier) -> Scenario:
     return replace(scenario, group=scenario.group.model_copy(update={"tiers": (tier,)}))
 
 
+PER_GROUP = ("tp", "dp", "micro_batch_size")
+"""Axes on which node groups may differ, and that a predicted strategy may give for each."""
+
+AnyScenario = Scenario | Mixed
+"""A question on one node group, or on several."""
+
+
+def parts_of(scenario: AnyScenario) -> tuple[Scenario, ...]:
+    """The question on each node group, in the cluster's order."""
+    return scenario.scenarios if isinstance(scenario, Mixed) else (scenario,)
+
+
 @dataclass(frozen=True, slots=True)
-class MixedRows:
+class MixedStrategies(Strategies):
     """N strategies over G groups: the columns of each group, its stages, and the groups' order in the pipeline.
 
     ``groups[g]`` has the degrees of the stages on group g; its ``pp`` is the whole pipeline's, and so are
     ``vpp``, ``num_microbatches`` and the switches. ``stages`` (N, G) counts the stages on each group, ``order``
-    (N, G) says which group stands at which place of the pipeline.
+    (N, G) says which group stands at which place of the pipeline. Its own columns are those of the first group.
     """
 
     groups: tuple[Strategies, ...]
     stages: Ints
     order: Ints
 
-    def __len__(self) -> int:
-        return len(self.order)
+    @staticmethod
+    def of(groups: tuple[Strategies, ...], stages: Ints, order: Ints) -> MixedStrategies:
+        """Strategies whose own columns are those of the first group."""
+        first = {name: getattr(groups[0], name) for name in AXES}
+        return MixedStrategies(**first, groups=groups, stages=stages, order=order)
 
-    def take(self, rows: NDArray[Any] | slice) -> MixedRows:
+    def take(self, rows: NDArray[Any] | slice) -> MixedStrategies:
         """The given rows (an index, mask or slice)."""
-        return MixedRows(tuple(group.take(rows) for group in self.groups), self.stages[rows], self.order[rows])
-
-    @property
-    def pp(self) -> Ints:
-        """Stages of the whole pipeline, shape (N,)."""
-        return self.groups[0].pp
+        return MixedStrategies.of(tuple(one.take(rows) for one in self.groups), self.stages[rows], self.order[rows])
 
     def group_at(self) -> Ints:
         """The group of every stage, (N, P) for the most stages P; behind a row's last stage its last group."""
@@ -107,16 +123,12 @@ class MixedSeconds:
     extra: Floats
     """What a stage spends per micro-batch beside its layers, its hops included."""
 
-    def take(self, rows: NDArray[Any]) -> MixedSeconds:
-        """The given rows (an index or mask)."""
-        arrays = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name != "groups"}
-        return MixedSeconds(groups=tuple(group.take(rows) for group in self.groups), **arrays)
-
 
 @dataclass(frozen=True, slots=True)
 class MixedBytes:
-    """What the memory of every stage is composed of, arrays (N, P), bytes on one rank."""
+    """What the memory of every stage is composed of, arrays (N, P), bytes on one rank; and of each group."""
 
+    groups: tuple[RowBytes, ...]
     limit: Floats
     """What the allocator may hand out on the stage's device."""
     fixed: Floats
@@ -129,12 +141,8 @@ class MixedBytes:
     """Per recomputed layer, all micro-batches in flight."""
     working: Floats
 
-    def take(self, rows: NDArray[Any]) -> MixedBytes:
-        """The given rows (an index or mask)."""
-        return MixedBytes(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
-
-def mixed_seconds(rows: MixedRows, mixed: Mixed) -> MixedSeconds:
+def mixed_seconds(rows: MixedStrategies, mixed: Mixed) -> MixedSeconds:
     """Price N strategies stage by stage, up to what a split of the layers multiplies."""
     cores = [core_seconds(group, one) for group, one in zip(rows.groups, mixed.scenarios, strict=True)]
     groups = _together(rows, mixed, cores)
@@ -157,7 +165,7 @@ def _at(group_at: Ints, values: list[Floats]) -> Floats:
     return np.take_along_axis(np.stack(values, axis=1), group_at, axis=1)
 
 
-def _together(rows: MixedRows, mixed: Mixed, cores: list[RowSeconds]) -> tuple[RowSeconds, ...]:
+def _together(rows: MixedStrategies, mixed: Mixed, cores: list[RowSeconds]) -> tuple[RowSeconds, ...]:
     """Each group's seconds with the whole pipeline's terms once per iteration.
 
     The groups reduce their gradients and step their optimizers at the same time; the iteration waits for the
@@ -170,20 +178,20 @@ def _together(rows: MixedRows, mixed: Mixed, cores: list[RowSeconds]) -> tuple[R
         "data_parallel": np.take_along_axis(traffic, slowest, axis=1)[:, 0] + _tied(rows, mixed)[_each(rows), *ends],
         "optimizer": np.take_along_axis(optimizer, slowest, axis=1)[:, 0],
         "overhead": np.max([one.overhead for one in cores], axis=0),
-        "straggler": np.full(len(rows), straggler_share(mixed.scenarios[0].stack.calibrated.straggler, mixed.nodes)),
+        "straggler": np.full(len(rows), straggler_share(mixed.lead.stack.calibrated.straggler, mixed.nodes)),
         "bubble": np.max([one.bubble for one in cores], axis=0),
     }
     return tuple(replace(one, **common) for one in cores)
 
 
-def _once(rows: MixedRows, mixed: Mixed, cores: list[RowSeconds]) -> tuple[Floats, Floats]:
+def _once(rows: MixedStrategies, mixed: Mixed, cores: list[RowSeconds]) -> tuple[Floats, Floats]:
     """Exposed data-parallel traffic and the optimizer of every group, (N, G), for the layers its stages should hold.
 
     Those are told before any split: where all stages take as long, a stage holds what it would in an even pipeline
     of ``sum_k stages_k (layer seconds here / layer seconds on group k)`` stages like itself.
     """
     pace = np.sum([rows.stages[:, k] / core.layer for k, core in enumerate(cores)], axis=0)
-    most = max(mixed.scenarios[0].model.num_layers, 2)
+    most = max(mixed.lead.model.num_layers, 2)
     traffic, optimizer = [], []
     for group, one, core in zip(rows.groups, mixed.scenarios, cores, strict=True):
         alike = replace(group, pp=np.clip(np.rint(core.layer * pace).astype(np.int64), 2, most))
@@ -193,11 +201,11 @@ def _once(rows: MixedRows, mixed: Mixed, cores: list[RowSeconds]) -> tuple[Float
     return np.stack(traffic, axis=1), np.stack(optimizer, axis=1)
 
 
-def _each(rows: MixedRows) -> Ints:
+def _each(rows: MixedStrategies) -> Ints:
     return np.arange(len(rows))
 
 
-def _tied(rows: MixedRows, mixed: Mixed) -> Floats:
+def _tied(rows: MixedStrategies, mixed: Mixed) -> Floats:
     """All-reduce of a tied embedding between any two groups, (N, G, G): the slower side's."""
     count = len(rows.groups)
     table = np.zeros((len(rows), count, count))
@@ -212,7 +220,7 @@ def _pairs(count: int) -> list[tuple[int, int]]:
     return [(one, other) for one in range(count) for other in range(one + 1, count)]
 
 
-def _hops(rows: MixedRows, mixed: Mixed, at: Ints) -> Floats:
+def _hops(rows: MixedStrategies, mixed: Mixed, at: Ints) -> Floats:
     """Sends of every stage, (N, P): half of what both its neighbours would ask for.
 
     A stage sends activations to the next stage and as many gradients to the one before. An interleaved pipeline of v
@@ -228,7 +236,7 @@ def _hops(rows: MixedRows, mixed: Mixed, at: Ints) -> Floats:
     return (left + right) / 2.0
 
 
-def _links(rows: MixedRows, mixed: Mixed) -> Floats:
+def _links(rows: MixedStrategies, mixed: Mixed) -> Floats:
     """Sends and receives of a stage between two of group i, or one of i and one of j: (N, G, G).
 
     Between groups the rank that has more to send, or the slower way out, sets the time.
@@ -247,9 +255,9 @@ def _links(rows: MixedRows, mixed: Mixed) -> Floats:
     return table
 
 
-def mixed_bytes(rows: MixedRows, mixed: Mixed) -> MixedBytes:
+def mixed_bytes(rows: MixedStrategies, mixed: Mixed) -> MixedBytes:
     """The memory of N strategies stage by stage, up to what a split of the layers multiplies."""
-    groups = [_average_bytes(group, one) for group, one in zip(rows.groups, mixed.scenarios, strict=True)]
+    groups = tuple(_average_bytes(group, one) for group, one in zip(rows.groups, mixed.scenarios, strict=True))
     at, n = rows.group_at(), len(rows)
     stages = np.arange(at.shape[1])
     spread = rows.groups[0].take(np.repeat(np.arange(n), len(stages)))
@@ -257,6 +265,7 @@ def mixed_bytes(rows: MixedRows, mixed: Mixed) -> MixedBytes:
     first, last = stages == 0, stages == rows.pp[:, None] - 1
     ends = first * (_at(at, [g.first for g in groups]) + held * _at(at, [g.embedding_activation for g in groups]))
     return MixedBytes(
+        groups=groups,
         limit=_at(at, [memory_limit(one, group) for one, group in zip(mixed.scenarios, rows.groups, strict=True)]),
         fixed=_at(at, [g.everywhere for g in groups]) + ends + last * _at(at, [g.last for g in groups]),
         layer=_at(at, [g.layer_state for g in groups]),
@@ -266,9 +275,41 @@ def mixed_bytes(rows: MixedRows, mixed: Mixed) -> MixedBytes:
     )
 
 
-def price_mixed(row: MixedRows, mixed: Mixed, assignment: Assignment) -> Price:
+def first_in_pipeline(row: Strategies) -> Strategies:
+    """One strategy as the group has it that the pipeline begins on."""
+    return row.groups[int(row.order[0, 0])] if isinstance(row, MixedStrategies) else row
+
+
+def as_it_runs(row: Strategies, split: Assignment) -> Strategies:
+    """One strategy with its recomputation called what it comes to, on every group."""
+    if not isinstance(row, MixedStrategies):
+        return effective_recompute(row, split)
+    return MixedStrategies.of(tuple(effective_recompute(one, split) for one in row.groups), row.stages, row.order)
+
+
+def price(row: Strategies, scenario: AnyScenario, split: Assignment) -> Price:
+    """The price of a single strategy under a split, with its recomputation as what it comes to.
+
+    Over several groups seconds and bytes by cause are those of the slowest stage.
+    """
+    run = as_it_runs(row, split)
+    if isinstance(scenario, Mixed):
+        assert isinstance(run, MixedStrategies)
+        return price_mixed(run, scenario, split)
+    return price_strategy(run, scenario, split)
+
+
+def stage_limits(row: Strategies, scenario: AnyScenario) -> Floats:
+    """Usable bytes of the device of every stage of a single strategy, (pp,)."""
+    usable = np.array([one.group.accelerator.usable_memory for one in parts_of(scenario)])
+    at = row.group_at()[0] if isinstance(row, MixedStrategies) else np.zeros(int(row.pp[0]), dtype=np.int64)
+    return usable[at]
+
+
+def price_mixed(row: MixedStrategies, mixed: Mixed, assignment: Assignment) -> Price:
     """The price of a single row under an assignment; seconds and bytes by cause are those of the slowest stage."""
     seconds, at = mixed_seconds(row, mixed), row.group_at()[0]
+    memory = [_average_bytes(group, one) for group, one in zip(row.groups, mixed.scenarios, strict=True)]
     stages = assignment.layers * seconds.layer[0] + assignment.recomputed * seconds.recompute[0] + seconds.extra[0]
     slow = int(np.argmax(stages))
     group = int(at[slow])
@@ -286,9 +327,9 @@ def price_mixed(row: MixedRows, mixed: Mixed, assignment: Assignment) -> Price:
         iteration=float(compose(row.groups[group], one, slowest, total)[0]),
         stage_seconds=stages,
         breakdown=terms.row(0),
-        footprint=_footprint(row, mixed, assignment),
+        footprint=_footprint(row, mixed, memory, assignment),
         seconds=one,
-        memory=_average_bytes(row.groups[group], mixed.scenarios[group]),
+        memory=memory[group],
     )
 
 
@@ -297,16 +338,11 @@ def _average_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
     return replace(row_bytes(rows, scenario), kinds=None)
 
 
-def _with_bytes(row: MixedRows, mixed: Mixed) -> list[tuple[Strategies, RowBytes, Scenario]]:
-    pairs = zip(row.groups, mixed.scenarios, strict=True)
-    return [(group, _average_bytes(group, one), one) for group, one in pairs]
-
-
-def _footprint(row: MixedRows, mixed: Mixed, assignment: Assignment) -> Footprint:
+def _footprint(row: MixedStrategies, mixed: Mixed, memory: Sequence[RowBytes], assignment: Assignment) -> Footprint:
     """Every stage's bytes as its group counts them."""
     each = [
-        footprint(group, memory, one, row=0, layers=assignment.layers, recomputed=assignment.recomputed)
-        for group, memory, one in _with_bytes(row, mixed)
+        footprint(*one, row=0, layers=assignment.layers, recomputed=assignment.recomputed)
+        for one in zip(row.groups, memory, mixed.scenarios, strict=True)
     ]
     at, stages = row.group_at()[0], np.arange(len(assignment.layers))
     parts = {f.name: np.stack([getattr(one, f.name) for one in each])[at, stages] for f in fields(Footprint)}

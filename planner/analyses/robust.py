@@ -10,105 +10,73 @@ over all strategies, nor between the corners. A question is over one node group 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Final, Generic, Literal, TypeVar
+from typing import Final, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from costmodels.groups import Mixed, price_mixed
+from costmodels.groups import AnyScenario, Mixed, MixedStrategies, parts_of, price
 from costmodels.layout.split import Assignment
-from costmodels.pricing import price_strategy
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats
 from planner.analyses.what_if import best_of
 from planner.answer.build import provenance_record, strategy_record
 from planner.answer.plan import Provenance, Strategy
-from planner.api.several_groups import space_that_fits
 from planner.errors import BadRequest, NothingFits, OutOfTime
-from planner.explain.mixed import mixed_record
-from planner.explain.mixed import promising as promising_branches
 from planner.explain.what_helps import uncertain_levers
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
 from planner.request.values import percentage
-from planner.search import mixed as mixed_search
 from planner.search.best_first import promising, search
 from planner.search.choice import CLOSE
-from planner.search.mixed import MixedIncumbent
-from planner.search.objective import objective_of
+from planner.search.objective import Objective, objective_of, search_lattice
 from planner.search.split import TOLERANCE, Incumbent, best_split
 from planner.space.lattice import Space
-from planner.space.mixed import MixedSpace
 
 RUNNERS_UP = 16
 """Best rows of the middle that are candidates beside the best of every scenario."""
-Machines = TypeVar("Machines")
-Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
-class Question(Generic[Machines, Found]):
-    """A question whose strategies are ``Found``, on ``Machines``."""
+class Question:
+    """A lattice of strategies and the machines that they are priced on, on one node group or several."""
 
-    names: tuple[str, ...]
-    """What is uncertain; of several node groups, of all of them alike."""
-    changed: Callable[[Mapping[str, float]], Machines]
-    """With factors on some of it."""
-    best: Callable[[Machines, Budget], Found]
-    """The proved best there, within a budget."""
-    runners_up: Callable[[Budget], list[Found]]
-    """Good ones with everything at its stated value."""
-    seconds: Callable[[Found, Machines], float]
-    record: Callable[[Found], Strategy]
-    axes: Callable[[Found], tuple[object, ...]]
-    """All by which two strategies differ."""
+    space: Space
+    objective: Objective
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is uncertain; of several node groups, of all of them alike."""
+        parts = parts_of(self.objective.question)
+        return tuple(dict.fromkeys(name for one in parts for name in uncertain_levers(one)))
 
-def on_one_group(request: PlanRequest, budget: Budget) -> Question[Scenario, Incumbent]:
-    """The question on one node group.
-
-    Raises:
-        BadRequest, OutOfTime: as `what_if.best_of`.
-    """
-    resolved, space, _, _ = best_of(request, budget)
-    scenario = objective_of(resolved).scenario
-    return Question(
-        names=tuple(uncertain_levers(scenario)),
-        changed=lambda factors: changed_by(scenario, factors),
-        best=lambda machines, budget: _best(space, machines, budget),
-        runners_up=lambda budget: _runners_up(space, scenario, budget),
-        seconds=lambda one, machines: price_strategy(one.row, machines, one.assignment).iteration,
-        record=lambda one: strategy_record(one.row, one.assignment, scenario),
-        axes=lambda one: (*one.row.row(0).items(), *_layers(one.assignment)),
-    )
+    def changed(self, factors: Mapping[str, float]) -> AnyScenario:
+        """The machines with factors on some of it."""
+        question = self.objective.question
+        return changed_groups(question, factors) if isinstance(question, Mixed) else changed_by(question, factors)
 
 
-def on_groups(resolved: Resolved, mixed: Mixed, budget: Budget) -> Question[Mixed, MixedIncumbent]:
-    """The question on several node groups.
+def _asked(request: PlanRequest, resolved: Resolved, budget: Budget) -> Question:
+    """The question with its lattice.
 
     Raises:
-        NothingFits: no strategy does.
-        OutOfTime: no strategy was found within the budget.
+        BadRequest, NothingFits, OutOfTime: as `what_if.best_of`.
     """
-    space, outcome, _ = space_that_fits(mixed, parse_pins(resolved.request.pins), budget)
+    if not resolved.mixed:
+        resolved, space, _, _ = best_of(request, budget)
+        return Question(space, objective_of(resolved))
+    objective = objective_of(resolved)
+    space, outcome = search_lattice(objective, parse_pins(resolved.request.pins), budget)
     if outcome.best is None:
         if outcome.proved:
             raise NothingFits("nothing fits; `plan` says why and what comes nearest")
         raise OutOfTime(f"no plan {budget.limit}")
-    return Question(
-        names=tuple(dict.fromkeys(name for one in mixed.scenarios for name in uncertain_levers(one))),
-        changed=lambda factors: changed_groups(mixed, factors),
-        best=lambda machines, budget: _best_on_groups(space, machines, budget),
-        runners_up=lambda budget: _runners_up_on_groups(space, mixed, budget),
-        seconds=lambda one, machines: price_mixed(one.row, machines, one.assignment).iteration,
-        record=lambda one: mixed_record(one.row, one.assignment, mixed),
-        axes=_axes_on_groups,
-    )
+    return Question(space, objective)
 
 
 def changed_by(scenario: Scenario, factors: Mapping[str, float]) -> Scenario:
@@ -129,47 +97,37 @@ def changed_groups(mixed: Mixed, factors: Mapping[str, float]) -> Mixed:
     return Mixed(mixed.cluster.model_copy(update={"groups": groups, "between": links}), parts)
 
 
-def _best(space: Space, scenario: Scenario, budget: Budget) -> Incumbent:
-    found = search(space, scenario, budget=budget)
+def _best(space: Space, question: AnyScenario, budget: Budget) -> Incumbent:
+    found = search(space, question, budget=budget)
     if found.best is None or not found.proved:
         raise OutOfTime(f"the scenarios were not all proved {budget.limit}")
     return found.best
 
 
-def _best_on_groups(space: MixedSpace, mixed: Mixed, budget: Budget) -> MixedIncumbent:
-    found = mixed_search.search(space, mixed, budget=budget)
-    if found.best is None or not found.proved:
-        raise OutOfTime(f"the scenarios were not all proved {budget.limit}")
-    return found.best
-
-
-def _runners_up(space: Space, scenario: Scenario, budget: Budget) -> list[Incumbent]:
+def _runners_up(asked: Question, budget: Budget) -> list[Incumbent]:
     """The most promising rows of the middle, each under its best split."""
-    outcome = search(space, scenario, budget=budget)
+    question = asked.objective.question
+    outcome = search(asked.space, question, budget=budget)
     found: list[Incumbent] = []
-    for _, row in promising(outcome, scenario):
+    for _, row in promising(outcome, question):
         if len(found) >= RUNNERS_UP or budget.spent():
             break
-        if solved := best_split(row, scenario, budget=budget):
+        if solved := best_split(row, question, budget=budget):
             found.append(solved)
     return found
 
 
-def _runners_up_on_groups(space: MixedSpace, mixed: Mixed, budget: Budget) -> list[MixedIncumbent]:
-    outcome = mixed_search.search(space, mixed, budget=budget)
-    found: list[MixedIncumbent] = []
-    for _, one in promising_branches(outcome):
-        if len(found) >= RUNNERS_UP or budget.spent():
-            break
-        if solved := mixed_search.best_split(one, mixed, budget=budget):
-            found.append(solved)
-    return found
+def _seconds(one: Incumbent, question: AnyScenario) -> float:
+    return price(one.row, question, one.assignment).iteration
 
 
-def _axes_on_groups(one: MixedIncumbent) -> tuple[object, ...]:
-    rows = one.row
-    at = tuple(tuple(group.row(0).items()) for group in rows.groups)
-    return (*at, *rows.stages[0].tolist(), *rows.order[0].tolist(), *_layers(one.assignment))
+def _axes(one: Incumbent) -> tuple[object, ...]:
+    """All by which two strategies differ."""
+    row = one.row
+    if not isinstance(row, MixedStrategies):
+        return (*row.row(0).items(), *_layers(one.assignment))
+    at = tuple(tuple(group.row(0).items()) for group in row.groups)
+    return (*at, *row.stages[0].tolist(), *row.order[0].tolist(), *_layers(one.assignment))
 
 
 def _layers(split: Assignment) -> tuple[int, ...]:
@@ -225,10 +183,10 @@ class Robust(BaseModel):
 
 
 @dataclass(frozen=True)
-class _Priced(Generic[Found]):
+class _Priced:
     """Candidates and scenarios: seconds (C, S), and the proved best of each scenario (S,)."""
 
-    candidates: list[Found]
+    candidates: list[Incumbent]
     factors: list[dict[str, float]]
     seconds: Floats
     least: Floats
@@ -252,16 +210,11 @@ def robust(request: PlanRequest, within: float) -> Robust:
     if not 0.0 < within < 1.0:
         raise BadRequest(f"--robust: expected a share between 0 and 1 such as 20%, got {within:g}")
     budget, resolved = Budget(request.time_limit), resolve(request)
-    if resolved.mixed:
-        return _answer(on_groups(resolved, resolved.mixed, budget), resolved, resolved.mixed.gpus, within, budget)
-    return _answer(on_one_group(request, budget), resolved, resolved.scenario.gpus, within, budget)
-
-
-def _answer(asked: Question[Machines, Found], resolved: Resolved, gpus: int, within: float, budget: Budget) -> Robust:
+    asked = _asked(request, resolved, budget)
     corners = corners_of(asked.names, within)
-    found = [asked.best(asked.changed(factors), budget) for factors in corners]
-    candidates = _distinct(asked, [*found, *asked.runners_up(budget)])
-    least = np.array([asked.seconds(one, asked.changed(at)) for one, at in zip(found, corners, strict=True)])
+    found = [_best(asked.space, asked.changed(factors), budget) for factors in corners]
+    candidates = _distinct([*found, *_runners_up(asked, budget)])
+    least = np.array([_seconds(one, asked.changed(at)) for one, at in zip(found, corners, strict=True)])
     priced = _table(asked, candidates, corners, least)
     order = np.lexsort((priced.regret[:, 0], priced.regret.max(axis=1)))
     ranked = _without_repeats([_candidate(asked, priced, int(i)) for i in order])
@@ -269,7 +222,7 @@ def _answer(asked: Question[Machines, Found], resolved: Resolved, gpus: int, wit
     return Robust(
         model=resolved.scenario.model.name,
         cluster=resolved.cluster.name,
-        gpus=gpus,
+        gpus=resolved.scenario.gpus,
         within=within,
         uncertain=asked.names,
         scenarios=len(corners),
@@ -283,11 +236,11 @@ def _answer(asked: Question[Machines, Found], resolved: Resolved, gpus: int, wit
     )
 
 
-def _distinct(asked: Question[Machines, Found], found: Sequence[Found]) -> list[Found]:
+def _distinct(found: Sequence[Incumbent]) -> list[Incumbent]:
     """Strategies that differ in an axis or in their layers, in order of first appearance."""
-    seen: dict[tuple[object, ...], Found] = {}
+    seen: dict[tuple[object, ...], Incumbent] = {}
     for one in found:
-        seen.setdefault(asked.axes(one), one)
+        seen.setdefault(_axes(one), one)
     return list(seen.values())
 
 
@@ -305,18 +258,16 @@ def corners_of(names: Sequence[str], within: float) -> list[dict[str, float]]:
     return [dict.fromkeys(names, 1.0), *(dict(zip(names, corner, strict=True)) for corner in ends)]
 
 
-def _table(
-    asked: Question[Machines, Found], candidates: list[Found], corners: list[dict[str, float]], least: Floats
-) -> _Priced[Found]:
+def _table(asked: Question, candidates: list[Incumbent], corners: list[dict[str, float]], least: Floats) -> _Priced:
     changed = [asked.changed(factors) for factors in corners]
-    rows = [[asked.seconds(one, machines) for machines in changed] for one in candidates]
+    rows = [[_seconds(one, machines) for machines in changed] for one in candidates]
     return _Priced(candidates, corners, np.array(rows), least)
 
 
-def _candidate(asked: Question[Machines, Found], priced: _Priced[Found], i: int) -> Candidate:
-    regret = priced.regret[i]
+def _candidate(asked: Question, priced: _Priced, i: int) -> Candidate:
+    regret, taken = priced.regret[i], priced.candidates[i]
     return Candidate(
-        strategy=asked.record(priced.candidates[i]),
+        strategy=strategy_record(taken.row, taken.assignment, asked.objective.question),
         seconds=float(priced.seconds[i, 0]),
         regret=max(float(regret[0]), 0.0),
         worst_regret=max(float(regret.max()), 0.0),
@@ -325,7 +276,7 @@ def _candidate(asked: Question[Machines, Found], priced: _Priced[Found], i: int)
     )
 
 
-def _radius(asked: Question[Machines, Found], candidates: list[Found], within: float, best: int) -> float:
+def _radius(asked: Question, candidates: list[Incumbent], within: float, best: int) -> float:
     """Largest share at whose corners no candidate beats the best of the middle noticeably, by halving."""
 
     def stays(share: float) -> bool:

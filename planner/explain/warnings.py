@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,28 +30,14 @@ from planner.search.objective import Objective
 from planner.search.priced import Priced
 from planner.search.split import Incumbent
 from planner.space.active_rules import binding
-from planner.space.lattice import Space
+from planner.space.lattice import SHARDING, Space
+from planner.space.mixed import MixedSpace, lay_out
 
-if TYPE_CHECKING:
-    from planner.space.mixed import MixedSpace
-
-
-_SHARDING = ("zero_stage", "sharding_degree")
 MOST_NAMED = 3
 """Values of one pin whose reasons are named."""
 
 
-@dataclass(frozen=True)
-class Lattice:
-    """How a space is laid out under pins, and the rules that bind in it."""
-
-    build: Callable[[Mapping[str, Pin]], Space | MixedSpace]
-    rules: tuple[Rule, ...]
-
-
-def unused_pin_values(
-    resolved: Resolved, pins: Mapping[str, Pin], space: Space | MixedSpace, lattice: Lattice
-) -> list[str]:
+def unused_pin_values(resolved: Resolved, pins: Mapping[str, Pin], space: Space) -> list[str]:
     """A line for every value of a list that no strategy takes, with the rule that stands against it."""
     lines = []
     listed = {axis: pin for axis, pin in pins.items() if str(resolved.request.pins[axis]).strip().lower() != "any"}
@@ -59,7 +45,7 @@ def unused_pin_values(
         taken = set(_values(space, axis).tolist())
         unused = [value for value in pin.values if value not in taken] if len(pin.values) > 1 else []
         for value in unused[:MOST_NAMED]:
-            why = _why(resolved, {**pins, axis: Pin(axis, (value,))}, lattice)
+            why = _why(resolved, {**pins, axis: Pin(axis, (value,))}, space)
             lines.append(f"no strategy has {axis} {shown_value(axis, value)}: {why}")
         if unused[MOST_NAMED:]:
             rest = ", ".join(shown_value(axis, value) for value in unused[MOST_NAMED:])
@@ -67,27 +53,27 @@ def unused_pin_values(
     return lines
 
 
-def _values(space: Space | MixedSpace, axis: str) -> NDArray[Any]:
+def _values(space: Space, axis: str) -> NDArray[Any]:
     """The values of an axis among all strategies that pass every rule but memory."""
-    if isinstance(space, Space):
-        if axis == "zero_stage":
-            return space.zero_stage[space.allowed.any(axis=0)]
-        if axis == "sharding_degree":
-            core, option = np.nonzero(space.allowed)
-            return np.unique(space.degree[space.layout[core], option])
-        return np.unique(getattr(space.cores, axis))
-    if axis in _SHARDING:
-        of_group = space.zero_stage if axis == "zero_stage" else space.degree
-        return np.unique(of_group[space.allowed])
-    return np.unique([getattr(group, axis) for group in space.cores.groups])
+    if isinstance(space, MixedSpace):
+        if axis in SHARDING:
+            return np.unique((space.zero_stage if axis == "zero_stage" else space.degree)[space.allowed])
+        return np.unique([getattr(group, axis) for group in space.cores.groups])
+    if axis == "zero_stage":
+        return space.zero_stage[space.allowed.any(axis=0)]
+    if axis == "sharding_degree":
+        core, option = np.nonzero(space.allowed)
+        return np.unique(space.degree[space.layout[core], option])
+    return np.unique(getattr(space.cores, axis))
 
 
-def _why(resolved: Resolved, pins: Mapping[str, Pin], lattice: Lattice) -> str:
+def _why(resolved: Resolved, pins: Mapping[str, Pin], space: Space) -> str:
+    one_width = isinstance(space, MixedSpace) and space.one_width
     try:
-        refusals = lattice.build(pins).refusals
+        refusals = lay_out(resolved.question, pins, one_width=one_width).refusals
     except BadRequest as error:
         return str(error)
-    refused = order_refusals(as_rejections(refusals), resolved, lattice.rules)
+    refused = order_refusals(as_rejections(refusals), resolved, binding(resolved.question))
     return refused[0].example if refused else "other pins leave none"
 
 

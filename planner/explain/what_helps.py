@@ -6,17 +6,21 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from costmodels.groups import Mixed
 from costmodels.names import SHARDED_GRADIENTS, Recompute
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
 from hardware.links import Tier
+from hardware.records import Between
+from planner.answer.build import degrees_in_words
 from planner.answer.plan import Advice
 from planner.answer.text import NOT_KNOWN, NOTABLE, format_bytes, format_seconds, plural
-from planner.errors import BadRequest
+from planner.errors import BadRequest, OutOfTime
 from planner.explain.nearest import rounder_counts, with_gpus
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
@@ -27,6 +31,7 @@ from planner.search.objective import Objective
 from planner.search.split import Incumbent
 from planner.space.divisors import divisors
 from planner.space.lattice import LARGEST_MICRO_BATCH, Space, build
+from planner.space.mixed import MixedSpace, lay_out
 from planner.space.scope import offloads
 
 Lever = Callable[[Scenario, float], Scenario]
@@ -114,6 +119,8 @@ UNLIMITED = 1e6
 """Times a device's memory that nothing needs more of."""
 WORTH_IT = 0.1
 """Share of the time that twice the GPUs must save to be worth them."""
+PART = 1e6
+"""Effort of each search over several node groups, on top of that of the plan."""
 MOST_BATCHES = 512
 """Batch sizes on either side that are looked at for one with more divisors."""
 
@@ -122,10 +129,58 @@ def what_helps(
     resolved: Resolved, space: Space, objective: Objective, best: Incumbent, *, pins: Mapping[str, Pin], budget: Budget
 ) -> tuple[Advice, ...]:
     """Changes that would make the plan better by its objective, the most useful first."""
+    if isinstance(space, MixedSpace):
+        return _better_groups(objective, space, best, pins, budget)
     if objective.by_memory:
         return _less_memory(resolved, objective, best, pins, budget)
     fewer = _enough_gpus(resolved, objective, objective.value(best), budget)
     return (*fewer, *_faster(space, objective, best, pins=pins, budget=budget))
+
+
+def _better_groups(
+    objective: Objective, space: MixedSpace, best: Incumbent, pins: Mapping[str, Pin], budget: Budget
+) -> tuple[Advice, ...]:
+    """Gains over several node groups: from better links, and from stages of different widths."""
+    mixed, now = objective.question, objective.value(best)
+    assert isinstance(mixed, Mixed)
+    other = _other_widths(objective, mixed, now, pins, budget) if space.one_width else None
+    changes = {"links between groups 2x": faster_between(mixed), "networks 2x": faster_networks(mixed)}
+    lines = [
+        _replanned(subject, objective.on(changed), space, best, now, budget.part(PART, share=1 / 2))
+        for subject, changed in changes.items()
+    ]
+    return tuple(sorted([*lines, *([other] if other else [])], key=lambda line: line.iteration_seconds or math.inf))
+
+
+def _other_widths(
+    objective: Objective, mixed: Mixed, now: float, pins: Mapping[str, Pin], budget: Budget
+) -> Advice | None:
+    """The gain where stages of node groups may differ in their ranks; None where there is none."""
+    subject = "stages of other widths"
+    try:
+        space = lay_out(mixed, pins, one_width=False, budget=budget.part(3 * PART, share=1 / 2))
+    except OutOfTime:
+        return Advice(subject=subject, text=NOT_KNOWN, proved=False)
+    found = objective.search(space, budget=budget.part(PART, share=1 / 2))
+    line = gained(subject, found.best.iteration if found.best else now, now, proved=found.proved)
+    if found.best is None or found.best.iteration >= now:
+        return None if found.proved else line
+    return line.model_copy(update={"text": f"{line.text}: {degrees_in_words(found.best.row, mixed)}"})
+
+
+def faster_between(mixed: Mixed) -> Mixed:
+    """Links between groups of twice the bandwidth, the groups' own unchanged."""
+    links = []
+    for pair in combinations([one.group.name for one in mixed.scenarios], 2):
+        link = min((tier.link for tier in mixed.cluster.crossing(*pair)), key=lambda link: link.bandwidth)
+        links.append(Between.model_construct(groups=pair, link=link.times(2.0)))
+    return replace(mixed, cluster=mixed.cluster.model_copy(update={"between": tuple(links)}))
+
+
+def faster_networks(mixed: Mixed) -> Mixed:
+    """Every tier outside the nodes with twice the bandwidth."""
+    parts = tuple(scale_links(one, 2.0, inner=False) for one in mixed.scenarios)
+    return Mixed(mixed.cluster.model_copy(update={"groups": tuple(one.group for one in parts)}), parts)
 
 
 def _enough_gpus(resolved: Resolved, objective: Objective, now: float, budget: Budget) -> tuple[Advice, ...]:

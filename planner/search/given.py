@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodels.groups import as_it_runs
 from costmodels.layout.split import ENDS, Assignment, end_places, ends_of_cut, nearest_cut, odd_stage, places_of
 from costmodels.layout.stage_contents import joined
 from costmodels.names import CP_KINDS, SCHEDULE_NAMES, VOCABULARIES, Recompute
-from costmodels.pricing import Price, effective_recompute, price_strategy, row_assignment
+from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Strategies, strategies
 from planner.answer.plan import Rejection
@@ -26,7 +27,7 @@ from planner.search.split import best_split, given_split
 from planner.space.active_rules import binding
 from planner.space.divisors import nearest_degrees, nearest_divisor, nearest_multiple
 from planner.space.lattice import layouts
-from planner.stages.from_rows import fewest_layers, framework_split
+from planner.stages.from_strategies import fewest_layers, framework_split
 
 CHUNKS = "chunks"
 """The rule that every chunk has a layer."""
@@ -43,11 +44,7 @@ class Given:
     @property
     def running(self) -> Strategies:
         """The row with recomputation as what it comes to, which is what is priced."""
-        return effective_recompute(self.row, self.split)
-
-    def price(self, scenario: Scenario) -> Price:
-        """What it costs."""
-        return price_strategy(self.running, scenario, self.split)
+        return as_it_runs(self.row, self.split)
 
 
 def given_strategy(

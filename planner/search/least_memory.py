@@ -25,7 +25,7 @@ from planner.search.priced import Priced, price_cores, price_rows
 from planner.search.split import Incumbent, best_split
 from planner.space.lattice import Space
 from planner.stages.bounds import RECOMPUTE_MODES, StageRows
-from planner.stages.from_rows import stage_problems
+from planner.stages.from_strategies import stage_problems
 
 HALVINGS = 60
 """Enough to tell two limits apart that differ in the last digits of a byte count."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.groups import AnyScenario, Mixed, MixedStrategies, mixed_bytes, mixed_seconds
 from costmodels.iteration import (
     RowSeconds,
     all_sides,
@@ -25,7 +26,9 @@ from costmodels.scenario import Scenario
 from costmodels.step.traffic import share_steps
 from costmodels.strategy import Bools, Floats, Ints, Strategies
 from planner.space.lattice import Space
-from planner.stages.from_rows import framework_split
+from planner.stages.bounds import StageRows, stage_lower_bound
+from planner.stages.from_strategies import framework_split, mixed_stage_problems, problem_of, single_problem
+from planner.stages.problem import StageProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,9 @@ class Priced:
     even_split_peak_bytes: Floats
     """Bytes of the worst stage under the even split."""
     fits: Bools
+    """Whether the even split does; over several node groups, whether any does."""
+    problems: StageRows | None = None
+    """Over several node groups, whose strategies have no even split: the problems of their stages."""
 
     def take(self, index: NDArray[np.int64] | Bools) -> Priced:
         """The given rows."""
@@ -53,7 +59,27 @@ class Priced:
             self.bound[index],
             self.even_split_peak_bytes[index],
             self.fits[index],
+            self.problems and self.problems.take(index),
         )
+
+    def problem(self, scenario: AnyScenario) -> StageProblem:
+        """The stage problem of a single row."""
+        if self.problems is not None:
+            return single_problem(self.problems)
+        assert isinstance(scenario, Scenario)
+        return problem_of(self.rows, self.seconds, self.memory, scenario)
+
+
+def price_mixed_strategies(rows: MixedStrategies, mixed: Mixed) -> Priced:
+    """Strategies over several node groups: the seconds that no split of theirs can beat, and whether any fits."""
+    seconds, memory = mixed_seconds(rows, mixed), mixed_bytes(rows, mixed)
+    problems = mixed_stage_problems(rows, seconds, memory, mixed)
+    bound = stage_lower_bound(problems)
+    slowest, total = (np.where(bound.feasible, part, 0.0) for part in (bound.slowest, bound.total))
+    value = compose(rows, seconds.groups[0], slowest, total)
+    unknown = np.full(len(rows), np.inf)
+    least = np.where(bound.feasible, value, np.inf)
+    return Priced(rows, seconds.groups[0], memory.groups[0], unknown, least, unknown, bound.feasible, problems)
 
 
 def price_cores(space: Space, cores: Ints, scenario: Scenario) -> Priced:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.groups import Mixed, MixedRows
+from costmodels.groups import AnyScenario, Mixed, MixedStrategies
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Bools, Ints, Strategies, strategies
 from planner.errors import BadRequest, OutOfTime
@@ -30,18 +30,17 @@ from planner.space.divisors import around, divisors, nearest_degrees
 from planner.space.lattice import (
     LARGEST_MICRO_BATCH,
     Refusal,
+    Space,
     axes_of,
     expand_partial,
     layouts,
     sharding_degrees,
     shown,
 )
+from planner.space.lattice import build as build_one
 
 WIDTH = "group-width"
 """The rule that asks for as many ranks on every stage; without it groups may have stages of different widths."""
-
-PER_GROUP = ("tp", "dp", "micro_batch_size")
-"""Axes on which node groups may differ, and that a predicted strategy may give for each."""
 
 _LAYOUT = ("tp", "cp", "dp")
 _SHARED = (
@@ -64,22 +63,19 @@ Table = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class MixedSpace:
+class MixedSpace(Space):
     """All strategies over the groups, those that pass every rule but memory as cores x sharding x orders.
 
     ``zero_stage`` and ``degree`` are of every group, (C, Z, G); ``allowed[c, z]`` says whether core c may take
-    sharding option z; ``orders`` (K, G) lists the groups' orders along the pipeline.
+    sharding option z; ``orders`` (K, G) lists the groups' orders along the pipeline. ``one_width``: every stage has as
+    many ranks.
     """
 
-    candidates: int
-    cores: MixedRows
-    zero_stage: Ints
-    degree: Ints
-    allowed: Bools
+    cores: MixedStrategies
     orders: Ints
-    refusals: tuple[Refusal, ...]
+    one_width: bool
 
-    def branches(self, cores: Ints) -> MixedRows:
+    def branches(self, cores: Ints) -> MixedStrategies:
         """Every branch of the given cores."""
         place, option = np.nonzero(self.allowed[cores])
         core = np.repeat(cores[place], len(self.orders))
@@ -90,7 +86,7 @@ class MixedSpace:
             _sharded(group, self.zero_stage[core, option, g], self.degree[core, option, g])
             for g, group in enumerate(taken.groups)
         )
-        return MixedRows(groups, taken.stages, order)
+        return MixedStrategies.of(groups, taken.stages, order)
 
 
 def _sharded(group: Strategies, zero_stage: Ints, degree: Ints) -> Strategies:
@@ -186,7 +182,7 @@ def build(mixed: Mixed, pins: Mapping[str, Pin], *, one_width: bool = True, budg
         BadRequest: pinned degrees that cannot make up the GPUs of the groups.
         OutOfTime: it takes more than that.
     """
-    lead = mixed.scenarios[0]
+    lead = mixed.lead
     axes = axes_of(lead, {name: pin for name, pin in pins.items() if name != "micro_batch_size"})
     widths = np.array(divisors(lead.global_batch_size))
     orders = np.array(list(itertools.permutations(range(len(mixed.scenarios)))))
@@ -216,7 +212,7 @@ def _rules(lead: Scenario, pins: Mapping[str, Pin], *, one_width: bool) -> tuple
 
 def _laid_out(mixed: Mixed, pins: Mapping[str, Pin], rules: tuple[Rule, ...], beyond: int) -> _Lattice:
     """Every combination of the groups' layouts with one cp, and no more stages than layers."""
-    layers = mixed.scenarios[0].model.num_layers
+    layers = mixed.lead.model.num_layers
     own = [
         _layouts(one, {name: pin.of(g) for name, pin in pins.items()}, most=layers)
         for g, one in enumerate(mixed.scenarios)
@@ -291,7 +287,7 @@ def _note_micro_batch(lattice: _Lattice, wanted: Pin) -> None:
     """No row has the pinned micro-batch on every group: say so, with those that the other pins leave."""
     own = [table["micro_batch_size"] for table in lattice.own]
     able = np.unique(own[0][np.all([one == own[0] for one in own], axis=0) & (own[0] <= LARGEST_MICRO_BATCH)]).tolist()
-    batch = lattice.mixed.scenarios[0].global_batch_size
+    batch = lattice.mixed.lead.global_batch_size
     near = f"; {around(able, wanted.values[0] if wanted.values else wanted.low)}" if able else ""
     words = f"micro-batch {shown(wanted)} does not divide the batch of {batch} among the replicas of every group{near}"
     note(lattice.refusals, Refusal("batch-divides", len(lattice) * lattice.beyond, words))
@@ -315,10 +311,12 @@ def _with_sharding(lattice: _Lattice, options: Ints, orders: Ints, candidates: i
         candidates=candidates,
         cores=_cores(lattice),
         zero_stage=zero,
+        layout=np.arange(len(lattice)),
         degree=shards,
         allowed=allowed,
-        orders=orders,
         refusals=tuple(lattice.refusals),
+        orders=orders,
+        one_width=any(rule.name == WIDTH for rule in lattice.rules),
     )
 
 
@@ -349,13 +347,22 @@ def _shards(lattice: _Lattice, stage: Ints, degree: Ints) -> tuple[Ints, Ints]:
     return np.stack(zero, axis=2), np.stack(shards, axis=2)
 
 
-def _cores(lattice: _Lattice) -> MixedRows:
+def _cores(lattice: _Lattice) -> MixedStrategies:
     names = (*_SHARED, "cp", "pp", "tp", "dp", "micro_batch_size")
-    batches = lattice.mixed.scenarios[0].global_batch_size // lattice.shared["batch_width"]
+    batches = lattice.mixed.lead.global_batch_size // lattice.shared["batch_width"]
     groups = tuple(
         strategies(**{name: table[name] for name in names}, num_microbatches=batches)
         for table in map(lattice.columns, range(len(lattice.own)))
     )
     stages = np.stack([table["stages"] for table in lattice.own], axis=1)
     order = np.tile(np.arange(len(groups)), (len(lattice), 1))
-    return MixedRows(groups, stages, order)
+    return MixedStrategies.of(groups, stages, order)
+
+
+def lay_out(
+    question: AnyScenario, pins: Mapping[str, Pin], *, one_width: bool = True, budget: Budget | None = None
+) -> Space:
+    """The lattice of a question on one node group or several; arguments and errors as of ``build``."""
+    if isinstance(question, Mixed):
+        return build(question, pins, one_width=one_width, budget=budget)
+    return build_one(question, pins)

@@ -59,6 +59,11 @@ class StageRows:
     working_bytes: ArrayLike = 0.0
     fewest: ArrayLike = 1
 
+    def take(self, index: Ints | Bools) -> StageRows:
+        """The given problems."""
+        given = {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}
+        return StageRows(**{name: x[index] if x.ndim else x for name, x in given.items()})
+
 
 class StageBound(NamedTuple):
     """Lower bounds of N stage problems, (N,) each; infinite where ``feasible`` is false."""

@@ -16,7 +16,6 @@ from costmodels.scenario import Scenario
 from hardware.records import Accelerator
 from planner.answer.plan import Plan
 from planner.api import conclude, predict
-from planner.api.several_groups import plan_mixed
 from planner.errors import MeshwrightError, is_interrupt
 from planner.request.budget import Budget
 from planner.request.fields import LAYERS
@@ -26,7 +25,7 @@ from planner.request.resolve import Resolved, resolve
 from planner.search.best_first import Outcome
 from planner.search.choice import only_tied
 from planner.search.memory_savers import note_savers, with_savers
-from planner.search.objective import Objective, objective_of
+from planner.search.objective import Objective, objective_of, search_lattice
 from planner.space.cache import cached_space
 from planner.space.lattice import Space
 from planner.studies.question import request_of
@@ -117,9 +116,9 @@ def searched(request: PlanRequest, shared: Shared, budget: Budget | None = None)
     """
     budget = Budget(request.time_limit) if budget is None else budget
     resolved = resolve(request)
-    if resolved.mixed:
-        return plan_mixed(resolved, resolved.mixed, budget, reasons=False)
     pins = parse_pins(request.pins)
+    if resolved.mixed:
+        return conclude(resolved, *search_lattice(objective_of(resolved), pins, budget), budget)
     space = cached_space(resolved.scenario, pins)
     outcome = shared.found(resolved, space, pins, budget)
     if outcome.best is None and outcome.proved and (wider := with_savers(request, resolved, budget)):

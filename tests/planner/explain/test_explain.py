@@ -10,7 +10,7 @@ from rich.console import Console
 from hardware.records import NodeGroup
 from planner import PlanRequest, plan, why_not
 from planner.answer.text import CUT_SHORT, NOT_KNOWN, format_bytes
-from planner.api.one_group import found_plan
+from planner.api.answers import ONE_GROUP, found_plan
 from planner.explain.what_helps import gained
 from planner.render.page.source import shown_plan
 from planner.render.terminal.terminal import render
@@ -125,8 +125,7 @@ def fixture_hurried():
 
 
 def no_effort(monkeypatch):
-    for kind in ("CHALLENGES", "RUNNERS_UP", "HELPS"):
-        monkeypatch.setattr(f"planner.api.one_group.{kind}", 0.0)
+    monkeypatch.setattr("planner.api.answers.ONE_GROUP", ONE_GROUP._make([0.0, 0.0, 0.0]))
 
 
 def test_a_figure_that_time_left_unproved_is_said_to_be_a_bound_and_no_row_is_lost(answer, hurried):

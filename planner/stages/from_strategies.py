@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.groups import Mixed, MixedBytes, MixedSeconds, MixedStrategies
 from costmodels.iteration import RowSeconds, compose, stage_extras
 from costmodels.layout.layers_by_kind import kind_slices
 from costmodels.layout.split import Assignment, end_places, slice_layers
@@ -19,7 +20,7 @@ from costmodels.pricing import halved
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats, Ints, Strategies
 from planner.stages import chain
-from planner.stages.bounds import BY_STAGE, RECOMPUTE_MODES, StageBound, StageRows, stage_lower_bound
+from planner.stages.bounds import RECOMPUTE_MODES, StageBound, StageRows, stage_lower_bound
 from planner.stages.chain_bounds import chain_lower_bound
 from planner.stages.problem import SliceCosts, StageProblem
 from planner.stages.solver import StageSolution
@@ -40,15 +41,20 @@ MODES = {Recompute.NONE: "none", Recompute.SELECTIVE: "none", Recompute.FULL: "a
 
 def problem_of(one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> StageProblem:
     """The stage problem of a single row."""
-    rows = stage_problems(one, seconds, memory, scenario)
-    single = {name: np.asarray(getattr(rows, name)).ravel() for name in StageRows.__dataclass_fields__}
-    stages = int(single["num_stages"][0])
-    by_stage = {name: tuple(single[name][:stages].tolist()) for name in (*BY_STAGE, "working_bytes")}
-    numbers = {name: single[name][0].item() for name in single if name not in by_stage}
-    chosen = {"recompute": RECOMPUTE_MODES[numbers["recompute"]]}
-    slices, alike = _slice_costs(one, seconds, memory), one_number(scenario)
+    slices = _slice_costs(one, seconds, memory)
     beside = _beside_slices(one, seconds, memory) if slices else {}
-    return StageProblem(**numbers | by_stage | beside | chosen, alike=alike, slices=slices)
+    problem = single_problem(stage_problems(one, seconds, memory, scenario))
+    return replace(problem, alike=one_number(scenario), slices=slices, **beside)  # type: ignore[arg-type]
+
+
+def single_problem(rows: StageRows) -> StageProblem:
+    """The first of some stage problems; what is by stage in them is by stage in it."""
+    given = {name: np.asarray(getattr(rows, name)) for name in StageRows.__dataclass_fields__}
+    stages = int(np.ravel(given["num_stages"])[0])
+    by_stage = {name: tuple(x[0, :stages].tolist()) for name, x in given.items() if x.ndim > 1}
+    numbers = {name: x.ravel()[0].item() for name, x in given.items() if name not in by_stage}
+    chosen = {"recompute": RECOMPUTE_MODES[numbers["recompute"]]}
+    return StageProblem(**numbers | by_stage | chosen)
 
 
 def _beside_slices(one: Strategies, seconds: RowSeconds, memory: RowBytes) -> dict[str, tuple[float, ...]]:
@@ -184,6 +190,31 @@ def stage_problems(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scen
         uneven=scenario.stack.supports.uneven_stages or framework_split(scenario) is not None,
         working_bytes=memory.working_at(ends(rows, stages)[1]),
         fewest=_fewest_slices(rows, scenario) * twice.astype(np.int64)[:, None],
+    )
+
+
+def mixed_stage_problems(rows: MixedStrategies, seconds: MixedSeconds, memory: MixedBytes, mixed: Mixed) -> StageRows:
+    """The stage problems of strategies over several node groups, whose stages differ in all that layers cost."""
+    step = slice_layers(mixed.lead.model.num_layers, rows)
+    wide = step[:, None]
+    modes = np.array([RECOMPUTE_MODES.index(MODES[kind]) for kind in Recompute])
+    return StageRows(
+        num_layers=mixed.lead.model.num_layers // step,
+        num_stages=rows.pp,
+        vpp=1.0 / seconds.groups[0].bubble,
+        num_microbatches=rows.num_microbatches,
+        layer_seconds=wide * seconds.layer,
+        recompute_seconds=wide * seconds.recompute,
+        extra_seconds=seconds.extra,
+        memory_limit=memory.limit * (1.0 + ROUNDING),
+        fixed_bytes=memory.fixed,
+        layer_bytes=wide * memory.layer,
+        activation_bytes=wide * memory.activation,
+        checkpoint_bytes=wide * memory.checkpoint,
+        recompute=modes[rows.recompute],
+        uneven=mixed.lead.stack.supports.uneven_stages,
+        working_bytes=memory.working,
+        fewest=fewest_layers(rows, mixed.lead) // wide,
     )
 
 

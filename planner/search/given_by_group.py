@@ -10,20 +10,49 @@ from typing import Any
 
 import numpy as np
 
-from costmodels.groups import Mixed, MixedRows
+from costmodels.groups import PER_GROUP, Mixed, MixedStrategies, as_it_runs
 from costmodels.names import CP_KINDS, Recompute
+from costmodels.pricing import row_assignment
 from costmodels.strategy import AXES, strategies
 from planner.answer.plan import Rejection
 from planner.errors import BadRequest
+from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.resolve import Resolved
 from planner.rules.core import GROUP_RULES, RULES, sentence
-from planner.search.given import single_value
+from planner.search.given import Given, checked_layers, single_value
+from planner.search.split import best_split, given_split
 from planner.space.divisors import around, divisors
-from planner.space.mixed import PER_GROUP, WIDTH
+from planner.space.mixed import WIDTH
 
 
-def given_row(resolved: Resolved, mixed: Mixed) -> MixedRows:
+def given_on_groups(
+    resolved: Resolved, mixed: Mixed, layers: Sequence[int] | None, *, budget: Budget, chunked: bool = True
+) -> Given | tuple[Rejection, ...]:
+    """The strategy that the pins describe in the best order of the groups, or in the cluster's where layers are given.
+
+    Or only the rules that it breaks. Unless ``chunked`` the layers may make no equal chunks.
+
+    Raises:
+        BadRequest: an axis with several values that are not one for each group, or degrees that do not fit.
+    """
+    row = given_row(resolved, mixed)
+    if broken := broken_rules(row, mixed):
+        return broken
+    if layers is not None:
+        layers = checked_layers(layers, row, mixed.lead, counted=False, chunked=chunked)
+        split = given_split(row, mixed, layers)
+        return Given(as_it_runs(row, split), split, ())
+    orders = (replace(row, order=np.array([order])) for order in itertools.permutations(range(len(row.groups))))
+    found = [best for one in orders if (best := best_split(one, mixed, budget=budget))]
+    if not found:
+        split = row_assignment(row, mixed.lead.model.num_layers)
+        return Given(as_it_runs(row, split), split, ())
+    best = min(found, key=lambda one: one.iteration)
+    return Given(best.row, best.assignment, ())
+
+
+def given_row(resolved: Resolved, mixed: Mixed) -> MixedStrategies:
     """The one strategy that the pins describe; unpinned axes take their plainest value.
 
     Raises:
@@ -38,7 +67,7 @@ def given_row(resolved: Resolved, mixed: Mixed) -> MixedRows:
     if known.get("pp", sum(stages)) != sum(stages):
         raise BadRequest(f"pp {known['pp']} is not the {' + '.join(map(str, stages))} stages that tp, cp and dp leave")
     micro = _micro_batches(resolved, mixed, dp)
-    return MixedRows(
+    return MixedStrategies.of(
         groups=tuple(
             strategies(**_columns(mixed, known, pp=sum(stages), tp=tp[g], dp=dp[g], cp=cp, micro=micro[g]))
             for g in range(count)
@@ -51,7 +80,7 @@ def given_row(resolved: Resolved, mixed: Mixed) -> MixedRows:
 def _columns(
     mixed: Mixed, known: Mapping[str, int], *, pp: int, tp: int, dp: int, cp: int, micro: int
 ) -> dict[str, int]:
-    stack, batch = mixed.scenarios[0].stack, mixed.scenarios[0].global_batch_size
+    stack, batch = mixed.lead.stack, mixed.lead.global_batch_size
     vpp = known.get("vpp", 1)
     zero = known.get("zero_stage", int(1 in stack.supports.zero_stages)) if dp * cp > 1 else 0
     return {
@@ -78,7 +107,7 @@ def _columns(
     }
 
 
-def for_each(resolved: Resolved, mixed: Mixed) -> dict[str, Pin] | None:
+def pins_by_group(resolved: Resolved, mixed: Mixed) -> dict[str, Pin] | None:
     """The pins, those with as many values as there are node groups as one for each; None where none differ by group.
 
     So are they read of a single strategy; of a search they are a choice.
@@ -135,7 +164,7 @@ def _stages(gpus: int, name: str, ranks: int) -> int:
 
 def _micro_batches(resolved: Resolved, mixed: Mixed, dp: Sequence[int]) -> tuple[int, ...]:
     """Sequences of every group's micro-batch: as many over all its replicas; one value is that of the most replicas."""
-    batch, given = mixed.scenarios[0].global_batch_size, _for_groups(resolved, "micro_batch_size", len(dp))
+    batch, given = mixed.lead.global_batch_size, _for_groups(resolved, "micro_batch_size", len(dp))
     if given is None or len(set(given)) == 1:
         given = _dealt(given[0] if given else 1, dp)
     widths = {b * d for b, d in zip(given, dp, strict=True)}
@@ -153,13 +182,7 @@ def _dealt(micro: int, dp: Sequence[int]) -> tuple[int, ...]:
     return tuple(width // d for d in dp)
 
 
-def in_every_order(row: MixedRows) -> list[MixedRows]:
-    """The strategy once for every order of its groups."""
-    count = len(row.groups)
-    return [replace(row, order=np.array([order])) for order in itertools.permutations(range(count))]
-
-
-def broken_rules(row: MixedRows, mixed: Mixed) -> tuple[Rejection, ...]:
+def broken_rules(row: MixedStrategies, mixed: Mixed) -> tuple[Rejection, ...]:
     """The rules that the strategy breaks on any of its groups; stages of different widths are priced all the same."""
     found: dict[str, Rejection] = {}
     width = np.sum([group.micro_batch_size * group.dp for group in row.groups[:1]], axis=0)
