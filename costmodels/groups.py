@@ -22,7 +22,7 @@ from costmodels.layout.stage_contents import in_flight
 from costmodels.memory.footprint import Footprint, footprint
 from costmodels.memory.rows import RowBytes, memory_limit, row_bytes
 from costmodels.pipeline.bubble_share import straggler_share
-from costmodels.pricing import Price, effective_recompute, price_strategy
+from costmodels.pricing import Price, effective_recompute, price_strategy, stage_bytes
 from costmodels.scenario import Scenario
 from costmodels.step.optimizer import optimizer_seconds
 from costmodels.step.traffic import stage_send_seconds, step_traffic, tied_embedding_seconds
@@ -257,7 +257,7 @@ def _links(rows: MixedStrategies, mixed: Mixed) -> Floats:
 
 def mixed_bytes(rows: MixedStrategies, mixed: Mixed) -> MixedBytes:
     """The memory of N strategies stage by stage, up to what a split of the layers multiplies."""
-    groups = tuple(_average_bytes(group, one) for group, one in zip(rows.groups, mixed.scenarios, strict=True))
+    groups = _group_bytes(rows, mixed)
     at, n = rows.group_at(), len(rows)
     stages = np.arange(at.shape[1])
     spread = rows.groups[0].take(np.repeat(np.arange(n), len(stages)))
@@ -299,6 +299,15 @@ def price(row: Strategies, scenario: AnyScenario, split: Assignment) -> Price:
     return price_strategy(run, scenario, split)
 
 
+def held_bytes(row: Strategies, scenario: AnyScenario, split: Assignment) -> Footprint:
+    """The memory of every stage alone, of what ``price`` has."""
+    run = as_it_runs(row, split)
+    if isinstance(scenario, Mixed):
+        assert isinstance(run, MixedStrategies)
+        return _footprint(run, scenario, _group_bytes(run, scenario), split)
+    return stage_bytes(run, scenario, split)
+
+
 def stage_limits(row: Strategies, scenario: AnyScenario) -> Floats:
     """Usable bytes of the device of every stage of a single strategy, (pp,)."""
     usable = np.array([one.group.accelerator.usable_memory for one in parts_of(scenario)])
@@ -309,7 +318,7 @@ def stage_limits(row: Strategies, scenario: AnyScenario) -> Floats:
 def price_mixed(row: MixedStrategies, mixed: Mixed, assignment: Assignment) -> Price:
     """The price of a single row under an assignment; seconds and bytes by cause are those of the slowest stage."""
     seconds, at = mixed_seconds(row, mixed), row.group_at()[0]
-    memory = [_average_bytes(group, one) for group, one in zip(row.groups, mixed.scenarios, strict=True)]
+    memory = _group_bytes(row, mixed)
     stages = assignment.layers * seconds.layer[0] + assignment.recomputed * seconds.recompute[0] + seconds.extra[0]
     slow = int(np.argmax(stages))
     group = int(at[slow])
@@ -333,9 +342,10 @@ def price_mixed(row: MixedStrategies, mixed: Mixed, assignment: Assignment) -> P
     )
 
 
-def _average_bytes(rows: Strategies, scenario: Scenario) -> RowBytes:
-    """The memory of one group's stages, of an average layer where layers differ, as their seconds are."""
-    return replace(row_bytes(rows, scenario), kinds=None)
+def _group_bytes(rows: MixedStrategies, mixed: Mixed) -> tuple[RowBytes, ...]:
+    """The memory of each group's stages, of an average layer where layers differ, as their seconds are."""
+    pairs = zip(rows.groups, mixed.scenarios, strict=True)
+    return tuple(replace(row_bytes(group, one), kinds=None) for group, one in pairs)
 
 
 def _footprint(row: MixedStrategies, mixed: Mixed, memory: Sequence[RowBytes], assignment: Assignment) -> Footprint:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
-from costmodels.groups import AnyScenario, MixedStrategies, parts_of, price
+import numpy as np
+
+from costmodels.groups import AnyScenario, MixedStrategies, held_bytes, parts_of
 from costmodels.model.flops import utilization
 from costmodels.names import Recompute
 from costmodels.strategy import Strategies
-from planner.answer.build import counted_flops, mean_peak, order_in_words, peak_bytes, strategy_record
+from planner.answer.build import counted_flops, mean_peak, order_in_words, strategy_record
 from planner.answer.plan import Alternative, Strategy
 from planner.explain.why_not import Challenged
 from planner.request.budget import Budget
@@ -76,14 +79,15 @@ def alternatives(
     others: Sequence[Incumbent], objective: Objective, resolved: Resolved, taken: Incumbent, best: Incumbent
 ) -> tuple[Alternative, ...]:
     """The runners-up that are not of the kind of the strategy ``taken``, best first."""
-    question, shown, least = resolved.question, [], objective.value(best)
+    question, least = resolved.question, objective.value(best)
     chosen = strategy_record(taken.row, taken.assignment, question)
-    for solved in others:
-        record = strategy_record(solved.row, solved.assignment, question)
-        if _kind(solved.row, record) != _kind(taken.row, chosen):
-            differs = _differences(solved.row, record, taken.row, chosen, question)
-            shown.append(_alternative(record, solved, objective, resolved, ", ".join(differs), least))
-    return tuple(shown[: resolved.request.top])
+    pairs = ((solved, strategy_record(solved.row, solved.assignment, question)) for solved in others)
+    apart = ((solved, one) for solved, one in pairs if _kind(solved.row, one) != _kind(taken.row, chosen))
+    shown = []
+    for solved, record in islice(apart, resolved.request.top):
+        differs = _differences(solved.row, record, taken.row, chosen, question)
+        shown.append(_alternative(record, solved, objective, resolved, ", ".join(differs), least))
+    return tuple(shown)
 
 
 def _alternative(
@@ -95,7 +99,7 @@ def _alternative(
         strategy=record,
         iteration_seconds=seconds,
         mfu=utilization(flops=flops, seconds=seconds, gpus=scenario.gpus, peak=mean_peak(resolved)),
-        peak_memory_bytes=peak_bytes(price(solved.row, resolved.question, solved.assignment)),
+        peak_memory_bytes=float(np.max(held_bytes(solved.row, resolved.question, solved.assignment).total)),
         effective=objective.effective(solved) if objective.name == "goodput" else None,
         differs=differs,
         tied=not objective.by_memory and objective.value(solved) <= least * (1.0 + figures().tie),
