@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from costmodels.groups import PER_GROUP, Mixed, MixedStrategies, as_it_runs
-from costmodels.names import CP_KINDS, Recompute
 from costmodels.pricing import row_assignment
-from costmodels.strategy import AXES, strategies
+from costmodels.strategy import AXES
 from planner.answer.plan import Rejection
 from planner.errors import BadRequest
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.resolve import Resolved
-from planner.rules.core import GROUP_RULES, RULES, sentence
-from planner.search.given import Given, checked_layers, single_value
+from planner.search.given import Given, checked_layers, plain_row, refused_by, single_value
 from planner.search.split import best_split, given_split
+from planner.space.active_rules import binding
 from planner.space.divisors import around, divisors
 from planner.space.mixed import WIDTH
 
@@ -67,44 +66,14 @@ def given_row(resolved: Resolved, mixed: Mixed) -> MixedStrategies:
     if known.get("pp", sum(stages)) != sum(stages):
         raise BadRequest(f"pp {known['pp']} is not the {' + '.join(map(str, stages))} stages that tp, cp and dp leave")
     micro = _micro_batches(resolved, mixed, dp)
-    return MixedStrategies.of(
-        groups=tuple(
-            strategies(**_columns(mixed, known, pp=sum(stages), tp=tp[g], dp=dp[g], cp=cp, micro=micro[g]))
-            for g in range(count)
-        ),
-        stages=np.array([stages]),
-        order=np.array([range(count)]),
-    )
-
-
-def _columns(
-    mixed: Mixed, known: Mapping[str, int], *, pp: int, tp: int, dp: int, cp: int, micro: int
-) -> dict[str, int]:
-    stack, batch = mixed.lead.stack, mixed.lead.global_batch_size
-    vpp = known.get("vpp", 1)
-    zero = known.get("zero_stage", int(1 in stack.supports.zero_stages)) if dp * cp > 1 else 0
-    return {
-        "tp": tp,
-        "cp": cp,
-        "cp_kind": known.get("cp_kind", CP_KINDS.index(stack.supports.cp_kinds[0]) if cp > 1 else 0),
-        "pp": pp,
-        "vpp": vpp,
-        "dp": dp,
-        "ep": known.get("ep", 1),
-        "etp": known.get("etp", 1),
-        "zero_stage": zero,
-        "sharding_degree": known.get("sharding_degree", dp * cp) if zero else 1,
-        "micro_batch_size": micro,
-        "num_microbatches": batch // (micro * dp),
-        "schedule": known.get("schedule", 3 if vpp > 1 else 2),
-        "sequence_parallel": known.get("sequence_parallel", int(stack.supports.sequence_parallel)) if tp > 1 else 0,
-        "recompute": known.get("recompute", Recompute.SELECTIVE if known.get("recompute_modules") else 0),
-        "recompute_modules": known.get("recompute_modules", 0),
-        "rank_order": known.get("rank_order", 0),
-        "offload": known.get("offload", 0),
-        "vocabulary": known.get("vocabulary", 0),
-        "recompute_num_layers": known.get("recompute_num_layers", 1),
-    }
+    pipeline = {"vocabulary": 0, **known, "cp": cp, "pp": sum(stages)}
+    groups = []
+    for t, d, size in zip(tp, dp, micro, strict=True):
+        own = pipeline | {"tp": t, "dp": d, "micro_batch_size": size}
+        own |= {"zero_stage": 0, "sharding_degree": 1} if d * cp == 1 else {}  # a group of one rank shares nothing
+        own |= {"sequence_parallel": 0} if t == 1 else {}
+        groups.append(plain_row(mixed.lead, own, mixed.lead.global_batch_size // (size * d)))
+    return MixedStrategies.of(tuple(groups), np.array([stages]), np.array([range(count)]))
 
 
 def pins_by_group(resolved: Resolved, mixed: Mixed) -> dict[str, Pin] | None:
@@ -184,16 +153,11 @@ def _dealt(micro: int, dp: Sequence[int]) -> tuple[int, ...]:
 
 def broken_rules(row: MixedStrategies, mixed: Mixed) -> tuple[Rejection, ...]:
     """The rules that the strategy breaks on any of its groups; stages of different widths are priced all the same."""
-    found: dict[str, Rejection] = {}
-    width = np.sum([group.micro_batch_size * group.dp for group in row.groups[:1]], axis=0)
+    found: dict[str, str] = {}
+    width = (row.micro_batch_size * row.dp).astype(np.int64)
     for group, scenario in zip(row.groups, mixed.scenarios, strict=True):
-        columns = {name: getattr(group, name) for name in AXES} | {"batch_width": width.astype(np.int64)}
-        for rule in (*GROUP_RULES, *RULES):
-            if rule.kind == "dominated" or rule.name in {WIDTH, *found}:
-                continue
-            if rule.name == "sharding" and group.dp[0] * group.cp[0] == 1:
-                continue
-            if not np.all(rule.passes(columns, scenario)):
-                row_words = {name: column[0].item() for name, column in columns.items()}
-                found[rule.name] = Rejection(rule=rule.name, count=1, example=sentence(rule, row_words, scenario))
-    return tuple(found.values())
+        columns = {name: getattr(group, name) for name in AXES} | {"batch_width": width}
+        alone = {"sharding"} if group.dp[0] * group.cp[0] == 1 else set()
+        rules = [rule for rule in binding(mixed) if rule.name not in {WIDTH, *alone, *found}]
+        found |= refused_by(rules, columns, scenario)
+    return tuple(Rejection(rule=name, count=1, example=words) for name, words in found.items())
