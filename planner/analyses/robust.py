@@ -26,15 +26,14 @@ from planner.analyses.what_if import best_of
 from planner.answer.build import provenance_record, strategy_record
 from planner.answer.plan import Provenance, Strategy
 from planner.errors import BadRequest, NothingFits, OutOfTime
-from planner.explain.what_helps import uncertain_levers
+from planner.explain.levers import uncertain_levers
 from planner.request.budget import Budget
-from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
 from planner.request.values import percentage
 from planner.search.best_first import promising, search
 from planner.search.choice import CLOSE
-from planner.search.objective import Objective, objective_of, search_lattice
+from planner.search.objective import Objective, objective_of, search_question
 from planner.search.split import TOLERANCE, Incumbent, best_split
 from planner.space.lattice import Space
 
@@ -70,13 +69,12 @@ def _asked(request: PlanRequest, resolved: Resolved, budget: Budget) -> Question
     if not resolved.mixed:
         resolved, space, _, _ = best_of(request, budget)
         return Question(space, objective_of(resolved))
-    objective = objective_of(resolved)
-    space, outcome = search_lattice(objective, parse_pins(resolved.request.pins), budget)
-    if outcome.best is None:
-        if outcome.proved:
+    found = search_question(resolved, budget)
+    if found.outcome.best is None:
+        if found.outcome.proved:
             raise NothingFits("nothing fits; `plan` says why and what comes nearest")
         raise OutOfTime(f"no plan {budget.limit}")
-    return Question(space, objective)
+    return Question(found.space, found.objective)
 
 
 def changed_by(scenario: Scenario, factors: Mapping[str, float]) -> Scenario:

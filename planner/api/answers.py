@@ -33,8 +33,7 @@ from planner.search.choice import CLOSE, NEARLY_FULL, Choice, better_validated
 from planner.search.given import Given, drawn_chunks, given_strategy
 from planner.search.given_by_group import given_on_groups
 from planner.search.memory_savers import note_savers, with_savers
-from planner.search.objective import objective_of, search_lattice
-from planner.space.lattice import Space
+from planner.search.objective import Search, search_question
 from planner.space.mixed import MixedSpace
 from planner.space.scope import scope_of
 from planner.trust.interval import interval, outside, trust
@@ -72,19 +71,18 @@ def best_plan(
         BadRequest: pinned degrees that cannot make up the GPUs.
         OutOfTime: the search was stopped before it found a plan.
     """
-    request, asked = resolved.request, pins or parse_pins(resolved.request.pins)
-    space, outcome = search_lattice(objective_of(resolved), asked, budget, any_width=bool(pins))
-    _check_found(outcome, budget)
-    if outcome.best is not None:
-        return found_plan(resolved, space, outcome, budget, asked, reasons=reasons)
-    if moved := with_savers(request, resolved, budget):
+    search = search_question(resolved, budget, pins, any_width=bool(pins))
+    _check_found(search.outcome, budget)
+    if search.outcome.best is not None:
+        return found_plan(search, budget, reasons=reasons)
+    if moved := with_savers(resolved.request, resolved, budget):
         return note_savers(best_plan(resolve(moved), budget, reasons=reasons))
-    near = nearest_request(resolved, budget, short=outcome.memory_refused > 0)
-    refused = refusal_reasons(resolved, space, outcome)
-    return _infeasible(resolved, refused).model_copy(update={"nearest": near.advice, "nothing_near": near.tried})
+    near = nearest_request(resolved, budget, short=search.outcome.memory_refused > 0)
+    refused = _infeasible(resolved, refusal_reasons(resolved, search.space, search.outcome))
+    return refused.model_copy(update={"nearest": near.advice, "nothing_near": near.tried})
 
 
-def conclude(resolved: Resolved, space: Space, outcome: Outcome, budget: Budget) -> Plan:
+def conclude(search: Search, budget: Budget) -> Plan:
     """The plan that a search found, without reasons, runners-up, simulation or the nearest request that works.
 
     That is what a sweep keeps of a point; `plan` of the same request says the rest.
@@ -92,11 +90,10 @@ def conclude(resolved: Resolved, space: Space, outcome: Outcome, budget: Budget)
     Raises:
         OutOfTime: the search was stopped before it found a plan.
     """
-    _check_found(outcome, budget)
-    if outcome.best is None:
-        return _infeasible(resolved, refusal_reasons(resolved, space, outcome))
-    choice, pins = objective_of(resolved).choice(outcome), parse_pins(resolved.request.pins)
-    return Plan(**_settled(resolved, space, outcome, choice, pins, budget=budget, largest=0))
+    _check_found(search.outcome, budget)
+    if search.outcome.best is None:
+        return _infeasible(search.resolved, refusal_reasons(search.resolved, search.space, search.outcome))
+    return Plan(**_settled(search, budget, largest=0))
 
 
 def _check_found(outcome: Outcome, budget: Budget) -> None:
@@ -108,150 +105,107 @@ def _infeasible(resolved: Resolved, refused: tuple[Rejection, ...]) -> Plan:
     return Plan(status="infeasible", fits=False, rejected=refused, **frame_record(resolved))
 
 
-def _settled(
-    resolved: Resolved,
-    space: Space,
-    outcome: Outcome,
-    choice: Choice,
-    pins: Mapping[str, Pin],
-    *,
-    budget: Budget,
-    largest: int,
-) -> dict[str, Any]:
+def _settled(search: Search, budget: Budget, *, largest: int) -> dict[str, Any]:
     """Fields that need only the plan itself: prediction, warnings, proof. At most ``largest`` passes are simulated."""
-    best = choice.taken
+    resolved, best, outcome = search.resolved, search.taken, search.outcome
     priced = price(best.row, resolved.question, best.assignment)
     verdict = verify(best.row, best.assignment, priced, resolved.question, largest=largest)
     found = priced_record(resolved, best.row, best.assignment, priced, interval)
-    scope = scope_of(space, resolved.question, pins, by_memory=resolved.request.objective == "memory")
-    proof = _proof(space, outcome, choice, resolved.request.objective, verdict, scope, value=priced.iteration)
+    proof = _proof(search, verdict, budget, value=priced.iteration)
     return {
         "status": "optimal" if outcome.proved and proof.gap <= CLOSE else "feasible",
         "warnings": _warnings(best.row, priced, resolved, found["prediction"]),
-        "proof": proof.model_copy(update={"wall_seconds": budget.elapsed}),
+        "proof": proof,
         **found,
     }
 
 
-def found_plan(
-    resolved: Resolved,
-    space: Space,
-    outcome: Outcome,
-    budget: Budget,
-    pins: Mapping[str, Pin] | None = None,
-    *,
-    reasons: bool = True,
-) -> Plan:
+def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
     """The plan that a search found, with its reasons.
 
-    Where the budget ended the search, what the reasons come across may be better: that is the plan then. ``pins`` are
-    the request's unless they are given as they were read.
+    Where the budget ended the search, what the reasons come across may be better: that is the plan then.
     """
-    objective, pins = objective_of(resolved), pins or parse_pins(resolved.request.pins)
-    several = isinstance(space, MixedSpace)
+    several, resolved, outcome = isinstance(search.space, MixedSpace), search.resolved, search.outcome
     efforts = SEVERAL_GROUPS if several else ONE_GROUP
-    choice = objective.choice(outcome)
-    settled = _with_trust(resolved, space, outcome, choice, pins, budget)
+    settled = _with_trust(search, budget)
     if not (reasons and resolved.request.reasons):
         return Plan(**settled)
-    part = budget.part(efforts.challenges, share=1 / 3)
-    tried = challenges(space, objective, choice.taken, outcome.pool, pins=pins, budget=part)
-    part = budget.part(efforts.runners_up, share=1 / 2)
-    others = runners_up(outcome, tried, objective, choice.taken, resolved.request.top, budget=part)
+    tried = challenges(search, budget.part(efforts.challenges, share=1 / 3))
+    others = runners_up(search, tried, budget.part(efforts.runners_up, share=1 / 2))
     assert outcome.best is not None
-    if not outcome.proved and objective.better(others.best[0], outcome.best):
+    if not outcome.proved and search.objective.better(others.best[0], outcome.best):
         outcome.best = others.best[0]  # the search had no effort left to see it, its runners-up did
-        choice = Choice(outcome.best, "")
-        settled = _with_trust(resolved, space, outcome, choice, pins, budget)
-    best, part = choice.taken, budget.part(efforts.helps, share=1.0)
+        search.choice = Choice(outcome.best, "")
+        settled = _with_trust(search, budget)
+    part = budget.part(efforts.helps, share=1.0)
     if not several:
-        settled["warnings"] += _warnings_of_one_group(resolved, space, outcome, choice, pins, part)
+        full = () if resolved.request.memory_margin else memory_headroom(search, part)
+        settled["warnings"] += (*full, *not_startable(search))
+        if search.objective.by_time:
+            settled["better_validated"] = better_validated(outcome, search.taken, search.objective.scenario)
     return Plan(
-        alternatives=alternatives(others.best, objective, resolved, best, outcome.best),
+        alternatives=alternatives(search, others.best),
         alternatives_complete=others.complete,
-        better_validated=better_validated(outcome, best, objective.scenario)
-        if objective.by_time and not several
-        else None,
-        why_not=why_not_lines(tried, space, objective, best),
-        what_helps=what_helps(resolved, space, objective, best, pins=pins, budget=part),
+        why_not=why_not_lines(search, tried),
+        what_helps=what_helps(search, part),
         closest_run=None if several else explain.closest_run(resolved.scenario),
         **settled,
     )
 
 
-def _warnings_of_one_group(
-    resolved: Resolved, space: Space, outcome: Outcome, choice: Choice, pins: Mapping[str, Pin], budget: Budget
-) -> tuple[str, ...]:
-    """What to know of a plan on one node group: little memory left, a framework that cannot start it."""
-    objective = objective_of(resolved)
-    full = () if resolved.request.memory_margin else memory_headroom(space, objective, choice.taken, pins, budget)
-    return (*full, *not_startable(resolved.request, objective, choice.taken, outcome.pool))
-
-
-def _with_trust(
-    resolved: Resolved, space: Space, outcome: Outcome, choice: Choice, pins: Mapping[str, Pin], budget: Budget
-) -> dict[str, Any]:
+def _with_trust(search: Search, budget: Budget) -> dict[str, Any]:
     """Fields of `_settled` with the interval, the refusals and a warning of pins that do nothing."""
-    settled = _settled(resolved, space, outcome, choice, pins, budget=budget, largest=LARGEST_SIMULATION)
-    first, mixture = first_in_pipeline(choice.taken.row), resolved.mixed is not None
+    settled, resolved = _settled(search, budget, largest=LARGEST_SIMULATION), search.resolved
+    first, mixture = first_in_pipeline(search.taken.row), resolved.mixed is not None
     found = trust(resolved.scenario, first, mfu=settled["prediction"].mfu, mixture=mixture)
-    warnings = (*settled["warnings"], *outside(found), *unused_pin_values(resolved, pins, space))
     return settled | {
-        "warnings": warnings,
+        "warnings": (*settled["warnings"], *outside(found), *unused_pin_values(search)),
         "trust": found,
-        "rejected": rejections(space, outcome, resolved.question),
+        "rejected": rejections(search.space, search.outcome, resolved.question),
     }
 
 
-def _proof(
-    space: Space,
-    outcome: Outcome,
-    choice: Choice,
-    objective: str,
-    verdict: Verdict,
-    scope: tuple[str, ...],
-    *,
-    value: float,
-) -> Proof:
+def _proof(search: Search, verdict: Verdict, budget: Budget, *, value: float) -> Proof:
+    """The proof of a plan that takes ``value`` seconds an iteration."""
+    outcome, taken, by_memory = search.outcome, search.taken, search.objective.by_memory
     assert outcome.best is not None
-    fastest = value * (outcome.best.iteration / choice.taken.iteration)
+    scope = scope_of(search.space, search.resolved.question, search.pins, by_memory=by_memory)
+    fastest = value * (outcome.best.iteration / taken.iteration)
     bound = fastest if outcome.proved else fastest * min(outcome.lower_bound / outcome.best.iteration, 1.0)
     gap = max((value - bound) / value, 0.0)
     return Proof(
-        candidates=space.candidates,
+        candidates=search.space.candidates,
         feasible=outcome.feasible,
         priced=outcome.priced,
         solves=outcome.solves,
         lower_bound_seconds=bound,
         gap=gap,
-        wall_seconds=0.0,
+        wall_seconds=budget.elapsed,
         simulated_pipeline_seconds=verdict.simulated,
         closed_form_pipeline_seconds=verdict.closed_form,
-        statement=_statement(space, outcome, choice, objective, value, gap, main_restriction(scope)),
+        statement=_statement(search, value, fastest, gap, main_restriction(scope)),
         scope=scope,
-        fastest_seconds=fastest if choice.reason else None,
+        fastest_seconds=fastest if search.choice.reason else None,
     )
 
 
-def _statement(
-    space: Space, outcome: Outcome, choice: Choice, objective: str, value: float, gap: float, scope: str
-) -> str:
+def _statement(search: Search, value: float, fastest: float, gap: float, scope: str) -> str:
     """The proof as a sentence, with the restriction that matters; the plan takes ``value`` seconds."""
+    outcome, space, reason = search.outcome, search.space, search.choice.reason
     assert outcome.best is not None
-    fastest = value * (outcome.best.iteration / choice.taken.iteration)
-    if objective == "memory":
+    if search.objective.by_memory:
         least = f"{outcome.best.even_split_peak_bytes / 2**30:.4g} GiB allocated"
         said = f"no strategy needs less memory than {least} {scope}".rstrip()
         return said if outcome.proved else f"{least}; others were not looked at"
-    if objective == "goodput" and outcome.proved:
+    if search.objective.name == "goodput" and outcome.proved:
         return f"none trains more per wall time {scope}".rstrip()
     if isinstance(space, MixedSpace):
         among = " with as many ranks on every stage" if space.one_width else ""
-        return f"none{among} can beat {fastest:.4g} s" if outcome.proved else f"proved within {gap:.1%}"
-    said = f"none can beat {fastest:.4g} s {scope}".rstrip() if outcome.proved else f"proved within {gap:.1%}"
-    if choice.reason:
-        said += f"; taken: {value:.4g} s (+{value / fastest - 1:.2%}), tied with it, because it {choice.reason}"
-    return said
+        said = f"none{among} can beat {fastest:.4g} s"
+    else:
+        said = f"none can beat {fastest:.4g} s {scope}".rstrip()
+    tied = f"; taken: {value:.4g} s (+{value / fastest - 1:.2%}), tied with it, because it {reason}" if reason else ""
+    return (said if outcome.proved else f"proved within {gap:.1%}") + tied
 
 
 def given_plan(

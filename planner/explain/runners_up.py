@@ -17,8 +17,7 @@ from planner.answer.plan import Alternative, Strategy
 from planner.explain.why_not import Challenged
 from planner.request.budget import Budget
 from planner.request.resolve import Resolved
-from planner.search.best_first import Outcome
-from planner.search.objective import Objective
+from planner.search.objective import Objective, Search
 from planner.search.split import Incumbent
 from planner.trust.table import figures
 
@@ -38,13 +37,12 @@ class RunnersUp(NamedTuple):
     complete: bool
 
 
-def runners_up(
-    outcome: Outcome, tried: Sequence[Challenged], objective: Objective, taken: Incumbent, top: int, *, budget: Budget
-) -> RunnersUp:
+def runners_up(search: Search, tried: Sequence[Challenged], budget: Budget) -> RunnersUp:
     """The best of their kinds, the plan's own among them; each under its best split.
 
     They come from the challenges that were searched and from the most promising rows that the search saw.
     """
+    objective, outcome, top = search.objective, search.outcome, search.resolved.request.top
     question, seen = objective.question, set[tuple[object, ...]]()
     found: list[tuple[float, Incumbent]] = []
 
@@ -55,7 +53,7 @@ def runners_up(
         seen.update((kind, _row_kind(solved.row)))
 
     alike = [one for one in tried if one.question is question]
-    searched = (outcome.best, taken, *(one.outcome.best for one in alike))
+    searched = (outcome.best, search.taken, *(one.outcome.best for one in alike))
     for known in sorted((best for best in searched if best), key=objective.value):
         add(known)
     complete = all(one.outcome.proved for one in alike)
@@ -75,10 +73,10 @@ def _settled(values: list[float], top: int, bound: float) -> bool:
     return len(values) > top and (top == 0 or bound >= sorted(values)[top])
 
 
-def alternatives(
-    others: Sequence[Incumbent], objective: Objective, resolved: Resolved, taken: Incumbent, best: Incumbent
-) -> tuple[Alternative, ...]:
-    """The runners-up that are not of the kind of the strategy ``taken``, best first."""
+def alternatives(search: Search, others: Sequence[Incumbent]) -> tuple[Alternative, ...]:
+    """The runners-up that are not of the kind of the strategy taken, best first."""
+    resolved, objective, taken, best = search.resolved, search.objective, search.taken, search.outcome.best
+    assert best is not None
     question, least = resolved.question, objective.value(best)
     chosen = strategy_record(taken.row, taken.assignment, question)
     pairs = ((solved, strategy_record(solved.row, solved.assignment, question)) for solved in others)

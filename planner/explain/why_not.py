@@ -25,8 +25,7 @@ from planner.request.pins import Pin, shown_value
 from planner.request.request import PlanRequest
 from planner.rules.core import GROUP_RULES
 from planner.search.best_first import Outcome
-from planner.search.objective import Objective
-from planner.search.priced import Priced
+from planner.search.objective import Objective, Search
 from planner.search.split import Incumbent
 from planner.space.lattice import Space, build
 from planner.space.mixed import WIDTH, MixedSpace
@@ -76,24 +75,17 @@ def _challenges(best: Incumbent) -> list[Challenge]:
     return [choice for choice in choices if not choice.keep(best.row).all()]
 
 
-def challenges(
-    space: Space,
-    objective: Objective,
-    best: Incumbent,
-    seen: Sequence[Priced],
-    *,
-    pins: Mapping[str, Pin],
-    budget: Budget,
-) -> list[Challenged]:
+def challenges(search: Search, budget: Budget) -> list[Challenged]:
     """The obvious other choices, each searched as the best one was, by what that search has seen of it."""
+    space, objective, best = search.space, search.objective, search.taken
     if isinstance(space, MixedSpace):
         return _group_challenges(space, objective, best, budget)
-    whole = _whole_layers(space, objective.scenario, pins)
+    whole = _whole_layers(space, objective.scenario, search.pins)
     found = []
     for challenge in _challenges(best):
         tried = whole if challenge.subject == FULL_RECOMPUTE else space
         among = np.flatnonzero(challenge.keep(tried.cores))
-        before = [part.take(challenge.keep(part.rows)) for part in seen]
+        before = [part.take(challenge.keep(part.rows)) for part in search.outcome.pool]
         outcome = objective.search(tried, budget=budget, among=among, margin=1.0, seen=before, confirm=False)
         found.append(Challenged(challenge, outcome, objective.question))
     return found
@@ -154,13 +146,12 @@ def _all_recomputed(space: Space, scenario: Scenario, pins: Mapping[str, Pin]) -
     return replace(space, cores=space.cores.take(nothing), layout=nothing, allowed=space.allowed[nothing])
 
 
-def why_not_lines(
-    tried: Sequence[Challenged], space: Space, objective: Objective, best: Incumbent
-) -> tuple[Advice, ...]:
+def why_not_lines(search: Search, tried: Sequence[Challenged]) -> tuple[Advice, ...]:
     """The price of each other choice, or what refuses it.
 
     A search that ended before its proof has found something that its kind's best is no worse than, or nothing.
     """
+    space, objective, best = search.space, search.objective, search.taken
     lines, parts = [], {} if isinstance(space, MixedSpace) else _parts(best, objective)
     for one in tried:
         subject, outcome, proved = one.challenge.subject, one.outcome, one.outcome.proved

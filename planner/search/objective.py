@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from costmodels.strategy import Ints, Strategies
 from costmodels.training.goodput import upkeep
 from planner.answer.text import format_bytes, format_seconds
 from planner.request.budget import Budget
-from planner.request.pins import Pin
+from planner.request.pins import Pin, parse_pins
 from planner.request.resolve import Resolved
 from planner.search.best_first import MARGIN, Outcome, promising, search
 from planner.search.choice import Choice, choose, width
@@ -154,10 +155,47 @@ def objective_of(resolved: Resolved) -> Objective:
     return Objective(name, replace(resolved.scenario, stability=stability), tie_width)
 
 
-def search_lattice(
-    objective: Objective, pins: Mapping[str, Pin], budget: Budget, *, any_width: bool = False
-) -> tuple[Space, Outcome]:
-    """The lattice of a question with what a search finds there.
+@dataclass
+class Search:
+    """A question that was searched: what was asked, among which strategies, and what was found.
+
+    Attributes:
+        resolved: the request.
+        pins: the request's, or as they were read, one value for each node group.
+        space: the lattice.
+        outcome: what the search found there.
+    """
+
+    resolved: Resolved
+    pins: Mapping[str, Pin]
+    space: Space
+    outcome: Outcome
+
+    @cached_property
+    def objective(self) -> Objective:
+        """What was looked for."""
+        return objective_of(self.resolved)
+
+    @cached_property
+    def choice(self) -> Choice:
+        """The strategy taken, where anything was found."""
+        return self.objective.choice(self.outcome)
+
+    @property
+    def taken(self) -> Incumbent:
+        """The same without why."""
+        return self.choice.taken
+
+    @property
+    def value(self) -> float:
+        """Its quantity."""
+        return self.objective.value(self.taken)
+
+
+def search_question(
+    resolved: Resolved, budget: Budget, pins: Mapping[str, Pin] | None = None, *, any_width: bool = False
+) -> Search:
+    """Lay out the lattice of a question and search it; ``pins`` are the request's unless they are given.
 
     Over several node groups every stage has as many ranks, as launchers ask for; only where no such strategy fits do
     widths differ. Where nothing fits at all, the lattice is that of one width unless ``any_width``.
@@ -166,14 +204,16 @@ def search_lattice(
         BadRequest: pinned degrees that cannot make up the GPUs.
         OutOfTime: the budget was spent before a lattice over several node groups was laid out.
     """
+    objective, pins = objective_of(resolved), pins or parse_pins(resolved.request.pins)
     question = objective.question
     space = lay_out(question, pins, budget=budget) if isinstance(question, Mixed) else cached_space(question, pins)
     outcome = objective.search(space, budget=budget)
-    if not isinstance(question, Mixed) or outcome.best or not outcome.proved:
-        return space, outcome
-    wider = lay_out(question, pins, one_width=False, budget=budget)
-    found = objective.search(wider, budget=budget)
-    return (wider, found) if any_width or found.best or not found.proved else (space, outcome)
+    if isinstance(question, Mixed) and outcome.best is None and outcome.proved:
+        wider = lay_out(question, pins, one_width=False, budget=budget)
+        found = objective.search(wider, budget=budget)
+        if any_width or found.best or not found.proved:
+            return Search(resolved, pins, wider, found)
+    return Search(resolved, pins, space, outcome)
 
 
-__all__ = ["Objective", "objective_of", "search_lattice"]
+__all__ = ["Objective", "Search", "objective_of", "search_question"]

@@ -25,7 +25,7 @@ from planner.request.resolve import Resolved, resolve
 from planner.search.best_first import Outcome
 from planner.search.choice import only_tied
 from planner.search.memory_savers import note_savers, with_savers
-from planner.search.objective import Objective, objective_of, search_lattice
+from planner.search.objective import Objective, Search, objective_of, search_question
 from planner.space.cache import cached_space
 from planner.space.lattice import Space
 from planner.studies.question import request_of
@@ -118,12 +118,12 @@ def searched(request: PlanRequest, shared: Shared, budget: Budget | None = None)
     resolved = resolve(request)
     pins = parse_pins(request.pins)
     if resolved.mixed:
-        return conclude(resolved, *search_lattice(objective_of(resolved), pins, budget), budget)
+        return conclude(search_question(resolved, budget, pins), budget)
     space = cached_space(resolved.scenario, pins)
     outcome = shared.found(resolved, space, pins, budget)
     if outcome.best is None and outcome.proved and (wider := with_savers(request, resolved, budget)):
         return note_savers(searched(wider, shared, budget))
-    return conclude(replace(resolved, request=request), space, outcome, budget)
+    return conclude(Search(replace(resolved, request=request), pins, space, outcome), budget)
 
 
 def kept_document(plan: Plan) -> dict[str, Any]:

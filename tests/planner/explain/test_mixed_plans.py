@@ -17,8 +17,9 @@ from planner.answer.text import NOT_KNOWN
 from planner.api import plan, predict, why_not
 from planner.api.answers import found_plan
 from planner.errors import BadRequest, OutOfTime
+from planner.explain.levers import faster_between, faster_networks
 from planner.explain.runners_up import alternatives, runners_up
-from planner.explain.what_helps import faster_between, faster_networks, what_helps
+from planner.explain.what_helps import what_helps
 from planner.explain.why_not import challenges, why_not_lines
 from planner.render.terminal.formats import written
 from planner.render.terminal.terminal import render
@@ -26,7 +27,7 @@ from planner.request.budget import Budget
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
 from planner.search.best_first import search
-from planner.search.objective import objective_of
+from planner.search.objective import Search, search_question
 from planner.space import mixed as space_of_groups
 from planner.space.mixed import build
 from tests.scenarios import toy_device, toy_group, toy_model, toy_stack
@@ -47,10 +48,8 @@ def request(**changes):
 
 
 def searched(asked):
-    """A question with its objective, its lattice and what a search finds there."""
-    resolved = resolve(asked)
-    objective, space = objective_of(resolved), build(resolved.mixed, {})
-    return resolved, objective, space, objective.search(space, budget=Budget())
+    """A question with its lattice and what a search finds there."""
+    return search_question(resolve(asked), Budget())
 
 
 def screen(answer, width=100):
@@ -211,7 +210,7 @@ def test_other_orders_and_one_group_alone_are_compared():
 def test_reasons_have_the_time_that_was_asked_for_and_no_clock_where_none_was(monkeypatch):
     ends = []
 
-    def told(*_given, budget, **_more):
+    def told(_search, budget):
         ends.append(budget.seconds)
         return ()
 
@@ -223,29 +222,23 @@ def test_reasons_have_the_time_that_was_asked_for_and_no_clock_where_none_was(mo
 
 
 def test_reasons_that_have_no_time_left_are_said_not_to_be_known():
-    resolved, objective, space, outcome = searched(request())
-    best = outcome.best
-    others = runners_up(outcome, [], objective, best, resolved.request.top, budget=Budget())
-    assert others.complete
-    assert runners_up(outcome, [], objective, best, resolved.request.top, budget=Budget(0.0)) == ((best,), False)
-    known, late = (
-        why_not_lines(challenges(space, objective, best, [], pins={}, budget=budget), space, objective, best)
-        for budget in (Budget(), Budget(0.0))
-    )
+    asked = searched(request())
+    assert runners_up(asked, [], Budget()).complete
+    assert runners_up(asked, [], Budget(0.0)) == ((asked.outcome.best,), False)
+    known, late = (why_not_lines(asked, challenges(asked, budget)) for budget in (Budget(), Budget(0.0)))
     assert [line.subject for line in late] == [line.subject for line in known]
     for line in late:
         assert not line.proved
         assert line.text.startswith(("not known", "at most "))
-    helped = what_helps(resolved, space, objective, best, pins={}, budget=Budget(0.0))
+    helped = what_helps(asked, Budget(0.0))
     assert not any(line.proved for line in helped)
     assert all(line.text == NOT_KNOWN or line.text.startswith("at least -") for line in helped)
 
 
 def test_better_links_help_as_much_as_a_search_with_them_finds():
-    resolved, objective, space, outcome = searched(request())
-    mixed, best = resolved.mixed, outcome.best
-    helped = what_helps(resolved, space, objective, best, pins={}, budget=Budget())
-    lines = {line.subject: line for line in helped}
+    asked = searched(request())
+    mixed, space, best = asked.resolved.mixed, asked.space, asked.outcome.best
+    lines = {line.subject: line for line in what_helps(asked, Budget())}
     for subject, faster in (("links between groups 2x", faster_between), ("networks 2x", faster_networks)):
         fresh = search(space, faster(mixed), budget=Budget()).best.iteration
         assert lines[subject].proved
@@ -359,9 +352,8 @@ def test_the_screen_says_among_which_strategies_the_plan_is_proved_best():
 
 def test_no_two_alternatives_read_the_same():
     """The columns show the degrees of the first stage alone."""
-    resolved, objective, _, outcome = searched(request(top=1000))
-    others = runners_up(outcome, [], objective, outcome.best, resolved.request.top, budget=Budget())
-    shown = alternatives(others.best, objective, resolved, outcome.best, outcome.best)
+    asked = searched(request(top=1000))
+    shown = alternatives(asked, runners_up(asked, [], Budget()).best)
     words = [other.differs for other in shown]
     assert len(words) > 10
     assert len(set(words)) == len(words)
@@ -370,12 +362,12 @@ def test_no_two_alternatives_read_the_same():
 
 
 def test_what_a_cut_off_search_s_runners_up_find_better_is_proposed():
-    resolved, objective, space, outcome = searched(request())
-    best = outcome.best
-    poorest = runners_up(outcome, [], objective, best, resolved.request.top, budget=Budget()).best[-1]
+    asked = searched(request())
+    best, outcome = asked.outcome.best, asked.outcome
+    poorest = runners_up(asked, [], Budget()).best[-1]
     assert poorest.iteration > best.iteration * (1 + 1e-6)
     outcome.best, outcome.proved, outcome.lower_bound = poorest, False, 0.0
-    found = found_plan(resolved, space, outcome, Budget())
+    found = found_plan(Search(asked.resolved, {}, asked.space, outcome), Budget())
     assert found.status == "feasible"
     assert found.prediction.iteration_seconds < poorest.iteration * (1 - 1e-6)
     assert all(other.iteration_seconds >= found.prediction.iteration_seconds for other in found.alternatives)

@@ -14,7 +14,8 @@ from costmodels.pipeline.schedules import SCHEDULES, pipeline_seconds
 from hardware.records import Between, Cluster
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
-from planner.search.best_first import mixed_core_bound, search
+from planner.search.best_first import search
+from planner.search.core_bounds import mixed_core_bound
 from planner.search.priced import price_mixed_strategies
 from planner.space.lattice import build as build_one
 from planner.space.mixed import build

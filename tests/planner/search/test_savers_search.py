@@ -18,7 +18,8 @@ from planner.errors import BadRequest
 from planner.jobs.preview import launch
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
-from planner.search.best_first import core_bound, search
+from planner.search.best_first import search
+from planner.search.core_bounds import core_bound
 from planner.search.priced import price_cores
 from planner.space.lattice import build
 from planner.stages.from_strategies import least_peaks, stage_bounds
