@@ -8,9 +8,10 @@ takes the figures of its group.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -173,9 +174,9 @@ def _together(rows: MixedStrategies, mixed: Mixed, cores: list[RowSeconds]) -> t
     """
     traffic, optimizer = _once(rows, mixed, cores)
     slowest = np.argmax(traffic + optimizer, axis=1)[:, None]
-    ends = rows.order[:, 0], rows.order[:, -1]
+    tied = _between(rows, mixed, tied_embedding_seconds)[np.arange(len(rows)), rows.order[:, 0], rows.order[:, -1]]
     common = {
-        "data_parallel": np.take_along_axis(traffic, slowest, axis=1)[:, 0] + _tied(rows, mixed)[_each(rows), *ends],
+        "data_parallel": np.take_along_axis(traffic, slowest, axis=1)[:, 0] + tied,
         "optimizer": np.take_along_axis(optimizer, slowest, axis=1)[:, 0],
         "overhead": np.max([one.overhead for one in cores], axis=0),
         "straggler": np.full(len(rows), straggler_share(mixed.lead.stack.calibrated.straggler, mixed.nodes)),
@@ -187,7 +188,7 @@ def _together(rows: MixedStrategies, mixed: Mixed, cores: list[RowSeconds]) -> t
 def _once(rows: MixedStrategies, mixed: Mixed, cores: list[RowSeconds]) -> tuple[Floats, Floats]:
     """Exposed data-parallel traffic and the optimizer of every group, (N, G), for the layers its stages should hold.
 
-    Those are told before any split: where all stages take as long, a stage holds what it would in an even pipeline
+    They are reckoned before any split: where all stages take as long, a stage holds what it would in an even pipeline
     of ``sum_k stages_k (layer seconds here / layer seconds on group k)`` stages like itself.
     """
     pace = np.sum([rows.stages[:, k] / core.layer for k, core in enumerate(cores)], axis=0)
@@ -201,23 +202,17 @@ def _once(rows: MixedStrategies, mixed: Mixed, cores: list[RowSeconds]) -> tuple
     return np.stack(traffic, axis=1), np.stack(optimizer, axis=1)
 
 
-def _each(rows: MixedStrategies) -> Ints:
-    return np.arange(len(rows))
+def _between(rows: MixedStrategies, mixed: Mixed, cost: Callable[[Strategies, Scenario], Floats]) -> Floats:
+    """What a transfer between any two groups takes, (N, G, G).
 
-
-def _tied(rows: MixedStrategies, mixed: Mixed) -> Floats:
-    """All-reduce of a tied embedding between any two groups, (N, G, G): the slower side's."""
+    The rank that has more to send, or the slower way out, sets the time.
+    """
     count = len(rows.groups)
     table = np.zeros((len(rows), count, count))
-    for one, other in _pairs(count):
+    for one, other in combinations(range(count), 2):
         sides = zip((one, other), mixed.crossing(one, other), strict=True)
-        seconds = np.max([tied_embedding_seconds(rows.groups[g], scenario) for g, scenario in sides], axis=0)
-        table[:, one, other] = table[:, other, one] = seconds
-    return table
-
-
-def _pairs(count: int) -> list[tuple[int, int]]:
-    return [(one, other) for one in range(count) for other in range(one + 1, count)]
+        table[:, one, other] = np.max([cost(rows.groups[g], scenario) for g, scenario in sides], axis=0)
+    return table + table.transpose(0, 2, 1)
 
 
 def _hops(rows: MixedStrategies, mixed: Mixed, at: Ints) -> Floats:
@@ -226,7 +221,7 @@ def _hops(rows: MixedStrategies, mixed: Mixed, at: Ints) -> Floats:
     A stage sends activations to the next stage and as many gradients to the one before. An interleaved pipeline of v
     chunks goes v - 1 times from its last stage back to its first, whose neighbours beyond are one short.
     """
-    links, n, last = _links(rows, mixed), _each(rows), rows.pp - 1
+    links, n, last = _links(rows, mixed), np.arange(len(rows)), rows.pp - 1
     right = np.zeros(at.shape)
     right[:, :-1] = links[n[:, None], at[:, :-1], at[:, 1:]]
     chunks = rows.groups[0].vpp
@@ -237,21 +232,11 @@ def _hops(rows: MixedStrategies, mixed: Mixed, at: Ints) -> Floats:
 
 
 def _links(rows: MixedStrategies, mixed: Mixed) -> Floats:
-    """Sends and receives of a stage between two of group i, or one of i and one of j: (N, G, G).
-
-    Between groups the rank that has more to send, or the slower way out, sets the time.
-    """
-    count = len(rows.groups)
-    table = np.zeros((len(rows), count, count))
+    """Sends and receives of a stage between two of group i, or one of i and one of j: (N, G, G)."""
+    two = np.full(len(rows), 2)
+    table = _between(rows, mixed, lambda group, scenario: stage_send_seconds(replace(group, pp=two), scenario))
     for k, (group, scenario) in enumerate(zip(rows.groups, mixed.scenarios, strict=True)):
         table[:, k, k] = stage_send_seconds(replace(group, pp=rows.stages[:, k]), scenario)
-    for one, other in _pairs(count):
-        sides = zip((one, other), mixed.crossing(one, other), strict=True)
-        two = np.full(len(rows), 2)
-        seconds = np.max(
-            [stage_send_seconds(replace(rows.groups[g], pp=two), scenario) for g, scenario in sides], axis=0
-        )
-        table[:, one, other] = table[:, other, one] = seconds
     return table
 
 

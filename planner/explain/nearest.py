@@ -28,7 +28,7 @@ from planner.request.fields import FIELDS, optional_fields
 from planner.request.pins import Pin, parse_pins, shown_value
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
-from planner.search.given import broken_rules, checked_layers, single_row, split_or_given
+from planner.search.given import broken_rules, checked_layers, single_strategy, split_or_given
 from planner.search.memory_savers import best_of, describe_savers
 from planner.search.split import Incumbent
 from planner.space.divisors import divisors
@@ -276,7 +276,7 @@ def _allowed(
     for axis, value in nearest[:TRIED]:
         changed = {name: pin for name, pin in pins.items() if not (axis in MESH_AXES and name == "dp")}
         try:
-            row = single_row(scenario, changed | {axis: Pin(axis, (value,))}, layers)
+            row = single_strategy(scenario, changed | {axis: Pin(axis, (value,))}, layers)
             if broken_rules(row, scenario, layers):
                 continue
             if layers is not None:

@@ -311,8 +311,8 @@ def _memory_parts(found: Plan) -> dict[str, float]:
 
 def _time_parts(found: Plan) -> dict[str, float]:
     """Seconds of an iteration by cause, and with goodput what of the wall time goes beside them."""
-    beside = found.value - found.prediction.iteration_seconds if found.prediction else 0.0
-    return found.breakdown_seconds | ({"interruptions and checkpoints": beside} if found.goodput else {})
+    lost = found.value - found.prediction.iteration_seconds if found.prediction else 0.0
+    return found.breakdown_seconds | ({"interruptions and checkpoints": lost} if found.goodput else {})
 
 
 def _shown(name: str, pin: Pin) -> str:

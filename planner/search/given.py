@@ -68,7 +68,7 @@ def given_strategy(
         BadRequest: an axis with several values, or what no strategy has.
     """
     scenario = resolved.scenario
-    row = single_row(scenario, pins, layers, as_ran=as_ran)
+    row = single_strategy(scenario, pins, layers, as_ran=as_ran)
     broken = broken_rules(row, scenario, layers)
     if broken and not as_ran:
         return broken
@@ -98,7 +98,7 @@ def _layers_as_given(
         return layers, (Rejection(rule="layers-per-stage", count=1, example=str(error)),)
 
 
-def single_row(
+def single_strategy(
     scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None, *, as_ran: bool = False
 ) -> Strategies:
     """The one strategy that the pins describe; data parallelism takes the GPUs that are left.
@@ -112,10 +112,10 @@ def single_row(
     dp = axes["dp"] if dp_given else _replicas(scenario, axes, tp * cp * pp, f"tp {tp} x cp {cp} x pp {pp}")
     micro = axes.get("micro_batch_size", 1)
     batches = _batches(scenario, micro, dp, as_ran=as_ran)
-    return plain_row(scenario, {**axes, "tp": tp, "cp": cp, "pp": pp, "dp": dp}, batches)
+    return plain_strategy(scenario, {**axes, "tp": tp, "cp": cp, "pp": pp, "dp": dp}, batches)
 
 
-def plain_row(scenario: Scenario, axes: Mapping[str, int], batches: int) -> Strategies:
+def plain_strategy(scenario: Scenario, axes: Mapping[str, int], batches: int) -> Strategies:
     """One strategy of so many micro-batches: tp, cp, pp and dp are given, what else is not takes its plainest value."""
     tp, cp, pp, dp = (axes[name] for name in MESH_AXES)
     supports = scenario.stack.supports

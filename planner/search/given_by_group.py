@@ -18,7 +18,7 @@ from planner.errors import BadRequest
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.resolve import Resolved
-from planner.search.given import Given, checked_layers, plain_row, refused_by, single_value
+from planner.search.given import Given, checked_layers, plain_strategy, refused_by, single_value
 from planner.search.split import best_split, given_split
 from planner.space.active_rules import binding
 from planner.space.divisors import around, divisors
@@ -35,7 +35,7 @@ def given_on_groups(
     Raises:
         BadRequest: an axis with several values that are not one for each group, or degrees that do not fit.
     """
-    row = given_row(resolved, mixed)
+    row = _given_strategy(resolved, mixed)
     if broken := broken_rules(row, mixed):
         return broken
     if layers is not None:
@@ -51,7 +51,7 @@ def given_on_groups(
     return Given(best.row, best.assignment, ())
 
 
-def given_row(resolved: Resolved, mixed: Mixed) -> MixedStrategies:
+def _given_strategy(resolved: Resolved, mixed: Mixed) -> MixedStrategies:
     """The one strategy that the pins describe; unpinned axes take their plainest value.
 
     Raises:
@@ -72,7 +72,7 @@ def given_row(resolved: Resolved, mixed: Mixed) -> MixedStrategies:
         own = pipeline | {"tp": t, "dp": d, "micro_batch_size": size}
         own |= {"zero_stage": 0, "sharding_degree": 1} if d * cp == 1 else {}  # a group of one rank shares nothing
         own |= {"sequence_parallel": 0} if t == 1 else {}
-        groups.append(plain_row(mixed.lead, own, mixed.lead.global_batch_size // (size * d)))
+        groups.append(plain_strategy(mixed.lead, own, mixed.lead.global_batch_size // (size * d)))
     return MixedStrategies.of(tuple(groups), np.array([stages]), np.array([range(count)]))
 
 

@@ -23,7 +23,7 @@ from planner.request.pins import Pin, parse_pins
 from planner.request.resolve import Resolved
 from planner.search.best_first import MARGIN, Outcome, promising, search
 from planner.search.choice import Choice, choose, width
-from planner.search.least_memory import least_memory_rows, least_memory_split, search_least_memory
+from planner.search.least_memory import least_memory_split, least_memory_strategies, search_least_memory
 from planner.search.priced import Priced
 from planner.search.split import TOLERANCE, Incumbent, best_split
 from planner.space.cache import cached_space
@@ -126,7 +126,7 @@ class Objective:
     def promising(self, outcome: Outcome) -> Iterator[Promising]:
         """The most promising rows that a search saw, each with its bound, best first."""
         if self.by_memory:
-            yield from least_memory_rows(outcome, self.scenario)
+            yield from least_memory_strategies(outcome, self.scenario)
             return
         best, alike = outcome.best, 1.0
         if best and not self.by_time:  # a search leaves out of wall time what all strategies lose alike

@@ -92,8 +92,8 @@ def pairs(space: Space, cores: Ints, scenario: Scenario) -> tuple[Ints, Strategi
     """Which of the cores each allowed pair has, and the pairs as rows; those that fit the host."""
     place, option = np.nonzero(space.allowed[cores])
     rows = space.rows(cores[place], option)
-    roomy = host_fits(rows, scenario)
-    return (place, rows) if roomy.all() else (place[roomy], rows.take(roomy))
+    fits = host_fits(rows, scenario)
+    return (place, rows) if fits.all() else (place[fits], rows.take(fits))
 
 
 def price_pairs(cores: Strategies, place: Ints, rows: Strategies, memory: RowBytes, scenario: Scenario) -> Priced:
@@ -103,7 +103,7 @@ def price_pairs(cores: Strategies, place: Ints, rows: Strategies, memory: RowByt
     return _priced(rows, with_step(rows, scenario, core), memory, scenario)
 
 
-def price_rows(rows: Strategies, seconds: RowSeconds, scenario: Scenario) -> Priced:
+def price_strategies(rows: Strategies, seconds: RowSeconds, scenario: Scenario) -> Priced:
     """Even split, bound and memory of rows whose seconds are known."""
     return _priced(rows, seconds, row_bytes(rows, scenario), scenario)
 

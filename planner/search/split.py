@@ -14,7 +14,7 @@ from costmodels.names import Recompute
 from costmodels.pricing import row_assignment
 from costmodels.strategy import Strategies
 from planner.request.budget import SPLIT, Budget
-from planner.search.priced import Priced, price_mixed_strategies, price_rows
+from planner.search.priced import Priced, price_mixed_strategies, price_strategies
 from planner.stages.from_strategies import assignment_of, fewest_recomputed, slices_of, whole_pipeline
 from planner.stages.solver import solve
 
@@ -78,7 +78,7 @@ def best_split(
     ``allocated`` bytes are the most that a stage may have, where that is less than the device's.
     ``budget`` is charged, one of its own unless given.
     """
-    priced = priced_row(row, scenario)
+    priced = price_alone(row, scenario)
     if isinstance(scenario, Mixed):
         budget = Budget(effort=SPLIT) if budget is None else budget
         return solve_split(priced, scenario, budget=budget).found if priced.fits[0] else None
@@ -96,12 +96,12 @@ def best_split(
     return Incumbent(row, assignment_of(solution, row, scenario), value)
 
 
-def priced_row(row: Strategies, scenario: AnyScenario) -> Priced:
+def price_alone(row: Strategies, scenario: AnyScenario) -> Priced:
     """One strategy priced in full."""
     if isinstance(scenario, Mixed):
         assert isinstance(row, MixedStrategies)
         return price_mixed_strategies(row, scenario)
-    return price_rows(row, row_seconds(row, scenario), scenario)
+    return price_strategies(row, row_seconds(row, scenario), scenario)
 
 
 def _even(priced: Priced, split: Assignment, allocated: float | None) -> Incumbent | None:
@@ -118,7 +118,7 @@ def given_split(row: Strategies, scenario: AnyScenario, layers: Sequence[int]) -
     split = row_assignment(row, lead.model.num_layers, layers)
     if row.recompute[0] != Recompute.PARTIAL:
         return split
-    problem = priced_row(row, scenario).problem(scenario)
+    problem = price_alone(row, scenario).problem(scenario)
     slices = np.array(slices_of(split, row, lead))
     again = int(slice_layers(lead.model.num_layers, row)[0]) * fewest_recomputed(problem, slices.tolist())
     front = np.minimum(split.layers[: len(again)], again)

@@ -42,9 +42,9 @@ MODES = {Recompute.NONE: "none", Recompute.SELECTIVE: "none", Recompute.FULL: "a
 def problem_of(one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> StageProblem:
     """The stage problem of a single row."""
     slices = _slice_costs(one, seconds, memory)
-    beside = _beside_slices(one, seconds, memory) if slices else {}
+    own = _stage_costs(one, seconds, memory) if slices else {}
     problem = single_problem(stage_problems(one, seconds, memory, scenario))
-    return replace(problem, alike=one_number(scenario), slices=slices, **beside)  # type: ignore[arg-type]
+    return replace(problem, alike=one_number(scenario), slices=slices, **own)  # type: ignore[arg-type]
 
 
 def single_problem(rows: StageRows) -> StageProblem:
@@ -57,7 +57,7 @@ def single_problem(rows: StageRows) -> StageProblem:
     return StageProblem(**numbers | by_stage | chosen)
 
 
-def _beside_slices(one: Strategies, seconds: RowSeconds, memory: RowBytes) -> dict[str, tuple[float, ...]]:
+def _stage_costs(one: Strategies, seconds: RowSeconds, memory: RowBytes) -> dict[str, tuple[float, ...]]:
     """Costs of stages beside slices that differ: such slices are empty where an end takes a layer's place."""
     stages = np.arange(int(one.pp[0]))[None, :]
     fixed = _fixed(one, memory, _in_flight(one, memory, stages.shape[1]), stages)[0]
