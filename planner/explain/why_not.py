@@ -39,40 +39,34 @@ Keep = Callable[[Strategies], Bools]
 
 
 @dataclass(frozen=True, slots=True)
-class Challenge:
-    """Another choice that people would try, and which strategies it stands for."""
+class Challenged:
+    """Another choice that people would try, and what the search for the best strategy of its kind found."""
 
     subject: str
     keep: Keep
-
-
-@dataclass(frozen=True, slots=True)
-class Challenged:
-    """Another choice, and what the search for the best strategy of its kind found."""
-
-    challenge: Challenge
+    """Which strategies it stands for."""
     outcome: Outcome
     question: AnyScenario
     """What it was searched for."""
 
 
-def _challenges(best: Incumbent) -> list[Challenge]:
+def _challenges(best: Incumbent) -> list[tuple[str, Keep]]:
     at = best.row.row(0)
     tp, pp = at["tp"], at["pp"]
-    recompute = Challenge(FULL_RECOMPUTE, lambda c: c.recompute == Recompute.FULL)
-    if best.assignment.recomputed.any():
-        recompute = Challenge("no recompute", lambda c: c.recompute == Recompute.NONE)
-    choices = (
-        Challenge(f"TP {2 * tp}", lambda c: c.tp == 2 * tp),
-        Challenge(f"TP {max(tp // 2, 1)}", lambda c: c.tp == tp // 2),
-        Challenge("PP 1", lambda c: (c.pp == 1) if pp > 1 else c.pp < 0),
-        Challenge(f"PP {2 * pp}", lambda c: c.pp == 2 * pp),
-        Challenge("no interleaving", lambda c: (c.vpp == 1) if at["vpp"] > 1 else c.pp < 0),
-        recompute,
-        Challenge("CP 2", lambda c: (c.cp == 2) if at["cp"] == 1 else c.pp < 0),
-        Challenge("pure data parallel", lambda c: (c.tp == 1) & (c.pp == 1) & (c.cp == 1)),
-    )
-    return [choice for choice in choices if not choice.keep(best.row).all()]
+    recomputes = best.assignment.recomputed.any()
+    choices: list[tuple[str, Keep]] = [
+        (f"TP {2 * tp}", lambda c: c.tp == 2 * tp),
+        (f"TP {max(tp // 2, 1)}", lambda c: c.tp == tp // 2),
+        ("PP 1", lambda c: (c.pp == 1) if pp > 1 else c.pp < 0),
+        (f"PP {2 * pp}", lambda c: c.pp == 2 * pp),
+        ("no interleaving", lambda c: (c.vpp == 1) if at["vpp"] > 1 else c.pp < 0),
+        ("no recompute", lambda c: c.recompute == Recompute.NONE)
+        if recomputes
+        else (FULL_RECOMPUTE, lambda c: c.recompute == Recompute.FULL),
+        ("CP 2", lambda c: (c.cp == 2) if at["cp"] == 1 else c.pp < 0),
+        ("pure data parallel", lambda c: (c.tp == 1) & (c.pp == 1) & (c.cp == 1)),
+    ]
+    return [(subject, keep) for subject, keep in choices if not keep(best.row).all()]
 
 
 def challenges(search: Search, budget: Budget) -> list[Challenged]:
@@ -82,12 +76,12 @@ def challenges(search: Search, budget: Budget) -> list[Challenged]:
         return _group_challenges(space, objective, best, budget)
     whole = _whole_layers(space, objective.scenario, search.pins)
     found = []
-    for challenge in _challenges(best):
-        tried = whole if challenge.subject == FULL_RECOMPUTE else space
-        among = np.flatnonzero(challenge.keep(tried.cores))
-        before = [part.take(challenge.keep(part.rows)) for part in search.outcome.pool]
+    for subject, keep in _challenges(best):
+        tried = whole if subject == FULL_RECOMPUTE else space
+        among = np.flatnonzero(keep(tried.cores))
+        before = [part.take(keep(part.rows)) for part in search.outcome.pool]
         outcome = objective.search(tried, budget=budget, among=among, margin=1.0, seen=before, confirm=False)
-        found.append(Challenged(challenge, outcome, objective.question))
+        found.append(Challenged(subject, keep, outcome, objective.question))
     return found
 
 
@@ -99,7 +93,7 @@ def _group_challenges(space: MixedSpace, objective: Objective, best: Incumbent, 
 
     def searched(subject: str, keep: Keep, space: Space, on: Objective, among: Ints | None = None) -> Challenged:
         outcome = on.search(space, budget=budget, among=among, margin=1.0, confirm=False)
-        return Challenged(Challenge(subject, keep), outcome, on.question)
+        return Challenged(subject, keep, outcome, on.question)
 
     alone, orders, alike = [], [], []
     for one in parts_of(objective.question):
@@ -154,8 +148,8 @@ def why_not_lines(search: Search, tried: Sequence[Challenged]) -> tuple[Advice, 
     space, objective, best = search.space, search.objective, search.taken
     lines, parts = [], {} if isinstance(space, MixedSpace) else _parts(best, objective)
     for one in tried:
-        subject, outcome, proved = one.challenge.subject, one.outcome, one.outcome.proved
-        if one.challenge.keep(best.row).all():  # of a plan that was found among the challenges
+        subject, outcome, proved = one.subject, one.outcome, one.outcome.proved
+        if one.keep(best.row).all():  # of a plan that was found among the challenges
             continue
         if outcome.best is not None:
             if isinstance(space, MixedSpace):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from costmodels.groups import AnyScenario, Mixed, MixedStrategies, mixed_bytes, mixed_seconds
 from costmodels.iteration import (
@@ -49,7 +48,7 @@ class Priced:
     problems: StageRows | None = None
     """Over several node groups, whose strategies have no even split: the problems of their stages."""
 
-    def take(self, index: NDArray[np.int64] | Bools) -> Priced:
+    def take(self, index: Ints | Bools) -> Priced:
         """The given rows."""
         return Priced(
             self.rows.take(index),

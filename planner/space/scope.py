@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from costmodels.groups import AnyScenario, Mixed
 from costmodels.layer.recompute_modules import module_mask, module_names, modules_of
@@ -24,7 +23,7 @@ from planner.space.lattice import LARGEST_MICRO_BATCH, Space, axes_of, sharding_
 from planner.space.mixed import MixedSpace
 
 _Values = Sequence[int] | Ints
-_Axes = Mapping[str, NDArray[np.int64]]
+_Axes = Mapping[str, Ints]
 
 
 def scope_of(

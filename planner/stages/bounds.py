@@ -12,11 +12,9 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from costmodels.arrays import Bools, Floats, Ints
+
 Figures = Any
 """Numbers as numpy takes them: one for all, or an array."""
 
@@ -266,32 +264,46 @@ def _least_total(rows: StageRows, outline: _Outline, slowest: Floats) -> Floats:
     """Seconds of all stages that, together with ``slowest``, never overstate the objective."""
     extra = rows.extra_seconds.sum(axis=1)
     if rows.layer_seconds.shape[1] > 1:
-        return extra + _least_layers(rows, outline, slowest)
-    recomputed = _least_recomputed(rows, outline, slowest)
-    return extra + (rows.num_layers * rows.layer_seconds)[:, 0] + recomputed * rows.recompute_seconds[:, 0]
+        return np.asarray(extra + _least_filled(rows, outline, slowest, *(1 / outline.slopes), unit=1.0))
+    layers, each = rows.num_layers[:, 0].astype(np.float64), rows.recompute_seconds[:, 0]
+    recomputed = np.where(rows.recompute[:, 0] == _ALL, layers, 0.0)
+    (free,) = np.nonzero(rows.recompute[:, 0] == _FREE)
+    if len(free):
+        some, their = rows.take(free), outline.take(free)
+        recomputed[free] = _least_filled(some, their, slowest[free], 0.0, their.rate, unit=each[free])
+    return np.asarray(extra + layers * rows.layer_seconds[:, 0] + recomputed * each)
 
 
-def _least_layers(rows: StageRows, outline: _Outline, slowest: Floats) -> Floats:
-    """Least seconds of the layers alone where stages differ: the fastest stages are filled first.
+def _least_filled(
+    rows: StageRows, outline: _Outline, slowest: Floats, first: Floats | float, second: Floats, *, unit: Floats | float
+) -> Floats:
+    """What all layers cost at least where the cheapest parts of the outlines are filled first, (rows,).
 
-    On the outline that sum falls convexly with the limit on the slowest stage, so that where a further second of
-    the limit costs the objective more than it saves, no higher limit pays; elsewhere it is the sum without limit.
+    ``first`` and ``second`` are the costs of a layer before the knee and behind it, in ``unit`` seconds each: all its
+    seconds where stages differ, else the layers that are recomputed for it. On the outline that sum falls convexly with
+    the limit on the slowest stage, so that where a further second of the limit costs the objective more than it saves,
+    no higher limit pays; elsewhere it is the sum without limit.
     """
-    needed, saving = _fastest_filled(rows, outline, slowest)
-    pays = rows.num_microbatches[:, 0] * rows.vpp[:, 0] - 1 < saving
+    needed, saving = _filled(rows, outline, slowest, first, second)
+    pays = rows.num_microbatches[:, 0] * rows.vpp[:, 0] - 1 < saving * unit
     if pays.any():
-        unlimited, _ = _fastest_filled(rows, outline, np.full_like(slowest, np.inf))
+        unlimited, _ = _filled(rows, outline, np.full_like(slowest, np.inf), first, second)
         needed = np.where(pays, unlimited, needed)
     return needed
 
 
-def _fastest_filled(rows: StageRows, outline: _Outline, slowest: Floats) -> tuple[Floats, Floats]:
-    """Seconds of all layers, the cheapest parts of the outlines filled first, and how many a further second saves."""
+def _filled(
+    rows: StageRows, outline: _Outline, slowest: Floats, first: Floats | float, second: Floats
+) -> tuple[Floats, Floats]:
+    """The cost of all layers within ``slowest``, (rows,), and how much a further second saves."""
     layers, gain = _capacity(rows, outline, slowest)
     stored = np.minimum(layers, outline.knee)
-    first, second = (1 / slope for slope in outline.slopes)
-    price, room = np.concatenate([first, second], axis=1), np.concatenate([stored, layers - stored], axis=1)
-    needed, last = _cheapest(price, room, rows.num_layers)
+    price, room, wanted = second, layers - stored, rows.num_layers
+    if np.ndim(first):
+        price, room = np.concatenate([first, second], axis=1), np.concatenate([stored, room], axis=1)
+    else:  # nothing before the knee costs anything
+        wanted = wanted - stored.sum(axis=1, keepdims=True)
+    needed, last = _cheapest(price, room, wanted)
     cheaper = np.maximum(last - np.where(layers < outline.knee, first, second), 0.0)
     return needed * (1 - _SLACK), (gain * cheaper).sum(axis=1)
 
@@ -305,38 +317,3 @@ def _cheapest(price: Floats, room: Floats, wanted: Ints | Floats) -> tuple[Float
     price, room = np.take_along_axis(price, order, axis=1), np.take_along_axis(room, order, axis=1)
     filled = np.clip(wanted - (np.cumsum(room, axis=1) - room), 0.0, room)
     return (filled * price).sum(axis=1), np.where(filled > 0, price, 0.0).max(axis=1, keepdims=True)
-
-
-def _least_recomputed(rows: StageRows, outline: _Outline, slowest: Floats) -> Floats:
-    """Recomputed layers that, together with ``slowest``, never overstate the objective.
-
-    On the outline, the layers to recompute fall convexly with the limit on the slowest stage. Where the
-    objective does not fall with them at ``slowest``, no higher limit pays, and the layers needed there are
-    taken; elsewhere those needed without any limit.
-    """
-    total = rows.num_layers[:, 0].astype(np.float64)
-    recomputed = np.where(rows.recompute[:, 0] == _ALL, total, 0.0)
-    (free,) = np.nonzero(rows.recompute[:, 0] == _FREE)
-    if not len(free):
-        return recomputed
-    limits = slowest[free]
-    rows = rows.take(free)
-    outline = outline.take(free)
-    needed, saving = _least_filled(rows, outline, limits)
-    weight = rows.num_microbatches * rows.vpp - 1
-    pays = weight[:, 0] < saving * rows.recompute_seconds[:, 0]
-    if pays.any():
-        unlimited, _ = _least_filled(rows, outline, np.full_like(limits, np.inf))
-        needed = np.where(pays, unlimited, needed)
-    recomputed[free] = needed
-    return recomputed
-
-
-def _least_filled(rows: StageRows, outline: _Outline, slowest: Floats) -> tuple[Floats, Floats]:
-    """Recomputed layers, stages of the least rate filled first, and how many a further second saves."""
-    layers, gain = _capacity(rows, outline, slowest)
-    stored = np.minimum(layers, outline.knee)
-    excess = rows.num_layers - stored.sum(axis=1, keepdims=True)
-    needed, last = _cheapest(outline.rate, layers - stored, excess)
-    cheaper = np.where(layers < outline.knee, last, np.maximum(last - outline.rate, 0.0))
-    return needed * (1 - _SLACK), (gain * cheaper).sum(axis=1)

@@ -15,14 +15,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.arrays import Floats, Ints
 from costmodels.pipeline.schedules import pipeline_seconds
 from planner.request.budget import CELL, Budget
 from planner.stages.problem import SLACK, SliceCosts, StageProblem
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _ROUNDING = 1e-13
 """Relative difference of sums in another order."""

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from costmodels.groups import Mixed, MixedBytes, MixedSeconds, MixedStrategies
 from costmodels.iteration import RowSeconds, compose, stage_extras
@@ -286,14 +285,14 @@ def _cut_by(cut: Callable[[Model, int], list[int]], rows: Strategies, scenario: 
     return held
 
 
-def _fixed(rows: Strategies, memory: RowBytes, held: Floats, stages: NDArray[np.int64]) -> Floats:
+def _fixed(rows: Strategies, memory: RowBytes, held: Floats, stages: Ints) -> Floats:
     """Bytes beside the layers, (N, P): embedding, head and logits where they sit, shared parts everywhere."""
     first, last = ends(rows, stages)
     embedding = memory.first[:, None] + held * (memory.embedding_activation / copies(rows))[:, None]
     return memory.everywhere[:, None] + first * embedding + last * memory.last[:, None]
 
 
-def fewest_recomputed(problem: StageProblem, slices: list[int]) -> NDArray[np.int64]:
+def fewest_recomputed(problem: StageProblem, slices: list[int]) -> Ints:
     """The fewest recomputed slices of each stage that memory allows, all of them where none fit, shape (p,)."""
     if problem.alike and problem.recompute == "free":
         return _fewest_alike(problem, slices)
@@ -304,7 +303,7 @@ def fewest_recomputed(problem: StageProblem, slices: list[int]) -> NDArray[np.in
     return np.where(fewest < 0, slices, fewest)
 
 
-def _fewest_alike(problem: StageProblem, slices: list[int]) -> NDArray[np.int64]:
+def _fewest_alike(problem: StageProblem, slices: list[int]) -> Ints:
     """The fewest slices that every stage recomputes so that all fit, all of them where none do."""
     for first in range(max(slices) + 1):
         one = replace(problem, alike=False, recompute="first", first=first)

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.arrays import Floats, Ints
 from costmodels.pipeline.schedules import Schedule
 from costmodels.pipeline.slots import Path, Slot
 from hardware.errors import MeshwrightError
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 _Key = tuple[str, int, int]
 _Plan = dict[tuple[str, int, int], tuple[float, tuple[str, int, int] | None]]
 """Seconds of a pass, by kind, stage and chunk, and the kind, stage and chunk of the pass that it needs."""
