@@ -19,7 +19,7 @@ from hardware.records import Cluster
 from planner.request.budget import Budget
 from planner.request.defaults import default_batch
 from planner.request.pins import parse_pins
-from planner.search.mixed import search
+from planner.search.best_first import search
 from planner.space.mixed import build
 
 INSTANCES = (

@@ -8,12 +8,14 @@ takes the figures of its group.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodels.arrays import Columns
 from costmodels.iteration import RowSeconds, breakdown, compose, core_seconds
@@ -22,11 +24,11 @@ from costmodels.layout.stage_contents import in_flight
 from costmodels.memory.footprint import Footprint, footprint
 from costmodels.memory.rows import RowBytes, memory_limit, row_bytes
 from costmodels.pipeline.bubble_share import straggler_share
-from costmodels.pricing import Price
+from costmodels.pricing import Price, effective_recompute, price_strategy, stage_bytes
 from costmodels.scenario import Scenario
 from costmodels.step.optimizer import optimizer_seconds
 from costmodels.step.traffic import stage_send_seconds, step_traffic, tied_embedding_seconds
-from costmodels.strategy import Floats, Ints, Strategies
+from costmodels.strategy import AXES, Floats, Ints, Strategies
 from hardware.records import Cluster
 
 
@@ -37,6 +39,11 @@ class Mixed:
     cluster: Cluster
     scenarios: tuple[Scenario, ...]
     """Of every group, in the cluster's order; ``gpus`` counts those of the group."""
+
+    @property
+    def lead(self) -> Scenario:
+        """The question on the first group, for what all groups have in common."""
+        return self.scenarios[0]
 
     @property
     def gpus(self) -> int:
@@ -59,26 +66,41 @@ class Mixed:
         return first, second
 
 
+PER_GROUP = ("tp", "dp", "micro_batch_size")
+"""Axes on which node groups may differ, and that a predicted strategy may give for each."""
+
+AnyScenario = Scenario | Mixed
+"""A question on one node group, or on several."""
+
+
+def parts_of(scenario: AnyScenario) -> tuple[Scenario, ...]:
+    """The question on each node group, in the cluster's order."""
+    return scenario.scenarios if isinstance(scenario, Mixed) else (scenario,)
+
+
 @dataclass(frozen=True, slots=True)
-class MixedRows(Columns):
+class MixedStrategies(Strategies):
     """N strategies over G groups: the columns of each group, its stages, and the groups' order in the pipeline.
 
     ``groups[g]`` has the degrees of the stages on group g; its ``pp`` is the whole pipeline's, and so are
     ``vpp``, ``num_microbatches`` and the switches. ``stages`` (N, G) counts the stages on each group, ``order``
-    (N, G) says which group stands at which place of the pipeline.
+    (N, G) says which group stands at which place of the pipeline. Its own columns are those of the first group.
     """
 
     groups: tuple[Strategies, ...]
     stages: Ints
     order: Ints
 
-    def __len__(self) -> int:
-        return len(self.order)
+    @staticmethod
+    def of(groups: tuple[Strategies, ...], stages: Ints, order: Ints) -> MixedStrategies:
+        """Strategies whose own columns are those of the first group."""
+        first = {name: getattr(groups[0], name) for name in AXES}
+        return MixedStrategies(**first, groups=groups, stages=stages, order=order)
 
-    @property
-    def pp(self) -> Ints:
-        """Stages of the whole pipeline, shape (N,)."""
-        return self.groups[0].pp
+    def take(self, chosen: NDArray[Any] | slice) -> MixedStrategies:
+        """The chosen strategies (an index, mask or slice)."""
+        groups = tuple(one.take(chosen) for one in self.groups)
+        return MixedStrategies.of(groups, self.stages[chosen], self.order[chosen])
 
     def group_at(self) -> Ints:
         """The group of every stage, (N, P) for the most stages P; behind a row's last stage its last group."""
@@ -105,8 +127,9 @@ class MixedSeconds(Columns):
 
 @dataclass(frozen=True, slots=True)
 class MixedBytes(Columns):
-    """What the memory of every stage is composed of, arrays (N, P), bytes on one rank."""
+    """What the memory of every stage is composed of, arrays (N, P), bytes on one rank; and of each group."""
 
+    groups: tuple[RowBytes, ...]
     limit: Floats
     """What the allocator may hand out on the stage's device."""
     fixed: Floats
@@ -120,7 +143,7 @@ class MixedBytes(Columns):
     working: Floats
 
 
-def mixed_seconds(rows: MixedRows, mixed: Mixed) -> MixedSeconds:
+def mixed_seconds(rows: MixedStrategies, mixed: Mixed) -> MixedSeconds:
     """Price N strategies stage by stage, up to what a split of the layers multiplies."""
     cores = [core_seconds(group, one) for group, one in zip(rows.groups, mixed.scenarios, strict=True)]
     groups = _together(rows, mixed, cores)
@@ -143,7 +166,7 @@ def _at(group_at: Ints, values: list[Floats]) -> Floats:
     return np.take_along_axis(np.stack(values, axis=1), group_at, axis=1)
 
 
-def _together(rows: MixedRows, mixed: Mixed, cores: list[RowSeconds]) -> tuple[RowSeconds, ...]:
+def _together(rows: MixedStrategies, mixed: Mixed, cores: list[RowSeconds]) -> tuple[RowSeconds, ...]:
     """Each group's seconds with the whole pipeline's terms once per iteration.
 
     The groups reduce their gradients and step their optimizers at the same time; the iteration waits for the
@@ -151,26 +174,25 @@ def _together(rows: MixedRows, mixed: Mixed, cores: list[RowSeconds]) -> tuple[R
     """
     traffic, optimizer = _once(rows, mixed, cores)
     slowest = np.argmax(traffic + optimizer, axis=1)[:, None]
-    ends = rows.order[:, 0], rows.order[:, -1]
+    tied = _between(rows, mixed, tied_embedding_seconds)[np.arange(len(rows)), rows.order[:, 0], rows.order[:, -1]]
     common = {
-        "data_parallel": np.take_along_axis(traffic, slowest, axis=1)[:, 0]
-        + _tied(rows, mixed)[np.arange(len(rows)), *ends],
+        "data_parallel": np.take_along_axis(traffic, slowest, axis=1)[:, 0] + tied,
         "optimizer": np.take_along_axis(optimizer, slowest, axis=1)[:, 0],
         "overhead": np.max([one.overhead for one in cores], axis=0),
-        "straggler": np.full(len(rows), straggler_share(mixed.scenarios[0].stack.calibrated.straggler, mixed.nodes)),
+        "straggler": np.full(len(rows), straggler_share(mixed.lead.stack.calibrated.straggler, mixed.nodes)),
         "bubble": np.max([one.bubble for one in cores], axis=0),
     }
     return tuple(replace(one, **common) for one in cores)
 
 
-def _once(rows: MixedRows, mixed: Mixed, cores: list[RowSeconds]) -> tuple[Floats, Floats]:
+def _once(rows: MixedStrategies, mixed: Mixed, cores: list[RowSeconds]) -> tuple[Floats, Floats]:
     """Exposed data-parallel traffic and the optimizer of every group, (N, G), for the layers its stages should hold.
 
-    Those are told before any split: where all stages take as long, a stage holds what it would in an even pipeline
+    They are reckoned before any split: where all stages take as long, a stage holds what it would in an even pipeline
     of ``sum_k stages_k (layer seconds here / layer seconds on group k)`` stages like itself.
     """
     pace = np.sum([rows.stages[:, k] / core.layer for k, core in enumerate(cores)], axis=0)
-    most = max(mixed.scenarios[0].model.num_layers, 2)
+    most = max(mixed.lead.model.num_layers, 2)
     traffic, optimizer = [], []
     for group, one, core in zip(rows.groups, mixed.scenarios, cores, strict=True):
         alike = replace(group, pp=np.clip(np.rint(core.layer * pace).astype(np.int64), 2, most))
@@ -180,23 +202,20 @@ def _once(rows: MixedRows, mixed: Mixed, cores: list[RowSeconds]) -> tuple[Float
     return np.stack(traffic, axis=1), np.stack(optimizer, axis=1)
 
 
-def _tied(rows: MixedRows, mixed: Mixed) -> Floats:
-    """All-reduce of a tied embedding between any two groups, (N, G, G): the slower side's."""
-    return _between(rows, mixed, tied_embedding_seconds)
+def _between(rows: MixedStrategies, mixed: Mixed, cost: Callable[[Strategies, Scenario], Floats]) -> Floats:
+    """What a transfer between any two groups takes, (N, G, G).
 
-
-def _between(rows: MixedRows, mixed: Mixed, seconds: Callable[[Strategies, Scenario], Floats]) -> Floats:
-    """The slower side's seconds between any two groups, (N, G, G)."""
+    The rank that has more to send, or the slower way out, sets the time.
+    """
     count = len(rows.groups)
     table = np.zeros((len(rows), count, count))
     for one, other in combinations(range(count), 2):
         sides = zip((one, other), mixed.crossing(one, other), strict=True)
-        slower = np.max([seconds(rows.groups[group], scenario) for group, scenario in sides], axis=0)
-        table[:, one, other] = table[:, other, one] = slower
-    return table
+        table[:, one, other] = np.max([cost(rows.groups[g], scenario) for g, scenario in sides], axis=0)
+    return table + table.transpose(0, 2, 1)
 
 
-def _hops(rows: MixedRows, mixed: Mixed, at: Ints) -> Floats:
+def _hops(rows: MixedStrategies, mixed: Mixed, at: Ints) -> Floats:
     """Sends of every stage, (N, P): half of what both its neighbours would ask for.
 
     A stage sends activations to the next stage and as many gradients to the one before. An interleaved pipeline of v
@@ -212,11 +231,8 @@ def _hops(rows: MixedRows, mixed: Mixed, at: Ints) -> Floats:
     return (left + right) / 2.0
 
 
-def _links(rows: MixedRows, mixed: Mixed) -> Floats:
-    """Sends and receives of a stage between two of group i, or one of i and one of j: (N, G, G).
-
-    Between groups the rank that has more to send, or the slower way out, sets the time.
-    """
+def _links(rows: MixedStrategies, mixed: Mixed) -> Floats:
+    """Sends and receives of a stage between two of group i, or one of i and one of j: (N, G, G)."""
     two = np.full(len(rows), 2)
     table = _between(rows, mixed, lambda group, scenario: stage_send_seconds(replace(group, pp=two), scenario))
     for k, (group, scenario) in enumerate(zip(rows.groups, mixed.scenarios, strict=True)):
@@ -224,9 +240,9 @@ def _links(rows: MixedRows, mixed: Mixed) -> Floats:
     return table
 
 
-def mixed_bytes(rows: MixedRows, mixed: Mixed) -> MixedBytes:
+def mixed_bytes(rows: MixedStrategies, mixed: Mixed) -> MixedBytes:
     """The memory of N strategies stage by stage, up to what a split of the layers multiplies."""
-    groups = [_average_bytes(group, one) for group, one in zip(rows.groups, mixed.scenarios, strict=True)]
+    groups = _group_bytes(rows, mixed)
     at, n = rows.group_at(), len(rows)
     stages = np.arange(at.shape[1])
     spread = rows.groups[0].take(np.repeat(np.arange(n), len(stages)))
@@ -234,6 +250,7 @@ def mixed_bytes(rows: MixedRows, mixed: Mixed) -> MixedBytes:
     first, last = stages == 0, stages == rows.pp[:, None] - 1
     ends = first * (_at(at, [g.first for g in groups]) + held * _at(at, [g.embedding_activation for g in groups]))
     return MixedBytes(
+        groups=groups,
         limit=_at(at, [memory_limit(one, group) for one, group in zip(mixed.scenarios, rows.groups, strict=True)]),
         fixed=_at(at, [g.everywhere for g in groups]) + ends + last * _at(at, [g.last for g in groups]),
         layer=_at(at, [g.layer_state for g in groups]),
@@ -243,9 +260,50 @@ def mixed_bytes(rows: MixedRows, mixed: Mixed) -> MixedBytes:
     )
 
 
-def price_mixed(row: MixedRows, mixed: Mixed, assignment: Assignment) -> Price:
+def first_in_pipeline(row: Strategies) -> Strategies:
+    """One strategy as the group has it that the pipeline begins on."""
+    return row.groups[int(row.order[0, 0])] if isinstance(row, MixedStrategies) else row
+
+
+def as_it_runs(row: Strategies, split: Assignment) -> Strategies:
+    """One strategy with its recomputation called what it comes to, on every group."""
+    if not isinstance(row, MixedStrategies):
+        return effective_recompute(row, split)
+    return MixedStrategies.of(tuple(effective_recompute(one, split) for one in row.groups), row.stages, row.order)
+
+
+def price(row: Strategies, scenario: AnyScenario, split: Assignment) -> Price:
+    """The price of a single strategy under a split, with its recomputation as what it comes to.
+
+    Over several groups seconds and bytes by cause are those of the slowest stage.
+    """
+    run = as_it_runs(row, split)
+    if isinstance(scenario, Mixed):
+        assert isinstance(run, MixedStrategies)
+        return price_mixed(run, scenario, split)
+    return price_strategy(run, scenario, split)
+
+
+def held_bytes(row: Strategies, scenario: AnyScenario, split: Assignment) -> Footprint:
+    """The memory of every stage alone, of what ``price`` has."""
+    run = as_it_runs(row, split)
+    if isinstance(scenario, Mixed):
+        assert isinstance(run, MixedStrategies)
+        return _footprint(run, scenario, _group_bytes(run, scenario), split)
+    return stage_bytes(run, scenario, split)
+
+
+def stage_limits(row: Strategies, scenario: AnyScenario) -> Floats:
+    """Usable bytes of the device of every stage of a single strategy, (pp,)."""
+    usable = np.array([one.group.accelerator.usable_memory for one in parts_of(scenario)])
+    at = row.group_at()[0] if isinstance(row, MixedStrategies) else np.zeros(int(row.pp[0]), dtype=np.int64)
+    return usable[at]
+
+
+def price_mixed(row: MixedStrategies, mixed: Mixed, assignment: Assignment) -> Price:
     """The price of a single row under an assignment; seconds and bytes by cause are those of the slowest stage."""
     seconds, at = mixed_seconds(row, mixed), row.group_at()[0]
+    memory = _group_bytes(row, mixed)
     stages = assignment.layers * seconds.layer[0] + assignment.recomputed * seconds.recompute[0] + seconds.extra[0]
     slow = int(np.argmax(stages))
     group = int(at[slow])
@@ -263,22 +321,23 @@ def price_mixed(row: MixedRows, mixed: Mixed, assignment: Assignment) -> Price:
         iteration=float(compose(row.groups[group], one, slowest, total)[0]),
         stage_seconds=stages,
         breakdown=terms.row(0),
-        footprint=_footprint(row, mixed, assignment),
+        footprint=_footprint(row, mixed, memory, assignment),
         seconds=one,
-        memory=_average_bytes(row.groups[group], mixed.scenarios[group]),
+        memory=memory[group],
     )
 
 
-def _average_bytes(strategies: Strategies, scenario: Scenario) -> RowBytes:
-    """The memory of one group's stages, of an average layer where layers differ, as their seconds are."""
-    return replace(row_bytes(strategies, scenario), kinds=None)
+def _group_bytes(rows: MixedStrategies, mixed: Mixed) -> tuple[RowBytes, ...]:
+    """The memory of each group's stages, of an average layer where layers differ, as their seconds are."""
+    pairs = zip(rows.groups, mixed.scenarios, strict=True)
+    return tuple(replace(row_bytes(group, one), kinds=None) for group, one in pairs)
 
 
-def _footprint(row: MixedRows, mixed: Mixed, split: Assignment) -> Footprint:
+def _footprint(row: MixedStrategies, mixed: Mixed, memory: Sequence[RowBytes], split: Assignment) -> Footprint:
     """Every stage's bytes as its group counts them."""
     each = [
-        footprint(group, _average_bytes(group, one), one, row=0, layers=split.layers, recomputed=split.recomputed)
-        for group, one in zip(row.groups, mixed.scenarios, strict=True)
+        footprint(*one, row=0, layers=split.layers, recomputed=split.recomputed)
+        for one in zip(row.groups, memory, mixed.scenarios, strict=True)
     ]
     at, stages = row.group_at()[0], np.arange(len(split.layers))
     parts = {f.name: np.stack([getattr(one, f.name) for one in each])[at, stages] for f in fields(Footprint)}

@@ -9,118 +9,84 @@ over all strategies, nor between the corners. A question is over one node group 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, product, takewhile
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Final, Literal
 
 import numpy as np
 from pydantic import Field
 
-from costmodels.groups import Mixed, price_mixed
+from costmodels.groups import AnyScenario, Mixed, MixedStrategies, parts_of, price
 from costmodels.layout.split import Assignment
-from costmodels.pricing import price_strategy
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats
 from planner.analyses.what_if import best_of, nothing_found
 from planner.answer.build import provenance_record, strategy_record
 from planner.answer.plan import Provenance, Record, Strategy
-from planner.api.several_groups import space_that_fits
 from planner.errors import BadRequest, OutOfTime
-from planner.explain.mixed import mixed_record
-from planner.explain.mixed import promising as promising_branches
-from planner.explain.what_helps import uncertain_levers
+from planner.explain.levers import uncertain_levers
 from planner.request.budget import Budget
-from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
 from planner.request.values import share
-from planner.search import mixed as mixed_search
-from planner.search.best_first import promising, search
+from planner.search.best_first import Outcome, promising, search
 from planner.search.choice import CLOSE
-from planner.search.mixed import MixedIncumbent
-from planner.search.objective import objective_of
+from planner.search.objective import Objective, objective_of, search_question
 from planner.search.split import TOLERANCE, Incumbent, best_split
+from planner.space.lattice import Space
 
 RUNNERS_UP = 16
 """Best rows of the middle that are candidates besides the best of every scenario."""
-Machines = TypeVar("Machines")
-Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
-class Question(Generic[Machines, Found]):
-    """A question whose strategies are ``Found``, on ``Machines``."""
+class Question:
+    """A lattice of strategies and the machines that they are priced on, on one node group or several."""
 
-    names: tuple[str, ...]
-    """What is uncertain; of several node groups, of all of them alike."""
-    changed: Callable[[Mapping[str, float]], Machines]
-    """With factors on some of it."""
-    search: Callable[[Machines], Any]
-    """The outcome of a search there."""
-    next_best: Callable[[Any], Iterator[Found | None]]
-    """The most promising rows of an outcome, each under its best split; None where none fits."""
-    seconds: Callable[[Found, Machines], float]
-    record: Callable[[Found], Strategy]
-    axes: Callable[[Found], tuple[object, ...]]
-    """All by which two strategies differ."""
+    space: Space
+    objective: Objective
     budget: Budget
 
-    def proved(self, machines: Machines) -> Any:
-        """The outcome of a search on some machines, whose best is proved."""
-        found = self.search(machines)
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is uncertain; of several node groups, of all of them alike."""
+        parts = parts_of(self.objective.question)
+        return tuple(dict.fromkeys(name for one in parts for name in uncertain_levers(one)))
+
+    def changed(self, factors: Mapping[str, float]) -> AnyScenario:
+        """The machines with factors on some of it."""
+        question = self.objective.question
+        return changed_groups(question, factors) if isinstance(question, Mixed) else changed_by(question, factors)
+
+    def proved(self, machines: AnyScenario) -> tuple[Outcome, Incumbent]:
+        """The outcome of a search on some machines, and its best, which is proved."""
+        found = search(self.space, machines, budget=self.budget)
         if found.best is None or not found.proved:
             raise OutOfTime(f"the scenarios were not all proved {self.budget.limit}")
-        return found
+        return found, found.best
 
-    def runners_up(self, found: Any) -> list[Found]:
-        """Good ones of the outcome with everything at its stated value."""
-        solved = takewhile(lambda _: not self.budget.spent(), self.next_best(found))
-        return list(islice((one for one in solved if one is not None), RUNNERS_UP))
-
-
-def on_one_group(request: PlanRequest, budget: Budget) -> Question[Scenario, Incumbent]:
-    """The question on one node group.
-
-    Raises:
-        BadRequest, OutOfTime: as `what_if.best_of`.
-    """
-    resolved, space, _, _ = best_of(request, budget)
-    scenario = objective_of(resolved).scenario
-    return Question(
-        names=tuple(uncertain_levers(scenario)),
-        changed=lambda factors: changed_by(scenario, factors),
-        search=lambda machines: search(space, machines, budget=budget),
-        next_best=lambda found: (best_split(r, scenario, budget=budget) for _, r in promising(found, scenario)),
-        seconds=lambda one, machines: price_strategy(one.row, machines, one.assignment).iteration,
-        record=lambda one: strategy_record(one.row, one.assignment, scenario),
-        axes=lambda one: (*one.row.row(0).items(), *_layers(one.assignment)),
-        budget=budget,
-    )
+    def runners_up(self, found: Outcome) -> list[Incumbent]:
+        """Good ones of the outcome with everything at its stated value, each under its best split."""
+        question = self.objective.question
+        solved = (best_split(one, question, budget=self.budget) for _, one in promising(found, question))
+        within = takewhile(lambda _: not self.budget.spent(), solved)
+        return list(islice((one for one in within if one is not None), RUNNERS_UP))
 
 
-def on_groups(resolved: Resolved, mixed: Mixed, budget: Budget) -> Question[Mixed, MixedIncumbent]:
-    """The question on several node groups.
+def _asked(request: PlanRequest, resolved: Resolved, budget: Budget) -> Question:
+    """The question with its lattice.
 
     Raises:
-        NothingFits: no strategy does.
-        OutOfTime: no strategy was found within the budget.
+        BadRequest, NothingFits, OutOfTime: as `what_if.best_of`.
     """
-    space, outcome, _ = space_that_fits(mixed, parse_pins(resolved.request.pins), budget)
-    if outcome.best is None:
-        raise nothing_found(budget, proved=outcome.proved)
-    return Question(
-        names=tuple(dict.fromkeys(name for one in mixed.scenarios for name in uncertain_levers(one))),
-        changed=lambda factors: changed_groups(mixed, factors),
-        search=lambda machines: mixed_search.search(space, machines, budget=budget),
-        next_best=lambda found: (
-            mixed_search.best_split(one, mixed, budget=budget) for _, one in promising_branches(found)
-        ),
-        seconds=lambda one, machines: price_mixed(one.row, machines, one.assignment).iteration,
-        record=lambda one: mixed_record(one.row, one.assignment, mixed),
-        axes=_axes_on_groups,
-        budget=budget,
-    )
+    if not resolved.mixed:
+        resolved, space, _, _ = best_of(request, budget)
+        return Question(space, objective_of(resolved), budget)
+    found = search_question(resolved, budget)
+    if found.outcome.best is None:
+        raise nothing_found(budget, proved=found.outcome.proved)
+    return Question(found.space, found.objective, budget)
 
 
 def changed_by(scenario: Scenario, factors: Mapping[str, float]) -> Scenario:
@@ -141,10 +107,13 @@ def changed_groups(mixed: Mixed, factors: Mapping[str, float]) -> Mixed:
     return Mixed(mixed.cluster.model_copy(update={"groups": groups, "between": links}), parts)
 
 
-def _axes_on_groups(one: MixedIncumbent) -> tuple[object, ...]:
-    rows = one.row
-    at = tuple(tuple(group.row(0).items()) for group in rows.groups)
-    return (*at, *rows.stages[0].tolist(), *rows.order[0].tolist(), *_layers(one.assignment))
+def _axes(one: Incumbent) -> tuple[object, ...]:
+    """All by which two strategies differ."""
+    row = one.row
+    if not isinstance(row, MixedStrategies):
+        return (*row.row(0).items(), *_layers(one.assignment))
+    at = tuple(tuple(group.row(0).items()) for group in row.groups)
+    return (*at, *row.stages[0].tolist(), *row.order[0].tolist(), *_layers(one.assignment))
 
 
 def _layers(split: Assignment) -> tuple[int, ...]:
@@ -208,26 +177,21 @@ def robust(request: PlanRequest, within: float | str) -> Robust:
     if not 0.0 < within < 1.0:
         raise BadRequest(f"--robust: expected a share between 0 and 1 such as 20%, got {within:g}")
     budget, resolved = Budget(request.time_limit), resolve(request)
-    if resolved.mixed:
-        return _answer(on_groups(resolved, resolved.mixed, budget), resolved, resolved.mixed.gpus, within)
-    return _answer(on_one_group(request, budget), resolved, resolved.scenario.gpus, within)
-
-
-def _answer(asked: Question[Machines, Found], resolved: Resolved, gpus: int, within: float) -> Robust:
+    asked = _asked(request, resolved, budget)
     corners = corners_of(asked.names, within)
     outcomes = [asked.proved(asked.changed(factors)) for factors in corners]
-    found: list[Found] = [outcome.best for outcome in outcomes]
-    distinct: dict[tuple[object, ...], Found] = {}  # strategies that differ in an axis or in their layers
-    for one in (*found, *asked.runners_up(outcomes[0])):
-        distinct.setdefault(asked.axes(one), one)
+    found = [best for _, best in outcomes]
+    distinct: dict[tuple[object, ...], Incumbent] = {}  # strategies that differ in an axis or in their layers
+    for one in (*found, *asked.runners_up(outcomes[0][0])):
+        distinct.setdefault(_axes(one), one)
     candidates = list(distinct.values())
-    least = np.array([asked.seconds(one, asked.changed(at)) for one, at in zip(found, corners, strict=True)])
-    seconds = _seconds(asked, candidates, corners)
+    least = np.array([_seconds(one, asked.changed(at)) for one, at in zip(found, corners, strict=True)])
+    seconds = _table(asked, candidates, corners)
     regret = seconds / least - 1.0
 
     def candidate(i: int) -> Candidate:
         return Candidate(
-            strategy=asked.record(candidates[i]),
+            strategy=strategy_record(candidates[i].row, candidates[i].assignment, asked.objective.question),
             seconds=float(seconds[i, 0]),
             regret=max(float(regret[i, 0]), 0.0),
             worst_regret=max(float(regret[i].max()), 0.0),
@@ -240,7 +204,7 @@ def _answer(asked: Question[Machines, Found], resolved: Resolved, gpus: int, wit
     return Robust(
         model=resolved.scenario.model.name,
         cluster=resolved.cluster.name,
-        gpus=gpus,
+        gpus=resolved.scenario.gpus,
         within=within,
         uncertain=asked.names,
         scenarios=len(corners),
@@ -269,17 +233,21 @@ def corners_of(names: Sequence[str], within: float) -> list[dict[str, float]]:
     return [dict.fromkeys(names, 1.0), *(dict(zip(names, corner, strict=True)) for corner in ends)]
 
 
-def _seconds(asked: Question[Machines, Found], candidates: list[Found], corners: list[dict[str, float]]) -> Floats:
-    """Of every candidate in every scenario (C, S)."""
+def _seconds(one: Incumbent, question: AnyScenario) -> float:
+    return price(one.row, question, one.assignment).iteration
+
+
+def _table(asked: Question, candidates: list[Incumbent], corners: list[dict[str, float]]) -> Floats:
+    """Seconds of every candidate in every scenario (C, S)."""
     changed = [asked.changed(factors) for factors in corners]
-    return np.array([[asked.seconds(one, machines) for machines in changed] for one in candidates])
+    return np.array([[_seconds(one, machines) for machines in changed] for one in candidates])
 
 
-def _radius(asked: Question[Machines, Found], candidates: list[Found], within: float, best: int) -> float:
+def _radius(asked: Question, candidates: list[Incumbent], within: float, best: int) -> float:
     """Largest share at whose corners no candidate beats the best of the middle noticeably, by halving."""
 
     def stays(share: float) -> bool:
-        seconds = _seconds(asked, candidates, corners_of(asked.names, share))
+        seconds = _table(asked, candidates, corners_of(asked.names, share))
         return bool(np.all(seconds[best] <= seconds.min(axis=0) * (1.0 + CLOSE)))
 
     if stays(within):

@@ -21,8 +21,8 @@ from costmodels.strategy import Strategies, strategies
 from planner.answer.build import provenance_record, strategy_record
 from planner.answer.plan import Provenance, Record, Strategy
 from planner.errors import BadRequest, NothingFits, OutOfTime, UnfilledPins
+from planner.explain.levers import machine_levers
 from planner.explain.nearest import with_gpus
-from planner.explain.what_helps import machine_levers
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import PlanRequest

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from costmodels.catalogue import catalogue_hash as models_hash
+from costmodels.groups import (
+    PER_GROUP,
+    AnyScenario,
+    MixedStrategies,
+    as_it_runs,
+    first_in_pipeline,
+    parts_of,
+    stage_limits,
+)
 from costmodels.layer.context import ulysses_ranks
 from costmodels.layer.recompute_modules import module_names
 from costmodels.layout.split import Assignment
 from costmodels.model.flops import flops_per_token, frozen_flops, module_flops, recomputed_flops, utilization
 from costmodels.model.parameters import parameters
 from costmodels.names import VALUE_NAMES, Recompute
-from costmodels.pricing import Price, effective_recompute
+from costmodels.pricing import Price
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.stack.stack import stack as find_stack
-from costmodels.strategy import Strategies
+from costmodels.strategy import Floats, Strategies
 from costmodels.training import training
 from costmodels.training.goodput import upkeep
 from hardware.catalogue import catalogue_hash as hardware_hash
@@ -36,23 +45,59 @@ from planner.version import VERSION
 _LOSSES = ("checkpoints", "failures", "repairs", "stragglers")
 
 
-def strategy_record(row: Strategies, assignment: Assignment, scenario: Scenario) -> Strategy:
-    """One row and its stages as a record; recomputation is named by what really happens."""
-    at = effective_recompute(row, assignment).row(0)
-    group = scenario.group.name
+def strategy_record(row: Strategies, assignment: Assignment, question: AnyScenario) -> Strategy:
+    """One row and its stages as a record; recomputation is named by what really happens.
+
+    Over several node groups it has the degrees of its first stage, and at each stage those that differ between groups.
+    """
+    run = as_it_runs(row, assignment)
+    scenario = parts_of(question)[int(run.order[0, 0]) if isinstance(run, MixedStrategies) else 0]
+    first = first_in_pipeline(run)
+    at = first.row(0)
     plain = {name: int(value) for name, value in at.items() if name in Strategy.model_fields}
     named = {axis: names[plain[axis]] for axis, names in VALUE_NAMES.items()}
     switch = {"sequence_parallel": bool(at["sequence_parallel"])}
     modules = {"recompute_modules": module_names(at["recompute_modules"])}
-    return Strategy(
+    record = Strategy(
         **(plain | named | switch | modules),
-        cp_near=int(ulysses_ranks(row, scenario)[0]),
+        cp_near=int(ulysses_ranks(first, scenario)[0]),
         global_batch_size=scenario.global_batch_size,
         stages=tuple(
-            Stage(layers=int(n), recompute_layers=int(r), group=group)
+            Stage(layers=int(n), recompute_layers=int(r), group=scenario.group.name)
             for n, r in zip(assignment.layers, assignment.recomputed, strict=True)
         ),
     )
+    return _by_group(record, run, question) if isinstance(run, MixedStrategies) else record
+
+
+def _by_group(record: Strategy, row: MixedStrategies, question: AnyScenario) -> Strategy:
+    """The record with the node group of every stage, and what stages on other groups have otherwise."""
+    at, names = [one.row(0) for one in row.groups], [one.group.name for one in parts_of(question)]
+    apart = [name for name in (*PER_GROUP, "sharding_degree") if len({one[name] for one in at}) > 1]
+    stages = tuple(
+        stage.model_copy(update={"group": names[group], **{name: int(at[group][name]) for name in apart}})
+        for stage, group in zip(record.stages, row.group_at()[0].tolist(), strict=True)
+    )
+    zero = max(one["zero_stage"] for one in at)
+    alone = zero > record.zero_stage  # the first stage has one rank, and nothing to share
+    degree = max(one["sharding_degree"] for one in at) if alone else record.sharding_degree
+    return record.model_copy(update={"stages": stages, "zero_stage": zero, "sharding_degree": degree})
+
+
+def degrees_in_words(row: Strategies, question: AnyScenario) -> str:
+    """The degrees of one strategy, of every node group: "a100 4 stages tp 2 cp 1 dp 8, h100 4 stages tp 1 ..."."""
+    if not isinstance(row, MixedStrategies):
+        return " ".join(f"{name} {getattr(row, name)[0]}" for name in ("tp", "cp", "pp", "dp"))
+    parts = zip(parts_of(question), row.groups, row.stages[0].tolist(), strict=True)
+    return ", ".join(
+        f"{one.group.name} {stages} stages tp {group.tp[0]} cp {group.cp[0]} dp {group.dp[0]}"
+        for one, group, stages in parts
+    )
+
+
+def order_in_words(order: Iterable[int], question: AnyScenario) -> str:
+    """An order of the node groups: "h100 before a100"."""
+    return " before ".join(parts_of(question)[group].group.name for group in order)
 
 
 def prediction_record(
@@ -115,9 +160,8 @@ def goodput_record(resolved: Resolved, row: Strategies, prediction: Prediction) 
 
 def mean_peak(resolved: Resolved) -> float:
     """Peak FLOP/s of a device, averaged over the devices of all node groups."""
-    parts = resolved.mixed.scenarios if resolved.mixed else (resolved.scenario,)
-    peaks = [one.gpus * one.peak_rate for one in parts]
-    return sum(peaks) / sum(one.gpus for one in parts)
+    parts = parts_of(resolved.question)
+    return sum(one.gpus * one.peak_rate for one in parts) / sum(one.gpus for one in parts)
 
 
 def counted_flops(scenario: Scenario) -> float:
@@ -154,13 +198,12 @@ def _repeated_flops(scenario: Scenario, row: Strategies, assignment: Assignment)
     return float(share * recomputed_flops(scenario.model, recompute="full", **known))
 
 
-def memory_records(quote: Price, scenario: Scenario) -> tuple[StageMemory, ...]:
-    """The footprint of every stage."""
-    f, limit = quote.footprint, scenario.group.accelerator.usable_memory
+def memory_records(quote: Price, limits: Floats) -> tuple[StageMemory, ...]:
+    """The footprint of every stage, beside the usable memory of its device."""
     names = ("weights", "gradients", "optimizer", "activations", "logits", "slack", "reserved", "total")
     return tuple(
-        StageMemory(stage=s, limit=limit, **{name: float(getattr(f, name)[s]) for name in names})
-        for s in range(len(f.total))
+        StageMemory(stage=s, limit=float(limit), **{name: float(getattr(quote.footprint, name)[s]) for name in names})
+        for s, limit in enumerate(limits)
     )
 
 
@@ -225,13 +268,14 @@ def priced_record(
     resolved: Resolved, row: Strategies, split: Assignment, priced: Price, interval: Callable[..., Interval]
 ) -> dict[str, Any]:
     """What an answer with one strategy has: its frame, and all that follows from the price."""
-    predicted = prediction_record(resolved, priced.iteration, row, split, interval)
+    first = first_in_pipeline(row)
+    predicted = prediction_record(resolved, priced.iteration, first, split, interval)
     return {
-        "strategy": strategy_record(row, split, resolved.scenario),
+        "strategy": strategy_record(row, split, resolved.question),
         "prediction": predicted,
-        "goodput": goodput_record(resolved, row, predicted),
+        "goodput": goodput_record(resolved, first, predicted),
         "breakdown_seconds": priced.breakdown,
-        "memory_bytes": memory_records(priced, resolved.scenario),
+        "memory_bytes": memory_records(priced, stage_limits(row, resolved.question)),
         **frame_record(resolved),
     }
 

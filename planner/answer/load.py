@@ -89,7 +89,7 @@ def made_elsewhere(plan: Plan) -> str | None:
     if mine == its:
         return None
     whose = f"version {_short(its[0])}" if mine[0] != its[0] else "another catalogue or changed figures"
-    return f"made by {whose}; what is priced anew here may differ from what it says"
+    return f"made by {whose}; what is priced again here may differ from what it says"
 
 
 def checked(plan: Plan, name: str) -> Plan:

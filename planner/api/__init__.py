@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from planner.answer.build import frame_record
 from planner.answer.plan import Plan, Rejection
-from planner.api.one_group import conclude, plan_one_group, predict_one_group
+from planner.api.answers import best_plan, conclude, given_plan
 from planner.errors import BadRequest
 from planner.request.budget import Budget
 from planner.request.fields import GIVEN_SPLIT
@@ -19,6 +19,7 @@ from planner.request.pins import Pin, parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
 from planner.request.values import counts, expect_type
+from planner.search.given_by_group import pins_by_group
 
 if TYPE_CHECKING:
     from planner.explain.why_not import WhyNot
@@ -34,11 +35,7 @@ def plan(request: PlanRequest) -> Plan:
     request = _question(request)
     budget, resolved = Budget(request.time_limit), resolve(request)
     _check_searched(request)
-    if resolved.mixed:
-        from planner.api.several_groups import plan_mixed
-
-        return plan_mixed(resolved, resolved.mixed, budget, reasons=request.reasons)
-    return plan_one_group(resolved, budget)
+    return best_plan(resolved, budget)
 
 
 def predict(
@@ -68,13 +65,9 @@ def predict(
     budget, resolved = Budget(request.time_limit), resolve(request)
     layers = request.layers_per_stage if layers is None else counts("layers", layers)
     recomputed = request.recomputed_per_stage if recomputed is None else counts("recomputed", recomputed)
-    if not resolved.mixed:
-        return predict_one_group(resolved, budget, layers, recomputed, chunked=chunked, near=near, as_ran=as_ran)
-    if recomputed is not None:
+    if resolved.mixed and recomputed is not None:
         raise BadRequest("recomputed layers are given for stages of one node group, not of several together")
-    from planner.api.several_groups import predict_mixed
-
-    return predict_mixed(resolved, resolved.mixed, budget, layers, chunked=chunked)
+    return given_plan(resolved, budget, layers, recomputed, chunked=chunked, near=near, as_ran=as_ran)
 
 
 def why_not(request: PlanRequest) -> WhyNot:
@@ -107,17 +100,12 @@ def _question(request: PlanRequest) -> PlanRequest:
 
 def _pinned(request: PlanRequest) -> tuple[Plan, dict[str, Pin]]:
     """The best under the pins, and how these were read."""
-    resolved, each = resolve(request), None
-    if resolved.mixed:
-        from planner.api.several_groups import plan_mixed
-        from planner.search.mixed_given import for_each
-
-        each = for_each(resolved, resolved.mixed)
+    resolved = resolve(request)
+    each = pins_by_group(resolved, resolved.mixed) if resolved.mixed else None
     pins = each or parse_pins(request.pins)
     try:
-        if resolved.mixed and each:
-            return plan_mixed(resolved, resolved.mixed, Budget(request.time_limit), reasons=False, each=each), pins
-        return plan(request.model_copy(update={"reasons": False})), pins
+        _check_searched(request)
+        return best_plan(resolved, Budget(request.time_limit), reasons=False, pins=each), pins
     except BadRequest as error:  # pins that are understood and leave no strategy: that is the reason
         return _unmade(resolved, str(error)), pins
 

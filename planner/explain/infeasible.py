@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.groups import AnyScenario, Mixed
 from costmodels.scenario import Scenario
 from planner.answer.plan import Rejection
 from planner.explain.nearest import nearest_request
@@ -23,7 +24,8 @@ from planner.request.resolve import Resolved
 from planner.rules.rule import Rule
 from planner.search.best_first import Outcome
 from planner.space.active_rules import binding
-from planner.space.lattice import MESH_AXES, SHARDING, Refusal, Space, axes_of, build, layouts, sharding_degrees
+from planner.space.lattice import MESH_AXES, SHARDING, Space, axes_of, build, layouts, sharding_degrees
+from planner.space.table import Refusal
 
 LAID_OUT = frozenset({"tp", "cp", "pp", "dp", "ranks", "widest"})
 """Axes of which the number of devices and the batch leave little choice."""
@@ -121,22 +123,22 @@ def as_rejections(refusals: Iterable[Refusal]) -> tuple[Rejection, ...]:
     return tuple(Rejection(rule=one.rule, count=one.count, example=one.example) for one in refusals)
 
 
-def rejections(space: Space, outcome: Outcome, scenario: Scenario) -> tuple[Rejection, ...]:
+def rejections(space: Space, outcome: Outcome, question: AnyScenario) -> tuple[Rejection, ...]:
     """Every refusal by the rules and by memory, in the order in which they were applied."""
     refused = as_rejections(space.refusals)
     if not outcome.memory_refused:
         return refused
-    example = memory_example(outcome, scenario)
+    example = memory_example(outcome, question)
     return (*refused, Rejection(rule="memory", count=outcome.memory_refused, example=example))
 
 
 def refusal_reasons(resolved: Resolved, space: Space, outcome: Outcome) -> tuple[Rejection, ...]:
     """The refusals that say why nothing is left, memory first."""
-    scenario, rules = resolved.scenario, binding(resolved.scenario)
-    found = rejections(space, outcome, scenario)
-    if outcome.memory_refused:
+    question, rules = resolved.question, binding(resolved.question)
+    found = rejections(space, outcome, question)
+    if outcome.memory_refused or isinstance(question, Mixed):
         return order_refusals(found, resolved, rules)
-    due = deciding_rules(found, scenario, parse_pins(resolved.request.pins), rules)
+    due = deciding_rules(found, question, parse_pins(resolved.request.pins), rules)
     first = order_refusals(due, resolved, rules)
     return (*first, *(one for one in due if one not in first)) if len(due) < len(found) else first
 

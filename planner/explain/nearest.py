@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from costmodels.groups import AnyScenario
 from costmodels.memory.host import host_fits
 from costmodels.memory.rows import memory_limit
 from costmodels.names import VALUE_NAMES
@@ -18,6 +19,7 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
 from hardware.errors import MeshwrightError
 from hardware.records import BadNodeCount
+from planner.answer.build import degrees_in_words
 from planner.answer.plan import Advice
 from planner.answer.text import plural
 from planner.errors import BadRequest
@@ -26,7 +28,7 @@ from planner.request.fields import FIELDS, optional_fields
 from planner.request.pins import Pin, parse_pins, shown_value
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
-from planner.search.given import broken_rules, checked_layers, single_row, split_or_given
+from planner.search.given import broken_rules, checked_layers, single_strategy, split_or_given
 from planner.search.memory_savers import best_of, describe_savers
 from planner.search.split import Incumbent
 from planner.space.divisors import divisors
@@ -101,21 +103,21 @@ def nearest_request(resolved: Resolved, budget: Budget, *, short: bool = True) -
     """
     budget = budget.part(NEAREST)
     pins = parse_pins(resolved.request.pins)
-    ways: list[Callable[[], Advice | None]] = [
-        lambda: _more_gpus(resolved, pins, budget),
-        lambda: _more_gpus(resolved, {}, budget) if pins else None,
-        lambda: _fewer_gpus(resolved, pins, budget),
-    ]
-    if not short:
-        ways.insert(0, lambda: _fewer_options(resolved, pins, budget, same_job=True))
+    ways: list[Callable[[], Advice | None]] = [lambda: _fewer_pins(resolved.question, pins, budget)]
+    if not resolved.mixed:
+        if not short:
+            ways.append(lambda: _fewer_options(resolved, pins, budget, same_job=True))
+        ways.append(lambda: _more_gpus(resolved, pins, budget))
+        ways.append(lambda: _more_gpus(resolved, {}, budget) if pins else None)
+        ways.append(lambda: _fewer_gpus(resolved, pins, budget))
     ways.append(lambda: _fewer_options(resolved, pins, budget))
-    ways.insert(0, lambda: _fewer_pins(resolved.scenario, pins, budget))
-    ways.append(lambda: _several_changes(resolved, pins, budget))
+    if not resolved.mixed:
+        ways.append(lambda: _several_changes(resolved, pins, budget))
     found = next((advice for way in ways if (advice := way())), None)
-    return Near(found, "" if found else tried(resolved, late=budget.spent()))
+    return Near(found, "" if found else _tried(resolved, late=budget.spent()))
 
 
-def tried(resolved: Resolved, *, late: bool) -> str:
+def _tried(resolved: Resolved, *, late: bool) -> str:
     """The requests that were tried and do not work either; no other number of GPUs with several node groups."""
     options = ", ".join(cli_flag(resolved.request, name) for name in given_options(resolved.request))
     said = ["fewer pins"] if resolved.request.pins else []
@@ -129,10 +131,10 @@ def tried(resolved: Resolved, *, late: bool) -> str:
 def _fewer_options(
     resolved: Resolved, pins: Mapping[str, Pin], budget: Budget, *, same_job: bool = False
 ) -> Advice | None:
-    """The request without the first option that stands in its way."""
+    """The request without the first option that stands in its way, on as many node groups."""
     for subject, there in without_one_option(resolved, budget, same_job=same_job):
-        if not there.mixed and (best := best_of(there.scenario, pins, budget)):
-            return _described(subject, best)
+        if bool(there.mixed) == bool(resolved.mixed) and (best := best_of(there.question, pins, budget)):
+            return _described(subject, best, there.question)
     return None
 
 
@@ -142,23 +144,23 @@ def _several_changes(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget
         if there.mixed:
             continue
         if pins and (best := best_of(there.scenario, {}, budget)):
-            return _described(f"{subject}, and {without(pins)}", best)
+            return _described(f"{subject}, and {without(pins)}", best, there.question)
         more = _more_gpus(there, pins, budget)
         if more := more or (_more_gpus(there, {}, budget) if pins else None):
             return more.model_copy(update={"subject": f"{subject}, on {more.subject}"})
     return None
 
 
-def _fewer_pins(scenario: Scenario, pins: Mapping[str, Pin], budget: Budget) -> Advice | None:
+def _fewer_pins(question: AnyScenario, pins: Mapping[str, Pin], budget: Budget) -> Advice | None:
+    """The request without the pin that stands in its way, or without all of them."""
     if len(pins) > 1:
         freed = {name: {other: pins[other] for other in pins if other != name} for name in pins}
-        found = {name: best_of(scenario, rest, budget) for name, rest in freed.items()}
-        works = {name: best for name, best in found.items() if best}
+        works = {name: best for name, rest in freed.items() if (best := best_of(question, rest, budget))}
         if works:
             name = min(works, key=lambda pin: works[pin].iteration)
-            return _described(without([name]), works[name])
-    best = best_of(scenario, {}, budget) if pins else None
-    return _described(without(pins), best) if best else None
+            return _described(without([name]), works[name], question)
+    best = best_of(question, {}, budget) if pins else None
+    return _described(without(pins), best, question) if best else None
 
 
 def without(pins: Iterable[str]) -> str:
@@ -167,10 +169,9 @@ def without(pins: Iterable[str]) -> str:
     return f"without the pinned {', '.join(others)} and {last}" if others else f"without the pinned {last}"
 
 
-def _described(subject: str, best: Incumbent) -> Advice:
-    at = best.row.row(0)
-    words = " ".join(f"{name} {at[name]}" for name in ("tp", "cp", "pp", "dp"))
-    return Advice(subject=subject, text=_with_savings(words, best), iteration_seconds=best.iteration)
+def _described(subject: str, best: Incumbent, question: AnyScenario) -> Advice:
+    text = _with_savings(degrees_in_words(best.row, question), best)
+    return Advice(subject=subject, text=text, iteration_seconds=best.iteration)
 
 
 def _with_savings(words: str, best: Incumbent) -> str:
@@ -262,7 +263,7 @@ def nearest_strategy(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequen
     """
     for axis, value, row in islice(_allowed(scenario, pins, layers), PRICED):
         if (seconds := _seconds(scenario, row, layers)) is not None:
-            words = " ".join(f"{name} {getattr(row, name)[0]}" for name in MESH_AXES)
+            words = degrees_in_words(row, scenario)
             return Advice(subject=f"{axis} {shown_value(axis, value)}", text=words, iteration_seconds=seconds)
     return None
 
@@ -275,7 +276,7 @@ def _allowed(
     for axis, value in nearest[:TRIED]:
         changed = {name: pin for name, pin in pins.items() if not (axis in MESH_AXES and name == "dp")}
         try:
-            row = single_row(scenario, changed | {axis: Pin(axis, (value,))}, layers)
+            row = single_strategy(scenario, changed | {axis: Pin(axis, (value,))}, layers)
             if broken_rules(row, scenario, layers):
                 continue
             if layers is not None:

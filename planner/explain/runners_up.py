@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
+from costmodels.groups import AnyScenario, MixedStrategies, held_bytes, parts_of
 from costmodels.model.flops import utilization
 from costmodels.names import Recompute
-from costmodels.pricing import effective_recompute, stage_bytes
 from costmodels.strategy import Strategies
-from planner.answer.build import counted_flops, strategy_record
+from planner.answer.build import counted_flops, mean_peak, order_in_words, strategy_record
 from planner.answer.plan import Alternative, Strategy
 from planner.explain.why_not import Challenged
 from planner.request.budget import Budget
 from planner.request.resolve import Resolved
-from planner.search.best_first import Outcome
-from planner.search.objective import Objective
+from planner.search.objective import Objective, Search
 from planner.search.split import Incumbent
 from planner.trust.table import figures
 
-_KINDS = ("tp", "cp", "pp", "ep", "zero_stage", "recompute", "sequence_parallel", "schedule")
+_COMPARED = (
+    *("tp", "cp", "pp", "ep", "zero_stage", "recompute", "sequence_parallel", "schedule"),
+    *("cp_kind", "vpp", "micro_batch_size"),
+)
+"""Axes in which alternatives are said to differ."""
+_COMPARED_BY_GROUP = ("tp", "cp", "pp", "dp", "vpp", "micro_batch_size")
+"""Those over several node groups."""
 
 
 class RunnersUp(NamedTuple):
@@ -31,26 +37,26 @@ class RunnersUp(NamedTuple):
     complete: bool
 
 
-def runners_up(
-    outcome: Outcome, tried: Sequence[Challenged], objective: Objective, taken: Incumbent, top: int, *, budget: Budget
-) -> RunnersUp:
+def runners_up(search: Search, tried: Sequence[Challenged], budget: Budget) -> RunnersUp:
     """The best of their kinds, the plan's own among them; each under its best split.
 
     They come from the challenges that were searched and from the most promising rows that the search saw.
     """
-    scenario, seen = objective.scenario, set[tuple[object, ...]]()
+    objective, outcome, top = search.objective, search.outcome, search.resolved.request.top
+    question, seen = objective.question, set[tuple[object, ...]]()
     found: list[tuple[float, Incumbent]] = []
 
     def add(solved: Incumbent) -> None:
-        kind = _kind(strategy_record(solved.row, solved.assignment, scenario))
+        kind = _kind(solved.row, strategy_record(solved.row, solved.assignment, question))
         if kind not in seen:
             found.append((objective.value(solved), solved))
         seen.update((kind, _row_kind(solved.row)))
 
-    searched = (outcome.best, taken, *(one.outcome.best for one in tried))
+    alike = [one for one in tried if one.question is question]
+    searched = (outcome.best, search.taken, *(one.outcome.best for one in alike))
     for known in sorted((best for best in searched if best), key=objective.value):
         add(known)
-    complete = all(one.outcome.proved for one in tried)
+    complete = all(one.outcome.proved for one in alike)
     for bound, row in objective.promising(outcome):
         if _settled([value for value, _ in found], top, bound):
             break
@@ -67,45 +73,69 @@ def _settled(values: list[float], top: int, bound: float) -> bool:
     return len(values) > top and (top == 0 or bound >= sorted(values)[top])
 
 
-def alternatives(
-    others: Sequence[Incumbent], objective: Objective, resolved: Resolved, chosen: Strategy, best: Incumbent
-) -> tuple[Alternative, ...]:
-    """The runners-up that are not of the chosen strategy's kind, best first."""
-    shown, least = [], objective.value(best)
-    for solved in others:
-        record = strategy_record(solved.row, solved.assignment, resolved.scenario)
-        if _kind(record) != _kind(chosen):
-            shown.append(_alternative(record, solved, objective, resolved, chosen, least))
-    return tuple(shown[: resolved.request.top])
+def alternatives(search: Search, others: Sequence[Incumbent]) -> tuple[Alternative, ...]:
+    """The runners-up that are not of the kind of the strategy taken, best first."""
+    resolved, objective, taken, best = search.resolved, search.objective, search.taken, search.outcome.best
+    assert best is not None
+    question, least = resolved.question, objective.value(best)
+    chosen = strategy_record(taken.row, taken.assignment, question)
+    pairs = ((solved, strategy_record(solved.row, solved.assignment, question)) for solved in others)
+    apart = ((solved, one) for solved, one in pairs if _kind(solved.row, one) != _kind(taken.row, chosen))
+    shown = []
+    for solved, record in islice(apart, resolved.request.top):
+        differs = _differences(solved.row, record, taken.row, chosen, question)
+        shown.append(_alternative(record, solved, objective, resolved, ", ".join(differs), least))
+    return tuple(shown)
 
 
 def _alternative(
-    record: Strategy, solved: Incumbent, objective: Objective, resolved: Resolved, chosen: Strategy, least: float
+    record: Strategy, solved: Incumbent, objective: Objective, resolved: Resolved, differs: str, least: float
 ) -> Alternative:
-    scenario = resolved.scenario
-    seconds, runs = objective.seconds(solved), effective_recompute(solved.row, solved.assignment)
+    scenario, seconds = resolved.scenario, objective.seconds(solved)
     flops = counted_flops(scenario) * scenario.tokens
-    differs = [
-        name
-        for name in (*_KINDS, "cp_kind", "vpp", "micro_batch_size")
-        if getattr(record, name) != getattr(chosen, name)
-    ]
     return Alternative(
         strategy=record,
         iteration_seconds=seconds,
-        mfu=utilization(flops=flops, seconds=seconds, gpus=scenario.gpus, peak=scenario.peak_rate),
-        peak_memory_bytes=float(np.max(stage_bytes(runs, scenario, solved.assignment).total)),
+        mfu=utilization(flops=flops, seconds=seconds, gpus=scenario.gpus, peak=mean_peak(resolved)),
+        peak_memory_bytes=float(np.max(held_bytes(solved.row, resolved.question, solved.assignment).total)),
         effective=objective.effective(solved) if objective.name == "goodput" else None,
-        differs=", ".join(f"{name} {getattr(record, name)}" for name in differs),
+        differs=differs,
         tied=not objective.by_memory and objective.value(solved) <= least * (1.0 + figures().tie),
     )
 
 
-def _kind(record: Strategy) -> tuple[object, ...]:
+def _differences(
+    row: Strategies, record: Strategy, other: Strategies, chosen: Strategy, question: AnyScenario
+) -> list[str]:
+    """What a strategy has otherwise than the one chosen, in words; by node group where they differ."""
+    if not (isinstance(row, MixedStrategies) and isinstance(other, MixedStrategies)):
+        names = [name for name in _COMPARED if getattr(record, name) != getattr(chosen, name)]
+        return [f"{name} {getattr(record, name)}" for name in names]
+    said = [(_degree(name, row, question), _degree(name, other, question)) for name in _COMPARED_BY_GROUP]
+    order = [order_in_words(row.order[0], question)] if (row.order != other.order).any() else []
+    return [mine for mine, its in said if mine != its] + order
+
+
+def _degree(name: str, row: MixedStrategies, question: AnyScenario) -> str:
+    """An axis of a strategy in words, by node group where they differ: "tp 2 on old, 1 on new"."""
+    values = [int(getattr(group, name)[0]) for group in row.groups]
+    if len(set(values)) == 1:
+        return f"{name} {values[0]}"
+    by_group = zip(values, parts_of(question), strict=True)
+    return f"{name} " + ", ".join(f"{value} on {one.group.name}" for value, one in by_group)
+
+
+def _kind(row: Strategies, record: Strategy) -> tuple[object, ...]:
+    """All that strategies of a kind have in common; over several node groups that is their layout."""
+    if isinstance(row, MixedStrategies):
+        return _row_kind(row)
     return (record.tp, record.cp, record.pp, record.ep, record.recompute == "none", record.zero_stage >= 2)
 
 
 def _row_kind(row: Strategies) -> tuple[object, ...]:
     """The kind of a row before its recomputed layers are known: "partial" stands apart from none and all."""
+    if isinstance(row, MixedStrategies):
+        degrees = (int(getattr(group, name)[0]) for group in row.groups for name in ("tp", "cp", "dp"))
+        return (*degrees, *row.order[0].tolist())
     at = row.row(0)
     return (at["tp"], at["cp"], at["pp"], at["ep"], Recompute(at["recompute"]).name, at["zero_stage"] >= 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from costmodels.groups import AnyScenario, Mixed
 from costmodels.model.parameters import parameters
 from costmodels.scenario import Scenario
 from costmodels.step.offload import described
@@ -15,8 +16,11 @@ from planner.search.best_first import Outcome
 from planner.trust.published import Landmark, landmarks
 
 
-def memory_example(outcome: Outcome, scenario: Scenario) -> str:
+def memory_example(outcome: Outcome, question: AnyScenario) -> str:
     """One strategy that memory refused, in words: the one that came nearest to fitting."""
+    if isinstance(question, Mixed):
+        return f"{outcome.memory_refused:,} of {outcome.priced:,} branches fit the groups' memory under no split"
+    scenario = question
     if outcome.nearest is None:
         return f"more than {format_bytes(scenario.group.accelerator.usable_memory)} per GPU"
     needed, row = outcome.nearest

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,53 +13,38 @@ from costmodels.pricing import price_strategy
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Bools, Strategies
 from planner.answer.build import peak_bytes, strategy_record
-from planner.answer.text import format_seconds, memory_savings
+from planner.answer.plan import Strategy
+from planner.answer.text import degrees_above_one, format_seconds, memory_savings
 from planner.errors import BadRequest
 from planner.explain.infeasible import as_rejections, order_refusals
-from planner.explain.what_helps import scale_device
+from planner.explain.levers import scale_device
 from planner.frameworks.registry import framework_of
 from planner.request.budget import Budget
 from planner.request.pins import Pin, shown_value
-from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved
 from planner.rules.core import sentence
 from planner.rules.rule import Rule
 from planner.search.choice import NEARLY_FULL
 from planner.search.memory_savers import saver_options
-from planner.search.objective import Objective
-from planner.search.priced import Priced
-from planner.search.split import Incumbent
+from planner.search.objective import Search
 from planner.space.active_rules import binding
-from planner.space.lattice import Space
+from planner.space.lattice import SHARDING, Space
+from planner.space.mixed import MixedSpace, lay_out
 
-if TYPE_CHECKING:
-    from planner.space.mixed import MixedSpace
-
-
-_SHARDING = ("zero_stage", "sharding_degree")
 MOST_NAMED = 3
 """Values of one pin whose reasons are named."""
 
 
-@dataclass(frozen=True)
-class Lattice:
-    """How a space is laid out under pins, and the rules that bind in it."""
-
-    build: Callable[[Mapping[str, Pin]], Space | MixedSpace]
-    rules: tuple[Rule, ...]
-
-
-def unused_pin_values(
-    resolved: Resolved, pins: Mapping[str, Pin], space: Space | MixedSpace, lattice: Lattice
-) -> list[str]:
+def unused_pin_values(search: Search) -> list[str]:
     """A line for every value of a list that no strategy takes, with the rule that stands against it."""
     lines = []
-    listed = {axis: pin for axis, pin in pins.items() if str(resolved.request.pins[axis]).strip().lower() != "any"}
+    asked, pins = search.resolved.request.pins, search.pins
+    listed = {axis: pin for axis, pin in pins.items() if str(asked[axis]).strip().lower() != "any"}
     for axis, pin in listed.items():
-        taken = set(_values(space, axis).tolist())
+        taken = set(_values(search.space, axis).tolist())
         unused = [value for value in pin.values if value not in taken] if len(pin.values) > 1 else []
         for value in unused[:MOST_NAMED]:
-            why = _why(resolved, {**pins, axis: Pin(axis, (value,))}, lattice)
+            why = _why(search.resolved, {**pins, axis: Pin(axis, (value,))}, search.space)
             lines.append(f"no strategy has {axis} {shown_value(axis, value)}: {why}")
         if unused[MOST_NAMED:]:
             rest = ", ".join(shown_value(axis, value) for value in unused[MOST_NAMED:])
@@ -67,27 +52,27 @@ def unused_pin_values(
     return lines
 
 
-def _values(space: Space | MixedSpace, axis: str) -> NDArray[Any]:
+def _values(space: Space, axis: str) -> NDArray[Any]:
     """The values of an axis among all strategies that pass every rule but memory."""
-    if isinstance(space, Space):
-        if axis == "zero_stage":
-            return space.zero_stage[space.allowed.any(axis=0)]
-        if axis == "sharding_degree":
-            core, option = np.nonzero(space.allowed)
-            return np.unique(space.degree[space.layout[core], option])
-        return np.unique(getattr(space.cores, axis))
-    if axis in _SHARDING:
-        of_group = space.zero_stage if axis == "zero_stage" else space.degree
-        return np.unique(of_group[space.allowed])
-    return np.unique([getattr(group, axis) for group in space.cores.groups])
+    if isinstance(space, MixedSpace):
+        if axis in SHARDING:
+            return np.unique((space.zero_stage if axis == "zero_stage" else space.degree)[space.allowed])
+        return np.unique([getattr(group, axis) for group in space.cores.groups])
+    if axis == "zero_stage":
+        return space.zero_stage[space.allowed.any(axis=0)]
+    if axis == "sharding_degree":
+        core, option = np.nonzero(space.allowed)
+        return np.unique(space.degree[space.layout[core], option])
+    return np.unique(getattr(space.cores, axis))
 
 
-def _why(resolved: Resolved, pins: Mapping[str, Pin], lattice: Lattice) -> str:
+def _why(resolved: Resolved, pins: Mapping[str, Pin], space: Space) -> str:
+    one_width = isinstance(space, MixedSpace) and space.one_width
     try:
-        refusals = lattice.build(pins).refusals
+        refusals = lay_out(resolved.question, pins, one_width=one_width).refusals
     except BadRequest as error:
         return str(error)
-    refused = order_refusals(as_rejections(refusals), resolved, lattice.rules)
+    refused = order_refusals(as_rejections(refusals), resolved, binding(resolved.question))
     return refused[0].example if refused else "other pins leave none"
 
 
@@ -95,35 +80,29 @@ MARGIN: Final = 1.0 - NEARLY_FULL
 """Share of the usable memory that the better-safe plan leaves alone."""
 
 
-def memory_headroom(
-    space: Space, objective: Objective, best: Incumbent, pins: Mapping[str, Pin], budget: Budget
-) -> tuple[str, ...]:
+def memory_headroom(search: Search, budget: Budget) -> tuple[str, ...]:
     """A remark with the best that leaves a margin, for a plan that does not; none where it was not found."""
+    objective, best = search.objective, search.taken
     scenario = objective.scenario
     filled = peak_bytes(price_strategy(best.row, scenario, best.assignment)) / scenario.group.accelerator.usable_memory
     if objective.by_memory or filled <= NEARLY_FULL:
         return ()
     smaller = objective.on(scale_device(scenario, usable_memory=1.0 - MARGIN))
-    found = smaller.search(space, budget=budget, margin=1.0 + objective.tie_width, confirm=False)
+    found = smaller.search(search.space, budget=budget, margin=1.0 + objective.tie_width, confirm=False)
     if not found.proved:
         return ()
     asked = f"with --memory-margin {MARGIN:.0%}"
     if found.best is None:
         without = " without offloading or recomputing layers together"
-        return (f"{asked} nothing fits{without if any(saver_options(pins, scenario)) else ''}",)
+        return (f"{asked} nothing fits{without if any(saver_options(search.pins, scenario)) else ''}",)
     taken = smaller.choice(found).taken
-    slower = smaller.value(taken) / objective.value(best) - 1.0
-    return (f"{asked}: {_slower(slower)}, {_words(taken, smaller)}",)
+    share = smaller.value(taken) / search.value - 1.0
+    slower = f"{share:.1%} slower" if np.round(share, 3) > 0.0 else "as fast"
+    return (f"{asked}: {slower}, {_words(strategy_record(taken.row, taken.assignment, scenario))}",)
 
 
-def _slower(share: float) -> str:
-    return f"{share:.1%} slower" if np.round(share, 3) > 0.0 else "as fast"
-
-
-def _words(taken: Incumbent, objective: Objective) -> str:
-    strategy = strategy_record(taken.row, taken.assignment, objective.scenario)
-    names = ("tp", "cp", "pp", "vpp", "dp", "ep")
-    said = [f"{name.upper()} {getattr(strategy, name)}" for name in names if getattr(strategy, name) > 1]
+def _words(strategy: Strategy) -> str:
+    said = degrees_above_one(strategy)
     layers, again = (sum(getattr(stage, name) for stage in strategy.stages) for name in ("layers", "recompute_layers"))
     if again:
         said.append(f"recompute {again}/{layers} layers")
@@ -135,14 +114,13 @@ def _words(taken: Incumbent, objective: Objective) -> str:
 _DEGREES: Final = ("tp", "cp", "pp", "ep", "dp")
 
 
-def not_startable(
-    request: PlanRequest, objective: Objective, best: Incumbent, seen: Sequence[Priced]
-) -> tuple[str, ...]:
+def not_startable(search: Search) -> tuple[str, ...]:
     """The remark that a plan cannot be started, where no framework was asked for; none where it can, or nobody knows.
 
     Which framework a stack of somebody's own stands for is not known. What it starts is looked for among the rows that
     the search has seen, under their even split.
     """
+    objective, request, best = search.objective, search.resolved.request, search.taken
     framework = framework_of(objective.scenario.stack.name)
     if request.framework or framework is None or request.adapters:
         return ()
@@ -152,9 +130,7 @@ def not_startable(
     if not broken or any(rule.name.endswith("-device") for rule in broken):
         return ()
     lack = sentence(broken[0], best.row.row(0), scenario)
-    return (
-        f"{framework} cannot start this plan: {lack}; {_startable(framework, objective, best, seen, rules, scenario)}",
-    )
+    return (f"{framework} cannot start this plan: {lack}; {_startable(search, rules, scenario)}",)
 
 
 def _passes(rows: Strategies, rules: Sequence[Rule], scenario: Scenario) -> Bools:
@@ -162,27 +138,20 @@ def _passes(rows: Strategies, rules: Sequence[Rule], scenario: Scenario) -> Bool
     return np.all([np.broadcast_to(rule.passes(columns, scenario), len(rows)) for rule in rules], axis=0)
 
 
-def _startable(
-    framework: str,
-    objective: Objective,
-    best: Incumbent,
-    seen: Sequence[Priced],
-    rules: Sequence[Rule],
-    scenario: Scenario,
-) -> str:
-    """The fastest that it starts of the rows that were seen."""
+def _startable(search: Search, rules: Sequence[Rule], scenario: Scenario) -> str:
+    """The fastest that the scenario's framework starts of the rows that were seen."""
     found: list[tuple[float, Strategies]] = []
-    for part in seen:
+    for part in search.outcome.pool:
         able = part.take(part.fits & np.isfinite(part.even_split_seconds))
         able = able.take(_passes(able.rows, rules, scenario)) if len(able.rows) else able
-        if len(able.rows) and objective.by_time:
+        if len(able.rows) and search.objective.by_time:
             i = int(np.argmin(able.even_split_seconds))
             found.append((float(able.even_split_seconds[i]), able.rows.take(np.array([i]))))
     if not found:
-        return f"--for {framework} searches for one that it can"
+        return f"--for {scenario.framework} searches for one that it can"
     seconds, row = min(found, key=lambda one: one[0])
-    slower = f"{format_seconds(seconds)} ({seconds / best.iteration - 1:+.1%})"
-    return f"it starts {_degrees(row)}, {slower}; --for {framework} searches for the best that it can"
+    slower = f"{format_seconds(seconds)} ({seconds / search.taken.iteration - 1:+.1%})"
+    return f"it starts {_degrees(row)}, {slower}; --for {scenario.framework} searches for the best that it can"
 
 
 def _degrees(row: Strategies) -> str:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from costmodels.groups import AnyScenario, MixedStrategies, parts_of
 from costmodels.names import Recompute
 from costmodels.pricing import price_strategy
 from costmodels.scenario import Scenario
-from costmodels.strategy import Bools, Strategies
+from costmodels.strategy import Bools, Ints, Strategies
+from planner.answer.build import order_in_words
 from planner.answer.plan import Advice, Plan, Rejection, Strategy
 from planner.answer.text import NOT_KNOWN, NOTABLE, format_bytes, format_seconds
 from planner.errors import BadRequest
@@ -22,71 +25,99 @@ from planner.request.pins import Pin, shown_value
 from planner.request.request import PlanRequest
 from planner.rules.core import GROUP_RULES
 from planner.search.best_first import Outcome
-from planner.search.objective import Objective
-from planner.search.priced import Priced
+from planner.search.objective import Objective, Search
 from planner.search.split import Incumbent
 from planner.space.lattice import Space, build
-from planner.space.mixed import WIDTH
+from planner.space.mixed import WIDTH, MixedSpace
 
 FULL_RECOMPUTE = "full recompute"
 MEMORY = ("weights", "gradients", "optimizer", "activations", "logits")
 """Parts of the memory of the fullest device, as a comparison names them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Challenge:
-    """Another choice that people would try, and which strategies it stands for."""
-
-    subject: str
-    keep: Callable[[Strategies], Bools]
+Keep = Callable[[Strategies], Bools]
 
 
 @dataclass(frozen=True, slots=True)
 class Challenged:
-    """Another choice, and what the search for the best strategy of its kind found."""
+    """Another choice that people would try, and what the search for the best strategy of its kind found."""
 
-    challenge: Challenge
+    subject: str
+    keep: Keep
+    """Which strategies it stands for."""
     outcome: Outcome
+    question: AnyScenario
+    """What it was searched for."""
 
 
-def _challenges(best: Incumbent) -> list[Challenge]:
+def _challenges(best: Incumbent) -> list[tuple[str, Keep]]:
     at = best.row.row(0)
     tp, pp = at["tp"], at["pp"]
-    recompute = Challenge(FULL_RECOMPUTE, lambda c: c.recompute == Recompute.FULL)
-    if best.assignment.recomputed.any():
-        recompute = Challenge("no recompute", lambda c: c.recompute == Recompute.NONE)
-    choices = (
-        Challenge(f"TP {2 * tp}", lambda c: c.tp == 2 * tp),
-        Challenge(f"TP {max(tp // 2, 1)}", lambda c: c.tp == tp // 2),
-        Challenge("PP 1", lambda c: (c.pp == 1) if pp > 1 else c.pp < 0),
-        Challenge(f"PP {2 * pp}", lambda c: c.pp == 2 * pp),
-        Challenge("no interleaving", lambda c: (c.vpp == 1) if at["vpp"] > 1 else c.pp < 0),
-        recompute,
-        Challenge("CP 2", lambda c: (c.cp == 2) if at["cp"] == 1 else c.pp < 0),
-        Challenge("pure data parallel", lambda c: (c.tp == 1) & (c.pp == 1) & (c.cp == 1)),
-    )
-    return [choice for choice in choices if not choice.keep(best.row).all()]
+    recomputes = best.assignment.recomputed.any()
+    choices: list[tuple[str, Keep]] = [
+        (f"TP {2 * tp}", lambda c: c.tp == 2 * tp),
+        (f"TP {max(tp // 2, 1)}", lambda c: c.tp == tp // 2),
+        ("PP 1", lambda c: (c.pp == 1) if pp > 1 else c.pp < 0),
+        (f"PP {2 * pp}", lambda c: c.pp == 2 * pp),
+        ("no interleaving", lambda c: (c.vpp == 1) if at["vpp"] > 1 else c.pp < 0),
+        ("no recompute", lambda c: c.recompute == Recompute.NONE)
+        if recomputes
+        else (FULL_RECOMPUTE, lambda c: c.recompute == Recompute.FULL),
+        ("CP 2", lambda c: (c.cp == 2) if at["cp"] == 1 else c.pp < 0),
+        ("pure data parallel", lambda c: (c.tp == 1) & (c.pp == 1) & (c.cp == 1)),
+    ]
+    return [(subject, keep) for subject, keep in choices if not keep(best.row).all()]
 
 
-def challenges(
-    space: Space,
-    objective: Objective,
-    best: Incumbent,
-    seen: Sequence[Priced],
-    *,
-    pins: Mapping[str, Pin],
-    budget: Budget,
-) -> list[Challenged]:
+def challenges(search: Search, budget: Budget) -> list[Challenged]:
     """The obvious other choices, each searched as the best one was, by what that search has seen of it."""
-    whole = _whole_layers(space, objective.scenario, pins)
+    space, objective, best = search.space, search.objective, search.taken
+    if isinstance(space, MixedSpace):
+        return _group_challenges(space, objective, best, budget)
+    whole = _whole_layers(space, objective.scenario, search.pins)
     found = []
-    for challenge in _challenges(best):
-        tried = whole if challenge.subject == FULL_RECOMPUTE else space
-        among = np.flatnonzero(challenge.keep(tried.cores))
-        before = [part.take(challenge.keep(part.rows)) for part in seen]
+    for subject, keep in _challenges(best):
+        tried = whole if subject == FULL_RECOMPUTE else space
+        among = np.flatnonzero(keep(tried.cores))
+        before = [part.take(keep(part.rows)) for part in search.outcome.pool]
         outcome = objective.search(tried, budget=budget, among=among, margin=1.0, seen=before, confirm=False)
-        found.append(Challenged(challenge, outcome))
+        found.append(Challenged(subject, keep, outcome, objective.question))
     return found
+
+
+def _group_challenges(space: MixedSpace, objective: Objective, best: Incumbent, budget: Budget) -> list[Challenged]:
+    """Other choices over several node groups.
+
+    One layout for all, which is all that most launchers can say; other orders; each group alone, with the others idle.
+    """
+
+    def searched(subject: str, keep: Keep, space: Space, on: Objective, among: Ints | None = None) -> Challenged:
+        outcome = on.search(space, budget=budget, among=among, margin=1.0, confirm=False)
+        return Challenged(subject, keep, outcome, on.question)
+
+    alone, orders, alike = [], [], []
+    for one in parts_of(objective.question):
+        subject = f"{one.gpus} {one.group.name} alone"
+        alone.append(searched(subject, lambda c: c.pp < 0, build(one, {}), objective.on(one)))
+    assert isinstance(best.row, MixedStrategies)
+    for order in space.orders[(space.orders != best.row.order).any(axis=1)]:
+        subject, only = order_in_words(order, objective.question), replace(space, orders=order[None, :])
+        orders.append(searched(subject, partial(_in_order, order), only, objective))
+    if not _alike(best.row).all():
+        among = np.flatnonzero(_alike(space.cores))
+        alike.append(searched("same degrees everywhere", _alike, space, objective, among))
+    return [*alike, *orders, *alone]
+
+
+def _in_order(order: Ints, rows: Strategies) -> Bools:
+    assert isinstance(rows, MixedStrategies)
+    return (rows.order == order).all(axis=1)
+
+
+def _alike(rows: Strategies) -> Bools:
+    """Which rows give all groups the same degrees, (N,)."""
+    assert isinstance(rows, MixedStrategies)
+    return np.all([(group.tp == rows.tp) & (group.dp == rows.dp) for group in rows.groups], axis=0)
 
 
 def _whole_layers(space: Space, scenario: Scenario, pins: Mapping[str, Pin]) -> Space:
@@ -109,20 +140,23 @@ def _all_recomputed(space: Space, scenario: Scenario, pins: Mapping[str, Pin]) -
     return replace(space, cores=space.cores.take(nothing), layout=nothing, allowed=space.allowed[nothing])
 
 
-def why_not_lines(
-    tried: Sequence[Challenged], space: Space, objective: Objective, best: Incumbent
-) -> tuple[Advice, ...]:
+def why_not_lines(search: Search, tried: Sequence[Challenged]) -> tuple[Advice, ...]:
     """The price of each other choice, or what refuses it.
 
     A search that ended before its proof has found something that its kind's best is no worse than, or nothing.
     """
-    lines, parts = [], _parts(best, objective)
+    space, objective, best = search.space, search.objective, search.taken
+    lines, parts = [], {} if isinstance(space, MixedSpace) else _parts(best, objective)
     for one in tried:
-        subject, outcome, proved = one.challenge.subject, one.outcome, one.outcome.proved
-        if one.challenge.keep(best.row).all():  # of a plan that was found among the challenges
+        subject, outcome, proved = one.subject, one.outcome, one.outcome.proved
+        if one.keep(best.row).all():  # of a plan that was found among the challenges
             continue
         if outcome.best is not None:
-            text = ("" if proved else "at most ") + _worse(outcome.best, objective, objective.value(best), parts)
+            if isinstance(space, MixedSpace):
+                worse = _longer(one, objective, objective.value(best))
+            else:
+                worse = _worse(outcome.best, objective, objective.value(best), parts)
+            text = ("" if proved else "at most ") + worse
             known = {
                 "iteration_seconds": objective.seconds(outcome.best),
                 "peak_memory_bytes": _peak(outcome.best, objective),
@@ -130,6 +164,8 @@ def why_not_lines(
             lines.append(Advice(subject=subject, text=text, proved=proved, **known))
         elif not proved:
             lines.append(Advice(subject=subject, text=NOT_KNOWN, proved=False))
+        elif isinstance(space, MixedSpace):
+            lines.append(Advice(subject=subject, text="nothing fits"))
         elif outcome.nearest:
             lines.append(Advice(subject=subject, text=_too_big(outcome.nearest[0], objective.scenario)))
         elif refused := _refused(space, subject, objective.scenario):
@@ -152,6 +188,17 @@ def _worse(other: Incumbent, objective: Objective, least: float, ours: dict[str,
         if gain > NOTABLE * least
     )
     return f"{objective.format(value)} ({value / least - 1:+.1%}): {terms or 'a tie within the model'}"
+
+
+def _longer(one: Challenged, objective: Objective, least: float) -> str:
+    """How much longer than the plan another choice takes over several node groups, or one of them alone shorter."""
+    assert one.outcome.best is not None
+    seconds = one.outcome.best.iteration
+    share = seconds / least - 1.0
+    if share <= -NOTABLE and one.question is not objective.question:
+        at_least = "" if one.outcome.proved else "at least "
+        return f"{format_seconds(seconds)}, {at_least}{-share:.1%} shorter: leave the others idle"
+    return f"{format_seconds(seconds)}, " + ("as fast" if share < NOTABLE else f"{share:.1%} longer")
 
 
 def _parts(found: Incumbent, objective: Objective) -> dict[str, float]:
@@ -258,8 +305,8 @@ def _memory_parts(found: Plan) -> dict[str, float]:
 
 def _time_parts(found: Plan) -> dict[str, float]:
     """Seconds of an iteration by cause, and with goodput what of the wall time goes beside them."""
-    beside = found.value - found.prediction.iteration_seconds if found.prediction else 0.0
-    return found.breakdown_seconds | ({"interruptions and checkpoints": beside} if found.goodput else {})
+    lost = found.value - found.prediction.iteration_seconds if found.prediction else 0.0
+    return found.breakdown_seconds | ({"interruptions and checkpoints": lost} if found.goodput else {})
 
 
 def _shown(name: str, pin: Pin) -> str:

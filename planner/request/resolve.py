@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from costmodels.groups import Mixed
+from costmodels.groups import AnyScenario, Mixed
 from costmodels.model.catalogue import model as find_model
 from costmodels.model.model import Model
 from costmodels.scenario import REDUCED, Scenario
@@ -43,6 +43,11 @@ class Resolved:
     """Interruptions and checkpoints, where they are asked about."""
     mixed: Mixed | None = None
     """All node groups, where there are several; ``scenario`` then has the first one's machines and all the GPUs."""
+
+    @property
+    def question(self) -> AnyScenario:
+        """What is priced: the scenario on its one node group, or on all of several."""
+        return self.mixed or self.scenario
 
 
 def resolve(request: PlanRequest) -> Resolved:

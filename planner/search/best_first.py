@@ -1,9 +1,12 @@
-"""Best-first search with a certificate.
+"""Best-first search with a certificate, on one node group or several.
 
 Cores (strategies without sharding) are visited in the order of an optimistic bound that needs only the price
 of a layer. Those that might beat the incumbent are priced in full with every sharding option; rows that might
 still beat it get the exact relaxation of the stage problem, and then, in the order of that bound, the stage
 solver. When no bound is left below the incumbent, the incumbent is optimal within the model.
+
+Over several node groups no split is even, so that only the solver finds an incumbent: it speaks after every chunk,
+where on one group it speaks once all chunks are priced.
 """
 
 from __future__ import annotations
@@ -13,17 +16,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from costmodels.iteration import LAYER_AXES, RowSeconds, core_seconds
-from costmodels.layer.overlapped_experts import further_axes, hidden_experts, is_overlapped
-from costmodels.layer.terms import LayerTerms
-from costmodels.layout.layers_by_kind import heaviest_at_least
-from costmodels.layout.split import Assignment, even_layers
+from costmodels.groups import AnyScenario, Mixed, MixedStrategies
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.rows import RowBytes, memory_limit, row_bytes, slack_of
 from costmodels.names import Recompute
-from costmodels.pipeline.bubble_share import bubble_share
 from costmodels.pricing import row_assignment
-from costmodels.primitives.overlap import slowdown
 from costmodels.scenario import Scenario
 from costmodels.strategy import (
     Bools,
@@ -32,26 +29,43 @@ from costmodels.strategy import (
     Strategies,
 )
 from planner.request.budget import CORE, Budget
-from planner.search.priced import Priced, pairs, price_pairs
-from planner.search.split import TOLERANCE, Incumbent, best_split
+from planner.search.core_bounds import known_bound, mixed_core_bound
+from planner.search.priced import Priced, pairs, price_mixed_strategies, price_pairs
+from planner.search.split import TOLERANCE, Incumbent, best_split, solve_split
 from planner.space.lattice import Space
-from planner.stages.from_rows import ROOM, assignment_of, framework_split, least_peaks, problem_of, stage_bounds
-from planner.stages.solver import solve
+from planner.space.mixed import MixedSpace
+from planner.stages.from_strategies import ROOM, framework_split, least_peaks, stage_bounds
 
 CHUNK = 8192
 """Cores that are priced at a time: enough to amortise a call, few enough to stay in cache."""
-FIRST = 512
-"""Cores of the first chunk; each chunk doubles, so that a good incumbent is found before much is priced."""
-ORDERED = 16
-"""How many times as many cores are put in order each time that those in order are used up."""
 LEFT_OVER = 0.05
 """Share of a chunk that may be left over for it to take as well: a few cores take nearly as long as many."""
 MARGIN = 1.02
 """Cores whose bounds are this near to the incumbent are priced if their chunk is, to be shown as runners-up."""
-KEPT_BOUNDS = 8
-"""Scenarios whose bounds of the same cores are remembered."""
-KEPT = 4096
-"""Best rows of a chunk that are remembered for alternatives and explanations."""
+BOUNDED = 2**17
+"""Cores on several node groups that are bounded before the budget is looked at again."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a search goes through the cores."""
+
+    first: int
+    """Cores of the first chunk; each chunk doubles, so that a good incumbent is found before much is priced."""
+    chunk: int
+    """Cores that are priced at a time at most."""
+    ordered: int
+    """Cores that are put in order at first."""
+    kept: int
+    """Best rows of a chunk that are remembered for alternatives and explanations."""
+    effort: float
+    """Of the price of one row."""
+
+
+ONE_GROUP = Pace(first=512, chunk=CHUNK, ordered=512, kept=4096, effort=1.0)
+SEVERAL_GROUPS = Pace(first=256, chunk=2048, ordered=2**31, kept=256, effort=8.0)
+ORDERED = 16
+"""How many times as many cores are put in order each time that those in order are used up."""
 PROMISING = 512
 """Rows that are bounded exactly when runners-up are looked for."""
 
@@ -75,11 +89,10 @@ class Outcome:
 
 def search(
     space: Space,
-    scenario: Scenario,
+    scenario: AnyScenario,
     *,
     budget: Budget,
     among: Ints | None = None,
-    bounds: Floats | None = None,
     margin: float = MARGIN,
     seen: Sequence[Priced] = (),
     confirm: bool = True,
@@ -91,8 +104,8 @@ def search(
         scenario: what to price.
         budget: what the search may take, and is charged to.
         among: the cores to look at, indices (K,); all of them unless given.
-        bounds: ``core_bound`` of all cores (C,), where it is known.
         margin: cores of a chunk are priced whose bounds are below so many incumbents; the best is the same from 1 on.
+            Over several node groups all of a chunk are priced.
         seen: rows of these cores that another search has priced: it need not look at what is slower.
         confirm: whether the stage solver speaks on the best as well, which is as good by its bound.
     """
@@ -100,37 +113,57 @@ def search(
     cores = np.arange(len(space.cores)) if among is None else among
     if not len(cores):
         return outcome
+    several = isinstance(scenario, Mixed)
+    pace = SEVERAL_GROUPS if several else ONE_GROUP
     for part in seen:
         remember(outcome, part, scenario)
-    if budget.spent():
+    optimistic = _bounds(space.cores, scenario, len(cores), budget)
+    if optimistic is None:
         outcome.proved, outcome.lower_bound = False, 0.0
         return outcome
-    budget.spend(CORE * len(cores))
-    optimistic = known_bound(space.cores, scenario) if bounds is None else bounds
     pending: list[Priced] = []
-    for chunk in _visits(cores, optimistic):
+    for chunk in _visits(cores, optimistic, pace):
         if optimistic[chunk[0]] >= _ceiling(outcome):
             break
         if budget.spent():
-            outcome.proved, outcome.lower_bound = False, float(optimistic[chunk[0]])
+            outcome.proved, outcome.lower_bound = False, min(outcome.lower_bound, float(optimistic[chunk[0]]))
             break
         known = outcome.priced
-        priced = _price_fitting(outcome, space, chunk[optimistic[chunk] < margin * _ceiling(outcome)], scenario)
-        if priced is not None:
-            remember(outcome, priced, scenario)
-            pending.append(_open(priced, scenario))
-        budget.spend(outcome.priced - known)
+        near = chunk if several else chunk[optimistic[chunk] < margin * _ceiling(outcome)]
+        pending += _price_chunk(outcome, space, near, scenario)
+        budget.spend(pace.effort * (outcome.priced - known))
+        if several:
+            _settle(outcome, pending, scenario, budget)
+            pending = []
     _settle(outcome, _unbeaten(pending, outcome), scenario, budget)
     if outcome.best and outcome.proved:
-        if confirm:
+        if confirm and not several:  # where the solver has spoken
             _confirm(outcome, scenario, budget)
         outcome.lower_bound = outcome.best.iteration
     return outcome
 
 
-def _visits(cores: Ints, optimistic: Floats) -> Iterator[Ints]:
+def _bounds(cores: Strategies, scenario: AnyScenario, count: int, budget: Budget) -> Floats | None:
+    """Optimistic seconds of all cores, of which ``count`` are looked at; None where the budget is spent before."""
+    if budget.spent():
+        return None
+    if not isinstance(scenario, Mixed):
+        budget.spend(CORE * count)
+        return known_bound(cores, scenario)
+    found = []
+    for start in range(0, len(cores), BOUNDED):
+        if budget.spent():
+            return None
+        part = cores.take(slice(start, start + BOUNDED))
+        budget.spend(CORE * len(part))
+        assert isinstance(part, MixedStrategies)
+        found.append(mixed_core_bound(part, scenario))
+    return np.concatenate(found)
+
+
+def _visits(cores: Ints, optimistic: Floats, pace: Pace) -> Iterator[Ints]:
     """Chunks of cores in the order of their bounds; what is never asked for is never put in order."""
-    rest, size, ordered = cores, FIRST, FIRST
+    rest, size, ordered = cores, pace.first, pace.ordered
     while len(rest):
         near, rest = _nearest(rest, optimistic, ordered)
         start, ordered = 0, ORDERED * ordered
@@ -139,7 +172,7 @@ def _visits(cores: Ints, optimistic: Floats) -> Iterator[Ints]:
             if len(near) - stop <= LEFT_OVER * size:
                 stop, larger = len(near), 4 * size
             yield near[start:stop]
-            start, size = stop, min(larger, CHUNK)
+            start, size = stop, min(larger, pace.chunk)
 
 
 def _nearest(cores: Ints, optimistic: Floats, count: int) -> tuple[Ints, Ints]:
@@ -152,74 +185,17 @@ def _nearest(cores: Ints, optimistic: Floats, count: int) -> tuple[Ints, Ints]:
     return near[np.argsort(optimistic[near], kind="stable")], cores[~within]
 
 
-def known_bound(cores: Strategies, scenario: Scenario) -> Floats:
-    """``core_bound``, worked out once for all searches of the same cores whose scenarios differ in memory alone."""
-    device = scenario.group.accelerator.model_copy(update={"usable_memory": 0.0})
-    plain = replace(scenario, group=scenario.group.model_copy(update={"accelerator": device}))
-    known: list[tuple[Scenario, Floats]] = cores.once("core bounds", list)
-    for other, bounds in known:
-        if other == plain:
-            return bounds
-    known.append((plain, core_bound(cores, scenario)))
-    del known[:-KEPT_BOUNDS]
-    return known[-1][1]
-
-
-def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
-    """Optimistic seconds of every core under any split, sharding and recomputation, from its layer's price alone.
-
-    The slowest stage holds at least the mean of all work, and at least ceil(L / p) layers; sends, data-parallel
-    traffic and the optimizer are left out. Shape (C,).
-    """
-    block, inverse = cores.distinct(*LAYER_AXES, *further_axes(scenario.stack))
-    price = core_seconds(replace(block, schedule=np.zeros_like(block.schedule)), scenario)
-    ends = (price.embedding + price.head + price.vocabulary_spread * block.pp)[inverse]
-    each, saved = _hidden(cores, price, inverse, scenario)
-    ends = ends - scenario.model.mtp_layers * saved
-    layer = price.layer[inverse] - saved + np.where(cores.recompute == Recompute.FULL, price.recompute[inverse], 0.0)
-    layers = scenario.model.num_layers
-    total = layers * layer + ends
-    fullest = (
-        even_layers(layers, cores).heaviest_at_least * layer
-        if each is None
-        else heaviest_at_least(cores, scenario.depth, each)
-    )
-    slowest = np.maximum(fullest, total / cores.pp)
-    share = bubble_share(
-        cores,
-        scenario.stack,
-        forward=(price.recompute - price.checkpointing)[inverse] - saved / 2.0,
-        layer=price.layer[inverse] - saved,
-        recompute=price.recompute[inverse],
-        weight=price.weight[inverse],
-    )
-    pipeline = cores.num_microbatches * slowest + (total - slowest) * share
-    return pipeline * (1.0 + price.straggler[0]) + price.overhead[0]
-
-
-def _hidden(cores: Strategies, price: RowSeconds, inverse: Ints, scenario: Scenario) -> tuple[Floats | None, Floats]:
-    """Seconds of layers by kind, (K, C), where they differ, and what an average layer's experts' traffic hides, (C,).
-
-    The former are less what theirs hides. What does not depend on the schedule was hidden in ``price`` already.
-    """
-    if price.kinds is None:
-        found = (
-            np.zeros(len(cores)) if is_overlapped(scenario.stack) else _hidden_traffic(cores, price, inverse, scenario)
-        )
-        return None, found
-    again = cores.recompute == Recompute.FULL
-    each = np.array([kind.layer[inverse] + again * kind.recompute[inverse] for kind in price.kinds.parts])
-    if is_overlapped(scenario.stack):
-        return each, np.zeros(len(cores))
-    hidden = np.array([_hidden_traffic(cores, kind, inverse, scenario) for kind in price.kinds.parts])
-    return each - hidden, np.dot(price.kinds.depth.shares, hidden)
-
-
-def _hidden_traffic(cores: Strategies, layer: RowSeconds | LayerTerms, inverse: Ints, scenario: Scenario) -> Floats:
-    """Seconds of experts' traffic that another pass hides, less what it slows that down, (C,)."""
-    traffic, window = layer.layer_ep, layer.window.total
-    beside = hidden_experts(cores, scenario.stack, traffic=traffic[inverse], window=window[inverse])
-    return beside - slowdown(beside, scenario.stack.overlap.compute_slowdown)
+def _price_chunk(outcome: Outcome, space: Space, cores: Ints, scenario: AnyScenario) -> list[Priced]:
+    """Price the strategies of the cores and remember them; those whose best split is still open."""
+    if isinstance(scenario, Mixed):
+        assert isinstance(space, MixedSpace)
+        priced: Priced | None = price_mixed_strategies(space.branches(cores), scenario)
+    else:
+        priced = _price_fitting(outcome, space, cores, scenario)
+    if priced is None:
+        return []
+    remember(outcome, priced, scenario)
+    return [_open(priced, scenario)]
 
 
 def _price_fitting(outcome: Outcome, space: Space, cores: Ints, scenario: Scenario) -> Priced | None:
@@ -268,13 +244,17 @@ def _note_nearest(outcome: Outcome, rows: Strategies, peak: Floats, scenario: Sc
         outcome.nearest = float(needed[least]), rows.take(np.array([least]))
 
 
-def remember(outcome: Outcome, priced: Priced, scenario: Scenario, *, by_memory: bool = False) -> None:
+def remember(outcome: Outcome, priced: Priced, scenario: AnyScenario, *, by_memory: bool = False) -> None:
     """Count, keep the best even rows, and raise the incumbent: the fastest, or with ``by_memory`` the smallest."""
     outcome.priced += len(priced.rows)
     outcome.feasible += int(priced.fits.sum())
     outcome.memory_refused += int((~priced.fits).sum())
+    if isinstance(scenario, Mixed):
+        outcome.pool.append(priced.take(np.argsort(priced.bound, kind="stable")[: SEVERAL_GROUPS.kept]))
+        return
     _note_nearest(outcome, priced.rows.take(~priced.fits), priced.even_split_peak_bytes[~priced.fits], scenario)
-    outcome.pool.append(_best_of(priced, KEPT, priced.even_split_peak_bytes if by_memory else priced.bound))
+    kept = priced.even_split_peak_bytes if by_memory else priced.bound
+    outcome.pool.append(_best_of(priced, ONE_GROUP.kept, kept))
     possible = priced.fits & np.isfinite(priced.even_split_seconds)
     if not possible.any():
         return
@@ -302,8 +282,10 @@ def _best_of(priced: Priced, count: int, least: Floats) -> Priced:
     return priced.take(np.argpartition(least, count)[:count])
 
 
-def _open(priced: Priced, scenario: Scenario) -> Priced:
+def _open(priced: Priced, scenario: AnyScenario) -> Priced:
     """Rows whose best split may differ from the even one: stages may be uneven, or layers recomputed one by one."""
+    if isinstance(scenario, Mixed):
+        return priced
     free = priced.rows.recompute == Recompute.PARTIAL
     staged = (scenario.stack.supports.uneven_stages or framework_split(scenario) is not None) & (priced.rows.pp > 1)
     uneven = staged & (priced.bound < priced.even_split_seconds * (1 - TOLERANCE))
@@ -311,19 +293,21 @@ def _open(priced: Priced, scenario: Scenario) -> Priced:
 
 
 def _unbeaten(parts: list[Priced], outcome: Outcome) -> list[Priced]:
-    ceiling = outcome.best.iteration * (1 - TOLERANCE) if outcome.best else np.inf
-    return [kept for part in parts if len((kept := part.take(part.bound < ceiling)).rows)]
+    return [kept for part in parts if len((kept := part.take(part.bound < _ceiling(outcome))).rows)]
 
 
-def _tight(part: Priced, scenario: Scenario) -> tuple[Floats, Bools]:
+def _tight(part: Priced, scenario: AnyScenario) -> tuple[Floats, Bools]:
     """The larger of a row's two bounds, (N,), and whether its layers fit: where layers differ neither is always it."""
+    if isinstance(scenario, Mixed):
+        return part.bound, part.fits
     bound, feasible = stage_bounds(part.rows, part.seconds, part.memory, scenario)
     return np.maximum(bound, part.bound), feasible
 
 
-def _settle(outcome: Outcome, pending: list[Priced], scenario: Scenario, budget: Budget) -> None:
+def _settle(outcome: Outcome, pending: list[Priced], scenario: AnyScenario, budget: Budget) -> None:
     """Solve the open rows in the order of their tight bounds until none can beat the incumbent."""
-    budget.spend(sum(len(part.rows) for part in pending))
+    if not isinstance(scenario, Mixed):  # whose bounds are tight already
+        budget.spend(sum(len(part.rows) for part in pending))
     candidates = [(part, *_tight(part, scenario)) for part in pending]
     flat = [
         (float(bound[i]), part, i)
@@ -331,16 +315,16 @@ def _settle(outcome: Outcome, pending: list[Priced], scenario: Scenario, budget:
         for i in np.flatnonzero(feasible & (bound < _ceiling(outcome)))
     ]
     flat.sort(key=lambda item: item[0])
-    for place, (bound, part, i) in enumerate(flat):
+    for bound, part, i in flat:
         if bound >= _ceiling(outcome):
             break
         if budget.spent():
-            outcome.proved, outcome.lower_bound = False, min(outcome.lower_bound, flat[place][0])
+            outcome.proved, outcome.lower_bound = False, min(outcome.lower_bound, bound)
             return
-        _try(outcome, part, int(i), scenario, budget)
+        _try(outcome, part.take(np.array([i])), scenario, budget)
 
 
-def _confirm(outcome: Outcome, scenario: Scenario, budget: Budget) -> None:
+def _confirm(outcome: Outcome, scenario: AnyScenario, budget: Budget) -> None:
     """Let the stage solver speak on the winner too: the bound said that no split of its layers is faster.
 
     The winner takes the split that its row alone has, whatever was found before it: ``predict`` splits no other way.
@@ -353,35 +337,25 @@ def _confirm(outcome: Outcome, scenario: Scenario, budget: Budget) -> None:
 
 
 def _ceiling(outcome: Outcome) -> float:
+    """Seconds that a row must stay below to matter."""
     return outcome.best.iteration * (1 - TOLERANCE) if outcome.best else np.inf
 
 
-def _try(outcome: Outcome, part: Priced, i: int, scenario: Scenario, budget: Budget) -> None:
+def _try(outcome: Outcome, one: Priced, scenario: AnyScenario, budget: Budget) -> None:
     """Solve one row's stage problem; keep it if it beats the incumbent."""
-    one = part.take(np.array([i]))
-    once = float(one.seconds.data_parallel[0] + one.seconds.optimizer[0])
-    once += float(one.seconds.offload[0] + one.seconds.overhead[0])
-    stretch = 1.0 + float(one.seconds.straggler[0])
-    upkeep = float(one.seconds.upkeep[0])
-    cutoff = None if outcome.best is None else (outcome.best.iteration / upkeep - once) / stretch
-    solution = solve(problem_of(one.rows, one.seconds, one.memory, scenario), cutoff_seconds=cutoff, budget=budget)
+    best = outcome.best
+    solved = solve_split(one, scenario, below=best.iteration if best else None, budget=budget)
     outcome.solves += 1
-    if solution.status in ("feasible", "unknown"):
-        outcome.proved = False
-        outcome.lower_bound = min(outcome.lower_bound, (solution.bound_seconds * stretch + once) * upkeep)
-    if solution.layers:
-        value = (solution.objective_seconds * stretch + once) * upkeep
-        _raise(outcome, one.rows, value, assignment_of(solution, one.rows, scenario))
+    if not solved.proved:
+        outcome.proved, outcome.lower_bound = False, min(outcome.lower_bound, solved.bound)
+    if solved.found and (best is None or solved.seconds < best.iteration):
+        outcome.best = solved.found
+        outcome.feasible += not isinstance(scenario, Mixed)  # whose branches that fit are counted already
 
 
-def _raise(outcome: Outcome, row: Strategies, value: float, split: Assignment) -> None:
-    if outcome.best is None or value < outcome.best.iteration:
-        outcome.best = Incumbent(row, split, value)
-        outcome.feasible += 1
-
-
-def promising(outcome: Outcome, scenario: Scenario, count: int = PROMISING) -> Iterator[tuple[float, Strategies]]:
+def promising(outcome: Outcome, scenario: AnyScenario) -> Iterator[tuple[float, Strategies]]:
     """The most promising rows seen, by the seconds that no split of theirs can beat; those that cannot fit left out."""
+    count = None if isinstance(scenario, Mixed) else PROMISING
     kept = [part.take(np.argsort(part.bound, kind="stable")[:count]) for part in outcome.pool if len(part.rows)]
     found = [(part, *_tight(part, scenario)) for part in kept]
     places = [(float(bound[i]), n, i) for n, (_, bound, fits) in enumerate(found) for i in np.flatnonzero(fits)]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from costmodels.groups import as_it_runs
 from costmodels.layout.split import ENDS, Assignment, end_places, ends_of_cut, nearest_cut, odd_stage, places_of
 from costmodels.layout.stage_contents import joined
 from costmodels.names import CP_KINDS, SCHEDULE_NAMES, VOCABULARIES, Recompute
-from costmodels.pricing import Price, effective_recompute, price_strategy, row_assignment
+from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Strategies, strategies
 from planner.answer.plan import Rejection
@@ -20,13 +23,13 @@ from planner.request.budget import Budget
 from planner.request.pins import Pin
 from planner.request.resolve import Resolved
 from planner.rules.conditions import FOLDED
-from planner.rules.core import sentence
+from planner.rules.core import Rule, sentence
 from planner.search.least_memory import least_memory_split
 from planner.search.split import best_split, given_split
 from planner.space.active_rules import binding
 from planner.space.divisors import nearest_degrees, nearest_divisor, nearest_multiple
-from planner.space.lattice import layouts
-from planner.stages.from_rows import fewest_layers, framework_split
+from planner.space.lattice import MESH_AXES, layouts
+from planner.stages.from_strategies import fewest_layers, framework_split
 
 CHUNKS = "chunks"
 """The rule that every chunk has a layer."""
@@ -43,11 +46,7 @@ class Given:
     @property
     def running(self) -> Strategies:
         """The row with recomputation as what it comes to, which is what is priced."""
-        return effective_recompute(self.row, self.split)
-
-    def price(self, scenario: Scenario) -> Price:
-        """What it costs."""
-        return price_strategy(self.running, scenario, self.split)
+        return as_it_runs(self.row, self.split)
 
 
 def given_strategy(
@@ -69,7 +68,7 @@ def given_strategy(
         BadRequest: an axis with several values, or what no strategy has.
     """
     scenario = resolved.scenario
-    row = single_row(scenario, pins, layers, as_ran=as_ran)
+    row = single_strategy(scenario, pins, layers, as_ran=as_ran)
     broken = broken_rules(row, scenario, layers)
     if broken and not as_ran:
         return broken
@@ -99,7 +98,7 @@ def _layers_as_given(
         return layers, (Rejection(rule="layers-per-stage", count=1, example=str(error)),)
 
 
-def single_row(
+def single_strategy(
     scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None, *, as_ran: bool = False
 ) -> Strategies:
     """The one strategy that the pins describe; data parallelism takes the GPUs that are left.
@@ -111,32 +110,28 @@ def single_row(
     pp = axes.get("pp", len(layers) if layers else 1)
     dp_given = as_ran and "dp" in axes
     dp = axes["dp"] if dp_given else _replicas(scenario, axes, tp * cp * pp, f"tp {tp} x cp {cp} x pp {pp}")
-    two = SCHEDULE_NAMES[axes.get("schedule", 0)] in FOLDED
-    micro, vpp = axes.get("micro_batch_size", 1), axes.get("vpp", 2 if two else 1)
-    zero = axes.get("zero_stage", 1 if 1 in scenario.stack.supports.zero_stages and dp * cp > 1 else 0)
-    usual = 0 if pp == 1 else 3 if vpp > 1 else 2
-    return strategies(
-        tp=tp,
-        cp=cp,
-        cp_kind=axes.get("cp_kind", CP_KINDS.index(scenario.stack.supports.cp_kinds[0]) if cp > 1 else 0),
-        pp=pp,
-        vpp=vpp,
-        dp=dp,
-        ep=axes.get("ep", 1),
-        etp=axes.get("etp", 1),
-        zero_stage=zero,
-        sharding_degree=axes.get("sharding_degree", dp * cp if zero else 1),
-        micro_batch_size=micro,
-        num_microbatches=_batches(scenario, micro, dp, as_ran=as_ran),
-        schedule=axes.get("schedule", usual),
-        sequence_parallel=axes.get("sequence_parallel", int(tp > 1 and scenario.stack.supports.sequence_parallel)),
-        recompute=axes.get("recompute", _usual_recompute(axes)),
-        rank_order=axes.get("rank_order", 0),
-        recompute_modules=axes.get("recompute_modules", 0),
-        offload=axes.get("offload", 0),
-        vocabulary=axes.get("vocabulary", VOCABULARIES.index(scenario.stack.supports.vocabulary[0])),
-        recompute_num_layers=axes.get("recompute_num_layers", 1),
-    )
+    micro = axes.get("micro_batch_size", 1)
+    batches = _batches(scenario, micro, dp, as_ran=as_ran)
+    return plain_strategy(scenario, {**axes, "tp": tp, "cp": cp, "pp": pp, "dp": dp}, batches)
+
+
+def plain_strategy(scenario: Scenario, axes: Mapping[str, int], batches: int) -> Strategies:
+    """One strategy of so many micro-batches: tp, cp, pp and dp are given, what else is not takes its plainest value."""
+    tp, cp, pp, dp = (axes[name] for name in MESH_AXES)
+    supports = scenario.stack.supports
+    vpp = axes.get("vpp", 2 if SCHEDULE_NAMES[axes.get("schedule", 0)] in FOLDED else 1)
+    zero = axes.get("zero_stage", int(1 in supports.zero_stages and dp * cp > 1))
+    usual = {
+        "cp_kind": CP_KINDS.index(supports.cp_kinds[0]) if cp > 1 else 0,
+        "vpp": vpp,
+        "zero_stage": zero,
+        "sharding_degree": dp * cp if zero else 1,
+        "schedule": 0 if pp == 1 else 3 if vpp > 1 else 2,
+        "sequence_parallel": int(tp > 1 and supports.sequence_parallel),
+        "recompute": _usual_recompute(axes),
+        "vocabulary": VOCABULARIES.index(supports.vocabulary[0]),
+    }
+    return strategies(**{**usual, **axes, "num_microbatches": batches})
 
 
 def _replicas(scenario: Scenario, axes: Mapping[str, int], ranks: int, said: str) -> int:
@@ -186,15 +181,20 @@ def broken_rules(row: Strategies, scenario: Scenario, layers: Sequence[int] | No
 
     ``layers`` that are given fill chunks with ends where they say so, and the refusal names which would.
     """
-    columns = {name: getattr(row, name) for name in AXES}
-    failing = [r for r in binding(scenario) if not np.all(r.passes(columns, scenario))]
-    broken = {r.name: sentence(r, row.row(0), scenario) for r in failing}
+    broken = refused_by(binding(scenario), {name: getattr(row, name) for name in AXES}, scenario)
     if layers is not None and CHUNKS in broken:
         if _filled(layers, row, scenario):
             del broken[CHUNKS]
         else:
             broken[CHUNKS] += f"; {_filling(row, scenario)} would do"
     return tuple(Rejection(rule=name, count=1, example=words) for name, words in broken.items())
+
+
+def refused_by(rules: Iterable[Rule], columns: Mapping[str, NDArray[Any]], scenario: Scenario) -> dict[str, str]:
+    """The rules that refuse one strategy, columns (1,), each in its own words."""
+    at = {name: column[0].item() for name, column in columns.items()}
+    failing = [rule for rule in rules if not np.all(rule.passes(columns, scenario))]
+    return {rule.name: sentence(rule, at, scenario) for rule in failing}
 
 
 def _filled(layers: Sequence[int], row: Strategies, scenario: Scenario) -> bool:

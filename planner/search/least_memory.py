@@ -21,11 +21,11 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats, Ints, Strategies
 from planner.request.budget import CORE, Budget
 from planner.search.best_first import CHUNK, PROMISING, Outcome, remember
-from planner.search.priced import Priced, price_cores, price_rows
+from planner.search.priced import Priced, price_cores, price_strategies
 from planner.search.split import Incumbent, best_split
 from planner.space.lattice import Space
 from planner.stages.bounds import RECOMPUTE_MODES, StageRows
-from planner.stages.from_rows import stage_problems
+from planner.stages.from_strategies import stage_problems
 
 HALVINGS = 60
 """Enough to tell two limits apart that differ in the last digits of a byte count."""
@@ -72,24 +72,16 @@ class _Columns(NamedTuple):
 
 
 def _columns(rows: StageRows) -> _Columns:
-    count = np.atleast_1d(np.asarray(rows.num_stages))
-    width = int(count.max(initial=1))
-    again = np.asarray(rows.recompute) != RECOMPUTE_MODES.index("none")
-    kept = np.where(_as_column(again), rows.checkpoint_bytes, rows.activation_bytes)
-    shape = (len(count), width)
+    again = (rows.recompute != RECOMPUTE_MODES.index("none"))[:, None]
+    kept = np.where(again, rows.checkpoint_bytes, rows.activation_bytes)
+    slope = rows.layer_bytes[:, None] + kept
     return _Columns(
-        fixed=np.broadcast_to(np.asarray(rows.fixed_bytes, dtype=np.float64), shape),
-        working=np.broadcast_to(np.where(_as_column(again), _as_column(rows.working_bytes), 0.0), shape),
-        slope=np.broadcast_to(_as_column(rows.layer_bytes) + kept, shape),
-        fewest=np.broadcast_to(np.asarray(rows.fewest, dtype=np.float64), shape),
-        stages=np.arange(width) < count[:, None],
+        fixed=np.broadcast_to(rows.fixed_bytes, slope.shape),
+        working=np.broadcast_to(np.where(again, rows.working_bytes, 0.0), slope.shape),
+        slope=slope,
+        fewest=np.broadcast_to(rows.fewest, slope.shape).astype(np.float64),
+        stages=np.arange(slope.shape[1]) < rows.num_stages[:, None],
     )
-
-
-def _as_column(values: object) -> Floats:
-    """Figures of rows as a column, to go with those of their stages: (N, 1)."""
-    array = np.asarray(values)
-    return array[:, None] if array.ndim == 1 else array
 
 
 def _bytes(given: _Columns, layers: Floats) -> Floats:
@@ -129,7 +121,7 @@ def search_least_memory(space: Space, scenario: Scenario, *, budget: Budget, amo
     return outcome
 
 
-def least_memory_rows(
+def least_memory_strategies(
     outcome: Outcome, scenario: Scenario, count: int = PROMISING
 ) -> Iterator[tuple[float, Strategies]]:
     """The rows of least memory seen, by the bytes of the fullest stage under the split that needs least."""
@@ -143,7 +135,7 @@ def least_memory_rows(
 
 def least_memory_split(row: Strategies, scenario: Scenario, *, budget: Budget | None = None) -> Incumbent | None:
     """One row under the split whose fullest stage needs least, as fast as that allows; None where none fits."""
-    priced = price_rows(row, row_seconds(row, scenario), scenario)
+    priced = price_strategies(row, row_seconds(row, scenario), scenario)
     least, even = float(_least(priced, scenario)[0]), float(priced.even_split_peak_bytes[0])
     if least == np.inf:
         return None

@@ -4,60 +4,63 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from costmodels.groups import AnyScenario, Mixed
 from costmodels.names import OFFLOADS
-from costmodels.scenario import Scenario
 from costmodels.step.offload import described
 from costmodels.strategy import Strategies
 from planner.answer.plan import Plan
 from planner.answer.text import WITHOUT
-from planner.errors import BadRequest
+from planner.errors import BadRequest, OutOfTime
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved
 from planner.search.best_first import search
 from planner.search.split import Incumbent
-from planner.space.lattice import build
+from planner.space.mixed import lay_out
 
 
-def saver_options(pins: Mapping[str, object], scenario: Scenario) -> Iterator[tuple[str, str]]:
+def saver_options(pins: Mapping[str, object], question: AnyScenario) -> Iterator[tuple[str, str]]:
     """The axes that save memory, with the values to allow on them, where the pins leave them alone.
 
-    Layers that are recomputed together first, which costs no time beyond full recomputation, then offloading.
+    Layers that are recomputed together first, which costs no time beyond full recomputation, then offloading. Neither
+    is priced on several node groups.
     """
-    stack = scenario.stack
-    if stack.supports.recompute_groups and not pins.get("recompute_num_layers"):
+    if isinstance(question, Mixed):
+        return
+    supports = question.stack.supports
+    if supports.recompute_groups and not pins.get("recompute_num_layers"):
         yield "recompute_num_layers", "2.."
-    if stack.supports.offloads and described(scenario) and not pins.get("offload"):
+    if supports.offloads and described(question) and not pins.get("offload"):
         yield "offload", "any"
 
 
 def with_savers(request: PlanRequest, resolved: Resolved, budget: Budget) -> PlanRequest | None:
     """The request with the first way that lets it fit; nothing fits without it."""
-    for axis, values in saver_options(request.pins, resolved.scenario):
+    for axis, values in saver_options(request.pins, resolved.question):
         pins = {**request.pins, axis: values}
-        if plain_best(resolved.scenario, parse_pins(pins), budget):
+        if plain_best(resolved.question, parse_pins(pins), budget):
             return request.model_copy(update={"pins": pins})
     return None
 
 
-def best_of(scenario: Scenario, pins: Mapping[str, Pin], budget: Budget) -> Incumbent | None:
+def best_of(question: AnyScenario, pins: Mapping[str, Pin], budget: Budget) -> Incumbent | None:
     """The fastest that fits, by one of these ways where nothing fits without."""
-    best = plain_best(scenario, pins, budget)
-    for axis, values in saver_options(pins, scenario):
-        best = best or plain_best(scenario, {**pins, **parse_pins({axis: values})}, budget)
+    best = plain_best(question, pins, budget)
+    for axis, values in saver_options(pins, question):
+        best = best or plain_best(question, {**pins, **parse_pins({axis: values})}, budget)
     return best
 
 
-def plain_best(scenario: Scenario, pins: Mapping[str, Pin], budget: Budget) -> Incumbent | None:
+def plain_best(question: AnyScenario, pins: Mapping[str, Pin], budget: Budget) -> Incumbent | None:
     """The fastest that fits as asked; None also where the pins make up no strategy, or the budget is spent."""
     if budget.spent():
         return None
     try:
-        space = build(scenario, dict(pins))
-    except BadRequest:  # pins that make up no strategy, layers of a prime number, a range that leaves nothing
+        space = lay_out(question, dict(pins), one_width=False, budget=budget)
+    except (BadRequest, OutOfTime):  # pins that make up no strategy, layers of a prime number, an empty range
         return None
-    return search(space, scenario, budget=budget).best
+    return search(space, question, budget=budget).best
 
 
 def note_savers(found: Plan) -> Plan:

@@ -6,24 +6,29 @@ time counts interruptions and checkpoints too, memory is what the fullest device
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
+from costmodels.groups import AnyScenario, Mixed, parts_of, price
 from costmodels.pricing import iteration_seconds, stage_bytes
 from costmodels.scenario import Scenario
 from costmodels.strategy import Ints, Strategies
 from costmodels.training.goodput import upkeep
 from planner.answer.text import format_bytes, format_seconds
 from planner.request.budget import Budget
+from planner.request.pins import Pin, parse_pins
 from planner.request.resolve import Resolved
 from planner.search.best_first import MARGIN, Outcome, promising, search
 from planner.search.choice import Choice, choose, width
-from planner.search.least_memory import least_memory_rows, least_memory_split, search_least_memory
+from planner.search.least_memory import least_memory_split, least_memory_strategies, search_least_memory
 from planner.search.priced import Priced
 from planner.search.split import TOLERANCE, Incumbent, best_split
+from planner.space.cache import cached_space
 from planner.space.lattice import Space
+from planner.space.mixed import lay_out
 
 Promising = tuple[float, Strategies]
 """A row, and what no split of it needs less of."""
@@ -31,17 +36,22 @@ Promising = tuple[float, Strategies]
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """A quantity to minimise, and the scenario that it is priced on.
+    """A quantity to minimise, and what it is priced on.
 
     Attributes:
         name: as in the request: time, goodput, memory.
-        scenario: what a search prices, with interruptions and checkpoints where goodput is wanted.
+        question: what a search prices, with interruptions and checkpoints where goodput is wanted.
         tie_width: how much slower than the fastest a plan may be and be taken in its place, as a share.
     """
 
     name: str
-    scenario: Scenario
+    question: AnyScenario
     tie_width: float
+
+    @property
+    def scenario(self) -> Scenario:
+        """The question on its one node group, or on the first of several."""
+        return parts_of(self.question)[0]
 
     @property
     def by_memory(self) -> bool:
@@ -53,9 +63,11 @@ class Objective:
         """Whether an iteration's seconds are all that counts, which are what measured sweeps bear out."""
         return self.name not in {"memory", "goodput"}
 
-    def on(self, scenario: Scenario) -> Objective:
+    def on(self, question: AnyScenario) -> Objective:
         """This objective on other machines, or with another batch."""
-        return replace(self, scenario=replace(scenario, stability=self.scenario.stability))
+        if isinstance(question, Scenario):
+            question = replace(question, stability=self.scenario.stability)
+        return replace(self, question=question)
 
     def search(
         self,
@@ -72,7 +84,7 @@ class Objective:
             return search_least_memory(space, self.scenario, budget=budget, among=among)
         near = max(MARGIN, 1.0 + self.tie_width) if margin is None else margin
         known = {"budget": budget, "among": among, "margin": near, "seen": seen, "confirm": confirm}
-        return search(space, self.scenario, **known)  # type: ignore[arg-type]
+        return search(space, self.question, **known)  # type: ignore[arg-type]
 
     def value(self, found: Incumbent) -> float:
         """The quantity to minimise, of a strategy that a search for this objective found.
@@ -92,7 +104,9 @@ class Objective:
         return found.iteration if self.by_time else self._iteration_seconds(found)
 
     def _iteration_seconds(self, found: Incumbent) -> float:
-        return iteration_seconds(found.row, replace(self.scenario, stability=None), found.assignment)
+        if isinstance(self.question, Mixed):
+            return price(found.row, self.question, found.assignment).iteration
+        return iteration_seconds(found.row, replace(self.question, stability=None), found.assignment)
 
     def effective(self, found: Incumbent) -> float:
         """Share of the wall time in which iterations run, where that is counted; else 1."""
@@ -112,17 +126,19 @@ class Objective:
     def promising(self, outcome: Outcome) -> Iterator[Promising]:
         """The most promising rows that a search saw, each with its bound, best first."""
         if self.by_memory:
-            yield from least_memory_rows(outcome, self.scenario)
+            yield from least_memory_strategies(outcome, self.scenario)
             return
         best, alike = outcome.best, 1.0
         if best and not self.by_time:  # a search leaves out of wall time what all strategies lose alike
             alike = self.value(best) / iteration_seconds(best.row, self.scenario, best.assignment)
-        for bound, row in promising(outcome, self.scenario):
+        for bound, row in promising(outcome, self.question):
             yield bound * alike, row
 
     def split(self, row: Strategies, budget: Budget) -> Incumbent | None:
         """A row under the split of its layers that this objective likes best; None where none fits in time."""
-        return (least_memory_split if self.by_memory else best_split)(row, self.scenario, budget=budget)
+        if self.by_memory:
+            return least_memory_split(row, self.scenario, budget=budget)
+        return best_split(row, self.question, budget=budget)
 
     def choice(self, outcome: Outcome) -> Choice:
         """The best, or what is as good as that and better validated."""
@@ -130,12 +146,74 @@ class Objective:
 
 
 def objective_of(resolved: Resolved) -> Objective:
-    """The objective of a request, with the scenario to price for it."""
-    objective = resolved.request.objective
-    asked = Objective(objective, resolved.scenario, 0.0)
-    tie_width = width(resolved.request.ties) if asked.by_time else 0.0
-    stability = resolved.stability if objective == "goodput" else None
-    return Objective(objective, replace(resolved.scenario, stability=stability), tie_width)
+    """The objective of a request, with what to price for it."""
+    name = resolved.request.objective
+    if resolved.mixed:
+        return Objective(name, resolved.mixed, 0.0)
+    tie_width = 0.0 if name in {"memory", "goodput"} else width(resolved.request.ties)
+    stability = resolved.stability if name == "goodput" else None
+    return Objective(name, replace(resolved.scenario, stability=stability), tie_width)
 
 
-__all__ = ["Objective", "objective_of"]
+@dataclass
+class Search:
+    """A question that was searched: what was asked, among which strategies, and what was found.
+
+    Attributes:
+        resolved: the request.
+        pins: the request's, or as they were read, one value for each node group.
+        space: the lattice.
+        outcome: what the search found there.
+    """
+
+    resolved: Resolved
+    pins: Mapping[str, Pin]
+    space: Space
+    outcome: Outcome
+
+    @cached_property
+    def objective(self) -> Objective:
+        """What was looked for."""
+        return objective_of(self.resolved)
+
+    @cached_property
+    def choice(self) -> Choice:
+        """The strategy taken, where anything was found."""
+        return self.objective.choice(self.outcome)
+
+    @property
+    def taken(self) -> Incumbent:
+        """The same without why."""
+        return self.choice.taken
+
+    @property
+    def value(self) -> float:
+        """Its quantity."""
+        return self.objective.value(self.taken)
+
+
+def search_question(
+    resolved: Resolved, budget: Budget, pins: Mapping[str, Pin] | None = None, *, any_width: bool = False
+) -> Search:
+    """Lay out the lattice of a question and search it; ``pins`` are the request's unless they are given.
+
+    Over several node groups every stage has as many ranks, as launchers ask for; only where no such strategy fits do
+    widths differ. Where nothing fits at all, the lattice is that of one width unless ``any_width``.
+
+    Raises:
+        BadRequest: pinned degrees that cannot make up the GPUs.
+        OutOfTime: the budget was spent before a lattice over several node groups was laid out.
+    """
+    objective, pins = objective_of(resolved), pins or parse_pins(resolved.request.pins)
+    question = objective.question
+    space = lay_out(question, pins, budget=budget) if isinstance(question, Mixed) else cached_space(question, pins)
+    outcome = objective.search(space, budget=budget)
+    if isinstance(question, Mixed) and outcome.best is None and outcome.proved:
+        wider = lay_out(question, pins, one_width=False, budget=budget)
+        found = objective.search(wider, budget=budget)
+        if any_width or found.best or not found.proved:
+            return Search(resolved, pins, wider, found)
+    return Search(resolved, pins, space, outcome)
+
+
+__all__ = ["Objective", "Search", "objective_of", "search_question"]

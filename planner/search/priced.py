@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.groups import AnyScenario, Mixed, MixedStrategies, mixed_bytes, mixed_seconds
 from costmodels.iteration import (
     RowSeconds,
     all_sides,
@@ -25,7 +25,9 @@ from costmodels.scenario import Scenario
 from costmodels.step.traffic import share_steps
 from costmodels.strategy import Bools, Floats, Ints, Strategies
 from planner.space.lattice import Space
-from planner.stages.from_rows import framework_split
+from planner.stages.bounds import StageRows, stage_lower_bound
+from planner.stages.from_strategies import framework_split, mixed_stage_problems, problem_of, single_problem
+from planner.stages.problem import StageProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,11 @@ class Priced:
     even_split_peak_bytes: Floats
     """Bytes of the worst stage under the even split."""
     fits: Bools
+    """Whether the even split does; over several node groups, whether any does."""
+    problems: StageRows | None = None
+    """Over several node groups, whose strategies have no even split: the problems of their stages."""
 
-    def take(self, index: NDArray[np.int64] | Bools) -> Priced:
+    def take(self, index: Ints | Bools) -> Priced:
         """The given rows."""
         return Priced(
             self.rows.take(index),
@@ -53,7 +58,27 @@ class Priced:
             self.bound[index],
             self.even_split_peak_bytes[index],
             self.fits[index],
+            self.problems and self.problems.take(index),
         )
+
+    def problem(self, scenario: AnyScenario) -> StageProblem:
+        """The stage problem of a single row."""
+        if self.problems is not None:
+            return single_problem(self.problems)
+        assert isinstance(scenario, Scenario)
+        return problem_of(self.rows, self.seconds, self.memory, scenario)
+
+
+def price_mixed_strategies(rows: MixedStrategies, mixed: Mixed) -> Priced:
+    """Strategies over several node groups: the seconds that no split of theirs can beat, and whether any fits."""
+    seconds, memory = mixed_seconds(rows, mixed), mixed_bytes(rows, mixed)
+    problems = mixed_stage_problems(rows, seconds, memory, mixed)
+    bound = stage_lower_bound(problems)
+    slowest, total = (np.where(bound.feasible, part, 0.0) for part in (bound.slowest, bound.total))
+    value = compose(rows, seconds.groups[0], slowest, total)
+    unknown = np.full(len(rows), np.inf)
+    least = np.where(bound.feasible, value, np.inf)
+    return Priced(rows, seconds.groups[0], memory.groups[0], unknown, least, unknown, bound.feasible, problems)
 
 
 def price_cores(space: Space, cores: Ints, scenario: Scenario) -> Priced:
@@ -66,8 +91,8 @@ def pairs(space: Space, cores: Ints, scenario: Scenario) -> tuple[Ints, Strategi
     """Which of the cores each allowed pair has, and the pairs as rows; those that fit the host."""
     place, option = np.nonzero(space.allowed[cores])
     rows = space.rows(cores[place], option)
-    roomy = host_fits(rows, scenario)
-    return (place, rows) if roomy.all() else (place[roomy], rows.take(roomy))
+    fits = host_fits(rows, scenario)
+    return (place, rows) if fits.all() else (place[fits], rows.take(fits))
 
 
 def price_pairs(cores: Strategies, place: Ints, rows: Strategies, memory: RowBytes, scenario: Scenario) -> Priced:
@@ -77,7 +102,7 @@ def price_pairs(cores: Strategies, place: Ints, rows: Strategies, memory: RowByt
     return _priced(rows, with_step(rows, scenario, core), memory, scenario)
 
 
-def price_rows(rows: Strategies, seconds: RowSeconds, scenario: Scenario) -> Priced:
+def price_strategies(rows: Strategies, seconds: RowSeconds, scenario: Scenario) -> Priced:
     """Even split, bound and memory of rows whose seconds are known."""
     return _priced(rows, seconds, row_bytes(rows, scenario), scenario)
 

@@ -7,16 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from costmodels.groups import AnyScenario, Mixed, MixedStrategies, as_it_runs, parts_of, price
 from costmodels.iteration import compose, row_seconds
 from costmodels.layout.split import Assignment, slice_layers
-from costmodels.memory.rows import row_bytes
 from costmodels.names import Recompute
 from costmodels.pricing import row_assignment
-from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
-from planner.request.budget import Budget
-from planner.search.priced import Priced, price_rows
-from planner.stages.from_rows import assignment_of, fewest_recomputed, problem_of, slices_of, whole_pipeline
+from planner.request.budget import SPLIT, Budget
+from planner.search.priced import Priced, price_mixed_strategies, price_strategies
+from planner.stages.from_strategies import assignment_of, fewest_recomputed, slices_of, whole_pipeline
 from planner.stages.solver import solve
 
 TOLERANCE = 1e-9
@@ -34,8 +33,44 @@ class Incumbent:
     """Bytes allocated on the worst stage of an even split; not known of others."""
 
 
+@dataclass(frozen=True)
+class Solved:
+    """What the stage solver says of one strategy: its best split, None where nothing is below a ceiling."""
+
+    found: Incumbent | None
+    seconds: float
+    """Of an iteration of it, with its recomputation as what it may come to."""
+    bound: float
+    """Seconds of an iteration that no split is below."""
+    proved: bool
+
+
+def solve_split(one: Priced, scenario: AnyScenario, *, below: float | None = None, budget: Budget) -> Solved:
+    """One strategy under its fastest split that fits and takes less than ``below`` seconds an iteration."""
+    seconds = one.seconds
+    once = float(seconds.data_parallel[0] + seconds.optimizer[0])
+    once += float(seconds.offload[0] + seconds.overhead[0])
+    stretch, upkeep = 1.0 + float(seconds.straggler[0]), float(seconds.upkeep[0])
+    cutoff = None if below is None else (below / upkeep - once) / stretch
+    solution = solve(one.problem(scenario), cutoff_seconds=cutoff, budget=budget)
+    value, found = (solution.objective_seconds * stretch + once) * upkeep, None
+    if solution.layers:
+        split = assignment_of(solution, one.rows, parts_of(scenario)[0])
+        found = _as_it_runs(Incumbent(one.rows, split, value), scenario)
+    bound = (solution.bound_seconds * stretch + once) * upkeep
+    return Solved(found, value, bound, solution.status not in ("feasible", "unknown"))
+
+
+def _as_it_runs(found: Incumbent, scenario: AnyScenario) -> Incumbent:
+    """Over several node groups: recomputation called what it comes to, and priced so."""
+    run = as_it_runs(found.row, found.assignment)
+    if not isinstance(scenario, Mixed) or run.recompute[0] == found.row.recompute[0]:
+        return found
+    return Incumbent(run, found.assignment, price(run, scenario, found.assignment).iteration)
+
+
 def best_split(
-    row: Strategies, scenario: Scenario, *, budget: Budget | None = None, allocated: float | None = None
+    row: Strategies, scenario: AnyScenario, *, budget: Budget | None = None, allocated: float | None = None
 ) -> Incumbent | None:
     """One row under its fastest split that fits, as the search and ``predict`` take it; None where none fits.
 
@@ -43,20 +78,30 @@ def best_split(
     ``allocated`` bytes are the most that a stage may have, where that is less than the device's.
     ``budget`` is charged, one of its own unless given.
     """
-    priced = price_rows(row, row_seconds(row, scenario), scenario)
-    problem = problem_of(row, priced.seconds, priced.memory, scenario)
+    priced = price_alone(row, scenario)
+    if isinstance(scenario, Mixed):
+        budget = Budget(effort=SPLIT) if budget is None else budget
+        return solve_split(priced, scenario, budget=budget).found if priced.fits[0] else None
+    problem = priced.problem(scenario)
     if allocated is not None:
         problem = replace(problem, memory_limit=allocated)
     split = row_assignment(row, scenario.model.num_layers)
     even = _even(priced, split, allocated)
-    hint = slices_of(split, row, scenario)
-    solution = solve(problem, hint=hint, budget=budget)
+    solution = solve(problem, hint=slices_of(split, row, scenario), budget=budget)
     if not solution.layers:
         return even
     value = float(compose(row, priced.seconds, *whole_pipeline(solution, row))[0])
     if even and value >= even.iteration * (1 - TOLERANCE):
         return even
     return Incumbent(row, assignment_of(solution, row, scenario), value)
+
+
+def price_alone(row: Strategies, scenario: AnyScenario) -> Priced:
+    """One strategy priced in full."""
+    if isinstance(scenario, Mixed):
+        assert isinstance(row, MixedStrategies)
+        return price_mixed_strategies(row, scenario)
+    return price_strategies(row, row_seconds(row, scenario), scenario)
 
 
 def _even(priced: Priced, split: Assignment, allocated: float | None) -> Incumbent | None:
@@ -67,13 +112,14 @@ def _even(priced: Priced, split: Assignment, allocated: float | None) -> Incumbe
     return Incumbent(priced.rows, split, value, peak)
 
 
-def given_split(row: Strategies, scenario: Scenario, layers: Sequence[int]) -> Assignment:
+def given_split(row: Strategies, scenario: AnyScenario, layers: Sequence[int]) -> Assignment:
     """One row with its layers given: PARTIAL recomputes as few of each stage as fit, or all where none do."""
-    split = row_assignment(row, scenario.model.num_layers, layers)
+    lead = parts_of(scenario)[0]
+    split = row_assignment(row, lead.model.num_layers, layers)
     if row.recompute[0] != Recompute.PARTIAL:
         return split
-    problem = problem_of(row, row_seconds(row, scenario), row_bytes(row, scenario), scenario)
-    slices = np.array(slices_of(split, row, scenario))
-    again = int(slice_layers(scenario.model.num_layers, row)[0]) * fewest_recomputed(problem, slices.tolist())
+    problem = price_alone(row, scenario).problem(scenario)
+    slices = np.array(slices_of(split, row, lead))
+    again = int(slice_layers(lead.model.num_layers, row)[0]) * fewest_recomputed(problem, slices.tolist())
     front = np.minimum(split.layers[: len(again)], again)
     return Assignment(split.layers, np.concatenate([front, (again - front)[::-1]])[: len(split.layers)])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from costmodels.groups import AnyScenario, Mixed
 from costmodels.scenario import Scenario
 from planner.frameworks.registry import FRAMEWORKS
-from planner.rules.core import RULES, Rule
+from planner.rules.core import GROUP_RULES, RULES, Rule
 
 
 def active(scenario: Scenario, pinned: frozenset[str]) -> tuple[Rule, ...]:
@@ -19,7 +20,9 @@ def active(scenario: Scenario, pinned: frozenset[str]) -> tuple[Rule, ...]:
     return (*(rule for rule in usual if rule.name not in framework.dropped), *framework.rules)
 
 
-def binding(scenario: Scenario) -> tuple[Rule, ...]:
+def binding(question: AnyScenario) -> tuple[Rule, ...]:
     """The rules that a strategy may not break, whoever proposes it: all but those about what is dominated."""
-    beyond = FRAMEWORKS[scenario.framework].rules if scenario.framework else ()
+    if isinstance(question, Mixed):
+        return (*GROUP_RULES, *binding(question.lead))
+    beyond = FRAMEWORKS[question.framework].rules if question.framework else ()
     return (*(rule for rule in RULES if rule.kind != "dominated"), *beyond)

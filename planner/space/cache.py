@@ -70,7 +70,7 @@ def shape_of(scenario: Scenario) -> Scenario:
     peak = dict.fromkeys(group.accelerator.peak, 1e12)
     device = group.accelerator.model_copy(update=_BLANK_DEVICE | {"peak": peak})
     changes = {"accelerator": device, "tiers": tiers, "price": None, "node_power_overhead": None}
-    return replace(scenario, group=group.model_copy(update=_known_hosts(group) | changes))
+    return replace(scenario, group=group.model_copy(update=_known_hosts(group) | changes), stability=None)
 
 
 def _known_hosts(group: NodeGroup) -> dict[str, Any]:

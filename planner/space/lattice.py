@@ -1,16 +1,14 @@
 """The lattice of strategies: every combination of the axes, refused by rules before anything is priced.
 
-The lattice is a mesh of small axes (layouts, chunks, micro-batches, switches, sharding). Rules are evaluated
-as soon as the axes they read are laid out, so that millions of points are counted and refused without ever
-being written down; what survives is materialised as rows.
+The lattice is a mesh of small axes (layouts, chunks, micro-batches, switches, sharding); what rules leave of it is
+materialised as rows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,17 +22,15 @@ from costmodels.strategy import (
     Bools,
     Ints,
     Strategies,
-    is_constant,
     strategies,
 )
 from planner.answer.text import plural
 from planner.errors import BadRequest, UnfilledPins
 from planner.request.pins import Pin
 from planner.rules.conditions import FOLDED, LOOPED, REPEATS, fills
-from planner.rules.core import sentence
-from planner.rules.rule import Rule
 from planner.space.active_rules import active
 from planner.space.divisors import around, divisors, nearest_degrees
+from planner.space.table import Columns, Refusal, Table
 
 LARGEST_MICRO_BATCH = 64
 LONG_SEQUENCE = 8192
@@ -45,15 +41,6 @@ NODES_OF_SHARDS = (1, 4)
 MESH_AXES = ("tp", "cp", "pp", "dp")
 SHARDING = frozenset({"zero_stage", "sharding_degree"})
 """Axes of sharding; the other ones, with those of the layout, make a core."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """How many strategies one rule refused first, and one of them in words."""
-
-    rule: str
-    count: int
-    example: str
 
 
 @dataclass(frozen=True)
@@ -86,41 +73,40 @@ def build(scenario: Scenario, pins: Mapping[str, Pin], *, without: str = "") -> 
         BadRequest: pinned degrees that cannot make up the number of GPUs.
     """
     axes = axes_of(scenario, pins)
-    columns: dict[str, NDArray[Any]] = dict(layouts(scenario.gpus, pins))
+    columns: Columns = dict(layouts(scenario.gpus, pins))
     options = axes.pop("sharding")
-    beyond = math.prod(len(values) for values in axes.values()) * len(options)
-    candidates = len(columns["tp"]) * beyond
     rules = tuple(rule for rule in active(scenario, frozenset(pins)) if rule.name != without)
-    refusals: list[Refusal] = []
-    decidable = _rules_now_decidable(rules, set(MESH_AXES), new=set(MESH_AXES))
-    columns = _chosen(columns, _allowed(scenario, decidable, columns, partial(_point, columns), beyond, refusals))
+    beyond = math.prod(len(values) for values in axes.values()) * len(options)
+    table = Table((scenario,), rules, columns, beyond)
+    candidates = len(table) * beyond
+    table.refuse(MESH_AXES)
     # Axes of one value first: they multiply nothing, and let rules speak while there are few rows.
     for axis, values in sorted(axes.items(), key=lambda item: len(item[1]) > 1):
-        decidable = _rules_now_decidable(rules, {*columns, axis}, new={axis})
-        beyond //= len(values)
-        columns = _expand(scenario, decidable, columns, axis, values, beyond, refusals)
-    row, recompute = expand_partial(columns, axes["recompute"], options)
-    if len(row) > len(columns["tp"]):
-        candidates += (len(row) - len(columns["tp"])) * len(options)
-        columns = {**_chosen(columns, row), "recompute": recompute}
-    return _with_sharding(scenario, rules, columns, options, candidates, refusals)
+        table.expand(axis, values)
+    candidates += add_partial(table, axes["recompute"], options)
+    return _with_sharding(table, options, candidates)
 
 
-def expand_partial(columns: Mapping[str, NDArray[Any]], kinds: Ints, sharding: Ints) -> tuple[Ints, Ints]:
-    """All rows, and once more as none or full those that recompute some layers; which row each is, and its recompute.
+def add_partial(table: Table, kinds: Ints, sharding: Ints) -> int:
+    """Add rows that recompute some layers once more as none or full; how many strategies that adds.
 
     What recomputes some layers may come to none or to all, and is then priced as that (``effective_recompute``). Where
     that is another price and the ``kinds`` of recomputation asked for leave it out, it is laid out beside. ``sharding``
     holds the pairs of stage and degree.
     """
-    rows, found = [np.arange(len(columns["recompute"]))], [columns["recompute"]]
-    some, filling = columns["recompute"] == Recompute.PARTIAL, fills(columns)
+    recompute, before = table.shared["recompute"], len(table)
+    rows, found = [np.arange(before)], [recompute]
+    some, filling = recompute == Recompute.PARTIAL, fills(table.shared)
     hiding = filling | (sharding[:, 0].max() >= SHARDED_GRADIENTS)
     for kind, another in ((Recompute.NONE, filling), (Recompute.FULL, hiding)):
         if kind not in kinds:
             rows.append(np.flatnonzero(some & another))
             found.append(np.full(len(rows[-1]), int(kind)))
-    return np.concatenate(rows), np.concatenate(found)
+    row = np.concatenate(rows)
+    if len(row) > before:
+        table.keep(row)
+        table.shared["recompute"] = np.concatenate(found)
+    return (len(row) - before) * len(sharding)
 
 
 def axes_of(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[Any]]:
@@ -202,17 +188,19 @@ def sharding_domains(scenario: Scenario) -> list[int]:
     return sorted(domain for domain in domains if 1 < domain < scenario.gpus)
 
 
-def layouts(gpus: int, pins: Mapping[str, Pin]) -> dict[str, Ints]:
-    """Every ordered factorisation tp x cp x pp x dp of the GPUs that the pins allow, columns (A,)."""
+def layouts(gpus: int, pins: Mapping[str, Pin], *, of: str = "") -> dict[str, Ints]:
+    """Every ordered factorisation tp x cp x pp x dp of the GPUs that the pins allow, columns (A,).
+
+    ``of`` names the node group, where there are several.
+    """
     options = {}
-    whole = divisors(gpus)
+    whole, said = divisors(gpus), f"the {gpus} GPUs of {of}" if of else plural(gpus, "GPU")
     for name in MESH_AXES:
         wanted = pins[name].restrict(whole) if name in pins else tuple(whole)
         options[name] = np.array([d for d in wanted if gpus % d == 0], dtype=np.int64)
         if not len(options[name]):
             asked = ", ".join(map(str, wanted[:4])) or "the range"
-            near = around(whole, wanted[0] if wanted else 1)
-            raise UnfilledPins(f"{name} {asked} does not divide {plural(gpus, 'GPU')}; {near}")
+            raise UnfilledPins(f"{name} {asked} does not divide {said}; {around(whole, wanted[0] if wanted else 1)}")
     columns = {"tp": options["tp"], "dp": gpus // options["tp"]}
     for name in ("cp", "pp"):
         columns = _divide(columns, name, options[name])
@@ -220,8 +208,9 @@ def layouts(gpus: int, pins: Mapping[str, Pin]) -> dict[str, Ints]:
     if not kept.any():
         mine = {name: pins[name] for name in MESH_AXES if name in pins}
         pinned = ", ".join(f"{name} {shown(pin)}" for name, pin in mine.items())
-        said = f"{pinned} cannot make up {plural(gpus, 'GPU')}: tp x cp x pp x dp must equal {gpus}"
-        raise UnfilledPins(f"{said}; {nearest_degrees(layouts(gpus, {}), mine)} can")
+        stages = "" if of else f": tp x cp x pp x dp must equal {gpus}"
+        near = nearest_degrees(layouts(gpus, {}), mine)
+        raise UnfilledPins(f"{pinned} cannot make up {said}{stages}; {near} can")
     return {name: column[kept] for name, column in columns.items()}
 
 
@@ -237,91 +226,23 @@ def shown(pin: Pin) -> str:
     return ",".join(map(str, pin.values)) if pin.values else pin.span()
 
 
-def _rules_now_decidable(rules: tuple[Rule, ...], known: set[str], *, new: set[str]) -> list[Rule]:
-    """The rules that can be evaluated on the known axes and could not be before the new ones came."""
-    return [rule for rule in rules if set(rule.reads) <= known and set(rule.reads) & new]
-
-
-def _expand(
-    scenario: Scenario,
-    rules: list[Rule],
-    columns: dict[str, NDArray[Any]],
-    axis: str,
-    values: NDArray[Any],
-    beyond: int,
-    refusals: list[Refusal],
-) -> dict[str, NDArray[Any]]:
-    """The cross product of the rows with one more axis, less what the rules refuse.
-
-    Only what they read is laid out before they have spoken.
-    """
-    rows, times = len(columns["tp"]), len(values)
-    row = np.repeat(np.arange(rows), times)
-    added = np.broadcast_to(values, (rows,)) if times == 1 else np.tile(values, rows)
-    reads = {name: columns[name] for rule in rules for name in rule.reads if name != axis}
-    wide = {**(reads if times == 1 else _chosen(reads, row)), axis: added}
-
-    def point(place: int) -> dict[str, int]:
-        return _point(columns, row[place]) | {axis: int(added[place])}
-
-    kept = _allowed(scenario, rules, wide, point, beyond, refusals)
-    if times == 1 and len(kept) == rows:
-        return {**columns, axis: added}
-    return {**_chosen(columns, row[kept]), **_chosen({axis: added}, kept)}
-
-
-def _chosen(columns: Mapping[str, NDArray[Any]], rows: Ints) -> dict[str, NDArray[Any]]:
-    """The given rows of every column; what all rows have in common stays one value."""
-    return {
-        name: np.broadcast_to(column[:1], rows.shape) if is_constant(column) else column.take(rows)
-        for name, column in columns.items()
-    }
-
-
-def _point(columns: Mapping[str, NDArray[Any]], place: int) -> dict[str, int]:
-    return {name: int(column[place]) for name, column in columns.items()}
-
-
-def _allowed(
-    scenario: Scenario,
-    rules: list[Rule],
-    columns: Mapping[str, NDArray[Any]],
-    point: Callable[[int], dict[str, int]],
-    beyond: int,
-    refusals: list[Refusal],
-) -> Ints:
-    """The rows that pass; each refused one stands for ``beyond`` lattice points on axes not yet laid out.
-
-    ``columns`` is what the rules read, ``point`` a row in full, as a refusal tells it.
-    """
-    alive = np.ones(max(len(column) for column in columns.values()), dtype=bool)
-    for rule in rules:
-        failed = alive & ~np.asarray(rule.passes(columns, scenario))
-        if failed.any():
-            example = sentence(rule, point(int(np.argmax(failed))), scenario)
-            refusals.append(Refusal(rule.name, int(failed.sum()) * beyond, example))
-            alive &= ~failed
-    return np.flatnonzero(alive)
-
-
-def _with_sharding(
-    scenario: Scenario,
-    rules: tuple[Rule, ...],
-    columns: dict[str, NDArray[Any]],
-    options: Ints,
-    candidates: int,
-    refusals: list[Refusal],
-) -> Space:
+def _with_sharding(table: Table, options: Ints, candidates: int) -> Space:
+    (scenario,), columns = table.parts, table.shared
     batches = scenario.global_batch_size // (columns["dp"] * columns["micro_batch_size"])
     cores = strategies(**columns, num_microbatches=batches)
     stage, degree = options.T
-    late = _rules_now_decidable(rules, {*columns, *SHARDING}, new=set(SHARDING))
+    late = [rule for rule in table.rules if set(rule.reads) & SHARDING]
     reads = dict.fromkeys((*MESH_AXES, *(axis for rule in late for axis in rule.reads if axis not in SHARDING)))
     layouts, layout = cores.distinct(*reads)
     wide = {name: getattr(layouts, name)[:, None] for name in reads}
     wide["zero_stage"] = stage[None, :]
     wide["sharding_degree"] = sharding_degrees(wide, degree[None, :])
-    allowed, refused = _refuse_sharding(scenario, late, wide, np.bincount(layout, minlength=len(layouts)))
+    allowed = np.ones((len(layouts), len(options)), dtype=bool)
+    times = np.bincount(layout, minlength=len(layouts))
+    for rule in late:
+        failed = allowed & ~np.asarray(rule.passes(wide, scenario))
+        table.note_options(rule, failed, wide, 0, times)
+        allowed &= ~failed
     return Space(
         candidates=candidates,
         cores=cores,
@@ -329,25 +250,8 @@ def _with_sharding(
         layout=layout,
         degree=np.broadcast_to(wide["sharding_degree"], allowed.shape),
         allowed=allowed[layout],
-        refusals=(*refusals, *refused),
+        refusals=tuple(table.refusals),
     )
-
-
-def _refuse_sharding(
-    scenario: Scenario, rules: list[Rule], wide: dict[str, NDArray[Any]], cores: Ints
-) -> tuple[Bools, list[Refusal]]:
-    """Which option each layout (L, Z) may take, and what was refused of the ``cores`` (L,) that each stands for."""
-    allowed = np.ones((len(cores), wide["zero_stage"].shape[1]), dtype=bool)
-    refusals = []
-    for rule in rules:
-        failed = allowed & ~np.asarray(rule.passes(wide, scenario))
-        if failed.any():
-            at, option = (int(place[0]) for place in np.nonzero(failed))
-            row = {name: int(np.broadcast_to(column, allowed.shape)[at, option]) for name, column in wide.items()}
-            count = int((failed * cores[:, None]).sum())
-            refusals.append(Refusal(rule.name, count, sentence(rule, row, scenario)))
-            allowed &= ~failed
-    return allowed, refusals
 
 
 def sharding_degrees(columns: Mapping[str, NDArray[Any]], degree: Ints) -> Ints:

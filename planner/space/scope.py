@@ -8,34 +8,49 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.groups import AnyScenario, Mixed
 from costmodels.layer.recompute_modules import module_mask, module_names, modules_of
 from costmodels.layout.stage_contents import copies
 from costmodels.names import CP_KINDS, OFFLOADS, Recompute
 from costmodels.scenario import Scenario
 from costmodels.strategy import Ints, Strategies
 from planner.answer.text import NO_OFFLOADING
-from planner.request.pins import Pin
+from planner.request.pins import Pin, parse_pins
 from planner.space.active_rules import binding
 from planner.space.divisors import divisors
-from planner.space.lattice import LARGEST_MICRO_BATCH, axes_of, sharding_degrees, sharding_domains
+from planner.space.lattice import LARGEST_MICRO_BATCH, Space, axes_of, sharding_degrees, sharding_domains
+from planner.space.mixed import MixedSpace
 
 _Values = Sequence[int] | Ints
-_Axes = Mapping[str, NDArray[np.int64]]
+_Axes = Mapping[str, Ints]
+
+
+def scope_of(
+    space: Space, question: AnyScenario, pins: Mapping[str, Pin], *, by_memory: bool = False
+) -> tuple[str, ...]:
+    """The restrictions of a proof, as phrases; of several node groups, those of any group.
+
+    Args:
+        space: the lattice.
+        question: what was asked.
+        pins: as it was asked.
+        by_memory: whether the least memory is searched for.
+    """
+    if not isinstance(question, Mixed):
+        return left_out(question, pins, space.cores, by_memory=by_memory)
+    assert isinstance(space, MixedSpace)
+    alone = {**pins, **parse_pins({"offload": "none", "recompute_num_layers": 1})}  # rules refuse all else
+    parts = zip(question.scenarios, space.cores.groups, strict=True)
+    said = (phrase for scenario, cores in parts for phrase in left_out(scenario, alone, cores))
+    width = " with as many ranks on every stage" if space.one_width else ""
+    return (f"among strategies over all node groups{width}", *dict.fromkeys(said))
 
 
 def left_out(
     scenario: Scenario, pins: Mapping[str, Pin], cores: Strategies, *, by_memory: bool = False
 ) -> tuple[str, ...]:
-    """The restrictions of a proof, as phrases.
-
-    Args:
-        scenario: the question.
-        pins: as it was asked.
-        cores: the rows of the lattice, or of one node group of it.
-        by_memory: whether the least memory is searched for.
-    """
+    """The restrictions on one node group, of a lattice that has these cores."""
     axes = axes_of(scenario, {axis: pin for axis, pin in pins.items() if axis != "micro_batch_size"})
     free = {axis: look for axis, look in _LOOKS.items() if axis not in pins}
     said = [look(scenario, axes, cores) for look in free.values()]
@@ -174,4 +189,4 @@ def _able(scenario: Scenario, rows: _Axes, mesh: Mapping[str, _Values]) -> dict[
     return {name: column[able] for name, column in columns.items()}
 
 
-__all__ = ["left_out", "offloads"]
+__all__ = ["left_out", "offloads", "scope_of"]

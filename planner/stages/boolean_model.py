@@ -10,8 +10,8 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.arrays import Floats, Ints
 from planner.stages.problem import StageProblem
 from planner.stages.tables import Split, StageTable, floors, objective, steps_above, total_seconds
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     Holds = dict[tuple[int, int], cp_model.IntVar]
     Takes = list[cp_model.IntVar]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 RESOLUTION = 1e10
 """The solver counts seconds in units of the best known objective divided by this."""

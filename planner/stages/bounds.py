@@ -9,14 +9,14 @@ above it.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from costmodels.arrays import Bools, Floats, Ints
+
+Figures = Any
+"""Numbers as numpy takes them: one for all, or an array."""
 
 RECOMPUTE_MODES = ("none", "free", "all")
 """Modes of recomputation of a stage: nothing, as many layers as it likes, or every layer; the code is the index."""
@@ -42,22 +42,27 @@ class StageRows:
     ``recompute`` is an index into ``RECOMPUTE_MODES``; ``layer_seconds`` must be positive.
     """
 
-    num_layers: ArrayLike
-    num_stages: ArrayLike
-    vpp: ArrayLike
-    num_microbatches: ArrayLike
-    layer_seconds: ArrayLike
-    recompute_seconds: ArrayLike
-    extra_seconds: ArrayLike
-    memory_limit: ArrayLike
-    fixed_bytes: ArrayLike
-    layer_bytes: ArrayLike
-    activation_bytes: ArrayLike
-    checkpoint_bytes: ArrayLike
-    recompute: ArrayLike
-    uneven: ArrayLike
-    working_bytes: ArrayLike = 0.0
-    fewest: ArrayLike = 1
+    num_layers: Figures
+    num_stages: Figures
+    vpp: Figures
+    num_microbatches: Figures
+    layer_seconds: Figures
+    recompute_seconds: Figures
+    extra_seconds: Figures
+    memory_limit: Figures
+    fixed_bytes: Figures
+    layer_bytes: Figures
+    activation_bytes: Figures
+    checkpoint_bytes: Figures
+    recompute: Figures
+    uneven: Figures
+    working_bytes: Figures = 0.0
+    fewest: Figures = 1
+
+    def take(self, index: Ints | Bools) -> StageRows:
+        """The given problems."""
+        given = {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}
+        return StageRows(**{name: x[index] if x.ndim else x for name, x in given.items()})
 
 
 class StageBound(NamedTuple):
@@ -87,30 +92,8 @@ def stage_lower_bound(rows: StageRows) -> StageBound:
     for p in np.flatnonzero(np.bincount(stages)).tolist():
         same = np.flatnonzero(stages == p)
         for part in np.array_split(same, -(-len(same) * p // _CELLS)):
-            _fill(bound, part, _Rows(**{name: x[part, :p] for name, x in columns.items()}))
+            _fill(bound, part, StageRows(**{name: x[part, :p] for name, x in columns.items()}))
     return bound
-
-
-@dataclass(slots=True)
-class _Rows:
-    """Rows of ``StageRows`` with the same number of stages, as (rows, 1) and (rows, stages)."""
-
-    num_layers: Ints
-    num_stages: Ints
-    vpp: Floats
-    num_microbatches: Ints
-    layer_seconds: Floats
-    recompute_seconds: Floats
-    extra_seconds: Floats
-    memory_limit: Floats
-    fixed_bytes: Floats
-    layer_bytes: Floats
-    activation_bytes: Floats
-    checkpoint_bytes: Floats
-    recompute: Ints
-    uneven: Bools
-    working_bytes: Floats
-    fewest: Ints
 
 
 class _Outline(NamedTuple):
@@ -128,9 +111,15 @@ class _Outline(NamedTuple):
     over: Floats
     held: Floats
     saved: Floats
+    slopes: Floats
+    """Layers that a further second adds to a stage, before its knee and behind it, (2, rows, stages)."""
+
+    def take(self, which: Ints | Bools) -> _Outline:
+        """The given rows."""
+        return _Outline(*(x[..., which, :] for x in self))
 
 
-def _fill(bound: StageBound, part: Ints, rows: _Rows) -> None:
+def _fill(bound: StageBound, part: Ints, rows: StageRows) -> None:
     """Write the bounds of ``rows`` into their places; those without any split need no more than that said."""
     outline = _outline(rows)
     fewest = np.where(rows.uneven, rows.fewest, -(-rows.num_layers // rows.num_stages))
@@ -139,32 +128,27 @@ def _fill(bound: StageBound, part: Ints, rows: _Rows) -> None:
     bound.slowest[part] = bound.total[part] = np.inf
     bound.feasible[part] = feasible
     if not feasible.all():
-        part, rows, fewest = part[feasible], _some(rows, feasible), fewest[feasible]
-        outline = _Outline(*(x[feasible] for x in outline))
+        part, rows, fewest = part[feasible], rows.take(feasible), fewest[feasible]
+        outline = outline.take(feasible)
     if len(part):
         slowest, total = _least(rows, outline, fewest)
         bound.slowest[part], bound.total[part] = slowest * (1 - _SLACK), total * (1 - _SLACK)
 
 
-def _some(rows: _Rows, which: Ints | Bools) -> _Rows:
-    return _Rows(*(getattr(rows, name)[which] for name in _Rows.__dataclass_fields__))
-
-
-def _least(rows: _Rows, outline: _Outline, fewest: Ints) -> tuple[Floats, Floats]:
+def _least(rows: StageRows, outline: _Outline, fewest: Ints) -> tuple[Floats, Floats]:
     """The slowest stage's seconds and all stages' of rows that have a split, (rows,) each."""
     least = _seconds(rows, outline, fewest).max(axis=1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
-        slopes = _slopes(rows, outline)
-        slowest, layers = _newton(rows, outline, slopes, least)
+        slowest, layers = _newton(rows, outline, least)
         slowest = _whole(rows, outline, slowest, layers, fewest)
-        total = _least_total(rows, outline, slopes, slowest)
+        total = _least_total(rows, outline, slowest)
     if not rows.uneven.all():
         even = _seconds(rows, outline, fewest).sum(axis=1)
         total = np.where(rows.uneven[:, 0], total, even)
     return slowest[:, 0], total
 
 
-def _outline(rows: _Rows) -> _Outline:
+def _outline(rows: StageRows) -> _Outline:
     room = rows.memory_limit - rows.fixed_bytes
     left = room - rows.working_bytes
     held = rows.layer_bytes + rows.activation_bytes
@@ -177,19 +161,21 @@ def _outline(rows: _Rows) -> _Outline:
     most = np.where(every, thin, np.where(free & (saved > 0), np.maximum(stored, thin), stored))
     saved = np.where(saved > 0, saved, np.inf)
     knee, rate = _bend(rows, stored=stored, most=most, held=held, left=left, saved=saved)
+    rate = np.where(every, 1.0, np.where(free, rate, 0.0))
     return _Outline(
         stored=stored,
         most=most,
         knee=np.where(every, 0.0, np.where(free, knee, most)),
-        rate=np.where(every, 1.0, np.where(free, rate, 0.0)),
+        rate=rate,
         over=-left,
         held=held,
         saved=saved,
+        slopes=1.0 / (rows.layer_seconds + np.stack([np.zeros_like(rate), rate]) * rows.recompute_seconds),
     )
 
 
 def _bend(
-    rows: _Rows, *, stored: Floats, most: Floats, held: Floats, left: Floats, saved: Floats
+    rows: StageRows, *, stored: Floats, most: Floats, held: Floats, left: Floats, saved: Floats
 ) -> tuple[Floats, Floats]:
     """Knee and rate of the outline under free recomputation: of two true ones, the steeper at mean depth.
 
@@ -215,29 +201,23 @@ def _layers_in(room: Floats, each: Floats, limit: Ints) -> Floats:
     return np.where(room < 0, -1.0, np.where(each > 0, np.minimum(number, limit), limit))
 
 
-def _recomputed(rows: _Rows, outline: _Outline, layers: Floats | Ints) -> Floats:
+def _recomputed(rows: StageRows, outline: _Outline, layers: Floats | Ints) -> Floats:
     """Recomputed layers that each stage needs to hold ``layers``, at least."""
     needed = np.ceil((layers * outline.held + outline.over) / outline.saved * (1 - _SLACK) - _SLACK)
     needed = np.where(layers > outline.stored, np.maximum(needed, 1.0), 0.0)
     return np.where(rows.recompute == _ALL, layers, needed)
 
 
-def _seconds(rows: _Rows, outline: _Outline, layers: Floats | Ints) -> Floats:
+def _seconds(rows: StageRows, outline: _Outline, layers: Floats | Ints) -> Floats:
     """Seconds of each stage that holds ``layers``; infinite where it cannot."""
     seconds = layers * rows.layer_seconds + rows.extra_seconds
     seconds += _recomputed(rows, outline, layers) * rows.recompute_seconds
     return np.where(layers <= outline.most, seconds, np.inf)
 
 
-def _slopes(rows: _Rows, outline: _Outline) -> tuple[Floats, Floats]:
-    """Layers that a further second adds to a stage, before its knee and behind it."""
-    first = np.broadcast_to(1 / rows.layer_seconds, outline.rate.shape)
-    return first, 1 / (rows.layer_seconds + outline.rate * rows.recompute_seconds)
-
-
-def _capacity(slopes: tuple[Floats, Floats], rows: _Rows, outline: _Outline, slowest: Floats) -> tuple[Floats, Floats]:
+def _capacity(rows: StageRows, outline: _Outline, slowest: Floats) -> tuple[Floats, Floats]:
     """Layers on the concave outline within ``slowest`` seconds, and how many a further second adds."""
-    first, second = slopes
+    first, second = outline.slopes
     plain = (slowest - rows.extra_seconds) * first
     bent = outline.knee + (plain - outline.knee) * (second / first)
     layers = np.minimum(np.minimum(plain, bent), outline.most)
@@ -245,13 +225,13 @@ def _capacity(slopes: tuple[Floats, Floats], rows: _Rows, outline: _Outline, slo
     return layers, gain
 
 
-def _newton(rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floats], slowest: Floats) -> tuple[Floats, Floats]:
+def _newton(rows: StageRows, outline: _Outline, slowest: Floats) -> tuple[Floats, Floats]:
     """The least limit, from ``slowest`` upwards, at which the outlines hold all layers; and what each holds.
 
     The sum of capacities is concave in the limit, so each step of Newton's method stops short of the answer.
     """
     for _ in range(_NEWTON_STEPS):
-        layers, gain = _capacity(slopes, rows, outline, slowest)
+        layers, gain = _capacity(rows, outline, slowest)
         missing = rows.num_layers - layers.sum(axis=1, keepdims=True)
         step = missing / gain.sum(axis=1, keepdims=True)
         step = np.where((missing > _SLACK * rows.num_layers) & np.isfinite(step), step, 0.0)
@@ -261,7 +241,7 @@ def _newton(rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floats], slowe
     return slowest, layers
 
 
-def _whole(rows: _Rows, outline: _Outline, slowest: Floats, held: Floats, fewest: Ints) -> Floats:
+def _whole(rows: StageRows, outline: _Outline, slowest: Floats, held: Floats, fewest: Ints) -> Floats:
     """The limit raised to what whole layers need.
 
     From ``base`` layers per stage, some d more must be placed, and each has its seconds: the d-th fastest of
@@ -280,38 +260,50 @@ def _whole(rows: _Rows, outline: _Outline, slowest: Floats, held: Floats, fewest
     return np.where(missing > 0, raised, slowest)
 
 
-def _least_total(rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floats], slowest: Floats) -> Floats:
+def _least_total(rows: StageRows, outline: _Outline, slowest: Floats) -> Floats:
     """Seconds of all stages that, together with ``slowest``, never overstate the objective."""
     extra = rows.extra_seconds.sum(axis=1)
     if rows.layer_seconds.shape[1] > 1:
-        return extra + _least_layers(rows, outline, slopes, slowest)
-    recomputed = _least_recomputed(rows, outline, slopes, slowest)
-    return extra + (rows.num_layers * rows.layer_seconds)[:, 0] + recomputed * rows.recompute_seconds[:, 0]
+        return np.asarray(extra + _least_filled(rows, outline, slowest, *(1 / outline.slopes), unit=1.0))
+    layers, each = rows.num_layers[:, 0].astype(np.float64), rows.recompute_seconds[:, 0]
+    recomputed = np.where(rows.recompute[:, 0] == _ALL, layers, 0.0)
+    (free,) = np.nonzero(rows.recompute[:, 0] == _FREE)
+    if len(free):
+        some, their = rows.take(free), outline.take(free)
+        recomputed[free] = _least_filled(some, their, slowest[free], 0.0, their.rate, unit=each[free])
+    return np.asarray(extra + layers * rows.layer_seconds[:, 0] + recomputed * each)
 
 
-def _least_layers(rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floats], slowest: Floats) -> Floats:
-    """Least seconds of the layers alone where stages differ: the fastest stages are filled first.
+def _least_filled(
+    rows: StageRows, outline: _Outline, slowest: Floats, first: Floats | float, second: Floats, *, unit: Floats | float
+) -> Floats:
+    """What all layers cost at least where the cheapest parts of the outlines are filled first, (rows,).
 
-    On the outline that sum falls convexly with the limit on the slowest stage, so that where a further second of
-    the limit costs the objective more than it saves, no higher limit pays; elsewhere it is the sum without limit.
+    ``first`` and ``second`` are the costs of a layer before the knee and behind it, in ``unit`` seconds each: all its
+    seconds where stages differ, else the layers that are recomputed for it. On the outline that sum falls convexly with
+    the limit on the slowest stage, so that where a further second of the limit costs the objective more than it saves,
+    no higher limit pays; elsewhere it is the sum without limit.
     """
-    needed, saving = _fastest_filled(rows, outline, slopes, slowest)
-    pays = rows.num_microbatches[:, 0] * rows.vpp[:, 0] - 1 < saving
+    needed, saving = _filled(rows, outline, slowest, first, second)
+    pays = rows.num_microbatches[:, 0] * rows.vpp[:, 0] - 1 < saving * unit
     if pays.any():
-        unlimited, _ = _fastest_filled(rows, outline, slopes, np.full_like(slowest, np.inf))
+        unlimited, _ = _filled(rows, outline, np.full_like(slowest, np.inf), first, second)
         needed = np.where(pays, unlimited, needed)
     return needed
 
 
-def _fastest_filled(
-    rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floats], slowest: Floats
+def _filled(
+    rows: StageRows, outline: _Outline, slowest: Floats, first: Floats | float, second: Floats
 ) -> tuple[Floats, Floats]:
-    """Seconds of all layers, the cheapest parts of the outlines filled first, and how many a further second saves."""
-    layers, gain = _capacity(slopes, rows, outline, slowest)
+    """The cost of all layers within ``slowest``, (rows,), and how much a further second saves."""
+    layers, gain = _capacity(rows, outline, slowest)
     stored = np.minimum(layers, outline.knee)
-    first, second = 1 / slopes[0], 1 / slopes[1]
-    price, room = np.concatenate([first, second], axis=1), np.concatenate([stored, layers - stored], axis=1)
-    needed, last = _cheapest(price, room, rows.num_layers)
+    price, room, wanted = second, layers - stored, rows.num_layers
+    if np.ndim(first):
+        price, room = np.concatenate([first, second], axis=1), np.concatenate([stored, room], axis=1)
+    else:  # nothing before the knee costs anything
+        wanted = wanted - stored.sum(axis=1, keepdims=True)
+    needed, last = _cheapest(price, room, wanted)
     cheaper = np.maximum(last - np.where(layers < outline.knee, first, second), 0.0)
     return needed * (1 - _SLACK), (gain * cheaper).sum(axis=1)
 
@@ -325,41 +317,3 @@ def _cheapest(price: Floats, room: Floats, wanted: Ints | Floats) -> tuple[Float
     price, room = np.take_along_axis(price, order, axis=1), np.take_along_axis(room, order, axis=1)
     filled = np.clip(wanted - (np.cumsum(room, axis=1) - room), 0.0, room)
     return (filled * price).sum(axis=1), np.where(filled > 0, price, 0.0).max(axis=1, keepdims=True)
-
-
-def _least_recomputed(rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floats], slowest: Floats) -> Floats:
-    """Recomputed layers that, together with ``slowest``, never overstate the objective.
-
-    On the outline, the layers to recompute fall convexly with the limit on the slowest stage. Where the
-    objective does not fall with them at ``slowest``, no higher limit pays, and the layers needed there are
-    taken; elsewhere those needed without any limit.
-    """
-    total = rows.num_layers[:, 0].astype(np.float64)
-    recomputed = np.where(rows.recompute[:, 0] == _ALL, total, 0.0)
-    (free,) = np.nonzero(rows.recompute[:, 0] == _FREE)
-    if not len(free):
-        return recomputed
-    limits = slowest[free]
-    rows = _some(rows, free)
-    outline = _Outline(*(x[free] for x in outline))
-    slopes = slopes[0][free], slopes[1][free]
-    needed, saving = _least_filled(rows, outline, slopes, limits)
-    weight = rows.num_microbatches * rows.vpp - 1
-    pays = weight[:, 0] < saving * rows.recompute_seconds[:, 0]
-    if pays.any():
-        unlimited, _ = _least_filled(rows, outline, slopes, np.full_like(limits, np.inf))
-        needed = np.where(pays, unlimited, needed)
-    recomputed[free] = needed
-    return recomputed
-
-
-def _least_filled(
-    rows: _Rows, outline: _Outline, slopes: tuple[Floats, Floats], slowest: Floats
-) -> tuple[Floats, Floats]:
-    """Recomputed layers, stages of the least rate filled first, and how many a further second saves."""
-    layers, gain = _capacity(slopes, rows, outline, slowest)
-    stored = np.minimum(layers, outline.knee)
-    excess = rows.num_layers - stored.sum(axis=1, keepdims=True)
-    needed, last = _cheapest(outline.rate, layers - stored, excess)
-    cheaper = np.where(layers < outline.knee, last, np.maximum(last - outline.rate, 0.0))
-    return needed * (1 - _SLACK), (gain * cheaper).sum(axis=1)

@@ -15,14 +15,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.arrays import Floats, Ints
 from costmodels.pipeline.schedules import pipeline_seconds
 from planner.request.budget import CELL, Budget
 from planner.stages.problem import SLACK, SliceCosts, StageProblem
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _ROUNDING = 1e-13
 """Relative difference of sums in another order."""
@@ -143,8 +140,8 @@ class _Chain:
         if problem.recompute != "free":
             return [none + (ends - starts) if problem.recompute == "all" else none]
         saved = before["activation_bytes"] - before["checkpoint_bytes"]
-        beside = state + problem.each("working_bytes")[:, None, None] - problem.memory_limit
-        over = beside + _over(before["activation_bytes"], starts, ends)
+        without = state + problem.each("working_bytes")[:, None, None] - problem.memory_limit
+        over = without + _over(before["activation_bytes"], starts, ends)
         place = [np.searchsorted(row, row[starts] + over[stage]) for stage, row in enumerate(saved)]
         guess = np.maximum(np.array(place) - starts, 1)
         return [none, np.maximum(guess - 1, 1), guess, guess + 1]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from costmodels.arrays import Floats
 
 SLACK = 1e-9
 """Relative room for rounding wherever a limit must not cut off what just fits."""

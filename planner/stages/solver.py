@@ -13,12 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from costmodels.pipeline.schedules import pipeline_seconds
 from planner.request.budget import SOLVE, SPLIT, Budget
 from planner.stages.boolean_model import boolean_model, scale_of
-from planner.stages.bounds import RECOMPUTE_MODES, StageBound, StageRows, stage_lower_bound
 from planner.stages.chain import Found, solve_chain
 from planner.stages.problem import StageProblem
 from planner.stages.tables import (
@@ -34,18 +32,6 @@ from planner.stages.tables import (
     stage_table,
     within,
 )
-
-__all__ = [
-    "RECOMPUTE_MODES",
-    "StageBound",
-    "StageRows",
-    "StageSolution",
-    "solve",
-    "stage_lower_bound",
-]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _SOLVER = {
     "num_workers": 1,

@@ -13,14 +13,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.arrays import Bools, Floats, Ints
 from costmodels.pipeline.schedules import pipeline_seconds
 from planner.stages.problem import SLACK, StageProblem
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 class StageTable(NamedTuple):

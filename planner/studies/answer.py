@@ -16,7 +16,6 @@ from costmodels.scenario import Scenario
 from hardware.records import Accelerator
 from planner.answer.plan import Plan
 from planner.api import conclude, predict
-from planner.api.several_groups import plan_mixed
 from planner.errors import MeshwrightError, is_interrupt
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
@@ -25,7 +24,7 @@ from planner.request.resolve import Resolved, resolve
 from planner.search.best_first import Outcome
 from planner.search.choice import only_tied
 from planner.search.memory_savers import note_savers, with_savers
-from planner.search.objective import Objective, objective_of
+from planner.search.objective import Objective, Search, objective_of, search_question
 from planner.space.cache import cached_space
 from planner.space.lattice import Space
 from planner.studies.question import request_of
@@ -114,13 +113,14 @@ def searched(request: PlanRequest, shared: Shared, budget: Budget | None = None)
     """
     budget = Budget(request.time_limit) if budget is None else budget
     resolved = resolve(request)
+    pins = parse_pins(request.pins)
     if resolved.mixed:
-        return plan_mixed(resolved, resolved.mixed, budget, reasons=False)
-    space = cached_space(resolved.scenario, parse_pins(request.pins))
+        return conclude(search_question(resolved, budget, pins), budget)
+    space = cached_space(resolved.scenario, pins)
     outcome = shared.found(resolved, space, budget)
     if outcome.best is None and outcome.proved and (wider := with_savers(request, resolved, budget)):
         return note_savers(searched(wider, shared, budget))
-    return conclude(replace(resolved, request=request), space, outcome, budget)
+    return conclude(Search(replace(resolved, request=request), pins, space, outcome), budget)
 
 
 def kept_document(plan: Plan) -> dict[str, Any]:

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.groups import Mixed, MixedRows, mixed_seconds
+from costmodels.groups import AnyScenario, Mixed, MixedStrategies, mixed_seconds, parts_of, stage_limits
 from costmodels.layout.split import Assignment
 from costmodels.names import SCHEDULE_NAMES
 from costmodels.pipeline.schedules import FILLING, SCHEDULES
 from costmodels.pricing import Price
-from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.strategy import Floats, Strategies
 from hardware.errors import MeshwrightError
@@ -36,8 +35,8 @@ class Verdict:
 def verify(
     row: Strategies,
     assignment: Assignment,
-    quote: Price,
-    scenario: Scenario,
+    priced: Price,
+    question: AnyScenario,
     *,
     largest: int = LARGEST_SIMULATION,
 ) -> Verdict:
@@ -46,65 +45,45 @@ def verify(
     Raises:
         Inconsistent: something does not add up.
     """
-    at = row.row(0)
-    degrees = at["tp"] * at["cp"] * at["pp"] * at["dp"]
-    _must(degrees == scenario.gpus, f"degrees multiply to {degrees}, not {scenario.gpus} GPUs")
-    batch = at["micro_batch_size"] * at["num_microbatches"] * at["dp"]
-    _must(batch == scenario.global_batch_size, f"micro-batches make {batch} sequences")
+    parts = parts_of(question)
+    model, batch = parts[0].model, parts[0].global_batch_size
+    groups, stages = (row.groups, row.stages[0].tolist()) if isinstance(row, MixedStrategies) else ((row,), [row.pp[0]])
+    for group, scenario, count in zip(groups, parts, stages, strict=True):
+        at = group.row(0)
+        used, made = at["tp"] * at["cp"] * at["dp"] * count, at["micro_batch_size"] * at["num_microbatches"] * at["dp"]
+        _must(used == scenario.gpus, f"{count} stages take {used} of {scenario.gpus} GPUs of {scenario.group.name}")
+        _must(made == batch, f"micro-batches make {made} sequences, not {batch}")
     layers = int(assignment.layers.sum())
-    _must(layers == scenario.model.num_layers, f"stages hold {layers} of {scenario.model.num_layers} layers")
-    _must(
-        bool((assignment.recomputed <= assignment.layers).all()),
-        "a stage recomputes more layers than it holds",
-    )
-    limit, peak = scenario.group.accelerator.usable_memory, float(np.max(quote.footprint.total))
-    _must(peak <= limit * (1 + 1e-9), f"a stage needs {peak:.4g} bytes of {limit:.4g}")
-    return _simulated(row, quote, scenario.stack, largest=largest)
-
-
-def verify_mixed(row: MixedRows, assignment: Assignment, quote: Price, mixed: Mixed) -> Verdict:
-    """Check a plan over several node groups: every group's GPUs, batch and memory.
-
-    Raises:
-        Inconsistent: something does not add up.
-    """
-    batches = set()
-    for group, scenario, stages in zip(row.groups, mixed.scenarios, row.stages[0].tolist(), strict=True):
-        at, name = group.row(0), scenario.group.name
-        used = at["tp"] * at["cp"] * at["dp"] * stages
-        _must(used == scenario.gpus, f"{stages} stages take {used} of {scenario.gpus} GPUs of {name}")
-        batches.add(at["micro_batch_size"] * at["num_microbatches"] * at["dp"])
-    model, batch = mixed.scenarios[0].model, mixed.scenarios[0].global_batch_size
-    _must(batches == {batch}, f"micro-batches make {sorted(batches)} sequences, not {batch}")
-    _must(int(assignment.layers.sum()) == model.num_layers, f"stages hold {assignment.layers.sum()} layers")
+    _must(layers == model.num_layers, f"stages hold {layers} of {model.num_layers} layers")
     _must(bool((assignment.recomputed <= assignment.layers).all()), "a stage recomputes more layers than it holds")
-    at_stage = row.group_at()[0]
-    limits = np.array([one.group.accelerator.usable_memory for one in mixed.scenarios])[at_stage]
-    _must(bool((quote.footprint.total <= limits * (1 + 1e-9)).all()), "a stage needs more than its device has")
-    prices = mixed_seconds(row, mixed).groups
+    needed, limits = priced.footprint.total, stage_limits(row, question)
+    worst = int(np.argmax(needed / limits))
+    fits = bool(needed[worst] <= limits[worst] * (1 + 1e-9))
+    _must(fits, f"stage {worst} needs {needed[worst]:.4g} bytes of {limits[worst]:.4g}")
+    return _simulated(row, priced, parts[0].stack, _forward_shares(row, question), largest=largest)
+
+
+def _forward_shares(row: Strategies, question: AnyScenario) -> Floats | None:
+    """Share of the forward pass in the seconds of every stage, on the group that it stands on; None on one group."""
+    if not (isinstance(row, MixedStrategies) and isinstance(question, Mixed)):
+        return None
+    prices = mixed_seconds(row, question).groups
     shares = np.array([float(one.forward[0] / (one.forward[0] + one.backward[0])) for one in prices])
-    return _simulated(row.groups[0], quote, mixed.scenarios[0].stack, shares[at_stage])
+    return shares[row.group_at()[0]]
 
 
-def _simulated(
-    row: Strategies,
-    quote: Price,
-    stack: Stack,
-    forwards: Floats | None = None,
-    *,
-    largest: int = LARGEST_SIMULATION,
-) -> Verdict:
+def _simulated(row: Strategies, priced: Price, stack: Stack, forwards: Floats | None, *, largest: int) -> Verdict:
     """``forwards``: the share of the forward pass in every stage's seconds, where stages differ."""
     p, m, v = int(row.pp[0]), int(row.num_microbatches[0]), int(row.vpp[0])
-    stages = quote.stage_seconds
-    closed = m * float(stages.max()) + float(stages.sum() - stages.max()) * float(quote.seconds.bubble[0])
+    stages, seconds = priced.stage_seconds, priced.seconds
+    closed = m * float(stages.max()) + float(stages.sum() - stages.max()) * float(seconds.bubble[0])
     if 2 * p * m * v > largest:
         return Verdict(None, closed)
-    whole = float(quote.seconds.forward[0] + quote.seconds.backward[0])
-    forward = (forwards if forwards is not None else np.full(p, float(quote.seconds.forward[0]) / whole))[:, None]
+    whole = float(seconds.forward[0] + seconds.backward[0])
+    forward = (forwards if forwards is not None else np.full(p, float(seconds.forward[0]) / whole))[:, None]
     chunks = np.repeat(stages[:, None] / v, v, axis=1)
     schedule = SCHEDULES[SCHEDULE_NAMES[int(row.schedule[0])]]
-    share = float(quote.seconds.weight[0]) / whole if schedule.name in FILLING else 0.0
+    share = float(seconds.weight[0]) / whole if schedule.name in FILLING else 0.0
     run = simulate(
         schedule,
         p=p,

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.arrays import Floats, Ints
 from costmodels.pipeline.schedules import Schedule
 from costmodels.pipeline.slots import Path, Slot
 from hardware.errors import MeshwrightError
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 _Key = tuple[str, int, int]
 _Plan = dict[tuple[str, int, int], tuple[float, tuple[str, int, int] | None]]
 """Seconds of a pass, by kind, stage and chunk, and the kind, stage and chunk of the pass that it needs."""
@@ -136,7 +134,7 @@ def _play(orders: list[list[Slot]], plans: list[_Plan], *, p2p: float) -> list[l
     ends: list[dict[_Key, float]] = [{} for _ in orders]
     events: list[list[Event]] = [[] for _ in orders]
     done, free = [0] * len(orders), [0.0] * len(orders)
-    waiting: dict[tuple[int, _Key], int] = {}
+    blocked: dict[tuple[int, _Key], int] = {}
     ready = list(range(len(orders) - 1, -1, -1))
     while ready:
         stage = ready.pop()
@@ -150,22 +148,22 @@ def _play(orders: list[list[Slot]], plans: list[_Plan], *, p2p: float) -> list[l
                 needed = (before, micro_batch, piece)
                 arrival = ends[sender].get(needed)
                 if arrival is None:
-                    waiting[sender, needed] = stage
+                    blocked[sender, needed] = stage
                     break
                 start = max(start, arrival if sender == stage else arrival + p2p)
             mine[slot] = free[stage] = end = start + seconds
             events[stage].append(Event(stage, kind, micro_batch, chunk, start, end))
             done[stage] += 1
-            if waiting and (woken := waiting.pop((stage, slot), None)) is not None:
+            if blocked and (woken := blocked.pop((stage, slot), None)) is not None:
                 ready.append(woken)
-    _check_complete(orders, done, waiting)
+    _check_complete(orders, done, blocked)
     return events
 
 
-def _check_complete(orders: list[list[Slot]], done: list[int], waiting: dict[tuple[int, _Key], int]) -> None:
+def _check_complete(orders: list[list[Slot]], done: list[int], blocked: dict[tuple[int, _Key], int]) -> None:
     stuck = [
         f"stage {stage} at {_spell(orders[stage][done[stage]])} for {_spell(key)} of stage {sender}"
-        for (sender, key), stage in waiting.items()
+        for (sender, key), stage in blocked.items()
     ]
     if stuck:
         raise Deadlock(f"the schedule deadlocks: {'; '.join(stuck[:3])} wait forever")

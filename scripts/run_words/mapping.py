@@ -23,7 +23,7 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
 from hardware.records import Accelerator, Cluster
 from planner.frameworks.nanotron import stage_layers
-from planner.stages.from_rows import assignment_of, problem_of
+from planner.stages.from_strategies import assignment_of, problem_of
 from planner.stages.solver import solve
 from run_words import heard as re
 from run_words import saving

@@ -15,7 +15,7 @@ from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
 from planner.search.split import best_split
 from planner.space.lattice import build
-from planner.stages.from_rows import framework_split
+from planner.stages.from_strategies import framework_split
 
 DENSE = ("llama3-8b", "llama3-70b", "gpt3-13b", "qwen2.5-7b", "llama3.2-3b", "gpt3-175b", "qwen3-14b", "mistral-7b")
 EXPERTS = ("mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v2-lite", "moonlight-16b-a3b")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costmodels.groups import Mixed, MixedRows, mixed_bytes, mixed_seconds, price_mixed
+from costmodels.groups import Mixed, MixedStrategies, mixed_bytes, mixed_seconds, price_mixed
 from costmodels.iteration import row_seconds
 from costmodels.layout.split import Assignment
 from costmodels.memory.rows import memory_limit
@@ -53,7 +53,7 @@ def rows(*, tp=(2, 2), dp=(2, 2), order=(SLOW, FAST), vpp=1, zero=1):
         )
         for t, d in zip(tp, dp, strict=True)
     )
-    return MixedRows(groups, np.array([stages]), np.array([order]))
+    return MixedStrategies.of(groups, np.array([stages]), np.array([order]))
 
 
 @pytest.mark.parametrize("order", [(SLOW, FAST), (FAST, SLOW)])
@@ -153,7 +153,7 @@ def test_the_breakdown_adds_up_and_memory_is_each_group_s():
 def test_rows_of_different_depth_are_priced_as_each_alone():
     question = mixed()
     deep, flat = rows(tp=(2, 2), dp=(1, 1)), rows(tp=(2, 2), dp=(4, 4))
-    both = MixedRows(
+    both = MixedStrategies.of(
         tuple(
             strategies(**{name: np.concatenate([getattr(a, name), getattr(b, name)]) for name in a.row(0)})
             for a, b in zip(deep.groups, flat.groups, strict=True)

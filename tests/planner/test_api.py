@@ -270,7 +270,7 @@ def test_nothing_speaks_against_the_plan_itself():
 
 
 def test_a_busy_machine_names_the_nearest_that_an_idle_one_does(monkeypatch):
-    late, clock, row = [0.0], time.perf_counter, nearest.single_row
+    late, clock, row = [0.0], time.perf_counter, nearest.single_strategy
 
     def slow(*given):
         late[0] += 10.0
@@ -278,7 +278,7 @@ def test_a_busy_machine_names_the_nearest_that_an_idle_one_does(monkeypatch):
 
     asked = PlanRequest(model="175b", gpus=1024, pins={"tp": 8, "pp": 8, "vpp": 3, "schedule": "dualpipe"})
     idle = predict(asked)
-    monkeypatch.setattr("planner.explain.nearest.single_row", slow)
+    monkeypatch.setattr("planner.explain.nearest.single_strategy", slow)
     monkeypatch.setattr(time, "perf_counter", lambda: clock() + late[0])
     assert predict(asked).nearest == idle.nearest
     assert idle.nearest.subject == "schedule interleaved-groups"

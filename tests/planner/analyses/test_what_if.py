@@ -15,7 +15,7 @@ from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.api import plan, predict
 from planner.cli import main
 from planner.errors import BadRequest
-from planner.explain.what_helps import machine_levers, uncertain_levers
+from planner.explain.levers import machine_levers, uncertain_levers
 from planner.render.terminal.what_if import words
 from planner.request.budget import Budget
 from planner.request.request import PlanRequest

@@ -10,13 +10,14 @@ from rich.console import Console
 from hardware.records import NodeGroup
 from planner import PlanRequest, plan, why_not
 from planner.answer.text import CUT_SHORT, NOT_KNOWN, format_bytes
-from planner.api.one_group import found_plan
+from planner.api.answers import ONE_GROUP, found_plan
 from planner.explain.what_helps import gained
 from planner.render.page.source import shown_plan
 from planner.render.terminal.terminal import render
 from planner.request.budget import Budget
 from planner.request.resolve import resolve
 from planner.search.best_first import search
+from planner.search.objective import Search
 from planner.space.lattice import build
 from tests.scenarios import toy_cluster, toy_device, toy_link, toy_model, toy_stack, toy_tiers
 
@@ -125,8 +126,7 @@ def fixture_hurried():
 
 
 def no_effort(monkeypatch):
-    for kind in ("CHALLENGES", "RUNNERS_UP", "HELPS"):
-        monkeypatch.setattr(f"planner.api.one_group.{kind}", 0.0)
+    monkeypatch.setattr("planner.api.answers.ONE_GROUP", ONE_GROUP._make([0.0, 0.0, 0.0]))
 
 
 def test_a_figure_that_time_left_unproved_is_said_to_be_a_bound_and_no_row_is_lost(answer, hurried):
@@ -178,13 +178,13 @@ def search_cut_short(**pins):
     among = np.flatnonzero(np.all([getattr(space.cores, axis) == value for axis, value in pins.items()], axis=0))
     outcome = search(space, resolved.scenario, budget=Budget(), among=among)
     outcome.proved, outcome.lower_bound = False, 0.5 * outcome.best.iteration
-    return resolved, space, outcome
+    return Search(resolved, {}, space, outcome)
 
 
 def test_what_the_runners_up_find_better_is_proposed_and_nothing_better_stands_beside_it(answer):
-    resolved, space, outcome = search_cut_short(tp=8)
-    worse = outcome.best.iteration
-    found = found_plan(resolved, space, outcome, Budget())
+    asked = search_cut_short(tp=8)
+    worse = asked.outcome.best.iteration
+    found = found_plan(asked, Budget())
     assert found.prediction.iteration_seconds < worse * (1 - 1e-6)
     assert found.status == "feasible"
     assert found.prediction.iteration_seconds >= answer.prediction.iteration_seconds * (1 - 1e-9)

@@ -3,7 +3,8 @@
 import pytest
 
 from planner import PlanRequest, plan
-from planner.explain.what_helps import gained, scale_compute, scale_device, scale_links
+from planner.explain.levers import scale_compute, scale_device, scale_links
+from planner.explain.what_helps import gained
 from planner.request.resolve import resolve
 
 ASKED = {

@@ -15,15 +15,20 @@ from hardware.records import BadNodeCount, Cluster
 from planner.answer.plan import Plan
 from planner.answer.text import NOT_KNOWN
 from planner.api import plan, predict, why_not
-from planner.api.several_groups import found_plan, plan_mixed
+from planner.api.answers import found_plan
 from planner.errors import BadRequest, OutOfTime
-from planner.explain.mixed import _faster_between, _faster_networks, alternatives, runners_up, what_helps, why_not_lines
+from planner.explain.levers import faster_between, faster_networks
+from planner.explain.runners_up import alternatives, runners_up
+from planner.explain.what_helps import what_helps
+from planner.explain.why_not import challenges, why_not_lines
 from planner.render.terminal.formats import written
 from planner.render.terminal.terminal import render
 from planner.request.budget import Budget
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
-from planner.search.mixed import search
+from planner.search.best_first import search
+from planner.search.objective import Search, search_question
+from planner.space import mixed as space_of_groups
 from planner.space.mixed import build
 from tests.scenarios import toy_device, toy_group, toy_model, toy_stack
 
@@ -40,6 +45,11 @@ def cluster(*, slow=2, fast=2, memory=80e9):
 
 def request(**changes):
     return PlanRequest(**(ASK | {"cluster": cluster(), "gpus": 16} | changes))
+
+
+def searched(asked):
+    """A question with its lattice and what a search finds there."""
+    return search_question(resolve(asked), Budget())
 
 
 def screen(answer, width=100):
@@ -200,11 +210,11 @@ def test_other_orders_and_one_group_alone_are_compared():
 def test_reasons_have_the_time_that_was_asked_for_and_no_clock_where_none_was(monkeypatch):
     ends = []
 
-    def told(*_given, budget, **_more):
+    def told(_search, budget):
         ends.append(budget.seconds)
         return ()
 
-    monkeypatch.setattr("planner.api.several_groups.what_helps", told)
+    monkeypatch.setattr("planner.api.answers.what_helps", told)
     for asked in ({"time_limit": 5.0}, {}, {"time_limit": 60.0}):
         plan(request(**asked))
     assert ends[0] <= 5.0 < ends[2] <= 60.0
@@ -212,31 +222,24 @@ def test_reasons_have_the_time_that_was_asked_for_and_no_clock_where_none_was(mo
 
 
 def test_reasons_that_have_no_time_left_are_said_not_to_be_known():
-    resolved = resolve(request())
-    mixed = resolved.mixed
-    space = build(mixed, {})
-    outcome = search(space, mixed, budget=Budget())
-    best = outcome.best
-    assert why_not_lines(space, mixed, best, Budget())
-    assert runners_up(outcome, resolved, mixed, Budget()).complete
-    assert runners_up(outcome, resolved, mixed, Budget(0.0)) == ((best,), False)
-    late = why_not_lines(space, mixed, best, Budget(0.0))
-    assert [line.subject for line in late] == [line.subject for line in why_not_lines(space, mixed, best, Budget())]
+    asked = searched(request())
+    assert runners_up(asked, [], Budget()).complete
+    assert runners_up(asked, [], Budget(0.0)) == ((asked.outcome.best,), False)
+    known, late = (why_not_lines(asked, challenges(asked, budget)) for budget in (Budget(), Budget(0.0)))
+    assert [line.subject for line in late] == [line.subject for line in known]
     for line in late:
         assert not line.proved
         assert line.text.startswith(("not known", "at most "))
-    helped = what_helps(resolved, space, mixed, best, budget=Budget(0.0), one_width=True)
+    helped = what_helps(asked, Budget(0.0))
     assert not any(line.proved for line in helped)
     assert all(line.text == NOT_KNOWN or line.text.startswith("at least -") for line in helped)
 
 
 def test_better_links_help_as_much_as_a_search_with_them_finds():
-    resolved = resolve(request())
-    mixed = resolved.mixed
-    space = build(mixed, {})
-    best = search(space, mixed, budget=Budget()).best
-    lines = {line.subject: line for line in what_helps(resolved, space, mixed, best, budget=Budget(), one_width=False)}
-    for subject, faster in (("links between groups 2x", _faster_between), ("networks 2x", _faster_networks)):
+    asked = searched(request())
+    mixed, space, best = asked.resolved.mixed, asked.space, asked.outcome.best
+    lines = {line.subject: line for line in what_helps(asked, Budget())}
+    for subject, faster in (("links between groups 2x", faster_between), ("networks 2x", faster_networks)):
         fresh = search(space, faster(mixed), budget=Budget()).best.iteration
         assert lines[subject].proved
         assert lines[subject].iteration_seconds == pytest.approx(min(fresh, best.iteration), rel=1e-9)
@@ -256,7 +259,7 @@ def test_a_lattice_that_is_not_laid_out_in_time_proves_nothing():
 def test_what_a_search_finds_does_not_depend_on_how_many_cores_are_bounded_at_a_time(monkeypatch):
     mixed = resolve(request()).mixed
     whole = search(build(mixed, {}), mixed, budget=Budget())
-    monkeypatch.setattr("planner.search.mixed.BOUNDED", 7)
+    monkeypatch.setattr("planner.search.best_first.BOUNDED", 7)
     parts = search(build(mixed, {}), mixed, budget=Budget())
     assert (parts.best.iteration, parts.proved) == (whole.best.iteration, True)
 
@@ -267,7 +270,7 @@ def test_what_a_search_finds_does_not_depend_on_how_many_cores_are_bounded_at_a_
         ({"pins": {"tp": 3}}, "tp 3 does not divide the 8 GPUs of old; 2 and 4 do"),
         ({"pins": {"pp": 7}}, "pp 7 stages cannot be made of 8 old \\+ 8 new GPUs; 6 and 8 do"),
         ({"objective": "memory"}, "objective memory is searched on one node group"),
-        ({"pins": {"tp": 8, "dp": 8}}, "cannot make up the 8 GPUs of node group old"),
+        ({"pins": {"tp": 8, "dp": 8}}, "cannot make up the 8 GPUs of old"),
     ],
 )
 def test_requests_that_cannot_be_are_refused_in_one_line(changes, said):
@@ -309,16 +312,14 @@ def test_a_group_without_a_number_of_nodes_is_asked_for_it():
 
 
 def test_widths_differ_only_where_no_plan_of_one_width_fits(monkeypatch):
-    asked = request()
-    resolved = resolve(asked)
-
-    def crippled(mixed, pins, *, one_width=True, budget):
+    def crippled(mixed, pins, *, one_width=True, budget=None):
         space = build(mixed, pins, one_width=one_width, budget=budget)
         return replace(space, allowed=np.zeros_like(space.allowed)) if one_width else space
 
-    monkeypatch.setattr("planner.api.several_groups.build", crippled)
-    found = plan_mixed(resolved, resolved.mixed, Budget())
+    monkeypatch.setattr(space_of_groups, "build", crippled)
+    found = plan(request())
     assert found.status == "optimal"
+    assert not found.proof.scope[0].endswith("with as many ranks on every stage")
 
 
 def test_the_screen_shows_the_groups_along_the_pipeline_and_the_order_of_the_nodes():
@@ -351,10 +352,8 @@ def test_the_screen_says_among_which_strategies_the_plan_is_proved_best():
 
 def test_no_two_alternatives_read_the_same():
     """The columns show the degrees of the first stage alone."""
-    resolved = resolve(request(top=1000))
-    outcome = search(build(resolved.mixed, {}), resolved.mixed, budget=Budget())
-    others = runners_up(outcome, resolved, resolved.mixed, Budget())
-    shown = alternatives(others.best, outcome.best, resolved, resolved.mixed)
+    asked = searched(request(top=1000))
+    shown = alternatives(asked, runners_up(asked, [], Budget()).best)
     words = [other.differs for other in shown]
     assert len(words) > 10
     assert len(set(words)) == len(words)
@@ -363,13 +362,12 @@ def test_no_two_alternatives_read_the_same():
 
 
 def test_what_a_cut_off_search_s_runners_up_find_better_is_proposed():
-    resolved = resolve(request())
-    mixed, space = resolved.mixed, build(resolve(request()).mixed, {})
-    outcome = search(space, mixed, budget=Budget())
-    best, poorest = outcome.best, runners_up(outcome, resolved, mixed, Budget()).best[-1]
+    asked = searched(request())
+    best, outcome = asked.outcome.best, asked.outcome
+    poorest = runners_up(asked, [], Budget()).best[-1]
     assert poorest.iteration > best.iteration * (1 + 1e-6)
     outcome.best, outcome.proved, outcome.lower_bound = poorest, False, 0.0
-    found = found_plan(resolved, mixed, space, outcome, budget=Budget(), one_width=True, reasons=True)
+    found = found_plan(Search(asked.resolved, {}, asked.space, outcome), Budget())
     assert found.status == "feasible"
     assert found.prediction.iteration_seconds < poorest.iteration * (1 - 1e-6)
     assert all(other.iteration_seconds >= found.prediction.iteration_seconds for other in found.alternatives)

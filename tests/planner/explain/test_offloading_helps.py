@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from planner import PlanRequest, plan
+from planner.api.answers import ONE_GROUP
 from planner.search.objective import Objective
 
 SHORT = {"model": "moonlight-16b-a3b", "gpus": 4, "cluster": "dgx-a100-80gb", "global_batch_size": 64}
@@ -30,7 +31,7 @@ def test_offloading_is_no_help_where_memory_is_not_short_or_the_stack_has_none()
 
 
 def test_offloading_that_could_not_be_looked_at_is_not_known(monkeypatch):
-    monkeypatch.setattr("planner.api.one_group.HELPS", 0.0)
+    monkeypatch.setattr("planner.api.answers.ONE_GROUP", ONE_GROUP._replace(helps=0.0))
     lines = {line.subject: line for line in plan(PlanRequest(**SHORT)).what_helps}
     assert not lines["offload any"].proved
     assert lines["offload any"].text.startswith("not known")

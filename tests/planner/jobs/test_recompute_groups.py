@@ -24,7 +24,7 @@ from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.search.best_first import search
 from planner.space.lattice import build
-from planner.stages.from_rows import stage_bounds
+from planner.stages.from_strategies import stage_bounds
 from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import every_row, seconds_and_bytes
 from tests.planner.searched import agree, tightened, tried

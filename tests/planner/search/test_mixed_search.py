@@ -9,16 +9,17 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from costmodels.groups import Mixed, price_mixed
+from costmodels.groups import Mixed, mixed_bytes, price_mixed
 from costmodels.pipeline.schedules import SCHEDULES, pipeline_seconds
 from hardware.records import Between, Cluster
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
-from planner.search.best_first import search as search_one
-from planner.search.mixed import core_bound, price, search
+from planner.search.best_first import search
+from planner.search.core_bounds import mixed_core_bound
+from planner.search.priced import price_mixed_strategies
 from planner.space.lattice import build as build_one
 from planner.space.mixed import build
-from planner.verify.check import verify_mixed
+from planner.verify.check import verify
 from planner.verify.simulate import simulate
 from tests.drawn import drawn_groups, drawn_models, drawn_stacks
 from tests.planner.mixed_force import ON_GROUPS, brute_force, every_row
@@ -55,8 +56,9 @@ def tightened(mixed, share):
     space = build(mixed, {}, one_width=False)
     if not len(space.cores):
         return mixed
-    branches = price(space.branches(np.arange(min(len(space.cores), 50))), mixed)
-    memory, real = branches.memory, np.arange(branches.memory.layer.shape[1]) < branches.rows.pp[:, None]
+    rows = space.branches(np.arange(min(len(space.cores), 50)))
+    memory = mixed_bytes(rows, mixed)
+    real = np.arange(memory.layer.shape[1]) < rows.pp[:, None]
     most = float((memory.fixed + memory.layer + memory.activation * 2)[real].max())
     least = float((memory.fixed + memory.layer + memory.checkpoint)[real].min())
     parts = []
@@ -92,9 +94,9 @@ def test_bounds_are_below_what_they_bound_and_the_quote_is_what_the_search_says(
     mixed = tightened(mixed, share)
     space = build(mixed, {}, one_width=False)
     assume(len(space.cores))
-    bound, some = core_bound(space.cores, mixed), np.arange(min(len(space.cores), 64))
+    bound, some = mixed_core_bound(space.cores, mixed), np.arange(min(len(space.cores), 64))
     for core in some[:: max(len(some) // 16, 1)]:
-        branches = price(space.branches(np.array([core])), mixed)
+        branches = price_mixed_strategies(space.branches(np.array([core])), mixed)
         assert (bound[core] <= branches.bound * (1 + 1e-9)).all()
     outcome = found(mixed)
     assume(outcome.best is not None)
@@ -102,7 +104,7 @@ def test_bounds_are_below_what_they_bound_and_the_quote_is_what_the_search_says(
     priced = price_mixed(best.row, mixed, best.assignment)
     assert priced.iteration == pytest.approx(best.iteration, rel=1e-9)
     assert sum(priced.breakdown.values()) == pytest.approx(best.iteration, rel=1e-9)
-    verify_mixed(best.row, best.assignment, priced, mixed)
+    verify(best.row, best.assignment, priced, mixed)
 
 
 @QUICK
@@ -110,9 +112,9 @@ def test_bounds_are_below_what_they_bound_and_the_quote_is_what_the_search_says(
 def test_the_bound_of_a_core_does_not_depend_on_the_cores_beside_it(mixed, data):
     cores = build(mixed, {}, one_width=False).cores
     assume(len(cores))
-    together = core_bound(cores, mixed)
+    together = mixed_core_bound(cores, mixed)
     for core in data.draw(st.lists(st.integers(0, len(cores) - 1), min_size=1, max_size=12)):
-        assert core_bound(cores.take(np.array([core])), mixed)[0] == pytest.approx(together[core], rel=1e-9)
+        assert mixed_core_bound(cores.take(np.array([core])), mixed)[0] == pytest.approx(together[core], rel=1e-9)
 
 
 @QUICK
@@ -131,7 +133,7 @@ def test_two_equal_groups_are_one_cluster_of_their_joint_size(group, stack, mode
     tp = data.draw(st.sampled_from([n for n in (1, 2, 4) if width % n == 0]))
     pins = {"pp": pp, "tp": tp, "cp": 1, "dp": width // tp, "rank_order": "tp-cp-ep-dp-pp", "vocabulary": "ends"}
     pins["schedule"] = [name for name in stack.supports.schedules if name in ON_GROUPS]
-    whole = search_one(build_one(scenario, parse_pins(pins)), scenario, budget=Budget())
+    whole = search(build_one(scenario, parse_pins(pins)), scenario, budget=Budget())
     joined = found(mixed, pins)
     assert (whole.best is None) == (joined.best is None)
     if whole.best:

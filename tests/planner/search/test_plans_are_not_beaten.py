@@ -9,6 +9,7 @@ from itertools import islice, pairwise
 import numpy as np
 import pytest
 
+from costmodels.groups import PER_GROUP
 from costmodels.stack.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
 from hardware.errors import MeshwrightError
@@ -16,7 +17,6 @@ from planner import PlanRequest, plan, predict
 from planner.frameworks.registry import FRAMEWORKS
 from planner.request.fields import PIN_AXES
 from planner.request.pins import parse_pins
-from planner.space.mixed import PER_GROUP
 from tests.scenarios import factors_of, toy_hybrid, toy_model, with_experts
 
 TRIED = 60

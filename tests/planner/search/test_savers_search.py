@@ -18,10 +18,11 @@ from planner.errors import BadRequest
 from planner.jobs.preview import launch
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
-from planner.search.best_first import core_bound, search
+from planner.search.best_first import search
+from planner.search.core_bounds import core_bound
 from planner.search.priced import price_cores
 from planner.space.lattice import build
-from planner.stages.from_rows import least_peaks, stage_bounds
+from planner.stages.from_strategies import least_peaks, stage_bounds
 from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import every_row
 from tests.planner.searched import agree, tightened, tried

@@ -13,10 +13,11 @@ from costmodels.names import Recompute
 from costmodels.pricing import effective_recompute, price, price_strategy
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
-from planner.search.best_first import core_bound, known_bound, search
+from planner.search.best_first import search
+from planner.search.core_bounds import core_bound, known_bound
 from planner.search.priced import price_cores
 from planner.space.lattice import build
-from planner.stages.from_rows import assignment_of, least_peaks, problem_of, stage_bounds
+from planner.stages.from_strategies import assignment_of, least_peaks, problem_of, stage_bounds
 from planner.stages.solver import solve
 from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import brute_force_by_price_strategy, ends_for, every_row, seconds_and_bytes, slack

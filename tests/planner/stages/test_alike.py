@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from planner.stages.from_rows import fewest_recomputed
+from planner.stages.from_strategies import fewest_recomputed
 from planner.stages.solver import solve
 from tests.planner.stages.test_chain import chains, every_choice
 from tests.planner.stages.test_stages import brute_force, check, every_split, problems

@@ -17,11 +17,11 @@ from costmodels.pipeline.schedules import pipeline_seconds
 from costmodels.pricing import price_of_terms, price_strategy, stage_seconds
 from costmodels.strategy import strategies
 from planner.request.budget import Budget
-from planner.search.best_first import core_bound
+from planner.search.core_bounds import core_bound
 from planner.search.priced import price_cores
 from planner.search.split import best_split, given_split
 from planner.space.lattice import build
-from planner.stages.from_rows import assignment_of, least_peaks, problem_of, stage_bounds
+from planner.stages.from_strategies import assignment_of, least_peaks, problem_of, stage_bounds
 from planner.stages.problem import SliceCosts, StageProblem
 from planner.stages.solver import solve
 from tests.drawn import drawn_depths, drawn_scenarios

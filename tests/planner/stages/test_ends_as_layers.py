@@ -14,7 +14,7 @@ from costmodels.strategy import strategies
 from planner import PlanRequest, plan, predict
 from planner.jobs.job import looped_chunks
 from planner.jobs.preview import launch
-from planner.stages.from_rows import assignment_of, fewest_layers, problem_of
+from planner.stages.from_strategies import assignment_of, fewest_layers, problem_of
 from planner.stages.solver import solve
 from tests.scenarios import INTERLEAVED, toy_hybrid, toy_model, toy_scenario, toy_stack
 

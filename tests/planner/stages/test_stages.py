@@ -14,8 +14,9 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from costmodels.pipeline.schedules import SCHEDULES, pipeline_seconds
 from planner.request.budget import Budget
+from planner.stages.bounds import RECOMPUTE_MODES, StageRows, stage_lower_bound
 from planner.stages.problem import StageProblem
-from planner.stages.solver import RECOMPUTE_MODES, StageRows, solve, stage_lower_bound
+from planner.stages.solver import solve
 from planner.stages.tables import split_of
 
 BY_STAGE = ("extra_seconds", "fixed_bytes", "activation_bytes", "checkpoint_bytes", "fewest")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.groups import Mixed, MixedBytes, MixedSeconds, MixedStrategies
 from costmodels.iteration import RowSeconds, compose, stage_extras
 from costmodels.layout.layers_by_kind import kind_slices
 from costmodels.layout.split import Assignment, end_places, slice_layers
@@ -19,7 +19,7 @@ from costmodels.pricing import halved
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats, Ints, Strategies
 from planner.stages import chain
-from planner.stages.bounds import BY_STAGE, RECOMPUTE_MODES, StageBound, StageRows, stage_lower_bound
+from planner.stages.bounds import RECOMPUTE_MODES, StageBound, StageRows, stage_lower_bound
 from planner.stages.chain_bounds import chain_lower_bound
 from planner.stages.problem import SliceCosts, StageProblem
 from planner.stages.solver import StageSolution
@@ -40,18 +40,23 @@ MODES = {Recompute.NONE: "none", Recompute.SELECTIVE: "none", Recompute.FULL: "a
 
 def problem_of(one: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> StageProblem:
     """The stage problem of a single row."""
-    rows = stage_problems(one, seconds, memory, scenario)
-    single = {name: np.asarray(getattr(rows, name)).ravel() for name in StageRows.__dataclass_fields__}
-    stages = int(single["num_stages"][0])
-    by_stage = {name: tuple(single[name][:stages].tolist()) for name in (*BY_STAGE, "working_bytes")}
-    numbers = {name: single[name][0].item() for name in single if name not in by_stage}
+    slices = _slice_costs(one, seconds, memory)
+    own = _stage_costs(one, seconds, memory) if slices else {}
+    problem = single_problem(stage_problems(one, seconds, memory, scenario))
+    return replace(problem, alike=one_number(scenario), slices=slices, **own)  # type: ignore[arg-type]
+
+
+def single_problem(rows: StageRows) -> StageProblem:
+    """The first of some stage problems; what is by stage in them is by stage in it."""
+    given = {name: np.asarray(getattr(rows, name)) for name in StageRows.__dataclass_fields__}
+    stages = int(np.ravel(given["num_stages"])[0])
+    by_stage = {name: tuple(x[0, :stages].tolist()) for name, x in given.items() if x.ndim > 1}
+    numbers = {name: x.ravel()[0].item() for name, x in given.items() if name not in by_stage}
     chosen = {"recompute": RECOMPUTE_MODES[numbers["recompute"]]}
-    slices, alike = _slice_costs(one, seconds, memory), one_number(scenario)
-    beside = _beside_slices(one, seconds, memory) if slices else {}
-    return StageProblem(**numbers | by_stage | beside | chosen, alike=alike, slices=slices)
+    return StageProblem(**numbers | by_stage | chosen)
 
 
-def _beside_slices(one: Strategies, seconds: RowSeconds, memory: RowBytes) -> dict[str, tuple[float, ...]]:
+def _stage_costs(one: Strategies, seconds: RowSeconds, memory: RowBytes) -> dict[str, tuple[float, ...]]:
     """Costs of stages beside slices that differ: such slices are empty where an end takes a layer's place."""
     stages = np.arange(int(one.pp[0]))[None, :]
     fixed = _fixed(one, memory, _in_flight(one, memory, stages.shape[1]), stages)[0]
@@ -187,6 +192,31 @@ def stage_problems(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scen
     )
 
 
+def mixed_stage_problems(rows: MixedStrategies, seconds: MixedSeconds, memory: MixedBytes, mixed: Mixed) -> StageRows:
+    """The stage problems of strategies over several node groups, whose stages differ in all that layers cost."""
+    step = slice_layers(mixed.lead.model.num_layers, rows)
+    wide = step[:, None]
+    modes = np.array([RECOMPUTE_MODES.index(MODES[kind]) for kind in Recompute])
+    return StageRows(
+        num_layers=mixed.lead.model.num_layers // step,
+        num_stages=rows.pp,
+        vpp=1.0 / seconds.groups[0].bubble,
+        num_microbatches=rows.num_microbatches,
+        layer_seconds=wide * seconds.layer,
+        recompute_seconds=wide * seconds.recompute,
+        extra_seconds=seconds.extra,
+        memory_limit=memory.limit * (1.0 + ROUNDING),
+        fixed_bytes=memory.fixed,
+        layer_bytes=wide * memory.layer,
+        activation_bytes=wide * memory.activation,
+        checkpoint_bytes=wide * memory.checkpoint,
+        recompute=modes[rows.recompute],
+        uneven=mixed.lead.stack.supports.uneven_stages,
+        working_bytes=memory.working,
+        fewest=fewest_layers(rows, mixed.lead) // wide,
+    )
+
+
 def _unit(rows: Strategies, seconds: RowSeconds) -> Floats:
     """Seconds of a layer as ``recompute`` has it, (N,)."""
     return seconds.layer + np.where(rows.recompute == Recompute.FULL, seconds.recompute, 0.0)
@@ -255,14 +285,14 @@ def _cut_by(cut: Callable[[Model, int], list[int]], rows: Strategies, scenario: 
     return held
 
 
-def _fixed(rows: Strategies, memory: RowBytes, held: Floats, stages: NDArray[np.int64]) -> Floats:
+def _fixed(rows: Strategies, memory: RowBytes, held: Floats, stages: Ints) -> Floats:
     """Bytes beside the layers, (N, P): embedding, head and logits where they sit, shared parts everywhere."""
     first, last = ends(rows, stages)
     embedding = memory.first[:, None] + held * (memory.embedding_activation / copies(rows))[:, None]
     return memory.everywhere[:, None] + first * embedding + last * memory.last[:, None]
 
 
-def fewest_recomputed(problem: StageProblem, slices: list[int]) -> NDArray[np.int64]:
+def fewest_recomputed(problem: StageProblem, slices: list[int]) -> Ints:
     """The fewest recomputed slices of each stage that memory allows, all of them where none fit, shape (p,)."""
     if problem.alike and problem.recompute == "free":
         return _fewest_alike(problem, slices)
@@ -273,7 +303,7 @@ def fewest_recomputed(problem: StageProblem, slices: list[int]) -> NDArray[np.in
     return np.where(fewest < 0, slices, fewest)
 
 
-def _fewest_alike(problem: StageProblem, slices: list[int]) -> NDArray[np.int64]:
+def _fewest_alike(problem: StageProblem, slices: list[int]) -> Ints:
     """The fewest slices that every stage recomputes so that all fit, all of them where none do."""
     for first in range(max(slices) + 1):
         one = replace(problem, alike=False, recompute="first", first=first)

@@ -4,26 +4,54 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from costmodels.groups import Mixed, MixedRows
-from costmodels.names import CP_KINDS, Recompute
-from costmodels.strategy import AXES, strategies
+from costmodels.groups import PER_GROUP, Mixed, MixedStrategies, as_it_runs
+from costmodels.pricing import row_assignment
+from costmodels.strategy import AXES
 from planner.answer.plan import Rejection
 from planner.errors import BadRequest
+from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.resolve import Resolved
-from planner.rules.core import GROUP_RULES, RULES, sentence
-from planner.search.given import single_value
+from planner.search.given import Given, checked_layers, plain_strategy, refused_by, single_value
+from planner.search.split import best_split, given_split
+from planner.space.active_rules import binding
 from planner.space.divisors import around, divisors
-from planner.space.mixed import PER_GROUP, WIDTH
+from planner.space.mixed import WIDTH
 
 
-def given_row(resolved: Resolved, mixed: Mixed) -> MixedRows:
+def given_on_groups(
+    resolved: Resolved, mixed: Mixed, layers: Sequence[int] | None, *, budget: Budget, chunked: bool = True
+) -> Given | tuple[Rejection, ...]:
+    """The strategy that the pins describe in the best order of the groups, or in the cluster's where layers are given.
+
+    Or only the rules that it breaks. Unless ``chunked`` the layers may make no equal chunks.
+
+    Raises:
+        BadRequest: an axis with several values that are not one for each group, or degrees that do not fit.
+    """
+    row = _given_strategy(resolved, mixed)
+    if broken := broken_rules(row, mixed):
+        return broken
+    if layers is not None:
+        layers = checked_layers(layers, row, mixed.lead, counted=False, chunked=chunked)
+        split = given_split(row, mixed, layers)
+        return Given(as_it_runs(row, split), split, ())
+    orders = (replace(row, order=np.array([order])) for order in itertools.permutations(range(len(row.groups))))
+    found = [best for one in orders if (best := best_split(one, mixed, budget=budget))]
+    if not found:
+        split = row_assignment(row, mixed.lead.model.num_layers)
+        return Given(as_it_runs(row, split), split, ())
+    best = min(found, key=lambda one: one.iteration)
+    return Given(best.row, best.assignment, ())
+
+
+def _given_strategy(resolved: Resolved, mixed: Mixed) -> MixedStrategies:
     """The one strategy that the pins describe; unpinned axes take their plainest value.
 
     Raises:
@@ -38,47 +66,17 @@ def given_row(resolved: Resolved, mixed: Mixed) -> MixedRows:
     if known.get("pp", sum(stages)) != sum(stages):
         raise BadRequest(f"pp {known['pp']} is not the {' + '.join(map(str, stages))} stages that tp, cp and dp leave")
     micro = _micro_batches(resolved, mixed, dp)
-    return MixedRows(
-        groups=tuple(
-            strategies(**_columns(mixed, known, pp=sum(stages), tp=tp[g], dp=dp[g], cp=cp, micro=micro[g]))
-            for g in range(count)
-        ),
-        stages=np.array([stages]),
-        order=np.array([range(count)]),
-    )
+    pipeline = {"vocabulary": 0, **known, "cp": cp, "pp": sum(stages)}
+    groups = []
+    for t, d, size in zip(tp, dp, micro, strict=True):
+        own = pipeline | {"tp": t, "dp": d, "micro_batch_size": size}
+        own |= {"zero_stage": 0, "sharding_degree": 1} if d * cp == 1 else {}  # a group of one rank shares nothing
+        own |= {"sequence_parallel": 0} if t == 1 else {}
+        groups.append(plain_strategy(mixed.lead, own, mixed.lead.global_batch_size // (size * d)))
+    return MixedStrategies.of(tuple(groups), np.array([stages]), np.array([range(count)]))
 
 
-def _columns(
-    mixed: Mixed, known: Mapping[str, int], *, pp: int, tp: int, dp: int, cp: int, micro: int
-) -> dict[str, int]:
-    stack, batch = mixed.scenarios[0].stack, mixed.scenarios[0].global_batch_size
-    vpp = known.get("vpp", 1)
-    zero = known.get("zero_stage", int(1 in stack.supports.zero_stages)) if dp * cp > 1 else 0
-    return {
-        "tp": tp,
-        "cp": cp,
-        "cp_kind": known.get("cp_kind", CP_KINDS.index(stack.supports.cp_kinds[0]) if cp > 1 else 0),
-        "pp": pp,
-        "vpp": vpp,
-        "dp": dp,
-        "ep": known.get("ep", 1),
-        "etp": known.get("etp", 1),
-        "zero_stage": zero,
-        "sharding_degree": known.get("sharding_degree", dp * cp) if zero else 1,
-        "micro_batch_size": micro,
-        "num_microbatches": batch // (micro * dp),
-        "schedule": known.get("schedule", 3 if vpp > 1 else 2),
-        "sequence_parallel": known.get("sequence_parallel", int(stack.supports.sequence_parallel)) if tp > 1 else 0,
-        "recompute": known.get("recompute", Recompute.SELECTIVE if known.get("recompute_modules") else 0),
-        "recompute_modules": known.get("recompute_modules", 0),
-        "rank_order": known.get("rank_order", 0),
-        "offload": known.get("offload", 0),
-        "vocabulary": known.get("vocabulary", 0),
-        "recompute_num_layers": known.get("recompute_num_layers", 1),
-    }
-
-
-def for_each(resolved: Resolved, mixed: Mixed) -> dict[str, Pin] | None:
+def pins_by_group(resolved: Resolved, mixed: Mixed) -> dict[str, Pin] | None:
     """The pins, those with as many values as there are node groups as one for each; None where none differ by group.
 
     So are they read of a single strategy; of a search they are a choice.
@@ -135,7 +133,7 @@ def _stages(gpus: int, name: str, ranks: int) -> int:
 
 def _micro_batches(resolved: Resolved, mixed: Mixed, dp: Sequence[int]) -> tuple[int, ...]:
     """Sequences of every group's micro-batch: as many over all its replicas; one value is that of the most replicas."""
-    batch, given = mixed.scenarios[0].global_batch_size, _for_groups(resolved, "micro_batch_size", len(dp))
+    batch, given = mixed.lead.global_batch_size, _for_groups(resolved, "micro_batch_size", len(dp))
     if given is None or len(set(given)) == 1:
         given = _dealt(given[0] if given else 1, dp)
     widths = {b * d for b, d in zip(given, dp, strict=True)}
@@ -153,24 +151,13 @@ def _dealt(micro: int, dp: Sequence[int]) -> tuple[int, ...]:
     return tuple(width // d for d in dp)
 
 
-def in_every_order(row: MixedRows) -> list[MixedRows]:
-    """The strategy once for every order of its groups."""
-    count = len(row.groups)
-    return [replace(row, order=np.array([order])) for order in itertools.permutations(range(count))]
-
-
-def broken_rules(row: MixedRows, mixed: Mixed) -> tuple[Rejection, ...]:
+def broken_rules(row: MixedStrategies, mixed: Mixed) -> tuple[Rejection, ...]:
     """The rules that the strategy breaks on any of its groups; stages of different widths are priced all the same."""
-    found: dict[str, Rejection] = {}
-    width = np.sum([group.micro_batch_size * group.dp for group in row.groups[:1]], axis=0)
+    found: dict[str, str] = {}
+    width = (row.micro_batch_size * row.dp).astype(np.int64)
     for group, scenario in zip(row.groups, mixed.scenarios, strict=True):
-        columns = {name: getattr(group, name) for name in AXES} | {"batch_width": width.astype(np.int64)}
-        for rule in (*GROUP_RULES, *RULES):
-            if rule.kind == "dominated" or rule.name in {WIDTH, *found}:
-                continue
-            if rule.name == "sharding" and group.dp[0] * group.cp[0] == 1:
-                continue
-            if not np.all(rule.passes(columns, scenario)):
-                row_words = {name: column[0].item() for name, column in columns.items()}
-                found[rule.name] = Rejection(rule=rule.name, count=1, example=sentence(rule, row_words, scenario))
-    return tuple(found.values())
+        columns = {name: getattr(group, name) for name in AXES} | {"batch_width": width}
+        alone = {"sharding"} if group.dp[0] * group.cp[0] == 1 else set()
+        rules = [rule for rule in binding(mixed) if rule.name not in {WIDTH, *alone, *found}]
+        found |= refused_by(rules, columns, scenario)
+    return tuple(Rejection(rule=name, count=1, example=words) for name, words in found.items())

@@ -1,0 +1,308 @@
+"""What a search or a given strategy comes to, with its reasons: the same for one node group and for several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from costmodels.groups import Mixed, MixedStrategies, first_in_pipeline, price, stage_limits
+from costmodels.memory.host import host_fits, host_need, host_room
+from costmodels.memory.rows import memory_limit
+from costmodels.pricing import Price
+from costmodels.scenario import Scenario
+from costmodels.strategy import Strategies
+from planner.answer.build import causal_excess, frame_record, priced_record
+from planner.answer.plan import Plan, Prediction, Proof, Rejection
+from planner.answer.text import main_restriction, nearly_full_warning
+from planner.errors import OutOfTime
+from planner.explain import verdict as explain
+from planner.explain.infeasible import refusal_reasons, rejections
+from planner.explain.nearest import nearest_request, nearest_strategy
+from planner.explain.runners_up import alternatives, runners_up
+from planner.explain.warnings import memory_headroom, not_startable, unused_pin_values
+from planner.explain.what_helps import what_helps
+from planner.explain.why_not import challenges, why_not_lines
+from planner.frameworks.vendors import BY_XLA, XLA, needs_cuda
+from planner.request.budget import Budget
+from planner.request.pins import Pin, parse_pins
+from planner.request.resolve import Resolved, resolve
+from planner.search.best_first import Outcome
+from planner.search.choice import CLOSE, NEARLY_FULL, Choice, better_validated
+from planner.search.given import Given, drawn_chunks, given_strategy
+from planner.search.given_by_group import given_on_groups
+from planner.search.memory_savers import note_savers, with_savers
+from planner.search.objective import Search, search_question
+from planner.space.mixed import MixedSpace
+from planner.space.scope import scope_of
+from planner.trust.interval import interval, outside, trust
+from planner.verify.check import LARGEST_SIMULATION, Verdict, verify
+
+
+class Efforts(NamedTuple):
+    """What each kind of reasons may take beside the plan; what is not proved by then is said not to be."""
+
+    challenges: float
+    """The obvious other choices, which are searched as the plan was."""
+    runners_up: float
+    """Runners-up are split."""
+    helps: float
+    """What would help is searched anew on other machines; over several node groups each search has its own."""
+
+
+ONE_GROUP = Efforts(challenges=5e5, runners_up=2.5e5, helps=1.5e6)
+SEVERAL_GROUPS = Efforts(challenges=1e6, runners_up=1e6, helps=1e6)
+HIGH = 0.85
+"""Utilisation beyond which a device does less than is counted."""
+FLATTERED = 1.2
+"""MFU over that of causal attention counted by half, from which on both are said."""
+
+
+def best_plan(
+    resolved: Resolved, budget: Budget, *, reasons: bool = True, pins: Mapping[str, Pin] | None = None
+) -> Plan:
+    """The best strategy with its reasons; where nothing fits as asked, with what saves memory at a price.
+
+    ``pins`` are the request's, unless they are given as they were read, one value for each node group; what refuses
+    those is then looked for among stages of any widths.
+
+    Raises:
+        BadRequest: pinned degrees that cannot make up the GPUs.
+        OutOfTime: the search was stopped before it found a plan.
+    """
+    search = search_question(resolved, budget, pins, any_width=bool(pins))
+    _check_found(search.outcome, budget)
+    if search.outcome.best is not None:
+        return found_plan(search, budget, reasons=reasons)
+    if moved := with_savers(resolved.request, resolved, budget):
+        return note_savers(best_plan(resolve(moved), budget, reasons=reasons))
+    near = nearest_request(resolved, budget, short=search.outcome.memory_refused > 0)
+    refused = _infeasible(resolved, refusal_reasons(resolved, search.space, search.outcome))
+    return refused.model_copy(update={"nearest": near.advice, "nothing_near": near.tried})
+
+
+def conclude(search: Search, budget: Budget) -> Plan:
+    """The plan that a search found, without reasons, runners-up, simulation or the nearest request that works.
+
+    That is what a sweep keeps of a point; `plan` of the same request says the rest.
+
+    Raises:
+        OutOfTime: the search was stopped before it found a plan.
+    """
+    _check_found(search.outcome, budget)
+    if search.outcome.best is None:
+        return _infeasible(search.resolved, refusal_reasons(search.resolved, search.space, search.outcome))
+    return Plan(**_settled(search, budget, largest=0))
+
+
+def _check_found(outcome: Outcome, budget: Budget) -> None:
+    if outcome.best is None and not outcome.proved:
+        raise OutOfTime(f"no plan after {outcome.priced} strategies were priced {budget.limit}")
+
+
+def _infeasible(resolved: Resolved, refused: tuple[Rejection, ...]) -> Plan:
+    return Plan(status="infeasible", fits=False, rejected=refused, **frame_record(resolved))
+
+
+def _settled(search: Search, budget: Budget, *, largest: int) -> dict[str, Any]:
+    """Fields that need only the plan itself: prediction, warnings, proof. At most ``largest`` passes are simulated."""
+    resolved, best, outcome = search.resolved, search.taken, search.outcome
+    priced = price(best.row, resolved.question, best.assignment)
+    verdict = verify(best.row, best.assignment, priced, resolved.question, largest=largest)
+    found = priced_record(resolved, best.row, best.assignment, priced, interval)
+    proof = _proof(search, verdict, budget, value=priced.iteration)
+    return {
+        "status": "optimal" if outcome.proved and proof.gap <= CLOSE else "feasible",
+        "warnings": _warnings(best.row, priced, resolved, found["prediction"]),
+        "proof": proof,
+        **found,
+    }
+
+
+def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
+    """The plan that a search found, with its reasons.
+
+    Where the budget ended the search, what the reasons come across may be better: that is the plan then.
+    """
+    several, resolved, outcome = isinstance(search.space, MixedSpace), search.resolved, search.outcome
+    efforts = SEVERAL_GROUPS if several else ONE_GROUP
+    settled = _with_trust(search, budget)
+    if not (reasons and resolved.request.reasons):
+        return Plan(**settled)
+    tried = challenges(search, budget.part(efforts.challenges, share=1 / 3))
+    others = runners_up(search, tried, budget.part(efforts.runners_up, share=1 / 2))
+    assert outcome.best is not None
+    if not outcome.proved and search.objective.better(others.best[0], outcome.best):
+        outcome.best = others.best[0]  # the search had no effort left to see it, its runners-up did
+        search.choice = Choice(outcome.best, "")
+        settled = _with_trust(search, budget)
+    part = budget.part(efforts.helps, share=1.0)
+    if not several:
+        full = () if resolved.request.memory_margin else memory_headroom(search, part)
+        settled["warnings"] += (*full, *not_startable(search))
+        if search.objective.by_time:
+            settled["better_validated"] = better_validated(outcome, search.taken, search.objective.scenario)
+    return Plan(
+        alternatives=alternatives(search, others.best),
+        alternatives_complete=others.complete,
+        why_not=why_not_lines(search, tried),
+        what_helps=what_helps(search, part),
+        closest_run=None if several else explain.closest_run(resolved.scenario),
+        **settled,
+    )
+
+
+def _with_trust(search: Search, budget: Budget) -> dict[str, Any]:
+    """Fields of `_settled` with the interval, the refusals and a warning of pins that do nothing."""
+    settled, resolved = _settled(search, budget, largest=LARGEST_SIMULATION), search.resolved
+    first, mixture = first_in_pipeline(search.taken.row), resolved.mixed is not None
+    found = trust(resolved.scenario, first, mfu=settled["prediction"].mfu, mixture=mixture)
+    return settled | {
+        "warnings": (*settled["warnings"], *outside(found), *unused_pin_values(search)),
+        "trust": found,
+        "rejected": rejections(search.space, search.outcome, resolved.question),
+    }
+
+
+def _proof(search: Search, verdict: Verdict, budget: Budget, *, value: float) -> Proof:
+    """The proof of a plan that takes ``value`` seconds an iteration."""
+    outcome, taken, by_memory = search.outcome, search.taken, search.objective.by_memory
+    assert outcome.best is not None
+    scope = scope_of(search.space, search.resolved.question, search.pins, by_memory=by_memory)
+    fastest = value * (outcome.best.iteration / taken.iteration)
+    bound = fastest if outcome.proved else fastest * min(outcome.lower_bound / outcome.best.iteration, 1.0)
+    gap = max((value - bound) / value, 0.0)
+    return Proof(
+        candidates=search.space.candidates,
+        feasible=outcome.feasible,
+        priced=outcome.priced,
+        solves=outcome.solves,
+        lower_bound_seconds=bound,
+        gap=gap,
+        wall_seconds=budget.elapsed,
+        simulated_pipeline_seconds=verdict.simulated,
+        closed_form_pipeline_seconds=verdict.closed_form,
+        statement=_statement(search, value, fastest, gap, main_restriction(scope)),
+        scope=scope,
+        fastest_seconds=fastest if search.choice.reason else None,
+    )
+
+
+def _statement(search: Search, value: float, fastest: float, gap: float, scope: str) -> str:
+    """The proof as a sentence, with the restriction that matters; the plan takes ``value`` seconds."""
+    outcome, space, reason = search.outcome, search.space, search.choice.reason
+    assert outcome.best is not None
+    if search.objective.by_memory:
+        least = f"{outcome.best.even_split_peak_bytes / 2**30:.4g} GiB allocated"
+        said = f"no strategy needs less memory than {least} {scope}".rstrip()
+        return said if outcome.proved else f"{least}; others were not looked at"
+    if search.objective.name == "goodput" and outcome.proved:
+        return f"none trains more per wall time {scope}".rstrip()
+    if isinstance(space, MixedSpace):
+        among = " with as many ranks on every stage" if space.one_width else ""
+        said = f"none{among} can beat {fastest:.4g} s"
+    else:
+        said = f"none can beat {fastest:.4g} s {scope}".rstrip()
+    tied = f"; taken: {value:.4g} s (+{value / fastest - 1:.2%}), tied with it, because it {reason}" if reason else ""
+    return (said if outcome.proved else f"proved within {gap:.1%}") + tied
+
+
+def given_plan(
+    resolved: Resolved,
+    budget: Budget,
+    layers: Sequence[int] | None,
+    recomputed: Sequence[int] | None,
+    *,
+    chunked: bool,
+    near: bool,
+    as_ran: bool,
+) -> Plan:
+    """The price of the one strategy that the pins describe, or the rules that it breaks; arguments as of `predict`."""
+    if resolved.mixed:
+        found = given_on_groups(resolved, resolved.mixed, layers, budget=budget, chunked=chunked)
+        return _predicted(resolved, found) if isinstance(found, Given) else _infeasible(resolved, found)
+    pins = parse_pins(resolved.request.pins)
+    found = given_strategy(resolved, pins, layers, recomputed, budget=budget, chunked=chunked, as_ran=as_ran)
+    if isinstance(found, Given):
+        return _predicted(resolved, found)
+    advice = nearest_strategy(resolved.scenario, pins, layers) if near else None
+    return _infeasible(resolved, found).model_copy(update={"nearest": advice})
+
+
+def _predicted(resolved: Resolved, given: Given) -> Plan:
+    """The price of one strategy, and whether it fits."""
+    row, split, several = given.running, given.split, resolved.mixed is not None
+    priced = price(row, resolved.question, split)
+    found = priced_record(resolved, given.row, split, priced, interval)
+    known = trust(resolved.scenario, first_in_pipeline(given.row), mfu=found["prediction"].mfu, mixture=several)
+    refused = _too_large(given.row, priced, resolved)
+    drawn = drawn_chunks(split.layers.tolist(), given.row, resolved.scenario, counted=not several)
+    warnings = (*_warnings(row, priced, resolved, found["prediction"]), *outside(known), *drawn)
+    broken = tuple(f"breaks the rule {one.rule}: {one.example}; priced as it ran" for one in given.broken)
+    return Plan(
+        status="infeasible" if refused else "feasible",
+        fits=not refused,
+        warnings=broken if refused else (*broken, *warnings),
+        rejected=(*given.broken, *refused),
+        closest_run=None if several else explain.closest_run(resolved.scenario),
+        trust=known,
+        **found,
+    )
+
+
+def _too_large(row: Strategies, priced: Price, resolved: Resolved) -> tuple[Rejection, ...]:
+    """The memory that a strategy does not fit in, that of the hosts before that of the devices."""
+    question, needed, limits = resolved.question, priced.footprint.total, stage_limits(row, resolved.question)
+    if isinstance(question, Mixed):
+        assert isinstance(row, MixedStrategies)
+        fits, stage = (needed <= limits * (1 + 1e-9)).all(), int(np.argmax(needed / limits))
+        where = f"stage {stage} on {question.scenarios[int(row.group_at()[0, stage])].group.name}"
+    else:
+        if not host_fits(row, question)[0]:
+            return (_host_rejection(row, question),)
+        fits = np.max(priced.footprint.allocated) <= memory_limit(question, row)[0]
+        stage = int(np.argmax(needed))
+        where = f"stage {stage}"
+    words = f"{where} needs {needed[stage] / 2**30:.1f} GiB, {limits[stage] / 2**30:.1f} GiB available"
+    return () if fits else (Rejection(rule="memory", count=1, example=words),)
+
+
+def _host_rejection(row: Strategies, scenario: Scenario) -> Rejection:
+    needed, room = host_need(row, scenario)[0], host_room(scenario)
+    words = f"offload needs {needed / 2**30:.1f} GiB of the host per GPU, {room / 2**30:.1f} GiB available"
+    return Rejection(rule="host-memory", count=1, example=words)
+
+
+def _warnings(row: Strategies, priced: Price, resolved: Resolved, predicted: Prediction) -> tuple[str, ...]:
+    """What to know of a strategy and its figures.
+
+    Stages of several widths, full memory, a stack that makes no programs for the device, utilisation beyond the peak, a
+    cost that nobody knows.
+    """
+    device, found = resolved.scenario.group.accelerator, [*_widths(row)]
+    share = priced.footprint.total / stage_limits(row, resolved.question)
+    stage = int(np.argmax(share))
+    if share[stage] > NEARLY_FULL and not resolved.request.memory_margin:
+        found.append(nearly_full_warning(stage, float(share[stage])))
+    stack = resolved.scenario.stack.name
+    if device.vendor in BY_XLA and needs_cuda(stack):
+        found.append(f"{stack} makes no programs for {device.name}, XLA does; --stack {XLA} plans for it")
+    halved = predicted.mfu / causal_excess(resolved.scenario)
+    if predicted.mfu > FLATTERED * halved or max(predicted.mfu, predicted.hfu) > HIGH:
+        whole = "MFU and HFU count causal attention whole, half of which is computed"
+        found.append(f"{whole}: MFU is {halved:.1%} by that half, and long sequences pass 100 %")
+    if resolved.request.objective == "cost" and predicted.cost_dollars is None:
+        name = resolved.cluster.name
+        found.append(f"{name} has no price, so that the cheapest is the fastest; give it price = '2 $/h'")
+    return tuple(found)
+
+
+def _widths(row: Strategies) -> tuple[str, ...]:
+    """A word on stages of several widths, which node groups may give them."""
+    groups = row.groups if isinstance(row, MixedStrategies) else (row,)
+    ranks = {int(group.tp[0] * group.cp[0] * group.dp[0]) for group in groups}
+    if len(ranks) == 1:
+        return ()
+    shown = " and ".join(map(str, sorted(ranks)))
+    return (f"stages have {shown} ranks, so that tp x cp x pp x dp is not the number of GPUs; few launchers do that",)

@@ -1,0 +1,118 @@
+"""Optimistic seconds of cores, strategies without their sharding, from the price of a layer alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from costmodels.groups import Mixed, MixedStrategies
+from costmodels.iteration import LAYER_AXES, RowSeconds, core_seconds
+from costmodels.layer.overlapped_experts import further_axes, hidden_experts, is_overlapped
+from costmodels.layer.terms import LayerTerms
+from costmodels.layout.layers_by_kind import heaviest_at_least
+from costmodels.layout.split import even_layers
+from costmodels.names import Recompute
+from costmodels.pipeline.bubble_share import bubble_share
+from costmodels.primitives.overlap import slowdown
+from costmodels.scenario import Scenario
+from costmodels.strategy import Floats, Ints, Strategies
+
+KEPT_BOUNDS = 8
+"""Scenarios whose bounds of the same cores are remembered."""
+
+
+def known_bound(cores: Strategies, scenario: Scenario) -> Floats:
+    """``core_bound``, worked out once for all searches of the same cores whose scenarios differ in memory alone."""
+    device = scenario.group.accelerator.model_copy(update={"usable_memory": 0.0})
+    plain = replace(scenario, group=scenario.group.model_copy(update={"accelerator": device}))
+    known: list[tuple[Scenario, Floats]] = cores.once("core bounds", list)
+    for other, bounds in known:
+        if other == plain:
+            return bounds
+    known.append((plain, core_bound(cores, scenario)))
+    del known[:-KEPT_BOUNDS]
+    return known[-1][1]
+
+
+def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
+    """Optimistic seconds of every core under any split, sharding and recomputation, from its layer's price alone.
+
+    The slowest stage holds at least the mean of all work, and at least ceil(L / p) layers; sends, data-parallel
+    traffic and the optimizer are left out. Shape (C,).
+    """
+    block, inverse = cores.distinct(*LAYER_AXES, *further_axes(scenario.stack))
+    price = core_seconds(replace(block, schedule=np.zeros_like(block.schedule)), scenario)
+    ends = (price.embedding + price.head + price.vocabulary_spread * block.pp)[inverse]
+    each, saved = _hidden(cores, price, inverse, scenario)
+    ends = ends - scenario.model.mtp_layers * saved
+    layer = price.layer[inverse] - saved + np.where(cores.recompute == Recompute.FULL, price.recompute[inverse], 0.0)
+    layers = scenario.model.num_layers
+    total = layers * layer + ends
+    fullest = (
+        even_layers(layers, cores).heaviest_at_least * layer
+        if each is None
+        else heaviest_at_least(cores, scenario.depth, each)
+    )
+    slowest = np.maximum(fullest, total / cores.pp)
+    share = bubble_share(
+        cores,
+        scenario.stack,
+        forward=(price.recompute - price.checkpointing)[inverse] - saved / 2.0,
+        layer=price.layer[inverse] - saved,
+        recompute=price.recompute[inverse],
+        weight=price.weight[inverse],
+    )
+    pipeline = cores.num_microbatches * slowest + (total - slowest) * share
+    return pipeline * (1.0 + price.straggler[0]) + price.overhead[0]
+
+
+def mixed_core_bound(cores: MixedStrategies, mixed: Mixed) -> Floats:
+    """``core_bound`` over several node groups, in any order of them, shape (C,).
+
+    Were layers divisible, all stages would be busy for M = L / sum of (stages / seconds of a layer), and no slowest
+    stage is faster. A slower one could leave more layers to the fastest group: where that might pay, all layers
+    are priced there.
+    """
+    prices = [_block(group, scenario) for group, scenario in zip(cores.groups, mixed.scenarios, strict=True)]
+    again = cores.recompute == Recompute.FULL
+    layer = np.stack([one.layer + np.where(again, one.recompute, 0.0) for one in prices], axis=1)
+    ends = np.min([one.embedding for one in prices], axis=0) + np.min([one.head for one in prices], axis=0)
+    layers = mixed.lead.model.num_layers
+    slowest = layers / (cores.stages / layer).sum(axis=1)
+    saving = (cores.stages * (layer.max(axis=1, keepdims=True) / layer - 1.0)).sum(axis=1)
+    pays = cores.num_microbatches * cores.vpp - 1.0 < saving
+    total = np.where(pays, layers * layer.min(axis=1), cores.pp * slowest) + ends
+    pipeline = cores.num_microbatches * slowest + (total - slowest) / cores.vpp
+    return pipeline + np.min([one.overhead for one in prices], axis=0)
+
+
+def _block(cores: Strategies, scenario: Scenario) -> RowSeconds:
+    """Seconds of a layer and of the ends of every core, the layer's price worked out once."""
+    block, inverse = cores.distinct(*LAYER_AXES, *further_axes(scenario.stack))
+    return core_seconds(block, scenario).take(inverse)
+
+
+def _hidden(cores: Strategies, price: RowSeconds, inverse: Ints, scenario: Scenario) -> tuple[Floats | None, Floats]:
+    """Seconds of layers by kind, (K, C), where they differ, and what an average layer's experts' traffic hides, (C,).
+
+    The former are less what theirs hides. What does not depend on the schedule was hidden in ``price`` already.
+    """
+    if price.kinds is None:
+        found = (
+            np.zeros(len(cores)) if is_overlapped(scenario.stack) else _hidden_traffic(cores, price, inverse, scenario)
+        )
+        return None, found
+    again = cores.recompute == Recompute.FULL
+    each = np.array([kind.layer[inverse] + again * kind.recompute[inverse] for kind in price.kinds.parts])
+    if is_overlapped(scenario.stack):
+        return each, np.zeros(len(cores))
+    hidden = np.array([_hidden_traffic(cores, kind, inverse, scenario) for kind in price.kinds.parts])
+    return each - hidden, np.dot(price.kinds.depth.shares, hidden)
+
+
+def _hidden_traffic(cores: Strategies, layer: RowSeconds | LayerTerms, inverse: Ints, scenario: Scenario) -> Floats:
+    """Seconds of experts' traffic that another pass hides, less what it slows that down, (C,)."""
+    traffic, window = layer.layer_ep, layer.window.total
+    hidden = hidden_experts(cores, scenario.stack, traffic=traffic[inverse], window=window[inverse])
+    return hidden - slowdown(hidden, scenario.stack.overlap.compute_slowdown)
