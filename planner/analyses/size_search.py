@@ -10,10 +10,11 @@ from pydantic import Field
 
 from hardware.records import BadNodeCount
 from planner.answer.plan import Plan, Provenance, Record, Strategy
+from planner.api.short import short_plan
 from planner.errors import BadRequest, OutOfTime
 from planner.request.budget import Budget
 from planner.request.request import PlanRequest
-from planner.studies.answer import Shared, searched
+from planner.studies.answer import Shared
 
 
 class Option(Record):
@@ -138,7 +139,7 @@ class Sizes:
             return None
         asked = self.request.model_copy(update={"gpus": nodes * self.each})
         try:
-            plan = searched(asked, self.shared, self.budget)
+            plan = short_plan(asked, self.budget, self.shared.found)
         except (BadNodeCount, BadRequest) as reason:  # a size that the pins do not divide, or that cannot be had
             self.refusal = f"; {reason}"
             return None

@@ -6,25 +6,25 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from planner.answer.plan import Plan
-from planner.api.one_group import conclude
+from planner.api.answers import conclude
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
 from planner.search.best_first import Outcome
 from planner.search.memory_savers import note_savers, with_savers
-from planner.search.objective import objective_of
+from planner.search.objective import Search, objective_of, search_question
 from planner.space.cache import cached_space
 from planner.space.lattice import Space
 
-Search = Callable[[Resolved, Space, Budget], Outcome]
+LatticeSearch = Callable[[Resolved, Space, Budget], Outcome]
 
 
 def _search(resolved: Resolved, space: Space, budget: Budget) -> Outcome:
     return objective_of(resolved).search(space, budget=budget)
 
 
-def short_plan(request: PlanRequest, budget: Budget, search: Search = _search) -> Plan:
+def short_plan(request: PlanRequest, budget: Budget, search: LatticeSearch = _search) -> Plan:
     """The plan of a request, without reasons; where nothing fits as asked, with what saves memory at a price.
 
     Args:
@@ -35,13 +35,11 @@ def short_plan(request: PlanRequest, budget: Budget, search: Search = _search) -
     Raises:
         MeshwrightError: a question that contradicts itself, or whose time ran out.
     """
-    resolved = resolve(request)
+    resolved, pins = resolve(request), parse_pins(request.pins)
     if resolved.mixed:
-        from planner.api.several_groups import plan_mixed
-
-        return plan_mixed(resolved, resolved.mixed, budget, reasons=False)
-    space = cached_space(resolved.scenario, parse_pins(request.pins))
+        return conclude(search_question(resolved, budget, pins), budget)
+    space = cached_space(resolved.scenario, pins)
     outcome = search(resolved, space, budget)
     if outcome.best is None and outcome.proved and (wider := with_savers(request, resolved, budget)):
         return note_savers(short_plan(wider, budget, search))
-    return conclude(replace(resolved, request=request), space, outcome, budget)
+    return conclude(Search(replace(resolved, request=request), pins, space, outcome), budget)

@@ -15,17 +15,15 @@ from typing import Any, Final
 from costmodels.scenario import Scenario
 from hardware.records import Accelerator
 from planner.answer.plan import Plan
-from planner.api import conclude, predict
+from planner.api import predict
+from planner.api.short import short_plan
 from planner.errors import MeshwrightError, is_interrupt
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
-from planner.request.request import PlanRequest
-from planner.request.resolve import Resolved, resolve
+from planner.request.resolve import Resolved
 from planner.search.best_first import Outcome
 from planner.search.choice import only_tied
-from planner.search.memory_savers import note_savers, with_savers
-from planner.search.objective import Objective, Search, objective_of, search_question
-from planner.space.cache import cached_space
+from planner.search.objective import Objective, objective_of
 from planner.space.lattice import Space
 from planner.studies.question import request_of
 from planner.studies.study import Mode
@@ -100,27 +98,7 @@ def plan_point(task: Task, shared: Shared) -> Plan:
     request = request_of(task.fields)
     if task.mode == "predict":
         return predict(request, near=False)
-    return searched(request, shared)
-
-
-def searched(request: PlanRequest, shared: Shared, budget: Budget | None = None) -> Plan:
-    """The plan of a request, without reasons; lattices and searches that are known are not made again.
-
-    ``budget`` is that of a whole answer that has several plans; each has its own unless given.
-
-    Raises:
-        MeshwrightError: a question that contradicts itself, or whose time ran out.
-    """
-    budget = Budget(request.time_limit) if budget is None else budget
-    resolved = resolve(request)
-    pins = parse_pins(request.pins)
-    if resolved.mixed:
-        return conclude(search_question(resolved, budget, pins), budget)
-    space = cached_space(resolved.scenario, pins)
-    outcome = shared.found(resolved, space, budget)
-    if outcome.best is None and outcome.proved and (wider := with_savers(request, resolved, budget)):
-        return note_savers(searched(wider, shared, budget))
-    return conclude(Search(replace(resolved, request=request), pins, space, outcome), budget)
+    return short_plan(request, Budget(request.time_limit), shared.found)
 
 
 def kept_document(plan: Plan) -> dict[str, Any]:
