@@ -173,9 +173,9 @@ def _products(strategies: Strategies, scenario: Scenario, kind: Kind, experts: E
     if kind.attends:
         output = attention_matmuls(strategies, scenario, ("output",))
         beyond = output + matmul
+        matmul = attention_matmuls(strategies, scenario, but="output") + output + matmul
         if scenario.model.parallel_block and kind.ffn == "dense":
             unread, output = unread + output, nothing
-        matmul = attention_matmuls(strategies, scenario, but="output") + beyond
     if kind.mixer == "mamba":
         matmul = mamba_matmuls(strategies, scenario) + matmul
     return _Products(matmul, beyond, output, unread)

@@ -76,9 +76,8 @@ def _summing(strategies: Strategies, scenario: Scenario) -> Floats:
 
 def exposed_summing(strategies: Strategies, scenario: Scenario) -> Floats:
     """Exposed forward seconds of adding up a part's outputs over the tensor ranks, as in ``tensor_parallel``, (N,)."""
-    stack = scenario.stack
-    exposed = (strategies.tp > 1) * stack.overlap.tp_forward / stack.calibrated.communication_efficiency
-    return _summing(strategies, scenario) * exposed
+    stack, summing = scenario.stack, _summing(strategies, scenario) * (strategies.tp > 1)
+    return summing * stack.overlap.tp_forward / stack.calibrated.communication_efficiency
 
 
 def exchanging_parts(kind: Kind, scenario: Scenario) -> float:

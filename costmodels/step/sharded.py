@@ -128,8 +128,8 @@ def every_micro_batch(
     forward = chain(gathers, in_forward, hidden=hides_parameters) + first.gather + head_gather
     forward = forward + np.where(third, shard_waits, 0.0)
     ends = first.scatter + head_scatter + np.where(third, 2.0, 1.0) * shard_waits
-    replicas = first.replicas + final.replicas + replica_waits
-    last = scattering([part + one.replicas for part, one in zip(scatters, each, strict=True)]) + ends + replicas
+    last = scattering([part + one.replicas for part, one in zip(scatters, each, strict=True)]) + ends
+    last = last + first.replicas + final.replicas + replica_waits
     backward = scattering(scatters) + ends if stack.sharding.replicas_reduce_once else last
     out, into = _copying(strategies, scenario, layers)
     times = np.where(by_chunk(strategies) | whole, 1, strategies.num_microbatches)
@@ -155,7 +155,8 @@ def _copying(strategies: Strategies, scenario: Scenario, layers: Floats) -> tupl
     sharded, (size, experts) = sharding_groups(strategies)[0].size > 1, _parameters(strategies, scenario)
     copied = layers * (np.where(sharded, size, 0.0) + np.where(expert_data_group(strategies).size > 1, experts, 0.0))
     quantised = is_requantised(strategies, scenario) * single_layout_traffic(scenario) * copied
-    copied = copied + np.where(sharded, sum(_end_parameters(strategies, scenario)), 0.0)
+    embedding, head = (np.where(sharded, end, 0.0) for end in _end_parameters(strategies, scenario))
+    copied = copied + embedding + head
     out = 2.0 * WORD * (stack.sharding.state_copies == "both")
     speed = stack.sharding.gradient_copy_speed if stack.gradients.reduce_bytes != WORD else 1.0
     cast = (WORD + stack.gradients.reduce_bytes) / speed
