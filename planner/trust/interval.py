@@ -59,9 +59,11 @@ def expected_miss(away: Floats, known: Measured, usual: float) -> float:
     near = np.exp(-away)
     _, place = np.unique(known.sources, return_inverse=True)
     total = np.bincount(place, near)
-    size = np.bincount(place, near * abs(known.scaled)) / np.maximum(total, np.finfo(float).tiny)
+    counts = total > 0.0
+    size = np.bincount(place, near * abs(known.scaled))[counts] / total[counts]
     weight = np.zeros(len(total))
     np.maximum.at(weight, place, near)
+    weight = weight[counts]
     return float((weight @ size + NOTHING * usual) / (weight.sum() + NOTHING))
 
 
