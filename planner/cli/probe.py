@@ -50,4 +50,4 @@ def probe(printed: bool, only: str | None, output: str) -> None:
     chosen = ["--only", only] if only else []
     ended = subprocess.run([sys.executable, str(PROGRAM), "-o", output, *chosen], check=False).returncode  # noqa: S603
     if ended:
-        raise BadRequest(f"the program that measures ended with {ended}; what it had done before stands in {output}")
+        raise BadRequest(f"the program that measures ended with {ended}; sections that were done stand in {output}")

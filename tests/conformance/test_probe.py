@@ -44,3 +44,16 @@ def test_a_second_start_measures_only_what_is_missing(tmp_path):
     assert second["sections"]["copies"] == first["sections"]["copies"]
     assert "grouped" in second["sections"]
     assert "copies" not in said
+
+
+@pytest.mark.parametrize(
+    "text", ["[3]", "no JSON", '{"schema": "probe/1", "machine": {"torch": "1.0"}, "sections": {}}']
+)
+def test_a_file_of_something_else_is_left_alone(tmp_path, text):
+    path = tmp_path / "probe.json"
+    path.write_text(text, encoding="utf-8")
+    done = subprocess.run([sys.executable, str(PROGRAM), "-o", str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith("give another -o")
+    assert "Traceback" not in done.stderr
+    assert path.read_text(encoding="utf-8") == text

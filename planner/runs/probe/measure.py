@@ -782,10 +782,15 @@ def started(path: Path, about: Entry) -> Entry:
     """The document of an earlier run on this machine, or a new one."""
     if not path.exists():
         return {"schema": SCHEMA, "date": time.strftime("%Y-%m-%d"), "small": SMALL, "machine": about, "sections": {}}
-    found = json.loads(path.read_text(encoding="utf-8"))
-    other = [name for name in ("torch", "device", "cpu") if found.get("machine", {}).get(name) != about[name]]
-    if found.get("schema") != SCHEMA or other:
-        raise SystemExit(f"{path}: is there already, of another {other[0] if other else 'program'}; give another -o")
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        before = found["machine"] if found["schema"] == SCHEMA else {}
+    except (ValueError, KeyError, TypeError):
+        before = {}
+    other = [name for name in ("torch", "device", "cpu") if before.get(name) != about[name]]
+    if other:
+        what = f"another {other[0]}" if before else "something else"
+        raise SystemExit(f"{path}: is there already, of {what}; give another -o")
     return dict(found)
 
 
