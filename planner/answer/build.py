@@ -198,11 +198,11 @@ def _repeated_flops(scenario: Scenario, row: Strategies, assignment: Assignment)
     return float(share * recomputed_flops(scenario.model, recompute="full", **known))
 
 
-def memory_records(quote: Price, limits: Floats) -> tuple[StageMemory, ...]:
+def memory_records(priced: Price, limits: Floats) -> tuple[StageMemory, ...]:
     """The footprint of every stage, beside the usable memory of its device."""
     names = ("weights", "gradients", "optimizer", "activations", "logits", "slack", "reserved", "total")
     return tuple(
-        StageMemory(stage=s, limit=float(limit), **{name: float(getattr(quote.footprint, name)[s]) for name in names})
+        StageMemory(stage=s, limit=float(limit), **{name: float(getattr(priced.footprint, name)[s]) for name in names})
         for s, limit in enumerate(limits)
     )
 
@@ -296,6 +296,6 @@ def catalogue_hashes() -> str:
     return f"{hardware_hash()}-{models_hash()}"
 
 
-def peak_bytes(quote: Price) -> float:
+def peak_bytes(priced: Price) -> float:
     """Total bytes of the fullest stage."""
-    return float(np.max(quote.footprint.total))
+    return float(np.max(priced.footprint.total))

@@ -10,11 +10,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from costmodels.groups import AnyScenario
+from costmodels.groups import AnyScenario, price
 from costmodels.memory.host import host_fits
 from costmodels.memory.rows import memory_limit
 from costmodels.names import VALUE_NAMES
-from costmodels.pricing import effective_recompute, price_strategy
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
 from hardware.errors import MeshwrightError
@@ -311,6 +310,6 @@ def _times_off(pin: Pin, value: int) -> float:
 def _seconds(scenario: Scenario, row: Strategies, layers: Sequence[int] | None) -> float | None:
     """Per iteration; None where it does not fit."""
     split = split_or_given(scenario, row, layers)
-    priced = price_strategy(effective_recompute(row, split), scenario, split)
+    priced = price(row, scenario, split)
     fits = host_fits(row, scenario)[0] and np.max(priced.footprint.allocated) <= memory_limit(scenario, row)[0]
     return priced.iteration if fits else None

@@ -357,7 +357,12 @@ def promising(outcome: Outcome, scenario: AnyScenario) -> Iterator[tuple[float, 
     """The most promising rows seen, by the seconds that no split of theirs can beat; those that cannot fit left out."""
     count = None if isinstance(scenario, Mixed) else PROMISING
     kept = [part.take(np.argsort(part.bound, kind="stable")[:count]) for part in outcome.pool if len(part.rows)]
-    found = [(part, *_tight(part, scenario)) for part in kept]
-    places = [(float(bound[i]), n, i) for n, (_, bound, fits) in enumerate(found) for i in np.flatnonzero(fits)]
-    for bound, n, i in sorted(places)[:count]:
-        yield bound, found[n][0].rows.take(np.array([i]))
+    tight = ((part, *_tight(part, scenario)) for part in kept)
+    yield from in_order([(part, np.where(fits, bound, np.inf)) for part, bound, fits in tight], count)
+
+
+def in_order(parts: list[tuple[Priced, Floats]], count: int | None) -> Iterator[tuple[float, Strategies]]:
+    """The rows of some parts in the order of their values, those that are not infinite."""
+    places = [(float(values[i]), n, i) for n, (_, values) in enumerate(parts) for i in np.flatnonzero(values < np.inf)]
+    for value, n, i in sorted(places)[:count]:
+        yield value, parts[n][0].rows.take(np.array([i]))

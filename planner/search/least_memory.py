@@ -20,7 +20,7 @@ from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats, Ints, Strategies
 from planner.request.budget import CORE, Budget
-from planner.search.best_first import CHUNK, PROMISING, Outcome, remember
+from planner.search.best_first import CHUNK, PROMISING, Outcome, in_order, remember
 from planner.search.priced import Priced, price_cores, price_strategies
 from planner.search.split import Incumbent, best_split
 from planner.space.lattice import Space
@@ -121,16 +121,9 @@ def search_least_memory(space: Space, scenario: Scenario, *, budget: Budget, amo
     return outcome
 
 
-def least_memory_strategies(
-    outcome: Outcome, scenario: Scenario, count: int = PROMISING
-) -> Iterator[tuple[float, Strategies]]:
-    """The rows of least memory seen, by the bytes of the fullest stage under the split that needs least."""
-    found = [(part, _least(part, scenario)) for part in outcome.pool]
-    places = [
-        (float(least[i]), n, int(i)) for n, (_, least) in enumerate(found) for i in np.flatnonzero(least < np.inf)
-    ]
-    for least, n, i in sorted(places)[:count]:
-        yield least, found[n][0].rows.take(np.array([i]))
+def least_memory_strategies(outcome: Outcome, scenario: Scenario) -> Iterator[tuple[float, Strategies]]:
+    """The strategies of least memory seen, by the bytes of the fullest stage under the split that needs least."""
+    yield from in_order([(part, _least(part, scenario)) for part in outcome.pool], PROMISING)
 
 
 def least_memory_split(row: Strategies, scenario: Scenario, *, budget: Budget | None = None) -> Incumbent | None:
@@ -150,10 +143,14 @@ def _least(priced: Priced, scenario: Scenario) -> Floats:
     least = np.where(priced.fits & np.isfinite(priced.even_split_seconds), priced.even_split_peak_bytes, np.inf)
     if _may_be_uneven(scenario) and (places := np.flatnonzero(_several(priced.rows))).size:
         some = priced.take(places)
-        peaks = least_stage_peaks(stage_problems(some.rows, some.seconds, some.memory, scenario))
-        peaks = np.where(peaks <= memory_limit(scenario, some.rows), peaks, np.inf)
-        least[places] = np.minimum(least[places], peaks)
+        least[places] = np.minimum(least[places], _fitting_peaks(some, scenario))
     return least
+
+
+def _fitting_peaks(some: Priced, scenario: Scenario) -> Floats:
+    """``least_stage_peaks``, infinite where they do not fit."""
+    peaks = least_stage_peaks(stage_problems(some.rows, some.seconds, some.memory, scenario))
+    return np.where(peaks <= memory_limit(scenario, some.rows), peaks, np.inf)
 
 
 def _may_be_uneven(scenario: Scenario) -> bool:
@@ -175,8 +172,7 @@ def _unevenly(outcome: Outcome, priced: Priced, scenario: Scenario, budget: Budg
     some = some.take(peak_lower_bounds(problems) < ceiling)
     if not len(some.rows):
         return
-    peaks = least_stage_peaks(stage_problems(some.rows, some.seconds, some.memory, scenario))
-    peaks = np.where(peaks <= memory_limit(scenario, some.rows), peaks, np.inf)
+    peaks = _fitting_peaks(some, scenario)
     best = int(np.lexsort((some.bound, peaks))[0])
     if peaks[best] >= ceiling:
         return
