@@ -104,7 +104,7 @@ def expert_layer(strategies: Strategies, scenario: Scenario) -> ExpertSeconds:
         if scenario.stack.switches.shared_expert_overlap:  # what is hidden slows the shared experts down
             backward = np.minimum(exchange.backward, shared.backward)
             hidden = Passes(np.minimum(exchange.forward, shared.forward), backward)
-            exchange = exchange - 1.0 / (1.0 + slow) * hidden
+            exchange = exchange - hidden + slow / (1.0 + slow) * hidden
     if moe.latent_size is not None:
         latent = float(moe.latent_size)
         matmul = matmul + linear(region, latent, h, scenario) + linear(region, h, latent, scenario)

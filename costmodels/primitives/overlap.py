@@ -130,7 +130,7 @@ def pipelined_exposed(moving: Number, product: Number, ranks: Number) -> Floats:
     Source:
         ``CommOverlapP2PBase::split_overlap_ag`` of comm_gemm_overlap.cpp [TE].
 
-    >>> float(pieces_left(1.0, 0.8, 4.0).round(9))
+    >>> float(pipelined_exposed(1.0, 0.8, 4.0).round(9))
     0.4
     """
     return np.maximum(moving - product * (ranks - 1.0) / ranks, 0.0)
