@@ -190,6 +190,9 @@ def test_why_not_compares_with_the_best_over_all_groups():
     answer = why_not(request(pins={"tp": 4}))
     assert answer.iteration_seconds >= answer.best_iteration_seconds
     assert set(answer.terms) >= {"compute", "bubble"}
+    refused = why_not(request(pins={"rank_order": "tp-cp-ep-pp-dp"}))
+    assert refused.rules[0].rule == "group-order"
+    assert refused.nearest.subject == "without the pinned rank_order"
 
 
 def test_other_orders_and_one_group_alone_are_compared():
@@ -204,6 +207,8 @@ def test_other_orders_and_one_group_alone_are_compared():
             assert line.iteration_seconds >= found.prediction.iteration_seconds * (1 - 1e-9)
     times = [other.iteration_seconds for other in found.alternatives]
     assert times == sorted(times)
+    searched = [line.iteration_seconds for line in lines.values() if "alone" not in line.subject]
+    assert min(times) <= min(seconds for seconds in searched if seconds) * (1 + 1e-9)
     assert not times or times[0] >= found.prediction.iteration_seconds * (1 - 1e-9)
 
 

@@ -13,7 +13,7 @@ from costmodels.names import Recompute
 from costmodels.pricing import effective_recompute, price, price_strategy
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
-from planner.search.best_first import search
+from planner.search.best_first import Pace, search
 from planner.search.core_bounds import core_bound, known_bound
 from planner.search.priced import price_cores
 from planner.space.lattice import build
@@ -216,8 +216,8 @@ def test_a_row_s_bounds_never_exceed_its_best_split(scenario, tightness, chance)
 
 def test_a_chunked_search_finds_what_pricing_everything_finds(monkeypatch):
     """Small chunks, so that the order of visits and the early end are put to the test."""
-    monkeypatch.setattr("planner.search.best_first.CHUNK", 7)
-    monkeypatch.setattr("planner.search.best_first.KEPT", 5)
+    small = Pace(first=7, chunk=7, ordered=7, kept=5, effort=1.0)
+    monkeypatch.setattr("planner.search.best_first.ONE_GROUP", small)
     scenario = toy_scenario(gpus=16, batch=32, stack=toy_stack(uneven_stages=True, zero_stages=(0, 1, 2, 3)))
     space = build(scenario, {})
     core, option = np.nonzero(space.allowed)
