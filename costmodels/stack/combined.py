@@ -34,7 +34,7 @@ class Combined:
 
 COMBINED: Final[Mapping[str, Combined]] = {
     "main_grads": Combined(
-        "Format that gradients are added up, kept and reduced in",
+        "Format of gradients; they are added up, kept and reduced in it",
         ("Megatron --accumulate-allreduce-grads-in-fp32, --main-grads-dtype",),
         lambda stack: "bf16" if stack.gradients.gradient_bytes == 2 else "fp32",
         {
@@ -57,7 +57,7 @@ COMBINED: Final[Mapping[str, Combined]] = {
         },
     ),
     "tp_comm_overlap": Combined(
-        "Tensor ranks exchange through user buffers, behind the products",
+        "Tensor exchanges hide behind products; through user buffers",
         ("Megatron --tp-comm-overlap",),
         lambda stack: stack.overlap.tp_forward < 1.0,
         {
@@ -66,7 +66,7 @@ COMBINED: Final[Mapping[str, Combined]] = {
         },
     ),
     "overlap_moe_expert_parallel_comm": Combined(
-        "Experts' exchanges run beside another micro-batch",
+        "Dispatch hides behind products; those of another micro-batch",
         ("Megatron --overlap-moe-expert-parallel-comm",),
         lambda stack: 0.0 < stack.overlap.ep < 1.0,
         {

@@ -41,78 +41,78 @@ class Switches(Record):
 
     attention_backend: Annotated[AttentionKernels, Field(min_length=1)] = _switch(
         ("unfused",),
-        "Attention kernels in order of preference; the first that the accelerator has runs",
+        "Attention kernels, the best first; the first that the accelerator has runs",
         "Megatron --attention-backend",
         "Transformers attn_implementation",
     )
     fp8_attention: bool = _switch(
-        False, "Under 8-bit recipes cuDNN attends in 8 bits too", "Megatron fp8_dot_product_attention"
+        False, "cuDNN attends in 8 bits in 8-bit recipes", "Megatron fp8_dot_product_attention"
     )
     fused_elementwise: bool = _switch(
         True,
-        "Bias, dropout, residual and activation run as one kernel each",
+        "Bias, dropout, residual, activation fused; one kernel each",
         "torchtitan --compile.enable",
         "Megatron --no-bias-gelu-fusion, --no-bias-dropout-fusion",
     )
     fused_softmax: bool = _switch(
-        True, "Scale, mask and softmax of unfused attention run as one kernel", "Megatron --no-masked-softmax-fusion"
+        True,
+        "Unfused attention has a fused softmax; scale, mask and softmax run as one kernel",
+        "Megatron --no-masked-softmax-fusion",
     )
     dropout: bool = _switch(
         False, "Attention and residual dropout are on", "Megatron --attention-dropout, --hidden-dropout"
     )
     deterministic: bool = _switch(
-        False, "Runs repeat to the bit: sums in a fixed order, memory filled", "Megatron --deterministic-mode"
+        False, "Runs repeat to the bit; sums in a fixed order, memory filled", "Megatron --deterministic-mode"
     )
     launch_blocking: bool = _switch(
-        False, "The host waits for every kernel before it launches the next", "CUDA_LAUNCH_BLOCKING=1"
+        False, "The host waits for every kernel; only then it launches the next", "CUDA_LAUNCH_BLOCKING=1"
     )
-    bind_processes: bool = _switch(
-        True, "Each process runs on the processors beside its device", "numactl, NCCL before 2.30"
-    )
+    bind_processes: bool = _switch(True, "Processes are bound to cores near their GPU", "numactl, NCCL before 2.30")
     cuda_graphs: bool = _switch(
-        False, "Launches are replayed by the device, so that the host bounds no layer", "Megatron --enable-cuda-graph"
+        False, "The GPU replays launches; the host bounds no layer", "Megatron --enable-cuda-graph"
     )
     cuda_graph_scope: tuple[Graphed, ...] = _switch(
-        (), "Parts of a layer that are captured in CUDA graphs", "Megatron --cuda-graph-scope"
+        (), "Parts of a layer captured in CUDA graphs", "Megatron --cuda-graph-scope"
     )
     dispatcher: Dispatcher = _switch(
         "alltoall",
-        "All tokens to every rank; one copy per expert; or once per domain (HybridEP gathers routes first)",
+        "How tokens reach experts; all to all ranks, a copy per expert, or once per domain (HybridEP: routes first)",
         "Megatron --moe-token-dispatcher-type, --moe-flex-dispatcher-backend",
     )
     expert_capacity: float | None = _switch(
         None,
-        "Tokens that every expert computes over the mean, more dropped and fewer padded; none drops none",
+        "Tokens per expert over the mean; more are dropped and fewer padded, none drops none",
         "Megatron --moe-expert-capacity-factor",
         gt=0,
         le=LARGEST_CAPACITY,
     )
     shared_expert_overlap: bool = _switch(
-        False, "Shared experts run while routed tokens travel", "Megatron --moe-shared-expert-overlap"
+        False, "Shared experts run while tokens travel", "Megatron --moe-shared-expert-overlap"
     )
     fused_experts: bool = _switch(
         False,
-        "Experts' products, biases, activation and quantisation run as one operation",
+        "An expert's layer is one fused operation; products, biases, activation and quantisation",
         "Megatron --use-transformer-engine-op-fuser",
     )
     tp_overlap_rings: bool = _switch(
         False,
-        "Products in 8 bits exchange what they take and return in rings, counted piece by piece",
+        "8-bit products exchange in rings; what they take and return is counted piece by piece",
         "Megatron tp_comm_overlap_cfg",
     )
     overlap_grad_reduce: bool = _switch(
         False,
-        "Gradients are reduced behind the backward pass of the last micro-batch",
+        "Gradients are reduced behind backward; that of the last micro-batch",
         "Megatron --overlap-grad-reduce",
         "DeepSpeed overlap_comm",
     )
     overlap_param_gather: bool = _switch(
         False,
-        "Parameters are gathered behind the forward pass of the first micro-batch",
+        "Parameters are gathered behind forward; that of the first micro-batch",
         "Megatron --overlap-param-gather",
     )
     overlap_zero3: bool = _switch(
-        False, "Both are so under ZeRO stage 3, whatever is true of lower stages", "DeepSpeed overlap_comm at stage 3"
+        False, "Both overlap under ZeRO stage 3; whatever is true of lower stages", "DeepSpeed overlap_comm at stage 3"
     )
     recompute_policy: RecomputePolicy = _switch(
         "attention",
@@ -122,7 +122,7 @@ class Switches(Record):
     )
     loss: Literal["plain", "fused"] = _switch(
         "plain",
-        "Cross-entropy of stored logits; or fused with the head's product, block by block [Liger]",
+        "Cross-entropy: plain, or fused with the head; with its product, block by block [Liger]",
         "Liger fused_linear_cross_entropy",
     )
     loss_block: int = _switch(
@@ -138,7 +138,7 @@ class Switches(Record):
     )
     fp8_param_gather: bool = _switch(
         False,
-        "Under an 8-bit recipe weights are kept, and gathered where it allows that, in 8 bits",
+        "8-bit recipes keep weights in 8 bits; and gather them so where they allow that",
         "Megatron --fp8-param-gather",
     )
     adapters: Adapters | None = _switch(
@@ -146,7 +146,7 @@ class Switches(Record):
     )
     offload_fraction: float = _switch(
         1.0,
-        "Share of the optimizer states that is offloaded where they are",
+        "Share of optimizer states offloaded; where they are at all",
         "Megatron --optimizer-offload-fraction",
         "DeepSpeed offload_optimizer.ratio",
         gt=0,
@@ -154,7 +154,7 @@ class Switches(Record):
     )
     offloaded_layers: float = _switch(
         1.0,
-        "Share of the layers whose activations are offloaded where they are",
+        "Share of layers with offloaded activations; where they are at all",
         "Megatron --cpu-offloading-num-layers",
         gt=0,
         le=1,
@@ -164,26 +164,26 @@ class Switches(Record):
     )
     reduce_bucket_size: ByteQuantity = _switch(
         0.0,
-        "Bucket that gradients are copied into, held through the backward pass; two where they travel behind it",
+        "Buffer that gradients are copied into; held through the backward pass, two where they travel behind it",
         "DeepSpeed reduce_bucket_size (values of 2 bytes)",
     )
     record_streams: bool = _switch(
         False,
-        "Blocks that tensor ranks' collectives used wait for the host to see these end",
+        "Collectives' memory is freed late; blocks wait for the host to see these end",
         "PyTorch until 2.8, unless TORCH_NCCL_AVOID_RECORD_STREAMS=1",
     )
     expandable_segments: bool = _switch(
         True,
-        "The allocator joins what it took from the device; else logits take room beside freed blocks [Segments]",
+        "The allocator grows its segments; else logits take room beside freed blocks [Segments]",
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
     )
     nccl_ub: bool = _switch(
         False,
-        "Collectives of sharded states run out of NCCL's user buffers and slow no computation",
+        "NCCL uses registered user buffers; collectives of sharded states then slow no computation",
         "Megatron --use-nccl-ub",
     )
     zero_hpz: bool = _switch(
         False,
-        "Under ZeRO stage 3 every innermost domain holds a second copy to gather from backward [Wang23]",
+        "Each node holds a second copy (ZeRO-3); backward gathers from it [Wang23]",
         "DeepSpeed zero_hpz_partition_size",
     )

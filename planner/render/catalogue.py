@@ -253,6 +253,12 @@ class Switch:
             return "none"
         return f"{self.value:g}" if isinstance(self.value, float) else _text(self.value)
 
+    @property
+    def short(self) -> tuple[str, str]:
+        """The value and what the switch does, for one line; a list of values begins."""
+        first, comma, _ = self.text.partition(", ")
+        return f"{first}, …" if comma else first, self.sentence.partition("; ")[0]
+
 
 def switches(name: str) -> list[Switch]:
     """What a user sets of a stack, with the values that it has."""

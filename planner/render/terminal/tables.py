@@ -137,8 +137,9 @@ def print_switches(
     cut: Any = {} if words else {"no_wrap": True, "overflow": "ellipsis"}
     for one in switches:
         if not words:
-            head = printable_text(f"  {one.name:<21}  {one.text:<9}  ", console)
-            console.print(head + printable_text(one.sentence, console, style="dim"), **cut)
+            value, sentence = one.short
+            head = printable_text(f"  {one.name:<21}  {value:<9}  ", console)
+            console.print(head + printable_text(sentence, console, style="dim"), **cut)
         else:
             meaning = printable_text(f"{one.sentence} ({'; '.join(one.words)})", console, style="dim")
             rows.append([printable_text(one.name, console), printable_text(one.text, console), meaning])
