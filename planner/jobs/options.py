@@ -178,7 +178,7 @@ class Tracked(dict[str, Any]):
         slips = [f"{prefix}{name} is not read; {prefix}{close[0]} is" for name, close in near.items() if close]
         others = [name for name, close in near.items() if not (close or re.fullmatch(harmless, name))]
         listed = ", ".join(f"{prefix}{name}" for name in others)
-        return (*slips, *([f"not read, and without effect on the price: {listed}"] if listed else ()))
+        return (*slips, *([f"not read, so what they do to time and memory is not priced: {listed}"] if listed else ()))
 
 
 class Document:

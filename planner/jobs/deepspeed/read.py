@@ -47,6 +47,7 @@ def deepspeed_job(document: Mapping[str, Any]) -> ImportedJob:
         optimizer=at("optimizer"),
         main_grads=at("main_grads"),
         offload_fraction=at("offload_fraction"),
+        changes={"stack.zero_hpz": True} if (at("second_shard") or 1) > 1 else None,
     )
     pins = present(
         **sizes,

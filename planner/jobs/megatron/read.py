@@ -25,6 +25,7 @@ _PRICED_OTHERWISE: Final = (
 )  # fmt: skip
 """Arguments that change the speed or the memory and that no pin says; the stack's own habits are priced."""
 _OVERLAPS: Final = ("overlap-grad-reduce", "overlap-param-gather")
+_DROPOUTS: Final = ("attention_dropout", "hidden_dropout")
 _HARMLESS: Final = (
     r"(lr|min-lr|log|save|load|eval|train|test|valid|adam|init-method|tokenizer|data|tensorboard|wandb|master|rdzv|node|local"
     r"|ckpt|exit|no-load|no-save|distributed-t|distributed-b|weight-decay|clip-grad|seed|split|num-workers|merge|vocab-f"
@@ -80,7 +81,7 @@ def megatron_job(script: str, *, model_known: bool = False) -> ImportedJob:
         *(assumed_fields(at) if described else ()),
         *_assumed(at),
         *again.remarks,
-        *_unknown_length(at),
+        *_unset(at),
         *at.unread(_HARMLESS, prefix="--"),
     )
     return ImportedJob(fields, pins, pipeline.layers, again.layers, remarks, length=length)
@@ -199,15 +200,29 @@ def _local(at: Arguments) -> bool:
 
 
 def _changes(at: Arguments) -> dict[str, Any]:
-    """Fields of the stack that the arguments decide: attention, and what Megatron-FSDP does otherwise."""
+    """Fields of the stack that the arguments decide: attention, dropout, and what Megatron-FSDP does otherwise."""
     unfused = at.text("attention") in {"unfused", "local"} or _local(at)
     found: dict[str, Any] = (
         {"stack.attention_backend": "unfused", "stack.kernels.blackwell_attention": "unfused"} if unfused else {}
     )
+    if shares := [_share(at, field) for field in _DROPOUTS if at.given(field) and not at.text(field).startswith("$")]:
+        found["stack.dropout"] = any(shares)
     whole = at.given("use_megatron_fsdp")
     return found | (
         {"stack.supports.zero_stages": [0, 1, 2, 3], "stack.sharding.state_copies": "none"} if whole else {}
     )
+
+
+def _share(at: Arguments, field: str) -> float:
+    """A share such as 0.1.
+
+    Raises:
+        BadRequest: it is none.
+    """
+    try:
+        return float(at.text(field))
+    except ValueError:
+        raise BadRequest(f"--{at.word_of(field)}: expected a share such as 0.1, got {at.text(field)!r:.40}") from None
 
 
 def _length(at: Arguments) -> Length | None:
@@ -226,8 +241,12 @@ def _length(at: Arguments) -> Length | None:
     return Length(count, _LENGTHS[field], f"--{at.word_of(field)}")
 
 
-def _unknown_length(at: Arguments) -> list[str]:
-    """That a length is given by a variable that nothing in the script sets."""
-    advice = "is set nowhere in the script; --tokens says how long the training is"
-    unset = [field for field in _LENGTHS if at.text(field).startswith("$")]
-    return [f"--{at.word_of(field)} {at.text(field):.40} {advice}" for field in unset]
+def _unset(at: Arguments) -> list[str]:
+    """That a length or a dropout is given by a variable that nothing in the script sets."""
+    length = dict.fromkeys(_LENGTHS, "--tokens says how long the training is")
+    dropout = dict.fromkeys(_DROPOUTS, "the stack's dropout is priced")
+    return [
+        f"--{at.word_of(field)} {at.text(field):.40} is set nowhere in the script; {advice}"
+        for field, advice in (length | dropout).items()
+        if at.text(field).startswith("$")
+    ]

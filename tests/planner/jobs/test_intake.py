@@ -256,12 +256,36 @@ def test_stages_hold_equal_layers_where_nothing_else_is_said():
             "--data-paralel-sharding-strategy x --use-megatron-fsdp",
             "--data-paralel-sharding-strategy is not read; --data-parallel-sharding-strategy is",
         ),
-        ("--foo-bar 3 --baz", "not read, and without effect on the price: --foo-bar, --baz"),
+        ("--foo-bar 3 --baz", "not read, so what they do to time and memory is not priced: --foo-bar, --baz"),
         ("", "--overlap-grad-reduce is not given; the stack's overlap is priced"),
     ],
 )
 def test_arguments_that_are_not_read_are_named(more, remark):
     assert remark in megatron_job(WORDS + more).remarks
+
+
+@pytest.mark.parametrize(
+    ("given", "changes"),
+    [
+        ("--attention-dropout 0.1 --hidden-dropout 0", {"stack.dropout": True}),
+        ("--attention-dropout 0.0 --hidden-dropout 0.0", {"stack.dropout": False}),
+        ("--hidden-dropout $DROP", {}),
+    ],
+)
+def test_dropout_is_priced_as_the_arguments_say(given, changes):
+    job = megatron_job(WORDS + given)
+    assert job.fields.get("changes", {}) == changes
+    assert any("$DROP is set nowhere" in remark for remark in job.remarks) == ("$" in given)
+
+
+def test_a_dropout_that_is_no_number_is_refused():
+    with pytest.raises(BadRequest, match=r"--hidden-dropout: expected a share such as 0\.1, got 'high'"):
+        megatron_job(WORDS + "--hidden-dropout high")
+
+
+def test_a_second_shard_of_the_weights_is_read():
+    zero = {"stage": 3, "zero_hpz_partition_size": 8}
+    assert deepspeed_job({"zero_optimization": zero}).fields["changes"] == {"stack.zero_hpz": True}
 
 
 def test_arguments_around_the_model_need_no_remark():
@@ -287,7 +311,7 @@ def test_keys_that_are_not_read_are_named():
     job = deepspeed_job({"zero_optimization": zero, "foo": 1, "gradient_clipping": 1.0, "train_batch_sise": 8} | given)
     assert job.remarks == (
         "train_batch_sise is not read; train_batch_size is",
-        "not read, and without effect on the price: foo",
+        "not read, so what they do to time and memory is not priced: foo",
         "zero_optimization.stge is not read; zero_optimization.stage is",
     )
     parallel = {"tensor_paralel_degree": 2, "data_parallel_replicate_degree": 2}

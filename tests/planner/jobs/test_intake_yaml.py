@@ -150,7 +150,7 @@ def test_a_file_of_another_kind_is_named(tmp_path):
     with pytest.raises(BadFile, match="no YAML: it looks like TOML, which --from torchtitan reads"):
         import_job("accelerate", path)
     path.write_text("parallelism: {dp: 1, tp: 1, pp: 1, 3: 4}\n5: on\n")
-    assert "not read, and without effect on the price: 5" in import_job("nanotron", path).remarks
+    assert "not read, so what they do to time and memory is not priced: 5" in import_job("nanotron", path).remarks
     path.write_text("distributed_type: FSDP\n")
     with pytest.raises(BadFile, match="looks like YAML, which --from accelerate, nanotron or maxtext reads"):
         import_job("deepspeed", path)
