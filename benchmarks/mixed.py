@@ -10,8 +10,8 @@ import argparse
 import time
 from dataclasses import replace
 
-from costmodels.groups import Mixed
 from costmodels.model.catalogue import model
+from costmodels.node_groups import Mixed
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import stack
 from hardware.catalogue import cluster

@@ -16,8 +16,8 @@ from costmodels.layer.forward_backward import Passes, no_passes, streamed, token
 from costmodels.layout.placement import group_of
 from costmodels.names import CP_KINDS, WORD
 from costmodels.primitives.collectives import all_to_all_seconds, gather_seconds, send_seconds
-from costmodels.primitives.groups import Group, split_group
 from costmodels.primitives.overlap import ring_attention_exposed
+from costmodels.primitives.rank_groups import Group, split_group
 from costmodels.primitives.sizes import key_value_bytes
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack

@@ -32,8 +32,8 @@ from costmodels.layout.placement import expert_group
 from costmodels.model.model import Experts
 from costmodels.names import WORD
 from costmodels.primitives.collectives import all_to_all_seconds, gather_seconds
-from costmodels.primitives.groups import Group
 from costmodels.primitives.kernels import matmul_seconds
+from costmodels.primitives.rank_groups import Group
 from costmodels.primitives.sizes import dispatched_bytes, expert_places
 from costmodels.scenario import Scenario
 from costmodels.stack.fields import SENT_ONCE

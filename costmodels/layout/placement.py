@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from costmodels.names import RANK_ORDERS, SHARDING_INSIDE
-from costmodels.primitives.groups import Group, split_group
+from costmodels.primitives.rank_groups import Group, split_group
 from costmodels.strategy import Ints, Strategies
 
 _DIMENSIONS = ("tp", "cp", "dp", "pp", "sharding")

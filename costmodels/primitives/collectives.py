@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from costmodels.arrays import Floats, Number
-from costmodels.primitives.groups import Crossing, Group, all_to_all_share
+from costmodels.primitives.rank_groups import Crossing, Group, all_to_all_share
 from hardware.links import Tier
 
 CHUNK = 512 * 1024.0

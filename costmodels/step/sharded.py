@@ -33,8 +33,8 @@ from costmodels.model.model import Model
 from costmodels.model.parameters import attention_projections
 from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
 from costmodels.primitives.collectives import all_reduce_seconds, gather_seconds, host_seconds
-from costmodels.primitives.groups import Group, split_group
 from costmodels.primitives.overlap import prefetched
+from costmodels.primitives.rank_groups import Group, split_group
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.strategy import Bools, Floats, Ints, Strategies

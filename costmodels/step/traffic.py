@@ -32,8 +32,8 @@ from costmodels.model.parameters import attention_projections
 from costmodels.names import SCHEDULE_NAMES, SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
 from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.primitives.collectives import all_reduce_seconds, broadcast_seconds, gather_seconds, send_seconds
-from costmodels.primitives.groups import ends_of
 from costmodels.primitives.overlap import exposed
+from costmodels.primitives.rank_groups import ends_of
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.step.sharded import compute_slowdown, every_micro_batch, gather_word

@@ -38,7 +38,7 @@ import numpy as np
 
 from costmodels.layout.placement import group_of
 from costmodels.names import RANK_ORDERS
-from costmodels.primitives.groups import split_group
+from costmodels.primitives.rank_groups import split_group
 from costmodels.strategy import Strategies, strategies
 from planner import Plan, PlanRequest, predict
 

@@ -17,8 +17,8 @@ from typing import Final, Literal
 import numpy as np
 from pydantic import Field
 
-from costmodels.groups import AnyScenario, Mixed, MixedStrategies, parts_of, price
 from costmodels.layout.split import Assignment
+from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies, parts_of, price
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats
 from planner.analyses.what_if import best_of, nothing_found

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 
 from costmodels.catalogue import catalogue_hash as models_hash
-from costmodels.groups import (
+from costmodels.layer.context import ulysses_ranks
+from costmodels.layer.recompute_modules import module_names
+from costmodels.layout.split import Assignment
+from costmodels.model.flops import flops_per_token, frozen_flops, module_flops, recomputed_flops, utilization
+from costmodels.model.parameters import parameters
+from costmodels.names import VALUE_NAMES, Recompute
+from costmodels.node_groups import (
     PER_GROUP,
     AnyScenario,
     MixedStrategies,
@@ -18,12 +24,6 @@ from costmodels.groups import (
     parts_of,
     stage_limits,
 )
-from costmodels.layer.context import ulysses_ranks
-from costmodels.layer.recompute_modules import module_names
-from costmodels.layout.split import Assignment
-from costmodels.model.flops import flops_per_token, frozen_flops, module_flops, recomputed_flops, utilization
-from costmodels.model.parameters import parameters
-from costmodels.names import VALUE_NAMES, Recompute
 from costmodels.pricing import Price
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from costmodels.groups import Mixed, MixedStrategies, first_in_pipeline, price, stage_limits
 from costmodels.memory.host import host_fits, host_need, host_room
 from costmodels.memory.rows import memory_limit
+from costmodels.node_groups import Mixed, MixedStrategies, first_in_pipeline, price, stage_limits
 from costmodels.pricing import Price
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies

@@ -168,7 +168,7 @@ def why_not(ctx: click.Context, /, **params: Any) -> None:
 
     with working("searching", params):
         answer = object_to(asked.request)
-    from planner.render.terminal.objection import render_why_not
+    from planner.render.terminal.why_not import render_why_not
 
     deliver(answer, render_why_not, params)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.groups import AnyScenario, Mixed
+from costmodels.node_groups import AnyScenario, Mixed
 from costmodels.scenario import Scenario
 from planner.answer.plan import Rejection
 from planner.explain.nearest import nearest_request

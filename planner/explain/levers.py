@@ -8,7 +8,7 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
-from costmodels.groups import Mixed
+from costmodels.node_groups import Mixed
 from costmodels.scenario import Scenario
 from hardware.links import Tier
 from hardware.records import Between

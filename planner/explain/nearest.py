@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from costmodels.groups import AnyScenario, price
 from costmodels.memory.host import host_fits
 from costmodels.memory.rows import memory_limit
 from costmodels.names import VALUE_NAMES
+from costmodels.node_groups import AnyScenario, price
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
 from hardware.errors import MeshwrightError

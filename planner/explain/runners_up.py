@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodels.groups import AnyScenario, MixedStrategies, held_bytes, parts_of
 from costmodels.model.flops import utilization
 from costmodels.names import Recompute
+from costmodels.node_groups import AnyScenario, MixedStrategies, held_bytes, parts_of
 from costmodels.strategy import Strategies
 from planner.answer.build import counted_flops, mean_peak, order_in_words, strategy_record
 from planner.answer.plan import Alternative, Strategy

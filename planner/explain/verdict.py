@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from costmodels.groups import AnyScenario, Mixed
 from costmodels.model.parameters import parameters
+from costmodels.node_groups import AnyScenario, Mixed
 from costmodels.scenario import Scenario
 from costmodels.step.offload import described
 from hardware.records import Accelerator

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodels.groups import Mixed
 from costmodels.names import SHARDED_GRADIENTS, Recompute
+from costmodels.node_groups import Mixed
 from costmodels.strategy import Strategies
 from planner.answer.build import degrees_in_words
 from planner.answer.plan import Advice

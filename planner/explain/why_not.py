@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from costmodels.groups import AnyScenario, MixedStrategies, parts_of
 from costmodels.names import Recompute
+from costmodels.node_groups import AnyScenario, MixedStrategies, parts_of
 from costmodels.pricing import price_strategy
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Ints, Strategies

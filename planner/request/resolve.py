@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from costmodels.groups import AnyScenario, Mixed
 from costmodels.model.catalogue import model as find_model
 from costmodels.model.model import Model
+from costmodels.node_groups import AnyScenario, Mixed
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.stability import Stability
 from costmodels.stack.adapters import OF_ATTENTION

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from costmodels.groups import Mixed, MixedStrategies
 from costmodels.iteration import LAYER_AXES, RowSeconds, core_seconds
 from costmodels.layer.overlapped_experts import further_axes, hidden_experts, is_overlapped
 from costmodels.layer.terms import LayerTerms
 from costmodels.layout.layers_by_kind import heaviest_at_least
 from costmodels.layout.split import even_layers
 from costmodels.names import Recompute
+from costmodels.node_groups import Mixed, MixedStrategies
 from costmodels.pipeline.bubble_share import bubble_share
 from costmodels.primitives.overlap import slowdown
 from costmodels.scenario import Scenario

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.groups import as_it_runs
 from costmodels.layout.split import ENDS, Assignment, end_places, ends_of_cut, nearest_cut, odd_stage, places_of
 from costmodels.layout.stage_contents import joined
 from costmodels.names import CP_KINDS, SCHEDULE_NAMES, VOCABULARIES, Recompute
+from costmodels.node_groups import as_it_runs
 from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Strategies, strategies

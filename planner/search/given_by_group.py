@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from costmodels.groups import PER_GROUP, Mixed, MixedStrategies, as_it_runs
+from costmodels.node_groups import PER_GROUP, Mixed, MixedStrategies, as_it_runs
 from costmodels.pricing import row_assignment
 from costmodels.strategy import AXES
 from planner.answer.plan import Rejection

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from costmodels.groups import AnyScenario, Mixed
 from costmodels.names import OFFLOADS
+from costmodels.node_groups import AnyScenario, Mixed
 from costmodels.step.offload import described
 from costmodels.strategy import Strategies
 from planner.answer.plan import Plan

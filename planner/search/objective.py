@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from costmodels.groups import AnyScenario, Mixed, parts_of, price
+from costmodels.node_groups import AnyScenario, Mixed, parts_of, price
 from costmodels.pricing import iteration_seconds, stage_bytes
 from costmodels.scenario import Scenario
 from costmodels.strategy import Ints, Strategies

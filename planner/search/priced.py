@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.groups import AnyScenario, Mixed, MixedStrategies, mixed_bytes, mixed_seconds
 from costmodels.iteration import (
     RowSeconds,
     all_sides,
@@ -21,6 +20,7 @@ from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.host import host_fits
 from costmodels.memory.rows import RowBytes, memory_limit, row_bytes
 from costmodels.names import Recompute
+from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies, mixed_bytes, mixed_seconds
 from costmodels.scenario import Scenario
 from costmodels.step.traffic import share_steps
 from costmodels.strategy import Bools, Floats, Ints, Strategies

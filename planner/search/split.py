@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from costmodels.groups import AnyScenario, Mixed, MixedStrategies, as_it_runs, parts_of, price
 from costmodels.iteration import compose, row_seconds
 from costmodels.layout.split import Assignment, slice_layers
 from costmodels.names import Recompute
+from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies, as_it_runs, parts_of, price
 from costmodels.pricing import row_assignment
 from costmodels.strategy import Strategies
 from planner.request.budget import SPLIT, Budget

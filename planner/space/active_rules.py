@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costmodels.groups import AnyScenario, Mixed
+from costmodels.node_groups import AnyScenario, Mixed
 from costmodels.scenario import Scenario
 from planner.frameworks.registry import FRAMEWORKS
 from planner.rules.core import GROUP_RULES, RULES, Rule

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.groups import AnyScenario, Mixed, MixedStrategies
+from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Ints, Strategies, strategies
 from planner.errors import BadRequest

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from costmodels.groups import AnyScenario, Mixed
 from costmodels.layer.recompute_modules import module_mask, module_names, modules_of
 from costmodels.layout.stage_contents import copies
 from costmodels.names import CP_KINDS, OFFLOADS, Recompute
+from costmodels.node_groups import AnyScenario, Mixed
 from costmodels.scenario import Scenario
 from costmodels.strategy import Ints, Strategies
 from planner.answer.text import NO_OFFLOADING

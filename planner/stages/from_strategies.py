@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from costmodels.groups import Mixed, MixedBytes, MixedSeconds, MixedStrategies
 from costmodels.iteration import RowSeconds, compose, stage_extras
 from costmodels.layout.layers_by_kind import kind_slices
 from costmodels.layout.split import Assignment, end_places, slice_layers
@@ -15,6 +14,7 @@ from costmodels.layout.stage_contents import copies, ends, folded, in_flight, jo
 from costmodels.memory.rows import RowBytes, memory_limit
 from costmodels.model.model import Model
 from costmodels.names import Recompute
+from costmodels.node_groups import Mixed, MixedBytes, MixedSeconds, MixedStrategies
 from costmodels.pricing import halved
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats, Ints, Strategies

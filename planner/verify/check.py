@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.groups import AnyScenario, Mixed, MixedStrategies, mixed_seconds, parts_of, stage_limits
 from costmodels.layout.split import Assignment
 from costmodels.names import SCHEDULE_NAMES
+from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies, mixed_seconds, parts_of, stage_limits
 from costmodels.pipeline.schedules import FILLING, SCHEDULES
 from costmodels.pricing import Price
 from costmodels.stack.stack import Stack

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from costmodels.primitives.collectives import all_reduce_seconds, all_to_all_seconds, gather_seconds, send_seconds
-from costmodels.primitives.groups import Group
+from costmodels.primitives.rank_groups import Group
 from hardware.errors import BadFile
 from hardware.links import Tier
 from hardware.records import BadNodeCount, Cluster, NodeGroup

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from costmodels.layout.placement import expert_data_group, expert_group, group_of, strides
 from costmodels.names import RANK_ORDERS, SHARDING_INSIDE
-from costmodels.primitives.groups import ends_of, split_group
+from costmodels.primitives.rank_groups import ends_of, split_group
 from costmodels.strategy import strategies
 
 DIMENSIONS = ("tp", "cp", "pp", "dp")

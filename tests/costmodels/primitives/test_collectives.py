@@ -13,7 +13,7 @@ from costmodels.primitives.collectives import (
     gather_seconds,
     send_seconds,
 )
-from costmodels.primitives.groups import Group
+from costmodels.primitives.rank_groups import Group
 from costmodels.strategy import strategies
 from hardware.catalogue import cluster
 from tests.drawn import drawn_groups

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from planner import PlanRequest, predict, why_not
-from planner.render.terminal.objection import render_why_not
+from planner.render.terminal.why_not import render_why_not
 from planner.request.pins import Pin
 from tests.scenarios import toy_model
 

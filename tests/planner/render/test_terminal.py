@@ -10,9 +10,9 @@ from planner.api import predict
 from planner.explain.why_not import WhyNot
 from planner.render.terminal.bars import bar, flow, plain
 from planner.render.terminal.formats import written
-from planner.render.terminal.objection import render_why_not
 from planner.render.terminal.tables import print_rows
 from planner.render.terminal.terminal import render
+from planner.render.terminal.why_not import render_why_not
 from planner.request.request import PlanRequest
 from tests.planner.fake_plan import fake_plan, infeasible_plan, request, stage, strategy
 from tests.scenarios import dense_model

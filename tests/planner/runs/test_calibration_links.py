@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from costmodels.primitives.collectives import all_reduce_seconds
-from costmodels.primitives.groups import Group
 from costmodels.primitives.kernels import matmul_seconds
+from costmodels.primitives.rank_groups import Group
 from hardware.catalogue import cluster as find_cluster
 from hardware.errors import MeshwrightError
 from planner import calibrate

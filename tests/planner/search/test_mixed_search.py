@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from costmodels.groups import Mixed, mixed_bytes, price_mixed
+from costmodels.node_groups import Mixed, mixed_bytes, price_mixed
 from costmodels.pipeline.schedules import SCHEDULES, pipeline_seconds
 from hardware.records import Between, Cluster
 from planner.request.budget import Budget

@@ -9,7 +9,7 @@ from itertools import islice, pairwise
 import numpy as np
 import pytest
 
-from costmodels.groups import PER_GROUP
+from costmodels.node_groups import PER_GROUP
 from costmodels.stack.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
 from hardware.errors import MeshwrightError
