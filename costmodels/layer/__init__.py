@@ -1,4 +1,5 @@
-"""Seconds of one layer on one rank: dense, attention, experts, recomputation, launches, loss.
+"""One layer on one rank: its seconds, the bytes that its parts keep, its adapters' parameters.
 
-In: strategies and a scenario. Out: seconds of forward and backward passes, per strategy. Imports: layout and below.
+In: strategies and a scenario. Out: seconds of forward and backward passes, bytes, per strategy. Imports:
+layout and below.
 """

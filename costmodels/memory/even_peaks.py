@@ -36,7 +36,7 @@ _PLACES: tuple[Callable[[Ints], Ints], ...] = (np.zeros_like, lambda pp: np.mini
 
 
 def even_peaks(strategies: Strategies, memory: RowBytes, num_layers: int) -> Floats:
-    """Allocated bytes of the worst stage under the even split of ``pricing.even_assignment``, shape (N,).
+    """Allocated bytes of the worst stage under the even split of ``pricing.row_assignment``, shape (N,).
 
     The worst is the first, the second (most micro-batches in flight among the fuller ones) or the last.
     """

@@ -312,7 +312,7 @@ def memory_limit(scenario: Scenario, strategies: Strategies) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class LayerBytes(Columns):
-    """Bytes and parameters of one layer of a kind, arrays (N,); the fields are those of ``memory.RowBytes``."""
+    """Bytes and parameters of one layer of a kind, arrays (N,); the fields are those of ``RowBytes``."""
 
     layer_parameters: Floats
     expert_parameters: Floats

@@ -179,7 +179,7 @@ def module_flops(model: Model, *, seq_length: int, modules: tuple[str, ...], win
     Args:
         model: The architecture.
         seq_length: Sequence length, tokens.
-        modules: Names of ``costmodels.strategy.MODULES``.
+        modules: Names of ``costmodels.names.MODULES``.
         windowed: As in `model_flops`.
     """
     matrices, h, moe = model.ffn_branches + 1, model.hidden_size, model.moe

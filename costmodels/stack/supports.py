@@ -40,6 +40,6 @@ class Supports(Record):
     recompute_groups: bool = False
     """Layers that are recomputed can share one stored input, several at a time (Megatron's uniform method)."""
     recompute_modules: RecomputeModules = ()
-    """Modules that selective recomputation can name, of ``costmodels.strategy.MODULES``."""
+    """Modules that selective recomputation can name, of ``costmodels.names.MODULES``."""
     offloads: Offloads = ()
-    """What can be moved to the memory of the host, of ``costmodels.strategy.OFFLOADS``."""
+    """What can be moved to the memory of the host, of ``costmodels.names.OFFLOADS``."""

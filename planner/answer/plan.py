@@ -48,7 +48,7 @@ class Strategy(Record):
     tp: int
     cp: int
     cp_kind: str
-    """How context ranks exchange, one of ``costmodels.strategy.CP_KINDS``."""
+    """How context ranks exchange, one of ``costmodels.names.CP_KINDS``."""
     cp_near: int
     """Context ranks that exchange tokens for heads; the others form a ring, or gather."""
     pp: int

@@ -1,6 +1,7 @@
 """The three questions: the best plan, the price of one strategy, why not another one.
 
-In: a `PlanRequest`. Out: a `Plan` or a `WhyNot`. The modules here answer for one node group and for several.
+In: a `PlanRequest`. Out: a `Plan` or a `WhyNot`. ``answers`` turns a search or a given
+strategy into a plan with its reasons, ``short`` into one without.
 Imports: explain, search and below.
 """
 

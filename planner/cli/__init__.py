@@ -1,8 +1,8 @@
 """The command line: ``plan --model 175b --gpus 12288``.
 
 In: words of the command line, files, ``PLAN_`` variables. Out: the answer on stdout, the talk on stderr, an exit code
-(``ending``). Imports: all of the planner; click, rich. Nothing heavier than click is imported before a command needs
-it.
+(``ending``). Imports: all of the planner; click, rich, uvicorn. Nothing heavier than click is imported before a command
+needs it.
 """
 
 import sys

@@ -96,7 +96,7 @@ def rank(files: Sequence[str] = (), *, form: str = "table", workers: int = 1) ->
 
 
 def bottom(files: Sequence[str] = (), *, form: str = "table", workers: int = 1) -> str:
-    """What the measurements leave to any model: the report of ``floor`` on the same files.
+    """What the measurements leave to any model: the report of ``noise_floor`` on the same files.
 
     Raises:
         BadFile: a file that cannot be read.

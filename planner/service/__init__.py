@@ -1,4 +1,4 @@
-"""The same over HTTP: raw bytes handed to confined processes.
+"""``plan serve``: the questions of the command line over HTTP, answered in confined processes.
 
-In: HTTP bodies. Out: the documents of the commands. Imports: render and below; fastapi.
+In: HTTP bodies. Out: the documents of the commands. Imports: render and below; fastapi, starlette, uvicorn.
 """

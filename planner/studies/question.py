@@ -69,7 +69,7 @@ def key_of(fields: Mapping[str, Any], mode: Mode) -> str:
 
 
 def _resolved(request: PlanRequest) -> dict[str, Any]:
-    """What `planner.request.request.resolve` would fill in, without the work of it; records by what they hold."""
+    """What `planner.request.resolve.resolve` would fill in, without the work of it; records by what they hold."""
     assert isinstance(request.model, Model)
     model, gpus = request.model, request.gpus
     seq_length = request.seq_length or model.seq_length

@@ -16,7 +16,7 @@ from run_words.rows import contradicting, convention, efficiency_seconds, measur
 Row = Mapping[str, Any]
 
 _RECOMPUTED: tuple[Repeated, ...] = ("none", "selective", "full", "full")
-"""By the code of ``costmodels.strategy.Recompute``."""
+"""By the code of ``costmodels.names.Recompute``."""
 
 
 def seconds_of(row: Row, mapped: Case | None) -> float | None:

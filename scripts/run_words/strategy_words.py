@@ -22,7 +22,7 @@ CONTEXT_WORDS: tuple[tuple[str, str], ...] = (
     (r"all-?gather|llama-?3", "all-gather"),
     (r"ring|zig-?zag|striped|p2p|megatron-cp|burst|dist-?flash", "p2p"),
 )
-"""First match of papers' and programs' words gives a kind of ``costmodels.strategy.CP_KINDS``: ring attention
+"""First match of papers' and programs' words gives a kind of ``costmodels.names.CP_KINDS``: ring attention
 [Liu23], Ulysses [Jacobs23], the gather of Llama 3 and the two together [Fang24]."""
 
 

@@ -1,1 +1,1 @@
-"""Hugging Face Accelerate: its YAML, written."""
+"""Hugging Face Accelerate: its YAML, read and written."""

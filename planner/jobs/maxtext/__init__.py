@@ -1,1 +1,1 @@
-"""MaxText: its configuration, written."""
+"""MaxText: its configuration, read and written."""

@@ -1,1 +1,1 @@
-"""nanotron: its YAML, written."""
+"""nanotron: its YAML, read and written."""

@@ -1,4 +1,4 @@
-"""What a person measured: training runs, collectives, matrix products; told apart by content, not by name."""
+"""What a person measured: runs, probes, collectives, matrix products; told apart by content, not by name."""
 
 from __future__ import annotations
 
