@@ -14,8 +14,7 @@ from typing import Final, Literal
 import numpy as np
 from pydantic import Field
 
-from costmodels.memory.rows import memory_limit
-from costmodels.pricing import price_strategy
+from costmodels.pricing import seconds_if_it_fits
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies, strategies
 from planner.answer.build import provenance_record, strategy_record
@@ -225,5 +224,4 @@ def seconds_if_kept(rows: Strategies, changed: Scenario, best: Incumbent) -> flo
     """Seconds of a strategy with its layers, None where it breaks a rule or does not fit."""
     if broken_rules(rows, changed):
         return None
-    priced = price_strategy(rows, changed, best.assignment)
-    return priced.iteration if np.max(priced.footprint.allocated) <= memory_limit(changed, rows)[0] else None
+    return seconds_if_it_fits(rows, changed, best.assignment)

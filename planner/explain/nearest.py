@@ -8,12 +8,9 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
-from costmodels.memory.host import host_fits
-from costmodels.memory.rows import memory_limit
 from costmodels.names import VALUE_NAMES
-from costmodels.node_groups import AnyScenario, price
+from costmodels.node_groups import AnyScenario
+from costmodels.pricing import seconds_if_it_fits
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
 from hardware.errors import MeshwrightError
@@ -309,7 +306,4 @@ def _times_off(pin: Pin, value: int) -> float:
 
 def _seconds(scenario: Scenario, row: Strategies, layers: Sequence[int] | None) -> float | None:
     """Per iteration; None where it does not fit."""
-    split = split_or_given(scenario, row, layers)
-    priced = price(row, scenario, split)
-    fits = host_fits(row, scenario)[0] and np.max(priced.footprint.allocated) <= memory_limit(scenario, row)[0]
-    return priced.iteration if fits else None
+    return seconds_if_it_fits(row, scenario, split_or_given(scenario, row, layers))
