@@ -20,6 +20,7 @@ ALLOWED = {
     "h11": {"planner/service/connections.py"},  # uvicorn has it with it
     "yaml": {"planner", "costmodels/model/huggingface"},
     "ray": {"planner/studies/ray_engine.py"},
+    "torch": {"planner/runs/probe/measure.py"},  # runs in a process of its own
     "pyarrow": {"planner/studies/table.py"},
 }
 """Library to the files and folders (or beginnings of names) that may import it."""

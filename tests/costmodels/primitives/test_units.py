@@ -148,7 +148,7 @@ OVERLAPS = {
         "hidden": np.array([True, False, True]),
     },
     "ring_attention_exposed": {"ranks": 4, "send": COUNTS * SECONDS, "attention": COUNTS * SECONDS, "floor": 0.1},
-    "pieces_left": {"moving": 2 * COUNTS * SECONDS, "product": COUNTS * SECONDS, "ranks": 4.0},
+    "pipelined_exposed": {"moving": 2 * COUNTS * SECONDS, "product": COUNTS * SECONDS, "ranks": 4.0},
     "shared_units": {"moving": COUNTS * SECONDS, "product": COUNTS * SECONDS, "taken": 0.2},
 }
 

@@ -43,7 +43,7 @@ CASES = {
     "a missing file": (["--model", "missing.toml", *GPUS], "missing.toml: no such file"),
     "a folder as cluster": ([*ASK, "--cluster", "./"], "folder"),
     "a binary file": (["--model", "{binary}", *GPUS], "not a text file"),
-    "broken toml": (["--model", "{broken}", *GPUS], "not a TOML file"),
+    "broken toml": (["--model", "{broken}", *GPUS], "not TOML"),
     "a path too long": (["--model", "a" * 3000 + "/x.toml", *GPUS], "name too long"),
     "text too long": (["--model", "a" * 9000, *GPUS], "9000 characters"),
     "an unknown cluster": ([*ASK, "--cluster", "dgx-h1000"], "did you mean"),

@@ -82,13 +82,13 @@ def test_a_failing_point_is_kept_with_its_error_and_stops_nothing(tmp_path):
 
 
 def test_a_defect_of_the_planner_fails_one_point(tmp_path, monkeypatch):
-    def broken(request):
+    def broken(request, *others):
         if request.gpus == 8:
             raise ZeroDivisionError("a formula")
-        return real(request)
+        return real(request, *others)
 
-    real = answering.resolve
-    monkeypatch.setattr(answering, "resolve", broken)
+    real = answering.short_plan
+    monkeypatch.setattr(answering, "short_plan", broken)
     path = tmp_path / "runs.sqlite"
     done = run(study(), path, workers=1)
     assert (done.counts["optimal"], done.failed, done.defects) == (4, 4, 4)
