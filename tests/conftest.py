@@ -2,6 +2,9 @@
 
 from hypothesis import Phase, is_hypothesis_test, settings
 
+SHARE = 0.5
+"""Of the examples that a property asks for, what a plain run draws: half the time, and others at each run anyway."""
+
 
 def pytest_addoption(parser):
     parser.addoption("--examples", type=int, default=1, metavar="N", help="N times as many examples of every property")
@@ -9,14 +12,14 @@ def pytest_addoption(parser):
 
 def pytest_collection_modifyitems(config, items):
     times = config.getoption("--examples")
-    drawn = {getattr(item.obj, "__func__", item.obj) for item in items if times > 1 and is_hypothesis_test(item.obj)}
+    deep = {
+        "derandomize": False,
+        "database": None,
+        "deadline": None,
+        "phases": [Phase.generate],  # a failure is told as it was found: shrinking one takes minutes
+    }
+    drawn = {getattr(item.obj, "__func__", item.obj) for item in items if is_hypothesis_test(item.obj)}
     for function in drawn:  # one for all parameters of a test
         usual = getattr(function, "_hypothesis_internal_use_settings", settings.default)
-        function._hypothesis_internal_use_settings = settings(
-            usual,
-            max_examples=times * usual.max_examples,
-            derandomize=False,
-            database=None,
-            deadline=None,
-            phases=[Phase.generate],  # a failure is told as it was found: shrinking one takes minutes
-        )
+        count = max(round(SHARE * times * usual.max_examples), 1)
+        function._hypothesis_internal_use_settings = settings(usual, max_examples=count, **(deep if times > 1 else {}))

@@ -81,7 +81,8 @@ def test_the_readme_leads_to_every_guide():
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_shown_command_ends_as_it_says(command):
+def test_every_shown_command_ends_as_it_says(command, monkeypatch):
+    monkeypatch.setattr("planner.runs.report.shipped", lambda: shipped()[:1])  # test_same_prices prices them all
     expected = re.search(r"# exit code (\d+)", command)
     done = run(*shlex.split(command, comments=True)[1:])
     assert done.exit_code == (int(expected[1]) if expected else 0), done.stderr
