@@ -9,9 +9,11 @@ from pathlib import Path
 
 import click
 
+from hardware.errors import meant
 from planner.cli.options import Command, Text, option
 from planner.cli.output import check_writable, write
 from planner.errors import BadRequest
+from planner.runs.probe.records import SECTIONS
 
 PROGRAM = Path(__file__).parents[1] / "runs" / "probe" / "measure.py"
 
@@ -39,6 +41,8 @@ def probe(printed: bool, only: str | None, output: str) -> None:
     It needs PyTorch. `plan probe --print > measure.py` writes the program, one file that needs nothing else; for
     the links between devices start that with torchrun. `plan calibrate probe.json` makes a profile of the answer.
     """
+    if unknown := [name for name in (only or "").split(",") if name and name not in (*SECTIONS, "collectives")]:
+        raise BadRequest(f"--only {unknown[0]:.40}: there is no such section; {meant(unknown[0], SECTIONS)}")
     if printed:
         write(PROGRAM.read_text(encoding="utf-8"), None)
         return

@@ -23,7 +23,7 @@ from planner.cli.options import (
 )
 from planner.cli.output import as_json, deliver, end_infeasible, shown, talk, working, write
 from planner.errors import BadRequest, NothingFits
-from planner.request.fields import GIVEN_SPLIT
+from planner.request.fields import GIVEN_SPLIT, PIN_AXES, VARIED
 
 if TYPE_CHECKING:
     from planner.answer.plan import Plan
@@ -113,6 +113,12 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
         chunked = asked.origins.get("layers_per_stage") != params["source"]
     else:
         request, ran = with_saved_strategy(request, params["config"], asked.origins), measured_run(params["config"])
+        if ran is not None and (other := _changed(asked, params["config"])):
+            talk(
+                params,
+                f"{', '.join(other)} is not as in the run, so its measured time is left out",
+            )
+            ran = None
     answer = price(request, chunked=chunked, as_ran=ran is not None)
     if ran is not None and (seconds := ran.measured.iteration_seconds) and answer.prediction:
         error = answer.prediction.iteration_seconds / seconds - 1.0
@@ -125,6 +131,13 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
             answer = compare_with_best(answer, searched, imported.framework)
         talk(params, *imported.remarks, *_length(imported, asked, params["source"]))
     _deliver(answer, params)
+
+
+def _changed(asked: Question, config: str) -> list[str]:
+    """What an option or a variable says otherwise than a measured run that is given as a configuration."""
+    fields = {name: name.removeprefix("pins.") for name in asked.origins}
+    bear = {*VARIED, *PIN_AXES, *GIVEN_SPLIT}
+    return [name for path, name in fields.items() if name in bear and asked.origins[path] not in (config, "default")]
 
 
 def _length(imported: ImportedJob, asked: Question, source: str) -> list[str]:

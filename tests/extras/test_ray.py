@@ -106,13 +106,13 @@ def watch(progress):
     global most
     most = max(most, drawn - progress.answered)
 import planner.studies.running as module
-real = module._missing
+real = module._unanswered
 def counted(*arguments, **named):
     global drawn
     for one in real(*arguments, **named):
         drawn += 1
         yield one
-module._missing = counted
+module._unanswered = counted
 run(study_of(STUDY), sys.argv[1], engine="ray", address="local", workers=2, watch=watch)
 print(drawn, most)
 """

@@ -10,6 +10,8 @@ from typing import Any, Final
 from hardware.errors import BadFile
 
 SCHEMA: Final = "probe/1"
+SECTIONS: Final = ("allocator", "host", "matrix", "attention", "memory", "grouped", "optimizer", "copies")
+"""What ``measure`` measures on one device; under torchrun it measures collectives too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """A machine from what ``plan probe`` measured: constants come back, what is missing is said, runs are priced better."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from statistics import median
@@ -18,6 +19,7 @@ from planner.errors import BadRequest
 from planner.runs.calibrate.calibrate import calibrate
 from planner.runs.calibrate.links import transfer_seconds
 from planner.runs.calibrate.records import Log
+from planner.runs.probe.records import SECTIONS
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "probe" / "h100.json"
 H100 = accelerator("h100-sxm")
@@ -172,6 +174,16 @@ def test_a_file_that_tells_nothing_is_refused_in_one_line(tmp_path, changes, mes
     with pytest.raises(BadFile, match=message) as refused:
         calibrate(written(tmp_path, [], **changes), cluster="dgx-h100")
     assert "\n" not in str(refused.value)
+
+
+def test_sections_are_those_of_the_program():
+    table = re.search(r"^SECTIONS\b.*?^}", PROGRAM.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)[0]
+    assert tuple(re.findall(r'^    "(\w+)"', table, re.MULTILINE)) == SECTIONS
+    refused = CliRunner().invoke(main, ["probe", "--only", "matrx"])
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        "plan: --only matrx: there is no such section; did you mean matrix?\n",
+    )
 
 
 def test_the_command_prints_the_program_and_says_what_it_needs(tmp_path):

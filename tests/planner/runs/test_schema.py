@@ -91,6 +91,13 @@ def test_predict_prices_a_run_as_validate_does_and_says_what_was_measured(tmp_pa
     assert f"measured 2 s; predicted {verdict.error:+.1%}" in done.stderr
 
 
+@pytest.mark.parametrize("option", [("--gpus", "16"), ("--tp", "4"), ("--set", "stack.dropout=true")])
+def test_an_option_beside_a_run_makes_it_another_question(tmp_path, option):
+    done = asked(tmp_path, RUN, "predict", *option, "--config")
+    assert "is not as in the run, so its measured time is left out" in done.stderr
+    assert "predicted" not in done.stderr
+
+
 def test_predict_refuses_a_run_that_makes_no_request(tmp_path):
     document = {"schema": "run/1", "id": "a", "unpriced": "gpus is not stated"}
     done = asked(tmp_path, document, "predict", "--config")
