@@ -293,8 +293,21 @@ def at_stage(seconds: RowSeconds, held: Floats, again: Floats, hop: Floats) -> R
 def compose(strategies: Strategies, seconds: RowSeconds, slowest: Floats, total: Floats) -> Floats:
     """Seconds of the iteration from the slowest stage's and all stages' seconds per micro-batch, (N,)."""
     pipeline = strategies.num_microbatches * slowest + (total - slowest) * seconds.bubble
-    once = seconds.data_parallel + seconds.optimizer + seconds.offload + seconds.overhead
-    return (pipeline * (1.0 + seconds.straggler) + once) * seconds.upkeep
+    return iteration_of(seconds, pipeline)
+
+
+def iteration_of(seconds: RowSeconds, pipeline: Floats) -> Floats:
+    """Seconds of the iteration from those of the pipeline, stragglers and what happens once aside, (N,)."""
+    return (pipeline * (1.0 + seconds.straggler) + _once(seconds)) * seconds.upkeep
+
+
+def pipeline_within(seconds: RowSeconds, iteration: float) -> Floats:
+    """The other way round: what an iteration of so many seconds leaves its pipeline, (N,)."""
+    return (iteration / seconds.upkeep - _once(seconds)) / (1.0 + seconds.straggler)
+
+
+def _once(seconds: RowSeconds) -> Floats:
+    return seconds.data_parallel + seconds.optimizer + seconds.offload + seconds.overhead
 
 
 def breakdown(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from costmodels.iteration import compose, row_seconds
+from costmodels.iteration import compose, iteration_of, pipeline_within, row_seconds
 from costmodels.layout.split import Assignment, slice_layers
 from costmodels.names import Recompute
 from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies, as_it_runs, parts_of, price
@@ -47,17 +47,16 @@ class Solved:
 
 def solve_split(one: Priced, scenario: AnyScenario, *, below: float | None = None, budget: Budget) -> Solved:
     """One strategy under its fastest split that fits and takes less than ``below`` seconds an iteration."""
-    seconds = one.seconds
-    once = float(seconds.data_parallel[0] + seconds.optimizer[0])
-    once += float(seconds.offload[0] + seconds.overhead[0])
-    stretch, upkeep = 1.0 + float(seconds.straggler[0]), float(seconds.upkeep[0])
-    cutoff = None if below is None else (below / upkeep - once) / stretch
+    cutoff = None if below is None else float(pipeline_within(one.seconds, below)[0])
     solution = solve(one.problem(scenario), cutoff_seconds=cutoff, budget=budget)
-    value, found = (solution.objective_seconds * stretch + once) * upkeep, None
+    value, bound = (
+        float(iteration_of(one.seconds, np.array([pipeline]))[0])
+        for pipeline in (solution.objective_seconds, solution.bound_seconds)
+    )
+    found = None
     if solution.layers:
         split = assignment_of(solution, one.rows, parts_of(scenario)[0])
         found = _as_it_runs(Incumbent(one.rows, split, value), scenario)
-    bound = (solution.bound_seconds * stretch + once) * upkeep
     return Solved(found, value, bound, solution.status not in ("feasible", "unknown"))
 
 
