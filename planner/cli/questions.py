@@ -129,7 +129,7 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
         with working("searching", params):
             searched = request.model_copy(update=dict.fromkeys(GIVEN_SPLIT))
             answer = compare_with_best(answer, searched, imported.framework)
-        talk(params, *imported.remarks, *_length(imported, asked, params["source"]))
+        talk(params, *imported.lines, *_length(imported, asked, params["source"]))
     _deliver(answer, params)
 
 

@@ -58,7 +58,10 @@ class ImportedJob:
         pins: the strategy, by axis.
         layers: of every stage, where the file says.
         recomputed: of these, the first so many, where the file says it and recomputation is partial.
-        remarks: what was assumed, was not read, or cannot be.
+        remarks: what else a reader of the answer should know.
+        assumed: what the file leaves open and was filled in, with the reason and the option that says otherwise.
+        unpriced: what the file says and is not priced, with its likely effect on time or memory.
+        missing: what must be said before there is a price, with the option that says it.
         framework: that reads the file, by the name of its exporter, where one does.
         length: of the training, where the file says it.
         lacks: why it says no model, where it names one that is not known.
@@ -69,9 +72,17 @@ class ImportedJob:
     layers: tuple[int, ...] | None = None
     recomputed: tuple[int, ...] | None = None
     remarks: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+    unpriced: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     framework: str | None = None
     length: Length | None = None
     lacks: str = ""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All that is to be said of it, one sentence each: missing first, then assumed, not priced, and the rest."""
+        return (*self.missing, *self.assumed, *self.unpriced, *self.remarks)
 
 
 def llama_shape(at: Document, *names: str) -> dict[str, Any]:

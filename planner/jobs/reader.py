@@ -1,0 +1,151 @@
+"""What a framework's folder says of the files that it reads: how they are recognised and what makes a job of them.
+
+A file is a document (JSON, TOML, YAML, Python), a log, or a shell script. A script is evaluated first
+(``planner.jobs.shell``); each command line that starts a training is then given to the framework whose program it is.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from planner.jobs.imported import ImportedJob
+
+
+@dataclass(frozen=True)
+class JobFile:
+    """A file of a job.
+
+    Attributes:
+        path: where it lies, as the user or another file names it.
+        text: what it holds.
+    """
+
+    path: Path
+    text: str
+
+    @cached_property
+    def document(self) -> Mapping[str, Any] | None:
+        """The table that it holds as JSON, TOML or YAML; None where it is none of these."""
+        for parse in (json.loads, tomllib.loads, yaml.safe_load):
+            try:
+                found = parse(self.text)
+            except (ValueError, RecursionError, yaml.YAMLError):
+                continue
+            if isinstance(found, Mapping):
+                return found
+        return None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One command line that a script runs, evaluated.
+
+    Attributes:
+        words: program and arguments, after variables, quoting and splitting.
+        line: of the script, counted from 1.
+        written: files that the script itself writes before it (here-documents), by path.
+        environment: variables that are set for it.
+    """
+
+    words: tuple[str, ...]
+    line: int = 1
+    written: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What is known beside a file.
+
+    Attributes:
+        known: fields of the request that are given elsewhere, such as ``model``.
+        files: the other files of the same job.
+        environment: variables of the user's shell that the user gave (``--env``).
+        arguments: of the script (``--arg``).
+        launch: which of several launches is meant, counted from 1; None where nobody said.
+    """
+
+    known: Collection[str] = ()
+    files: tuple[JobFile, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    arguments: Sequence[str] = ()
+    launch: int | None = None
+
+    def find(self, name: str, beside: Path | None = None) -> JobFile | None:
+        """The file that another file names: one of the job's, by its whole path or its last part, else one on disk.
+
+        Args:
+            name: as the other file has it.
+            beside: where relative names begin, in the end; the working directory first.
+        """
+        wanted = Path(name)
+        for one in self.files:
+            if one.path == wanted or one.path.name == wanted.name:
+                return one
+        for place in (wanted, *([beside.parent / wanted] if beside else [])):
+            if place.is_file():
+                return JobFile(place, place.read_text(encoding="utf-8"))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentReader:
+    """Reads a kind of document.
+
+    Attributes:
+        form: the kind's name, as ``--from`` takes it.
+        title: what a person calls it.
+        framework: name of the exporter's framework whose stack is priced, "" where the document says none.
+        recognises: whether a file is of this kind, by its content alone.
+        read: what the file asks for.
+    """
+
+    form: str
+    title: str
+    framework: str
+    recognises: Callable[[JobFile], bool]
+    read: Callable[[JobFile, Context], ImportedJob]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandReader:
+    """Reads the command lines of a program.
+
+    Attributes:
+        form: as ``--from`` takes it.
+        title: what a person calls it.
+        framework: name of the exporter's framework whose stack is priced, "" where the line says none.
+        recognises: whether a launch is the program's, by program, module or its options.
+        read: what the line asks for.
+    """
+
+    form: str
+    title: str
+    framework: str
+    recognises: Callable[[Launch], bool]
+    read: Callable[[Launch, Context], ImportedJob]
+
+
+@dataclass(frozen=True, slots=True)
+class LogReader:
+    """Reads what a run printed.
+
+    Attributes:
+        form: as ``--from`` takes it.
+        title: what a person calls it.
+        recognises: whether a text is such a log.
+        read: a ``run/1`` document, with what was measured; its request may lack what the log does not say.
+    """
+
+    form: str
+    title: str
+    recognises: Callable[[JobFile], bool]
+    read: Callable[[JobFile, Context], Mapping[str, Any]]
