@@ -214,7 +214,8 @@ class _Reader:
         given = {name: value for name, value in slurm_variables(batch).items() if name not in self.environment}
         state = State(arguments=list(self.arguments), given=given)
         shell = Shell(
-            state, self.files, self.environment, Unknowns(), run, piped, dispatched, parameter, path.decide, self.starts,
+            state, self.files, self.environment, Unknowns(),
+            run, piped, dispatched, parameter, path.decide, self.starts,
             name=self.name, effort=self.effort, outer=(("sbatch", *batch),) if batch else (),
         )  # fmt: skip
         with suppress(Exit, Return, Leave):
