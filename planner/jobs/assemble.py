@@ -139,7 +139,7 @@ def _refusal(file: JobFile, context: Context, readers: Sequence[Reader], of_form
         return f"it looks like {others[0]}; leave --from out"
     wanted = f"no {of_form[0].title.removeprefix('a ')}: " if of_form else ""
     programs = [f"{shlex.join(one.words):.{_WORDS}} (line {one.line})" for one in script.launches] if script else []
-    starts = f" which starts {programs[0]}, of a framework that is not known here" if programs else ""
+    starts = f", which starts {programs[0]}, of a framework that is not known here" if programs else ""
     return f"{wanted}it looks like {looks_like(file)}{starts}"
 
 
