@@ -83,3 +83,47 @@ def test_a_script_that_does_not_end_is_refused_by_its_line():
 def test_slurm_says_how_many_nodes_there_are():
     text = "#SBATCH --nodes=4\n#SBATCH --gpus-per-node=8\nsrun torchrun --nnodes $SLURM_NNODES train.py --x 1"
     assert words(text) == ["torchrun --nnodes 4 train.py --x 1"]
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("torchrun t.py --f $A/$B.txt", "torchrun t.py --f ${A}/${B}.txt"),
+        ("x=1   y=2\ntorchrun t.py --x $x$y", "torchrun t.py --x 12"),
+        ("X=${L:-Et*10|t*12,mL}\ntorchrun t.py --l $X", "torchrun t.py --l Et*10|t*12,mL"),
+        ("P=<path to the model>\ntorchrun t.py --p $P", "torchrun t.py --p <path to the model>"),
+        ('[ \\( a = b \\) -o "x" ] && T=2\ntorchrun t.py --t $T', "torchrun t.py --t 2"),
+        ('A=abc; n=1\ntorchrun t.py --a "${A:$n+1}"', "torchrun t.py --a c"),
+        ("$PY train.py --x 1", "${PY} train.py --x 1"),
+        ("srun $OPTIONS -u bash -c 'torchrun t.py --x 1'", "torchrun t.py --x 1"),
+        ("x=a`echo b`c\ntorchrun t.py --x $x", "torchrun t.py --x abc"),
+        ("torchrun t.py \\\n  --a 1 \\\n  # --b 2 \\\n  --c 3", "torchrun t.py --a 1"),
+        ("nohup env A=1 numactl --cpunodebind 0 torchrun t.py --x 1 > log 2>&1 &", "torchrun t.py --x 1"),
+        ("docker run --gpus all -e A=1 image bash -c 'cd x && torchrun t.py --x 1'", "torchrun t.py --x 1"),
+        ('ssh -p 22 host "cd x; torchrun t.py --x 1"', "torchrun t.py --x 1"),
+        ("cat > run.sh <<'EOF'\ntorchrun t.py --x $1\nEOF\nbash run.sh 7", "torchrun t.py --x 7"),
+        (
+            "eval \"$(conda shell.bash hook)\"; N=$(python -c 'print(4)')\ntorchrun t.py --n $N",
+            "torchrun t.py --n ${N}",
+        ),
+    ],
+)
+def test_what_the_grammar_stumbles_over_is_read_as_the_shell_takes_it(script, expected):
+    assert words(script) == [expected]
+
+
+@pytest.mark.parametrize(
+    "line", ["python preprocess_data.py --x 1", "pip install -r x", "python -m pip install x", "echo torchrun"]
+)
+def test_what_trains_nothing_is_no_launch(line):
+    assert words(line) == []
+
+
+def test_a_script_that_is_given_is_read_where_it_is_run():
+    files = {"scripts/args.sh": "TP=4\n", "inner.sh": 'torchrun t.py --tp "$1" --env "$E"\n'}
+    text = "source $(dirname $0)/args.sh\nexport E=e\nbash ./inner.sh $TP"
+    assert words(text, files=files) == ["torchrun t.py --tp 4 --env e"]
+    assert read_script(text).wanted == (
+        "line 1 takes in ./args.sh, which is not given",
+        "line 3 runs ./inner.sh, which is not given",
+    )
