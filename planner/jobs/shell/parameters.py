@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from planner.jobs.shell.arithmetic import number_of
 from planner.jobs.shell.patterns import matches, replaced, without_end, without_front
 from planner.jobs.shell.state import Doubt, Shell
-from planner.jobs.shell.values import is_known
+from planner.jobs.shell.values import RANKS, is_known
 from planner.jobs.shell.variables import assign, elements, value_of
 from planner.jobs.shell.words import DOUBLE, PLAIN, Part, arithmetic_text, pattern_of, ranged, source, start_of
 
@@ -161,7 +161,7 @@ def _parts(shell: Shell, asked: _Asked) -> list[Part]:
 
 def _unset(shell: Shell, asked: _Asked) -> str:
     if shell.supposing:
-        return ""
+        return "0" if asked.name in RANKS else ""
     if asked.name.isdecimal():
         place = int(asked.name) + shell.state.shifted
         return shell.unknown(f"${place}" if place < 10 else f"${{{place}}}", str(place), fresh=True)

@@ -47,6 +47,27 @@ def test_a_branch_that_is_not_known_is_not_guessed():
     assert words(text, arguments=["dlc"]) == ["torchrun train.py --tp 8"]
 
 
+def test_all_that_a_branch_can_be_asked_for_is_said_at_once():
+    text = """
+    if [ $1 = 1B ]; then L=16; elif [ $1 = 7B ]; then L=32; else echo unknown; exit 1; fi
+    case "$MODE" in full) R=full;; sel*|selective) R=selective;; esac
+    if [ -z "$VP" ]; then V=""; else V="--vp $VP"; fi
+    torchrun train.py --layers $L --recompute $R $V
+    """
+    script = read_script(text)
+    assert [one.option for one in script.needs] == ["--arg 1B or 7B", "--env MODE=full or selective"]
+    assert script.missing.startswith("not known from the script: --arg 1B or 7B (line 2: $1 = 1B), --env MODE=full")
+    assert script.assumed == ('line 4: taken as -z "${VP}"; it could be not -z "${VP}"',)
+    given = {"arguments": ["7B"], "environment": {"MODE": "full", "VP": "2"}}
+    assert words(text, **given) == ["torchrun train.py --layers 32 --recompute full --vp 2"]
+
+
+def test_a_script_is_read_as_the_first_of_its_nodes_runs_it():
+    script = read_script('if [ "$NODE_RANK" -eq 0 ]; then A=1; else A=2; fi; torchrun train.py --x $A')
+    assert [one.words[-1] for one in script.launches] == ["1"]
+    assert script.assumed == ("line 1: taken as $NODE_RANK 0; it could be $NODE_RANK other than 0",)
+
+
 def test_arms_that_start_the_same_are_no_obstacle():
     script = read_script("if [ $A = b ]; then mkdir x; else echo no; fi; torchrun train.py --x 1")
     assert len(script.launches) == 1
