@@ -113,8 +113,8 @@ def _printed(shell: Shell, words: tuple[str, ...]) -> Status:
 
 def _after_unknown(shell: Shell, words: tuple[str, ...]) -> Status:
     """A command behind a word that is not known: an interpreter, or something around the command that follows."""
-    if words[1].endswith(".py") and shell.starts(("python", *words[1:])):
-        return _launched(shell, words)
+    if words[1].endswith(".py") or words[1].startswith("-"):
+        return _launched(shell, words) if shell.starts(("python", *words[1:])) else _ended(shell, words)
     return _wrapped(shell, words, (words[1:], {}))
 
 

@@ -104,6 +104,16 @@ def errors(node: Node) -> Iterator[Node]:
     yield from inner
 
 
+_UNDERSTOOD: Final = re.compile(rb"&|\d+#|")
+"""What the grammar does not take, and its readers do: a command in the background after a here-document, a base."""
+
+
+def not_understood(root: Node) -> list[str]:
+    """What the grammar does not take, a line each."""
+    failed = (one for one in errors(root) if one.is_error and not _UNDERSTOOD.fullmatch((one.text or b"").strip()))
+    return [f"line {line} is not understood" for line in sorted({one.start_point[0] + 1 for one in failed})[:3]]
+
+
 def _bracket_commands(text: str, root: Node) -> str:
     """Single brackets as the command of that name: the grammar takes them for brackets around an expression."""
     data = text.encode()

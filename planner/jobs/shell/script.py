@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,7 @@ from planner.jobs.reader import Launch
 from planner.jobs.shell.commands import dispatched
 from planner.jobs.shell.launches import starts_training
 from planner.jobs.shell.parameters import parameter
-from planner.jobs.shell.parsing import errors, parsed
+from planner.jobs.shell.parsing import not_understood, parsed
 from planner.jobs.shell.slurm import directives, slurm_variables
 from planner.jobs.shell.state import Exit, Leave, Return, Shell, Started, State
 from planner.jobs.shell.statements import piped, run
@@ -70,7 +69,8 @@ def read_script(
     Raises:
         BadRequest: it takes too many steps to read.
     """
-    reader = _Reader(without_private(text), dict(environment or {}), tuple(arguments), dict(files or {}), name, starts)
+    plain = without_private(text.replace("\r\n", "\n"))
+    reader = _Reader(plain, dict(environment or {}), tuple(arguments), dict(files or {}), name, starts)
     return reader.script()
 
 
@@ -109,10 +109,6 @@ _SHELLS_OWN: Final = frozenset(
 """Variables that are the shell's, not the script's."""
 
 
-_UNDERSTOOD: Final = re.compile(rb"&|\d+#|")
-"""What the grammar does not take, and its readers do: a command in the background after a here-document, a base."""
-
-
 @dataclass
 class _Reader:
     text: str
@@ -130,7 +126,7 @@ class _Reader:
         paths = self.paths()
         first = paths[0]
         different = [one for one in paths if one.outcome != first.outcome]
-        found = Script(first.launches, wanted=tuple(self.wanted), unread=(*self.errors(), *self.unread))
+        found = Script(first.launches, wanted=tuple(self.wanted), unread=tuple(self.unread))
         if not different:
             return found
         matter = that_matter(paths)
@@ -141,13 +137,6 @@ class _Reader:
         usual = usual_routes(paths, matter)
         needs = needs_of(open_ones, paths)
         return replace(found, launches=launches_of(usual, open_ones), needs=needs, assumed=assumed)
-
-    def errors(self) -> list[str]:
-        """What the grammar does not take."""
-        root = parsed(self.text)
-        found = [one for one in errors(root) if not _UNDERSTOOD.fullmatch((one.text or b"").strip())]
-        places = sorted({one.start_point[0] + 1 for one in found if one.is_error})
-        return [f"line {line} is not understood" for line in places[:3]]
 
     def paths(self) -> list[Route]:
         """Every way through the script, a fresh shell's first."""
@@ -171,6 +160,7 @@ class _Reader:
             run, piped, dispatched, parameter, path.decide, self.starts,
             name=self.name, effort=self.effort, outer=(("sbatch", *batch),) if batch else (),
         )  # fmt: skip
+        shell.unread += not_understood(parsed(self.text))
         with suppress(Exit, Return, Leave):
             run(shell, parsed(self.text))
         self.effort = shell.effort

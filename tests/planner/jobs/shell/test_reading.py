@@ -124,6 +124,13 @@ def test_slurm_says_how_many_nodes_there_are():
         ('ssh -p 22 host "cd x; torchrun t.py --x 1"', "torchrun t.py --x 1"),
         ("cat > run.sh <<'EOF'\ntorchrun t.py --x $1\nEOF\nbash run.sh 7", "torchrun t.py --x 7"),
         (
+            "sbatch -N 2 <<EOF\n#!/bin/bash\nsrun torchrun --nnodes \\$SLURM_NNODES t.py\nEOF",
+            "torchrun --nnodes 2 t.py",
+        ),
+        ('sbatch --wrap "torchrun t.py --x 1"', "torchrun t.py --x 1"),
+        ('echo "torchrun t.py --x 1" | bash', "torchrun t.py --x 1"),
+        ("X=1\r\ntorchrun t.py --x $X\r\n", "torchrun t.py --x 1"),
+        (
             "eval \"$(conda shell.bash hook)\"; N=$(python -c 'print(4)')\ntorchrun t.py --n $N",
             "torchrun t.py --n ${N}",
         ),
@@ -134,7 +141,14 @@ def test_what_the_grammar_stumbles_over_is_read_as_the_shell_takes_it(script, ex
 
 
 @pytest.mark.parametrize(
-    "line", ["python preprocess_data.py --x 1", "pip install -r x", "python -m pip install x", "echo torchrun"]
+    "line",
+    [
+        "python preprocess_data.py --x 1",
+        "python -m lm_eval --model x",
+        "pip install -r x",
+        "python -m pip install x",
+        "echo torchrun",
+    ],
 )
 def test_what_trains_nothing_is_no_launch(line):
     assert words(line) == []
