@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.answer.text import format_count
 from planner.cli.ask import Given, gathered, still_missing
 from planner.cli.files import document_of, files_of_job
 from planner.cli.options import Command, needed_file_options, output_options, pin_options, question_options
@@ -86,6 +85,7 @@ def _model_in_words(model: Any, seq_length: Any, changes: Mapping[str, Any]) -> 
     """The model with the number of its parameters, where it is known; its name otherwise."""
     from costmodels.model.catalogue import model as find_model
     from costmodels.model.parameters import parameters
+    from planner.answer.text import format_count
     from planner.request.overrides import changed_model
     from planner.request.tables import model_of
 
