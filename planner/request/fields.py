@@ -100,6 +100,12 @@ _ROWS: Final = (
     _choice("adapters",
             "Train adapters beside frozen weights; of linear_qkv,linear_proj,linear_fc1,linear_fc2, all unless said.",
             "RANK[:MODULES]", ("adapters", "lora")),
+    _choice("base_precision", "Frozen weights beside adapters: fp32, bf16, int8, nf4, fp4, nf4-double, fp4-double.",
+            "NAME"),
+    _choice("task", "pretrain, finetune, dpo, kto, orpo, simpo or reward; the batch counts samples, of pairs where "
+            "these learn from pairs.", "NAME"),
+    _choice("reference_model", "Of dpo and kto: copy, adapters-off or none (computed before).", "NAME"),
+    _choice("document_length", "Mean tokens of packed documents, to which attention keeps.", "TOKENS", kind="count"),
     Field("changes",
           "One field of the stack or the model, such as stack.overlap.pp=0.1 or model.sliding_window=1024; or a "
           "feature as another stack has it, stack.pipeline-overlap=megascale. Again for more.",
