@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 from costmodels.model.model import Model
@@ -11,7 +12,7 @@ from costmodels.stability import Stability
 from costmodels.stack.releases import chosen
 from costmodels.stack.stack import Stack, releases
 from costmodels.training.goodput import spare_nodes
-from hardware.catalogue import in_catalogue, names
+from hardware.catalogue import in_catalogue, names, source_texts
 from hardware.records import Cluster, NodeGroup
 from hardware.units import format_quantity
 from planner.errors import BadRequest
@@ -31,6 +32,9 @@ FUSED = ("flash-2", "cudnn", "flash-1")
 OF_TRANSFORMERS = frozenset({"deepspeed", "fsdp"})
 """Stacks of models that take another attention where they are told to (``attn_implementation``)."""
 UNCALIBRATED = "not calibrated"
+HOST = ("host_memory", "host_bandwidth")
+UNREAD = re.compile("recalled|assumed|illustrative|no figure of its own")
+"""How sources say that no document was read."""
 SPARES = "spare nodes rented all the time and drawing rated power (no idle power is known)"
 """What is taken of nodes that stand by."""
 
@@ -115,6 +119,22 @@ def assumed_prices(machines: Cluster) -> tuple[str, ...]:
         of = f" of {' and '.join(dark)}" if len(machines.groups) > 1 else ""
         lines.append(f"energy without the hosts{of} (no node_power_overhead)")
     return tuple(dict.fromkeys(filter(None, lines)))
+
+
+def describe_hosts(request: PlanRequest, machines: Cluster) -> tuple[str, ...]:
+    """Memory and bandwidth of hosts, where something is to be kept there and nobody has read what they have."""
+    if not in_catalogue(machines) or request.pins.get("offload") in (None, "", "none"):
+        return ()
+    lines = []
+    for index, group in enumerate(machines.groups):
+        keys = {machines.sources.get(name) for field in HOST for name in (field, f"groups[{index}].{field}")}
+        unread = [text for key in keys if key and (text := source_texts()[key]) and UNREAD.search(text)]
+        if unread and group.host_memory and group.host_bandwidth:
+            size = format_quantity(group.host_memory, "bytes")
+            speed = format_quantity(group.host_bandwidth, "bandwidth")
+            whose = group.name if len(machines.groups) > 1 else machines.name
+            lines.append(f"a host of {whose} has {size} at {speed} (assumed; host_memory and host_bandwidth say yours)")
+    return tuple(dict.fromkeys(lines))
 
 
 def rents(machines: Cluster) -> tuple[str, ...]:

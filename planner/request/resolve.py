@@ -18,7 +18,14 @@ from costmodels.stack.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
 from hardware.records import Cluster
 from planner.errors import BadRequest
-from planner.request.defaults import assumed_prices, default_batch, default_tokens, describe_defaults, describe_spares
+from planner.request.defaults import (
+    assumed_prices,
+    default_batch,
+    default_tokens,
+    describe_defaults,
+    describe_hosts,
+    describe_spares,
+)
 from planner.request.fields import DEFAULT_STACK, STACK_CHOICES
 from planner.request.overrides import changed_model, changed_stack
 from planner.request.request import PlanRequest
@@ -78,6 +85,7 @@ def resolve(request: PlanRequest) -> Resolved:
     scenario = Scenario(model, cluster.groups[0], stack, *sizes, framework=asked)
     _ = scenario.rates
     defaults = describe_defaults(request, scenario, cluster, tokens) + assumed_prices(base)
+    defaults += describe_hosts(request, base)
     defaults += (f"main gradients {grads} (as the files for {asked} have them)",) if grads else ()
     mixed = _mixed(request, scenario, cluster) if len(base.groups) > 1 else None
     if len(base.groups) > 1 and cluster.gpus != base.gpus:
