@@ -63,6 +63,11 @@ class Scenario:
         return TASKS[self.stack.switches.task]
 
     @property
+    def tuned(self) -> bool:
+        """Whether a model is fine-tuned."""
+        return self.stack.switches.task != "pretrain"
+
+    @property
     def further_forwards(self) -> int:
         """Forward passes without gradients beside the one that trains: of a reference model, or for a divergence."""
         referenced = self.stack.switches.reference_model != "none"

@@ -10,7 +10,7 @@ from costmodels.model.model import Model
 from costmodels.node_groups import AnyScenario, Mixed
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.stability import Stability
-from costmodels.stack.adapters import OF_ATTENTION
+from costmodels.stack.adapters import OF_ATTENTION, says_kernels
 from costmodels.stack.choices import chosen
 from costmodels.stack.finetune import TASKS
 from costmodels.stack.stack import Stack
@@ -19,12 +19,16 @@ from hardware.catalogue import cluster as find_cluster
 from hardware.records import Cluster
 from planner.errors import BadRequest
 from planner.request.defaults import (
+    OF_TRANSFORMERS,
     assumed_prices,
     default_batch,
     default_tokens,
     describe_defaults,
     describe_hosts,
     describe_spares,
+    fine_tune_batch,
+    fine_tune_stack,
+    fine_tunes,
 )
 from planner.request.fields import DEFAULT_STACK, STACK_CHOICES
 from planner.request.overrides import changed_model, changed_stack
@@ -77,9 +81,10 @@ def resolve(request: PlanRequest) -> Resolved:
     stack = _with_task(_with_adapters(_with_experts(stack, model, request), model, request), request)
     seq_length = request.seq_length or model.seq_length
     _check_positions(model, seq_length)
-    batch = request.global_batch_size or default_batch(request.gpus, seq_length)
+    usual = fine_tune_batch(request.gpus) if fine_tunes(request) else default_batch(request.gpus, seq_length)
+    batch = request.global_batch_size or usual
     cluster = _with_margin(cluster, request.memory_margin)
-    tokens = request.tokens or default_tokens(model, frozen=stack.switches.adapters is not None)
+    tokens = request.tokens or default_tokens(model, tuned=stack.switches.task != "pretrain")
     asked = request.framework or ""
     sizes = (request.gpus, seq_length, batch, request.precision)
     scenario = Scenario(model, cluster.groups[0], stack, *sizes, framework=asked)
@@ -114,7 +119,8 @@ def _stack(request: PlanRequest, cluster: Cluster) -> Stack:
         found = request.stack
     else:
         said = "stack" in request.model_fields_set
-        name = request.stack if said else usual_stack(request.framework, cluster) or DEFAULT_STACK
+        usual = usual_stack(request.framework, cluster) or fine_tune_stack(request) or DEFAULT_STACK
+        name = request.stack if said else usual
         check_programs(name.partition("@")[0], request.framework, cluster)
         if request.as_of and "@" in name:
             raise BadRequest(f"stack {name} and as_of {request.as_of} both say a release; give one of them")
@@ -165,6 +171,10 @@ def _with_experts(stack: Stack, model: Model, request: PlanRequest) -> Stack:
 def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:
     """The stack with the adapters that the model has where no module is named: none are priced on routed experts."""
     asked = stack.switches.adapters
+    if asked is not None and stack.name in OF_TRANSFORMERS and not says_kernels(str(request.adapters)):
+        asked = asked.model_copy(update={"kernels": "autocast"})
+        base = stack.switches.base_precision or ("bf16" if request.precision == "bf16" else None)
+        stack = stack.changed({"switches.adapters": asked, "switches.base_precision": base})
     if asked is None or model.moe is None or set(asked.modules) <= set(OF_ATTENTION):
         return stack
     if ":" in str(request.adapters):

@@ -20,7 +20,9 @@ from planner.runs.files import read_runs
 from planner.runs.judge import HOME
 from planner.studies.question import key_of
 
-FEW = PlanRequest(model="llama2-70b", gpus=8, global_batch_size=32, adapters="16:linear_qkv", reasons=False)
+FEW = PlanRequest(
+    model="llama2-70b", gpus=8, global_batch_size=32, adapters="16:linear_qkv", stack="megatron-core", reasons=False
+)
 NEMO = PlanRequest(
     model="llama2-70b", gpus=8, global_batch_size=32, adapters="16:linear_qkv", framework="megatron-bridge"
 )
@@ -117,7 +119,9 @@ def test_frameworks_that_train_whole_models_refuse_adapters_and_others_are_told_
     with pytest.raises(Inexpressible, match="no adapters 16:linear_qkv beside frozen weights; megatron-bridge trains"):
         export(plan(FEW), "megatron-lm")
     made = export(plan(changed(framework="accelerate", stack="fsdp")), "accelerate")
-    assert any("the plan trains adapters 16:linear_qkv beside frozen weights" in remark for remark in made.remarks)
+    assert any(
+        "the plan trains adapters 16:linear_qkv/autocast beside frozen weights" in remark for remark in made.remarks
+    )
 
 
 def test_nvidias_own_fine_tuning_runs_come_out_within_four_percent():
