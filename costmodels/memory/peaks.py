@@ -161,6 +161,8 @@ def loss_peak(strategies: Strategies, scenario: Scenario) -> Floats:
     vocabulary = vocabulary_rows(strategies, scenario, "head")
     seen = padded_vocabulary_rows(strategies, scenario) if scenario.stack.logits.gathered_logits else vocabulary
     held = logit_bytes(T, seen, scenario)
+    if shared := scenario.stack.logits.shared_loss_bytes:
+        held = held + np.where(t > 1, shared * T * seen, 0.0)
     if scenario.stack.switches.loss == "plain" and not scenario.stack.switches.loss_block:
         gathered = np.where((strategies.sequence_parallel > 0) & (t > 1), 2.0, 1.0)
         weights = 0.0 if scenario.frozen else vocabulary * h

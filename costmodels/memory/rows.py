@@ -304,12 +304,6 @@ def slack_of(strategies: Strategies, scenario: Scenario) -> Floats:
     return np.where(strategies.tp > 1, usual if tensor is None else tensor, usual)
 
 
-def memory_limit(scenario: Scenario, strategies: Strategies) -> Floats:
-    """Bytes that the allocator may hand out, (N,): usable memory less the reserve, less the allocator's slack."""
-    usable = scenario.group.accelerator.usable_memory
-    return (usable - scenario.stack.allocator.reserved) / (1.0 + slack_of(strategies, scenario))
-
-
 @dataclass(frozen=True, slots=True)
 class LayerBytes(Columns):
     """Bytes and parameters of one layer of a kind, arrays (N,); the fields are those of ``RowBytes``."""

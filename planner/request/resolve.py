@@ -169,18 +169,18 @@ def _with_experts(stack: Stack, model: Model, request: PlanRequest) -> Stack:
 
 
 def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:
-    """The stack with the adapters that the model has where no module is named: none are priced on routed experts."""
+    """The stack with the adapters that a model of experts has where no module is named: those of attention."""
     asked = stack.switches.adapters
     if asked is not None and stack.name in OF_TRANSFORMERS and not says_kernels(str(request.adapters)):
         asked = asked.model_copy(update={"kernels": "autocast"})
         base = stack.switches.base_precision or ("bf16" if request.precision == "bf16" else None)
         stack = stack.changed({"switches.adapters": asked, "switches.base_precision": base})
-    if asked is None or model.moe is None or set(asked.modules) <= set(OF_ATTENTION):
+    if asked is None or model.moe is None or set(asked.modules) <= {*OF_ATTENTION, "experts"}:
         return stack
     if ":" in str(request.adapters):
-        usual = asked.model_copy(update={"modules": OF_ATTENTION})
+        usual = asked.model_copy(update={"modules": (*OF_ATTENTION, "experts")})
         raise BadRequest(
-            f"adapters {request.adapters}: none are priced on experts, which {model.name} has; {usual} works"
+            f"adapters {request.adapters}: dense networks have them, and {model.name} has experts; {usual} works"
         )
     return stack.changed({"switches.adapters": asked.model_copy(update={"modules": OF_ATTENTION})})
 
