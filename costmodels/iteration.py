@@ -116,12 +116,13 @@ def _layer_terms(
 ) -> LayerTerms:
     """One layer of a kind as an iteration reads it, priced for the distinct blocks and gathered to all."""
     layer = kind_seconds(block, scenario, kind)
-    whole = _with_forwards((layer.compute + layer.cp).take(inverse), scenario)
+    deep = scenario.trained_depth
+    whole = _with_forwards((layer.compute + layer.cp).take(inverse), scenario, deep)
     parts = (layer.tp, layer.cp, layer.ep, layer.ep_alone, layer.launch)
-    tp, cp, ep, alone, launch = (_with_forwards(passes, scenario).total[inverse] for passes in parts)
+    tp, cp, ep, alone, launch = (_with_forwards(passes, scenario, deep).total[inverse] for passes in parts)
     skipped = layer.skipped[inverse] * float(scenario.stack.recompute.skips_unread)
     at_ends = (checkpoint_seconds(scenario, layer)[inverse] - skipped) / strategies.recompute_num_layers
-    selective = selective_seconds(strategies, block, inverse, scenario, layer, kind)
+    selective = deep * selective_seconds(strategies, block, inverse, scenario, layer, kind)
     offloaded = np.zeros(len(strategies))
     if (strategies.offload == ACTIVATIONS).any():
         kept = kept_bytes_of_kind(strategies, scenario, kind)
@@ -135,9 +136,9 @@ def _layer_terms(
         layer_ep=ep,
         layer_alone=alone - ep,
         layer_launch=launch,
-        recompute=(layer.compute.forward + layer.alone.forward)[inverse] + at_ends,
-        checkpointing=at_ends,
-        weight=layer.weight_gradients(0.0 if scenario.frozen else scenario.rates.matmul.wgrad_ratio)[inverse],
+        recompute=deep * ((layer.compute.forward + layer.alone.forward)[inverse] + at_ends),
+        checkpointing=deep * at_ends,
+        weight=deep * layer.weight_gradients(0.0 if scenario.frozen else scenario.rates.matmul.wgrad_ratio)[inverse],
         selective=selective,
         layer_offload=offloaded,
         window=whole - layer.hidden_ep.take(inverse),
@@ -146,9 +147,12 @@ def _layer_terms(
     )
 
 
-def _with_forwards(passes: Passes, scenario: Scenario) -> Passes:
-    """Passes with the forward ones that no backward pass follows, such as a reference model's."""
-    return passes + Passes(scenario.further_forwards * passes.forward, np.zeros_like(passes.forward))
+def _with_forwards(passes: Passes, scenario: Scenario, back: float = 1.0) -> Passes:
+    """Passes with the forward ones that no backward pass follows, such as a reference model's.
+
+    ``back`` is the share of layers that a backward pass reaches, which is spread over all alike.
+    """
+    return Passes((1.0 + scenario.further_forwards) * passes.forward, back * passes.backward)
 
 
 def _further_tokens(block: Strategies, scenario: Scenario) -> Passes:

@@ -74,6 +74,22 @@ class Scenario:
         return self.task.policy_forwards + self.task.reference_forwards * referenced
 
     @property
+    def trained_depth(self) -> float:
+        """Share of the layers that train: a backward pass ends at the last one that does not."""
+        return 1.0 - self.stack.switches.frozen_layers / self.model.num_layers
+
+    @property
+    def embedding_frozen(self) -> bool:
+        """Whether the embedding has no gradient."""
+        switches = self.stack.switches
+        return self.frozen or switches.frozen_embeddings or switches.frozen_layers > 0
+
+    @property
+    def head_frozen(self) -> bool:
+        """Whether the output head has no gradient of its own."""
+        return self.frozen or (self.embedding_frozen and self.model.tied_embeddings)
+
+    @property
     def base_bytes(self) -> float:
         """Bytes of a frozen weight where something is said of it; 0: as those of others."""
         said = self.stack.switches.base_precision

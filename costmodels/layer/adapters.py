@@ -14,7 +14,16 @@ import numpy as np
 from costmodels.layer.forward_backward import Passes, no_passes, product, streamed, tokens_per_rank
 from costmodels.model.layer_kinds import EXPERTS, Kind, layer_kinds
 from costmodels.model.model import Model
-from costmodels.model.parameters import attention_projections, expert_parameters, mtp_sets, parameters
+from costmodels.model.parameters import (
+    attention_projections,
+    embedding_parameters,
+    expert_parameters,
+    kind_matrix_parameters,
+    kind_replicated_parameters,
+    mtp_sets,
+    parameters,
+    position_parameters,
+)
 from costmodels.names import WORD
 from costmodels.scenario import Scenario
 from costmodels.stack.adapters import OF_ATTENTION, Adapted, AdapterKernels
@@ -94,14 +103,28 @@ def weights_word(scenario: Scenario, word: float) -> float:
 def trained_share(scenario: Scenario) -> float:
     """Values that train over the model's parameters without routed experts and routers: 1 unless weights are frozen.
 
-    Adapters are counted as if they were spread over these parameters alike.
+    What trains is counted as if it were spread over these parameters alike.
     """
-    if scenario.stack.switches.adapters is None:
+    if not scenario.embedding_frozen:
         return 1.0
     model, moe = scenario.model, scenario.model.moe
     each = expert_parameters(model) + model.hidden_size
     routed = (model.num_moe_layers + mtp_sets(model)) * moe.num_experts * each if moe else 0
-    return adapter_parameters(scenario) / (parameters(model) - routed)
+    whole = parameters(model) - routed
+    trained = adapter_parameters(scenario) if scenario.frozen else whole - _frozen_parameters(scenario)
+    return trained / whole
+
+
+def _frozen_parameters(scenario: Scenario) -> float:
+    """Parameters of the embedding and of the first layers that do not train, routed experts left out."""
+    model = scenario.model
+    kinds = layer_kinds(model, scenario.seq_length)[: scenario.stack.switches.frozen_layers]
+    router = model.moe.num_experts * model.hidden_size if model.moe else 0
+    each = (
+        kind_matrix_parameters(model, kind) + kind_replicated_parameters(model, kind) - router * (kind.ffn == "experts")
+        for kind in kinds
+    )
+    return embedding_parameters(model) + position_parameters(model) + sum(each)
 
 
 def adapts_experts(scenario: Scenario) -> bool:
@@ -122,14 +145,17 @@ def expert_adapter_parameters(scenario: Scenario) -> float:
 def trained_experts(scenario: Scenario) -> float:
     """Share of the parameters of routed experts that train."""
     if not scenario.frozen:
-        return 1.0
+        kinds = layer_kinds(scenario.model, scenario.seq_length)
+        routed = [kind.ffn == "experts" for kind in kinds]
+        still = sum(routed[: scenario.stack.switches.frozen_layers])
+        return 1.0 - still / sum(routed) if still else 1.0
     return expert_adapter_parameters(scenario) / expert_parameters(scenario.model) if adapts_experts(scenario) else 0.0
 
 
 def trained_parameters(scenario: Scenario) -> float:
     """Values of the whole model that train."""
     if not scenario.frozen:
-        return float(parameters(scenario.model))
+        return float(parameters(scenario.model)) * trained_share(scenario)
     model = scenario.model
     experts = model.num_moe_layers * model.moe.num_experts if model.moe else 0
     return adapter_parameters(scenario) + experts * expert_adapter_parameters(scenario)

@@ -165,7 +165,7 @@ def loss_peak(strategies: Strategies, scenario: Scenario) -> Floats:
         held = held + np.where(t > 1, shared * T * seen, 0.0)
     if scenario.stack.switches.loss == "plain" and not scenario.stack.switches.loss_block:
         gathered = np.where((strategies.sequence_parallel > 0) & (t > 1), 2.0, 1.0)
-        weights = 0.0 if scenario.frozen else vocabulary * h
+        weights = 0.0 if scenario.head_frozen else vocabulary * h
         held = np.maximum(held, scenario.word * (T * vocabulary + weights + gathered * T * h))
     if scenario.further_forwards:  # logits of a pass without gradients, beside those that a gradient will read
         held = held + scenario.word * T * seen

@@ -26,6 +26,8 @@ def chosen(
     task: str | None = None,
     reference_model: str | None = None,
     document_length: int | None = None,
+    frozen_layers: int | None = None,
+    frozen_embeddings: bool | None = None,
 ) -> Stack:
     """The stack with what is said; what is None stays as the stack has it.
 
@@ -45,6 +47,8 @@ def chosen(
         "switches.task": task,
         "switches.reference_model": reference_model,
         "switches.document_length": document_length,
+        "switches.frozen_layers": frozen_layers,
+        "switches.frozen_embeddings": frozen_embeddings,
     }
     if main_grads is not None:
         changes |= COMBINED["main_grads"].fields[main_grads]

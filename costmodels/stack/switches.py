@@ -170,6 +170,16 @@ class Switches(Record):
         "Format of frozen weights; 8 and 4 bits are unpacked for every pass",
         "bitsandbytes bnb_4bit_quant_type, bnb_4bit_use_double_quant, load_in_8bit",
     )
+    frozen_layers: int = _switch(
+        0,
+        "First layers that do not train, nor does the embedding; no backward pass reaches them",
+        "LLaMA-Factory freeze_trainable_layers",
+        ge=0,
+        le=2**20,
+    )
+    frozen_embeddings: bool = _switch(
+        False, "The embedding does not train, nor does a head tied to it", "axolotl unfrozen_parameters"
+    )
     task: TaskName = _switch(
         "pretrain", "What is learnt; where from pairs, a sample is two sequences", "LLaMA-Factory stage", "axolotl rl"
     )

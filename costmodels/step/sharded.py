@@ -114,7 +114,7 @@ def every_micro_batch(
     in_forward, in_backward = [one.forward for one in windows], [one.backward for one in windows]
     layers = copies(strategies) * even_layers(scenario.model.num_layers, strategies).high
     gathers = [one.gather for one in each]
-    scatters = [np.where(third, one.gather_again, 0.0) + one.scatter for one in each]
+    scatters = [np.where(third, one.gather_again * scenario.trained_depth, 0.0) + one.scatter for one in each]
     hides_gradients, hides_parameters = is_hidden(strategies, stack)
     hides_gradients = hides_gradients & ~whole
     slow = compute_slowdown(sharding_groups(strategies)[0], scenario)

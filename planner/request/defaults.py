@@ -63,7 +63,7 @@ def fine_tunes(request: PlanRequest) -> bool:
     """Whether a request asks for a fine-tune: by its task, or because it freezes weights."""
     if request.task is not None:
         return request.task != "pretrain"
-    return bool(request.adapters or request.base_precision)
+    return bool(request.adapters or request.base_precision or request.frozen_layers or request.frozen_embeddings)
 
 
 def fine_tune_stack(request: PlanRequest) -> str | None:
@@ -150,6 +150,8 @@ def _describe_fine_tune(request: PlanRequest, scenario: Scenario) -> list[str]:
             f"packed documents of {scenario.attended_length} tokens each; where they differ, attention follows the sum "
             "of their squares over their sum"
         )
+    if switches.frozen_layers:
+        lines.append("what trains is spread over the layers alike; a pipeline's first stages have less of it")
     if switches.task == "reward":
         lines.append("the head of a reward model is priced as the model's own, which is larger")
     if switches.adapters and request.adapters and not says_kernels(request.adapters):

@@ -103,6 +103,8 @@ _ROWS: Final = (
             "RANK[:MODULES]", ("adapters", "lora")),
     _choice("base_precision", "Frozen weights beside adapters: fp32, bf16, int8, nf4, fp4, nf4-double, fp4-double.",
             "NAME"),
+    _choice("frozen_layers", "First layers that do not train, nor does the embedding.", kind="count"),
+    _choice("frozen_embeddings", "The embedding, and a head tied to it, do not train.", kind="switch"),
     _choice("task", "pretrain, finetune, dpo, kto, orpo, simpo or reward; the batch counts samples, of pairs where "
             "these learn from pairs.", "NAME"),
     _choice("reference_model", "Of dpo and kto: copy, adapters-off or none (computed before).", "NAME"),

@@ -90,6 +90,9 @@ class PlanRequest(BaseModel):
     "16:linear_qkv,linear_proj"; with kernels of PEFT's "16/autocast+dropout"."""
     base_precision: BasePrecision | None = None
     """Format that frozen weights are stored in; -double: constants of 4-bit blocks are quantised too."""
+    frozen_layers: Annotated[int, Field(gt=0, le=MOST_LAYERS)] | None = None
+    """First layers that do not train; neither does the embedding in front of them."""
+    frozen_embeddings: bool | None = None
     task: TaskName | None = None
     """What is learnt; unset: pretraining, or a fine-tune where something is frozen."""
     reference_model: ReferenceModel | None = None

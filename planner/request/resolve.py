@@ -15,6 +15,7 @@ from costmodels.stack.choices import chosen
 from costmodels.stack.finetune import TASKS
 from costmodels.stack.stack import Stack
 from costmodels.stack.stack import stack as find_stack
+from costmodels.stack.switches import Switches
 from hardware.catalogue import cluster as find_cluster
 from hardware.records import Cluster
 from planner.errors import BadRequest
@@ -78,7 +79,7 @@ def resolve(request: PlanRequest) -> Resolved:
     choices = choices_of(request)
     stack = chosen(changed_stack(software.at(request.precision), request.changes), **choices)
     cluster = base if base.gpus == request.gpus else base.with_gpus(request.gpus)
-    stack = _with_task(_with_adapters(_with_experts(stack, model, request), model, request), request)
+    stack = _with_task(_with_adapters(_with_experts(stack, model, request), model, request), model, request)
     seq_length = request.seq_length or model.seq_length
     _check_positions(model, seq_length)
     usual = fine_tune_batch(request.gpus) if fine_tunes(request) else default_batch(request.gpus, seq_length)
@@ -185,19 +186,29 @@ def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:
     return stack.changed({"switches.adapters": asked.model_copy(update={"modules": OF_ATTENTION})})
 
 
-def _with_task(stack: Stack, request: PlanRequest) -> Stack:
+def _freezes(switches: Switches) -> bool:
+    """Whether some weights are frozen and the others train."""
+    return switches.frozen_embeddings or switches.frozen_layers > 0
+
+
+def _with_task(stack: Stack, model: Model, request: PlanRequest) -> Stack:
     """The stack with the reference that the task takes where none is named, and with a fine-tune's task.
 
     Raises:
         BadRequest: a format of frozen weights where all train, or a reference that there is not.
     """
     switches = stack.switches
+    if switches.adapters and _freezes(switches):
+        raise BadRequest(f"adapters {switches.adapters} freeze all weights; leave out frozen_layers, frozen_embeddings")
+    if switches.frozen_layers >= model.num_layers:
+        said = f"frozen_layers {switches.frozen_layers}: {model.name} has {model.num_layers} layers"
+        raise BadRequest(f"{said}; {model.num_layers - 1} or fewer work")
     if switches.base_precision and switches.adapters is None:
         raise BadRequest(
             f"base_precision {switches.base_precision} is of frozen weights, and all of them train; adapters 16 "
             "freezes them"
         )
-    if switches.adapters and request.task is None and switches.task == "pretrain":
+    if (switches.adapters or _freezes(switches)) and request.task is None and switches.task == "pretrain":
         stack = stack.changed({"switches.task": "finetune"})
     task = TASKS[stack.switches.task]
     if request.reference_model in {"copy", "adapters-off"} and not task.referenced:

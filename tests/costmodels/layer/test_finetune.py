@@ -6,17 +6,27 @@ import numpy as np
 import pytest
 
 from costmodels.iteration import core_seconds
+from costmodels.layer.adapters import trained_experts, trained_parameters, trained_share
 from costmodels.layer.attention import attention_core, packed_pairs
 from costmodels.layer.blocks import kind_seconds
 from costmodels.layer.frozen_weights import cast_bytes, unpacked_bytes, unpacking_seconds
+from costmodels.layer.vocabulary import embedding_seconds, head_seconds
 from costmodels.layout.parameters_per_rank import kind_parameters_per_rank
 from costmodels.memory.activations import kind_activation_bytes
+from costmodels.memory.rows import row_bytes
 from costmodels.memory.states import state_bytes
 from costmodels.model.layer_kinds import DENSE
+from costmodels.model.parameters import (
+    embedding_parameters,
+    kind_matrix_parameters,
+    kind_replicated_parameters,
+    parameters,
+    position_parameters,
+)
 from costmodels.stack.adapters import Adapters
 from costmodels.stack.finetune import BASE_BYTES, task_named
 from costmodels.strategy import strategies
-from tests.scenarios import toy_scenario
+from tests.scenarios import toy_model, toy_scenario, with_experts
 
 ROW = strategies(dp=8, zero_stage=1, sharding_degree=8, micro_batch_size=2, num_microbatches=2)
 SHARDED = strategies(dp=8, zero_stage=3, sharding_degree=8, micro_batch_size=2, num_microbatches=2)
@@ -106,3 +116,39 @@ def test_every_adapter_that_casts_its_input_keeps_a_copy_of_its_own(kernels, wid
     tokens = float(ROW.micro_batch_size[0] * WHOLE.seq_length)
     kept = kind_activation_bytes(ROW, some, DENSE) - kind_activation_bytes(ROW, none, DENSE)
     assert kept == pytest.approx(tokens * WHOLE.model.hidden_size * width)
+
+
+def test_no_backward_pass_reaches_the_first_layers_that_do_not_train():
+    half = switched(frozen_layers=WHOLE.model.num_layers // 2)
+    whole, terms = core_seconds(ROW, WHOLE), core_seconds(ROW, half)
+    assert terms.forward == whole.forward
+    assert terms.backward == pytest.approx(whole.backward / 2)
+    assert terms.recompute == pytest.approx(whole.recompute / 2)
+    assert row_bytes(ROW, half).stored == pytest.approx(row_bytes(ROW, WHOLE).stored / 2)
+
+
+def test_what_trains_is_the_model_without_its_embedding_and_first_layers():
+    m = WHOLE.model
+    layer = sum(part(m, DENSE) for part in (kind_matrix_parameters, kind_replicated_parameters))
+    left = parameters(m) - embedding_parameters(m) - position_parameters(m)
+    assert trained_parameters(switched(frozen_embeddings=True)) == pytest.approx(left)
+    assert trained_parameters(switched(frozen_layers=3)) == pytest.approx(left - 3 * layer)
+    few = switched(frozen_layers=3)
+    assert state_bytes(ROW, few).optimizer == pytest.approx(trained_share(few) * state_bytes(ROW, WHOLE).optimizer)
+    assert state_bytes(ROW, few).weights == state_bytes(ROW, WHOLE).weights
+
+
+def test_a_frozen_embedding_scatters_no_gradient_and_a_tied_head_has_none():
+    frozen = switched(frozen_embeddings=True)
+    assert embedding_seconds(ROW, frozen).backward == 0
+    untied = replace(WHOLE, model=WHOLE.model.model_copy(update={"tied_embeddings": False}))
+    assert head_seconds(ROW, switched(untied, frozen_embeddings=True)).backward == head_seconds(ROW, untied).backward
+    tied = replace(WHOLE, model=WHOLE.model.model_copy(update={"tied_embeddings": True}))
+    assert head_seconds(ROW, switched(tied, frozen_embeddings=True)).backward < head_seconds(ROW, tied).backward
+
+
+def test_experts_of_frozen_layers_do_not_train():
+    experts = replace(WHOLE, model=with_experts(toy_model()))
+    layers = experts.model.num_layers
+    assert trained_experts(switched(experts, frozen_layers=layers // 2)) == pytest.approx(0.5)
+    assert trained_experts(experts) == 1.0

@@ -54,6 +54,8 @@ def test_the_reference_is_the_adapters_off_or_a_copy():
     ("fields", "said"),
     [
         ({"base_precision": "nf4"}, "base_precision nf4 is of frozen weights, and all of them train; adapters 16"),
+        ({"frozen_layers": 24}, "frozen_layers 24: qwen2.5-0.5b has 24 layers; 23 or fewer work"),
+        ({"frozen_layers": 2, "adapters": "16"}, "freeze all weights; leave out frozen_layers, frozen_embeddings"),
         ({"task": "simpo", "reference_model": "copy"}, "reference_model copy: task simpo takes none; dpo and kto do"),
         ({"task": "dpo", "reference_model": "adapters-off"}, "adapters-off needs adapters to switch off; copy works"),
     ],
