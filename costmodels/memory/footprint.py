@@ -18,10 +18,11 @@ from costmodels.memory.allocator import (
     logits_block_bytes,
     unreleased_sums,
 )
-from costmodels.memory.limits import late_bytes
+from costmodels.memory.limits import late_bytes, late_gradients
 from costmodels.memory.rows import RowBytes, mtp_bytes, slack_of
 from costmodels.model.layer_kinds import mtp_kind
 from costmodels.model.parameters import mtp_sets
+from costmodels.names import Recompute
 from costmodels.scenario import Scenario
 from costmodels.step.gathered import largest_matrix
 from costmodels.strategy import Floats, Ints, Strategies
@@ -95,6 +96,8 @@ def footprint(
     reclaimable = _reclaimable(by_stage, at, scenario, layers=layers, parameters=params + experts, outer=outer)
     gone = kept + logits - (again > 0) * last * at.logits_released
     late = late_bytes(by_stage, scenario, kept=gone, parameters=params + experts, gradients=gradients)
+    if strategies.recompute[row] == Recompute.PARTIAL:
+        late = np.minimum(late, late_gradients(by_stage, scenario))
     found = Footprint(weights, gradients, optimizer, activations, logits, slack, reserved, reclaimable, late)
     listed = gather_list_bytes(by_stage, scenario, parameters=params + experts, optimizer=optimizer, last=last)
     fits = found.total + reclaimable + listed <= scenario.group.accelerator.usable_memory

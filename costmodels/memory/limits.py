@@ -18,27 +18,32 @@ def device_limit(scenario: Scenario, strategies: Strategies) -> Floats:
 
 
 def memory_limit(scenario: Scenario, strategies: Strategies) -> Floats:
-    """Bytes that states and activations may add up to, (N,): what may be handed out, and gradients that come late.
+    """Bytes that states and activations may add up to, (N,): what may be handed out, and gradients that come late."""
+    return device_limit(scenario, strategies) + late_gradients(strategies, scenario)
 
-    Of strategies that recompute some layers, at least so many: as if all were recomputed.
+
+def late_gradients(strategies: Strategies, scenario: Scenario) -> Floats:
+    """``late_bytes`` of every strategy, (N,).
+
+    Of those that recompute some layers as if all were, so that every split has room for so many.
     """
-    limit = device_limit(scenario, strategies)
+    late = np.zeros(len(strategies))
     places = np.flatnonzero(fresh_gradients(strategies, scenario))
     if not places.size:
-        return limit
+        return late
     rows, layers = strategies.take(places), float(scenario.model.num_layers)
     memory, again = row_bytes(rows, scenario), rows.recompute >= Recompute.FULL
     kept = layers * np.where(again, np.minimum(memory.checkpoint, memory.stored), memory.stored)
     dense = layers * memory.layer_parameters + memory.embedding_parameters + memory.head_parameters
     experts = layers * memory.expert_parameters
-    limit[places] += late_bytes(
+    late[places] = late_bytes(
         rows,
         scenario,
         kept=kept + memory.logits - again * memory.logits_released,
         parameters=dense + experts,
         gradients=dense * memory.state.gradients + experts * memory.expert_state.gradients,
     )
-    return limit
+    return late
 
 
 def fresh_gradients(strategies: Strategies, scenario: Scenario) -> Bools:

@@ -93,3 +93,15 @@ def test_an_answer_asks_the_same_again():
     again = predict(PlanRequest(gpus=8, seq_length=1024, **{name: first.request[name] for name in named}))
     assert again.prediction.iteration_seconds == first.prediction.iteration_seconds
     assert again.memory_bytes == first.memory_bytes
+
+
+def test_what_no_measured_run_trains_is_outside_the_validated_region():
+    asked = PlanRequest(**SMALL, task="dpo", document_length=256, frozen_layers=4, pins={"zero_stage": 3})
+    told = " ".join(predict(asked).warnings)
+    for words in (
+        "direct preference optimisation against pretraining",
+        "packed documents",
+        "frozen layers against none",
+    ):
+        assert words in told
+    assert "against pretraining" not in " ".join(predict(PlanRequest(**SMALL, task="sft")).warnings)
