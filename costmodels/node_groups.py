@@ -22,7 +22,8 @@ from costmodels.iteration import RowSeconds, breakdown, compose, core_seconds
 from costmodels.layout.split import Assignment
 from costmodels.layout.stage_contents import in_flight
 from costmodels.memory.footprint import Footprint, footprint
-from costmodels.memory.rows import RowBytes, memory_limit, row_bytes
+from costmodels.memory.limits import memory_limit
+from costmodels.memory.rows import RowBytes, row_bytes
 from costmodels.pipeline.bubble_share import straggler_share
 from costmodels.pricing import Price, effective_recompute, price_strategy, stage_bytes
 from costmodels.scenario import Scenario

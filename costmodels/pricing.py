@@ -23,7 +23,8 @@ from costmodels.layout.split import Assignment, even_stages
 from costmodels.layout.stage_contents import copies, joined, of_both_ways
 from costmodels.memory.footprint import Footprint, footprint
 from costmodels.memory.host import host_fits
-from costmodels.memory.rows import RowBytes, memory_limit, row_bytes
+from costmodels.memory.limits import device_limit
+from costmodels.memory.rows import RowBytes, row_bytes
 from costmodels.names import Recompute
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Strategies
@@ -68,7 +69,7 @@ def price_strategy(strategies: Strategies, scenario: Scenario, assignment: Assig
 def seconds_if_it_fits(strategy: Strategies, scenario: Scenario, assignment: Assignment) -> float | None:
     """Seconds per iteration of one strategy; None where its devices or its hosts have too little memory."""
     priced = price_strategy(strategy, scenario, assignment)
-    fits = host_fits(strategy, scenario)[0] and priced.footprint.allocated.max() <= memory_limit(scenario, strategy)[0]
+    fits = host_fits(strategy, scenario)[0] and priced.footprint.handed_out.max() <= device_limit(scenario, strategy)[0]
     return priced.iteration if fits else None
 
 

@@ -77,14 +77,15 @@ def respelled(kind: Kind, name: str) -> str | None:
 
 
 def _of_accelerator(kind: Kind, name: str) -> str | None:
-    """The one cluster that is called by a name of the accelerator which this is a name of; None for other kinds."""
+    """The cluster called by a name of the accelerator which this is a name of, the first such; None for other kinds.
+
+    Clouds' machines, which such names may mean too, stand last among the short names.
+    """
     if kind != "cluster":
         return None
     short = aliases("accelerator")
     device = short.get(name) or respelled("accelerator", name)
-    clusters = aliases("cluster")
-    found = {clusters[one] for one in (device, *short) if one in clusters and short.get(one, one) == device}
-    return found.pop() if len(found) == 1 else None
+    return next((found for one, found in aliases("cluster").items() if device and short.get(one, one) == device), None)
 
 
 def _memory(kind: Kind, name: str) -> int | None:

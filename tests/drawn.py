@@ -23,7 +23,7 @@ def picks(draw):
 
     Drawn one by one, the sixty switches of a stack take longer than what is tested with them.
     """
-    left = iter(draw(st.binary(min_size=96, max_size=96)))
+    left = iter(draw(st.binary(min_size=112, max_size=112)))
     return lambda *options: options[next(left) % len(options)]
 
 
@@ -114,6 +114,8 @@ def _kept(pick):
         "separate_reductions": pick((), ("gate",), ("qkv", "gate")),
         "norm_gathers": pick(False, True),
         "flattened_copy": pick(False, True),
+        "set_to_none": pick(False, True),
+        "shared_loss_bytes": pick(0, 4),
         "joint_gather": pick(False, True),
         "kept_until_next_step": pick(False, True),
         "scatters_each_micro_batch": pick(False, True),
@@ -170,6 +172,12 @@ def _rest(pick):
         "amax_group": pick("none", "tensor", "data"),
         "optimizer": pick("adam", "adam", "adam-8bit", "muon"),
         "adapters": pick(None, None, None, {"rank": 8}, {"rank": 64, "modules": ["linear_qkv"], "kernels": "32-bit"}),
+        "base_precision": pick(None, None, "nf4", "fp32"),
+        "task": pick("pretrain", "pretrain", "dpo", "kto"),
+        "reference_model": pick("none", "none", "copy"),
+        "document_length": pick(0, 0, 300),
+        "frozen_layers": pick(0, 0, 0, 1),
+        "frozen_embeddings": pick(False, False, True),
         "loss": pick("plain", "plain", "fused"),
         "loss_block": pick(0, 0, 256),
         "weight_bytes": pick(2, 4),

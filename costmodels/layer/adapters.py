@@ -12,9 +12,18 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodels.layer.forward_backward import Passes, no_passes, product, streamed, tokens_per_rank
-from costmodels.model.layer_kinds import Kind, layer_kinds
+from costmodels.model.layer_kinds import EXPERTS, Kind, layer_kinds
 from costmodels.model.model import Model
-from costmodels.model.parameters import attention_projections, expert_parameters, mtp_sets, parameters
+from costmodels.model.parameters import (
+    attention_projections,
+    embedding_parameters,
+    expert_parameters,
+    kind_matrix_parameters,
+    kind_replicated_parameters,
+    mtp_sets,
+    parameters,
+    position_parameters,
+)
 from costmodels.names import WORD
 from costmodels.scenario import Scenario
 from costmodels.stack.adapters import OF_ATTENTION, Adapted, AdapterKernels
@@ -55,14 +64,14 @@ reads outputs' gradients twice, 4; inputs and their gradients, 4, are cast, 6, a
 def product_widths(model: Model, kind: Kind, module: Adapted) -> tuple[tuple[float, float], ...]:
     """Inputs and outputs of every product that a module of a layer of this kind has; none where there is no module.
 
-    Latent attention's products in front of the core are all ``linear_qkv``; routed experts have no adapters.
+    Latent attention's products in front of the core are all ``linear_qkv``; those of routed experts are counted apart.
     """
     if module in OF_ATTENTION:
         last = module == "linear_proj"
         found = [p for p in attention_projections(model) if (p.name == "output") == last]
         return tuple((float(p.inputs), float(p.outputs)) for p in found) if kind.attends else ()
     h = float(model.hidden_size)
-    if kind.ffn != "dense":
+    if kind.ffn != "dense" or module == "experts":
         return ()
     return ((h, float(model.fc1_width)),) if module == "linear_fc1" else ((float(model.ffn_hidden_size), h),)
 
@@ -75,7 +84,7 @@ def adapted(scenario: Scenario, kind: Kind) -> tuple[tuple[Adapted, float, float
 
 
 def adapter_parameters(scenario: Scenario) -> float:
-    """Values of all adapters of the model."""
+    """Values of all adapters of the model but those of routed experts."""
     adapters = scenario.stack.switches.adapters
     if adapters is None:
         return 0.0
@@ -88,35 +97,121 @@ def weights_word(scenario: Scenario, word: float) -> float:
 
     Embedding and head stay wide [Dettmers23].
     """
-    return (scenario.frozen and scenario.stack.states.frozen_bytes) or word
+    return scenario.base_bytes or word
 
 
 def trained_share(scenario: Scenario) -> float:
     """Values that train over the model's parameters without routed experts and routers: 1 unless weights are frozen.
 
-    Adapters are counted as if they were spread over these parameters alike.
+    What trains is counted as if it were spread over these parameters alike.
     """
-    if scenario.stack.switches.adapters is None:
+    if not scenario.embedding_frozen:
         return 1.0
     model, moe = scenario.model, scenario.model.moe
     each = expert_parameters(model) + model.hidden_size
     routed = (model.num_moe_layers + mtp_sets(model)) * moe.num_experts * each if moe else 0
-    return adapter_parameters(scenario) / (parameters(model) - routed)
+    whole = parameters(model) - routed
+    trained = adapter_parameters(scenario) if scenario.frozen else whole - _frozen_parameters(scenario)
+    return trained / whole
+
+
+def _frozen_parameters(scenario: Scenario) -> float:
+    """Parameters of the embedding and of the first layers that do not train, routed experts left out."""
+    model = scenario.model
+    kinds = layer_kinds(model, scenario.seq_length)[: scenario.stack.switches.frozen_layers]
+    router = model.moe.num_experts * model.hidden_size if model.moe else 0
+    each = (
+        kind_matrix_parameters(model, kind) + kind_replicated_parameters(model, kind) - router * (kind.ffn == "experts")
+        for kind in kinds
+    )
+    return embedding_parameters(model) + position_parameters(model) + sum(each)
+
+
+def adapts_experts(scenario: Scenario) -> bool:
+    """Whether routed experts have adapters."""
+    adapters = scenario.stack.switches.adapters
+    return adapters is not None and "experts" in adapters.modules and scenario.model.moe is not None
+
+
+def expert_adapter_parameters(scenario: Scenario) -> float:
+    """Values of the adapters of one routed expert, into its network and out of it."""
+    adapters, moe, model = scenario.stack.switches.adapters, scenario.model.moe, scenario.model
+    if adapters is None or moe is None or not adapts_experts(scenario):
+        return 0.0
+    inner = moe.expert_ffn_hidden_size * (model.ffn_branches + 1.0)
+    return adapters.rank * (2.0 * model.expert_hidden_size + inner)
 
 
 def trained_experts(scenario: Scenario) -> float:
-    """Share of the parameters of routed experts that train, which have no adapters."""
-    return 0.0 if scenario.frozen else 1.0
+    """Share of the parameters of routed experts that train."""
+    if not scenario.frozen:
+        kinds = layer_kinds(scenario.model, scenario.seq_length)
+        routed = [kind.ffn == "experts" for kind in kinds]
+        still = sum(routed[: scenario.stack.switches.frozen_layers])
+        return 1.0 - still / sum(routed) if still else 1.0
+    return expert_adapter_parameters(scenario) / expert_parameters(scenario.model) if adapts_experts(scenario) else 0.0
 
 
 def trained_parameters(scenario: Scenario) -> float:
     """Values of the whole model that train."""
-    return adapter_parameters(scenario) if scenario.frozen else float(parameters(scenario.model))
+    if not scenario.frozen:
+        return float(parameters(scenario.model)) * trained_share(scenario)
+    model = scenario.model
+    experts = model.num_moe_layers * model.moe.num_experts if model.moe else 0
+    return adapter_parameters(scenario) + experts * expert_adapter_parameters(scenario)
 
 
 def reads_input(scenario: Scenario, kind: Kind, module: Adapted) -> bool:
     """Whether an adapter reads what enters a module, and keeps it for its own gradient."""
     return any(name == module for name, _, _ in adapted(scenario, kind))
+
+
+def kept_input_bytes(scenario: Scenario, kind: Kind, module: Adapted) -> float:
+    """Bytes per value of what enters a module that its adapters keep for their own gradients.
+
+    Where PEFT casts or drops it, every adapter keeps its own: of queries, keys, values, gate and up apart.
+    """
+    adapters = scenario.stack.switches.adapters
+    if adapters is None or not (reads_input(scenario, kind, module) or module == "experts"):
+        return 0.0
+    word, apart = (4.0 if adapters.kernels == "32-bit" else scenario.word), separate_products(scenario, module)
+    if adapters.kernels == "summed":
+        return word
+    own = adapters.dropout or adapters.kernels != "16-bit"
+    return (word + adapters.dropout) * apart if own else word
+
+
+def kept_expert_bytes(scenario: Scenario) -> tuple[float, float]:
+    """Bytes per value of what enters a routed expert, and its second product, that adapters keep."""
+    if not adapts_experts(scenario):
+        return 0.0, 0.0
+    out = kept_input_bytes(scenario, EXPERTS, "experts")
+    shared = out == scenario.word
+    return (out if shared else out * scenario.model.ffn_branches), out
+
+
+def expert_adapter_seconds(arrived: Floats, held: Floats, inner: Floats, scenario: Scenario) -> Passes:
+    """Seconds of the adapters of a rank's ``held`` experts, ``arrived`` tokens of ``inner`` values in between, (N,).
+
+    Memory bounds products so narrow; every expert has four of its own, and backward eight.
+    """
+    rates, h = scenario.rates, np.full_like(arrived, scenario.model.expert_hidden_size)
+    if not adapts_experts(scenario):
+        return Passes(np.zeros_like(arrived), np.zeros_like(arrived))
+    total = Passes(4.0 * held * rates.head.overhead, 8.0 * held * rates.head.overhead)
+    for module, k, n in (("linear_fc1", h, inner * scenario.model.ffn_branches), ("linear_fc2", inner, h)):
+        beside = kernel_traffic(scenario, module, k, n)  # type: ignore[arg-type]
+        forward = arrived * (scenario.word * (k + n) + beside.forward)
+        total = total + streamed(forward, arrived * (2.0 * scenario.word * (k + n) + beside.backward), scenario)
+    return total
+
+
+def kept_copy_bytes(scenario: Scenario, kind: Kind) -> float:
+    """Bytes per value of attention's output that adapters behind it keep beside the core, which keeps it as it is."""
+    adapters = scenario.stack.switches.adapters
+    if adapters is None or adapters.kernels == "summed" or (adapters.kernels == "16-bit" and not adapters.dropout):
+        return 0.0
+    return kept_input_bytes(scenario, kind, "linear_proj")
 
 
 def adapter_seconds(strategies: Strategies, scenario: Scenario, kind: Kind) -> Passes:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.arrays import Number
+from costmodels.layer.adapters import expert_adapter_seconds, kept_expert_bytes
 from costmodels.layer.forward_backward import (
     Passes,
     linear,
@@ -96,6 +97,8 @@ def expert_layer(strategies: Strategies, scenario: Scenario) -> ExpertSeconds:
     region, h = region_tokens(strategies, scenario), float(scenario.model.hidden_size)
     products = grouped_products(strategies, scenario)
     streams = expert_streams(strategies, scenario) + small_kernels(strategies, scenario)
+    held, inner = np.maximum(moe.num_experts / strategies.ep, 1.0), moe.expert_ffn_hidden_size / strategies.etp
+    streams = streams + expert_adapter_seconds(arrived_tokens(strategies, scenario), held, inner, scenario)
     matmul = router_seconds(region, scenario) + mask_products(strategies, scenario) + products
     exchange, hidden = dispatch_seconds(strategies, scenario), no_passes(strategies)
     if moe.num_shared_experts:
@@ -364,7 +367,7 @@ def expert_activation_bytes(
 
     The dispatched tokens, both sides of the activation, and the shared experts' like a dense network's.
     ``saved`` is bytes per value of what enters a product; where the activation is ``repeated`` its output is not kept
-    and its input is as narrow. Of frozen experts only what enters the activation is kept.
+    and its input is as narrow. Of frozen experts only what enters the activation is kept, and what adapters read.
     """
     model, moe = scenario.model, experts_of(scenario)
     arrived = arrived_tokens(strategies, scenario)
@@ -372,7 +375,9 @@ def expert_activation_bytes(
     saved = 0.0 if scenario.frozen else saved
     each = np.where(repeated, saved * model.ffn_branches, scenario.word * model.ffn_branches + saved)
     shared = moe.shared_expert_ffn_hidden_size / strategies.tp * tokens_per_rank(strategies, scenario)
-    return arrived * (saved * model.expert_hidden_size + each * f) + shared * each
+    enters, leaves = kept_expert_bytes(scenario)
+    read = (saved + enters) * model.expert_hidden_size + leaves * f
+    return arrived * (read + each * f) + shared * each
 
 
 def exchanged_bytes(strategies: Strategies, scenario: Scenario) -> Floats:

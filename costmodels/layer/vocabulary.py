@@ -38,7 +38,7 @@ def embedding_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
     forward = scenario.rates.stream_seconds(model.hidden_size * traffic)
     shared = np.where(strategies.tp > 1, reducing_seconds(strategies, scenario), 0.0)
     shared = shared * scenario.stack.overlap.tp_forward
-    if scenario.frozen:
+    if scenario.embedding_frozen:
         return Passes(forward + shared, np.zeros(len(strategies)))
     weights = padded_vocabulary_rows(strategies, scenario) * model.embedding_width / strategies.tp
     backward = forward + np.where(strategies.sequence_parallel > 0, shared, 0.0)
@@ -65,7 +65,7 @@ def head_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
         forward = forward + np.where(t > 1, _logit_gather(strategies, T * seen, scenario), 0.0)
     exchanged = Passes(forward, np.where(split, half, 2.0 * half) * stack.overlap.tp_backward)
     passes = loss_seconds(T, vocabulary, scenario, seen=seen) + exchanged
-    weights = vocabulary * model.hidden_size * (not scenario.frozen)
+    weights = vocabulary * model.hidden_size * (not scenario.head_frozen)
     return (1.0 + model.mtp_layers) * passes + accumulation_seconds(weights, scenario)
 
 
@@ -115,13 +115,13 @@ def loss_seconds(tokens: Floats, rows: Floats, scenario: Scenario, *, seen: Floa
     block = block_tokens(tokens, rows, scenario)
     count = tokens / block
     peak = rates.vocabulary_peak * np.where(rows % 2.0 == 1.0, ODD, 1.0)
-    logit = count * product(block, rows, h, rates.head, peak, rates.bandwidth, frozen=scenario.frozen)
+    logit = count * product(block, rows, h, rates.head, peak, rates.bandwidth, frozen=scenario.head_frozen)
     per_logit = FUSED_TRAFFIC if stack.switches.loss == "fused" else stack.logits.cross_entropy_traffic
     per_logit = per_logit + stack.switches.deterministic * FILLED_LOGIT
     read = rows if seen is None else seen
     loss = rates.stream_seconds(tokens * read * per_logit, share=1.0)
     if stack.switches.loss == "fused":
-        added = 0.0 if scenario.frozen else np.maximum(count - 1.0, 0.0) * rows * h * 2.0 * WORD
+        added = 0.0 if scenario.head_frozen else np.maximum(count - 1.0, 0.0) * rows * h * 2.0 * WORD
         return Passes(logit.forward + loss + rates.stream_seconds(added, share=1.0), logit.backward)
     again = np.where(block < tokens, logit.forward + FORWARD * loss, 0.0)
     return logit + Passes(FORWARD * loss, (1.0 - FORWARD) * loss + again)
@@ -131,6 +131,6 @@ def logit_bytes(tokens: Floats, rows: Floats, scenario: Scenario) -> Floats:
     """Bytes held at the loss on one rank, (N,); the fused loss keeps its weight's gradient for the backward pass."""
     block = block_tokens(tokens, rows, scenario)
     if scenario.stack.switches.loss == "fused":
-        gradient = 0.0 if scenario.frozen else scenario.model.hidden_size
+        gradient = 0.0 if scenario.head_frozen else scenario.model.hidden_size
         return scenario.word * rows * (block + gradient)
     return block * rows * (scenario.stack.logits.cross_entropy_bytes + scenario.word - WORD)

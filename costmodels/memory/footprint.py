@@ -18,14 +18,14 @@ from costmodels.memory.allocator import (
     logits_block_bytes,
     unreleased_sums,
 )
-from costmodels.memory.peaks import step_bytes
+from costmodels.memory.limits import late_bytes, late_gradients
 from costmodels.memory.rows import RowBytes, mtp_bytes, slack_of
 from costmodels.model.layer_kinds import mtp_kind
 from costmodels.model.parameters import mtp_sets
-from costmodels.names import SHARDED_GRADIENTS
+from costmodels.names import Recompute
 from costmodels.scenario import Scenario
 from costmodels.step.gathered import largest_matrix
-from costmodels.strategy import Bools, Floats, Ints, Strategies
+from costmodels.strategy import Floats, Ints, Strategies
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Footprint:
     reclaimable: NDArray[np.float64]
     """What the allocator has taken beside and gives back before it fails, so that it counts in readings alone."""
     late: NDArray[np.float64]
-    """Of the gradients: what comes as activations go, out of another pool than theirs."""
+    """Of the gradients: what comes as activations and logits go, and never lies beside them."""
 
     @property
     def handed_out(self) -> NDArray[np.float64]:
@@ -57,7 +57,7 @@ class Footprint:
     @property
     def total(self) -> NDArray[np.float64]:
         """What the device must have."""
-        return self.allocated + self.slack + self.reserved
+        return self.handed_out + self.slack + self.reserved
 
 
 def readings(peak: Footprint, scenario: Scenario) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -94,26 +94,15 @@ def footprint(
     slack = slack_of(by_stage, scenario) * (weights + gradients + optimizer + activations + logits)
     reserved = np.full(pp, scenario.stack.allocator.reserved)
     reclaimable = _reclaimable(by_stage, at, scenario, layers=layers, parameters=params + experts, outer=outer)
-    step = step_bytes(by_stage, scenario) * (params + experts)  # which all gradients stand beside
-    late = np.where(_fresh_gradients(by_stage, scenario), np.clip(kept - step, 0.0, gradients), 0.0)
+    gone = kept + logits - (again > 0) * last * at.logits_released
+    late = late_bytes(by_stage, scenario, kept=gone, parameters=params + experts, gradients=gradients)
+    if strategies.recompute[row] == Recompute.PARTIAL:
+        late = np.minimum(late, late_gradients(by_stage, scenario))
     found = Footprint(weights, gradients, optimizer, activations, logits, slack, reserved, reclaimable, late)
     listed = gather_list_bytes(by_stage, scenario, parameters=params + experts, optimizer=optimizer, last=last)
     fits = found.total + reclaimable + listed <= scenario.group.accelerator.usable_memory
     # Else all is given back once, and activations share what it left.
     return replace(found, reclaimable=reclaimable + np.where(fits, listed, 0.0))
-
-
-def _fresh_gradients(by_stage: Strategies, scenario: Scenario) -> Bools:
-    """Whether gradients come only as activations go, (pp,): one micro-batch, and PyTorch makes them anew for it.
-
-    ``zero_grad`` lets go those of the step before, and a backward pass makes each layer's as its activations go; full
-    sharding in a pool of the reductions' own stream, so that the allocator has taken both [FSDP1] [FSDP2]. DDP has
-    buckets of all of them, which stay.
-    """
-    stack = scenario.stack
-    fully = stack.sharding.fsdp_stage2 and stack.sharding.scatters_each_micro_batch
-    pooled = np.where(by_stage.zero_stage >= SHARDED_GRADIENTS, fully, by_stage.dp * by_stage.cp == 1)
-    return stack.gradients.set_to_none & (by_stage.num_microbatches == 1) & (by_stage.pp == 1) & pooled
 
 
 def _activations(

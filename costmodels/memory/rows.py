@@ -164,8 +164,8 @@ def row_bytes(strategies: Strategies, scenario: Scenario) -> RowBytes:
         head_parameters=head * at_ends,
         end_optimizer_extra=optimizer_extra,
         end_weights_extra=weights_extra,
-        stored=here * stored + returned_bytes(strategies, scenario, without_this_pass=True),
-        checkpoint=here * layer_checkpoint_bytes(strategies, scenario),
+        stored=scenario.trained_depth * here * stored + returned_bytes(strategies, scenario, without_this_pass=True),
+        checkpoint=scenario.trained_depth * here * layer_checkpoint_bytes(strategies, scenario),
         working=working,
         logits_released=released,
         embedding_activation=dropout * float(scenario.model.hidden_size) * region_tokens(strategies, scenario),
@@ -259,7 +259,7 @@ def _first_peak(strategies: Strategies, scenario: Scenario, moment: Floats, stor
     step = step_bytes(strategies, scenario) * parameters - held * one
     step = np.where(joined(strategies), step - loss_peak(strategies, scenario), step)
     gradient = scenario.word * vocabulary_rows(strategies, scenario, "embedding") * scenario.model.embedding_width
-    gradient = gradient * (not scenario.frozen) - one / strategies.vpp
+    gradient = gradient * (not scenario.embedding_frozen) - one / strategies.vpp
     return np.maximum(np.maximum(gradient, step) - moment, 0.0)
 
 
@@ -280,7 +280,9 @@ def _by_kind(strategies: Strategies, scenario: Scenario) -> ByKind[LayerBytes] |
         LayerBytes(
             kind_parameters_per_rank(strategies, scenario, kind),
             kind_expert_parameters(strategies, scenario, kind),
-            (1.0 - activations_away(strategies, scenario)) * kind_activation_bytes(strategies, scenario, kind)
+            scenario.trained_depth
+            * (1.0 - activations_away(strategies, scenario))
+            * kind_activation_bytes(strategies, scenario, kind)
             + returned_bytes(strategies, scenario, without_this_pass=True),
         )
         for kind in depth.kinds
@@ -302,12 +304,6 @@ def slack_of(strategies: Strategies, scenario: Scenario) -> Floats:
     """Fragments that the allocator cannot use over what it hands out, (N,)."""
     usual, tensor = scenario.stack.allocator.fragmentation, scenario.stack.calibrated.tensor_fragmentation
     return np.where(strategies.tp > 1, usual if tensor is None else tensor, usual)
-
-
-def memory_limit(scenario: Scenario, strategies: Strategies) -> Floats:
-    """Bytes that the allocator may hand out, (N,): usable memory less the reserve, less the allocator's slack."""
-    usable = scenario.group.accelerator.usable_memory
-    return (usable - scenario.stack.allocator.reserved) / (1.0 + slack_of(strategies, scenario))
 
 
 @dataclass(frozen=True, slots=True)

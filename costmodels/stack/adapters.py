@@ -8,10 +8,22 @@ from pydantic import Field, model_validator
 
 from hardware.kernels import Record
 
-Adapted = Literal["linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"]
-ADAPTED: tuple[Adapted, ...] = get_args(Adapted)
-"""Megatron's names: into attention, out of it, into a dense network, out of it."""
+Adapted = Literal["linear_qkv", "linear_proj", "linear_fc1", "linear_fc2", "experts"]
+EVERYWHERE: tuple[Adapted, ...] = get_args(Adapted)
+"""Megatron's names: into attention, out of it, into a dense network, out of it; and both products of routed experts."""
+ADAPTED: tuple[Adapted, ...] = EVERYWHERE[:4]
+"""Those that have adapters where none is named."""
 OF_ATTENTION: tuple[Adapted, ...] = ADAPTED[:2]
+WORDS: dict[str, tuple[Adapted, ...]] = {
+    "all-linear": ADAPTED,
+    "attention": OF_ATTENTION,
+    **dict.fromkeys(("ffn", "mlp"), ADAPTED[2:]),
+    **dict.fromkeys(("q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "c_attn", "W_pack"), ADAPTED[:1]),
+    **dict.fromkeys(("o_proj", "out_proj"), ADAPTED[1:2]),
+    **dict.fromkeys(("gate_proj", "up_proj", "gate_up_proj", "fc1"), ADAPTED[2:3]),
+    **dict.fromkeys(("down_proj", "fc2"), ADAPTED[3:4]),
+}
+"""Modules by the names that models of Transformers give them; of queries, keys and values one stands for all [PEFT]."""
 AdapterKernels = Literal["summed", "16-bit", "autocast", "32-bit"]
 """Kernels beside an adapter's two products: one sum; or PEFT's, each an operation, with adapters in 16 bits, in 32 that
 are cast to 16 for the products, or in 32 [PEFT]."""
@@ -48,22 +60,28 @@ class Adapters(Record):
         rank, named, names = asked.partition(":")
         if named and not names.strip(" ,"):
             raise ValueError(f"no module behind the colon of {text!r:.40}; {', '.join(ADAPTED)} have adapters")
-        modules = [name.strip() for name in names.split(",") if name.strip()] or list(usual)
+        said = [name.strip() for name in names.split(",") if name.strip()] or list(usual)
+        modules = [module for name in said for module in WORDS.get(name, (name,))]
         try:
             number = int(rank)
         except ValueError:
             raise ValueError(f"expected a rank, such as 16 or 16:linear_qkv, got {text!r:.40}") from None
-        if unknown := [name for name in modules if name not in ADAPTED]:
-            raise ValueError(f"no module {unknown[0]!r:.40}; {', '.join(ADAPTED)} have adapters")
+        if unknown := [name for name in modules if name not in EVERYWHERE]:
+            raise ValueError(f"no module {unknown[0]!r:.40}; {', '.join(EVERYWHERE)} have adapters")
         if not 1 <= number <= 8192:
             raise ValueError(f"rank {number}; 1 to 8192 works")
-        named_in_order = tuple(name for name in ADAPTED if name in modules)
+        named_in_order = tuple(name for name in EVERYWHERE if name in modules)
         return cls(rank=number, modules=named_in_order, **(_kernels(how.strip()) if slash else {}))
 
     def __str__(self) -> str:
         plain = (self.kernels, self.dropout) == ("summed", False)
         how = "" if plain else f"/{self.kernels}{'+dropout' * self.dropout}"
         return f"{self.rank}:{','.join(self.modules)}{how}"
+
+
+def says_kernels(text: str) -> bool:
+    """Whether words for adapters say their kernels."""
+    return "/" in text
 
 
 def _kernels(how: str) -> dict[str, Any]:

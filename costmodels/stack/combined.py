@@ -13,6 +13,8 @@ from costmodels.stack.switches import Switches
 KERNEL_AN_OPERATION = 92
 """Bytes per parameter that PyTorch's multi-tensor AdamW moves, a kernel an operation: decay 8, first moment 12, second
 moment 8 and 12, root 8, its correction 8, epsilon 8, step 16, and 12 for the clipped norm."""
+COMPILED_KERNELS, EAGER_KERNELS = 18, 36
+"""Kernels that the forward pass of a layer of torchtitan launches, compiled and not."""
 EXCHANGE_UNITS = 32 / 148
 """Share of a Blackwell's units that dispatch and combine take from the computation beside them
 (``moe_hybridep_num_sms`` of Megatron-Bridge's performance recipes)."""
@@ -54,6 +56,31 @@ COMBINED: Final[Mapping[str, Combined]] = {
         {
             True: {"states.optimizer_traffic": ONE_PASS},
             False: {"states.optimizer_traffic": KERNEL_AN_OPERATION},
+        },
+    ),
+    "compile": Combined(
+        "Layers and loss are compiled; False: they run operation by operation",
+        ("torchtitan --compile.enable",),
+        lambda stack: stack.switches.fused_elementwise,
+        {
+            True: {
+                "switches.fused_elementwise": True,
+                "kernels.saved_tensors": (),
+                "host.kernels_per_layer": COMPILED_KERNELS,
+                "logits.cross_entropy_bytes": 4,
+                "logits.shared_loss_bytes": 0,
+                "allocator.logits_freed_early": False,
+            },
+            False: {
+                "switches.fused_elementwise": False,
+                "kernels.saved_tensors": ("gate", "norm", "key-values"),
+                "host.kernels_per_layer": EAGER_KERNELS,
+                # a copy in fp32, the softmax's logarithm and its gradient; with loss_parallel two more of them at once:
+                # zeros for the gradient, and the exponential (torch/distributed/tensor/parallel/loss.py)
+                "logits.cross_entropy_bytes": 12,
+                "logits.shared_loss_bytes": 4,
+                "allocator.logits_freed_early": True,
+            },
         },
     ),
     "tp_comm_overlap": Combined(

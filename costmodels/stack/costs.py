@@ -285,6 +285,8 @@ class LogitCosts(Record):
     """Bytes moved per logit, forward and backward."""
     cross_entropy_bytes: Count = 6
     """Bytes held per logit at the loss: the logit in 16 bits, and in fp32 what becomes its softmax in place."""
+    shared_loss_bytes: Count = 0
+    """Further bytes per logit where tensor ranks share the loss, each with the logits that it has."""
     gathered_logits: bool = False
     """Every tensor rank gathers the logits of the whole vocabulary for the loss."""
 

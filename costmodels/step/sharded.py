@@ -114,7 +114,7 @@ def every_micro_batch(
     in_forward, in_backward = [one.forward for one in windows], [one.backward for one in windows]
     layers = copies(strategies) * even_layers(scenario.model.num_layers, strategies).high
     gathers = [one.gather for one in each]
-    scatters = [np.where(third, one.gather_again, 0.0) + one.scatter for one in each]
+    scatters = [np.where(third, one.gather_again * scenario.trained_depth, 0.0) + one.scatter for one in each]
     hides_gradients, hides_parameters = is_hidden(strategies, stack)
     hides_gradients = hides_gradients & ~whole
     slow = compute_slowdown(sharding_groups(strategies)[0], scenario)
@@ -140,7 +140,9 @@ def every_micro_batch(
         again = chain(gathers, in_backward, hidden=hides_parameters, backward=True)
         reshards = whole & (strategies.zero_stage >= SHARDED_PARAMETERS)
         backward = backward + np.where(reshards, strategies.num_microbatches * (again + out), 0.0)
-    return backward, (forward + out) * gathered
+    # a model that passes forward again gathers again, and so does a sharded copy of it
+    again = np.where(third, 1.0 + scenario.further_forwards, 1.0)
+    return backward, (forward + out) * gathered * again
 
 
 def _copying(strategies: Strategies, scenario: Scenario, layers: Floats) -> tuple[Floats, Floats]:

@@ -12,7 +12,14 @@ from costmodels.catalogue import catalogue_hash as models_hash
 from costmodels.layer.context import ulysses_ranks
 from costmodels.layer.recompute_modules import module_names
 from costmodels.layout.split import Assignment
-from costmodels.model.flops import flops_per_token, frozen_flops, module_flops, recomputed_flops, utilization
+from costmodels.model.flops import (
+    flops_per_token,
+    forward_flops,
+    frozen_flops,
+    module_flops,
+    recomputed_flops,
+    utilization,
+)
 from costmodels.model.parameters import parameters
 from costmodels.names import VALUE_NAMES, Recompute
 from costmodels.node_groups import (
@@ -169,15 +176,22 @@ def counted_flops(scenario: Scenario) -> float:
 
     Gradients of frozen weights, which nobody computes, count as little as their adapters, which are narrow.
     """
-    every = flops_per_token(scenario.model, seq_length=scenario.seq_length, definition="model-window")
-    return every - frozen_flops(scenario.model) if scenario.frozen else every
+    every = flops_per_token(scenario.model, seq_length=scenario.attended_length, definition="model-window")
+    return every - _spared_flops(scenario)
 
 
 def causal_excess(scenario: Scenario) -> float:
     """What counts as useful over the same with the pairs of tokens alone that causal attention needs."""
-    halved = flops_per_token(scenario.model, seq_length=scenario.seq_length, definition="model-causal")
-    whole = counted_flops(scenario)
-    return whole / (halved - frozen_flops(scenario.model) if scenario.frozen else halved)
+    halved = flops_per_token(scenario.model, seq_length=scenario.attended_length, definition="model-causal")
+    return counted_flops(scenario) / (halved - _spared_flops(scenario, causal=True))
+
+
+def _spared_flops(scenario: Scenario, *, causal: bool = False) -> float:
+    """FLOP per token of gradients that nobody computes: of frozen weights, and all those of the first frozen layers."""
+    if scenario.frozen:
+        return frozen_flops(scenario.model)
+    known: dict[str, Any] = {"seq_length": scenario.attended_length, "windowed": True, "logits": False}
+    return 2.0 * (1.0 - scenario.trained_depth) * forward_flops(scenario.model, causal=causal, **known)
 
 
 def mfu_of(scenario: Scenario, seconds: float) -> float:
@@ -189,7 +203,7 @@ def mfu_of(scenario: Scenario, seconds: float) -> float:
 def _repeated_flops(scenario: Scenario, row: Strategies, assignment: Assignment) -> float:
     """FLOP per token of the forward passes that run twice."""
     recompute = Recompute(int(row.recompute[0]))
-    known: dict[str, Any] = {"seq_length": scenario.seq_length, "windowed": True}
+    known: dict[str, Any] = {"seq_length": scenario.attended_length, "windowed": True}
     if modules := module_names(int(row.recompute_modules[0])):
         return module_flops(scenario.model, modules=modules, **known)
     if recompute == Recompute.SELECTIVE:
@@ -200,9 +214,15 @@ def _repeated_flops(scenario: Scenario, row: Strategies, assignment: Assignment)
 
 def memory_records(priced: Price, limits: Floats) -> tuple[StageMemory, ...]:
     """The footprint of every stage, beside the usable memory of its device."""
-    names = ("weights", "gradients", "optimizer", "activations", "logits", "slack", "reserved", "total")
+    names = ("weights", "optimizer", "activations", "logits", "slack", "reserved", "total")
+    beside = priced.footprint.gradients - priced.footprint.late  # of those that come as activations go
     return tuple(
-        StageMemory(stage=s, limit=float(limit), **{name: float(getattr(priced.footprint, name)[s]) for name in names})
+        StageMemory(
+            stage=s,
+            limit=float(limit),
+            gradients=float(beside[s]),
+            **{name: float(getattr(priced.footprint, name)[s]) for name in names},
+        )
         for s, limit in enumerate(limits)
     )
 

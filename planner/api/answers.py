@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from costmodels.memory.host import host_fits, host_need, host_room
-from costmodels.memory.rows import memory_limit
+from costmodels.memory.limits import device_limit
 from costmodels.node_groups import Mixed, MixedStrategies, first_in_pipeline, price, stage_limits
 from costmodels.pricing import Price
 from costmodels.scenario import Scenario
@@ -261,7 +261,7 @@ def _too_large(row: Strategies, priced: Price, resolved: Resolved) -> tuple[Reje
     else:
         if not host_fits(row, question)[0]:
             return (_host_rejection(row, question),)
-        fits = np.max(priced.footprint.allocated) <= memory_limit(question, row)[0]
+        fits = np.max(priced.footprint.handed_out) <= device_limit(question, row)[0]
         stage = int(np.argmax(needed))
         where = f"stage {stage}"
     words = f"{where} needs {needed[stage] / 2**30:.1f} GiB, {limits[stage] / 2**30:.1f} GiB available"

@@ -56,6 +56,8 @@ def switches_of(request: Mapping[str, Any]) -> Switches:
 
 
 _ON: Final = {True: "on", False: "off"}
+_TASK: Final = {"finetune": "pretrain"}
+"""Tasks that learn from the same passes as another: what a file says of one it says of both."""
 
 
 def _gradients(priced: Stack, precision: str) -> str:
@@ -78,6 +80,12 @@ _PRICED: Final[Mapping[str, Callable[[Stack, str], str]]] = {
         f"{priced.switches.expert_capacity:g}" if priced.switches.expert_capacity else "unlimited"
     ),
     "dropout": lambda priced, _: _ON[priced.switches.dropout],
+    "base_precision": lambda priced, _: priced.switches.base_precision or "as trained",
+    "task": lambda priced, _: _TASK.get(priced.switches.task, priced.switches.task),
+    "reference_model": lambda priced, _: priced.switches.reference_model,
+    "document_length": lambda priced, _: f"{priced.switches.document_length} tokens",
+    "frozen_layers": lambda priced, _: str(priced.switches.frozen_layers),
+    "frozen_embeddings": lambda priced, _: _ON[priced.switches.frozen_embeddings],
 }
 """Every choice with its value in words, from the priced stack and the precision."""
 

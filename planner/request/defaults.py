@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 from costmodels.model.model import Model
 from costmodels.scenario import Scenario
 from costmodels.stability import Stability
+from costmodels.stack.adapters import says_kernels
 from costmodels.stack.releases import chosen
 from costmodels.stack.stack import Stack, releases
 from costmodels.training.goodput import spare_nodes
-from hardware.catalogue import in_catalogue, names
+from hardware.catalogue import in_catalogue, names, source_texts
 from hardware.records import Cluster, NodeGroup
 from hardware.units import format_quantity
 from planner.errors import BadRequest
@@ -21,7 +23,11 @@ if TYPE_CHECKING:
 
 DEFAULT_TOKENS = 300_000_000_000
 FINE_TUNE_TOKENS = 100_000_000
-"""Of adapters: a hundred thousand examples of a thousand tokens; what a model was pretrained on says nothing of it."""
+"""Of a fine-tune: a hundred thousand examples of a thousand tokens; what a pretraining took says nothing of it."""
+FINE_TUNE_BATCH = 64
+"""Samples, as the fine-tuning recipes of TRL, LLaMA-Factory and axolotl take 16 to 128."""
+FINE_TUNE_STACK = "fsdp"
+"""What Transformers' trainers shard with unless they are told to use DeepSpeed."""
 UNITS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (1, ""))
 SMALLEST_BATCH_TOKENS = 4 * 2**20
 BATCH_TOKENS_PER_GPU = 1024
@@ -31,6 +37,9 @@ FUSED = ("flash-2", "cudnn", "flash-1")
 OF_TRANSFORMERS = frozenset({"deepspeed", "fsdp"})
 """Stacks of models that take another attention where they are told to (``attn_implementation``)."""
 UNCALIBRATED = "not calibrated"
+HOST = ("host_memory", "host_bandwidth")
+UNREAD = re.compile("recalled|assumed|illustrative|no figure of its own")
+"""How sources say that no document was read."""
 SPARES = "spare nodes rented all the time and drawing rated power (no idle power is known)"
 """What is taken of nodes that stand by."""
 
@@ -50,6 +59,27 @@ def default_batch(gpus: int, seq_length: int) -> int:
     return batch
 
 
+def fine_tunes(request: PlanRequest) -> bool:
+    """Whether a request asks for a fine-tune: by its task, or because it freezes weights."""
+    if request.task is not None:
+        return request.task != "pretrain"
+    return bool(request.adapters or request.base_precision or request.frozen_layers or request.frozen_embeddings)
+
+
+def fine_tune_stack(request: PlanRequest) -> str | None:
+    """The stack of a fine-tune where none is named; None where it is none, or has a pipeline, which that has not."""
+    pipelined = {str(request.pins.get(axis) or 1) for axis in ("pp", "vpp")} != {"1"}
+    return FINE_TUNE_STACK if fine_tunes(request) and not pipelined else None
+
+
+def fine_tune_batch(gpus: int) -> int:
+    """Samples per iteration of a fine-tune where none are asked for: 64 or more, gpus times a power of two."""
+    batch = gpus
+    while batch < FINE_TUNE_BATCH:
+        batch *= 2
+    return batch
+
+
 def _batch_rule(scenario: Scenario) -> str:
     """The rule of ``default_batch``, with the rounding where it made a difference."""
     wanted = max(SMALLEST_BATCH_TOKENS, BATCH_TOKENS_PER_GPU * scenario.gpus) / scenario.seq_length
@@ -59,14 +89,14 @@ def _batch_rule(scenario: Scenario) -> str:
     return f"{rule}: {math.ceil(wanted)}, up to a power of two times the {scenario.gpus:,} GPUs or a part of them"
 
 
-def default_tokens(model: Model, *, frozen: bool) -> int:
-    """Tokens of the whole run where none are asked for: the model's, or few where only adapters train."""
-    return FINE_TUNE_TOKENS if frozen else model.tokens or DEFAULT_TOKENS
+def default_tokens(model: Model, *, tuned: bool) -> int:
+    """Tokens of the whole run where none are asked for: the model's, or few in a fine-tune."""
+    return FINE_TUNE_TOKENS if tuned else model.tokens or DEFAULT_TOKENS
 
 
-def tokens_source(model: Model, *, frozen: bool) -> str:
+def tokens_source(model: Model, *, tuned: bool) -> str:
     """Who says the tokens where nobody asks for them."""
-    if frozen:
+    if tuned:
         return "assumed of a fine-tune, --tokens says yours"
     return "the model's" if model.tokens else "assumed"
 
@@ -106,6 +136,31 @@ def _describe_software(request: PlanRequest, scenario: Scenario) -> list[str]:
     return lines
 
 
+def _describe_fine_tune(request: PlanRequest, scenario: Scenario) -> list[str]:
+    """What is taken of a fine-tune's samples, reference, frozen weights and documents."""
+    switches, task, lines = scenario.stack.switches, scenario.task, []
+    if task.sequences > 1:
+        lines.append(f"a sample of {switches.task} is {task.sequences} sequences of {scenario.seq_length} tokens each")
+    if task.referenced and request.reference_model is None:
+        lines.append(f"reference model: {switches.reference_model}")
+    if scenario.tuned and not switches.document_length:
+        lines.append("every sequence is full: padding to a batch's longest is less, --seq-len says the mean")
+    if switches.document_length:
+        lines.append(
+            f"packed documents of {scenario.attended_length} tokens each; where they differ, attention follows the sum "
+            "of their squares over their sum"
+        )
+    if switches.frozen_layers:
+        lines.append("what trains is spread over the layers alike; a pipeline's first stages have less of it")
+    if switches.task == "reward":
+        lines.append("the head of a reward model is priced as the model's own, which is larger")
+    if switches.adapters and request.adapters and not says_kernels(request.adapters):
+        lines.append(f"adapters run as {switches.adapters.kernels} kernels")
+    if switches.adapters and switches.base_precision and request.base_precision is None:
+        lines.append(f"frozen weights in {switches.base_precision} (--base-precision)")
+    return lines
+
+
 def assumed_prices(machines: Cluster) -> tuple[str, ...]:
     """What rent and energy leave out, or take from the catalogue, on a cluster that a person describes."""
     if in_catalogue(machines):
@@ -115,6 +170,22 @@ def assumed_prices(machines: Cluster) -> tuple[str, ...]:
         of = f" of {' and '.join(dark)}" if len(machines.groups) > 1 else ""
         lines.append(f"energy without the hosts{of} (no node_power_overhead)")
     return tuple(dict.fromkeys(filter(None, lines)))
+
+
+def describe_hosts(request: PlanRequest, machines: Cluster) -> tuple[str, ...]:
+    """Memory and bandwidth of hosts, where something is to be kept there and nobody has read what they have."""
+    if not in_catalogue(machines) or request.pins.get("offload") in (None, "", "none"):
+        return ()
+    lines = []
+    for index, group in enumerate(machines.groups):
+        keys = {machines.sources.get(name) for field in HOST for name in (field, f"groups[{index}].{field}")}
+        unread = [text for key in keys if key and (text := source_texts()[key]) and UNREAD.search(text)]
+        if unread and group.host_memory and group.host_bandwidth:
+            size = format_quantity(group.host_memory, "bytes")
+            speed = format_quantity(group.host_bandwidth, "bandwidth")
+            whose = group.name if len(machines.groups) > 1 else machines.name
+            lines.append(f"a host of {whose} has {size} at {speed} (assumed; host_memory and host_bandwidth say yours)")
+    return tuple(dict.fromkeys(lines))
 
 
 def rents(machines: Cluster) -> tuple[str, ...]:
@@ -168,15 +239,19 @@ def describe_defaults(request: PlanRequest, scenario: Scenario, cluster: Cluster
     if "cluster" not in said:
         lines.append(f"cluster {request.cluster}")
     if "stack" not in said:
-        lines.append(f"stack {scenario.stack.name}{taken_for(request.framework, cluster)}")
+        whose = " (of a fine-tune)" if scenario.stack.name == fine_tune_stack(request) else ""
+        lines.append(f"stack {scenario.stack.name}{taken_for(request.framework, cluster) or whose}")
     lines += _describe_software(request, scenario)
     if request.global_batch_size is None:
-        lines.append(f"global batch {scenario.global_batch_size} sequences ({_batch_rule(scenario)})")
+        rule = f"of a fine-tune: {FINE_TUNE_BATCH} or more" if fine_tunes(request) else _batch_rule(scenario)
+        what = "sequences" if scenario.task.sequences == 1 else "pairs"
+        lines.append(f"global batch {scenario.global_batch_size} {what} ({rule})")
+    lines += _describe_fine_tune(request, scenario)
     lines += _left_out_of_the_model(scenario)
     if request.seq_length is None:
         lines.append(f"sequence length {scenario.seq_length} ({length_source(scenario.model)})")
     if request.tokens is None:
-        whose = tokens_source(scenario.model, frozen=scenario.frozen)
+        whose = tokens_source(scenario.model, tuned=scenario.tuned)
         count = next(f"{tokens / unit:g}{sign}" for unit, sign in UNITS if tokens >= unit)
         lines.append(f"{count} training tokens ({whose})")
     if "precision" not in said:

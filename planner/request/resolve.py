@@ -11,14 +11,27 @@ from costmodels.model.model import Model
 from costmodels.node_groups import AnyScenario, Mixed
 from costmodels.scenario import REDUCED, Scenario
 from costmodels.stability import Stability
-from costmodels.stack.adapters import OF_ATTENTION
+from costmodels.stack.adapters import OF_ATTENTION, says_kernels
 from costmodels.stack.choices import chosen
+from costmodels.stack.finetune import TASKS
 from costmodels.stack.stack import Stack
 from costmodels.stack.stack import stack as find_stack
+from costmodels.stack.switches import Switches
 from hardware.catalogue import cluster as find_cluster
 from hardware.records import Cluster
 from planner.errors import BadRequest
-from planner.request.defaults import assumed_prices, default_batch, default_tokens, describe_defaults, describe_spares
+from planner.request.defaults import (
+    OF_TRANSFORMERS,
+    assumed_prices,
+    default_batch,
+    default_tokens,
+    describe_defaults,
+    describe_hosts,
+    describe_spares,
+    fine_tune_batch,
+    fine_tune_stack,
+    fine_tunes,
+)
 from planner.request.fields import DEFAULT_STACK, STACK_CHOICES
 from planner.request.overrides import changed_model, changed_stack
 from planner.request.request import PlanRequest
@@ -67,12 +80,13 @@ def resolve(request: PlanRequest) -> Resolved:
     choices = choices_of(request)
     stack = chosen(changed_stack(software.at(request.precision), request.changes), **choices)
     cluster = base if base.gpus == request.gpus else base.with_gpus(request.gpus)
-    stack = _with_adapters(_with_experts(stack, model, request), model, request)
+    stack = _with_task(_with_adapters(_with_experts(stack, model, request), model, request), model, request)
     seq_length = request.seq_length or model.seq_length
     _check_positions(model, seq_length)
-    batch = request.global_batch_size or default_batch(request.gpus, seq_length)
+    usual = fine_tune_batch(request.gpus) if fine_tunes(request) else default_batch(request.gpus, seq_length)
+    batch = request.global_batch_size or usual
     cluster = _with_price(_with_margin(cluster, request.memory_margin), request.price)
-    tokens = request.tokens or default_tokens(model, frozen=stack.switches.adapters is not None)
+    tokens = request.tokens or default_tokens(model, tuned=stack.switches.task != "pretrain")
     asked = request.framework or ""
     sizes = (request.gpus, seq_length, batch, request.precision)
     scenario = Scenario(model, cluster.groups[0], stack, *sizes, framework=asked)
@@ -80,6 +94,7 @@ def resolve(request: PlanRequest) -> Resolved:
     defaults = describe_defaults(request, scenario, cluster, tokens) + assumed_prices(base)
     if isinstance(request.model, str) and entry_on_hub(request.model):
         defaults += (f"model {model.name} (the catalogue's, of {request.model})",)
+    defaults += describe_hosts(request, base)
     defaults += (f"main gradients {grads} (as the files for {asked} have them)",) if grads else ()
     mixed = _mixed(request, scenario, cluster) if len(base.groups) > 1 else None
     if len(base.groups) > 1 and cluster.gpus != base.gpus:
@@ -108,7 +123,8 @@ def _stack(request: PlanRequest, cluster: Cluster) -> Stack:
         found = request.stack
     else:
         said = "stack" in request.model_fields_set
-        name = request.stack if said else usual_stack(request.framework, cluster) or DEFAULT_STACK
+        usual = usual_stack(request.framework, cluster) or fine_tune_stack(request) or DEFAULT_STACK
+        name = request.stack if said else usual
         check_programs(name.partition("@")[0], request.framework, cluster)
         if request.as_of and "@" in name:
             raise BadRequest(f"stack {name} and as_of {request.as_of} both say a release; give one of them")
@@ -157,16 +173,56 @@ def _with_experts(stack: Stack, model: Model, request: PlanRequest) -> Stack:
 
 
 def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:
-    """The stack with the adapters that the model has where no module is named: none are priced on routed experts."""
+    """The stack with the adapters that a model of experts has where no module is named: those of attention."""
     asked = stack.switches.adapters
-    if asked is None or model.moe is None or set(asked.modules) <= set(OF_ATTENTION):
+    if asked is not None and stack.name in OF_TRANSFORMERS and not says_kernels(str(request.adapters)):
+        asked = asked.model_copy(update={"kernels": "autocast"})
+        base = stack.switches.base_precision or ("bf16" if request.precision == "bf16" else None)
+        stack = stack.changed({"switches.adapters": asked, "switches.base_precision": base})
+    if asked is None or model.moe is None or set(asked.modules) <= {*OF_ATTENTION, "experts"}:
         return stack
     if ":" in str(request.adapters):
-        usual = asked.model_copy(update={"modules": OF_ATTENTION})
+        usual = asked.model_copy(update={"modules": (*OF_ATTENTION, "experts")})
         raise BadRequest(
-            f"adapters {request.adapters}: none are priced on experts, which {model.name} has; {usual} works"
+            f"adapters {request.adapters}: dense networks have them, and {model.name} has experts; {usual} works"
         )
     return stack.changed({"switches.adapters": asked.model_copy(update={"modules": OF_ATTENTION})})
+
+
+def _freezes(switches: Switches) -> bool:
+    """Whether some weights are frozen and the others train."""
+    return switches.frozen_embeddings or switches.frozen_layers > 0
+
+
+def _with_task(stack: Stack, model: Model, request: PlanRequest) -> Stack:
+    """The stack with the reference that the task takes where none is named, and with a fine-tune's task.
+
+    Raises:
+        BadRequest: a format of frozen weights where all train, or a reference that there is not.
+    """
+    switches = stack.switches
+    if switches.adapters and _freezes(switches):
+        raise BadRequest(f"adapters {switches.adapters} freeze all weights; leave out frozen_layers, frozen_embeddings")
+    if switches.frozen_layers >= model.num_layers:
+        said = f"frozen_layers {switches.frozen_layers}: {model.name} has {model.num_layers} layers"
+        raise BadRequest(f"{said}; {model.num_layers - 1} or fewer work")
+    if switches.base_precision and switches.adapters is None:
+        raise BadRequest(
+            f"base_precision {switches.base_precision} is of frozen weights, and all of them train; adapters 16 "
+            "freezes them"
+        )
+    if (switches.adapters or _freezes(switches)) and request.task is None and switches.task == "pretrain":
+        stack = stack.changed({"switches.task": "finetune"})
+    task = TASKS[stack.switches.task]
+    if request.reference_model in {"copy", "adapters-off"} and not task.referenced:
+        raise BadRequest(
+            f"reference_model {request.reference_model}: task {stack.switches.task} takes none; dpo and kto do"
+        )
+    if request.reference_model == "adapters-off" and switches.adapters is None:
+        raise BadRequest("reference_model adapters-off needs adapters to switch off; copy works")
+    if task.referenced and request.reference_model is None and switches.reference_model == "none":
+        stack = stack.changed({"switches.reference_model": "adapters-off" if switches.adapters else "copy"})
+    return stack
 
 
 def choices_of(request: PlanRequest) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from costmodels.memory.even_peaks import even_peaks
-from costmodels.memory.rows import RowBytes, memory_limit, row_bytes, slack_of
+from costmodels.memory.limits import memory_limit
+from costmodels.memory.rows import RowBytes, row_bytes, slack_of
 from costmodels.names import Recompute
 from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies
 from costmodels.pricing import row_assignment

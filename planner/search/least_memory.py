@@ -15,7 +15,7 @@ import numpy as np
 
 from costmodels.iteration import row_seconds
 from costmodels.layout.stage_contents import copies
-from costmodels.memory.rows import memory_limit
+from costmodels.memory.limits import memory_limit
 from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats, Ints, Strategies

@@ -18,7 +18,8 @@ from costmodels.iteration import (
 )
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.host import host_fits
-from costmodels.memory.rows import RowBytes, memory_limit, row_bytes
+from costmodels.memory.limits import memory_limit
+from costmodels.memory.rows import RowBytes, row_bytes
 from costmodels.names import Recompute
 from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies, mixed_bytes, mixed_seconds
 from costmodels.scenario import Scenario

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from costmodels.iteration import RowSeconds, all_sides, end_send, fullest_stage, stage_extras
 from costmodels.layout.layers_by_kind import kind_slices
 from costmodels.layout.stage_contents import ends, folded, in_flight
-from costmodels.memory.rows import RowBytes, memory_limit
+from costmodels.memory.limits import memory_limit
+from costmodels.memory.rows import RowBytes
 from costmodels.names import Recompute
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats, Ints, Strategies

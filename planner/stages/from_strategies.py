@@ -11,7 +11,8 @@ from costmodels.iteration import RowSeconds, compose, stage_extras
 from costmodels.layout.layers_by_kind import kind_slices
 from costmodels.layout.split import Assignment, end_places, slice_layers
 from costmodels.layout.stage_contents import copies, ends, folded, in_flight, joined
-from costmodels.memory.rows import RowBytes, memory_limit
+from costmodels.memory.limits import memory_limit
+from costmodels.memory.rows import RowBytes
 from costmodels.model.model import Model
 from costmodels.names import Recompute
 from costmodels.node_groups import Mixed, MixedBytes, MixedSeconds, MixedStrategies

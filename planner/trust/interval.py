@@ -30,8 +30,6 @@ SHOWN = 3
 NOTABLE = 0.25
 """What a trait must add to the distance of the nearest run to be named."""
 
-ADAPTED = "adapters against none"
-"""What no run of the table trains: those that are complete are all of the split that nothing is learnt from."""
 SPREAD = 2.0
 """Peaks of one architecture that are further apart are of another kind of device, as of a card for games."""
 
@@ -128,7 +126,7 @@ def trust(scenario: Scenario, row: Strategies, *, mfu: float = 1.0, mixture: boo
     far = _unlike_device(scenario, mine, table, order) + _beyond(mine, table)
     if mfu < (least := float(table.mfus.min())):  # as predictions have it
         far += (f"MFU {100.0 * mfu:.2g} % against {100.0 * least:.2g} % at least",)
-    far += (ADAPTED,) * scenario.frozen
+    far += _untried(scenario)
     return Trust(
         nearest=tuple(_comparable(table, int(i), float(away[i])) for i in first),
         region=found.region,
@@ -136,6 +134,17 @@ def trust(scenario: Scenario, row: Strategies, *, mfu: float = 1.0, mixture: boo
         differs=_differs(mine, table, order[:1], mixture=mixture),
         beyond=far,
     )
+
+
+def _untried(scenario: Scenario) -> tuple[str, ...]:
+    """What no run of the table trains, or only those of the split that nothing is learnt from."""
+    said = {
+        "adapters against none": scenario.frozen,
+        "frozen layers against none": scenario.trained_depth < 1.0,
+        f"{scenario.task.title} against pretraining": scenario.task.sequences > 1 or scenario.further_forwards > 0,
+        "packed documents against whole sequences": scenario.attended_length < scenario.seq_length,
+    }
+    return tuple(words for words, found in said.items() if found)
 
 
 def outside(found: Trust) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import pytest
 
 from costmodels.iteration import row_seconds
 from costmodels.layout.split import Assignment
-from costmodels.memory.rows import memory_limit
+from costmodels.memory.limits import memory_limit
 from costmodels.node_groups import Mixed, MixedStrategies, mixed_bytes, mixed_seconds, price_mixed
 from costmodels.step.traffic import stage_send_seconds, tied_embedding_seconds
 from costmodels.strategy import strategies

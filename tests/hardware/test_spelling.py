@@ -166,4 +166,27 @@ def test_a_cluster_is_found_by_what_its_driver_calls_the_accelerator(said, clust
 
 def test_no_cluster_stands_for_an_accelerator_that_none_is_called_by():
     with pytest.raises(UnknownName):
-        canonical("cluster", "H100 PCIe")
+        canonical("cluster", "Quadro RTX 8000")
+
+
+@pytest.mark.parametrize(
+    ("said", "cluster"),
+    [
+        ("p5.48xlarge", "aws-p5"),
+        ("p6-b300.48xlarge", "aws-p6-b300"),
+        ("Standard_ND96isr_H200_v5", "azure-nd-h200-v5"),
+        ("a3-megagpu-8g", "gcp-a3-mega"),
+        ("a3-mega", "gcp-a3-mega"),
+        ("BM.GPU.MI300X.8", "oci-mi300x"),
+        ("gpu_8x_h100_sxm5", "lambda-h100"),
+        ("NVIDIA H100 PCIe", "h100-pcie-8x"),
+    ],
+)
+def test_a_machine_of_a_cloud_goes_by_the_clouds_own_name(said, cluster):
+    assert canonical("cluster", said) == cluster
+
+
+@pytest.mark.parametrize("name", catalogue.names("cluster"))
+def test_every_cluster_says_what_offloading_needs_of_its_hosts(name):
+    for group in catalogue.cluster(name).groups:
+        assert None not in {group.host_memory, group.host_link, group.host_bandwidth}

@@ -13,6 +13,7 @@ import numpy as np
 from costmodels.iteration import row_seconds
 from costmodels.layer.recompute_modules import module_mask
 from costmodels.layout.split import Assignment
+from costmodels.memory.limits import late_gradients
 from costmodels.memory.rows import row_bytes
 from costmodels.names import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, Recompute
 from costmodels.pipeline.schedules import SCHEDULES
@@ -314,13 +315,13 @@ def brute_force(rows, scenario):
     """The fastest row and split that fit, or None."""
     if rows is None:
         return None
-    usable = scenario.group.accelerator.usable_memory
+    usable, late = scenario.group.accelerator.usable_memory, late_gradients(rows, scenario)
     seconds, memory = row_seconds(rows, scenario), row_bytes(rows, scenario)
     best = None
     for index in range(len(rows)):
         iteration, used = seconds_and_bytes(rows, scenario, index, seconds, memory)
         limit = (usable - scenario.stack.allocator.reserved) / (1.0 + slack(scenario.stack, rows.row(index)["tp"]))
-        iteration = np.where(used <= limit, iteration, math.inf)
+        iteration = np.where(used <= limit + late[index], iteration, math.inf)
         place = int(np.argmin(iteration))
         if iteration[place] < (best.iteration if best else math.inf):
             layers, again = splits_of(rows.row(index), scenario)

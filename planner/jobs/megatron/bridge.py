@@ -100,6 +100,10 @@ def _sizes(model: Model) -> Iterator[str]:
         yield from (f"model.{core_name(name)}={getattr(moe, name)}" for name in ("top_k", "expert_ffn_hidden_size"))
 
 
+_MODULES = {"experts": ("linear_fc1", "linear_fc2")}
+"""Modules of Megatron-Core behind one of ours: routed experts' have the names of a dense network's."""
+
+
 def overrides(job: Job) -> dict[str, Any]:
     """Every override by its dotted name; what is off is left out."""
     strategy, request = job.strategy, job.plan.request
@@ -107,7 +111,8 @@ def overrides(job: Job) -> dict[str, Any]:
     values |= {"vpp": strategy.vpp if strategy.vpp > 1 and "layout" not in values else None}
     values |= {"seq_length": job.seq_length, "precision": job.precision}
     if job.adapters:
-        values |= {"adapter_rank": job.adapters.rank, "adapter_modules": list(job.adapters.modules)}
+        named = dict.fromkeys(name for one in job.adapters.modules for name in _MODULES.get(one, (one,)))
+        values |= {"adapter_rank": job.adapters.rank, "adapter_modules": list(named)}
     known = {row.field: values.get(row.field) for row in OVERRIDES}
     written = OVERRIDES.written(known)
     return {row.word: value for row, value in written if value is not False or row.field == "sequence_parallel"}

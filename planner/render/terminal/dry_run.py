@@ -49,7 +49,7 @@ def lines(request: PlanRequest, origins: Mapping[str, str]) -> list[tuple[str, s
     values |= {f"pins.{axis}": str(pin) for axis, pin in request.pins.items()}
     whose = {
         "seq_length": length_source(scenario.model),
-        "tokens": tokens_source(scenario.model, frozen=scenario.frozen),
+        "tokens": tokens_source(scenario.model, tuned=scenario.tuned),
     }
     whose |= dict.fromkeys(request.changes, origins.get("changes", "default"))
     return [(name, value, origins.get(name, whose.get(name, "default"))) for name, value in values.items()]

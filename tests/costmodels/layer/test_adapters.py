@@ -6,17 +6,31 @@ import numpy as np
 import pytest
 
 from costmodels.iteration import core_seconds
-from costmodels.layer.adapters import adapter_parameters, kernel_traffic, trained_share
+from costmodels.layer.adapters import (
+    adapter_parameters,
+    kernel_traffic,
+    trained_experts,
+    trained_parameters,
+    trained_share,
+)
 from costmodels.layer.blocks import kind_seconds
+from costmodels.layer.experts import arrived_tokens
 from costmodels.layer.forward_backward import Passes, product
 from costmodels.layer.launches import module_calls
+from costmodels.layout.placement import expert_shards
 from costmodels.memory.activations import kind_activation_bytes
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.rows import row_bytes
 from costmodels.memory.states import state_bytes
 from costmodels.model.catalogue import model
-from costmodels.model.layer_kinds import DENSE
-from costmodels.model.parameters import embedding_parameters, head_parameters, parameters, position_parameters
+from costmodels.model.layer_kinds import DENSE, EXPERTS
+from costmodels.model.parameters import (
+    embedding_parameters,
+    expert_parameters,
+    head_parameters,
+    parameters,
+    position_parameters,
+)
 from costmodels.names import Recompute
 from costmodels.stack.adapters import ADAPTED, Adapters
 from costmodels.stack.precision import RECIPES
@@ -48,6 +62,9 @@ def adapted(*modules, rank=16, of=WHOLE):
             Adapters(rank=16, modules=("linear_fc2",), kernels="autocast", dropout=True),
         ),
         ("16/summed", Adapters(rank=16)),
+        ("16:all-linear", Adapters(rank=16)),
+        ("16:attention,experts", Adapters(rank=16, modules=("linear_qkv", "linear_proj", "experts"))),
+        ("8:q_proj,v_proj,down_proj", Adapters(rank=8, modules=("linear_qkv", "linear_fc2"))),
     ],
 )
 def test_adapters_are_read_from_words_and_written_as_such(text, read):
@@ -65,7 +82,7 @@ def test_adapters_are_read_from_words_and_written_as_such(text, read):
         ("16/eager", "no kernels 'eager'; summed, 16-bit, autocast, 32-bit works, with \\+dropout or without"),
         ("16/32-bit+mask", "no kernels '32-bit\\+mask'"),
         ("16/", "no kernels ''"),
-        ("16:q_proj", "no module 'q_proj'; linear_qkv, linear_proj, linear_fc1, linear_fc2 have adapters"),
+        ("16:x_proj", "no module 'x_proj'; linear_qkv, linear_proj, linear_fc1, linear_fc2, experts have adapters"),
     ],
 )
 def test_words_that_say_no_adapters_are_refused_in_one_sentence(text, said):
@@ -101,6 +118,29 @@ def test_routed_experts_have_no_adapters():
     experts = replace(WHOLE, model=with_experts(toy_model()))
     assert adapter_parameters(adapted("linear_fc1", "linear_fc2", of=experts)) == 0
     assert adapter_parameters(adapted("linear_qkv", of=experts)) > 0
+
+
+def test_experts_have_adapters_where_they_are_named():
+    """Of every expert a column of A and a row of B for each rank, at either product."""
+    some = adapted("linear_qkv", "experts", rank=4, of=replace(WHOLE, model=with_experts(toy_model())))
+    m, moe = some.model, some.model.moe
+    each = 4 * (
+        (m.hidden_size + m.ffn_branches * moe.expert_ffn_hidden_size) + (moe.expert_ffn_hidden_size + m.hidden_size)
+    )
+    assert trained_experts(some) == pytest.approx(each / expert_parameters(m))
+    alone = adapter_parameters(some)
+    assert trained_parameters(some) == pytest.approx(alone + m.num_moe_layers * moe.num_experts * each)
+    none = adapted("linear_qkv", rank=4, of=replace(WHOLE, model=with_experts(toy_model())))
+    kept = (kind_activation_bytes(ROW, one, EXPERTS) for one in (some, none))
+    arrived = arrived_tokens(ROW, some)
+    assert -np.diff(list(kept), axis=0)[0] == pytest.approx(
+        arrived * 2.0 * (m.hidden_size + moe.expert_ffn_hidden_size)
+    )
+    more = kind_seconds(ROW, some, EXPERTS).stream - kind_seconds(ROW, none, EXPERTS).stream
+    assert 0 < more.forward < more.backward
+    states = state_bytes(ROW, some, expert_shards(ROW))
+    assert states.weights == 2.0
+    assert states.gradients == pytest.approx(trained_experts(some) * 4.0)
 
 
 def test_a_frozen_product_multiplies_twice_and_not_three_times():

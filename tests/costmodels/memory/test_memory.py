@@ -8,8 +8,9 @@ from costmodels.layout.stage_contents import in_flight
 from costmodels.memory.activations import average_activation_bytes, layer_checkpoint_bytes
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.footprint import footprint, readings
+from costmodels.memory.limits import memory_limit
 from costmodels.memory.peaks import loss_peak, standing_bytes
-from costmodels.memory.rows import memory_limit, row_bytes
+from costmodels.memory.rows import row_bytes
 from costmodels.memory.states import state_bytes
 from costmodels.model.parameters import parameters
 from costmodels.names import SCHEDULE_NAMES, Recompute

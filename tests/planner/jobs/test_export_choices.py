@@ -9,6 +9,7 @@ from itertools import combinations
 
 import pytest
 
+from costmodels.stack.finetune import TASKS
 from costmodels.stack.optimizers import OPTIMIZERS
 from costmodels.stack.precision import PRECISIONS
 from costmodels.stack.stack import stack_names
@@ -67,6 +68,12 @@ FOLLOW = {"dp", "num_microbatches", "global_batch_size"}
 """Fields of a strategy that the others, the GPUs and the batch make up."""
 
 REQUESTS = {
+    "base_precision": [{"adapters": "16"} | ({"base_precision": name} if name else {}) for name in ("", "nf4", "int8")],
+    "task": [{"task": name} for name in TASKS if name != "finetune"],
+    "reference_model": [{"task": "dpo", "reference_model": name} for name in ("none", "copy")],
+    "document_length": [{"document_length": tokens} for tokens in (256, 512)],
+    "frozen_layers": [{"frozen_layers": layers} for layers in (1, 2)],
+    "frozen_embeddings": [{"frozen_embeddings": frozen} for frozen in (False, True)],
     "precision": [{"precision": name} for name in PRECISIONS],
     "optimizer": [{"optimizer": name} for name in OPTIMIZERS],
     "main_grads": [{"main_grads": name} for name in ("fp32", "bf16")],

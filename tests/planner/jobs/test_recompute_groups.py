@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from costmodels.layout.split import Assignment
 from costmodels.layout.stage_contents import in_flight
 from costmodels.memory.even_peaks import even_peaks
-from costmodels.memory.rows import memory_limit, row_bytes
+from costmodels.memory.limits import memory_limit
+from costmodels.memory.rows import row_bytes
 from costmodels.names import Recompute
 from costmodels.pricing import price, price_strategy
 from costmodels.strategy import strategies

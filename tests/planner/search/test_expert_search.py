@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from costmodels.memory.even_peaks import even_peaks
-from costmodels.memory.rows import memory_limit, row_bytes
+from costmodels.memory.limits import memory_limit
+from costmodels.memory.rows import row_bytes
 from costmodels.pricing import price, price_strategy
 from costmodels.strategy import strategies
 from planner.request.budget import Budget

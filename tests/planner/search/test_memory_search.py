@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from costmodels.iteration import row_seconds
 from costmodels.layout.stage_contents import copies
 from costmodels.memory.even_peaks import even_peaks
-from costmodels.memory.rows import memory_limit, row_bytes
+from costmodels.memory.limits import memory_limit
+from costmodels.memory.rows import row_bytes
 from planner import PlanRequest, plan, predict
 from planner.request.budget import Budget
 from planner.search.least_memory import search_least_memory

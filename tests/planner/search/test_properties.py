@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from costmodels.memory.even_peaks import even_peaks
-from costmodels.memory.rows import memory_limit, row_bytes
+from costmodels.memory.limits import memory_limit
+from costmodels.memory.rows import row_bytes
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.search.best_first import search

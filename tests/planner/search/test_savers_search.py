@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from costmodels.layer.recompute_modules import MODULES
-from costmodels.memory.rows import memory_limit
+from costmodels.memory.limits import memory_limit
 from costmodels.names import OFFLOADS, Recompute
 from costmodels.step.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER
 from costmodels.strategy import strategies

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from costmodels.memory.rows import memory_limit
+from costmodels.memory.limits import memory_limit
 from costmodels.names import Recompute
 from costmodels.pricing import effective_recompute, price, price_strategy
 from planner.request.budget import Budget

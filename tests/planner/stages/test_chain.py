@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from costmodels.iteration import row_seconds
 from costmodels.layout.split import Assignment, end_places
-from costmodels.memory.rows import memory_limit, row_bytes
+from costmodels.memory.limits import memory_limit
+from costmodels.memory.rows import row_bytes
 from costmodels.names import SCHEDULE_NAMES, Recompute
 from costmodels.pipeline.schedules import pipeline_seconds
 from costmodels.pricing import price_of_terms, price_strategy, stage_seconds
