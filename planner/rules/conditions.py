@@ -94,6 +94,12 @@ def context_windows(c: Columns, x: Scenario) -> Mask:
     return (c["cp"] == 1) | ~rings | (x.model.sliding_window is None)
 
 
+def shards(c: Columns, x: Scenario) -> Mask:
+    """Stage 0 shares states with nobody, other stages with somebody; DeepSpeed runs them on one GPU to offload them."""
+    alone = (c["tp"] * c["pp"] * c["sharding_degree"] == 1) & (x.gpus == 1) & x.stack.offload.gradients_offloaded
+    return ((c["zero_stage"] == 0) == (c["sharding_degree"] == 1)) | alone
+
+
 def order_shards(c: Columns, _x: Scenario) -> Mask:
     shards = np.maximum(c["sharding_degree"], 1)
     inner = np.gcd(shards // np.gcd(shards, c["cp"]), c["dp"])

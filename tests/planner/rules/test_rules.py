@@ -155,6 +155,11 @@ PAIRS = {
     "selective": (EVEN, {"recompute": Recompute.FULL}, {"recompute": Recompute.SELECTIVE}),
     "rank-order": (EVEN, {"pp": 2, "dp": 2, "rank_order": 1}, {"pp": 2, "dp": 1, "rank_order": 1}),
     "sharding": (EVEN, {"zero_stage": 1, "sharding_degree": 4}, {"zero_stage": 1, "sharding_degree": 1}),
+    "offload-alone": (
+        HOSTED,
+        {"zero_stage": 2, "sharding_degree": 1, "offload": OPTIMIZER},
+        {"zero_stage": 2, "sharding_degree": 1, "offload": 0},
+    ),
     "sharding-divides": (
         EVEN,
         {"dp": 4, "cp": 2, "sharding_degree": 8},
