@@ -71,6 +71,8 @@ def _meant(value: Any, row: Option) -> Any:
     if row.kind == "flag":
         found_truth = truth(value)
         return value if found_truth is None else found_truth
+    if row.kind == "choice" and isinstance(value, bool):
+        return "yes" if value else "no"  # YAML's no stands for itself in words
     return value
 
 

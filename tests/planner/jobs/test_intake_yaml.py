@@ -33,7 +33,7 @@ def asked(job, **fields):
 
 def test_what_accelerate_config_writes_shards_over_all_ranks():
     job = accelerate_job(FSDP1)
-    assert job.fields == {"gpus": 8, "precision": "bf16"}
+    assert job.fields == {"gpus": 8, "precision": "bf16", "stack": "fsdp"}
     assert (job.pins["zero_stage"], "dp" in job.pins, "sharding_degree" in job.pins) == (3, False, False)
     assert (job.pins["recompute"], job.pins["offload"]) == ("none", "none")
     lower = accelerate_job(FSDP1 | {"fsdp_config": {"fsdp_sharding_strategy": "SHARD_GRAD_OP"}})
@@ -52,16 +52,16 @@ def test_accelerate_without_fsdp_shares_nothing():
     ("document", "message"),
     [
         ({"a": 1}, "no key of Accelerate in it, such as distributed_type"),
-        ({"distributed_type": "DEEPSPEED"}, "distributed_type: 'DEEPSPEED' is not priced; FSDP, MULTI_GPU, NO are"),
+        ({"distributed_type": "XLA"}, "distributed_type: 'XLA' is not priced; FSDP, MULTI_GPU, NO, DEEPSPEED"),
         (FSDP1 | {"num_processes": "8"}, "num_processes: expected a whole number from 1 on, got '8'"),
         (FSDP1 | {"fsdp_config": 3}, "fsdp_config: expected a table with keys such as fsdp_version, got 3"),
         (
-            FSDP1 | {"fsdp_config": {"fsdp_reshard_after_forward": "SHARD_GRAD_OP"}},
-            "fsdp_config.fsdp_reshard_after_forward: expected true or false, got 'SHARD_GRAD_OP'",
+            FSDP1 | {"fsdp_config": {"fsdp_reshard_after_forward": "SOMETIMES"}},
+            "fsdp_config.fsdp_reshard_after_forward: 'SOMETIMES' is not priced; FULL_SHARD",
         ),
         (
-            FSDP1 | {"fsdp_config": {"fsdp_sharding_strategy": "HYBRID_SHARD"}},
-            "fsdp_config.fsdp_sharding_strategy: 'HYBRID_SHARD' is not priced",
+            FSDP1 | {"fsdp_config": {"fsdp_sharding_strategy": "SOME_SHARD"}},
+            "fsdp_config.fsdp_sharding_strategy: 'SOME_SHARD' is not priced",
         ),
     ],
 )
