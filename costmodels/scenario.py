@@ -76,13 +76,13 @@ class Scenario:
 
     @property
     def converts_weights(self) -> bool:
-        """Whether frozen weights are stored in another format than they are multiplied in."""
-        return self.base_bytes not in (0.0, self.word)
+        """Whether frozen weights are stored in another format than products take, those of 8-bit recipes left out."""
+        return self.base_bytes not in (0.0, self.word) and not self.recipe.reduced
 
     @property
     def keeps_casts(self) -> bool:
         """Whether frozen weights are cast from a wider format, which autograd keeps; narrower ones are unpacked."""
-        return self.base_bytes > self.word
+        return self.converts_weights and self.base_bytes > self.word
 
     @property
     def attended_length(self) -> int:

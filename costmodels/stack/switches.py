@@ -18,7 +18,27 @@ from hardware.units import ByteQuantity
 
 LARGEST_CAPACITY = 1000.0
 Graphed = Literal["attn", "mamba", "moe_router", "moe_preprocess", "moe"]
-OptimizerName = Literal["adam", "adam-bf16", "adam-8bit", "lamb", "sgd", "adafactor", "muon"]
+OptimizerName = Literal[
+    "adam",
+    "adam-bf16",
+    "adam-8bit",
+    "adam-4bit",
+    "adam-mini",
+    "ademamix",
+    "ademamix-8bit",
+    "schedule-free-adam",
+    "lamb",
+    "sgd",
+    "sgd-plain",
+    "adagrad",
+    "rmsprop",
+    "adafactor",
+    "came",
+    "lion",
+    "lion-8bit",
+    "sophia",
+    "muon",
+]
 RecomputePolicy = Literal[
     "attention", "operators", "products", "projections", "attention-products", "feed-forward", "up-projections"
 ]

@@ -11,6 +11,7 @@ from costmodels.model.model import Model
 from costmodels.stability import Stability
 from costmodels.stack.adapters import Adapters
 from costmodels.stack.finetune import BasePrecision, ReferenceModel, TaskName, task_named
+from costmodels.stack.optimizers import named_optimizer
 from costmodels.stack.precision import known_precision
 from costmodels.stack.stack import Stack
 from costmodels.stack.switches import LARGEST_CAPACITY, OptimizerName
@@ -138,6 +139,11 @@ class PlanRequest(BaseModel):
     @classmethod
     def _task(cls, value: object) -> object:
         return task_named(value) if isinstance(value, str) else value
+
+    @field_validator("optimizer", mode="before")
+    @classmethod
+    def _optimizer(cls, value: object) -> object:
+        return named_optimizer(value) if isinstance(value, str) else value
 
     @field_validator("framework")
     @classmethod
