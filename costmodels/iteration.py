@@ -86,8 +86,8 @@ def core_seconds(strategies: Strategies, scenario: Scenario) -> RowSeconds:
     terms, hidden = paired_terms(alone, strategies, scenario.stack)
     mean = average(terms, depth.shares)
     saved = hidden[0] if len(hidden) == 1 else np.dot(depth.shares, hidden)
-    embedding = embedding_seconds(block, scenario).total[inverse]
-    head = (head_seconds(block, scenario) + _further_tokens(block, scenario)).total[inverse]
+    embedding = _with_forwards(embedding_seconds(block, scenario), scenario).total[inverse]
+    head = (_with_forwards(head_seconds(block, scenario), scenario) + _further_tokens(block, scenario)).total[inverse]
     head = head - scenario.model.mtp_layers * saved
     stack, nothing, spread = scenario.stack, np.zeros(len(strategies)), strategies.vocabulary.astype(np.float64)
     nodes = max(scenario.gpus / scenario.group.gpus_per_node, 1.0)
@@ -116,8 +116,9 @@ def _layer_terms(
 ) -> LayerTerms:
     """One layer of a kind as an iteration reads it, priced for the distinct blocks and gathered to all."""
     layer = kind_seconds(block, scenario, kind)
-    whole = (layer.compute + layer.cp).take(inverse)
-    tp, cp, ep, alone = (passes.total[inverse] for passes in (layer.tp, layer.cp, layer.ep, layer.ep_alone))
+    whole = _with_forwards((layer.compute + layer.cp).take(inverse), scenario)
+    parts = (layer.tp, layer.cp, layer.ep, layer.ep_alone, layer.launch)
+    tp, cp, ep, alone, launch = (_with_forwards(passes, scenario).total[inverse] for passes in parts)
     skipped = layer.skipped[inverse] * float(scenario.stack.recompute.skips_unread)
     at_ends = (checkpoint_seconds(scenario, layer)[inverse] - skipped) / strategies.recompute_num_layers
     selective = selective_seconds(strategies, block, inverse, scenario, layer, kind)
@@ -133,7 +134,7 @@ def _layer_terms(
         layer_cp=cp,
         layer_ep=ep,
         layer_alone=alone - ep,
-        layer_launch=layer.launch.total[inverse],
+        layer_launch=launch,
         recompute=(layer.compute.forward + layer.alone.forward)[inverse] + at_ends,
         checkpointing=at_ends,
         weight=layer.weight_gradients(0.0 if scenario.frozen else scenario.rates.matmul.wgrad_ratio)[inverse],
@@ -143,6 +144,11 @@ def _layer_terms(
         repeated_window=np.where(strategies.recompute == Recompute.FULL, layer.compute.forward[inverse] - skipped, 0.0),
         paired=layer.paired.take(inverse),
     )
+
+
+def _with_forwards(passes: Passes, scenario: Scenario) -> Passes:
+    """Passes with the forward ones that no backward pass follows, such as a reference model's."""
+    return passes + Passes(scenario.further_forwards * passes.forward, np.zeros_like(passes.forward))
 
 
 def _further_tokens(block: Strategies, scenario: Scenario) -> Passes:

@@ -11,6 +11,7 @@ from costmodels.model.model import Model
 from costmodels.names import WORD
 from costmodels.primitives.kernels import stream_seconds
 from costmodels.stability import Stability
+from costmodels.stack.finetune import BASE_BYTES, TASKS, Task
 from costmodels.stack.precision import IN_TWO, RECIPES, Recipe
 from costmodels.stack.stack import Stack
 from hardware.errors import MeshwrightError
@@ -55,6 +56,38 @@ class Scenario:
     def frozen(self) -> bool:
         """Whether weights stay as they are, and adapters beside them train."""
         return self.stack.switches.adapters is not None
+
+    @property
+    def task(self) -> Task:
+        """What is learnt from a sample."""
+        return TASKS[self.stack.switches.task]
+
+    @property
+    def further_forwards(self) -> int:
+        """Forward passes without gradients beside the one that trains: of a reference model, or for a divergence."""
+        referenced = self.stack.switches.reference_model != "none"
+        return self.task.policy_forwards + self.task.reference_forwards * referenced
+
+    @property
+    def base_bytes(self) -> float:
+        """Bytes of a frozen weight where something is said of it; 0: as those of others."""
+        said = self.stack.switches.base_precision
+        return (BASE_BYTES[said] if said else self.stack.states.frozen_bytes) if self.frozen else 0.0
+
+    @property
+    def converts_weights(self) -> bool:
+        """Whether frozen weights are stored in another format than products take, those of 8-bit recipes left out."""
+        return self.base_bytes not in (0.0, self.word) and not self.recipe.reduced
+
+    @property
+    def keeps_casts(self) -> bool:
+        """Whether frozen weights are cast from a wider format, which autograd keeps; narrower ones are unpacked."""
+        return self.converts_weights and self.base_bytes > self.word
+
+    @property
+    def attended_length(self) -> int:
+        """Tokens that attention spans: a packed document's, which count as equally long, or the sequence's."""
+        return min(self.stack.switches.document_length or self.seq_length, self.seq_length)
 
     @property
     def word(self) -> float:
@@ -116,7 +149,7 @@ class Scenario:
     @property
     def tokens(self) -> float:
         """Tokens per iteration."""
-        return float(self.seq_length) * self.global_batch_size
+        return float(self.seq_length) * self.global_batch_size * self.task.sequences
 
     @cached_property
     def depth(self) -> Depth:

@@ -88,7 +88,7 @@ def weights_word(scenario: Scenario, word: float) -> float:
 
     Embedding and head stay wide [Dettmers23].
     """
-    return (scenario.frozen and scenario.stack.states.frozen_bytes) or word
+    return scenario.base_bytes or word
 
 
 def trained_share(scenario: Scenario) -> float:
@@ -117,6 +117,29 @@ def trained_parameters(scenario: Scenario) -> float:
 def reads_input(scenario: Scenario, kind: Kind, module: Adapted) -> bool:
     """Whether an adapter reads what enters a module, and keeps it for its own gradient."""
     return any(name == module for name, _, _ in adapted(scenario, kind))
+
+
+def kept_input_bytes(scenario: Scenario, kind: Kind, module: Adapted) -> float:
+    """Bytes per value of what enters a module that its adapters keep for their own gradients.
+
+    Where PEFT casts or drops it, every adapter keeps its own: of queries, keys, values, gate and up apart.
+    """
+    adapters = scenario.stack.switches.adapters
+    if adapters is None or not reads_input(scenario, kind, module):
+        return 0.0
+    word, apart = (4.0 if adapters.kernels == "32-bit" else scenario.word), separate_products(scenario, module)
+    if adapters.kernels == "summed":
+        return word
+    own = adapters.dropout or adapters.kernels != "16-bit"
+    return (word + adapters.dropout) * apart if own else word
+
+
+def kept_copy_bytes(scenario: Scenario, kind: Kind) -> float:
+    """Bytes per value of attention's output that adapters behind it keep beside the core, which keeps it as it is."""
+    adapters = scenario.stack.switches.adapters
+    if adapters is None or adapters.kernels == "summed" or (adapters.kernels == "16-bit" and not adapters.dropout):
+        return 0.0
+    return kept_input_bytes(scenario, kind, "linear_proj")
 
 
 def adapter_seconds(strategies: Strategies, scenario: Scenario, kind: Kind) -> Passes:

@@ -15,6 +15,7 @@ from costmodels.layer.forward_backward import (
     linears,
     no_passes,
     region_tokens,
+    sequences_per_rank,
     streamed,
     tokens_per_rank,
 )
@@ -93,6 +94,12 @@ def _window(model: Model, kind: Kind) -> float | None:
     return float(model.sliding_window or 0) if local else None
 
 
+def packed_pairs(scenario: Scenario, kind: Kind = DENSE) -> float:
+    """Causal query-key pairs per sequence and head, of all the documents that are packed into it."""
+    length = scenario.attended_length
+    return scenario.seq_length / length * attended_pairs(scenario.model, float(length), kind)
+
+
 def computed_pairs(model: Model, seq_length: float, kind: Kind, block: float) -> float:
     """Pairs of a sequence and head that a kernel computes in blocks of ``block`` queries and keys; 0: just those."""
     if not block:
@@ -121,7 +128,7 @@ def _deterministic_backward(strategies: Strategies, scenario: Scenario, kind: Ki
     published.
     """
     rates, model = scenario.rates, scenario.model
-    heads = np.maximum(strategies.micro_batch_size * model.num_heads / strategies.tp, 1.0)
+    heads = np.maximum(sequences_per_rank(strategies, scenario) * model.num_heads / strategies.tp, 1.0)
     if rates.attention_name == "flash-2":
         blocks_of_keys = np.ceil(scenario.seq_length / strategies.cp / BLOCK_KEYS)
         splits = np.minimum(np.ceil(rates.compute_units / heads), blocks_of_keys)
@@ -129,7 +136,7 @@ def _deterministic_backward(strategies: Strategies, scenario: Scenario, kind: Ki
         summed = SUM_WORD * tokens_per_rank(strategies, scenario) * model.attention_width / strategies.tp
         return usual / filling + rates.stream_seconds(2.0 * (splits - 1.0) * summed)
     if rates.attention_name == "cudnn" and scenario.group.accelerator.architecture.startswith("Hopper"):
-        pairs = attended_pairs(model, float(scenario.seq_length), kind)
+        pairs = packed_pairs(scenario, kind)
         return usual + rates.stream_seconds(2.0 * scenario.word * heads * pairs / strategies.cp)
     return usual
 
@@ -141,8 +148,9 @@ def dropout_seconds(strategies: Strategies, scenario: Scenario, kind: Kind) -> P
     """
     if not scenario.stack.switches.dropout or scenario.group.accelerator.vendor != "NVIDIA":
         return no_passes(strategies)
-    pairs = attended_pairs(scenario.model, float(scenario.seq_length), kind) * scenario.model.num_heads
-    drawn = pairs * strategies.micro_batch_size / (strategies.tp * strategies.cp * scenario.rates.compute_units)
+    pairs = packed_pairs(scenario, kind) * scenario.model.num_heads
+    shared = strategies.tp * strategies.cp * scenario.rates.compute_units
+    drawn = pairs * sequences_per_rank(strategies, scenario) / shared
     once = RANDOM_NUMBER * drawn
     return Passes(once, once)
 
@@ -183,8 +191,8 @@ def _fused_attention(strategies: Strategies, scenario: Scenario, kind: Kind) -> 
     attended to by each chunk in a call of its own.
     """
     model, s = scenario.model, float(scenario.seq_length)
-    share = strategies.micro_batch_size / (strategies.tp * strategies.cp)
-    pairs = attended_pairs(model, s, kind)
+    share = sequences_per_rank(strategies, scenario) / (strategies.tp * strategies.cp)
+    pairs = packed_pairs(scenario, kind)
     widths = {"key_width": model.attention_width, "value_width": model.attention_output_width}
     flops = attention_flops(pairs=pairs, **widths) * share
     span = 2.0 * pairs / s
@@ -244,7 +252,7 @@ def _window_excess(scenario: Scenario, kind: Kind) -> float:
     """
     if not scenario.attends_in_8_bits:
         return 1.0
-    s = float(scenario.seq_length)
+    s = float(scenario.attended_length)
     return attended_pairs(scenario.model, s) / attended_pairs(scenario.model, s, kind)
 
 
@@ -259,7 +267,7 @@ def _narrower_formats(scenario: Scenario, fit: AttentionFit) -> tuple[float, flo
 
 def _computed_share(scenario: Scenario, kind: Kind, block: float) -> float:
     """Pairs computed over pairs attended."""
-    model, s = scenario.model, float(scenario.seq_length)
+    model, s = scenario.model, float(scenario.attended_length)
     return computed_pairs(model, s, kind, block) / attended_pairs(model, s, kind)
 
 
@@ -272,7 +280,7 @@ def _unfused_attention(strategies: Strategies, scenario: Scenario, kind: Kind) -
     """Two batched products over all pairs (the causal half is computed and masked) and passes over the scores."""
     model, rates, s = scenario.model, scenario.rates, float(scenario.seq_length)
     d, span = float(model.head_dim), keys_scored(scenario, kind)
-    queries = strategies.micro_batch_size * s * model.num_heads / (strategies.tp * strategies.cp)
+    queries = sequences_per_rank(strategies, scenario) * s * model.num_heads / (strategies.tp * strategies.cp)
     fit, peak = (rates.vector, rates.vector_peak) if model.head_dim % ALIGNED else (rates.head, rates.head_peak)
     product = partial(matmul_seconds, m=queries, fit=fit, peak=peak, bandwidth=rates.bandwidth)
     scores, context = product(n=span, k=d), product(n=float(model.v_head_dim), k=span)
@@ -291,7 +299,7 @@ def softmax_falls_back(strategies: Strategies, scenario: Scenario) -> Bools:
     longest, s = scenario.stack.kernels.longest_fused_softmax, scenario.seq_length
     if not longest:
         return np.full(len(strategies), False)
-    maps = strategies.micro_batch_size * scenario.model.num_heads // strategies.tp
+    maps = sequences_per_rank(strategies, scenario) * scenario.model.num_heads // strategies.tp
     return (maps % MAPS != 0) | (s > longest) | (s % MAPS != 0)
 
 

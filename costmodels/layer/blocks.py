@@ -28,6 +28,7 @@ from costmodels.layer.forward_backward import (
     tokens_per_rank,
 )
 from costmodels.layer.fp8_scales import scale_seconds
+from costmodels.layer.frozen_weights import unpacking_seconds
 from costmodels.layer.launches import exposed_launches, launch_floor, small_kernels
 from costmodels.layer.mamba_scan import exchange_of_heads, mamba_matmuls, scan
 from costmodels.layer.overlapped_experts import exposed_seconds, is_overlapped
@@ -186,6 +187,7 @@ def _streams(strategies: Strategies, scenario: Scenario, kind: Kind, experts: Ex
     stream = layer_streams(strategies, scenario, kind) + small_kernels(strategies, scenario, kind) + experts.stream
     stream = stream + layer_accumulation(strategies, scenario, kind) + fill_seconds(strategies, scenario, kind)
     stream = stream + scale_seconds(strategies, scenario, kind) + adapter_seconds(strategies, scenario, kind)
+    stream = stream + unpacking_seconds(strategies, scenario, kind)
     return stream + scan(strategies, scenario) if kind.mixer == "mamba" else stream
 
 

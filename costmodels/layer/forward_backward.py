@@ -73,7 +73,12 @@ def streamed(forward: Floats, backward: Floats, scenario: Scenario, share: float
 
 def tokens_per_rank(strategies: Strategies, scenario: Scenario) -> Floats:
     """Tokens of one micro-batch on one rank, before any split over the tensor ranks, shape (N,)."""
-    return strategies.micro_batch_size * scenario.seq_length / strategies.cp
+    return sequences_per_rank(strategies, scenario) * scenario.seq_length / strategies.cp
+
+
+def sequences_per_rank(strategies: Strategies, scenario: Scenario) -> Floats:
+    """Sequences of one micro-batch, shape (N,): several of every sample where they are compared."""
+    return strategies.micro_batch_size * scenario.task.sequences
 
 
 def region_tokens(strategies: Strategies, scenario: Scenario) -> Floats:

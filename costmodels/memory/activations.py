@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodels.layer.adapters import reads_input
+from costmodels.layer.adapters import kept_copy_bytes, kept_input_bytes
 from costmodels.layer.attention import attention_kept
 from costmodels.layer.context import repeated_bytes
 from costmodels.layer.experts import exchanged_bytes, expert_activation_bytes
 from costmodels.layer.forward_backward import region_tokens, tokens_per_rank
+from costmodels.layer.frozen_weights import cast_bytes
 from costmodels.layer.mamba_scan import mamba_kept_width
 from costmodels.layer.recompute_modules import before_activation, module_bytes, sum_of_modules
 from costmodels.layout.parameters_per_rank import kind_expert_parameters, kind_parameters_per_rank
@@ -52,7 +53,7 @@ def kind_activation_bytes(strategies: Strategies, scenario: Scenario, kind: Kind
     if kind.attends:
         kept = kept + repeated_bytes(strategies, scenario)
     gathered, cast = _kept_weights(strategies, scenario, kind)
-    kept = kept - kind_module_bytes(strategies, scenario, kind) + gathered
+    kept = kept - kind_module_bytes(strategies, scenario, kind) + gathered + cast_bytes(strategies, scenario, kind)
     kept = kept + np.where(selective & (policy == "operators"), 0.0, cast)
     if kind.ffn != "experts":
         return kept
@@ -66,9 +67,9 @@ def kind_activation_bytes(strategies: Strategies, scenario: Scenario, kind: Kind
 def _product_inputs(scenario: Scenario, kind: Kind) -> float:
     """Bytes per token of the inputs of a layer's branches, as they were multiplied."""
     branches = 1.0 if scenario.model.parallel_block else float(kind.parts)
-    if scenario.frozen:  # what adapters read, in 16 bits
-        read = [reads_input(scenario, kind, name) for name in ("linear_qkv", "linear_fc1")]
-        return min(branches, float(sum(read))) * scenario.word * float(scenario.model.hidden_size)
+    if scenario.frozen:  # what adapters read
+        read = [kept_input_bytes(scenario, kind, name) for name in ("linear_qkv", "linear_fc1")]
+        return (max(read) if branches == 1.0 else sum(read)) * float(scenario.model.hidden_size)
     return branches * scenario.saved_word * float(scenario.model.hidden_size)
 
 
@@ -76,11 +77,13 @@ def _widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     """Bytes per token that a layer keeps with nothing recomputed: of the whole width, and split over tensor ranks."""
     model, saved = scenario.model, scenario.saved_word
     h, dense = float(model.hidden_size), float(kind.ffn == "dense")
-    last = saved if not scenario.frozen else scenario.word * reads_input(scenario, kind, "linear_fc2")
+    last = saved if not scenario.frozen else kept_input_bytes(scenario, kind, "linear_fc2")
     mask = 1.0 if scenario.stack.switches.dropout else 0.0
     norms = model.num_norms if kind.parts > 1 else 1
-    whole = norms * scenario.word * h + _product_inputs(scenario, kind) + kind.parts * mask * h
+    normed = 0.0 if scenario.frozen and "norm" in scenario.stack.kernels.saved_tensors else scenario.word
+    whole = norms * normed * h + _product_inputs(scenario, kind) + kind.parts * mask * h
     attention = kind.attends * scenario.word * (model.qkv_width + model.attention_output_width)
+    attention += kept_copy_bytes(scenario, kind) * model.attention_output_width
     if not saved:  # but attention's output is no cheap thing to make again, and its cast reads all of it
         attention += kind.attends * scenario.recipe.word * model.attention_output_width
     inner = attention + dense * (before_activation(scenario) * model.fc1_width + last * model.ffn_hidden_size)

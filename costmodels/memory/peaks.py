@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodels.layer.adapters import reads_input, trained_share
+from costmodels.layer.adapters import kept_input_bytes, trained_share
 from costmodels.layer.attention import attention_kept
 from costmodels.layer.experts import arrived_tokens, experts_of
 from costmodels.layer.forward_backward import region_tokens, tokens_per_rank
+from costmodels.layer.frozen_weights import unpacked_bytes
 from costmodels.layer.recompute_modules import before_activation
 from costmodels.layer.vocabulary import logit_bytes
 from costmodels.layout.parameters_per_rank import padded_vocabulary_rows, vocabulary_rows
@@ -87,6 +88,7 @@ def _layer_peak(strategies: Strategies, scenario: Scenario, kind: Kind) -> Float
     # sequence parallelism gathers the input, and its gradient
     inputs = scenario.word * h * np.where(region < T, 2.0 * T, T)
     wgrad = 0.0 if scenario.stack.gradients.dummy_gradients or scenario.frozen else scenario.word * first
+    wgrad = wgrad + unpacked_bytes(strategies, scenario, kind)
     moments = [arriving + wide + read - _kept_of(read, scenario, kind), arriving + wide + inputs + wgrad - let_go]
     if kind.attends and scenario.rates.attention is None:
         moments.append(arriving + _scores(strategies, scenario) - let_go - 2.0 * scenario.word * h * region)
@@ -96,7 +98,7 @@ def _layer_peak(strategies: Strategies, scenario: Scenario, kind: Kind) -> Float
 def _kept_of(read: Floats, scenario: Scenario, kind: Kind) -> Floats:
     """Bytes of what leaves the activation, ``read`` in the width of activations, that were kept of it, (N,)."""
     if scenario.frozen:
-        return read * float(reads_input(scenario, kind, "linear_fc2"))
+        return read * kept_input_bytes(scenario, kind, "linear_fc2") / scenario.word
     return read * scenario.saved_word / scenario.word
 
 
@@ -163,5 +165,7 @@ def loss_peak(strategies: Strategies, scenario: Scenario) -> Floats:
         gathered = np.where((strategies.sequence_parallel > 0) & (t > 1), 2.0, 1.0)
         weights = 0.0 if scenario.frozen else vocabulary * h
         held = np.maximum(held, scenario.word * (T * vocabulary + weights + gathered * T * h))
+    if scenario.further_forwards:  # logits of a pass without gradients, beside those that a gradient will read
+        held = held + scenario.word * T * seen
     region, gathers = region_tokens(strategies, scenario), scenario.stack.exchange.keeps_gathered_inputs
     return held + 2.0 * scenario.word * h * region + gathers * scenario.word * h * (T - region)

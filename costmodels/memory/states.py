@@ -76,8 +76,15 @@ def state_bytes(
     stays = 1.0 - share_offloaded(strategies, scenario)
     followed = np.where(scattered & stack.offload.gradients_offloaded, stays, 1.0)
     gradients = sharded_bytes(gradient, shard, scattered) + np.where(scattered, 0.0, buckets)
+    copied = _reference_bytes(strategies, scenario, shard)
     return StateBytes(
-        weights=left * (np.where(own, sharded / shard, 0.0) + held),
+        weights=left * (np.where(own, sharded / shard, 0.0) + held) + copied,
         gradients=trained * left * followed * gradients,
         optimizer=trained * (sharded_bytes(optimizer, shard, z >= 1) * stays + scenario.frozen * adapting),
     )
+
+
+def _reference_bytes(strategies: Strategies, scenario: Scenario, shard: Ints | Floats) -> Floats:
+    """Bytes per parameter of a reference model's own copy, (N,): sharded where the trained weights are [TRL]."""
+    word = scenario.word if scenario.stack.switches.reference_model == "copy" else 0.0
+    return word / np.where(strategies.zero_stage >= SHARDED_PARAMETERS, shard, 1.0)

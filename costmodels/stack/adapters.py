@@ -66,6 +66,11 @@ class Adapters(Record):
         return f"{self.rank}:{','.join(self.modules)}{how}"
 
 
+def says_kernels(text: str) -> bool:
+    """Whether words for adapters say their kernels."""
+    return "/" in text
+
+
 def _kernels(how: str) -> dict[str, Any]:
     """The kernels that words such as ``autocast+dropout`` ask for."""
     kernels, plus, dropout = how.partition("+")

@@ -22,12 +22,16 @@ def chosen(
     loss_block: int | None = None,
     offload_fraction: float | None = None,
     adapters: str | None = None,
+    base_precision: str | None = None,
+    task: str | None = None,
+    reference_model: str | None = None,
+    document_length: int | None = None,
 ) -> Stack:
     """The stack with what is said; what is None stays as the stack has it.
 
     ``main_grads`` is the format that gradients are added up, kept and reduced in, ``main_params`` that of the master
-    weights (Megatron-Core's precision-aware optimizer); ``loss_block`` in tokens; ``adapters`` as ``Adapters.read``
-    takes them.
+    weights (Megatron-Core's precision-aware optimizer); ``loss_block`` and ``document_length`` in tokens; ``adapters``
+    as ``Adapters.read`` takes them.
     """
     changes: dict[str, Any] = {
         "switches.optimizer": optimizer,
@@ -37,6 +41,10 @@ def chosen(
         "switches.loss_block": loss_block,
         "switches.offload_fraction": offload_fraction,
         "switches.adapters": None if adapters is None else Adapters.read(adapters),
+        "switches.base_precision": base_precision,
+        "switches.task": task,
+        "switches.reference_model": reference_model,
+        "switches.document_length": document_length,
     }
     if main_grads is not None:
         changes |= COMBINED["main_grads"].fields[main_grads]

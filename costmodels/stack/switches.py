@@ -12,12 +12,33 @@ from pydantic import Field
 
 from costmodels.stack.adapters import Adapters
 from costmodels.stack.fields import AttentionKernels, Dispatcher
+from costmodels.stack.finetune import BasePrecision, ReferenceModel, TaskName
 from hardware.kernels import Record
 from hardware.units import ByteQuantity
 
 LARGEST_CAPACITY = 1000.0
 Graphed = Literal["attn", "mamba", "moe_router", "moe_preprocess", "moe"]
-OptimizerName = Literal["adam", "adam-bf16", "adam-8bit", "lamb", "sgd", "adafactor", "muon"]
+OptimizerName = Literal[
+    "adam",
+    "adam-bf16",
+    "adam-8bit",
+    "adam-4bit",
+    "adam-mini",
+    "ademamix",
+    "ademamix-8bit",
+    "schedule-free-adam",
+    "lamb",
+    "sgd",
+    "sgd-plain",
+    "adagrad",
+    "rmsprop",
+    "adafactor",
+    "came",
+    "lion",
+    "lion-8bit",
+    "sophia",
+    "muon",
+]
 RecomputePolicy = Literal[
     "attention", "operators", "products", "projections", "attention-products", "feed-forward", "up-projections"
 ]
@@ -143,6 +164,27 @@ class Switches(Record):
     )
     adapters: Adapters | None = _switch(
         None, "What trains beside frozen weights; none: all weights", "PEFT LoraConfig", "Megatron-Bridge LoRA"
+    )
+    base_precision: BasePrecision | None = _switch(
+        None,
+        "Format of frozen weights; 8 and 4 bits are unpacked for every pass",
+        "bitsandbytes bnb_4bit_quant_type, bnb_4bit_use_double_quant, load_in_8bit",
+    )
+    task: TaskName = _switch(
+        "pretrain", "What is learnt; where from pairs, a sample is two sequences", "LLaMA-Factory stage", "axolotl rl"
+    )
+    reference_model: ReferenceModel = _switch(
+        "none",
+        "What says how likely a reference holds a sample; a frozen copy, or the same weights with adapters off",
+        "TRL ref_model, precompute_ref_log_probs",
+    )
+    document_length: int = _switch(
+        0,
+        "Tokens of a packed document, to which attention keeps; 0: it spans the sequence",
+        "Megatron --reset-attention-mask",
+        "TRL packing, padding_free",
+        ge=0,
+        le=2**31,
     )
     offload_fraction: float = _switch(
         1.0,

@@ -140,7 +140,9 @@ def every_micro_batch(
         again = chain(gathers, in_backward, hidden=hides_parameters, backward=True)
         reshards = whole & (strategies.zero_stage >= SHARDED_PARAMETERS)
         backward = backward + np.where(reshards, strategies.num_microbatches * (again + out), 0.0)
-    return backward, (forward + out) * gathered
+    # a model that passes forward again gathers again, and so does a sharded copy of it
+    again = np.where(third, 1.0 + scenario.further_forwards, 1.0)
+    return backward, (forward + out) * gathered * again
 
 
 def _copying(strategies: Strategies, scenario: Scenario, layers: Floats) -> tuple[Floats, Floats]:

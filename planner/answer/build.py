@@ -169,13 +169,13 @@ def counted_flops(scenario: Scenario) -> float:
 
     Gradients of frozen weights, which nobody computes, count as little as their adapters, which are narrow.
     """
-    every = flops_per_token(scenario.model, seq_length=scenario.seq_length, definition="model-window")
+    every = flops_per_token(scenario.model, seq_length=scenario.attended_length, definition="model-window")
     return every - frozen_flops(scenario.model) if scenario.frozen else every
 
 
 def causal_excess(scenario: Scenario) -> float:
     """What counts as useful over the same with the pairs of tokens alone that causal attention needs."""
-    halved = flops_per_token(scenario.model, seq_length=scenario.seq_length, definition="model-causal")
+    halved = flops_per_token(scenario.model, seq_length=scenario.attended_length, definition="model-causal")
     whole = counted_flops(scenario)
     return whole / (halved - frozen_flops(scenario.model) if scenario.frozen else halved)
 
@@ -189,7 +189,7 @@ def mfu_of(scenario: Scenario, seconds: float) -> float:
 def _repeated_flops(scenario: Scenario, row: Strategies, assignment: Assignment) -> float:
     """FLOP per token of the forward passes that run twice."""
     recompute = Recompute(int(row.recompute[0]))
-    known: dict[str, Any] = {"seq_length": scenario.seq_length, "windowed": True}
+    known: dict[str, Any] = {"seq_length": scenario.attended_length, "windowed": True}
     if modules := module_names(int(row.recompute_modules[0])):
         return module_flops(scenario.model, modules=modules, **known)
     if recompute == Recompute.SELECTIVE:

@@ -90,7 +90,7 @@ _ROWS: Final = (
     Field("stability", "What they take: detect=5 min, storage=100 GB/s, spare_nodes=8 ...", "FILE|NAME=VALUE,...",
           kind="pairs"),
     Field("framework", "Propose only what this exporter accepts.", "NAME", ("for",), left_out=6),
-    _choice("optimizer", "adam, adam-bf16, adam-8bit, lamb, sgd, adafactor or muon.", "NAME"),
+    _choice("optimizer", "adam, adam-bf16, adam-8bit, lamb, sgd, adafactor, lion, muon ..., or a framework's word.", "NAME"),
     _choice("main_grads", "fp32 or bf16.", "NAME", ("main-grads", "main-grads-dtype")),
     _choice("main_params", "fp32 or fp16.", "NAME", ("main-params", "main-params-dtype")),
     _choice("fp8_param_gather", "Keep and gather weights in 8 bits.", kind="switch"),
@@ -100,6 +100,12 @@ _ROWS: Final = (
     _choice("adapters",
             "Train adapters beside frozen weights; of linear_qkv,linear_proj,linear_fc1,linear_fc2, all unless said.",
             "RANK[:MODULES]", ("adapters", "lora")),
+    _choice("base_precision", "Frozen weights beside adapters: fp32, bf16, int8, nf4, fp4, nf4-double, fp4-double.",
+            "NAME"),
+    _choice("task", "pretrain, finetune, dpo, kto, orpo, simpo or reward; the batch counts samples, of pairs where "
+            "these learn from pairs.", "NAME"),
+    _choice("reference_model", "Of dpo and kto: copy, adapters-off or none (computed before).", "NAME"),
+    _choice("document_length", "Mean tokens of packed documents, to which attention keeps.", "TOKENS", kind="count"),
     Field("changes",
           "One field of the stack or the model, such as stack.overlap.pp=0.1 or model.sliding_window=1024; or a "
           "feature as another stack has it, stack.pipeline-overlap=megascale. Again for more.",

@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from costmodels.model.model import Model
 from costmodels.stability import Stability
 from costmodels.stack.adapters import Adapters
+from costmodels.stack.finetune import BasePrecision, ReferenceModel, TaskName, task_named
+from costmodels.stack.optimizers import named_optimizer
 from costmodels.stack.precision import known_precision
 from costmodels.stack.stack import Stack
 from costmodels.stack.switches import LARGEST_CAPACITY, OptimizerName
@@ -86,6 +88,14 @@ class PlanRequest(BaseModel):
     adapters: str | None = None
     """Rank of low-rank adapters that train beside frozen weights, and the modules that have them: "16" or
     "16:linear_qkv,linear_proj"; with kernels of PEFT's "16/autocast+dropout"."""
+    base_precision: BasePrecision | None = None
+    """Format that frozen weights are stored in; -double: constants of 4-bit blocks are quantised too."""
+    task: TaskName | None = None
+    """What is learnt; unset: pretraining, or a fine-tune where something is frozen."""
+    reference_model: ReferenceModel | None = None
+    """Unset: the same weights with adapters off where adapters train, else a copy, where the task has a reference."""
+    document_length: Annotated[int, Field(gt=0, le=LARGEST_SEQUENCE)] | None = None
+    """Mean tokens of the documents that are packed into a sequence; unset: attention spans the sequence."""
     changes: Mapping[str, Any] = Field(default_factory=dict)
     """Single fields of the stack and the model by path, such as ``stack.overlap.pp``; also whole features of a stack,
     as another one has them. Tables may be nested."""
@@ -124,6 +134,16 @@ class PlanRequest(BaseModel):
             return value
         _ = Adapters.read(str(value))
         return str(value)
+
+    @field_validator("task", mode="before")
+    @classmethod
+    def _task(cls, value: object) -> object:
+        return task_named(value) if isinstance(value, str) else value
+
+    @field_validator("optimizer", mode="before")
+    @classmethod
+    def _optimizer(cls, value: object) -> object:
+        return named_optimizer(value) if isinstance(value, str) else value
 
     @field_validator("framework")
     @classmethod

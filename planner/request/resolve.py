@@ -12,6 +12,7 @@ from costmodels.scenario import REDUCED, Scenario
 from costmodels.stability import Stability
 from costmodels.stack.adapters import OF_ATTENTION
 from costmodels.stack.choices import chosen
+from costmodels.stack.finetune import TASKS
 from costmodels.stack.stack import Stack
 from costmodels.stack.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
@@ -66,7 +67,7 @@ def resolve(request: PlanRequest) -> Resolved:
     choices = choices_of(request)
     stack = chosen(changed_stack(software.at(request.precision), request.changes), **choices)
     cluster = base if base.gpus == request.gpus else base.with_gpus(request.gpus)
-    stack = _with_adapters(_with_experts(stack, model, request), model, request)
+    stack = _with_task(_with_adapters(_with_experts(stack, model, request), model, request), request)
     seq_length = request.seq_length or model.seq_length
     _check_positions(model, seq_length)
     batch = request.global_batch_size or default_batch(request.gpus, seq_length)
@@ -164,6 +165,32 @@ def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:
             f"adapters {request.adapters}: none are priced on experts, which {model.name} has; {usual} works"
         )
     return stack.changed({"switches.adapters": asked.model_copy(update={"modules": OF_ATTENTION})})
+
+
+def _with_task(stack: Stack, request: PlanRequest) -> Stack:
+    """The stack with the reference that the task takes where none is named, and with a fine-tune's task.
+
+    Raises:
+        BadRequest: a format of frozen weights where all train, or a reference that there is not.
+    """
+    switches = stack.switches
+    if switches.base_precision and switches.adapters is None:
+        raise BadRequest(
+            f"base_precision {switches.base_precision} is of frozen weights, and all of them train; adapters 16 "
+            "freezes them"
+        )
+    if switches.adapters and request.task is None and switches.task == "pretrain":
+        stack = stack.changed({"switches.task": "finetune"})
+    task = TASKS[stack.switches.task]
+    if request.reference_model in {"copy", "adapters-off"} and not task.referenced:
+        raise BadRequest(
+            f"reference_model {request.reference_model}: task {stack.switches.task} takes none; dpo and kto do"
+        )
+    if request.reference_model == "adapters-off" and switches.adapters is None:
+        raise BadRequest("reference_model adapters-off needs adapters to switch off; copy works")
+    if task.referenced and request.reference_model is None and switches.reference_model == "none":
+        stack = stack.changed({"switches.reference_model": "adapters-off" if switches.adapters else "copy"})
+    return stack
 
 
 def choices_of(request: PlanRequest) -> dict[str, Any]:

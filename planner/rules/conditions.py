@@ -22,8 +22,9 @@ from costmodels.strategy import Ints
 Columns = Mapping[str, NDArray[np.int64]]
 Mask = NDArray[np.bool_]
 
-HOST_OPTIMIZERS = ("adam", "adam-bf16", "lamb", "sgd")
-"""Optimizers that step on CPUs; 8-bit states and orthogonalisation are of the device."""
+HOST_OPTIMIZERS = ("adam", "adam-bf16", "lamb", "sgd", "adagrad", "lion")
+"""Optimizers that step on CPUs (DeepSpeed has Adam, Adagrad and Lion); 8-bit states and orthogonalisation are of the
+device."""
 PLAIN = ("gpipe", "1f1b", "zb-1p", "zb-2p", "dualpipe")
 """Schedules of one chunk per stage."""
 LOOPED = ("interleaved-1f1b", "breadth-first", "interleaved-groups", "interleaved-zb")

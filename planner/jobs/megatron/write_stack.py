@@ -17,7 +17,7 @@ from planner.jobs.options import applicable
 Values = tuple[dict[str, Any], tuple[str, ...]]
 """Values by the fields of Megatron-LM's options, and remarks on what they cannot say."""
 
-_ABSENT: Final = frozenset({"lamb", "adafactor"})
+_PRESENT: Final = frozenset({"adam", "adam-bf16", "adam-8bit", "sgd", "muon"})
 _GATHERED: Final[Mapping[str, str]] = {
     **dict.fromkeys(("fp8", "fp8-current", "fp8-block", "mxfp8"), "fp8_param_gather"),
     "nvfp4": "fp4_param_gather",
@@ -96,7 +96,8 @@ def state_lacks(strategy: Strategy, request: Mapping[str, Any]) -> tuple[str, ..
     """What of a request and its strategy Megatron-LM's arguments cannot say of these."""
     switches, precision = switches_of(request), request.get("precision")
     lacks = {
-        f"Megatron-LM has no optimizer {switches.optimizer}; these arguments run Adam": switches.optimizer in _ABSENT,
+        f"Megatron-LM has no optimizer {switches.optimizer}; these arguments run Adam": switches.optimizer
+        not in _PRESENT,
         "Megatron-LM adds the gradients of fp32 up in fp32; --main-grads fp32 prices that": (
             request.get("main_grads") == "bf16" and precision == "fp32"
         ),

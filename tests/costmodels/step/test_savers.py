@@ -1,6 +1,7 @@
 """Optimizers, number formats, the loss, named modules and offloading: by hand, and which way they go."""
 
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -31,7 +32,8 @@ from costmodels.pricing import price, price_strategy, row_assignment
 from costmodels.primitives.host import cpu_adam_seconds
 from costmodels.primitives.kernels import newton_schulz_flops
 from costmodels.stack.choices import chosen
-from costmodels.stack.optimizers import OPTIMIZERS, kept_bytes, step_traffic_bytes
+from costmodels.stack.optimizers import ALIASES, OPTIMIZERS, kept_bytes, named_optimizer, step_traffic_bytes
+from costmodels.stack.switches import OptimizerName
 from costmodels.step.offload import (
     ACTIVATIONS,
     EVERYTHING,
@@ -84,7 +86,20 @@ def test_parameters_on_the_host_come_in_once_an_iteration_breadth_first():
 
 
 @pytest.mark.parametrize(
-    ("name", "kept"), [("adam", 12.0), ("adam-bf16", 8.0), ("lamb", 12.0), ("sgd", 8.0), ("adafactor", 4.0)]
+    ("name", "kept"),
+    [
+        ("adam", 12.0),
+        ("adam-bf16", 8.0),
+        ("lamb", 12.0),
+        ("sgd", 8.0),
+        ("sgd-plain", 4.0),
+        ("adafactor", 4.0),
+        ("lion", 8.0),
+        ("lion-8bit", 4.0 + 1.0 + 4 / 256),
+        ("adam-mini", 8.0),
+        ("ademamix", 16.0),
+        ("came", 8.0),
+    ],
 )
 def test_states_per_parameter_are_those_of_the_literature(name, kept):
     assert kept_bytes(toy_stack(optimizer=name)) == kept
@@ -109,7 +124,36 @@ def test_the_default_moves_what_the_stack_says():
 def test_fewer_bytes_of_states_are_never_slower_but_for_more_passes(name):
     now = optimizer_seconds(ROW, toy_scenario(stack=toy_stack(optimizer=name)))
     adam = optimizer_seconds(ROW, toy_scenario())
-    assert (now > adam).all() if name in {"lamb", "muon"} else (now <= adam).all()
+    slower = {"lamb", "muon", "adam-mini", "ademamix", "schedule-free-adam", "came"}
+    assert (now > adam).all() if name in slower else (now <= adam).all()
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("adamw_torch_fused", "adam"),
+        ("paged_adamw_8bit", "adam-8bit"),
+        ("AdamW", "adam"),
+        ("DeepSpeedCPUAdam", "adam"),
+        ("lion_32bit", "lion"),
+        ("adam-8bit", "adam-8bit"),
+        ("schedule_free_adamw", "schedule-free-adam"),
+        ("dist_muon", "muon"),
+        ("nothing", "nothing"),
+    ],
+)
+def test_optimizers_go_by_the_words_of_frameworks(word, name):
+    assert named_optimizer(word) == name
+
+
+def test_every_optimizer_is_a_value_of_the_switch_and_every_word_means_one():
+    assert set(OPTIMIZERS) == set(get_args(OptimizerName))
+    assert set(ALIASES.values()) <= set(OPTIMIZERS)
+
+
+def test_an_optimizer_whose_states_follow_from_a_rank_is_refused_in_a_sentence():
+    with pytest.raises(ValueError, match="galore_adamw is not priced: its states are no bytes per parameter"):
+        named_optimizer("galore_adamw")
 
 
 def test_newton_schulz_counts_the_products_one_by_one():
