@@ -11,15 +11,20 @@ from hardware.files import read_text
 from planner.errors import BadFile, BadRequest
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.accelerate import read as accelerate
+from planner.jobs.axolotl import read as axolotl
 from planner.jobs.deepspeed import read as deepspeed
 from planner.jobs.imported import ImportedJob
+from planner.jobs.llamafactory import read as llamafactory
 from planner.jobs.maxtext import read as maxtext
 from planner.jobs.megatron import read as megatron
 from planner.jobs.nanotron import read as nanotron
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Reader
 from planner.jobs.recognise import is_script, looks_like, readers_of
 from planner.jobs.script import launches
+from planner.jobs.swift import read as swift
 from planner.jobs.torchtitan import read as torchtitan
+from planner.jobs.transformers import read as transformers
+from planner.jobs.trl import read as trl
 
 READERS: Final[list[Reader]] = [
     *megatron.READERS,
@@ -28,6 +33,11 @@ READERS: Final[list[Reader]] = [
     *accelerate.READERS,
     *nanotron.READERS,
     *maxtext.READERS,
+    *llamafactory.READERS,
+    *axolotl.READERS,
+    *swift.READERS,
+    *trl.READERS,
+    *transformers.READERS,
 ]
 """Those of every framework; the first of a form is the usual one."""
 HF: Final = "hf"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from planner.jobs.options import Option, Options
@@ -92,6 +93,16 @@ def truth(value: Any) -> bool | None:
     if isinstance(value, bool):
         return value
     return _TRUTH.get(str(value).strip().lower())
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Names that are written one behind the other; a star in one stands for anything."""
+    return tuple(text.split())
+
+
+def pattern(names: Iterable[str]) -> str:
+    """What matches any of some names."""
+    return "|".join(".*".join(map(re.escape, name.split("*"))) for name in names)
 
 
 def unpriced(values: Mapping[str, Any], effects: Mapping[str, str]) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ _OPTIMIZERS: Final = {
     **dict.fromkeys(("OneBitAdam", "ZeroOneAdam"), "adam"),
     **dict.fromkeys(("Lamb", "FusedLamb", "OneBitLamb"), "lamb"),
     **dict.fromkeys(("SGD", "MuSGD"), "sgd"),
+    **dict.fromkeys(("Lion", "DeepSpeedCPULion", "FusedLion"), "lion"),
+    **dict.fromkeys(("Adagrad", "DeepSpeedCPUAdagrad"), "adagrad"),
     "Adafactor": "adafactor",
     "Muon": "muon",
 }

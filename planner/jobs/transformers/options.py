@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import Final
 
 from planner.jobs.options import Option, Options, flag, number, text
+from planner.jobs.values import words
 
 _ROWS: Final = (
     text("model_name_or_path", "model", older=(
-        "model_name", "model_id", "base_model", "pretrained_model_name_or_path", "model_path", "base_model_name_or_path",
-        "pretrained_model", "pretrained_model_path", "model_id_or_path", "model")),
+        "model_name", "model_id", "base_model", "pretrained_model_name_or_path", "model_path",
+        "base_model_name_or_path", "pretrained_model", "pretrained_model_path", "model_id_or_path", "model")),
     number("max_length", "seq_length", least=-1, older=(
         "max_seq_length", "model_max_length", "cutoff_len", "block_size", "max_seq_len", "seq_length", "max_len",
         "sequence_length", "sequence_len", "seq_len", "context_length", "max_source_length")),
@@ -59,41 +60,11 @@ def training_options(*own: Option, without: tuple[str, ...] = ()) -> Options:
 
 OPTIONS: Final = training_options()
 
-OPTIMIZERS: Final = {
-    **dict.fromkeys(("adamw_torch", "adamw_hf", "adamw", "adam", "adamw_apex_fused", "adamw_torch_xla",
-                     "adamw_torch_fused", "adamw_torch_npu_fused", "paged_adamw_32bit", "paged_adamw"), "adam"),
-    **dict.fromkeys(("adamw_bnb_8bit", "adamw_8bit", "paged_adamw_8bit", "adamw_torch_8bit", "ao_adamw_8bit"),
-                    "adam-8bit"),
-    "adamw_anyprecision": "adam-bf16",
-    "adafactor": "adafactor",
-    "sgd": "sgd",
-    "muon": "muon",
+RANKED: Final = {
+    "galore": "adam", "q_galore": "adam", "qgalore": "adam", "apollo": "adam", "badam": "adam", "flora": "adafactor",
+    "adalomo": "adafactor", "lomo": "sgd-plain",
 }  # fmt: skip
-"""What ``optim`` is priced as."""
-UNPRICED_OPTIMIZERS: Final = {
-    "galore": ("adam", "moments of a projection: less memory"),
-    "q_galore": ("adam", "moments of a projection, in 8 bits: less memory"),
-    "apollo": ("adam", "moments of a projection: less memory"),
-    "adalomo": ("adafactor", "gradients are used as they are made: less memory"),
-    "lomo": ("sgd", "gradients are used as they are made, and no state is kept: less memory"),
-    "lion": ("sgd", "one moment, as momentum has"),
-    "paged_lion": ("sgd", "one moment, as momentum has"),
-    "ademamix": ("adam", "a third moment: more memory"),
-    "paged_ademamix": ("adam", "a third moment: more memory"),
-    "adamw_torch_4bit": ("adam-8bit", "moments in 4 bits: less memory"),
-    "ao_adamw_4bit": ("adam-8bit", "moments in 4 bits: less memory"),
-    "ao_adamw_fp8": ("adam-8bit", "moments in 8 bits, as floating-point numbers"),
-    "schedule_free": ("adam", "states as Adam's"),
-    "stable_adamw": ("adam", "states as Adam's"),
-    "grokadamw": ("adam", "a third state: more memory"),
-    "rmsprop": ("sgd", "one moment, as momentum has"),
-    "adagrad": ("sgd", "one moment, as momentum has"),
-    "optimi_adamw": ("adam", "states as Adam's"),
-    "came_pytorch": ("adafactor", "a momentum beside the factors: more memory"),
-    "adopt_adamw": ("adam", "states as Adam's"),
-    "dion": ("muon", "orthogonalisation of a low rank"),
-}
-"""By the beginning of its name, what an optimizer that has no price is priced as, and what its own would differ in."""
+"""By the beginning of its name, what an optimizer is priced as whose states are fewer than any bytes per parameter."""
 PAGED: Final = "paged_"
 """Begins the names of optimizers whose states move to the host where the device runs out."""
 
@@ -108,8 +79,8 @@ ATTENTION: Final = {
 """Kernels by what ``attn_implementation`` says; None: as PyTorch's scaled_dot_product_attention chooses."""
 
 TARGETS: Final = {
-    **dict.fromkeys(("q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "c_attn", "w_pack", "wqkv", "wq", "wk",
-                     "wv", "q", "k", "v", "query", "key", "value", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa",
+    **dict.fromkeys(("q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "c_attn", "w_pack", "wqkv", "wq",
+                     "wk", "wv", "q", "k", "v", "query", "key", "value", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa",
                      "kv_b_proj", "qkv"), "linear_qkv"),
     **dict.fromkeys(("o_proj", "dense", "out_proj", "wo", "o", "attn.c_proj"), "linear_proj"),
     **dict.fromkeys(("gate_proj", "up_proj", "gate_up_proj", "dense_h_to_4h", "fc1", "fc_in", "w1", "w3", "c_fc", "wi",
@@ -145,25 +116,27 @@ EFFECTS: Final = {
 }
 """What options do that are read and not priced."""
 
-HARMLESS: Final = "|".join((
-    r"(hub|logging|eval|evaluation|save|wandb|lr_scheduler|adam|push_to_hub|resume|warmup|trackio|swanlab|mlflow|comet)_.*",
-    r"output_dir|overwrite_output_dir|output|report_to|run_name|project|log_level.*|log_on_each_node|log_completions",
-    r"learning_rate|lr|embedding_lr|weight_decay|max_grad_norm|gradient_clipping|beta|seed|data_seed|max_train_samples",
-    r"max_eval_samples|max_samples|do_train|do_eval|do_predict|disable_tqdm|prediction_loss_only|resume.*|warmup.*",
-    r"per_device_eval_batch_size|per_gpu_eval_batch_size|num_train_epochs|include_.*|greater_is_better|label_names",
-    r"load_best_model_at_end|metric_for_best_model|ignore_data_skip|dataloader_.*|remove_unused_columns|length_column_name",
-    r"ddp_(timeout|find_unused_parameters|broadcast_buffers|static_graph|backend)|local_rank|local-rank|debug|bf16_full_eval",
-    r"fp16_full_eval|fp16_opt_level|fp16_backend|half_precision_backend|torch_compile_(backend|mode)|liger_kernel_config",
-    r"gradient_checkpointing_kwargs|activation_checkpointing_kwargs|optim_args|neftune_.*|average_tokens_.*|use_cache",
-    r"skip_memory_metrics|train_sampling_strategy|accelerator_config|batch_eval_metrics|past_index|lora_(alpha|bias)",
-    r"jit_mode_eval|overwrite_cache|tokenizer_.*|cache_dir|config_name|model_revision|trust_remote_code|use_fast_tokenizer",
-    r"use_auth_token|token|hf_token|low_cpu_mem_usage|preprocessing_num_workers|streaming|train_file|validation_file",
-    r"test_file|dataset|dataset_(name|config|config_name|path|dir|text_field|num_proc|mixer|kwargs|train_split|test_split|"
-    r"splits|split|mixture)|data_(path|dir|files)|train_data.*|valid(ation)?_data.*|validation_split.*|chat_template.*",
-    r"template|system_prompt.*|prompt_template.*|conv_template|ddp|lora_task_type|bnb_4bit_.*|use_bnb_nested_quant",
-    r"load_args|enable_jit_checkpoint|restore_callback_.*|keep_linebreaks|completion_only_loss|assistant_only_loss|prompt_.*",
-    r"group_by_modality_length|image_folder|image_aspect_ratio|lazy_preprocess|is_multimodal|mm_.*|version|callbacks",
-    r"save|benchmark.*|callback.*|ignore_pad_token_for_loss|shuffle.*|split|add_.*token|eos_token|pad_token|exp_name",
-    r"lora_weights_init|router_aux_loss_coef|num_workers|world_size|rank",
-))  # fmt: skip
+HARMLESS: Final = words("""
+    accelerator_config activation_checkpointing_kwargs adam_* add_*token assistant_only_loss average_tokens_*
+    batch_eval_metrics benchmark* beta bf16_full_eval bnb_4bit_* cache_dir callback* chat_template* comet_*
+    completion_only_loss config_name conv_template data_dir data_files data_path data_seed dataloader_* dataset
+    dataset_config dataset_config_name dataset_dir dataset_kwargs dataset_mixer dataset_mixture dataset_name
+    dataset_num_proc dataset_path dataset_split dataset_splits dataset_test_split dataset_text_field
+    dataset_train_split ddp ddp_backend ddp_broadcast_buffers ddp_find_unused_parameters ddp_static_graph
+    ddp_timeout debug disable_tqdm do_eval do_predict do_train embedding_lr enable_jit_checkpoint eos_token eval_*
+    evaluation_* exp_name fp16_backend fp16_full_eval fp16_opt_level gradient_checkpointing_kwargs gradient_clipping
+    greater_is_better group_by_modality_length half_precision_backend hf_token hub_* ignore_data_skip
+    ignore_pad_token_for_loss image_aspect_ratio image_folder include_* is_multimodal jit_mode_eval keep_linebreaks
+    label_names lazy_preprocess learning_rate length_column_name liger_kernel_config load_args
+    load_best_model_at_end local-rank local_rank log_completions log_level* log_on_each_node logging_* lora_alpha
+    lora_bias lora_task_type lora_weights_init low_cpu_mem_usage lr lr_scheduler_* max_eval_samples max_grad_norm
+    max_samples max_train_samples metric_for_best_model mlflow_* mm_* model_revision neftune_* num_train_epochs
+    num_workers optim_args output output_dir overwrite_cache overwrite_output_dir pad_token past_index
+    per_device_eval_batch_size per_gpu_eval_batch_size prediction_loss_only preprocessing_num_workers project
+    prompt_* push_to_hub_* remove_unused_columns report_to restore_callback_* resume* router_aux_loss_coef
+    run_name save save_* seed shuffle* skip_memory_metrics split streaming swanlab_* system_prompt* template
+    test_file token tokenizer_* torch_compile_backend torch_compile_mode trackio_* train_data* train_file
+    train_sampling_strategy trust_remote_code use_auth_token use_bnb_nested_quant use_cache use_fast_tokenizer
+    valid_data* validation_data* validation_file validation_split* version wandb_* warmup* weight_decay world_size
+""")
 """Options that change neither time nor memory of an iteration."""

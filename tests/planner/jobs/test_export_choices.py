@@ -98,7 +98,11 @@ BESIDE = {
     *("objective", "ties", "reasons", "top", "time_limit"),  # what is asked about it
     "as_of",  # which release the stack is, whose name says it afterwards
 }
-STACK_ALIKE = {"nemo", "nemo-26.06", "megatron-core"}
+STACK_ALIKE = {
+    "megatron-lm": {"nemo", "nemo-26.06", "megatron-core"},
+    "megatron-bridge": {"nemo", "nemo-26.06"},
+    "accelerate": {"transformers"},
+}
 """Stacks that Megatron-LM's arguments tell apart only by what a strategy makes use of."""
 
 
@@ -197,10 +201,7 @@ def test_a_stack_that_is_another_frameworks_is_named(target, version):
     for value in REQUESTS["stack"]:
         made = outcome(planned(target, value), target, version)
         name = value["stack"]
-        alike = (
-            STACK_ALIKE if target == "megatron-lm" else {"nemo", "nemo-26.06"} if target == "megatron-bridge" else ()
-        )
-        if made and name != FRAMEWORKS[target].stack and name not in alike:
+        if made and name != FRAMEWORKS[target].stack and name not in STACK_ALIKE.get(target, ()):
             assert made != own, name
             assert any(f"as of stack {name}" in remark for remark in made[-1])
 

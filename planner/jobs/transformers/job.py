@@ -1,0 +1,201 @@
+"""A job of TrainingArguments: the model, its batch, what trains of it, and how its states are sharded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from costmodels.model.catalogue import model as find_model
+from costmodels.model.model import Model
+from costmodels.stack.finetune import GENERATING, task_named
+from costmodels.stack.optimizers import OPTIMIZERS, named_optimizer
+from hardware.errors import MeshwrightError
+from planner.errors import BadRequest
+from planner.jobs.accelerate.read import finder
+from planner.jobs.imported import ImportedJob, Length, joined
+from planner.jobs.options import Document, applicable, present
+from planner.jobs.reader import Context
+from planner.jobs.transformers.adapters import adapted_job
+from planner.jobs.transformers.options import ATTENTION, PAGED, RANKED
+from planner.jobs.transformers.sharding import STACK, sharded_job
+from planner.jobs.transformers.trainer import Trainer
+from planner.jobs.values import pattern, typed, unpriced
+
+_OFF: Final = "false"
+_EAGER: Final = 92
+"""Bytes per parameter that PyTorch's multi-tensor AdamW moves, where no kernel does it all."""
+
+
+def training_job(
+    values: Mapping[str, Any],
+    trainer: Trainer,
+    context: Context,
+    *,
+    beside: Path | None = None,
+    accelerate: Mapping[str, Any] | None = None,
+    gpus: int | None = None,
+    task: str | None = None,
+) -> ImportedJob:
+    """The job of a trainer's options.
+
+    Args:
+        values: of the options, by name, as a command line or a file has them.
+        trainer: that reads them.
+        context: what is known beside them.
+        beside: the file that they stand in, where they do.
+        accelerate: the configuration of ``accelerate launch``, where that starts it.
+        gpus: that the launcher starts, where it says so.
+        task: what is trained, where a program's name says it and no option.
+
+    Raises:
+        BadRequest: a value that is wrong, or contradicts another.
+    """
+    values = _told_apart(trainer.translated(values))
+    found = typed(values, trainer.options)
+    silent = trainer.switches and not {"bf16", "fp16"} & set(found)
+    at = Document({**found, "bf16": True} if silent else found, trainer.options)
+    if at("bf16") and at("fp16"):
+        raise BadRequest("bf16 and fp16 are both switched on, which Transformers refuses; switch one of them off")
+    others = [file.document for file in context.files if file.document and "zero_optimization" in file.document]
+    named, shape = _model_job(at, context)
+    hidden = shape.hidden_size if shape else None
+    sharded = sharded_job(at, trainer, accelerate, finder(context, beside), others, hidden)
+    parts = (
+        sharded,
+        _optimizer_job(at, sharded),
+        _kernels_job(at),
+        _sizes_job(at, trainer, sharded, gpus or sharded.fields.get("gpus")),
+        adapted_job(at, trainer, sharded),
+        _task_job(at, task),
+        named,
+        ImportedJob(present(gpus=gpus)),
+    )
+    _ = [at.raw(row.field) for row in trainer.options]
+    told = (*unpriced(found, trainer.effects), *at.unread("", pattern((*trainer.harmless, *trainer.effects))))
+    switched = f"neither bf16 nor fp16 is said; bf16 is priced, as {trainer.title} switches it on"
+    job = joined(*parts, ImportedJob(unpriced=told, assumed=(switched,) if silent else ()))
+    missing = ("--gpus says how many GPUs it runs on; nothing here does",)
+    return job if "gpus" in job.fields or "gpus" in context.known else joined(job, ImportedJob(missing=missing))
+
+
+def _told_apart(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, of which ``deepspeed`` gives way to the option that names its file where it is only a switch."""
+    switched = str(values.get("deepspeed", "")).lower() in {"true", ""}
+    file = next((name for name in values if str(name).startswith("deepspeed_config")), None)
+    return {name: value for name, value in values.items() if not (name == "deepspeed" and switched and file)}
+
+
+def _model_job(at: Document, context: Context) -> tuple[ImportedJob, Model | None]:
+    """The model by its name, or by the last part of it, where the catalogue has it; else what it lacks."""
+    name = at("model")
+    if "model" in context.known:
+        return ImportedJob(), None
+    if not name or name is True:
+        return ImportedJob(lacks="no model is named; --model says which it is"), None
+    for candidate in dict.fromkeys((str(name), str(name).rstrip("/").rpartition("/")[2])):
+        try:
+            found = find_model(candidate)
+        except (MeshwrightError, OSError):
+            continue
+        said = () if candidate == name else (f"{name} is taken for {candidate}; --model says otherwise",)
+        return ImportedJob({"model": candidate}, assumed=said), found
+    lacks = f"model {str(name)!r:.80} is not in the catalogue; --model says which it is, or a config.json"
+    return ImportedJob(lacks=lacks), None
+
+
+def _sizes_job(at: Document, trainer: Trainer, sharded: ImportedJob, gpus: int | None) -> ImportedJob:
+    """Batch, sequence and length; the micro-batch that DeepSpeed's file says stands."""
+    length, steps = at("seq_length"), at("max_steps")
+    if length is not None and length <= 0:
+        length = None
+    length = length or trainer.seq_length
+    own = {name: at(name) for name in ("micro_batch_size", "steps") if at.raw(name) is not None}
+    whole = sharded.fields.get("global_batch_size")
+    pins = {"micro_batch_size": at("micro_batch_size"), "steps": _steps(at, trainer, gpus)}
+    pins |= {name: pin for name, pin in sharded.pins.items() if name in pins}
+    if whole:
+        pins = {name: sharded.pins[name] for name in pins if name in sharded.pins} | own
+    assumed = {
+        f"{trainer.options['micro_batch_size'].word} is not given; {pins.get('micro_batch_size')} is priced, as "
+        f"{trainer.title} takes it": "micro_batch_size" not in {*own, *sharded.pins} and not whole,
+        "no length of sequences is given; the model's is priced, or --seq-len": not length,
+        f"every sequence is priced with all its {length} tokens; shorter ones take less time where nothing is packed": (
+            bool(length) and not at("packing")
+        ),
+    }
+    recompute = at("recompute") if at.raw("recompute") is not None else trainer.recompute
+    again = {"recompute": "full" if recompute else "none"}
+    again = again if "recompute" not in sharded.pins or recompute else {}
+    tp, cp = at("tp"), at("cp")
+    degrees = ({"tp": tp} if tp > 1 else {}) | ({"cp": cp} if cp > 1 else {})
+    many = Length(steps, "iterations", trainer.options["max_steps"].word) if steps and steps > 0 else None
+    return ImportedJob(present(seq_length=length), pins | again | degrees, assumed=applicable(assumed), length=many)
+
+
+def _steps(at: Document, trainer: Trainer, gpus: int | None) -> int:
+    """Micro-batches that are accumulated; what makes up a trainer's usual batch where nothing is said."""
+    if at.raw("steps") is None and trainer.batch and gpus:
+        return max(1, math.ceil(trainer.batch / at("micro_batch_size") / gpus))
+    return int(at("steps") or 1)
+
+
+def _optimizer_job(at: Document, sharded: ImportedJob) -> ImportedJob:
+    """The optimizer that the options name, unless DeepSpeed's file has one."""
+    word = str(at("optimizer") or "adamw")
+    if sharded.fields.get("optimizer"):
+        return ImportedJob()
+    told = (f"{word}: states that move to the host where the device is full are priced on the device",)
+    paged = told if word.startswith(PAGED) else ()
+    name, less = _priced(word)
+    eager = word in {"adamw_torch", "adamw_hf"} and sharded.fields.get("stack") == STACK
+    changes = {"changes": {"stack.states.optimizer_traffic": _EAGER}} if eager else {}
+    return ImportedJob({"optimizer": name, **changes}, unpriced=(*paged, *less))
+
+
+def _priced(word: str) -> tuple[str, tuple[str, ...]]:
+    """What an optimizer is priced as, and what is not priced of it."""
+    plain = word.lower()
+    if near := next((near for start, near in RANKED.items() if plain.startswith(start)), None):
+        return near, (f"optimizer {word} is priced as {near}; its own states are smaller: less memory",)
+    name = named_optimizer(word)
+    if name in OPTIMIZERS:
+        return name, ()
+    return "adam", (f"optimizer {word} is not known and priced as adam, with two moments in fp32",)
+
+
+def _kernels_job(at: Document) -> ImportedJob:
+    attention = str(at("attention") if at.raw("attention") is not None else "").lower()
+    kernels = ATTENTION.get(attention, ...)
+    changes: dict[str, Any] = {}
+    told = []
+    if kernels is ...:
+        told.append(f"attention {attention} is priced as PyTorch's scaled_dot_product_attention")
+    elif kernels is not None:
+        changes["stack.attention_backend"] = list(kernels)
+    if at("compile"):
+        changes["stack.fused_elementwise"] = True
+        told.append("torch_compile is priced as fused elementwise kernels; the compilation at the start is not")
+    if at("liger"):
+        told.append(
+            "Liger's loss is priced; its norms, activations and positions are not: a little less time and memory"
+        )
+    fields = present(loss="fused" if at("liger") else None, changes=changes or None)
+    return ImportedJob(fields, unpriced=tuple(told))
+
+
+def _task_job(at: Document, task: str | None) -> ImportedJob:
+    """What is learnt; what generates its samples is priced as the step that learns from them."""
+    word = str(at("stage") or task or "").lower()
+    if not word:
+        return ImportedJob()
+    if word.replace("_", "-") in GENERATING:
+        told = (
+            f"{word} generates what it learns from: time and memory of that, and of models that judge it, come on top"
+        )
+        return ImportedJob({"task": "finetune"}, unpriced=(told,))
+    try:
+        return ImportedJob({"task": task_named(word)})
+    except ValueError:
+        return ImportedJob(unpriced=(f"{word} is priced as fine-tuning; what it does beside that is not known",))
