@@ -17,6 +17,7 @@ _FACTOR: Final = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 _DIGITS: Final = re.compile(r"\+?[0-9]+")
 _LOOSE: Final = re.compile(r"([+-]?[0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)([kmbgt]?)", re.IGNORECASE)
 _THOUSANDS: Final = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?[a-z]?", re.IGNORECASE)
+_THOUSANDS_OF_TWO: Final = re.compile(r"([0-9]{1,6})[kK]", re.ASCII)
 _SUFFIXES: Final = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 _MOST_DIGITS: Final = 15
 _LONGEST_TEXT: Final = 4096
@@ -175,6 +176,16 @@ class Count(click.ParamType[int]):
         return f"expected a whole number {hint}, got {_short(text)}"
 
 
+class Length(Count):
+    """Tokens of a sequence: the same, but that everybody means 8,192 by "8k"."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number."""
+        if found := _THOUSANDS_OF_TWO.fullmatch(str(value).strip()):
+            value = int(found[1]) * 2**10
+        return super().convert(value, param, ctx)
+
+
 def _meant(text: str) -> int | None:
     """The whole number that "12k", "1e3", "12,288" or "１２" stand for, if there is one."""
     plain = unicodedata.normalize("NFKC", text)
@@ -292,8 +303,6 @@ def stacked(*decorators: Decorator) -> Decorator:
 
 
 _O = "Answer"
-SOURCES: Final = ("megatron-args", "deepspeed", "torchtitan", "accelerate", "nanotron", "maxtext", "hf")
-"""Formats of other programs; ``planner.jobs.registry`` reads them."""
 FORMATS: Final = ("table", "json", "yaml", "env", "args")
 
 
@@ -307,9 +316,11 @@ def field_option(name: str, **other: Any) -> Decorator:
         settings |= {"is_flag": True, "default": None}
     elif field.kind == "count":
         settings["type"] = Count(field.least)
+    elif field.kind == "length":
+        settings["type"] = Length(field.least)
     elif field.kind == "number":
         settings["type"] = Read(_factor)
-    elif field.kind in {"tokens", "time", "share", "counts"}:
+    elif field.kind in {"tokens", "time", "share", "price", "counts"}:
         settings["type"] = read_as(field.kind)
     elif field.kind == "changes":
         settings |= {"multiple": True, "callback": _changes}
@@ -367,6 +378,61 @@ talk_options = stacked(
     option("--quiet", "-q", heading=_O, is_flag=True, help="No talk on stderr."),
     option("--verbose", "-v", heading=_O, is_flag=True, help="More talk on stderr."),
 )
+
+
+_F = "Files of a job"
+
+
+def _pairs(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """Names and values of every ``NAME=VALUE``."""
+    pairs: dict[str, str] = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not (sign and name.strip().isidentifier()):
+            raise click.BadParameter(f"expected NAME=VALUE, got {text!r:.60}; such as TP=8")
+        pairs[name.strip()] = value
+    return pairs
+
+
+job_options = stacked(
+    option(
+        "--from",
+        "source",
+        heading=_F,
+        multiple=True,
+        metavar="FILE|KIND",
+        help="A file of the job: script, configuration, model, log. Or a kind, which the content must be of: "
+        "megatron-args, deepspeed, torchtitan, accelerate, nanotron, maxtext, hf ...",
+    ),
+    option(
+        "--env",
+        heading=_F,
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=_pairs,
+        help="A variable that a script takes from outside. Again for more.",
+    ),
+    option(
+        "--arg",
+        "arguments",
+        heading=_F,
+        multiple=True,
+        metavar="VALUE",
+        type=str,
+        help="An argument of a script: $1, then $2 ...",
+    ),
+    option("--launch", heading=_F, type=Count(), metavar="N", help="Which of several launches in a script."),
+)
+"""What is known beside the files of a job."""
+
+
+def _file_options(asked: str) -> Decorator:
+    """A command that takes the files of a job."""
+    return stacked(click.argument("files", type=Text(), nargs=-1, metavar=asked), job_options)
+
+
+file_options = _file_options("[FILE]...")
+needed_file_options = _file_options("FILE...")
 
 
 dry_run_option = option(

@@ -14,11 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from hardware.files import read_text
 from planner.jobs.imported import ImportedJob
 from planner.jobs.yaml_text import parse_yaml
 
 SYNTAXES: Final[Mapping[str, Callable[[str], Any]]] = {"JSON": json.loads, "TOML": tomllib.loads, "YAML": parse_yaml}
 """What parses a table: every one raises a ValueError where it does not."""
+_LARGEST: Final = 2**28
+"""Bytes; logs are the longest."""
 _LONGEST_YAML: Final = 2**20
 """Characters; what is longer is a log or data, and YAML's parser takes its time over them."""
 
@@ -59,6 +62,15 @@ class JobFile:
         return "", None
 
 
+def job_file(path: Path) -> JobFile:
+    """A file from disk.
+
+    Raises:
+        BadFile: it is missing, a folder, too large, or no text.
+    """
+    return JobFile(path, read_text(path, most=_LARGEST))
+
+
 @dataclass(frozen=True)
 class Launch:
     """One command line that a script runs, evaluated.
@@ -68,12 +80,19 @@ class Launch:
         line: of the script, counted from 1.
         written: files that the script itself writes before it (here-documents), by path.
         environment: variables that are set for it.
+        unknown: parts of words, files and variables that the script does not say, as they stand there (``${NNODES}``),
+            and how the user can (``--env NNODES=VALUE``).
+        when: the arms of branches in which it runs, where that is not known.
+        outer: commands around it, such as ``srun`` with its options, from the outermost on.
     """
 
     words: tuple[str, ...]
     line: int = 1
     written: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    when: tuple[str, ...] = ()
+    outer: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,6 +105,7 @@ class Context:
         environment: variables of the user's shell that the user gave (``--env``).
         arguments: of the script (``--arg``).
         launch: which of several launches is meant, counted from 1; None where nobody said.
+        used: the files that others named and that were read with them.
     """
 
     known: Collection[str] = ()
@@ -93,6 +113,14 @@ class Context:
     environment: Mapping[str, str] = field(default_factory=dict)
     arguments: Sequence[str] = ()
     launch: int | None = None
+    used: set[Path] = field(default_factory=set)
+
+    def holding(self, key: str) -> JobFile | None:
+        """The file of the job whose table has a name, where one has it; it counts as read with the one that asks."""
+        found = next((file for file in self.files if file.document and key in file.document), None)
+        if found is not None:
+            self.used.add(found.path)
+        return found
 
     def find(self, name: str, beside: Path | None = None) -> JobFile | None:
         """The file that another file names: one of the job's, by its whole path or its last part, else one on disk.
@@ -104,10 +132,11 @@ class Context:
         wanted = Path(name)
         for one in self.files:
             if one.path == wanted or one.path.name == wanted.name:
+                self.used.add(one.path)
                 return one
         for place in (wanted, *([beside.parent / wanted] if beside else [])):
             if place.is_file():
-                return JobFile(place, place.read_text(encoding="utf-8"))
+                return job_file(place)
         return None
 
 

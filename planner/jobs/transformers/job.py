@@ -13,7 +13,6 @@ from costmodels.stack.finetune import GENERATING, task_named
 from costmodels.stack.optimizers import OPTIMIZERS, named_optimizer
 from hardware.errors import MeshwrightError
 from planner.errors import BadRequest
-from planner.jobs.accelerate.read import finder
 from planner.jobs.imported import ImportedJob, Length, joined
 from planner.jobs.options import Document, applicable, present
 from planner.jobs.reader import Context
@@ -58,10 +57,9 @@ def training_job(
     at = Document({**found, "bf16": True} if silent else found, trainer.options)
     if at("bf16") and at("fp16"):
         raise BadRequest("bf16 and fp16 are both switched on, which Transformers refuses; switch one of them off")
-    others = [file.document for file in context.files if file.document and "zero_optimization" in file.document]
     named, shape = _model_job(at, context)
     hidden = shape.hidden_size if shape else None
-    sharded = sharded_job(at, trainer, accelerate, finder(context, beside), others, hidden)
+    sharded = sharded_job(at, trainer, accelerate, context, beside, hidden)
     parts = (
         sharded,
         _optimizer_job(at, sharded),
@@ -128,10 +126,18 @@ def _sizes_job(at: Document, trainer: Trainer, sharded: ImportedJob, gpus: int |
     recompute = at("recompute") if at.raw("recompute") is not None else trainer.recompute
     again = {"recompute": "full" if recompute else "none"}
     again = again if "recompute" not in sharded.pins or recompute else {}
+    unsaid = {
+        "pins.micro_batch_size": "micro_batch_size" not in {*own, *sharded.pins},
+        "pins.steps": "steps" not in {*own, *sharded.pins},
+        "pins.recompute": at.raw("recompute") is None,
+        "seq_length": at("seq_length") is None,
+    }
     tp, cp = at("tp"), at("cp")
     degrees = ({"tp": tp} if tp > 1 else {}) | ({"cp": cp} if cp > 1 else {})
     many = Length(steps, "iterations", trainer.options["max_steps"].word) if steps and steps > 0 else None
-    return ImportedJob(present(seq_length=length), pins | again | degrees, assumed=applicable(assumed), length=many)
+    filled = frozenset(applicable(unsaid))
+    fields = present(seq_length=length)
+    return ImportedJob(fields, pins | again | degrees, assumed=applicable(assumed), length=many, filled=filled)
 
 
 def _steps(at: Document, trainer: Trainer, gpus: int | None) -> int:
@@ -151,7 +157,8 @@ def _optimizer_job(at: Document, sharded: ImportedJob) -> ImportedJob:
     name, less = _priced(word)
     eager = word in {"adamw_torch", "adamw_hf"} and sharded.fields.get("stack") == STACK
     changes = {"changes": {"stack.states.optimizer_traffic": _EAGER}} if eager else {}
-    return ImportedJob({"optimizer": name, **changes}, unpriced=(*paged, *less))
+    filled = frozenset() if at("optimizer") else frozenset({"optimizer"})
+    return ImportedJob({"optimizer": name, **changes}, unpriced=(*paged, *less), filled=filled)
 
 
 def _priced(word: str) -> tuple[str, tuple[str, ...]]:

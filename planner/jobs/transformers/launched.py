@@ -29,18 +29,15 @@ def accelerate_of(start: Started, context: Context) -> tuple[Mapping[str, Any] |
 
     Options stand above the file; without one that is named, the only configuration among the job's files is taken.
     """
-    beside = [file.document for file in context.files if file.document and "distributed_type" in file.document]
     if "accelerate" not in {Path(word).name for word in start.launcher} | set(start.launcher):
-        return (beside[0] if beside else None), ()
+        beside = context.holding("distributed_type")
+        return (beside.document if beside else None), ()
     said = values_of(start.launcher, Options())
-    document: Mapping[str, Any] = beside[0] if beside else {}
-    missing: tuple[str, ...] = ()
-    if name := said.get("config_file"):
-        file = context.find(str(name))
-        if file is not None and file.document is not None:
-            document = file.document
-        elif not beside:
-            missing = (f"{name} is not here, which says how accelerate shards; give it beside this file",)
+    name, missing = said.get("config_file"), ()
+    file = (context.find(str(name)) if name else None) or context.holding("distributed_type")
+    document: Mapping[str, Any] = (file.document if file else None) or {}
+    if name and file is None:
+        missing = (f"{name} is not here, which says how accelerate shards; give it beside this file",)
     return _overridden(document, said), missing
 
 

@@ -76,7 +76,7 @@ def command_job(
         BadRequest: a value that is wrong, or contradicts another.
     """
     command = command or command_of(launch, context, trainer)
-    values = dict(command.values)
+    values, unknown = _known(command.values, launch, trainer)
     lost = values.pop("config", None)
     launched, told = accelerate_of(command.start, context)
     accelerate = accelerate or launched
@@ -85,7 +85,19 @@ def command_job(
         values, trainer, context, beside=command.file, accelerate=accelerate, gpus=gpus, task=task
     )  # fmt: skip
     more = [f"{lost} is not here, which has the options; give it beside this file"] if lost is not None else []
-    return joined(found, ImportedJob(assumed=(assumed,) if assumed else (), missing=(*more, *told)))
+    return joined(found, ImportedJob(assumed=(assumed,) if assumed else (), missing=(*more, *told, *unknown)))
+
+
+def _known(values: Mapping[str, Any], launch: Launch, trainer: Trainer) -> tuple[dict[str, Any], list[str]]:
+    """The values that the script says, and how the others that change a price are said."""
+    read = {word for row in trainer.options for word in (row.word, *row.older)}
+    lost = {
+        name: next((how for part, how in launch.unknown.items() if part in str(value)), "")
+        for name, value in values.items()
+        if name in read
+    }
+    left = {name: value for name, value in values.items() if not lost.get(name)}
+    return left, [f"--{name} is {values[name]}; {how} says it" for name, how in lost.items() if how]
 
 
 def names_in(launch: Launch) -> set[str]:
@@ -121,10 +133,9 @@ def file_job(file: JobFile, context: Context, trainer: Trainer, task: str | None
     Raises:
         BadRequest: a value that is wrong, or contradicts another.
     """
-    beside = [one.document for one in context.files if one.document and "distributed_type" in one.document]
-    return training_job(
-        file.document or {}, trainer, context, beside=file.path, accelerate=beside[0] if beside else None, task=task
-    )
+    beside = context.holding("distributed_type")
+    accelerate = beside.document if beside else None
+    return training_job(file.document or {}, trainer, context, beside=file.path, accelerate=accelerate, task=task)
 
 
 READERS: Final = (

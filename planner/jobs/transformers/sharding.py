@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS
-from planner.jobs.accelerate.read import Find, accelerate_job, deepspeed_document
+from planner.jobs.accelerate.read import Find, accelerate_job, deepspeed_document, finder
 from planner.jobs.deepspeed.read import AUTO, deepspeed_job
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import Document
+from planner.jobs.reader import Context
 from planner.jobs.transformers.trainer import Trainer
 from planner.jobs.values import truth
 
@@ -25,8 +27,8 @@ def sharded_job(
     at: Document,
     trainer: Trainer,
     accelerate: Mapping[str, Any] | None,
-    find: Find,
-    others: list[Mapping[str, Any]],
+    context: Context,
+    beside: Path | None = None,
     hidden: int | None = None,
 ) -> ImportedJob:
     """Precision and sharding of a job.
@@ -35,22 +37,22 @@ def sharded_job(
         at: its options.
         trainer: that reads them.
         accelerate: the configuration of ``accelerate launch``, where that starts it.
-        find: finds the files that it names.
-        others: DeepSpeed's documents among the job's files, for one that is not named.
+        context: with the files that it names.
+        beside: the file that the options stand in.
         hidden: width of the model's layers, of which a bucket that is left open has the square; None: not known.
 
     Raises:
         BadRequest: what DeepSpeed's file says contradicts the options, or a value is wrong.
     """
-    named = at("deepspeed")
+    named, find = at("deepspeed"), finder(context, beside)
     kind = str((accelerate or {}).get("distributed_type", "")).upper()
     if isinstance(named, Mapping) or (named is not None and str(named).lower() not in _HERE):
-        return _of_deepspeed(_document(named, trainer, find, others), str(named), at, hidden)
+        return _of_deepspeed(_document(named, trainer, context, find), str(named), at, hidden)
     if kind == "DEEPSPEED" and accelerate is not None:
         name = (accelerate.get("deepspeed_config") or {}).get("deepspeed_config_file")
         return _of_deepspeed(deepspeed_document(accelerate, find), str(name), at, hidden)
     if str(named).lower() == "true":
-        return _of_deepspeed(others[0] if others else None, "the file of --deepspeed_config", at, hidden)
+        return _of_deepspeed(_only(context), "the file of --deepspeed_config", at, hidden)
     if kind == "MEGATRON_LM" and accelerate is not None:
         return accelerate_job(accelerate, find)
     fsdp = _fsdp(at, trainer, find) or (accelerate if kind == "FSDP" else None)
@@ -58,7 +60,7 @@ def sharded_job(
 
 
 def _document(
-    named: Any, trainer: Trainer, find: Find, others: list[Mapping[str, Any]]
+    named: Any, trainer: Trainer, context: Context, find: Find
 ) -> Mapping[str, Any] | None:  # fmt: skip
     """DeepSpeed's document: a table, JSON in words, a file, one that the trainer brings, or the only one given."""
     if isinstance(named, Mapping):
@@ -72,7 +74,13 @@ def _document(
     if (file := find(str(named))) is not None:
         return file.document
     short = str(named).rpartition("/")[2].removesuffix(".json")
-    return trainer.deepspeed.get(short) or (others[0] if len(others) == 1 else None)
+    return trainer.deepspeed.get(short) or _only(context)
+
+
+def _only(context: Context) -> Mapping[str, Any] | None:
+    """DeepSpeed's document among the job's files, which nothing names."""
+    file = context.holding("zero_optimization")
+    return file.document if file else None
 
 
 def _of_deepspeed(
@@ -184,7 +192,10 @@ def _of_pytorch(
     gpus = {"gpus": found.fields["gpus"]} if "gpus" in found.fields else {}
     fields = {**found.fields, "stack": STACK, **gpus}
     pins = {name: pin for name, pin in found.pins.items() if name != "recompute" or pin != "none"}
-    return ImportedJob(fields, pins, assumed=said, unpriced=found.unpriced, framework="accelerate")
+    filled = frozenset({"precision"} if said else ())
+    return ImportedJob(
+        fields, pins, assumed=said, unpriced=found.unpriced, framework="accelerate", filled=filled
+    )  # fmt: skip
 
 
 def _assumed(precision: str, trainer: Trainer, narrow: str | None) -> str:
