@@ -33,7 +33,8 @@ def accelerate_of(start: Started, context: Context) -> tuple[Mapping[str, Any] |
         beside = context.holding("distributed_type")
         return (beside.document if beside else None), ()
     said = values_of(start.launcher, Options())
-    name, missing = said.get("config_file"), ()
+    name = said.get("config_file")
+    missing: tuple[str, ...] = ()
     file = (context.find(str(name)) if name else None) or context.holding("distributed_type")
     document: Mapping[str, Any] = (file.document if file else None) or {}
     if name and file is None:
