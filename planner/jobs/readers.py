@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from planner.errors import BadRequest
-from planner.jobs import documents
+from planner.jobs import documents, recipes
 from planner.jobs.accelerate import read as accelerate
 from planner.jobs.assemble import FilesOfJob, read_files
 from planner.jobs.axolotl import read as axolotl
@@ -35,6 +35,7 @@ READERS: Final[list[Reader]] = [
     *swift.READERS,
     *trl.READERS,
     *transformers.READERS,
+    *recipes.READERS,
     *documents.READERS,
 ]
 """Those of every framework; the first of a form is the usual one."""

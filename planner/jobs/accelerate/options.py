@@ -75,5 +75,6 @@ LEFT: Final = frozenset({
     "gradient_clipping", "deepspeed_config_file", "deepspeed_multinode_launcher", "deepspeed_hostfile",
     "zero3_init_flag", "zero3_save_16bit_model", "offload_optimizer_nvme_path", "offload_param_nvme_path",
     "deepspeed_moe_layer_cls_names", "deepspeed_inclusion_filter", "deepspeed_exclusion_filter",
+    "seq_parallel_communication_data_type",
 })  # fmt: skip
 """Keys of ``deepspeed_config`` that change no price, and the one that names a file."""

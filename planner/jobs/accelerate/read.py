@@ -25,8 +25,11 @@ _OF_FSDP: Final = (
     r"fsdp_(version|auto_wrap_policy|backward_prefetch.*|cpu_ram_efficient_loading|forward_prefetch|state_dict_type|"
     r"sync_module_states|use_orig_params|transformer_layer_cls_to_wrap|min_num_params|limit_all_gathers)"
 )
+_OF_PARALLELISM: Final = r"parallelism_config_(cp_backend|sp_backend|sp_seq_length.*|sp_attn_implementation)"
 _OF_MEGATRON: Final = r"megatron_lm_(gradient_clipping|no_save_optim|no_load_optim|eod_mask_loss)"
 """Keys that change no price."""
+SPLIT: Final = "transformers"
+"""The stack that splits sequences, which FSDP's usual one does not."""
 _KEYS: Final = frozenset({"distributed_type", "mixed_precision"})
 Find = Callable[[str], JobFile | None]
 """The file that another one names, None where it is not there."""
@@ -47,8 +50,10 @@ def accelerate_job(document: Mapping[str, Any], find: Find = lambda _: None) -> 
     remark = "batch, sequence and accumulation are the script's: --global-batch-size, --seq-length, --micro-batch-size"
     compiled = str(at("compiler") or "no").lower() not in {"no", "none", "eager"}
     more = {"gpus": at("gpus"), "changes": {"stack.fused_elementwise": True} if compiled else None}
-    unread = (*at.unread("", _HARMLESS), *at.unread("fsdp_config", _OF_FSDP), *at.unread("parallelism_config", ""))
-    return joined(found, ImportedJob(present(**more), unpriced=unread, remarks=(remark,)))
+    _ = [at.raw(field) for field in ("tp", "cp", "sp", "shard", "replicas", "cp_kind")]
+    tables = {"": _HARMLESS, "fsdp_config": _OF_FSDP, "parallelism_config": _OF_PARALLELISM}
+    unread = [line for table, harmless in tables.items() for line in at.unread(table, harmless)]
+    return joined(found, ImportedJob(present(**more), unpriced=tuple(unread), remarks=(remark,)))
 
 
 def deepspeed_document(document: Mapping[str, Any], find: Find = lambda _: None) -> Mapping[str, Any] | None:
@@ -118,7 +123,7 @@ def _of_pytorch(at: Document, _find: Find) -> ImportedJob:
     precision, sharded, cp = at("precision"), at("distributed") == "fsdp", at("cp")
     narrow = precision == "fp8"
     fields = present(
-        stack=FRAMEWORKS["accelerate"].stack,
+        stack=FRAMEWORKS["accelerate"].stack if cp == 1 else SPLIT,
         precision=BACKENDS[at("backend")] if narrow else precision,
         fp8_param_gather=(at("fp8_param_gather") or None) if narrow else None,
     )
@@ -150,8 +155,8 @@ def _sharding(at: Document, cp: int) -> dict[str, Any]:
 
 def _stage(at: Document) -> int:
     """The ZeRO stage, negative where every node has a copy; FSDP2 says it as whether it reshards, FSDP1 by name."""
-    for field in ("strategy", "reshard"):
-        if (word := at.raw(field)) is not None:
+    for field, word in [(field, at.raw(field)) for field in ("strategy", "reshard")]:
+        if word is not None:
             found = SHARDING.get(str(word).strip().lower())
             if found is None:
                 known = "FULL_SHARD, SHARD_GRAD_OP, HYBRID_SHARD, HYBRID_SHARD_ZERO2, NO_SHARD, true, false"

@@ -57,6 +57,10 @@ _EFFECTS: Final = {
     "flash_attn_fuse_qkv": "queries, keys and values in one product: a shorter iteration",
     "liger_rms_norm": "Liger's norms: a little less time and memory",
     "liger_glu_activation": "Liger's activations: a little less time and memory",
+    "max_packed_sequence_len": "documents are packed to that length",
+    "quantize_moe_experts": "experts in 4 or 8 bits: less memory",
+    "experts_implementation": "other kernels of experts",
+    "expert_parallel_size": "experts over ranks: less memory, tokens travel",
     "s2_attention": "attention in groups: less computation",
     "unsloth_lora_mlp": "fused kernels of adapters: a shorter iteration, less memory",
     "unsloth_lora_qkv": "fused kernels of adapters: a shorter iteration, less memory",
@@ -67,18 +71,19 @@ _EFFECTS: Final = {
 _HARMLESS: Final = HARMLESS + words("""
     adam_* added* auto_resume* axolotl_* base_model_config base_model_ignore_patterns bfloat16 bnb_* chat_template*
     comet* cosine_* dataloader_* dataset* ddp_* debug default_system_message device_map do_* dpo_*
-    early_stopping_patience embeddings_skip_upcast eval* excess_length* experimental_* flash_attn_cross_entropy
-    flash_attn_rms_norm float16 float32 fsdp_final_* fsdp_version gc_collect_steps gc_steps gptq* gpu_memory_limit
-    gradient_checkpointing_kwargs group_by_length heads_k_stride hf* hub* image_* is_*_derived_model kto_*
-    learning_rate liger_cross_entropy liger_layer_norm liger_rope liger_swiglu liger_use_token_scaling load_best*
-    local_rank logging* lora_alpha lora_dropout lora_fan_in_fan_out lora_model_dir lora_on_cpu lora_target_linear
-    loraplus* loss_watchdog* lr_* max_grad_norm max_prompt_len min_sample_len mlflow* model_type neftune_* noisy_*
-    orpo_alpha output_dir overrides_of_model* pad_to_sequence_len peft peft_* plugins pretraining* processor_type
-    profiler_steps* push_to_hub* qlora_* ray_* remove_unused_columns resize_token_* resume_from_checkpoint
-    revision_of_model ring_attn_func rl_* roles_* sample_packing_* save* scaling_softmax* seed
-    shuffle_* skip_prepare_dataset special* split_* streaming strict test_datasets* tokenizer* tokens
-    torchdistx_path train_on_inputs trainer_cls trl trust_remote_code type_of_model use_tensorboard
-    use_wandb val_set_size wandb* warmup* weight_decay
+    early_stopping_patience embeddings_skip_upcast eot_tokens eta_min eval* excess_length* experimental_*
+    flash_attn_cross_entropy flash_attn_rms_norm flash_optimum float16 float32 fsdp_final_* fsdp_version
+    gc_collect_steps gc_steps gptq* gpu_memory_limit gradient_checkpointing_kwargs group_by_length heads_k_stride
+    hf* hub* image_* is_*_derived_model kto_* learning_rate liger_cross_entropy liger_layer_norm liger_rope
+    liger_swiglu liger_use_token_scaling load_best* local_rank logging* lora_alpha lora_dropout lora_fan_in_fan_out
+    lora_model_dir lora_on_cpu lora_target_linear loraplus* loss_watchdog* lr_* max_grad_norm max_prompt_len
+    min_sample_len mlflow* model_config model_type neftune_* noisy_* num_labels orpo_alpha output_dir
+    overrides_of_model* pad_to_sequence_len peft peft_* plugins pretraining* processor_type profiler_steps*
+    push_dataset_to_hub push_to_hub* qlora_* ray_* reinit_weights remove_unused_columns resize_token_*
+    resume_from_checkpoint revision_of_model ring_attn_func rl_* roles_* sample_packing_* save* scaling_softmax*
+    seed shuffle_* skip_prepare_dataset special* split_* streaming strict test_datasets* tokenizer* tokens
+    torchdistx_path train_on_inputs trainer_cls trl trust_remote_code type_of_model use_tensorboard use_wandb
+    val_set_size wandb* warmup* weight_decay
 """)
 
 
@@ -108,6 +113,7 @@ AXOLOTL: Final = Trainer(
     OPTIONS,
     harmless=_HARMLESS,
     effects=_EFFECTS,
+    double=True,
     precision="bf16",
     weights="products",
     adapters="asked",

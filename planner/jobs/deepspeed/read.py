@@ -21,7 +21,7 @@ _HARMLESS: Final = (
     r"scheduler|gradient_clipping|steps_per_print|wall_clock_breakdown|tensorboard|wandb|csv_monitor|comet|"
     r"flops_profiler|comms_logger|zero_allow_untested_optimizer|dump_state|memory_breakdown|checkpoint|aio|"
     r"prescale_gradients|gradient_predivide_factor|zero_force_ds_cpu_optimizer|elasticity|monitor_config|"
-    r"zero_allow_comm_data_type_fp32|disable_allgather|fp32_allreduce|timers|seed|nebula|graph_harvesting|"
+    r"zero_allow_comm_data_type_fp32|disable_allgather|fp32_allreduce|timers|seed|nebula|comms_config|_.*|graph_harvesting|"
     rf"activation_checkpointing|{'|'.join(sorted({word.partition('.')[0] for word in EFFECTS}))}"
 )
 """Keys of DeepSpeed that change no price, or are told of by ``EFFECTS``."""

@@ -36,6 +36,7 @@ _EFFECTS: Final = {
     "upcast_lmhead_output": "logits in fp32: more memory",
     "use_kt": "experts are computed on the hosts",
     "use_mca": "Megatron-Core trains in place of Transformers",
+    "use_v1_kernels": "fused kernels: a shorter iteration",
     "fp8": "products in 8 bits: a shorter iteration",
     "resize_vocab": "a few more rows of the vocabulary",
     "image_max_pixels": "images become tokens of a vision tower: more time and memory",
@@ -46,20 +47,20 @@ _HARMLESS: Final = HARMLESS + words("""
     adapter_* add_* apollo_* audio_* badam_* buffer_* cache_path compute_accuracy create_new_adapter crop_to_patches
     data_shared_file_system dataset_* default_* disable_gradient_checkpointing disable_shuffling do_sample
     double_quantization dpo_* early_stopping_steps enable_thinking enable_torch_* eval_on_each_dataset export_*
-    finetuning_type freeze_* galore_* hf_hub_token ignore_pad_token_for_loss image_*
+    finetuning_type fp8_* freeze_* galore_* hf_hub_token ignore_pad_token_for_loss image_*
     include_effective_tokens_per_second infer_* init_special_* interleave_* kto_* loraplus_* mask_history
     max_samples media_* mix_* moe_aux_loss_coef ms_hub_token new_special_* offload_folder oft_* om_hub_token
-    overwrite_* pissa_* plot_loss ppo_* pref_* preprocessing_* print_param_status profiler_* pure_bf16 push_to_hub*
-    quantization_device_map quantization_method quantization_type ray_* ref_model* resize_* reward_model*
-    rope_scaling simpo_* split_special_* stage streaming swanlab* template tokenized_* tool_* train_on_prompt
-    use_asft_loss use_audio_in_video use_dft_loss use_eaft_loss use_kv_cache use_reentrant_gc use_rslora use_swanlab
-    val_size video_* vllm_*
+    overwrite_* pissa_* plot_loss ppo_* predict_with_generate pref_* preprocessing_* print_param_status profiler_*
+    pure_bf16 push_to_hub* quantization_device_map quantization_method quantization_type ray_* ref_model* resize_*
+    reward_model* rope_scaling simpo_* split_special_* stage streaming swanlab* template tokenized_* tool_*
+    train_on_prompt use_asft_loss use_audio_in_video use_dft_loss use_eaft_loss use_kv_cache use_reentrant_gc
+    use_rslora use_swanlab val_size video_* vllm_*
 """)
 
 
 def _translated(values: Mapping[str, Any]) -> dict[str, Any]:
     """Options that stand for others here: recomputation is on unless it is disabled, and adapters train unless said."""
-    made = {"finetuning_type": "lora", **values}
+    made = {"finetuning_type": "lora", **{name: value for name, value in values.items() if name not in _OPTIMIZERS}}
     made["gradient_checkpointing"] = not truth(values.get("disable_gradient_checkpointing", False))
     if truth(values.get("pure_bf16", False)):
         made |= {"bf16": True, "dtype": "bfloat16"}
@@ -74,6 +75,7 @@ LLAMA_FACTORY: Final = Trainer(
     OPTIONS,
     harmless=_HARMLESS,
     effects=_EFFECTS,
+    double=True,
     precision="bf16",
     weights="masters",
     adapters="unless",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from planner.jobs.imported import ImportedJob
+from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.options import number, text
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
 from planner.jobs.transformers.arguments import started
@@ -29,10 +29,12 @@ OPTIONS: Final = training_options(
     text("rlhf_type", "stage"),
     text("torch_dtype", "weights", older=("dtype",)),
     number("deepspeed_autotp_size", "tp", 1),
+    number("sequence_parallel_size", "cp", 1),
 )
 _EFFECTS: Final = {
     **EFFECTS,
     "padding_free": "sequences are joined without padding, and priced at their full length",
+    "teacher_model": "a teacher's passes and memory beside the model's",
     "freeze_llm": "the language model is frozen: less memory",
     "vit_gradient_checkpointing": "a vision tower beside the text model: more time and memory",
     "max_pixels": "images become tokens of a vision tower: more time and memory",
@@ -43,16 +45,17 @@ _EFFECTS: Final = {
     "freeze_parameters_ratio": "frozen weights owe no states: less memory, a shorter backward pass",
 }
 _HARMLESS: Final = HARMLESS + words("""
-    acc_strategy add_version agent_template aligner_* async_* beta cached_* check_model columns
+    acc_strategy adalora_* add_version agent_template aligner_* async_* beta boft_* cached_* check_model columns
     create_checkpoint_symlink custom_* dataset_* ddp_timeout device_map dynamic_sample enable_*_loss epsilon* eval_*
-    experts_impl external_* freeze_aligner freeze_vit galore_* hub_* ignore_args_error init_* interleave_*
-    is_binary_loss_scale label_* lazy_tokenize load_* log_* logging_* lora_alpha lora_bias lora_dtype lora_lr_ratio
-    loss_scale max_completion_length max_epochs max_new_tokens metric* model_* move_* new_special_tokens norm_bbox
-    num_generations num_iterations num_labels offload_* overlong* packing_* problem_type quant_method ref_model_*
-    repetition_* report_to response_prefix reward_* rlhf_* rope_scaling save_* sft_type shuffle_* soft_*
-    split_dataset_ratio steps_per_generation stopping_strategy strict swanlab_* system task_type temperature
-    template_backend top_* train_dataset* train_type truncation_strategy tuner_backend tuner_type use_chat_template
-    use_hf use_rslora val_dataset val_dataset_* vit_* vllm_*
+    experts_impl external_* fourier_* freeze_aligner freeze_vit galore_* hub_* ignore_args_error init_* interleave_*
+    is_binary_loss_scale label_* lazy_tokenize llamapro_* lmbda load_* log_* logging_* lora_alpha lora_bias
+    lora_dtype lora_lr_ratio loss_scale loss_type max_completion_length max_epochs max_new_tokens metric* model_*
+    move_* new_special_tokens norm_bbox num_generations num_iterations num_labels offload_* overlong* packing_*
+    problem_type quant_method ref_model_* reft_* repetition_* report_to response_prefix reward_* rlhf_* rope_scaling
+    rpo_alpha save_* sft_alpha sft_type shuffle_* soft_* split_dataset_ratio steps_per_generation stopping_strategy
+    strict swanlab_* system task_type teacher_deepspeed temperature template_backend top_* train_dataset* train_type
+    truncation_strategy tuner_backend tuner_type use_chat_template use_hf use_rslora val_dataset val_dataset_*
+    vera_* vit_* vllm_*
 """)
 
 
@@ -71,6 +74,7 @@ SWIFT: Final = Trainer(
     OPTIONS,
     harmless=_HARMLESS,
     effects=_EFFECTS,
+    double=True,
     precision="bf16",
     switches=True,
     weights="products",
@@ -104,7 +108,10 @@ def _read(launch: Launch, context: Context) -> ImportedJob:
     own = Path(start.program).name == "swift"
     command = command_of(launch, context, SWIFT, start.words[1:] if own else start.words)
     kind = start.words[0] if own else start.name.rpartition(".")[2]
-    return command_job(launch, context, SWIFT, command=command, task=_TASKS.get(kind, "finetune"))
+    found = command_job(launch, context, SWIFT, command=command, task=_TASKS.get(kind, "finetune"))
+    alone = own and "NPROC_PER_NODE" not in launch.environment and found.fields.get("gpus", 1) > 1
+    told = "one process spreads the layers over its GPUs, one behind the other; data-parallel ranks are priced"
+    return joined(found, ImportedJob(unpriced=(told,))) if alone else found
 
 
 def _recognises_file(file: JobFile) -> bool:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from costmodels.stack.adapters import ADAPTED
+from costmodels.stack.adapters import ADAPTED, OF_ATTENTION
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import Document
 from planner.jobs.transformers.options import EVERYWHERE, TARGETS
 from planner.jobs.transformers.sharding import STACK
 from planner.jobs.transformers.trainer import Trainer
+from planner.jobs.values import truth
 
 _WHOLE: Final = frozenset({"full", "none", "false", "all"})
 _LOW_RANK: Final = frozenset({"lora", "qlora", "adalora", "dora", "longlora", "lora+", "pissa", "rslora"})
@@ -19,34 +20,54 @@ _FORMATS: Final = {
     **dict.fromkeys(("float16", "fp16", "half"), "fp16"),
     **dict.fromkeys(("float32", "fp32", "float"), "fp32"),
 }
+_NARROW: Final = (4, 8)
 _PEFT: Final = ("linear_qkv",)
 """PEFT's own modules of Llama's kind, queries and values, where none are named."""
 
 
-def adapted_job(at: Document, trainer: Trainer, sharded: ImportedJob) -> ImportedJob:
-    """Adapters and the format of frozen weights, or the formats of all states where everything trains."""
+def adapted_job(at: Document, trainer: Trainer, sharded: ImportedJob, *, experts: bool = False) -> ImportedJob:
+    """Adapters and the format of frozen weights, or the formats of all states where everything trains.
+
+    Args:
+        at: the options.
+        trainer: that reads them.
+        sharded: how states are sharded, and the precision.
+        experts: whether the model has experts, whose adapters are not priced.
+    """
     method = str(at("method") or "").lower()
-    trains = _adapts(at, trainer, method)
     loaded, said = _loaded(at, trainer, sharded)
-    if not trains:
-        other = method and method not in _WHOLE
-        told = (
-            (f"{method} trains a part of the weights; all are priced: less memory and time than that",) if other else ()
-        )
-        return ImportedJob(_states(loaded, at, trainer, sharded), assumed=said, unpriced=told)
-    rank = at("rank") or trainer.rank
-    modules, more = _modules(at("targets"))
-    kernels = "16-bit" if sharded.framework == "deepspeed" else "autocast"
+    if not _adapts(at, trainer, method):
+        return _all_train(at, trainer, sharded, loaded, said)
+    modules, assumed, told = _modules(at("targets"))
+    if experts and len(left := [name for name in modules if name in OF_ATTENTION]) < len(modules):
+        modules = left or OF_ATTENTION
+        told += ("adapters of experts are not priced: more time and memory where they have some",)
+    narrow = sharded.framework == "deepspeed" and sharded.fields.get("precision") != "fp32"
+    base = _base(at, trainer, method, "bf16" if narrow else loaded)
     dropout = "+dropout" if _number(at("lora_dropout")) > 0 else ""
-    fields: dict[str, Any] = {"adapters": f"{rank}:{','.join(modules)}/{kernels}{dropout}"}
-    fields |= {"base_precision": base} if (base := _base(at, method, loaded)) else {}
-    pins, unpriced = {}, more
+    kernels = "16-bit" if sharded.framework == "deepspeed" else "autocast"
+    adapters = f"{at('rank') or trainer.rank}:{','.join(modules)}/{kernels}{dropout}"
+    fields = {"adapters": adapters, **({"base_precision": base} if base else {})}
+    pins = {}
     if sharded.pins.get("offload", "none") != "none":
         pins = {"offload": "none"}
-        unpriced += ("states of adapters are priced on the device, though the file offloads: less memory than priced",)
-    return ImportedJob(
-        fields, pins, assumed=said if base is None or base in {"bf16", "fp32"} else (), unpriced=unpriced
-    )
+        told += ("states and weights are priced on the device beside adapters, though some are offloaded: less memory",)
+    why = said if base in {None, "bf16", "fp32"} else ()
+    return ImportedJob(fields, pins, assumed=(*why, *assumed), unpriced=told)
+
+
+def _all_train(
+    at: Document, trainer: Trainer, sharded: ImportedJob, loaded: str, said: tuple[str, ...]
+) -> ImportedJob:  # fmt: skip
+    """The job where all weights train, or are priced so."""
+    method = str(at("method") or "").lower()
+    other = bool(method) and method not in _WHOLE
+    told = f"{method} trains a part of the weights; all are priced: less memory and time than that"
+    rank, switch = (trainer.options[field].word for field in ("rank", "use_peft"))
+    idle = at("rank") is not None and at.raw("use_peft") is None and not method
+    more = (f"{rank} counts nothing without {switch}; all weights train",) if idle else ()
+    fields = _states(loaded, at, trainer, sharded)
+    return ImportedJob(fields, assumed=(*said, *more), unpriced=(told,) if other else ())
 
 
 def _adapts(at: Document, trainer: Trainer, method: str) -> bool:
@@ -54,7 +75,7 @@ def _adapts(at: Document, trainer: Trainer, method: str) -> bool:
         return method in _LOW_RANK
     if at.raw("use_peft") is not None:
         return bool(at("use_peft"))
-    narrow = at("four_bits") or at("eight_bits") or at("bits")
+    narrow = at("four_bits") or at("eight_bits") or at("bits") in _NARROW
     return trainer.adapters == "unless" or bool(narrow) or (trainer.adapters == "named" and at("rank") is not None)
 
 
@@ -86,36 +107,45 @@ def _states(loaded: str, at: Document, trainer: Trainer, sharded: ImportedJob) -
     return {"main_grads": "bf16", "changes": changes} | ({} if eight else {"optimizer": "adam-bf16"})
 
 
-def _base(at: Document, method: str, loaded: str) -> str | None:
+def _base(at: Document, trainer: Trainer, method: str, loaded: str) -> str | None:
     """The format of frozen weights."""
     bits = at("bits")
     if at("four_bits") or bits == 4 or method == "qlora":
-        return "nf4-double" if _doubled(at) else "nf4"
+        return "nf4-double" if _doubled(at, usual=trainer.double) else "nf4"
     if at("eight_bits") or bits == 8:
         return "int8"
     return {"fp32": "fp32"}.get(loaded)
 
 
-def _doubled(at: Document) -> bool:
-    names = ("use_bnb_nested_quant", "double_quantization", "bnb_4bit_use_double_quant", "double_quant")
-    return any(str(at.table("").get(name)).lower() == "true" for name in names)
+def _doubled(at: Document, *, usual: bool) -> bool:
+    """Whether the constants of blocks are quantised too."""
+    names = (
+        "use_bnb_nested_quant",
+        "double_quantization",
+        "bnb_4bit_use_double_quant",
+        "double_quant",
+        "use_nested_quant",
+    )
+    said = [value for name in names if (value := truth(at.table("").get(name, ""))) is not None]
+    return said[0] if said else usual
 
 
-def _modules(given: Any) -> tuple[list[str], tuple[str, ...]]:
-    """Megatron's names of the adapted modules, and what is not priced of them."""
+def _modules(given: Any) -> tuple[Sequence[str], tuple[str, ...], tuple[str, ...]]:
+    """Megatron's names of the adapted modules, what was assumed of them, and what is not priced of them."""
     if given is None:
-        said = "no modules of adapters are named; queries and values are, as PEFT adapts Llama's kind"
-        return list(_PEFT), (said, "adapters of queries and values are priced on queries, keys and values")
+        said = "no modules of adapters are named; those of queries, keys and values are priced: PEFT has two of these"
+        return list(_PEFT), (f"{said} for Llama's kind; --adapters says otherwise",), ()
     words = [word for one in _listed(given) for word in str(one).replace(";", ",").split(",") if word.strip()]
     names = [word.strip().strip("'\"[]()").lower() for word in words]
     if EVERYWHERE & set(names):
-        return list(ADAPTED), ()
-    found = {TARGETS[name] for name in names if name in TARGETS}
-    unknown = [name for name in names if name not in TARGETS]
+        return list(ADAPTED), (), ()
+    meant = {name: TARGETS.get(name) or TARGETS.get(name.rpartition(".")[2]) for name in names}
+    found = {module for modules in meant.values() if modules for module in modules.split(",")}
+    unknown = [name for name, modules in meant.items() if not modules]
     if not found:
-        return list(ADAPTED), (f"modules {', '.join(unknown)} are not known; adapters of all modules are priced",)
+        return list(ADAPTED), (), (f"modules {', '.join(unknown)} are not known; adapters of all modules are priced",)
     told = (f"adapters of {', '.join(unknown)} are not priced: a little more memory",) if unknown else ()
-    return [name for name in ADAPTED if name in found], told
+    return [name for name in ADAPTED if name in found], (), told
 
 
 def _listed(given: Any) -> Iterable[Any]:

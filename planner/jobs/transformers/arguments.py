@@ -35,14 +35,21 @@ class Started:
 
 def started(words: Sequence[str]) -> Started:
     """The script, module or program of a command line, behind its launchers."""
+    if not words or not _launches(words[0]):
+        return Started((), words[0] if words else "", tuple(words[1:]))
     for at, word in enumerate(words):
         module = at > 0 and words[at - 1] in {"-m", "--module"}
         if module and word in _LAUNCHERS:
             continue
         if module or word.endswith(".py"):
             return Started(tuple(words[:at]), word, tuple(words[at + 1 :]))
-    at = next((at for at, word in enumerate(words) if Path(word).name not in _PROGRAMS), 0)
-    return Started(tuple(words[:at]), words[at] if words else "", tuple(words[at + 1 :]))
+    at = next((at for at, word in enumerate(words) if not _launches(word)), 0)
+    return Started(tuple(words[:at]), words[at], tuple(words[at + 1 :]))
+
+
+def _launches(word: str) -> bool:
+    name = Path(word).name
+    return name in _PROGRAMS or name.startswith("python")
 
 
 def is_option(word: str) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +22,7 @@ from planner.jobs.transformers.adapters import adapted_job
 from planner.jobs.transformers.options import ATTENTION, PAGED, RANKED
 from planner.jobs.transformers.sharding import STACK, sharded_job
 from planner.jobs.transformers.trainer import Trainer
-from planner.jobs.values import pattern, typed, unpriced
+from planner.jobs.values import pattern, typed, unpriced, whole
 
 _OFF: Final = "false"
 _EAGER: Final = 92
@@ -51,10 +53,10 @@ def training_job(
     Raises:
         BadRequest: a value that is wrong, or contradicts another.
     """
-    values = _told_apart(trainer.translated(values))
+    values = _told_apart(trainer.translated(_whole_length(values)))
     found = typed(values, trainer.options)
     silent = trainer.switches and not {"bf16", "fp16"} & set(found)
-    at = Document({**found, "bf16": True} if silent else found, trainer.options)
+    at = Document(found | ({"bf16": True} if silent else {}) | _made_up(found, trainer, gpus), trainer.options)
     if at("bf16") and at("fp16"):
         raise BadRequest("bf16 and fp16 are both switched on, which Transformers refuses; switch one of them off")
     named, shape = _model_job(at, context)
@@ -64,18 +66,47 @@ def training_job(
         sharded,
         _optimizer_job(at, sharded),
         _kernels_job(at),
-        _sizes_job(at, trainer, sharded, gpus or sharded.fields.get("gpus")),
-        adapted_job(at, trainer, sharded),
+        _sizes_job(at, trainer, sharded),
+        adapted_job(at, trainer, sharded, experts=bool(shape and shape.moe)),
         _task_job(at, task),
         named,
         ImportedJob(present(gpus=gpus)),
     )
+    known = re.compile(pattern((*trainer.harmless, *trainer.effects)))
     _ = [at.raw(row.field) for row in trainer.options]
-    told = (*unpriced(found, trainer.effects), *at.unread("", pattern((*trainer.harmless, *trainer.effects))))
+    _ = [at.table("").get(name) for name in found if known.fullmatch(name)]
+    told = (*unpriced(found, trainer.effects), *at.unread("", ""))
     switched = f"neither bf16 nor fp16 is said; bf16 is priced, as {trainer.title} switches it on"
-    job = joined(*parts, ImportedJob(unpriced=told, assumed=(switched,) if silent else ()))
+    job = _spread(joined(*parts, ImportedJob(unpriced=told, assumed=(switched,) if silent else ())))
     missing = ("--gpus says how many GPUs it runs on; nothing here does",)
     return job if "gpus" in job.fields or "gpus" in context.known else joined(job, ImportedJob(missing=missing))
+
+
+_PARTS: Final = (("source_max_len", "target_max_len"), ("max_source_length", "max_target_length"))
+"""Options for what goes in and what comes out, which make one sequence."""
+
+
+def _whole_length(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The values, with one length of sequences where they have two for its parts."""
+    for names in _PARTS:
+        parts = [whole(values.get(name)) for name in names]
+        if all(parts):
+            left = {name: value for name, value in values.items() if name not in names}
+            return {"max_length": sum(part or 0 for part in parts), **left}
+    return values
+
+
+def _spread(job: ImportedJob) -> ImportedJob:
+    """The job with what splits its sequences: all to all under DeepSpeed and without sharding, else as Accelerate does.
+
+    Accelerate's own rules know no context ranks without sharding; a trainer that has them goes without.
+    """
+    if job.pins.get("cp", 1) == 1:
+        return job
+    plain = job.framework == "accelerate" and not job.pins.get("zero_stage")
+    kind = "a2a" if job.framework == "deepspeed" or plain else "p2p"
+    pins = {**job.pins, "cp_kind": job.pins.get("cp_kind", kind)}
+    return replace(job, pins=pins, framework=None if plain else job.framework)
 
 
 def _told_apart(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,7 +134,7 @@ def _model_job(at: Document, context: Context) -> tuple[ImportedJob, Model | Non
     return ImportedJob(lacks=lacks), None
 
 
-def _sizes_job(at: Document, trainer: Trainer, sharded: ImportedJob, gpus: int | None) -> ImportedJob:
+def _sizes_job(at: Document, trainer: Trainer, sharded: ImportedJob) -> ImportedJob:
     """Batch, sequence and length; the micro-batch that DeepSpeed's file says stands."""
     length, steps = at("seq_length"), at("max_steps")
     if length is not None and length <= 0:
@@ -111,7 +142,7 @@ def _sizes_job(at: Document, trainer: Trainer, sharded: ImportedJob, gpus: int |
     length = length or trainer.seq_length
     own = {name: at(name) for name in ("micro_batch_size", "steps") if at.raw(name) is not None}
     whole = sharded.fields.get("global_batch_size")
-    pins = {"micro_batch_size": at("micro_batch_size"), "steps": _steps(at, trainer, gpus)}
+    pins = {"micro_batch_size": at("micro_batch_size"), "steps": at("steps") or 1}
     pins |= {name: pin for name, pin in sharded.pins.items() if name in pins}
     if whole:
         pins = {name: sharded.pins[name] for name in pins if name in sharded.pins} | own
@@ -140,11 +171,13 @@ def _sizes_job(at: Document, trainer: Trainer, sharded: ImportedJob, gpus: int |
     return ImportedJob(fields, pins | again | degrees, assumed=applicable(assumed), length=many, filled=filled)
 
 
-def _steps(at: Document, trainer: Trainer, gpus: int | None) -> int:
-    """Micro-batches that are accumulated; what makes up a trainer's usual batch where nothing is said."""
-    if at.raw("steps") is None and trainer.batch and gpus:
-        return max(1, math.ceil(trainer.batch / at("micro_batch_size") / gpus))
-    return int(at("steps") or 1)
+def _made_up(values: Mapping[str, Any], trainer: Trainer, gpus: int | None) -> dict[str, Any]:
+    """The steps that make up a trainer's usual batch, where none are said."""
+    steps, micro = trainer.options["steps"], trainer.options["micro_batch_size"]
+    if steps.word in values or not (trainer.batch and gpus):
+        return {}
+    each = whole(values.get(micro.word)) or micro.default
+    return {steps.word: max(1, math.ceil(trainer.batch / each / gpus))}
 
 
 def _optimizer_job(at: Document, sharded: ImportedJob) -> ImportedJob:

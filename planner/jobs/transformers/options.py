@@ -40,11 +40,12 @@ _ROWS: Final = (
     text("finetuning_type", "method", older=("tuner_type", "train_type", "sft_type", "peft_type", "training_type")),
     flag("use_peft", older=("use_lora", "lora_enable", "enable_lora", "peft", "lora", "use_peft_lora")),
     number("lora_r", "rank", older=("lora_rank", "lora_dim")),
-    text("lora_target_modules", "targets", older=("lora_target", "target_modules", "lora_modules", "lora_trainable")),
+    text("lora_target_modules", "targets", older=("lora_target", "target_modules", "lora_modules", "lora_trainable",
+        "trainable")),
     text("lora_dropout"),
     flag("load_in_4bit", "four_bits", older=("use_4bit_quantization", "use_4bit", "q_lora", "qlora", "use_qlora")),
     flag("load_in_8bit", "eight_bits", older=("use_8bit_quantization", "use_8bit", "use_int8_training")),
-    number("quantization_bit", "bits", older=("quant_bits", "bits", "quantization_bits")),
+    number("quantization_bit", "bits", older=("quant_bits", "bits", "quantization_bits", "load_in_kbits")),
     text("stage", older=("rlhf_type",)),
     number("tensor_parallel_size", "tp", 1),
     number("context_parallel_size", "cp", 1, older=("sequence_parallel_size", "sequence_parallel_degree")),
@@ -70,11 +71,11 @@ PAGED: Final = "paged_"
 
 ATTENTION: Final = {
     **dict.fromkeys(("eager", "off", "disabled"), ("unfused",)),
-    **dict.fromkeys(("flash_attention_2", "fa2", "flash_attn", "true", "kernels-community/flash-attn2"),
+    **dict.fromkeys(("flash_attention_2", "fa2", "flash_attn", "true", "1", "yes", "kernels-community/flash-attn2"),
                     ("flash-2", "flash-1")),
     **dict.fromkeys(("flash_attention_3", "fa3", "flash_attention_4", "kernels-community/flash-attn3",
                      "kernels-community/vllm-flash-attn3"), ("flash-3", "flash-2")),
-    **dict.fromkeys(("sdpa", "auto", "false", ""), None),
+    **dict.fromkeys(("sdpa", "auto", "false", "0", "no", "none", ""), None),
 }  # fmt: skip
 """Kernels by what ``attn_implementation`` says; None: as PyTorch's scaled_dot_product_attention chooses."""
 
@@ -85,6 +86,7 @@ TARGETS: Final = {
     **dict.fromkeys(("o_proj", "dense", "out_proj", "wo", "o", "attn.c_proj"), "linear_proj"),
     **dict.fromkeys(("gate_proj", "up_proj", "gate_up_proj", "dense_h_to_4h", "fc1", "fc_in", "w1", "w3", "c_fc", "wi",
                      "wi_0", "wi_1"), "linear_fc1"),
+    "c_proj": "linear_proj,linear_fc2",
     **dict.fromkeys(("down_proj", "dense_4h_to_h", "fc2", "fc_out", "w2", "mlp.c_proj"), "linear_fc2"),
 }  # fmt: skip
 """Modules of Transformers' models by the names of Megatron's."""
@@ -117,26 +119,29 @@ EFFECTS: Final = {
 """What options do that are read and not priced."""
 
 HARMLESS: Final = words("""
-    accelerator_config activation_checkpointing_kwargs adam_* add_*token assistant_only_loss average_tokens_*
-    batch_eval_metrics benchmark* beta bf16_full_eval bnb_4bit_* cache_dir callback* chat_template* comet_*
-    completion_only_loss config_name conv_template data_dir data_files data_path data_seed dataloader_* dataset
-    dataset_config dataset_config_name dataset_dir dataset_kwargs dataset_mixer dataset_mixture dataset_name
-    dataset_num_proc dataset_path dataset_split dataset_splits dataset_test_split dataset_text_field
-    dataset_train_split ddp ddp_backend ddp_broadcast_buffers ddp_find_unused_parameters ddp_static_graph
-    ddp_timeout debug disable_tqdm do_eval do_predict do_train embedding_lr enable_jit_checkpoint eos_token eval_*
-    evaluation_* exp_name fp16_backend fp16_full_eval fp16_opt_level gradient_checkpointing_kwargs gradient_clipping
-    greater_is_better group_by_modality_length half_precision_backend hf_token hub_* ignore_data_skip
-    ignore_pad_token_for_loss image_aspect_ratio image_folder include_* is_multimodal jit_mode_eval keep_linebreaks
-    label_names lazy_preprocess learning_rate length_column_name liger_kernel_config load_args
-    load_best_model_at_end local-rank local_rank log_completions log_level* log_on_each_node logging_* lora_alpha
-    lora_bias lora_task_type lora_weights_init low_cpu_mem_usage lr lr_scheduler_* max_eval_samples max_grad_norm
-    max_samples max_train_samples metric_for_best_model mlflow_* mm_* model_revision neftune_* num_train_epochs
-    num_workers optim_args output output_dir overwrite_cache overwrite_output_dir pad_token past_index
-    per_device_eval_batch_size per_gpu_eval_batch_size prediction_loss_only preprocessing_num_workers project
-    prompt_* push_to_hub_* remove_unused_columns report_to restore_callback_* resume* router_aux_loss_coef
-    run_name save save_* seed shuffle* skip_memory_metrics split streaming swanlab_* system_prompt* template
-    test_file token tokenizer_* torch_compile_backend torch_compile_mode trackio_* train_data* train_file
-    train_sampling_strategy trust_remote_code use_auth_token use_bnb_nested_quant use_cache use_fast_tokenizer
-    valid_data* validation_data* validation_file validation_split* version wandb_* warmup* weight_decay world_size
+    accelerator_config activation_checkpointing_kwargs adam_* add_*token add_special_tokens append_concat_token
+    assistant_only_loss average_tokens_* batch_eval_metrics benchmark* beta bf16_full_eval bnb_4bit_* cache_dir
+    callback* chat_template* checkpointing_steps comet_* completion_only_loss config_name conv_template
+    conversation_template data_cache_dir data_dir data_files data_path data_seed dataloader_* dataset dataset_config
+    dataset_config_name dataset_dir dataset_kwargs dataset_mixer dataset_mixture dataset_name dataset_num_proc
+    dataset_path dataset_split dataset_splits dataset_test_split dataset_text_field dataset_train_split ddp
+    ddp_backend ddp_broadcast_buffers ddp_find_unused_parameters ddp_static_graph ddp_timeout debug disable_tqdm
+    do_* do_eval do_predict do_train embedding_lr enable_jit_checkpoint eos_token eval_* evaluation_* exp_name
+    fp16_backend fp16_full_eval fp16_opt_level fsdp_min_num_params fsdp_transformer_layer_cls_to_wrap
+    gradient_checkpointing_kwargs gradient_clipping greater_is_better group_by_modality_length
+    half_precision_backend hf_token hub_* ignore_data_skip ignore_pad_token_for_loss image_aspect_ratio image_folder
+    include_* is_multimodal jit_mode_eval keep_linebreaks label_names lazy_preprocess learning_rate
+    length_column_name liger_kernel_config load_args load_best_model_at_end local-rank local_rank log_completions
+    log_level* log_on_each_node logging_* lora_alpha lora_bias lora_task_type lora_weights_init low_cpu_mem_usage lr
+    lr_scheduler_* max_eval_samples max_grad_norm max_new_tokens max_samples max_train_samples metric_for_best_model
+    mlflow_* mm_* model_revision neftune_* num_train_epochs num_workers optim_args output output_dir overwrite_cache
+    overwrite_output_dir pad_token past_index per_device_eval_batch_size per_gpu_eval_batch_size
+    prediction_loss_only preprocessing_num_workers project prompt_* push_to_hub* quant_type remove_unused_columns
+    report_to restore_callback_* resume* router_aux_loss_coef run_name save save_* seed shuffle* skip_memory_metrics
+    split splits streaming swanlab_* system_prompt* task_name template test_file token tokenizer_*
+    torch_compile_backend torch_compile_mode trackio_* train_data* train_file train_sampling_strategy
+    trust_remote_code use_auth use_auth_token use_bnb_nested_quant use_cache use_fast_tokenizer use_nested_quant
+    use_reentrant use_slow_tokenizer valid_data* validation_data* validation_file validation_split* version wandb_*
+    warmup* weight_decay with_tracking world_size
 """)
 """Options that change neither time nor memory of an iteration."""

@@ -21,11 +21,21 @@ MARKS: Final = frozenset({
     "lora_r", "lora_rank", "load_in_4bit", "load_in_8bit", "model_max_length",
 })  # fmt: skip
 """Options that a trainer of this family has, and others have not."""
+OF_TRL: Final = frozenset({
+    "dataset_name", "dataset_mixer", "dataset_mixture", "use_peft", "max_seq_length", "num_generations", "use_vllm",
+    "max_prompt_length", "max_completion_length", "dataset_text_field", "dataset_id_or_path", "loss_type", "beta",
+})  # fmt: skip
+"""Names that recipes of TRL have beside TrainingArguments."""
 _OTHERS: Final = frozenset({
     "num_layers", "num_attention_heads", "tensor_model_parallel_size", "pipeline_model_parallel_size",
     "micro_train_batch_size", "actor_num_gpus_per_node", "colocate_all_models",
 })  # fmt: skip
 """Options that say the command line is another family's, Megatron's or a trainer's that generates."""
+_OF_OTHERS: Final = OF_TRL | {
+    "finetuning_type", "cutoff_len", "lora_target", "pref_loss", "flash_attn", "tuner_type", "train_type", "sft_type",
+    "rlhf_type", "split_dataset_ratio",
+}  # fmt: skip
+"""Names in a file that say it is another trainer's."""
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
@@ -120,7 +130,7 @@ def _read(launch: Launch, context: Context) -> ImportedJob:
 
 def _recognises_file(file: JobFile) -> bool:
     keys = set(file.document or ())
-    return bool(keys & {"per_device_train_batch_size", "per_gpu_train_batch_size"})
+    return bool(keys & {"per_device_train_batch_size", "per_gpu_train_batch_size"}) and not keys & _OF_OTHERS
 
 
 def _read_file(file: JobFile, context: Context) -> ImportedJob:
@@ -135,7 +145,10 @@ def file_job(file: JobFile, context: Context, trainer: Trainer, task: str | None
     """
     beside = context.holding("distributed_type")
     accelerate = beside.document if beside else None
-    return training_job(file.document or {}, trainer, context, beside=file.path, accelerate=accelerate, task=task)
+    found = training_job(file.document or {}, trainer, context, beside=file.path, accelerate=accelerate, task=task)
+    alone = accelerate is None and found.framework == "accelerate" and not found.pins.get("zero_stage")
+    told = "nothing here shards states, so that every GPU has all of them; Accelerate's or DeepSpeed's file would say"
+    return joined(found, ImportedJob(assumed=(told,))) if alone else found
 
 
 READERS: Final = (

@@ -26,6 +26,7 @@ class Trainer:
         adapters: "named" where a rank alone asks for them, "asked" where an option must, "unless" where they train
             unless an option says full.
         rank: of adapters where none is said.
+        double: whether weights of 4 bits have quantised constants where nothing is said of it.
         deepspeed: DeepSpeed's files that it brings, by the name that an option has for them.
         fsdp: tables of ``fsdp_config`` that it brings, by the name that ``fsdp`` has for them.
         recompute: whether it recomputes layers unless told not to.
@@ -43,6 +44,7 @@ class Trainer:
     weights: Literal["bf16", "fp32", "products", "masters"] = "fp32"
     adapters: Literal["named", "asked", "unless"] = "named"
     rank: int = 8
+    double: bool = False
     deepspeed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     fsdp: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     recompute: bool = False
