@@ -62,8 +62,8 @@ OPTIMIZERS: dict[str, Optimizer] = {
 _WRITTEN: Final = {
     "adam": (
         "adamw adamwtorch adamwtorchfused adamwfused adamwhf adamwapexfused adamwtorchnpufused adamwtorchxla adamwxla "
-        "adamwanyprecision adamw32bit adam32bit pagedadamw pagedadamw32bit pagedadam pagedadam32bit fusedadam fusedadamw "
-        "cpuadam cpuadamw deepspeedcpuadam stableadamw radam nadam adamax"
+        "adamwanyprecision adamw32bit adam32bit pagedadamw pagedadamw32bit pagedadam pagedadam32bit fusedadam "
+        "fusedadamw cpuadam cpuadamw deepspeedcpuadam stableadamw radam nadam adamax"
     ),
     "adam-8bit": "adam8bit adamw8bit adamwbnb8bit adamwtorch8bit pagedadamw8bit pagedadam8bit adamw8bitbnb",
     "adam-4bit": "adam4bit adamw4bit adamwtorch4bit",
@@ -96,9 +96,7 @@ def named_optimizer(word: str) -> str:
     """
     plain = "".join(letter for letter in word.lower() if letter.isalnum())
     if plain.startswith(_RANKED):
-        raise ValueError(
-            f"optimizer {word} is not priced: its states are no bytes per parameter; adafactor is the nearest"
-        )
+        raise ValueError(f"{word} is not priced: its states are no bytes per parameter; adafactor is the nearest")
     own = {name.replace("-", ""): name for name in OPTIMIZERS}
     return own.get(plain) or ALIASES.get(plain, word)
 

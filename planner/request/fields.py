@@ -94,7 +94,7 @@ _ROWS: Final = (
     Field("stability", "What they take: detect=5 min, storage=100 GB/s, spare_nodes=8 ...", "FILE|NAME=VALUE,...",
           kind="pairs"),
     Field("framework", "Propose only what this exporter accepts.", "NAME", ("for",), left_out=6),
-    _choice("optimizer", "adam, adam-bf16, adam-8bit, lamb, sgd, adafactor, lion, muon ..., or a framework's word.", "NAME"),
+    _choice("optimizer", "adam, adam-8bit, lamb, sgd, adafactor, lion, muon ..., or a framework's word.", "NAME"),
     _choice("main_grads", "fp32 or bf16.", "NAME", ("main-grads", "main-grads-dtype")),
     _choice("main_params", "fp32 or fp16.", "NAME", ("main-params", "main-params-dtype")),
     _choice("fp8_param_gather", "Keep and gather weights in 8 bits.", kind="switch"),

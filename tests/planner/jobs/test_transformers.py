@@ -198,8 +198,8 @@ def test_adapters_beside_weights_of_four_bits():
 
 
 def test_adapters_of_experts_are_left_to_attention_and_said():
-    job = command("torchrun --nproc_per_node 8 train.py --model_name mixtral-8x7b --bf16 --lora_r 8 --lora_target all-linear "
-                  "--per_device_train_batch_size 1")  # fmt: skip
+    line = "torchrun --nproc_per_node 8 train.py --model_name mixtral-8x7b --bf16 --per_device_train_batch_size 1"
+    job = command(f"{line} --lora_r 8 --lora_target all-linear")
     assert job.fields["adapters"].startswith("8:linear_qkv,linear_proj/")
     assert any("adapters of experts are not priced" in line for line in job.unpriced)
 
@@ -258,7 +258,7 @@ def test_a_program_has_its_own_reader(words, kind):
 
 def test_megatron_s_lines_are_not_these():
     launch = Launch(
-        tuple(["deepspeed", "pretrain_gpt.py", "--num-layers", "24", "--deepspeed", "--deepspeed_config", "ds.json"])
+        ("deepspeed", "pretrain_gpt.py", "--num-layers", "24", "--deepspeed", "--deepspeed_config", "ds.json")
     )
     own = {"transformers", "trl", "llamafactory", "axolotl", "swift"}
     assert not [one for one in READERS if isinstance(one, CommandReader) and one.form in own and one.recognises(launch)]
