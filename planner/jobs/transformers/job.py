@@ -70,16 +70,14 @@ def training_job(
         adapted_job(at, trainer, sharded, experts=bool(shape and shape.moe)),
         _task_job(at, task),
         named,
-        ImportedJob(present(gpus=gpus)),
+        ImportedJob(present(gpus=gpus or whole((accelerate or {}).get("num_processes")))),
     )
     known = re.compile(pattern((*trainer.harmless, *trainer.effects)))
     _ = [at.raw(row.field) for row in trainer.options]
     _ = [at.table("").get(name) for name in found if known.fullmatch(name)]
     told = (*unpriced(found, trainer.effects), *at.unread("", ""))
     switched = f"neither bf16 nor fp16 is said; bf16 is priced, as {trainer.title} switches it on"
-    job = _spread(joined(*parts, ImportedJob(unpriced=told, assumed=(switched,) if silent else ())))
-    missing = ("--gpus says how many GPUs it runs on; nothing here does",)
-    return job if "gpus" in job.fields or "gpus" in context.known else joined(job, ImportedJob(missing=missing))
+    return _spread(joined(*parts, ImportedJob(unpriced=told, assumed=(switched,) if silent else ())))
 
 
 _PARTS: Final = (("source_max_len", "target_max_len"), ("max_source_length", "max_target_length"))
