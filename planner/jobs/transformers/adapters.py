@@ -126,7 +126,8 @@ def _doubled(at: Document, *, usual: bool) -> bool:
         "double_quant",
         "use_nested_quant",
     )
-    said = [value for name in names if (value := truth(at.table("").get(name, ""))) is not None]
+    places = (at.table(""), at.table("bnb_config_kwargs"))
+    said = [value for place in places for name in names if (value := truth(place.get(name, ""))) is not None]
     return said[0] if said else usual
 
 

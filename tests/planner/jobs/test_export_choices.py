@@ -25,7 +25,7 @@ DENSE, SPARSE = "llama3-8b", "mixtral-8x7b"
 STAGE = {"megatron-lm": 1, "megatron-bridge": 1, "deepspeed": 1, "torchtitan": 3, "accelerate": 3, "pytorch": 3,
          "paddle": 1, "nanotron": 1, "maxtext": 1}  # fmt: skip
 """The ZeRO stage that each framework has for all its shards."""
-WRITTEN = [(name, version) for name, one in TARGETS.items() if one.write for version in one.versions]
+WRITTEN = [(name, version) for name, one in TARGETS.items() if name in FRAMEWORKS for version in one.versions]
 LAUNCHERS = [name for name, one in TARGETS.items() if one.start]
 
 HOST = [{"offload": kind} for kind in ("none", "activations", "optimizer", "optimizer+parameters")]
