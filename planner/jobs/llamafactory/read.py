@@ -19,7 +19,7 @@ _KEYS: Final = frozenset({"finetuning_type", "cutoff_len", "lora_target", "pref_
 OPTIONS: Final = training_options(
     number("cutoff_len", "seq_length", older=("model_max_length", "max_length")),
     text("flash_attn", "attention"),
-    number("lora_rank", "rank"),
+    number("lora_rank", "rank", least=0),
     text("lora_target", "targets"),
 )
 _OPTIMIZERS: Final = {

@@ -23,7 +23,7 @@ OPTIONS: Final = training_options(
     number("max_length", "seq_length", least=-1),
     number("per_device_train_batch_size", "micro_batch_size", 1, older=("batch_size",)),
     text("attn_impl", "attention", older=("use_flash_attn", "attn_implementation")),
-    number("lora_rank", "rank"),
+    number("lora_rank", "rank", least=0),
     text("target_modules", "targets", older=("lora_target_modules",)),
     number("quant_bits", "bits", older=("quantization_bit",)),
     text("rlhf_type", "stage"),

@@ -8,18 +8,13 @@ from typing import Any, Final
 from costmodels.stack.adapters import ADAPTED, OF_ATTENTION
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import Document
-from planner.jobs.transformers.options import EVERYWHERE, TARGETS
+from planner.jobs.transformers.options import EVERYWHERE, FORMATS, TARGETS
 from planner.jobs.transformers.sharding import STACK
 from planner.jobs.transformers.trainer import Trainer
 from planner.jobs.values import truth
 
 _WHOLE: Final = frozenset({"full", "none", "false", "all"})
 _LOW_RANK: Final = frozenset({"lora", "qlora", "adalora", "dora", "longlora", "lora+", "pissa", "rslora"})
-_FORMATS: Final = {
-    **dict.fromkeys(("bfloat16", "bf16"), "bf16"),
-    **dict.fromkeys(("float16", "fp16", "half"), "fp16"),
-    **dict.fromkeys(("float32", "fp32", "float"), "fp32"),
-}
 _NARROW: Final = (4, 8)
 _PEFT: Final = ("linear_qkv",)
 """PEFT's own modules of Llama's kind, queries and values, where none are named."""
@@ -76,15 +71,15 @@ def _adapts(at: Document, trainer: Trainer, method: str) -> bool:
     if at.raw("use_peft") is not None:
         return bool(at("use_peft"))
     narrow = at("four_bits") or at("eight_bits") or at("bits") in _NARROW
-    return trainer.adapters == "unless" or bool(narrow) or (trainer.adapters == "named" and at("rank") is not None)
+    return trainer.adapters == "unless" or bool(narrow) or (trainer.adapters == "named" and bool(at("rank")))
 
 
 def _loaded(at: Document, trainer: Trainer, sharded: ImportedJob) -> tuple[str, tuple[str, ...]]:
     """The format that weights are loaded in, and what was assumed of it."""
     precision = sharded.fields.get("precision", "fp32")
     word = str(at("weights") or "").rpartition(".")[2].lower()
-    if word in _FORMATS:
-        return _FORMATS[word], ()
+    if word in FORMATS:
+        return FORMATS[word], ()
     usual = {"products": precision, "masters": precision}.get(trainer.weights, trainer.weights)
     usual = usual if usual in {"bf16", "fp16", "fp32"} else "bf16"
     if word == "auto":

@@ -29,6 +29,8 @@ _ROWS: Final = (
     flag("gradient_checkpointing", "recompute", older=("activation_checkpointing", "use_gradient_checkpointing")),
     text("optim", "optimizer", older=("optimizer",)),
     text("deepspeed", older=("deepspeed_config", "deepspeed_config_file", "deepspeed_config_path")),
+    number("zero_stage", least=0, older=("deepspeed_stage", "ds_stage")),
+    flag("offload", older=("zero_offload", "cpu_offload")),
     text("fsdp"),
     text("fsdp_config"),
     flag("torch_compile", "compile"),
@@ -39,7 +41,7 @@ _ROWS: Final = (
     flag("packing", older=("pack", "neat_packing", "sample_packing")),
     text("finetuning_type", "method", older=("tuner_type", "train_type", "sft_type", "peft_type", "training_type")),
     flag("use_peft", older=("use_lora", "lora_enable", "enable_lora", "peft", "lora", "use_peft_lora")),
-    number("lora_r", "rank", older=("lora_rank", "lora_dim")),
+    number("lora_r", "rank", least=0, older=("lora_rank", "lora_dim")),
     text("lora_target_modules", "targets", older=("lora_target", "target_modules", "lora_modules", "lora_trainable",
         "trainable")),
     text("lora_dropout"),
@@ -78,6 +80,13 @@ ATTENTION: Final = {
     **dict.fromkeys(("sdpa", "auto", "false", "0", "no", "none", ""), None),
 }  # fmt: skip
 """Kernels by what ``attn_implementation`` says; None: as PyTorch's scaled_dot_product_attention chooses."""
+
+FORMATS: Final = {
+    **dict.fromkeys(("bfloat16", "bf16"), "bf16"),
+    **dict.fromkeys(("float16", "fp16", "half"), "fp16"),
+    **dict.fromkeys(("float32", "fp32", "float"), "fp32"),
+}
+"""Formats by what ``dtype`` says."""
 
 TARGETS: Final = {
     **dict.fromkeys(("q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "c_attn", "w_pack", "wqkv", "wq",

@@ -14,7 +14,8 @@ from planner.jobs.deepspeed.read import AUTO, deepspeed_job
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import Document
 from planner.jobs.reader import Context
-from planner.jobs.transformers.trainer import Trainer
+from planner.jobs.transformers.options import FORMATS
+from planner.jobs.transformers.trainer import Trainer, zero
 from planner.jobs.values import truth
 
 STACK: Final = "transformers"
@@ -51,8 +52,8 @@ def sharded_job(
     if kind == "DEEPSPEED" and accelerate is not None:
         name = (accelerate.get("deepspeed_config") or {}).get("deepspeed_config_file")
         return _of_deepspeed(deepspeed_document(accelerate, find), str(name), at, hidden)
-    if str(named).lower() == "true":
-        return _of_deepspeed(_only(context), "the file of --deepspeed_config", at, hidden)
+    if str(named).lower() == "true" or at("zero_stage") is not None:
+        return _of_deepspeed(_only(context) or _by_options(at), "the file of --deepspeed_config", at, hidden)
     if kind == "MEGATRON_LM" and accelerate is not None:
         return accelerate_job(accelerate, find)
     fsdp = _fsdp(at, trainer, find) or (accelerate if kind == "FSDP" else None)
@@ -83,13 +84,25 @@ def _only(context: Context) -> Mapping[str, Any] | None:
     return file.document if file else None
 
 
+def _by_options(at: Document) -> Mapping[str, Any] | None:
+    """DeepSpeed's document of a script that makes it of options: the stage, what is offloaded, the format."""
+    if at("zero_stage") is None:
+        return None
+    word = FORMATS.get(str(at("weights") or "").rpartition(".")[2].lower(), "fp16")
+    format_ = next((one for one in ("bf16", "fp16") if at(one)), word)
+    return {**zero(at("zero_stage"), offload=bool(at("offload"))), "bf16": {"enabled": format_ == "bf16"},
+            "fp16": {"enabled": format_ == "fp16"}}  # fmt: skip
+
+
 def _of_deepspeed(
     document: Mapping[str, Any] | None, name: str, at: Document, hidden: int | None
 ) -> ImportedJob:  # fmt: skip
     stack = {"stack": FRAMEWORKS["deepspeed"].stack}
     if document is None:
         said = f"deepspeed {name} is not here, which says how states are sharded; give it beside this file"
-        return ImportedJob(stack, {}, missing=(said,), framework="deepspeed")
+        own = next((one for one in ("bf16", "fp16") if at(one)), None)
+        fields = stack | ({"precision": own} if own else {})
+        return ImportedJob(fields, {}, missing=(said,), framework="deepspeed")
     found = deepspeed_job(filled(document, at, hidden))
     silent = ("train_", "neither train", "gradient_acc", "no optimizer")
     assumed = tuple(one for one in found.assumed if not one.startswith(silent))
@@ -184,7 +197,7 @@ def _of_pytorch(
     own = "bf16" if at("bf16") else "fp16" if at("fp16") else None
     mixed = str(document.get("mixed_precision") or "no").lower()
     weights = str(at("weights") or "").rpartition(".")[2].lower()
-    narrow = {"bfloat16": "bf16", "float16": "fp16", "bf16": "bf16", "fp16": "fp16", "half": "fp16"}.get(weights)
+    narrow = FORMATS.get(weights) if FORMATS.get(weights) != "fp32" else None
     usual = trainer.precision if at.raw("bf16") is None and at.raw("fp16") is None else "fp32"
     precision = own or (mixed if mixed not in {"no", "false"} else None) or narrow or usual
     found = accelerate_job({**document, "mixed_precision": {"fp32": "no"}.get(precision, precision)})

@@ -49,6 +49,7 @@ class Written:
         tasks: its words for what is trained.
         splits: whether it splits sequences over ranks.
         finished: its document, of the one that the options make.
+        file: what its recipe is called; "{task}" as above.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Written:
     tasks: Mapping[str, str]
     splits: bool = False
     finished: Callable[[dict[str, Any], Job], dict[str, Any]] = lambda document, _: document
+    file: str = FILE
 
 
 def written(job: Job, how: Written) -> Export:
@@ -71,9 +73,12 @@ def written(job: Job, how: Written) -> Export:
     beside = _beside(job, by)
     name, text = next(iter(beside.files.items()))
     document = how.finished(how.trainer.options.document(_values(job, how, by, task)), job)
-    remarks = (*_remarks(job, how), *uncarried_choices(job.plan.request, by, CARRIED))
+    remarks = (*_remarks(job, how, by), *uncarried_choices(job.plan.request, by, CARRIED))
     program = tuple(word.format(task=how.tasks[task]) for word in how.programs[by])
-    files = {FILE: shell.commented(how.trainer.title, remarks, yaml_text(document)), name: text}
+    files = {
+        how.file.format(task=how.tasks[task]): shell.commented(how.trainer.title, remarks, yaml_text(document)),
+        name: text,
+    }
     return Export(files=files, program=program, environment=beside.environment, remarks=remarks)
 
 
@@ -121,12 +126,17 @@ def _values(job: Job, how: Written, by: str, task: str) -> dict[str, Any]:
         "attention": attention,
         "liger": True if job.switches.loss == "fused" else None,
         "deepspeed": deepspeed.FILE if by == "deepspeed" else None,
-        "weights": "float32" if by == "accelerate" and "weights" in known else None,
+        "weights": _loaded(job) if by == "accelerate" else None,
         "stage": how.tasks[task],
         "cp": at.cp if at.cp > 1 else None,
         **_adapters(job),
     }
     return {name: value for name, value in values.items() if name in known}
+
+
+def _loaded(job: Job) -> str:
+    """The format that weights are loaded in: fp32 where they train, unless adapters do beside narrower ones."""
+    return "float32" if job.adapters is None or job.asked("base_precision") == "fp32" else "bfloat16"
 
 
 def _adapters(job: Job) -> dict[str, Any]:
@@ -147,11 +157,13 @@ def _adapters(job: Job) -> dict[str, Any]:
     }
 
 
-def _remarks(job: Job, how: Written) -> tuple[str, ...]:
+def _remarks(job: Job, how: Written, by: str) -> tuple[str, ...]:
     model, at = how.trainer.options["model"].word, job.strategy
+    own, kernels = "16-bit" if by == "deepspeed" else "autocast", job.adapters.kernels if job.adapters else ""
     return applicable({
         f"{model} is the catalogue's name; put the hub's, or a path": True,
         "give it its data": True,
+        f"adapters are priced with kernels {kernels}; here they have PEFT's, {own}": kernels not in {"", own},
         f"{job.gpus} processes take part, {job.gpus_per_node} on a node": True,
         "every machine needs its own rank and the first one's address": job.node_count > 1,
         f"ZeRO stage 3 keeps a second copy on every node of {job.gpus_per_node}": (

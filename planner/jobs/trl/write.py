@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from planner.jobs.job import Export, Job
-from planner.jobs.transformers.write import FILE, Written, written
+from planner.jobs.transformers.write import Written, written
 from planner.jobs.trl.read import TRL
 
+_FILE: Final = "{task}.yaml"
+"""A recipe does not say what is trained; its name does, and the command."""
 _TASKS: Final = {"finetune": "sft", "dpo": "dpo", "kto": "kto", "reward": "reward"}
 
 
@@ -25,11 +27,12 @@ _HOW: Final = Written(
     "trl",
     TRL,
     {
-        "deepspeed": ("-m", "trl.scripts.{task}", "--config", FILE),
-        "accelerate": ("-m", "trl.scripts.{task}", "--config", FILE),
+        "deepspeed": ("-m", "trl.scripts.{task}", "--config", _FILE),
+        "accelerate": ("-m", "trl.scripts.{task}", "--config", _FILE),
     },
     _TASKS,
     finished=_finished,
+    file=_FILE,
 )
 
 

@@ -17,13 +17,19 @@ ONE = (("tp", "1"), ("pp", "1"), ("ep", "1"), ("etp", "1"))
 ALONE = {"pins": (*ONE, ("cp", "1"))}
 HOSTED = {"pins": (*ALONE["pins"], ("offload", "any"))}
 SPLIT = {"pins": ONE}
-LOW_RANK = {**ALONE, "adapters": "16:linear_qkv,linear_proj/16-bit+dropout"}
-CHOICES = (
-    ALONE, HOSTED, {**ALONE, "seq_length": 8192}, {**ALONE, "optimizer": "adafactor"},
-    {**ALONE, "optimizer": "adam-8bit"},
-    {**ALONE, "loss": "fused"}, LOW_RANK, {**LOW_RANK, "base_precision": "nf4"},
-    {**LOW_RANK, "base_precision": "nf4-double"}, {**ALONE, "task": "dpo"}, {**ALONE, "optimizer": "lamb"}, SPLIT,
-)  # fmt: skip
+KERNELS = {"deepspeed": "16-bit", "accelerate": "autocast"}
+
+
+def choices(framework):
+    low_rank = {**ALONE, "adapters": f"16:linear_qkv,linear_proj/{KERNELS[framework]}+dropout"}
+    return (
+        ALONE, HOSTED, {**ALONE, "seq_length": 8192}, {**ALONE, "optimizer": "adafactor"},
+        {**ALONE, "optimizer": "adam-8bit"},
+        {**ALONE, "loss": "fused"}, low_rank, {**low_rank, "base_precision": "nf4"},
+        {**low_rank, "base_precision": "nf4-double"}, {**ALONE, "task": "dpo"}, {**ALONE, "optimizer": "lamb"}, SPLIT,
+    )  # fmt: skip
+
+
 DENSE = ("llama3-8b", "qwen2.5-7b", "llama3.2-3b", "mistral-7b")
 WRITTEN = [
     *((name, "deepspeed", "deepspeed") for name in ("trl", "llamafactory", "axolotl", "swift")),
@@ -59,7 +65,7 @@ def plain(plan):
 def test_a_recipe_is_read_back_as_the_same_plan(target, framework, stack, tmp_path, pytestconfig):
     count = 30 * pytestconfig.getoption("--examples")
     plans = random_plans(
-        framework, count, seed=5, models=DENSE, precisions=("bf16", "fp16"), choices=CHOICES, stack=stack
+        framework, count, seed=5, models=DENSE, precisions=("bf16", "fp16"), choices=choices(framework), stack=stack
     )
     seen = Counter()
     for plan in plans:

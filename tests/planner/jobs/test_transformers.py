@@ -340,3 +340,14 @@ def test_sequences_are_split_as_the_sharding_allows():
     assert price(job).strategy.cp == 2
     job = command(f"{line} --deepspeed zero3", environment={"NPROC_PER_NODE": "4"})
     assert (job.pins["cp_kind"], job.framework) == ("a2a", "deepspeed")
+
+
+@pytest.mark.parametrize(
+    ("more", "precision"), [("", "fp16"), ("--dtype bf16", "bf16"), ("--dtype bfloat16", "bf16"), ("--bf16", "bf16")]
+)
+def test_a_script_that_makes_deepspeed_s_configuration_of_options(more, precision):
+    line = f"deepspeed --num_gpus 8 main.py --model_name_or_path llama2-7b --per_device_train_batch_size 4 {more}"
+    job = command(f"{line} --zero_stage 3 --deepspeed --offload --lora_dim 0 --max_seq_len 512")
+    assert (job.fields["precision"], job.pins["zero_stage"], job.pins["micro_batch_size"]) == (precision, 3, 4)
+    assert job.pins["offload"] == "optimizer+parameters"
+    assert "adapters" not in job.fields
