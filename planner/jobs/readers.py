@@ -31,11 +31,11 @@ READERS: Final[list[Reader]] = [
     *swift.READERS,
     *trl.READERS,
     *transformers.READERS,
+    *recipes.READERS,
     *torchtitan.READERS,
     *accelerate.READERS,
     *nanotron.READERS,
     *maxtext.READERS,
-    *recipes.READERS,
     *documents.READERS,
 ]
 """Those of every framework; the first of a form is the usual one."""

@@ -27,16 +27,18 @@ _READERS: Final = (*llamafactory.READERS, *axolotl.READERS, *swift.READERS, *trl
 
 
 def _recipe(launch: Launch) -> str | None:
-    """The file of options that a script is given, by its place or by ``--config``."""
-    words = started(launch.words).words
-    named = str(values_of(words, OPTIONS).get("config", ""))
-    files = [*files_of(words, ".yaml", ".yml", ".json"), *([named] if named.endswith((".yaml", ".yml")) else [])]
+    """The file of options that a script is given: by its place, or by ``--config`` under Accelerate and DeepSpeed."""
+    start = started(launch.words)
+    files = files_of(start.words, ".yaml", ".yml", ".json")
+    if Path(next(iter(launch.words), "")).name in {"accelerate", "deepspeed"}:
+        named = str(values_of(start.words, OPTIONS).get("config", ""))
+        files += [named] if named.endswith((".yaml", ".yml")) else []
     return files[0] if files else None
 
 
 def _recognises(launch: Launch) -> bool:
-    start = started(launch.words)
-    return start.program.endswith(".py") and _recipe(launch) is not None
+    program = started(launch.words).program.lower()
+    return program.endswith(".py") and "maxtext" not in program and _recipe(launch) is not None
 
 
 def _read(launch: Launch, context: Context) -> ImportedJob:

@@ -56,9 +56,11 @@ class Target:
     """Choices and paths of changes that its files have, or that their exporter remarks on."""
 
     @property
-    def kind(self) -> Literal["framework", "launcher"]:
-        """A framework reads degrees; a launcher starts the framework of the plan's stack."""
-        return "framework" if self.write else "launcher"
+    def kind(self) -> Literal["framework", "launcher", "recipe"]:
+        """A framework reads degrees, a launcher starts a plan's framework, a recipe is that of a trainer on one."""
+        if self.start:
+            return "launcher"
+        return "framework" if self.name in FRAMEWORKS else "recipe"
 
 
 TARGETS: Final[Mapping[str, Target]] = {target.name: target for target in (

@@ -96,9 +96,14 @@ def context_windows(c: Columns, x: Scenario) -> Mask:
 
 
 def shards(c: Columns, x: Scenario) -> Mask:
-    """Stage 0 shares states with nobody, other stages with somebody; DeepSpeed runs them on one GPU to offload them."""
-    alone = (c["tp"] * c["pp"] * c["sharding_degree"] == 1) & (x.gpus == 1) & x.stack.offload.gradients_offloaded
-    return ((c["zero_stage"] == 0) == (c["sharding_degree"] == 1)) | alone
+    """Stage 0 shares states with nobody, other stages with somebody."""
+    return ((c["zero_stage"] == 0) == (c["sharding_degree"] == 1)) | alone(c, x)
+
+
+def alone(c: Columns, x: Scenario) -> Mask:
+    """One GPU, on which DeepSpeed runs ZeRO to offload states."""
+    one = c["tp"] * c["pp"] * np.maximum(c["sharding_degree"], 1) == 1
+    return one & (x.gpus == 1) & x.stack.offload.gradients_offloaded
 
 
 def order_shards(c: Columns, _x: Scenario) -> Mask:
