@@ -53,6 +53,8 @@ def deepspeed_job(document: Mapping[str, Any]) -> ImportedJob:
     sizes, assumed = _batch(at, tp)
     precision, more = _precision(at)
     assumed += more
+    if at.raw("reduce_bucket") == AUTO:
+        assumed.append("zero_optimization.reduce_bucket_size is auto, the square of a layer's width; 5e8 is priced")
     assumed += [] if at("optimizer") else ["no optimizer in it; Adam is priced, --optimizer says otherwise"]
     fields = present(
         global_batch_size=sizes.pop("global_batch_size", None),
