@@ -180,7 +180,8 @@ def _table(given: Any, find: Find) -> Mapping[str, Any]:
     return given if isinstance(given, Mapping) else {}
 
 
-_OLDER: Final = {"fsdp_version_": "fsdp_version", "fsdp_cpu_offload": "fsdp_offload_params"}
+_OLDER: Final = {"fsdp_cpu_offload": "fsdp_offload_params"}
+"""Keys of ``fsdp_config`` by Accelerate's own."""
 _LEFT: Final = frozenset({
     "fsdp_xla", "fsdp_xla_fsdp_v2", "fsdp_xla_fsdp_grad_ckpt", "fsdp_xla_fsdp_settings", "fsdp_final_state_dict_type",
     "fsdp_mixed_precision_policy", "fsdp_cpu_offload_pin_memory",

@@ -159,12 +159,16 @@ def _adapters(job: Job) -> dict[str, Any]:
 
 def _remarks(job: Job, how: Written, by: str) -> tuple[str, ...]:
     model, at = how.trainer.options["model"].word, job.strategy
+    stack = "deepspeed" if by == "deepspeed" else "transformers"
     own, kernels = "16-bit" if by == "deepspeed" else "autocast", job.adapters.kernels if job.adapters else ""
     return applicable({
         f"{model} is the catalogue's name; put the hub's, or a path": True,
         "give it its data": True,
         f"adapters are priced with kernels {kernels}; here they have PEFT's, {own}": kernels not in {"", own},
         f"{job.gpus} processes take part, {job.gpus_per_node} on a node": True,
+        f"kernels, overlap and dropout were priced as of stack {job.stack}; --stack {stack} prices this trainer's": (
+            job.stack != stack
+        ),
         "every machine needs its own rank and the first one's address": job.node_count > 1,
         f"ZeRO stage 3 keeps a second copy on every node of {job.gpus_per_node}": (
             at.zero_stage == SHARDED_PARAMETERS and job.switches.zero_hpz

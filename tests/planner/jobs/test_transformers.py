@@ -1,9 +1,12 @@
 """Hugging Face's TrainingArguments on command lines and in files, with the files beside them."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from planner import PlanRequest, predict
 from planner.errors import BadRequest
@@ -351,3 +354,37 @@ def test_a_script_that_makes_deepspeed_s_configuration_of_options(more, precisio
     assert (job.fields["precision"], job.pins["zero_stage"], job.pins["micro_batch_size"]) == (precision, 3, 4)
     assert job.pins["offload"] == "optimizer+parameters"
     assert "adapters" not in job.fields
+
+
+WORDS = [word for row in OPTIONS for word in (row.word, *row.older)]
+VALUES = (
+    *(
+        None,
+        True,
+        False,
+        0,
+        -1,
+        8,
+        10**12,
+        1.5,
+        2e8,
+        float("nan"),
+        float("inf"),
+        "",
+        "auto",
+        "none",
+        "x",
+        "1e6",
+        "{",
+        "[1]",
+    ),
+    *([], ["q_proj"], {}, {"a": 1}, {"stage": 3}, {"enabled": True}, "full_shard offload", "bfloat16", "lora"),
+)
+
+
+@given(st.dictionaries(st.sampled_from(WORDS), st.sampled_from(VALUES), max_size=4))
+def test_whatever_a_file_says_is_read_or_refused(values):
+    file = JobFile(Path("a.json"), json.dumps({"per_device_train_batch_size": 1, **values}))
+    reader = next(one for one in READERS if isinstance(one, DocumentReader) and one.form == "transformers")
+    with suppress(BadRequest):
+        assert reader.read(file, Context(known={"model"})).pins
