@@ -72,12 +72,17 @@ def training_job(
         named,
         ImportedJob(present(gpus=gpus or whole((accelerate or {}).get("num_processes")))),
     )
-    known = re.compile(pattern((*trainer.harmless, *trainer.effects)))
-    _ = [at.raw(row.field) for row in trainer.options]
-    _ = [at.table("").get(name) for name in found if known.fullmatch(name)]
-    told = (*unpriced(found, trainer.effects), *at.unread("", ""))
+    told = _told(found, at, trainer)
     switched = f"neither bf16 nor fp16 is said; bf16 is priced, as {trainer.title} switches it on"
     return _spread(joined(*parts, ImportedJob(unpriced=told, assumed=(switched,) if silent else ())))
+
+
+def _told(values: Mapping[str, Any], at: Document, trainer: Trainer) -> tuple[str, ...]:
+    """What is read and has no price, and what is not read; nothing of what changes no price."""
+    known = re.compile(pattern((*trainer.harmless, *trainer.effects)))
+    _ = [at.raw(row.field) for row in trainer.options]
+    _ = [at.table("").get(name) for name in values if known.fullmatch(name)]
+    return (*unpriced(values, trainer.effects), *at.unread("", ""))
 
 
 _PARTS: Final = (("source_max_len", "target_max_len"), ("max_source_length", "max_target_length"))
