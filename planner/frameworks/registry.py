@@ -74,7 +74,9 @@ FRAMEWORKS: Final[Mapping[str, Framework]] = {
     ),
     "deepspeed": Framework(_DEEPSPEED, deepspeed.RULES, "whole", _PARTS, launches=_DEEPSPEED[:1]),
     "torchtitan": Framework(("torchtitan",), torchtitan.RULES, "whole", _PARTS, launches=("torchtitan",)),
-    "accelerate": Framework(("fsdp", "torchtitan"), accelerate.RULES, "whole", _PARTS, launches=("fsdp",)),
+    "accelerate": Framework(
+        ("fsdp", "transformers", "torchtitan"), accelerate.RULES, "whole", _PARTS, launches=("fsdp", "transformers")
+    ),
     "pytorch": Framework(("torchtitan", "fsdp"), pytorch.RULES, "whole", _PARTS),
     "paddle": Framework(
         ("paddle", "paddle-2021"), paddle.RULES, "whole", _PARTS, main_grads="fp32", launches=("paddle",)

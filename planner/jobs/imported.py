@@ -88,6 +88,30 @@ class ImportedJob:
         return (*self.missing, *self.assumed, *self.unpriced, *self.remarks)
 
 
+def joined(*jobs: ImportedJob) -> ImportedJob:
+    """One job of several that say parts of it; what a later one says stands, and changes and sentences add up."""
+    fields, pins = ({name: value for one in jobs for name, value in of(one).items()} for of in (_fields, _pins))
+    changes = {path: value for one in jobs for path, value in (one.fields.get("changes") or {}).items()}
+    last = {
+        name: next((said for one in reversed(jobs) if (said := getattr(one, name))), getattr(ImportedJob(), name))
+        for name in ("layers", "recomputed", "framework", "length", "lacks")
+    }
+    said = {
+        name: tuple(dict.fromkeys(line for one in jobs for line in getattr(one, name)))
+        for name in ("remarks", "assumed", "unpriced", "missing")
+    }
+    filled = frozenset(name for one in jobs for name in one.filled)
+    return ImportedJob({**fields, **({"changes": changes} if changes else {})}, pins, **last, **said, filled=filled)
+
+
+def _fields(job: ImportedJob) -> Mapping[str, Any]:
+    return job.fields
+
+
+def _pins(job: ImportedJob) -> Mapping[str, Any]:
+    return job.pins
+
+
 def llama_shape(at: Document, *names: str) -> dict[str, Any]:
     """A decoder of Llama's kind by the sizes that a file has, as fields of ``costmodels.model.model.from_shape``."""
     kind = {"gated_ffn": True, "activation": "swiglu", "position": "rotary", "norm": "rmsnorm"}

@@ -41,6 +41,7 @@ _OTHERS: Final[Mapping[str, str]] = {
     "deepspeed": "DeepSpeed is launched with a JSON file, and its pipeline in code",
     "deepspeed-2021": "DeepSpeed is launched with a JSON file, and its pipeline in code",
     "fsdp": "PyTorch FSDP is set up in the training script",
+    "transformers": "Transformers' Trainer is told its plan in a recipe (plan export --to trl or llamafactory)",
     "gpt-neox": "GPT-NeoX is launched with a YAML file",
     "generic": "no framework in particular is meant",
     "internevo": "InternEvo is launched with a Python configuration",

@@ -121,6 +121,13 @@ class Context:
     folder: Path | None = None
     used: set[Path] = field(default_factory=set)
 
+    def holding(self, key: str) -> JobFile | None:
+        """The file of the job whose table has a name, where one has it; it counts as read with the one that asks."""
+        found = next((file for file in self.files if file.document and key in file.document), None)
+        if found is not None:
+            self.used.add(found.path)
+        return found
+
     def find(self, name: str, beside: Path | None = None) -> JobFile | None:
         """The file that another file names: one of the job's, by its whole path or its last part, else one on disk.
 

@@ -7,20 +7,31 @@ from pathlib import Path
 from typing import Final
 
 from planner.errors import BadRequest
-from planner.jobs import documents
+from planner.jobs import documents, recipes
 from planner.jobs.accelerate import read as accelerate
 from planner.jobs.assemble import FilesOfJob, read_files
+from planner.jobs.axolotl import read as axolotl
 from planner.jobs.deepspeed import read as deepspeed
 from planner.jobs.imported import ImportedJob
+from planner.jobs.llamafactory import read as llamafactory
 from planner.jobs.maxtext import read as maxtext
 from planner.jobs.megatron import read as megatron
 from planner.jobs.nanotron import read as nanotron
 from planner.jobs.reader import Context, Reader
+from planner.jobs.swift import read as swift
 from planner.jobs.torchtitan import read as torchtitan
+from planner.jobs.transformers import read as transformers
+from planner.jobs.trl import read as trl
 
 READERS: Final[list[Reader]] = [
     *megatron.READERS,
     *deepspeed.READERS,
+    *llamafactory.READERS,
+    *axolotl.READERS,
+    *swift.READERS,
+    *trl.READERS,
+    *transformers.READERS,
+    *recipes.READERS,
     *torchtitan.READERS,
     *accelerate.READERS,
     *nanotron.READERS,

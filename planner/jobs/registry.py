@@ -11,6 +11,7 @@ from planner.errors import BadRequest, UnknownName
 from planner.frameworks.registry import FRAMEWORKS, framework_of
 from planner.frameworks.vendors import TPU, XLA
 from planner.jobs.accelerate.write import accelerate
+from planner.jobs.axolotl.write import axolotl
 from planner.jobs.check import broken
 from planner.jobs.choices import uncarried_choices
 from planner.jobs.deepspeed import options as deepspeed_options
@@ -20,6 +21,7 @@ from planner.jobs.launchers.clouds import ray, skypilot
 from planner.jobs.launchers.kubernetes import jobset, kueue, trainjob, volcano
 from planner.jobs.launchers.slurm import slurm
 from planner.jobs.launchers.torchrun import torchrun
+from planner.jobs.llamafactory.write import llamafactory
 from planner.jobs.maxtext.write import maxtext
 from planner.jobs.megatron import options as megatron_options
 from planner.jobs.megatron.bridge import CARRIED as BRIDGE_CARRIED
@@ -29,7 +31,10 @@ from planner.jobs.nanotron import options as nanotron_options
 from planner.jobs.nanotron.write import nanotron
 from planner.jobs.paddle.write import paddle
 from planner.jobs.pytorch.write import pytorch
+from planner.jobs.swift.write import swift
 from planner.jobs.torchtitan.write import torchtitan
+from planner.jobs.transformers.write import CARRIED as TRAINERS_CARRIED
+from planner.jobs.trl.write import trl
 
 Start = Callable[[Job, str, Export], Export]
 """A launcher: a job, the launcher's version, and what the framework runs."""
@@ -51,9 +56,11 @@ class Target:
     """Choices and paths of changes that its files have, or that their exporter remarks on."""
 
     @property
-    def kind(self) -> Literal["framework", "launcher"]:
-        """A framework reads degrees; a launcher starts the framework of the plan's stack."""
-        return "framework" if self.write else "launcher"
+    def kind(self) -> Literal["framework", "launcher", "recipe"]:
+        """A framework reads degrees, a launcher starts a plan's framework, a recipe is that of a trainer on one."""
+        if self.start:
+            return "launcher"
+        return "framework" if self.name in FRAMEWORKS else "recipe"
 
 
 TARGETS: Final[Mapping[str, Target]] = {target.name: target for target in (
@@ -78,6 +85,14 @@ TARGETS: Final[Mapping[str, Target]] = {target.name: target for target in (
            nanotron, carries=nanotron_options.CARRIED),
     Target("maxtext", "MaxText configuration", ("0.2.5",),
            "pyconfig, and the mesh of JAX over simulated devices", maxtext, carries=("optimizer",)),
+    Target("trl", "TRL recipe with DeepSpeed JSON or Accelerate YAML", ("1.16",), "its own reader", trl,
+           carries=TRAINERS_CARRIED),
+    Target("llamafactory", "LLaMA-Factory recipe with DeepSpeed JSON or Accelerate YAML", ("0.9",), "its own reader",
+           llamafactory, carries=TRAINERS_CARRIED),
+    Target("axolotl", "axolotl YAML with DeepSpeed JSON", ("0.19",), "its own reader", axolotl,
+           carries=TRAINERS_CARRIED),
+    Target("swift", "ms-swift arguments with DeepSpeed JSON", ("4.6",), "its own reader", swift,
+           carries=TRAINERS_CARRIED),
     Target("torchrun", "torchrun script", ("2.13",), "torch.distributed.run", start=torchrun),
     Target("slurm", "Slurm batch script", ("22.05", "24.05"),
            "sbatch --test-only on a simulated cluster of 22.05; no parser of 24.05 installs here", start=slurm),
@@ -143,7 +158,8 @@ def _framework(job: Job) -> str | None:
 
 def _with_unsaid(made: Export, job: Job, name: str) -> Export:
     """The export, with remarks on all that was priced and its files leave to the reader."""
-    adapters = job.adapters if name != "megatron-bridge" else None
+    told = name == "megatron-bridge" or "adapters" in TARGETS[name].carries
+    adapters = None if told else job.adapters
     adapted = (
         (f"the plan trains adapters {adapters} beside frozen weights; add them in the script",) if adapters else ()
     )

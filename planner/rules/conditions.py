@@ -95,6 +95,17 @@ def context_windows(c: Columns, x: Scenario) -> Mask:
     return (c["cp"] == 1) | ~rings | (x.model.sliding_window is None)
 
 
+def shards(c: Columns, x: Scenario) -> Mask:
+    """Stage 0 shares states with nobody, other stages with somebody."""
+    return ((c["zero_stage"] == 0) == (c["sharding_degree"] == 1)) | alone(c, x)
+
+
+def alone(c: Columns, x: Scenario) -> Mask:
+    """One GPU, on which DeepSpeed runs ZeRO to offload states."""
+    one = c["tp"] * c["pp"] * np.maximum(c["sharding_degree"], 1) == 1
+    return one & (x.gpus == 1) & x.stack.offload.gradients_offloaded
+
+
 def order_shards(c: Columns, _x: Scenario) -> Mask:
     shards = np.maximum(c["sharding_degree"], 1)
     inner = np.gcd(shards // np.gcd(shards, c["cp"]), c["dp"])

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
-from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS
+from costmodels.names import SHARDED_PARAMETERS
 from planner.errors import BadRequest
-from planner.jobs.accelerate.options import BACKENDS, OPTIONS
-from planner.jobs.imported import ImportedJob
+from planner.frameworks.registry import FRAMEWORKS
+from planner.jobs.accelerate.options import BACKENDS, LEFT, OPTIONS, PLUGIN, SHARDING
+from planner.jobs.deepspeed.read import deepspeed_job
+from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.options import Document, present
 from planner.jobs.reader import Context, DocumentReader, JobFile
+from planner.jobs.values import typed
 
 _HARMLESS: Final = (
-    r"compute_environment|debug|main_.*|machine_rank|rdzv_.*|num_machines|same_network|tpu_.*|use_cpu|downcast_bf16"
+    r"compute_environment|debug|main_.*|machine_rank|rdzv_.*|num_machines|same_network|tpu_.*|use_cpu|downcast_bf16|"
+    r"gpu_ids|command_file|commands|enable_cpu_affinity|deepspeed_hostfile|mpirun_config|num_cpu_threads_per_process|"
+    r"fsdp_config|deepspeed_config|parallelism_config|megatron_lm_config|dynamo_config|ipex_config|deepspeed_fields.*"
 )
 _OF_FSDP: Final = (
     r"fsdp_(version|auto_wrap_policy|backward_prefetch.*|cpu_ram_efficient_loading|forward_prefetch|state_dict_type|"
-    r"sync_module_states|use_orig_params|transformer_layer_cls_to_wrap|min_num_params)"
+    r"sync_module_states|use_orig_params|transformer_layer_cls_to_wrap|min_num_params|limit_all_gathers)"
 )
+_OF_PARALLELISM: Final = r"parallelism_config_(cp_backend|sp_backend|sp_seq_length.*|sp_attn_implementation)"
+_OF_MEGATRON: Final = r"megatron_lm_(gradient_clipping|no_save_optim|no_load_optim|eod_mask_loss)"
 """Keys that change no price."""
-
-
+SPLIT: Final = "transformers"
+"""The stack that splits sequences, which FSDP's usual one does not."""
 _KEYS: Final = frozenset({"distributed_type", "mixed_precision"})
+Find = Callable[[str], JobFile | None]
+"""The file that another one names, None where it is not there."""
 
 
-def accelerate_job(document: Mapping[str, Any]) -> ImportedJob:
+def accelerate_job(document: Mapping[str, Any], find: Find = lambda _: None) -> ImportedJob:
     """The job of a configuration of ``accelerate launch``; model, batch and sequence are the script's.
 
     Raises:
@@ -33,11 +43,87 @@ def accelerate_job(document: Mapping[str, Any]) -> ImportedJob:
     """
     if not _KEYS & set(document):
         raise BadRequest("no key of Accelerate in it, such as distributed_type")
+    document = typed(document, OPTIONS, words=False)
     at = Document(document, OPTIONS)
-    precision, sharded, cp = at("precision"), at("sharded"), at("cp")
+    of_type = {"deepspeed": _of_deepspeed, "megatron": _of_megatron}.get(at("distributed"), _of_pytorch)
+    found = of_type(at, find)
+    remark = "batch, sequence and accumulation are the script's: --global-batch-size, --seq-length, --micro-batch-size"
+    compiled = str(at("compiler") or "no").lower() not in {"no", "none", "eager"}
+    more = {"gpus": at("gpus"), "changes": {"stack.fused_elementwise": True} if compiled else None}
+    _ = [at.raw(field) for field in ("tp", "cp", "sp", "shard", "replicas", "cp_kind")]
+    tables = {"": _HARMLESS, "fsdp_config": _OF_FSDP, "parallelism_config": _OF_PARALLELISM}
+    unread = [line for table, harmless in tables.items() for line in at.unread(table, harmless)]
+    return joined(found, ImportedJob(present(**more), unpriced=tuple(unread), remarks=(remark,)))
+
+
+def deepspeed_document(document: Mapping[str, Any], find: Find = lambda _: None) -> Mapping[str, Any] | None:
+    """What DeepSpeed is given: the file that the configuration names, or its plugin's keys as DeepSpeed's own.
+
+    None where it names a file that is not there.
+    """
+    plugin = document.get("deepspeed_config")
+    plugin = plugin if isinstance(plugin, Mapping) else {}
+    if name := plugin.get("deepspeed_config_file"):
+        file = find(str(name))
+        return None if file is None else file.document or {}
+    made: dict[str, Any] = {"zero_optimization": {}}
+    for word, key in PLUGIN.items():
+        value = plugin.get(word)
+        if value in {None, "none", "auto", ""}:
+            continue
+        *path, last = key.split(".")
+        at = made
+        for one in path:
+            at = at.setdefault(one, {})
+        at[last] = int(value) if str(value).isdecimal() else value
+    precision = str(document.get("mixed_precision") or "no").lower()
+    return made | ({precision: {"enabled": True}} if precision in {"bf16", "fp16"} else {})
+
+
+def _of_deepspeed(at: Document, find: Find) -> ImportedJob:
+    """The plugin's job; its micro-batch is the script's, so that it is not told of."""
+    plugin = at.table("deepspeed_config")
+    made = deepspeed_document(at.table(""), find)
+    if made is None:
+        name = plugin.get("deepspeed_config_file")
+        said = f"deepspeed_config_file {name} is not here, which says how states are sharded; give it beside this file"
+        return ImportedJob({"stack": FRAMEWORKS["deepspeed"].stack}, missing=(said,), framework="deepspeed")
+    _ = {plugin.get(word) for word in (*PLUGIN, *LEFT)}
+    steps, precision = made.get("gradient_accumulation_steps"), at("precision")
+    found = deepspeed_job({"train_micro_batch_size_per_gpu": "auto", **made})
+    pins = {name: pin for name, pin in found.pins.items() if name != "steps"} | present(steps=steps)
+    sp = at("sp")
+    pins |= {"cp": sp, "cp_kind": "a2a"} if sp > 1 else {}
+    assumed = tuple(one for one in found.assumed if not one.startswith(("train_", "neither train", "gradient_acc")))
+    fields = {"stack": FRAMEWORKS["deepspeed"].stack, **found.fields}
+    fields |= {"precision": precision} if precision != "fp32" else {}
+    unread = plugin.unread("", prefix="deepspeed_config.")
+    return ImportedJob(
+        fields, pins, assumed=assumed, unpriced=(*found.unpriced, *unread), framework="deepspeed"
+    )  # fmt: skip
+
+
+def _of_megatron(at: Document, _find: Find) -> ImportedJob:
+    tp = at("megatron_tp")
+    pins = present(
+        tp=tp,
+        pp=at("megatron_pp"),
+        ep=at("megatron_ep"),
+        cp=at("megatron_cp"),
+        steps=at("megatron_steps"),
+        zero_stage=int(at("megatron_zero")),
+        sequence_parallel=str(at("megatron_sequences") and tp > 1).lower(),
+        recompute="selective" if at("megatron_recompute") else "none",
+    )
+    fields = {"stack": FRAMEWORKS["megatron-lm"].stack, "precision": at("precision")}
+    return ImportedJob(fields, pins, unpriced=at.unread("megatron_lm_config", _OF_MEGATRON), framework="megatron-lm")
+
+
+def _of_pytorch(at: Document, _find: Find) -> ImportedJob:
+    precision, sharded, cp = at("precision"), at("distributed") == "fsdp", at("cp")
     narrow = precision == "fp8"
     fields = present(
-        gpus=at("gpus"),
+        stack=FRAMEWORKS["accelerate"].stack if cp == 1 else SPLIT,
         precision=BACKENDS[at("backend")] if narrow else precision,
         fp8_param_gather=(at("fp8_param_gather") or None) if narrow else None,
     )
@@ -50,31 +136,46 @@ def accelerate_job(document: Mapping[str, Any]) -> ImportedJob:
         **(_sharding(at, cp) if sharded else {"zero_stage": 0}),
         dp=at("replicas") * at("shard") if at.table("parallelism_config") else None,
     )
-    remark = "batch, sequence and accumulation are the script's: --global-batch-size, --seq-length, --micro-batch-size"
-    unread = (*at.unread("", _HARMLESS), *at.unread("fsdp_config", _OF_FSDP), *at.unread("parallelism_config", ""))
-    return ImportedJob(fields, pins, remarks=(remark, *unread))
+    return ImportedJob(fields, pins, framework="accelerate")
 
 
 def _sharding(at: Document, cp: int) -> dict[str, Any]:
     """How FSDP shards, recomputes and offloads; context ranks share states too, and without sizes all ranks do."""
-    stage = at("zero_stage")
-    if stage is None:
-        stage = SHARDED_PARAMETERS if at.raw("reshard") is None or at("reshard") else SHARDED_GRADIENTS
+    stage = _stage(at)
     degree = at("shard") * cp if at.table("parallelism_config") else None
+    hybrid = stage < 0 and at("nodes") is not None
     return {
-        "zero_stage": 0 if degree == 1 else stage,
+        "zero_stage": 0 if degree == 1 else abs(stage),
         "sharding_degree": degree if stage and degree != 1 else None,
+        "copies": at("nodes") if hybrid and degree is None and at("nodes") > 1 else None,
         "recompute": "full" if at("recompute") else "none",
         "offload": "optimizer+parameters" if at("offload") else "none",
     }
+
+
+def _stage(at: Document) -> int:
+    """The ZeRO stage, negative where every node has a copy; FSDP2 says it as whether it reshards, FSDP1 by name."""
+    for field, word in [(field, at.raw(field)) for field in ("strategy", "reshard")]:
+        if word is not None:
+            found = SHARDING.get(str(word).strip().lower())
+            if found is None:
+                known = "FULL_SHARD, SHARD_GRAD_OP, HYBRID_SHARD, HYBRID_SHARD_ZERO2, NO_SHARD, true, false"
+                raise BadRequest(f"{OPTIONS[field].word}: {word!r:.40} is not priced; {known} are")
+            return found
+    return SHARDED_PARAMETERS
 
 
 def _recognises(file: JobFile) -> bool:
     return "distributed_type" in (file.document or ())
 
 
-def _read(file: JobFile, _: Context) -> ImportedJob:
-    return accelerate_job(file.document or {})
+def _read(file: JobFile, context: Context) -> ImportedJob:
+    return accelerate_job(file.document or {}, finder(context, file.path))
 
 
-READERS: Final = (DocumentReader("accelerate", "a configuration of Accelerate", "accelerate", _recognises, _read),)
+def finder(context: Context, beside: Path | None) -> Find:
+    """What finds the files that a file names."""
+    return lambda name: context.find(name, beside)
+
+
+READERS: Final = (DocumentReader("accelerate", "a configuration of Accelerate", "", _recognises, _read),)

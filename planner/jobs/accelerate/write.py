@@ -45,7 +45,7 @@ def _values(job: Job) -> dict[str, Any]:
     strategy, shard = job.strategy, shard_size(job)
     narrow = _narrow(job)
     values = _LAUNCH | {
-        "sharded": strategy.zero_stage > 0,
+        "distributed": "fsdp" if strategy.zero_stage else "ddp",
         "precision": "fp8" if narrow else job.precision,
         "nodes": job.node_count,
         "gpus": job.gpus,

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.deepspeed.options import OPTIONS
+from planner.jobs.deepspeed.options import EFFECTS, ONE_BIT, OPTIONS
 from planner.jobs.imported import ImportedJob
-from planner.jobs.options import Document, present
+from planner.jobs.options import Document, applicable, present
 from planner.jobs.reader import Context, DocumentReader, JobFile
+from planner.jobs.values import typed, unpriced
 
 AUTO: Final = "auto"
 """What Hugging Face fills in from its own arguments."""
@@ -19,14 +20,18 @@ _BATCH, _MICRO, _STEPS = (OPTIONS[field].word for field in _SIZES)
 _HARMLESS: Final = (
     r"scheduler|gradient_clipping|steps_per_print|wall_clock_breakdown|tensorboard|wandb|csv_monitor|comet|"
     r"flops_profiler|comms_logger|zero_allow_untested_optimizer|dump_state|memory_breakdown|checkpoint|aio|"
-    r"prescale_gradients|gradient_predivide_factor|zero_force_ds_cpu_optimizer|elasticity"
+    r"prescale_gradients|gradient_predivide_factor|zero_force_ds_cpu_optimizer|elasticity|monitor_config|"
+    r"zero_allow_comm_data_type_fp32|disable_allgather|fp32_allreduce|timers|seed|nebula|comms_config|_.*|graph_harvesting|"
+    rf"activation_checkpointing|{'|'.join(sorted({word.partition('.')[0] for word in EFFECTS}))}"
 )
-"""Keys of DeepSpeed that change no price."""
+"""Keys of DeepSpeed that change no price, or are told of by ``EFFECTS``."""
 _OVERLAPPED: Final = (
-    r".*bucket_size|.*bucket_elements|overlap_comm|contiguous_gradients|reduce_scatter|allgather_partitions|stage3_.*|"
-    r"sub_group_size|round_robin_gradients|ignore_unused_parameters|elastic_checkpoint"
+    r"allgather_bucket_size|.*bucket_elements|contiguous_gradients|allgather_partitions|stage3_.*|sub_group_size|"
+    r"round_robin_gradients|ignore_unused_parameters|elastic_checkpoint|load_from_fp32_weights|"
+    r"gather_16bit_weights_on_model_save|zero3_init_flag|memory_efficient_linear|prefetch_bucket_size|"
+    rf"{'|'.join(word.split('.')[1] for word in EFFECTS if word.startswith('zero_optimization.'))}"
 )
-"""Keys of its ``zero_optimization`` that are priced as the stack has them."""
+"""Keys of its ``zero_optimization`` that are priced as the stack has them, or are told of."""
 
 
 _KEYS: Final = frozenset({"zero_optimization", _BATCH, _MICRO})
@@ -42,31 +47,37 @@ def deepspeed_job(document: Mapping[str, Any]) -> ImportedJob:
     """
     if not _KEYS & set(document):
         raise BadRequest("no key of DeepSpeed in it, such as zero_optimization")
-    at = Document(_with_stage(document), OPTIONS)
+    document = typed(_with_stage(document), OPTIONS, words=False)
+    at = Document(document, OPTIONS)
     stage, tp, cp = _stage(at), at("tp") or 1, at("cp")
-    sizes, remarks = _batch(at, tp)
+    sizes, assumed = _batch(at, tp)
     precision, more = _precision(at)
-    assumed = [] if at("optimizer") else ["no optimizer in it; Adam is priced, --optimizer says otherwise"]
+    assumed += more
+    if at.raw("reduce_bucket") == AUTO:
+        assumed.append("zero_optimization.reduce_bucket_size is auto, the square of a layer's width; 5e8 is priced")
+    assumed += [] if at("optimizer") else ["no optimizer in it; Adam is priced, --optimizer says otherwise"]
     fields = present(
         global_batch_size=sizes.pop("global_batch_size", None),
         precision=precision,
         optimizer=at("optimizer"),
         main_grads=at("main_grads"),
         offload_fraction=at("offload_fraction"),
-        changes={"stack.zero_hpz": True} if (at("second_shard") or 1) > 1 else None,
+        changes=_changes(at, stage, precision) or None,
     )
     pins = present(
         **sizes,
         dp=at("dp"),
         zero_stage=stage,
+        sharding_degree=at("sharding_degree") if (at("sharding_degree") or -1) > 0 else None,
         tp=tp,
         cp=cp,
         cp_kind="a2a" if cp > 1 else None,
         sequence_parallel="false",
         offload=_offload(at, stage),
     )
+    told = (*unpriced(document, EFFECTS), *_told(at, stage))
     unread = (*at.unread("", _HARMLESS), *at.unread("zero_optimization", _OVERLAPPED))
-    return ImportedJob(fields, pins, remarks=(*remarks, *more, *assumed, *unread))
+    return ImportedJob(fields, pins, assumed=tuple(assumed), unpriced=(*told, *unread))
 
 
 def _with_stage(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -80,6 +91,44 @@ def _stage(at: Document) -> int:
     if stage > _STAGES:
         raise BadRequest(f"zero_optimization.stage: {stage} does not exist; 0, 1, 2 and 3 do")
     return stage
+
+
+def _changes(at: Document, stage: int, precision: str) -> dict[str, Any]:
+    """Switches of the stack: what overlaps, the buffers of buckets, the nodes' own copies."""
+    overlap = "stack.overlap_zero3" if stage == _STAGES else "stack.overlap_grad_reduce"
+    bucket = None if at.raw("reduce_bucket") == AUTO else at("reduce_bucket")
+    changes = {
+        overlap: None
+        if at.raw("overlap_comm") == AUTO
+        else at("overlap_comm")
+        if at.raw("overlap_comm") is not None
+        else None,
+        "stack.reduce_bucket_size": None if bucket is None else f"{bucket * (4 if precision == 'fp32' else 2)} B",
+        "stack.zero_hpz": (at("second_shard") or 1) > 1 or None,
+    }
+    return {path: value for path, value in changes.items() if value is not None and stage}
+
+
+def _told(at: Document, stage: int) -> list[str]:
+    """What values do that are not priced."""
+    optimizer = str(at.table("optimizer").get("type") or "").lower()
+    disks = [
+        f"zero_optimization.{name}.device nvme is priced as the hosts' memory: a disk makes the step longer"
+        for name in ("offload_optimizer", "offload_param")
+        if str(at.table(f"zero_optimization.{name}").get("device") or "").lower() == "nvme"
+    ]
+    told = {
+        f"optimizer.type {optimizer}: after a warm-up gradients travel in one bit, which is not priced: a shorter "
+        "iteration": optimizer in ONE_BIT,
+        "zero_optimization.reduce_scatter false reduces whole gradients, which is not priced: more traffic": (
+            at.raw("reduce_scatter") is False and 0 < stage < _STAGES
+        ),
+        "activation_checkpointing says how the script recomputes, not whether; --recompute full says that it does": (
+            bool(at.table("").get("activation_checkpointing"))
+        ),
+        "pipeline: the stages are the script's; --pp says how many": bool(at.table("").get("pipeline")),
+    }
+    return [*disks, *applicable(told)]
 
 
 def _offload(at: Document, stage: int) -> str:

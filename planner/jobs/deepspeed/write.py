@@ -13,6 +13,8 @@ from planner.jobs.options import applicable
 
 FILE: Final = "ds_config.json"
 STUB: Final = "ds_pipeline.py"
+USUAL_BUCKET: Final = 500_000_000
+"""Values of reduce_bucket_size where no file says it."""
 
 
 def deepspeed(job: Job, version: str) -> Export:
@@ -36,7 +38,7 @@ def deepspeed(job: Job, version: str) -> Export:
 def _values(job: Job) -> dict[str, Any]:
     """Values by the fields of its options; AutoTP's ranks count as replicas, so that no batch stands beside them."""
     strategy, at = job.strategy, job.strategy.zero_stage
-    sharded = True if at else None
+    sharded, whole, switches = True if at else None, at == SHARDED_PARAMETERS, job.switches
     hosted, all_hosted = strategy.offload.startswith("optimizer"), strategy.offload == "optimizer+parameters"
     return {
         "global_batch_size": strategy.global_batch_size if strategy.tp == 1 else None,
@@ -45,15 +47,23 @@ def _values(job: Job) -> dict[str, Any]:
         "bf16": True if job.precision == "bf16" else None,
         "fp16": True if job.precision == "fp16" else None,
         "zero_stage": at,
-        **dict.fromkeys(("overlap_comm", "contiguous_gradients", "reduce_scatter"), sharded),
-        "second_shard": job.gpus_per_node if at == SHARDED_PARAMETERS and job.switches.zero_hpz else None,
+        "overlap_comm": sharded and (switches.overlap_zero3 if whole else switches.overlap_grad_reduce),
+        **dict.fromkeys(("contiguous_gradients", "reduce_scatter"), sharded),
+        "reduce_bucket": _bucket(job) if sharded else None,
+        "second_shard": job.gpus_per_node if whole and switches.zero_hpz else None,
         **dict.fromkeys(("states_on_host", "states_pinned"), True if hosted else None),
-        "offload_fraction": job.switches.offload_fraction if hosted and job.switches.offload_fraction < 1 else None,
+        "offload_fraction": switches.offload_fraction if hosted and switches.offload_fraction < 1 else None,
         **dict.fromkeys(("parameters_on_host", "parameters_pinned"), True if all_hosted else None),
         "tp": strategy.tp if strategy.tp > 1 else None,
         "dp": strategy.dp if strategy.cp > 1 else None,
         "cp": strategy.cp if strategy.cp > 1 else None,
     }
+
+
+def _bucket(job: Job) -> int | None:
+    """Values of a bucket of gradients, None where it is DeepSpeed's usual one or the stack has none."""
+    values = int(job.switches.reduce_bucket_size / (4 if job.precision == "fp32" else 2))
+    return values if values not in {0, USUAL_BUCKET} else None
 
 
 def _remarks(job: Job) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ DENSE, SPARSE = "llama3-8b", "mixtral-8x7b"
 STAGE = {"megatron-lm": 1, "megatron-bridge": 1, "deepspeed": 1, "torchtitan": 3, "accelerate": 3, "pytorch": 3,
          "paddle": 1, "nanotron": 1, "maxtext": 1}  # fmt: skip
 """The ZeRO stage that each framework has for all its shards."""
-WRITTEN = [(name, version) for name, one in TARGETS.items() if one.write for version in one.versions]
+WRITTEN = [(name, version) for name, one in TARGETS.items() if name in FRAMEWORKS for version in one.versions]
 LAUNCHERS = [name for name, one in TARGETS.items() if one.start]
 
 HOST = [{"offload": kind} for kind in ("none", "activations", "optimizer", "optimizer+parameters")]
@@ -105,7 +105,11 @@ BESIDE = {
     *("objective", "ties", "reasons", "top", "time_limit"),  # what is asked about it
     "as_of",  # which release the stack is, whose name says it afterwards
 }
-STACK_ALIKE = {"nemo", "nemo-26.06", "megatron-core"}
+STACK_ALIKE = {
+    "megatron-lm": {"nemo", "nemo-26.06", "megatron-core"},
+    "megatron-bridge": {"nemo", "nemo-26.06"},
+    "accelerate": {"transformers"},
+}
 """Stacks that Megatron-LM's arguments tell apart only by what a strategy makes use of."""
 
 
@@ -204,10 +208,7 @@ def test_a_stack_that_is_another_frameworks_is_named(target, version):
     for value in REQUESTS["stack"]:
         made = outcome(planned(target, value), target, version)
         name = value["stack"]
-        alike = (
-            STACK_ALIKE if target == "megatron-lm" else {"nemo", "nemo-26.06"} if target == "megatron-bridge" else ()
-        )
-        if made and name != FRAMEWORKS[target].stack and name not in alike:
+        if made and name != FRAMEWORKS[target].stack and name not in STACK_ALIKE.get(target, ()):
             assert made != own, name
             assert any(f"as of stack {name}" in remark for remark in made[-1])
 

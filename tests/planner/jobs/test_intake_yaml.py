@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ from planner.jobs.maxtext import options as maxtext_options
 from planner.jobs.maxtext.read import maxtext_job
 from planner.jobs.nanotron import options as nanotron_options
 from planner.jobs.nanotron.read import nanotron_job
-from planner.jobs.reader import Context
+from planner.jobs.reader import Context, JobFile
 from planner.jobs.readers import import_job, read_job
 from planner.jobs.yaml_text import yaml_text
 
@@ -35,7 +36,7 @@ def asked(job, **fields):
 
 def test_what_accelerate_config_writes_shards_over_all_ranks():
     job = accelerate_job(FSDP1)
-    assert job.fields == {"gpus": 8, "precision": "bf16"}
+    assert job.fields == {"gpus": 8, "precision": "bf16", "stack": "fsdp"}
     assert (job.pins["zero_stage"], "dp" in job.pins, "sharding_degree" in job.pins) == (3, False, False)
     assert (job.pins["recompute"], job.pins["offload"]) == ("none", "none")
     lower = accelerate_job(FSDP1 | {"fsdp_config": {"fsdp_sharding_strategy": "SHARD_GRAD_OP"}})
@@ -54,22 +55,63 @@ def test_accelerate_without_fsdp_shares_nothing():
     ("document", "message"),
     [
         ({"a": 1}, "no key of Accelerate in it, such as distributed_type"),
-        ({"distributed_type": "DEEPSPEED"}, "distributed_type: 'DEEPSPEED' is not priced; FSDP, MULTI_GPU, NO are"),
+        ({"distributed_type": "XLA"}, "distributed_type: 'XLA' is not priced; FSDP, MULTI_GPU, NO, DEEPSPEED"),
         (FSDP1 | {"num_processes": "8"}, "num_processes: expected a whole number from 1 on, got '8'"),
         (FSDP1 | {"fsdp_config": 3}, "fsdp_config: expected a table with keys such as fsdp_version, got 3"),
         (
-            FSDP1 | {"fsdp_config": {"fsdp_reshard_after_forward": "SHARD_GRAD_OP"}},
-            "fsdp_config.fsdp_reshard_after_forward: expected true or false, got 'SHARD_GRAD_OP'",
+            FSDP1 | {"fsdp_config": {"fsdp_reshard_after_forward": "SOMETIMES"}},
+            "fsdp_config.fsdp_reshard_after_forward: 'SOMETIMES' is not priced; FULL_SHARD",
         ),
         (
-            FSDP1 | {"fsdp_config": {"fsdp_sharding_strategy": "HYBRID_SHARD"}},
-            "fsdp_config.fsdp_sharding_strategy: 'HYBRID_SHARD' is not priced",
+            FSDP1 | {"fsdp_config": {"fsdp_sharding_strategy": "SOME_SHARD"}},
+            "fsdp_config.fsdp_sharding_strategy: 'SOME_SHARD' is not priced",
         ),
     ],
 )
 def test_accelerate_refuses_what_is_not_priced(document, message):
     with pytest.raises(BadRequest, match=message):
         accelerate_job(document)
+
+
+def deepspeed_plugin(**plugin):
+    return {"distributed_type": "DEEPSPEED", "mixed_precision": "bf16", "num_processes": 8, "deepspeed_config": plugin}
+
+
+def test_accelerate_with_deepspeed_s_plugin_is_deepspeed_s_job():
+    job = accelerate_job(deepspeed_plugin(zero_stage=3, offload_optimizer_device="cpu", offload_param_device="none"))
+    assert (job.framework, job.fields["stack"], job.fields["precision"]) == ("deepspeed", "deepspeed", "bf16")
+    assert (job.pins["zero_stage"], job.pins["offload"], "steps" in job.pins) == (3, "optimizer", False)
+    assert not job.unpriced
+
+
+def test_accelerate_names_deepspeed_s_file():
+    document = deepspeed_plugin(deepspeed_config_file="ds.json")
+    there = JobFile(Path("ds.json"), json.dumps({"zero_optimization": {"stage": 1}, "fp16": {"enabled": "auto"}}))
+    assert accelerate_job(document, lambda name: there if name == "ds.json" else None).pins["zero_stage"] == 1
+    missing = accelerate_job(document).missing
+    assert missing[0].startswith("deepspeed_config_file ds.json is not here")
+
+
+def test_accelerate_with_megatron_is_megatron_s_job():
+    plugin = {"megatron_lm_tp_degree": 4, "megatron_lm_pp_degree": 2, "megatron_lm_num_micro_batches": 8}
+    plugin |= {"megatron_lm_sequence_parallelism": "true", "megatron_lm_recompute_activations": True}
+    job = accelerate_job({"distributed_type": "MEGATRON_LM", "mixed_precision": "bf16", "megatron_lm_config": plugin})
+    assert (job.framework, job.pins["tp"], job.pins["pp"], job.pins["steps"]) == ("megatron-lm", 4, 2, 8)
+    assert (job.pins["recompute"], job.pins["sequence_parallel"]) == ("selective", "true")
+
+
+@pytest.mark.parametrize(("nodes", "degree"), [(1, 8), (4, 8)])
+def test_accelerate_shards_within_a_node_where_it_is_told_to(nodes, degree):
+    document = FSDP1 | {"num_machines": nodes, "num_processes": 8 * nodes}
+    fields, pins = asked(accelerate_job(document | {"fsdp_config": {"fsdp_sharding_strategy": "HYBRID_SHARD"}}))
+    assert (fields["gpus"], pins["zero_stage"], pins.get("sharding_degree", degree)) == (8 * nodes, 3, degree)
+
+
+def test_accelerate_s_words_of_yaml_and_its_compiler_are_read():
+    document = {"distributed_type": False, "mixed_precision": False, "dynamo_backend": "INDUCTOR"}
+    job = accelerate_job(document)
+    assert (job.fields["precision"], job.pins["zero_stage"]) == ("fp32", 0)
+    assert job.fields["changes"] == {"stack.fused_elementwise": True}
 
 
 def test_nanotron_has_the_schedule_of_its_default_and_steps_of_every_rank():

@@ -3,6 +3,7 @@
 import pytest
 
 from planner import PlanRequest, predict
+from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.choices import assumed_stack
 from planner.jobs.imported import complete
 from planner.jobs.reader import CommandReader, DocumentReader
@@ -10,8 +11,8 @@ from planner.jobs.readers import READERS, import_job
 from planner.jobs.registry import TARGETS, export
 from tests.conformance.plans import label, random_plans
 
-READ = {one.framework: one.form for one in READERS if isinstance(one, DocumentReader | CommandReader)}
-READ = {name: form for name, form in READ.items() if name in TARGETS and TARGETS[name].write}
+READ = {one.framework or one.form: one.form for one in READERS if isinstance(one, DocumentReader | CommandReader)}
+READ = {name: form for name, form in READ.items() if name in FRAMEWORKS and TARGETS[name].write}
 PLANS = 30
 VERSIONS = {"torchtitan": "0.2"}
 """Those that are read, where they are not the usual ones."""

@@ -45,6 +45,7 @@ ZERO = toy_scenario(stack=toy_stack(zero_stages=(0, 1, 2, 3)))
 NAMED_MODULES = toy_scenario(stack=toy_stack(recompute_modules=("layernorm", "moe")))
 LAYERNORM = module_mask(["layernorm"])
 HOSTED = toy_scenario(stack=toy_stack(offloads=("activations", "optimizer")))
+ALONE = toy_scenario(gpus=1, stack=toy_stack(offloads=("optimizer",), gradients_offloaded=True))
 ADAPTED = toy_scenario(stack=toy_stack(adapters=Adapters(rank=8)))
 UNHOSTED = toy_scenario(group=toy_group().model_copy(update={"host_link": None}))
 
@@ -155,6 +156,11 @@ PAIRS = {
     "selective": (EVEN, {"recompute": Recompute.FULL}, {"recompute": Recompute.SELECTIVE}),
     "rank-order": (EVEN, {"pp": 2, "dp": 2, "rank_order": 1}, {"pp": 2, "dp": 1, "rank_order": 1}),
     "sharding": (EVEN, {"zero_stage": 1, "sharding_degree": 4}, {"zero_stage": 1, "sharding_degree": 1}),
+    "offload-alone": (
+        ALONE,
+        {"zero_stage": 2, "sharding_degree": 1, "offload": OPTIMIZER},
+        {"zero_stage": 2, "sharding_degree": 1, "offload": 0},
+    ),
     "sharding-divides": (
         EVEN,
         {"dp": 4, "cp": 2, "sharding_degree": 8},

@@ -1,0 +1,1 @@
+"""LLaMA-Factory: its recipes and command lines."""

@@ -1,0 +1,1 @@
+"""ms-swift on Transformers: ``swift sft``, ``swift pt`` and ``swift rlhf``."""

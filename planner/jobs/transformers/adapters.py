@@ -1,0 +1,155 @@
+"""What trains of a model: all of it, or low-rank adapters beside weights that are frozen, and in which formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from costmodels.stack.adapters import ADAPTED, OF_ATTENTION
+from planner.jobs.imported import ImportedJob
+from planner.jobs.options import Document
+from planner.jobs.transformers.options import EVERYWHERE, FORMATS, TARGETS
+from planner.jobs.transformers.sharding import STACK
+from planner.jobs.transformers.trainer import Trainer
+from planner.jobs.values import truth
+
+_WHOLE: Final = frozenset({"full", "none", "false", "all"})
+_LOW_RANK: Final = frozenset({"lora", "qlora", "adalora", "dora", "longlora", "lora+", "pissa", "rslora"})
+_NARROW: Final = (4, 8)
+_PEFT: Final = ("linear_qkv",)
+"""PEFT's own modules of Llama's kind, queries and values, where none are named."""
+
+
+def adapted_job(at: Document, trainer: Trainer, sharded: ImportedJob, *, experts: bool = False) -> ImportedJob:
+    """Adapters and the format of frozen weights, or the formats of all states where everything trains.
+
+    Args:
+        at: the options.
+        trainer: that reads them.
+        sharded: how states are sharded, and the precision.
+        experts: whether the model has experts, whose adapters are not priced.
+    """
+    method = str(at("method") or "").lower()
+    loaded, said = _loaded(at, trainer, sharded)
+    if not _adapts(at, trainer, method):
+        return _all_train(at, trainer, sharded, loaded, said)
+    modules, assumed, told = _modules(at("targets"))
+    if experts and len(left := [name for name in modules if name in OF_ATTENTION]) < len(modules):
+        modules = left or OF_ATTENTION
+        told += ("adapters of experts are not priced: more time and memory where they have some",)
+    narrow = sharded.framework == "deepspeed" and sharded.fields.get("precision") != "fp32"
+    base = _base(at, trainer, method, "bf16" if narrow else loaded)
+    dropout = "+dropout" if _number(at("lora_dropout")) > 0 else ""
+    kernels = "16-bit" if sharded.framework == "deepspeed" else "autocast"
+    adapters = f"{at('rank') or trainer.rank}:{','.join(modules)}/{kernels}{dropout}"
+    fields = {"adapters": adapters, **({"base_precision": base} if base else {})}
+    pins = {}
+    if sharded.pins.get("offload", "none") != "none":
+        pins = {"offload": "none"}
+        told += ("states and weights are priced on the device beside adapters, though some are offloaded: less memory",)
+    why = said if base in {None, "bf16", "fp32"} else ()
+    return ImportedJob(fields, pins, assumed=(*why, *assumed), unpriced=told)
+
+
+def _all_train(
+    at: Document, trainer: Trainer, sharded: ImportedJob, loaded: str, said: tuple[str, ...]
+) -> ImportedJob:  # fmt: skip
+    """The job where all weights train, or are priced so."""
+    method = str(at("method") or "").lower()
+    other = bool(method) and method not in _WHOLE
+    told = f"{method} trains a part of the weights; all are priced: less memory and time than that"
+    rank, switch = (trainer.options[field].word for field in ("rank", "use_peft"))
+    idle = at("rank") is not None and at.raw("use_peft") is None and not method
+    more = (f"{rank} counts nothing without {switch}; all weights train",) if idle else ()
+    fields = _states(loaded, at, trainer, sharded)
+    return ImportedJob(fields, assumed=(*said, *more), unpriced=(told,) if other else ())
+
+
+def _adapts(at: Document, trainer: Trainer, method: str) -> bool:
+    if method:
+        return method in _LOW_RANK
+    if at.raw("use_peft") is not None:
+        return bool(at("use_peft"))
+    narrow = at("four_bits") or at("eight_bits") or at("bits") in _NARROW
+    return trainer.adapters == "unless" or bool(narrow) or (trainer.adapters == "named" and bool(at("rank")))
+
+
+def _loaded(at: Document, trainer: Trainer, sharded: ImportedJob) -> tuple[str, tuple[str, ...]]:
+    """The format that weights are loaded in, and what was assumed of it."""
+    precision = sharded.fields.get("precision", "fp32")
+    word = str(at("weights") or "").rpartition(".")[2].lower()
+    if word in FORMATS:
+        return FORMATS[word], ()
+    usual = {"products": precision, "masters": precision}.get(trainer.weights, trainer.weights)
+    usual = usual if usual in {"bf16", "fp16", "fp32"} else "bf16"
+    if word == "auto":
+        return "bf16", ("weights are loaded as their checkpoint has them; bf16 is priced",)
+    shown = sharded.framework == "accelerate" and precision != "fp32"
+    told = f"no format of weights is said; {usual} is priced, as {trainer.title} loads them; dtype says otherwise"
+    return usual, ((told,) if shown else ())
+
+
+def _states(loaded: str, at: Document, trainer: Trainer, sharded: ImportedJob) -> dict[str, Any]:
+    """States of 16 bits where the optimizer steps the loaded weights themselves: neither DeepSpeed nor FSDP does."""
+    pure = sharded.fields.get("stack") == STACK and not sharded.pins.get("zero_stage") and loaded != "fp32"
+    if sharded.fields.get("stack") != STACK:
+        return {}
+    if not pure or trainer.weights == "masters":
+        return {} if sharded.pins.get("zero_stage") else {"main_grads": "fp32"}
+    narrow = str(at("optimizer") or "adamw").lower()
+    eight = any(one in narrow for one in ("8bit", "4bit", "adafactor", "sgd", "lion", "muon"))
+    changes = {"stack.states.weight_bytes": 2, "stack.states.optimizer_bytes": 8, "stack.gradients.ddp_bucket_bytes": 2}
+    return {"main_grads": "bf16", "changes": changes} | ({} if eight else {"optimizer": "adam-bf16"})
+
+
+def _base(at: Document, trainer: Trainer, method: str, loaded: str) -> str | None:
+    """The format of frozen weights."""
+    bits = at("bits")
+    if at("four_bits") or bits == 4 or method == "qlora":
+        return "nf4-double" if _doubled(at, usual=trainer.double) else "nf4"
+    if at("eight_bits") or bits == 8:
+        return "int8"
+    return {"fp32": "fp32"}.get(loaded)
+
+
+def _doubled(at: Document, *, usual: bool) -> bool:
+    """Whether the constants of blocks are quantised too."""
+    names = (
+        "use_bnb_nested_quant",
+        "double_quantization",
+        "bnb_4bit_use_double_quant",
+        "double_quant",
+        "use_nested_quant",
+    )
+    places = (at.table(""), at.table("bnb_config_kwargs"))
+    said = [value for place in places for name in names if (value := truth(place.get(name, ""))) is not None]
+    return said[0] if said else usual
+
+
+def _modules(given: Any) -> tuple[Sequence[str], tuple[str, ...], tuple[str, ...]]:
+    """Megatron's names of the adapted modules, what was assumed of them, and what is not priced of them."""
+    if given is None:
+        said = "no modules of adapters are named; those of queries, keys and values are priced: PEFT has two of these"
+        return list(_PEFT), (f"{said} for Llama's kind; --adapters says otherwise",), ()
+    words = [word for one in _listed(given) for word in str(one).replace(";", ",").split(",") if word.strip()]
+    names = [word.strip().strip("'\"[]()").lower() for word in words]
+    if EVERYWHERE & set(names):
+        return list(ADAPTED), (), ()
+    meant = {name: TARGETS.get(name) or TARGETS.get(name.rpartition(".")[2]) for name in names}
+    found = {module for modules in meant.values() if modules for module in modules.split(",")}
+    unknown = [name for name, modules in meant.items() if not modules]
+    if not found:
+        return list(ADAPTED), (), (f"modules {', '.join(unknown)} are not known; adapters of all modules are priced",)
+    told = (f"adapters of {', '.join(unknown)} are not priced: a little more memory",) if unknown else ()
+    return [name for name in ADAPTED if name in found], (), told
+
+
+def _listed(given: Any) -> Iterable[Any]:
+    return given if isinstance(given, list | tuple) else str(given).split()
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return 0.0

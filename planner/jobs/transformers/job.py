@@ -1,0 +1,244 @@
+"""A job of TrainingArguments: the model, its batch, what trains of it, and how its states are sharded."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from costmodels.model.catalogue import model as find_model
+from costmodels.model.model import Model
+from costmodels.stack.finetune import GENERATING, task_named
+from costmodels.stack.optimizers import OPTIMIZERS, named_optimizer
+from hardware.errors import MeshwrightError
+from planner.errors import BadRequest
+from planner.jobs.imported import ImportedJob, Length, joined
+from planner.jobs.options import Document, applicable, present
+from planner.jobs.reader import Context
+from planner.jobs.transformers.adapters import adapted_job
+from planner.jobs.transformers.options import ATTENTION, PAGED, RANKED
+from planner.jobs.transformers.sharding import STACK, sharded_job
+from planner.jobs.transformers.trainer import Trainer
+from planner.jobs.values import pattern, typed, unpriced, whole
+
+_OFF: Final = "false"
+_EAGER: Final = 92
+"""Bytes per parameter that PyTorch's multi-tensor AdamW moves, where no kernel does it all."""
+
+
+def training_job(
+    values: Mapping[str, Any],
+    trainer: Trainer,
+    context: Context,
+    *,
+    beside: Path | None = None,
+    accelerate: Mapping[str, Any] | None = None,
+    gpus: int | None = None,
+    task: str | None = None,
+) -> ImportedJob:
+    """The job of a trainer's options.
+
+    Args:
+        values: of the options, by name, as a command line or a file has them.
+        trainer: that reads them.
+        context: what is known beside them.
+        beside: the file that they stand in, where they do.
+        accelerate: the configuration of ``accelerate launch``, where that starts it.
+        gpus: that the launcher starts, where it says so.
+        task: what is trained, where a program's name says it and no option.
+
+    Raises:
+        BadRequest: a value that is wrong, or contradicts another.
+    """
+    values = _told_apart(trainer.translated(_whole_length(values)))
+    found = typed(values, trainer.options)
+    silent = trainer.switches and not {"bf16", "fp16"} & set(found)
+    at = Document(found | ({"bf16": True} if silent else {}) | _made_up(found, trainer, gpus), trainer.options)
+    if at("bf16") and at("fp16"):
+        raise BadRequest("bf16 and fp16 are both switched on, which Transformers refuses; switch one of them off")
+    named, shape = _model_job(at, context)
+    hidden = shape.hidden_size if shape else None
+    sharded = sharded_job(at, trainer, accelerate, context, beside, hidden)
+    parts = (
+        sharded,
+        _optimizer_job(at, sharded),
+        _kernels_job(at),
+        _sizes_job(at, trainer, sharded),
+        adapted_job(at, trainer, sharded, experts=bool(shape and shape.moe)),
+        _task_job(at, task),
+        named,
+        ImportedJob(present(gpus=gpus or whole((accelerate or {}).get("num_processes")))),
+    )
+    told = _told(found, at, trainer)
+    switched = f"neither bf16 nor fp16 is said; bf16 is priced, as {trainer.title} switches it on"
+    return _spread(joined(*parts, ImportedJob(unpriced=told, assumed=(switched,) if silent else ())))
+
+
+def _told(values: Mapping[str, Any], at: Document, trainer: Trainer) -> tuple[str, ...]:
+    """What is read and has no price, and what is not read; nothing of what changes no price."""
+    known = re.compile(pattern((*trainer.harmless, *trainer.effects)))
+    _ = [at.raw(row.field) for row in trainer.options]
+    _ = [at.table("").get(name) for name in values if known.fullmatch(name)]
+    return (*unpriced(values, trainer.effects), *at.unread("", ""))
+
+
+_PARTS: Final = (("source_max_len", "target_max_len"), ("max_source_length", "max_target_length"))
+"""Options for what goes in and what comes out, which make one sequence."""
+
+
+def _whole_length(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The values, with one length of sequences where they have two for its parts."""
+    for names in _PARTS:
+        parts = [whole(values.get(name)) for name in names]
+        if all(parts):
+            left = {name: value for name, value in values.items() if name not in names}
+            return {"max_length": sum(part or 0 for part in parts), **left}
+    return values
+
+
+def _spread(job: ImportedJob) -> ImportedJob:
+    """The job with what splits its sequences: all to all under DeepSpeed and without sharding, else as Accelerate does.
+
+    Accelerate's own rules know no context ranks without sharding; a trainer that has them goes without.
+    """
+    if job.pins.get("cp", 1) == 1:
+        return job
+    plain = job.framework == "accelerate" and not job.pins.get("zero_stage")
+    kind = "a2a" if job.framework == "deepspeed" or plain else "p2p"
+    pins = {**job.pins, "cp_kind": job.pins.get("cp_kind", kind)}
+    return replace(job, pins=pins, framework=None if plain else job.framework)
+
+
+def _told_apart(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, of which ``deepspeed`` gives way to the option that names its file where it is only a switch."""
+    switched = str(values.get("deepspeed", "")).lower() in {"true", ""}
+    file = next((name for name in values if str(name).startswith("deepspeed_config")), None)
+    return {name: value for name, value in values.items() if not (name == "deepspeed" and switched and file)}
+
+
+def _model_job(at: Document, context: Context) -> tuple[ImportedJob, Model | None]:
+    """The model by its name, or by the last part of it, where the catalogue has it; else what it lacks."""
+    name = at("model")
+    if "model" in context.known:
+        return ImportedJob(), None
+    if not name or name is True:
+        return ImportedJob(lacks="no model is named; --model says which it is"), None
+    for candidate in dict.fromkeys((str(name), str(name).rstrip("/").rpartition("/")[2])):
+        try:
+            found = find_model(candidate)
+        except (MeshwrightError, OSError):
+            continue
+        said = () if candidate == name else (f"{name} is taken for {candidate}; --model says otherwise",)
+        return ImportedJob({"model": candidate}, assumed=said), found
+    lacks = f"model {str(name)!r:.80} is not in the catalogue; --model says which it is, or a config.json"
+    return ImportedJob(lacks=lacks), None
+
+
+def _sizes_job(at: Document, trainer: Trainer, sharded: ImportedJob) -> ImportedJob:
+    """Batch, sequence and length; the micro-batch that DeepSpeed's file says stands."""
+    length, steps = at("seq_length"), at("max_steps")
+    if length is not None and length <= 0:
+        length = None
+    length = length or trainer.seq_length
+    own = {name: at(name) for name in ("micro_batch_size", "steps") if at.raw(name) is not None}
+    whole = sharded.fields.get("global_batch_size")
+    pins = {"micro_batch_size": at("micro_batch_size"), "steps": at("steps") or 1}
+    pins |= {name: pin for name, pin in sharded.pins.items() if name in pins}
+    if whole:
+        pins = {name: sharded.pins[name] for name in pins if name in sharded.pins} | own
+    assumed = {
+        f"{trainer.options['micro_batch_size'].word} is not given; {pins.get('micro_batch_size')} is priced, as "
+        f"{trainer.title} takes it": "micro_batch_size" not in {*own, *sharded.pins} and not whole,
+        "no length of sequences is given; the model's is priced, or --seq-len": not length,
+        f"every sequence is priced with all its {length} tokens; shorter ones take less time where nothing is packed": (
+            bool(length) and not at("packing")
+        ),
+    }
+    recompute = at("recompute") if at.raw("recompute") is not None else trainer.recompute
+    again = {"recompute": "full" if recompute else "none"}
+    again = again if "recompute" not in sharded.pins or recompute else {}
+    unsaid = {
+        "pins.micro_batch_size": "micro_batch_size" not in {*own, *sharded.pins},
+        "pins.steps": "steps" not in {*own, *sharded.pins},
+        "pins.recompute": at.raw("recompute") is None,
+        "seq_length": at("seq_length") is None,
+    }
+    tp, cp = at("tp"), at("cp")
+    degrees = ({"tp": tp} if tp > 1 else {}) | ({"cp": cp} if cp > 1 else {})
+    many = Length(steps, "iterations", trainer.options["max_steps"].word) if steps and steps > 0 else None
+    filled = frozenset(applicable(unsaid))
+    fields = present(seq_length=length)
+    return ImportedJob(fields, pins | again | degrees, assumed=applicable(assumed), length=many, filled=filled)
+
+
+def _made_up(values: Mapping[str, Any], trainer: Trainer, gpus: int | None) -> dict[str, Any]:
+    """The steps that make up a trainer's usual batch, where none are said."""
+    steps, micro = trainer.options["steps"], trainer.options["micro_batch_size"]
+    if steps.word in values or not (trainer.batch and gpus):
+        return {}
+    each = whole(values.get(micro.word)) or micro.default
+    return {steps.word: max(1, math.ceil(trainer.batch / each / gpus))}
+
+
+def _optimizer_job(at: Document, sharded: ImportedJob) -> ImportedJob:
+    """The optimizer that the options name, unless DeepSpeed's file has one."""
+    word = str(at("optimizer") or "adamw")
+    if sharded.fields.get("optimizer"):
+        return ImportedJob()
+    told = (f"{word}: states that move to the host where the device is full are priced on the device",)
+    paged = told if word.startswith(PAGED) else ()
+    name, less = _priced(word)
+    eager = word in {"adamw_torch", "adamw_hf"} and sharded.fields.get("stack") == STACK
+    changes = {"changes": {"stack.states.optimizer_traffic": _EAGER}} if eager else {}
+    filled = frozenset() if at("optimizer") else frozenset({"optimizer"})
+    return ImportedJob({"optimizer": name, **changes}, unpriced=(*paged, *less), filled=filled)
+
+
+def _priced(word: str) -> tuple[str, tuple[str, ...]]:
+    """What an optimizer is priced as, and what is not priced of it."""
+    plain = word.lower()
+    if near := next((near for start, near in RANKED.items() if plain.startswith(start)), None):
+        return near, (f"optimizer {word} is priced as {near}; its own states are smaller: less memory",)
+    name = named_optimizer(word)
+    if name in OPTIMIZERS:
+        return name, ()
+    return "adam", (f"optimizer {word} is not known and priced as adam, with two moments in fp32",)
+
+
+def _kernels_job(at: Document) -> ImportedJob:
+    attention = str(at("attention") if at.raw("attention") is not None else "").lower()
+    kernels = ATTENTION.get(attention, ...)
+    changes: dict[str, Any] = {}
+    told = []
+    if kernels is ...:
+        told.append(f"attention {attention} is priced as PyTorch's scaled_dot_product_attention")
+    elif kernels is not None:
+        changes["stack.attention_backend"] = list(kernels)
+    if at("compile"):
+        changes["stack.fused_elementwise"] = True
+        told.append("torch_compile is priced as fused elementwise kernels; the compilation at the start is not")
+    if at("liger"):
+        told.append(
+            "Liger's loss is priced; its norms, activations and positions are not: a little less time and memory"
+        )
+    fields = present(loss="fused" if at("liger") else None, changes=changes or None)
+    return ImportedJob(fields, unpriced=tuple(told))
+
+
+def _task_job(at: Document, task: str | None) -> ImportedJob:
+    """What is learnt; what generates its samples is priced as the step that learns from them."""
+    word = str(at("stage") or task or "").lower()
+    if not word:
+        return ImportedJob()
+    if word.replace("_", "-") in GENERATING:
+        told = (
+            f"{word} generates what it learns from: time and memory of that, and of models that judge it, come on top"
+        )
+        return ImportedJob({"task": "finetune"}, unpriced=(told,))
+    try:
+        return ImportedJob({"task": task_named(word)})
+    except ValueError:
+        return ImportedJob(unpriced=(f"{word} is priced as fine-tuning; what it does beside that is not known",))

@@ -1,0 +1,157 @@
+"""Command lines and files with TrainingArguments as questions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from planner.jobs.imported import ImportedJob, joined
+from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
+from planner.jobs.transformers.arguments import Started, files_of, is_option, overrides_of, started, values_of
+from planner.jobs.transformers.job import training_job
+from planner.jobs.transformers.launched import accelerate_of
+from planner.jobs.transformers.machines import gpus_of
+from planner.jobs.transformers.trainer import TRANSFORMERS, Trainer
+
+MARKS: Final = frozenset({
+    "per_device_train_batch_size", "per_gpu_train_batch_size", "per_device_batch_size", "num_train_epochs",
+    "gradient_checkpointing", "lora_target_modules", "deepspeed_config", "gradient_accumulation_steps", "deepspeed",
+    "lora_r", "lora_rank", "load_in_4bit", "load_in_8bit", "model_max_length",
+})  # fmt: skip
+"""Options that a trainer of this family has, and others have not."""
+OF_TRL: Final = frozenset({
+    "dataset_name", "dataset_mixer", "dataset_mixture", "use_peft", "max_seq_length", "num_generations", "use_vllm",
+    "max_prompt_length", "max_completion_length", "dataset_text_field", "dataset_id_or_path", "loss_type", "beta",
+})  # fmt: skip
+"""Names that recipes of TRL have beside TrainingArguments."""
+_OTHERS: Final = frozenset({
+    "num_layers", "num_attention_heads", "tensor_model_parallel_size", "pipeline_model_parallel_size",
+    "micro_train_batch_size", "actor_num_gpus_per_node", "colocate_all_models",
+})  # fmt: skip
+"""Options that say the command line is another family's, Megatron's or a trainer's that generates."""
+_OF_OTHERS: Final = OF_TRL | {
+    "finetuning_type", "cutoff_len", "lora_target", "pref_loss", "flash_attn", "tuner_type", "train_type", "sft_type",
+    "rlhf_type", "split_dataset_ratio",
+}  # fmt: skip
+"""Names in a file that say it is another trainer's."""
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line of this family: what it starts, and its options with those of the files that it names."""
+
+    start: Started
+    values: Mapping[str, Any]
+    file: Path | None
+
+
+def command_of(launch: Launch, context: Context, trainer: Trainer, words: Collection[str] | None = None) -> Command:
+    """A command line taken apart; what it says itself stands above what its file says.
+
+    Args:
+        launch: evaluated.
+        context: with the files.
+        trainer: whose switches have ``--no_x``.
+        words: that the program is given, where the first ones are not its options.
+    """
+    start = started(launch.words)
+    given = tuple(start.words if words is None else words)
+    own = {**overrides_of(given), **values_of(given, trainer.options)}
+    named = [*files_of(given, *_SUFFIXES), *(str(own.pop(name)) for name in ("config", "config_file") if name in own)]
+    missing = None
+    for name in named:
+        written = launch.written.get(name)
+        file = JobFile(Path(name), written) if written is not None else context.find(name)
+        if file is not None and file.document is not None:
+            return Command(start, {**file.document, **own}, file.path)
+        missing = name
+    return Command(start, own | ({"config": missing} if missing else {}), None)
+
+
+def command_job(
+    launch: Launch,
+    context: Context,
+    trainer: Trainer,
+    *,
+    command: Command | None = None,
+    task: str | None = None,
+    accelerate: Mapping[str, Any] | None = None,
+) -> ImportedJob:
+    """The job of a command line, which another one starts by ``accelerate`` where it is so configured.
+
+    Raises:
+        BadRequest: a value that is wrong, or contradicts another.
+    """
+    command = command or command_of(launch, context, trainer)
+    values, unknown = _known(command.values, launch, trainer)
+    lost = values.pop("config", None)
+    launched, told = accelerate_of(command.start, context)
+    accelerate = accelerate or launched
+    gpus, assumed = gpus_of(launch, command.start, accelerate)
+    found = training_job(
+        values, trainer, context, beside=command.file, accelerate=accelerate, gpus=gpus, task=task
+    )  # fmt: skip
+    more = [f"{lost} is not here, which has the options; give it beside this file"] if lost is not None else []
+    return joined(found, ImportedJob(assumed=(assumed,) if assumed else (), missing=(*more, *told, *unknown)))
+
+
+def _known(values: Mapping[str, Any], launch: Launch, trainer: Trainer) -> tuple[dict[str, Any], list[str]]:
+    """The values that the script says, and how the others that change a price are said."""
+    read = {word for row in trainer.options for word in (row.word, *row.older)}
+    lost = {
+        name: next((how for part, how in launch.unknown.items() if part in str(value)), "")
+        for name, value in values.items()
+        if name in read
+    }
+    left = {name: value for name, value in values.items() if not lost.get(name)}
+    return left, [f"--{name} is {values[name]}; {how} says it" for name, how in lost.items() if how]
+
+
+def names_in(launch: Launch) -> set[str]:
+    """Names of the options of what a command line starts."""
+    return {
+        word.lstrip("-").partition("=")[0].replace("-", "_")
+        for word in started(launch.words).words
+        if is_option(word)
+    }  # fmt: skip
+
+
+def _recognises(launch: Launch) -> bool:
+    names = names_in(launch)
+    return bool(names & MARKS) and not names & _OTHERS
+
+
+def _read(launch: Launch, context: Context) -> ImportedJob:
+    return command_job(launch, context, TRANSFORMERS)
+
+
+def _recognises_file(file: JobFile) -> bool:
+    keys = set(file.document or ())
+    return bool(keys & {"per_device_train_batch_size", "per_gpu_train_batch_size"}) and not keys & _OF_OTHERS
+
+
+def _read_file(file: JobFile, context: Context) -> ImportedJob:
+    return file_job(file, context, TRANSFORMERS)
+
+
+def file_job(file: JobFile, context: Context, trainer: Trainer, task: str | None = None) -> ImportedJob:
+    """The job of a file of options; an Accelerate configuration among the job's files says how it is started.
+
+    Raises:
+        BadRequest: a value that is wrong, or contradicts another.
+    """
+    beside = context.holding("distributed_type")
+    accelerate = beside.document if beside else None
+    found = training_job(file.document or {}, trainer, context, beside=file.path, accelerate=accelerate, task=task)
+    alone = accelerate is None and found.framework == "accelerate" and not found.pins.get("zero_stage")
+    told = "nothing here shards states, so that every GPU has all of them; Accelerate's or DeepSpeed's file would say"
+    return joined(found, ImportedJob(assumed=(told,))) if alone else found
+
+
+READERS: Final = (
+    CommandReader("transformers", "a command line of Transformers' Trainer", "", _recognises, _read),
+    DocumentReader("transformers", "TrainingArguments of Transformers", "", _recognises_file, _read_file),
+)

@@ -1,0 +1,65 @@
+"""What one trainer that is built on Transformers' does its own way, as a record; ``job`` makes a job with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from planner.jobs.options import Options
+from planner.jobs.transformers import options as usual
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """A trainer.
+
+    Attributes:
+        title: what people call it.
+        options: its options, by the fields of ``planner.jobs.transformers.options``.
+        harmless: names of options that change no price, as ``words`` has them.
+        effects: what options do that are read and not priced.
+        precision: of the products where neither bf16 nor fp16 is said.
+        switches: whether it switches bf16 on itself where neither is said.
+        weights: the format that a model is loaded in where nothing is said of it: bf16, fp16, fp32, or "products" for
+            that of the products; "masters" where weights that train are kept in fp32 whatever they are loaded in.
+        adapters: "named" where a rank alone asks for them, "asked" where an option must, "unless" where they train
+            unless an option says full.
+        rank: of adapters where none is said.
+        double: whether weights of 4 bits have quantised constants where nothing is said of it.
+        deepspeed: DeepSpeed's files that it brings, by the name that an option has for them.
+        fsdp: tables of ``fsdp_config`` that it brings, by the name that ``fsdp`` has for them.
+        recompute: whether it recomputes layers unless told not to.
+        seq_length: of a job that says none; None: the model's.
+        batch: sequences of an iteration, which accumulation makes up where no steps are said; None: one step.
+        translated: its options in the words of ``options``, where some mean what no word there does.
+    """
+
+    title: str
+    options: Options
+    harmless: tuple[str, ...] = usual.HARMLESS
+    effects: Mapping[str, str] = field(default_factory=lambda: usual.EFFECTS)
+    precision: Literal["fp32", "bf16"] = "fp32"
+    switches: bool = False
+    weights: Literal["bf16", "fp32", "products", "masters"] = "fp32"
+    adapters: Literal["named", "asked", "unless"] = "named"
+    rank: int = 8
+    double: bool = False
+    deepspeed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    fsdp: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    recompute: bool = False
+    seq_length: int | None = None
+    batch: int | None = None
+    translated: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+
+
+def zero(stage: int, *, offload: bool = False, **more: Any) -> dict[str, Any]:
+    """A DeepSpeed document of the kind that trainers bring: everything but the stage is left to the Trainer."""
+    host = {"device": "cpu", "pin_memory": True}
+    away = {"offload_optimizer": host, **({"offload_param": host} if stage == 3 else {})} if offload else {}
+    left = dict.fromkeys(("train_micro_batch_size_per_gpu", "gradient_accumulation_steps"), "auto")
+    tables = {name: {"enabled": "auto"} for name in ("bf16", "fp16")}
+    return {**left, **tables, "zero_optimization": {"stage": stage, **away, **more}}
+
+
+TRANSFORMERS = Trainer("Transformers' Trainer", usual.OPTIONS)

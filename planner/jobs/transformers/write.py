@@ -1,0 +1,176 @@
+"""Recipes of the trainers that are built on Transformers', each with the file that shards its states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from costmodels.names import SHARDED_PARAMETERS
+from planner.frameworks.registry import framework_of
+from planner.jobs.accelerate import write as accelerate
+from planner.jobs.check import broken
+from planner.jobs.choices import uncarried_choices
+from planner.jobs.deepspeed import write as deepspeed
+from planner.jobs.job import Export, Job, refuse
+from planner.jobs.launchers import shell
+from planner.jobs.options import applicable
+from planner.jobs.transformers.trainer import Trainer
+from planner.jobs.yaml_text import yaml_text
+
+FILE: Final = "recipe.yaml"
+CARRIED: Final = (
+    *("optimizer", "loss", "adapters", "base_precision", "task", "main_grads", "stack.attention_backend"),
+    *("stack.reduce_bucket_size", "stack.overlap_grad_reduce", "stack.overlap_zero3", "stack.zero_hpz"),
+    *("stack.offload_fraction",),
+)
+"""Choices and paths of changes that a recipe or the file beside it has."""
+_OPTIMIZERS: Final = {
+    "adam": "adamw_torch_fused", "adam-8bit": "adamw_bnb_8bit", "adafactor": "adafactor", "sgd": "sgd",
+    "lion": "lion_32bit", "lion-8bit": "lion_8bit", "adagrad": "adagrad", "rmsprop": "rmsprop",
+}  # fmt: skip
+_MODULES: Final = {
+    "linear_qkv": ("q_proj", "k_proj", "v_proj"), "linear_proj": ("o_proj",),
+    "linear_fc1": ("gate_proj", "up_proj"), "linear_fc2": ("down_proj",),
+}  # fmt: skip
+_BITS: Final = {"nf4": 4, "nf4-double": 4, "fp4": 4, "fp4-double": 4, "int8": 8}
+_ATTENTION: Final = {"unfused": "eager", "flash-2": "flash_attention_2", "flash-3": "flash_attention_3"}
+_FORMATS: Final = ("bf16", "fp16", "fp32")
+
+
+@dataclass(frozen=True)
+class Written:
+    """How a trainer is written.
+
+    Attributes:
+        name: of the target.
+        trainer: whose options they are.
+        programs: what starts it, by the framework whose file shards its states; "{task}" is what is trained.
+        tasks: its words for what is trained.
+        splits: whether it splits sequences over ranks.
+        finished: its document, of the one that the options make.
+        file: what its recipe is called; "{task}" as above.
+    """
+
+    name: str
+    trainer: Trainer
+    programs: Mapping[str, tuple[str, ...]]
+    tasks: Mapping[str, str]
+    splits: bool = False
+    finished: Callable[[dict[str, Any], Job], dict[str, Any]] = lambda document, _: document
+    file: str = FILE
+
+
+def written(job: Job, how: Written) -> Export:
+    """The recipe, and the file of DeepSpeed or Accelerate beside it.
+
+    Raises:
+        Inexpressible: the trainer lacks a part of the plan.
+    """
+    by = "deepspeed" if framework_of(job.stack) == "deepspeed" else "accelerate"
+    _refuse(job, how, by)
+    task = str(job.asked("task") or "finetune")
+    beside = _beside(job, by)
+    name, text = next(iter(beside.files.items()))
+    document = how.finished(how.trainer.options.document(_values(job, how, by, task)), job)
+    remarks = (*_remarks(job, how, by), *uncarried_choices(job.plan.request, by, CARRIED))
+    program = tuple(word.format(task=how.tasks[task]) for word in how.programs[by])
+    files = {
+        how.file.format(task=how.tasks[task]): shell.commented(how.trainer.title, remarks, yaml_text(document)),
+        name: text,
+    }
+    return Export(files=files, program=program, environment=beside.environment, remarks=remarks)
+
+
+def _beside(job: Job, by: str) -> Export:
+    """What shards states, which is DeepSpeed's file or Accelerate's own."""
+    return deepspeed.deepspeed(job, "0.19") if by == "deepspeed" else accelerate.accelerate(job, "1.15")
+
+
+def _refuse(job: Job, how: Written, by: str) -> None:
+    at, task = job.strategy, str(job.asked("task") or "finetune")
+    optimizer, known = job.switches.optimizer, ", ".join(_OPTIMIZERS)
+    base = str(job.asked("base_precision") or "")
+    reasons = [
+        (by not in how.programs, f"no states sharded by {by}: its stack is {job.stack}; --stack deepspeed works"),
+        (at.pp > 1, f"no pipeline; pp is {at.pp}"),
+        (at.tp > 1, f"no tensor ranks {at.tp}"),
+        (at.ep > 1, f"no expert ranks {at.ep}"),
+        (at.cp > 1 and not how.splits, f"no context ranks {at.cp}"),
+        (job.precision not in _FORMATS, f"no precision {job.precision}; {', '.join(_FORMATS)} work"),
+        (optimizer not in _OPTIMIZERS, f"no optimizer {optimizer}; {known} work"),
+        (
+            (base := str(job.asked("base_precision") or "")).startswith("fp4"),
+            f"no weights in {base}; nf4 and int8 work",
+        ),
+        (task not in how.tasks, f"no task {task}; {', '.join(how.tasks)} work"),
+    ]
+    refuse(f"{how.name} cannot start this plan:", reasons)
+    refuse(f"{how.name} cannot start this plan:", ((True, lack) for lack in broken(job, by)))
+
+
+def _values(job: Job, how: Written, by: str, task: str) -> dict[str, Any]:
+    """Values by the fields of its options; what it does unasked is said too where it may be switched off."""
+    at, known = job.strategy, {row.field for row in how.trainer.options}
+    backend = (job.asked("changes") or {}).get("stack.attention_backend")
+    attention = next((word for kernel, word in _ATTENTION.items() if kernel in list(backend or [])[:1]), None)
+    values = {
+        "model": job.model.name,
+        "seq_length": job.seq_length,
+        "micro_batch_size": at.micro_batch_size,
+        "steps": at.num_microbatches,
+        "bf16": job.precision == "bf16",
+        "fp16": job.precision == "fp16",
+        "recompute": at.recompute == "full",
+        "optimizer": _OPTIMIZERS[job.switches.optimizer],
+        "attention": attention,
+        "liger": True if job.switches.loss == "fused" else None,
+        "deepspeed": deepspeed.FILE if by == "deepspeed" else None,
+        "weights": _loaded(job) if by == "accelerate" else None,
+        "stage": how.tasks[task],
+        "cp": at.cp if at.cp > 1 else None,
+        **_adapters(job),
+    }
+    return {name: value for name, value in values.items() if name in known}
+
+
+def _loaded(job: Job) -> str:
+    """The format that weights are loaded in: fp32 where they train, unless adapters do beside narrower ones."""
+    return "float32" if job.adapters is None or job.asked("base_precision") == "fp32" else "bfloat16"
+
+
+def _adapters(job: Job) -> dict[str, Any]:
+    found, base = job.adapters, str(job.asked("base_precision") or "")
+    if found is None:
+        return {"method": "full"}
+    names = [name for module in found.modules for name in _MODULES[module]]
+    bits = _BITS.get(base)
+    return {
+        "method": "lora",
+        "use_peft": True,
+        "rank": found.rank,
+        "targets": ",".join(names),
+        "lora_dropout": 0.05 if found.dropout else 0.0,
+        "bits": bits,
+        "four_bits": True if bits == 4 else None,
+        "eight_bits": True if bits == 8 else None,
+    }
+
+
+def _remarks(job: Job, how: Written, by: str) -> tuple[str, ...]:
+    model, at = how.trainer.options["model"].word, job.strategy
+    stack = "deepspeed" if by == "deepspeed" else "transformers"
+    own, kernels = "16-bit" if by == "deepspeed" else "autocast", job.adapters.kernels if job.adapters else ""
+    return applicable({
+        f"{model} is the catalogue's name; put the hub's, or a path": True,
+        "give it its data": True,
+        f"adapters are priced with kernels {kernels}; here they have PEFT's, {own}": kernels not in {"", own},
+        f"{job.gpus} processes take part, {job.gpus_per_node} on a node": True,
+        f"kernels, overlap and dropout were priced as of stack {job.stack}; --stack {stack} prices this trainer's": (
+            job.stack != stack
+        ),
+        "every machine needs its own rank and the first one's address": job.node_count > 1,
+        f"ZeRO stage 3 keeps a second copy on every node of {job.gpus_per_node}": (
+            at.zero_stage == SHARDED_PARAMETERS and job.switches.zero_hpz
+        ),
+    })  # fmt: skip

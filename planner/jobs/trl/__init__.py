@@ -1,0 +1,1 @@
+"""TRL: its commands, and the recipes of options that projects on it keep."""
