@@ -28,6 +28,7 @@ from costmodels.model.huggingface_config import (
 )
 from costmodels.model.huggingface_experts import EXPERT_ADAPTERS, left_out, text_part
 from costmodels.model.huggingface_hybrid import HYBRID_ADAPTERS
+from costmodels.model.huggingface_table import families, read_by_table, table_config
 from costmodels.model.model import Model, checked
 from costmodels.model.parts import BadModel, Position
 
@@ -51,16 +52,23 @@ def from_config(config: Mapping[str, object], *, name: str = "", seq_length: int
         UnsupportedFamily: The family is not in `ADAPTERS`.
         BadModel: A field is missing, of the wrong type, or contradicts another one. One line.
     """
-    without = left_out(config)
+    without, whole = left_out(config), config
+    known = (*ADAPTERS, *families())
+    if (outer := str(config.get("model_type"))) in families() and "refused" in families()[outer]:
+        raise BadModel(f"{name or outer}: {outer}: {families()[outer]['refused']}")
     config = text_part(config)
-    family = model_type(config, ADAPTERS)
-    if family not in ADAPTERS:
-        known = ", ".join(ADAPTERS)
-        raise UnsupportedFamily(f"Hugging Face model family {family!r} is unsupported; supported are {known}")
+    family = model_type(config, known)
+    if family not in known:
+        raise UnsupportedFamily(
+            f"Hugging Face model family {family!r} is unsupported; supported are {', '.join(known)}"
+        )
     label = name or str(config.get("_name_or_path") or family)
+    if family not in ADAPTERS or config is not whole:
+        config = table_config(config, family, nested=config is not whole)
     reader = Config(config, label, seq_length)
-    vocab_size, described = reader.count("vocab_size"), ADAPTERS[family](reader)
-    if "moe" not in described:
+    vocab_size = reader.count("vocab_size")
+    described = ADAPTERS[family](reader) if family in ADAPTERS else read_by_table(reader, family)
+    if "moe" not in described and "unused_experts" not in families().get(family, {}):
         refuse_experts(reader, family)
     fields: Fields = {
         "name": label,
@@ -320,6 +328,15 @@ def _cohere(config: Config) -> Fields:
     }
 
 
+def _qwen2(config: Config) -> Fields:
+    return llama_decoder(config) | {"qkv_bias": True} | upper_window(config)
+
+
+def _qwen3(config: Config) -> Fields:
+    head_dim = {"head_dim": config.count("head_dim", default=128)}
+    return llama_decoder(config) | {"qk_norm": "head"} | head_dim | upper_window(config)
+
+
 ADAPTERS: dict[str, Callable[[Config], Fields]] = {
     "baichuan": _baichuan,
     "bloom": _bloom,
@@ -334,6 +351,7 @@ ADAPTERS: dict[str, Callable[[Config], Fields]] = {
     "gpt_neo": _gpt_neo,
     "gpt_neox": _gpt_neox,
     "gptj": _gptj,
+    "codegen": _gptj,
     "granite": llama_decoder,
     "internlm2": _internlm2,
     "llama": llama_decoder,
@@ -345,13 +363,13 @@ ADAPTERS: dict[str, Callable[[Config], Fields]] = {
     "opt": _opt,
     "phi": _phi,
     "phi3": _mistral,
-    "qwen2": lambda config: llama_decoder(config) | {"qkv_bias": True} | upper_window(config),
-    "qwen3": lambda config: {
-        **llama_decoder(config),
-        "qk_norm": "head",
-        "head_dim": config.count("head_dim", default=128),
-        **upper_window(config),
-    },
+    "qwen2": _qwen2,
+    "qwen2_5_vl": _qwen2,
+    "qwen2_5_vl_text": _qwen2,
+    "qwen2_vl": _qwen2,
+    "qwen2_vl_text": _qwen2,
+    "qwen3": _qwen3,
+    "qwen3_vl_text": _qwen3,
     "stablelm": _stablelm,
     "starcoder2": _starcoder2,
     **EXPERT_ADAPTERS,

@@ -204,5 +204,6 @@ EXPERT_ADAPTERS: dict[str, Callable[[Config], Fields]] = {
     "phimoe": _phimoe,
     "qwen2_moe": _qwen2_moe,
     "qwen3_moe": _qwen3_moe,
+    "qwen3_vl_moe_text": _qwen3_moe,
 }
 """Family to adapter; see `costmodels.model.huggingface.ADAPTERS`."""
