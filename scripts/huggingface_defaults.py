@@ -40,7 +40,7 @@ def lines(family: str) -> Iterator[str]:
 
 def main() -> None:
     """Print the table."""
-    families = [*ADAPTERS, *table()]
+    families = [*ADAPTERS, *(name for name, known in table().items() if "refused" not in known)]
     known = [family for family in sorted(set(families)) if family in CONFIG_MAPPING]
     sys.stdout.write(
         f"# Written by scripts/huggingface_defaults.py out of transformers {transformers.__version__}: what its\n"

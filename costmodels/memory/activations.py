@@ -80,7 +80,7 @@ def _widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     h, dense = float(model.hidden_size), float(kind.ffn == "dense")
     last = saved if not scenario.frozen else scenario.word * reads_input(scenario, kind, "linear_fc2")
     mask = 1.0 if scenario.stack.switches.dropout else 0.0
-    norms = model.num_norms if kind.parts > 1 else 1
+    norms = model.num_norms if kind.parts > 1 else kind.parts
     whole = norms * scenario.word * h + _product_inputs(scenario, kind) + kind.parts * mask * h
     attention = kind.attends * scenario.word * (model.qkv_width + model.attention_output_width)
     if not saved:  # but attention's output is no cheap thing to make again, and its cast reads all of it
@@ -164,7 +164,7 @@ def _scores(selective: Bools, scenario: Scenario, kind: Kind) -> Floats | float:
 def _unfused_widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     """Bytes per token that operations which a stack has not fused keep: of the whole width, and split over ranks."""
     model, keeps = scenario.model, scenario.stack.kernels.saved_tensors
-    norms = model.num_norms if kind.parts > 1 else 1
+    norms = model.num_norms if kind.parts > 1 else kind.parts
     gated = kind.ffn == "dense" and model.gated_ffn
     repeated = model.attention_width + model.attention_output_width - (model.qkv_width - model.attention_width)
     copied = "key-values" in keeps and model.num_query_groups < model.num_heads  # then nothing views the projection

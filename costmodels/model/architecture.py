@@ -138,11 +138,12 @@ class Architecture(Record):
     mtp_layers: CountOrZero = 0
     mtp_repeated: Switch = False
     layer_pattern: Annotated[str, Field(pattern=r"^[M*E-]*$")] = ""
-    mixer_pattern: Annotated[str, Field(pattern=r"^[*wsBMSDLCRn]*$")] = ""
+    mixer_pattern: Annotated[str, Field(pattern=r"^[*wstBMSDLCRn]*$")] = ""
     """What mixes the tokens of every classic layer, one letter each: `*` attention, `w` attention in the window, `s`
-    attention with the keys that an indexer selects, `B` attention and a Mamba-2 mixer side by side, `M` a Mamba-2
-    mixer, `S` a selective scan (Mamba), `D` a delta rule, `L` linear attention, `C` a short convolution, `R` a gated
-    recurrence, `n` nothing. Empty is attention in all of them, with windows by `sliding_window_every`."""
+    attention with the keys that an indexer selects, `t` with those that an earlier layer's selected, `B` attention and
+    a Mamba-2 mixer side by side, `M` a Mamba-2 mixer, `S` a selective scan (Mamba), `D` a delta rule, `L` linear
+    attention, `C` a short convolution, `R` a gated recurrence, `n` nothing. Empty is attention in all of them, with
+    windows by `sliding_window_every`."""
     ffn_pattern: Annotated[str, Field(pattern=r"^[-En]*$")] = ""
     """What follows in every classic layer: `-` a dense network, `E` experts, `n` nothing. Empty is as `moe` says."""
     variants: tuple[Variant, ...] = ()
@@ -257,7 +258,7 @@ class Architecture(Record):
     def num_attention_layers(self) -> int:
         """Layers with attention, without multi-token-prediction layers."""
         if self.mixer_pattern:
-            return sum(letter in "*wsB" for letter in self.mixer_pattern)
+            return sum(letter in "*wstB" for letter in self.mixer_pattern)
         return self.layer_pattern.count("*") if self.layer_pattern else self.num_layers
 
     @property

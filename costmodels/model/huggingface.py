@@ -55,7 +55,7 @@ def from_config(config: Mapping[str, object], *, name: str = "", seq_length: int
     without, whole = left_out(config), config
     known = (*ADAPTERS, *families())
     if (outer := str(config.get("model_type"))) in families() and "refused" in families()[outer]:
-        raise BadModel(f"{name or outer}: {outer}: {families()[outer]['refused']}")
+        raise BadModel(f"{name or outer}: model_type {outer!r}: {families()[outer]['refused']}")
     config = text_part(config)
     family = model_type(config, known)
     if family not in known:
@@ -63,8 +63,9 @@ def from_config(config: Mapping[str, object], *, name: str = "", seq_length: int
             f"Hugging Face model family {family!r} is unsupported; supported are {', '.join(known)}"
         )
     label = name or str(config.get("_name_or_path") or family)
-    if family not in ADAPTERS or config is not whole:
-        config = table_config(config, family, nested=config is not whole)
+    nested = isinstance(whole.get("text_config"), Mapping)
+    if family not in ADAPTERS or nested:
+        config = table_config(config, family, nested=nested)
     reader = Config(config, label, seq_length)
     vocab_size = reader.count("vocab_size")
     described = ADAPTERS[family](reader) if family in ADAPTERS else read_by_table(reader, family)
@@ -364,6 +365,7 @@ ADAPTERS: dict[str, Callable[[Config], Fields]] = {
     "phi": _phi,
     "phi3": _mistral,
     "qwen2": _qwen2,
+    "qwen2_5_omni_text": _qwen2,
     "qwen2_5_vl": _qwen2,
     "qwen2_5_vl_text": _qwen2,
     "qwen2_vl": _qwen2,

@@ -19,6 +19,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "silu": "silu",
     "swish": "silu",
     "relu2": "squared_relu",
+    "swigluoai": "silu",
     "xielu": "xielu",
 }
 GATED: dict[Activation, Activation] = {"gelu": "geglu", "silu": "swiglu", "relu": "reglu"}

@@ -15,10 +15,13 @@ LAYER_LETTERS = {
     "sliding_attention": "w",
     "chunked_attention": "w",
     "indexed_attention": "s",
+    "deepseek_sparse_attention": "s",
     "conv": "C",
     "recurrent": "R",
 }
 """Letters of kinds that all families name alike."""
+BOTH = ("mamba_proj_bias", "use_bias")
+"""Keys of the biases of both projections of a Mamba-2 mixer."""
 LISTS = ("layer_types", "layers_block_type", "block_types")
 """Keys that list the kinds of layers."""
 
@@ -115,6 +118,8 @@ def latent(read: Reading) -> Fields:
 def experts(read: Reading) -> Fields:
     """Experts and which layers have them; none where a file counts none or one."""
     said = dict(read.known.get("experts", {}))
+    if read.fields["ffn_bias"] is True:
+        raise BadModel(f"{read.config.label}: biases of networks without those of routed experts are not priced")
     count = _uniform(read.config, "num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
     if not count or (count == 1 and not said.pop("one_counts", False)):
         return {}
@@ -131,7 +136,7 @@ def experts(read: Reading) -> Fields:
         value = read.config.get(key)
         moe[name] = (meanings[0] if value else meanings[1]) if meanings else value
     said.pop("shared", None)
-    where = _sparse_layers(read.config, int(str(read.fields["num_layers"])))
+    where = _sparse_layers(read.config, said.pop("dense", 0), int(str(read.fields["num_layers"])))
     return _placed(moe | said, where) if any(where) else {}
 
 
@@ -177,19 +182,22 @@ def _groups(config: Config) -> Fields:
     return {"router_groups": config.count("n_group"), "router_group_top_k": config.count("topk_group")}
 
 
-def _sparse_layers(config: Config, count: int) -> list[bool]:
-    """Which layers have experts, by whichever key says it."""
+def _sparse_layers(config: Config, usual: int, count: int) -> list[bool]:
+    """Which layers have experts, by whichever key says it; all but so many leading ones where none does."""
     kinds = config.get("mlp_layer_types")
     if isinstance(kinds, list):
         return [kind == "sparse" for kind in kinds]
     listed = config.get("moe_layers") or config.get("moe_layers_enum")
+    if isinstance(listed, str):
+        listed = [int(layer) for layer in listed.split(",") if layer.strip().isdigit()]
     if isinstance(listed, list):
         return [layer in listed for layer in range(count)]
     switches = config.get("moe_layer_freq")
     if isinstance(switches, list):
         return [bool(switch) for switch in switches]
     dense = config.get("mlp_only_layers")
-    first = config.count_or_zero(_key(config, "first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"))
+    leading = _key(config, "first_k_dense_replace", "num_dense_layers", "moe_layer_start_index")
+    first = usual if config.get(leading) is None else config.count_or_zero(leading)
     every, offset = 1, 0
     for name in ("decoder_sparse_step", "moe_layer_interval", "expert_layer_period", "interleave_moe_layer_step"):
         every = config.count(name, default=every)
@@ -252,10 +260,11 @@ def mamba(read: Reading) -> Fields:
         "conv_kernel": read.config.count("mamba_d_conv", "conv_kernel", default=4),
         "chunk_size": read.config.count("mamba_chunk_size", "chunk_size", default=256),
         "conv_bias": read.config.switch(_key(read.config, "mamba_conv_bias", "use_conv_bias"), default=True),
-        "projection_bias": read.config.switch(_key(read.config, "mamba_proj_bias", "use_bias"), default=False),
+        "input_bias": read.config.switch(_key(read.config, "mamba_proj_bias", "use_bias"), default=False),
+        "output_bias": read.config.switch(_key(read.config, *said.get("output_bias", BOTH)), default=False),
     }
-    for name, key in said.items():
-        found[name] = read.config.switch(key, default=True)
+    if "gated_norm" in said:
+        found["gated_norm"] = read.config.switch(said["gated_norm"], default=True)
     return {"mamba": found}
 
 
@@ -316,9 +325,11 @@ def indexer(read: Reading) -> Fields:
             "top_k": read.config.count("index_topk"),
         }
     }
-    if "mixer_pattern" not in read.fields:
-        found["mixer_pattern"] = "s" * int(str(read.fields["num_layers"]))
-    return found
+    letters = str(read.fields.get("mixer_pattern", "s" * int(str(read.fields["num_layers"]))))
+    kinds = read.config.get("indexer_types")
+    if isinstance(kinds, list) and len(kinds) == len(letters):  # some layers take what an earlier one selected
+        letters = "".join("t" if kind == "shared" else letter for kind, letter in zip(kinds, letters, strict=True))
+    return found | {"mixer_pattern": letters}
 
 
 PARTS: dict[str, Part] = {

@@ -93,7 +93,7 @@ def read_by_table(config: Config, family: str) -> Fields:
     """
     known = families()[family]
     if "refused" in known:
-        raise BadModel(f"{config.label}: {family}: {known['refused']}")
+        raise BadModel(f"{config.label}: model_type {family!r}: {known['refused']}")
     fields = _sizes(config, known) | known.get("fixed", {}) | _chosen(config, known.get("choose", {}))
     if "activation" not in fields:
         fields |= _activation(config, fields)

@@ -67,6 +67,7 @@ def dynamic_mask(read: Reading) -> Fields:
         raise BadModel(f"{read.config.label}: is_moe: experts by product keys are not priced")
     groups = int(str(read.fields["num_query_groups"]))
     vectors = groups + groups * groups * int(str(read.fields["head_dim"])) + 2 * int(str(read.fields["hidden_size"]))
+    vectors += groups * int(bool(read.fields["qkv_bias"]))
     return {"layer_vectors": vectors}
 
 
@@ -124,7 +125,7 @@ def shared_alone(read: Reading) -> Fields:
 
 def heads_per_layer(read: Reading) -> Fields:
     """Attention heads listed layer by layer; the gate has one number a head or one a value."""
-    gate = {True: "head", "per-head": "head", False: "none", None: "none"}.get(read.config.get("gating"), "value")
+    gate = {True: "head", "per-head": "head"}.get(read.config.get("gating"), "value")
     listed = read.config.get("num_attention_heads_per_layer")
     if not isinstance(listed, list):
         return {"attention_gate": gate}
@@ -180,7 +181,10 @@ def minimax_m3(read: Reading) -> Fields:
     moe = read.fields.get("moe")
     if isinstance(moe, dict):
         found["moe"] = moe | {"expert_ffn_hidden_size": read.config.count("intermediate_size")}
-    if "s" in str(read.fields.get("mixer_pattern", "")):
+    freq = read.config.get("sparse_layers")
+    if isinstance(freq, list) and "mixer_pattern" not in read.fields:
+        found["mixer_pattern"] = "".join("s" if sparse else "*" for sparse in freq)
+    if "s" in str(read.fields.get("mixer_pattern", found.get("mixer_pattern", ""))):
         block = read.config.count("index_block_size")
         found["indexer"] = {
             "num_heads": read.config.count("index_n_heads"),
@@ -204,6 +208,56 @@ def halved_width(read: Reading) -> Fields:
     return {"ffn_hidden_size": int(str(read.fields["ffn_hidden_size"])) // 2}
 
 
+def sliding_heads(read: Reading) -> Fields:
+    """Layers in the window have heads of a number of their own (Step 3.5)."""
+    heads, groups = read.config.get("sliding_heads"), read.config.get("sliding_groups")
+    near = {"num_heads": heads, "num_query_groups": groups}
+    near = {name: value for name, value in near.items() if value is not None and value != read.fields[name]}
+    letters = _letters(read.fields, _count_layers(read.fields))
+    return _varied([], [near if letter == "w" else {} for letter in letters]) if near else {}
+
+
+def block_configs(read: Reading) -> Fields:
+    """Heads of keys and widths listed block by block, some without attention or network (Nemotron-NAS)."""
+    blocks, hidden = read.config.get("block_configs"), int(str(read.fields["hidden_size"]))
+    if not isinstance(blocks, list) or len(blocks) != _count_layers(read.fields):
+        raise read.config.wrong("block_configs", "one entry a layer")
+    per_layer: list[Fields] = []
+    mixers, networks = "", ""
+    for block in blocks:
+        inner = Config(block, f"{read.config.label}: block_configs")
+        attention, ffn = inner.inner("attention"), inner.inner("ffn")
+        if attention.get("replace_with_linear") or ffn.get("replace_with_linear") or attention.get("window_length"):
+            raise BadModel(f"{inner.label}: blocks that are one matrix, or see a window, are not priced")
+        sizes: Fields = {}
+        if not attention.get("no_op"):
+            sizes["num_query_groups"] = int(str(read.fields["num_heads"])) // attention.count("n_heads_in_group")
+        times = ffn.get("ffn_mult")
+        if not ffn.get("no_op") and isinstance(times, int | float):
+            sizes["ffn_hidden_size"] = -(-int(2 * times * hidden / 3) // 256) * 256
+        mixers += "n" if attention.get("no_op") else "*"
+        networks += "n" if ffn.get("no_op") else "-"
+        per_layer.append(sizes)
+    usual = dict(max(per_layer, key=len))
+    varied = _varied([], [{n: v for n, v in sizes.items() if usual.get(n) != v} for sizes in per_layer])
+    return usual | varied | {"mixer_pattern": mixers, "ffn_pattern": networks}
+
+
+def openelm(read: Reading) -> Fields:
+    """Heads and widths listed layer by layer (OpenELM)."""
+    config, hidden = read.config, int(str(read.fields["hidden_size"]))
+    heads, groups, times = (config.get(name) for name in ("num_query_heads", "num_kv_heads", "ffn_multipliers"))
+    if not isinstance(heads, list) or not isinstance(groups, list) or not isinstance(times, list):
+        raise config.wrong("num_query_heads", "lists of heads, of key heads and of multipliers")
+    divisor = config.count("ffn_dim_divisor", default=256)
+    widths = [max(divisor, int(factor * hidden + divisor / 2) // divisor * divisor) for factor in times]
+    per_layer: list[Fields] = [
+        {"num_heads": n, "num_query_groups": g, "ffn_hidden_size": w}
+        for n, g, w in zip(heads, groups, widths, strict=True)
+    ]
+    return per_layer[-1] | _varied([], [sizes if sizes != per_layer[-1] else {} for sizes in per_layer])
+
+
 FURTHER_PARTS: dict[str, Part] = {
     "norm_behind_experts": norm_behind_experts,
     "dynamic_mask": dynamic_mask,
@@ -211,6 +265,9 @@ FURTHER_PARTS: dict[str, Part] = {
     "multiple_width": multiple_width,
     "shared_alone": shared_alone,
     "heads_per_layer": heads_per_layer,
+    "block_configs": block_configs,
+    "sliding_heads": sliding_heads,
+    "openelm": openelm,
     "adjusted_width": adjusted_width,
     "shortcut_experts": shortcut_experts,
     "mimo": mimo,

@@ -19,7 +19,18 @@ if TYPE_CHECKING:
 
 Derived = TypeVar("Derived")
 MixerName = Literal[
-    "global", "local", "sparse", "both", "mamba", "selective", "delta", "linear", "convolution", "recurrent", "none"
+    "global",
+    "local",
+    "sparse",
+    "selected",
+    "both",
+    "mamba",
+    "selective",
+    "delta",
+    "linear",
+    "convolution",
+    "recurrent",
+    "none",
 ]
 
 
@@ -36,12 +47,13 @@ class Kind(NamedTuple):
     @property
     def attends(self) -> bool:
         """Whether it has attention."""
-        return self.mixer in ("global", "local", "sparse", "both")
+        return self.mixer in ("global", "local", "sparse", "selected", "both")
 
     @property
     def other_mixer(self) -> str:
         """The mixer that it has instead of attention, or beside it; empty without one."""
-        return {"both": "mamba", "global": "", "local": "", "sparse": "", "none": ""}.get(self.mixer, self.mixer)
+        attention = dict.fromkeys(("global", "local", "sparse", "selected", "none"), "")
+        return {**attention, "both": "mamba"}.get(self.mixer, self.mixer)
 
     @property
     def parts(self) -> int:
@@ -62,6 +74,7 @@ MIXER_LETTERS: dict[str, MixerName] = {
     "*": "global",
     "w": "local",
     "s": "sparse",
+    "t": "selected",
     "B": "both",
     "M": "mamba",
     "S": "selective",
@@ -111,7 +124,7 @@ def _ffn(model: Model, layer: int) -> Literal["dense", "experts", "none"]:
 
 def reach_of(model: Model, kind: Kind) -> int | None:
     """Tokens that a layer attends to at the most: its window, or what its indexer selects; None is all of them."""
-    if kind.mixer == "sparse" and model.indexer is not None:
+    if kind.mixer in ("sparse", "selected") and model.indexer is not None:
         return model.indexer.top_k
     return model.sliding_window if kind.mixer == "local" else None
 

@@ -31,7 +31,7 @@ def mamba_vectors(model: Model) -> int:
     """
     mamba = mamba_of(model)
     conv = mamba.conv_width * (mamba.conv_kernel + int(mamba.conv_bias))
-    biases = (mamba.in_width + model.hidden_size) * int(mamba.projection_bias)
+    biases = mamba.in_width * int(mamba.input_bias) + model.hidden_size * int(mamba.output_bias)
     return conv + 3 * mamba.num_heads + mamba.inner_width * int(mamba.gated_norm) + biases
 
 

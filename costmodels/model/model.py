@@ -25,7 +25,7 @@ _DESCRIBED = {
     "L": "linear",
     "C": "convolution",
     "R": "recurrent",
-    "s": "indexer",
+    "st": "indexer",
     "w": "sliding_window",
 }
 """Letters of `mixer_pattern` and the field that describes such layers."""

@@ -127,7 +127,7 @@ def kind_replicated_parameters(model: Model, kind: Kind) -> int:
     """
     model = model.with_sizes_of(kind.variant)
     h = model.hidden_size
-    norms = model.num_norms + int(model.localized_filtering) if kind.parts > 1 else 1
+    norms = model.num_norms + int(model.localized_filtering) if kind.parts > 1 else kind.parts
     attention = attention_replicated_parameters(model) + indexer_parameters(model, kind) if kind.attends else 0
     attention += mixer_parameters(mixer_of(model, kind.other_mixer))[1] if kind.other_mixer else 0
     attention += model.layer_vectors + per_layer_parameters(model)

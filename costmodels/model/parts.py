@@ -167,7 +167,8 @@ class Mamba(Record):
         chunk_size: Tokens that are multiplied as one block; the state passes from block to block.
         gated_norm: A norm with a scale is behind the scan (not in Falcon-H1).
         conv_bias: The convolution has a bias.
-        projection_bias: The input and the output projection have biases.
+        input_bias: The input projection has a bias.
+        output_bias: The output projection has one.
     """
 
     num_heads: Count
@@ -178,7 +179,8 @@ class Mamba(Record):
     chunk_size: Count = 128
     gated_norm: Switch = True
     conv_bias: Switch = True
-    projection_bias: Switch = False
+    input_bias: Switch = False
+    output_bias: Switch = False
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -52,7 +52,8 @@ RULES: tuple[Rule, ...] = (
          "experts with tensor parallel size {tp} need sequence parallelism", "Megatron-Core mixture of experts",
          lambda c, x: (c["sequence_parallel"] == 1) | (c["tp"] == 1) | (x.model.moe is None)),
     Rule("mamba-groups", "must", ("tp",),
-         "tensor parallel size {tp} does not divide {mixer_groups} groups of a mixer's heads", "Megatron-Core MambaMixer",
+         "tensor parallel size {tp} does not divide {mixer_groups} groups of a mixer's heads",
+         "Megatron-Core MambaMixer",
          when.mixers_divide),
     Rule("mamba-context", "must", ("tp", "cp"),
          "context parallel size {cp} does not share out {mixer_heads} heads of a mixer in {mixer_groups} groups over "

@@ -212,8 +212,12 @@ NANO = {
 
 def test_a_published_hybrid_configuration_is_the_catalogue_model():
     read, known = from_config(NANO), catalogue_model("nemotron-3-nano-30b-a3b")
-    ours = {"name", "title", "family", "source", "reach", "tokens", "published_parameters"}
+    ours = {"name", "title", "family", "source", "reach", "tokens", "published_parameters", "moe"}
     assert read.model_dump(exclude=ours) == known.model_dump(exclude=ours)
+    # The catalogue counts the numbers that steer the load; instances keep them outside of their parameters.
+    steering = {"router_bias", "router_steered"}
+    assert read.moe.model_dump(exclude=steering) == known.moe.model_dump(exclude=steering)
+    assert read.router_steered and known.router_steered
 
 
 def test_layers_may_be_named_instead_of_lettered():

@@ -1,0 +1,90 @@
+"""Families that the table describes: every one against an instance, and what is refused by name."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from costmodels.model.huggingface import from_config
+from costmodels.model.huggingface_parts import PARTS
+from costmodels.model.huggingface_table import defaults, families
+from costmodels.model.layer_kinds import layer_kinds
+from costmodels.model.model import BadModel
+from costmodels.model.parameters import parameters
+from tests.costmodels.configs import small
+
+HERE = Path(__file__).parent
+# Counted on instances of the Hugging Face implementations (transformers 5.24).
+INSTANTIATED = [tuple(pair) for pair in json.loads((HERE / "instances.json").read_text())]
+CASES = json.loads((HERE / "cases" / "hf_small_expected_parameters.json").read_text())
+REFUSED = [name for name, known in families().items() if "refused" in known]
+
+
+@pytest.mark.parametrize(("config", "count"), INSTANTIATED, ids=lambda value: str(value)[:60])
+def test_a_configuration_counts_as_its_instance_does(config, count):
+    assert parameters(from_config(config, seq_length=128)) == count
+
+
+@pytest.mark.parametrize("family", CASES)
+def test_a_file_of_a_family_of_today_counts_exactly(family):
+    config = json.loads((HERE / "cases" / f"hf_{family}.json").read_text())
+    assert parameters(from_config(config)) == CASES[family]
+
+
+@pytest.mark.parametrize("family", REFUSED)
+def test_a_mechanism_that_is_not_priced_is_named(family):
+    with pytest.raises(BadModel, match=re.escape(f"model_type '{family}': {families()[family]['refused']}")) as caught:
+        from_config(small(family))
+    assert "\n" not in str(caught.value)
+
+
+def test_every_part_that_a_family_names_is_read():
+    named = {part for known in families().values() for part in known.get("parts", ())}
+    assert named <= set(PARTS)
+
+
+def test_defaults_are_those_of_families_that_are_read():
+    assert {"qwen3_next", "llama", "gemma4_text"} <= set(defaults())
+    assert not set(REFUSED) & set(defaults())
+
+
+def test_layers_keep_the_mixers_that_are_listed():
+    kinds = ["linear_attention"] * 3 + ["full_attention"]
+    config = small("qwen3_next", num_experts=8, num_experts_per_tok=2, moe_intermediate_size=24, head_dim=16)
+    model = from_config(config | {"layer_types": kinds, "shared_expert_intermediate_size": 24})
+    assert [kind.mixer for kind in layer_kinds(model)] == ["delta", "delta", "delta", "global"]
+    assert {kind.ffn for kind in layer_kinds(model)} == {"experts"}
+
+
+def test_a_kind_of_layer_that_is_not_priced_is_named():
+    with pytest.raises(BadModel, match="layer_types: layers of kind hyena are not priced; full_attention, "):
+        from_config(small("olmo3", layer_types=["hyena"] * 4))
+
+
+def test_a_list_of_layers_that_a_family_needs_is_asked_for():
+    with pytest.raises(BadModel, match="layer_types: missing from the Hugging Face configuration"):
+        from_config(small("ministral", sliding_window=32))
+
+
+def test_a_size_of_the_model_is_never_filled_in_for_a_file_of_its_own():
+    config = small("smollm3")
+    del config["num_hidden_layers"]
+    with pytest.raises(BadModel, match="num_hidden_layers: missing"):
+        from_config(config)
+
+
+def test_beside_a_vision_tower_what_is_the_default_may_be_left_out():
+    text = from_config({"model_type": "llava", "text_config": {"model_type": "llama"}, "vision_config": {}})
+    assert (text.num_layers, text.hidden_size, text.vocab_size) == (32, 4096, 32000)
+
+
+def test_the_outer_file_says_whether_embeddings_are_shared():
+    text = small("qwen3_vl_text", tie_word_embeddings=True)
+    whole = {"model_type": "qwen3_vl", "text_config": text, "tie_word_embeddings": False}
+    assert not from_config(whole).tied_embeddings
+
+
+def test_biases_that_only_some_networks_have_are_refused():
+    with pytest.raises(BadModel, match="biases of networks without those of routed experts"):
+        from_config(small("aria_text", moe_num_experts=4, mlp_bias=True))
