@@ -97,6 +97,8 @@ def gemma4(read: Reading) -> Fields:
                 sizes["ffn_hidden_size"] = 2 * int(str(read.fields["ffn_hidden_size"]))
         layers.append(sizes)
     found = _varied([], layers)
+    if not read.fields.get("per_layer_embedding"):
+        found["per_layer_vocab_size"] = 0
     if "moe" in read.fields:  # norms before and behind either network, and a scale of the router's input
         found["layer_vectors"] = 4 * int(str(read.fields["hidden_size"]))
         if not read.config.switch("enable_moe_block", default=False):
@@ -238,7 +240,7 @@ def block_configs(read: Reading) -> Fields:
         mixers += "n" if attention.get("no_op") else "*"
         networks += "n" if ffn.get("no_op") else "-"
         per_layer.append(sizes)
-    usual = dict(max(per_layer, key=len))
+    usual = next((sizes for sizes in per_layer if len(sizes) == 2), per_layer[0])
     varied = _varied([], [{n: v for n, v in sizes.items() if usual.get(n) != v} for sizes in per_layer])
     return usual | varied | {"mixer_pattern": mixers, "ffn_pattern": networks}
 

@@ -217,7 +217,8 @@ def test_a_published_hybrid_configuration_is_the_catalogue_model():
     # The catalogue counts the numbers that steer the load; instances keep them outside of their parameters.
     steering = {"router_bias", "router_steered"}
     assert read.moe.model_dump(exclude=steering) == known.moe.model_dump(exclude=steering)
-    assert read.router_steered and known.router_steered
+    assert read.router_steered
+    assert known.router_steered
 
 
 def test_layers_may_be_named_instead_of_lettered():
