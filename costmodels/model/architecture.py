@@ -167,6 +167,8 @@ class Architecture(Record):
     """Width of one head's value in ordinary attention; None is `head_dim`."""
     attention_gate: Gate = "none"
     """A learned sigmoid on attention's output: one a head, or one a value."""
+    gate_bias: Switch = False
+    """The projection that gates attention's output has a bias."""
     qk_norm_bias: Switch = False
     """Norms on queries and keys have a shift too."""
     shared_keys: SharedKeys = "none"

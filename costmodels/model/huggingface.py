@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from costmodels.model.huggingface_config import (
     Config,
+    Entries,
     Fields,
     UnsupportedFamily,
     biases,
@@ -28,7 +29,7 @@ from costmodels.model.huggingface_config import (
 )
 from costmodels.model.huggingface_experts import EXPERT_ADAPTERS, left_out, text_part
 from costmodels.model.huggingface_hybrid import HYBRID_ADAPTERS
-from costmodels.model.huggingface_table import families, read_by_table, table_config
+from costmodels.model.huggingface_table import families, not_understood, read_by_table, table_config
 from costmodels.model.model import Model, checked
 from costmodels.model.parts import BadModel, Position
 
@@ -66,11 +67,14 @@ def from_config(config: Mapping[str, object], *, name: str = "", seq_length: int
     nested = isinstance(whole.get("text_config"), Mapping)
     if family not in ADAPTERS or nested:
         config = table_config(config, family, nested=nested)
-    reader = Config(config, label, seq_length)
+    entries = Entries(config)
+    reader = Config(entries, label, seq_length)
     vocab_size = reader.count("vocab_size")
     described = ADAPTERS[family](reader) if family in ADAPTERS else read_by_table(reader, family)
     if "moe" not in described and "unused_experts" not in families().get(family, {}):
         refuse_experts(reader, family)
+    if strange := not_understood(entries, family):
+        without = " and ".join(filter(None, (without, f"effect of {', '.join(strange)}, which is not known")))
     fields: Fields = {
         "name": label,
         "title": label,

@@ -59,6 +59,19 @@ def model_type(config: Mapping[str, object], known: Iterable[str]) -> str:
     raise BadModel("not a Hugging Face configuration: neither model_type nor architectures names a family")
 
 
+class Entries(dict[str, object]):
+    """The entries of a configuration, which remember what was asked for."""
+
+    def __init__(self, entries: Mapping[str, object]) -> None:
+        super().__init__(entries)
+        self.asked: set[str] = set()
+
+    def get(self, key: str, default: object = None) -> object:
+        """The entry of that name."""
+        self.asked.add(key)
+        return super().get(key, default)
+
+
 @dataclass(frozen=True)
 class Config:
     """Typed reading of one configuration; every wrong or missing field is one line."""
@@ -204,7 +217,8 @@ def window(config: Config, *, every: int | None, field: str = "sliding_window") 
 
 def upper_window(config: Config) -> Fields:
     """Qwen's window, of the layers from `max_window_layers` on, if `use_sliding_window` asks for it."""
-    if not config.switch("use_sliding_window", default=False):
+    stated = config.get("sliding_window") is not None
+    if not stated or not config.switch("use_sliding_window", default=False):
         return {}
     if isinstance(config.get("layer_types"), list):
         return window(config, every=None)

@@ -68,6 +68,10 @@ def _listed(config: Config, said: Known, count: int) -> str:
 def _rhythm(config: Config, said: Known, count: int) -> str:
     """A letter a layer by the family's rule: every n-th is another, the first or the last of n; or lists of indices."""
     usual, other = said.get("usual", "*"), said.get("other", "*")
+    for key, codes in said.get("codes", {}).items():
+        listed = config.get(key)
+        if isinstance(listed, list) and len(listed) == count and all(str(code) in codes for code in listed):
+            return "".join(codes[str(code)] for code in listed)
     for key in said.get("indices", ()):
         listed = config.get(key)
         if isinstance(listed, list):
@@ -142,8 +146,9 @@ def experts(read: Reading) -> Fields:
 
 def _uniform(config: Config, *names: str) -> int | None:
     """A count that may be listed layer by layer, where all layers agree."""
-    name = next((name for name in names if config.get(name) is not None), names[0])
-    value = config.get(name)
+    said = {name: config.get(name) for name in names}
+    name = next((name for name in names if said[name] is not None), names[0])
+    value = said[name]
     if isinstance(value, list):
         if len(set(map(str, value))) > 1:
             raise BadModel(f"{config.label}: {name}: layers that differ in their experts are not priced")
@@ -184,7 +189,7 @@ def _groups(config: Config) -> Fields:
 
 def _sparse_layers(config: Config, usual: int, count: int) -> list[bool]:
     """Which layers have experts, by whichever key says it; all but so many leading ones where none does."""
-    kinds = config.get("mlp_layer_types")
+    kinds, switches = config.get("mlp_layer_types"), config.get("moe_layer_freq")
     if isinstance(kinds, list):
         return [kind == "sparse" for kind in kinds]
     listed = config.get("moe_layers") or config.get("moe_layers_enum")
@@ -192,7 +197,6 @@ def _sparse_layers(config: Config, usual: int, count: int) -> list[bool]:
         listed = [int(layer) for layer in listed.split(",") if layer.strip().isdigit()]
     if isinstance(listed, list):
         return [layer in listed for layer in range(count)]
-    switches = config.get("moe_layer_freq")
     if isinstance(switches, list):
         return [bool(switch) for switch in switches]
     dense = config.get("mlp_only_layers")

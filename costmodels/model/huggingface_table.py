@@ -8,6 +8,7 @@ what the configuration classes fill in where a file is silent.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from functools import cache
@@ -16,6 +17,7 @@ from typing import Any
 
 from costmodels.model.huggingface_config import (
     Config,
+    Entries,
     Fields,
     partial_rotary,
     rotary_scaled,
@@ -51,6 +53,45 @@ def _completed(table: Mapping[str, dict[str, Any]], name: str) -> dict[str, Any]
     for key, value in own.items():
         base[key] = {**base.get(key, {}), **value} if isinstance(value, dict) else value
     return base
+
+
+ARCHITECTURAL = re.compile(
+    "expert|moe|conv|ssm|mamba|index|window|sparse|lora|linear_attn|gating|gate_|hybrid|recurr|mixer|latent|altup|cross"
+)
+"""What names of keys have in common that say what a model is made of."""
+UNUSED = frozenset(
+    {"max_window_layers", "mamba_ssm_dtype", "mamba_ssm_cache_dtype", "mamba_hidden_act", "experts_per_token"}
+    | {"num_mtp_modules", "mtp_hybrid_override_pattern", "moe_router_dtype", "cross_attention_hidden_size"}
+    | {"index_skip_topk_offset", "index_topk_freq", "index_topk_pattern", "index_share_for_mtp_iteration"}
+    | {"indexer_rope_interleave", "block_use_xavier_init", "conv_use_xavier_init", "conv_dim", "conv_dim_out"}
+    | {"ssm_multipliers", "ssm_in_multiplier", "ssm_out_multiplier", "mixer_rms_eps", "mamba_use_mlp"}
+    | {"moe_norm_min", "moe_routed_scaling_factor", "expert_selection_fn", "shared_expert_combination_strategy"}
+    | {"router_aux_loss_coef", "moe_router_scaling_factor", "use_moe_router_bias", "output_gate_type", "ignore_index"}
+)
+"""Keys that say nothing of sizes that another one does not: formats, losses, initial values."""
+
+
+def not_understood(entries: Entries, family: str) -> tuple[str, ...]:
+    """Keys that look as if they said what a model is made of, are set, and are read by nothing.
+
+    What a family's own configuration class has is known to change nothing that is counted where it is not read.
+    """
+    spelled = {name for own in families().get(family, {}).get("keys", {}).values() for name in _names(own)}
+    known = UNUSED | spelled | set(defaults().get(family, {}))
+    return tuple(
+        sorted(
+            name
+            for name, value in entries.items()
+            if ARCHITECTURAL.search(name)
+            and name not in known | entries.asked
+            and value not in (None, False, 0, [], {})
+        )
+    )
+
+
+def _names(spellings: str | list[str]) -> set[str]:
+    """First names of a key's spellings."""
+    return {own.partition(".")[0] for own in ([spellings] if isinstance(spellings, str) else spellings)}
 
 
 def table_config(config: Mapping[str, object], family: str, *, nested: bool) -> Mapping[str, object]:

@@ -174,7 +174,10 @@ def mimo(read: Reading) -> Fields:
     groups = int(str(read.fields["num_query_groups"]))
     near: Fields = {"num_query_groups": 2 * groups, "attention_sinks": True}
     letters = _letters(read.fields, _count_layers(read.fields))
-    return _varied([], [near if letter == "w" else {} for letter in letters])
+    found = _varied([], [near if letter == "w" else {} for letter in letters])
+    if read.config.get("sliding_window_size") is not None:  # without the token itself
+        found["sliding_window"] = read.config.count("sliding_window_size") + 1
+    return found
 
 
 def minimax_m3(read: Reading) -> Fields:

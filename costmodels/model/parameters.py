@@ -55,6 +55,7 @@ def attention_matrix_parameters(model: Model) -> int:
     """Parameters of one layer's attention that tensor parallelism shards: matrices, their biases, a head's sinks."""
     matrices = sum(p.weights for p in attention_projections(model) if p.sharded)
     biases = model.projected_width if model.qkv_bias and model.mla is None else 0
+    biases += model.gate_width * int(model.gate_bias)
     sinks = model.num_heads if model.attention_sinks else 0
     return matrices + biases + sinks + localized_filtering_parameters(model)
 

@@ -9,6 +9,7 @@ import pytest
 from costmodels.model.huggingface import from_config
 from costmodels.model.huggingface_parts import PARTS
 from costmodels.model.huggingface_table import defaults, families
+from costmodels.model.huggingface_towers import tower_of
 from costmodels.model.layer_kinds import layer_kinds
 from costmodels.model.model import BadModel
 from costmodels.model.parameters import parameters
@@ -88,3 +89,41 @@ def test_the_outer_file_says_whether_embeddings_are_shared():
 def test_biases_that_only_some_networks_have_are_refused():
     with pytest.raises(BadModel, match="biases of networks without those of routed experts"):
         from_config(small("aria_text", moe_num_experts=4, mlp_bias=True))
+
+
+def test_a_key_that_looks_like_a_mechanism_and_is_not_known_is_said():
+    read = from_config(small("olmo3", hyena_conv_width=3, sliding_window=32))
+    assert read.source.endswith("without its effect of hyena_conv_width, which is not known")
+    assert from_config(small("olmo3", sliding_window=32, max_window_layers=3)).source == "Hugging Face configuration"
+
+
+# Counted on instances (transformers 5.24): of LLaVA, Gemma 3, Qwen3-VL, Qwen2.5-VL and Mistral 3.
+TOWERS = [
+    ("clip_vision_model", {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "image_size": 336,
+                           "patch_size": 14}, 303_507_456),
+    ("siglip_vision_model", {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "image_size": 224,
+                             "patch_size": 16}, 92_884_224),
+    ("qwen3_vl", {"depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "patch_size": 16, "in_channels": 3,
+                  "temporal_patch_size": 2, "num_position_embeddings": 2304, "out_hidden_size": 3584,
+                  "spatial_merge_size": 2, "deepstack_visual_indexes": [8, 16, 24]}, 566_949_104),
+    ("qwen2_5_vl", {"depth": 32, "hidden_size": 3584, "intermediate_size": 3420, "patch_size": 14, "in_channels": 3,
+                    "temporal_patch_size": 2, "out_hidden_size": 3584, "spatial_merge_size": 2}, 3_083_025_152),
+    ("pixtral", {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "patch_size": 14},
+     403_305_472),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "vision", "count"), TOWERS)
+def test_a_vision_tower_is_counted_and_told(kind, vision, count):
+    whole = {"vision_config": vision | {"model_type": kind}, "text_config": small("llama")}
+    counted = tower_of(whole)
+    assert counted is not None
+    assert counted[0] == count
+    told = f"without its vision tower ({count / 1e6:,.0f} M parameters, "
+    assert told in from_config(whole | {"model_type": "llava"}).source
+
+
+def test_of_an_unknown_tower_only_the_absence_is_told():
+    whole = {"model_type": "llava", "vision_config": {"model_type": "new"}, "text_config": small("llama")}
+    assert tower_of(whole) is None
+    assert from_config(whole).source == "Hugging Face configuration without its vision tower"
