@@ -136,18 +136,26 @@ def attention_flops(model: Model, *, seq_length: int, causal: bool = False, wind
     attention width where both are as wide.
     """
     return sum(
-        count * _pair_flops(model.with_sizes_of(kind.variant), kind, span, seq_length, causal=causal)
+        count
+        * (
+            _pair_flops(model.with_sizes_of(kind.variant), span)
+            + windowed * _indexer_flops(model, kind, seq_length, causal=causal)
+        )
         for kind, count, span in _attending(model, seq_length, causal=causal, windowed=windowed)
     )
 
 
-def _pair_flops(model: Model, kind: Kind, span: float, seq_length: int, *, causal: bool) -> float:
-    """Of one layer and token that attends to ``span`` others; an indexer scores all of them before."""
-    scores = 0.0
-    if kind.mixer == "sparse" and model.indexer is not None:
-        scores = (1.0 if causal else 2.0) * seq_length * model.indexer.num_heads * model.indexer.head_dim
+def _pair_flops(model: Model, span: float) -> float:
+    """Of one layer and token that attends to ``span`` others."""
     widths = {"key_width": model.attention_width, "value_width": model.attention_output_width}
-    return scores + float(pair_flops(pairs=span, **widths))
+    return float(pair_flops(pairs=span, **widths))
+
+
+def _indexer_flops(model: Model, kind: Kind, seq_length: int, *, causal: bool) -> float:
+    """Of one token whose keys a layer's indexer selects, out of all of them; 0 without one."""
+    if kind.mixer != "sparse" or model.indexer is None:
+        return 0.0
+    return (1.0 if causal else 2.0) * seq_length * model.indexer.num_heads * model.indexer.head_dim
 
 
 def forward_flops(
