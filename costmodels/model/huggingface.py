@@ -29,9 +29,16 @@ from costmodels.model.huggingface_config import (
 )
 from costmodels.model.huggingface_experts import EXPERT_ADAPTERS, left_out, text_part
 from costmodels.model.huggingface_hybrid import HYBRID_ADAPTERS
-from costmodels.model.huggingface_table import families, not_understood, read_by_table, table_config
+from costmodels.model.huggingface_table import (
+    families,
+    not_understood,
+    read_by_table,
+    refuse_mechanism,
+    table_config,
+)
 from costmodels.model.model import Model, checked
 from costmodels.model.parts import BadModel, Position
+from hardware.errors import meant
 
 CONFIGURATION = "Hugging Face configuration"
 """Source of such models; what the file describes beside them follows."""
@@ -55,14 +62,15 @@ def from_config(config: Mapping[str, object], *, name: str = "", seq_length: int
     """
     without, whole = left_out(config), config
     known = (*ADAPTERS, *families())
-    if (outer := str(config.get("model_type"))) in families() and "refused" in families()[outer]:
-        raise BadModel(f"{name or outer}: model_type {outer!r}: {families()[outer]['refused']}")
+    refuse_mechanism(config, name)
     config = text_part(config)
     family = model_type(config, known)
+    refuse_mechanism({"model_type": family}, name)
     if family not in known:
-        raise UnsupportedFamily(
-            f"Hugging Face model family {family!r} is unsupported; supported are {', '.join(known)}"
-        )
+        read = read_families()
+        others = f"{len(read)} families of decoders are read, such as llama, qwen3 and deepseek_v3"
+        near = meant(family, read, otherwise=others)
+        raise UnsupportedFamily(f"Hugging Face model family {family!r} is unsupported; {near}")
     label = name or str(config.get("_name_or_path") or family)
     nested = isinstance(whole.get("text_config"), Mapping)
     if family not in ADAPTERS or nested:
@@ -84,6 +92,11 @@ def from_config(config: Mapping[str, object], *, name: str = "", seq_length: int
         **described,
     }
     return checked(fields, label=label)
+
+
+def read_families() -> tuple[str, ...]:
+    """Families that are read, in alphabetical order."""
+    return tuple(sorted({*ADAPTERS, *(name for name, known in families().items() if "refused" not in known)}))
 
 
 def _sizes(config: Config, layers: str, hidden: str, heads: str, groups: int | None = None) -> Fields:

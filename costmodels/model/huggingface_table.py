@@ -1,9 +1,10 @@
 """Hugging Face configurations read by a table: what a family is made of, and under which names it says so.
 
 `huggingface_families.toml` has one entry a family: what its implementation fixes (`fixed`), what its switches choose
-(`choose`), its own names of common keys (`keys`), which letters its kinds of layer are (`layers`), what is fixed of its
-experts (`experts`), the mechanisms it has (`parts`), and why it is refused where it is. `huggingface_defaults.toml` has
-what the configuration classes fill in where a file is silent.
+(`choose`), its own names of common keys (`keys`), what is not priced where a key asks for it (`refuse`), which letters
+its kinds of layer are (`layers`), what is fixed of its experts (`experts`), the mechanisms it has (`parts`), and why it
+is refused where it is (`refused`). `huggingface_defaults.toml` has what the configuration classes fill in where a file
+is silent.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from costmodels.model.huggingface_config import (
     Config,
     Entries,
     Fields,
+    UnsupportedFamily,
     partial_rotary,
     rotary_scaled,
     sequence,
@@ -65,6 +67,7 @@ UNUSED = frozenset(
     | {"index_skip_topk_offset", "index_topk_freq", "index_topk_pattern", "index_share_for_mtp_iteration"}
     | {"indexer_rope_interleave", "block_use_xavier_init", "conv_use_xavier_init", "conv_dim", "conv_dim_out"}
     | {"ssm_multipliers", "ssm_in_multiplier", "ssm_out_multiplier", "mixer_rms_eps", "mamba_use_mlp"}
+    | {"mla_scale_q_lora", "mla_scale_kv_lora", "zero_expert_type", "shared_moe_mode", "use_mixed_mlp_moe"}
     | {"moe_norm_min", "moe_routed_scaling_factor", "expert_selection_fn", "shared_expert_combination_strategy"}
     | {"router_aux_loss_coef", "moe_router_scaling_factor", "use_moe_router_bias", "output_gate_type", "ignore_index"}
 )
@@ -126,6 +129,17 @@ def _inner(config: Mapping[str, object], path: str) -> object:
     return found
 
 
+def refuse_mechanism(config: Mapping[str, object], label: str) -> None:
+    """Refuse a configuration of a family whose mechanism is not priced.
+
+    Raises:
+        UnsupportedFamily: It is; the mechanism is named.
+    """
+    family = str(config.get("model_type"))
+    if "refused" in (known := families().get(family, {})):
+        raise UnsupportedFamily(f"{label or family}: model_type {family!r}: {known['refused']}")
+
+
 def read_by_table(config: Config, family: str) -> Fields:
     """The fields of the model that a configuration of a family of the table describes.
 
@@ -133,8 +147,9 @@ def read_by_table(config: Config, family: str) -> Fields:
         BadModel: A field is missing or wrong, or the family has a mechanism that is not priced.
     """
     known = families()[family]
-    if "refused" in known:
-        raise BadModel(f"{config.label}: model_type {family!r}: {known['refused']}")
+    for key, mechanism in known.get("refuse", {}).items():
+        if config.get(key) not in (None, False, 0):
+            raise BadModel(f"{config.label}: {key}: {mechanism} not priced")
     fields = _sizes(config, known) | known.get("fixed", {}) | _chosen(config, known.get("choose", {}))
     if "activation" not in fields:
         fields |= _activation(config, fields)

@@ -261,5 +261,6 @@ def active_parameters(model: Model) -> int:
     """
     if model.moe is None:
         return parameters(model)
-    idle = (model.moe.num_experts - model.moe.top_k) * expert_parameters(model)
+    met = model.moe.computed_experts if model.moe.zero_experts else model.moe.top_k
+    idle = int((model.moe.num_experts - met) * expert_parameters(model))
     return parameters(model) - (model.num_moe_layers + mtp_sets(model)) * idle

@@ -127,3 +127,32 @@ def test_of_an_unknown_tower_only_the_absence_is_told():
     whole = {"model_type": "llava", "vision_config": {"model_type": "new"}, "text_config": small("llama")}
     assert tower_of(whole) is None
     assert from_config(whole).source == "Hugging Face configuration without its vision tower"
+
+
+def test_what_a_key_asks_for_that_is_not_priced_is_refused():
+    with pytest.raises(BadModel, match="use_cla: keys that neighbouring layers share are not priced"):
+        from_config(small("hunyuan_v1_dense", use_cla=True))
+    assert from_config(small("hunyuan_v1_dense", use_cla=False)).qk_norm == "head"
+
+
+def test_a_configuration_of_a_repository_s_own_implementation_is_read_by_its_own_names():
+    heads = {"num_heads": 4, "head_dim": 8, "short_conv_kernel_size": 4, "full_attn_layers": [2, 4]}
+    latent = {"kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8, "q_lora_rank": None}
+    experts = {"num_experts": 8, "num_experts_per_token": 2, "moe_intermediate_size": 24, "num_shared_experts": 1}
+    kimi = from_config(
+        small(
+            "kimi_linear", linear_attn_config=heads, **latent, **experts, first_k_dense_replace=1, model_max_length=128
+        )
+    )
+    assert kimi.mixer_pattern == "D*D*"
+    assert (kimi.delta.num_value_heads, kimi.delta.decay_rank, kimi.moe.dense_layers) == (4, 8, 1)
+    types = {"attn_type_list": [0, 0, 0, 1], "num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8}
+    assert from_config(small("minimax_text_01", **types)).mixer_pattern == "LLL*"
+
+
+def test_experts_that_are_listed_layer_by_layer_must_agree():
+    listed = {"num_experts": 8, "moe_topk": [2] * 4, "moe_intermediate_size": [24] * 4, "num_shared_expert": [1] * 4}
+    read = from_config(small("hunyuan_v1_moe", **listed))
+    assert (read.moe.top_k, read.moe.expert_ffn_hidden_size, read.moe.shared_expert_ffn_hidden_size) == (2, 24, 24)
+    with pytest.raises(BadModel, match="moe_topk: layers that differ in their experts are not priced"):
+        from_config(small("hunyuan_v1_moe", **listed | {"moe_topk": [1, 2, 2, 2]}))
