@@ -65,6 +65,15 @@ def expert_width(c: Columns, x: Scenario) -> Mask:
     return (c["etp"] == 1) | ((width % c["etp"] == 0) & (c["etp"] <= c["tp"]))
 
 
+def heads_divide(c: Columns, x: Scenario) -> Mask:
+    """Heads of every layer with attention, whose number may differ from layer to layer."""
+    divided = c["tp"] > 0
+    for kind in x.depth.kinds:
+        if kind.attends:
+            divided = divided & (x.model.with_sizes_of(kind.variant).num_heads % c["tp"] == 0)
+    return divided
+
+
 def mixers(x: Scenario) -> tuple[Mixer, ...]:
     """The model's mixers beside attention, each once."""
     names = dict.fromkeys(kind.other_mixer for kind in x.depth.kinds if kind.other_mixer)

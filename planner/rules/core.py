@@ -24,7 +24,7 @@ __all__ = ["GROUP_RULES", "RULES", "Rule", "sentence"]
 
 RULES: tuple[Rule, ...] = (
     Rule("heads", "must", ("tp",), "tensor parallel size {tp} does not divide {num_heads} attention heads",
-         "Megatron-LM tensor parallelism", lambda c, x: x.model.num_heads % c["tp"] == 0),
+         "Megatron-LM tensor parallelism", when.heads_divide),
     Rule("query-groups", "must", ("tp",),
          "tensor parallel size {tp} neither divides nor is a multiple of {num_query_groups} query groups",
          "Megatron-Core attention", when.divides_groups),
