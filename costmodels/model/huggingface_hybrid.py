@@ -27,15 +27,11 @@ def _pattern(config: Config) -> str:
     return "".join(BLOCKS[block] for block in blocks)
 
 
-def _without_bias(config: Config, *fields: str) -> None:
-    for field in fields:
-        if config.switch(field, default=False):
-            raise BadModel(f"{config.label}: {field}: biases of Mamba-2 projections are unsupported")
-
-
 def _nemotron_h(config: Config) -> Fields:
     shared, num_heads, pattern = _hybrid(config), config.count("num_attention_heads"), _pattern(config)
-    _without_bias(config, "use_bias")
+    if "E" in pattern and config.switch("mlp_bias", default=False):
+        raise BadModel(f"{config.label}: mlp_bias: biases of networks without those of routed experts are not priced")
+    biased = config.switch("use_bias", default=False)
     return {
         **shared,
         "num_layers": config.count("num_hidden_layers", default=len(pattern)),
@@ -53,8 +49,8 @@ def _nemotron_h(config: Config) -> Fields:
             "conv_kernel": config.count("conv_kernel", default=4),
             "chunk_size": config.count("chunk_size", default=128),
             "conv_bias": config.switch("use_conv_bias", default=True),
-            "input_bias": config.switch("mamba_proj_bias", default=False),
-            "output_bias": config.switch("mamba_proj_bias", default=False),
+            "input_bias": biased,
+            "output_bias": biased,
         },
         # A configuration may count experts that no layer has.
         "moe": _latent_experts(config) if "E" in pattern else None,

@@ -33,7 +33,7 @@ NEEDED = {
 }
 # Where an instance is not the model: LongCat-Flash's identity experts get input matrices that nothing reads; Helium's
 # output projection is always square; MPT's network is always four times as wide, without biases; Nemotron-H's head is
-# never shared, its attention has no biases. DBRX cannot be made.
+# never shared, its attention has no biases, its shared experts are one. DBRX cannot be made.
 OTHERWISE = {
     ("longcat_flash", None),
     ("dbrx", None),
@@ -43,6 +43,7 @@ OTHERWISE = {
     ("mpt", "expansion_ratio"),
     ("mpt", "no_bias"),
     ("nemotron_h", "attention_bias"),
+    ("nemotron_h", "n_shared_experts"),
     ("nemotron_h", "tie_word_embeddings"),
 }
 REJECTED = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)

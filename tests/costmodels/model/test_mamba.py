@@ -228,8 +228,10 @@ def test_layers_may_be_named_instead_of_lettered():
     assert from_config(config | {"layers_block_type": blocks}) == from_config(NANO)
     with pytest.raises(BadModel, match="hybrid_override_pattern: expected a letter of"):
         from_config(config | {"layers_block_type": ["conv"]})
-    with pytest.raises(BadModel, match="use_bias: biases of Mamba-2 projections are unsupported"):
-        from_config(NANO | {"use_bias": True})
+    mamba = from_config(NANO | {"use_bias": True}).mamba
+    assert (mamba.input_bias, mamba.output_bias) == (True, True)
+    with pytest.raises(BadModel, match="mlp_bias: biases of networks without those of routed experts"):
+        from_config(NANO | {"mlp_bias": True})
 
 
 def test_bamba_s_layers_are_a_mixer_and_a_network_each():
