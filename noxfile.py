@@ -46,6 +46,13 @@ def torchtitan_toml(session: nox.Session) -> None:
 
 
 @nox.session(python="3.11")
+def transformers(session: nox.Session) -> None:
+    """Every family of decoders of Hugging Face's transformers, on the meta device."""
+    session.install(".", *COMMON, "torch==2.13.0", "transformers==5.24.0")
+    session.run(*PYTEST, "tests/conformance/test_transformers.py")
+
+
+@nox.session(python="3.11")
 def slurm(session: nox.Session) -> None:
     """A controller of Debian's Slurm with nodes that do not exist."""
     if not shutil.which("slurmctld", path="/usr/sbin:/usr/bin"):

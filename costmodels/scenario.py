@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from costmodels.arrays import Floats, Number
@@ -171,6 +171,20 @@ class Scenario:
     def tokens(self) -> float:
         """Tokens per iteration."""
         return float(self.seq_length) * self.global_batch_size * self.task.sequences
+
+    def with_sizes_of(self, variant: int) -> Scenario:
+        """The scenario whose layers all have the sizes of the model's variant of that number."""
+        if not variant:
+            return self
+        if variant not in self._varied:
+            varied = replace(self, model=self.model.with_sizes_of(variant))
+            varied.__dict__["rates"] = self.rates  # of machine and stack alone
+            self._varied[variant] = varied
+        return self._varied[variant]
+
+    @cached_property
+    def _varied(self) -> dict[int, Scenario]:
+        return {}
 
     @cached_property
     def depth(self) -> Depth:

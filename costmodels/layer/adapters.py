@@ -66,6 +66,7 @@ def product_widths(model: Model, kind: Kind, module: Adapted) -> tuple[tuple[flo
 
     Latent attention's products in front of the core are all ``linear_qkv``; those of routed experts are counted apart.
     """
+    model = model.with_sizes_of(kind.variant)
     if module in OF_ATTENTION:
         last = module == "linear_proj"
         found = [p for p in attention_projections(model) if (p.name == "output") == last]

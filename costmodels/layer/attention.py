@@ -19,9 +19,9 @@ from costmodels.layer.forward_backward import (
     streamed,
     tokens_per_rank,
 )
-from costmodels.model.layer_kinds import DENSE, Kind
+from costmodels.model.layer_kinds import DENSE, Kind, reach_of
 from costmodels.model.model import Model
-from costmodels.model.parameters import attention_projections
+from costmodels.model.parameters import attention_projections, indexer_projections
 from costmodels.primitives.kernels import (
     attention_flops,
     attention_seconds,
@@ -74,8 +74,8 @@ def attention_matmuls(strategies: Strategies, scenario: Scenario, among: tuple[s
         elif p.name == "output":
             total = total + linear(T, float(p.outputs), p.inputs / t, scenario)
         elif p.name == "qkv":
-            keys = model.head_dim * np.maximum(model.num_query_groups / t, 1.0)
-            total = total + linears(T, (model.attention_width / t, keys, keys), float(p.inputs), scenario, name="qkv")
+            widths = projected_widths(model, t)
+            total = total + linears(T, widths, float(p.inputs), scenario, name="qkv")
         else:
             total = total + linear(T, p.outputs / t, float(p.inputs), scenario)
     if model.localized_filtering and not among:
@@ -84,14 +84,49 @@ def attention_matmuls(strategies: Strategies, scenario: Scenario, among: tuple[s
     return total
 
 
+def projected_widths(model: Model, t: Floats) -> tuple[Floats, ...]:
+    """Widths on a rank of queries, and of the keys and values that a layer projects."""
+    groups = np.maximum(model.num_query_groups / t, 1.0)
+    keys, values = model.head_dim * groups, model.v_head_dim * groups
+    queries = model.attention_width / t
+    return {"none": (queries, keys, values), "values": (queries, keys), "all": (queries,)}[model.shared_keys]
+
+
+def has_further_matmuls(scenario: Scenario, kind: Kind) -> bool:
+    """Whether an indexer selects keys, or the layer has an embedding of its own."""
+    return kind.mixer == "sparse" or scenario.model.per_layer_embedding > 0
+
+
+def further_matmuls(strategies: Strategies, scenario: Scenario, kind: Kind) -> Passes:
+    """Products of an indexer and its scores of all keys, and of an embedding of the layer's own, whole on every rank.
+
+    Scores are products in 8 bits in DeepSeek-V3.2's kernel; priced in the format of the layers.
+    """
+    model, region = scenario.model, region_tokens(strategies, scenario)
+    total, h = no_passes(strategies), float(model.hidden_size)
+    for p in indexer_projections(model, kind):
+        total = total + linear(region, float(p.outputs), float(p.inputs), scenario)
+    if kind.mixer == "sparse" and model.indexer is not None:
+        keys, width = causal_pairs(float(scenario.seq_length)) / scenario.seq_length, float(model.indexer.head_dim)
+        total = total + linear(region * model.indexer.num_heads, keys, width, scenario)
+    if model.per_layer_embedding:
+        width = float(model.per_layer_embedding)
+        total = total + linear(region, width, h, scenario) + linear(region, h, width, scenario)
+    return total
+
+
 def attended_pairs(model: Model, seq_length: float, kind: Kind = DENSE) -> float:
     """Causal query-key pairs per sequence and head."""
-    return causal_pairs(seq_length, window=_window(model, kind), chunked=model.chunked_attention)
+    return causal_pairs(seq_length, window=_window(model, kind), chunked=_chunked(model, kind))
 
 
 def _window(model: Model, kind: Kind) -> float | None:
-    local = kind.mixer == "local" and model.sliding_window is not None
-    return float(model.sliding_window or 0) if local else None
+    reach = reach_of(model, kind)
+    return None if reach is None else float(reach)
+
+
+def _chunked(model: Model, kind: Kind) -> bool:
+    return model.chunked_attention and kind.mixer == "local"
 
 
 def packed_pairs(scenario: Scenario, kind: Kind = DENSE) -> float:
@@ -104,7 +139,7 @@ def computed_pairs(model: Model, seq_length: float, kind: Kind, block: float) ->
     """Pairs of a sequence and head that a kernel computes in blocks of ``block`` queries and keys; 0: just those."""
     if not block:
         return attended_pairs(model, seq_length, kind)
-    return blocked_pairs(seq_length, block, window=_window(model, kind), chunked=model.chunked_attention)
+    return blocked_pairs(seq_length, block, window=_window(model, kind), chunked=_chunked(model, kind))
 
 
 def attention_core(strategies: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:

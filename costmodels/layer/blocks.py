@@ -13,7 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodels.layer.adapters import adapter_seconds
-from costmodels.layer.attention import attention_core, attention_matmuls, up_projections
+from costmodels.layer.attention import (
+    attention_core,
+    attention_matmuls,
+    further_matmuls,
+    has_further_matmuls,
+    up_projections,
+)
 from costmodels.layer.context import context_parallel
 from costmodels.layer.elementwise import fill_seconds, layer_accumulation, layer_streams
 from costmodels.layer.experts import ExpertSeconds, expert_layer, grouped_products
@@ -30,7 +36,7 @@ from costmodels.layer.forward_backward import (
 from costmodels.layer.fp8_scales import scale_seconds
 from costmodels.layer.frozen_weights import unpacking_seconds
 from costmodels.layer.launches import exposed_launches, launch_floor, small_kernels
-from costmodels.layer.mamba_scan import exchange_of_heads, mamba_matmuls, scan
+from costmodels.layer.mixers import exchange_of_heads, mixer_matmuls, scan
 from costmodels.layer.overlapped_experts import exposed_seconds, is_overlapped
 from costmodels.layer.tensor_parallel import exposed_summing, tensor_parallel
 from costmodels.model.layer_kinds import Kind
@@ -122,6 +128,7 @@ def layer_seconds(strategies: Strategies, scenario: Scenario) -> LayerSeconds:
 
 def kind_seconds(strategies: Strategies, scenario: Scenario, kind: Kind) -> LayerSeconds:
     """Seconds of one layer of a kind; reads tp, cp, ep, etp, micro-batch, sequence parallelism."""
+    scenario = scenario.with_sizes_of(kind.variant)
     nothing = no_passes(strategies)
     experts = expert_layer(strategies, scenario) if kind.ffn == "experts" else ExpertSeconds(*[nothing] * 5)
     products, stream = _products(strategies, scenario, kind, experts), _streams(strategies, scenario, kind, experts)
@@ -129,8 +136,8 @@ def kind_seconds(strategies: Strategies, scenario: Scenario, kind: Kind) -> Laye
     if kind.attends:
         attention = attention_core(strategies, scenario, kind)
         cp = context_parallel(strategies, scenario, attention)
-    if kind.mixer == "mamba":
-        cp = exchange_of_heads(strategies, scenario)
+    if kind.other_mixer:
+        cp = cp + exchange_of_heads(strategies, scenario, kind.other_mixer)
     tp = tensor_parallel(strategies, scenario, kind)
     apart = products.matmul + attention + stream + tp + cp
     ep, paired, floor = experts.ep, nothing, launch_floor(strategies, scenario, kind)
@@ -175,10 +182,11 @@ def _products(strategies: Strategies, scenario: Scenario, kind: Kind, experts: E
         output = attention_matmuls(strategies, scenario, ("output",))
         beyond = output + matmul
         matmul = attention_matmuls(strategies, scenario, but="output") + output + matmul
+        matmul = further_matmuls(strategies, scenario, kind) + matmul if has_further_matmuls(scenario, kind) else matmul
         if scenario.model.parallel_block and kind.ffn == "dense":
             unread, output = unread + output, nothing
-    if kind.mixer == "mamba":
-        matmul = mamba_matmuls(strategies, scenario) + matmul
+    if kind.other_mixer:
+        matmul = mixer_matmuls(strategies, scenario, kind.other_mixer) + matmul
     return _Products(matmul, beyond, output, unread)
 
 
@@ -188,7 +196,7 @@ def _streams(strategies: Strategies, scenario: Scenario, kind: Kind, experts: Ex
     stream = stream + layer_accumulation(strategies, scenario, kind) + fill_seconds(strategies, scenario, kind)
     stream = stream + scale_seconds(strategies, scenario, kind) + adapter_seconds(strategies, scenario, kind)
     stream = stream + unpacking_seconds(strategies, scenario, kind)
-    return stream + scan(strategies, scenario) if kind.mixer == "mamba" else stream
+    return stream + scan(strategies, scenario, kind.other_mixer) if kind.other_mixer else stream
 
 
 def _skipped(unread: Passes, strategies: Strategies, scenario: Scenario, kind: Kind, lag: Floats) -> Floats:

@@ -35,7 +35,7 @@ def layer_streams(strategies: Strategies, scenario: Scenario, kind: Kind = DENSE
 
 def norms_of(scenario: Scenario, kind: Kind) -> int:
     """Norms of a layer of a kind, those of queries and keys left out."""
-    return scenario.model.num_norms if kind.parts > 1 else 1
+    return scenario.model.num_norms if kind.parts > 1 else kind.parts
 
 
 def norm_passes(scenario: Scenario) -> tuple[float, float]:

@@ -88,7 +88,7 @@ def experts_of(scenario: Scenario) -> Experts:
 
 def routed_tokens(strategies: Strategies, scenario: Scenario) -> Floats:
     """Tokens that one rank sends to experts, each counted once per expert it goes to, shape (N,)."""
-    return region_tokens(strategies, scenario) * experts_of(scenario).top_k
+    return region_tokens(strategies, scenario) * experts_of(scenario).computed_experts
 
 
 def expert_layer(strategies: Strategies, scenario: Scenario) -> ExpertSeconds:
@@ -126,7 +126,8 @@ def small_kernels(strategies: Strategies, scenario: Scenario) -> Passes:
 def router_seconds(tokens: Floats, scenario: Scenario) -> Passes:
     """A score per token and expert; never in reduced precision, scores kept in fp32 [MegatronMoE26]."""
     model, rates = scenario.model, scenario.rates
-    scores = float(experts_of(scenario).num_experts)
+    moe = experts_of(scenario)
+    scores = float(moe.num_experts + moe.zero_experts)
     h, frozen = float(model.hidden_size), scenario.frozen
     gate = product(tokens, scores, h, rates.head, rates.head_peak, rates.bandwidth, frozen=frozen)
     seconds = rates.stream_seconds(SCORES * tokens * scores)

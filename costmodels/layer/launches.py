@@ -86,7 +86,7 @@ def launch_floor(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floa
     if stack.switches.cuda_graphs:
         return np.zeros(len(strategies))
     calls = np.zeros(len(strategies))
-    if ("mamba" if kind.mixer == "mamba" else "attn") not in stack.switches.cuda_graph_scope:
+    if ("attn" if kind.attends or not kind.other_mixer else "mamba") not in stack.switches.cuda_graph_scope:
         calls = calls + CALLS * tensor_collectives(strategies, scenario, kind)
         calls = calls + module_calls(strategies, scenario, kind)
         if kind.attends and scenario.rates.attention is None:

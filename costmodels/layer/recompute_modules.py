@@ -111,6 +111,7 @@ def sum_of_modules(masks: Ints, values: dict[str, Floats]) -> Floats:
 
 def module_seconds(strategies: Strategies, scenario: Scenario, layer: LayerSeconds, kind: Kind) -> dict[str, Floats]:
     """Seconds to repeat each module of one layer of a kind for one micro-batch, arrays (N,)."""
+    scenario = scenario.with_sizes_of(kind.variant)
     model, moe, streamed = scenario.model, scenario.model.moe, scenario.rates.stream_seconds
     T = tokens_per_rank(strategies, scenario) / strategies.tp
     norms = norms_of(scenario, kind) * 4.0 * norm_passes(scenario)[0] * region_tokens(strategies, scenario)
@@ -140,6 +141,7 @@ def before_activation(scenario: Scenario) -> float:
 
 def module_bytes(strategies: Strategies, scenario: Scenario, kind: Kind) -> dict[str, Floats]:
     """Bytes of one micro-batch that a layer of a kind does not keep where a module is repeated, arrays (N,)."""
+    scenario = scenario.with_sizes_of(kind.variant)
     model, h = scenario.model, float(scenario.model.hidden_size)
     T, region = tokens_per_rank(strategies, scenario) / strategies.tp, region_tokens(strategies, scenario)
     saved = scenario.recipe.word

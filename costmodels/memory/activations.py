@@ -10,10 +10,11 @@ from costmodels.layer.context import repeated_bytes
 from costmodels.layer.experts import exchanged_bytes, expert_activation_bytes
 from costmodels.layer.forward_backward import region_tokens, tokens_per_rank
 from costmodels.layer.frozen_weights import cast_bytes
-from costmodels.layer.mamba_scan import mamba_kept_width
+from costmodels.layer.mixers import mixer_kept_width
 from costmodels.layer.recompute_modules import before_activation, module_bytes, sum_of_modules
 from costmodels.layout.parameters_per_rank import kind_expert_parameters, kind_parameters_per_rank
 from costmodels.model.layer_kinds import Kind
+from costmodels.model.model import Model
 from costmodels.names import SHARDED_PARAMETERS, Recompute
 from costmodels.primitives.sizes import checkpoint_bytes, layer_activation_bytes
 from costmodels.scenario import Scenario
@@ -37,6 +38,7 @@ def kind_activation_bytes(strategies: Strategies, scenario: Scenario, kind: Kind
     column-parallel products, dropout masks; split always: queries, keys, values, scores, the inputs of the
     row-parallel products. For a GPT block this is s b h (10 + 24/t + 5 a s / (h t)) [Korthikanti22].
     """
+    scenario = scenario.with_sizes_of(kind.variant)
     policy = scenario.stack.switches.recompute_policy
     selective = (strategies.recompute == Recompute.SELECTIVE) & (strategies.recompute_modules == 0)
     whole, inner = _left_by(selective, scenario, kind)
@@ -79,7 +81,7 @@ def _widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     h, dense = float(model.hidden_size), float(kind.ffn == "dense")
     last = saved if not scenario.frozen else kept_input_bytes(scenario, kind, "linear_fc2")
     mask = 1.0 if scenario.stack.switches.dropout else 0.0
-    norms = model.num_norms if kind.parts > 1 else 1
+    norms = model.num_norms if kind.parts > 1 else kind.parts
     normed = 0.0 if scenario.frozen and "norm" in scenario.stack.kernels.saved_tensors else scenario.word
     whole = norms * normed * h + _product_inputs(scenario, kind) + kind.parts * mask * h
     attention = kind.attends * scenario.word * (model.qkv_width + model.attention_output_width)
@@ -87,13 +89,20 @@ def _widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     if not saved:  # but attention's output is no cheap thing to make again, and its cast reads all of it
         attention += kind.attends * scenario.recipe.word * model.attention_output_width
     inner = attention + dense * (before_activation(scenario) * model.fc1_width + last * model.ffn_hidden_size)
-    if kind.mixer == "mamba":
-        inner += mamba_kept_width(scenario, saved)
+    if kind.other_mixer:
+        inner += mixer_kept_width(scenario, saved, kind.other_mixer)
+    inner += kind.attends * scenario.word * _gates(model)
+    whole += 2.0 * scenario.word * model.per_layer_embedding
     if kind.attends and model.mla is not None:
         whole += scenario.word * (model.mla.q_down_width + model.mla.kv_down_width)
     if kind.attends and model.localized_filtering:
         inner += saved * (model.hidden_size / 2 + 2 * h)
     return whole, inner
+
+
+def _gates(model: Model) -> float:
+    """Values per token that a gate of attention keeps beside what it scales: itself, and the output as it was."""
+    return float(model.gate_width + model.attention_output_width * (model.gate_width > 0))
 
 
 def _left_by(selective: Bools, scenario: Scenario, kind: Kind) -> tuple[Floats | float, Floats | float]:
@@ -139,7 +148,7 @@ def _without_up_projections(scenario: Scenario, kind: Kind) -> float:
     model, saved = scenario.model, scenario.recipe.word
     kept = kind.attends * scenario.word * model.attention_output_width + (kind.ffn == "dense") * saved * model.fc1_width
     kept += 0.0 if model.mla else kind.attends * scenario.word * model.qkv_width
-    kept += mamba_kept_width(scenario, saved) if kind.mixer == "mamba" else 0.0
+    kept += mixer_kept_width(scenario, saved, kind.other_mixer) if kind.other_mixer else 0.0
     return kept
 
 
@@ -158,7 +167,7 @@ def _scores(selective: Bools, scenario: Scenario, kind: Kind) -> Floats | float:
 def _unfused_widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     """Bytes per token that operations which a stack has not fused keep: of the whole width, and split over ranks."""
     model, keeps = scenario.model, scenario.stack.kernels.saved_tensors
-    norms = model.num_norms if kind.parts > 1 else 1
+    norms = model.num_norms if kind.parts > 1 else kind.parts
     gated = kind.ffn == "dense" and model.gated_ffn
     repeated = model.attention_width + model.attention_output_width - (model.qkv_width - model.attention_width)
     copied = "key-values" in keeps and model.num_query_groups < model.num_heads  # then nothing views the projection

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Literal
 
-from costmodels.model.layer_kinds import Kind, layer_kinds, mtp_kind
-from costmodels.model.mamba import mamba_projection_weights, scan_flops
+from costmodels.model.layer_kinds import DENSE, Kind, layer_kinds, mtp_kind, reach_of
+from costmodels.model.mixers import mixer_of
 from costmodels.model.model import Model
 from costmodels.model.parameters import (
     active_parameters,
@@ -20,6 +20,7 @@ from costmodels.model.parameters import (
     embedding_projection_parameters,
     expert_projection_parameters,
     experts_of,
+    indexer_projections,
     localized_filtering_parameters,
 )
 from costmodels.primitives.kernels import attention_flops as pair_flops
@@ -47,8 +48,11 @@ def attention_matmul_weights(model: Model) -> int:
 
 def kind_matmul_weights(model: Model, kind: Kind) -> int:
     """Weights of one layer of a kind that multiply a token."""
+    model = model.with_sizes_of(kind.variant)
     mixer = attention_matmul_weights(model) if kind.attends else 0
-    mixer += mamba_projection_weights(model) if kind.mixer == "mamba" else 0
+    mixer += sum(projection.weights for projection in indexer_projections(model, kind))
+    mixer += mixer_of(model, kind.other_mixer).matmul_weights if kind.other_mixer else 0
+    mixer += 2 * model.per_layer_embedding * model.hidden_size
     dense = (model.fc1_width + model.ffn_hidden_size) * model.hidden_size
     return mixer + (dense if kind.ffn == "dense" else expert_matmul_weights(model) if kind.ffn == "experts" else 0)
 
@@ -61,9 +65,11 @@ def expert_matmul_weights(model: Model) -> int:
     """
     moe, h = experts_of(model), model.hidden_size
     matrices = model.ffn_branches + 1
-    routed = moe.top_k * matrices * moe.expert_ffn_hidden_size * model.expert_hidden_size
+    each = matrices * moe.expert_ffn_hidden_size * model.expert_hidden_size
+    routed = int(moe.computed_experts * each) if moe.zero_experts else moe.top_k * each
     shared = matrices * moe.shared_expert_ffn_hidden_size * h + int(moe.shared_expert_gate) * h
-    return moe.num_experts * h + expert_projection_parameters(model) + routed + shared
+    scores = (moe.num_experts + moe.zero_experts) * h
+    return scores + expert_projection_parameters(model) + routed + shared
 
 
 def layers_matmul_weights(model: Model) -> int:
@@ -96,16 +102,31 @@ def attended_tokens(model: Model, *, seq_length: int, causal: bool = False, wind
         causal: Leave out pairs with later tokens, as fused attention kernels do.
         windowed: Honour the sliding window; otherwise every layer is global.
     """
-    every_layer = seq_length / 2 if causal else float(seq_length)
-    if not windowed or model.sliding_window is None:
-        return (model.num_attention_layers + model.mtp_layers) * every_layer
-    window = min(model.sliding_window, seq_length)
-    local = window - window**2 / (2 * seq_length) if causal else float(window)
-    if model.chunked_attention:
+    return sum(count * pairs for _, count, pairs in _attending(model, seq_length, causal=causal, windowed=windowed))
+
+
+def _attending(model: Model, seq_length: int, *, causal: bool, windowed: bool) -> list[tuple[Kind, int, float]]:
+    """Every kind of layer that attends, how many there are, and the tokens that one token attends to there."""
+    kinds = Counter(kind for kind in layer_kinds(model) if kind.attends)
+    found = [
+        (kind, count, _attended(model, kind, seq_length, causal=causal, windowed=windowed))
+        for kind, count in kinds.items()
+    ]
+    if model.mtp_layers:
+        found.append((DENSE, model.mtp_layers, seq_length / 2 if causal else float(seq_length)))
+    return found
+
+
+def _attended(model: Model, kind: Kind, seq_length: int, *, causal: bool, windowed: bool) -> float:
+    every = seq_length / 2 if causal else float(seq_length)
+    reach = reach_of(model, kind)
+    if not windowed or reach is None:
+        return every
+    window = min(reach, seq_length)
+    if model.chunked_attention and kind.mixer == "local":
         whole, rest = divmod(seq_length, window)
-        local = (whole * window**2 + rest**2) / seq_length / (2 if causal else 1)
-    global_layers = model.num_global_layers
-    return (global_layers + model.mtp_layers) * every_layer + (model.num_attention_layers - global_layers) * local
+        return (whole * window**2 + rest**2) / seq_length / (2 if causal else 1)
+    return window - window**2 / (2 * seq_length) if causal else float(window)
 
 
 def attention_flops(model: Model, *, seq_length: int, causal: bool = False, windowed: bool = True) -> float:
@@ -114,8 +135,27 @@ def attention_flops(model: Model, *, seq_length: int, causal: bool = False, wind
     Per attended token, 2 for each element of a query (scores) and 2 for each of a value: 4 times the
     attention width where both are as wide.
     """
-    span = attended_tokens(model, seq_length=seq_length, causal=causal, windowed=windowed)
-    return float(pair_flops(pairs=span, key_width=model.attention_width, value_width=model.attention_output_width))
+    return sum(
+        count
+        * (
+            _pair_flops(model.with_sizes_of(kind.variant), span)
+            + windowed * _indexer_flops(model, kind, seq_length, causal=causal)
+        )
+        for kind, count, span in _attending(model, seq_length, causal=causal, windowed=windowed)
+    )
+
+
+def _pair_flops(model: Model, span: float) -> float:
+    """Of one layer and token that attends to ``span`` others."""
+    widths = {"key_width": model.attention_width, "value_width": model.attention_output_width}
+    return float(pair_flops(pairs=span, **widths))
+
+
+def _indexer_flops(model: Model, kind: Kind, seq_length: int, *, causal: bool) -> float:
+    """Of one token whose keys a layer's indexer selects, out of all of them; 0 without one."""
+    if kind.mixer != "sparse" or model.indexer is None:
+        return 0.0
+    return (1.0 if causal else 2.0) * seq_length * model.indexer.num_heads * model.indexer.head_dim
 
 
 def forward_flops(
@@ -125,8 +165,8 @@ def forward_flops(
     weights = layers_matmul_weights(model)
     weights += logit_matmul_weights(model) if logits else 0
     attention = attention_flops(model, seq_length=seq_length, causal=causal, windowed=windowed)
-    scans = model.layer_pattern.count("M")
-    return 2.0 * weights + attention + (scans * scan_flops(model) if scans else 0.0)
+    mixers = Counter(kind.other_mixer for kind in layer_kinds(model) if kind.other_mixer)
+    return 2.0 * weights + attention + sum(count * mixer_of(model, name).flops for name, count in mixers.items())
 
 
 def model_flops(model: Model, *, seq_length: int, causal: bool = False, windowed: bool = False) -> float:

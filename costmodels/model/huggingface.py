@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from costmodels.model.huggingface_config import (
     Config,
+    Entries,
     Fields,
     UnsupportedFamily,
     biases,
@@ -28,8 +29,16 @@ from costmodels.model.huggingface_config import (
 )
 from costmodels.model.huggingface_experts import EXPERT_ADAPTERS, left_out, text_part
 from costmodels.model.huggingface_hybrid import HYBRID_ADAPTERS
+from costmodels.model.huggingface_table import (
+    families,
+    not_understood,
+    read_by_table,
+    refuse_mechanism,
+    table_config,
+)
 from costmodels.model.model import Model, checked
 from costmodels.model.parts import BadModel, Position
+from hardware.errors import meant
 
 CONFIGURATION = "Hugging Face configuration"
 """Source of such models; what the file describes beside them follows."""
@@ -51,17 +60,29 @@ def from_config(config: Mapping[str, object], *, name: str = "", seq_length: int
         UnsupportedFamily: The family is not in `ADAPTERS`.
         BadModel: A field is missing, of the wrong type, or contradicts another one. One line.
     """
-    without = left_out(config)
+    without, whole = left_out(config), config
+    known = (*ADAPTERS, *families())
+    refuse_mechanism(config, name)
     config = text_part(config)
-    family = model_type(config, ADAPTERS)
-    if family not in ADAPTERS:
-        known = ", ".join(ADAPTERS)
-        raise UnsupportedFamily(f"Hugging Face model family {family!r} is unsupported; supported are {known}")
+    family = model_type(config, known)
+    refuse_mechanism({"model_type": family}, name)
+    if family not in known:
+        read = read_families()
+        others = f"{len(read)} families of decoders are read, such as llama, qwen3 and deepseek_v3"
+        near = meant(family, read, otherwise=others)
+        raise UnsupportedFamily(f"Hugging Face model family {family!r} is unsupported; {near}")
     label = name or str(config.get("_name_or_path") or family)
-    reader = Config(config, label, seq_length)
-    vocab_size, described = reader.count("vocab_size"), ADAPTERS[family](reader)
-    if "moe" not in described:
+    nested = isinstance(whole.get("text_config"), Mapping)
+    if family not in ADAPTERS or nested:
+        config = table_config(config, family, nested=nested)
+    entries = Entries(config)
+    reader = Config(entries, label, seq_length)
+    vocab_size = reader.count("vocab_size")
+    described = ADAPTERS[family](reader) if family in ADAPTERS else read_by_table(reader, family)
+    if "moe" not in described and "unused_experts" not in families().get(family, {}):
         refuse_experts(reader, family)
+    if strange := not_understood(entries, family):
+        without = " and ".join(filter(None, (without, f"effect of {', '.join(strange)}, which is not known")))
     fields: Fields = {
         "name": label,
         "title": label,
@@ -71,6 +92,11 @@ def from_config(config: Mapping[str, object], *, name: str = "", seq_length: int
         **described,
     }
     return checked(fields, label=label)
+
+
+def read_families() -> tuple[str, ...]:
+    """Families that are read, in alphabetical order."""
+    return tuple(sorted({*ADAPTERS, *(name for name, known in families().items() if "refused" not in known)}))
 
 
 def _sizes(config: Config, layers: str, hidden: str, heads: str, groups: int | None = None) -> Fields:
@@ -320,6 +346,15 @@ def _cohere(config: Config) -> Fields:
     }
 
 
+def _qwen2(config: Config) -> Fields:
+    return llama_decoder(config) | {"qkv_bias": True} | upper_window(config)
+
+
+def _qwen3(config: Config) -> Fields:
+    head_dim = {"head_dim": config.count("head_dim", default=128)}
+    return llama_decoder(config) | {"qk_norm": "head"} | head_dim | upper_window(config)
+
+
 ADAPTERS: dict[str, Callable[[Config], Fields]] = {
     "baichuan": _baichuan,
     "bloom": _bloom,
@@ -334,6 +369,7 @@ ADAPTERS: dict[str, Callable[[Config], Fields]] = {
     "gpt_neo": _gpt_neo,
     "gpt_neox": _gpt_neox,
     "gptj": _gptj,
+    "codegen": _gptj,
     "granite": llama_decoder,
     "internlm2": _internlm2,
     "llama": llama_decoder,
@@ -345,13 +381,14 @@ ADAPTERS: dict[str, Callable[[Config], Fields]] = {
     "opt": _opt,
     "phi": _phi,
     "phi3": _mistral,
-    "qwen2": lambda config: llama_decoder(config) | {"qkv_bias": True} | upper_window(config),
-    "qwen3": lambda config: {
-        **llama_decoder(config),
-        "qk_norm": "head",
-        "head_dim": config.count("head_dim", default=128),
-        **upper_window(config),
-    },
+    "qwen2": _qwen2,
+    "qwen2_5_omni_text": _qwen2,
+    "qwen2_5_vl": _qwen2,
+    "qwen2_5_vl_text": _qwen2,
+    "qwen2_vl": _qwen2,
+    "qwen2_vl_text": _qwen2,
+    "qwen3": _qwen3,
+    "qwen3_vl_text": _qwen3,
     "stablelm": _stablelm,
     "starcoder2": _starcoder2,
     **EXPERT_ADAPTERS,

@@ -19,6 +19,8 @@ ACTIVATIONS: dict[str, Activation] = {
     "silu": "silu",
     "swish": "silu",
     "relu2": "squared_relu",
+    "swigluoai": "silu",
+    "xielu": "xielu",
 }
 GATED: dict[Activation, Activation] = {"gelu": "geglu", "silu": "swiglu", "relu": "reglu"}
 
@@ -55,6 +57,19 @@ def model_type(config: Mapping[str, object], known: Iterable[str]) -> str:
         stem = classes[0].removesuffix("ForCausalLM").removesuffix("LMHeadModel").lower()
         return next((name for name in known if name.replace("_", "") == stem), stem)
     raise BadModel("not a Hugging Face configuration: neither model_type nor architectures names a family")
+
+
+class Entries(dict[str, object]):
+    """The entries of a configuration, which remember what was asked for."""
+
+    def __init__(self, entries: Mapping[str, object]) -> None:
+        super().__init__(entries)
+        self.asked: set[str] = set()
+
+    def get(self, key: str, default: object = None) -> object:
+        """The entry of that name."""
+        self.asked.add(key)
+        return super().get(key, default)
 
 
 @dataclass(frozen=True)
@@ -202,7 +217,8 @@ def window(config: Config, *, every: int | None, field: str = "sliding_window") 
 
 def upper_window(config: Config) -> Fields:
     """Qwen's window, of the layers from `max_window_layers` on, if `use_sliding_window` asks for it."""
-    if not config.switch("use_sliding_window", default=False):
+    stated = config.get("sliding_window") is not None
+    if not stated or not config.switch("use_sliding_window", default=False):
         return {}
     if isinstance(config.get("layer_types"), list):
         return window(config, every=None)

@@ -5,10 +5,21 @@ from dataclasses import replace
 from functools import partial
 
 from costmodels.model.huggingface_config import Config, Fields, biases, llama_decoder, tied, upper_window, window
+from costmodels.model.huggingface_towers import describe_tower
 from costmodels.model.parts import BadModel
 
 # Families whose configuration holds the decoder beside a vision tower, where that does not name its own family.
-TEXT_PARTS = {"llama4": "llama4_text", "gemma3": "gemma3_text"}
+STANDING_ALONE = {
+    "gemma3": "gemma3_text",
+    "gemma4": "gemma4_text",
+    "llama4": "llama4_text",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
+    "qwen3_vl": "qwen3_vl_text",
+    "qwen3_vl_moe": "qwen3_vl_moe_text",
+}
+"""Families whose files may hold the decoder's entries themselves."""
+TEXT_PARTS = {"llama4": "llama4_text", "gemma3": "gemma3_text", "minimax_m3_vl": "minimax_m3", "step3p7": "step3p5"}
 
 LATENT_FIELDS = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 
@@ -17,14 +28,16 @@ def text_part(config: Mapping[str, object]) -> Mapping[str, object]:
     """The decoder's own configuration, where the file describes a vision tower too; else the file."""
     inner = config.get("text_config")
     if not isinstance(inner, Mapping):
-        return config
+        flat = STANDING_ALONE.get(str(config.get("model_type")))
+        return {**config, "model_type": flat} if flat and "num_hidden_layers" in config else config
     family = TEXT_PARTS.get(str(config.get("model_type"))) or inner.get("model_type")
-    return {**inner, "model_type": family} if family else config
+    outer = {"tie_word_embeddings": config["tie_word_embeddings"]} if "tie_word_embeddings" in config else {}
+    return {**inner, **outer, "model_type": family} if family else config
 
 
 def left_out(config: Mapping[str, object]) -> str:
     """What of a configuration is no part of its model: a tower for pictures, layers that predict further tokens."""
-    tower = "vision tower" if isinstance(config.get("text_config"), Mapping) else ""
+    tower = describe_tower(config)
     mtp = text_part(config).get("num_nextn_predict_layers")
     layers = f"layers that predict further tokens (--set model.mtp_layers={mtp})" if mtp else ""
     return " and ".join(filter(None, (tower, layers)))
@@ -90,7 +103,7 @@ def _qwen3_moe(config: Config) -> Fields:
     return fields | upper_window(config)
 
 
-def _deepseek(config: Config, *, router_bias: bool) -> Fields:
+def _deepseek(config: Config, *, router_steered: bool) -> Fields:
     """The prediction layers whose number a configuration states are not part of the instantiated model."""
     if config.switch("mlp_bias", default=False):
         raise BadModel(f"{config.label}: mlp_bias: biases without those of routed experts are unsupported")
@@ -105,11 +118,11 @@ def _deepseek(config: Config, *, router_bias: bool) -> Fields:
         "num_query_groups": config.count("num_attention_heads"),
         "rotary_fraction": rotated / width,
         "mla": latent | {"q_lora_rank": queries},
-        "moe": _deepseek_experts(config, router_bias=router_bias),
+        "moe": _deepseek_experts(config, router_steered=router_steered),
     }
 
 
-def _deepseek_experts(config: Config, *, router_bias: bool) -> Fields:
+def _deepseek_experts(config: Config, *, router_steered: bool) -> Fields:
     shared, width = config.count_or_zero("n_shared_experts"), config.count("moe_intermediate_size")
     return _routed(
         config,
@@ -119,7 +132,7 @@ def _deepseek_experts(config: Config, *, router_bias: bool) -> Fields:
         num_shared_experts=shared,
         shared_expert_ffn_hidden_size=shared * width,
         dense_layers=config.count_or_zero("first_k_dense_replace"),
-        router_bias=router_bias,
+        router_steered=router_steered,
         **_groups(config),
     )
 
@@ -193,16 +206,18 @@ def _llama4(config: Config) -> Fields:
 
 EXPERT_ADAPTERS: dict[str, Callable[[Config], Fields]] = {
     "dbrx": _dbrx,
-    "deepseek_v2": partial(_deepseek, router_bias=False),
-    "deepseek_v3": partial(_deepseek, router_bias=True),
+    "deepseek_v2": partial(_deepseek, router_steered=False),
+    "deepseek_v3": partial(_deepseek, router_steered=True),
     "gpt_oss": _gpt_oss,
     "granitemoe": _all_experts,
-    "kimi_k2": partial(_deepseek, router_bias=True),
+    "kimi_k2": partial(_deepseek, router_steered=True),
     "llama4_text": _llama4,
     "mixtral": lambda config: _all_experts(config) | window(config, every=None),
     "olmoe": lambda config: _all_experts(config, experts="num_experts", top_k=8) | {"qk_norm": "full"},
     "phimoe": _phimoe,
     "qwen2_moe": _qwen2_moe,
     "qwen3_moe": _qwen3_moe,
+    "qwen3_omni_moe_text": _qwen3_moe,
+    "qwen3_vl_moe_text": _qwen3_moe,
 }
 """Family to adapter; see `costmodels.model.huggingface.ADAPTERS`."""

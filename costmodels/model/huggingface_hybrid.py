@@ -27,15 +27,11 @@ def _pattern(config: Config) -> str:
     return "".join(BLOCKS[block] for block in blocks)
 
 
-def _without_bias(config: Config, *fields: str) -> None:
-    for field in fields:
-        if config.switch(field, default=False):
-            raise BadModel(f"{config.label}: {field}: biases of Mamba-2 projections are unsupported")
-
-
 def _nemotron_h(config: Config) -> Fields:
     shared, num_heads, pattern = _hybrid(config), config.count("num_attention_heads"), _pattern(config)
-    _without_bias(config, "use_bias", "mamba_proj_bias")
+    if "E" in pattern and config.switch("mlp_bias", default=False):
+        raise BadModel(f"{config.label}: mlp_bias: biases of networks without those of routed experts are not priced")
+    biased = config.switch("use_bias", default=False)
     return {
         **shared,
         "num_layers": config.count("num_hidden_layers", default=len(pattern)),
@@ -52,6 +48,9 @@ def _nemotron_h(config: Config) -> Fields:
             "num_groups": config.count("n_groups", "mamba_n_groups", default=8),
             "conv_kernel": config.count("conv_kernel", default=4),
             "chunk_size": config.count("chunk_size", default=128),
+            "conv_bias": config.switch("use_conv_bias", default=True),
+            "input_bias": biased,
+            "output_bias": biased,
         },
         # A configuration may count experts that no layer has.
         "moe": _latent_experts(config) if "E" in pattern else None,
@@ -80,14 +79,13 @@ def _latent_experts(config: Config) -> Fields:
         "num_shared_experts": shared,
         "shared_expert_ffn_hidden_size": shared * each,
         "latent_size": None if config.get("moe_latent_size") is None else config.count("moe_latent_size"),
-        "router_bias": True,
+        "router_steered": True,
     }
 
 
 def _bamba(config: Config) -> Fields:
     """Every layer is a mixer and a gated feed-forward network: two letters."""
     count, hidden_size, num_heads = map(config.count, ("num_hidden_layers", "hidden_size", "num_attention_heads"))
-    _without_bias(config, "mamba_proj_bias")
     attending = config.get("attn_layer_indices") or []
     if not isinstance(attending, list):
         raise config.wrong("attn_layer_indices", "a list of layers")
@@ -107,6 +105,9 @@ def _bamba(config: Config) -> Fields:
             "num_groups": config.count("mamba_n_groups", default=1),
             "conv_kernel": config.count("mamba_d_conv", default=4),
             "chunk_size": config.count("mamba_chunk_size", default=256),
+            "conv_bias": config.switch("mamba_conv_bias", default=True),
+            "input_bias": config.switch("mamba_proj_bias", default=False),
+            "output_bias": config.switch("mamba_proj_bias", default=False),
         },
     }
 

@@ -18,19 +18,42 @@ if TYPE_CHECKING:
     from costmodels.model.model import Model
 
 Derived = TypeVar("Derived")
+MixerName = Literal[
+    "global",
+    "local",
+    "sparse",
+    "selected",
+    "both",
+    "mamba",
+    "selective",
+    "delta",
+    "linear",
+    "convolution",
+    "recurrent",
+    "none",
+]
 
 
 class Kind(NamedTuple):
     """One kind of layer."""
 
-    mixer: Literal["global", "local", "mamba", "none"]
-    """Attention over the whole sequence or within the sliding window, a Mamba-2 mixer, or nothing."""
+    mixer: MixerName
+    """Attention over the whole sequence, within the sliding window or with the keys that an indexer selects, another
+    mixer, attention beside a Mamba-2 mixer, or nothing."""
     ffn: Literal["dense", "experts", "none"]
+    variant: int = 0
+    """Which sizes it has: those of the model, or of its variant of that number."""
 
     @property
     def attends(self) -> bool:
         """Whether it has attention."""
-        return self.mixer in ("global", "local")
+        return self.mixer in ("global", "local", "sparse", "selected", "both")
+
+    @property
+    def other_mixer(self) -> str:
+        """The mixer that it has instead of attention, or beside it; empty without one."""
+        attention = dict.fromkeys(("global", "local", "sparse", "selected", "none"), "")
+        return {**attention, "both": "mamba"}.get(self.mixer, self.mixer)
 
     @property
     def parts(self) -> int:
@@ -46,7 +69,24 @@ LETTERS: dict[str, Kind] = {
     "-": Kind("none", "dense"),
     "E": Kind("none", "experts"),
 }
-"""Letters of a pattern."""
+"""Letters of a pattern whose layers are one part each."""
+MIXER_LETTERS: dict[str, MixerName] = {
+    "*": "global",
+    "w": "local",
+    "s": "sparse",
+    "t": "selected",
+    "B": "both",
+    "M": "mamba",
+    "S": "selective",
+    "D": "delta",
+    "L": "linear",
+    "C": "convolution",
+    "R": "recurrent",
+    "n": "none",
+}
+"""Letters of ``mixer_pattern``."""
+FFN_LETTERS: dict[str, Literal["dense", "experts", "none"]] = {"-": "dense", "E": "experts", "n": "none"}
+"""Letters of ``ffn_pattern``."""
 
 
 def layer_kinds(model: Model, seq_length: int | None = None) -> tuple[Kind, ...]:
@@ -62,8 +102,31 @@ def _kind(model: Model, layer: int, *, windowed: bool) -> Kind:
     if model.layer_pattern:
         kind = LETTERS[model.layer_pattern[layer]]
         return kind._replace(mixer="local") if near and kind.attends else kind
-    experts = model.moe is not None and model.moe.is_moe_layer(layer)
-    return Kind("local" if near else "global", "experts" if experts else "dense")
+    return Kind(
+        _mixer(model, layer, near=near, windowed=windowed),
+        _ffn(model, layer),
+        model.variant_pattern[layer] if model.variant_pattern else 0,
+    )
+
+
+def _mixer(model: Model, layer: int, *, near: bool, windowed: bool) -> MixerName:
+    if not model.mixer_pattern:
+        return "local" if near else "global"
+    named = MIXER_LETTERS[model.mixer_pattern[layer]]
+    return "global" if named == "local" and not windowed else named
+
+
+def _ffn(model: Model, layer: int) -> Literal["dense", "experts", "none"]:
+    if model.ffn_pattern:
+        return FFN_LETTERS[model.ffn_pattern[layer]]
+    return "experts" if model.moe is not None and model.moe.is_moe_layer(layer) else "dense"
+
+
+def reach_of(model: Model, kind: Kind) -> int | None:
+    """Tokens that a layer attends to at the most: its window, or what its indexer selects; None is all of them."""
+    if kind.mixer in ("sparse", "selected") and model.indexer is not None:
+        return model.indexer.top_k
+    return model.sliding_window if kind.mixer == "local" else None
 
 
 def mtp_kind(model: Model) -> Kind:

@@ -23,21 +23,16 @@ def mamba_of(model: Model) -> Mamba:
     return model.mamba
 
 
-def mamba_projection_weights(model: Model) -> int:
-    """Weights of the input and the output projection of one mixer."""
-    mamba = mamba_of(model)
-    return model.hidden_size * (mamba.in_width + mamba.inner_width)
+def mamba_vectors(model: Model) -> int:
+    """Parameters of one mixer beside its projections, all of which tensor parallelism shards by heads and groups.
 
-
-def mamba_parameters(model: Model) -> int:
-    """Parameters of one mixer, all of which tensor parallelism shards by heads and groups.
-
-    Projections, the convolution with its bias, three numbers per head (A, D, the bias of the time step) and the
-    scale of the gated norm.
+    The convolution with its bias, three numbers per head (A, D, the bias of the time step), the scale of the gated norm
+    and the biases of the projections.
     """
     mamba = mamba_of(model)
-    conv = mamba.conv_width * (mamba.conv_kernel + 1)
-    return mamba_projection_weights(model) + conv + 3 * mamba.num_heads + mamba.inner_width
+    conv = mamba.conv_width * (mamba.conv_kernel + int(mamba.conv_bias))
+    biases = mamba.in_width * int(mamba.input_bias) + model.hidden_size * int(mamba.output_bias)
+    return conv + 3 * mamba.num_heads + mamba.inner_width * int(mamba.gated_norm) + biases
 
 
 def scan_flops(model: Model) -> float:
@@ -61,6 +56,8 @@ class ScanKernel(NamedTuple):
     """Bytes through memory."""
     flops: float = 0.0
     """Products."""
+    vector: float = 0.0
+    """Operations outside of matrix units."""
 
 
 def scan_kernels(model: Model) -> tuple[tuple[ScanKernel, ...], tuple[ScanKernel, ...]]:
@@ -82,7 +79,7 @@ def scan_kernels(model: Model) -> tuple[tuple[ScanKernel, ...], tuple[ScanKernel
     states = ScanKernel(2.0 * (d + g) + 4.0 * s, across)
     passing, products = ScanKernel(8.0 * s), ScanKernel(4.0 * (g + q), pairs)
     scan = ScanKernel(4.0 * d + 2.0 * g + 4.0 * (q + s), within + across)
-    norm, gate = ScanKernel(6.0 * d), ScanKernel(10.0 * d)
+    norm, gate = ScanKernel(6.0 * d), ScanKernel(10.0 * d)  # without a norm the gate is the same pass
     again = (conv, steps, states, passing, products)
     of_groups = ScanKernel(2.0 * d + 4.0 * g + 4.0 * s, across)
     of_products = ScanKernel(4.0 * d + 4.0 * q, within)

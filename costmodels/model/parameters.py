@@ -7,26 +7,10 @@ expert parallelism deals whole experts out, and tensor parallelism may shard eac
 """
 
 from collections import Counter
-from typing import NamedTuple
 
 from costmodels.model.layer_kinds import Kind, layer_kinds, mtp_kind
-from costmodels.model.mamba import mamba_parameters
+from costmodels.model.mixers import Projection, mixer_of, mixer_parameters
 from costmodels.model.model import Experts, Model
-
-
-class Projection(NamedTuple):
-    """One matrix of attention that multiplies every token, and who holds it."""
-
-    name: str
-    inputs: int
-    outputs: int
-    sharded: bool
-    """Split over the tensor-parallel ranks; the down-projections of latent attention are replicated."""
-
-    @property
-    def weights(self) -> int:
-        """Weights of the whole matrix."""
-        return self.inputs * self.outputs
 
 
 def norm_parameters(model: Model, width: int) -> int:
@@ -42,8 +26,9 @@ def attention_projections(model: Model) -> tuple[Projection, ...]:
     """
     h, mla = model.hidden_size, model.mla
     output = Projection("output", model.attention_output_width, h, sharded=True)
+    gate = (Projection("gate", h, model.gate_width, sharded=True),) if model.gate_width else ()
     if mla is None:
-        return Projection("qkv", h, model.qkv_width, sharded=True), output
+        return Projection("qkv", h, model.projected_width, sharded=True), *gate, output
     if mla.q_lora_rank is None:
         queries: tuple[Projection, ...] = (Projection("q", h, model.attention_width, sharded=True),)
     else:
@@ -53,6 +38,7 @@ def attention_projections(model: Model) -> tuple[Projection, ...]:
         *queries,
         Projection("kv_down", h, mla.kv_down_width, sharded=False),
         Projection("kv_up", mla.kv_lora_rank, model.num_heads * mla.kv_up_head_dim, sharded=True),
+        *gate,
         output,
     )
 
@@ -68,7 +54,8 @@ def localized_filtering_parameters(model: Model) -> int:
 def attention_matrix_parameters(model: Model) -> int:
     """Parameters of one layer's attention that tensor parallelism shards: matrices, their biases, a head's sinks."""
     matrices = sum(p.weights for p in attention_projections(model) if p.sharded)
-    biases = model.qkv_width if model.qkv_bias and model.mla is None else 0
+    biases = model.projected_width if model.qkv_bias and model.mla is None else 0
+    biases += model.gate_width * int(model.gate_bias)
     sinks = model.num_heads if model.attention_sinks else 0
     return matrices + biases + sinks + localized_filtering_parameters(model)
 
@@ -83,8 +70,39 @@ def attention_replicated_parameters(model: Model) -> int:
     if (mla := model.mla) is not None:
         down += norm_parameters(model, mla.q_down_width + mla.kv_lora_rank)
         down += int(model.qkv_bias) * (mla.q_down_width + mla.kv_down_width)
-    widths = {"none": 0, "head": 2 * model.head_dim, "full": model.attention_width + model.key_value_width}
-    return down + widths[model.qk_norm] + int(model.output_bias) * model.hidden_size
+    keys = model.shared_keys != "all"  # shared ones are normed where they are made
+    widths = {
+        "none": 0,
+        "head": (1 + keys) * model.head_dim,
+        "full": model.attention_width + keys * model.key_value_width,
+    }
+    return down + widths[model.qk_norm] * (1 + int(model.qk_norm_bias)) + int(model.output_bias) * model.hidden_size
+
+
+def indexer_projections(model: Model, kind: Kind) -> tuple[Projection, ...]:
+    """The matrices of the indexer of a sparse layer, whole on every tensor rank; none of another layer's.
+
+    Queries come out of the queries' latent vector where there is one [DeepSeek-V3.2]; one key for all heads, and a
+    weight a head.
+    """
+    if kind.mixer != "sparse" or model.indexer is None:
+        return ()
+    indexer, h = model.indexer, model.hidden_size
+    source = h if model.mla is None or model.mla.q_lora_rank is None else model.mla.q_lora_rank
+    names = (
+        Projection("index_queries", source, indexer.num_heads * indexer.head_dim, sharded=False),
+        Projection("index_key", h, indexer.head_dim, sharded=False),
+        Projection("index_weights", h, indexer.num_heads, sharded=False),
+    )
+    return names[:2] if indexer.per_group else names
+
+
+def indexer_parameters(model: Model, kind: Kind) -> int:
+    """Parameters of a layer's indexer: its matrices and the norms of its key and perhaps its queries."""
+    projections = indexer_projections(model, kind)
+    if not projections or model.indexer is None:
+        return 0
+    return sum(p.weights for p in projections) + 2 * model.indexer.head_dim
 
 
 def _ffn_parameters(model: Model, width: int, hidden_size: int) -> int:
@@ -94,10 +112,11 @@ def _ffn_parameters(model: Model, width: int, hidden_size: int) -> int:
 
 def kind_matrix_parameters(model: Model, kind: Kind) -> int:
     """Parameters of one layer of a kind that tensor parallelism shards, without routed experts."""
+    model = model.with_sizes_of(kind.variant)
     width = model.ffn_hidden_size if kind.ffn == "dense" else 0
     if kind.ffn == "experts":
         width = experts_of(model).shared_expert_ffn_hidden_size
-    mixer = mamba_parameters(model) if kind.mixer == "mamba" else 0
+    mixer = mixer_parameters(mixer_of(model, kind.other_mixer))[0] if kind.other_mixer else 0
     mixer += attention_matrix_parameters(model) if kind.attends else 0
     return mixer + _ffn_parameters(model, width, model.hidden_size)
 
@@ -107,14 +126,18 @@ def kind_replicated_parameters(model: Model, kind: Kind) -> int:
 
     Of shared experts one output bias and the gate over them; the router has a score per expert, and its bias.
     """
+    model = model.with_sizes_of(kind.variant)
     h = model.hidden_size
-    norms = model.num_norms + int(model.localized_filtering) if kind.parts > 1 else 1
-    attention = attention_replicated_parameters(model) if kind.attends else 0
+    norms = model.num_norms + int(model.localized_filtering) if kind.parts > 1 else kind.parts
+    attention = attention_replicated_parameters(model) + indexer_parameters(model, kind) if kind.attends else 0
+    attention += mixer_parameters(mixer_of(model, kind.other_mixer))[1] if kind.other_mixer else 0
+    attention += model.layer_vectors + per_layer_parameters(model)
     ffn = int(model.ffn_bias) * h if kind.ffn == "dense" else 0
     if kind.ffn == "experts":
         moe = experts_of(model)
         vectors = int(model.ffn_bias and moe.num_shared_experts > 0) + int(moe.shared_expert_gate)
-        ffn = vectors * h + moe.num_experts * (h + int(moe.router_bias)) + expert_projection_parameters(model)
+        scores = h + int(moe.router_bias) + int(moe.router_gain)
+        ffn = vectors * h + moe.num_experts * scores + moe.zero_experts * h + expert_projection_parameters(model)
     return norms * norm_parameters(model, h) + attention + ffn
 
 
@@ -122,6 +145,20 @@ def kind_parameters(model: Model, kind: Kind) -> int:
     """All parameters of one layer of a kind."""
     experts = experts_of(model).num_experts * expert_parameters(model) if kind.ffn == "experts" else 0
     return kind_matrix_parameters(model, kind) + kind_replicated_parameters(model, kind) + experts
+
+
+def per_layer_parameters(model: Model) -> int:
+    """Of one layer, what brings in an embedding of its own: a gate, a projection, a norm behind it; 0 without one."""
+    width, h = model.per_layer_embedding, model.hidden_size
+    return 2 * width * h + norm_parameters(model, h) if width else 0
+
+
+def per_layer_table_parameters(model: Model) -> int:
+    """The table of all layers' own embeddings, the projection of the ordinary one beside it and their norm."""
+    width = model.per_layer_embedding * model.num_layers
+    if not width:
+        return 0
+    return width * (model.per_layer_vocab_size + model.hidden_size) + norm_parameters(model, model.per_layer_embedding)
 
 
 def experts_of(model: Model) -> Experts:
@@ -160,7 +197,7 @@ def embedding_parameters(model: Model) -> int:
     A factorised embedding is projected to the hidden width, and back in front of a tied head (OPT-350M,
     ERNIE): both projections count here when the head is tied.
     """
-    table = model.vocab_size * model.embedding_width
+    table = model.vocab_size * model.embedding_width + per_layer_table_parameters(model) + model.model_vectors
     return table + embedding_projection_parameters(model) + embedding_norm_parameters(model)
 
 
@@ -224,5 +261,6 @@ def active_parameters(model: Model) -> int:
     """
     if model.moe is None:
         return parameters(model)
-    idle = (model.moe.num_experts - model.moe.top_k) * expert_parameters(model)
+    met = model.moe.computed_experts if model.moe.zero_experts else model.moe.top_k
+    idle = int((model.moe.num_experts - met) * expert_parameters(model))
     return parameters(model) - (model.num_moe_layers + mtp_sets(model)) * idle

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from costmodels.layer.adapters import trained_experts, trained_share
@@ -9,6 +11,8 @@ from costmodels.layout.parameters_per_rank import heaviest_experts, heaviest_sta
 from costmodels.layout.placement import expert_shards, sharding_groups
 from costmodels.layout.split import even_layers
 from costmodels.layout.stage_contents import copies
+from costmodels.model.layer_kinds import layer_kinds
+from costmodels.model.mixers import mixer_of
 from costmodels.model.model import Model
 from costmodels.model.parameters import attention_projections
 from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
@@ -28,9 +32,9 @@ def layer_matrices(model: Model) -> tuple[tuple[float, float, float], ...]:
     share, h = model.num_moe_layers / model.num_layers, float(model.hidden_size)
     attending, branched = model.num_attention_layers / model.num_layers, model.num_dense_layers / model.num_layers
     mixers = tuple((float(p.outputs), float(p.inputs), attending) for p in attention_projections(model))
-    if model.mamba is not None:
-        here = model.layer_pattern.count("M") / model.num_layers
-        mixers += ((float(model.mamba.in_width), h, here), (h, float(model.mamba.inner_width), here))
+    for name, there in Counter(kind.other_mixer for kind in layer_kinds(model) if kind.other_mixer).items():
+        here = there / model.num_layers
+        mixers += tuple((float(p.outputs), float(p.inputs), here) for p in mixer_of(model, name).projections)
     count = model.ffn_branches + 1.0
     dense = ((float(model.ffn_hidden_size), h, branched * count),)
     if model.moe is None:

@@ -110,11 +110,28 @@ def not_made_by(*vendors: str) -> Condition:
     return fact(lambda x: x.vendor not in vendors)
 
 
+def further_mechanisms(model: Model) -> dict[str, bool]:
+    """Mechanisms of newer families, by name, which no exporter writes, and whether a model has them."""
+    return {
+        "mixers that differ from layer to layer": bool(model.mixer_pattern),
+        "experts in irregular layers": bool(model.ffn_pattern),
+        "layers of different sizes": bool(model.variants),
+        "gate on attention's output": model.attention_gate != "none",
+        "values or keys without projections of their own": model.shared_keys != "none",
+        "values of another width than keys": model.value_head_dim not in (None, model.head_dim),
+        "embedding of every layer": model.per_layer_embedding > 0,
+        "further learned vectors": bool(model.layer_vectors or model.model_vectors),
+        "experts that return the token as it is": model.moe is not None and model.moe.zero_experts > 0,
+        "learned scale of every expert's score": model.moe is not None and model.moe.router_gain,
+    }
+
+
 def plain(model: Model) -> bool:
     """A dense decoder of Llama's kind: gated, root-mean-square norms, rotated, no biases in its matrices."""
     other = any((model.moe, model.mla, model.mamba, model.sliding_window, model.embedding_size, model.mtp_layers))
     biased = model.qkv_bias or model.output_bias or model.ffn_bias or model.norm_bias or model.head_bias
     own = model.parallel_block or model.layer_pattern or model.localized_filtering or model.embedding_norm
+    own = own or any(further_mechanisms(model).values())
     usual = (model.norm, model.position, model.qk_norm, model.num_norms) == ("rmsnorm", "rotary", "none", 2)
     return usual and model.gated_ffn and model.norm_weight and not (other or biased or own)
 

@@ -116,6 +116,24 @@ def _left_out_of_the_model(scenario: Scenario) -> list[str]:
     return [f"without the {excluded}"] if described and not scenario.model.mtp_layers else []
 
 
+UNPROVEN = {
+    "selective": "selective scans",
+    "delta": "delta rules",
+    "linear": "linear attention",
+    "convolution": "short convolutions",
+    "recurrent": "gated recurrences",
+    "sparse": "an indexer's selection",
+}
+"""Mechanisms that no measured run has, as the screen calls them."""
+
+
+def _without_measured_runs(scenario: Scenario) -> list[str]:
+    """What of the model is priced by formulas that no run could judge yet."""
+    there = {name for kind in scenario.depth.kinds for name in (kind.other_mixer, kind.mixer)}
+    said = [words for name, words in UNPROVEN.items() if name in there]
+    return [f"{' and '.join(said)} priced by formula: no measured run has them"] if said else []
+
+
 def _describe_software(request: PlanRequest, scenario: Scenario) -> list[str]:
     """What is taken of a stack that decides what fits and how fast: its attention, and constants that no run taught."""
     stack, rates = scenario.stack, scenario.rates
@@ -247,7 +265,7 @@ def describe_defaults(request: PlanRequest, scenario: Scenario, cluster: Cluster
         what = "sequences" if scenario.task.sequences == 1 else "pairs"
         lines.append(f"global batch {scenario.global_batch_size} {what} ({rule})")
     lines += _describe_fine_tune(request, scenario)
-    lines += _left_out_of_the_model(scenario)
+    lines += _left_out_of_the_model(scenario) + _without_measured_runs(scenario)
     if request.seq_length is None:
         lines.append(f"sequence length {scenario.seq_length} ({length_source(scenario.model)})")
     if request.tokens is None:

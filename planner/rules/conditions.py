@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from costmodels.layer.context import BOTH, RING, ULYSSES, near_ranks
 from costmodels.layout.split import places_of_ends
+from costmodels.model.mixers import Mixer, mixer_of
 from costmodels.names import SCHEDULE_NAMES, SHARDED_GRADIENTS, SHARDED_PARAMETERS, VALUE_NAMES, Recompute
 from costmodels.pipeline.schedules import FILLING, SCHEDULES
 from costmodels.scenario import Scenario
@@ -65,17 +66,34 @@ def expert_width(c: Columns, x: Scenario) -> Mask:
     return (c["etp"] == 1) | ((width % c["etp"] == 0) & (c["etp"] <= c["tp"]))
 
 
+def heads_divide(c: Columns, x: Scenario) -> Mask:
+    """Heads of every layer with attention, whose number may differ from layer to layer."""
+    divided = c["tp"] > 0
+    for kind in x.depth.kinds:
+        if kind.attends:
+            divided = divided & (x.model.with_sizes_of(kind.variant).num_heads % c["tp"] == 0)
+    return divided
+
+
+def mixers(x: Scenario) -> tuple[Mixer, ...]:
+    """The model's mixers beside attention, each once."""
+    names = dict.fromkeys(kind.other_mixer for kind in x.depth.kinds if kind.other_mixer)
+    return tuple(mixer_of(x.model, name) for name in names)
+
+
 def mixers_divide(c: Columns, x: Scenario) -> Mask:
-    mamba = x.model.mamba
-    return (c["tp"] > 0) if mamba is None else mamba.num_groups % c["tp"] == 0
+    divided = c["tp"] > 0
+    for mixer in mixers(x):
+        divided = divided & (mixer.groups % c["tp"] == 0)
+    return divided
 
 
 def mixers_exchange(c: Columns, x: Scenario) -> Mask:
-    mamba = x.model.mamba
-    if mamba is None:
-        return c["cp"] > 0
-    heads, groups = mamba.num_heads // c["tp"], np.maximum(mamba.num_groups // c["tp"], 1)
-    return (heads % c["cp"] == 0) & ((groups % c["cp"] == 0) | (c["cp"] % groups == 0))
+    shared = c["cp"] > 0
+    for mixer in mixers(x):
+        heads, groups = mixer.heads // c["tp"], np.maximum(mixer.groups // c["tp"], 1)
+        shared = shared & (heads % c["cp"] == 0) & ((groups % c["cp"] == 0) | (c["cp"] % groups == 0))
+    return shared
 
 
 def context_heads(c: Columns, x: Scenario) -> Mask:

@@ -24,7 +24,7 @@ __all__ = ["GROUP_RULES", "RULES", "Rule", "sentence"]
 
 RULES: tuple[Rule, ...] = (
     Rule("heads", "must", ("tp",), "tensor parallel size {tp} does not divide {num_heads} attention heads",
-         "Megatron-LM tensor parallelism", lambda c, x: x.model.num_heads % c["tp"] == 0),
+         "Megatron-LM tensor parallelism", when.heads_divide),
     Rule("query-groups", "must", ("tp",),
          "tensor parallel size {tp} neither divides nor is a multiple of {num_query_groups} query groups",
          "Megatron-Core attention", when.divides_groups),
@@ -52,10 +52,11 @@ RULES: tuple[Rule, ...] = (
          "experts with tensor parallel size {tp} need sequence parallelism", "Megatron-Core mixture of experts",
          lambda c, x: (c["sequence_parallel"] == 1) | (c["tp"] == 1) | (x.model.moe is None)),
     Rule("mamba-groups", "must", ("tp",),
-         "tensor parallel size {tp} does not divide {mamba_groups} groups of Mamba-2 heads", "Megatron-Core MambaMixer",
+         "tensor parallel size {tp} does not divide {mixer_groups} groups of a mixer's heads",
+         "Megatron-Core MambaMixer",
          when.mixers_divide),
     Rule("mamba-context", "must", ("tp", "cp"),
-         "context parallel size {cp} does not share out {mamba_heads} Mamba-2 heads in {mamba_groups} groups over "
+         "context parallel size {cp} does not share out {mixer_heads} heads of a mixer in {mixer_groups} groups over "
          "tensor parallel size {tp}", "Megatron-Core MambaContextParallel", when.mixers_exchange),
     Rule("context-split", "must", ("cp",),
          "sequence length {seq_length} does not split into 2 x {cp} chunks of context parallelism",
@@ -263,8 +264,8 @@ def sentence(rule: Rule, row: Mapping[str, Any], scenario: Scenario) -> str:
         **{name: getattr(scenario, name) for name in ("seq_length", "global_batch_size", "precision")},
         num_experts=model.moe.num_experts if model.moe else 0,
         expert_ffn_hidden_size=model.moe.expert_ffn_hidden_size if model.moe else 0,
-        mamba_heads=model.mamba.num_heads if model.mamba else 0,
-        mamba_groups=model.mamba.num_groups if model.mamba else 0,
+        mixer_heads=min((mixer.heads for mixer in when.mixers(scenario)), default=0),
+        mixer_groups=min((mixer.groups for mixer in when.mixers(scenario)), default=0),
         model_modules=",".join(modules_of(model)),
         stack=stack.name,
         vocabularies=" or ".join(stack.supports.vocabulary),

@@ -107,8 +107,8 @@ def traits(scenario: Scenario, rows: Strategies) -> Traits:
 
 
 def kind(model: Model) -> str:
-    """What a model's layers are: "hybrid" with Mamba-2 mixers, "experts", or "dense"."""
-    if model.mamba:
+    """What a model's layers are: "hybrid" with mixers beside attention, "experts", or "dense"."""
+    if model.mamba or set(model.mixer_pattern) - set("*wst"):
         return "hybrid"
     return "experts" if model.moe else "dense"
 

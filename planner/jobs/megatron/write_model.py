@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from costmodels.model.model import Experts, LatentAttention, Mamba, Model
+from planner.frameworks.conditions import further_mechanisms
 from planner.jobs.megatron.options import OPTIONS
 from planner.jobs.options import applicable
 
@@ -132,4 +133,4 @@ def _lacks(model: Model) -> Iterator[str]:
         "norms without weights": not model.norm_weight,
         "biases of only some projections": model.output_bias != model.ffn_bias,
     }
-    yield from applicable(lacks)
+    yield from applicable(lacks | further_mechanisms(model))

@@ -8,13 +8,14 @@ import pytest
 from costmodels.layer.blocks import kind_seconds
 from costmodels.layer.elementwise import layer_streams
 from costmodels.layer.experts import expert_layer
-from costmodels.layer.mamba_scan import exchange_of_heads, mamba_matmuls, scan
+from costmodels.layer.mixers import exchange_of_heads, mixer_matmuls, scan
 from costmodels.memory.rows import kind_activation_bytes, row_bytes
 from costmodels.model.catalogue import model as catalogue_model
 from costmodels.model.flops import FORWARD_AND_BACKWARD, forward_flops, model_flops
 from costmodels.model.huggingface import from_config
 from costmodels.model.layer_kinds import LETTERS
-from costmodels.model.mamba import mamba_parameters, scan_flops, scan_kernels
+from costmodels.model.mamba import scan_flops, scan_kernels
+from costmodels.model.mixers import mixer_of, mixer_parameters
 from costmodels.model.model import BadModel, from_shape
 from costmodels.model.parameters import parameters
 from costmodels.strategy import strategies
@@ -39,7 +40,7 @@ def scan_traffic(model):
 def test_the_parameters_of_a_mixer_by_hand():
     conv = (INNER + 2 * GROUPS * STATES) * (4 + 1)
     by_hand = WIDTH * IN_WIDTH + conv + 3 * HEADS + INNER + INNER * WIDTH
-    assert mamba_parameters(toy_hybrid()) == by_hand
+    assert mixer_parameters(mixer_of(toy_hybrid(), "mamba")) == (by_hand, 0)
     model = toy_hybrid("MM-")
     # Two mixers and a network with biases, a norm with a shift in front of each and one behind them all.
     norms, ffn = 4 * 2 * WIDTH, 2 * 4 * WIDTH * WIDTH + 4 * WIDTH + WIDTH
@@ -73,7 +74,7 @@ def test_forward_flops_are_those_of_every_letter():
 
 
 def test_a_mixer_multiplies_its_two_projections():
-    seconds = mamba_matmuls(strategies(), hybrid())
+    seconds = mixer_matmuls(strategies(), hybrid(), "mamba")
     assert seconds.forward * 1e14 == pytest.approx(2 * TOKENS * WIDTH * (IN_WIDTH + INNER), rel=0.2)
 
 
@@ -211,8 +212,13 @@ NANO = {
 
 def test_a_published_hybrid_configuration_is_the_catalogue_model():
     read, known = from_config(NANO), catalogue_model("nemotron-3-nano-30b-a3b")
-    ours = {"name", "title", "family", "source", "reach", "tokens", "published_parameters"}
+    ours = {"name", "title", "family", "source", "reach", "tokens", "published_parameters", "moe"}
     assert read.model_dump(exclude=ours) == known.model_dump(exclude=ours)
+    # The catalogue counts the numbers that steer the load; instances keep them outside of their parameters.
+    steering = {"router_bias", "router_steered"}
+    assert read.moe.model_dump(exclude=steering) == known.moe.model_dump(exclude=steering)
+    assert read.router_steered
+    assert known.router_steered
 
 
 def test_layers_may_be_named_instead_of_lettered():
@@ -222,8 +228,10 @@ def test_layers_may_be_named_instead_of_lettered():
     assert from_config(config | {"layers_block_type": blocks}) == from_config(NANO)
     with pytest.raises(BadModel, match="hybrid_override_pattern: expected a letter of"):
         from_config(config | {"layers_block_type": ["conv"]})
-    with pytest.raises(BadModel, match="use_bias: biases of Mamba-2 projections are unsupported"):
-        from_config(NANO | {"use_bias": True})
+    mamba = from_config(NANO | {"use_bias": True}).mamba
+    assert (mamba.input_bias, mamba.output_bias) == (True, True)
+    with pytest.raises(BadModel, match="mlp_bias: biases of networks without those of routed experts"):
+        from_config(NANO | {"mlp_bias": True})
 
 
 def test_bamba_s_layers_are_a_mixer_and_a_network_each():

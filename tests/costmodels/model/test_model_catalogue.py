@@ -117,7 +117,7 @@ def test_a_json_file_and_a_hugging_face_directory_are_models(tmp_path):
         ("a.json", b"null", "expected a table of fields, got a NoneType"),
         ("a.json", b"\xff\xfe", "not a text file in UTF-8"),
         ("a.json", b"{}", "hidden_size: missing"),
-        ("a.json", b'{"model_type": "mamba"}', "'mamba' is unsupported"),
+        ("a.json", b'{"model_type": "perceiver"}', "'perceiver' is unsupported"),
         ("a.json", b'{"model_type": "llama"}', "vocab_size: missing"),
         ("a.json", b'{"model_type": 7}', "neither model_type nor architectures"),
         ("a.toml", b"num_heads = 1979-05-27", "hidden_size: missing"),

@@ -1,0 +1,54 @@
+"""Writes what the configuration classes of `transformers` fill in where a file is silent.
+
+Run with a Python that has `transformers`:
+python scripts/huggingface_defaults.py > costmodels/model/huggingface_defaults.toml
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+
+import transformers
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from costmodels.model.huggingface import ADAPTERS
+from costmodels.model.huggingface_table import families as table
+
+LEFT_OUT = frozenset(
+    {"transformers_version", "output_hidden_states", "return_dict", "chunk_size_feed_forward", "is_encoder_decoder"}
+    | {"output_attentions", "model_type", "use_cache", "is_decoder", "add_cross_attention"}
+)
+
+
+def lines(family: str) -> Iterator[str]:
+    """The numbers, switches and words of a family's default configuration."""
+    try:
+        config = CONFIG_MAPPING[family]()
+    except (AttributeError, TypeError, ValueError):  # what needs more than its defaults has none
+        return
+    entries = json.loads(config.to_json_string(use_diff=False))
+    said = {name: value for name, value in sorted(entries.items()) if name not in LEFT_OUT}
+    plain = {
+        name: value
+        for name, value in said.items()
+        if (isinstance(value, bool | int) and not name.endswith("token_id")) or name.endswith(("_act", "_activation"))
+    }
+    if plain:
+        yield f"\n[{family!s}]" if family.replace("-", "_").isidentifier() else f'\n["{family}"]'
+        yield from (f"{name} = {json.dumps(value)}" for name, value in plain.items() if value is not None)
+
+
+def main() -> None:
+    """Print the table."""
+    families = [*ADAPTERS, *(name for name, known in table().items() if "refused" not in known)]
+    known = [family for family in sorted(set(families)) if family in CONFIG_MAPPING]
+    sys.stdout.write(
+        f"# Written by scripts/huggingface_defaults.py out of transformers {transformers.__version__}: what its\n"
+        "# configuration classes fill in where a file is silent.\n"
+    )
+    for family in known:
+        sys.stdout.writelines(f"{line}\n" for line in lines(family))
+
+
+if __name__ == "__main__":
+    main()

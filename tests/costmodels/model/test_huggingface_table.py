@@ -1,0 +1,158 @@
+"""Families that the table describes: every one against an instance, and what is refused by name."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from costmodels.model.huggingface import from_config
+from costmodels.model.huggingface_parts import PARTS
+from costmodels.model.huggingface_table import defaults, families
+from costmodels.model.huggingface_towers import tower_of
+from costmodels.model.layer_kinds import layer_kinds
+from costmodels.model.model import BadModel
+from costmodels.model.parameters import parameters
+from tests.costmodels.configs import small
+
+HERE = Path(__file__).parent
+# Counted on instances of the Hugging Face implementations (transformers 5.24).
+INSTANTIATED = [tuple(pair) for pair in json.loads((HERE / "instances.json").read_text())]
+CASES = json.loads((HERE / "cases" / "hf_small_expected_parameters.json").read_text())
+REFUSED = [name for name, known in families().items() if "refused" in known]
+
+
+@pytest.mark.parametrize(("config", "count"), INSTANTIATED, ids=lambda value: str(value)[:60])
+def test_a_configuration_counts_as_its_instance_does(config, count):
+    assert parameters(from_config(config, seq_length=128)) == count
+
+
+@pytest.mark.parametrize("family", CASES)
+def test_a_file_of_a_family_of_today_counts_exactly(family):
+    config = json.loads((HERE / "cases" / f"hf_{family}.json").read_text())
+    assert parameters(from_config(config)) == CASES[family]
+
+
+@pytest.mark.parametrize("family", REFUSED)
+def test_a_mechanism_that_is_not_priced_is_named(family):
+    with pytest.raises(BadModel, match=re.escape(f"model_type '{family}': {families()[family]['refused']}")) as caught:
+        from_config(small(family))
+    assert "\n" not in str(caught.value)
+
+
+def test_every_part_that_a_family_names_is_read():
+    named = {part for known in families().values() for part in known.get("parts", ())}
+    assert named <= set(PARTS)
+
+
+def test_defaults_are_those_of_families_that_are_read():
+    assert {"qwen3_next", "llama", "gemma4_text"} <= set(defaults())
+    assert not set(REFUSED) & set(defaults())
+
+
+def test_layers_keep_the_mixers_that_are_listed():
+    kinds = ["linear_attention"] * 3 + ["full_attention"]
+    config = small("qwen3_next", num_experts=8, num_experts_per_tok=2, moe_intermediate_size=24, head_dim=16)
+    model = from_config(config | {"layer_types": kinds, "shared_expert_intermediate_size": 24})
+    assert [kind.mixer for kind in layer_kinds(model)] == ["delta", "delta", "delta", "global"]
+    assert {kind.ffn for kind in layer_kinds(model)} == {"experts"}
+
+
+def test_a_kind_of_layer_that_is_not_priced_is_named():
+    with pytest.raises(BadModel, match="layer_types: layers of kind hyena are not priced; full_attention, "):
+        from_config(small("olmo3", layer_types=["hyena"] * 4))
+
+
+def test_a_list_of_layers_that_a_family_needs_is_asked_for():
+    with pytest.raises(BadModel, match="layer_types: missing from the Hugging Face configuration"):
+        from_config(small("ministral", sliding_window=32))
+
+
+def test_a_size_of_the_model_is_never_filled_in_for_a_file_of_its_own():
+    config = small("smollm3")
+    del config["num_hidden_layers"]
+    with pytest.raises(BadModel, match="num_hidden_layers: missing"):
+        from_config(config)
+
+
+def test_beside_a_vision_tower_what_is_the_default_may_be_left_out():
+    text = from_config({"model_type": "llava", "text_config": {"model_type": "llama"}, "vision_config": {}})
+    assert (text.num_layers, text.hidden_size, text.vocab_size) == (32, 4096, 32000)
+
+
+def test_the_outer_file_says_whether_embeddings_are_shared():
+    text = small("qwen3_vl_text", tie_word_embeddings=True)
+    whole = {"model_type": "qwen3_vl", "text_config": text, "tie_word_embeddings": False}
+    assert not from_config(whole).tied_embeddings
+
+
+def test_biases_that_only_some_networks_have_are_refused():
+    with pytest.raises(BadModel, match="biases of networks without those of routed experts"):
+        from_config(small("aria_text", moe_num_experts=4, mlp_bias=True))
+
+
+def test_a_key_that_looks_like_a_mechanism_and_is_not_known_is_said():
+    read = from_config(small("olmo3", hyena_conv_width=3, sliding_window=32))
+    assert read.source.endswith("without its effect of hyena_conv_width, which is not known")
+    assert from_config(small("olmo3", sliding_window=32, max_window_layers=3)).source == "Hugging Face configuration"
+
+
+# Counted on instances (transformers 5.24): of LLaVA, Gemma 3, Qwen3-VL, Qwen2.5-VL and Mistral 3.
+TOWERS = [
+    ("clip_vision_model", {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "image_size": 336,
+                           "patch_size": 14}, 303_507_456),
+    ("siglip_vision_model", {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "image_size": 224,
+                             "patch_size": 16}, 92_884_224),
+    ("qwen3_vl", {"depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "patch_size": 16, "in_channels": 3,
+                  "temporal_patch_size": 2, "num_position_embeddings": 2304, "out_hidden_size": 3584,
+                  "spatial_merge_size": 2, "deepstack_visual_indexes": [8, 16, 24]}, 566_949_104),
+    ("qwen2_5_vl", {"depth": 32, "hidden_size": 3584, "intermediate_size": 3420, "patch_size": 14, "in_channels": 3,
+                    "temporal_patch_size": 2, "out_hidden_size": 3584, "spatial_merge_size": 2}, 3_083_025_152),
+    ("pixtral", {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "patch_size": 14},
+     403_305_472),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "vision", "count"), TOWERS)
+def test_a_vision_tower_is_counted_and_told(kind, vision, count):
+    whole = {"vision_config": vision | {"model_type": kind}, "text_config": small("llama")}
+    counted = tower_of(whole)
+    assert counted is not None
+    assert counted[0] == count
+    told = f"without its vision tower ({count / 1e6:,.0f} M parameters, "
+    assert told in from_config(whole | {"model_type": "llava"}).source
+
+
+def test_of_an_unknown_tower_only_the_absence_is_told():
+    whole = {"model_type": "llava", "vision_config": {"model_type": "new"}, "text_config": small("llama")}
+    assert tower_of(whole) is None
+    assert from_config(whole).source == "Hugging Face configuration without its vision tower"
+
+
+def test_what_a_key_asks_for_that_is_not_priced_is_refused():
+    with pytest.raises(BadModel, match="use_cla: keys that neighbouring layers share are not priced"):
+        from_config(small("hunyuan_v1_dense", use_cla=True))
+    assert from_config(small("hunyuan_v1_dense", use_cla=False)).qk_norm == "head"
+
+
+def test_a_configuration_of_a_repository_s_own_implementation_is_read_by_its_own_names():
+    heads = {"num_heads": 4, "head_dim": 8, "short_conv_kernel_size": 4, "full_attn_layers": [2, 4]}
+    latent = {"kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8, "q_lora_rank": None}
+    experts = {"num_experts": 8, "num_experts_per_token": 2, "moe_intermediate_size": 24, "num_shared_experts": 1}
+    kimi = from_config(
+        small(
+            "kimi_linear", linear_attn_config=heads, **latent, **experts, first_k_dense_replace=1, model_max_length=128
+        )
+    )
+    assert kimi.mixer_pattern == "D*D*"
+    assert (kimi.delta.num_value_heads, kimi.delta.decay_rank, kimi.moe.dense_layers) == (4, 8, 1)
+    types = {"attn_type_list": [0, 0, 0, 1], "num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8}
+    assert from_config(small("minimax_text_01", **types)).mixer_pattern == "LLL*"
+
+
+def test_experts_that_are_listed_layer_by_layer_must_agree():
+    listed = {"num_experts": 8, "moe_topk": [2] * 4, "moe_intermediate_size": [24] * 4, "num_shared_expert": [1] * 4}
+    read = from_config(small("hunyuan_v1_moe", **listed))
+    assert (read.moe.top_k, read.moe.expert_ffn_hidden_size, read.moe.shared_expert_ffn_hidden_size) == (2, 24, 24)
+    with pytest.raises(BadModel, match="moe_topk: layers that differ in their experts are not priced"):
+        from_config(small("hunyuan_v1_moe", **listed | {"moe_topk": [1, 2, 2, 2]}))
