@@ -160,7 +160,7 @@ def _imported(params: dict[str, Any]) -> ImportedJob | None:
     if params["source"] is None:
         return None
     from hardware.files import expanded
-    from planner.jobs.registry import import_job
+    from planner.jobs.readers import import_job
 
     known = [name for name, value in params.items() if value is not None]
     return import_job(params["source"], expanded(params["file"]), known=known)

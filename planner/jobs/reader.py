@@ -12,11 +12,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import Any, Final
 
 from planner.jobs.imported import ImportedJob
+from planner.jobs.yaml_text import parse_yaml
+
+SYNTAXES: Final[Mapping[str, Callable[[str], Any]]] = {"JSON": json.loads, "TOML": tomllib.loads, "YAML": parse_yaml}
+"""What parses a table: every one raises a ValueError where it does not."""
+_LONGEST_YAML: Final = 2**20
+"""Characters; what is longer is a log or data, and YAML's parser takes its time over them."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +38,25 @@ class JobFile:
     @cached_property
     def document(self) -> Mapping[str, Any] | None:
         """The table that it holds as JSON, TOML or YAML; None where it is none of these."""
-        for parse in (json.loads, tomllib.loads, yaml.safe_load):
+        return self._parsed[1]
+
+    @property
+    def syntax(self) -> str:
+        """JSON, TOML or YAML where it holds a table, else nothing."""
+        return self._parsed[0]
+
+    @cached_property
+    def _parsed(self) -> tuple[str, Mapping[str, Any] | None]:
+        for name, parse in SYNTAXES.items():
+            if not self.text.strip() or (name == "YAML" and len(self.text) > _LONGEST_YAML):
+                continue
             try:
                 found = parse(self.text)
-            except (ValueError, RecursionError, yaml.YAMLError):
+            except (ValueError, RecursionError):
                 continue
             if isinstance(found, Mapping):
-                return found
-        return None
+                return name, found
+        return "", None
 
 
 @dataclass(frozen=True)
@@ -149,3 +164,7 @@ class LogReader:
     title: str
     recognises: Callable[[JobFile], bool]
     read: Callable[[JobFile, Context], Mapping[str, Any]]
+
+
+Reader = DocumentReader | CommandReader | LogReader
+"""What a framework's folder exports, as a tuple ``READERS`` in its ``read.py``."""

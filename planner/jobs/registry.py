@@ -1,50 +1,36 @@
-"""The table of frameworks and launchers: titles, versions, readers and writers, one line each."""
+"""The table of frameworks and launchers: titles, versions and writers, one line each."""
 
 from __future__ import annotations
 
-import json
-import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from planner.answer.plan import Plan
-from planner.errors import BadFile, BadRequest, UnknownName
+from planner.errors import BadRequest, UnknownName
 from planner.frameworks.registry import FRAMEWORKS, framework_of
 from planner.frameworks.vendors import TPU, XLA
-from planner.jobs.accelerate.read import accelerate_job
 from planner.jobs.accelerate.write import accelerate
 from planner.jobs.check import broken
 from planner.jobs.choices import uncarried_choices
 from planner.jobs.deepspeed import options as deepspeed_options
-from planner.jobs.deepspeed.read import deepspeed_job
 from planner.jobs.deepspeed.write import deepspeed
-from planner.jobs.imported import ImportedJob, refusal
 from planner.jobs.job import Export, Job, Write, job_of, refuse
 from planner.jobs.launchers.clouds import ray, skypilot
 from planner.jobs.launchers.kubernetes import jobset, kueue, trainjob, volcano
 from planner.jobs.launchers.slurm import slurm
 from planner.jobs.launchers.torchrun import torchrun
-from planner.jobs.maxtext.read import maxtext_job
 from planner.jobs.maxtext.write import maxtext
 from planner.jobs.megatron import options as megatron_options
 from planner.jobs.megatron.bridge import CARRIED as BRIDGE_CARRIED
 from planner.jobs.megatron.bridge import bridge
-from planner.jobs.megatron.read import megatron_job
 from planner.jobs.megatron.write import megatron
 from planner.jobs.nanotron import options as nanotron_options
-from planner.jobs.nanotron.read import nanotron_job
 from planner.jobs.nanotron.write import nanotron
 from planner.jobs.paddle.write import paddle
 from planner.jobs.pytorch.write import pytorch
-from planner.jobs.torchtitan.read import torchtitan_job
 from planner.jobs.torchtitan.write import torchtitan
-from planner.jobs.yaml_text import parse_yaml
 
-_Document = Mapping[str, Any]
-Read = Callable[[Path, Collection[str]], ImportedJob]
-"""A reader: a file, and the fields that are known without it, to what the file asks for."""
 Start = Callable[[Job, str, Export], Export]
 """A launcher: a job, the launcher's version, and what the framework runs."""
 
@@ -61,9 +47,6 @@ class Target:
     """What reads the exports in the tests: the real thing, or why it cannot."""
     write: Write | None = None
     start: Start | None = None
-    read: Read | None = None
-    form: str = ""
-    """What its files are called where they are read, if not by its own name."""
     carries: tuple[str, ...] = ()
     """Choices and paths of changes that its files have, or that their exporter remarks on."""
 
@@ -73,51 +56,28 @@ class Target:
         return "framework" if self.write else "launcher"
 
 
-def _megatron(path: Path, known: Collection[str]) -> ImportedJob:
-    return megatron_job(path.read_text(encoding="utf-8"), model_known="model" in known)
-
-
-def _parsed(
-    kind: str, parse: Callable[[str], Mapping[str, Any]], job: Callable[[Mapping[str, Any]], ImportedJob]
-) -> Read:
-    def read(path: Path, _: Collection[str]) -> ImportedJob:
-        text = path.read_text(encoding="utf-8")
-        try:
-            document = parse(text)
-        except (ValueError, RecursionError) as error:
-            raise BadFile(path, refusal(text, kind, str(error).splitlines()[0])) from None
-        if not isinstance(document, Mapping):
-            raise BadFile(path, "expected a table of fields")
-        return job(document)
-
-    return read
-
-
 TARGETS: Final[Mapping[str, Target]] = {target.name: target for target in (
     Target("megatron-lm", "Megatron-LM arguments and variables", ("0.17",),
            "megatron.training parses and validates them, builds groups and counts layers of every stage", megatron,
-           read=_megatron, form="megatron-args", carries=megatron_options.CARRIED),
+           carries=megatron_options.CARRIED),
     Target("megatron-bridge", "Megatron-Bridge recipe overrides", ("0.6",),
            "names and values by Megatron-Core's configurations; the package itself needs a GPU's libraries", bridge,
            carries=BRIDGE_CARRIED),
     Target("deepspeed", "DeepSpeed JSON", ("0.19",), "DeepSpeedConfig on a simulated world", deepspeed,
-           read=_parsed("JSON", json.loads, deepspeed_job), carries=deepspeed_options.CARRIED),
+           carries=deepspeed_options.CARRIED),
     Target("torchtitan", "torchtitan configuration", ("0.3", "0.2"),
-           "ConfigManager, ParallelDims, device meshes and schedules of both versions", torchtitan,
-           read=_parsed("TOML", tomllib.loads, torchtitan_job)),
+           "ConfigManager, ParallelDims, device meshes and schedules of both versions", torchtitan),
     Target("accelerate", "Hugging Face Accelerate YAML", ("1.15",),
-           "the launcher's loader and checks, the variables that it sets, ParallelismConfig", accelerate,
-           read=_parsed("YAML", parse_yaml, accelerate_job)),
+           "the launcher's loader and checks, the variables that it sets, ParallelismConfig", accelerate),
     Target("pytorch", "PyTorch device mesh, FSDP2 and pipelining", ("2.13",),
            "PyTorch itself: meshes of the whole world, shards on meta tensors, schedules", pytorch),
     Target("paddle", "PaddleFormers training arguments", ("1.2",),
            "TrainingArguments up to fleet.init, and the hybrid_configs that it makes", paddle),
     Target("nanotron", "nanotron YAML", ("2411b02", "0.4"),
            "the parser and the cut of 0.4, its logging replaced, which imports itself; 2411b02 is in no package index",
-           nanotron, read=_parsed("YAML", parse_yaml, nanotron_job), carries=nanotron_options.CARRIED),
+           nanotron, carries=nanotron_options.CARRIED),
     Target("maxtext", "MaxText configuration", ("0.2.5",),
-           "pyconfig, and the mesh of JAX over simulated devices", maxtext,
-           read=_parsed("YAML", parse_yaml, maxtext_job), carries=("optimizer",)),
+           "pyconfig, and the mesh of JAX over simulated devices", maxtext, carries=("optimizer",)),
     Target("torchrun", "torchrun script", ("2.13",), "torch.distributed.run", start=torchrun),
     Target("slurm", "Slurm batch script", ("22.05", "24.05"),
            "sbatch --test-only on a simulated cluster of 22.05; no parser of 24.05 installs here", start=slurm),
@@ -219,29 +179,3 @@ def _check(job: Job, framework: Target, version: str) -> None:
     if framework.name in FRAMEWORKS:
         lacks = broken(job, framework.name, version=version if version != framework.versions[0] else "")
         refuse(f"{framework.name} cannot start this plan:", ((True, lack) for lack in lacks))
-
-
-def import_job(form: str, path: Path, *, known: Collection[str] = ()) -> ImportedJob:
-    """What a file says, where the fields that are ``known`` are given elsewhere.
-
-    Its framework's stack is priced unless another is asked for. What Hugging Face says is a model, of no framework.
-
-    Raises:
-        BadFile: it is missing or unreadable.
-        BadRequest: no such format, or nothing of it in the file.
-    """
-    readers = {one.form or one.name: one for one in TARGETS.values() if one.read}
-    if form not in {*readers, "hf"}:
-        raise BadRequest(f"--from: {form!r} is not read; {', '.join([*readers, 'hf'])} are")
-    if form == "hf":
-        return ImportedJob({"model": str(path)})
-    reader = readers[form]
-    assert reader.read
-    try:
-        found = reader.read(path, known)
-    except OSError as error:
-        raise BadFile(path, error.strerror or "cannot be read") from None
-    except UnicodeDecodeError:
-        raise BadFile(path, "not text in UTF-8") from None
-    fields = {"stack": FRAMEWORKS[reader.name].stack, **found.fields}
-    return replace(found, fields=fields, framework=reader.name)

@@ -10,6 +10,7 @@ from planner.errors import BadRequest
 from planner.jobs.accelerate.options import BACKENDS, OPTIONS
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import Document, present
+from planner.jobs.reader import Context, DocumentReader, JobFile
 
 _HARMLESS: Final = (
     r"compute_environment|debug|main_.*|machine_rank|rdzv_.*|num_machines|same_network|tpu_.*|use_cpu|downcast_bf16"
@@ -21,13 +22,16 @@ _OF_FSDP: Final = (
 """Keys that change no price."""
 
 
+_KEYS: Final = frozenset({"distributed_type", "mixed_precision"})
+
+
 def accelerate_job(document: Mapping[str, Any]) -> ImportedJob:
     """The job of a configuration of ``accelerate launch``; model, batch and sequence are the script's.
 
     Raises:
         BadRequest: it has no key of Accelerate, or a value that is not priced.
     """
-    if not {"distributed_type", "mixed_precision"} & set(document):
+    if not _KEYS & set(document):
         raise BadRequest("no key of Accelerate in it, such as distributed_type")
     at = Document(document, OPTIONS)
     precision, sharded, cp = at("precision"), at("sharded"), at("cp")
@@ -63,3 +67,14 @@ def _sharding(at: Document, cp: int) -> dict[str, Any]:
         "recompute": "full" if at("recompute") else "none",
         "offload": "optimizer+parameters" if at("offload") else "none",
     }
+
+
+def _recognises(file: JobFile) -> bool:
+    return "distributed_type" in (file.document or ())
+
+
+def _read(file: JobFile, _: Context) -> ImportedJob:
+    return accelerate_job(file.document or {})
+
+
+READERS: Final = (DocumentReader("accelerate", "a configuration of Accelerate", "accelerate", _recognises, _read),)

@@ -9,6 +9,7 @@ from planner.errors import BadRequest
 from planner.jobs.deepspeed.options import OPTIONS
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import Document, present
+from planner.jobs.reader import Context, DocumentReader, JobFile
 
 AUTO: Final = "auto"
 """What Hugging Face fills in from its own arguments."""
@@ -28,13 +29,18 @@ _OVERLAPPED: Final = (
 """Keys of its ``zero_optimization`` that are priced as the stack has them."""
 
 
+_KEYS: Final = frozenset({"zero_optimization", _BATCH, _MICRO})
+_OF_MODEL: Final = ("num_layers", "num-layers", "pipe_parallel_size", "pipe-parallel-size")
+"""What a file has of GPT-NeoX, which passes DeepSpeed's own keys on."""
+
+
 def deepspeed_job(document: Mapping[str, Any]) -> ImportedJob:
     """The job of a DeepSpeed configuration; it knows neither model nor machines.
 
     Raises:
         BadRequest: it has no key of DeepSpeed, or a value that DeepSpeed would refuse or that is not priced.
     """
-    if not {"zero_optimization", _BATCH, _MICRO} & set(document):
+    if not _KEYS & set(document):
         raise BadRequest("no key of DeepSpeed in it, such as zero_optimization")
     at = Document(_with_stage(document), OPTIONS)
     stage, tp, cp = _stage(at), at("tp") or 1, at("cp")
@@ -115,3 +121,15 @@ def _precision(at: Document) -> tuple[str, list[str]]:
     if not auto:
         return "fp32", ["neither bf16 nor fp16 is enabled; fp32 is priced, as DeepSpeed takes it"]
     return auto[0], [f"{auto[0]}.enabled is {AUTO}, which Hugging Face fills in; {auto[0]} is priced"]
+
+
+def _recognises(file: JobFile) -> bool:
+    keys = set(file.document or ())
+    return bool(_KEYS & keys) and not keys.intersection(_OF_MODEL)
+
+
+def _read(file: JobFile, _: Context) -> ImportedJob:
+    return deepspeed_job(file.document or {})
+
+
+READERS: Final = (DocumentReader("deepspeed", "a configuration of DeepSpeed", "deepspeed", _recognises, _read),)

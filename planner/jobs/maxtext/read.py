@@ -13,6 +13,7 @@ from planner.frameworks.maxtext import MAXTEXT
 from planner.jobs.imported import ImportedJob, llama_shape
 from planner.jobs.maxtext.options import AXES, OPTIONS, SIZES
 from planner.jobs.options import Document, present
+from planner.jobs.reader import Context, DocumentReader, JobFile
 
 _AUTO: Final = -1
 _HARMLESS: Final = (
@@ -124,3 +125,19 @@ def _model(at: Document) -> tuple[Any, str]:
     if name == "default" and at("decoder"):
         return llama_shape(at, *SIZES, "seq_length"), ""
     return (name, "") if name in MAXTEXT else (None, f"model {name!r:.40} is not known here; --model says which it is")
+
+
+_OWN: Final = frozenset({"per_device_batch_size", "max_target_length", "base_config", "base_emb_dim", "remat_policy"})
+"""Keys that no other framework's file has."""
+
+
+def _recognises(file: JobFile) -> bool:
+    keys = set(file.document or ())
+    return bool(_OWN & keys) or any(str(key).startswith(("ici_", "dcn_")) for key in keys)
+
+
+def _read(file: JobFile, _: Context) -> ImportedJob:
+    return maxtext_job(file.document or {})
+
+
+READERS: Final = (DocumentReader("maxtext", "a configuration of MaxText", "maxtext", _recognises, _read),)

@@ -194,16 +194,25 @@ _USED: Final = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
 """A variable that it uses: ``$TP``, ``${TP}``, or ``${TP:-8}``, which is 8 unless set."""
 
 
+def script_words(script: str) -> list[str]:
+    """The words of a script whose variables are filled in.
+
+    Raises:
+        BadRequest: it is no command line.
+    """
+    try:
+        return shlex.split(_filled(_PARTS.sub(" ", script)), comments=True)
+    except ValueError as error:
+        raise BadRequest(f"not a command line: {error}") from None
+
+
 def command_line(script: str) -> dict[str, list[str]]:
     """Every option of a command line or script with its values; the last one counts.
 
     Raises:
         BadRequest: it is no command line, or has an option that Megatron-LM no longer takes.
     """
-    try:
-        words = shlex.split(_filled(_PARTS.sub(" ", script)), comments=True)
-    except ValueError as error:
-        raise BadRequest(f"not a command line: {error}") from None
+    words = script_words(script)
     found: dict[str, list[str]] = {}
     for place, word in enumerate(words):
         if word.startswith("--"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
@@ -11,6 +12,7 @@ from planner.jobs.megatron.options import MOMENTS, OPTIONS, PRECISIONS, command_
 from planner.jobs.megatron.read_model import assumed_fields, model_fields
 from planner.jobs.megatron.read_pipeline import Pipeline, hybrid_pattern, pipeline_of, recomputation
 from planner.jobs.options import Arguments, present
+from planner.jobs.reader import CommandReader, Context, Launch
 
 _PRICED_OTHERWISE: Final = (
     "tp-comm-overlap", "overlap-moe-expert-parallel-comm", "cuda-graph-impl", "enable-cuda-graph",
@@ -250,3 +252,20 @@ def _unset(at: Arguments) -> list[str]:
         for field, advice in (length | dropout).items()
         if at.text(field).startswith("$")
     ]
+
+
+_OWN: Final = frozenset(
+    {"--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--micro-batch-size", "--num-layers"}
+)
+"""Options by which a command line is known, whatever its program is called."""
+
+
+def _recognises(launch: Launch) -> bool:
+    return any(word.partition("=")[0].replace("_", "-") in _OWN for word in launch.words)
+
+
+def _read(launch: Launch, context: Context) -> ImportedJob:
+    return megatron_job(shlex.join(launch.words), model_known="model" in context.known)
+
+
+READERS: Final = (CommandReader("megatron-args", "arguments of Megatron-LM", "megatron-lm", _recognises, _read),)

@@ -9,6 +9,7 @@ from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob, Length, llama_shape
 from planner.jobs.nanotron.options import OPTIONS, SIZES
 from planner.jobs.options import Document, present
+from planner.jobs.reader import Context, DocumentReader, JobFile
 
 _HARMLESS: Final = (
     r"general|tokenizer|data.*|checkpoints|logging|profiler|lighteval|s3_upload|(val|limit)_.*|seed|step|init_method|"
@@ -59,3 +60,16 @@ def _unknown(at: Document) -> str:
     others = [name for name in config if name == "moe_config" or (name.startswith("is_") and name not in kinds)]
     other = next((name for name in others if config.get(name)), None)
     return f"model.model_config.{other} is not read; --model says which model it is" if other else ""
+
+
+def _recognises(file: JobFile) -> bool:
+    at = file.document or {}
+    degrees = at.get("parallelism")
+    return isinstance(degrees, Mapping) and bool({"dp", "tp", "pp"} & set(degrees))
+
+
+def _read(file: JobFile, _: Context) -> ImportedJob:
+    return nanotron_job(file.document or {})
+
+
+READERS: Final = (DocumentReader("nanotron", "a configuration of nanotron", "nanotron", _recognises, _read),)

@@ -11,6 +11,7 @@ from planner.answer.text import plural
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob, Length
 from planner.jobs.options import Document, applicable, present
+from planner.jobs.reader import Context, DocumentReader, JobFile
 from planner.jobs.torchtitan.options import FOLDED, MODELS, OPTIONS
 
 _SHARDED = 2
@@ -208,3 +209,20 @@ def _converters(at: Document) -> list[str]:
         if name not in known:
             raise BadRequest(f"model.converters: {name!r:.60} is not priced; {', '.join(known)} are")
     return stripped
+
+
+_TABLES: Final = frozenset({"job", "parallelism", "training", "activation_checkpoint", "experimental", "metrics"})
+
+
+def _recognises(file: JobFile) -> bool:
+    at = file.document or {}
+    tables = [name for name in _TABLES if isinstance(at.get(name), Mapping)]
+    degrees = at.get("parallelism")
+    return "training" in tables or (bool(tables) and isinstance(degrees, Mapping) and "tp" not in degrees)
+
+
+def _read(file: JobFile, _: Context) -> ImportedJob:
+    return torchtitan_job(file.document or {})
+
+
+READERS: Final = (DocumentReader("torchtitan", "a configuration of torchtitan", "torchtitan", _recognises, _read),)

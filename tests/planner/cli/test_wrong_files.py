@@ -18,15 +18,15 @@ def predict(form, text, tmp_path, *arguments):
 @pytest.mark.parametrize(
     ("form", "text", "said"),
     [
-        ("deepspeed", SCRIPT, "no JSON: it looks like a script or a command line, which --from megatron-args reads"),
-        ("deepspeed", "[training]\nsteps = 3\n", "no JSON: it looks like TOML, which --from torchtitan reads"),
-        ("deepspeed", "zero_optimization:\n  stage: 3\n", "no JSON: it looks like YAML"),
-        ("deepspeed", "", "no JSON: it looks like an empty file"),
-        ("deepspeed", "hello", "no JSON: it looks like plain text"),
-        ("deepspeed", '{"bf16": ', "no JSON: Expecting value: line 1 column 10"),
-        ("torchtitan", '{"bf16": {}}', "no TOML: it looks like JSON, which --from deepspeed reads"),
-        ("torchtitan", SCRIPT, "which --from megatron-args reads"),
-        ("torchtitan", "[training]\nsteps = \n", "no TOML: "),
+        ("deepspeed", SCRIPT, "it looks like arguments of Megatron-LM; leave --from out"),
+        ("deepspeed", "[training]\nsteps = 3\n", "it looks like a configuration of torchtitan; leave --from out"),
+        ("deepspeed", "distributed_type: FSDP\n", "it looks like a configuration of Accelerate; leave --from out"),
+        ("deepspeed", "", "no configuration of DeepSpeed: it looks like an empty file"),
+        ("deepspeed", "hello", "no configuration of DeepSpeed: it looks like plain text"),
+        ("deepspeed", '{"bf16": ', "it looks like JSON that does not parse: Expecting value: line 1 column 10"),
+        ("torchtitan", '{"train_batch_size": 8}', "it looks like a configuration of DeepSpeed; leave --from out"),
+        ("torchtitan", SCRIPT, "it looks like arguments of Megatron-LM; leave --from out"),
+        ("torchtitan", "[training]\nsteps = \n", "it looks like TOML that does not parse: Invalid value"),
     ],
 )
 def test_a_file_of_another_kind_is_named(form, text, said, tmp_path):

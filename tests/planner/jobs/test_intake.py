@@ -204,7 +204,7 @@ def test_a_model_of_hugging_face_is_a_source_too(tmp_path):
     [
         (("--from", "deepspeed"), "needs a FILE"),
         (("run.sh",), "needs --from"),
-        (("--from", "deepspeed", "/nowhere/ds.json"), "No such file"),
+        (("--from", "deepspeed", "/nowhere/ds.json"), "no such file"),
     ],
 )
 def test_half_a_question_is_refused_in_a_line(arguments, said):

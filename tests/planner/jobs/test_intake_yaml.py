@@ -15,7 +15,7 @@ from planner.jobs.maxtext import options as maxtext_options
 from planner.jobs.maxtext.read import maxtext_job
 from planner.jobs.nanotron import options as nanotron_options
 from planner.jobs.nanotron.read import nanotron_job
-from planner.jobs.registry import import_job
+from planner.jobs.readers import import_job
 
 FSDP1 = {
     "distributed_type": "FSDP",
@@ -144,15 +144,15 @@ def test_maxtext_s_own_shape_and_names_that_are_not_known():
 def test_a_file_of_another_kind_is_named(tmp_path):
     path = tmp_path / "job.yaml"
     path.write_text("a: [1, 2\n")
-    with pytest.raises(BadFile, match="no YAML: while parsing a flow sequence"):
+    with pytest.raises(BadFile, match="looks like YAML that does not parse: while parsing a flow sequence"):
         import_job("nanotron", path)
     path.write_text("[training]\nsteps = 1\n")
-    with pytest.raises(BadFile, match="no YAML: it looks like TOML, which --from torchtitan reads"):
+    with pytest.raises(BadFile, match="it looks like a configuration of torchtitan; leave --from out"):
         import_job("accelerate", path)
     path.write_text("parallelism: {dp: 1, tp: 1, pp: 1, 3: 4}\n5: on\n")
     assert "not read, so what they do to time and memory is not priced: 5" in import_job("nanotron", path).remarks
     path.write_text("distributed_type: FSDP\n")
-    with pytest.raises(BadFile, match="looks like YAML, which --from accelerate, nanotron or maxtext reads"):
+    with pytest.raises(BadFile, match="looks like a configuration of Accelerate; leave --from out"):
         import_job("deepspeed", path)
 
 

@@ -10,10 +10,13 @@ from planner.errors import BadRequest
 from planner.frameworks import conditions as when
 from planner.frameworks.conditions import FrameworkRule
 from planner.frameworks.registry import FRAMEWORKS, Framework
+from planner.jobs import readers
 from planner.jobs.imported import ImportedJob, complete
 from planner.jobs.job import Export, Inexpressible
 from planner.jobs.options import Document, Options, choice, number
-from planner.jobs.registry import TARGETS, Target, export, import_job
+from planner.jobs.reader import DocumentReader
+from planner.jobs.readers import import_job
+from planner.jobs.registry import TARGETS, Target, export
 
 RULES = (
     FrameworkRule("toy-pipeline", ("pp",), "no pipeline; pp is {pp}", "toy.parallel", when.one("pp")),
@@ -43,25 +46,26 @@ def write(job, version):
     return Export(files={"toy.json": json.dumps(OPTIONS.document(values, version)) + "\n"}, program=("toy", "toy.json"))
 
 
-def read(path, _known):
-    at = Document(json.loads(path.read_text()), OPTIONS)
+def read(file, _context):
+    at = Document(file.document, OPTIONS)
     pins = {axis: at(axis) for axis in (*AXES, "sequence_parallel")}
     return ImportedJob({"global_batch_size": at("global_batch_size"), "seq_length": at("seq_length")}, pins)
 
 
 @pytest.fixture
 def toy(monkeypatch):
-    """The two rows of a new framework; both go with the test."""
+    """The rows of a new framework; all go with the test."""
     monkeypatch.setitem(FRAMEWORKS, "toy", Framework(("megatron-core",), RULES, "whole"))
-    target = Target("toy", "Toy JSON", ("1.0",), "its own reader", write=write, read=read)
-    monkeypatch.setitem(TARGETS, "toy", target)
+    monkeypatch.setitem(TARGETS, "toy", Target("toy", "Toy JSON", ("1.0",), "its own reader", write=write))
+    reader = DocumentReader("toy", "a file of Toy", "toy", lambda file: "mesh" in file.document, read)
+    monkeypatch.setattr(readers, "READERS", [*readers.READERS, reader])
     return "toy"
 
 
 JOB = {"model": "llama3-8b", "gpus": 32, "reasons": False}
 
 
-def test_a_framework_of_two_rows_is_planned_for_written_and_read_back(toy, tmp_path):
+def test_a_framework_of_three_rows_is_planned_for_written_and_read_back(toy, tmp_path):
     found = plan(PlanRequest(**JOB, framework=toy))
     assert (found.strategy.pp, found.strategy.cp, found.strategy.offload) == (1, 1, "none")
     path = tmp_path / "toy.json"

@@ -5,10 +5,13 @@ import pytest
 from planner import PlanRequest, predict
 from planner.jobs.choices import assumed_stack
 from planner.jobs.imported import complete
-from planner.jobs.registry import TARGETS, export, import_job
+from planner.jobs.reader import CommandReader, DocumentReader
+from planner.jobs.readers import READERS, import_job
+from planner.jobs.registry import TARGETS, export
 from tests.conformance.plans import label, random_plans
 
-READ = {name: one for name, one in TARGETS.items() if one.read and one.write}
+READ = {one.framework: one.form for one in READERS if isinstance(one, DocumentReader | CommandReader)}
+READ = {name: form for name, form in READ.items() if name in TARGETS and TARGETS[name].write}
 PLANS = 30
 VERSIONS = {"torchtitan": "0.2"}
 """Those that are read, where they are not the usual ones."""
@@ -47,10 +50,9 @@ OFFLOADED = ("switches.offload_fraction",)
 
 def read_back(plan, name, path):
     """The question that the written file asks, predicted."""
-    target = READ[name]
     made = export(plan, name, version=VERSIONS.get(name))
     path.write_text(next(iter(made.files.values())))
-    job = import_job(target.form or name, path)
+    job = import_job(READ[name], path)
     own = {axis: getattr(plan.strategy, axis) for axis in OF_THE_SCRIPT.get(name, ())}
     fields, pins = complete(job.fields | {"gpus": plan.request["gpus"]}, own | job.pins)
     usual = {"model": plan.request["model"], "cluster": plan.request["cluster"]}

@@ -1,0 +1,65 @@
+"""What a file is, by its content: the readers that take it, or what it looks like where none does."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from planner.jobs.reader import SYNTAXES, DocumentReader, JobFile, LogReader, Reader
+
+_SHELL: Final = re.compile(
+    r"\A#!.*\b(ba|z|k|da)?sh\b|^\s*(srun|torchrun|sbatch|accelerate launch)\s|\s--[a-z][\w-]+", re.MULTILINE
+)
+_SIGNS: Final = {
+    "TOML": re.compile(r"^\s*\[[\w.\"-]+\]\s*(#.*)?$", re.MULTILINE),
+    "JSON": re.compile(r"\A\s*[{\[]"),
+    "YAML": re.compile(r"^\s*[\w.-]+:(\s|$)", re.MULTILINE),
+}
+"""What a text has of a syntax that its parser refuses."""
+_KEYS: Final = 4
+
+
+def readers_of(file: JobFile, readers: Sequence[Reader]) -> tuple[DocumentReader | LogReader, ...]:
+    """Those of documents and logs that take a file."""
+    return tuple(one for one in readers if isinstance(one, DocumentReader | LogReader) and one.recognises(file))
+
+
+def looks_like(file: JobFile) -> str:
+    """What a file that nobody reads looks like, in words that follow "it looks like" or stand alone."""
+    if not file.text.strip():
+        return "an empty file"
+    if file.document is not None:
+        keys = ", ".join(f"{key!s:.30}" for key in list(file.document)[:_KEYS])
+        return f"{file.syntax} of another kind" + (f", with {keys}" if keys else ", with nothing in it")
+    if is_script(file):
+        return "a script or a command line"
+    if is_python(file):
+        return "a Python file"
+    return next((said for name in _SIGNS if (said := _broken(file, name))), "plain text")
+
+
+def is_script(file: JobFile) -> bool:
+    """Whether a text that is no document is a shell script or a command line."""
+    return file.document is None and bool(_SHELL.search(file.text)) and not is_python(file)
+
+
+def is_python(file: JobFile) -> bool:
+    """Whether a text is Python's: it parses and has a definition or an import."""
+    try:
+        body = ast.parse(file.text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return any(isinstance(one, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef) for one in body)
+
+
+def _broken(file: JobFile, name: str) -> str:
+    """That a text begins as one of a syntax, with what its parser says against it; nothing where it does not."""
+    if not _SIGNS[name].search(file.text):
+        return ""
+    try:
+        found = SYNTAXES[name](file.text)
+    except (ValueError, RecursionError) as error:
+        return f"{name} that does not parse: {str(error).splitlines()[0]}"
+    return f"{name} without a table of fields" if not isinstance(found, dict) else ""
