@@ -265,7 +265,7 @@ class Arguments(Tracked):
         options: of the framework.
     """
 
-    _DIGITS: Final = 12
+    _DIGITS: Final = 16
 
     def __init__(self, words: Mapping[str, Sequence[str]], options: Options) -> None:
         super().__init__(words)
@@ -308,9 +308,19 @@ class Arguments(Tracked):
     def _number(self, word: str, value: str, least: int) -> int:
         if value.startswith("$"):
             raise BadRequest(f"--{word}: {value:.40} is set nowhere in the script; write its value in its place")
-        if not (value.isascii() and value.isdecimal() and len(value) <= self._DIGITS and int(value) >= least):
+        found = self._whole(value)
+        if found is None or found < least:
             raise BadRequest(f"--{word}: expected a whole number from {least} on, got {value!r:.40}")
-        return int(value)
+        return found
+
+    def _whole(self, value: str) -> int | None:
+        """A whole number as Python reads one: 300_000 too."""
+        if not value.isascii() or len(value) > self._DIGITS:
+            return None
+        try:
+            return int(value)
+        except ValueError:
+            return None
 
     def real(self, field: str) -> float | None:
         """Its number, None where it is absent.

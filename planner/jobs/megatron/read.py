@@ -2,121 +2,117 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob, Length
-from planner.jobs.megatron.options import MOMENTS, OPTIONS, PRECISIONS, command_line
+from planner.jobs.megatron.dialect import MEGATRON, Dialect, options_of, translated
+from planner.jobs.megatron.options import MOMENTS, OPTIONS, PRECISIONS, script_words
 from planner.jobs.megatron.read_model import assumed_fields, model_fields
 from planner.jobs.megatron.read_pipeline import Pipeline, hybrid_pattern, pipeline_of, recomputation
+from planner.jobs.megatron.read_software import assumed, check_priced, not_priced, stack_changes
 from planner.jobs.options import Arguments, present
 from planner.jobs.reader import CommandReader, Context, Launch
 
-_PRICED_OTHERWISE: Final = (
-    "tp-comm-overlap", "overlap-moe-expert-parallel-comm", "cuda-graph-impl", "enable-cuda-graph",
-    "external-cuda-graph", "cpu-offloading", "delay-wgrad-compute", "use-torch-fsdp2", "moe-token-dispatcher-type",
-    "moe-enable-deepep", "moe-shared-expert-overlap", "distribute-saved-activations", "fp32-residual-connection",
-    "deterministic-mode", "no-gradient-accumulation-fusion", "no-masked-softmax-fusion", "no-bias-gelu-fusion",
-    "no-bias-swiglu-fusion", "no-bias-dropout-fusion", "no-rope-fusion", "no-persist-layer-norm",
-    "no-overlap-p2p-communication", "overlap-param-gather-with-optimizer-step", "rampup-batch-size",
-    "step-batch-size-schedule", "outer-dp-sharding-strategy", "heterogeneous-layers-config-path",
-    "encoder-num-layers", "experimental-attention-variant", "num-layers-at-start-in-bf16",
-    "num-layers-at-end-in-bf16",
-)  # fmt: skip
-"""Arguments that change the speed or the memory and that no pin says; the stack's own habits are priced."""
-_OVERLAPS: Final = ("overlap-grad-reduce", "overlap-param-gather")
-_DROPOUTS: Final = ("attention_dropout", "hidden_dropout")
-_HARMLESS: Final = (
-    r"(lr|min-lr|log|save|load|eval|train|test|valid|adam|init-method|tokenizer|data|tensorboard|wandb|master|rdzv|node|local"
-    r"|ckpt|exit|no-load|no-save|distributed-t|distributed-b|weight-decay|clip-grad|seed|split|num-workers|merge|vocab-f"
-    r"|make-vocab|mock|timing|profile|finetune|override|use-checkpoint|auto-detect|norm-epsilon|rotary-base|loss-scale"
-    r"|initial-loss|hysteresis|manual-gc|standalone|max-restarts|no-create|per-split|moe-aux|moe-z|result|tee)\b.*"
-    r"|use-mcore-models|max-position-embeddings|moe-grouped-gemm|export-.*|.*-port|.*-timeout.*"
-    r"|moe-router-(load|score|dtype|pre|topk-s|bias).*|accumulate-allreduce-grads-in-fp32|use-precision-aware-optimizer"
-)
-"""Options of the run around the model: rates, files, logs. They change no price."""
-LOOPED: Final = (
-    "no --moe-grouped-gemm (or none under --transformer-impl local): the experts of a rank run one after another "
-    "(SequentialMLP), which is not priced; grouped products are, and the run takes longer, the more so the more "
-    "experts a rank has"
-)
-"""What Megatron-Core builds then (extensions/transformer_engine_spec_provider.py: grouped_mlp_modules)."""
 _LENGTHS: Final[Mapping[str, Literal["iterations", "sequences", "tokens"]]] = {
     "train_iters": "iterations",
     "train_samples": "sequences",
     "train_tokens": "tokens",
 }
+_RAMP: Final = 3
+"""Numbers of a ramp: the first batch, what is added at a time, sequences until the batch is whole."""
 
 
 def megatron_job(script: str, *, model_known: bool = False) -> ImportedJob:
-    """The job that arguments of ``pretrain_gpt.py`` describe, as of Megatron-Core 0.17.
+    """The job that a command line or a script describes; ``job_of`` has the rest."""
+    return job_of(options_of(script_words(script)), model_known=model_known)
+
+
+def job_of(
+    given: Mapping[str, Sequence[str]],
+    dialect: Dialect = MEGATRON,
+    *,
+    model_known: bool = False,
+    environment: Mapping[str, str] | None = None,
+) -> ImportedJob:
+    """The job that options of ``pretrain_gpt.py`` describe, as of Megatron-Core 0.17 to 0.19.
 
     Args:
-        script: a command line, or a script with one.
+        given: values by option, as the program takes them.
+        dialect: what the program makes of them.
         model_known: the model is given elsewhere, and the arguments need not describe one.
+        environment: variables that are set for the program.
 
     Raises:
         BadRequest: no argument of Megatron-LM is there, or a value is not what it should be.
     """
-    at = Arguments(command_line(script), OPTIONS)
-    if not (at.given("tp") or at.given("num_layers") or at.given("micro_batch_size")):
+    environment = environment or {}
+    at = Arguments(translated(given, dialect, environment), OPTIONS)
+    if not (at.given("tp") or at.given("num_layers") or at.given("micro_batch_size") or dialect.usual):
         raise BadRequest("no arguments of Megatron-LM in it, such as --tensor-model-parallel-size 8")
     at.check_choices()
+    at.names.update(name for row in OPTIONS for name in (row.word, *row.older))
+    check_priced(at)
     pipeline = pipeline_of(at)
     described = not model_known and (at.given("num_layers") or bool(hybrid_pattern(at)))
+    again = recomputation(at, pipeline)
     fields = present(
         model=model_fields(at) if described else None,
         gpus=_gpus(at),
-        global_batch_size=at("global_batch_size"),
+        global_batch_size=_batch(at),
         seq_length=at("seq_length"),
         precision=_precision(at),
         **_states(at),
-        changes=_changes(at) or None,
+        changes=_changes(at, dialect, environment, pipeline) or None,
     )
-    again = recomputation(at, pipeline)
-    pins = _pins(at, pipeline) | again.pins
-    length = _length(at)
-    remarks = (
-        *_priced_otherwise(at),
-        *(assumed_fields(at) if described else ()),
-        *_assumed(at),
-        *again.remarks,
-        *_unset(at),
-        *at.unread(_HARMLESS, prefix="--"),
+    return ImportedJob(
+        fields,
+        _pins(at, pipeline) | again.pins,
+        pipeline.layers,
+        again.layers,
+        remarks=again.remarks,
+        assumed=(*(assumed_fields(at) if described else ()), *assumed(at), *_assumed(at)),
+        unpriced=(*not_priced(at, dialect), *_unset(at), *at.unread(dialect.harmless, prefix="--")),
+        length=_length(at),
     )
-    return ImportedJob(fields, pins, pipeline.layers, again.layers, remarks, length=length)
 
 
-def _priced_otherwise(at: Arguments) -> list[str]:
-    """What is given and not priced, or not given and priced."""
-    found = [f"--{name} is not priced from the arguments" for name in _PRICED_OTHERWISE if name in at]
-    found += [f"--{name} is not given; the stack's overlap is priced" for name in _OVERLAPS if name not in at]
-    one, other = at("moments"), at("second_moments")
-    if one != other:
-        found.append(f"--exp-avg-sq-dtype {other} is priced as --exp-avg-dtype {one}: both moments have one format")
-    if at.text("attention") == "flash":
-        found.append(
-            "--attention-backend flash is priced as the stack attends; --set stack.attention_backend=flash-2 says which"
-        )
-    if at.given("num_experts") and (not at.given("moe_grouped_gemm") or _local(at)):
-        found.append(LOOPED)
-    return found
-
-
-def _assumed(at: Arguments) -> list[str]:
+def _assumed(at: Arguments) -> Iterator[str]:
     """What Megatron-LM fills in, or demands, and is taken so."""
-    batch = "--global-batch-size is not given; one micro-batch for every data-parallel rank, as Megatron-LM takes it"
-    micro = "--micro-batch-size is not given, which Megatron-LM needs; 1 is priced"
-    return [
-        remark for field, remark in (("global_batch_size", batch), ("micro_batch_size", micro)) if not at.given(field)
-    ]
+    if not (at.given("global_batch_size") or at.given("step_batch_size_schedule")):
+        yield "--global-batch-size is not given; one micro-batch for every data-parallel rank, as Megatron-LM takes it"
+    if not at.given("micro_batch_size"):
+        yield "--micro-batch-size is not given, which Megatron-LM needs; 1 is priced"
+    if at.given("rampup_batch_size"):
+        ramp = at.words("rampup_batch_size")
+        until = f" from {ramp[0]} on, over {ramp[2]} sequences" if len(ramp) == _RAMP else ""
+        yield f"--rampup-batch-size: the batch grows{until}; the whole one is priced"
+    if at.given("step_batch_size_schedule"):
+        yield "--step-batch-size-schedule: the last batch is priced"
+
+
+def _batch(at: Arguments) -> int | None:
+    """Sequences of an iteration; the last of a schedule such as ``0:768 250B:1536``.
+
+    Raises:
+        BadRequest: a schedule that is none.
+    """
+    if not at.given("step_batch_size_schedule"):
+        found: int | None = at("global_batch_size")
+        return found
+    said = " ".join(at.words("step_batch_size_schedule"))
+    last = re.search(r":(\d+)\s*\Z", said)
+    if last is None:
+        raise BadRequest(f"--step-batch-size-schedule: expected steps such as 0:768 250B:1536, got {said!r:.40}")
+    return int(last[1])
 
 
 def _gpus(at: Arguments) -> int | None:
-    nodes, each = at("nnodes"), at("nproc_per_node")
-    return nodes * each if nodes and each else None
+    """Processes of all nodes, where numbers say them; torchrun has one node unless it is told."""
+    each, nodes = at.text("nproc_per_node"), at.text("nnodes") or "1"
+    return int(each) * int(nodes) if each.isdecimal() and nodes.isdecimal() else None
 
 
 def _precision(at: Arguments) -> str:
@@ -138,16 +134,25 @@ def _states(at: Arguments) -> dict[str, Any]:
     """The optimizer, the formats and the places of its states, and what else saves memory."""
     adam = MOMENTS.get(at("moments"))
     named = at("optimizer")
-    narrow = at.given("grad_reduce_in_bf16") or at("main_grads") == "bf16"
+    capacity = at.real("expert_capacity")
+    balanced = at.given("moe_router_force_load_balancing") and at.given("num_experts") and capacity is None
     return present(
         optimizer=adam if named == "adam" else named,
-        main_grads="bf16" if narrow else None,
+        main_grads=_gradients(at),
         main_params=at("main_params"),
-        fp8_param_gather=True if at.given("fp8_param_gather") else None,
-        loss="fused" if at("loss") == "fused" else None,
+        fp8_param_gather=True if at.given("fp8_param_gather") or at.given("fp4_param_gather") else None,
         offload_fraction=at.text("offload_fraction"),
-        expert_capacity=at.real("expert_capacity"),
+        expert_capacity=capacity,
+        expert_imbalance=1.0 if balanced else None,
     )
+
+
+def _gradients(at: Arguments) -> str | None:
+    """The format that gradients are added up in, where an option says another than usual."""
+    if at.given("grad_reduce_in_bf16") or at("main_grads") == "bf16":
+        return "bf16"
+    whole = at.given("accumulate_allreduce_grads_in_fp32")
+    return "fp32" if at.given("fp16") and whole else None
 
 
 def _pins(at: Arguments, pipeline: Pipeline) -> dict[str, Any]:
@@ -184,47 +189,28 @@ def _context_kind(at: Arguments) -> str:
 
 
 def _offload(at: Arguments) -> str:
-    states, activations = at.given("optimizer_cpu_offload"), at.given("fine_grained_activation_offloading")
-    if states and activations:
-        raise BadRequest("--optimizer-cpu-offload and --fine-grained-activation-offloading are not priced together")
-    return "optimizer" if states else "activations" if activations else "none"
+    layers = at.given("cpu_offloading") or at.given("offloaded_layers")
+    activations = at.given("fine_grained_activation_offloading") or bool(layers and at("offloaded_layers"))
+    return "optimizer" if at.given("optimizer_cpu_offload") else "activations" if activations else "none"
 
 
 def _zero_stage(at: Arguments) -> int:
-    """Megatron-FSDP's stage, else that of the distributed optimizer, which Muon is its own."""
+    """The stage that says itself; FSDP's; else that of the distributed optimizer, which Muon is its own."""
+    if at.given("deepspeed_stage"):
+        return int(at("deepspeed_stage"))
+    if at.given("use_torch_fsdp2"):
+        return 3
     alone = int(at.given("use_distributed_optimizer") or at.text("optimizer") == "dist_muon")
     return int(at("zero_stage")) if at.given("use_megatron_fsdp") else alone
 
 
-def _local(at: Arguments) -> bool:
-    """Whether Megatron-Core's own modules run, none of Transformer Engine's (models/backends.py: LocalSpecProvider)."""
-    return at.text("transformer_impl") == "local"
-
-
-def _changes(at: Arguments) -> dict[str, Any]:
-    """Fields of the stack that the arguments decide: attention, dropout, and what Megatron-FSDP does otherwise."""
-    unfused = at.text("attention") in {"unfused", "local"} or _local(at)
-    found: dict[str, Any] = (
-        {"stack.attention_backend": "unfused", "stack.kernels.blackwell_attention": "unfused"} if unfused else {}
-    )
-    if shares := [_share(at, field) for field in _DROPOUTS if at.given(field) and not at.text(field).startswith("$")]:
-        found["stack.dropout"] = any(shares)
-    whole = at.given("use_megatron_fsdp")
-    return found | (
-        {"stack.supports.zero_stages": [0, 1, 2, 3], "stack.sharding.state_copies": "none"} if whole else {}
-    )
-
-
-def _share(at: Arguments, field: str) -> float:
-    """A share such as 0.1.
-
-    Raises:
-        BadRequest: it is none.
-    """
-    try:
-        return float(at.text(field))
-    except ValueError:
-        raise BadRequest(f"--{at.word_of(field)}: expected a share such as 0.1, got {at.text(field)!r:.40}") from None
+def _changes(at: Arguments, dialect: Dialect, environment: Mapping[str, str], pipeline: Pipeline) -> dict[str, Any]:
+    """Fields of the stack that the arguments decide, and the share of a chunk's layers that go to the host."""
+    found = stack_changes(at, dialect, environment)
+    offloaded = at("offloaded_layers")
+    if offloaded and pipeline.chunks and (most := max(pipeline.chunks)) > offloaded:
+        found["stack.offloaded_layers"] = round(offloaded / most, 6)
+    return found
 
 
 def _length(at: Arguments) -> Length | None:
@@ -243,15 +229,12 @@ def _length(at: Arguments) -> Length | None:
     return Length(count, _LENGTHS[field], f"--{at.word_of(field)}")
 
 
-def _unset(at: Arguments) -> list[str]:
-    """That a length or a dropout is given by a variable that nothing in the script sets."""
-    length = dict.fromkeys(_LENGTHS, "--tokens says how long the training is")
-    dropout = dict.fromkeys(_DROPOUTS, "the stack's dropout is priced")
-    return [
-        f"--{at.word_of(field)} {at.text(field):.40} is set nowhere in the script; {advice}"
-        for field, advice in (length | dropout).items()
-        if at.text(field).startswith("$")
-    ]
+def _unset(at: Arguments) -> Iterator[str]:
+    """That a length is given by a variable that nothing in the script sets."""
+    for field in _LENGTHS:
+        if at.text(field).startswith("$"):
+            word = f"--{at.word_of(field)} {at.text(field):.40}"
+            yield f"{word} is set nowhere in the script; --tokens says how long the training is"
 
 
 _OWN: Final = frozenset(
@@ -265,7 +248,8 @@ def _recognises(launch: Launch) -> bool:
 
 
 def _read(launch: Launch, context: Context) -> ImportedJob:
-    return megatron_job(shlex.join(launch.words), model_known="model" in context.known)
+    known = "model" in context.known
+    return job_of(options_of(launch.words), model_known=known, environment=launch.environment)
 
 
 READERS: Final = (CommandReader("megatron-args", "arguments of Megatron-LM", "megatron-lm", _recognises, _read),)

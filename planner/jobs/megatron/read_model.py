@@ -41,7 +41,7 @@ def model_fields(at: Arguments) -> dict[str, Any]:
         "activation": activation,
         "vocab_size": _vocabulary(at),
         "seq_length": at.needed("seq_length"),
-        "position": "rotary" if at.given("use_rotary_position_embeddings") else at("position"),
+        "position": _position(at),
         "rotary_scaled": at.text("position") == "yarn" and not at.given("use_rotary_position_embeddings"),
         "norm": at("norm"),
         "tied_embeddings": not at.given("untied_embeddings"),
@@ -54,10 +54,10 @@ def model_fields(at: Arguments) -> dict[str, Any]:
     }
     if fields["position"] == "learned":
         fields["max_positions"] = at.needed("max_positions")
-    if at.given("head_dim"):
+    if at.given("head_dim") and not latent:  # of latent attention its own sizes say it
         fields["head_dim"] = at.needed("head_dim")
     if at.given("mtp_layers"):
-        fields["mtp_layers"] = at("mtp_layers")
+        fields |= {"mtp_layers": at("mtp_layers"), "mtp_repeated": at.given("mtp_repeated")}
     if at.given("rotary_fraction") and not latent:
         fields["rotary_fraction"] = _share(at)
     return fields | _window(at) | _experts(at, fields, bias=bias) | _latent(at) | _hybrid(at)
@@ -73,6 +73,13 @@ def assumed_fields(at: Arguments) -> tuple[str, ...]:
         "--softmax-type off-by-one is priced as vanilla": at.text("attention_sinks") == "off-by-one",
     }
     return applicable(remarks)
+
+
+def _position(at: Arguments) -> str:
+    """How positions enter; none where they are switched off and no other kind is said, as older versions have it."""
+    if at.given("use_rotary_position_embeddings"):
+        return "rotary"
+    return "none" if at.given("no_position_embedding") and not at.given("position") else str(at("position"))
 
 
 def _usual_width(hidden: int, *, gated: bool) -> int:
@@ -113,8 +120,28 @@ def _window(at: Arguments) -> dict[str, Any]:
         raise BadRequest(f"--window-size: expected two numbers such as 127,0, got {at.text('sliding_window')!r:.40}")
     if int(left[0]) == -1:
         return {}
-    every = "sliding_window_every"
-    return {"sliding_window": int(left[0]) + 1, **({every: at.needed(every)} if at.given(every) else {})}
+    return {"sliding_window": int(left[0]) + 1, **_full_layers(at)}
+
+
+def _full_layers(at: Arguments) -> dict[str, int]:
+    """Every how many layers one attends to all tokens, by a number or by bits, of which 0 is such a layer.
+
+    Raises:
+        BadRequest: bits of another order.
+    """
+    text = "".join(at.words("sliding_window_every"))
+    if not text:
+        return {}
+    if text.isdecimal():
+        return {"sliding_window_every": int(text)}
+    layers = at.needed("num_layers")
+    bits = layer_bits(text, layers, at.word_of("sliding_window_every"))
+    every = bits.index(0) + 1 if 0 in bits else 0
+    if every and bits == [int((layer + 1) % every > 0) for layer in range(layers)]:
+        return {"sliding_window_every": every}
+    if not every and len(bits) == layers:
+        return {}
+    raise BadRequest(f"--window-attn-skip-freq {text:.40}: only one full layer behind every few others is read")
 
 
 def _experts(at: Arguments, fields: Mapping[str, Any], *, bias: bool) -> dict[str, Any]:
@@ -156,7 +183,7 @@ def _places(at: Arguments, layers: int) -> dict[str, int]:
     raise BadRequest(f"--moe-layer-freq {text:.40}: only dense layers in front of others and every n-th are read")
 
 
-def layer_bits(text: str, layers: int) -> list[int]:
+def layer_bits(text: str, layers: int, word: str = "moe-layer-freq") -> list[int]:
     """A bit a layer of a pattern such as ``([0]*1+[1]*3)*2``, or of one layer in n, the first of them.
 
     Raises:
@@ -168,7 +195,7 @@ def layer_bits(text: str, layers: int) -> list[int]:
         found = _value(ast.parse(text, mode="eval").body, layers)
         if isinstance(found, list) and set(found) <= {0, 1}:
             return found
-    raise BadRequest(f"--moe-layer-freq: expected one layer in n or bits such as ([0]*1+[1]*26), got {text!r:.40}")
+    raise BadRequest(f"--{word}: expected one layer in n or bits such as ([0]*1+[1]*26), got {text!r:.40}")
 
 
 def _value(node: ast.expr, most: int) -> Any:
