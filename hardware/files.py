@@ -199,27 +199,28 @@ def expanded(name: str | Path) -> Path:
         raise BadFile(name, "there is no such home folder") from None
 
 
-def read_text(path: Path) -> str:
-    """The text of a file of at most ``LARGEST`` bytes, without the byte order mark that some editors put first.
+def read_text(path: Path, *, most: int = LARGEST) -> str:
+    """The text of a file of at most so many bytes, without the byte order mark that some editors put first.
 
     Raises:
         BadFile: missing, a folder, too large (devices and pipes that never end are), or not text.
     """
     try:
         with path.open("rb") as stream:
-            content = stream.read(LARGEST + 1)
+            content = stream.read(most + 1)
     except FileNotFoundError:
         raise BadFile(path, "no such file") from None
     except IsADirectoryError:
-        raise BadFile(path, "a folder, where a TOML or JSON file is expected") from None
+        raise BadFile(path, "a folder, where a file is expected") from None
     except OSError as error:
         raise BadFile(path, (error.strerror or "cannot be read").lower()) from None
-    if len(content) > LARGEST:
-        raise BadFile(path, f"more than {LARGEST // 2**20} MiB; a description of a few kB is expected")
+    if len(content) > most:
+        expected = "; a description of a few kB is expected" if most == LARGEST else ""
+        raise BadFile(path, f"more than {most // 2**20} MiB{expected}")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise BadFile(path, "not a text file in UTF-8; a TOML or JSON file is expected") from None
+        raise BadFile(path, "not a text file in UTF-8") from None
 
 
 @cache

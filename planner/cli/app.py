@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,6 +18,7 @@ from planner.cli import (
     export,
     probe,
     questions,
+    read,
     replan,
     report,
     serve,
@@ -65,6 +67,8 @@ class PlanGroup(click.Group):
             click.UsageError: there is none, with the nearest names.
         """
         if args[0] not in self.commands:
+            if Path(args[0]).is_file():
+                raise click.UsageError(f"{args[0]} is a file: plan read, plan predict or plan --from {args[0]}", ctx)
             raise click.UsageError(f"no such command {args[0]!r}: {meant(args[0], self.commands, most=2)}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -90,6 +94,7 @@ COMMANDS: tuple[click.Command, ...] = (
     questions.solve,
     questions.predict,
     questions.why_not,
+    read.read,
     size.size,
     trace.trace,
     compare.compare,
@@ -124,6 +129,7 @@ def main() -> None:
       plan --model 175b --gpus 12288              the best plan (= plan solve)
       plan --model 175b --gpus 1024 --tp ..8      with some choices pinned
       plan why-not --model 175b --gpus 1024 --tp 16 --pp 8
+      plan read run.sh                            what your script or log holds
       plan list models
 
     `plan COMMAND --help` explains the options of a command.

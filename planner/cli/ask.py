@@ -13,9 +13,10 @@ from click.core import ParameterSource
 
 from planner.cli.input import document_in, measured_run
 from planner.errors import BadRequest
-from planner.request.fields import FIELDS, PIN_AXES, QUESTION, by_own_name, no_such_field
+from planner.request.fields import FIELDS, IN_STEPS
 
 if TYPE_CHECKING:
+    from planner.jobs.assemble import FilesOfJob
     from planner.jobs.imported import ImportedJob
     from planner.request.request import PlanRequest
 
@@ -28,39 +29,98 @@ class Question:
     origins: Mapping[str, str]
 
 
-def question(
-    ctx: click.Context, imported: ImportedJob | None = None, usual: Mapping[str, Any] | None = None
-) -> Question:
-    """The request that the options of a command make, with a configuration file or another program's below them.
+@dataclass(frozen=True)
+class Given:
+    """What was said of a question, by the names of fields and of pins as ``pins.tp``, and who said it."""
 
-    ``usual`` stands below all of these.
+    values: Mapping[str, Any]
+    origins: Mapping[str, str]
+
+
+def question(
+    ctx: click.Context,
+    files: FilesOfJob | None = None,
+    usual: Mapping[str, Any] | None = None,
+    *,
+    strategy: bool = True,
+) -> Question:
+    """The request that the options of a command make, with a configuration file or the files of a job below them.
+
+    Args:
+        ctx: of the command.
+        files: of a job.
+        usual: what stands below all of these.
+        strategy: the strategy of the files is asked about; without it, their job alone.
 
     Raises:
-        BadRequest: a value that is missing, wrong or contradicts another.
+        BadRequest: values that are missing, one that is wrong or contradicts another.
         BadFile: the configuration cannot be read.
     """
+    given = gathered(ctx, files, usual, strategy=strategy)
+    if files and (lacking := still_missing(files.job, given)):
+        raise BadRequest(f"{files.names}: {'; '.join(lacking)}")
+    return Question(_request(given.values), given.origins)
+
+
+def gathered(
+    ctx: click.Context,
+    files: FilesOfJob | None = None,
+    usual: Mapping[str, Any] | None = None,
+    *,
+    strategy: bool = True,
+) -> Given:
+    """All that was said of the question, whether it is complete or not; arguments as of ``question``."""
     given, origins = _options(ctx)
     _spell_profile(ctx, given, origins)
+    job, source = (files.job, files.names) if files else (None, "")
     if path := ctx.params.get("config"):
-        _put_below(_configured(path), path, given, origins)
-    if imported:
-        _put_below(_of_job(imported, given), ctx.params["source"], given, origins)
-        if imported.lacks and "model" not in given:
-            raise BadRequest(f"{ctx.params['file']}: {imported.lacks}")
+        fields = _configured(path)
+        if any(f"pins.{word}" in fields for word in IN_STEPS):
+            job, source = _as_job(fields), path
+        else:
+            _put_below(fields, path, given, origins)
+    if job:
+        _put_below(_of_job(job, given, strategy=strategy), source, given, origins, job.origins)
     _put_below(usual or {}, "default", given, origins)
     _spell_chunks(ctx, given, origins)
     if ctx.params.get("goodput"):
         _wants_goodput(given, origins)
-    return Question(_request(given), origins)
+    return Given(given, origins)
 
 
-def _put_below(fields: Mapping[str, Any], origin: str, given: dict[str, Any], origins: dict[str, str]) -> None:
-    """Take those fields that nobody gave yet; each change counts by itself."""
+def still_missing(job: ImportedJob, given: Given) -> list[str]:
+    """What must be said before there is a price, all of it."""
+    lacking = list(job.missing)
+    needs = {"model": job.lacks or "no model is said; --model says which", "gpus": "--gpus says how many accelerators"}
+    lacking += [
+        said
+        for name, said in needs.items()
+        if name not in given.values and not any(f"--{name} " in line for line in job.missing)
+    ]
+    return lacking
+
+
+def _as_job(fields: Mapping[str, Any]) -> ImportedJob:
+    """A configuration whose batch follows from the number of devices."""
+    from planner.jobs.imported import ImportedJob
+
+    pins = {name.removeprefix("pins."): value for name, value in fields.items() if name.startswith("pins.")}
+    return ImportedJob(_fields(fields), pins)
+
+
+def _put_below(
+    fields: Mapping[str, Any],
+    origin: str,
+    given: dict[str, Any],
+    origins: dict[str, str],
+    each: Mapping[str, str] | None = None,
+) -> None:
+    """Take those fields that nobody gave yet, with the origin of each; each change counts by itself."""
     if isinstance(changes := fields.get("changes"), Mapping) and "changes" in given:
         given["changes"] = {**changes, **given["changes"]}
     for name, value in fields.items():
         if name not in given:
-            given[name], origins[name] = value, origin
+            given[name], origins[name] = value, (each or {}).get(name, origin)
 
 
 def _wants_goodput(given: dict[str, Any], origins: dict[str, str]) -> None:
@@ -70,13 +130,19 @@ def _wants_goodput(given: dict[str, Any], origins: dict[str, str]) -> None:
     origins.setdefault("objective", "--goodput")
 
 
-def _of_job(imported: ImportedJob, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What another program's file says, completed by what is given."""
+def _of_job(imported: ImportedJob, given: Mapping[str, Any], *, strategy: bool) -> dict[str, Any]:
+    """What the files of a job say, completed by what is given; without the strategy, what is trained alone."""
+    from planner.frameworks.registry import goes_with
     from planner.jobs.imported import complete
 
     fields = dict(imported.fields) | {name: value for name, value in _fields(given).items() if name != "changes"}
     pins = dict(imported.pins) | _pins(given)
-    fields, pins = complete(fields, pins, asked=given, length=imported.length)
+    if "gpus" in fields or "dp" in pins:
+        fields, pins = complete(fields, pins, asked=given, length=imported.length)
+    if not strategy:
+        own = imported.framework
+        named = isinstance(stack := fields.get("stack"), str) and own is not None and goes_with(own, stack)
+        return fields | ({"framework": own} if named else {})
     split = {"layers_per_stage": imported.layers, "recomputed_per_stage": imported.recomputed}
     if pins.get("recompute") != "partial":
         del split["recomputed_per_stage"]
@@ -117,7 +183,8 @@ def _spell_profile(ctx: click.Context, given: dict[str, Any], origins: dict[str,
 
 def _configured(path: str) -> dict[str, Any]:
     from hardware.files import expanded
-    from planner.request.files import with_profile, with_relative_files
+    from planner.request.document import question_fields
+    from planner.request.files import with_relative_files
 
     try:
         document = document_in(path)
@@ -130,13 +197,7 @@ def _configured(path: str) -> dict[str, Any]:
         raise BadRequest(f"{path}: {error}") from None
     if str(document.get("schema", "")).startswith(("plan/", "replan/")):
         document = _asked_again(document, path)
-    document = by_own_name(with_profile(document), QUESTION)
-    pins = document.pop("pins", {})
-    if not isinstance(pins, Mapping):
-        raise BadRequest(f"{path}: pins must be a table such as [pins] tp = 8, got {pins!r}")
-    if unknown := [name for name in document if name not in QUESTION]:
-        raise BadRequest(f"{path}: {no_such_field(unknown[0], '[pins]')}")
-    return document | {f"pins.{name}": value for name, value in by_own_name(pins, PIN_AXES).items()}
+    return question_fields(document, path)
 
 
 def _asked_again(answer: dict[str, Any], path: str) -> dict[str, Any]:

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.options import Command, Text, field_option, output_options
+from planner.cli.files import files_of_side
+from planner.cli.options import Command, Text, field_option, job_options, output_options
 from planner.cli.output import deliver, talk, working, write
+from planner.errors import BadFile
+
+if TYPE_CHECKING:
+    from planner.runs.calibrate.records import FileRun
 
 
 @click.command("calibrate", cls=Command, short_help="A cluster and a stack from one's own measurements.")
 @click.argument("files", type=Text(), nargs=-1, required=True, metavar="FILE...")
+@job_options
+@field_option("model", help="Of the logs, where they do not say it.")
+@field_option("gpus", help="Of the logs, where they do not say it.")
 @field_option("cluster", help="Machines to start from (default: as the files say).")
 @field_option("stack", help="Framework to start from (default: as the runs say).")
 @output_options("table", "json")
-def calibrate(files: tuple[str, ...], cluster: str | None, stack: str | None, **params: Any) -> None:
-    """Fit constants to training runs (JSON lines), answers of plan probe, nccl-tests and timed products (CSV).
+@click.pass_context
+def calibrate(
+    ctx: click.Context, /, files: tuple[str, ...], cluster: str | None, stack: str | None, **params: Any
+) -> None:
+    """Fit constants to training runs (JSON lines), logs, answers of plan probe, nccl-tests and timed products (CSV).
 
     The report goes to stdout; --output names the profile, one TOML file for `plan --profile FILE`, which --cluster and
     --stack read too. Constants that the files do not tell stay as they were, with a warning.
@@ -29,8 +40,11 @@ def calibrate(files: tuple[str, ...], cluster: str | None, stack: str | None, **
         check_profile(expanded(output))
     from planner.runs.calibrate.calibrate import calibrate as fit
 
+    runs = {name: run for name in files if (run := _of_log(ctx, name)) is not None}
     with working("fitting", params):
-        answer = fit(files, cluster=cluster, stack=stack)
+        answer = fit(
+            [name for name in files if name not in runs], runs=tuple(runs.values()), cluster=cluster, stack=stack
+        )
     if output is not None:
         write(answer.profile, output)
     from planner.render.terminal.calibration import render
@@ -38,3 +52,33 @@ def calibrate(files: tuple[str, ...], cluster: str | None, stack: str | None, **
     deliver(answer, render, params | {"output": None})
     if output is None:
         talk(params, "no profile was written; -o profile.toml writes it")
+
+
+def _of_log(ctx: click.Context, name: str) -> FileRun | None:
+    """The measured run of a log, completed by what the options say; None where the file is no log.
+
+    Raises:
+        BadFile: what the log and the options say makes no run.
+    """
+    from hardware.files import expanded
+    from planner.cli.ask import gathered, still_missing
+    from planner.cli.files import document_of
+    from planner.jobs.reader import LogReader, job_file
+    from planner.jobs.readers import READERS
+    from planner.jobs.recognise import kind
+    from planner.runs.schema import run_of
+
+    path = expanded(name)
+    if path.suffix == ".gz" or not path.is_file():
+        return None
+    logs = [reader for reader in READERS if isinstance(reader, LogReader)]
+    if kind(job_file(path), logs) is None:
+        return None
+    found = files_of_side(ctx, name)
+    given = gathered(ctx, found)
+    if lacking := still_missing(found.job, given):
+        raise BadFile(path, "; ".join(lacking))
+    try:
+        return path.name, run_of(document_of(found, given))
+    except ValueError as error:
+        raise BadFile(path, str(error)) from None

@@ -6,37 +6,47 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from planner.cli.ask import gathered, question
+from planner.cli.files import document_of, files_of_side, say_of_files
 from planner.cli.input import answer_in, measured_run, text_in
-from planner.cli.options import Command, Text, output_options
-from planner.cli.output import deliver
+from planner.cli.options import Command, Text, job_options, output_options, pin_options, question_options
+from planner.cli.output import deliver, working
 from planner.errors import BadRequest
+from planner.request.fields import GIVEN_SPLIT
 
 if TYPE_CHECKING:
     from planner.analyses.compare import Side
+    from planner.jobs.assemble import FilesOfJob
 
 _STDIN = "-"
 
 
 @click.command("compare", cls=Command, short_help="Two plans, or a plan and a measured run, term by term.")
 @click.argument("a", type=Text())
-@click.argument("b", type=Text())
+@click.argument("b", type=Text(), required=False)
+@job_options
+@question_options
+@pin_options
 @output_options("table", "json")
-def compare(a: str, b: str, **params: Any) -> None:
+@click.pass_context
+def compare(ctx: click.Context, /, a: str, b: str | None, **params: Any) -> None:
     """Say where the time of A and B differs, and which change saves how much on the way from A to B.
 
-    A and B are files that `plan --format json` wrote (- for stdin), files of one measured run (run/1), or ids of
-    published runs as `plan validate --format json` lists them.
+    A and B are files that `plan --format json` wrote (- for stdin), files of one measured run (run/1), ids of published
+    runs as `plan validate --format json` lists them, or a script, a configuration or a log of a job. Without B, the job
+    of A is compared with the best plan for it.
     """
     if a == b == _STDIN:
         raise BadRequest("stdin holds one answer; name a file for the other")
     from planner.analyses.compare import compare as set_side_by_side
     from planner.render.terminal.comparison import print_comparison
 
-    found = set_side_by_side(*(_side(one, quiet=params["quiet"]) for one in (a, b)))
-    deliver(found, print_comparison, params)
+    one = _side(ctx, a, params)
+    other = _side(ctx, b, params) if b else _best(ctx, a, params)
+    deliver(set_side_by_side(one, other), print_comparison, params)
 
 
-def _side(given: str, *, quiet: bool) -> Side:
+def _side(ctx: click.Context, given: str, params: dict[str, Any]) -> Side:
     from hardware.files import expanded
     from planner.analyses.compare import side_of_plan, side_of_run
     from planner.runs.files import read_runs
@@ -48,5 +58,51 @@ def _side(given: str, *, quiet: bool) -> Side:
         if others:
             raise BadRequest(f"{given} holds {len(others) + 1} runs; name a file of one, or the id of a published one")
         return side_of_run(run)
+    if (found := _job(ctx, given)) is not None:
+        say_of_files(params, found)
+        return _side_of_job(ctx, found)
     ran = measured_run(given) if text_in(given).lstrip().startswith("{") else None
-    return side_of_run(ran) if ran else side_of_plan(answer_in(given, quiet=quiet), given)
+    return side_of_run(ran) if ran else side_of_plan(answer_in(given, quiet=params["quiet"]), given)
+
+
+def _job(ctx: click.Context, given: str) -> FilesOfJob | None:
+    """The job of a file of another program; None where it is an answer or a run of ours."""
+    if given == _STDIN or given.endswith(".json.gz"):
+        return None
+    from hardware.files import expanded
+    from planner.jobs.documents import READERS
+    from planner.jobs.reader import job_file
+    from planner.jobs.recognise import kind
+
+    own = kind(job_file(expanded(given)), [one for one in READERS if one.form in {"run", "plan"}])
+    return None if own else files_of_side(ctx, given)
+
+
+def _side_of_job(ctx: click.Context, found: FilesOfJob) -> Side:
+    """A job as a side: of a log the measured run, else its price."""
+    from planner.analyses.compare import side_of_plan, side_of_run
+    from planner.api import predict
+    from planner.runs.schema import run_of
+
+    asked = question(ctx, found)
+    if found.run is not None:
+        return side_of_run(run_of(document_of(found, gathered(ctx, found))))
+    return side_of_plan(predict(asked.request), found.names)
+
+
+def _best(ctx: click.Context, given: str, params: dict[str, Any]) -> Side:
+    """The best plan for the job of a file.
+
+    Raises:
+        BadRequest: the file is no job's.
+    """
+    from planner.analyses.compare import side_of_plan
+    from planner.api import plan
+
+    found = _job(ctx, given)
+    if found is None:
+        raise BadRequest(f"compare needs a B beside {given}; a script, a configuration or a log is compared alone")
+    asked = question(ctx, found, strategy=False).request
+    with working("searching", params):
+        best = plan(asked.model_copy(update={"reasons": False, **dict.fromkeys(GIVEN_SPLIT)}))
+    return side_of_plan(best, "the best plan for it")

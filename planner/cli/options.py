@@ -292,8 +292,6 @@ def stacked(*decorators: Decorator) -> Decorator:
 
 
 _O = "Answer"
-SOURCES: Final = ("megatron-args", "deepspeed", "torchtitan", "accelerate", "nanotron", "maxtext", "hf")
-"""Formats of other programs; ``planner.jobs.registry`` reads them."""
 FORMATS: Final = ("table", "json", "yaml", "env", "args")
 
 
@@ -367,6 +365,61 @@ talk_options = stacked(
     option("--quiet", "-q", heading=_O, is_flag=True, help="No talk on stderr."),
     option("--verbose", "-v", heading=_O, is_flag=True, help="More talk on stderr."),
 )
+
+
+_F = "Files of a job"
+
+
+def _pairs(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """Names and values of every ``NAME=VALUE``."""
+    pairs: dict[str, str] = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not (sign and name.strip().isidentifier()):
+            raise click.BadParameter(f"expected NAME=VALUE, got {text!r:.60}; such as TP=8")
+        pairs[name.strip()] = value
+    return pairs
+
+
+job_options = stacked(
+    option(
+        "--from",
+        "source",
+        heading=_F,
+        multiple=True,
+        metavar="FILE|KIND",
+        help="A file of the job: script, configuration, model, log. Or a kind, which the content must be of: "
+        "megatron-args, deepspeed, torchtitan, accelerate, nanotron, maxtext, hf ...",
+    ),
+    option(
+        "--env",
+        heading=_F,
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=_pairs,
+        help="A variable that a script takes from outside. Again for more.",
+    ),
+    option(
+        "--arg",
+        "arguments",
+        heading=_F,
+        multiple=True,
+        metavar="VALUE",
+        type=str,
+        help="An argument of a script: $1, then $2 ...",
+    ),
+    option("--launch", heading=_F, type=Count(), metavar="N", help="Which of several launches in a script."),
+)
+"""What is known beside the files of a job."""
+
+
+def _file_options(asked: str) -> Decorator:
+    """A command that takes the files of a job."""
+    return stacked(click.argument("files", type=Text(), nargs=-1, metavar=asked), job_options)
+
+
+file_options = _file_options("[FILE]...")
+needed_file_options = _file_options("FILE...")
 
 
 dry_run_option = option(

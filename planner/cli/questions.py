@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.ask import Question, question
+from planner.cli.files import files_of_job, say_of_files
 from planner.cli.input import measured_run, with_saved_strategy
 from planner.cli.options import (
     FORMATS,
-    SOURCES,
     Command,
-    Text,
-    Word,
     dry_run_option,
     field_option,
+    file_options,
     option,
     output_options,
     pin_options,
@@ -27,13 +26,14 @@ from planner.request.fields import GIVEN_SPLIT, PIN_AXES, VARIED
 
 if TYPE_CHECKING:
     from planner.answer.plan import Plan
-    from planner.jobs.imported import ImportedJob
+    from planner.jobs.assemble import FilesOfJob
     from planner.request.request import PlanRequest
 
 _INSTEAD = "Instead of a plan"
 
 
 @click.command("solve", cls=Command, short_help="The best plan (the default command).")
+@file_options
 @question_options
 @pin_options
 @option("--what-if", heading=_INSTEAD, is_flag=True, help="What would help: every lever turned both ways.")
@@ -44,14 +44,20 @@ _INSTEAD = "Instead of a plan"
 @dry_run_option
 @click.pass_context
 def solve(ctx: click.Context, /, **params: Any) -> None:
-    """Find the strategy that trains fastest, prove that no other is faster, and say why."""
-    instead, asked = _instead_of_a_plan(params), _asked(ctx)
+    """Find the strategy that trains fastest, prove that no other is faster, and say why.
+
+    Of the files of a job, the model, the machines and the batch count; the strategy is free.
+    """
+    instead, found = _instead_of_a_plan(params), files_of_job(ctx)
+    params["config"] = ctx.params["config"]
+    asked = _asked(ctx, found, strategy=False)
     if asked is None or (instead and _answered_instead(asked.request, params)):
         return
     from planner.api import plan
 
     with working("searching", params):
         answer = plan(asked.request)
+    say_of_files(params, found)
     _deliver(answer, params)
 
 
@@ -87,13 +93,7 @@ def _answered_instead(request: PlanRequest, params: dict[str, Any]) -> bool:
 
 
 @click.command("predict", cls=Command, short_help="Price one given strategy; no search.")
-@click.argument("file", type=Text(), required=False, metavar="[FILE]")
-@option(
-    "--from",
-    "source",
-    type=Word(SOURCES),
-    help="Read the job and its strategy from FILE, and say how far it is from the best and why.",
-)
+@file_options
 @question_options
 @pin_options
 @field_option("layers_per_stage")
@@ -101,16 +101,20 @@ def _answered_instead(request: PlanRequest, params: dict[str, Any]) -> bool:
 @dry_run_option
 @click.pass_context
 def predict(ctx: click.Context, /, **params: Any) -> None:
-    """Price one strategy, the one that the pins or a file give; what both leave out takes its neutral value."""
-    imported = _imported(params)
-    asked = _asked(ctx, imported)
+    """Price one strategy, the one that the pins or the files of a job give, and say how far it is from the best.
+
+    What all of them leave out takes its neutral value.
+    """
+    found = files_of_job(ctx)
+    params["config"] = ctx.params["config"]
+    asked = _asked(ctx, found)
     if asked is None:
         return
     from planner.api import predict as price
 
     request, ran, chunked = asked.request, None, True
-    if imported:  # whose file may draw every chunk, which one number a stage does not say
-        chunked = asked.origins.get("layers_per_stage") != params["source"]
+    if found:  # whose file may draw every chunk, which one number a stage does not say
+        chunked = asked.origins.get("layers_per_stage") not in {found.names, *found.job.origins.values()}
     else:
         request, ran = with_saved_strategy(request, params["config"], asked.origins), measured_run(params["config"])
         if ran is not None and (other := _changed(asked, params["config"])):
@@ -123,13 +127,15 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
     if ran is not None and (seconds := ran.measured.iteration_seconds) and answer.prediction:
         error = answer.prediction.iteration_seconds / seconds - 1.0
         talk(params, f"measured {seconds:.4g} s; predicted {error:+.1%}")
-    if imported:
+    if found:
+        _say_measured(answer, found, params)
         from planner.analyses.compare_with_best import compare_with_best
 
         with working("searching", params):
             searched = request.model_copy(update=dict.fromkeys(GIVEN_SPLIT))
-            answer = compare_with_best(answer, searched, imported.framework)
-        talk(params, *imported.lines, *_length(imported, asked, params["source"]))
+            answer = compare_with_best(answer, searched, found.job.framework)
+        say_of_files(params, found)
+        talk(params, *_length(found, asked))
     _deliver(answer, params)
 
 
@@ -140,55 +146,52 @@ def _changed(asked: Question, config: str) -> list[str]:
     return [name for path, name in fields.items() if name in bear and asked.origins[path] not in (config, "default")]
 
 
-def _length(imported: ImportedJob, asked: Question, source: str) -> list[str]:
+def _say_measured(answer: Plan, found: FilesOfJob, params: dict[str, Any]) -> None:
+    """How far the price is from what a log measured."""
+    measured = (found.run or {}).get("measured") or {}
+    if (seconds := measured.get("iteration_seconds")) and answer.prediction:
+        error = answer.prediction.iteration_seconds / seconds - 1.0
+        talk(params, f"measured {seconds:.4g} s; predicted {error:+.1%}")
+
+
+def _length(found: FilesOfJob, asked: Question) -> list[str]:
     """That the tokens of the run are the file's, where they are, or that it does not say enough of them."""
-    length, request = imported.length, asked.request
+    length, request = found.job.length, asked.request
     if length is None:
         return []
     if request.tokens is None:
         return [f"{length.word} counts nothing, as no sequence length is said; --tokens says how long the training is"]
-    if asked.origins["tokens"] != source:
+    if asked.origins["tokens"] not in {found.names, *found.job.origins.values()}:
         return [f"{length.word} is not read, since {asked.origins['tokens']} says the tokens"]
     return [length.described(request.global_batch_size or 0, request.seq_length or 0)]
 
 
-def _imported(params: dict[str, Any]) -> ImportedJob | None:
-    """What the file of another program says, where one is given."""
-    if (params["file"] is None) != (params["source"] is None):
-        lacks = "--from, such as --from megatron-args" if params["file"] else "a FILE"
-        raise BadRequest(f"predict: a configuration of another program needs {lacks}")
-    if params["source"] is None:
-        return None
-    from hardware.files import expanded
-    from planner.jobs.readers import import_job
-
-    known = [name for name, value in params.items() if value is not None]
-    return import_job(params["source"], expanded(params["file"]), known=known)
-
-
 @click.command("why-not", cls=Command, short_help="Rules and numbers against a strategy.")
+@file_options
 @question_options
 @pin_options
 @output_options("table", "json")
 @dry_run_option
 @click.pass_context
 def why_not(ctx: click.Context, /, **params: Any) -> None:
-    """Say which rules forbid what the pins ask for, or what it costs against the best, term by term."""
-    asked = _asked(ctx)
+    """Say which rules forbid what the pins or the files of a job ask for, or what it costs against the best."""
+    found = files_of_job(ctx)
+    asked = _asked(ctx, found)
     if asked is None:
         return
     from planner.api import why_not as object_to
 
     with working("searching", params):
-        answer = object_to(asked.request)
+        answer = object_to(asked.request.model_copy(update=dict.fromkeys(GIVEN_SPLIT)) if found else asked.request)
+    say_of_files(params, found)
     from planner.render.terminal.why_not import render_why_not
 
     deliver(answer, render_why_not, params)
 
 
-def _asked(ctx: click.Context, imported: ImportedJob | None = None) -> Question | None:
+def _asked(ctx: click.Context, found: FilesOfJob | None = None, *, strategy: bool = True) -> Question | None:
     """The question, or None where it was only to be shown."""
-    asked = question(ctx, imported)
+    asked = question(ctx, found, strategy=strategy)
     if not ctx.params["dry_run"]:
         return asked
     from planner.render.terminal.dry_run import lines

@@ -7,7 +7,17 @@ from typing import Any
 import click
 
 from planner.cli.ask import question
-from planner.cli.options import Command, Read, option, output_options, pin_options, quantity, question_options
+from planner.cli.files import files_of_job, say_of_files
+from planner.cli.options import (
+    Command,
+    Read,
+    file_options,
+    option,
+    output_options,
+    pin_options,
+    quantity,
+    question_options,
+)
 from planner.cli.output import deliver, end_infeasible, working
 from planner.errors import BadQuantity, BadRequest
 
@@ -32,6 +42,7 @@ def _dollars(text: str) -> float:
 
 
 @click.command("size", cls=Command, short_help="How many GPUs a deadline or a budget needs.")
+@file_options
 @option(
     "--deadline", heading=_L, type=Read(_days), metavar="TIME", help="Longest training, such as 30d, 720h or 30 (days)."
 )
@@ -50,7 +61,9 @@ def size(ctx: click.Context, /, deadline: float | None, budget: float | None, **
     from planner.analyses.size import size as sized
     from planner.render.terminal.size import print_size
 
-    asked = question(ctx, usual={"gpus": MOST_GPUS}).request
+    found_files = files_of_job(ctx)
+    asked = question(ctx, found_files, usual={"gpus": MOST_GPUS}, strategy=False).request
+    say_of_files(params, found_files)
     with working("searching", params):
         found = sized(asked, days=deadline, dollars=budget)
     deliver(found, print_size, params)

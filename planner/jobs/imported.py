@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Final, Literal
 
 from planner.answer.text import plural
@@ -62,6 +63,9 @@ class ImportedJob:
         framework: that reads the file, by the name of its exporter, where one does.
         length: of the training, where the file says it.
         lacks: why it says no model, where it names one that is not known.
+        filled: names of fields, and of pins as ``pins.tp``, that the file leaves to its framework's defaults; what
+            another file of the same job says of them counts.
+        origins: the file that each of these names is from, where several files were joined.
     """
 
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -75,6 +79,8 @@ class ImportedJob:
     framework: str | None = None
     length: Length | None = None
     lacks: str = ""
+    filled: frozenset[str] = frozenset()
+    origins: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -108,6 +114,8 @@ def complete(
         BadRequest: the sizes of batches contradict each other.
     """
     fields, pins = dict(fields), dict(pins)
+    if "gpus" not in fields and (gpus := prod(_one(pins.get(axis, 0)) for axis in ("tp", "pp", "cp", "dp"))):
+        fields["gpus"] = gpus
     copies, steps, local = (pins.pop(name, None) for name in ("copies", "steps", "local"))
     tp, pp, cp = (_one(pins.get(name, 1)) for name in ("tp", "pp", "cp"))
     gpus = _one(fields.get("gpus"))

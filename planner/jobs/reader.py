@@ -14,11 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from hardware.files import read_text
 from planner.jobs.imported import ImportedJob
 from planner.jobs.yaml_text import parse_yaml
 
 SYNTAXES: Final[Mapping[str, Callable[[str], Any]]] = {"JSON": json.loads, "TOML": tomllib.loads, "YAML": parse_yaml}
 """What parses a table: every one raises a ValueError where it does not."""
+_LARGEST: Final = 2**28
+"""Bytes; logs are the longest."""
 _LONGEST_YAML: Final = 2**20
 """Characters; what is longer is a log or data, and YAML's parser takes its time over them."""
 
@@ -59,6 +62,15 @@ class JobFile:
         return "", None
 
 
+def job_file(path: Path) -> JobFile:
+    """A file from disk.
+
+    Raises:
+        BadFile: it is missing, a folder, too large, or no text.
+    """
+    return JobFile(path, read_text(path, most=_LARGEST))
+
+
 @dataclass(frozen=True)
 class Launch:
     """One command line that a script runs, evaluated.
@@ -86,6 +98,7 @@ class Context:
         environment: variables of the user's shell that the user gave (``--env``).
         arguments: of the script (``--arg``).
         launch: which of several launches is meant, counted from 1; None where nobody said.
+        used: the files that others named and that were read with them.
     """
 
     known: Collection[str] = ()
@@ -93,6 +106,7 @@ class Context:
     environment: Mapping[str, str] = field(default_factory=dict)
     arguments: Sequence[str] = ()
     launch: int | None = None
+    used: set[Path] = field(default_factory=set)
 
     def find(self, name: str, beside: Path | None = None) -> JobFile | None:
         """The file that another file names: one of the job's, by its whole path or its last part, else one on disk.
@@ -104,10 +118,11 @@ class Context:
         wanted = Path(name)
         for one in self.files:
             if one.path == wanted or one.path.name == wanted.name:
+                self.used.add(one.path)
                 return one
         for place in (wanted, *([beside.parent / wanted] if beside else [])):
             if place.is_file():
-                return JobFile(place, place.read_text(encoding="utf-8"))
+                return job_file(place)
         return None
 
 

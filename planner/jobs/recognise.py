@@ -7,10 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from planner.errors import BadFile
 from planner.jobs.reader import SYNTAXES, DocumentReader, JobFile, LogReader, Reader
 
 _SHELL: Final = re.compile(
-    r"\A#!.*\b(ba|z|k|da)?sh\b|^\s*(srun|torchrun|sbatch|accelerate launch)\s|\s--[a-z][\w-]+", re.MULTILINE
+    r"\A#!.*\b(ba|z|k|da)?sh\b|^\s*(srun|torchrun|sbatch|accelerate launch)\s|(^|\s)--[a-z][\w-]+", re.MULTILINE
 )
 _SIGNS: Final = {
     "TOML": re.compile(r"^\s*\[[\w.\"-]+\]\s*(#.*)?$", re.MULTILINE),
@@ -19,11 +20,32 @@ _SIGNS: Final = {
 }
 """What a text has of a syntax that its parser refuses."""
 _KEYS: Final = 4
+_HEAD: Final = 2**16
+"""Characters by which a script is known; a log of gigabytes need not be looked through."""
 
 
 def readers_of(file: JobFile, readers: Sequence[Reader]) -> tuple[DocumentReader | LogReader, ...]:
     """Those of documents and logs that take a file."""
     return tuple(one for one in readers if isinstance(one, DocumentReader | LogReader) and one.recognises(file))
+
+
+def kind(file: JobFile, readers: Sequence[Reader]) -> DocumentReader | LogReader | None:
+    """The reader of a document or a log; None where none takes it.
+
+    Where several do, the one whose kind the file's name has is meant.
+
+    Raises:
+        BadFile: several take it, and its name says nothing.
+    """
+    found = readers_of(file, readers)
+    if len({one.form for one in found}) > 1:
+        name = file.path.name.lower()
+        found = tuple(one for one in found if one.form in name) or found
+        if len({one.form for one in found}) > 1:
+            fits = " and ".join(dict.fromkeys(one.title for one in found))
+            ways = " or ".join(f"--from {form}" for form in dict.fromkeys(one.form for one in found))
+            raise BadFile(file.path, f"it looks like {fits}; {ways} says which")
+    return found[0] if found else None
 
 
 def looks_like(file: JobFile) -> str:
@@ -34,15 +56,17 @@ def looks_like(file: JobFile) -> str:
         keys = ", ".join(f"{key!s:.30}" for key in list(file.document)[:_KEYS])
         return f"{file.syntax} of another kind" + (f", with {keys}" if keys else ", with nothing in it")
     if is_script(file):
-        return "a script or a command line"
+        return "a script or a command line that starts no training that is known here"
     if is_python(file):
-        return "a Python file"
+        return "a Python program"
     return next((said for name in _SIGNS if (said := _broken(file, name))), "plain text")
 
 
 def is_script(file: JobFile) -> bool:
     """Whether a text that is no document is a shell script or a command line."""
-    return file.document is None and bool(_SHELL.search(file.text)) and not is_python(file)
+    if not _SHELL.search(file.text, 0, _HEAD):
+        return False
+    return file.document is None and not is_python(file)
 
 
 def is_python(file: JobFile) -> bool:
@@ -56,10 +80,10 @@ def is_python(file: JobFile) -> bool:
 
 def _broken(file: JobFile, name: str) -> str:
     """That a text begins as one of a syntax, with what its parser says against it; nothing where it does not."""
-    if not _SIGNS[name].search(file.text):
+    if not _SIGNS[name].search(file.text, 0, _HEAD):
         return ""
     try:
         found = SYNTAXES[name](file.text)
     except (ValueError, RecursionError) as error:
         return f"{name} that does not parse: {str(error).splitlines()[0]}"
-    return f"{name} without a table of fields" if not isinstance(found, dict) else ""
+    return "" if isinstance(found, dict) else f"{name} without a table of fields"

@@ -142,6 +142,9 @@ _ROWS: Final = (
 )  # fmt: skip
 
 FIELDS: Final[Mapping[str, Field]] = {row.name: row for row in _ROWS}
+IN_STEPS: Final = ("steps", "local", "copies")
+"""Beside the axes, what the pins of a file may say until the devices are known: micro-batches of a rank, sequences that
+it takes at a time, groups of ranks that share a copy of the states (``planner.jobs.imported``)."""
 QUESTION: Final = tuple(row.name for row in _ROWS if not row.axis)
 """Fields of a request beside its pins."""
 PIN_AXES: Final = tuple(row.name for row in _ROWS if row.axis)

@@ -26,6 +26,7 @@ from planner.runs.calibrate.summary import Part
 def calibrate(
     files: str | Path | Sequence[str | Path],
     *,
+    runs: Sequence[FileRun] = (),
     cluster: str | Path | None = None,
     stack: str | Path | None = None,
 ) -> Calibration:
@@ -34,6 +35,7 @@ def calibrate(
     Args:
         files: training runs (JSON lines as `plan validate` reads them), output of nccl-tests, tables of timed
             products (CSV), answers of `plan probe`, in any mixture; told apart by their content.
+        runs: those that were read already, such as those of logs.
         cluster: name or file to start from; None takes the machines that the evidence names.
         stack: likewise; without it and without runs no stack is fitted.
 
@@ -42,10 +44,10 @@ def calibrate(
         BadRequest: nothing, or several things, say which machines or stack to start from; or no run can be used.
         UnknownName: no such cluster or stack.
     """
-    if not files:
+    if not (files or runs):
         raise BadRequest("nothing to calibrate on; give files of runs, a probe, nccl-tests output or timed products")
     files = [files] if isinstance(files, str | Path) else files
-    evidence = gather(file_names("files", files))
+    evidence = gather(file_names("files", files) if files else (), runs)
     notes = list(evidence.notes)
     started = starting_cluster(evidence, name_or_path(cluster), notes)
     software = starting_stack(evidence, name_or_path(stack), notes)
@@ -65,14 +67,14 @@ def calibrate(
         parts += products
     machines = _named(machines)
     if evidence.runs and software is not None:
-        software, runs = _runs(evidence.runs, machines, started, software, notes)
-        parts.append(runs)
+        software, fitted = _runs(evidence.runs, machines, started, software, notes)
+        parts.append(fitted)
     constants = tuple(one for part in parts for one in part.constants)
     warnings = tuple(line for part in parts for line in part.warnings)
     return Calibration(
         cluster=machines.name,
         stack=None if software is None else software.name,
-        files=tuple(map(str, files)),
+        files=(*map(str, files), *(name for name, _ in runs)),
         constants=constants,
         runs=tuple(run for part in parts for run in part.runs),
         errors=tuple(one for part in parts for one in part.errors),

@@ -12,7 +12,7 @@ from hardware.files import expanded, read_text
 from planner.runs.calibrate.gemm_table import read_products
 from planner.runs.calibrate.nccl_log import read_logs
 from planner.runs.calibrate.probe import logs_of
-from planner.runs.calibrate.records import Evidence
+from planner.runs.calibrate.records import Evidence, FileRun
 from planner.runs.files import read_runs, run_in
 from planner.runs.probe.records import is_probe, probe_of
 
@@ -20,13 +20,14 @@ NCCL = re.compile(r"# nThread \d+|#\s+size\s+count\s+type|out-of-place\s+in-plac
 _TABLE = re.compile(r"[^,;\t\n]+([,;\t][^,;\t\n]+)+")
 
 
-def gather(files: Iterable[str | Path]) -> Evidence:
-    """Read every file as what it holds.
+def gather(files: Iterable[str | Path], runs: Iterable[FileRun] = ()) -> Evidence:
+    """Read every file as what it holds, beside runs that were read already.
 
     Raises:
         BadFile: a file that is none of the three, or a line of it that is wrong; the message names the line.
     """
     found = Evidence()
+    found.runs += runs
     for name in dict.fromkeys(map(str, files)):
         _read(expanded(name), found)
     return found

@@ -206,7 +206,7 @@ def test_a_model_of_hugging_face_is_a_source_too(tmp_path):
     ("arguments", "said"),
     [
         (("--from", "deepspeed"), "needs a FILE"),
-        (("run.sh",), "needs --from"),
+        (("run.sh",), "run.sh: no such file"),
         (("--from", "deepspeed", "/nowhere/ds.json"), "no such file"),
     ],
 )

@@ -1,0 +1,109 @@
+"""The files of a job that a command is given: what is known beside them, and what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from planner.cli.output import talk
+from planner.errors import BadRequest
+
+if TYPE_CHECKING:
+    from planner.cli.ask import Given
+    from planner.jobs.assemble import FilesOfJob
+
+_OWN = ("request", "plan", "run")
+"""Kinds that ``--config`` takes too."""
+
+
+def files_of_job(ctx: click.Context, *, config: bool = True) -> FilesOfJob | None:
+    """What the files of the command say; None where there are none, or one that ``--config`` takes.
+
+    Args:
+        ctx: of the command, whose configuration is then that file.
+        config: whether it has such an option.
+
+    Raises:
+        BadFile: a file is missing or unreadable.
+        BadRequest: the files, or the options about them, contradict each other.
+    """
+    params = ctx.params
+    paths, form = _paths_and_kind(params["files"], params)
+    if not paths:
+        if lost := next((name for name in ("env", "arguments", "launch") if params[name]), None):
+            raise BadRequest(f"--{lost.removesuffix('uments')} is about a script, and no FILE is given")
+        return None
+    found = _read(ctx, paths, form)
+    if config and len(found.parts) == 1 and found.parts[0].reader.form in _OWN:
+        if params.get("config"):
+            raise BadRequest(f"{paths[0]} and --config {params['config']} are both questions; give one of them")
+        params["config"] = str(paths[0])
+        return None
+    return found
+
+
+def files_of_side(ctx: click.Context, name: str) -> FilesOfJob:
+    """What one file says, with those of ``--from``; arguments and errors as of ``files_of_job``."""
+    return _read(ctx, *_paths_and_kind((name,), ctx.params))
+
+
+def _read(ctx: click.Context, paths: Sequence[Path], form: str | None) -> FilesOfJob:
+    from planner.jobs.reader import Context
+    from planner.jobs.readers import read_job
+
+    params = ctx.params
+    known = [name for name, value in params.items() if value is not None and ctx.command.name != name]
+    context = Context(
+        known=frozenset({*known, *(f"pins.{name}" for name in known)}),
+        environment=params["env"],
+        arguments=params["arguments"],
+        launch=params["launch"],
+    )
+    return read_job(paths, context, form)
+
+
+def _paths_and_kind(files: Sequence[str], params: dict[str, Any]) -> tuple[list[Path], str | None]:
+    """The files, of the arguments and of ``--from``, and the kind that it says, if it does."""
+    from hardware.errors import meant
+    from hardware.files import expanded
+    from planner.jobs.readers import forms
+
+    names, kinds = list(files), []
+    for said in params["source"]:
+        if said in forms():
+            kinds.append(said)
+        elif expanded(said).exists() or "/" in said or "." in said:
+            names.append(said)
+        else:
+            raise BadRequest(f"--from: there is no file and no kind {said!r:.60}; {meant(said, forms())}")
+    if len(kinds) > 1:
+        raise BadRequest(f"--from {' and --from '.join(kinds)}: files have one kind each; leave --from out")
+    if kinds and not names:
+        raise BadRequest(f"--from {kinds[0]} needs a FILE")
+    paths = [expanded(name) for name in names]
+    return [path / "config.json" if path.is_dir() else path for path in paths], next(iter(kinds), None)
+
+
+def document_of(found: FilesOfJob, given: Given) -> dict[str, Any]:
+    """The question as a file has it, or the run with its question."""
+    asked = {name: _plain(value) for name, value in given.values.items() if not name.startswith("pins.")}
+    pins = {name.removeprefix("pins."): value for name, value in given.values.items() if name.startswith("pins.")}
+    request = asked | ({"pins": pins} if pins else {})
+    if found.run is None:
+        return request
+    run = dict(found.run)
+    assumed = {path: why for path, why in (run.get("assumed") or {}).items() if path.split(".")[-1] not in given.values}
+    return run | {"request": request} | ({"assumed": run["assumed"]} if "assumed" in run and assumed else {})
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def say_of_files(params: dict[str, Any], found: FilesOfJob | None) -> None:
+    """What a reader of the answer should know of the files, on stderr."""
+    if found:
+        talk(params, *found.job.lines)

@@ -1,0 +1,77 @@
+"""The command that says what files of a job are and hold: read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from planner.cli.ask import Given, gathered, still_missing
+from planner.cli.files import document_of, files_of_job
+from planner.cli.options import Command, needed_file_options, output_options, pin_options, question_options
+from planner.cli.output import as_json, shown, talk, write
+from planner.errors import BadRequest
+from planner.request.fields import GIVEN_SPLIT
+
+if TYPE_CHECKING:
+    from planner.jobs.assemble import FilesOfJob
+    from planner.render.terminal.reading import Reading
+
+
+@click.command("read", cls=Command, short_help="What a script, configuration, model or log holds.")
+@needed_file_options
+@question_options
+@pin_options
+@output_options("table", "json", "yaml")
+@click.pass_context
+def read(ctx: click.Context, /, **params: Any) -> None:
+    """Say what each file is and what job the files are: what was read, assumed, not priced, and what is missing.
+
+    json and yaml are a question that `plan predict --config` and `plan --config` take, of a log a measured run. A
+    script is only read, never run.
+    """
+    found = files_of_job(ctx, config=False)
+    if found is None:
+        raise BadRequest("read needs a FILE: a script, a configuration, a config.json, a log")
+    given = gathered(ctx, found)
+    document = document_of(found, given)
+    if params["form"] == "table":
+        from planner.render.terminal.reading import print_reading
+
+        write(shown(lambda console: print_reading(_reading(found, given), console), params["output"]), params["output"])
+        return
+    if params["form"] == "json":
+        write(as_json(document), params["output"])
+    else:
+        from planner.jobs.yaml_text import yaml_text
+
+        write(yaml_text(document), params["output"])
+    talk(params, *still_missing(found.job, given), *found.job.assumed, *found.job.unpriced, *found.job.remarks)
+
+
+def _reading(found: FilesOfJob, given: Given) -> Reading:
+    """All that the table shows."""
+    from planner.render.terminal.reading import Reading
+
+    job = found.job
+    hidden = {name for name in GIVEN_SPLIT if name not in given.values}
+    return Reading(
+        files=tuple((str(part.file.path), part.title) for part in found.parts),
+        values={name: value for name, value in given.values.items() if name not in hidden},
+        origins=_origins(given),
+        measured=_measured(found.run),
+        missing=tuple(still_missing(job, given)),
+        assumed=job.assumed,
+        unpriced=job.unpriced,
+        remarks=job.remarks,
+    )
+
+
+def _origins(given: Given) -> dict[str, str]:
+    """Who said each value, files by their last part."""
+    return {name: origin.rsplit("/", 1)[-1] for name, origin in given.origins.items()}
+
+
+def _measured(run: Mapping[str, Any] | None) -> dict[str, Any]:
+    return dict((run or {}).get("measured") or {})

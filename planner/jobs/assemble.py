@@ -1,0 +1,240 @@
+"""One job out of its files: each is recognised and read, what they say is joined, and who said what is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from planner.errors import BadFile, BadRequest, MeshwrightError
+from planner.frameworks.registry import FRAMEWORKS
+from planner.jobs.documents import asked_in
+from planner.jobs.imported import ImportedJob
+from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, LogReader, Reader, job_file
+from planner.jobs.recognise import is_script, kind, looks_like, readers_of
+from planner.jobs.script import Started, chosen, started
+
+_WORDS: Final = 50
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file of a job, and what it says.
+
+    Attributes:
+        file: the file.
+        reader: of its kind.
+        job: what it asks for; nothing of its own where another file named it and was read with it.
+        line: of the launch that was read, of a script.
+        run: of a log, the ``run/1`` document.
+    """
+
+    file: JobFile
+    reader: Reader
+    job: ImportedJob | None
+    line: int | None = None
+    run: Mapping[str, Any] | None = None
+
+    @property
+    def title(self) -> str:
+        """What the file is, and where in it the job stands."""
+        where = f", line {self.line}" if self.line else ""
+        return f"{self.reader.title}{where}" + ("" if self.job else ", read with the file that names it")
+
+
+@dataclass(frozen=True)
+class FilesOfJob:
+    """The files of a job, joined.
+
+    Attributes:
+        parts: the files, as they were given.
+        job: all that they say.
+        run: the measured run, where one of them is a log or a run.
+    """
+
+    parts: tuple[Part, ...]
+    job: ImportedJob
+    run: Mapping[str, Any] | None = None
+
+    @property
+    def names(self) -> str:
+        """The files in words."""
+        return ", ".join(str(part.file.path) for part in self.parts)
+
+
+def read_files(
+    paths: Sequence[Path], context: Context, readers: Sequence[Reader], form: str | None = None
+) -> FilesOfJob:
+    """The job of some files.
+
+    Args:
+        paths: of the files.
+        context: what is known beside them; its files are filled in.
+        readers: of all kinds.
+        form: the kind of the file, or of one of several, where somebody said it.
+
+    Raises:
+        BadFile: a file is missing or unreadable, or of another kind than somebody said.
+        BadRequest: the files contradict each other, or one of them itself.
+    """
+    files = tuple(job_file(path) for path in paths)
+    context = replace(context, files=files, used=set())
+    parts: dict[Path, Part] = {}
+    for file in sorted(files, key=lambda file: not is_script(file)):  # scripts name other files
+        others = replace(context, files=tuple(one for one in files if one is not file))
+        parts[file.path] = _part(file, others, readers, form if len(files) == 1 else None)
+    _check_form(parts.values(), form)
+    found = tuple(
+        replace(part, job=None) if path in context.used and not _starts(part) else part
+        for path, part in ((file.path, parts[file.path]) for file in files)
+    )
+    run = next((part.run for part in found if part.run is not None), None)
+    return FilesOfJob(found, _joined(found, context), run)
+
+
+def _starts(part: Part) -> bool:
+    return isinstance(part.reader, CommandReader | LogReader)
+
+
+def _check_form(parts: Iterable[Part], form: str | None) -> None:
+    """Refuse a kind that none of the files is of."""
+    every = list(parts)
+    if form and all(part.reader.form != form for part in every):
+        seen = "; ".join(f"{part.file.path} looks like {part.reader.title}" for part in every)
+        raise BadRequest(f"--from {form}: {seen}; leave --from out")
+
+
+def _part(file: JobFile, context: Context, readers: Sequence[Reader], form: str | None) -> Part:
+    """A file, read by the reader of its kind."""
+    of_form = [one for one in readers if one.form == form] if form else list(readers)
+    reader = kind(file, of_form)
+    if reader is None and not isinstance(file.document, Mapping) and (lines := _started(file, context, of_form)):
+        one = chosen(file, lines, context.launch)
+        job = _own_words(file, lambda: one.reader.read(one.launch, context))
+        return Part(file, one.reader, _with_stack(job, one.reader), line=one.launch.line)
+    if reader is None:
+        raise BadFile(file.path, _refusal(file, context, readers, of_form if form else []))
+    if isinstance(reader, LogReader):
+        run = reader.read(file, context)
+        return Part(file, reader, _of_run(run, file), run=run)
+    assert isinstance(reader, DocumentReader)
+    job = _own_words(file, lambda: reader.read(file, context))
+    own = file.document if reader.form == "run" else None
+    return Part(file, reader, _with_stack(job, reader), run=own)
+
+
+def _started(file: JobFile, context: Context, readers: Sequence[Reader]) -> tuple[Started, ...]:
+    return started(file, context, readers) if is_script(file) else ()
+
+
+def _refusal(file: JobFile, context: Context, readers: Sequence[Reader], of_form: Sequence[Reader]) -> str:
+    """Why a file is not read: what it looks like, and what is read where that is another kind."""
+    others = [one.title for one in readers_of(file, readers)]
+    if is_script(file):
+        others += [one.reader.title for one in _started(file, context, readers)]
+    if others:
+        return f"it looks like {others[0]}; leave --from out"
+    wanted = f"no {of_form[0].title.partition(' ')[2]}: " if of_form else ""
+    return f"{wanted}it looks like {looks_like(file)}"
+
+
+def _own_words(file: JobFile, read: Any) -> ImportedJob:
+    """What a reader makes of a file, whose name stands in front of what it says against it."""
+    try:
+        found: ImportedJob = read()
+    except BadFile:
+        raise
+    except MeshwrightError as error:
+        text = str(error)
+        raise BadRequest(text if text.startswith(str(file.path)) else f"{file.path}: {text}") from None
+    return found
+
+
+def _with_stack(job: ImportedJob, reader: DocumentReader | CommandReader) -> ImportedJob:
+    """A job whose stack is its framework's, where neither it nor anybody says another."""
+    if not reader.framework:
+        return job
+    stack = FRAMEWORKS[reader.framework].stack
+    filled = job.filled if "stack" in job.fields else job.filled | {"stack"}
+    return replace(job, fields={"stack": stack, **job.fields}, framework=reader.framework, filled=filled)
+
+
+def _of_run(run: Mapping[str, Any], file: JobFile) -> ImportedJob:
+    """The question of a run that a log tells of, as a job; what it does not say is absent."""
+    job = asked_in(run.get("request") or {}, file)
+    assumed = tuple(f"{path.removeprefix('request.')}: {why}" for path, why in (run.get("assumed") or {}).items())
+    return replace(job, remarks=tuple(run.get("unread") or ()), assumed=assumed)
+
+
+def _names(job: ImportedJob) -> dict[str, Any]:
+    return {**job.fields, **{f"pins.{axis}": value for axis, value in job.pins.items()}}
+
+
+def _joined(parts: Sequence[Part], context: Context) -> ImportedJob:
+    """All that the files say.
+
+    Raises:
+        BadRequest: two of them say the same thing otherwise.
+    """
+    said: dict[str, tuple[Any, str]] = {}
+    filled: dict[str, tuple[Any, str]] = {}
+    read = [(part, part.job) for part in parts if part.job is not None]
+    for part, job in read:
+        for name, value in _names(job).items():
+            into = filled if name in job.filled else said
+            if name in into and not _same(name, into[name][0], value):
+                if into is said and name not in context.known:
+                    raise BadRequest(_contradiction(name, into[name], (value, str(part.file.path))))
+                continue
+            into[name] = (value, str(part.file.path))
+    every = filled | said
+    jobs = [job for _, job in read]
+    lacks = "" if "model" in every else next((job.lacks for job in jobs if job.lacks), "")
+    return ImportedJob(
+        fields={name: value for name, (value, _) in every.items() if not name.startswith("pins.")},
+        pins={name.removeprefix("pins."): value for name, (value, _) in every.items() if name.startswith("pins.")},
+        layers=next((job.layers for job in jobs if job.layers), None),
+        recomputed=next((job.recomputed for job in jobs if job.recomputed), None),
+        remarks=_each_once(job.remarks for job in jobs),
+        assumed=_each_once(job.assumed for job in jobs),
+        unpriced=_each_once(job.unpriced for job in jobs),
+        missing=_each_once(job.missing for job in jobs),
+        framework=next((job.framework for job in jobs if job.framework), None),
+        length=next((job.length for job in jobs if job.length), None),
+        lacks=lacks,
+        filled=frozenset(filled.keys() - said.keys()),
+        origins={name: origin for name, (_, origin) in every.items()},
+    )
+
+
+def _each_once(lines: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(line for some in lines for line in some))
+
+
+def _same(name: str, one: Any, other: Any) -> bool:
+    """Whether two values mean the same; models may be named and described."""
+    if one == other or str(one).lower() == str(other).lower():
+        return True
+    return name == "model" and _sizes(one) == _sizes(other)
+
+
+def _sizes(model: Any) -> Any:
+    """A model by its sizes, whatever it is called; itself where it is none."""
+    from costmodels.model.catalogue import model as find_model
+    from planner.request.tables import model_of
+
+    try:
+        found = model_of(model) if isinstance(model, Mapping) else find_model(str(model))
+    except (MeshwrightError, ValueError):
+        return model
+    free = ("name", "title", "source", "published_parameters", "seq_length", "max_positions")
+    return json.dumps({name: value for name, value in found.model_dump(mode="json").items() if name not in free})
+
+
+def _contradiction(name: str, one: tuple[Any, str], other: tuple[Any, str]) -> str:
+    plain = name.removeprefix("pins.")
+    sides = " and ".join(f"{value!s:.{_WORDS}} by {path}" for value, path in (one, other))
+    option = plain.replace("_", "-")
+    return f"{plain} is {sides}; --{option} says which"

@@ -1,0 +1,84 @@
+"""Our own documents as files of a job, and the descriptions of models: Hugging Face's and ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from planner.errors import BadRequest
+from planner.jobs.imported import ImportedJob
+from planner.jobs.reader import Context, DocumentReader, JobFile
+from planner.request.document import question_fields
+from planner.request.fields import QUESTION, by_own_name
+from planner.request.files import with_relative_files
+
+_FAMILY: Final = frozenset({"model_type", "architectures"})
+_SIZES: Final = frozenset(
+    {"num_hidden_layers", "n_layer", "n_layers", "num_layers", "hidden_size", "n_embd", "d_model", "text_config"}
+)
+_OURS: Final = frozenset({"num_layers", "hidden_size", "num_heads"})
+
+
+def asked_in(document: Mapping[str, Any], file: JobFile) -> ImportedJob:
+    """What a question asks, or the question of an answer or a run."""
+    asked = document.get("request", document)
+    if not isinstance(asked, Mapping):
+        raise BadRequest(f"{file.path}: request: expected a table, got {asked!r:.40}")
+    plain = {name: value for name, value in asked.items() if name != "schema"}
+    found = question_fields(with_relative_files(plain, file.path), str(file.path))
+    fields = {name: value for name, value in found.items() if not name.startswith("pins.")}
+    pins = {name.removeprefix("pins."): value for name, value in found.items() if name.startswith("pins.")}
+    layers, again = fields.pop("layers_per_stage", None), fields.pop("recomputed_per_stage", None)
+    return ImportedJob(fields, pins, tuple(layers) if layers else None, tuple(again) if again else None)
+
+
+def _read_own(file: JobFile, _: Context) -> ImportedJob:
+    return asked_in(file.document or {}, file)
+
+
+def _schema(file: JobFile) -> str:
+    at = file.document or {}
+    return str(at.get("schema", "run/" if {"request", "measured"} <= set(at) else ""))
+
+
+def _is_run(file: JobFile) -> bool:
+    return _schema(file).startswith("run/")
+
+
+def _is_answer(file: JobFile) -> bool:
+    return _schema(file).startswith(("plan/", "replan/"))
+
+
+def _is_request(file: JobFile) -> bool:
+    """A table whose names are all fields of a question; a model and a batch or the devices are among them."""
+    at = file.document or {}
+    try:
+        names = set(by_own_name({str(name): None for name in at}, (*QUESTION, "pins")))
+    except BadRequest:
+        return False
+    return bool(names & {"model", "gpus", "cluster", "pins"}) and names <= {*QUESTION, "pins", "profile", "schema"}
+
+
+def _is_hugging_face(file: JobFile) -> bool:
+    at = file.document or {}
+    return file.syntax == "JSON" and bool(_FAMILY & set(at)) and bool(_SIZES & set(at))
+
+
+def _is_model(file: JobFile) -> bool:
+    at = file.document or {}
+    inner = at.get("model")
+    fields = inner if set(at) == {"model"} and isinstance(inner, Mapping) else at
+    return set(fields) >= _OURS and not _FAMILY & set(at)
+
+
+def _read_model(file: JobFile, _: Context) -> ImportedJob:
+    return ImportedJob({"model": str(file.path)})
+
+
+READERS: Final = (
+    DocumentReader("hf", "a Hugging Face model configuration", "", _is_hugging_face, _read_model),
+    DocumentReader("model", "a description of a model", "", _is_model, _read_model),
+    DocumentReader("run", "a measured run", "", _is_run, _read_own),
+    DocumentReader("plan", "an answer of plan", "", _is_answer, _read_own),
+    DocumentReader("request", "a question for plan", "", _is_request, _read_own),
+)
