@@ -37,6 +37,9 @@ class Dialect:
         knows: whether a launch is its own.
         booleans: flags take true or false.
         environment: variables that stand for options, such as the processes of a node.
+        balanced: layers that do not come out even are spread over the stages.
+        cluster: that it runs on unless another is asked for, where it runs on no GPUs.
+        says: what a reader of the answer should know, whatever the options.
     """
 
     name: str = "Megatron-LM"
@@ -49,6 +52,9 @@ class Dialect:
     knows: Callable[[Launch], bool] = lambda _: True
     booleans: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    balanced: bool = False
+    cluster: str = ""
+    says: tuple[str, ...] = ()
 
 
 MEGATRON: Final = Dialect()
@@ -88,21 +94,24 @@ def translated(given: Mapping[str, Sequence[str]], dialect: Dialect, environment
     for name, why in dialect.refused.items():
         if name in given and _is_on(given[name]):
             raise BadRequest(f"--{name}: {why}")
-    found = options_of(shlex.split(dialect.usual))
-    for variable, meant in dialect.environment.items():
-        if value := environment.get(variable):
-            found |= options_of(shlex.split(meant.replace("{}", value)))
+    found = options_of(shlex.split(dialect.usual)) | _of_variables(dialect, environment)
+    for name, stands_for in dialect.means.items():
+        found |= _meant(name, given[name], stands_for) if name in given else {}
+    put = _switch if dialect.booleans else dict.__setitem__
     for name, values in given.items():
-        if name in dialect.means:
-            found |= _meant(name, values, dialect.means[name])
-        elif not dialect.booleans:
-            found[name] = list(values)
-        else:
-            _switch(found, name, list(values))
-    for name, instead in _GONE.items():
-        if name in found:
-            raise BadRequest(f"--{name} is no longer an argument of Megatron-LM; --{instead} is")
+        if name not in dialect.means:
+            put(found, name, list(values))
+    if gone := next((name for name in _GONE if name in found), None):
+        raise BadRequest(f"--{gone} is no longer an argument of Megatron-LM; --{_GONE[gone]} is")
     return found
+
+
+def _of_variables(dialect: Dialect, environment: Mapping[str, str]) -> Words:
+    """Options that variables stand for."""
+    set_ = [
+        meant.replace("{}", value) for name, meant in dialect.environment.items() if (value := environment.get(name))
+    ]
+    return options_of(shlex.split(" ".join(set_)))
 
 
 def _meant(name: str, values: Sequence[str], stands_for: str | Mapping[str, str]) -> Words:

@@ -189,6 +189,20 @@ OPTIONS: Final = Options(
     number("train-iters", least=0),
     number("train-samples", least=0),
     number("train-tokens", least=0),  # Megatron-DeepSpeed's
+    # Words of dialects, and of recipes.
+    text("model.name", "model_name"),
+    text("tokenizer-model"),
+    flag("peft"),
+    number("peft.dim", "adapter_rank", 8),
+    text("peft.target-modules", "adapter_modules"),
+    flag("embed-layernorm", "embedding_norm"),
+    number("expert-interval"),
+    number("n-shared-experts", "shared_experts", 0, least=0),
+    text("first-k-dense-replace", "dense_layers"),
+    flag("moe-tp-extend-ep", "experts_over_tensor_ranks"),
+    text("noop-layers", "empty_layers"),
+    text("num-layer-list", "layer_list"),
+    number("ulysses-degree-in-cp", "ulysses"),
 )  # fmt: skip
 """Options by field, in the order in which they are written; those that are never written say what others say."""
 

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
+from costmodels.stack.adapters import ADAPTED
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob, Length
 from planner.jobs.megatron.dialect import MEGATRON, Dialect, options_of, translated
+from planner.jobs.megatron.dialects import dialect_of
 from planner.jobs.megatron.options import MOMENTS, OPTIONS, PRECISIONS, script_words
 from planner.jobs.megatron.read_model import assumed_fields, model_fields
 from planner.jobs.megatron.read_pipeline import Pipeline, hybrid_pattern, pipeline_of, recomputation
@@ -55,12 +57,13 @@ def job_of(
     at.check_choices()
     at.names.update(name for row in OPTIONS for name in (row.word, *row.older))
     check_priced(at)
-    pipeline = pipeline_of(at)
+    pipeline = pipeline_of(at, balanced=dialect.balanced)
     described = not model_known and (at.given("num_layers") or bool(hybrid_pattern(at)))
     again = recomputation(at, pipeline)
     fields = present(
-        model=model_fields(at) if described else None,
+        model=model_fields(at) if described else at.text("model_name").rstrip("/") or None,
         gpus=_gpus(at),
+        cluster=dialect.cluster,
         global_batch_size=_batch(at),
         seq_length=at("seq_length"),
         precision=_precision(at),
@@ -73,10 +76,34 @@ def job_of(
         pipeline.layers,
         again.layers,
         remarks=again.remarks,
-        assumed=(*(assumed_fields(at) if described else ()), *assumed(at), *_assumed(at)),
+        assumed=(*_of_dialect(dialect), *(assumed_fields(at) if described else ()), *assumed(at), *_assumed(at)),
         unpriced=(*not_priced(at, dialect), *_unset(at), *at.unread(dialect.harmless, prefix="--")),
         length=_length(at),
+        filled=_filled(at, dialect),
     )
+
+
+def _of_dialect(dialect: Dialect) -> Iterator[str]:
+    """What a program's table says of every job of its."""
+    if dialect is not MEGATRON:
+        yield f"arguments of {dialect.name}, priced as stack {dialect.stack}"
+    if dialect.cluster:
+        yield f"{dialect.name} runs on Ascend: {dialect.cluster} is priced unless --cluster says another"
+    yield from dialect.says
+
+
+_OTHERS: Final = {
+    "micro_batch_size": "pins.micro_batch_size",
+    "use_distributed_optimizer": "pins.zero_stage",
+    "seq_length": "seq_length",
+}
+
+
+def _filled(at: Arguments, dialect: Dialect) -> frozenset[str]:
+    """Fields that the arguments leave to a default."""
+    left = {name for field, name in _OTHERS.items() if not at.given(field)}
+    left |= {"cluster"} if dialect.cluster else set()
+    return frozenset(left | ({"precision"} if not (at.given("bf16") or at.given("fp16")) else set()))
 
 
 def _assumed(at: Arguments) -> Iterator[str]:
@@ -144,7 +171,18 @@ def _states(at: Arguments) -> dict[str, Any]:
         offload_fraction=at.text("offload_fraction"),
         expert_capacity=capacity,
         expert_imbalance=1.0 if balanced else None,
+        adapters=_adapters(at),
     )
+
+
+def _adapters(at: Arguments) -> str | None:
+    """Rank of the adapters and the modules that have them, where not all do."""
+    if not at.given("peft"):
+        return None
+    modules = [
+        name for word in at.words("adapter_modules") for name in re.split(r"[,\[\]'\" ]+", word) if name in ADAPTED
+    ]
+    return f"{at('adapter_rank')}" + (f":{','.join(modules)}" if modules else "")
 
 
 def _gradients(at: Arguments) -> str | None:
@@ -167,8 +205,7 @@ def _pins(at: Arguments, pipeline: Pipeline) -> dict[str, Any]:
         pp=pp,
         vpp=vpp,
         dp=at("dp"),
-        ep=at("ep"),
-        etp=at("etp") or tp if at.given("num_experts") else 1,
+        **_expert_ranks(at, tp),
         micro_batch_size=at("micro_batch_size"),
         steps=None if at.given("global_batch_size") else 1,
         copies=copies if copies > 1 else None,
@@ -179,6 +216,14 @@ def _pins(at: Arguments, pipeline: Pipeline) -> dict[str, Any]:
         offload=_offload(at),
         zero_stage=_zero_stage(at),
     )
+
+
+def _expert_ranks(at: Arguments, tp: int) -> dict[str, int]:
+    """Ranks over experts, and within one, which are those of tensors unless an option says otherwise."""
+    if at.given("experts_over_tensor_ranks"):
+        return {"ep": at("ep") * tp, "etp": 1}
+    some = at.given("num_experts") or (at("ep") > 1 and not at.given("num_layers"))
+    return {"ep": at("ep"), "etp": at("etp") or tp if some else 1}
 
 
 def _context_kind(at: Arguments) -> str:
@@ -248,8 +293,8 @@ def _recognises(launch: Launch) -> bool:
 
 
 def _read(launch: Launch, context: Context) -> ImportedJob:
-    known = "model" in context.known
-    return job_of(options_of(launch.words), model_known=known, environment=launch.environment)
+    given, dialect = options_of(launch.words), dialect_of(launch)
+    return job_of(given, dialect, model_known="model" in context.known, environment=launch.environment)
 
 
 READERS: Final = (CommandReader("megatron-args", "arguments of Megatron-LM", "megatron-lm", _recognises, _read),)

@@ -10,12 +10,17 @@ from typing import Any, Final
 
 from costmodels.model.parts import Experts
 from planner.errors import BadRequest
-from planner.jobs.megatron.read_pipeline import hybrid_pattern
+from planner.jobs.megatron.read_pipeline import empty_layers, hybrid_pattern
 from planner.jobs.options import Arguments, applicable
 
 _ACTIVATIONS: Final = {"swiglu": "swiglu", "quick_geglu": "swiglu", "squared_relu": "squared_relu"}
 _VOCABULARY: Final = 50256
 """Tokens of GPT-2's tokenizer, which Megatron-LM's examples use."""
+_VOCABULARIES: Final = {
+    "qwen": 151936, "llama-3": 128256, "llama3": 128256, "deepseek-v3": 129280, "deepseekv3": 129280,
+    "deepseek": 102400, "mixtral": 32000, "mistral": 32000, "llama-2": 32000, "llama2": 32000,
+}  # fmt: skip
+"""Rows of the embedding by what a tokenizer's name has in it, as the models' configurations state them."""
 _ROUNDED: Final = 64
 """What the width of a gated network is a multiple of where nothing is said (arguments.py: validate_args)."""
 
@@ -32,7 +37,7 @@ def model_fields(at: Arguments) -> dict[str, Any]:
     latent = at.given("multi_latent_attention")
     fields: dict[str, Any] = {
         "name": "given",
-        "num_layers": len(hybrid_pattern(at)) or at.needed("num_layers"),
+        "num_layers": len(hybrid_pattern(at)) or at.needed("num_layers") - len(empty_layers(at)),
         "hidden_size": hidden,
         "num_heads": heads,
         "num_query_groups": at("num_query_groups") if at.given("group_query_attention") else heads,
@@ -50,6 +55,7 @@ def model_fields(at: Arguments) -> dict[str, Any]:
         "ffn_bias": bias,
         "clamped_activation": at.given("quick_geglu") and at.given("activation_func_clamp_value"),
         "attention_sinks": at("attention_sinks"),
+        "embedding_norm": at.given("embedding_norm"),
         "qk_norm": "head" if at.given("qk_norm") and not latent else "none",
     }
     if fields["position"] == "learned":
@@ -66,7 +72,9 @@ def model_fields(at: Arguments) -> dict[str, Any]:
 def assumed_fields(at: Arguments) -> tuple[str, ...]:
     """What of the model is assumed, or has no effect."""
     remarks = {
-        f"--vocab-size is not given; {_vocabulary(at):,} tokens are priced": not at.given("vocab_size"),
+        f"--vocab-size is not given; {_vocabulary(at):,} tokens are priced": (
+            not at.given("vocab_size") and not at.given("padded_vocab_size")
+        ),
         "--num-query-groups has no effect without --group-query-attention": (
             at.given("num_query_groups") and not at.given("group_query_attention")
         ),
@@ -105,7 +113,11 @@ def _hybrid(at: Arguments) -> dict[str, Any]:
 
 def _vocabulary(at: Arguments) -> int:
     """Its stand-in tokenizer adds one token."""
-    return (at("vocab_size") or _VOCABULARY) + (at.text("tokenizer_type") == "NullTokenizer")
+    if at.given("vocab_size"):
+        return int(at("vocab_size")) + (at.text("tokenizer_type") == "NullTokenizer")
+    named = f"{at.text('tokenizer_model')} {at.text('tokenizer_type')}".lower()
+    known = next((size for name, size in _VOCABULARIES.items() if name in named), _VOCABULARY)
+    return int(at("padded_vocab_size") or known)
 
 
 def _window(at: Arguments) -> dict[str, Any]:
@@ -147,11 +159,12 @@ def _full_layers(at: Arguments) -> dict[str, int]:
 def _experts(at: Arguments, fields: Mapping[str, Any], *, bias: bool) -> dict[str, Any]:
     if not at.given("num_experts"):
         return {}
-    shared = at("shared_expert_ffn_hidden_size")
+    width = at("expert_ffn_hidden_size") or fields["ffn_hidden_size"]
+    shared = at("shared_expert_ffn_hidden_size") or at("shared_experts") * width
     moe: dict[str, Any] = {
         "num_experts": at.needed("num_experts"),
         "top_k": at("top_k"),
-        "expert_ffn_hidden_size": at("expert_ffn_hidden_size") or fields["ffn_hidden_size"],
+        "expert_ffn_hidden_size": width,
         "num_shared_experts": int(shared > 0),
         "shared_expert_ffn_hidden_size": shared,
         "shared_expert_gate": at.given("shared_expert_gate"),
@@ -165,6 +178,10 @@ def _experts(at: Arguments, fields: Mapping[str, Any], *, bias: bool) -> dict[st
     return {"moe": moe}
 
 
+_EVERY: Final = frozenset({"", "1", "-1"})
+"""Frequencies of which every layer has experts."""
+
+
 def _places(at: Arguments, layers: int) -> dict[str, int]:
     """Which layers have experts.
 
@@ -172,7 +189,12 @@ def _places(at: Arguments, layers: int) -> dict[str, int]:
         BadRequest: neither all behind some dense ones have, nor every n-th, or it is no pattern of the model's layers.
     """
     text = "".join(at.words("moe_layer_freq"))
-    if not text or hybrid_pattern(at):
+    dense = at.text("dense_layers")
+    if dense.isdecimal() and text in _EVERY:
+        return {"dense_layers": int(dense)}
+    if at.given("expert_interval"):
+        return {"dense_layers": 0, "moe_every": at("expert_interval")}
+    if text in _EVERY or hybrid_pattern(at):
         return {"dense_layers": 0}
     bits = layer_bits(text, layers)
     every = next((place for place, bit in enumerate(bits, 1) if bit), 1)
