@@ -80,12 +80,19 @@ class Launch:
         line: of the script, counted from 1.
         written: files that the script itself writes before it (here-documents), by path.
         environment: variables that are set for it.
+        unknown: parts of words, files and variables that the script does not say, as they stand there (``${NNODES}``),
+            and how the user can (``--env NNODES=VALUE``).
+        when: the arms of branches in which it runs, where that is not known.
+        outer: commands around it, such as ``srun`` with its options, from the outermost on.
     """
 
     words: tuple[str, ...]
     line: int = 1
     written: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    when: tuple[str, ...] = ()
+    outer: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
