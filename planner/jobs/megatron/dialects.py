@@ -298,8 +298,7 @@ MINDSPEED: Final = Dialect(
     r"|cluster-time-out"
     r"|share-kvstates|embedding-multiplier-scale|output-multiplier-scale|mtp-mem-efficient-logits|swap-optimizer-times",
     knows=_with_any(
-        "ai-framework", "use-fused-rmsnorm", "use-fused-rotary-pos-emb", "noop-layers", "enable-hf2mg-convert",
-        "prompt-type", "model-type-hf", "reuse-fp32-param", "first-k-dense-replace", "schedules-method",
+        "ai-framework", "use-fused-rmsnorm", "use-fused-rotary-pos-emb", "noop-layers", "enable-hf2mg-convert", "model-type-hf", "reuse-fp32-param", "first-k-dense-replace", "schedules-method",
         "npu-deterministic", "moe-fb-overlap",
     ),
     cluster="atlas800t-a2",

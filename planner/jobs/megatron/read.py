@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from costmodels.stack.adapters import ADAPTED
@@ -294,7 +295,41 @@ def _recognises(launch: Launch) -> bool:
 
 def _read(launch: Launch, context: Context) -> ImportedJob:
     given, dialect = options_of(launch.words), dialect_of(launch)
-    return job_of(given, dialect, model_known="model" in context.known, environment=launch.environment)
+    open_ = {name: text for name, values in given.items() if (text := _unknown(values, launch.unknown))}
+    left = {name: values for name, values in given.items() if name not in open_}
+    known = "model" in context.known or bool(_OF_MODEL & open_.keys())
+    found = job_of(left, dialect, model_known=known, environment=launch.environment)
+    asked = [
+        f"--{name} {' '.join(given[name])}: {way} says it" for name, way in open_.items() if _decides(name, dialect)
+    ]
+    return replace(found, missing=(*found.missing, *asked))
+
+
+_OF_MODEL: Final = frozenset(
+    {"num-layers", "hidden-size", "num-attention-heads", "ffn-hidden-size", "seq-length", "max-position-embeddings"}
+    | {
+        "num-experts",
+        "moe-ffn-hidden-size",
+        "moe-layer-freq",
+        "hybrid-layer-pattern",
+        "num-query-groups",
+        "kv-channels",
+    }
+)
+"""Options without whose values there is no model."""
+_FREE: Final = frozenset({"nnodes", "nproc-per-node", "tokenizer-model", "rotary-base", "train-iters", "train-samples"})
+"""Options that are read where they are known, and not needed: others say how many devices and how long."""
+
+
+def _unknown(values: Sequence[str], unknown: Mapping[str, str]) -> str:
+    """How the values of an option that a script does not say can be given; empty where it says them."""
+    ways = [way for part, way in unknown.items() if any(part in value for value in values)]
+    return ", ".join(dict.fromkeys(ways))
+
+
+def _decides(name: str, dialect: Dialect) -> bool:
+    """Whether there is no price without an option's value."""
+    return name not in _FREE and (name in dialect.means or any(name in (row.word, *row.older) for row in OPTIONS))
 
 
 READERS: Final = (CommandReader("megatron-args", "arguments of Megatron-LM", "megatron-lm", _recognises, _read),)
