@@ -39,6 +39,7 @@ class Dialect:
         environment: variables that stand for options, such as the processes of a node.
         balanced: layers that do not come out even are spread over the stages.
         cluster: that it runs on unless another is asked for, where it runs on no GPUs.
+        framework: that plans for it are of.
         says: what a reader of the answer should know, whatever the options.
     """
 
@@ -54,6 +55,7 @@ class Dialect:
     environment: Mapping[str, str] = field(default_factory=dict)
     balanced: bool = False
     cluster: str = ""
+    framework: str = "megatron-lm"
     says: tuple[str, ...] = ()
 
 

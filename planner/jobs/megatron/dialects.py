@@ -154,6 +154,7 @@ SWIFT: Final = Dialect(
     ),
     booleans=True,
     environment={"NPROC_PER_NODE": "--nproc-per-node {}", "NNODES": "--nnodes {}"},
+    framework="megatron-bridge",
     says=(f"ms-swift packs or pads: {_SHORTER}",),
 )
 
@@ -198,6 +199,10 @@ PAI: Final = Dialect(
         "use-llama2-rotary-position-embeddings": "--use-rotary-position-embeddings",
         "shared-moe-ffn-hidden-size": "--moe-shared-expert-intermediate-size {}",
         "patch-tokenizer-type": "--tokenizer-type {}",
+        "optimizer": {
+            **{name: f"--optimizer {name}" for name in ("adam", "sgd", "muon", "dist_muon")},
+            "hybridadam": "--optimizer adam --optimizer-cpu-offload",
+        },
         "use-alibi-mask": "--position-embedding-type alibi",
     },
     unpriced={**UNPRICED, "hybrid-attention-ratio": "layers of other kinds than are priced"},
@@ -298,16 +303,17 @@ MINDSPEED: Final = Dialect(
     r"|cluster-time-out"
     r"|share-kvstates|embedding-multiplier-scale|output-multiplier-scale|mtp-mem-efficient-logits|swap-optimizer-times",
     knows=_with_any(
-        "ai-framework", "use-fused-rmsnorm", "use-fused-rotary-pos-emb", "noop-layers", "enable-hf2mg-convert", "model-type-hf", "reuse-fp32-param", "first-k-dense-replace", "schedules-method",
+        "ai-framework", "use-fused-rmsnorm", "use-fused-rotary-pos-emb", "noop-layers",
+        "enable-hf2mg-convert", "model-type-hf", "reuse-fp32-param", "first-k-dense-replace", "schedules-method",
         "npu-deterministic", "moe-fb-overlap",
     ),
     cluster="atlas800t-a2",
 )  # fmt: skip
 
-DIALECTS: Final = (SWIFT, SLIME, MINDSPEED, PAI, DEEPSPEED, MEGATRON)
+DIALECTS: Final = (SWIFT, SLIME, MINDSPEED, PAI, DEEPSPEED)
 """In the order in which they are asked whether a launch is theirs."""
 
 
 def dialect_of(launch: Launch) -> Dialect:
     """The dialect of a launch."""
-    return next(one for one in DIALECTS if one.knows(launch))
+    return next((one for one in DIALECTS if one.knows(launch)), MEGATRON)

@@ -10,8 +10,9 @@ from typing import Any, Final, Literal
 from costmodels.stack.adapters import ADAPTED
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob, Length
+from planner.jobs.megatron.deepspeed_file import deepspeed_words
 from planner.jobs.megatron.dialect import MEGATRON, Dialect, options_of, translated
-from planner.jobs.megatron.dialects import dialect_of
+from planner.jobs.megatron.dialects import DIALECTS, SWIFT, dialect_of
 from planner.jobs.megatron.options import MOMENTS, OPTIONS, PRECISIONS, script_words
 from planner.jobs.megatron.read_model import assumed_fields, model_fields
 from planner.jobs.megatron.read_pipeline import Pipeline, hybrid_pattern, pipeline_of, recomputation
@@ -65,6 +66,7 @@ def job_of(
         model=model_fields(at) if described else at.text("model_name").rstrip("/") or None,
         gpus=_gpus(at),
         cluster=dialect.cluster,
+        stack=dialect.stack if dialect is not MEGATRON else None,
         global_batch_size=_batch(at),
         seq_length=at("seq_length"),
         precision=_precision(at),
@@ -243,7 +245,8 @@ def _offload(at: Arguments) -> str:
 def _zero_stage(at: Arguments) -> int:
     """The stage that says itself; FSDP's; else that of the distributed optimizer, which Muon is its own."""
     if at.given("deepspeed_stage"):
-        return int(at("deepspeed_stage"))
+        own = at("deepspeed_stage") == 0 and at.given("bf16")  # DeepSpeed's BF16_Optimizer shares states by itself
+        return 1 if own else int(at("deepspeed_stage"))
     if at.given("use_torch_fsdp2"):
         return 3
     alone = int(at.given("use_distributed_optimizer") or at.text("optimizer") == "dist_muon")
@@ -253,6 +256,8 @@ def _zero_stage(at: Arguments) -> int:
 def _changes(at: Arguments, dialect: Dialect, environment: Mapping[str, str], pipeline: Pipeline) -> dict[str, Any]:
     """Fields of the stack that the arguments decide, and the share of a chunk's layers that go to the host."""
     found = stack_changes(at, dialect, environment)
+    if at.given("deepspeed_stage") and at("deepspeed_stage") > 1:
+        found["stack.supports.zero_stages"] = [0, 1, 2, 3]
     offloaded = at("offloaded_layers")
     if offloaded and pipeline.chunks and (most := max(pipeline.chunks)) > offloaded:
         found["stack.offloaded_layers"] = round(offloaded / most, 6)
@@ -290,18 +295,27 @@ _OWN: Final = frozenset(
 
 
 def _recognises(launch: Launch) -> bool:
-    return any(word.partition("=")[0].replace("_", "-") in _OWN for word in launch.words)
+    named = any(word.partition("=")[0].replace("_", "-") in _OWN for word in launch.words)
+    return named or SWIFT.knows(launch)
 
 
 def _read(launch: Launch, context: Context) -> ImportedJob:
     given, dialect = options_of(launch.words), dialect_of(launch)
-    open_ = {name: text for name, values in given.items() if (text := _unknown(values, launch.unknown))}
+    given = {**deepspeed_words(given, launch, context), **given}
+    open_ = {name: way for name, values in given.items() if (way := _unknown(values, launch.unknown))}
     left = {name: values for name, values in given.items() if name not in open_}
+    asked = tuple(
+        f"--{name} {' '.join(given[name]):.60}: {way} says it"
+        for name, way in open_.items()
+        if _decides(name, dialect, described="num-layers" in given)
+    )
     known = "model" in context.known or bool(_OF_MODEL & open_.keys())
-    found = job_of(left, dialect, model_known=known, environment=launch.environment)
-    asked = [
-        f"--{name} {' '.join(given[name])}: {way} says it" for name, way in open_.items() if _decides(name, dialect)
-    ]
+    try:
+        found = job_of(left, dialect, model_known=known, environment=launch.environment)
+    except BadRequest:
+        if not asked:
+            raise
+        return ImportedJob(missing=asked)  # what contradicts the rest may be what is missing
     return replace(found, missing=(*found.missing, *asked))
 
 
@@ -317,7 +331,9 @@ _OF_MODEL: Final = frozenset(
     }
 )
 """Options without whose values there is no model."""
-_FREE: Final = frozenset({"nnodes", "nproc-per-node", "tokenizer-model", "rotary-base", "train-iters", "train-samples"})
+_FREE: Final = frozenset(
+    {"nnodes", "nproc-per-node", "tokenizer-model", "tokenizer-type", "rotary-base", "train-iters", "train-samples"}
+)
 """Options that are read where they are known, and not needed: others say how many devices and how long."""
 
 
@@ -327,9 +343,20 @@ def _unknown(values: Sequence[str], unknown: Mapping[str, str]) -> str:
     return ", ".join(dict.fromkeys(ways))
 
 
-def _decides(name: str, dialect: Dialect) -> bool:
-    """Whether there is no price without an option's value."""
-    return name not in _FREE and (name in dialect.means or any(name in (row.word, *row.older) for row in OPTIONS))
+def _decides(name: str, dialect: Dialect, *, described: bool) -> bool:
+    """Whether there is no price without an option's value; a model that is described needs no name."""
+    meant = dialect.means.get(name, f"--{name}")
+    word = meant.split()[0].removeprefix("--") if isinstance(meant, str) and meant else name
+    named = word == "model.name" and described
+    return word not in _FREE and not named and any(word in (row.word, *row.older) for row in OPTIONS)
 
 
-READERS: Final = (CommandReader("megatron-args", "arguments of Megatron-LM", "megatron-lm", _recognises, _read),)
+def _reader(dialect: Dialect) -> CommandReader:
+    def recognises(launch: Launch) -> bool:
+        return _recognises(launch) and dialect_of(launch) is dialect
+
+    title = f"arguments of {dialect.name}"
+    return CommandReader("megatron-args", title, dialect.framework, recognises, _read)
+
+
+READERS: Final = tuple(_reader(one) for one in (MEGATRON, *DIALECTS))
