@@ -422,6 +422,12 @@ job_options = stacked(
         help="An argument of a script: $1, then $2 ...",
     ),
     option("--launch", heading=_F, type=Count(), metavar="N", help="Which of several launches in a script."),
+    option(
+        "--expand",
+        heading=_F,
+        is_flag=True,
+        help="Let bash expand the script: this runs its own code, every program that it calls replaced by a recorder.",
+    ),
 )
 """What is known beside the files of a job."""
 

@@ -105,6 +105,7 @@ class Context:
         environment: variables of the user's shell that the user gave (``--env``).
         arguments: of the script (``--arg``).
         launch: which of several launches is meant, counted from 1; None where nobody said.
+        expand: whether a script's own code may be run, its programs replaced by recorders.
         used: the files that others named and that were read with them.
     """
 
@@ -113,6 +114,7 @@ class Context:
     environment: Mapping[str, str] = field(default_factory=dict)
     arguments: Sequence[str] = ()
     launch: int | None = None
+    expand: bool = False
     used: set[Path] = field(default_factory=set)
 
     def find(self, name: str, beside: Path | None = None) -> JobFile | None:
