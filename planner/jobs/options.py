@@ -174,9 +174,10 @@ class Tracked(dict[str, Any]):
             harmless: pattern of names that change no price and need no remark.
             prefix: what stands in front of a name where it is shown.
         """
-        near = {name: get_close_matches(name, self.names, 1, ALIKE) for name in self if name not in self.names}
+        left = [name for name in self if name not in self.names and not re.fullmatch(harmless, name)]
+        near = {name: get_close_matches(name, self.names, 1, ALIKE) for name in left}
         slips = [f"{prefix}{name} is not read; {prefix}{close[0]} is" for name, close in near.items() if close]
-        others = [name for name, close in near.items() if not (close or re.fullmatch(harmless, name))]
+        others = [name for name, close in near.items() if not close]
         listed = ", ".join(f"{prefix}{name}" for name in others)
         return (*slips, *([f"not read, so what they do to time and memory is not priced: {listed}"] if listed else ()))
 

@@ -98,7 +98,8 @@ def translated(given: Mapping[str, Sequence[str]], dialect: Dialect, environment
             raise BadRequest(f"--{name}: {why}")
     found = options_of(shlex.split(dialect.usual)) | _of_variables(dialect, environment)
     for name, stands_for in dialect.means.items():
-        found |= _meant(name, given[name], stands_for) if name in given else {}
+        if name in given and not (dialect.booleans and isinstance(stands_for, str) and _is_off(given[name])):
+            found |= _meant(name, given[name], stands_for)
     put = _switch if dialect.booleans else dict.__setitem__
     for name, values in given.items():
         if name not in dialect.means:
@@ -126,6 +127,10 @@ def _meant(name: str, values: Sequence[str], stands_for: str | Mapping[str, str]
     return options_of(shlex.split(stands_for[value]))
 
 
+def _is_off(values: Sequence[str]) -> bool:
+    return len(values) == 1 and values[0].lower() in _OFF - {"0"}
+
+
 def _is_on(values: Sequence[str]) -> bool:
     return not (values and values[0].lower() in _OFF | {"none", "null"})
 
@@ -136,8 +141,10 @@ def _switch(found: Words, name: str, values: list[str]) -> None:
     if word in _OFF - {"0"}:
         found.pop(name, None)
         found |= {OFF[name]: []} if name in OFF else {}
+    elif word in _ON - {"1"} and name in OFF:
+        found.pop(OFF[name], None)
     elif word in _ON - {"1"}:
-        found |= {} if name in OFF else {name: []}
+        found[name] = []
     else:
         found[name] = values
 
@@ -148,6 +155,9 @@ OFF: Final[Mapping[str, str]] = {
     "bias-gelu-fusion": "no-bias-gelu-fusion",
     "bias-swiglu-fusion": "no-bias-swiglu-fusion",
     "bias-activation-fusion": "no-bias-gelu-fusion",
+    "scaled-upper-triang-masked-softmax-fusion": "no-masked-softmax-fusion",
+    "use-bias-in-attn-linear": "disable-bias-linear",
+    "bias": "disable-bias-linear",
     "bias-dropout-fusion": "no-bias-dropout-fusion",
     "bias-dropout-add-fusion": "no-bias-dropout-fusion",
     "apply-rope-fusion": "no-rope-fusion",

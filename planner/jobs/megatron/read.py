@@ -91,7 +91,7 @@ def _of_dialect(dialect: Dialect) -> Iterator[str]:
     if dialect is not MEGATRON:
         yield f"arguments of {dialect.name}, priced as stack {dialect.stack}"
     if dialect.cluster:
-        yield f"{dialect.name} runs on Ascend: {dialect.cluster} is priced unless --cluster says another"
+        yield f"{dialect.name} says no machine: {dialect.cluster} is priced unless --cluster says another"
     yield from dialect.says
 
 
@@ -111,7 +111,7 @@ def _filled(at: Arguments, dialect: Dialect) -> frozenset[str]:
 
 def _assumed(at: Arguments) -> Iterator[str]:
     """What Megatron-LM fills in, or demands, and is taken so."""
-    if not (at.given("global_batch_size") or at.given("step_batch_size_schedule")):
+    if not any(at.given(field) for field in ("global_batch_size", "step_batch_size_schedule", "accumulation")):
         yield "--global-batch-size is not given; one micro-batch for every data-parallel rank, as Megatron-LM takes it"
     if not at.given("micro_batch_size"):
         yield "--micro-batch-size is not given, which Megatron-LM needs; 1 is priced"
@@ -210,7 +210,7 @@ def _pins(at: Arguments, pipeline: Pipeline) -> dict[str, Any]:
         dp=at("dp"),
         **_expert_ranks(at, tp),
         micro_batch_size=at("micro_batch_size"),
-        steps=None if at.given("global_batch_size") else 1,
+        steps=at("accumulation") or (None if at.given("global_batch_size") else 1),
         copies=copies if copies > 1 else None,
         cp_kind=_context_kind(at),
         schedule=schedule,

@@ -41,7 +41,7 @@ def model_fields(at: Arguments) -> dict[str, Any]:
         "hidden_size": hidden,
         "num_heads": heads,
         "num_query_groups": at("num_query_groups") if at.given("group_query_attention") else heads,
-        "ffn_hidden_size": at("ffn_hidden_size") or _usual_width(hidden, gated=at.given("swiglu")),
+        "ffn_hidden_size": at("ffn_hidden_size") or _usual_width(at, hidden),
         "gated_ffn": activation == "swiglu",
         "activation": activation,
         "vocab_size": _vocabulary(at),
@@ -56,6 +56,7 @@ def model_fields(at: Arguments) -> dict[str, Any]:
         "clamped_activation": at.given("quick_geglu") and at.given("activation_func_clamp_value"),
         "attention_sinks": at("attention_sinks"),
         "embedding_norm": at.given("embedding_norm"),
+        "parallel_block": at.given("parallel_block"),
         "qk_norm": "head" if at.given("qk_norm") and not latent else "none",
     }
     if fields["position"] == "learned":
@@ -90,9 +91,12 @@ def _position(at: Arguments) -> str:
     return "none" if at.given("no_position_embedding") and not at.given("position") else str(at("position"))
 
 
-def _usual_width(hidden: int, *, gated: bool) -> int:
+def _usual_width(at: Arguments, hidden: int) -> int:
     """The inner width where none is given: four times the hidden size, of gated networks two thirds of that."""
-    return int(4 * hidden * 2 / 3 / _ROUNDED) * _ROUNDED if gated else 4 * hidden
+    if multiple := at("width_multiple"):  # FlagScale's, as in Llama's own code
+        width = int((at.real("width_factor") or 1.0) * int(8 * hidden / 3))
+        return int(multiple * -(-width // multiple))
+    return int(4 * hidden * 2 / 3 / _ROUNDED) * _ROUNDED if at.given("swiglu") else 4 * hidden
 
 
 def _hybrid(at: Arguments) -> dict[str, Any]:
