@@ -101,10 +101,10 @@ class Options:
             if values.get(row.field) is not None and row.known_to(version):
                 yield row, row.spelled(values[row.field])
 
-    def words(self, values: Mapping[str, Any]) -> list[str]:
+    def words(self, values: Mapping[str, Any], version: str = "") -> list[str]:
         """A command line of the fields that have a value: a flag that is on has none of its own."""
         found: list[str] = []
-        for row, value in self.written(values):
+        for row, value in self.written(values, version):
             if value is not False:
                 found += [f"--{row.word}", *_words(value)]
         return found
