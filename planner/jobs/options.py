@@ -254,7 +254,9 @@ class Document:
         """The table and the key that a field has here, of the older spellings where only their table is there."""
         option = self._options[field]
         places = [word.rpartition(".") for word in (option.word, *option.older)]
-        path, _, name = next((place for place in places if self.table(place[0])), places[0])
+        there = [place for place in places if dict.__contains__(self.table(place[0]), place[2])]
+        near = [place for place in places if self.table(place[0])]
+        path, _, name = (*there, *near, *places)[0]
         return self.table(path), name
 
 
