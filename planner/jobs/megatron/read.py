@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any, Final, Literal
 
 from costmodels.stack.adapters import ADAPTED
@@ -19,6 +20,7 @@ from planner.jobs.megatron.read_pipeline import Pipeline, hybrid_pattern, pipeli
 from planner.jobs.megatron.read_software import assumed, check_priced, not_priced, stack_changes
 from planner.jobs.options import Arguments, present
 from planner.jobs.reader import CommandReader, Context, Launch
+from planner.jobs.shell.processes import processes
 
 _LENGTHS: Final[Mapping[str, Literal["iterations", "sequences", "tokens"]]] = {
     "train_iters": "iterations",
@@ -316,7 +318,16 @@ def _read(launch: Launch, context: Context) -> ImportedJob:
         if not asked:
             raise
         return ImportedJob(missing=asked)  # what contradicts the rest may be what is missing
-    return replace(found, missing=(*found.missing, *asked))
+    return replace(found, fields=_with_devices(found, launch), missing=(*found.missing, *asked))
+
+
+def _with_devices(job: ImportedJob, launch: Launch) -> dict[str, Any]:
+    """Fields with the devices that the launch takes, where only it says them and the ranks fit on them."""
+    found = dict(job.fields)
+    each = prod(int(job.pins.get(axis, 1)) for axis in ("tp", "pp", "cp"))
+    if "gpus" not in found and (total := processes(launch)) and total % each == 0:
+        found["gpus"] = total
+    return found
 
 
 _OF_MODEL: Final = frozenset(

@@ -173,3 +173,9 @@ def test_all_that_a_script_leaves_open_is_named_at_once():
         "--micro-batch-size ${MBS}: --env MBS=VALUE says it",
         "--tensor-model-parallel-size $1: --arg VALUE says it",
     )
+
+
+def test_devices_are_those_that_the_commands_around_a_launch_take():
+    batch = (("sbatch", "--nodes=4", "--gpus-per-node=8", "--ntasks-per-node=8"),)
+    assert read(GPT, outer=batch).fields["gpus"] == 32
+    assert "gpus" not in read(GPT + "--tensor-model-parallel-size 64", outer=batch).fields
