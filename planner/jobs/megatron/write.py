@@ -1,4 +1,4 @@
-"""Megatron-LM: a shell file with the variables and the arguments of ``pretrain_gpt.py``, as of Megatron-Core 0.17."""
+"""Megatron-LM: a shell file with the variables and the arguments of ``pretrain_gpt.py``, as of Megatron-Core 0.19."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OWN_SCHEDULES: Final = frozenset({"none", "1f1b", "interleaved-1f1b", "interlea
 
 
 def megatron(job: Job, version: str) -> Export:
-    """Arguments and variables of one rank, as of Megatron-Core 0.17.
+    """Arguments and variables of one rank, as of Megatron-Core 0.19.
 
     Raises:
         Inexpressible: Megatron-LM lacks a part of the plan.

@@ -1,4 +1,4 @@
-"""A model as arguments of Megatron-LM's ``pretrain_gpt.py``, as of Megatron-Core 0.17."""
+"""A model as arguments of Megatron-LM's ``pretrain_gpt.py``, as of Megatron-Core 0.19."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What was chosen beside the strategy as arguments of Megatron-LM: the optimizer, its states, what a stack hides.
 
-As of Megatron-Core 0.17; without what a stack hides or captures the price would promise too much.
+As of Megatron-Core 0.19; without what a stack hides or captures the price would promise too much.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """Megatron-LM's arguments are priced, told of or refused, as its own parser and checks take them."""
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from planner import PlanRequest, predict
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.jobs.imported import complete
@@ -244,3 +246,34 @@ def test_what_changes_speed_or_memory_and_is_not_priced_is_told(more, remark):
 )
 def test_formats_of_states_are_read(more, field, value):
     assert megatron_job(DENSE + more).fields[field] == value
+
+
+CASES = Path(__file__).parent / "cases"
+
+
+def test_positions_that_are_switched_off_beside_a_rotation_are_rotated():
+    job = megatron_job((CASES / "no_position_embedding_rope.sh").read_text())
+    assert job.fields["model"]["position"] == "rotary"
+    assert megatron_job(DENSE + "--no-position-embedding").fields["model"]["position"] == "none"
+
+
+def test_a_sharded_optimizer_over_one_rank_is_priced_unsharded():
+    job = megatron_job((CASES / "dp1_distopt.sh").read_text())
+    fields, pins = complete(job.fields, job.pins)
+    assert (fields["gpus"], pins["tp"], pins["pp"], pins["zero_stage"]) == (16, 8, 2, 0)
+    found = predict(PlanRequest(**fields, cluster="dgx-h100", pins=pins, reasons=False))
+    assert found.status != "infeasible" or {one.rule for one in found.rejected} == {"memory"}
+
+
+def test_the_width_of_a_head_beside_latent_attention_is_the_latent_one_s():
+    latent = "--multi-latent-attention --kv-lora-rank 512 --qk-head-dim 128 --qk-pos-emb-head-dim 64 --v-head-dim 128 "
+    read = model_of(megatron_job(f"{DENSE}{latent}--kv-channels 128").fields["model"])
+    assert read.head_dim == 192
+    assert read.mla is not None
+
+
+@pytest.mark.parametrize(("more", "every"), [("4", 4), ("[1,1,1,0]*8", 4), ("([1]*1+[0]*1)*16", 2), ("[1]*32", None)])
+def test_layers_that_attend_to_all_tokens_are_read_by_number_and_by_bits(more, every):
+    found = megatron_job(f"{DENSE}--window-size 127,0 --window-attn-skip-freq '{more}'").fields["model"]
+    assert found["sliding_window"] == 128
+    assert found.get("sliding_window_every") == every
