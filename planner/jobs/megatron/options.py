@@ -131,7 +131,7 @@ OPTIONS: Final = Options(
     number("num-distributed-optimizer-instances", "copies", 1),
     choice("recompute-granularity", "recompute", ("full", "selective")),
     choice("recompute-method", "recompute_method", ("uniform", "block")),
-    number("recompute-num-layers"),
+    number("recompute-num-layers", least=0),
     text("recompute-modules"),
     flag("recompute-activations"),
     flag("moe-layer-recompute"),

@@ -262,6 +262,8 @@ def _whole_layers(at: Arguments, pipeline: Pipeline) -> Recomputation:
     if not method or layers is None:
         lacks = "--recompute-num-layers, such as 1" if method else "--recompute-method uniform or block"
         raise BadRequest(f"--recompute-granularity full needs {lacks}")
+    if not layers:
+        return Recomputation({"recompute": "none"}, None, ("--recompute-num-layers 0 recomputes none",))
     if method == "uniform":
         return Recomputation({"recompute": "full"} | ({} if layers == 1 else {"recompute_num_layers": layers}))
     if pipeline.chunks is None:

@@ -35,6 +35,7 @@ def predicted(tmp_path, words, *more):
         ("--moe-layer-recompute", {"recompute": "selective", "recompute_modules": "core_attn,moe"}, None),
         ("--recompute-granularity selective --recompute-modules mlp", {"recompute_modules": "mlp"}, None),
         (f"{FULL}block --recompute-num-layers 16", {"recompute": "full"}, None),
+        (f"{FULL}block --recompute-num-layers 0", {"recompute": "none"}, None),
         (f"{FULL}block --recompute-num-layers 15", {"recompute": "partial"}, (15, 15)),
         (f"{FULL}block --recompute-num-layers 3 --num-layers-per-virtual-pipeline-stage 4", {}, (12, 12)),
         (f"{FULL}uniform --recompute-num-layers 4", {"recompute": "full", "recompute_num_layers": 4}, None),
