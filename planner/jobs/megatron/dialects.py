@@ -310,7 +310,28 @@ MINDSPEED: Final = Dialect(
     cluster="atlas800t-a2",
 )  # fmt: skip
 
-DIALECTS: Final = (SWIFT, SLIME, MINDSPEED, PAI, DEEPSPEED)
+ZERO_BUBBLE: Final = Dialect(
+    name="Megatron-LM with zero-bubble pipelines",
+    means={
+        "enable-zero-bubble": "--pipeline-schedule zb-1p",
+        "zero-bubble-v-schedule": "--pipeline-schedule zb-v --num-virtual-stages-per-pipeline-rank 2",
+        "zero-bubble-v-schedule-mem-setup": {
+            name: f"--pipeline-schedule {schedule} --num-virtual-stages-per-pipeline-rank 2"
+            for name, schedule in {"min": "v-min", "half": "v-half", "zb": "zb-v"}.items()
+        },
+    },
+    refused={"enable-1f1b-v": "1F1B over folded stages is not priced; --zero-bubble-v-schedule-mem-setup half is"},
+    harmless=OF_THE_RUN
+    + r"|zero-bubble-(pipeline-timers|max-pending|adaptive)-[\w-]+|enable-zb-runtime|enable-optimizer-post-validation"
+    r"|enable-exactly-numeric-match|allow-padding-num-layers|interleave-group-size|fp32-optimizer|profile-memory-iter",
+    stack="zero-bubble",
+    framework="",
+    knows=_with_any(
+        "enable-zero-bubble", "zero-bubble-v-schedule", "zero-bubble-v-schedule-mem-setup", "enable-zb-runtime"
+    ),
+)
+
+DIALECTS: Final = (SWIFT, SLIME, MINDSPEED, PAI, ZERO_BUBBLE, DEEPSPEED)
 """In the order in which they are asked whether a launch is theirs."""
 
 

@@ -200,6 +200,7 @@ OPTIONS: Final = Options(
     number("peft.dim", "adapter_rank", 8),
     text("peft.target-modules", "adapter_modules"),
     flag("embed-layernorm", "embedding_norm"),
+    choice("pipeline-schedule", "own_schedule", ("zb-1p", "zb-2p", "zb-v", "v-half", "v-min")),
     flag("gpt-j-residual", "parallel_block"),
     number("gradient-accumulation-steps", "accumulation"),
     text("hidden-dim-multiplier", "width_factor"),

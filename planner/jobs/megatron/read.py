@@ -12,7 +12,7 @@ from costmodels.stack.adapters import ADAPTED
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob, Length
 from planner.jobs.megatron.deepspeed_file import deepspeed_words
-from planner.jobs.megatron.dialect import MEGATRON, Dialect, options_of, translated
+from planner.jobs.megatron.dialect import MEGATRON, Dialect, Words, options_of, translated
 from planner.jobs.megatron.dialects import DIALECTS, SWIFT, dialect_of
 from planner.jobs.megatron.options import MOMENTS, OPTIONS, PRECISIONS, script_words
 from planner.jobs.megatron.read_model import assumed_fields, model_fields
@@ -202,7 +202,16 @@ def _pins(at: Arguments, pipeline: Pipeline) -> dict[str, Any]:
     tp, cp = at("tp"), at("cp")
     pp, vpp = pipeline.pp, pipeline.vpp
     grouped = at.given("chunk_group")
-    schedule = "none" if pp == 1 else "1f1b" if vpp == 1 else "interleaved-groups" if grouped else "interleaved-1f1b"
+    own = at("own_schedule") if pp > 1 else None
+    schedule = (
+        own or "none"
+        if own or pp == 1
+        else "1f1b"
+        if vpp == 1
+        else "interleaved-groups"
+        if grouped
+        else "interleaved-1f1b"
+    )
     copies = at("copies")
     return present(
         tp=tp,
@@ -304,8 +313,7 @@ def _recognises(launch: Launch) -> bool:
 def _read(launch: Launch, context: Context) -> ImportedJob:
     given, dialect = options_of(launch.words), dialect_of(launch)
     given = {**deepspeed_words(given, launch, context), **given}
-    open_ = {name: way for name, values in given.items() if (way := _unknown(values, launch.unknown))}
-    left = {name: values for name, values in given.items() if name not in open_}
+    left, open_, loose = _without_unknown(given, launch.unknown)
     asked = tuple(
         f"--{name} {' '.join(given[name]):.60}: {way} says it"
         for name, way in open_.items()
@@ -318,7 +326,13 @@ def _read(launch: Launch, context: Context) -> ImportedJob:
         if not asked:
             raise
         return ImportedJob(missing=asked)  # what contradicts the rest may be what is missing
-    return replace(found, fields=_with_devices(found, launch), missing=(*found.missing, *asked))
+    empty = tuple(f"{part:.60} is taken as empty; {way} says more" for part, way in loose.items())
+    return replace(
+        found,
+        fields=_with_devices(found, launch),
+        missing=(*found.missing, *asked),
+        assumed=(*found.assumed, *empty),
+    )
 
 
 def _with_devices(job: ImportedJob, launch: Launch) -> dict[str, Any]:
@@ -348,10 +362,32 @@ _FREE: Final = frozenset(
 """Options that are read where they are known, and not needed: others say how many devices and how long."""
 
 
-def _unknown(values: Sequence[str], unknown: Mapping[str, str]) -> str:
-    """How the values of an option that a script does not say can be given; empty where it says them."""
-    ways = [way for part, way in unknown.items() if any(part in value for value in values)]
-    return ", ".join(dict.fromkeys(ways))
+def _without_unknown(
+    given: Mapping[str, Sequence[str]], unknown: Mapping[str, str]
+) -> tuple[Words, dict[str, str], dict[str, str]]:
+    """Options whose values are known; those whose are not, with what says them; words that may be anything, likewise.
+
+    What is not known and stands behind a flag, or behind the first value of an option, is no value of it.
+    """
+    left: Words = {}
+    open_: dict[str, str] = {}
+    loose: dict[str, str] = {}
+    flags = {name for row in OPTIONS if row.kind == "flag" for name in (row.word, *row.older)}
+    for name, values in given.items():
+        place = next((place for place, value in enumerate(values) if _way(value, unknown)), None)
+        if place is None:
+            left[name] = list(values)
+        elif place or name in flags:
+            left[name] = list(values[:place])
+            loose |= {value: _way(value, unknown) for value in values[place:] if _way(value, unknown)}
+        else:
+            open_[name] = _way(values[0], unknown)
+    return left, open_, loose
+
+
+def _way(value: str, unknown: Mapping[str, str]) -> str:
+    """How a word that a script does not say can be given; empty where it says it."""
+    return ", ".join(dict.fromkeys(way for part, way in unknown.items() if part in value))
 
 
 def _decides(name: str, dialect: Dialect, *, described: bool) -> bool:

@@ -179,3 +179,24 @@ def test_devices_are_those_that_the_commands_around_a_launch_take():
     batch = (("sbatch", "--nodes=4", "--gpus-per-node=8", "--ntasks-per-node=8"),)
     assert read(GPT, outer=batch).fields["gpus"] == 32
     assert "gpus" not in read(GPT + "--tensor-model-parallel-size 64", outer=batch).fields
+
+
+@pytest.mark.parametrize(
+    ("more", "schedule", "vpp"),
+    [
+        ("--enable-zero-bubble", "zb-1p", 1),
+        ("--zero-bubble-v-schedule", "zb-v", 2),
+        ("--enable-zb-runtime --zero-bubble-v-schedule-mem-setup half", "v-half", 2),
+    ],
+)
+def test_zero_bubble_schedules_are_pinned(more, schedule, vpp):
+    found = read(f"{GPT}--pipeline-model-parallel-size 4 {more}")
+    assert (found.pins["schedule"], found.pins["vpp"], found.fields["stack"]) == (schedule, vpp, "zero-bubble")
+
+
+def test_words_behind_a_flag_that_nobody_knows_are_taken_as_none_and_said():
+    words = GPT.replace("--bf16", "--bf16 $MORE") + "--tensor-model-parallel-size 2 ${EXTRA}"
+    found = read(words, unknown={"$MORE": "--env MORE=VALUE", "${EXTRA}": "--env EXTRA=VALUE"})
+    assert (found.fields["precision"], found.pins["tp"], found.missing) == ("bf16", 2, ())
+    assert "$MORE is taken as empty; --env MORE=VALUE says more" in found.assumed
+    assert "${EXTRA} is taken as empty; --env EXTRA=VALUE says more" in found.assumed
