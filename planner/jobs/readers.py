@@ -22,6 +22,7 @@ from planner.jobs.neox import read as neox
 from planner.jobs.primus import read as primus
 from planner.jobs.reader import Context, Reader
 from planner.jobs.torchtitan import read as torchtitan
+from planner.jobs.verl import read as verl
 
 READERS: Final[list[Reader]] = [
     *megatron.READERS,
@@ -30,6 +31,7 @@ READERS: Final[list[Reader]] = [
     *primus.READERS,
     *neox.READERS,
     *flagscale.READERS,
+    *verl.READERS,
     *deepspeed.READERS,
     *torchtitan.READERS,
     *accelerate.READERS,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import BadRequest
-from planner.jobs.reader import Context, DocumentReader, JobFile, Launch
+from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
 from planner.jobs.readers import READERS
 
 NEOX = {
@@ -199,3 +199,23 @@ def test_overrides_of_a_recipe_are_read_with_its_model():
     assert (found.pins["tp"], found.pins["micro_batch_size"]) == (2, 2)
     assert (found.fields["global_batch_size"], found.fields["seq_length"]) == (128, 8192)
     assert any("what the recipe sets beside these is not read" in line for line in found.assumed)
+
+
+def test_the_actor_of_verl_is_read_from_overrides():
+    actor = "actor_rollout_ref.actor."
+    words = (
+        "python3", "-m", "verl.trainer.main_ppo", "--config-path=config", "data.max_prompt_length=1024",
+        "data.max_response_length=3072", "trainer.nnodes=4", "trainer.n_gpus_per_node=8",
+        "actor_rollout_ref.model.path=Qwen/Qwen3-30B-A3B", f"{actor}ppo_mini_batch_size=128",
+        f"{actor}megatron.tensor_model_parallel_size=2", f"{actor}megatron.expert_model_parallel_size=8",
+        f"{actor}megatron.virtual_pipeline_model_parallel_size=null", f"{actor}megatron.param_offload=True",
+        f"+{actor}megatron.override_transformer_config.recompute_granularity=full",
+        f"+{actor}megatron.override_transformer_config.recompute_method=uniform",
+        f"+{actor}megatron.override_transformer_config.recompute_num_layers=1",
+    )  # fmt: skip
+    launch = Launch(words)
+    (reader,) = (one for one in READERS if isinstance(one, CommandReader) and one.recognises(launch))
+    found = reader.read(launch, Context())
+    assert (found.fields["gpus"], found.fields["seq_length"], found.fields["precision"]) == (32, 4096, "bf16")
+    assert (found.pins["tp"], found.pins["ep"], found.pins["recompute"]) == (2, 8, "full")
+    assert any(line.startswith("--verl.param-offload is not priced") for line in found.unpriced)
