@@ -207,6 +207,7 @@ def test_the_actor_of_verl_is_read_from_overrides():
         "python3", "-m", "verl.trainer.main_ppo", "--config-path=config", "data.max_prompt_length=1024",
         "data.max_response_length=3072", "trainer.nnodes=4", "trainer.n_gpus_per_node=8",
         "actor_rollout_ref.model.path=Qwen/Qwen3-30B-A3B", f"{actor}ppo_mini_batch_size=128",
+        "actor_rollout_ref.rollout.n=4",
         f"{actor}megatron.tensor_model_parallel_size=2", f"{actor}megatron.expert_model_parallel_size=8",
         f"{actor}megatron.virtual_pipeline_model_parallel_size=null", f"{actor}megatron.param_offload=True",
         f"+{actor}megatron.override_transformer_config.recompute_granularity=full",
@@ -218,4 +219,5 @@ def test_the_actor_of_verl_is_read_from_overrides():
     found = reader.read(launch, Context())
     assert (found.fields["gpus"], found.fields["seq_length"], found.fields["precision"]) == (32, 4096, "bf16")
     assert (found.pins["tp"], found.pins["ep"], found.pins["recompute"]) == (2, 8, "full")
+    assert found.fields["global_batch_size"] == 512
     assert any(line.startswith("--verl.param-offload is not priced") for line in found.unpriced)
