@@ -94,10 +94,21 @@ DEEPSPEED: Final = Dialect(
     r"-path|repeated-dataloader|return-data-index|train-data-exact-num-epochs|loss-on-targets-only|inference|DDP-impl"
     r"|hidden-size-teacher|num-(layers|experts|attention-heads)-teacher|kd-[\w-]+|load-teacher|no-scatter-gather.*",
     stack="megatron-deepspeed",
-    knows=_with_any(
-        "deepspeed", "deepspeed-config", "zero-stage", "checkpoint-activations", "deepspeed-activation-checkpointing"
-    ),
+    knows=_with_any("deepspeed", "deepspeed-config", "zero-stage", "deepspeed-activation-checkpointing"),
     balanced=True,
+)
+
+OLDER: Final = Dialect(
+    name="Megatron-LM before 2022",
+    means={
+        "checkpoint-activations": _FULL,
+        "checkpoint-num-layers": "--recompute-num-layers {}",
+        "distribute-checkpointed-activations": "--distribute-saved-activations",
+    },
+    usual="--transformer-impl local",
+    harmless=OF_THE_RUN + r"|data-impl|DDP-impl|no-query-key-layer-scaling|no-scatter-gather-tensors-in-pipeline",
+    stack="megatron-lm-2021",
+    knows=_with_any("checkpoint-activations"),
 )
 
 SWIFT: Final = Dialect(
@@ -331,7 +342,7 @@ ZERO_BUBBLE: Final = Dialect(
     ),
 )
 
-DIALECTS: Final = (SWIFT, SLIME, MINDSPEED, PAI, ZERO_BUBBLE, DEEPSPEED)
+DIALECTS: Final = (SWIFT, SLIME, MINDSPEED, PAI, ZERO_BUBBLE, DEEPSPEED, OLDER)
 """In the order in which they are asked whether a launch is theirs."""
 
 

@@ -1,14 +1,11 @@
-"""The options of Megatron-LM's command line, as of Megatron-Core 0.17 to 0.19, and the words of a script [Megatron]."""
+"""The options of Megatron-LM's command line, as of Megatron-Core 0.17 to 0.19 [Megatron]."""
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
 from costmodels.model.model import Model
-from planner.errors import BadRequest
 from planner.jobs.options import Options, choice, flag, number, text
 
 _FORMATS: Final = ("fp32", "fp16", "bf16", "fp8")
@@ -275,33 +272,3 @@ CARRIED: Final = (
     *(f"model.{name}" for name in Model.model_fields),
 )
 """Choices and paths of changes that its arguments have, or that their exporter remarks on."""
-
-_PARTS: Final = re.compile(r"\\\n")
-_SET: Final = re.compile(r"""(?:^|(?<=[ \t;]))(\w+)=(?!\()("[^"]*"|'[^']*'|[^\s;#"']*)""", re.MULTILINE)
-"""A shell variable that a script sets, lists apart: their options stand where they are set."""
-_USED: Final = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
-"""A variable that it uses: ``$TP``, ``${TP}``, or ``${TP:-8}``, which is 8 unless set."""
-
-
-def script_words(script: str) -> list[str]:
-    """The words of a script whose variables are filled in.
-
-    Raises:
-        BadRequest: it is no command line.
-    """
-    try:
-        return shlex.split(_filled(_PARTS.sub(" ", script)), comments=True)
-    except ValueError as error:
-        raise BadRequest(f"not a command line: {error}") from None
-
-
-def _filled(script: str) -> str:
-    """A script with the values of the variables that it sets in the places of those that it uses."""
-    known: dict[str, str] = {}
-
-    def value(used: re.Match[str]) -> str:
-        return known.get(used[1] or used[3], used[2] or used[0])
-
-    for name, setting in _SET.findall(script):
-        known[name] = _USED.sub(value, setting.strip("\"'"))
-    return _USED.sub(value, script)

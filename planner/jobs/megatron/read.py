@@ -14,7 +14,7 @@ from planner.jobs.imported import ImportedJob, Length
 from planner.jobs.megatron.deepspeed_file import deepspeed_words
 from planner.jobs.megatron.dialect import MEGATRON, Dialect, Words, options_of, translated
 from planner.jobs.megatron.dialects import DIALECTS, SWIFT, dialect_of
-from planner.jobs.megatron.options import MOMENTS, OPTIONS, PRECISIONS, script_words
+from planner.jobs.megatron.options import MOMENTS, OPTIONS, PRECISIONS
 from planner.jobs.megatron.read_model import assumed_fields, model_fields
 from planner.jobs.megatron.read_pipeline import Pipeline, hybrid_pattern, pipeline_of, recomputation
 from planner.jobs.megatron.read_software import assumed, check_priced, not_priced, stack_changes
@@ -29,11 +29,6 @@ _LENGTHS: Final[Mapping[str, Literal["iterations", "sequences", "tokens"]]] = {
 }
 _RAMP: Final = 3
 """Numbers of a ramp: the first batch, what is added at a time, sequences until the batch is whole."""
-
-
-def megatron_job(script: str, *, model_known: bool = False) -> ImportedJob:
-    """The job that a command line or a script describes; ``job_of`` has the rest."""
-    return job_of(options_of(script_words(script)), model_known=model_known)
 
 
 def job_of(

@@ -15,13 +15,11 @@ from planner.cli import main
 from planner.errors import BadRequest
 from planner.jobs.deepspeed.read import deepspeed_job
 from planner.jobs.imported import complete
-from planner.jobs.megatron.dialect import options_of
-from planner.jobs.megatron.options import script_words
-from planner.jobs.megatron.read import megatron_job
 from planner.jobs.registry import export
 from planner.jobs.torchtitan.read import torchtitan_job
 from planner.request.tables import model_of
 from tests.conformance.plans import label, random_plans
+from tests.planner.jobs.scripts import megatron_job
 from tests.planner.jobs.test_export_choices import planned
 
 AXES = ("tp", "cp", "pp", "vpp", "ep", "zero_stage", "micro_batch_size", "offload")
@@ -157,13 +155,6 @@ def test_a_layout_is_layers_of_every_stage(layout, pp, layers):
 def test_a_wrong_layout_is_refused(layout, pp):
     with pytest.raises(BadRequest, match="pipeline-model-parallel-layout"):
         laid_out(layout, pp)
-
-
-def test_a_command_line_over_several_lines_is_read():
-    at = options_of(
-        script_words("torchrun --nnodes=2 --nproc-per-node 8 pretrain_gpt.py \\\n  --num-layers 4 --bf16 # comment\n")
-    )
-    assert (at["nnodes"], at["num-layers"], at["bf16"]) == (["2"], ["4"], [])
 
 
 def run(*arguments):

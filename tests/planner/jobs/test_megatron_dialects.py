@@ -30,7 +30,7 @@ def read(words, **more):
     [
         (GPT, "Megatron-LM"),
         (DEEPSPEED, "Megatron-DeepSpeed"),
-        (GPT + "--checkpoint-activations", "Megatron-DeepSpeed"),
+        (GPT + "--checkpoint-activations", "Megatron-LM before 2022"),
         (ASCEND, "MindSpeed-LLM"),
         (GPT + "--patch-tokenizer-type Qwen2Tokenizer", "Pai-Megatron-Patch"),
         ("ray job submit -- python3 train.py --actor-num-nodes 1 --micro-batch-size 1", "slime"),

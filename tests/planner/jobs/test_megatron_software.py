@@ -10,8 +10,9 @@ from planner import PlanRequest, why_not
 from planner.cli import main
 from planner.jobs.megatron.dialect import options_of
 from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
-from planner.jobs.megatron.read import job_of, megatron_job
+from planner.jobs.megatron.read import job_of
 from planner.jobs.megatron.read_software import LOOPED
+from tests.planner.jobs.scripts import megatron_job
 
 WORDS = (
     "pretrain_gpt.py --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 2048 --bf16 "
