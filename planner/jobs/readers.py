@@ -13,6 +13,7 @@ from planner.jobs.assemble import FilesOfJob, read_files
 from planner.jobs.deepspeed import read as deepspeed
 from planner.jobs.flagscale import read as flagscale
 from planner.jobs.imported import ImportedJob
+from planner.jobs.internevo import read as internevo
 from planner.jobs.maxtext import read as maxtext
 from planner.jobs.megatron import functional
 from planner.jobs.megatron import read as megatron
@@ -32,6 +33,7 @@ READERS: Final[list[Reader]] = [
     *neox.READERS,
     *flagscale.READERS,
     *verl.READERS,
+    *internevo.READERS,
     *deepspeed.READERS,
     *torchtitan.READERS,
     *accelerate.READERS,

@@ -221,3 +221,33 @@ def test_the_actor_of_verl_is_read_from_overrides():
     assert (found.pins["tp"], found.pins["ep"], found.pins["recompute"]) == (2, 8, "full")
     assert found.fields["global_batch_size"] == 512
     assert any(line.startswith("--verl.param-offload is not priced") for line in found.unpriced)
+
+
+INTERNEVO = """
+SEQ_LEN = 2048
+LAYERS = 16 * 2
+data = dict(seq_len=SEQ_LEN, micro_num=4, micro_bsz=1, total_steps=20)
+hybrid_zero_optimizer = dict(overlap_sync_grad=True, overlap_sync_param=False)
+model = dict(
+    checkpoint=True, num_layers=LAYERS, hidden_size=4096, num_attention_heads=32, num_kv_attention_heads=8,
+    vocab_size=92544, mlp_ratio=3.5, no_bias=True, dtype="torch.bfloat16", odd_option=3,
+)
+parallel = dict(zero1=dict(size=8), tensor=dict(size=2, mode="msp"), pipeline=dict(size=2), weight=dict(size=1))
+"""
+
+
+def test_tables_of_internevo_are_read_without_running_them():
+    reader, found = read(INTERNEVO, "job.py")
+    assert reader.form == "internevo"
+    sizes = {"num_layers": 32, "ffn_hidden_size": 14336, "num_query_groups": 8}
+    assert sizes.items() <= found.fields["model"].items()
+    pins = {"tp": 2, "pp": 2, "steps": 4, "zero_stage": 1, "sharding_degree": 8, "recompute": "full"}
+    assert pins.items() <= found.pins.items()
+    assert found.pins["sequence_parallel"] == "true"
+    assert found.fields["changes"]["stack.overlap_grad_reduce"] is True
+    assert "not read, so what they do to time and memory is not priced: --model.odd-option" in found.unpriced
+
+
+def test_ranks_that_share_weights_alone_are_refused_in_internevo():
+    with pytest.raises(BadRequest, match=r"parallel\.tensor\.mode: 'isp' is not priced; mtp, msp, fsp are"):
+        read(INTERNEVO.replace("msp", "isp"), "job.py")
