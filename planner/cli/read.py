@@ -13,7 +13,7 @@ from planner.cli.files import document_of, files_of_job
 from planner.cli.options import Command, needed_file_options, output_options, pin_options, question_options
 from planner.cli.output import as_json, shown, talk, write
 from planner.errors import BadRequest, MeshwrightError
-from planner.request.fields import GIVEN_SPLIT, IN_STEPS, PIN_AXES, QUESTION
+from planner.request.fields import DEFAULT_CLUSTER, GIVEN_SPLIT, IN_STEPS, PIN_AXES, QUESTION
 
 if TYPE_CHECKING:
     from planner.jobs.assemble import FilesOfJob
@@ -51,7 +51,8 @@ def read(ctx: click.Context, /, **params: Any) -> None:
         from planner.jobs.yaml_text import yaml_text
 
         write(yaml_text(document), params["output"])
-    talk(params, *still_missing(found.job, given), *found.job.assumed, *found.job.unpriced, *found.job.remarks)
+    assumed = (*found.job.assumed, *_assumed_machines(given))
+    talk(params, *still_missing(found.job, given), *assumed, *found.job.unpriced, *found.job.remarks)
 
 
 def _reading(found: FilesOfJob, given: Given) -> Reading:
@@ -69,10 +70,16 @@ def _reading(found: FilesOfJob, given: Given) -> Reading:
         origins=_origins(given),
         measured=_measured(found.run),
         missing=tuple(still_missing(job, given)),
-        assumed=job.assumed,
+        assumed=(*job.assumed, *_assumed_machines(given)),
         unpriced=job.unpriced,
         remarks=job.remarks,
     )
+
+
+def _assumed_machines(given: Given) -> tuple[str, ...]:
+    """That no file says the machines."""
+    said = f"the machines are not said; {DEFAULT_CLUSTER} is priced, --cluster says otherwise"
+    return () if "cluster" in given.values else (said,)
 
 
 def _model_in_words(model: Any, seq_length: Any, changes: Mapping[str, Any]) -> str:

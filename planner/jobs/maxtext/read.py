@@ -11,6 +11,7 @@ from typing import Any, Final
 from costmodels.model.catalogue import entry_of
 from costmodels.model.catalogue import model as find_model
 from costmodels.names import SHARDED_PARAMETERS
+from hardware.catalogue import names
 from planner.errors import BadRequest
 from planner.frameworks.maxtext import MAXTEXT
 from planner.jobs.imported import ImportedJob, Length, llama_shape
@@ -196,8 +197,20 @@ def _recognises(file: JobFile) -> bool:
     return bool(_OWN & keys) or any(str(key).startswith(("ici_", "dcn_")) for key in keys)
 
 
-def _read(file: JobFile, _: Context) -> ImportedJob:
-    return maxtext_job(file.document or {})
+def _read(file: JobFile, context: Context) -> ImportedJob:
+    return _on_machines(file.document or {}, context)
+
+
+def _on_machines(document: Mapping[str, Any], context: Context) -> ImportedJob:
+    """The job with its machines, by the topology that it is compiled for; without one, TPUs are to be said."""
+    found = maxtext_job(document)
+    topology = str(document.get("compile_topology") or "").partition("-")[0]
+    cluster = next((name for name in names("cluster") if topology and name == f"tpu-{topology}-pod"), None)
+    if cluster:
+        return replace(found, fields={**found.fields, "cluster": cluster})
+    on_tpus = document.get("hardware", "tpu") == "tpu" and "cluster" not in context.known
+    said = "hardware is tpu, of which --cluster says which, such as tpu-v5p-pod"
+    return replace(found, missing=(*found.missing, said)) if on_tpus else found
 
 
 _PROGRAM: Final = re.compile(r"(?i)maxtext|(^|/)(train|train_compile|pre_train)(\.py)?$")
@@ -229,7 +242,7 @@ def _read_command(launch: Launch, context: Context) -> ImportedJob:
         key, sign, value = word.partition("=")
         if sign and key.isidentifier():
             document[key] = parse_yaml(value) if value else ""
-    found = maxtext_job(document)
+    found = _on_machines(document, context)
     gpus = processes(launch) if "gpus" not in found.fields else None
     fields = {**found.fields, **({"gpus": gpus} if gpus and gpus > 1 else {})}
     return replace(found, fields=fields, assumed=(*assumed, *found.assumed))

@@ -34,7 +34,7 @@ def _cd(shell: Shell, words: list[str]) -> Status:
 def _set(shell: Shell, words: list[str]) -> Status:
     for place, word in enumerate(words[1:], 1):
         if word == "--" or not word.startswith(("-", "+")):
-            if place > 1 and re.fullmatch(r"[-+][a-z]*o", words[place - 1]):
+            if place > 1 and re.fullmatch(r"[-+][a-z]*o[a-z]*", words[place - 1]):
                 continue
             state = shell.state
             state.arguments, state.complete, state.shifted = words[place + (word == "--") :], True, 0

@@ -181,6 +181,11 @@ def test_words_of_maxtext_s_command_line_stand_above_its_file(tmp_path):
     assert any("not priced: odd" in line for line in job.remarks)
     base = read(tmp_path, "python3 -m MaxText.train MaxText/configs/base.yml model_name=llama2-7b")
     assert "base.yml is not here; what it says in MaxText 0.2.5 is taken" in base.assumed
+    assert base.missing == ("hardware is tpu, of which --cluster says which, such as tpu-v5p-pod",)
+    line = "python3 -m MaxText.train_compile base.yml model_name=llama2-7b compile_topology=v5p-256"
+    compiled = read(tmp_path, line)
+    assert (compiled.fields["cluster"], compiled.missing) == ("tpu-v5p-pod", ())
+    assert not read(tmp_path, "python3 -m MaxText.train base.yml model_name=llama2-7b hardware=gpu").missing
     (absent,) = read(tmp_path, "python3 -m MaxText.train other.yml model_name=llama2-7b").missing
     assert absent.startswith("other.yml, which the command line names, is not here")
 

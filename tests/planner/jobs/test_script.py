@@ -62,6 +62,11 @@ def test_what_a_script_starts_is_named_where_nobody_here_reads_it(tmp_path):
         read(tmp_path, "#!/bin/bash\ndeepspeed odd.py --alpha 3\n")
 
 
+def test_an_option_of_the_shell_among_others_is_no_argument_of_the_script(tmp_path):
+    text = f"set -euox pipefail\npython pretrain_gpt.py {SIZES} --tensor-model-parallel-size ${{1:-4}}\n"
+    assert read(tmp_path, text).job.pins["tp"] == 4
+
+
 def test_a_script_is_read_and_never_run(tmp_path):
     read(tmp_path, f"touch {tmp_path}/ran\n$(touch {tmp_path}/ran)\npython pretrain_gpt.py {SIZES}\n")
     assert not (tmp_path / "ran").exists()
