@@ -1,4 +1,4 @@
-"""What Megatron-LM, as of Megatron-Core 0.17, and Megatron-Bridge 0.6, which is built on it, refuse to start."""
+"""What Megatron-LM, as of Megatron-Core 0.19, and Megatron-Bridge 0.6, which is built on it, refuse to start."""
 
 from __future__ import annotations
 

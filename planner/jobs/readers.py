@@ -12,19 +12,33 @@ from planner.jobs.accelerate import read as accelerate
 from planner.jobs.assemble import FilesOfJob, read_files
 from planner.jobs.axolotl import read as axolotl
 from planner.jobs.deepspeed import read as deepspeed
+from planner.jobs.flagscale import read as flagscale
 from planner.jobs.imported import ImportedJob
+from planner.jobs.internevo import read as internevo
 from planner.jobs.llamafactory import read as llamafactory
 from planner.jobs.maxtext import read as maxtext
+from planner.jobs.megatron import functional
 from planner.jobs.megatron import read as megatron
 from planner.jobs.nanotron import read as nanotron
+from planner.jobs.nemo import read as nemo
+from planner.jobs.neox import read as neox
+from planner.jobs.primus import read as primus
 from planner.jobs.reader import Context, Reader
 from planner.jobs.swift import read as swift
 from planner.jobs.torchtitan import read as torchtitan
 from planner.jobs.transformers import read as transformers
 from planner.jobs.trl import read as trl
+from planner.jobs.verl import read as verl
 
 READERS: Final[list[Reader]] = [
     *megatron.READERS,
+    functional.READER,
+    *nemo.READERS,
+    *primus.READERS,
+    *neox.READERS,
+    *flagscale.READERS,
+    *verl.READERS,
+    *internevo.READERS,
     *deepspeed.READERS,
     *llamafactory.READERS,
     *axolotl.READERS,

@@ -181,13 +181,16 @@ def _read(one: Started, context: Context) -> ImportedJob:
     if base is None:
         return _refused(read, launch, context, unknown)
     missing, doubtful = [], set[str]()
+    length = base.length
     for text, option in unknown.items():
         other = _tried(read, launch, context, usual | {text: _TRIED[1]})
         depends = _differing(base, other)
+        length = length if other is not None and other.length == base.length else None
         if depends:
             said = ", ".join(name.removeprefix("pins.") for name in sorted(depends) if name) or "what it asks for"
             missing.append(f"{option or 'its value'}: {said} depends on {text}")
             doubtful |= depends
+    base = replace(base, length=length)
     if not missing:
         return base
     return replace(

@@ -1,4 +1,4 @@
-"""Megatron-LM: a shell file with the variables and the arguments of ``pretrain_gpt.py``, as of Megatron-Core 0.17."""
+"""Megatron-LM: a shell file with the variables and the arguments of ``pretrain_gpt.py``, as of Megatron-Core 0.19."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from planner.jobs.job import Export, Job, groups_in_turn, looped_chunks, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.megatron.options import OPTIONS, PRECISIONS
 from planner.jobs.megatron.write_model import model_values
-from planner.jobs.megatron.write_stack import Values, shards_by_itself, stack_values, state_lacks, state_values
+from planner.jobs.megatron.write_stack import (
+    Values,
+    changed_values,
+    shards_by_itself,
+    stack_values,
+    state_lacks,
+    state_values,
+)
+from planner.jobs.model_constants import model_constants
 from planner.jobs.options import applicable
 
 FILE: Final = "megatron-args.sh"
@@ -27,7 +35,7 @@ _OWN_SCHEDULES: Final = frozenset({"none", "1f1b", "interleaved-1f1b", "interlea
 
 
 def megatron(job: Job, version: str) -> Export:
-    """Arguments and variables of one rank, as of Megatron-Core 0.17.
+    """Arguments and variables of one rank, as of Megatron-Core 0.19.
 
     Raises:
         Inexpressible: Megatron-LM lacks a part of the plan.
@@ -37,7 +45,8 @@ def megatron(job: Job, version: str) -> Export:
     model, about_model = model_values(job.model, seq_length=job.seq_length)
     states, about_states = state_values(strategy, request)
     assumed, about_stack = stack_values(strategy, request)
-    words = OPTIONS.words(model | strategy_values(strategy, request)[0] | states | assumed | dropout_values(job))
+    values = model | strategy_values(strategy, request)[0] | states | assumed | dropout_values(job)
+    words = OPTIONS.words(_of_version(values, version), version)
     script = "pretrain_mamba.py" if job.model.layer_pattern else "pretrain_gpt.py"
     environment = _environment(job)
     remarks = (*about_model, *about_states, *about_stack, *_ported(job), *groups_in_turn(job.nodes), _left_out(job))
@@ -50,6 +59,11 @@ def megatron(job: Job, version: str) -> Export:
         environment=environment,
         remarks=remarks,
     )
+
+
+def _of_version(values: dict[str, Any], version: str) -> dict[str, Any]:
+    """Values by the fields of a version: parts in graphs were called a scope until 0.18."""
+    return values | {"cuda_graph_modules": values.get("cuda_graph_scope")} if version >= "0.19" else values
 
 
 def refuse_lacks(target: str, job: Job) -> None:
@@ -83,12 +97,17 @@ def _ported(job: Job) -> tuple[str, ...]:
 
 def _own_words(job: Job) -> list[str]:
     """Options that a plan knows no value of: none of them costs anything."""
-    names = ["--data-path", "--lr", *(["--rotary-base"] if job.model.position == "rotary" else [])]
+    names = ["--data-path", "--tokenizer-model", "--lr", *(["--rotary-base"] if _base_unknown(job) else [])]
     return [f"{name} ..." for name in names]
 
 
+def _base_unknown(job: Job) -> bool:
+    """Whether a model turns its positions by a base that nobody said."""
+    return job.model.position == "rotary" and not model_constants(job.model.name)
+
+
 def _left_out(job: Job) -> str:
-    base = "; Megatron-LM's own base is 10000, which few models of today have" if job.model.position == "rotary" else ""
+    base = "; Megatron-LM's own base is 10000, which few models of today have" if _base_unknown(job) else ""
     return f"add what is the run's own: {', '.join(_own_words(job))}{base}"
 
 
@@ -120,6 +139,7 @@ def strategy_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
         # Micro-batches that pass one chunk before the next, where Megatron's default, the stages, would not do.
         "chunk_group": int(group_size(strategy.pp, strategy.num_microbatches)) if grouped else None,
         "use_tp_pp_dp_mapping": strategy.rank_order == "tp-cp-ep-pp-dp",
+        **changed_values(request),
     }
     hybrid = "a hybrid model is started by pretrain_hybrid.py; its pattern has the stages, a bar between two"
     return values, (*strategy_lacks(strategy, request), *((hybrid,) if pattern else ()), *_variables(strategy))
@@ -174,8 +194,8 @@ def _experts(strategy: Strategy, dispatch: str) -> dict[str, Any]:
     ranks = {"ep": strategy.ep, "etp": strategy.etp}
     if strategy.ep == 1:
         return ranks
-    if dispatch in SENT_ONCE:  # priced apart, written alike
-        return {**ranks, "dispatch": "deepep", "moe_flex_dispatcher_backend": "deepep"}
+    if dispatch in SENT_ONCE:
+        return {**ranks, "dispatch": "deepep", "flex_backend": dispatch}
     return {**ranks, "dispatch": dispatch}
 
 

@@ -1,15 +1,17 @@
 """Megatron-LM's arguments are priced, told of or refused, as its own parser and checks take them."""
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from planner import PlanRequest, predict
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.jobs.imported import complete
-from planner.jobs.megatron.read import megatron_job
 from planner.request.tables import model_of
+from tests.planner.jobs.scripts import megatron_job
 
 DENSE = (
     "pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 --bf16 "
@@ -33,6 +35,7 @@ def predicted(tmp_path, words, *more):
         ("--moe-layer-recompute", {"recompute": "selective", "recompute_modules": "core_attn,moe"}, None),
         ("--recompute-granularity selective --recompute-modules mlp", {"recompute_modules": "mlp"}, None),
         (f"{FULL}block --recompute-num-layers 16", {"recompute": "full"}, None),
+        (f"{FULL}block --recompute-num-layers 0", {"recompute": "none"}, None),
         (f"{FULL}block --recompute-num-layers 15", {"recompute": "partial"}, (15, 15)),
         (f"{FULL}block --recompute-num-layers 3 --num-layers-per-virtual-pipeline-stage 4", {}, (12, 12)),
         (f"{FULL}uniform --recompute-num-layers 4", {"recompute": "full", "recompute_num_layers": 4}, None),
@@ -48,9 +51,9 @@ def test_recomputation_is_read_in_every_way_that_it_is_said(more, pins, layers):
     "script",
     [
         "TP=2\nexport PP=4\ntorchrun {} --tensor-model-parallel-size $TP --pipeline-model-parallel-size ${{PP}}",
-        "TP=${{TP:-2}}; PP=$((2*2))\nPP=4\nx.sh {} --tensor-model-parallel-size=$TP --pipeline-model-parallel-size $PP",
-        'N=4\nMORE="--tensor-model-parallel-size 2 --pipeline-model-parallel-size $N"\nx.sh {} $MORE',
-        "SPLIT=(\n --tensor-model-parallel-size ${{TP:-2}} --pipeline-model-parallel-size 4\n)\nx.sh {} ${{SPLIT[@]}}",
+        "TP=${{TP:-2}}; PP=$((2*2))\npython {} --tensor-model-parallel-size=$TP --pipeline-model-parallel-size $PP",
+        'N=4\nMORE="--tensor-model-parallel-size 2 --pipeline-model-parallel-size $N"\npython {} $MORE',
+        "ALL=(\n --tensor-model-parallel-size ${{TP:-2}} --pipeline-model-parallel-size 4\n)\npython {} ${{ALL[@]}}",
     ],
 )
 def test_variables_that_a_script_sets_are_put_in_where_it_uses_them(script):
@@ -59,8 +62,8 @@ def test_variables_that_a_script_sets_are_put_in_where_it_uses_them(script):
 
 
 def test_a_variable_that_nothing_sets_is_named():
-    with pytest.raises(BadRequest, match=r"^--tensor-model-parallel-size: \$1 is set nowhere in the script"):
-        megatron_job(f"TP=$1\n{DENSE} --tensor-model-parallel-size $TP")
+    job = megatron_job(f"TP=$1\n{DENSE} --tensor-model-parallel-size $TP")
+    assert any("--arg" in line and "tp" in line for line in job.missing)
 
 
 @pytest.mark.parametrize("count", [1, 15])
@@ -97,7 +100,6 @@ REFUSED = [
     ("--recompute-granularity selective --recompute-num-layers 2", "--recompute-num-layers is of"),
     ("--recompute-granularity half", "'half' is not priced; full, selective are"),
     (f"{FULL}some --recompute-num-layers 1", "'some' is not priced; uniform, block are"),
-    ("--checkpoint-activations", "no longer an argument of Megatron-LM; --recompute-activations is"),
     ("--batch-size 4", "no longer an argument of Megatron-LM; --micro-batch-size is"),
     ("--optimizer nosuch", "--optimizer: 'nosuch' is not priced; adam, sgd, dist_muon"),
     ("--optimizer lion", "--optimizer: 'lion' is not priced"),
@@ -222,16 +224,16 @@ def test_one_layer_in_two_begins_with_the_first_as_in_megatron_and_is_refused():
 @pytest.mark.parametrize(
     ("more", "remark"),
     [
-        ("--rampup-batch-size 16 16 1000", "--rampup-batch-size is not priced from the arguments"),
-        ("--no-gradient-accumulation-fusion", "--no-gradient-accumulation-fusion is not priced from the arguments"),
-        ("--attention-backend flash", "--attention-backend flash is priced as the stack attends"),
+        ("--rampup-batch-size 16 16 1000", "--rampup-batch-size: the batch grows from 16 on, over 1000 sequences"),
+        ("--delay-wgrad-compute", "--delay-wgrad-compute is not priced: more of the experts' traffic hides"),
+        ("--attention-backend flash", "--attention-backend flash is priced as FlashAttention 2"),
         ("--recompute-method uniform", "--recompute-method has no effect without --recompute-granularity"),
         ("--num-query-groups 8", "--num-query-groups has no effect without --group-query-attention"),
         ("--exp-avg-dtype bf16", "--exp-avg-sq-dtype fp32 is priced as --exp-avg-dtype bf16"),
     ],
 )
 def test_what_changes_speed_or_memory_and_is_not_priced_is_told(more, remark):
-    assert any(told.startswith(remark) for told in megatron_job(DENSE + more).remarks)
+    assert any(told.startswith(remark) for told in megatron_job(DENSE + more).lines)
 
 
 @pytest.mark.parametrize(
@@ -244,3 +246,34 @@ def test_what_changes_speed_or_memory_and_is_not_priced_is_told(more, remark):
 )
 def test_formats_of_states_are_read(more, field, value):
     assert megatron_job(DENSE + more).fields[field] == value
+
+
+CASES = Path(__file__).parent / "cases"
+
+
+def test_positions_that_are_switched_off_beside_a_rotation_are_rotated():
+    job = megatron_job((CASES / "no_position_embedding_rope.sh").read_text())
+    assert job.fields["model"]["position"] == "rotary"
+    assert megatron_job(DENSE + "--no-position-embedding").fields["model"]["position"] == "none"
+
+
+def test_a_sharded_optimizer_over_one_rank_is_priced_unsharded():
+    job = megatron_job((CASES / "dp1_distopt.sh").read_text())
+    fields, pins = complete(job.fields, job.pins)
+    assert (fields["gpus"], pins["tp"], pins["pp"], pins["zero_stage"]) == (16, 8, 2, 0)
+    found = predict(PlanRequest(**fields, cluster="dgx-h100", pins=pins, reasons=False))
+    assert found.status != "infeasible" or {one.rule for one in found.rejected} == {"memory"}
+
+
+def test_the_width_of_a_head_beside_latent_attention_is_the_latent_one_s():
+    latent = "--multi-latent-attention --kv-lora-rank 512 --qk-head-dim 128 --qk-pos-emb-head-dim 64 --v-head-dim 128 "
+    read = model_of(megatron_job(f"{DENSE}{latent}--kv-channels 128").fields["model"])
+    assert read.head_dim == 192
+    assert read.mla is not None
+
+
+@pytest.mark.parametrize(("more", "every"), [("4", 4), ("[1,1,1,0]*8", 4), ("([1]*1+[0]*1)*16", 2), ("[1]*32", None)])
+def test_layers_that_attend_to_all_tokens_are_read_by_number_and_by_bits(more, every):
+    found = megatron_job(f"{DENSE}--window-size 127,0 --window-attn-skip-freq '{more}'").fields["model"]
+    assert found["sliding_window"] == 128
+    assert found.get("sliding_window_every") == every

@@ -19,7 +19,6 @@ from costmodels.strategy import strategies
 from hardware.records import Cluster
 from planner import PlanRequest, plan, predict
 from planner.errors import BadRequest
-from planner.jobs.megatron.read import megatron_job
 from planner.render.terminal.formats import written
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
@@ -28,6 +27,7 @@ from planner.space.lattice import build
 from planner.stages.from_strategies import stage_bounds
 from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import every_row, seconds_and_bytes
+from tests.planner.jobs.scripts import megatron_job
 from tests.planner.searched import agree, tightened, tried
 from tests.scenarios import ONE_F_ONE_B, changed_device, toy_model, toy_scenario, toy_stack
 

@@ -1,0 +1,1 @@
+"""InternEvo: configurations that are Python files of tables."""

@@ -1,0 +1,145 @@
+"""InternEvo: a Python file of tables, read without running it: constants, names, sums, products and ``dict(...)``."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any, Final
+
+from planner.jobs.imported import ImportedJob
+from planner.jobs.megatron.dialect import Dialect
+from planner.jobs.megatron.tables import table_job, table_words
+from planner.jobs.reader import Context, DocumentReader, JobFile
+
+_OPERATORS: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+}  # fmt: skip
+_LARGEST: Final = 2**53
+_ROUNDED: Final = 256
+"""What the inner width is a multiple of (internlm/model: FeedForward, multiple_of)."""
+_TABLES: Final = frozenset({"model", "parallel", "data"})
+_DIALECT: Final = Dialect(
+    name="InternEvo",
+    usual="--swiglu --normalization RMSNorm --position-embedding-type rope --untie-embeddings-and-output-weights "
+    "--attention-dropout 0.0 --hidden-dropout 0.0",
+    means={
+        "data.seq-len": "--seq-length {}",
+        "data.micro-bsz": "--micro-batch-size {}",
+        "data.micro-num": "--gradient-accumulation-steps {}",
+        "data.total-steps": "--train-iters {}",
+        "model.num-layers": "--num-layers {}",
+        "model.hidden-size": "--hidden-size {}",
+        "model.num-attention-heads": "--num-attention-heads {}",
+        "model.num-kv-attention-heads": "--group-query-attention --num-query-groups {}",
+        "model.vocab-size": "--vocab-size {}",
+        "model.num-experts": "--num-experts {}",
+        "model.no-bias": "--disable-bias-linear",
+        "model.checkpoint": {
+            "false": "", "0": "",
+            **dict.fromkeys(
+                ("true", "1", "1.0"), "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
+            ),
+        },
+        "model.dtype": {"torch.bfloat16": "--bf16", "torch.float16": "--fp16", "torch.half": "--fp16",
+                        "torch.tf32": "", "torch.float32": ""},
+        "parallel.tensor.size": "--tensor-model-parallel-size {}",
+        "parallel.tensor.mode": {"mtp": "", "msp": "--sequence-parallel", "fsp": "--sequence-parallel"},
+        "parallel.pipeline.size": "--pipeline-model-parallel-size {}",
+        "parallel.expert.size": "--expert-model-parallel-size {}",
+        "model.num-chunks": "--num-virtual-stages-per-pipeline-rank {}",
+        "hybrid-zero-optimizer.overlap-sync-grad": "--overlap-grad-reduce",
+        "hybrid-zero-optimizer.overlap-sync-param": "--overlap-param-gather",
+    },
+    harmless=r"data\.(valid-[\w-]+|train-[\w-]+|skip-batches|min-length|[\w-]*tokenizer[\w-]*|type|diag-outlier-ratio"
+    r"|empty-cache-and-diag-interval|num-worker|gradient-accumulation|rampup-batch-size|use-shm|pack-sample-into-one)"
+    r"|model\.(embed-split-hidden|embed-grad-scale|parallel-output|apply-post-layer-norm|norm-type|mlp-ratio|use-flash-attn"
+    r"|layer-norm-epsilon|use-fp32-logits|rope-base|multiple-of|start-layer-idx|adapt-hf|norm-head|qk-interleaved)"
+    r"|parallel\.(zero1|weight|pipeline)\.[\w-]+|parallel\.zero1|hybrid-zero-optimizer\.(clip-grad-norm|reduce-bucket-size)",
+    stack="internevo",
+    framework="",
+    booleans=True,
+)  # fmt: skip
+
+
+@cache
+def _tables(text: str) -> dict[str, Any]:
+    """Variables of a file that are constants or tables of them; empty where it is no Python."""
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+    known: dict[str, Any] = {}
+    for one in body:
+        if isinstance(one, ast.Assign) and len(one.targets) == 1 and isinstance(one.targets[0], ast.Name):
+            known[one.targets[0].id] = _value(one.value, known)
+    return known
+
+
+def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
+    """What an expression is; None where it is more than constants, names, tables and sums."""
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name):
+            return known.get(name)
+        case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
+            return {one.arg: _value(one.value, known) for one in keywords if one.arg}
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=key)):
+            table = known.get(name)
+            return table.get(key) if isinstance(table, dict) else None
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _calculated(op, _value(left, known), _value(right, known))
+    return None
+
+
+def _calculated(op: ast.operator, left: Any, right: Any) -> Any:
+    """A sum or product of numbers; None of anything else, or where it divides by nothing."""
+    if not all(isinstance(side, int | float) and abs(side) < _LARGEST for side in (left, right)):
+        return None
+    return None if isinstance(op, ast.Div | ast.FloorDiv) and not right else _OPERATORS[type(op)](left, right)
+
+
+def _recognises(file: JobFile) -> bool:
+    if "parallel" not in file.text or "dict(" not in file.text:
+        return False
+    found = _tables(file.text)
+    return all(isinstance(found.get(name), dict) for name in _TABLES) and "seq_len" in found["data"]
+
+
+def _read(file: JobFile, context: Context) -> ImportedJob:
+    tables = _tables(file.text)
+    words = table_words(tables, {name: f"{name}." for name in ("data", "model", "parallel", "hybrid_zero_optimizer")})
+    words = {name.replace("hybrid_zero_optimizer", "hybrid-zero-optimizer"): values for name, values in words.items()}
+    model, parallel = tables["model"], tables["parallel"]
+    if model.get("hidden_size") and model.get("mlp_ratio"):
+        width = int(model["hidden_size"] * model["mlp_ratio"])
+        words["ffn-hidden-size"] = [str(_ROUNDED * -(-width // _ROUNDED))]
+    found = table_job(words, _DIALECT, context)
+    return replace(found, pins={**found.pins, **_sharded(parallel)}, unpriced=(*found.unpriced, *_told(parallel)))
+
+
+def _sharded(parallel: Mapping[str, Any]) -> dict[str, Any]:
+    """Over which ranks optimizer states are shared: none for a size of 1, all for none, else groups of so many."""
+    size = _size(parallel, "zero1")
+    if size == 1:
+        return {"zero_stage": 0}
+    return {"zero_stage": 1} if size is None or size <= 0 else {"zero_stage": 1, "sharding_degree": size}
+
+
+def _size(parallel: Mapping[str, Any], name: str) -> int | None:
+    """Ranks along an axis, written as a number or as a table with one."""
+    part = parallel.get(name)
+    size = part.get("size") if isinstance(part, dict) else part
+    return size if isinstance(size, int) else None
+
+
+def _told(parallel: Mapping[str, Any]) -> tuple[str, ...]:
+    size = _size(parallel, "weight") or 1
+    return (f"parallel.weight {size} is not priced: weights are shared and gathered: less memory",) if size > 1 else ()
+
+
+READERS: Final = (DocumentReader("internevo", "a configuration of InternEvo", "", _recognises, _read),)

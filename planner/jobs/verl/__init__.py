@@ -1,0 +1,1 @@
+"""verl: reinforcement learning on Megatron-Core, by overrides of its configuration."""
