@@ -12,11 +12,17 @@ from planner.jobs.accelerate import read as accelerate
 from planner.jobs.assemble import FilesOfJob, read_files
 from planner.jobs.deepspeed import read as deepspeed
 from planner.jobs.imported import ImportedJob
+from planner.jobs.maxtext import log as maxtext_log
 from planner.jobs.maxtext import read as maxtext
+from planner.jobs.megatron import log as megatron_log
 from planner.jobs.megatron import read as megatron
+from planner.jobs.nanotron import log as nanotron_log
 from planner.jobs.nanotron import read as nanotron
+from planner.jobs.nemo import log as nemo_log
 from planner.jobs.reader import Context, Reader
+from planner.jobs.torchtitan import log as torchtitan_log
 from planner.jobs.torchtitan import read as torchtitan
+from planner.jobs.transformers import log as transformers_log
 
 READERS: Final[list[Reader]] = [
     *megatron.READERS,
@@ -26,8 +32,14 @@ READERS: Final[list[Reader]] = [
     *nanotron.READERS,
     *maxtext.READERS,
     *documents.READERS,
+    *nanotron_log.READERS,
+    *torchtitan_log.READERS,
+    *maxtext_log.READERS,
+    *nemo_log.READERS,
+    *megatron_log.READERS,
+    *transformers_log.READERS,
 ]
-"""Those of every framework; the first of a form is the usual one."""
+"""Those of every framework; the first of a form is the usual one, and of logs those first that others resemble."""
 
 
 def forms() -> tuple[str, ...]:

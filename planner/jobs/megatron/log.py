@@ -1,0 +1,190 @@
+"""Logs of Megatron-LM and of what is made of it: the dump of its arguments, its lines of iterations and of memory."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from planner.errors import BadRequest
+from planner.jobs.imported import ImportedJob
+from planner.jobs.logs.forms import row
+from planner.jobs.logs.lines import has
+from planner.jobs.logs.memory import Kind, MemoryForm
+from planner.jobs.logs.scan import Dump, Fact, Tables
+from planner.jobs.logs.told import told_by, with_told
+from planner.jobs.megatron.options import OPTIONS
+from planner.jobs.megatron.read import megatron_job
+from planner.jobs.options import present
+from planner.jobs.reader import Context, JobFile, LogReader
+
+_IS: Final = r"\s*[:=]\s*"
+_PEAKS: Final[tuple[tuple[Kind, str], ...]] = (("allocated", "max allocated"), ("reserved", "max reserved"))
+TABLES: Final = Tables(
+    forms=(
+        row(
+            "iteration",
+            r"\biteration" + r"\s*[:=]?\s*" + r"(?P<step>\d+)\s*/\s*(?P<of>\d+)",
+            r"elapsed[ _]time[ _]per[ _]iteration[ _]\(?ms\)?" + _IS + r"(?P<ms>[\d.]+)",
+            r"global[ _]batch[ _]size" + _IS + r"(?P<batch>\d+)",
+            r"number[ _]of[ _]skipped[ _]iterations" + _IS + r"(?P<skipped>\d+)",
+            since_last=True,
+        ),
+    ),
+    memory=tuple(
+        MemoryForm(
+            "memory (MB)",
+            re.compile(rf"(?:\[Rank (?P<rank>\d+)\][^\[]*?)?memory \(MB\)[^\[]*?\| {words}: (?P<bytes>[\d.]+)"),
+            kind,
+            "MIB",
+        )
+        for kind, words in _PEAKS
+    ),
+    dumps=(
+        Dump(
+            "- arguments -",
+            "- end of arguments -",
+            re.compile(r"(?:^|\s)(?P<name>[A-Za-z]\w*) \.{2,}(?P<value>.*)$"),
+        ),
+    ),
+    facts=(Fact("padded vocab", re.compile(r"padded vocab \(size: (?P<vocab_size>\d+)\)")),),
+    starts=("using world size:",),
+)  # fmt: skip
+"""Also of Megatron-DeepSpeed, GPT-NeoX, MindSpeed, Pai's and others that left its lines as they are."""
+
+_UNSET: Final = ("", "None", "False", "[]", "{}")
+_SET_BY: Final = re.compile(r"\.{2,}(?:updated|default)$")
+"""What GPT-NeoX prints behind a value: whether the user set it."""
+_TURNED: Final[Mapping[str, tuple[str, str]]] = {
+    "add_bias_linear": ("False", "disable-bias-linear"),
+    "masked_softmax_fusion": ("False", "no-masked-softmax-fusion"),
+    "bias_gelu_fusion": ("False", "no-bias-gelu-fusion"),
+    "bias_swiglu_fusion": ("False", "no-bias-swiglu-fusion"),
+    "bias_dropout_fusion": ("False", "no-bias-dropout-fusion"),
+    "apply_rope_fusion": ("False", "no-rope-fusion"),
+    "gradient_accumulation_fusion": ("False", "no-gradient-accumulation-fusion"),
+    "overlap_p2p_comm": ("False", "no-overlap-p2p-communication"),
+}
+"""Arguments that a dump has by another name than the option that turns them off, and the value which that gives."""
+_RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
+    "num-layers": ("encoder_num_layers",),
+    "seq-length": ("encoder_seq_length",),
+    "vocab-size": ("padded_vocab_size",),
+    "num-query-groups": ("num_key_value_heads",),
+    "num-virtual-stages-per-pipeline-rank": ("virtual_pipeline_model_parallel_size",),
+    "micro-batch-size": ("batch_size",),
+    "tensor-model-parallel-size": ("model_parallel_size",),
+    "fp8-format": ("fp8",),
+    "fp4-format": ("fp4",),
+    "use-megatron-fsdp": ("use_custom_fsdp",),
+    "hybrid-layer-pattern": ("hybrid_override_pattern",),
+}
+"""Options by what dumps call them, where that is not the option's own name or was not in older versions."""
+_WORDS: Final = {
+    "rmsnorm": "RMSNorm",
+    "layernorm": "LayerNorm",
+    "torch.float32": "fp32",
+    "torch.bfloat16": "bf16",
+    "torch.float16": "fp16",
+    "torch.uint8": "fp8",
+}
+"""Values as dumps have them, by what the option takes."""
+_LEFT: Final = frozenset({"fp8", "train-iters", "train-samples", "train-tokens", "nnodes", "nproc-per-node"})
+"""Options that a dump says otherwise, or that are of no use to what ran."""
+
+
+def _read(file: JobFile, context: Context) -> ImportedJob:
+    told = told_by(file, TABLES)
+    said = told.start.said
+    if any(_SET_BY.search(value) for value in said.values()):
+        job = _of_neox({name: _SET_BY.sub("", value).strip() for name, value in said.items()})
+    else:
+        job = _settled(said, context)
+    return with_told(job, told, context)
+
+
+def _settled(said: Mapping[str, str], context: Context) -> ImportedJob:
+    """The job of a dump; where it makes none, why, beside what was measured."""
+    try:
+        return _of_dump(said, context) if said else ImportedJob()
+    except BadRequest as error:
+        return ImportedJob(missing=(f"the arguments that it prints make no job: {error}",))
+
+
+def _of_dump(said: Mapping[str, str], context: Context) -> ImportedJob:
+    """The job of a dump of arguments, by the table of a command line's options."""
+    words = [*_arguments(said), *_recomputed(said)]
+    job = megatron_job(shlex.join(words), model_known="model" in context.known)
+    fields, pins = dict(job.fields), dict(job.pins)
+    if gpus := _whole(said.get("world_size")):
+        fields["gpus"] = gpus
+    if said.get("deepspeed") == "True":
+        pins["zero_stage"] = _whole(said.get("zero_stage")) or 0
+    return replace(job, fields=fields, pins=pins, length=None)
+
+
+def _arguments(said: Mapping[str, str]) -> Iterator[str]:
+    """A dump as the command line that has the same effect, of the options that are read."""
+    yield from (f"--{word}" for name, (value, word) in _TURNED.items() if said.get(name) == value)
+    heads, groups = (_whole(said.get(name)) for name in ("num_attention_heads", "num_key_value_heads"))
+    if groups and heads and groups < heads:
+        yield "--group-query-attention"
+    for option in OPTIONS:
+        value = _value(said, option.word)
+        if option.word in _LEFT or value in _UNSET or (option.word == "num-experts" and value in {"1", "[1]"}):
+            continue
+        yield f"--{option.word}"
+        yield from () if option.kind == "flag" else _parts(value)
+
+
+def _value(said: Mapping[str, str], word: str) -> str:
+    """What a dump has for an option."""
+    names = (word.replace("-", "_"), *_RENAMED.get(word, ()))
+    return next((said[name] for name in names if said.get(name, "") not in _UNSET), "")
+
+
+def _parts(value: str) -> list[str]:
+    """The words of a value, a list's one by one; of an enumeration its last part."""
+    parts = [part.strip(" '\"") for part in value.strip("[]").split(",")] if value.startswith("[") else [value]
+    return [_WORDS.get(part, part.rpartition(".")[2] if _ENUMERATED.fullmatch(part) else part) for part in parts]
+
+
+_ENUMERATED: Final = re.compile(r"[A-Z]\w+\.\w+")
+
+
+def _recomputed(said: Mapping[str, str]) -> list[str]:
+    """What was called checkpointing: whole layers, in groups of so many."""
+    if said.get("checkpoint_activations") != "True" or said.get("recompute_granularity", "None") != "None":
+        return []
+    count = said.get("checkpoint_num_layers", "1")
+    return ["--recompute-granularity", "full", "--recompute-method", "uniform", "--recompute-num-layers", count]
+
+
+def _of_neox(said: Mapping[str, str]) -> ImportedJob:
+    """What GPT-NeoX's dump says by the names that Megatron-LM has too; its own file says the model."""
+    names = {"global_batch_size": "train_batch_size", "seq_length": "seq_length", "gpus": "global_num_gpus"}
+    pins = {
+        "tp": "model_parallel_size",
+        "pp": "pipe_parallel_size",
+        "micro_batch_size": "train_micro_batch_size_per_gpu",
+        "zero_stage": "zero_stage",
+    }
+    fields = {field: _whole(said.get(name)) or None for field, name in names.items()}
+    found = {axis: _whole(said.get(name)) for axis, name in pins.items() if name in said}
+    found |= {axis: max(found[axis], 1) for axis in ("tp", "pp") if axis in found}  # 0 is none
+    return ImportedJob(present(**fields), found)
+
+
+def _whole(text: str | None) -> int:
+    return int(text) if text and text.isdecimal() else 0
+
+
+def _recognises(file: JobFile) -> bool:
+    return has(file.text, _SIGN)
+
+
+_SIGN: Final = re.compile(r"iteration\W+\d+\s*/.*elapsed[ _]time[ _]per[ _]iteration|-{8,} arguments -{8,}")
+
+READERS: Final = (LogReader("megatron-log", "a log of Megatron-LM or a relative", "megatron-lm", _recognises, _read),)

@@ -1,0 +1,1 @@
+"""NeMo: what its runs print."""
