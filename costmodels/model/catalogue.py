@@ -5,6 +5,7 @@ names that mean exactly one of them. Only the files that a name needs are opened
 """
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from hardware.files import Document, load, read
 DIRECTORY = Path(__file__).parent / "models"
 ALIASES = "aliases"
 SUFFIXES = (".toml", ".json")
+_WORD = re.compile(r"[a-z0-9.]+")
+_TUNED = re.compile(r"instruct|base|hf|chat|it|pt|thinking|preview|meta|\d{4}")
+"""Words of a name that tell no sizes: what the weights were tuned for, by whom they are published, and when."""
 HUGGING_FACE_FIELDS = {"num_hidden_layers", "num_attention_heads", "n_layer", "n_head", "transformers_version"}
 """Fields that only a Hugging Face configuration has, whatever its family."""
 
@@ -45,17 +49,46 @@ def model(name_or_path: str, seq_length: int | None = None) -> Model:
     """
     if name_or_path.lower().endswith(SUFFIXES) or "/" in name_or_path or os.sep in name_or_path:
         path = Path(name_or_path)
-        if not name_or_path.lower().endswith(SUFFIXES) and not path.exists():  # a name on a hub
+        if name_or_path.lower().endswith(SUFFIXES) or path.exists():
+            return from_file(path, seq_length)
+        if (known := entry_on_hub(name_or_path)) is None:
             raise BadFile(path, "no such file or folder; a model of Hugging Face is given by a copy of its config.json")
-        return from_file(path, seq_length)
-    known = names()
-    name = name_or_path.lower()
-    if name not in known:
-        others = aliases()
-        if name not in others:
-            raise UnknownName("model", name_or_path, [*known, *others])
-        name = others[name]
+        return from_file(DIRECTORY / f"{known}.toml")
+    name = entry_of(name_or_path)
+    if name is None:
+        raise UnknownName("model", name_or_path, [*names(), *aliases()])
     return from_file(DIRECTORY / f"{name}.toml")
+
+
+def entry_on_hub(name: str) -> str | None:
+    """The catalogue name behind one of a hub, such as Qwen/Qwen3-8B; None where it is a file here, or not known."""
+    owner, slash, rest = name.partition("/")
+    plain = bool(owner and slash and rest) and "/" not in rest and not rest.lower().endswith(SUFFIXES)
+    return entry_of(rest) if plain and not Path(name).exists() else None
+
+
+def entry_of(name: str) -> str | None:
+    """The catalogue name behind a name, a short one, or one as hubs spell it; None where there is none, or several.
+
+    What a model was tuned for, and when, changes none of its sizes: Qwen3-8B-Base and Llama-3.1-8B-Instruct are
+    entries. Numbers of versions and formats of weights do, and are never left out.
+    """
+    lowered = name.lower()
+    known = names()
+    if lowered in known:
+        return lowered
+    others = aliases()
+    if lowered in others:
+        return others[lowered]
+    stem = _stem(lowered)
+    every = {known: known for known in known} | others
+    found = {entry for one, entry in every.items() if _stem(one) == stem}
+    return found.pop() if stem and len(found) == 1 else None
+
+
+def _stem(name: str) -> str:
+    """A name in lower case without separators and the words that say nothing of sizes."""
+    return "".join(word for word in _WORD.findall(name) if not _TUNED.fullmatch(word))
 
 
 def from_file(path: Path, seq_length: int | None = None) -> Model:

@@ -33,7 +33,7 @@ def files_of_job(ctx: click.Context, *, config: bool = True) -> FilesOfJob | Non
     params = ctx.params
     paths, form = _paths_and_kind(params["files"], params)
     if not paths:
-        if lost := next((name for name in ("env", "arguments", "launch") if params[name]), None):
+        if lost := next((name for name in ("env", "arguments", "launch", "expand") if params[name]), None):
             raise BadRequest(f"--{lost.removesuffix('uments')} is about a script, and no FILE is given")
         return None
     found = _read(ctx, paths, form)
@@ -61,6 +61,7 @@ def _read(ctx: click.Context, paths: Sequence[Path], form: str | None) -> FilesO
         environment=params["env"],
         arguments=params["arguments"],
         launch=params["launch"],
+        expand=params["expand"],
     )
     return read_job(paths, context, form)
 

@@ -17,6 +17,7 @@ _FACTOR: Final = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 _DIGITS: Final = re.compile(r"\+?[0-9]+")
 _LOOSE: Final = re.compile(r"([+-]?[0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)([kmbgt]?)", re.IGNORECASE)
 _THOUSANDS: Final = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?[a-z]?", re.IGNORECASE)
+_THOUSANDS_OF_TWO: Final = re.compile(r"([0-9]{1,6})[kK]", re.ASCII)
 _SUFFIXES: Final = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 _MOST_DIGITS: Final = 15
 _LONGEST_TEXT: Final = 4096
@@ -175,6 +176,16 @@ class Count(click.ParamType[int]):
         return f"expected a whole number {hint}, got {_short(text)}"
 
 
+class Length(Count):
+    """Tokens of a sequence: the same, but that everybody means 8,192 by "8k"."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number."""
+        if found := _THOUSANDS_OF_TWO.fullmatch(str(value).strip()):
+            value = int(found[1]) * 2**10
+        return super().convert(value, param, ctx)
+
+
 def _meant(text: str) -> int | None:
     """The whole number that "12k", "1e3", "12,288" or "１２" stand for, if there is one."""
     plain = unicodedata.normalize("NFKC", text)
@@ -305,9 +316,11 @@ def field_option(name: str, **other: Any) -> Decorator:
         settings |= {"is_flag": True, "default": None}
     elif field.kind == "count":
         settings["type"] = Count(field.least)
+    elif field.kind == "length":
+        settings["type"] = Length(field.least)
     elif field.kind == "number":
         settings["type"] = Read(_factor)
-    elif field.kind in {"tokens", "time", "share", "counts"}:
+    elif field.kind in {"tokens", "time", "share", "price", "counts"}:
         settings["type"] = read_as(field.kind)
     elif field.kind == "changes":
         settings |= {"multiple": True, "callback": _changes}
@@ -409,6 +422,12 @@ job_options = stacked(
         help="An argument of a script: $1, then $2 ...",
     ),
     option("--launch", heading=_F, type=Count(), metavar="N", help="Which of several launches in a script."),
+    option(
+        "--expand",
+        heading=_F,
+        is_flag=True,
+        help="Let bash expand the script: this runs its own code, every program that it calls replaced by a recorder.",
+    ),
 )
 """What is known beside the files of a job."""
 

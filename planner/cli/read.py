@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from planner.answer.text import format_count
 from planner.cli.ask import Given, gathered, still_missing
 from planner.cli.files import document_of, files_of_job
 from planner.cli.options import Command, needed_file_options, output_options, pin_options, question_options
 from planner.cli.output import as_json, shown, talk, write
-from planner.errors import BadRequest
-from planner.request.fields import GIVEN_SPLIT
+from planner.errors import BadRequest, MeshwrightError
+from planner.request.fields import GIVEN_SPLIT, IN_STEPS, PIN_AXES, QUESTION
 
 if TYPE_CHECKING:
     from planner.jobs.assemble import FilesOfJob
     from planner.render.terminal.reading import Reading
+
+
+_IN_ORDER = (*QUESTION, *(f"pins.{axis}" for axis in (*PIN_AXES, *IN_STEPS)))
 
 
 @click.command("read", cls=Command, short_help="What a script, configuration, model or log holds.")
@@ -58,7 +62,8 @@ def _reading(found: FilesOfJob, given: Given) -> Reading:
     hidden = {name for name in GIVEN_SPLIT if name not in given.values}
     return Reading(
         files=tuple((str(part.file.path), part.title) for part in found.parts),
-        values={name: value for name, value in given.values.items() if name not in hidden},
+        values={name: given.values[name] for name in _IN_ORDER if name in given.values and name not in hidden},
+        model=_model_in_words(given.values.get("model"), given.values.get("seq_length")),
         origins=_origins(given),
         measured=_measured(found.run),
         missing=tuple(still_missing(job, given)),
@@ -66,6 +71,22 @@ def _reading(found: FilesOfJob, given: Given) -> Reading:
         unpriced=job.unpriced,
         remarks=job.remarks,
     )
+
+
+def _model_in_words(model: Any, seq_length: Any) -> str:
+    """The model with the number of its parameters, where it is known; its name otherwise."""
+    from costmodels.model.catalogue import model as find_model
+    from costmodels.model.parameters import parameters
+    from planner.request.tables import model_of
+
+    if model is None:
+        return ""
+    try:
+        length = seq_length if isinstance(seq_length, int) else None
+        found = model_of(model) if isinstance(model, Mapping) else find_model(str(model), length)
+    except (MeshwrightError, ValueError) as error:
+        return f"a model that is not priced ({error})"
+    return f"{found.name}, {format_count(parameters(found))} parameters,"
 
 
 def _origins(given: Given) -> dict[str, str]:

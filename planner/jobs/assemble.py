@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from planner.errors import BadFile, BadRequest, MeshwrightError
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.imported import ImportedJob
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, LogReader, Reader, job_file
 from planner.jobs.recognise import is_script, kind, looks_like, readers_of
-from planner.jobs.script import Started, chosen, started
+from planner.jobs.script import JobOfScript, job_of_script, script_of, started
 
+Read = TypeVar("Read")
 _WORDS: Final = 50
 
 
@@ -109,10 +111,8 @@ def _part(file: JobFile, context: Context, readers: Sequence[Reader], form: str 
     """A file, read by the reader of its kind."""
     of_form = [one for one in readers if one.form == form] if form else list(readers)
     reader = kind(file, of_form)
-    if reader is None and not isinstance(file.document, Mapping) and (lines := _started(file, context, of_form)):
-        one = chosen(file, lines, context.launch)
-        job = _own_words(file, lambda: one.reader.read(one.launch, context))
-        return Part(file, one.reader, _with_stack(job, one.reader), line=one.launch.line)
+    if reader is None and (said := _own_words(file, lambda: _of_script(file, context, of_form))):
+        return Part(file, said.reader, _with_stack(said.job, said.reader), line=said.line)
     if reader is None:
         raise BadFile(file.path, _refusal(file, context, readers, of_form if form else []))
     if isinstance(reader, LogReader):
@@ -124,31 +124,33 @@ def _part(file: JobFile, context: Context, readers: Sequence[Reader], form: str 
     return Part(file, reader, _with_stack(job, reader), run=own)
 
 
-def _started(file: JobFile, context: Context, readers: Sequence[Reader]) -> tuple[Started, ...]:
-    return started(file, context, readers) if is_script(file) else ()
+def _of_script(file: JobFile, context: Context, readers: Sequence[Reader]) -> JobOfScript | None:
+    return job_of_script(file, context, readers) if is_script(file) else None
 
 
 def _refusal(file: JobFile, context: Context, readers: Sequence[Reader], of_form: Sequence[Reader]) -> str:
     """Why a file is not read: what it looks like, and what is read where that is another kind."""
     others = [one.title for one in readers_of(file, readers)]
-    if is_script(file):
-        others += [one.reader.title for one in _started(file, context, readers)]
+    script = script_of(file, context) if is_script(file) else None
+    if script:
+        others += [one.reader.title for one in started(script, readers)]
     if others:
         return f"it looks like {others[0]}; leave --from out"
-    wanted = f"no {of_form[0].title.partition(' ')[2]}: " if of_form else ""
-    return f"{wanted}it looks like {looks_like(file)}"
+    wanted = f"no {of_form[0].title.removeprefix('a ')}: " if of_form else ""
+    programs = [f"{shlex.join(one.words):.{_WORDS}} (line {one.line})" for one in script.launches] if script else []
+    starts = f" which starts {programs[0]}, of a framework that is not known here" if programs else ""
+    return f"{wanted}it looks like {looks_like(file)}{starts}"
 
 
-def _own_words(file: JobFile, read: Any) -> ImportedJob:
+def _own_words(file: JobFile, read: Callable[[], Read]) -> Read:
     """What a reader makes of a file, whose name stands in front of what it says against it."""
     try:
-        found: ImportedJob = read()
+        return read()
     except BadFile:
         raise
     except MeshwrightError as error:
         text = str(error)
         raise BadRequest(text if text.startswith(str(file.path)) else f"{file.path}: {text}") from None
-    return found
 
 
 def _with_stack(job: ImportedJob, reader: Reader) -> ImportedJob:

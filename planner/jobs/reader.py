@@ -116,12 +116,19 @@ class Launch:
         line: of the script, counted from 1.
         written: files that the script itself writes before it (here-documents), by path.
         environment: variables that are set for it.
+        unknown: parts of words, files and variables that the script does not say, as they stand there (``${NNODES}``),
+            and how the user can (``--env NNODES=VALUE``).
+        when: the arms of branches in which it runs, where that is not known.
+        outer: commands around it, such as ``srun`` with its options, from the outermost on.
     """
 
     words: tuple[str, ...]
     line: int = 1
     written: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    when: tuple[str, ...] = ()
+    outer: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -134,6 +141,7 @@ class Context:
         environment: variables of the user's shell that the user gave (``--env``).
         arguments: of the script (``--arg``).
         launch: which of several launches is meant, counted from 1; None where nobody said.
+        expand: whether a script's own code may be run, its programs replaced by recorders.
         used: the files that others named and that were read with them.
     """
 
@@ -142,6 +150,7 @@ class Context:
     environment: Mapping[str, str] = field(default_factory=dict)
     arguments: Sequence[str] = ()
     launch: int | None = None
+    expand: bool = False
     used: set[Path] = field(default_factory=set)
 
     def find(self, name: str, beside: Path | None = None) -> JobFile | None:

@@ -54,21 +54,22 @@ def looks_like(file: JobFile) -> str:
     """What a file that nobody reads looks like, in words that follow "it looks like" or stand alone."""
     if not file.text.strip():
         return "an empty file"
-    if file.document is not None:
+    if file.document is not None and not is_script(file):
         keys = ", ".join(f"{key!s:.30}" for key in list(file.document)[:_KEYS])
         return f"{file.syntax} of another kind" + (f", with {keys}" if keys else ", with nothing in it")
     if is_script(file):
-        return "a script or a command line that starts no training that is known here"
+        return "a script or a command line"
     if is_python(file):
         return "a Python program"
     return next((said for name in _SIGNS if (said := _broken(file, name))), "plain text")
 
 
 def is_script(file: JobFile) -> bool:
-    """Whether a text that is no document is a shell script or a command line."""
+    """Whether a text that is no document is a shell script or a command line; variables alone may be TOML too."""
     if not _SHELL.search(file.text, 0, _HEAD):
         return False
-    return file.document is None and not is_python(file)
+    variables = file.syntax == "TOML" and all(isinstance(one, str | int) for one in (file.document or {}).values())
+    return (file.document is None or variables) and not is_python(file)
 
 
 def is_python(file: JobFile) -> bool:

@@ -1,18 +1,28 @@
-"""The launches of a shell script, and which of them is meant."""
+"""The job of a shell script: its launches, which of them is meant, and what depends on values that nobody said."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from planner.errors import BadRequest
-from planner.jobs.megatron.options import script_words
+from planner.errors import BadRequest, MeshwrightError
+from planner.jobs.imported import ImportedJob
 from planner.jobs.reader import CommandReader, Context, JobFile, Launch, Reader
+from planner.jobs.shell import Script, read_script
+from planner.jobs.shell.expand import WARNING, expand
+from planner.jobs.shell.launches import starts_training
+from planner.jobs.shell.parsing import parsed
 
 _SHOWN: Final = 60
 """Characters of a command line in a list of several."""
+_TRIED: Final = ("8", "16")
+"""Two values in the place of what is not known: what differs between them depends on it."""
+_ONLY_OPTIONS: Final = "train.py"
+"""A program for the options of a file that has nothing else."""
+_LARGEST: Final = 2**20
+"""Bytes of a script that another one runs."""
 
 
 @dataclass(frozen=True)
@@ -23,48 +33,223 @@ class Started:
     reader: CommandReader
 
 
-def launches(file: JobFile, context: Context) -> tuple[Launch, ...]:
-    """The command lines that a script runs; its words are taken as one until it is evaluated.
+@dataclass(frozen=True)
+class JobOfScript:
+    """What a script starts, read.
+
+    Attributes:
+        job: what the launch that is meant asks for; where that is not known, what must be said first.
+        reader: of its program, or of the first of several.
+        line: of the launch, where it is known.
+    """
+
+    job: ImportedJob
+    reader: CommandReader
+    line: int | None = None
+
+
+def job_of_script(file: JobFile, context: Context, readers: Sequence[Reader]) -> JobOfScript | None:
+    """What the training that a script starts asks for; None where it starts none that is known here.
 
     Raises:
-        BadRequest: it is no script.
+        BadRequest: the launch is wrong, or there is none of the number that was said.
     """
-    return (Launch(tuple(script_words(file.text)), environment=context.environment),)
+    script = script_of(file, context)
+    known = started(script, readers)
+    if not known:
+        return None
+    beside = ImportedJob(
+        assumed=script.assumed,
+        remarks=(*script.unread, *script.wanted, *((WARNING,) if context.expand else ())),
+    )
+    if script.needs and (context.launch is None or len(known) < 2):
+        asked = tuple(f"{one.option or 'its value'} ({one.told})" for one in script.needs)
+        return JobOfScript(replace(beside, missing=(*asked, *_several(known))), known[0].reader)
+    if context.launch is None and len(known) > 1:
+        return JobOfScript(replace(beside, missing=_several(known)), known[0].reader)
+    one = _chosen(known, context.launch)
+    job = _read(one, context)
+    joined = replace(job, assumed=(*beside.assumed, *job.assumed), remarks=(*beside.remarks, *job.remarks))
+    return JobOfScript(joined, one.reader, one.launch.line)
 
 
-def started(file: JobFile, context: Context, readers: Sequence[Reader]) -> tuple[Started, ...]:
-    """The launches of a script that start a training that is known here, each once.
+def script_of(file: JobFile, context: Context) -> Script:
+    """What a script starts, with the scripts beside it that it runs or takes in.
 
     Raises:
-        BadRequest: it is no script.
+        BadRequest: it takes too many steps to read.
     """
+    files = _beside(file) | {str(one.path): one.text for one in context.files}
+    given: dict[str, Any] = {
+        "environment": context.environment,
+        "arguments": context.arguments,
+        "files": files,
+        "name": str(file.path),
+    }
+    if context.expand:
+        return expand(file.text, **given)
+    found = read_script(file.text, **given)
+    if found.launches:
+        return found
+    text = _with_program(file.text)
+    return read_script(text, **given, starts=_is_options) if text else found
+
+
+def _beside(file: JobFile) -> dict[str, str]:
+    """The small files in the folder of a script whose names it has."""
+    folder = file.path.parent
+    if not folder.is_dir():
+        return {}
+    named = [one for one in folder.iterdir() if one.name in file.text and one != file.path and one.is_file()]
+    found = {}
+    for one in named:
+        if one.stat().st_size <= _LARGEST:
+            try:
+                found[one.name] = one.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError):
+                continue
+    return found
+
+
+def _is_options(words: tuple[str, ...]) -> bool:
+    return words[0] == _ONLY_OPTIONS or starts_training(words)
+
+
+def _with_program(text: str) -> str:
+    """A file of nothing but options, or of variables that hold them, as a script; empty where it is neither."""
+    if text.lstrip().startswith("--"):
+        return f"{_ONLY_OPTIONS} {text}"
+    names = []
+    for node in parsed(text).children:
+        if node.type not in {"variable_assignment", "comment", "declaration_command", "\n"}:
+            return ""
+        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        if name is not None and value is not None and b"--" in (value.text or b""):
+            word = (name.text or b"").decode()
+            names.append(f'"${{{word}[@]}}"' if value.type == "array" else f"${word}")
+    return f"{text}\n{_ONLY_OPTIONS} {' '.join(names)}\n" if names else ""
+
+
+def started(script: Script, readers: Sequence[Reader]) -> tuple[Started, ...]:
+    """The launches of a script that start a training that is known here, each once."""
     of_lines = [one for one in readers if isinstance(one, CommandReader)]
     found = {
-        launch.words: Started(launch, reader)
-        for launch in reversed(launches(file, context))
+        (launch.words, launch.when): Started(launch, reader)
+        for launch in reversed(script.launches)
         if (reader := next((one for one in of_lines if one.recognises(launch)), None))
     }
     return tuple(sorted(found.values(), key=lambda one: one.launch.line))
 
 
-def chosen(file: JobFile, found: Sequence[Started], number: int | None) -> Started:
+def _several(known: Sequence[Started]) -> tuple[str, ...]:
+    """That there are several launches, with each."""
+    if len(known) < 2:
+        return ()
+    lines = "; ".join(_in_words(place, one.launch) for place, one in enumerate(known, 1))
+    return (f"--launch N says which of {len(known)} trainings that it starts ({lines})",)
+
+
+def _in_words(place: int, launch: Launch) -> str:
+    arms = f" where {', '.join(launch.when)}" if launch.when else ""
+    return f"{place}: line {launch.line}{arms} {shlex.join(launch.words):.{_SHOWN}}"
+
+
+def _chosen(known: Sequence[Started], number: int | None) -> Started:
     """The launch that is meant.
 
-    Args:
-        file: the script.
-        found: its launches; at least one.
-        number: of the one that is meant, from 1; None where nobody said.
+    Raises:
+        BadRequest: there is none of that number.
+    """
+    if number is not None and number > len(known):
+        said = _several(known) or ("it starts one training; leave --launch out",)
+        raise BadRequest(f"there is no launch {number}: {said[0]}")
+    return known[(number or 1) - 1]
+
+
+def _read(one: Started, context: Context) -> ImportedJob:
+    """A launch, read; of what depends on values that are not known, what they are and how they are said, all at once.
 
     Raises:
-        BadRequest: there are several and none is named, or there is none of that number.
+        BadRequest: it is wrong whatever these values are.
     """
-    if number is None and len(found) == 1:
-        return found[0]
-    if number is None or number > len(found):
-        lines = "; ".join(
-            f"{place}: line {one.launch.line} {shlex.join(one.launch.words):.{_SHOWN}}"
-            for place, one in enumerate(found, 1)
-        )
-        asked = f"no launch {number}; " if number else ""
-        raise BadRequest(f"{file.path}: {asked}it starts {len(found)} trainings, --launch N says which ({lines})")
-    return found[number - 1]
+    launch, read = one.launch, one.reader.read
+    unknown = {text: option for text, option in launch.unknown.items() if any(text in word for word in _texts(launch))}
+    if not unknown:
+        return read(launch, context)
+    usual = dict.fromkeys(unknown, _TRIED[0])
+    base = _tried(read, launch, context, usual)
+    if base is None:
+        return _refused(read, launch, context, unknown)
+    missing, doubtful = [], set[str]()
+    for text, option in unknown.items():
+        other = _tried(read, launch, context, usual | {text: _TRIED[1]})
+        depends = _differing(base, other)
+        if depends:
+            said = ", ".join(name.removeprefix("pins.") for name in sorted(depends) if name) or "what it asks for"
+            missing.append(f"{option or 'its value'}: {said} depends on {text}")
+            doubtful |= depends
+    if not missing:
+        return base
+    return replace(
+        base,
+        fields={name: value for name, value in base.fields.items() if name not in doubtful},
+        pins={name: value for name, value in base.pins.items() if f"pins.{name}" not in doubtful},
+        layers=None if "layers" in doubtful else base.layers,
+        missing=(*base.missing, *missing),
+    )
+
+
+def _texts(launch: Launch) -> tuple[str, ...]:
+    words = [word for around in launch.outer for word in around]
+    return (*launch.words, *words, *launch.written.values(), *launch.environment.values())
+
+
+def _tried(
+    read: Callable[[Launch, Context], ImportedJob], launch: Launch, context: Context, values: Mapping[str, str]
+) -> ImportedJob | None:
+    """A launch with values in the places of what is not known; None where it is refused with them."""
+
+    def filled(text: str) -> str:
+        for unknown, value in values.items():
+            text = text.replace(unknown, value)
+        return text
+
+    known = replace(
+        launch,
+        words=tuple(map(filled, launch.words)),
+        written={filled(path): filled(text) for path, text in launch.written.items()},
+        environment={name: filled(value) for name, value in launch.environment.items()},
+        outer=tuple(tuple(map(filled, words)) for words in launch.outer),
+        unknown={},
+    )
+    try:
+        return read(known, context)
+    except MeshwrightError:
+        return None
+
+
+def _differing(one: ImportedJob, other: ImportedJob | None) -> set[str]:
+    """Names of what two jobs do not agree on; one without a name where the other is refused."""
+    if other is None:
+        return {""}
+    pairs = [(f"pins.{name}", one.pins.get(name), other.pins.get(name)) for name in {*one.pins, *other.pins}]
+    pairs += [(name, one.fields.get(name), other.fields.get(name)) for name in {*one.fields, *other.fields}]
+    pairs += [("layers", one.layers, other.layers), ("tokens", one.length, other.length)]
+    return {name for name, mine, theirs in pairs if mine != theirs}
+
+
+def _refused(
+    read: Callable[[Launch, Context], ImportedJob], launch: Launch, context: Context, unknown: Mapping[str, str]
+) -> ImportedJob:
+    """What a launch is refused for as it stands: the values that are not known, where they are to blame.
+
+    Raises:
+        BadRequest: it is wrong whatever they are.
+    """
+    try:
+        return read(launch, context)
+    except MeshwrightError as error:
+        blamed = [f"{option}: {text} is not known" for text, option in unknown.items() if option]
+        if not any(text in str(error) or "$" in str(error) for text in unknown):
+            raise
+        return ImportedJob(missing=tuple(blamed))

@@ -14,9 +14,13 @@ from typing import Any, Final, Literal
 from hardware.errors import meant
 from planner.errors import BadRequest
 
-Kind = Literal["text", "record", "count", "number", "tokens", "time", "share", "switch", "pairs", "changes", "counts"]
-"""How a value is written: text; the name, file or table of a record; a whole number; a number; "300B"; "30s" (seconds);
-"10%"; true or false; a table or "name=value,..."; paths and their values; a list or "12,12,11,13"."""
+Kind = Literal[
+    "text", "record", "count", "length", "number", "tokens", "time", "share", "price", "switch", "pairs", "changes",
+    "counts",
+]  # fmt: skip
+"""How a value is written: text; the name, file or table of a record; a whole number; one of tokens, where 8k is 8,192;
+a number; "300B"; "30s" (seconds); "10%"; dollars an hour, as "2.5" or "$2.50/h"; true or
+false; a table or "name=value,..."; paths and their values; a list or "12,12,11,13"."""
 
 DEFAULT_CLUSTER: Final = "dgx-h100"
 DEFAULT_STACK: Final = "megatron-core"
@@ -79,8 +83,8 @@ _ROWS: Final = (
     Field("as_of", "Release of the stack of that month: 2024-12.", "MONTH", saved=False),
     Field("global_batch_size", "Sequences per iteration.", options=("global-batch", "global-batch-size"), kind="count",
           also=("global_batches",), left_out=8),
-    Field("seq_length", "Tokens per sequence.", options=("seq-len", "seq-length"), kind="count", also=("seq_lens",),
-          left_out=9),
+    Field("seq_length", "Tokens per sequence.", options=("seq-len", "seq-length"), kind="length",
+          also=("seq_lens",), left_out=9),
     Field("tokens", "Training tokens, such as 300B.", "QUANTITY", kind="tokens"),
     Field("precision", "fp32, fp16, bf16, fp8, fp8-current, fp8-block, fp8-rowwise, int8, mxfp8, nvfp4.", "NAME",
           default="bf16", left_out=2),
@@ -110,6 +114,7 @@ _ROWS: Final = (
           ("expert-capacity", "moe-expert-capacity-factor"), kind="number", left_out=3),
     Field("expert_imbalance", "Tokens of the busiest expert rank over the mean, such as 1.3.", "FACTOR", kind="number",
           left_out=3),
+    Field("price", "Dollars a GPU-hour, such as 2.50 (default: the catalogue's).", "DOLLARS", kind="price"),
     Field("time_limit", "Longest answer: 30s, 2min or plain seconds (default: none, effort counts).", "TIME",
           kind="time", saved=False),
     Field("top", f"Number of alternatives to show (default: {DEFAULT_TOP}).", kind="count", default=DEFAULT_TOP,

@@ -28,12 +28,15 @@ LARGEST_GPUS = 2**24
 LARGEST_BATCH = 2**28
 LARGEST_SEQUENCE = 2**24
 MOST_LAYERS = 2**20
+DEAREST = 10_000
 MOST_STAGES = 4096
 
 _WRITTEN: Final = tables.also_accepts({"type": "string", "examples": ["300B"]})
+_LENGTH: Final = tables.also_accepts({"type": "string", "examples": ["8k"]})
 _TIME: Final = tables.also_accepts({"type": "string", "examples": ["30s"]})
 _PAIRS: Final = tables.also_accepts({"type": "string", "examples": ["detect=5 min,spare_nodes=8"]})
 _COUNTS: Final = tables.also_accepts({"type": "string", "examples": ["12,12,11,13"]})
+_DOLLARS: Final = tables.also_accepts({"type": "string", "examples": ["$2.50"]})
 _PERCENT: Final = tables.also_accepts({"type": "string", "pattern": r"^\s*[0-9.]+%?\s*$"})
 _Layers = Annotated[int, Field(ge=0, le=MOST_LAYERS)]
 _OF_STAGES: Final = Field(min_length=1, max_length=MOST_STAGES)
@@ -61,7 +64,7 @@ class PlanRequest(BaseModel):
     as_of: Annotated[str, Field(pattern=r"^20\d\d-(0[1-9]|1[0-2])$")] | None = None
     """Month, such as 2024-12, whose release of the stack is meant; None: today's, or the one in ``stack@release``."""
     global_batch_size: Annotated[int, Field(gt=0, le=LARGEST_BATCH)] | None = None
-    seq_length: Annotated[int, Field(gt=0, le=LARGEST_SEQUENCE)] | None = None
+    seq_length: Annotated[int | None, Field(gt=0, le=LARGEST_SEQUENCE), _LENGTH] = None
     tokens: Annotated[int, Field(gt=0, lt=MOST_TOKENS), _WRITTEN] | None = None
     precision: str = default_of("precision")
     objective: Objective = default_of("objective")
@@ -98,6 +101,8 @@ class PlanRequest(BaseModel):
     """How far from the fastest strategy a better-validated one may be to be taken: not at all, 0.1 %, or as far as
     measured sweeps cannot tell them apart."""
     top: Annotated[int, Field(ge=0, le=1000)] = default_of("top")
+    price: Annotated[float | None, Field(gt=0, le=DEAREST), _DOLLARS] = None
+    """Dollars a device and hour; None as the catalogue has it."""
     time_limit: Annotated[float | None, Field(gt=0, lt=LONGEST), _TIME] = default_of("time_limit")
     """Seconds that the answer may take; without it effort is counted, so that every machine gives the same answer."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from costmodels.model.catalogue import entry_on_hub
 from costmodels.model.catalogue import model as find_model
 from costmodels.model.model import Model
 from costmodels.node_groups import AnyScenario, Mixed
@@ -70,13 +71,15 @@ def resolve(request: PlanRequest) -> Resolved:
     seq_length = request.seq_length or model.seq_length
     _check_positions(model, seq_length)
     batch = request.global_batch_size or default_batch(request.gpus, seq_length)
-    cluster = _with_margin(cluster, request.memory_margin)
+    cluster = _with_price(_with_margin(cluster, request.memory_margin), request.price)
     tokens = request.tokens or default_tokens(model, frozen=stack.switches.adapters is not None)
     asked = request.framework or ""
     sizes = (request.gpus, seq_length, batch, request.precision)
     scenario = Scenario(model, cluster.groups[0], stack, *sizes, framework=asked)
     _ = scenario.rates
     defaults = describe_defaults(request, scenario, cluster, tokens) + assumed_prices(base)
+    if isinstance(request.model, str) and entry_on_hub(request.model):
+        defaults += (f"model {model.name} (the catalogue's, of {request.model})",)
     defaults += (f"main gradients {grads} (as the files for {asked} have them)",) if grads else ()
     mixed = _mixed(request, scenario, cluster) if len(base.groups) > 1 else None
     if len(base.groups) > 1 and cluster.gpus != base.gpus:
@@ -196,6 +199,14 @@ def _with_margin(cluster: Cluster, margin: float) -> Cluster:
         device = group.accelerator.model_copy(update={"usable_memory": usable})
         groups.append(group.model_copy(update={"accelerator": device}))
     return cluster.model_copy(update={"groups": tuple(groups)})
+
+
+def _with_price(cluster: Cluster, price: float | None) -> Cluster:
+    """The cluster at so many dollars a device and hour."""
+    if price is None:
+        return cluster
+    groups = tuple(group.model_copy(update={"price": price / 3600.0}) for group in cluster.groups)
+    return cluster.model_copy(update={"groups": groups})
 
 
 def _check_positions(model: Model, seq_length: int) -> None:

@@ -25,6 +25,10 @@ LONGEST: Final = 1e9
 MOST_TOKENS: Final = 10**18
 _SMALL: Final = re.compile(r"[0-9]{1,7}")
 _PLAIN_SECONDS: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
+_LENGTH: Final = re.compile(r"([0-9]{1,9})([km]?)", re.IGNORECASE | re.ASCII)
+_PRICE: Final = re.compile(
+    r"\$?\s*([0-9]{1,6}(?:\.[0-9]{0,6})?)\s*(?:\$?(?:/h|/hour|/gpu-hour)?)?", re.IGNORECASE | re.ASCII
+)
 _MULTIPLE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*x|x\s*(\d+(?:\.\d+)?)")
 
 
@@ -85,6 +89,26 @@ def tokens_written(value: Any) -> Any:
     if not 1 <= found < MOST_TOKENS:
         raise ValueError(f"expected a count between 1 and 1e18 such as 300B, got {value!r:.40}")
     return found
+
+
+def length_written(value: Any) -> Any:
+    """Tokens of a sequence out of text such as "8k", which everybody means as 8 x 1,024; all else as it is."""
+    if not isinstance(value, str):
+        return value
+    short = _LENGTH.fullmatch(value.strip())
+    if short is None:
+        raise ValueError(f"expected tokens such as 8192 or 8k, got {value!r:.40}")
+    return int(short[1]) * {"": 1, "k": 2**10, "m": 2**20}[short[2].lower()]
+
+
+def price_written(value: Any) -> Any:
+    """Dollars an hour out of text such as "2.5", "$2.50" or "2.50 $/h"; all else as it is."""
+    if not isinstance(value, str):
+        return value
+    found = _PRICE.fullmatch(value.strip())
+    if found is None:
+        raise ValueError(f"expected dollars a GPU-hour such as 2.50, got {value!r:.40}")
+    return float(found[1])
 
 
 def _plain_digits(text: str) -> None:
@@ -150,6 +174,8 @@ def _number(text: str) -> Any:
 
 READERS: Final[Mapping[Kind, Callable[[Any], Any]]] = {
     "count": partial(plain_number, expected="a whole number"),
+    "length": lambda value: plain_number(length_written(value)),
+    "price": lambda value: plain_number(price_written(value)),
     "number": partial(plain_number, expected="a number"),
     "tokens": lambda value: plain_number(tokens_written(value)),
     "time": lambda value: plain_number(seconds_written(value)),

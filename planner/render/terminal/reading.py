@@ -26,6 +26,7 @@ class Reading:
         files: name and kind of each.
         values: of the question, by field and by pin as ``pins.tp``.
         origins: the file or option that gave each.
+        model: in words; empty where none is said.
         measured: of a run: seconds of an iteration, memory.
         missing: what must be said before there is a price.
         assumed: what was filled in.
@@ -37,6 +38,7 @@ class Reading:
     values: Mapping[str, Any]
     origins: Mapping[str, str]
     measured: Mapping[str, Any]
+    model: str = ""
     missing: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     unpriced: tuple[str, ...] = ()
@@ -71,13 +73,12 @@ def print_reading(found: Reading, console: Console) -> None:
 
 def _job(found: Reading) -> str:
     """The job in a few words."""
-    model, gpus = found.values.get("model"), found.values.get("gpus")
-    name = model.get("name", "given") if isinstance(model, Mapping) else model
-    words = [str(name) if name else "a model that is not said"]
+    gpus = found.values.get("gpus")
+    words = [found.model or "a model that is not said"]
     words += [f"on {plural(gpus, 'GPU')}"] if isinstance(gpus, int) else []
     degrees = [(axis, found.values.get(f"pins.{axis}")) for axis in _DEGREES]
     split = " ".join(f"{axis.upper()} {value}" for axis, value in degrees if str(value) not in {"None", "1"})
-    return " ".join(words) + (f", {split}" if split else "")
+    return " ".join(words).removesuffix(",") + (f", {split}" if split else "")
 
 
 def _verdict(found: Reading) -> str:

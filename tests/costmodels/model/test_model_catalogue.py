@@ -46,10 +46,32 @@ def test_aliases_and_capitals_are_understood(alias, name):
 def test_an_ambiguous_size_is_unknown_and_suggests():
     with pytest.raises(UnknownName, match="unknown model '17b': did you mean"):
         catalogue.model("17b")
-    with pytest.raises(UnknownName, match="unknown model '70b'"):
-        catalogue.model("70b")
+    with pytest.raises(UnknownName, match="unknown model '30b'"):
+        catalogue.model("30b")
     with pytest.raises(UnknownName):
         catalogue.model("aliases")
+
+
+@pytest.mark.parametrize(
+    ("said", "entry"),
+    [
+        ("70b", "llama3-70b"),
+        ("Qwen/Qwen3-8B", "qwen3-8b"),
+        ("meta-llama/Llama-3.1-8B-Instruct", "llama3-8b"),
+        ("meta-llama/Llama-2-70b-chat-hf", "llama2-70b"),
+        ("Qwen/Qwen3-30B-A3B-Instruct-2507", "qwen3-30b-a3b"),
+        ("allenai/OLMo-2-1124-7B", "olmo2-7b"),
+        ("DeepSeek-V3-Base", "deepseek-v3"),
+    ],
+)
+def test_a_model_is_known_by_the_names_that_people_and_hubs_give_it(said, entry):
+    assert catalogue.model(said).name == entry
+
+
+@pytest.mark.parametrize("said", ["mistralai/Mistral-7B-v0.3", "deepseek-ai/DeepSeek-V3.2-Exp", "Qwen/Qwen3-8B-FP8"])
+def test_another_version_or_format_of_weights_is_another_model(said):
+    with pytest.raises(BadFile, match=r"given by a copy of its config\.json"):
+        catalogue.model(said)
 
 
 def test_a_toml_file_of_the_user_is_a_model(tmp_path):

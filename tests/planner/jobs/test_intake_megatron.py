@@ -74,7 +74,7 @@ def test_as_many_layers_of_a_block_are_priced_as_are_asked_for(count, tmp_path):
 
 
 def test_a_layout_whose_chunks_differ_is_priced_with_a_word_on_it_and_by_hand_refused(tmp_path):
-    words = f"{DENSE}--pipeline-model-parallel-layout Et*7|t*8|t*8|t*9L"
+    words = f"{DENSE}--pipeline-model-parallel-layout 'Et*7|t*8|t*8|t*9L'"
     told = json.loads(predicted(tmp_path, words).stdout)
     assert [stage["layers"] for stage in told["strategy"]["stages"]] == [15, 17]
     said = "stage 0 holds 15 layers, which make no 2 equal chunks; they are priced as if they were equal"

@@ -1,0 +1,243 @@
+"""Commands of a script: assignments, builtins, functions, what starts a training, and everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final
+
+from planner.jobs.shell.builtins import BUILTINS
+from planner.jobs.shell.inner import inner_script
+from planner.jobs.shell.parameters import key_of
+from planner.jobs.shell.programs import PROGRAMS
+from planner.jobs.shell.state import Array, Doubt, Return, Shell, Started, Status
+from planner.jobs.shell.values import is_known
+from planner.jobs.shell.variables import assign, exported
+from planner.jobs.shell.words import PLAIN, fields, joined, ranged, source
+from planner.jobs.shell.wrappers import unwrapped
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+QUESTIONS: Final = frozenset({
+    "grep", "egrep", "fgrep", "command", "which", "type", "hash", "pgrep", "nc", "curl", "wget", "ping", "diff", "cmp",
+    "nvidia-smi", "lsof", "ss", "netstat", "id", "getent", "dpkg", "rpm", "mountpoint", "conda", "docker", "squeue",
+})  # fmt: skip
+"""Programs that are run for how they end."""
+
+
+def command(shell: Shell, node: Node) -> Status:
+    """A simple command: assignments, words, redirections of here-strings."""
+    name = node.child_by_field_name("name")
+    before = [one for one in node.children if one.type == "variable_assignment"]
+    if name is None:
+        set_variables(shell, before)
+        return True
+    if before and "\n" in _between(node, before[-1], name):  # the grammar joins such lines
+        set_variables(shell, before)
+        before = []
+    words = [word for one in _word_nodes(node) for word in fields(shell, one)]
+    if not words:
+        set_variables(shell, before)
+        return True
+    for_it = {source(one.named_children[0]): _value(shell, one) for one in before}
+    return dispatched(shell, words, for_it)
+
+
+def _between(node: Node, left: Node, right: Node) -> str:
+    return source(node, left.end_byte, right.start_byte).replace("\\\n", "")
+
+
+def _word_nodes(node: Node) -> list[Node]:
+    return [one for place, one in enumerate(node.children) if node.field_name_for_child(place) in {"name", "argument"}]
+
+
+def dispatched(shell: Shell, words: Sequence[str], for_it: dict[str, str]) -> Status:
+    """Run a command by its words, with the variables that are set for it alone."""
+    shell.spend()
+    saved = {one: (shell.state.variables.get(one), one in shell.state.exported) for one in for_it}
+    for variable, text in for_it.items():
+        assign(shell, variable, text)
+        shell.state.exported.add(variable)
+    try:
+        return _found(shell, tuple(words))
+    finally:
+        for variable, (value, was_exported) in saved.items():
+            _restore(shell, variable, value, was_exported=was_exported)
+
+
+def _found(shell: Shell, words: tuple[str, ...]) -> Status:
+    """Run what a name stands for: a function, a builtin, or a program."""
+    if words[0] in shell.state.functions:
+        return _called(shell, words)
+    if words[0] in BUILTINS:
+        return BUILTINS[words[0]](shell, list(words))
+    return _program(shell, words)
+
+
+def _restore(shell: Shell, name: str, value: str | Array | None, *, was_exported: bool = False) -> None:
+    if value is None:
+        shell.state.variables.pop(name, None)
+    else:
+        shell.state.variables[name] = value
+    if not was_exported:
+        shell.state.exported.discard(name)
+
+
+def _program(shell: Shell, words: tuple[str, ...]) -> Status:
+    """A program: one whose output follows from its words, one around another command, a launch, or any other."""
+    if not words or not words[0]:
+        return True
+    name = PurePath(words[0]).name
+    if (inside := inner_script(shell, words)) is not None:
+        return inside
+    if inner := unwrapped(words):
+        return _wrapped(shell, words, inner)
+    if shell.starts(words):
+        written = tuple(sorted(shell.state.files.items()))
+        environment = tuple(sorted(exported(shell).items()))
+        shell.state.launches.append(Started(words, shell.line, environment, written, shell.outer))
+        return _ended(shell, words)
+    if name in PROGRAMS and (done := PROGRAMS[name](shell, list(words[1:]))) is not None:
+        printed, status = done if isinstance(done, tuple) else (done, True)
+        shell.write(printed)
+        return status
+    return _ended(shell, words)
+
+
+def _wrapped(shell: Shell, words: tuple[str, ...], inner: tuple[tuple[str, ...], dict[str, str]]) -> Status:
+    """The command inside another one, with what the outer one says of processes."""
+    rest, more = inner
+    outer = shell.outer
+    shell.outer = (*outer, words[: len(words) - len(rest)])
+    try:
+        return dispatched(shell, rest, more) if rest else True
+    finally:
+        shell.outer = outer
+
+
+def _ended(shell: Shell, words: Sequence[str]) -> Status:
+    """A program that only its machine can run: what it prints is not known; as a rule it succeeds."""
+    shown = " ".join(words)
+    if shell.output is not None:
+        shell.write(shell.derived(f"$({shown})", *words) + "\n")
+    names = frozenset(name for word in words for one in shell.unknowns.of(word) for name in one.names)
+    asks = PurePath(words[0]).name in QUESTIONS
+    return Doubt(shell.unknowns.shown(shown), shell.line, names, None if asks else True, status=not asks)
+
+
+def _called(shell: Shell, words: Sequence[str]) -> Status:
+    """A function of the script."""
+    state = shell.state
+    before = (state.arguments, state.complete, state.shifted)
+    state.arguments, state.complete, state.shifted = list(words[1:]), True, 0
+    shell.locals.append({})
+    shell.depth += 1
+    try:
+        return shell.run(shell, state.functions[words[0]])
+    except Return:
+        return shell.state.status
+    finally:
+        shell.depth -= 1
+        for name, value in shell.locals.pop().items():
+            _restore(shell, name, value, was_exported=True)
+        shell.state.arguments, shell.state.complete, shell.state.shifted = before
+
+
+def set_variables(shell: Shell, nodes: Sequence[Node]) -> None:
+    """Assignments, one after another."""
+    for node in nodes:
+        if node.type == "variable_assignment":
+            set_variable(shell, node)
+
+
+def set_variable(shell: Shell, node: Node) -> str:
+    """One assignment; the name that it sets."""
+    target, value = node.named_children[0], node.child_by_field_name("value")
+    append = any(one.type == "+=" for one in node.children)
+    name = source(target).partition("[")[0]
+    index: str | int | None = None
+    if target.type == "subscript":
+        start = target.start_byte + len(name.encode()) + 1
+        index = key_of(shell, name, target, start, target.end_byte - 1)
+    if value is not None and value.type == "array":
+        assign(shell, name, _array(shell, name, value), append=append)
+    else:
+        assign(shell, name, _value(shell, node), index=index, append=append)
+    return name
+
+
+def _value(shell: Shell, node: Node) -> str:
+    """What an assignment sets; the grammar leaves out a value that it takes for none, and splits some."""
+    value = node.child_by_field_name("value")
+    return "" if value is None else joined(shell, value)
+
+
+def _array(shell: Shell, name: str, node: Node) -> Array:
+    made: Array = {}
+    place = 0
+    for one in node.named_children:
+        if one.type == "comment":
+            continue
+        closing = _keyed(one)
+        if closing is None:
+            for word in fields(shell, one):
+                made[place] = word
+                place += 1
+            continue
+        key = key_of(shell, name, one, one.start_byte + 1, closing)
+        parts = ranged(shell, one, closing + 2, one.end_byte, PLAIN)
+        made[key] = "".join(part.text for part in parts)
+        place = key + 1 if isinstance(key, int) else place
+    return made
+
+
+def _keyed(node: Node) -> int | None:
+    """Where the bracket of ``[KEY]=VALUE`` closes, None where an element has no key."""
+    text = source(node)
+    end = text.find("]=") if text.startswith("[") else -1
+    return node.start_byte + len(text[:end].encode()) if end > 0 else None
+
+
+_DECLARING: Final = frozenset({"declare", "typeset", "local", "readonly", "export"})
+
+
+def declaration(shell: Shell, node: Node) -> Status:
+    """``export``, ``declare``, ``local`` and ``readonly`` with names or assignments."""
+    word = source(node.children[0])
+    options = "".join(source(one) for one in node.named_children if source(one).startswith("-"))
+    for one in node.named_children:
+        if one.type == "variable_assignment":
+            name = source(one.named_children[0]).partition("[")[0]
+            declared(shell, word, options, name)
+            set_variable(shell, one)
+        elif one.type in {"variable_name", "simple_expansion", "expansion", "concatenation", "string", "word"}:
+            for text in fields(shell, one):
+                if not text.startswith("-"):
+                    _named(shell, word, options, text)
+    return True
+
+
+def _named(shell: Shell, word: str, options: str, text: str) -> None:
+    """A name that is declared, with the value that a word may have for it."""
+    name, equals, value = text.partition("=")
+    declared(shell, word, options, name)
+    if equals:
+        assign(shell, name, value)
+    elif word == "local" and shell.locals:
+        shell.state.variables[name] = {} if set(options) & {"a", "A"} else ""
+
+
+def declared(shell: Shell, word: str, options: str, name: str) -> None:
+    """Note what a declaration says of a name."""
+    if not is_known(name):
+        return
+    if word == "export" or "x" in options:
+        shell.state.exported.add(name)
+        return
+    if word != "readonly" and shell.locals and "g" not in options and name not in shell.locals[-1]:
+        shell.locals[-1][name] = shell.state.variables.get(name)
+    if "A" in options:
+        shell.state.associative.add(name)
+        if not isinstance(shell.state.variables.get(name), dict):
+            shell.state.variables[name] = {}

@@ -1,0 +1,165 @@
+"""Scripts expanded by bash itself: it runs the script's own code, with every other program replaced by a recorder.
+
+This is for scripts whose values only bash can find, and for comparison with what is read. It is never done unless it is
+asked for: assignments, redirections and loops of the script are run on this machine, in a folder of their own. Programs
+are not: neither those on the search path nor those called by a path, but for a few that only print what they are given.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Final
+
+from planner.errors import BadRequest
+from planner.jobs.shell.script import Script, read_commands
+from planner.jobs.shell.slurm import directives, slurm_variables
+
+WARNING: Final = "this ran the script's own code in bash, with every program that it calls replaced by a recorder"
+_HARMLESS: Final = (
+    *("basename", "dirname", "seq", "wc", "cut", "tr", "head", "tail", "expr", "cat", "grep", "realpath"),
+)
+"""Programs that only print what follows from their words and from what they read; the others are recorded."""
+_CPU_SECONDS: Final = 10
+_WALL_SECONDS: Final = 60
+_BLOCKS: Final = 16_384
+"""The largest file that it may write, in blocks of 1,024 bytes."""
+_LARGEST: Final = 1 << 20
+"""Bytes of a file that is kept with the launches."""
+_PRELUDE: Final = r"""
+unset BASH_ENV
+__record() {
+  local __status=0 __name
+  { builtin printf '%s\0' "${BASH_LINENO[-2]:-0}" "$#" "$@"
+    while IFS= builtin read -r __name; do builtin printf '%s=%s\0' "$__name" "${!__name}"; done < <(builtin compgen -e)
+    builtin printf '\0'
+  } >> "$__RECORDS"
+  return 0
+}
+command_not_found_handle() { __record "$@"; }
+exec() { if (($#)); then "$@"; builtin exit $?; fi; }
+command() { case $1 in -*) builtin command "$@";; *) "$@";; esac; }
+kill() { :; }
+__by_path() {
+  local __word
+  PATH=$__PROGRAMS
+  for __word in $1; do
+    case $__word in
+      *=*) continue;;
+      *'$('*|*'`'*) return 0;;
+    esac
+    builtin eval "__word=$__word" 2>/dev/null || return 0
+    case $__word in
+      */*) builtin eval "function $__word { __record \"$__word\" \"\$@\"; }";;
+    esac
+    return 0
+  done 2>/dev/null
+  return 0
+}
+builtin shopt -s extdebug
+builtin trap '__by_path "$BASH_COMMAND"' DEBUG
+builtin ulimit -t CPU -f BLOCKS
+"""
+"""What bash is told first; a program that is called by its path becomes a function of that name."""
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """A command that bash would have run."""
+
+    line: int
+    words: tuple[str, ...]
+    environment: dict[str, str]
+
+
+def expand(
+    text: str,
+    *,
+    environment: Mapping[str, str] | None = None,
+    arguments: Sequence[str] = (),
+    files: Mapping[str, str] | None = None,
+    name: str = "script.sh",
+) -> Script:
+    """What a script starts, by running it in bash with recorders for programs.
+
+    Args:
+        text: of the script.
+        environment: variables of the user's shell, by name.
+        arguments: of the script.
+        files: other files of the job, by path.
+        name: of the script.
+
+    Raises:
+        BadRequest: there is no bash, or the script does not end.
+    """
+    bash = shutil.which("bash")
+    if bash is None:
+        raise BadRequest("bash is not installed, so it cannot expand the script; it can be read without --expand")
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        work, script = root / "work", PurePath(name).name
+        for path, content in {**(files or {}), script: text}.items():
+            place = work / PurePath(path).name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(content, encoding="utf-8")
+        given = {**slurm_variables(directives(text)), **(environment or {})}
+        _run([bash, script, *arguments], work, _prepared(root, given))
+        recorded = list(_read(root / "records"))
+        written = {path.name: content for path in work.iterdir() if (content := _content(path)) and path.name != script}
+    return read_commands([(one.words, one.line, one.environment) for one in recorded], written, text, given)
+
+
+def _prepared(root: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that bash starts with; the folder of programs has only the harmless ones."""
+    programs = root / "programs"
+    programs.mkdir()
+    for name in _HARMLESS:
+        if found := shutil.which(name):
+            (programs / name).symlink_to(found)
+    prelude = root / "prelude"
+    limits = _PRELUDE.replace("CPU", str(_CPU_SECONDS)).replace("BLOCKS", str(_BLOCKS))
+    prelude.write_text(limits, encoding="utf-8")
+    records = root / "records"
+    records.touch()
+    own = {"PATH": str(programs), "HOME": "~", "BASH_ENV": str(prelude), "__RECORDS": str(records)}
+    own["__PROGRAMS"] = own["PATH"]
+    return {**environment, **own}
+
+
+def _run(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+    try:
+        subprocess.run(  # noqa: S603 - what is run is what the user asked to be run
+            words, cwd=folder, env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, timeout=_WALL_SECONDS, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise BadRequest(f"the script did not end within {_WALL_SECONDS} s when bash ran it") from None
+
+
+def _read(path: Path) -> Iterator[_Recorded]:
+    """The commands of a file of records, in their order."""
+    cells = iter(path.read_text(encoding="utf-8", errors="replace").split("\0"))
+    for line in cells:
+        count = next(cells, "")
+        if not count.isdecimal():
+            return
+        words = tuple(next(cells, "") for _ in range(int(count)))
+        environment: dict[str, str] = {}
+        while cell := next(cells, ""):
+            name, _, value = cell.partition("=")
+            environment[name] = value
+        yield _Recorded(int(line or 0), words, environment)
+
+
+def _content(path: Path) -> str:
+    """What a file holds, empty where it is large or no text."""
+    if not path.is_file() or path.stat().st_size > _LARGEST:
+        return ""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return ""

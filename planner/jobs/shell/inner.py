@@ -1,0 +1,125 @@
+"""Scripts inside a script: ``bash -c``, other files, another host's shell, what is read from a here-document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Final
+
+from planner.jobs.shell.parsing import parsed
+from planner.jobs.shell.slurm import directives, slurm_variables
+from planner.jobs.shell.state import Doubt, Exit, Shell, State, Status
+from planner.jobs.shell.values import is_known
+from planner.jobs.shell.variables import exported
+
+_SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
+_SCRIPT: Final = re.compile(r".*\.(sh|bash|slurm|sbatch|zsh)")
+_REMOTE: Final[dict[str, str]] = {
+    "ssh": "bcDEeFIiJLlmOoPpRSWw",
+    "pdsh": "wxRfltug",
+    "clush": "wxgfoS",
+    "pssh": "hHlpotie",
+}
+"""Programs that run a command line on other hosts, with the options of theirs that have a value."""
+
+
+def run_text(shell: Shell, text: str) -> Status:
+    """Run the commands of a text in the shell itself."""
+    shell.depth += 1
+    try:
+        return shell.run(shell, parsed(text))
+    finally:
+        shell.depth -= 1
+
+
+def script_text(shell: Shell, name: str) -> str | None:
+    """A script that this one wrote or that the user gave, by its path or its last part."""
+    if name in shell.state.files:
+        return shell.state.files[name]
+    return next((text for path, text in shell.files.items() if PurePath(path).name == PurePath(name).name), None)
+
+
+def inner_script(shell: Shell, words: tuple[str, ...]) -> Status | None:
+    """Run the script that a command runs; None where it runs none."""
+    name = PurePath(words[0]).name
+    if name in _SHELLS:
+        return _shell(shell, words)
+    if name in _REMOTE:
+        return _remote(shell, words, _REMOTE[name])
+    if is_known(words[0]) and (_SCRIPT.fullmatch(words[0]) or (shell.outer and script_text(shell, words[0]))):
+        return _file(shell, words)
+    return None
+
+
+def _shell(shell: Shell, words: tuple[str, ...]) -> Status | None:
+    rest = list(words[1:])
+    while rest and rest[0].startswith(("-", "+")):
+        option = rest.pop(0)
+        if re.fullmatch(r"-[a-z]*c[a-z]*", option):
+            while rest and rest[0].startswith("-"):
+                rest.pop(0)
+            return _apart(shell, rest[0], rest[2:]) if rest else True
+        if option in {"-o", "--rcfile", "--init-file"} and rest:
+            rest.pop(0)
+        if option == "-s":
+            break
+    if rest:
+        return _file(shell, tuple(rest))
+    text = "".join(shell.input or ())
+    return _apart(shell, text, ()) if text else None
+
+
+def _file(shell: Shell, words: tuple[str, ...]) -> Status:
+    text = script_text(shell, words[0])
+    if text is None:
+        shell.want(f"line {shell.line} runs {shell.unknowns.shown(words[0])}, which is not given")
+        return Doubt(shell.unknowns.shown(" ".join(words)), shell.line, unset=True, status=True)
+    before, outer = shell.name, shell.outer
+    shell.name = words[0]
+    batch = directives(text)
+    shell.outer = (*outer, ("sbatch", *batch)) if batch else outer
+    try:
+        return _apart(shell, text, words[1:], slurm_variables(batch))
+    finally:
+        shell.name, shell.outer = before, outer
+
+
+def _apart(shell: Shell, text: str, arguments: Sequence[str], more: dict[str, str] | None = None) -> Status:
+    """Run a text in a shell of its own, which has what is exported."""
+    outer = shell.state
+    seen = exported(shell)
+    shell.state = State(
+        variables=dict(seen), exported=set(seen), files=dict(outer.files), arguments=list(arguments),
+        given={**outer.given, **(more or {})}, decided=outer.decided, launches=outer.launches, complete=True,
+    )  # fmt: skip
+    try:
+        run_text(shell, text)
+    except Exit:
+        pass
+    finally:
+        outer.launches, outer.files = shell.state.launches, shell.state.files
+        status, shell.state = shell.state.status, outer
+    return status
+
+
+def _remote(shell: Shell, words: tuple[str, ...], valued: str) -> Status | None:
+    """The command line that another host runs; its shell has none of this one's variables."""
+    rest = list(words[1:])
+    hosts = [] if words[0].endswith("ssh") and valued.startswith("b") else [""]
+    while rest:
+        word = rest[0]
+        if word.startswith("-"):
+            rest = rest[2:] if len(word) == 2 and word[1] in valued else rest[1:]
+        elif not hosts:
+            hosts.append(rest.pop(0))
+        else:
+            break
+    if not rest:
+        return True
+    before = shell.state.exported
+    shell.state.exported = set()
+    try:
+        return _apart(shell, " ".join(rest), ())
+    finally:
+        shell.state.exported = before

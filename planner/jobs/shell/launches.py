@@ -1,0 +1,75 @@
+"""Which commands start a training."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Final
+
+_ANY: Final = frozenset({""})
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_PROGRAMS: Final[dict[str, frozenset[str]]] = {
+    **dict.fromkeys(_words("torchrun deepspeed ds composer trl paddle nemo_run primus-cli openrlhf msrun"), _ANY),
+    **dict.fromkeys(_words("dlrover-run elastic-launch metaseq-train fairseq-train fairseq-hydra-train"), _ANY),
+    "accelerate": _words("launch"), "llamafactory-cli": _words("train"), "swift": _words("sft pt rlhf"),
+    "megatron": _words("sft pt rlhf"), "axolotl": _words("train"), "xtuner": _words("train"), "tune": _words("run"),
+    "colossalai": _words("run"), "lightning": _words("run fit"), "fabric": _words("run"), "torchx": _words("run"),
+    "litgpt": _words("pretrain finetune finetune_full finetune_lora"), "nemo": _words("llm"),
+    "flagscale": _words("train"), "autotrain": _words("llm"), "openmind-cli": _words("train"),
+}  # fmt: skip
+"""Programs that start a training, with the words of theirs that do; any word where it is empty."""
+_PYTHON: Final = re.compile(r"(?:pypy|python|ipython)[\d.]*")
+_LAUNCHERS: Final = ("torch.distributed", "accelerate.commands", "paddle.distributed", "deepspeed")
+"""Modules of Python that start processes of a training."""
+_OTHER: Final = re.compile(
+    r"(?i)(^|[/._-])(pre_?process|convert|prepare|download|eval(uate|uation)?|infer(ence)?|generat(e|ion)|export|merge"
+    r"|tokeniz|serve|server|client|plot|demo|upload|extract|setup|install|process_data|chat|vllm|sglang|lm_eval|pip"
+    r"|json\.tool|http\.server|venv|virtualenv|ensurepip|gradio|build|checkpoint_util|zero_to_fp32|get_|wait_|check"
+    r"|print_|parse|summar|visuali[sz]|sample|site|compileall|nltk|spacy|hf_to|to_hf|hf2|2hf|transfer|cleanup"
+    r"|monitor|split_|clean_|filter_|make_)",
+)
+"""Programs of Python that do something else: data, checkpoints, inference."""
+_FILES: Final = (".yaml", ".yml", ".json", ".toml", ".py")
+
+
+def starts_training(words: Sequence[str]) -> bool:
+    """Whether a command line starts a training, by its program and its words."""
+    name, rest = PurePath(words[0]).name, list(words[1:])
+    if name in _PROGRAMS:
+        under = _PROGRAMS[name]
+        return bool(rest) if under == _ANY else not under.isdisjoint(rest[:2])
+    return _python(rest) if _PYTHON.fullmatch(name) else _trains(words[0], rest)
+
+
+def _python(rest: list[str]) -> bool:
+    """Whether Python is given a program that trains, as a file or as a module."""
+    while rest and rest[0].startswith("-") and rest[0] != "-m":
+        option = rest.pop(0)
+        if option in {"-c", "-V", "--version"}:
+            return False
+        if option in {"-X", "-W"} and rest:
+            rest.pop(0)
+    if rest[:1] == ["-m"]:
+        return len(rest) > 1 and _module(rest[1], rest[2:])
+    return bool(rest) and _trains(rest[0], rest[1:])
+
+
+def _module(name: str, rest: list[str]) -> bool:
+    if name.startswith(_LAUNCHERS):
+        return name.rpartition(".")[2] in {"launch", "run", "deepspeed", "launcher"}
+    if name in _PROGRAMS:
+        return starts_training([name, *rest])
+    return not _OTHER.search(name) and bool(rest)
+
+
+def _trains(path: str, rest: list[str]) -> bool:
+    """Whether a program of Python has options, and is not one for something else."""
+    if _OTHER.search(path) or not path.endswith(".py"):
+        return False
+    return "train" in path or any(one.startswith("-") or "=" in one or one.endswith(_FILES) for one in rest)

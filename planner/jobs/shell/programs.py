@@ -1,0 +1,297 @@
+"""Programs whose output follows from their words and from what they read, where both are known."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from planner.jobs.shell.arithmetic import calculated
+from planner.jobs.shell.state import Shell, Status
+from planner.jobs.shell.values import is_known
+from planner.jobs.shell.variables import value_of
+
+Done = str | tuple[str, Status] | None
+"""What a program prints, with its end where that is not success; None where it is not known."""
+
+_ESCAPED: Final = {"n": "\n", "t": "\t", "\\": "\\", "r": "\r", "a": "\a", "b": "\b", "0": "\0", "e": "\x1b", '"': '"'}
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", lambda found: _ESCAPED.get(found[1], found[0]), text)
+
+
+def _echo(shell: Shell, words: list[str]) -> Done:
+    signs = ""
+    while words and re.fullmatch(r"-[neE]+", words[0]):
+        signs += words.pop(0)
+    text = " ".join(words)
+    return (_unescaped(text) if "e" in signs else text) + ("" if "n" in signs else "\n")
+
+
+def _printf(shell: Shell, words: list[str]) -> Done:
+    if words[:1] == ["-v"]:
+        return None
+    form, *values = [one for one in words if one != "--"] or [""]
+    places = re.findall(r"%[-0 +#]*\d*(?:\.\d+)?([sdiqbxXofeg])", form)
+    if not places:
+        return _unescaped(form).replace("%%", "%")
+    turns = [values[at : at + len(places)] for at in range(0, max(len(values), 1), len(places))]
+    try:
+        return "".join(_formatted(form, turn) for turn in turns)
+    except ValueError:
+        return None
+
+
+def _formatted(form: str, values: Sequence[str]) -> str:
+    left = list(values)
+
+    def value(found: re.Match[str]) -> str:
+        if found[0] == "%%":
+            return "%"
+        text = left.pop(0) if left else ""
+        kind = found[2]
+        if not is_known(text) and found[1] == "" and kind in "sqbd":
+            return text
+        if kind in "sqb":
+            return f"%{found[1]}s" % (_unescaped(text) if kind == "b" else text)
+        return f"%{found[1]}{kind}" % (float(text or 0) if kind in "feg" else int(text or "0", 0))
+
+    return re.sub(r"%([-0 +#]*\d*(?:\.\d+)?)([sdiqbxXofeg])|%%", value, _unescaped(form))
+
+
+def _seq(shell: Shell, words: list[str]) -> Done:
+    separator, width = "\n", False
+    while words and words[0].startswith("-") and not words[0][1:2].isdigit():
+        sign = words.pop(0)
+        width = width or sign == "-w"
+        separator = words.pop(0) if sign == "-s" and words else separator
+    try:
+        numbers = [int(one) for one in words]
+    except ValueError:
+        return None
+    first, step, last = (1, 1, *numbers) if len(numbers) == 1 else (numbers[0], 1, numbers[-1])
+    step = numbers[1] if len(numbers) == 3 else step
+    if not numbers or not step:
+        return None
+    found = [str(one) for one in range(first, last + (1 if step > 0 else -1), step)[:10_000]]
+    wide = max(map(len, found), default=0) if width else 0
+    return separator.join(one.zfill(wide) for one in found) + "\n" if found else ""
+
+
+def _read(shell: Shell, names: Sequence[str]) -> str | None:
+    """What a program reads: files, else its input."""
+    files = [one for one in names if one != "-"]
+    if files:
+        texts = [shell.state.files.get(one, shell.files.get(one)) for one in files]
+        return None if None in texts else "".join(one or "" for one in texts)
+    if shell.input is None:
+        return None
+    text = "".join(shell.input)
+    shell.input.clear()
+    return text
+
+
+def _known_input(shell: Shell, names: Sequence[str]) -> str | None:
+    text = _read(shell, names)
+    return text if text is not None and is_known(text) else None
+
+
+def _cat(shell: Shell, words: list[str]) -> Done:
+    return None if any(one.startswith("-") and one != "-" for one in words) else _read(shell, words)
+
+
+def _wc(shell: Shell, words: list[str]) -> Done:
+    signs = "".join(one[1:] for one in words if one.startswith("-"))
+    names = [one for one in words if not one.startswith("-")]
+    before = list(shell.input or ())
+    text = _read(shell, names)
+    if text is None:
+        return None
+    if not is_known(text):
+        return _devices(shell, text, before) if signs == "l" else None
+    counts = {"l": text.count("\n"), "w": len(text.split()), "c": len(text.encode()), "m": len(text)}
+    if len(signs) != 1 or signs not in counts:
+        return None
+    return " ".join([str(counts[signs]), *names]) + "\n"
+
+
+def _devices(shell: Shell, text: str, before: list[str]) -> str | None:
+    """Lines of what lists nodes, where their number is known otherwise."""
+    nodes = value_of(shell, "SLURM_NNODES")
+    lists = [one.text for one in shell.unknowns.of(text)]
+    if nodes and len(lists) == 1 and lists[0].startswith(("$(scontrol show hostname", "$(scontrol show hostnames")):
+        return nodes + "\n"
+    shell.input = before
+    return None
+
+
+def _basename(shell: Shell, words: list[str]) -> Done:
+    if not words:
+        return None
+    last = words[0].rstrip("/").rpartition("/")[2]
+    if not is_known(last):
+        return None
+    ending = words[1] if len(words) > 1 else ""
+    return (last.removesuffix(ending) if last != ending else last) + "\n"
+
+
+def _dirname(shell: Shell, words: list[str]) -> Done:
+    path = words[0].rstrip("/") if words else ""
+    if not is_known(path.rpartition("/")[2]):
+        return None
+    return (posixpath.dirname(path) or ("/" if words and words[0].startswith("/") and not path else ".")) + "\n"
+
+
+def _real_path(shell: Shell, words: list[str]) -> Done:
+    names = [one for one in words if not one.startswith("-")]
+    return posixpath.normpath(names[0]) + "\n" if len(names) == 1 else None
+
+
+def _cut(shell: Shell, words: list[str]) -> Done:
+    found = re.fullmatch(r"(?:-d *(?P<a>.) )?-f *(?P<n>[\d,-]+)(?: -d *(?P<b>.))?", " ".join(words))
+    text = _known_input(shell, []) if found else None
+    if text is None or not found:
+        return None
+    separator = found["a"] or found["b"] or "\t"
+    return "".join(_columns(line, separator, found["n"]) + "\n" for line in text.splitlines())
+
+
+def _columns(line: str, separator: str, wanted: str) -> str:
+    if separator not in line:
+        return line
+    cells = line.split(separator)
+    picked: list[str] = []
+    for span in wanted.split(","):
+        first, dash, last = span.partition("-")
+        end = int(last) if last else len(cells) if dash else int(first)
+        picked += cells[int(first or 1) - 1 : end]
+    return separator.join(picked)
+
+
+def _tr(shell: Shell, words: list[str]) -> Done:
+    sign = words.pop(0) if words and words[0].startswith("-") else ""
+    sets = [_unescaped(one) for one in words]
+    text = _known_input(shell, []) if sign in {"", "-d"} and len(sets) == (1 if sign else 2) else None
+    if text is None:
+        return None
+    first, second = (_characters(one) for one in (sets[0], sets[1] if len(sets) > 1 else ""))
+    if sign:
+        return "".join(one for one in text if one not in first)
+    second = second.ljust(len(first), second[-1:]) if second else first
+    return text.translate(str.maketrans(first, second[: len(first)]))
+
+
+def _characters(text: str) -> str:
+    classes = {"[:upper:]": "A-Z", "[:lower:]": "a-z", "[:digit:]": "0-9", "[:space:]": " \t\n\r", "[:blank:]": " \t"}
+    for name, meant in classes.items():
+        text = text.replace(name, meant)
+    return re.sub(r"(.)-(.)", lambda at: "".join(map(chr, range(ord(at[1]), ord(at[2]) + 1))), text)
+
+
+def _head(shell: Shell, words: list[str]) -> Done:
+    return _some_lines(shell, words, last=False)
+
+
+def _tail(shell: Shell, words: list[str]) -> Done:
+    return _some_lines(shell, words, last=True)
+
+
+def _some_lines(shell: Shell, words: list[str], *, last: bool) -> Done:
+    found = re.fullmatch(r"(?:-n *|-)?(\d*)", " ".join(words))
+    text = _known_input(shell, []) if found else None
+    if text is None or not found:
+        return None
+    lines, count = text.splitlines(keepends=True), int(found[1] or 10)
+    return "".join(lines[-count:] if last else lines[:count])
+
+
+def _grep(shell: Shell, words: list[str]) -> Done:
+    """A plain word looked for in a known text."""
+    signs = [one for one in words if re.fullmatch(r"-[qioEcFwv]+", one)]
+    rest = [one for one in words if one not in signs]
+    text = _known_input(shell, rest[1:]) if rest and is_known(rest[0]) else None
+    flags = "".join(signs)
+    if text is None or (not re.fullmatch(r"[\w .,:/|^$=-]*", rest[0]) or "w" in flags):
+        return None
+    wanted = re.compile(rest[0] if "E" in flags else rest[0].replace("|", r"\|"), re.IGNORECASE if "i" in flags else 0)
+    lines = [one for one in text.splitlines() if bool(wanted.search(one)) != ("v" in flags)]
+    if "q" in flags:
+        return "", bool(lines)
+    if "c" in flags:
+        return f"{len(lines)}\n", bool(lines)
+    shown = [found[0] for one in lines for found in wanted.finditer(one)] if "o" in flags else lines
+    return "".join(f"{one}\n" for one in shown), bool(lines)
+
+
+def _awk(shell: Shell, words: list[str]) -> Done:
+    """The number of fields, or one of them."""
+    found = re.fullmatch(r"(?:-F *'?(.)'? )?\{ *print *(NF|\$(?:\d+|NF)) *;? *\}", " ".join(words))
+    text = _known_input(shell, []) if found else None
+    if text is None or not found:
+        return None
+    printed = []
+    for line in text.splitlines():
+        cells = line.split(found[1]) if found[1] and found[1] != " " else line.split()
+        wanted = len(cells) if found[2] == "$NF" else int(found[2][1:] if found[2] != "NF" else 0)
+        printed.append(
+            str(len(cells)) if found[2] == "NF" else line if not wanted else "".join(cells[wanted - 1 : wanted])
+        )
+    return "".join(f"{one}\n" for one in printed)
+
+
+def _sed(shell: Shell, words: list[str]) -> Done:
+    """One replacement of plain text."""
+    found = re.fullmatch(r"(?:-[er] )?s(.)([\w .,:=/_-]+)\1([\w .,:=/_-]*)\1(g?)", " ".join(words))
+    text = _known_input(shell, []) if found else None
+    if text is None or not found:
+        return None
+    old = re.compile(found[2])
+    return "".join(old.sub(found[3], line, count=0 if found[4] else 1) for line in text.splitlines(keepends=True))
+
+
+def _tee(shell: Shell, words: list[str]) -> Done:
+    text = _read(shell, [])
+    if text is None:
+        return None
+    for name in (one for one in words if not one.startswith("-")):
+        before = shell.state.files.get(name, "") if "-a" in words else ""
+        shell.state.files[name] = before + text
+    return text
+
+
+def _expr(shell: Shell, words: list[str]) -> Done:
+    text = " ".join(words)
+    if not re.fullmatch(r"[\d\s+*/%()-]*", "".join(one for one in text if is_known(one))):
+        return None
+    return calculated(shell, text, f"$(expr {text})") + "\n"
+
+
+def _bc(shell: Shell, words: list[str]) -> Done:
+    """Whole numbers only: what has a point is left alone."""
+    text = _read(shell, [])
+    if text is None or words or not re.fullmatch(r"[\d\s+*/%()-]*", "".join(one for one in text if is_known(one))):
+        return None
+    return calculated(shell, text.strip(), f"$(echo {text.strip()} | bc)") + "\n"
+
+
+def _copy(shell: Shell, words: list[str]) -> Done:
+    names = [one for one in words if not one.startswith("-")]
+    if len(names) == 2 and (text := _read(shell, names[:1])) is not None:
+        shell.state.files[names[1]] = text
+    return ""
+
+
+def _on_one_line(shell: Shell, words: list[str]) -> Done:
+    text = None if words else _read(shell, [])
+    return None if text is None else " ".join(text.split()) + "\n"
+
+
+PROGRAMS: Final[dict[str, Callable[[Shell, list[str]], Done]]] = {
+    "echo": _echo, "printf": _printf, "seq": _seq, "cat": _cat, "wc": _wc, "basename": _basename, "dirname": _dirname,
+    "realpath": _real_path, "readlink": _real_path, "cut": _cut, "tr": _tr, "head": _head, "tail": _tail,
+    "grep": _grep, "awk": _awk, "sed": _sed, "tee": _tee, "expr": _expr, "bc": _bc, "cp": _copy,
+    "pwd": lambda shell, words: (value_of(shell, "PWD") or ".") + "\n",
+    "xargs": _on_one_line,
+}  # fmt: skip

@@ -1,0 +1,83 @@
+"""What the head of a Slurm script says: its directives, and the variables that Slurm sets for them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Final
+
+_DIRECTIVE: Final = re.compile(r"^#SBATCH[ \t]+(.*)$", re.MULTILINE)
+_SHORT: Final = {
+    "-N": "nodes",
+    "-n": "ntasks",
+    "-G": "gpus",
+    "-c": "cpus-per-task",
+    "-J": "job-name",
+    "-p": "partition",
+}
+_VARIABLES: Final = {
+    "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+    "ntasks": ("SLURM_NTASKS", "SLURM_NPROCS"),
+    "ntasks-per-node": ("SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE"),
+    "gpus-per-node": ("SLURM_GPUS_PER_NODE",),
+    "gpus": ("SLURM_GPUS",),
+    "cpus-per-task": ("SLURM_CPUS_PER_TASK",),
+    "job-name": ("SLURM_JOB_NAME",),
+    "partition": ("SLURM_JOB_PARTITION",),
+}
+
+
+def directives(text: str) -> tuple[str, ...]:
+    """The words of all ``#SBATCH`` lines of a script."""
+    found: list[str] = []
+    for line in _DIRECTIVE.findall(text):
+        try:
+            found += shlex.split(line, comments=True)
+        except ValueError:
+            found += line.split()
+    return tuple(found)
+
+
+def long_options(words: Sequence[str], short: dict[str, str]) -> dict[str, str]:
+    """Options of a command by their long names, each with its last value; an option without one has an empty value."""
+    found: dict[str, str] = {}
+    for place, word in enumerate(words):
+        if not word.startswith("-"):
+            continue
+        after = words[place + 1] if place + 1 < len(words) and not words[place + 1].startswith("-") else ""
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            found[name.replace("_", "-")] = value if equals else after
+        elif word[:2] in short and word not in short:
+            found[short[word[:2]]] = word[2:].lstrip("=")
+        else:
+            name, equals, value = word.partition("=")
+            found[short.get(name, name[1:].replace("_", "-"))] = value if equals else after
+    return found
+
+
+def slurm_variables(words: Sequence[str]) -> dict[str, str]:
+    """What Slurm sets for directives, by the name of the variable."""
+    said = long_options(words, _SHORT)
+    found = {name: said[option] for option, names in _VARIABLES.items() if said.get(option) for name in names}
+    nodes, each = said.get("nodes", ""), said.get("ntasks-per-node", "")
+    if nodes.isdecimal() and each.isdecimal() and "ntasks" not in said:
+        found |= dict.fromkeys(_VARIABLES["ntasks"], str(int(nodes) * int(each)))
+    if (gpus := gpus_of(said)) and "gpus-per-node" not in said:
+        found["SLURM_GPUS_ON_NODE"] = str(gpus)
+    elif said.get("gpus-per-node"):
+        found["SLURM_GPUS_ON_NODE"] = said["gpus-per-node"].rpartition(":")[2]
+    return found
+
+
+def gpus_of(said: dict[str, str]) -> int | None:
+    """GPUs of a node that Slurm's options ask for."""
+    for name in ("gpus-per-node", "gres"):
+        found = re.search(r"(?:^|,)(?:gpu(?::[\w.-]+)?:|[\w.-]+:)?(\d+)", said.get(name, ""))
+        if found and (name != "gres" or said[name].startswith("gpu") or ",gpu" in said[name]):
+            return int(found[1])
+    return None
+
+
+SHORT = _SHORT

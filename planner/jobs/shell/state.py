@@ -1,0 +1,219 @@
+"""What a shell knows while it reads a script: variables, functions, files written, launches so far."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from planner.errors import BadRequest
+from planner.jobs.shell.values import Unknowns
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+Array = dict[Any, str]
+"""Elements of an array by index, or by key where it is associative."""
+
+EFFORT: Final = 200_000
+"""Commands, and turns of loops, that are read of one script before it is given up."""
+DEPTH: Final = 60
+"""Functions, files and strings within each other."""
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Whether a command succeeds, where that is not known.
+
+    Attributes:
+        text: of the condition.
+        line: of the script.
+        names: what would settle it.
+        unset: whether it holds in a fresh shell, where nobody has set the variables; None where that is an error or
+            hangs on more than variables.
+        absent: it asks whether a variable is there at all, so that a variable that is not there is an answer.
+        values: values of names in the case that it holds.
+        options: values of names that it asks for.
+        status: it is about the end of a command, which as a rule succeeds.
+    """
+
+    text: str
+    line: int
+    names: frozenset[str] = frozenset()
+    unset: bool | None = None
+    absent: bool = False
+    values: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    status: bool = False
+    negated: bool = False
+
+    @property
+    def said(self) -> str:
+        """The condition in words."""
+        return f"! {self.text}" if self.negated else self.text
+
+    def flipped(self) -> Doubt:
+        """Whether it fails."""
+        return replace(self, unset=None if self.unset is None else not self.unset, negated=not self.negated)
+
+
+Status = bool | Doubt
+"""Whether a command succeeds."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A branch of a script that hangs on what is not known.
+
+    Attributes:
+        text: of the condition.
+        line: of the script.
+        names: what would settle it.
+        arms: each arm in words.
+        values: those that the script compares a name with, by name.
+        usual: the arm of a fresh shell, where that may be assumed; None where it may not.
+        fresh: the arm of a fresh shell, whether it may be assumed or not.
+    """
+
+    text: str
+    line: int
+    names: frozenset[str]
+    arms: tuple[str, ...]
+    values: tuple[tuple[str, str], ...] = ()
+    usual: int | None = None
+    fresh: int | None = None
+
+
+@dataclass(frozen=True)
+class Started:
+    """A command line that starts a training, as the shell met it; unknown parts are marked."""
+
+    words: tuple[str, ...]
+    line: int
+    environment: tuple[tuple[str, str], ...]
+    written: tuple[tuple[str, str], ...]
+    outer: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass
+class State:
+    """All that a command can change."""
+
+    variables: dict[str, str | Array] = field(default_factory=dict)
+    exported: set[str] = field(default_factory=set)
+    associative: set[str] = field(default_factory=set)
+    functions: dict[str, Node] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    arguments: list[str] = field(default_factory=list)
+    given: dict[str, str] = field(default_factory=dict)
+    decided: dict[tuple[str, int], int] = field(default_factory=dict)
+    launches: list[Started] = field(default_factory=list)
+    complete: bool = False
+    shifted: int = 0
+    status: Status = True
+
+    def copied(self) -> State:
+        """One of its own."""
+        made = copy.copy(self)
+        for name in ("exported", "associative", "functions", "files", "arguments", "given", "decided", "launches"):
+            setattr(made, name, getattr(self, name).copy())
+        made.variables = {
+            name: dict(value) if isinstance(value, dict) else value for name, value in self.variables.items()
+        }
+        return made
+
+    def same(self, other: State) -> bool:
+        """Whether all but the last command's end is equal."""
+        return replace(self, status=True) == replace(other, status=True)
+
+
+class Exit(Exception):
+    """The script ends."""
+
+
+class Return(Exception):
+    """A function ends."""
+
+
+class Leave(Exception):
+    """A loop ends, or goes on with its next turn."""
+
+    def __init__(self, loops: int, *, again: bool) -> None:
+        super().__init__()
+        self.loops, self.again = loops, again
+
+
+class Undecided(Exception):
+    """What was only tried meets a branch of which somebody must say which arm is meant."""
+
+
+LEAVING: Final = (Exit, Return, Leave, Undecided)
+"""How a statement can end but by its last command."""
+
+
+@dataclass
+class Shell:
+    """A shell that reads.
+
+    Attributes:
+        state: what commands change.
+        files: those that the user gave, by name.
+        environment: variables that the user gave.
+        run: runs a statement.
+        piped: runs statements of which each reads what the one before prints.
+        dispatch: runs a command by its words, with variables that are set for it.
+        decide: the arm of a branch that is not known.
+        line: of the command that is read.
+        output: what commands print, where somebody listens.
+    """
+
+    state: State
+    files: dict[str, str]
+    environment: dict[str, str]
+    unknowns: Unknowns
+    run: Callable[[Shell, Node], Status]
+    piped: Callable[[Shell, Sequence[Node]], Status]
+    dispatch: Callable[[Shell, Sequence[str], dict[str, str]], Status]
+    decide: Callable[[Branch, tuple[int, ...]], int]
+    starts: Callable[[tuple[str, ...]], bool]
+    name: str = "script.sh"
+    line: int = 1
+    supposing: bool = False
+    output: list[str] | None = None
+    input: list[str] | None = None
+    effort: int = 0
+    depth: int = 0
+    trying: int = 0
+    outer: tuple[tuple[str, ...], ...] = ()
+    unread: list[str] = field(default_factory=list)
+    wanted: list[str] = field(default_factory=list)
+    locals: list[dict[str, str | Array | None]] = field(default_factory=list)
+
+    def spend(self) -> None:
+        """Count one step.
+
+        Raises:
+            BadRequest: the script takes more than are read.
+        """
+        self.effort += 1
+        if self.effort > EFFORT:
+            raise BadRequest(f"line {self.line}: the script takes more than {EFFORT:,} steps to read; does it end?")
+
+    def want(self, text: str) -> None:
+        """Note a file that is not given."""
+        if text not in self.wanted:
+            self.wanted.append(text)
+
+    def write(self, text: str) -> None:
+        """Print."""
+        if self.output is not None:
+            self.output.append(text)
+
+    def unknown(self, text: str, *names: str, fresh: bool = False) -> str:
+        """A value that is not known."""
+        return self.unknowns.mark(text, self.line, names, fresh=fresh)
+
+    def derived(self, source: str, *values: str) -> str:
+        """A value that follows from others of which a part is unknown."""
+        return self.unknowns.derived(" ".join(source.split()), self.line, *values)

@@ -1,0 +1,145 @@
+"""Files of a job as people have them: what they are is said, and every command takes them."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from planner.cli import main
+
+LAUNCH = "#!/bin/bash\ntorchrun --nnodes 1 --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 2 \\\n"
+LAUNCH += (
+    "  --micro-batch-size 1 --global-batch-size 64 --seq-length 4096 --bf16 --num-layers 4 --hidden-size 1024 \\\n"
+)
+LAUNCH += "  --num-attention-heads 8 --vocab-size 32000 --position-embedding-type rope\n"
+DEEPSPEED = json.dumps({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4,
+                        "bf16": {"enabled": True}, "zero_optimization": {"stage": 3}})  # fmt: skip
+MODEL = {"model_type": "llama", "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 4,
+         "num_attention_heads": 8, "vocab_size": 32000, "max_position_embeddings": 4096}  # fmt: skip
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [str(one) for one in arguments], env={"COLUMNS": "80", "NO_COLOR": "1"})
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "train.sh").write_text(LAUNCH)
+    (tmp_path / "ds.json").write_text(DEEPSPEED)
+    (tmp_path / "config.json").write_text(json.dumps(MODEL))
+    return tmp_path
+
+
+def test_the_answer_comes_first_and_every_value_names_its_file(files, monkeypatch):
+    monkeypatch.chdir(files)
+    done = run("read", "ds.json", "config.json", "--gpus", 8)
+    assert done.exit_code == 0, done.stderr
+    first, *lines = done.stdout.splitlines()
+    assert " 132.7 M parameters, on 8 GPUs" in first
+    assert "it can be priced" in first or "it can be priced" in lines[0]
+    assert any("ds.json: a configuration of DeepSpeed" in line for line in lines)
+    assert any("config.json: a Hugging Face model configuration" in line for line in lines)
+    assert any(line.split() == ["zero_stage", "3", "ds.json"] for line in lines)
+    assert any(line.split() == ["gpus", "8", "--gpus"] for line in lines)
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_what_is_missing_is_said_all_at_once_and_is_no_failure_to_read(files):
+    done = run("read", files / "ds.json")
+    assert done.exit_code == 0
+    assert "--model says which" in done.stdout
+    assert "--gpus says how many" in done.stdout
+    done = run("predict", files / "ds.json")
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "--model says which; --gpus says how many accelerators" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_the_document_is_a_question_whose_batch_follows_once_the_devices_are_known(files, form):
+    written = files / f"job.{form}"
+    done = run("read", files / "ds.json", files / "config.json", "--format", form, "-o", written)
+    assert done.exit_code == 0, done.stderr
+    asked = ("--gpus", 8, "--format", "json", "-q")
+    again = json.loads(run("predict", "--config", written, *asked).stdout)
+    direct = json.loads(run("predict", files / "ds.json", files / "config.json", *asked).stdout)
+    assert again["request"]["global_batch_size"] == direct["request"]["global_batch_size"] == 2 * 4 * 8
+    assert again["prediction"]["iteration_seconds"] == direct["prediction"]["iteration_seconds"]
+    assert again["strategy"] == direct["strategy"]
+
+
+def test_the_best_plan_for_the_job_of_a_file_is_free_of_its_strategy(files):
+    found = json.loads(run("--from", files / "train.sh", "--format", "json", "-q").stdout)
+    assert found["request"]["global_batch_size"] == 64
+    assert found["strategy"]["tp"] == 1
+    assert found["request"]["framework"] == "megatron-lm"
+    pinned = json.loads(run("--from", files / "train.sh", "--tp", 2, "--format", "json", "-q").stdout)
+    assert pinned["strategy"]["tp"] == 2
+
+
+def test_every_other_command_takes_the_file(files):
+    script = files / "train.sh"
+    assert json.loads(run("why-not", script, "--format", "json", "-q").stdout)
+    assert run("size", script, "--deadline", "400d", "-q").exit_code == 0
+    alone = json.loads(run("compare", script, "--format", "json", "-q").stdout)
+    assert alone["differences"]["tp"] == [2, 1]
+    beside = run("compare", script, files / "ds.json", "--model", files / "config.json", "--gpus", 8, "-q")
+    assert beside.exit_code == 0, beside.stderr
+
+
+def test_files_that_contradict_each_other_are_named_and_an_option_settles_it(files):
+    other = files / "other.json"
+    other.write_text(json.dumps({"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1}}))
+    asked = ("predict", files / "train.sh", other)
+    done = run(*asked)
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert "train.sh" in done.stderr
+    assert "other.json" in done.stderr
+    assert "says which" in done.stderr
+
+
+def test_the_model_of_a_script_and_of_a_config_may_be_the_same_one(files):
+    (files / "config.json").write_text(json.dumps(MODEL | {"num_hidden_layers": 5}))
+    done = run("predict", files / "train.sh", files / "config.json")
+    assert done.exit_code == 2
+    assert "model is" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("read",), "read needs a FILE"),
+        (("predict", "--from", "deepspeed"), "--from deepspeed needs a FILE"),
+        (("predict", "--from", "nonsense"), "there is no file and no kind 'nonsense'"),
+        (("predict", "--from", "hf", "--from", "deepspeed", "a.json"), "files have one kind each; leave --from out"),
+        (("predict", "--env", "TP=2", "--model", "8b", "--gpus", "8"), "--env is about a script, and no FILE is given"),
+        (("predict", "x.sh", "--env", "TP"), "expected NAME=VALUE, got 'TP'"),
+        (("train.sh",), "no such command 'train.sh'"),
+    ],
+)
+def test_half_a_command_is_refused_in_a_line(arguments, said):
+    done = run(*arguments)
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert said in done.stderr
+
+
+def test_a_file_where_a_command_is_expected_is_said_so(files):
+    done = run(files / "train.sh")
+    assert done.exit_code == 2
+    assert "is a file: plan read" in done.stderr.replace("\n", " ")
+
+
+def test_no_file_is_ignored(files):
+    done = run("predict", "--from", "hf", files / "train.sh", "--model", "8b", "--gpus", 8)
+    assert done.exit_code == 2
+    assert "it looks like arguments of Megatron-LM; leave --from out" in done.stderr
+
+
+def test_a_price_of_one_s_own_decides_the_cost():
+    asked = ("predict", "--model", "8b", "--gpus", 64, "--tp", 2, "--zero", 1, "--format", "json", "-q")
+    cheap, dear = (json.loads(run(*asked, "--price", price).stdout)["prediction"] for price in ("1", "$2.50/h"))
+    assert dear["cost_dollars"] == pytest.approx(2.5 * cheap["cost_dollars"])
+
+
+def test_8k_is_8192_tokens():
+    asked = ("predict", "--model", "8b", "--gpus", 64, "--tp", 2, "--zero", 1, "--seq-len", "8k", "--format", "json")
+    assert json.loads(run(*asked, "-q").stdout)["request"]["seq_length"] == 8192

@@ -1,0 +1,74 @@
+"""Scripts of jobs: which launch is meant, and what depends on values that nobody said, all of it at once."""
+
+import pytest
+
+from planner.errors import BadFile, BadRequest
+from planner.jobs.reader import Context, job_file
+from planner.jobs.readers import READERS, read_job
+
+SIZES = "--num-layers 4 --hidden-size 1024 --num-attention-heads 8 --seq-length 1024 --vocab-size 32000"
+SIZES += " --max-position-embeddings 1024 --micro-batch-size 1 --bf16"
+
+
+def read(tmp_path, text, *, form=None, **known):
+    path = tmp_path / "train.sh"
+    path.write_text(text)
+    return read_job([path], Context(**known), form)
+
+
+def test_all_values_that_are_not_known_are_asked_for_at_once_each_with_its_option(tmp_path):
+    text = f"torchrun --nnodes $NODES --nproc-per-node 8 pretrain_gpt.py {SIZES} --global-batch-size $1"
+    text += " --tensor-model-parallel-size ${TP:-2} --data-path $DATA"
+    job = read(tmp_path, text).job
+    assert len(job.missing) == 2
+    assert any(line.startswith("--env NODES=VALUE: gpus") for line in job.missing)
+    assert any(line.startswith("--arg VALUE: global_batch_size") for line in job.missing)
+    assert "gpus" not in job.fields
+    assert "global_batch_size" not in job.fields
+    assert job.pins["tp"] == 2
+    known = read(tmp_path, text, environment={"NODES": "4", "TP": "4"}, arguments=["64"]).job
+    assert (known.missing, known.fields["gpus"], known.fields["global_batch_size"]) == ((), 32, 64)
+    assert known.pins["tp"] == 4
+
+
+def test_of_several_launches_the_one_is_read_that_is_named(tmp_path):
+    line = f"python pretrain_gpt.py {SIZES} --tensor-model-parallel-size"
+    text = f"#!/bin/bash\n{line} 2\n\n{line} 4\n"
+    (asked,) = read(tmp_path, text).job.missing
+    assert asked.startswith("--launch N says which of 2 trainings that it starts (1: line 2 ")
+    assert "; 2: line 4 " in asked
+    found = read(tmp_path, text, launch=2)
+    assert (found.job.pins["tp"], found.parts[0].line) == (4, 4)
+    with pytest.raises(BadRequest, match=r"train\.sh: there is no launch 3"):
+        read(tmp_path, text, launch=3)
+
+
+def test_a_script_that_runs_another_one_beside_it_is_that_one_s_job(tmp_path):
+    (tmp_path / "inner.sh").write_text(f"torchrun --nproc-per-node 8 --nnodes 2 pretrain_gpt.py {SIZES} --bf16\n")
+    job = read(tmp_path, "#!/bin/bash\nexport A=1\nbash inner.sh\n").job
+    assert job.fields["gpus"] == 16
+
+
+def test_a_file_of_nothing_but_options_is_read_as_a_command_line(tmp_path):
+    for text in (SIZES, f"ARGS=(\n  {SIZES}\n)\n", f'ARGS="{SIZES}"\n'):
+        assert read(tmp_path, text, form="megatron-args").job.fields["seq_length"] == 1024
+
+
+def test_what_a_script_starts_is_named_where_nobody_here_reads_it(tmp_path):
+    with pytest.raises(
+        BadFile, match=r"which starts deepspeed odd\.py --alpha 3 \(line 2\), of a framework that is not"
+    ):
+        read(tmp_path, "#!/bin/bash\ndeepspeed odd.py --alpha 3\n")
+
+
+def test_a_script_is_read_and_never_run(tmp_path):
+    read(tmp_path, f"touch {tmp_path}/ran\n$(touch {tmp_path}/ran)\npython pretrain_gpt.py {SIZES}\n")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_every_reader_knows_its_kind_by_content_alone(tmp_path):
+    path = tmp_path / "anything"
+    path.write_text('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}')
+    takes = [one.form for one in READERS if hasattr(one, "recognises") and one.form != "megatron-args"
+             and one.recognises(job_file(path))]  # fmt: skip
+    assert takes == ["deepspeed"]
