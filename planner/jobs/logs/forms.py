@@ -170,7 +170,7 @@ def _clock(form: Form, said: Groups, line: str, done: float) -> tuple[float | No
         if name in said and (value := number_in(said[name])):
             clock = done / value if name == "speed" else done * value
             if elapsed is None or abs(clock - elapsed) <= max(_AGREES * elapsed, 2.0):
-                return clock, clock * last_digit(said[name]) / value
+                return clock, min(clock * last_digit(said[name]) / value, 1.0)
     if elapsed is not None:
         return elapsed, 1.0
     return (stamp_of(line) or (None, 0.0)) if form.clock else (None, 0.0)

@@ -198,7 +198,12 @@ class Scan:
             self._aside = ""
 
     def _again(self, step: Step, found: Sequence[Timed]) -> bool:
-        """Whether another rank tells a step that was told: at the same clock, or within a few lines."""
+        """Whether a step that was told is told again: by the next line, as of an evaluation, or by another rank.
+
+        A rank does so at about the same clock, or within a few lines.
+        """
+        if step.done == found[-1].step.done:
+            return True
         if step.clock is None:
             return step.done in {one.step.done for one in found[-_LEAPS:]}
         at = self._clocks.get(step.done)

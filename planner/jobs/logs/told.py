@@ -103,9 +103,10 @@ def _no_time(read: Sequence[Reading], start: Start) -> Iterator[str]:
         yield "no line of the log tells an iteration, so no time is read"
     elif not read and max(map(len, start.steps.values())) > 1:
         yield "no line of the log tells how long an iteration takes, so no time is read"
+    elif len(read) < 2:
+        yield f"a single line of time is no measurement; lines of {FEWEST + 1} iterations or more are"
     else:
-        known = f"{plural(count, 'iteration')} of which the first is warm-up" if count > 1 else "a single iteration"
-        yield f"{known} is no measurement of time; {FEWEST + 1} or more are"
+        yield f"{plural(count, 'iteration')} are too few for a measurement of time; {FEWEST + 1} or more are"
 
 
 def _memory(starts: Sequence[Start]) -> Iterator[str]:

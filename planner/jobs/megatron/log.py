@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from planner.errors import BadRequest
+from planner.jobs.deepspeed import log as deepspeed
 from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.forms import row
 from planner.jobs.logs.lines import has
@@ -41,7 +42,8 @@ TABLES: Final = Tables(
             "MIB",
         )
         for kind, words in _PEAKS
-    ),
+    )
+    + deepspeed.MEMORY,
     dumps=(
         Dump(
             "- arguments -",

@@ -128,7 +128,7 @@ def test_out_of_memory_in_an_earlier_start_is_history(tmp_path):
 def test_one_line_is_no_measurement(tmp_path):
     job = read(tmp_path, dump() + megatron(100, 1250.0))
     assert "iteration_seconds" not in job.measured
-    assert any("a single iteration is no measurement" in line for line in job.remarks)
+    assert any("a single line of time is no measurement" in line for line in job.remarks)
 
 
 def test_what_the_log_does_not_say_is_named_with_its_option(tmp_path):
