@@ -18,7 +18,6 @@ from planner.jobs.logs.scan import Dump, Fact, Tables
 from planner.jobs.logs.told import told_by, with_told
 from planner.jobs.megatron.options import OPTIONS
 from planner.jobs.megatron.read import megatron_job
-from planner.jobs.options import present
 from planner.jobs.reader import Context, JobFile, LogReader
 
 _IS: Final = r"\s*[:=]\s*"
@@ -93,6 +92,22 @@ _WORDS: Final = {
     "torch.uint8": "fp8",
 }
 """Values as dumps have them, by what the option takes."""
+_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "num_experts": ("moe-", "expert-"),
+    "multi_latent_attention": ("q-lora-", "kv-lora-", "qk-head-", "qk-pos-", "v-head-"),
+    "hybrid_layer_pattern": ("mamba-",),
+    "hybrid_override_pattern": ("mamba-",),
+    "group_query_attention": ("num-query-groups",),
+    "num_key_value_heads": ("num-query-groups",),
+    "optimizer_cpu_offload": ("optimizer-offload-",),
+    "fine_grained_activation_offloading": ("offload-modules",),
+    "fp8": ("fp8-",),
+    "fp4": ("fp4-",),
+    "enable_cuda_graph": ("cuda-graph-scope",),
+    "use_megatron_fsdp": ("data-parallel-sharding-",),
+    "use_custom_fsdp": ("data-parallel-sharding-",),
+}
+"""Arguments, and how the options begin that say nothing without one of them: a dump has their defaults."""
 _LEFT: Final = frozenset({"fp8", "train-iters", "train-samples", "train-tokens", "nnodes", "nproc-per-node"})
 """Options that a dump says otherwise, or that are of no use to what ran."""
 
@@ -100,8 +115,8 @@ _LEFT: Final = frozenset({"fp8", "train-iters", "train-samples", "train-tokens",
 def _read(file: JobFile, context: Context) -> ImportedJob:
     told = told_by(file, TABLES)
     said = told.start.said
-    if any(_SET_BY.search(value) for value in said.values()):
-        job = _of_neox({name: _SET_BY.sub("", value).strip() for name, value in said.items()})
+    if any(_SET_BY.search(value) for value in said.values()):  # GPT-NeoX, whose own file says the model
+        job = _of_counts({name: _SET_BY.sub("", value).strip() for name, value in said.items()})
     else:
         job = _settled(said, context)
     return with_told(job, told, context)
@@ -112,7 +127,7 @@ def _settled(said: Mapping[str, str], context: Context) -> ImportedJob:
     try:
         return _of_dump(said, context) if said else ImportedJob()
     except BadRequest as error:
-        return ImportedJob(missing=(f"the arguments that it prints make no job: {error}",))
+        return replace(_of_counts(said), missing=(f"the arguments that it prints make no job: {error}",))
 
 
 def _of_dump(said: Mapping[str, str], context: Context) -> ImportedJob:
@@ -122,23 +137,51 @@ def _of_dump(said: Mapping[str, str], context: Context) -> ImportedJob:
     fields, pins = dict(job.fields), dict(job.pins)
     if gpus := _whole(said.get("world_size")):
         fields["gpus"] = gpus
-    if said.get("deepspeed") == "True":
-        pins["zero_stage"] = _whole(said.get("zero_stage")) or 0
-    return replace(job, fields=fields, pins=pins, length=None)
+    deepspeed_on = said.get("deepspeed") == "True"
+    if deepspeed_on:
+        pins["zero_stage"] = _whole(said.get("zero_stage"))
+    stack = _STACKS[deepspeed_on, "checkpoint_activations" in said and "transformer_impl" not in said]
+    assumed = (f"the arguments are those of {stack}, which is priced; --stack says another",) if stack else ()
+    fields |= {"stack": stack} if stack else {}
+    named = said.get("deepspeed_config", "None") if deepspeed_on else "None"
+    unpriced = (*job.unpriced, *([_of_file(named)] if named != "None" else []))
+    return replace(job, fields=fields, pins=pins, length=None, assumed=(*job.assumed, *assumed), unpriced=unpriced)
+
+
+def _of_file(name: str) -> str:
+    asked = "offloading and buckets that it asks for are not priced"
+    return f"what {name} says is not in the log; give it beside the log, or {asked}"
+
+
+_STACKS: Final = {
+    (False, False): "",
+    (False, True): "megatron-lm-2021",
+    (True, False): "megatron-deepspeed",
+    (True, True): "megatron-deepspeed-2021",
+}
+"""Stacks by whether DeepSpeed is on, and by whether the arguments are those from before Transformer Engine."""
 
 
 def _arguments(said: Mapping[str, str]) -> Iterator[str]:
     """A dump as the command line that has the same effect, of the options that are read."""
     yield from (f"--{word}" for name, (value, word) in _TURNED.items() if said.get(name) == value)
+    said = {name: value for name, value in said.items() if not (name == "num_experts" and value in {"1", "[1]"})}
     heads, groups = (_whole(said.get(name)) for name in ("num_attention_heads", "num_key_value_heads"))
     if groups and heads and groups < heads:
         yield "--group-query-attention"
     for option in OPTIONS:
         value = _value(said, option.word)
-        if option.word in _LEFT or value in _UNSET or (option.word == "num-experts" and value in {"1", "[1]"}):
+        if option.word in _LEFT or value in _UNSET or _idle(said, option.word):
             continue
         yield f"--{option.word}"
-        yield from () if option.kind == "flag" else _parts(value)
+        glued = _GLUED.match(value) if option.kind == "number" else None
+        yield from () if option.kind == "flag" else _parts(glued[1] if glued else value)
+
+
+def _idle(said: Mapping[str, str], word: str) -> bool:
+    """Whether an option says nothing, for want of another."""
+    needs = [name for name, begins in _OF.items() if word.startswith(begins)]
+    return bool(needs) and all(said.get(name, "") in _UNSET for name in needs)
 
 
 def _value(said: Mapping[str, str], word: str) -> str:
@@ -153,6 +196,8 @@ def _parts(value: str) -> list[str]:
     return [_WORDS.get(part, part.rpartition(".")[2] if _ENUMERATED.fullmatch(part) else part) for part in parts]
 
 
+_GLUED: Final = re.compile(r"(\d+)[a-z_]")
+"""A number behind which another rank went on writing."""
 _ENUMERATED: Final = re.compile(r"[A-Z]\w+\.\w+")
 
 
@@ -164,19 +209,25 @@ def _recomputed(said: Mapping[str, str]) -> list[str]:
     return ["--recompute-granularity", "full", "--recompute-method", "uniform", "--recompute-num-layers", count]
 
 
-def _of_neox(said: Mapping[str, str]) -> ImportedJob:
-    """What GPT-NeoX's dump says by the names that Megatron-LM has too; its own file says the model."""
-    names = {"global_batch_size": "train_batch_size", "seq_length": "seq_length", "gpus": "global_num_gpus"}
-    pins = {
-        "tp": "model_parallel_size",
-        "pp": "pipe_parallel_size",
-        "micro_batch_size": "train_micro_batch_size_per_gpu",
-        "zero_stage": "zero_stage",
+_COUNTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "gpus": ("global_num_gpus", "world_size"),
+    "global_batch_size": ("train_batch_size", "global_batch_size"),
+    "seq_length": ("seq_length",),
+    "pins.tp": ("model_parallel_size", "tensor_model_parallel_size"),
+    "pins.pp": ("pipe_parallel_size", "pipeline_model_parallel_size"),
+    "pins.micro_batch_size": ("train_micro_batch_size_per_gpu", "micro_batch_size"),
+}
+"""Sizes that a dump has whatever else it has, by what GPT-NeoX and Megatron-LM call them."""
+
+
+def _of_counts(said: Mapping[str, str]) -> ImportedJob:
+    """The sizes alone; degrees of 0 are none."""
+    found = {
+        field: _whole(next((said[name] for name in names if name in said), "")) for field, names in _COUNTS.items()
     }
-    fields = {field: _whole(said.get(name)) or None for field, name in names.items()}
-    found = {axis: _whole(said.get(name)) for axis, name in pins.items() if name in said}
-    found |= {axis: max(found[axis], 1) for axis in ("tp", "pp") if axis in found}  # 0 is none
-    return ImportedJob(present(**fields), found)
+    found |= {field: max(found[field], 1) for field in ("pins.tp", "pins.pp")}
+    fields = {name: size for name, size in found.items() if size and not name.startswith("pins.")}
+    return ImportedJob(fields, {name[5:]: size for name, size in found.items() if size and name.startswith("pins.")})
 
 
 def _whole(text: str | None) -> int:

@@ -67,8 +67,11 @@ def test_other_sizes_in_front_of_the_dump_are_not_the_model(tmp_path):
 
 def test_a_stage_of_zero_counts_only_with_deepspeed(tmp_path):
     off = read(tmp_path, dump(deepspeed="False", zero_stage="1", use_distributed_optimizer="False") + steps())
-    on = read(tmp_path, dump(deepspeed="True", zero_stage="1", use_distributed_optimizer="False") + steps())
+    with_file = {"zero_stage": "1", "use_distributed_optimizer": "False", "deepspeed_config": "ds_config.json"}
+    on = read(tmp_path, dump(deepspeed="True", **with_file) + steps())
     assert (off.pins["zero_stage"], on.pins["zero_stage"]) == (0, 1)
+    assert on.fields["stack"] == "megatron-deepspeed"
+    assert any("ds_config.json" in line for line in on.unpriced)
 
 
 def test_older_names_of_arguments_are_read(tmp_path):
@@ -76,7 +79,8 @@ def test_older_names_of_arguments_are_read(tmp_path):
     job = read(tmp_path, older + steps())
     assert job.pins["recompute"] == "full"
     assert job.fields["model"]["num_query_groups"] == 4
-    assert "experts" not in job.fields["model"]
+    assert "moe" not in job.fields["model"]
+    assert job.fields["stack"] == "megatron-lm-2021"
 
 
 @pytest.mark.parametrize(
@@ -152,6 +156,54 @@ def test_a_packed_log_that_is_longer_than_a_description_is_read_to_its_end(tmp_p
     run = read_job([path], Context()).run
     assert run is not None
     assert run["measured"]["iteration_seconds"] == 1.25
+
+
+def test_defaults_of_what_is_off_say_nothing(tmp_path):
+    idle = {
+        "num_query_groups": "1",
+        "group_query_attention": "False",
+        "num_experts": "None",
+        "moe_router_topk": "2",
+        "moe_token_dispatcher_type": "allgather",
+        "moe_layer_freq": "1",
+        "multi_latent_attention": "False",
+        "kv_lora_rank": "32",
+        "v_head_dim": "128",
+        "mamba_head_dim": "64",
+        "attention_backend": "AttnBackend.auto",
+        "exp_avg_dtype": "torch.float32",
+        "main_grads_dtype": "torch.float32",
+        "cp_comm_type": "['p2p']",
+        "normalization": "RMSNorm",
+    }
+    job = read(tmp_path, dump(**idle) + steps())
+    model = job.fields["model"]
+    assert (model["num_query_groups"], model["norm"], "experts" in model, "mla" in model) == (
+        16,
+        "rmsnorm",
+        False,
+        False,
+    )
+    assert not [line for line in job.lines if "moe" in line or "lora" in line or "mamba" in line]
+
+
+def test_experts_are_read_as_a_command_line_has_them(tmp_path):
+    moe = {
+        "num_experts": "64",
+        "moe_router_topk": "6",
+        "moe_ffn_hidden_size": "1408",
+        "expert_model_parallel_size": "8",
+    }
+    job = read(tmp_path, dump(**moe, moe_grouped_gemm="True", expert_tensor_parallel_size="1") + steps())
+    assert job.pins["ep"] == 8
+    assert job.fields["model"]["moe"]["num_experts"] == 64
+
+
+def test_arguments_that_make_no_job_leave_the_measurement(tmp_path):
+    job = read(tmp_path, dump(position_embedding_type="alibi") + steps())
+    assert job.measured["iteration_seconds"] == 1.25
+    assert (job.fields["gpus"], job.pins["tp"]) == (16, 2)
+    assert any("make no job" in line for line in job.missing)
 
 
 def test_gpt_neox_prints_who_set_a_value(tmp_path):
