@@ -25,6 +25,9 @@ class Supports(Record):
     """Schedules of a pipeline."""
     uneven_stages: bool = False
     """Stages may hold different numbers of layers."""
+    stage_cut: Literal["planned", "balanced"] = "planned"
+    """Where uneven stages come from: the plan, or the framework, which spreads layers as evenly as they go, more of
+    them on the first stages (DeepSpeed's ``partition_balanced`` over the layers of one type)."""
     empty_ends: bool = False
     """The first and the last stage may hold the embedding and the head alone, without a layer."""
     ends_as_layers: bool = False

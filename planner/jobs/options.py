@@ -174,9 +174,10 @@ class Tracked(dict[str, Any]):
             harmless: pattern of names that change no price and need no remark.
             prefix: what stands in front of a name where it is shown.
         """
-        near = {name: get_close_matches(name, self.names, 1, ALIKE) for name in self if name not in self.names}
+        left = [name for name in self if name not in self.names and not re.fullmatch(harmless, name)]
+        near = {name: get_close_matches(name, self.names, 1, ALIKE) for name in left}
         slips = [f"{prefix}{name} is not read; {prefix}{close[0]} is" for name, close in near.items() if close]
-        others = [name for name, close in near.items() if not (close or re.fullmatch(harmless, name))]
+        others = [name for name, close in near.items() if not close]
         listed = ", ".join(f"{prefix}{name}" for name in others)
         return (*slips, *([f"not read, so what they do to time and memory is not priced: {listed}"] if listed else ()))
 
@@ -265,7 +266,7 @@ class Arguments(Tracked):
         options: of the framework.
     """
 
-    _DIGITS: Final = 12
+    _DIGITS: Final = 16
 
     def __init__(self, words: Mapping[str, Sequence[str]], options: Options) -> None:
         super().__init__(words)
@@ -308,9 +309,19 @@ class Arguments(Tracked):
     def _number(self, word: str, value: str, least: int) -> int:
         if value.startswith("$"):
             raise BadRequest(f"--{word}: {value:.40} is set nowhere in the script; write its value in its place")
-        if not (value.isascii() and value.isdecimal() and len(value) <= self._DIGITS and int(value) >= least):
+        found = self._whole(value)
+        if found is None or found < least:
             raise BadRequest(f"--{word}: expected a whole number from {least} on, got {value!r:.40}")
-        return int(value)
+        return found
+
+    def _whole(self, value: str) -> int | None:
+        """A whole number as Python reads one: 300_000 too."""
+        if not value.isascii() or len(value) > self._DIGITS:
+            return None
+        try:
+            return int(value)
+        except ValueError:
+            return None
 
     def real(self, field: str) -> float | None:
         """Its number, None where it is absent.

@@ -11,14 +11,19 @@ from planner.jobs import documents
 from planner.jobs.accelerate import read as accelerate
 from planner.jobs.assemble import FilesOfJob, read_files
 from planner.jobs.deepspeed import read as deepspeed
+from planner.jobs.flagscale import read as flagscale
 from planner.jobs.imported import ImportedJob
 from planner.jobs.maxtext import log as maxtext_log
 from planner.jobs.maxtext import read as maxtext
+from planner.jobs.megatron import functional
 from planner.jobs.megatron import log as megatron_log
 from planner.jobs.megatron import read as megatron
 from planner.jobs.nanotron import log as nanotron_log
 from planner.jobs.nanotron import read as nanotron
 from planner.jobs.nemo import log as nemo_log
+from planner.jobs.nemo import read as nemo
+from planner.jobs.neox import read as neox
+from planner.jobs.primus import read as primus
 from planner.jobs.reader import Context, Reader
 from planner.jobs.torchtitan import log as torchtitan_log
 from planner.jobs.torchtitan import read as torchtitan
@@ -26,6 +31,11 @@ from planner.jobs.transformers import log as transformers_log
 
 READERS: Final[list[Reader]] = [
     *megatron.READERS,
+    functional.READER,
+    *nemo.READERS,
+    *primus.READERS,
+    *neox.READERS,
+    *flagscale.READERS,
     *deepspeed.READERS,
     *torchtitan.READERS,
     *accelerate.READERS,

@@ -29,7 +29,7 @@ from planner.search.split import best_split, given_split
 from planner.space.active_rules import binding
 from planner.space.divisors import nearest_degrees, nearest_divisor, nearest_multiple
 from planner.space.lattice import MESH_AXES, layouts
-from planner.stages.from_strategies import fewest_layers, framework_split
+from planner.stages.from_strategies import fewest_layers, framework_split, own_split
 
 CHUNKS = "chunks"
 """The rule that every chunk has a layer."""
@@ -295,8 +295,10 @@ def _evenly(layers: int, stages: int) -> str:
 def _check_fewest(layers: Sequence[int], row: Strategies, scenario: Scenario) -> None:
     """Refuse stages with a chunk of nothing, and layers other than those that a framework itself gives a stage."""
     least = fewest_layers(row, scenario)[0]
-    if framework_split(scenario) and list(layers) != least.tolist():
+    if own_split(scenario) and list(layers) != least.tolist():
         raise BadRequest(f"{scenario.framework} divides the layers itself, into {','.join(map(str, least))}")
+    if not own_split(scenario) and framework_split(scenario):
+        least = np.ones_like(least)  # its options say another way to divide them
     if short := [held for held, fewest in zip(layers, least, strict=True) if held < fewest]:
         raise BadRequest(f"a stage holds {plural(short[0], 'layer')}; each of its {int(row.vpp[0])} chunks needs one")
 

@@ -271,10 +271,20 @@ def fewest_layers(rows: Strategies, scenario: Scenario) -> Ints:
 
 
 def framework_split(scenario: Scenario) -> Callable[[Model, int], list[int]] | None:
-    """How the framework asked for divides the layers, where it does so itself."""
+    """How the framework asked for, or that of the stack, divides the layers, where it does so unless it is told."""
+    return own_split(scenario) or (balanced if scenario.stack.supports.stage_cut == "balanced" else None)
+
+
+def own_split(scenario: Scenario) -> Callable[[Model, int], list[int]] | None:
+    """How the framework asked for divides the layers, where it always does so itself."""
     from planner.frameworks.registry import FRAMEWORKS
 
     return FRAMEWORKS[scenario.framework].cut if scenario.framework else None
+
+
+def balanced(model: Model, stages: int) -> list[int]:
+    """Layers of every stage, as evenly as they go, more on the first stages."""
+    return [(model.num_layers + stages - 1 - stage) // stages for stage in range(stages)]
 
 
 def _cut_by(cut: Callable[[Model, int], list[int]], rows: Strategies, scenario: Scenario) -> Ints:

@@ -33,7 +33,7 @@ def core_name(field: str) -> str:
 OVERRIDES: Final = Options(
     *_core("model", "tp", "pp", "cp", "ep", "etp", "layout", "recompute", "recompute_method", "recompute_num_layers",
            "recompute_modules", "cp_kind", "hierarchical_context_parallel_sizes", "dispatch",
-           "moe_flex_dispatcher_backend", "expert_capacity", "moe_pad_expert_input_to_capacity",
+           "flex_backend", "expert_capacity", "moe_pad_expert_input_to_capacity",
            "fine_grained_activation_offloading", "offload_modules"),
     number("model.virtual_pipeline_model_parallel_size", "vpp"),
     number("model.microbatch_group_size_per_vp_stage", "chunk_group"),

@@ -1,11 +1,10 @@
-"""The options of Megatron-LM's command line, as of Megatron-Core 0.17, and the words of a script [Megatron]."""
+"""The options of Megatron-LM's command line, as of Megatron-Core 0.17 to 0.19, and the words of a script [Megatron]."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Mapping
-from itertools import takewhile
 from typing import Any, Final
 
 from costmodels.model.model import Model
@@ -16,16 +15,24 @@ _FORMATS: Final = ("fp32", "fp16", "bf16", "fp8")
 
 OPTIONS: Final = Options(
     # The model.
-    number("num-layers"),
+    number("num-layers", older=("encoder-num-layers",)),
     number("hidden-size"),
     number("ffn-hidden-size"),
-    number("seq-length"),
+    number("seq-length", older=("encoder-seq-length",)),
     number("max-position-embeddings", "max_positions"),
     choice("position-embedding-type", "position",
-           {"learned_absolute": "learned", "rope": "rotary", "mrope": "rotary", "yarn": "rotary", "none": "none"},
+           {"learned_absolute": "learned", "rope": "rotary", "mrope": "rotary", "yarn": "rotary", "none": "none",
+            "alibi": "alibi", "absolute": "learned", "rotary": "rotary"},  # the last three of forks
            default="learned"),
     flag("use-rotary-position-embeddings"),
+    flag("no-position-embedding"),
     text("rotary-percent", "rotary_fraction"),
+    number("rotary-base"),
+    flag("use-rope-scaling"),
+    text("rope-scaling-factor"),
+    text("rotary-scaling-factor"),
+    text("norm-epsilon"),
+    number("make-vocab-size-divisible-by", "vocabulary_multiple"),
     text("tokenizer-type"),
     number("vocab-size"),
     number("padded-vocab-size"),
@@ -36,9 +43,11 @@ OPTIONS: Final = Options(
     number("kv-channels", "head_dim"),
     flag("qk-layernorm", "qk_norm"),
     text("window-size", "sliding_window"),
-    number("window-attn-skip-freq", "sliding_window_every"),
+    text("window-attn-skip-freq", "sliding_window_every"),
     choice("softmax-type", "attention_sinks", {"vanilla": False, "off-by-one": False, "learnable": True}, False),
-    choice("normalization", "norm", {"LayerNorm": "layernorm", "RMSNorm": "rmsnorm"}, "layernorm"),
+    choice("normalization", "norm",
+           {"LayerNorm": "layernorm", "RMSNorm": "rmsnorm", "layernorm": "layernorm", "rmsnorm": "rmsnorm"},
+           "layernorm"),
     flag("swiglu"),
     flag("quick-geglu"),
     text("glu-linear-offset"),
@@ -69,6 +78,7 @@ OPTIONS: Final = Options(
     number("mamba-state-dim", "mamba_state_size", 128),
     number("mamba-num-groups", default=8),
     number("mtp-num-layers", "mtp_layers", least=0),
+    flag("mtp-use-repeated-layer", "mtp_repeated"),
     # The strategy.
     number("tensor-model-parallel-size", "tp", 1),
     number("pipeline-model-parallel-size", "pp", 1),
@@ -80,8 +90,10 @@ OPTIONS: Final = Options(
     number("expert-model-parallel-size", "ep", 1),
     number("expert-tensor-parallel-size", "etp"),
     choice("moe-token-dispatcher-type", "dispatch",
-           {"allgather": "allgather", "alltoall": "alltoall", "flex": "deepep"}),
-    text("moe-flex-dispatcher-backend"),
+           {"allgather": "allgather", "alltoall": "alltoall", "flex": "deepep", "alltoall_seq": "alltoall"},
+           "allgather"),
+    choice("moe-flex-dispatcher-backend", "flex_backend", ("deepep", "hybridep", "ncclep"), "deepep"),
+    flag("moe-enable-deepep"),
     text("moe-expert-capacity-factor", "expert_capacity"),
     flag("moe-pad-expert-input-to-capacity"),
     text("hybrid-layer-pattern", "layer_pattern", older=("hybrid-override-pattern",)),
@@ -105,9 +117,14 @@ OPTIONS: Final = Options(
     flag("use-distributed-optimizer"),
     flag("overlap-grad-reduce"),
     flag("overlap-param-gather"),
+    number("ddp-bucket-size", "bucket_size"),
+    number("ddp-num-buckets"),
+    flag("use-nccl-ub"),
+    flag("use-torch-fsdp2"),
+    number("zero-stage", "deepspeed_stage", least=0),  # Megatron-DeepSpeed's
     flag("use-megatron-fsdp", older=("use-custom-fsdp",)),
     choice("data-parallel-sharding-strategy", "zero_stage",
-           {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}, 0),
+           {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}, 3),
     text("ckpt-format"),
     number("num-distributed-optimizer-instances", "copies", 1),
     choice("recompute-granularity", "recompute", ("full", "selective")),
@@ -116,6 +133,7 @@ OPTIONS: Final = Options(
     text("recompute-modules"),
     flag("recompute-activations"),
     flag("moe-layer-recompute"),
+    flag("distribute-saved-activations"),
     number("microbatch-group-size-per-virtual-pipeline-stage", "chunk_group"),
     flag("use-tp-pp-dp-mapping"),
     # The optimizer and the formats of its states.
@@ -134,22 +152,63 @@ OPTIONS: Final = Options(
     flag("fp4-param-gather"),
     flag("fine-grained-activation-offloading"),
     text("offload-modules"),
-    # What a stack hides and captures.
+    flag("cpu-offloading"),
+    number("cpu-offloading-num-layers", "offloaded_layers", 0, least=0),
+    # What a stack hides, fuses and captures.
     flag("tp-comm-overlap"),
+    flag("no-overlap-p2p-communication"),
     flag("overlap-moe-expert-parallel-comm"),
+    flag("moe-shared-expert-overlap"),
+    flag("moe-router-force-load-balancing"),
+    flag("moe-permute-fusion"),
+    flag("moe-router-fusion"),
+    flag("use-flash-attn"),
+    flag("use-transformer-engine-op-fuser"),
     choice("cuda-graph-impl", "graphs", ("none", "local", "transformer_engine", "full_iteration")),
-    text("cuda-graph-scope"),
-    choice("cross-entropy-fusion-impl", "loss", {"native": "plain", "te": "plain", "linear": "fused"}),
+    flag("enable-cuda-graph"),
+    flag("external-cuda-graph"),
+    text("cuda-graph-scope", until="0.18"),
+    text("cuda-graph-modules", since="0.19"),
+    choice("cross-entropy-fusion-impl", "loss", ("native", "te", "linear"), "native"),
+    flag("cross-entropy-loss-fusion"),
     choice("transformer-impl", "", ("local", "transformer_engine")),
     choice("attention-backend", "attention", ("flash", "fused", "unfused", "local", "auto")),
+    choice("flash-attention-version", "flash_version", ("2", "3", "4")),
+    flag("no-masked-softmax-fusion"),
+    flag("no-bias-gelu-fusion"),
+    flag("no-bias-swiglu-fusion"),
+    flag("no-bias-dropout-fusion"),
+    flag("no-rope-fusion"),
+    flag("no-gradient-accumulation-fusion"),
+    flag("deterministic-mode"),
     text("attention-dropout"),
     text("hidden-dropout"),
     # The run.
-    number("nnodes"),
-    number("nproc-per-node"),
+    text("rampup-batch-size"),
+    text("step-batch-size-schedule"),
+    text("nnodes"),
+    text("nproc-per-node"),
     number("train-iters", least=0),
     number("train-samples", least=0),
     number("train-tokens", least=0),  # Megatron-DeepSpeed's
+    # Words of dialects, and of recipes.
+    text("model.name", "model_name"),
+    text("tokenizer-model"),
+    flag("peft"),
+    number("peft.dim", "adapter_rank", 8),
+    text("peft.target-modules", "adapter_modules"),
+    flag("embed-layernorm", "embedding_norm"),
+    flag("gpt-j-residual", "parallel_block"),
+    number("gradient-accumulation-steps", "accumulation"),
+    text("hidden-dim-multiplier", "width_factor"),
+    number("multiple-of", "width_multiple"),
+    number("expert-interval"),
+    number("n-shared-experts", "shared_experts", 0, least=0),
+    text("first-k-dense-replace", "dense_layers"),
+    flag("moe-tp-extend-ep", "experts_over_tensor_ranks"),
+    text("noop-layers", "empty_layers"),
+    text("num-layer-list", "layer_list"),
+    number("ulysses-degree-in-cp", "ulysses"),
 )  # fmt: skip
 """Options by field, in the order in which they are written; those that are never written say what others say."""
 
@@ -167,25 +226,52 @@ PRECISIONS: Final[Mapping[str, Mapping[str, Any]]] = {
 MOMENTS: Final = {"bf16": "adam-bf16", "fp16": "adam-bf16", "fp8": "adam-8bit"}
 """Formats of Adam's moments, and the optimizer that has them; the first of an optimizer is the one that is written."""
 
+UNFUSED: Final = {"stack.attention_backend": "unfused", "stack.kernels.blackwell_attention": "unfused"}
+FLASH: Final = {"2": "flash-2,flash-1", "3": "flash-3,flash-2", "4": "flash-3,flash-2"}
+"""Attention kernels by the major version of FlashAttention."""
+TE_LOSS: Final = 12
+"""Bytes a logit that Transformer Engine's cross-entropy moves, as of stack nemo."""
+NATIVE_LOSS: Final = 28
+"""Bytes a logit of the cross-entropy in compiled pieces (fused_cross_entropy.py): to fp32 and their largest 6,
+exponentials 8, divided 8, gradients 4 + 2."""
+STANDS_FOR: Final[Mapping[str, Mapping[str, Any]]] = {
+    "deterministic_mode": {"stack.deterministic": True},
+    "use_nccl_ub": {"stack.nccl_ub": True},
+    "use_transformer_engine_op_fuser": {"stack.fused_experts": True},
+    "distribute_saved_activations": {"stack.recompute.partitioned_inputs": True},
+    "no_overlap_p2p_communication": {"stack.overlap.pp_interleaved": 1.0},
+    "no_masked_softmax_fusion": {"stack.fused_softmax": False},
+    # products of complex numbers, as before the fused kernel (release 2023-11 of the stack)
+    "no_rope_fusion": {"stack.kernels.rotary_traffic": 6},
+    # a product's own gradient in 16 bits is written, then read and added to the buffer: 2 + 4 + 4 bytes
+    "no_gradient_accumulation_fusion": {
+        "stack.gradients.accumulate_traffic": 10,
+        "stack.gradients.micro_batch_gradient_bytes": 2,
+        "stack.gradients.dummy_gradients": False,
+    },
+}
+"""Flags that stand for fields of the stack where they are there, by the flag's field."""
+SWITCHED: Final = {
+    "overlap_grad_reduce": "overlap_grad_reduce",
+    "overlap_param_gather": "overlap_param_gather",
+    "tp_comm_overlap": "tp_comm_overlap",
+    "overlap_moe_expert_parallel_comm": "overlap_moe_expert_parallel_comm",
+    "moe_shared_expert_overlap": "shared_expert_overlap",
+}
+"""Flags whose absence is off, and the switch of the stack for each."""
+
 CARRIED: Final = (
     *("optimizer", "main_grads", "main_params", "fp8_param_gather", "expert_capacity", "dropout"),
     *("stack.overlap.tp_forward", "stack.tensor-parallel-overlap", "stack.overlap.ep"),
-    *("stack.cuda_graphs", "stack.cuda_graph_scope", "stack.dispatcher", "stack.offload_fraction"),
-    *(
-        "stack.supports.zero_stages",
-        "stack.sharding.state_copies",
-    ),  # Megatron-FSDP, which a strategy's own stage asks for
+    *("stack.cuda_graphs", "stack.cuda_graph_scope", "stack.dispatcher", "stack.offload_fraction", "stack.loss"),
+    *("stack.dropout", "stack.bucket_size", "stack.sharding.bucket_per_rank", "stack.logits.cross_entropy_traffic"),
+    *(f"stack.{switch}" for switch in SWITCHED.values()),
+    *(path for fields in (*STANDS_FOR.values(), UNFUSED) for path in fields),
+    # Megatron-FSDP, which a strategy's own stage asks for
+    *("stack.supports.zero_stages", "stack.sharding.state_copies"),
     *(f"model.{name}" for name in Model.model_fields),
 )
 """Choices and paths of changes that its arguments have, or that their exporter remarks on."""
-
-_GONE: Final = {
-    "batch-size": "micro-batch-size",
-    "model-parallel-size": "tensor-model-parallel-size",
-    "checkpoint-activations": "recompute-activations",
-    "no-position-embedding": "position-embedding-type",
-}
-"""What its parser no longer takes, and what it takes instead."""
 
 _PARTS: Final = re.compile(r"\\\n")
 _SET: Final = re.compile(r"""(?:^|(?<=[ \t;]))(\w+)=(?!\()("[^"]*"|'[^']*'|[^\s;#"']*)""", re.MULTILINE)
@@ -204,25 +290,6 @@ def script_words(script: str) -> list[str]:
         return shlex.split(_filled(_PARTS.sub(" ", script)), comments=True)
     except ValueError as error:
         raise BadRequest(f"not a command line: {error}") from None
-
-
-def command_line(script: str) -> dict[str, list[str]]:
-    """Every option of a command line or script with its values; the last one counts.
-
-    Raises:
-        BadRequest: it is no command line, or has an option that Megatron-LM no longer takes.
-    """
-    words = script_words(script)
-    found: dict[str, list[str]] = {}
-    for place, word in enumerate(words):
-        if word.startswith("--"):
-            name, _, value = word[2:].partition("=")
-            after = takewhile(lambda one: not one.startswith("--") and one != ")", words[place + 1 :])
-            found[name.replace("_", "-")] = [value] if value else list(after)
-    for name, instead in _GONE.items():
-        if name in found:
-            raise BadRequest(f"--{name} is no longer an argument of Megatron-LM; --{instead} is")
-    return found
 
 
 def _filled(script: str) -> str:

@@ -2,121 +2,147 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal
 
+from costmodels.stack.adapters import ADAPTED
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob, Length
-from planner.jobs.megatron.options import MOMENTS, OPTIONS, PRECISIONS, command_line
+from planner.jobs.megatron.deepspeed_file import deepspeed_words
+from planner.jobs.megatron.dialect import MEGATRON, Dialect, options_of, translated
+from planner.jobs.megatron.dialects import DIALECTS, SWIFT, dialect_of
+from planner.jobs.megatron.options import MOMENTS, OPTIONS, PRECISIONS, script_words
 from planner.jobs.megatron.read_model import assumed_fields, model_fields
 from planner.jobs.megatron.read_pipeline import Pipeline, hybrid_pattern, pipeline_of, recomputation
+from planner.jobs.megatron.read_software import assumed, check_priced, not_priced, stack_changes
 from planner.jobs.options import Arguments, present
 from planner.jobs.reader import CommandReader, Context, Launch
 
-_PRICED_OTHERWISE: Final = (
-    "tp-comm-overlap", "overlap-moe-expert-parallel-comm", "cuda-graph-impl", "enable-cuda-graph",
-    "external-cuda-graph", "cpu-offloading", "delay-wgrad-compute", "use-torch-fsdp2", "moe-token-dispatcher-type",
-    "moe-enable-deepep", "moe-shared-expert-overlap", "distribute-saved-activations", "fp32-residual-connection",
-    "deterministic-mode", "no-gradient-accumulation-fusion", "no-masked-softmax-fusion", "no-bias-gelu-fusion",
-    "no-bias-swiglu-fusion", "no-bias-dropout-fusion", "no-rope-fusion", "no-persist-layer-norm",
-    "no-overlap-p2p-communication", "overlap-param-gather-with-optimizer-step", "rampup-batch-size",
-    "step-batch-size-schedule", "outer-dp-sharding-strategy", "heterogeneous-layers-config-path",
-    "encoder-num-layers", "experimental-attention-variant", "num-layers-at-start-in-bf16",
-    "num-layers-at-end-in-bf16",
-)  # fmt: skip
-"""Arguments that change the speed or the memory and that no pin says; the stack's own habits are priced."""
-_OVERLAPS: Final = ("overlap-grad-reduce", "overlap-param-gather")
-_DROPOUTS: Final = ("attention_dropout", "hidden_dropout")
-_HARMLESS: Final = (
-    r"(lr|min-lr|log|save|load|eval|train|test|valid|adam|init-method|tokenizer|data|tensorboard|wandb|master|rdzv|node|local"
-    r"|ckpt|exit|no-load|no-save|distributed-t|distributed-b|weight-decay|clip-grad|seed|split|num-workers|merge|vocab-f"
-    r"|make-vocab|mock|timing|profile|finetune|override|use-checkpoint|auto-detect|norm-epsilon|rotary-base|loss-scale"
-    r"|initial-loss|hysteresis|manual-gc|standalone|max-restarts|no-create|per-split|moe-aux|moe-z|result|tee)\b.*"
-    r"|use-mcore-models|max-position-embeddings|moe-grouped-gemm|export-.*|.*-port|.*-timeout.*"
-    r"|moe-router-(load|score|dtype|pre|topk-s|bias).*|accumulate-allreduce-grads-in-fp32|use-precision-aware-optimizer"
-)
-"""Options of the run around the model: rates, files, logs. They change no price."""
-LOOPED: Final = (
-    "no --moe-grouped-gemm (or none under --transformer-impl local): the experts of a rank run one after another "
-    "(SequentialMLP), which is not priced; grouped products are, and the run takes longer, the more so the more "
-    "experts a rank has"
-)
-"""What Megatron-Core builds then (extensions/transformer_engine_spec_provider.py: grouped_mlp_modules)."""
 _LENGTHS: Final[Mapping[str, Literal["iterations", "sequences", "tokens"]]] = {
     "train_iters": "iterations",
     "train_samples": "sequences",
     "train_tokens": "tokens",
 }
+_RAMP: Final = 3
+"""Numbers of a ramp: the first batch, what is added at a time, sequences until the batch is whole."""
 
 
 def megatron_job(script: str, *, model_known: bool = False) -> ImportedJob:
-    """The job that arguments of ``pretrain_gpt.py`` describe, as of Megatron-Core 0.17.
+    """The job that a command line or a script describes; ``job_of`` has the rest."""
+    return job_of(options_of(script_words(script)), model_known=model_known)
+
+
+def job_of(
+    given: Mapping[str, Sequence[str]],
+    dialect: Dialect = MEGATRON,
+    *,
+    model_known: bool = False,
+    environment: Mapping[str, str] | None = None,
+) -> ImportedJob:
+    """The job that options of ``pretrain_gpt.py`` describe, as of Megatron-Core 0.17 to 0.19.
 
     Args:
-        script: a command line, or a script with one.
+        given: values by option, as the program takes them.
+        dialect: what the program makes of them.
         model_known: the model is given elsewhere, and the arguments need not describe one.
+        environment: variables that are set for the program.
 
     Raises:
         BadRequest: no argument of Megatron-LM is there, or a value is not what it should be.
     """
-    at = Arguments(command_line(script), OPTIONS)
-    if not (at.given("tp") or at.given("num_layers") or at.given("micro_batch_size")):
+    environment = environment or {}
+    at = Arguments(translated(given, dialect, environment), OPTIONS)
+    if not (at.given("tp") or at.given("num_layers") or at.given("micro_batch_size") or dialect.usual):
         raise BadRequest("no arguments of Megatron-LM in it, such as --tensor-model-parallel-size 8")
     at.check_choices()
-    pipeline = pipeline_of(at)
+    at.names.update(name for row in OPTIONS for name in (row.word, *row.older))
+    check_priced(at)
+    pipeline = pipeline_of(at, balanced=dialect.balanced)
     described = not model_known and (at.given("num_layers") or bool(hybrid_pattern(at)))
+    again = recomputation(at, pipeline)
     fields = present(
-        model=model_fields(at) if described else None,
+        model=model_fields(at) if described else at.text("model_name").rstrip("/") or None,
         gpus=_gpus(at),
-        global_batch_size=at("global_batch_size"),
+        cluster=dialect.cluster,
+        stack=dialect.stack if dialect is not MEGATRON else None,
+        global_batch_size=_batch(at),
         seq_length=at("seq_length"),
         precision=_precision(at),
         **_states(at),
-        changes=_changes(at) or None,
+        changes=_changes(at, dialect, environment, pipeline) or None,
     )
-    again = recomputation(at, pipeline)
-    pins = _pins(at, pipeline) | again.pins
-    length = _length(at)
-    remarks = (
-        *_priced_otherwise(at),
-        *(assumed_fields(at) if described else ()),
-        *_assumed(at),
-        *again.remarks,
-        *_unset(at),
-        *at.unread(_HARMLESS, prefix="--"),
+    return ImportedJob(
+        fields,
+        _pins(at, pipeline) | again.pins,
+        pipeline.layers,
+        again.layers,
+        remarks=again.remarks,
+        assumed=(*_of_dialect(dialect), *(assumed_fields(at) if described else ()), *assumed(at), *_assumed(at)),
+        unpriced=(*not_priced(at, dialect), *_unset(at), *at.unread(dialect.harmless, prefix="--")),
+        length=_length(at),
+        filled=_filled(at, dialect),
     )
-    return ImportedJob(fields, pins, pipeline.layers, again.layers, remarks, length=length)
 
 
-def _priced_otherwise(at: Arguments) -> list[str]:
-    """What is given and not priced, or not given and priced."""
-    found = [f"--{name} is not priced from the arguments" for name in _PRICED_OTHERWISE if name in at]
-    found += [f"--{name} is not given; the stack's overlap is priced" for name in _OVERLAPS if name not in at]
-    one, other = at("moments"), at("second_moments")
-    if one != other:
-        found.append(f"--exp-avg-sq-dtype {other} is priced as --exp-avg-dtype {one}: both moments have one format")
-    if at.text("attention") == "flash":
-        found.append(
-            "--attention-backend flash is priced as the stack attends; --set stack.attention_backend=flash-2 says which"
-        )
-    if at.given("num_experts") and (not at.given("moe_grouped_gemm") or _local(at)):
-        found.append(LOOPED)
-    return found
+def _of_dialect(dialect: Dialect) -> Iterator[str]:
+    """What a program's table says of every job of its."""
+    if dialect is not MEGATRON:
+        yield f"arguments of {dialect.name}, priced as stack {dialect.stack}"
+    if dialect.cluster:
+        yield f"{dialect.name} says no machine: {dialect.cluster} is priced unless --cluster says another"
+    yield from dialect.says
 
 
-def _assumed(at: Arguments) -> list[str]:
+_OTHERS: Final = {
+    "micro_batch_size": "pins.micro_batch_size",
+    "use_distributed_optimizer": "pins.zero_stage",
+    "seq_length": "seq_length",
+}
+
+
+def _filled(at: Arguments, dialect: Dialect) -> frozenset[str]:
+    """Fields that the arguments leave to a default."""
+    left = {name for field, name in _OTHERS.items() if not at.given(field)}
+    left |= {"cluster"} if dialect.cluster else set()
+    return frozenset(left | ({"precision"} if not (at.given("bf16") or at.given("fp16")) else set()))
+
+
+def _assumed(at: Arguments) -> Iterator[str]:
     """What Megatron-LM fills in, or demands, and is taken so."""
-    batch = "--global-batch-size is not given; one micro-batch for every data-parallel rank, as Megatron-LM takes it"
-    micro = "--micro-batch-size is not given, which Megatron-LM needs; 1 is priced"
-    return [
-        remark for field, remark in (("global_batch_size", batch), ("micro_batch_size", micro)) if not at.given(field)
-    ]
+    if not any(at.given(field) for field in ("global_batch_size", "step_batch_size_schedule", "accumulation")):
+        yield "--global-batch-size is not given; one micro-batch for every data-parallel rank, as Megatron-LM takes it"
+    if not at.given("micro_batch_size"):
+        yield "--micro-batch-size is not given, which Megatron-LM needs; 1 is priced"
+    if at.given("rampup_batch_size"):
+        ramp = at.words("rampup_batch_size")
+        until = f" from {ramp[0]} on, over {ramp[2]} sequences" if len(ramp) == _RAMP else ""
+        yield f"--rampup-batch-size: the batch grows{until}; the whole one is priced"
+    if at.given("step_batch_size_schedule"):
+        yield "--step-batch-size-schedule: the last batch is priced"
+
+
+def _batch(at: Arguments) -> int | None:
+    """Sequences of an iteration; the last of a schedule such as ``0:768 250B:1536``.
+
+    Raises:
+        BadRequest: a schedule that is none.
+    """
+    if not at.given("step_batch_size_schedule"):
+        found: int | None = at("global_batch_size")
+        return found
+    said = " ".join(at.words("step_batch_size_schedule"))
+    last = re.search(r":(\d+)\s*\Z", said)
+    if last is None:
+        raise BadRequest(f"--step-batch-size-schedule: expected steps such as 0:768 250B:1536, got {said!r:.40}")
+    return int(last[1])
 
 
 def _gpus(at: Arguments) -> int | None:
-    nodes, each = at("nnodes"), at("nproc_per_node")
-    return nodes * each if nodes and each else None
+    """Processes of all nodes, where numbers say them; torchrun has one node unless it is told."""
+    each, nodes = at.text("nproc_per_node"), at.text("nnodes") or "1"
+    return int(each) * int(nodes) if each.isdecimal() and nodes.isdecimal() else None
 
 
 def _precision(at: Arguments) -> str:
@@ -138,16 +164,36 @@ def _states(at: Arguments) -> dict[str, Any]:
     """The optimizer, the formats and the places of its states, and what else saves memory."""
     adam = MOMENTS.get(at("moments"))
     named = at("optimizer")
-    narrow = at.given("grad_reduce_in_bf16") or at("main_grads") == "bf16"
+    capacity = at.real("expert_capacity")
+    balanced = at.given("moe_router_force_load_balancing") and at.given("num_experts") and capacity is None
     return present(
         optimizer=adam if named == "adam" else named,
-        main_grads="bf16" if narrow else None,
+        main_grads=_gradients(at),
         main_params=at("main_params"),
-        fp8_param_gather=True if at.given("fp8_param_gather") else None,
-        loss="fused" if at("loss") == "fused" else None,
+        fp8_param_gather=True if at.given("fp8_param_gather") or at.given("fp4_param_gather") else None,
         offload_fraction=at.text("offload_fraction"),
-        expert_capacity=at.real("expert_capacity"),
+        expert_capacity=capacity,
+        expert_imbalance=1.0 if balanced else None,
+        adapters=_adapters(at),
     )
+
+
+def _adapters(at: Arguments) -> str | None:
+    """Rank of the adapters and the modules that have them, where not all do."""
+    if not at.given("peft"):
+        return None
+    modules = [
+        name for word in at.words("adapter_modules") for name in re.split(r"[,\[\]'\" ]+", word) if name in ADAPTED
+    ]
+    return f"{at('adapter_rank')}" + (f":{','.join(modules)}" if modules else "")
+
+
+def _gradients(at: Arguments) -> str | None:
+    """The format that gradients are added up in, where an option says another than usual."""
+    if at.given("grad_reduce_in_bf16") or at("main_grads") == "bf16":
+        return "bf16"
+    whole = at.given("accumulate_allreduce_grads_in_fp32")
+    return "fp32" if at.given("fp16") and whole else None
 
 
 def _pins(at: Arguments, pipeline: Pipeline) -> dict[str, Any]:
@@ -162,10 +208,9 @@ def _pins(at: Arguments, pipeline: Pipeline) -> dict[str, Any]:
         pp=pp,
         vpp=vpp,
         dp=at("dp"),
-        ep=at("ep"),
-        etp=at("etp") or tp if at.given("num_experts") else 1,
+        **_expert_ranks(at, tp),
         micro_batch_size=at("micro_batch_size"),
-        steps=None if at.given("global_batch_size") else 1,
+        steps=at("accumulation") or (None if at.given("global_batch_size") else 1),
         copies=copies if copies > 1 else None,
         cp_kind=_context_kind(at),
         schedule=schedule,
@@ -176,6 +221,14 @@ def _pins(at: Arguments, pipeline: Pipeline) -> dict[str, Any]:
     )
 
 
+def _expert_ranks(at: Arguments, tp: int) -> dict[str, int]:
+    """Ranks over experts, and within one, which are those of tensors unless an option says otherwise."""
+    if at.given("experts_over_tensor_ranks"):
+        return {"ep": at("ep") * tp, "etp": 1}
+    some = at.given("num_experts") or (at("ep") > 1 and not at.given("num_layers"))
+    return {"ep": at("ep"), "etp": at("etp") or tp if some else 1}
+
+
 def _context_kind(at: Arguments) -> str:
     kinds = at.words("cp_kind") or ["p2p"]
     if len(set(kinds)) > 1:
@@ -184,47 +237,31 @@ def _context_kind(at: Arguments) -> str:
 
 
 def _offload(at: Arguments) -> str:
-    states, activations = at.given("optimizer_cpu_offload"), at.given("fine_grained_activation_offloading")
-    if states and activations:
-        raise BadRequest("--optimizer-cpu-offload and --fine-grained-activation-offloading are not priced together")
-    return "optimizer" if states else "activations" if activations else "none"
+    layers = at.given("cpu_offloading") or at.given("offloaded_layers")
+    activations = at.given("fine_grained_activation_offloading") or bool(layers and at("offloaded_layers"))
+    return "optimizer" if at.given("optimizer_cpu_offload") else "activations" if activations else "none"
 
 
 def _zero_stage(at: Arguments) -> int:
-    """Megatron-FSDP's stage, else that of the distributed optimizer, which Muon is its own."""
+    """The stage that says itself; FSDP's; else that of the distributed optimizer, which Muon is its own."""
+    if at.given("deepspeed_stage"):
+        own = at("deepspeed_stage") == 0 and at.given("bf16")  # DeepSpeed's BF16_Optimizer shares states by itself
+        return 1 if own else int(at("deepspeed_stage"))
+    if at.given("use_torch_fsdp2"):
+        return 3
     alone = int(at.given("use_distributed_optimizer") or at.text("optimizer") == "dist_muon")
     return int(at("zero_stage")) if at.given("use_megatron_fsdp") else alone
 
 
-def _local(at: Arguments) -> bool:
-    """Whether Megatron-Core's own modules run, none of Transformer Engine's (models/backends.py: LocalSpecProvider)."""
-    return at.text("transformer_impl") == "local"
-
-
-def _changes(at: Arguments) -> dict[str, Any]:
-    """Fields of the stack that the arguments decide: attention, dropout, and what Megatron-FSDP does otherwise."""
-    unfused = at.text("attention") in {"unfused", "local"} or _local(at)
-    found: dict[str, Any] = (
-        {"stack.attention_backend": "unfused", "stack.kernels.blackwell_attention": "unfused"} if unfused else {}
-    )
-    if shares := [_share(at, field) for field in _DROPOUTS if at.given(field) and not at.text(field).startswith("$")]:
-        found["stack.dropout"] = any(shares)
-    whole = at.given("use_megatron_fsdp")
-    return found | (
-        {"stack.supports.zero_stages": [0, 1, 2, 3], "stack.sharding.state_copies": "none"} if whole else {}
-    )
-
-
-def _share(at: Arguments, field: str) -> float:
-    """A share such as 0.1.
-
-    Raises:
-        BadRequest: it is none.
-    """
-    try:
-        return float(at.text(field))
-    except ValueError:
-        raise BadRequest(f"--{at.word_of(field)}: expected a share such as 0.1, got {at.text(field)!r:.40}") from None
+def _changes(at: Arguments, dialect: Dialect, environment: Mapping[str, str], pipeline: Pipeline) -> dict[str, Any]:
+    """Fields of the stack that the arguments decide, and the share of a chunk's layers that go to the host."""
+    found = stack_changes(at, dialect, environment)
+    if at.given("deepspeed_stage") and at("deepspeed_stage") > 1:
+        found["stack.supports.zero_stages"] = [0, 1, 2, 3]
+    offloaded = at("offloaded_layers")
+    if offloaded and pipeline.chunks and (most := max(pipeline.chunks)) > offloaded:
+        found["stack.offloaded_layers"] = round(offloaded / most, 6)
+    return found
 
 
 def _length(at: Arguments) -> Length | None:
@@ -243,15 +280,12 @@ def _length(at: Arguments) -> Length | None:
     return Length(count, _LENGTHS[field], f"--{at.word_of(field)}")
 
 
-def _unset(at: Arguments) -> list[str]:
-    """That a length or a dropout is given by a variable that nothing in the script sets."""
-    length = dict.fromkeys(_LENGTHS, "--tokens says how long the training is")
-    dropout = dict.fromkeys(_DROPOUTS, "the stack's dropout is priced")
-    return [
-        f"--{at.word_of(field)} {at.text(field):.40} is set nowhere in the script; {advice}"
-        for field, advice in (length | dropout).items()
-        if at.text(field).startswith("$")
-    ]
+def _unset(at: Arguments) -> Iterator[str]:
+    """That a length is given by a variable that nothing in the script sets."""
+    for field in _LENGTHS:
+        if at.text(field).startswith("$"):
+            word = f"--{at.word_of(field)} {at.text(field):.40}"
+            yield f"{word} is set nowhere in the script; --tokens says how long the training is"
 
 
 _OWN: Final = frozenset(
@@ -261,11 +295,68 @@ _OWN: Final = frozenset(
 
 
 def _recognises(launch: Launch) -> bool:
-    return any(word.partition("=")[0].replace("_", "-") in _OWN for word in launch.words)
+    named = any(word.partition("=")[0].replace("_", "-") in _OWN for word in launch.words)
+    return named or SWIFT.knows(launch)
 
 
 def _read(launch: Launch, context: Context) -> ImportedJob:
-    return megatron_job(shlex.join(launch.words), model_known="model" in context.known)
+    given, dialect = options_of(launch.words), dialect_of(launch)
+    given = {**deepspeed_words(given, launch, context), **given}
+    open_ = {name: way for name, values in given.items() if (way := _unknown(values, launch.unknown))}
+    left = {name: values for name, values in given.items() if name not in open_}
+    asked = tuple(
+        f"--{name} {' '.join(given[name]):.60}: {way} says it"
+        for name, way in open_.items()
+        if _decides(name, dialect, described="num-layers" in given)
+    )
+    known = "model" in context.known or bool(_OF_MODEL & open_.keys())
+    try:
+        found = job_of(left, dialect, model_known=known, environment=launch.environment)
+    except BadRequest:
+        if not asked:
+            raise
+        return ImportedJob(missing=asked)  # what contradicts the rest may be what is missing
+    return replace(found, missing=(*found.missing, *asked))
 
 
-READERS: Final = (CommandReader("megatron-args", "arguments of Megatron-LM", "megatron-lm", _recognises, _read),)
+_OF_MODEL: Final = frozenset(
+    {"num-layers", "hidden-size", "num-attention-heads", "ffn-hidden-size", "seq-length", "max-position-embeddings"}
+    | {
+        "num-experts",
+        "moe-ffn-hidden-size",
+        "moe-layer-freq",
+        "hybrid-layer-pattern",
+        "num-query-groups",
+        "kv-channels",
+    }
+)
+"""Options without whose values there is no model."""
+_FREE: Final = frozenset(
+    {"nnodes", "nproc-per-node", "tokenizer-model", "tokenizer-type", "rotary-base", "train-iters", "train-samples"}
+)
+"""Options that are read where they are known, and not needed: others say how many devices and how long."""
+
+
+def _unknown(values: Sequence[str], unknown: Mapping[str, str]) -> str:
+    """How the values of an option that a script does not say can be given; empty where it says them."""
+    ways = [way for part, way in unknown.items() if any(part in value for value in values)]
+    return ", ".join(dict.fromkeys(ways))
+
+
+def _decides(name: str, dialect: Dialect, *, described: bool) -> bool:
+    """Whether there is no price without an option's value; a model that is described needs no name."""
+    meant = dialect.means.get(name, f"--{name}")
+    word = meant.split()[0].removeprefix("--") if isinstance(meant, str) and meant else name
+    named = word == "model.name" and described
+    return word not in _FREE and not named and any(word in (row.word, *row.older) for row in OPTIONS)
+
+
+def _reader(dialect: Dialect) -> CommandReader:
+    def recognises(launch: Launch) -> bool:
+        return _recognises(launch) and dialect_of(launch) is dialect
+
+    title = f"arguments of {dialect.name}"
+    return CommandReader("megatron-args", title, dialect.framework, recognises, _read)
+
+
+READERS: Final = tuple(_reader(one) for one in (MEGATRON, *DIALECTS))

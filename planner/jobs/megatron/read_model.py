@@ -10,12 +10,17 @@ from typing import Any, Final
 
 from costmodels.model.parts import Experts
 from planner.errors import BadRequest
-from planner.jobs.megatron.read_pipeline import hybrid_pattern
+from planner.jobs.megatron.read_pipeline import empty_layers, hybrid_pattern
 from planner.jobs.options import Arguments, applicable
 
 _ACTIVATIONS: Final = {"swiglu": "swiglu", "quick_geglu": "swiglu", "squared_relu": "squared_relu"}
 _VOCABULARY: Final = 50256
 """Tokens of GPT-2's tokenizer, which Megatron-LM's examples use."""
+_VOCABULARIES: Final = {
+    "qwen": 151936, "llama-3": 128256, "llama3": 128256, "deepseek-v3": 129280, "deepseekv3": 129280,
+    "deepseek": 102400, "mixtral": 32000, "mistral": 32000, "llama-2": 32000, "llama2": 32000,
+}  # fmt: skip
+"""Rows of the embedding by what a tokenizer's name has in it, as the models' configurations state them."""
 _ROUNDED: Final = 64
 """What the width of a gated network is a multiple of where nothing is said (arguments.py: validate_args)."""
 
@@ -32,16 +37,16 @@ def model_fields(at: Arguments) -> dict[str, Any]:
     latent = at.given("multi_latent_attention")
     fields: dict[str, Any] = {
         "name": "given",
-        "num_layers": len(hybrid_pattern(at)) or at.needed("num_layers"),
+        "num_layers": len(hybrid_pattern(at)) or at.needed("num_layers") - len(empty_layers(at)),
         "hidden_size": hidden,
         "num_heads": heads,
         "num_query_groups": at("num_query_groups") if at.given("group_query_attention") else heads,
-        "ffn_hidden_size": at("ffn_hidden_size") or _usual_width(hidden, gated=at.given("swiglu")),
+        "ffn_hidden_size": at("ffn_hidden_size") or _usual_width(at, hidden),
         "gated_ffn": activation == "swiglu",
         "activation": activation,
         "vocab_size": _vocabulary(at),
         "seq_length": at.needed("seq_length"),
-        "position": "rotary" if at.given("use_rotary_position_embeddings") else at("position"),
+        "position": _position(at),
         "rotary_scaled": at.text("position") == "yarn" and not at.given("use_rotary_position_embeddings"),
         "norm": at("norm"),
         "tied_embeddings": not at.given("untied_embeddings"),
@@ -50,14 +55,16 @@ def model_fields(at: Arguments) -> dict[str, Any]:
         "ffn_bias": bias,
         "clamped_activation": at.given("quick_geglu") and at.given("activation_func_clamp_value"),
         "attention_sinks": at("attention_sinks"),
+        "embedding_norm": at.given("embedding_norm"),
+        "parallel_block": at.given("parallel_block"),
         "qk_norm": "head" if at.given("qk_norm") and not latent else "none",
     }
     if fields["position"] == "learned":
         fields["max_positions"] = at.needed("max_positions")
-    if at.given("head_dim"):
+    if at.given("head_dim") and not latent:  # of latent attention its own sizes say it
         fields["head_dim"] = at.needed("head_dim")
     if at.given("mtp_layers"):
-        fields["mtp_layers"] = at("mtp_layers")
+        fields |= {"mtp_layers": at("mtp_layers"), "mtp_repeated": at.given("mtp_repeated")}
     if at.given("rotary_fraction") and not latent:
         fields["rotary_fraction"] = _share(at)
     return fields | _window(at) | _experts(at, fields, bias=bias) | _latent(at) | _hybrid(at)
@@ -66,7 +73,9 @@ def model_fields(at: Arguments) -> dict[str, Any]:
 def assumed_fields(at: Arguments) -> tuple[str, ...]:
     """What of the model is assumed, or has no effect."""
     remarks = {
-        f"--vocab-size is not given; {_vocabulary(at):,} tokens are priced": not at.given("vocab_size"),
+        f"--vocab-size is not given; {_vocabulary(at):,} tokens are priced": (
+            not at.given("vocab_size") and not at.given("padded_vocab_size")
+        ),
         "--num-query-groups has no effect without --group-query-attention": (
             at.given("num_query_groups") and not at.given("group_query_attention")
         ),
@@ -75,9 +84,19 @@ def assumed_fields(at: Arguments) -> tuple[str, ...]:
     return applicable(remarks)
 
 
-def _usual_width(hidden: int, *, gated: bool) -> int:
+def _position(at: Arguments) -> str:
+    """How positions enter; none where they are switched off and no other kind is said, as older versions have it."""
+    if at.given("use_rotary_position_embeddings"):
+        return "rotary"
+    return "none" if at.given("no_position_embedding") and not at.given("position") else str(at("position"))
+
+
+def _usual_width(at: Arguments, hidden: int) -> int:
     """The inner width where none is given: four times the hidden size, of gated networks two thirds of that."""
-    return int(4 * hidden * 2 / 3 / _ROUNDED) * _ROUNDED if gated else 4 * hidden
+    if multiple := at("width_multiple"):  # FlagScale's, as in Llama's own code
+        width = int((at.real("width_factor") or 1.0) * int(8 * hidden / 3))
+        return int(multiple * -(-width // multiple))
+    return int(4 * hidden * 2 / 3 / _ROUNDED) * _ROUNDED if at.given("swiglu") else 4 * hidden
 
 
 def _hybrid(at: Arguments) -> dict[str, Any]:
@@ -98,7 +117,11 @@ def _hybrid(at: Arguments) -> dict[str, Any]:
 
 def _vocabulary(at: Arguments) -> int:
     """Its stand-in tokenizer adds one token."""
-    return (at("vocab_size") or _VOCABULARY) + (at.text("tokenizer_type") == "NullTokenizer")
+    if at.given("vocab_size"):
+        return int(at("vocab_size")) + (at.text("tokenizer_type") == "NullTokenizer")
+    named = f"{at.text('tokenizer_model')} {at.text('tokenizer_type')}".lower()
+    known = next((size for name, size in _VOCABULARIES.items() if name in named), _VOCABULARY)
+    return int(at("padded_vocab_size") or known)
 
 
 def _window(at: Arguments) -> dict[str, Any]:
@@ -113,18 +136,39 @@ def _window(at: Arguments) -> dict[str, Any]:
         raise BadRequest(f"--window-size: expected two numbers such as 127,0, got {at.text('sliding_window')!r:.40}")
     if int(left[0]) == -1:
         return {}
-    every = "sliding_window_every"
-    return {"sliding_window": int(left[0]) + 1, **({every: at.needed(every)} if at.given(every) else {})}
+    return {"sliding_window": int(left[0]) + 1, **_full_layers(at)}
+
+
+def _full_layers(at: Arguments) -> dict[str, int]:
+    """Every how many layers one attends to all tokens, by a number or by bits, of which 0 is such a layer.
+
+    Raises:
+        BadRequest: bits of another order.
+    """
+    text = "".join(at.words("sliding_window_every"))
+    if not text:
+        return {}
+    if text.isdecimal():
+        return {"sliding_window_every": int(text)}
+    layers = at.needed("num_layers")
+    bits = layer_bits(text, layers, at.word_of("sliding_window_every"))
+    every = bits.index(0) + 1 if 0 in bits else 0
+    if every and bits == [int((layer + 1) % every > 0) for layer in range(layers)]:
+        return {"sliding_window_every": every}
+    if not every and len(bits) == layers:
+        return {}
+    raise BadRequest(f"--window-attn-skip-freq {text:.40}: only one full layer behind every few others is read")
 
 
 def _experts(at: Arguments, fields: Mapping[str, Any], *, bias: bool) -> dict[str, Any]:
     if not at.given("num_experts"):
         return {}
-    shared = at("shared_expert_ffn_hidden_size")
+    width = at("expert_ffn_hidden_size") or fields["ffn_hidden_size"]
+    shared = at("shared_expert_ffn_hidden_size") or at("shared_experts") * width
     moe: dict[str, Any] = {
         "num_experts": at.needed("num_experts"),
         "top_k": at("top_k"),
-        "expert_ffn_hidden_size": at("expert_ffn_hidden_size") or fields["ffn_hidden_size"],
+        "expert_ffn_hidden_size": width,
         "num_shared_experts": int(shared > 0),
         "shared_expert_ffn_hidden_size": shared,
         "shared_expert_gate": at.given("shared_expert_gate"),
@@ -138,6 +182,10 @@ def _experts(at: Arguments, fields: Mapping[str, Any], *, bias: bool) -> dict[st
     return {"moe": moe}
 
 
+_EVERY: Final = frozenset({"", "1", "-1"})
+"""Frequencies of which every layer has experts."""
+
+
 def _places(at: Arguments, layers: int) -> dict[str, int]:
     """Which layers have experts.
 
@@ -145,7 +193,12 @@ def _places(at: Arguments, layers: int) -> dict[str, int]:
         BadRequest: neither all behind some dense ones have, nor every n-th, or it is no pattern of the model's layers.
     """
     text = "".join(at.words("moe_layer_freq"))
-    if not text or hybrid_pattern(at):
+    dense = at.text("dense_layers")
+    if dense.isdecimal() and text in _EVERY:
+        return {"dense_layers": int(dense)}
+    if at.given("expert_interval"):
+        return {"dense_layers": 0, "moe_every": at("expert_interval")}
+    if text in _EVERY or hybrid_pattern(at):
         return {"dense_layers": 0}
     bits = layer_bits(text, layers)
     every = next((place for place, bit in enumerate(bits, 1) if bit), 1)
@@ -156,7 +209,7 @@ def _places(at: Arguments, layers: int) -> dict[str, int]:
     raise BadRequest(f"--moe-layer-freq {text:.40}: only dense layers in front of others and every n-th are read")
 
 
-def layer_bits(text: str, layers: int) -> list[int]:
+def layer_bits(text: str, layers: int, word: str = "moe-layer-freq") -> list[int]:
     """A bit a layer of a pattern such as ``([0]*1+[1]*3)*2``, or of one layer in n, the first of them.
 
     Raises:
@@ -168,7 +221,7 @@ def layer_bits(text: str, layers: int) -> list[int]:
         found = _value(ast.parse(text, mode="eval").body, layers)
         if isinstance(found, list) and set(found) <= {0, 1}:
             return found
-    raise BadRequest(f"--moe-layer-freq: expected one layer in n or bits such as ([0]*1+[1]*26), got {text!r:.40}")
+    raise BadRequest(f"--{word}: expected one layer in n or bits such as ([0]*1+[1]*26), got {text!r:.40}")
 
 
 def _value(node: ast.expr, most: int) -> Any:

@@ -73,8 +73,25 @@ class Pipeline(NamedTuple):
         return tuple(sum(chunks[stage :: self.pp]) for stage in range(self.pp))
 
 
-def pipeline_of(at: Arguments) -> Pipeline:
+def empty_layers(at: Arguments) -> tuple[int, ...]:
+    """Layers that hold places and nothing else, of those that ``--num-layers`` counts.
+
+    Raises:
+        BadRequest: a place that is none of them.
+    """
+    words = [part for word in at.words("empty_layers") for part in re.split(r"[,\s]+", word) if part]
+    total = at("num_layers") or 0
+    if wrong := [word for word in words if not word.isdecimal() or int(word) >= total]:
+        raise BadRequest(f"--{at.word_of('empty_layers')}: {wrong[0]!r:.20} is no layer of {total}, counted from 0")
+    return tuple(sorted({int(word) for word in words}))
+
+
+def pipeline_of(at: Arguments, *, balanced: bool = False) -> Pipeline:
     """The pipeline that the arguments describe, as Megatron-LM checks it.
+
+    Args:
+        at: the arguments.
+        balanced: layers that do not come out even are spread over the stages, more of them on the first.
 
     Raises:
         BadRequest: it is given in two ways, or stages or chunks would be unequal where they must not be.
@@ -96,14 +113,37 @@ def pipeline_of(at: Arguments) -> Pipeline:
                 f"--{at.word_of('layers_per_chunk')} says nothing without --num-layers; give that, or --vpp"
             )
         return Pipeline(pp, at("vpp"), None)
-    held = _stages(at, total, pp)
+    held = _listed(at, total, pp) or _stages(at, total, pp, balanced=balanced)
     places = [held[0] + at.given(_ENDS[0]), *held[1:]]
     places[-1] += at.given(_ENDS[1])
     vpp = _chunks_per_stage(at, places)
     chunks = [each // vpp for each in places] * vpp
     chunks[0] -= at.given(_ENDS[0])
     chunks[-1] -= at.given(_ENDS[1])
-    return _checked(Pipeline(pp, vpp, chunks))
+    return _checked(Pipeline(pp, vpp, _without(chunks, empty_layers(at))))
+
+
+def _without(chunks: Sequence[int], empty: Sequence[int]) -> list[int]:
+    """Chunks, in the order of the depth, without the layers that are empty."""
+    found, end = [], 0
+    for held in chunks:
+        start, end = end, end + held
+        found.append(held - sum(start <= place < end for place in empty))
+    return found
+
+
+def _listed(at: Arguments, total: int, pp: int) -> list[int]:
+    """Layers of every stage where they are written out.
+
+    Raises:
+        BadRequest: they are not those of the model, or of as many stages.
+    """
+    words = [part for word in at.words("layer_list") for part in word.split(",") if part]
+    if not words:
+        return []
+    if not all(word.isdecimal() for word in words) or len(words) != pp or sum(map(int, words)) != total:
+        raise BadRequest(f"--{at.word_of('layer_list')} {','.join(words):.40}: expected {total} layers on {pp} stages")
+    return [int(word) for word in words]
 
 
 def _drawn(at: Arguments, field: str, chunks: list[int], pp: int) -> Pipeline:
@@ -133,17 +173,26 @@ def _checked(found: Pipeline) -> Pipeline:
     return found
 
 
-def _stages(at: Arguments, total: int, pp: int) -> list[int]:
+def _stages(at: Arguments, total: int, pp: int, *, balanced: bool) -> list[int]:
     """Layers of every stage: as many on each, or on each but the outer ones."""
     first, last = (at(field) for field in _OUTER[:2])
     if first is None and last is None:
-        return _even(at, total, pp)
+        counted = total + at.given(_ENDS[0]) + at.given(_ENDS[1])
+        return _spread(counted, pp, at) if balanced and counted % pp else _even(at, total, pp)
     inner = pp - (first is not None) - (last is not None)
     left = total - (first or 0) - (last or 0)
     if left < 0 or (inner and left % inner) or (not inner and left):
         raise BadRequest(f"{left} layers do not split over the {inner} other stages")
     middle = [left // inner] * inner if inner else []
     return [*([] if first is None else [first]), *middle, *([] if last is None else [last])]
+
+
+def _spread(counted: int, pp: int, at: Arguments) -> list[int]:
+    """Layers, and ends that stand for one each, as evenly as they go."""
+    held = [(counted + pp - 1 - stage) // pp for stage in range(pp)]
+    held[0] -= at.given(_ENDS[0])
+    held[-1] -= at.given(_ENDS[1])
+    return held
 
 
 def _even(at: Arguments, total: int, pp: int) -> list[int]:

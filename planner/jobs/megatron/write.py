@@ -15,7 +15,14 @@ from planner.jobs.job import Export, Job, groups_in_turn, looped_chunks, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.megatron.options import OPTIONS, PRECISIONS
 from planner.jobs.megatron.write_model import model_values
-from planner.jobs.megatron.write_stack import Values, shards_by_itself, stack_values, state_lacks, state_values
+from planner.jobs.megatron.write_stack import (
+    Values,
+    changed_values,
+    shards_by_itself,
+    stack_values,
+    state_lacks,
+    state_values,
+)
 from planner.jobs.options import applicable
 
 FILE: Final = "megatron-args.sh"
@@ -120,6 +127,7 @@ def strategy_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
         # Micro-batches that pass one chunk before the next, where Megatron's default, the stages, would not do.
         "chunk_group": int(group_size(strategy.pp, strategy.num_microbatches)) if grouped else None,
         "use_tp_pp_dp_mapping": strategy.rank_order == "tp-cp-ep-pp-dp",
+        **changed_values(request),
     }
     hybrid = "a hybrid model is started by pretrain_hybrid.py; its pattern has the stages, a bar between two"
     return values, (*strategy_lacks(strategy, request), *((hybrid,) if pattern else ()), *_variables(strategy))
@@ -174,8 +182,8 @@ def _experts(strategy: Strategy, dispatch: str) -> dict[str, Any]:
     ranks = {"ep": strategy.ep, "etp": strategy.etp}
     if strategy.ep == 1:
         return ranks
-    if dispatch in SENT_ONCE:  # priced apart, written alike
-        return {**ranks, "dispatch": "deepep", "moe_flex_dispatcher_backend": "deepep"}
+    if dispatch in SENT_ONCE:
+        return {**ranks, "dispatch": "deepep", "flex_backend": dispatch}
     return {**ranks, "dispatch": dispatch}
 
 

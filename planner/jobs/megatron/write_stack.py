@@ -11,7 +11,16 @@ from typing import Any, Final
 from costmodels.stack.stack import Stack
 from planner.answer.plan import Strategy
 from planner.jobs.choices import assumed_stack, switches_of
-from planner.jobs.megatron.options import MOMENTS, OPTIONS
+from planner.jobs.megatron.options import (
+    FLASH,
+    MOMENTS,
+    NATIVE_LOSS,
+    OPTIONS,
+    STANDS_FOR,
+    SWITCHED,
+    TE_LOSS,
+    UNFUSED,
+)
 from planner.jobs.options import applicable
 
 Values = tuple[dict[str, Any], tuple[str, ...]]
@@ -108,6 +117,21 @@ def state_lacks(strategy: Strategy, request: Mapping[str, Any]) -> tuple[str, ..
         "Megatron-LM has no row-wise scaling; these arguments scale by tensor": precision == "fp8-rowwise",
     }
     return applicable(lacks)
+
+
+def changed_values(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What a request changed of its stack, as the options that stand for it; what is switched off is left out."""
+    changes: Mapping[str, Any] = request.get("changes") or {}
+    values: dict[str, Any] = {flag: True for flag, fields in STANDS_FOR.items() if fields.items() <= changes.items()}
+    values |= {flag: changes[path] for flag, name in SWITCHED.items() if (path := f"stack.{name}") in changes}
+    if (size := changes.get("stack.bucket_size")) and "stack.sharding.bucket_per_rank" in changes:
+        values["bucket_size"] = size
+    if changes.items() >= UNFUSED.items():
+        values["attention"] = "unfused"
+    values |= {"attention_dropout": "0.0", "hidden_dropout": "0.0"} if changes.get("stack.dropout") is False else {}
+    values |= {"attention": "flash"} if changes.get("stack.attention_backend") in FLASH.values() else {}
+    moved = {NATIVE_LOSS: "native", TE_LOSS: "te"}.get(changes.get("stack.logits.cross_entropy_traffic", 0))
+    return values | ({"cross_entropy_loss_fusion": True, "loss": moved} if moved else {})
 
 
 def stack_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:

@@ -55,6 +55,8 @@ class _Asked:
 def parameter(shell: Shell, node: Node, *, quoted: bool) -> list[Part]:
     """The parts that a parameter becomes."""
     text = source(node)
+    blanks = max(text.find("$"), 0)  # which the grammar counts to it
+    text = text[blanks:]
     if node.type == "simple_expansion":
         return _parts(shell, _Asked(node, text[1:], None, "", node.end_byte, quoted))
     found = _HEAD.match(text)
@@ -63,7 +65,7 @@ def parameter(shell: Shell, node: Node, *, quoted: bool) -> list[Part]:
     index, after = _index(shell, node, found)
     rest = text[after:-1]
     operator = next((one for one in _OPERATORS if rest.startswith(one)), "")
-    start = node.start_byte + len(text[: after + len(operator)].encode())
+    start = node.start_byte + blanks + len(text[: after + len(operator)].encode())
     asked = _Asked(node, found["name"], index, operator, start, quoted)
     if found["sign"] == "#":
         return [Part((_length(shell, asked),), quoted)]

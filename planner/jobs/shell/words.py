@@ -85,10 +85,15 @@ def ranged(shell: Shell, node: Node, start: int, end: int, mode: str) -> list[Pa
     found: list[Part] = []
     place = start
     for inner in _active(node, start, end, mode):
-        found += _text_parts(source(node, place, inner.start_byte), mode)
+        # the grammar counts blanks, and ends of lines that go on, in front of an expansion to it
+        begin = inner.start_byte + max(source(inner).find("$"), 0) if inner.type in _DOLLARS else inner.start_byte
+        found += _text_parts(source(node, place, begin), mode)
         found += _READERS[inner.type](shell, inner, mode != PLAIN)
         place = inner.end_byte
     return [*found, *_text_parts(source(node, place, end), mode)]
+
+
+_DOLLARS: Final = frozenset({"expansion", "simple_expansion", "command_substitution", "arithmetic_expansion"})
 
 
 def _active(node: Node, start: int, end: int, mode: str) -> Iterator[Node]:

@@ -141,3 +141,12 @@ def test_the_nearest_cut_has_the_model_s_layers_in_whole_slices_on_every_stage(l
         assert sum(near) == 24
         assert all(n >= step and n % step == 0 for n in near)
     assert nearest_cut([6, 8, 6, 4], 2, 2) == [6, 8, 6, 4]
+
+
+@pytest.mark.parametrize("stack", ["gpt-neox", "megatron-deepspeed", "megatron-deepspeed-2021"])
+def test_a_pipeline_of_deepspeed_spreads_layers_itself_unless_it_is_told(stack):
+    asked = PlanRequest(model="gpt-neox-20b", gpus=24, stack=stack, global_batch_size=24, pins={"tp": 4, "pp": 6})
+    assert held(predict(asked)) == [8, 8, 7, 7, 7, 7]
+    assert held(predict(asked, [7, 7, 8, 8, 7, 7])) == [7, 7, 8, 8, 7, 7]
+    with pytest.raises(BadRequest, match="each of its 1 chunks needs one"):
+        predict(asked, [9, 9, 9, 9, 8, 0])

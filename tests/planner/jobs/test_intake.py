@@ -15,7 +15,8 @@ from planner.cli import main
 from planner.errors import BadRequest
 from planner.jobs.deepspeed.read import deepspeed_job
 from planner.jobs.imported import complete
-from planner.jobs.megatron.options import command_line
+from planner.jobs.megatron.dialect import options_of
+from planner.jobs.megatron.options import script_words
 from planner.jobs.megatron.read import megatron_job
 from planner.jobs.registry import export
 from planner.jobs.torchtitan.read import torchtitan_job
@@ -159,7 +160,9 @@ def test_a_wrong_layout_is_refused(layout, pp):
 
 
 def test_a_command_line_over_several_lines_is_read():
-    at = command_line("torchrun --nnodes=2 --nproc-per-node 8 pretrain_gpt.py \\\n  --num-layers 4 --bf16 # comment\n")
+    at = options_of(
+        script_words("torchrun --nnodes=2 --nproc-per-node 8 pretrain_gpt.py \\\n  --num-layers 4 --bf16 # comment\n")
+    )
     assert (at["nnodes"], at["num-layers"], at["bf16"]) == (["2"], ["4"], [])
 
 
@@ -257,11 +260,10 @@ def test_stages_hold_equal_layers_where_nothing_else_is_said():
             "--data-paralel-sharding-strategy is not read; --data-parallel-sharding-strategy is",
         ),
         ("--foo-bar 3 --baz", "not read, so what they do to time and memory is not priced: --foo-bar, --baz"),
-        ("", "--overlap-grad-reduce is not given; the stack's overlap is priced"),
     ],
 )
 def test_arguments_that_are_not_read_are_named(more, remark):
-    assert remark in megatron_job(WORDS + more).remarks
+    assert remark in megatron_job(WORDS + more).unpriced
 
 
 @pytest.mark.parametrize(
@@ -269,17 +271,19 @@ def test_arguments_that_are_not_read_are_named(more, remark):
     [
         ("--attention-dropout 0.1 --hidden-dropout 0", {"stack.dropout": True}),
         ("--attention-dropout 0.0 --hidden-dropout 0.0", {"stack.dropout": False}),
-        ("--hidden-dropout $DROP", {}),
+        ("--attention-dropout 0", {"stack.dropout": True}),
+        ("", {"stack.dropout": True}),
     ],
 )
-def test_dropout_is_priced_as_the_arguments_say(given, changes):
+def test_dropout_is_priced_as_the_arguments_say_and_a_tenth_where_they_do_not(given, changes):
     job = megatron_job(WORDS + given)
-    assert job.fields.get("changes", {}) == changes
-    assert any("$DROP is set nowhere" in remark for remark in job.remarks) == ("$" in given)
+    assert changes.items() <= job.fields["changes"].items()
+    said = any("0.1 is priced, Megatron-LM's own" in line for line in job.assumed)
+    assert said == (given.count("dropout") < 2)
 
 
 def test_a_dropout_that_is_no_number_is_refused():
-    with pytest.raises(BadRequest, match=r"--hidden-dropout: expected a share such as 0\.1, got 'high'"):
+    with pytest.raises(BadRequest, match=r"--hidden-dropout: expected a number, got 'high'"):
         megatron_job(WORDS + "--hidden-dropout high")
 
 
@@ -291,8 +295,8 @@ def test_a_second_shard_of_the_weights_is_read():
 def test_arguments_around_the_model_need_no_remark():
     sizes = "--vocab-size 51200 --micro-batch-size 1 --global-batch-size 64"
     overlaps = "--overlap-grad-reduce --overlap-param-gather"
-    around = "--train-iters 10 --save /x --log-interval 1 --weight-decay 0.1"
-    assert megatron_job(f"{WORDS} {sizes} {around} {overlaps}").remarks == ()
+    around = "--train-iters 10 --save /x --log-interval 1 --weight-decay 0.1 --attention-dropout 0 --hidden-dropout 0"
+    assert megatron_job(f"{WORDS} {sizes} {around} {overlaps}").lines == ()
 
 
 def test_experts_are_as_wide_as_the_dense_layers_unless_said():

@@ -52,7 +52,7 @@ def test_megatron_counts_in_one_way():
 def test_a_length_that_nothing_sets_is_told():
     job = megatron_job(WORDS + "--train-iters $STEPS")
     assert job.length is None
-    assert "--train-iters $STEPS is set nowhere in the script; --tokens says how long the training is" in job.remarks
+    assert "--train-iters $STEPS is set nowhere in the script; --tokens says how long the training is" in job.unpriced
 
 
 def test_a_batch_beside_the_file_counts():

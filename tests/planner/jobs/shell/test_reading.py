@@ -83,3 +83,9 @@ def test_a_script_that_does_not_end_is_refused_by_its_line():
 def test_slurm_says_how_many_nodes_there_are():
     text = "#SBATCH --nodes=4\n#SBATCH --gpus-per-node=8\nsrun torchrun --nnodes $SLURM_NNODES train.py --x 1"
     assert words(text) == ["torchrun --nnodes 4 train.py --x 1"]
+
+
+def test_blanks_between_expansions_in_quotes_part_words():
+    script = 'A="--tp 2"\nX=""\nCMD="torchrun train.py $A ${B:-3} ${A} \\\n  $X ${C:-4}"\neval $CMD\n'
+    words = read_script(script).launches[0].words
+    assert words == ("torchrun", "train.py", "--tp", "2", "3", "--tp", "2", "4")

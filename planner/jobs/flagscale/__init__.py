@@ -1,0 +1,1 @@
+"""FlagScale: YAML over Megatron-Core."""

@@ -1,0 +1,172 @@
+"""Programs that are started with Megatron-LM's arguments, and with some of their own: what those stand for in its.
+
+A dialect is a table. Its options are turned into Megatron-LM's, which one reader reads; what it runs with unless told
+otherwise stands below them.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Final
+
+from planner.errors import BadRequest
+from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
+from planner.jobs.reader import Launch
+
+Words = dict[str, list[str]]
+"""Values of every option, without dashes in front."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a program makes of its arguments.
+
+    Attributes:
+        name: what a person calls it.
+        means: by option of its own, the words of Megatron-LM that it stands for, ``{}`` being its values; or, by value,
+            such words. No words are what is priced anyway.
+        usual: words of Megatron-LM that it runs with unless an option says otherwise.
+        refused: options that no price has, and why.
+        unpriced: options that are read and not priced, with what they do to time and memory.
+        harmless: pattern of its options that change no price.
+        stack: that is priced.
+        knows: whether a launch is its own.
+        booleans: flags take true or false.
+        environment: variables that stand for options, such as the processes of a node.
+        balanced: layers that do not come out even are spread over the stages.
+        cluster: that it runs on unless another is asked for, where it runs on no GPUs.
+        framework: that plans for it are of.
+        says: what a reader of the answer should know, whatever the options.
+    """
+
+    name: str = "Megatron-LM"
+    means: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict)
+    usual: str = ""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    unpriced: Mapping[str, str] = field(default_factory=lambda: UNPRICED)
+    harmless: str = OF_THE_RUN
+    stack: str = "megatron-core"
+    knows: Callable[[Launch], bool] = lambda _: True
+    booleans: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+    balanced: bool = False
+    cluster: str = ""
+    framework: str = "megatron-lm"
+    says: tuple[str, ...] = ()
+
+
+MEGATRON: Final = Dialect()
+_ON: Final = frozenset({"true", "yes", "on", "1"})
+_OFF: Final = frozenset({"false", "no", "off", "0"})
+_NUMBER: Final = re.compile(r"-\.?\d")
+_GONE: Final = {
+    "batch-size": "micro-batch-size",
+    "model-parallel-size": "tensor-model-parallel-size",
+    "checkpoint-activations": "recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+}
+"""What Megatron-LM's parser no longer takes, and what it takes instead."""
+
+
+def options_of(words: Sequence[str]) -> Words:
+    """Every option of a command line with its values, as argparse has them; the last one counts."""
+    found: Words = {}
+    for place, word in enumerate(words):
+        if not _is_option(word):
+            continue
+        name, is_set, value = word[2:].partition("=")
+        after = takewhile(lambda one: not one.startswith("-") or bool(_NUMBER.match(one)), words[place + 1 :])
+        found[name.replace("_", "-")] = [value] if is_set else [one for one in after if one != ")"]
+    return found
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("--") and len(word) > len("--")
+
+
+def translated(given: Mapping[str, Sequence[str]], dialect: Dialect, environment: Mapping[str, str]) -> Words:
+    """The options of a program as Megatron-LM's.
+
+    Raises:
+        BadRequest: an option that no price has, or that Megatron-LM no longer takes.
+    """
+    for name, why in dialect.refused.items():
+        if name in given and _is_on(given[name]):
+            raise BadRequest(f"--{name}: {why}")
+    found = options_of(shlex.split(dialect.usual)) | _of_variables(dialect, environment)
+    for name, stands_for in dialect.means.items():
+        if name in given and not (dialect.booleans and isinstance(stands_for, str) and _is_off(given[name])):
+            found |= _meant(name, given[name], stands_for)
+    put = _switch if dialect.booleans else dict.__setitem__
+    for name, values in given.items():
+        if name not in dialect.means:
+            put(found, name, list(values))
+    if gone := next((name for name in _GONE if name in found), None):
+        raise BadRequest(f"--{gone} is no longer an argument of Megatron-LM; --{_GONE[gone]} is")
+    return found
+
+
+def _of_variables(dialect: Dialect, environment: Mapping[str, str]) -> Words:
+    """Options that variables stand for."""
+    set_ = [
+        meant.replace("{}", value) for name, meant in dialect.environment.items() if (value := environment.get(name))
+    ]
+    return options_of(shlex.split(" ".join(set_)))
+
+
+def _meant(name: str, values: Sequence[str], stands_for: str | Mapping[str, str]) -> Words:
+    """What an option of a dialect's own is in Megatron-LM's words."""
+    if isinstance(stands_for, str):
+        return options_of([part for word in shlex.split(stands_for) for part in (values if word == "{}" else [word])])
+    value = " ".join(values).lower() or "true"
+    if value not in stands_for:
+        raise BadRequest(f"--{name}: {value!r:.40} is not priced; {', '.join(stands_for)} are")
+    return options_of(shlex.split(stands_for[value]))
+
+
+def _is_off(values: Sequence[str]) -> bool:
+    return len(values) == 1 and values[0].lower() in _OFF - {"0"}
+
+
+def _is_on(values: Sequence[str]) -> bool:
+    return not (values and values[0].lower() in _OFF | {"none", "null"})
+
+
+def _switch(found: Words, name: str, values: list[str]) -> None:
+    """A flag that takes true or false is there or not; switched off, one that is on anyway has its negation."""
+    word = values[0].lower() if len(values) == 1 else ""
+    if word in _OFF - {"0"}:
+        found.pop(name, None)
+        found |= {OFF[name]: []} if name in OFF else {}
+    elif word in _ON - {"1"} and name in OFF:
+        found.pop(OFF[name], None)
+    elif word in _ON - {"1"}:
+        found[name] = []
+    else:
+        found[name] = values
+
+
+OFF: Final[Mapping[str, str]] = {
+    "gradient-accumulation-fusion": "no-gradient-accumulation-fusion",
+    "masked-softmax-fusion": "no-masked-softmax-fusion",
+    "bias-gelu-fusion": "no-bias-gelu-fusion",
+    "bias-swiglu-fusion": "no-bias-swiglu-fusion",
+    "bias-activation-fusion": "no-bias-gelu-fusion",
+    "scaled-upper-triang-masked-softmax-fusion": "no-masked-softmax-fusion",
+    "use-bias-in-attn-linear": "disable-bias-linear",
+    "bias": "disable-bias-linear",
+    "bias-dropout-fusion": "no-bias-dropout-fusion",
+    "bias-dropout-add-fusion": "no-bias-dropout-fusion",
+    "apply-rope-fusion": "no-rope-fusion",
+    "rope-fusion": "no-rope-fusion",
+    "persist-layer-norm": "no-persist-layer-norm",
+    "overlap-p2p-comm": "no-overlap-p2p-communication",
+    "add-bias-linear": "disable-bias-linear",
+    "add-position-embedding": "no-position-embedding",
+    "share-embeddings-and-output-weights": "untie-embeddings-and-output-weights",
+    "tie-word-embeddings": "untie-embeddings-and-output-weights",
+}
+"""What is on unless it is switched off, as configurations call it, and Megatron-LM's word for off."""

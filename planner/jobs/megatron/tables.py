@@ -1,0 +1,94 @@
+"""Configurations in tables of programs on Megatron-Core: their keys as options, read by the one reader of arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from planner.jobs.imported import ImportedJob
+from planner.jobs.megatron.dialect import Dialect, Words
+from planner.jobs.megatron.read import job_of
+from planner.jobs.reader import Context
+
+_REFERENCE: Final = re.compile(r"\$\{(?P<env>oc\.env:)?(?P<name>[\w.]+)(?:[:,](?P<other>[^{}]*))?\}")
+_ABSENT: Final = frozenset({"???", "null", "none", ""})
+
+
+def table_words(
+    document: Mapping[str, Any], paths: Mapping[str, str], environment: Mapping[str, str] | None = None
+) -> Words:
+    """Options of a document's tables.
+
+    Args:
+        document: tables within tables.
+        paths: of the tables whose keys are options, and what stands in front of each; "" is the document itself.
+        environment: variables that the document may refer to.
+
+    Returns:
+        Values by name, dashes in place of underscores; names within tables joined by dots. What is absent is left out.
+    """
+    found: Words = {}
+    for path, prefix in paths.items():
+        table = _at(document, path) if path else document
+        if isinstance(table, Mapping):
+            found |= _flat(table, prefix, document, environment or {})
+        elif (words := _values(table, {**document, "": {}}, environment or {})) is not None:
+            found[prefix.rstrip(".")] = words  # a name in place of a table
+    return found
+
+
+def _at(document: Mapping[str, Any], path: str) -> Any:
+    """What is at a path such as ``model.optim``; None where nothing is."""
+    at: Any = document
+    for name in path.split("."):
+        at = at.get(name) if isinstance(at, Mapping) else None
+    return at
+
+
+def _flat(table: Mapping[str, Any], prefix: str, document: Mapping[str, Any], environment: Mapping[str, str]) -> Words:
+    found: Words = {}
+    for key, value in table.items():
+        name = prefix + str(key).lstrip("-").replace("_", "-")
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{name}.", document, environment)
+        elif (words := _values(value, {**document, "": table}, environment)) is not None:
+            found[name] = words
+    return found
+
+
+def _values(value: Any, document: Mapping[str, Any], environment: Mapping[str, str]) -> list[str] | None:
+    """A value as words; None where it is absent, or refers to something that is."""
+    if isinstance(value, list):
+        return [word for one in value for word in _values(one, document, environment) or ()]
+    if isinstance(value, str) and "${" in value:
+        value = _resolved(value, document, environment)
+    if value is None or (isinstance(value, str) and value.strip().lower() in _ABSENT):
+        return None
+    return [str(value).lower() if isinstance(value, bool) else str(value)]
+
+
+def _resolved(text: str, document: Mapping[str, Any], environment: Mapping[str, str]) -> Any:
+    """A value with what it refers to in its place; None where that is not known.
+
+    ``${NAME:usual}`` and ``${oc.env:NAME,usual}`` are variables, ``${model.hidden_size}`` a value of the document, also
+    where a name of the whole stands in front.
+    """
+
+    def known(found: re.Match[str]) -> Any:
+        name = found["name"]
+        if name in environment or found["other"] is not None or found["env"]:
+            return environment.get(name, found["other"])
+        at = document[""].get(name[1:]) if name.startswith(".") else _at(document, name)
+        return _at(document, name.partition(".")[2]) if at is None and "." in name else at
+
+    whole = _REFERENCE.fullmatch(text.strip())
+    if whole:
+        return known(whole)
+    replaced = _REFERENCE.sub(lambda found: "" if known(found) is None else str(known(found)), text)
+    return None if "${" in replaced else replaced
+
+
+def table_job(words: Words, dialect: Dialect, context: Context) -> ImportedJob:
+    """The job of such options."""
+    return job_of(words, dialect, model_known="model" in context.known, environment=context.environment)

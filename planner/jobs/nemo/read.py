@@ -1,0 +1,200 @@
+"""NeMo: YAML of NeMo 1's ``megatron_gpt_config``, and configurations and overrides of Megatron-Bridge and NeMo 2."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from planner.jobs.imported import ImportedJob
+from planner.jobs.megatron.dialect import Dialect, Words
+from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
+from planner.jobs.megatron.tables import table_job, table_words
+from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
+
+_BF16: Final = "--bf16"
+_FP16: Final = "--fp16"
+_SHARED: Final = {
+    "virtual-pipeline-model-parallel-size": "--num-virtual-stages-per-pipeline-rank {}",
+    "num-moe-experts": "--num-experts {}",
+    "layernorm-epsilon": "--norm-epsilon {}",
+    "gated-linear-unit": "--swiglu",
+    "microbatch-group-size-per-vp-stage": "--microbatch-group-size-per-virtual-pipeline-stage {}",
+    "vocab-size": "--vocab-size {}",
+}
+_ONE: Final = Dialect(
+    name="NeMo 1",
+    means={
+        **_SHARED,
+        "num-query-groups": "--group-query-attention --num-query-groups {}",
+        "data.seq-length": "--seq-length {}",
+        "activation": {
+            "gelu": "", "fast-swiglu": "--swiglu", "swiglu": "--swiglu", "squared-relu": "--squared-relu",
+            "geglu": "--quick-geglu", "fast-geglu": "--quick-geglu", "openai-gelu": "",
+        },
+        "normalization": {
+            "rmsnorm": "--normalization RMSNorm", "layernorm": "--normalization LayerNorm",
+            "layernorm1p": "--normalization LayerNorm", "low_precision_layernorm": "--normalization LayerNorm",
+        },
+        "position-embedding-type": {
+            "rope": "--position-embedding-type rope", "learned_absolute": "--position-embedding-type learned_absolute",
+            "alibi": "--position-embedding-type alibi", "none": "--position-embedding-type none",
+        },
+        "rotary-percentage": "--rotary-percent {}",
+        "activations-checkpoint-granularity": "--recompute-granularity {}",
+        "activations-checkpoint-method": "--recompute-method {}",
+        "activations-checkpoint-num-layers": "--recompute-num-layers {}",
+        "ub-tp-comm-overlap": "--tp-comm-overlap",
+        "fp8-hybrid": "--fp8-format hybrid",
+        "fp8-e4m3": "--fp8-format e4m3",
+        "optim.name": {
+            "distributed_fused_adam": "--use-distributed-optimizer", "mcore_distributed_optim":
+            "--use-distributed-optimizer", "fused_adam": "", "adam": "", "adamw": "", "megatron_fused_adam": "",
+        },
+        "optim.overlap-grad-sync": "--overlap-grad-reduce",
+        "optim.overlap-param-sync": "--overlap-param-gather",
+        "optim.grad-sync-dtype": {"bf16": "--grad-reduce-in-bf16", "fp32": ""},
+        "trainer.precision": {
+            "bf16": _BF16, "bf16-mixed": _BF16, "16": _FP16, "16-mixed": _FP16, "32": "",
+            "32-true": "", "bf16-true": _BF16,
+        },
+        "trainer.devices": "--nproc-per-node {}",
+        "trainer.num-nodes": "--nnodes {}",
+        "trainer.max-steps": "--train-iters {}",
+        "tokenizer.model": "--tokenizer-model {}",
+        "peft.peft-scheme": {"lora": "--peft", "none": "", "null": ""},
+        "peft.lora-tuning.adapter-dim": "--peft.dim {}",
+    },
+    unpriced={
+        **UNPRICED,
+        "optim.bucket-cap-mb": "buckets of gradients of another size than are priced",
+        "num-micro-batches-with-partial-activation-checkpoints": "some micro-batches recompute less: slightly shorter",
+    },
+    harmless=OF_THE_RUN
+    + r"|(trainer|optim|tokenizer|data|nsys-profile|peft|wandb|gc)[.\w-]*|mcore-gpt|use-scaled-init-method"
+    r"|ffn-dropout|pre-"
+    r"process|post-process|do-layer-norm-weight-decay|headscale|transformer-block-type|normalize-attention-scores"
+    r"|attention-type|native-amp-[\w-]+|megatron-amp-[\w-]+|grad-allreduce-chunk-size-mb|grad-div-ar-fusion"
+    r"|resume-from-"
+    r"checkpoint|apex-transformer-log-level|gradient-as-bucket-view|sync-batch-comm|transformer-engine"
+    r"|use-emha|use-flash-"
+    r"attention|batch-p2p-comm|gc-interval|activations-checkpoint-layers-per-pipeline|fp8|fp8-params|name|precision"
+    r"|restore-from-path|ub-tp-comm-overlap-cfg[\w.-]*|dist-ckpt-[\w-]+|optimizer|hidden-act|overlap-p2p-comm"
+    r"|num-layers-"
+    r"per-[\w-]+|answer-only-loss|hf-[\w-]+|persist-layer-norm|apply-query-key-layer-scaling"
+    r"|tensor-model-parallel-comm",
+    stack="nemo",
+    framework="megatron-bridge",
+    booleans=True,
+)  # fmt: skip
+_BRIDGE: Final = Dialect(
+    name="Megatron-Bridge",
+    usual=(
+        "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --attention-dropout 0.0 "
+        "--hidden-dropout 0.0 --moe-grouped-gemm --moe-permute-fusion --moe-token-dispatcher-type alltoall "
+        "--micro-batch-size 1"
+    ),
+    means={
+        **_SHARED,
+        "recipe": "--model.name {}",
+        "num-query-groups": "--group-query-attention --num-query-groups {}",
+        "seq-length": "--seq-length {}",
+        "grad-reduce-in-fp32": "--accumulate-allreduce-grads-in-fp32",
+        "mixed-precision": {
+            "bf16_mixed": _BF16, "bf16-mixed": _BF16, "fp16_mixed": _FP16,
+            "bf16_with_fp8_delayed_scaling_mixed": "--bf16 --fp8-format hybrid",
+            "bf16_with_fp8_current_scaling_mixed": "--bf16 --fp8-format hybrid --fp8-recipe tensorwise",
+            "bf16_with_fp8_subchannel_scaling_mixed": "--bf16 --fp8-format e4m3 --fp8-recipe blockwise",
+            "bf16_with_mxfp8_mixed": "--bf16 --fp8-format e4m3 --fp8-recipe mxfp8",
+            "bf16_with_nvfp4_mixed": "--bf16 --fp4-format e2m1",
+        },
+        "peft.dim": "--peft --peft.dim {}",
+    },
+    harmless=OF_THE_RUN + r"|(dataset|checkpoint|logger|rng|scheduler|tokenizer|profiling|trainer|log|peft"
+    r"|comm)[.\w-]*|-target-",
+    stack="nemo",
+    framework="megatron-bridge",
+    booleans=True,
+    says=("what the recipe sets beside these is not read: sizes are the model's, overlap is the stack's",),
+)  # fmt: skip
+_PARTS: Final = {
+    "model": "",
+    "train": "",
+    "ddp": "",
+    "optimizer": "",
+    "dist": "",
+    "mixed_precision": "mixed-precision.",
+}
+_RECIPE: Final = re.compile(r"_(pretrain|sft|finetune|peft|lora|performance)?_?(config|recipe)?$")
+
+
+def _one_words(document: Mapping[str, Any], context: Context) -> Words:
+    words = table_words(document, {"trainer": "trainer.", "model": ""}, context.environment)
+    kind = words.get("activations-checkpoint-granularity")
+    for name in ("activations-checkpoint-method", "activations-checkpoint-num-layers"):
+        if kind != ["full"]:
+            words.pop(name, None)  # written beside, and of no effect
+    return words
+
+
+def _is_one(file: JobFile) -> bool:
+    model = (file.document or {}).get("model")
+    own = {"encoder_seq_length", "megatron_amp_O2", "mcore_gpt", "activations_checkpoint_granularity"}
+    return isinstance(model, dict) and (bool(own & set(model)) or {"micro_batch_size", "optim"} <= set(model))
+
+
+def _read_one(file: JobFile, context: Context) -> ImportedJob:
+    return table_job(_one_words(file.document or {}, context), _ONE, context)
+
+
+def _is_bridge(file: JobFile) -> bool:
+    document = file.document or {}
+    parts = [document.get(name) for name in ("model", "train")]
+    return (
+        all(isinstance(part, dict) for part in parts)
+        and not _is_one(file)
+        and "system" not in document
+        and (bool({"ddp", "optimizer", "checkpoint", "mixed_precision"} & set(document)))
+        and any("parallel_size" in key for key in document["model"])
+    )
+
+
+def _read_bridge(file: JobFile, context: Context) -> ImportedJob:
+    words = table_words(file.document or {}, _PARTS, context.environment)
+    return table_job(words, _BRIDGE, context)
+
+
+def _overrides(launch: Launch) -> dict[str, str]:
+    """Overrides such as ``model.tensor_model_parallel_size=2`` of a launch, by path."""
+    pairs = (word.lstrip("+~").partition("=") for word in launch.words if "=" in word and not word.startswith("-"))
+    return {name: value for name, _, value in pairs if name.partition(".")[0] in {*_PARTS, "peft", "cfg"}}
+
+
+def _is_recipe(launch: Launch) -> bool:
+    program = any("recipe" in word for word in launch.words if word.endswith(".py")) or "--recipe" in launch.words
+    return program and bool(_overrides(launch) or "--recipe" in launch.words)
+
+
+def _read_recipe(launch: Launch, context: Context) -> ImportedJob:
+    words: Words = {}
+    for path, value in _overrides(launch).items():
+        part, _, name = path.partition(".")
+        word = (name or part) if part != "peft" else path
+        words[word.replace("_", "-")] = (
+            value.strip("'\"[]").split(",") if value.startswith("[") else [value.strip("'\"")]
+        )
+    if "--recipe" in launch.words:
+        named = launch.words[launch.words.index("--recipe") + 1 :][:1]
+        words["recipe"] = [_RECIPE.sub("", one).replace("_", "-") for one in named]
+    return table_job(words, _BRIDGE, context)
+
+
+READERS: Final = (
+    DocumentReader("nemo", "a configuration of NeMo 1", "megatron-bridge", _is_one, _read_one),
+    DocumentReader(
+        "megatron-bridge", "a configuration of Megatron-Bridge", "megatron-bridge", _is_bridge, _read_bridge
+    ),
+    CommandReader(
+        "megatron-bridge", "overrides of a recipe of Megatron-Bridge", "megatron-bridge", _is_recipe, _read_recipe
+    ),
+)

@@ -1,0 +1,1 @@
+"""GPT-NeoX: YAML and JSON over Megatron and DeepSpeed."""

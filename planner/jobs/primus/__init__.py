@@ -1,0 +1,1 @@
+"""AMD Primus: YAML over Megatron-Core."""

@@ -1,0 +1,175 @@
+"""Programs on Megatron-LM's arguments mean by their own options what they do, or refuse them by name."""
+
+from pathlib import Path
+
+import pytest
+
+from planner.errors import BadRequest
+from planner.jobs.megatron.dialects import dialect_of
+from planner.jobs.megatron.read import READERS
+from planner.jobs.reader import Context, Launch
+from planner.jobs.shell import read_script
+
+CASES = Path(__file__).parent / "cases"
+GPT = (
+    "pretrain_gpt.py --num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 --bf16 "
+    "--max-position-embeddings 2048 --vocab-size 50304 --micro-batch-size 1 --global-batch-size 64 "
+)
+DEEPSPEED = GPT + "--deepspeed --deepspeed_config ds.json "
+ASCEND = GPT + "--use-fused-rmsnorm --transformer-impl local "
+
+
+def read(words, **more):
+    launch = Launch(tuple(words.split()) if isinstance(words, str) else words, **more)
+    (reader,) = (one for one in READERS if one.recognises(launch))
+    return reader.read(launch, Context())
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (GPT, "Megatron-LM"),
+        (DEEPSPEED, "Megatron-DeepSpeed"),
+        (GPT + "--checkpoint-activations", "Megatron-DeepSpeed"),
+        (ASCEND, "MindSpeed-LLM"),
+        (GPT + "--patch-tokenizer-type Qwen2Tokenizer", "Pai-Megatron-Patch"),
+        ("ray job submit -- python3 train.py --actor-num-nodes 1 --micro-batch-size 1", "slime"),
+        ("megatron sft --micro_batch_size 1", "ms-swift (megatron)"),
+        ("torchrun swift/cli/_megatron/pt.py --micro_batch_size 1", "ms-swift (megatron)"),
+    ],
+)
+def test_a_program_is_known_by_its_name_or_by_options_that_only_it_has(words, name):
+    assert dialect_of(Launch(tuple(words.split()))).name == name
+
+
+@pytest.mark.parametrize(
+    ("more", "pins"),
+    [
+        ("--checkpoint-activations", {"recompute": "full"}),
+        ("--zero-stage 1", {"zero_stage": 1}),
+        ("--zero-stage 2", {"zero_stage": 2}),
+        ("--no-pipeline-parallel", {"pp": 1}),
+        ("--ds-sequence-parallel-size 4", {"cp": 4, "cp_kind": "a2a"}),
+        ("--cpu-optimizer", {"offload": "optimizer"}),
+        ("--num-experts 64 --moe-expert-parallel-size 8", {"ep": 8}),
+    ],
+)
+def test_megatron_deepspeed_has_words_of_its_own(more, pins):
+    found = read(DEEPSPEED + more)
+    assert pins.items() <= found.pins.items()
+    assert found.fields["stack"] == "megatron-deepspeed"
+
+
+def test_bloom_s_layers_and_both_ends_are_even_over_its_stages():
+    words = DEEPSPEED.replace("--num-layers 24", "--num-layers 70") + "--pipeline-model-parallel-size 12 "
+    found = read((*words.split(), "--pp-partition-method", "type:transformer|embedding", "--embed-layernorm"))
+    assert found.layers == (5, *[6] * 10, 5)
+    assert found.fields["model"]["embedding_norm"]
+    assert read(words).layers == (*[6] * 10, 5, 5)
+
+
+def test_stage_zero_in_bf16_shares_states_as_deepspeed_s_optimizer_does():
+    assert read(DEEPSPEED + "--zero-stage 0").pins["zero_stage"] == 1
+    assert read(DEEPSPEED.replace("--bf16", "--fp16") + "--zero-stage 0").pins["zero_stage"] == 0
+
+
+def test_what_the_deepspeed_file_that_a_script_writes_says_is_read():
+    zero = '{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}, "fp16": {"enabled": true}}'
+    words = DEEPSPEED.replace("--bf16", "").replace("ds.json", "./ds.json")
+    found = read(words, written={"./ds.json": zero})
+    assert (found.pins["zero_stage"], found.pins["offload"], found.fields["precision"]) == (2, "optimizer", "fp16")
+
+
+def test_adapters_of_ms_swift_train_in_bf16_beside_frozen_weights():
+    (launch,) = read_script((CASES / "swift_lora.sh").read_text()).launches
+    found = read(launch.words, environment=launch.environment)
+    assert (found.fields["adapters"], found.fields["precision"], found.fields["gpus"]) == ("16", "bf16", 8)
+    assert (found.fields["seq_length"], found.fields["global_batch_size"]) == (4096, 32)
+    assert {"zero_stage": 1, "ep": 4, "etp": 1, "recompute": "full", "sequence_parallel": "false"}.items() <= (
+        found.pins.items()
+    )
+    assert found.fields["changes"]["stack.shared_expert_overlap"] is True
+    assert found.fields["changes"]["stack.dropout"] is False
+
+
+def test_switches_of_ms_swift_are_true_or_false():
+    swift = "megatron pt --model Qwen/Qwen3-8B --max_length 2048 --tensor_model_parallel_size 2 "
+    on = read(swift + "--sequence_parallel true --gradient_accumulation_fusion false --overlap_grad_reduce true")
+    off = read(
+        swift + "--sequence_parallel false --gradient_accumulation_fusion true --use_distributed_optimizer false"
+    )
+    assert (on.pins["sequence_parallel"], off.pins["sequence_parallel"]) == ("true", "false")
+    assert (on.pins["zero_stage"], off.pins["zero_stage"]) == (1, 0)
+    assert on.fields["changes"]["stack.gradients.accumulate_traffic"] == 10
+    assert "stack.gradients.accumulate_traffic" not in off.fields["changes"]
+    assert on.fields["model"] == "Qwen/Qwen3-8B"
+    assert "adapters" not in on.fields
+
+
+def test_slime_trains_its_actor_in_bf16_with_a_sharded_optimizer():
+    words = "train.py --actor-num-nodes 2 --actor-num-gpus-per-node 8 --rollout-max-response-len 8192 "
+    found = read(words + "--global-batch-size 256 --tensor-model-parallel-size 4 --hf-checkpoint /root/Qwen3-8B")
+    assert (found.fields["gpus"], found.fields["precision"], found.fields["seq_length"]) == (16, "bf16", 8192)
+    assert found.pins["zero_stage"] == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "pins", "layers"),
+    [
+        ("--num-layers 26 --noop-layers 24,25 --pipeline-model-parallel-size 2", {"pp": 2}, (13, 11)),
+        ("--pipeline-model-parallel-size 2 --num-layer-list 13,11", {"pp": 2}, (13, 11)),
+        ("--context-parallel-size 2 --context-parallel-algo ulysses_cp_algo", {"cp_kind": "a2a"}, (24,)),
+        ("--context-parallel-size 2 --context-parallel-algo kvallgather_cp_algo", {"cp_kind": "all-gather"}, (24,)),
+        (
+            "--num-experts 8 --expert-model-parallel-size 2 --tensor-model-parallel-size 4 --moe-tp-extend-ep",
+            {"ep": 8, "etp": 1},
+            (24,),
+        ),
+    ],
+)
+def test_layers_and_ranks_are_counted_as_mindspeed_counts_them(more, pins, layers):
+    found = read(ASCEND + more)
+    assert pins.items() <= found.pins.items()
+    assert found.layers == layers
+    assert found.fields["model"]["num_layers"] == sum(layers)
+    assert found.fields["cluster"] == "atlas800t-a2"
+
+
+def test_experts_of_mindspeed_are_read():
+    experts = "--num-experts 8 --moe-intermediate-size 512 --first-k-dense-replace 3 --moe-layer-freq 1 "
+    moe = read(ASCEND + experts + "--n-shared-experts 2").fields["model"]["moe"]
+    assert (moe["dense_layers"], moe["expert_ffn_hidden_size"], moe["shared_expert_ffn_hidden_size"]) == (3, 512, 1024)
+    everywhere = read(ASCEND + "--num-experts 8 --first-k-dense-replace -1 --moe-layer-freq -1")
+    assert everywhere.fields["model"]["moe"]["dense_layers"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (ASCEND + "--schedules-method dualpipev", "--schedules-method: DualPipe's folded pipeline is not priced"),
+        (ASCEND + "--tp-2d", "--tp-2d: tensor ranks in two dimensions are not priced"),
+        (DEEPSPEED + "--mlp-type residual", "--mlp-type: 'residual' is not priced; standard are"),
+        (DEEPSPEED + "--enable-zbh1-pipeline", "zero-bubble pipelines are those of --stack zero-bubble"),
+        (ASCEND + "--noop-layers 99", "--noop-layers: '99' is no layer of 24, counted from 0"),
+        (ASCEND + "--pipeline-model-parallel-size 2 --num-layer-list 13,12", "expected 24 layers on 2 stages"),
+    ],
+)
+def test_what_no_price_has_is_refused_by_name(words, reason):
+    with pytest.raises(BadRequest) as refused:
+        read(words)
+    assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize("option", ["swap-optimizer", "recompute-activation-function", "moe-alltoall-overlap-comm"])
+def test_what_has_an_effect_without_a_price_is_told(option):
+    assert any(line.startswith(f"--{option} is not priced: ") for line in read(f"{ASCEND} --{option}").unpriced)
+
+
+def test_all_that_a_script_leaves_open_is_named_at_once():
+    words = GPT.replace("--micro-batch-size 1", "--micro-batch-size ${MBS}") + "--tensor-model-parallel-size $1"
+    unknown = {"${MBS}": "--env MBS=VALUE", "$1": "--arg VALUE", "$N": "--env N=VALUE"}
+    found = read(f"{words} --nnodes $N", unknown=unknown)
+    assert found.missing == (
+        "--micro-batch-size ${MBS}: --env MBS=VALUE says it",
+        "--tensor-model-parallel-size $1: --arg VALUE says it",
+    )

@@ -1,0 +1,201 @@
+"""Configurations in YAML and JSON of programs on Megatron-Core are read by their own names, or refused by them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from planner.errors import BadRequest
+from planner.jobs.reader import Context, DocumentReader, JobFile, Launch
+from planner.jobs.readers import READERS
+
+NEOX = {
+    "pipe_parallel_size": 4, "model-parallel-size": 2, "num_layers": 44, "hidden_size": 6144,
+    "num_attention_heads": 64, "seq_length": 2048, "max_position_embeddings": 2048, "pos_emb": "rotary",
+    "rotary_pct": 0.25, "no_weight_tying": True, "gpt_j_residual": True, "rope_fusion": False,
+    "scaled_upper_triang_masked_softmax_fusion": True, "bias_gelu_fusion": True,
+    "zero_optimization": {"stage": 1, "overlap_comm": True}, "train_micro_batch_size_per_gpu": 4,
+    "gradient_accumulation_steps": 32, "checkpoint_activations": True, "fp16": {"enabled": True},
+}  # fmt: skip
+PRIMUS = """
+modules:
+  pre_trainer:
+    framework: megatron
+    config: pre_trainer.yaml
+    model: ${PRIMUS_MODEL:llama3.1_8B}.yaml
+    overrides:
+      seq_length: 8192
+      micro_batch_size: 2
+      global_batch_size: 128
+      tensor_model_parallel_size: ${PRIMUS_TP:2}
+      overlap_grad_reduce: true
+      gradient_accumulation_fusion: false
+      recompute_granularity: null
+"""
+NEMO = """
+trainer: {num_nodes: 16, devices: 8, precision: bf16, max_steps: 1000}
+model:
+  mcore_gpt: true
+  micro_batch_size: 1
+  global_batch_size: 256
+  tensor_model_parallel_size: 4
+  pipeline_model_parallel_size: 4
+  virtual_pipeline_model_parallel_size: 5
+  encoder_seq_length: 4096
+  max_position_embeddings: ${.encoder_seq_length}
+  num_layers: 80
+  hidden_size: 8192
+  ffn_hidden_size: 28672
+  num_attention_heads: 64
+  num_query_groups: 8
+  normalization: rmsnorm
+  bias: false
+  activation: fast-swiglu
+  position_embedding_type: rope
+  share_embeddings_and_output_weights: false
+  hidden_dropout: 0.0
+  attention_dropout: 0.0
+  bias_dropout_add_fusion: true
+  activations_checkpoint_granularity: null
+  activations_checkpoint_method: block
+  activations_checkpoint_num_layers: 0
+  sequence_parallel: true
+  ub_tp_comm_overlap: true
+  fp8: true
+  fp8_hybrid: true
+  fp8_e4m3: false
+  optim: {name: mcore_distributed_optim, overlap_grad_sync: true, overlap_param_sync: false}
+"""
+FLAGSCALE = """
+system:
+  tensor_model_parallel_size: 8
+  pipeline_model_parallel_size: 4
+  sequence_parallel: True
+  use_distributed_optimizer: True
+  disable_bias_linear: True
+  precision: {bf16: True}
+model:
+  num_layers: 80
+  hidden_size: 8192
+  num_attention_heads: 64
+  hidden_dim_multiplier: 1.3
+  multiple_of: 4096
+  swiglu: true
+  seq_length: 4096
+  max_position_embeddings: 4096
+  micro_batch_size: 2
+  global_batch_size: 1056
+  use_rotary_position_embeddings: true
+data:
+  tokenizer: {tokenizer_type: AquilaTokenizerFS, vocab_size: 100008}
+"""
+BRIDGE = """
+model: {tensor_model_parallel_size: 2, seq_length: 4096, add_bias_linear: false, num_layers: 4, hidden_size: 512,
+  num_attention_heads: 8, gated_linear_unit: true, ffn_hidden_size: 1024, position_embedding_type: rope,
+  vocab_size: 1024}
+train: {micro_batch_size: 2, global_batch_size: 32}
+ddp: {overlap_grad_reduce: true, use_distributed_optimizer: false}
+mixed_precision: bf16_with_mxfp8_mixed
+checkpoint: {save: x}
+"""
+ARGUMENTS = """
+ENV_VARS: {NVTE_FLASH_ATTN: 0, NVTE_FUSED_ATTN: 0}
+MODEL_ARGS:
+  --num-layers: 12
+  --hidden-size: 512
+  --num-attention-heads: 8
+  --seq-length: 1024
+  --max-position-embeddings: 1024
+  --micro-batch-size: 4
+  --global-batch-size: 32
+  --tensor-model-parallel-size: 2
+  --sequence-parallel: true
+  --bf16: true
+  --use-distributed-optimizer: false
+  --no-gradient-accumulation-fusion: true
+"""
+
+
+def read(text, name="job.yaml", *others):
+    file = JobFile(Path(name), text)
+    (reader,) = (one for one in READERS if isinstance(one, DocumentReader) and one.recognises(file))
+    return reader, reader.read(file, Context(files=tuple(others)))
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "pins", "fields"),
+    [
+        (json.dumps(NEOX), "gpt-neox", {"tp": 2, "pp": 4, "zero_stage": 1, "micro_batch_size": 4, "steps": 32,
+                                        "recompute": "full"}, {"precision": "fp16", "stack": "gpt-neox"}),
+        (PRIMUS, "primus", {"tp": 2, "zero_stage": 1, "micro_batch_size": 2},
+         {"precision": "bf16", "model": "llama3.1_8B", "cluster": "mi300x-8x"}),
+        (NEMO, "nemo", {"tp": 4, "pp": 4, "vpp": 5, "zero_stage": 1, "recompute": "none", "sequence_parallel": "true"},
+         {"gpus": 128, "precision": "fp8", "seq_length": 4096}),
+        (FLAGSCALE, "flagscale", {"tp": 8, "pp": 4, "zero_stage": 1}, {"precision": "bf16", "global_batch_size": 1056}),
+        (BRIDGE, "megatron-bridge", {"tp": 2, "zero_stage": 0, "micro_batch_size": 2}, {"precision": "mxfp8"}),
+        (ARGUMENTS, "megatron-args", {"tp": 2, "zero_stage": 0, "sequence_parallel": "true"}, {"precision": "bf16"}),
+    ],
+)  # fmt: skip
+def test_a_configuration_is_known_by_its_content_and_read_by_its_own_names(text, form, pins, fields):
+    reader, found = read(text)
+    assert reader.form == form
+    assert pins.items() <= found.pins.items()
+    assert fields.items() <= found.fields.items()
+    assert not any(line.startswith("not read") for line in found.unpriced), found.unpriced
+
+
+def test_switches_of_tables_are_on_and_off_as_they_say():
+    changes = read(NEMO)[1].fields["changes"]
+    assert changes["stack.overlap_grad_reduce"] is True
+    assert changes["stack.overlap_param_gather"] is False
+    assert changes["stack.tp_comm_overlap"] is True
+    assert read(PRIMUS)[1].fields["changes"]["stack.gradients.accumulate_traffic"] == 10
+    assert read(ARGUMENTS)[1].fields["changes"]["stack.attention_backend"] == "unfused"
+    assert read(BRIDGE)[1].fields["changes"]["stack.overlap_grad_reduce"] is True
+
+
+def test_widths_are_those_that_the_programs_compute():
+    def width(text):
+        return read(text)[1].fields["model"]["ffn_hidden_size"]
+
+    assert width(FLAGSCALE) == 28672
+    assert width(json.dumps(NEOX)) == 4 * 6144
+    llama = {**NEOX, "hidden_size": 4096, "intermediate_size": 32768, "mlp_multiple_of": 256, "activation": "swiglu"}
+    assert width(json.dumps(llama)) == 11008
+
+
+def test_a_variable_s_value_takes_the_place_of_the_usual_one():
+    file = JobFile(Path("job.yaml"), PRIMUS)
+    (reader,) = (one for one in READERS if isinstance(one, DocumentReader) and one.recognises(file))
+    assert reader.read(file, Context(environment={"PRIMUS_TP": "4"})).pins["tp"] == 4
+
+
+def test_gpt_neox_takes_one_job_from_several_files():
+    sizes = {name: NEOX[name] for name in ("num_layers", "hidden_size", "num_attention_heads", "pos_emb")}
+    rest = {name: value for name, value in NEOX.items() if name not in sizes}
+    _, found = read(json.dumps(sizes), "model.json", JobFile(Path("train.yml"), json.dumps(rest)))
+    assert (found.fields["model"]["num_layers"], found.pins["pp"], found.fields["seq_length"]) == (44, 4, 2048)
+    assert found.fields["model"]["parallel_block"]
+
+
+def test_gpt_neox_without_a_pipeline_module_has_one_stage():
+    assert read(json.dumps({**NEOX, "pipe_parallel_size": 0}))[1].pins["pp"] == 1
+
+
+def test_blocks_of_another_kind_are_refused():
+    with pytest.raises(BadRequest, match="gmlp: layers of another kind"):
+        read(json.dumps({**NEOX, "gmlp": True}))
+
+
+def test_overrides_of_a_recipe_are_read_with_its_model():
+    words = "torchrun run_recipe.py --recipe llama3_8b_pretrain_config model.tensor_model_parallel_size=2 "
+    words += "model.seq_length=8192 train.global_batch_size=128 train.micro_batch_size=2 mixed_precision=bf16_mixed"
+    launch = Launch(tuple(words.split()))
+    (reader,) = (one for one in READERS if not isinstance(one, DocumentReader) and hasattr(one, "framework")
+                 and one.recognises(launch))  # fmt: skip
+    found = reader.read(launch, Context())
+    assert reader.form == "megatron-bridge"
+    assert found.fields["model"] == "llama3-8b"
+    assert (found.pins["tp"], found.pins["micro_batch_size"]) == (2, 2)
+    assert (found.fields["global_batch_size"], found.fields["seq_length"]) == (128, 8192)
+    assert any("what the recipe sets beside these is not read" in line for line in found.assumed)
