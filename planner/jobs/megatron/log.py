@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.jobs.deepspeed import log as deepspeed
@@ -18,6 +19,7 @@ from planner.jobs.logs.scan import Dump, Fact, Tables
 from planner.jobs.logs.told import told_by, with_told
 from planner.jobs.megatron.options import OPTIONS
 from planner.jobs.megatron.read import megatron_job
+from planner.jobs.neox.read import neox_job
 from planner.jobs.reader import Context, JobFile, LogReader
 
 _IS: Final = r"\s*[:=]\s*"
@@ -106,6 +108,7 @@ _OF: Final[Mapping[str, tuple[str, ...]]] = {
     "enable_cuda_graph": ("cuda-graph-scope",),
     "use_megatron_fsdp": ("data-parallel-sharding-",),
     "use_custom_fsdp": ("data-parallel-sharding-",),
+    "deepspeed": ("zero-stage",),
 }
 """Arguments, and how the options begin that say nothing without one of them: a dump has their defaults."""
 _LEFT: Final = frozenset({"fp8", "train-iters", "train-samples", "train-tokens", "nnodes", "nproc-per-node"})
@@ -114,20 +117,19 @@ _LEFT: Final = frozenset({"fp8", "train-iters", "train-samples", "train-tokens",
 
 def _read(file: JobFile, context: Context) -> ImportedJob:
     told = told_by(file, TABLES)
-    said = told.start.said
-    if any(_SET_BY.search(value) for value in said.values()):  # GPT-NeoX, whose own file says the model
-        job = _of_counts({name: _SET_BY.sub("", value).strip() for name, value in said.items()})
-    else:
-        job = _settled(said, context)
-    return with_told(job, told, context)
+    return with_told(_settled(told.start.said, context), told, context)
 
 
 def _settled(said: Mapping[str, str], context: Context) -> ImportedJob:
     """The job of a dump; where it makes none, why, beside what was measured."""
+    neox = any(_SET_BY.search(value) for value in said.values())
     try:
-        return _of_dump(said, context) if said else ImportedJob()
+        return (_of_neox if neox else _of_dump)(said, context) if said else ImportedJob()
     except BadRequest as error:
-        return replace(_of_counts(said), missing=(f"the arguments that it prints make no job: {error}",))
+        return replace(
+            _of_counts({name: _SET_BY.sub("", value).strip() for name, value in said.items()}),
+            missing=(f"the arguments that it prints make no job: {error}",),
+        )
 
 
 def _of_dump(said: Mapping[str, str], context: Context) -> ImportedJob:
@@ -207,6 +209,24 @@ def _recomputed(said: Mapping[str, str]) -> list[str]:
         return []
     count = said.get("checkpoint_num_layers", "1")
     return ["--recompute-granularity", "full", "--recompute-method", "uniform", "--recompute-num-layers", count]
+
+
+def _of_neox(said: Mapping[str, str], context: Context) -> ImportedJob:
+    """The job of a dump of GPT-NeoX, of what the user set, by the reader of its files."""
+    updated = {
+        name: value.removesuffix("updated").rstrip(".") for name, value in said.items() if value.endswith("updated")
+    }
+    job = neox_job({name: _literal(value) for name, value in updated.items()}, context)
+    counts = _of_counts({name: _SET_BY.sub("", value).strip() for name, value in said.items()})
+    return replace(job, fields={**job.fields, **counts.fields}, pins={**job.pins, **counts.pins}, length=None)
+
+
+def _literal(text: str) -> Any:
+    """A value as Python prints it, itself where it is text."""
+    try:
+        return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text.strip()
 
 
 _COUNTS: Final[Mapping[str, tuple[str, ...]]] = {

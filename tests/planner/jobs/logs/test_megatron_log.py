@@ -200,17 +200,36 @@ def test_experts_are_read_as_a_command_line_has_them(tmp_path):
 
 
 def test_arguments_that_make_no_job_leave_the_measurement(tmp_path):
-    job = read(tmp_path, dump(position_embedding_type="alibi") + steps())
+    job = read(tmp_path, dump(position_embedding_type="sinusoidal") + steps())
     assert job.measured["iteration_seconds"] == 1.25
     assert (job.fields["gpus"], job.pins["tp"]) == (16, 2)
     assert any("make no job" in line for line in job.missing)
 
 
 def test_gpt_neox_prints_who_set_a_value(tmp_path):
-    said = {"train_batch_size": "512", "model_parallel_size": "2", "pipe_parallel_size": "4", "zero_stage": "1"}
-    more = {"train_micro_batch_size_per_gpu": "4", "global_num_gpus": "32", "seq_length": "2048"}
-    lines = "".join(f"  {name} {'.' * 20} {value}{'.' * 20}updated\n" for name, value in (said | more).items())
+    updated = {
+        "num_layers": "24",
+        "hidden_size": "2048",
+        "num_attention_heads": "16",
+        "seq_length": "2048",
+        "max_position_embeddings": "2048",
+        "pos_emb": "rotary",
+        "model_parallel_size": "2",
+        "pipe_parallel_size": "4",
+        "train_batch_size": "512",
+        "train_micro_batch_size_per_gpu": "4",
+        "zero_optimization": "{'stage': 1, 'overlap_comm': True}",
+        "precision": "fp16",
+        "global_num_gpus": "32",
+    }
+    lines = [f"  {name} {'.' * (40 - len(name))} {value}{'.' * 20}updated\n" for name, value in updated.items()]
+    lines += ["  rotary_pct ................... 1.0..........default\n", "  norm ....... layernorm.....default\n"]
     head, foot = f"{'-' * 24} arguments {'-' * 24}\n", f"{'-' * 20} end of arguments {'-' * 20}\n"
-    job = read(tmp_path, head + lines + foot + steps())
+    job = read(tmp_path, head + "".join(lines) + foot + steps())
     assert (job.fields["gpus"], job.pins["tp"], job.pins["pp"], job.pins["micro_batch_size"]) == (32, 2, 4, 4)
-    assert any("--model" in line for line in job.missing)
+    assert (job.fields["model"]["num_layers"], job.fields["model"]["position"], job.fields["stack"]) == (
+        24,
+        "rotary",
+        "gpt-neox",
+    )
+    assert job.measured["iteration_seconds"] == 1.25
