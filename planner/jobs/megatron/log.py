@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -15,12 +14,12 @@ from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.forms import row
 from planner.jobs.logs.lines import has
 from planner.jobs.logs.memory import Kind, MemoryForm
-from planner.jobs.logs.scan import Dump, Fact, Tables
+from planner.jobs.logs.scan import Dump, Fact, Start, Tables
 from planner.jobs.logs.told import told_by, with_told
 from planner.jobs.megatron.options import OPTIONS
-from planner.jobs.megatron.read import megatron_job
+from planner.jobs.megatron.read import READERS as COMMANDS
 from planner.jobs.neox.read import neox_job
-from planner.jobs.reader import Context, JobFile, LogReader
+from planner.jobs.reader import Context, JobFile, Launch, LogReader
 
 _IS: Final = r"\s*[:=]\s*"
 _PEAKS: Final[tuple[tuple[Kind, str], ...]] = (("allocated", "max allocated"), ("reserved", "max reserved"))
@@ -54,6 +53,7 @@ TABLES: Final = Tables(
     ),
     facts=(Fact("padded vocab", re.compile(r"padded vocab \(size: (?P<vocab_size>\d+)\)")),),
     starts=("using world size:",),
+    table="json = ",
 )  # fmt: skip
 """Also of Megatron-DeepSpeed, GPT-NeoX, MindSpeed, Pai's and others that left its lines as they are."""
 
@@ -108,23 +108,27 @@ _OF: Final[Mapping[str, tuple[str, ...]]] = {
     "enable_cuda_graph": ("cuda-graph-scope",),
     "use_megatron_fsdp": ("data-parallel-sharding-",),
     "use_custom_fsdp": ("data-parallel-sharding-",),
-    "deepspeed": ("zero-stage",),
 }
 """Arguments, and how the options begin that say nothing without one of them: a dump has their defaults."""
-_LEFT: Final = frozenset({"fp8", "train-iters", "train-samples", "train-tokens", "nnodes", "nproc-per-node"})
+_LEFT: Final = frozenset(
+    {"fp8", "zero-stage", "train-iters", "train-samples", "train-tokens", "nnodes", "nproc-per-node"}
+)
 """Options that a dump says otherwise, or that are of no use to what ran."""
 
 
 def _read(file: JobFile, context: Context) -> ImportedJob:
     told = told_by(file, TABLES)
-    return with_told(_settled(told.start.said, context), told, context)
+    return with_told(_settled(told.start, context), told, context)
 
 
-def _settled(said: Mapping[str, str], context: Context) -> ImportedJob:
+def _settled(start: Start, context: Context) -> ImportedJob:
     """The job of a dump; where it makes none, why, beside what was measured."""
+    said = start.said
     neox = any(_SET_BY.search(value) for value in said.values())
     try:
-        return (_of_neox if neox else _of_dump)(said, context) if said else ImportedJob()
+        if neox:
+            return _of_neox(said, context)
+        return _of_dump(said, start.table, context) if said else ImportedJob()
     except BadRequest as error:
         return replace(
             _of_counts({name: _SET_BY.sub("", value).strip() for name, value in said.items()}),
@@ -132,22 +136,36 @@ def _settled(said: Mapping[str, str], context: Context) -> ImportedJob:
         )
 
 
-def _of_dump(said: Mapping[str, str], context: Context) -> ImportedJob:
-    """The job of a dump of arguments, by the table of a command line's options."""
-    words = [*_arguments(said), *_recomputed(said)]
-    job = megatron_job(shlex.join(words), model_known="model" in context.known)
-    fields, pins = dict(job.fields), dict(job.pins)
-    if gpus := _whole(said.get("world_size")):
-        fields["gpus"] = gpus
-    deepspeed_on = said.get("deepspeed") == "True"
-    if deepspeed_on:
-        pins["zero_stage"] = _whole(said.get("zero_stage"))
-    stack = _STACKS[deepspeed_on, "checkpoint_activations" in said and "transformer_impl" not in said]
-    assumed = (f"the arguments are those of {stack}, which is priced; --stack says another",) if stack else ()
+def _of_dump(said: Mapping[str, str], settings: str, context: Context) -> ImportedJob:
+    """The job of a dump of arguments, as of the command line that has the same effect.
+
+    Args:
+        said: the arguments.
+        settings: DeepSpeed's, where its engine prints them.
+        context: what else is known.
+    """
+    by_engine = said.get("deepspeed") == "True"
+    words = [*_arguments(said), *_recomputed(said), *(_engine(said) if by_engine else [])]
+    file = said.get("deepspeed_config", "None") if by_engine else "None"
+    launch = Launch(tuple(words), written={file: settings} if settings else {})
+    reader = next((one for one in COMMANDS if one.recognises(launch)), COMMANDS[0])
+    job = reader.read(launch, context)
+    fields = dict(job.fields) | ({"gpus": gpus} if (gpus := _whole(said.get("world_size"))) else {})
+    stack = _STACKS[by_engine, "checkpoint_activations" in said and "transformer_impl" not in said]
     fields |= {"stack": stack} if stack else {}
-    named = said.get("deepspeed_config", "None") if deepspeed_on else "None"
-    unpriced = (*job.unpriced, *([_of_file(named)] if named != "None" else []))
-    return replace(job, fields=fields, pins=pins, length=None, assumed=(*job.assumed, *assumed), unpriced=unpriced)
+    assumed = [line for line in job.assumed if not (stack and "priced as stack" in line)]
+    assumed += [f"the arguments are those of {stack}, which is priced; --stack says another"] if stack else []
+    lost = file != "None" and not settings and context.find(file) is None
+    unpriced = (*job.unpriced, *([_of_file(file)] if lost else []))
+    return replace(job, fields=fields, length=None, assumed=tuple(assumed), unpriced=unpriced)
+
+
+def _engine(said: Mapping[str, str]) -> Iterator[str]:
+    """What a dump has of DeepSpeed, where that is on."""
+    yield "--deepspeed"
+    for name in ("zero_stage", "deepspeed_config"):
+        if said.get(name, "None") != "None":
+            yield from (f"--{name.replace('_', '-')}", said[name])
 
 
 def _of_file(name: str) -> str:
@@ -158,10 +176,11 @@ def _of_file(name: str) -> str:
 _STACKS: Final = {
     (False, False): "",
     (False, True): "megatron-lm-2021",
-    (True, False): "megatron-deepspeed",
+    (True, False): "",
     (True, True): "megatron-deepspeed-2021",
 }
-"""Stacks by whether DeepSpeed is on, and by whether the arguments are those from before Transformer Engine."""
+"""Stacks by whether DeepSpeed is on, and by whether the arguments are those from before Transformer Engine; of those
+of today nothing is to be said."""
 
 
 def _arguments(said: Mapping[str, str]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 
 import pytest
 
@@ -72,6 +73,15 @@ def test_a_stage_of_zero_counts_only_with_deepspeed(tmp_path):
     assert (off.pins["zero_stage"], on.pins["zero_stage"]) == (0, 1)
     assert on.fields["stack"] == "megatron-deepspeed"
     assert any("ds_config.json" in line for line in on.unpriced)
+
+
+def test_what_deepspeed_s_engine_prints_stands_in_for_its_file(tmp_path):
+    settings = {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}, "bf16": {"enabled": True}}
+    printed = f"[2025-06-01 12:00:00,000] [INFO] [config.py:752:print]   json = {json.dumps(settings, indent=4)}\n"
+    text = dump(deepspeed="True", zero_stage="2", deepspeed_config="ds_config.json", use_distributed_optimizer="False")
+    job = read(tmp_path, text + printed + steps())
+    assert (job.pins["zero_stage"], job.pins["offload"]) == (2, "optimizer")
+    assert not any("ds_config.json" in line for line in job.unpriced)
 
 
 def test_older_names_of_arguments_are_read(tmp_path):
