@@ -22,6 +22,7 @@ from planner.jobs.nanotron import log as nanotron_log
 from planner.jobs.nanotron import read as nanotron
 from planner.jobs.nemo import log as nemo_log
 from planner.jobs.nemo import read as nemo
+from planner.jobs.neox import log as neox_log
 from planner.jobs.neox import read as neox
 from planner.jobs.primus import read as primus
 from planner.jobs.reader import Context, Reader
@@ -46,6 +47,7 @@ READERS: Final[list[Reader]] = [
     *torchtitan_log.READERS,
     *maxtext_log.READERS,
     *nemo_log.READERS,
+    *neox_log.READERS,
     *megatron_log.READERS,
     *transformers_log.READERS,
 ]

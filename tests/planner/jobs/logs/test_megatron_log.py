@@ -197,6 +197,12 @@ def test_defaults_of_what_is_off_say_nothing(tmp_path):
     assert not [line for line in job.lines if "moe" in line or "lora" in line or "mamba" in line]
 
 
+def test_what_has_no_price_is_said_of_a_dump_too(tmp_path):
+    job = read(tmp_path, dump(deepspeed="True", zero_stage="3", checkpoint_in_cpu="True", kd="False") + steps())
+    assert any("--checkpoint-in-cpu" in line for line in job.unpriced)
+    assert not any("--kd" in line for line in job.unpriced)
+
+
 def test_experts_are_read_as_a_command_line_has_them(tmp_path):
     moe = {
         "num_experts": "64",
