@@ -84,7 +84,7 @@ def read_files(
     context = replace(context, files=files, used=set())
     parts: dict[Path, Part] = {}
     for file in sorted(files, key=lambda file: not is_script(file)):  # scripts name other files
-        others = replace(context, files=tuple(one for one in files if one is not file))
+        others = replace(context, files=tuple(one for one in files if one is not file), folder=file.path.parent)
         parts[file.path] = _part(file, others, readers, form if len(files) == 1 else None)
     _check_form(parts.values(), form)
     found = tuple(

@@ -101,10 +101,10 @@ class Options:
             if values.get(row.field) is not None and row.known_to(version):
                 yield row, row.spelled(values[row.field])
 
-    def words(self, values: Mapping[str, Any]) -> list[str]:
+    def words(self, values: Mapping[str, Any], version: str = "") -> list[str]:
         """A command line of the fields that have a value: a flag that is on has none of its own."""
         found: list[str] = []
-        for row, value in self.written(values):
+        for row, value in self.written(values, version):
             if value is not False:
                 found += [f"--{row.word}", *_words(value)]
         return found
@@ -254,7 +254,9 @@ class Document:
         """The table and the key that a field has here, of the older spellings where only their table is there."""
         option = self._options[field]
         places = [word.rpartition(".") for word in (option.word, *option.older)]
-        path, _, name = next((place for place in places if self.table(place[0])), places[0])
+        there = [place for place in places if dict.__contains__(self.table(place[0]), place[2])]
+        near = [place for place in places if self.table(place[0])]
+        path, _, name = (*there, *near, *places)[0]
         return self.table(path), name
 
 

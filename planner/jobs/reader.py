@@ -22,6 +22,8 @@ from planner.jobs.yaml_text import parse_yaml
 
 SYNTAXES: Final[Mapping[str, Callable[[str], Any]]] = {"JSON": json.loads, "TOML": tomllib.loads, "YAML": parse_yaml}
 """What parses a table: every one raises a ValueError where it does not."""
+_UPWARDS: Final = 3
+"""Folders above a script in which it may be started."""
 _LONGEST_YAML: Final = 2**20
 """Characters; what is longer is a log or data, and YAML's parser takes its time over them."""
 
@@ -142,6 +144,7 @@ class Context:
         arguments: of the script (``--arg``).
         launch: which of several launches is meant, counted from 1; None where nobody said.
         expand: whether a script's own code may be run, its programs replaced by recorders.
+        folder: where the file lies; what it names is looked for there, and in the folders above, where scripts are run.
         used: the files that others named and that were read with them.
     """
 
@@ -151,6 +154,7 @@ class Context:
     arguments: Sequence[str] = ()
     launch: int | None = None
     expand: bool = False
+    folder: Path | None = None
     used: set[Path] = field(default_factory=set)
 
     def find(self, name: str, beside: Path | None = None) -> JobFile | None:
@@ -165,7 +169,9 @@ class Context:
             if one.path == wanted or one.path.name == wanted.name:
                 self.used.add(one.path)
                 return one
-        for place in (wanted, *([beside.parent / wanted] if beside else [])):
+        folders = [beside.parent] if beside else []
+        folders += [self.folder, *self.folder.parents[:_UPWARDS]] if self.folder else []
+        for place in (wanted, *(folder / wanted for folder in folders)):
             if place.is_file():
                 return job_file(place)
         return None

@@ -57,7 +57,7 @@ class Target:
 
 
 TARGETS: Final[Mapping[str, Target]] = {target.name: target for target in (
-    Target("megatron-lm", "Megatron-LM arguments and variables", ("0.17",),
+    Target("megatron-lm", "Megatron-LM arguments and variables", ("0.19", "0.17"),
            "megatron.training parses and validates them, builds groups and counts layers of every stage", megatron,
            carries=megatron_options.CARRIED),
     Target("megatron-bridge", "Megatron-Bridge recipe overrides", ("0.6",),

@@ -157,7 +157,7 @@ OF_THE_RUN: Final = (
     r"|use-mcore-models|use-legacy-models|enable-experimental|calculate-per-token-loss|no-barrier-with-level-1-timing"
     r"|run-workload-inspector-server|export-[\w-]+|dump-param-to-param-group-map|decrease-batch-size-if-needed"
     r"|norm-epsilon|layernorm-epsilon|apply-layernorm-1p|no-bias-in-norm|onnx-safe|openai-gelu|bert-no-binary-head|dist-ckpt"
-    r"|mscale|mscale-all-dim|mtp-loss-scaling-factor|mtp-detach-heads|cache-mla-latents|rotary-seq-len-interpolation-factor"
+    r"|mtp-loss-scaling-factor|mtp-detach-heads|cache-mla-latents|rotary-seq-len-interpolation-factor"
     r"|moe-(aux-loss-coeff|z-loss-coeff|router-load-balancing-type|router-score-function|router-dtype|router-pre-softmax"
     r"|router-topk-scaling-factor|router-bias-update-rate|router-topk-limited-devices|input-jitter-eps|token-drop-policy"
     r"|per-layer-logging|router-quantile-balancing-ema|enable-routing-replay|routing-trace-[\w-]+|upcycling-granularity"

@@ -31,6 +31,8 @@ OPTIONS: Final = Options(
     flag("use-rope-scaling"),
     text("rope-scaling-factor"),
     text("rotary-scaling-factor"),
+    text("mscale"),
+    text("mscale-all-dim"),
     text("norm-epsilon"),
     number("make-vocab-size-divisible-by", "vocabulary_multiple"),
     text("tokenizer-type"),

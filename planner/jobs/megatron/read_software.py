@@ -25,8 +25,9 @@ def stack_changes(at: Arguments, dialect: Dialect, environment: Mapping[str, str
         BadRequest: a dropout that is no share.
     """
     said: dict[str, Any] = {}
+    sums = stack(dialect.stack).gradients.accumulate_traffic > 0  # the stack's own gradients are added up apart
     for flag, fields in STANDS_FOR.items():
-        said |= fields if at.given(flag) else {}
+        said |= fields if at.given(flag) and not (sums and flag == "no_gradient_accumulation_fusion") else {}
     said |= _attention(at, environment) | _loss(at) | _graphs(at) | _buckets(at) | _elementwise(at) | _sharding(at)
     said |= _environment(environment)
     left: dict[str, Any] = {f"stack.{switch}": False for flag, switch in SWITCHED.items() if not at.given(flag)}

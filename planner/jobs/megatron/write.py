@@ -23,6 +23,7 @@ from planner.jobs.megatron.write_stack import (
     state_lacks,
     state_values,
 )
+from planner.jobs.model_constants import model_constants
 from planner.jobs.options import applicable
 
 FILE: Final = "megatron-args.sh"
@@ -44,7 +45,8 @@ def megatron(job: Job, version: str) -> Export:
     model, about_model = model_values(job.model, seq_length=job.seq_length)
     states, about_states = state_values(strategy, request)
     assumed, about_stack = stack_values(strategy, request)
-    words = OPTIONS.words(model | strategy_values(strategy, request)[0] | states | assumed | dropout_values(job))
+    values = model | strategy_values(strategy, request)[0] | states | assumed | dropout_values(job)
+    words = OPTIONS.words(_of_version(values, version), version)
     script = "pretrain_mamba.py" if job.model.layer_pattern else "pretrain_gpt.py"
     environment = _environment(job)
     remarks = (*about_model, *about_states, *about_stack, *_ported(job), *groups_in_turn(job.nodes), _left_out(job))
@@ -57,6 +59,11 @@ def megatron(job: Job, version: str) -> Export:
         environment=environment,
         remarks=remarks,
     )
+
+
+def _of_version(values: dict[str, Any], version: str) -> dict[str, Any]:
+    """Values by the fields of a version: parts in graphs were called a scope until 0.18."""
+    return values | {"cuda_graph_modules": values.get("cuda_graph_scope")} if version >= "0.19" else values
 
 
 def refuse_lacks(target: str, job: Job) -> None:
@@ -90,12 +97,17 @@ def _ported(job: Job) -> tuple[str, ...]:
 
 def _own_words(job: Job) -> list[str]:
     """Options that a plan knows no value of: none of them costs anything."""
-    names = ["--data-path", "--lr", *(["--rotary-base"] if job.model.position == "rotary" else [])]
+    names = ["--data-path", "--tokenizer-model", "--lr", *(["--rotary-base"] if _base_unknown(job) else [])]
     return [f"{name} ..." for name in names]
 
 
+def _base_unknown(job: Job) -> bool:
+    """Whether a model turns its positions by a base that nobody said."""
+    return job.model.position == "rotary" and not model_constants(job.model.name)
+
+
 def _left_out(job: Job) -> str:
-    base = "; Megatron-LM's own base is 10000, which few models of today have" if job.model.position == "rotary" else ""
+    base = "; Megatron-LM's own base is 10000, which few models of today have" if _base_unknown(job) else ""
     return f"add what is the run's own: {', '.join(_own_words(job))}{base}"
 
 

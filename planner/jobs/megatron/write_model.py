@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from costmodels.model.model import Experts, LatentAttention, Mamba, Model
 from planner.jobs.megatron.options import OPTIONS
+from planner.jobs.model_constants import model_constants
 from planner.jobs.options import applicable
 
 _ACTIVATIONS: Final[dict[str, dict[str, Any]]] = {
@@ -27,7 +28,7 @@ def model_values(model: Model, *, seq_length: int) -> tuple[dict[str, Any], tupl
     The tokenizer is a stand-in that has the vocabulary's size, an end of document of its own included; a later
     --tokenizer-type replaces it.
     """
-    values = _sizes(model, seq_length) | _attention(model) | _feed_forward(model)
+    values = _sizes(model, seq_length) | _attention(model) | _feed_forward(model) | _constants(model)
     values |= _experts(model, model.moe) if model.moe else {}
     values |= _STEERED if model.router_steered else {}
     values |= _latent(model.mla) if model.mla else {}
@@ -52,6 +53,20 @@ def _sizes(model: Model, seq_length: int) -> dict[str, Any]:
         "padded_vocab_size": model.padded_vocab_size or None,
         "untied_embeddings": not model.tied_embeddings,
     }
+
+
+def _constants(model: Model) -> dict[str, Any]:
+    """Bases and epsilons of a model that the catalogue knows, of which Megatron-LM's own are few models' of today."""
+    known = model_constants(model.name)
+    values: dict[str, Any] = {"norm_epsilon": f"{known['norm_epsilon']:g}"} if known else {}
+    if not known or model.position != "rotary":
+        return values
+    values["rotary_base"] = known["rotary_base"]
+    if factor := known.get("rotary_scaling"):
+        values |= {"use_rope_scaling": True, "rope_scaling_factor": factor}
+    if model.mla and (yarn := known.get("yarn")):
+        values |= {"rotary_scaling_factor": yarn[0], "mscale": yarn[1], "mscale_all_dim": yarn[1]}
+    return values
 
 
 def _attention(model: Model) -> dict[str, Any]:

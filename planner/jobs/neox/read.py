@@ -15,8 +15,7 @@ _DIALECT: Final = Dialect(
     name="GPT-NeoX",
     # megatron/neox_arguments/neox_args.py: nothing is dropped or fused unless it is asked for
     usual=(
-        "--transformer-impl local --attention-dropout 0.0 --hidden-dropout 0.0 --no-rope-fusion --no-bias-gelu-fusion "
-        "--no-bias-dropout-fusion --no-masked-softmax-fusion"
+        "--transformer-impl local --attention-dropout 0.0 --hidden-dropout 0.0 --no-masked-softmax-fusion"
     ),
     means={
         "pipe-parallel-size": "--pipeline-model-parallel-size {}",

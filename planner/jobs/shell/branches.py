@@ -74,6 +74,7 @@ def _told(doubt: Doubt, statuses: tuple[Status, Status]) -> Status:
 def taken(shell: Shell, branch: Branch, ways: Sequence[Way], *, flip: bool = False) -> Status | tuple[Status, Status]:
     """Run the arm of a branch that is meant; both statuses of two arms that do the same and end otherwise."""
     key = (branch.text, branch.line)
+    shell.doubts += 1
     if key in shell.state.decided and len(ways) == 2:
         place = shell.state.decided[key] ^ flip
         return ways[place].run()

@@ -10,6 +10,7 @@ from typing import Final
 from planner.jobs.shell.arithmetic import calculated, number_of
 from planner.jobs.shell.conditions import doubt, judged, test_words
 from planner.jobs.shell.inner import run_text, script_text
+from planner.jobs.shell.programs import PROGRAMS
 from planner.jobs.shell.state import Doubt, Exit, Leave, Return, Shell, Status
 from planner.jobs.shell.values import is_known
 from planner.jobs.shell.variables import assign, unset, value_of
@@ -33,7 +34,7 @@ def _cd(shell: Shell, words: list[str]) -> Status:
 def _set(shell: Shell, words: list[str]) -> Status:
     for place, word in enumerate(words[1:], 1):
         if word == "--" or not word.startswith(("-", "+")):
-            if place > 1 and words[place - 1] in {"-o", "+o"}:
+            if place > 1 and re.fullmatch(r"[-+][a-z]*o", words[place - 1]):
                 continue
             state = shell.state
             state.arguments, state.complete, state.shifted = words[place + (word == "--") :], True, 0
@@ -178,8 +179,6 @@ def _command(shell: Shell, words: list[str]) -> Status:
 
 
 def _printf_into(shell: Shell, words: list[str]) -> Status:
-    from planner.jobs.shell.programs import PROGRAMS
-
     into = words[2] if words[1:2] == ["-v"] and len(words) > 2 else ""
     rest = words[3:] if into else words[1:]
     printed = PROGRAMS["printf"](shell, list(rest))

@@ -37,15 +37,28 @@ __record() {
   { builtin printf '%s\0' "${BASH_LINENO[-2]:-0}" "$#" "$@"
     while IFS= builtin read -r __name; do builtin printf '%s=%s\0' "$__name" "${!__name}"; done < <(builtin compgen -e)
     builtin printf '\0'
-  } >> "$__RECORDS"
+  } > "$__RECORDS/$EPOCHREALTIME.$BASHPID.$RANDOM"
   return 0
 }
 command_not_found_handle() { __record "$@"; }
 exec() { if (($#)); then "$@"; builtin exit $?; fi; }
 command() { case $1 in -*) builtin command "$@";; *) "$@";; esac; }
 kill() { :; }
+source() { if [ -f "$1" ]; then builtin source "$@"; fi; }
+function . { source "$@"; }
+mkdir() {
+  local __name
+  for __name; do
+    case $__name in
+      *..*|-*|'~'*) ;;
+      "$__WORK"/*|[!/]*) __mkdir -p "$__name" 2>/dev/null;;
+    esac
+  done
+  return 0
+}
 __by_path() {
   local __word
+  builtin set +eu
   PATH=$__PROGRAMS
   for __word in $1; do
     case $__word in
@@ -60,7 +73,7 @@ __by_path() {
   done 2>/dev/null
   return 0
 }
-builtin shopt -s extdebug
+builtin set -T
 builtin trap '__by_path "$BASH_COMMAND"' DEBUG
 builtin ulimit -t CPU -f BLOCKS
 """
@@ -108,7 +121,7 @@ def expand(
             place.write_text(content, encoding="utf-8")
         given = {**slurm_variables(directives(text)), **(environment or {})}
         _run([bash, script, *arguments], work, _prepared(root, given))
-        recorded = list(_read(root / "records"))
+        recorded = [one for path in sorted((root / "records").iterdir()) for one in _read(path)]
         written = {path.name: content for path in work.iterdir() if (content := _content(path)) and path.name != script}
     return read_commands([(one.words, one.line, one.environment) for one in recorded], written, text, given)
 
@@ -117,16 +130,16 @@ def _prepared(root: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that bash starts with; the folder of programs has only the harmless ones."""
     programs = root / "programs"
     programs.mkdir()
-    for name in _HARMLESS:
+    for name, link in [*((name, name) for name in _HARMLESS), ("mkdir", "__mkdir")]:
         if found := shutil.which(name):
-            (programs / name).symlink_to(found)
+            (programs / link).symlink_to(found)
     prelude = root / "prelude"
     limits = _PRELUDE.replace("CPU", str(_CPU_SECONDS)).replace("BLOCKS", str(_BLOCKS))
     prelude.write_text(limits, encoding="utf-8")
     records = root / "records"
-    records.touch()
+    records.mkdir()
     own = {"PATH": str(programs), "HOME": "~", "BASH_ENV": str(prelude), "__RECORDS": str(records)}
-    own["__PROGRAMS"] = own["PATH"]
+    own |= {"__PROGRAMS": own["PATH"], "__WORK": str(root / "work")}
     return {**environment, **own}
 
 

@@ -13,7 +13,7 @@ from planner.jobs.shell.patterns import matches, replaced, without_end, without_
 from planner.jobs.shell.state import Doubt, Shell
 from planner.jobs.shell.values import is_known
 from planner.jobs.shell.variables import assign, elements, value_of
-from planner.jobs.shell.words import DOUBLE, PLAIN, Part, arithmetic_text, pattern_of, ranged, source
+from planner.jobs.shell.words import DOUBLE, PLAIN, Part, arithmetic_text, pattern_of, ranged, source, start_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -52,11 +52,9 @@ class _Asked:
         return "*" in {self.index, self.name}
 
 
-def parameter(shell: Shell, node: Node, *, quoted: bool) -> list[Part]:
+def parameter(shell: Shell, node: Node, quoted: bool) -> list[Part]:
     """The parts that a parameter becomes."""
-    text = source(node)
-    blanks = max(text.find("$"), 0)  # which the grammar counts to it
-    text = text[blanks:]
+    text = source(node, start_of(node))
     if node.type == "simple_expansion":
         return _parts(shell, _Asked(node, text[1:], None, "", node.end_byte, quoted))
     found = _HEAD.match(text)
@@ -65,7 +63,7 @@ def parameter(shell: Shell, node: Node, *, quoted: bool) -> list[Part]:
     index, after = _index(shell, node, found)
     rest = text[after:-1]
     operator = next((one for one in _OPERATORS if rest.startswith(one)), "")
-    start = node.start_byte + blanks + len(text[: after + len(operator)].encode())
+    start = start_of(node) + len(text[: after + len(operator)].encode())
     asked = _Asked(node, found["name"], index, operator, start, quoted)
     if found["sign"] == "#":
         return [Part((_length(shell, asked),), quoted)]
@@ -85,8 +83,8 @@ def _index(shell: Shell, node: Node, found: re.Match[str]) -> tuple[str | int | 
     inner = text[found.end() : place - 1]
     if inner in {"@", "*"}:
         return inner, place
-    start = node.start_byte + len(text[: found.end()].encode())
-    end = node.start_byte + len(text[: place - 1].encode())
+    start = start_of(node) + len(text[: found.end()].encode())
+    end = start_of(node) + len(text[: place - 1].encode())
     return key_of(shell, found["name"], node, start, end), place
 
 
@@ -101,19 +99,19 @@ def key_of(shell: Shell, name: str, node: Node, start: int, end: int) -> str | i
 
 def _texts(shell: Shell, asked: _Asked) -> list[str] | None:
     """What a parameter holds; None where it is not set."""
-    arguments = shell.state.arguments
-    if asked.name in {"@", "*"}:
-        return list(arguments)
     if asked.all_of:
-        return list(elements(shell, asked.name).values())
+        whole = asked.name in {"@", "*"}
+        return list(shell.state.arguments if whole else elements(shell, asked.name).values())
     if asked.name.isdecimal():
         return _positional(shell, int(asked.name))
     if asked.name in _SPECIAL:
         return [_SPECIAL[asked.name](shell)]
+    if isinstance(asked.index, str) and (asked.name not in shell.state.associative or not is_known(asked.index)):
+        return [shell.derived(source(asked.node), asked.index)]
     value = value_of(shell, asked.name, asked.index)
-    if value is not None:
-        return [shell.unknowns.emptied(value) if shell.supposing else value]
-    return [] if asked.index is not None else None
+    if value is None:
+        return None if asked.index is None else []
+    return [shell.unknowns.emptied(value) if shell.supposing else value]
 
 
 def _positional(shell: Shell, place: int) -> list[str] | None:

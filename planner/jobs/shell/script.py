@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from typing import Final
 from planner.jobs.reader import Launch
 from planner.jobs.shell.commands import dispatched
 from planner.jobs.shell.launches import starts_training
+from planner.jobs.shell.parameters import parameter
 from planner.jobs.shell.parsing import errors, parsed
 from planner.jobs.shell.slurm import directives, slurm_variables
 from planner.jobs.shell.state import Branch, Exit, Leave, Return, Shell, Started, State
@@ -143,7 +145,7 @@ def read_commands(
         own = {name: value for name, value in environment.items() if name not in _SHELLS_OWN}
         shell = Shell(
             State(files=dict(written), exported=set(own), variables=dict(own), complete=True), {}, dict(given),
-            Unknowns(), run, piped, dispatched, lambda branch, arms: arms[0], starts_training,
+            Unknowns(), run, piped, dispatched, parameter, lambda branch, arms: arms[0], starts_training,
             line=line, depth=1, outer=(("sbatch", *batch),) if batch else (),
         )  # fmt: skip
         with suppress(Exit, Return, Leave):
@@ -152,8 +154,14 @@ def read_commands(
     return Script(tuple(launches))
 
 
-_SHELLS_OWN: Final = frozenset({"PATH", "HOME", "PWD", "OLDPWD", "SHLVL", "_", "BASH_ENV", "__RECORDS", "__PROGRAMS"})
+_SHELLS_OWN: Final = frozenset(
+    {"PATH", "HOME", "PWD", "OLDPWD", "SHLVL", "_", "BASH_ENV", "__RECORDS", "__PROGRAMS", "__WORK"}
+)
 """Variables that are the shell's, not the script's."""
+
+
+_UNDERSTOOD: Final = re.compile(rb"&|\d+#|")
+"""What the grammar does not take, and its readers do: a command in the background after a here-document, a base."""
 
 
 @dataclass
@@ -184,7 +192,7 @@ class _Reader:
     def errors(self) -> list[str]:
         """What the grammar does not take."""
         root = parsed(self.text)
-        found = [one for one in errors(root) if (one.text or b"").strip() not in {b"&", b""}]
+        found = [one for one in errors(root) if not _UNDERSTOOD.fullmatch((one.text or b"").strip())]
         places = sorted({one.start_point[0] + 1 for one in found if one.is_error})
         return [f"line {line} is not understood" for line in places[:3]]
 
@@ -206,7 +214,8 @@ class _Reader:
         given = {name: value for name, value in slurm_variables(batch).items() if name not in self.environment}
         state = State(arguments=list(self.arguments), given=given)
         shell = Shell(
-            state, self.files, self.environment, Unknowns(), run, piped, dispatched, path.decide, self.starts,
+            state, self.files, self.environment, Unknowns(),
+            run, piped, dispatched, parameter, path.decide, self.starts,
             name=self.name, effort=self.effort, outer=(("sbatch", *batch),) if batch else (),
         )  # fmt: skip
         with suppress(Exit, Return, Leave):
@@ -219,7 +228,9 @@ class _Reader:
 
 def _launch(unknowns: Unknowns, started: Started) -> Launch:
     """A launch as others see it, its unknown parts as the script writes them."""
-    texts = [*started.words, *(value for _, value in started.environment), *(text for _, text in started.written)]
+    around = [word for words in started.outer for word in words]
+    said = [*(value for _, value in started.environment), *(text for _, text in started.written)]
+    texts = [*started.words, *around, *said]
     unknown = {
         one.text: ", ".join(_option(name) for name in sorted(one.names)) for text in texts for one in unknowns.of(text)
     }

@@ -39,8 +39,8 @@ def directives(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def long_options(words: Sequence[str], short: dict[str, str]) -> dict[str, str]:
-    """Options of a command by their long names, each with its last value; an option without one has an empty value."""
+def slurm_options(words: Sequence[str]) -> dict[str, str]:
+    """Slurm's options by their long names, each with its last value; an option without one has an empty value."""
     found: dict[str, str] = {}
     for place, word in enumerate(words):
         if not word.startswith("-"):
@@ -49,17 +49,14 @@ def long_options(words: Sequence[str], short: dict[str, str]) -> dict[str, str]:
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             found[name.replace("_", "-")] = value if equals else after
-        elif word[:2] in short and word not in short:
-            found[short[word[:2]]] = word[2:].lstrip("=")
-        else:
-            name, equals, value = word.partition("=")
-            found[short.get(name, name[1:].replace("_", "-"))] = value if equals else after
+        elif word[:2] in _SHORT:
+            found[_SHORT[word[:2]]] = word[2:].lstrip("=") if len(word) > 2 else after
     return found
 
 
 def slurm_variables(words: Sequence[str]) -> dict[str, str]:
     """What Slurm sets for directives, by the name of the variable."""
-    said = long_options(words, _SHORT)
+    said = slurm_options(words)
     found = {name: said[option] for option, names in _VARIABLES.items() if said.get(option) for name in names}
     nodes, each = said.get("nodes", ""), said.get("ntasks-per-node", "")
     if nodes.isdecimal() and each.isdecimal() and "ntasks" not in said:
@@ -78,6 +75,3 @@ def gpus_of(said: dict[str, str]) -> int | None:
         if found and (name != "gres" or said[name].startswith("gpu") or ",gpu" in said[name]):
             return int(found[1])
     return None
-
-
-SHORT = _SHORT

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.errors import BadRequest
+from planner.jobs.shell.parsing import as_written
 from planner.jobs.shell.values import Unknowns
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ class Shell:
         run: runs a statement.
         piped: runs statements of which each reads what the one before prints.
         dispatch: runs a command by its words, with variables that are set for it.
+        parameter: what a parameter becomes, as parts of a word.
         decide: the arm of a branch that is not known.
         line: of the command that is read.
         output: what commands print, where somebody listens.
@@ -175,6 +177,7 @@ class Shell:
     run: Callable[[Shell, Node], Status]
     piped: Callable[[Shell, Sequence[Node]], Status]
     dispatch: Callable[[Shell, Sequence[str], dict[str, str]], Status]
+    parameter: Callable[[Shell, Node, bool], Sequence[Any]]
     decide: Callable[[Branch, tuple[int, ...]], int]
     starts: Callable[[tuple[str, ...]], bool]
     name: str = "script.sh"
@@ -185,6 +188,7 @@ class Shell:
     effort: int = 0
     depth: int = 0
     trying: int = 0
+    doubts: int = 0
     outer: tuple[tuple[str, ...], ...] = ()
     unread: list[str] = field(default_factory=list)
     wanted: list[str] = field(default_factory=list)
@@ -216,4 +220,4 @@ class Shell:
 
     def derived(self, source: str, *values: str) -> str:
         """A value that follows from others of which a part is unknown."""
-        return self.unknowns.derived(" ".join(source.split()), self.line, *values)
+        return self.unknowns.derived(as_written(" ".join(source.split())), self.line, *values)

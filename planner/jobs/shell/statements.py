@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _TURNS: Final = 2_000
 """Turns of one loop."""
+_WAITING: Final = 40
+"""Turns of a loop of which each asks what is not known."""
 
 
 def run(shell: Shell, node: Node) -> Status:
@@ -294,9 +296,12 @@ def _turns_once(shell: Shell, asked: Doubt, body: Node) -> bool:
 
 def _loop(shell: Shell, body: Node, turns: Iterator[None]) -> Status:
     status: Status = True
+    doubts = shell.doubts
     for turn, _ in enumerate(turns):
         if turn >= _TURNS:
             raise BadRequest(f"line {shell.line}: a loop of more than {_TURNS:,} turns; does it end?")
+        if turn >= _WAITING and shell.doubts >= doubts + turn:
+            break  # it waits for something: what comes after is what matters
         try:
             status = run(shell, body)
         except Leave as left:

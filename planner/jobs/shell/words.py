@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from planner.jobs.shell.arithmetic import calculated
+from planner.jobs.shell.parsing import as_written
 from planner.jobs.shell.state import Exit, Shell
 from planner.jobs.shell.values import is_known
 
@@ -38,6 +40,7 @@ class Part:
         return " ".join(self.texts)
 
 
+_SIGN: Final = re.compile(rb"[$`<>]")
 PLAIN, DOUBLE, HERE = "plain", "double", "here"
 _ESCAPES: Final = {
     PLAIN: re.compile(r"\\(\n|.|$)", re.DOTALL),
@@ -51,6 +54,13 @@ def source(node: Node, start: int | None = None, end: int | None = None) -> str:
     text = node.text or b""
     at = node.start_byte
     return text[(start or at) - at : len(text) if end is None else end - at].decode(errors="replace")
+
+
+def start_of(node: Node) -> int:
+    """Where an expansion begins: in a string, the grammar counts the space in front of one to it."""
+    text = node.text or b""
+    found = _SIGN.search(text)
+    return node.start_byte + (found.start() if found and text[:1] in b" \t\n\\" else 0)
 
 
 def fields(shell: Shell, node: Node) -> list[str]:
@@ -85,15 +95,10 @@ def ranged(shell: Shell, node: Node, start: int, end: int, mode: str) -> list[Pa
     found: list[Part] = []
     place = start
     for inner in _active(node, start, end, mode):
-        # the grammar counts blanks, and ends of lines that go on, in front of an expansion to it
-        begin = inner.start_byte + max(source(inner).find("$"), 0) if inner.type in _DOLLARS else inner.start_byte
-        found += _text_parts(source(node, place, begin), mode)
+        found += _text_parts(source(node, place, start_of(inner)), mode)
         found += _READERS[inner.type](shell, inner, mode != PLAIN)
         place = inner.end_byte
     return [*found, *_text_parts(source(node, place, end), mode)]
-
-
-_DOLLARS: Final = frozenset({"expansion", "simple_expansion", "command_substitution", "arithmetic_expansion"})
 
 
 def _active(node: Node, start: int, end: int, mode: str) -> Iterator[Node]:
@@ -110,6 +115,7 @@ def _active(node: Node, start: int, end: int, mode: str) -> Iterator[Node]:
 
 def _text_parts(text: str, mode: str) -> Iterator[Part]:
     """Literal text with its escapes undone; an escaped character is a quoted one."""
+    text = as_written(text)
     if not text:
         return
     if mode != PLAIN:
@@ -134,7 +140,7 @@ def _string(shell: Shell, node: Node, quoted: bool) -> list[Part]:
 
 
 def _raw(shell: Shell, node: Node, quoted: bool) -> list[Part]:
-    return [Part((source(node)[1:-1],), quoted=True)]
+    return [Part((as_written(source(node))[1:-1],), quoted=True)]
 
 
 def _ansi(shell: Shell, node: Node, quoted: bool) -> list[Part]:
@@ -143,16 +149,11 @@ def _ansi(shell: Shell, node: Node, quoted: bool) -> list[Part]:
 
 
 def _parameter(shell: Shell, node: Node, quoted: bool) -> list[Part]:
-    from planner.jobs.shell.parameters import parameter
-
-    return parameter(shell, node, quoted=quoted)
+    return list(shell.parameter(shell, node, quoted))
 
 
 def _arithmetic(shell: Shell, node: Node, quoted: bool) -> list[Part]:
-    from planner.jobs.shell.arithmetic import calculated
-
-    opening, closing = (len(node.children[place].type) for place in (0, -1))
-    text = arithmetic_text(shell, node, node.start_byte + opening, node.end_byte - closing)
+    text = arithmetic_text(shell, node, node.children[0].end_byte, node.children[-1].start_byte)
     return [Part((calculated(shell, text, source(node)),), quoted)]
 
 

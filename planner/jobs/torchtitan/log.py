@@ -19,7 +19,7 @@ from planner.jobs.logs.scan import Fact, Tables
 from planner.jobs.logs.told import Told, told_by, with_told
 from planner.jobs.reader import Context, JobFile, LogReader
 from planner.jobs.torchtitan.options import MODELS
-from planner.jobs.torchtitan.read import torchtitan_job
+from planner.jobs.torchtitan.settings import torchtitan_job
 
 TABLES: Final = Tables(
     forms=(

@@ -63,6 +63,7 @@ def _job_values(job: Job, version: str) -> dict[str, Any]:
     head = "output" if version == "0.2" else "lm_head"
     return strategy_values(job.strategy) | {
         "seq_length": job.seq_length,
+        "compile": job.plan.request.get("changes", {}).get("stack.fused_elementwise", True),
         "width": "float32" if job.precision == "fp32" else "bfloat16",
         "modules": module_names(job, head) if job.strategy.pp > 1 else None,
     }
@@ -152,7 +153,7 @@ def _as_python(job: Job, version: str) -> Export:
 
 def _statements(job: Job, version: str) -> Iterator[str]:
     tables = OPTIONS.tables(_job_values(job, version), version)
-    for table in ("parallelism", "training"):
+    for table in ("parallelism", "training", "compile"):
         for key, value in tables[table].items():
             yield from _assigned(f"config.{table}.{key}", value)
     if job.strategy.pp > 1 or job.strategy.ep > 1:

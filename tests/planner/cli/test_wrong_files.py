@@ -40,7 +40,7 @@ def test_a_file_of_another_kind_is_named(form, text, said, tmp_path):
     [
         ("llama3", "71B", "flavor '71B' of llama3 is not known here; did you mean 70B? --model says any other"),
         ("llama3", "debugmodel", "flavor 'debugmodel' of llama3 is not known here; 8B, 70B, 405B are; --model says"),
-        ("llama4", "17bx16e", "model 'llama4' is not known here; llama3 8B, llama3 70B"),
+        ("mamba", "3B", "model 'mamba' is not known here; llama3 8B, llama3 70B"),
     ],
 )
 def test_a_model_that_is_not_known_is_named(name, flavor, said, tmp_path):

@@ -70,7 +70,7 @@ def test_a_stack_of_ones_own_goes_with_any_framework():
 
 def test_a_file_stands_compare_with_best_that_its_framework_starts(tmp_path):
     path = tmp_path / "job.toml"
-    path.write_text(TITAN)
+    path.write_text(f"{TITAN}[compile]\nenable = true\n")
     done = run("predict", "--from", "torchtitan", str(path), "--gpus", "64", "--format", "json", "-q")
     own = run("--model", "llama3-8b", "--gpus", "64", "--for", "torchtitan", "--global-batch", "64", "--seq-len",
               "8192", "--no-reasons", "--format", "json", "-q")  # fmt: skip

@@ -9,6 +9,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from costmodels.model.catalogue import model
+from planner import plan as best
 from planner.answer.plan import Plan
 from planner.cli import main
 from planner.errors import BadRequest
@@ -288,19 +290,50 @@ def test_megatron_s_router_and_activation_are_the_models(name, has, lacks):
     words = exported.files["megatron-args.sh"].split()
     assert set(has) <= set(words)
     assert lacks not in words
-    assert "--rotary-base ..." in exported.files["megatron-args.sh"], "what only the user knows is asked for"
+    assert "--data-path ..." in exported.files["megatron-args.sh"], "what only the user knows is asked for"
+    assert "--rotary-base ..." not in exported.files["megatron-args.sh"]
 
 
 @pytest.mark.parametrize("launcher", ["slurm", "torchrun", "jobset", "ray"])
-def test_a_launcher_of_megatron_has_all_its_arguments_and_asks_for_the_base_of_the_rotation(launcher):
-    for model, rotates in (("deepseek-v3", True), ("gpt-oss-20b", True), ("gpt3-13b", False)):
-        (plan,) = random_plans("megatron-lm", 1, seed=3, models=(model,), precisions=("bf16",))
+def test_a_launcher_of_megatron_has_all_its_arguments_and_the_base_of_the_rotation(launcher):
+    for name, base in (("deepseek-v3", "10000"), ("gpt-oss-20b", "150000"), ("gpt3-13b", "")):
+        (plan,) = random_plans("megatron-lm", 1, seed=3, models=(name,), precisions=("bf16",))
         launched = export(plan, launcher)
         text = "".join(launched.files.values())
         assert all(word in text for word in export(plan, "megatron-lm").program)
-        assert any("--rotary-base ..." in remark for remark in launched.remarks) == rotates
-        assert ("--rotary-base ..." in text) == rotates
+        assert ("--rotary-base" in text) == bool(base)
+        assert base in text
+        assert "--rotary-base ..." not in text
         assert "--data-path ..." in text
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("llama3.1-405b", "--rotary-base 500000 --use-rope-scaling --rope-scaling-factor 8"),
+        ("deepseek-v3", "--rotary-base 10000 --rotary-scaling-factor 40 --mscale 1 --mscale-all-dim 1"),
+        ("qwen2.5-7b", "--rotary-base 1000000 --norm-epsilon 1e-06"),
+        ("qwen2.5-72b", "--norm-epsilon 1e-05"),
+    ],
+)
+def test_a_model_of_the_catalogue_leaves_only_paths_and_the_rate_to_fill_in(name, words):
+    (plan,) = random_plans("megatron-lm", 1, seed=3, models=(name,), precisions=("bf16",))
+    exported = export(plan, "megatron-lm")
+    assert set(words.split()) <= set(exported.program)
+    assert any("the run's own: --data-path ..., --tokenizer-model ..., --lr ..." in one for one in exported.remarks)
+
+
+def test_a_model_of_one_s_own_asks_for_the_base_of_its_rotation():
+    own = model("llama3-8b").model_copy(update={"name": "mine"})
+    asked = PlanRequest(model=own, gpus=8, reasons=False, framework="megatron-lm")
+    assert any("--rotary-base ..." in remark for remark in export(best(asked), "megatron-lm").remarks)
+
+
+def test_parts_in_graphs_are_called_as_the_version_calls_them():
+    changes = {"stack.cuda_graph_scope": ["attn"]}
+    asked = best(PlanRequest(model="llama3-8b", gpus=8, reasons=False, changes=changes, framework="megatron-lm"))
+    assert "--cuda-graph-modules" in export(asked, "megatron-lm").program
+    assert "--cuda-graph-scope" in export(asked, "megatron-lm", version="0.17").program
 
 
 @pytest.mark.parametrize(

@@ -245,9 +245,15 @@ def test_what_torchtitan_refuses_or_no_price_has_is_refused_with_its_key(documen
 @pytest.mark.parametrize(
     ("document", "remark"),
     [
-        (titan(mode="selective"), "activation_checkpoint.selective_ac_option 2 recomputes one layer in 2 whole"),
-        (titan(), "compile.enable is not set; compiled kernels are priced"),
-        (titan('dtype = "bfloat16"'), "training.dtype bfloat16 is not priced"),
+        (
+            titan(mode="selective", parallel="pipeline_parallel_degree = 2"),
+            "activation_checkpoint.selective_ac_option 2 recomputes one layer in 2 whole",
+        ),
+        (titan(), "compile.enable is not given; eager kernels are priced"),
+        (
+            titan(parallel="pipeline_parallel_degree = 2\nfsdp_reshard_after_forward = 'always'"),
+            "parallelism.fsdp_reshard_after_forward always is not priced under a pipeline",
+        ),
         (titan(model=LINEAR, parallel="expert_parallel_degree = 2"), "model.converters leave experts in 16 bits"),
         (titan(parallel="pipeline_parallel_degree = 2"), "parallelism.module_fqns_per_model_part is not given"),
         (titan(more="[optimizer]\nearly_step_in_backward = true"), "optimizer.early_step_in_backward is not priced"),
@@ -261,7 +267,7 @@ def test_what_torchtitan_refuses_or_no_price_has_is_refused_with_its_key(documen
     ],
 )
 def test_what_a_torchtitan_toml_leaves_open_or_no_price_has_is_told(document, remark):
-    assert any(told.startswith(remark) for told in torchtitan_job(document).remarks)
+    assert any(told.startswith(remark) for told in torchtitan_job(document).lines)
 
 
 def test_a_batch_that_somebody_asks_for_is_not_the_file_s():
