@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from planner.errors import BadFile, BadRequest, MeshwrightError
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.imported import ImportedJob
+from planner.jobs.logs.comments import figures_in
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, LogReader, Reader, job_file
 from planner.jobs.recognise import is_script, kind, looks_like, readers_of
 from planner.jobs.script import JobOfScript, job_of_script, script_of, started
@@ -112,7 +113,8 @@ def _part(file: JobFile, context: Context, readers: Sequence[Reader], form: str 
     of_form = [one for one in readers if one.form == form] if form else list(readers)
     reader = kind(file, of_form)
     if reader is None and (said := _own_words(file, lambda: _of_script(file, context, of_form))):
-        return Part(file, said.reader, _with_stack(said.job, said.reader), line=said.line)
+        told = replace(said.job, remarks=(*said.job.remarks, *figures_in(file.text)))
+        return Part(file, said.reader, _with_stack(told, said.reader), line=said.line)
     if reader is None:
         raise BadFile(file.path, _refusal(file, context, readers, of_form if form else []))
     if isinstance(reader, LogReader):
