@@ -127,7 +127,7 @@ def with_told(job: ImportedJob, told: Told, context: Context, *, aside: Sequence
     fields = dict(job.fields)
     if told.timing and told.timing.batch:
         fields["global_batch_size"] = told.timing.batch
-    known = {*fields, *context.known}
+    known = {*fields, *(f"pins.{axis}" for axis in job.pins), *context.known}
     known |= {"cluster"} if "profile" in known else set()
     known |= {"global_batch_size"} if "steps" in job.pins else set()
     asked = ["cluster"] if context.files else list(_ASKED)  # other files may say the rest
@@ -150,5 +150,11 @@ _ASKED: Final = {
     "cluster": ("what machines it ran on", "--cluster"),
     "global_batch_size": ("the batch", "--global-batch"),
     "seq_length": ("the sequence length", "--seq-len"),
+    "pins.tp": ("the tensor-parallel degree", "--tp"),
+    "pins.pp": ("how many stages there are", "--pp"),
+    "pins.micro_batch_size": ("the micro-batch", "--micro-batch"),
+    "pins.zero_stage": ("what is sharded", "--zero"),
+    "pins.recompute": ("what is recomputed", "--recompute"),
 }
-"""What must be known for a price, in words, and the option that says it."""
+"""What must be known for a price of what ran, in words, and the option that says it; a configuration beside the log
+says the rest as well."""

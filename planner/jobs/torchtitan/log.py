@@ -93,6 +93,8 @@ def _with_facts(job: ImportedJob, said: Mapping[str, str]) -> ImportedJob:
         **({"seq_length": length[0]} if length else {}),
     }
     pins = {axis: degrees[name] for name, axis in _AXES.items() if name in degrees}
+    local = _whole(said.get("local_batch_size", ""))
+    pins |= {"micro_batch_size": local[0]} if local and pins.get("pp") == 1 else {}
     named_one = f"{named[0]} {named[1]} is not known here; --model says any other" if all(named) and not model else ""
     lacks = job.lacks or named_one
     return replace(job, fields={**fields, **job.fields}, pins={**pins, **job.pins}, lacks=lacks)

@@ -67,7 +67,7 @@ def _read(file: JobFile, context: Context) -> ImportedJob:
         return _of_state(document, context)
     told = told_by(file, TABLES)
     said = {name: value.replace(",", "") for name, value in told.start.said.items()}
-    return with_told(deepspeed.engine_job(said), _whole_run(told, said), context)
+    return with_told(_alone(deepspeed.engine_job(said)), _whole_run(told, said), context)
 
 
 def _of_state(document: Mapping[str, Any], context: Context) -> ImportedJob:
@@ -81,7 +81,15 @@ def _of_state(document: Mapping[str, Any], context: Context) -> ImportedJob:
         told = replace(told, remarks=(_NO_CLOCK,))
     size = document.get("train_batch_size")
     pins = {"micro_batch_size": size} if isinstance(size, int) and size > 0 else {}
-    return with_told(ImportedJob(pins=pins), told, context, aside=tuple(_tokens(document)))
+    return with_told(_alone(ImportedJob(pins=pins)), told, context, aside=tuple(_tokens(document)))
+
+
+def _alone(job: ImportedJob) -> ImportedJob:
+    """A job of data-parallel ranks alone, as the Trainer's are unless another file says otherwise."""
+    pins = {"tp": 1, "pp": 1} | dict(job.pins)
+    return replace(
+        job, pins=pins, filled=job.filled | {f"pins.{axis}" for axis in ("tp", "pp") if axis not in job.pins}
+    )
 
 
 def _tokens(document: Mapping[str, Any]) -> Iterator[str]:

@@ -152,6 +152,11 @@ def test_what_the_log_does_not_say_is_named_with_its_option(tmp_path):
         "--gpus",
         "--cluster",
         "--seq-len",
+        "--tp",
+        "--pp",
+        "--micro-batch",
+        "--zero",
+        "--recompute",
     }
     assert read(tmp_path, dump() + steps(), known=["cluster"]).missing == ()
 

@@ -155,6 +155,12 @@ def test_a_state_of_the_trainer_has_the_mean_of_all(tmp_path):
     assert any("the mean of all 400" in line for line in job.remarks)
 
 
+def test_a_log_without_settings_has_no_price_until_they_are_said(tmp_path):
+    said = ("model", "gpus", "cluster", "global_batch_size", "seq_length", "pins.zero_stage", "pins.micro_batch_size")
+    (lacks,) = read(tmp_path, "".join(swift(step, 2.03 * step) for step in range(5, 55, 5)), known=said).missing
+    assert "--recompute" in lacks
+
+
 def test_a_state_without_its_end_has_no_time(tmp_path):
     state = {"global_step": 400, "log_history": [{"step": 400, "loss": 1.0}], "train_batch_size": 4}
     job = read(tmp_path, json.dumps(state, indent=1), name="trainer_state.json")
