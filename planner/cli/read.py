@@ -63,7 +63,9 @@ def _reading(found: FilesOfJob, given: Given) -> Reading:
     return Reading(
         files=tuple((str(part.file.path), part.title) for part in found.parts),
         values={name: given.values[name] for name in _IN_ORDER if name in given.values and name not in hidden},
-        model=_model_in_words(given.values.get("model"), given.values.get("seq_length")),
+        model=_model_in_words(
+            given.values.get("model"), given.values.get("seq_length"), given.values.get("changes") or {}
+        ),
         origins=_origins(given),
         measured=_measured(found.run),
         missing=tuple(still_missing(job, given)),
@@ -73,10 +75,11 @@ def _reading(found: FilesOfJob, given: Given) -> Reading:
     )
 
 
-def _model_in_words(model: Any, seq_length: Any) -> str:
+def _model_in_words(model: Any, seq_length: Any, changes: Mapping[str, Any]) -> str:
     """The model with the number of its parameters, where it is known; its name otherwise."""
     from costmodels.model.catalogue import model as find_model
     from costmodels.model.parameters import parameters
+    from planner.request.overrides import changed_model
     from planner.request.tables import model_of
 
     if model is None:
@@ -84,6 +87,7 @@ def _model_in_words(model: Any, seq_length: Any) -> str:
     try:
         length = seq_length if isinstance(seq_length, int) else None
         found = model_of(model) if isinstance(model, Mapping) else find_model(str(model), length)
+        found = changed_model(found, changes)
     except (MeshwrightError, ValueError) as error:
         return f"a model that is not priced ({error})"
     return f"{found.name}, {format_count(parameters(found))} parameters,"

@@ -11,7 +11,8 @@ from planner.errors import BadFile
 from planner.jobs.reader import SYNTAXES, DocumentReader, JobFile, LogReader, Reader
 
 _SHELL: Final = re.compile(
-    r"\A#!.*\b(ba|z|k|da)?sh\b|^\s*(srun|torchrun|sbatch|accelerate launch)\s|(^|\s)--[a-z][\w-]+", re.MULTILINE
+    r"\A#!.*\b(ba|z|k|da)?sh\b|^\s*(srun|torchrun|sbatch|python3?|bash|source|export|set|if \[+)\s|(^|\s)--[a-z][\w-]+",
+    re.MULTILINE,
 )
 _SIGNS: Final = {
     "TOML": re.compile(r"^\s*\[[\w.\"-]+\]\s*(#.*)?$", re.MULTILINE),

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
+from costmodels.model.catalogue import entry_of
 from costmodels.model.catalogue import model as find_model
 from costmodels.names import SHARDED_PARAMETERS
 from planner.errors import BadRequest
 from planner.frameworks.maxtext import MAXTEXT
-from planner.jobs.imported import ImportedJob, llama_shape
-from planner.jobs.maxtext.options import AXES, OPTIONS, SIZES
+from planner.jobs.imported import ImportedJob, Length, llama_shape
+from planner.jobs.maxtext.options import AXES, CALLED, NARROW_STATES, NEARLY, OPTIONS, SIZES
 from planner.jobs.options import Document, present
-from planner.jobs.reader import Context, DocumentReader, JobFile
+from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
+from planner.jobs.shell.processes import processes
+from planner.jobs.yaml_text import parse_yaml
 
 _AUTO: Final = -1
+_BETWEEN: Final = ("ici_", "dcn_")
+"""How names of ranks inside a slice and between slices begin."""
+_OF_BASE: Final = 150
+"""Keys of a file that is base.yml, which has all of them."""
 _HARMLESS: Final = (
     r"base_(config|output_directory)|run_name|dataset_.*|hf_.*|grain_.*|tokenizer_.*|vocab.*|steps|learning_rate.*|"
     r"warmup_.*|adam_.*|gradient_clipping.*|enable_.*|checkpoint.*|async_checkpointing|load_.*|eval_.*|log_.*|seed|"
@@ -30,10 +39,10 @@ def maxtext_job(document: Mapping[str, Any]) -> ImportedJob:
     Raises:
         BadRequest: it has no key of MaxText, or a value that MaxText would refuse or that is not priced.
     """
-    at = Document(document, OPTIONS)
+    at = Document(_without_base(document), OPTIONS)
     if not any(row.word in document for row in OPTIONS if row.field not in {"run_name", "vocab_size"}):
         raise BadRequest("no key of MaxText in it, such as ici_fsdp_parallelism")
-    at("weights")
+    narrow = at("weights") == "bfloat16"
     _check_axes(at)
     ranks = {axis: _ranks(at, axis) for axis in AXES}
     tp, cp, pp, ep = ranks["tensor"] * ranks["tensor_sequence"], ranks["context"], ranks["pipeline"], ranks["expert"]
@@ -61,16 +70,66 @@ def maxtext_job(document: Mapping[str, Any]) -> ImportedJob:
         gpus=sharding["dp"] * tp * cp * pp if "dp" in sharding else None,
         seq_length=at("seq_length"),
         precision=at("recipe") or ("fp32" if at("width") == "float32" else "bf16"),
-        optimizer=at("optimizer"),
+        optimizer="adam-bf16" if narrow and at("optimizer") == "adam" else at("optimizer"),
+        changes=(dict(NARROW_STATES) if narrow else {}) | _other_sizes(at, model) or None,
     )
-    return ImportedJob(fields, pins, remarks=(*remarks, *at.unread("", _HARMLESS)), lacks=lacks)
+    length = Length(at("iterations"), "iterations", "steps") if (at("iterations") or 0) > 0 else None
+    policy = str(at.raw("recompute"))
+    nearly = () if policy not in NEARLY else (f"remat_policy {policy} is priced as {at('recompute')} recomputation",)
+    return ImportedJob(
+        fields,
+        pins,
+        remarks=at.unread("", _HARMLESS),
+        assumed=tuple(remarks),
+        unpriced=nearly,
+        length=length,
+        lacks=lacks,
+    )
+
+
+def _scaled(at: Document) -> dict[str, int]:
+    """The sizes of a model that is a base times some power of two: heads and inner width grow first, layers last.
+
+    Raises:
+        BadRequest: it is no power of two (MaxText's ``get_individual_scales``).
+    """
+    scale = at("scale")
+    doublings = scale.bit_length() - 1
+    if scale != 2**doublings:
+        raise BadRequest(f"global_parameter_scale: {scale} is no power of two; {2**doublings} is")
+    each, left = divmod(doublings, 3)
+    heads, width = each + (left > 0), each + (left > 1)
+    grown = {"num_heads": heads, "num_query_groups": heads, "ffn_hidden_size": heads}
+    grown |= {"hidden_size": width, "num_layers": each}
+    return {field: at(field) * 2**times for field, times in grown.items()}
+
+
+def _other_sizes(at: Document, model: Any) -> dict[str, Any]:
+    """Fields of a model that is named and whose sizes are said otherwise, as ``override_model_config`` allows."""
+    if not isinstance(model, str):
+        return {}
+    known = find_model(model)
+    said = {field: at(field) for field in SIZES if at.raw(field) is not None}
+    return {f"model.{field}": value for field, value in said.items() if getattr(known, field, value) != value}
+
+
+def _without_base(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The keys that are read, of a file that is MaxText's base.yml: nobody chose the hundreds of others."""
+    if len(document) < _OF_BASE:
+        return document
+    known = {row.word for row in OPTIONS}
+    return {name: value for name, value in document.items() if name in known or _is_axis(str(name))}
+
+
+def _is_axis(word: str) -> bool:
+    return word.startswith(_BETWEEN) and word.endswith("_parallelism")
 
 
 def _check_axes(at: Document) -> None:
     """Refuse ranks along axes that no plan has."""
     known, table = {row.word for row in OPTIONS}, at.table("")
     for word in table:
-        if word.endswith("_parallelism") and word not in known and table.get(word) != 1:
+        if _is_axis(word) and word not in known and table.get(word) != 1:
             raise BadRequest(f"{word}: {table.get(word)!r:.40} is not priced; 1 is")
 
 
@@ -123,8 +182,9 @@ def _model(at: Document) -> tuple[Any, str]:
     if name == "default" and at("experts") > 1:
         return None, "num_experts is not read without a model_name; --model says which model it is"
     if name == "default" and at("decoder"):
-        return llama_shape(at, *SIZES, "seq_length"), ""
-    return (name, "") if name in MAXTEXT else (None, f"model {name!r:.40} is not known here; --model says which it is")
+        return llama_shape(at, *SIZES, "seq_length") | _scaled(at), ""
+    known = CALLED.get(name) or (name if name in MAXTEXT else entry_of(name))
+    return (known, "") if known else (None, f"model {name!r:.40} is not known here; --model says which it is")
 
 
 _OWN: Final = frozenset({"per_device_batch_size", "max_target_length", "base_config", "base_emb_dim", "remat_policy"})
@@ -140,4 +200,42 @@ def _read(file: JobFile, _: Context) -> ImportedJob:
     return maxtext_job(file.document or {})
 
 
-READERS: Final = (DocumentReader("maxtext", "a configuration of MaxText", "maxtext", _recognises, _read),)
+_PROGRAM: Final = re.compile(r"(?i)maxtext|(^|/)(train|train_compile|pre_train)(\.py)?$")
+
+
+def _files(launch: Launch) -> list[str]:
+    return [word for word in launch.words if word.endswith((".yml", ".yaml"))]
+
+
+def _starts(launch: Launch) -> bool:
+    """Whether a command line is MaxText's: its program, a file, and words such as ``model_name=llama2-7b``."""
+    named = any(_PROGRAM.search(word) for word in launch.words[:4])
+    own = {row.word for row in OPTIONS}
+    said = any(word.partition("=")[0] in own for word in launch.words if "=" in word)
+    return named and said and bool(_files(launch))
+
+
+def _read_command(launch: Launch, context: Context) -> ImportedJob:
+    """The job of a command line: the file that it names below what it says, base.yml below both."""
+    name, assumed = _files(launch)[0], []
+    file = context.find(name)
+    document = dict(_without_base(file.document or {})) if file else {}
+    if file is None and name.rpartition("/")[2] != "base.yml":
+        said = f"{name}, which the command line names, is not here; give it beside the script"
+        return ImportedJob(missing=(said,))
+    if file is None:
+        assumed = ["base.yml is not here; what it says in MaxText 0.2.5 is taken"]
+    for word in launch.words:
+        key, sign, value = word.partition("=")
+        if sign and key.isidentifier():
+            document[key] = parse_yaml(value) if value else ""
+    found = maxtext_job(document)
+    gpus = processes(launch) if "gpus" not in found.fields else None
+    fields = {**found.fields, **({"gpus": gpus} if gpus and gpus > 1 else {})}
+    return replace(found, fields=fields, assumed=(*assumed, *found.assumed))
+
+
+READERS: Final = (
+    DocumentReader("maxtext", "a configuration of MaxText", "maxtext", _recognises, _read),
+    CommandReader("maxtext", "a command line of MaxText", "maxtext", _starts, _read_command),
+)

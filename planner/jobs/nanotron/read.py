@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob, Length, llama_shape
 from planner.jobs.nanotron.options import OPTIONS, SIZES
 from planner.jobs.options import Document, present
-from planner.jobs.reader import Context, DocumentReader, JobFile
+from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
 
 _HARMLESS: Final = (
     r"general|tokenizer|data.*|checkpoints|logging|profiler|lighteval|s3_upload|(val|limit)_.*|seed|step|init_method|"
@@ -48,9 +49,10 @@ def nanotron_job(document: Mapping[str, Any]) -> ImportedJob:
         offload="none",
     )
     length = Length(at("iterations"), "iterations", OPTIONS["iterations"].word) if at("iterations") else None
+    assumed = ["parallelism.pp_engine is not given; afab is priced"] if pp > 1 and at.raw("schedule") is None else []
     tables = ("", "parallelism", "model", "model.model_config", "tokens", "optimizer")
     unread = [remark for table in tables for remark in at.unread(table, _HARMLESS)]
-    return ImportedJob(fields, pins, remarks=tuple(unread), length=length, lacks=lacks)
+    return ImportedJob(fields, pins, remarks=tuple(unread), assumed=tuple(assumed), length=length, lacks=lacks)
 
 
 def _unknown(at: Document) -> str:
@@ -72,4 +74,27 @@ def _read(file: JobFile, _: Context) -> ImportedJob:
     return nanotron_job(file.document or {})
 
 
-READERS: Final = (DocumentReader("nanotron", "a configuration of nanotron", "nanotron", _recognises, _read),)
+def _starts(launch: Launch) -> bool:
+    """Whether a command line is that of nanotron's ``run_train.py``, which takes one file and no other option."""
+    named = any(word.rpartition("/")[2] in {"run_train.py", "train_nanotron.py"} for word in launch.words)
+    return named and any(word.startswith("--config-file") for word in launch.words)
+
+
+def _read_command(launch: Launch, context: Context) -> ImportedJob:
+    """The job of the file that a command line names, which has the number of devices too."""
+    place = next(place for place, word in enumerate(launch.words) if word.startswith("--config-file"))
+    _, sign, value = launch.words[place].partition("=")
+    name = value if sign else next(iter(launch.words[place + 1 :]), "")
+    if name in launch.written:
+        file: JobFile | None = JobFile(Path(name), launch.written[name])
+    else:
+        file = context.find(name)
+    if file is None:
+        return ImportedJob(missing=(f"{name}, which --config-file names, is not here; give it beside the script",))
+    return nanotron_job(file.document or {})
+
+
+READERS: Final = (
+    DocumentReader("nanotron", "a configuration of nanotron", "nanotron", _recognises, _read),
+    CommandReader("nanotron", "a command line of nanotron", "nanotron", _starts, _read_command),
+)

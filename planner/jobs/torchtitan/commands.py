@@ -8,7 +8,7 @@ from typing import Any, Final
 from planner.jobs.options import Options
 from planner.jobs.torchtitan.options import OPTIONS
 
-_FILE: Final = ("job.config_file", "config_file")
+_FILE: Final = ("job.config_file",)
 _TRUE: Final = {"true": True, "false": False}
 
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
-from planner.jobs.processes import processes
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
+from planner.jobs.shell.processes import processes
 from planner.jobs.torchtitan.commands import configuration_file, named, overridden
 from planner.jobs.torchtitan.options import OPTIONS
 from planner.jobs.torchtitan.python import configuration, functions

@@ -15,7 +15,9 @@ from planner.jobs.maxtext import options as maxtext_options
 from planner.jobs.maxtext.read import maxtext_job
 from planner.jobs.nanotron import options as nanotron_options
 from planner.jobs.nanotron.read import nanotron_job
-from planner.jobs.readers import import_job
+from planner.jobs.reader import Context
+from planner.jobs.readers import import_job, read_job
+from planner.jobs.yaml_text import yaml_text
 
 FSDP1 = {
     "distributed_type": "FSDP",
@@ -99,7 +101,7 @@ def test_maxtext_fills_in_what_its_base_has():
     assert fields["model"] == "llama2-7b"
     assert (pins["zero_stage"], pins["sharding_degree"], pins["recompute"]) == (3, 16, "full")
     assert (pins["micro_batch_size"], fields["global_batch_size"]) == (4, 64)
-    assert "dcn_data_parallelism is left to MaxText; one slice is priced" in job.remarks
+    assert "dcn_data_parallelism is left to MaxText; one slice is priced" in job.assumed
 
 
 def test_maxtext_counts_sequences_of_a_device_over_the_ranks_of_a_replica():
@@ -125,7 +127,7 @@ def test_maxtext_divides_its_batch_over_the_pipeline():
         (TPU | {"ici_tensor_parallelism": -1}, "-1 ranks of tensor are not read"),
         (TPU | {"per_device_batch_size": 0.5}, r"per_device_batch_size 0\.5 makes 0\.5 sequences"),
         (TPU | {"per_device_batch_size": "many"}, "per_device_batch_size: expected a number of sequences"),
-        (TPU | {"weight_dtype": "bfloat16"}, "weight_dtype: 'bfloat16' is not priced; float32 are"),
+        (TPU | {"weight_dtype": "float16"}, "weight_dtype: 'float16' is not priced; float32, bfloat16 are"),
         (TPU | {"decoder_block": "gemma", "model_name": "default"}, "decoder_block: 'gemma' is not priced"),
     ],
 )
@@ -138,7 +140,58 @@ def test_maxtext_s_own_shape_and_names_that_are_not_known():
     job = maxtext_job({"base_emb_dim": 1024, "base_num_query_heads": 8, "base_num_kv_heads": 8})
     assert (job.fields["model"]["hidden_size"], job.fields["model"]["num_layers"]) == (1024, 16)
     assert maxtext_job({"base_emb_dim": 1024, "num_experts": 8}).lacks.startswith("num_experts is not read")
-    assert maxtext_job({"model_name": "gemma3-4b"}).lacks.startswith("model 'gemma3-4b' is not known here")
+    assert maxtext_job({"model_name": "gemma9-4b"}).lacks.startswith("model 'gemma9-4b' is not known here")
+
+
+def test_maxtext_s_own_shape_grows_by_powers_of_two():
+    base = {"max_target_length": 2048, "per_device_batch_size": 1}
+    model = maxtext_job(base | {"global_parameter_scale": 128}).fields["model"]
+    grown = (model["hidden_size"], model["num_heads"], model["ffn_hidden_size"], model["num_layers"])
+    assert grown == (4 * 2048, 8 * 16, 8 * 7168, 4 * 16)
+    with pytest.raises(BadRequest, match="global_parameter_scale: 100 is no power of two; 64 is"):
+        maxtext_job(base | {"global_parameter_scale": 100})
+
+
+def test_sizes_beside_a_name_are_changes_of_that_model():
+    job = maxtext_job(TPU | {"base_num_decoder_layers": 4})
+    assert job.fields["changes"] == {"model.num_layers": 4}
+    narrow = maxtext_job(TPU | {"weight_dtype": "bfloat16"})
+    assert (narrow.fields["optimizer"], narrow.fields["changes"]["stack.states.weight_bytes"]) == ("adam-bf16", 2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "priced"), [("minimal", "selective"), ("custom", "full"), ("minimal_flash", "none")]
+)
+def test_a_policy_between_those_that_are_priced_is_said(policy, priced):
+    job = maxtext_job(TPU | {"remat_policy": policy})
+    assert job.pins["recompute"] == priced
+    assert job.unpriced == (f"remat_policy {policy} is priced as {priced} recomputation",)
+
+
+def read(tmp_path, text):
+    path = tmp_path / "run.sh"
+    path.write_text(text)
+    return read_job([path], Context()).job
+
+
+def test_words_of_maxtext_s_command_line_stand_above_its_file(tmp_path):
+    (tmp_path / "job.yml").write_text("model_name: llama2-7b\nper_device_batch_size: 4\n")
+    job = read(tmp_path, "python3 -m MaxText.train job.yml per_device_batch_size=2 ici_tensor_parallelism=4 odd=1")
+    assert (job.fields["model"], job.pins["tp"], job.pins["micro_batch_size"]) == ("llama2-7b", 4, 8)
+    assert any("not priced: odd" in line for line in job.remarks)
+    base = read(tmp_path, "python3 -m MaxText.train MaxText/configs/base.yml model_name=llama2-7b")
+    assert "base.yml is not here; what it says in MaxText 0.2.5 is taken" in base.assumed
+    (absent,) = read(tmp_path, "python3 -m MaxText.train other.yml model_name=llama2-7b").missing
+    assert absent.startswith("other.yml, which the command line names, is not here")
+
+
+def test_nanotron_s_command_line_names_its_file(tmp_path):
+    (tmp_path / "small.yaml").write_text(yaml_text(SMALL))
+    job = read(tmp_path, "torchrun --nproc_per_node=8 run_train.py --config-file small.yaml")
+    assert (job.fields["gpus"], job.pins["tp"]) == (8, 2)
+    assert "parallelism.pp_engine is not given; afab is priced" in job.assumed
+    (absent,) = read(tmp_path, "torchrun --nproc_per_node=8 run_train.py --config-file absent.yaml").missing
+    assert absent.startswith("absent.yaml, which --config-file names, is not here")
 
 
 def test_a_file_of_another_kind_is_named(tmp_path):
