@@ -28,16 +28,19 @@ TABLES: Final = Tables(
             since_last=True,
         ),
     ),
-    memory=tuple(
-        MemoryForm(
-            "memory (MB)",
-            re.compile(rf"(?:\[Rank (?P<rank>\d+)\][^\[]*?)?memory \(MB\)[^\[]*?\| {words}: (?P<bytes>[\d.]+)"),
-            kind,
-            "MIB",
-        )
-        for kind, words in _PEAKS
-    )
-    + deepspeed.MEMORY,
+    memory=(
+        *(
+            MemoryForm(
+                "memory (MB)",
+                re.compile(rf"(?:\[Rank (?P<rank>\d+)\][^\[]*?)?memory \(MB\)[^\[]*?\| {words}: (?P<bytes>[\d.]+)"),
+                kind,
+                "MIB",
+            )
+            for kind, words in _PEAKS
+        ),
+        MemoryForm("mem usage/free", re.compile(r"mem usage/free[^:]*: (?P<bytes>[\d.]+)(?P<unit>[KMG]i?B)"), "device"),
+        *deepspeed.MEMORY,
+    ),
     dumps=(
         Dump(
             "- arguments -",

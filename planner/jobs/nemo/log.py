@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Final
 
+from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
-from planner.jobs.logs.forms import row
+from planner.jobs.logs.forms import row, table_in
 from planner.jobs.logs.lines import has
 from planner.jobs.logs.memory import MemoryForm
 from planner.jobs.logs.scan import Tables
 from planner.jobs.logs.told import told_by, with_told
+from planner.jobs.nemo.read import nemo_job
 from planner.jobs.reader import Context, JobFile, LogReader
 
 _IS: Final = r"[\"']?\s*[:=]\s*[\"']?"
@@ -39,7 +44,33 @@ TABLES: Final = Tables(
 def _read(file: JobFile, context: Context) -> ImportedJob:
     told = told_by(file, TABLES)
     mean = f"NeMo prints a mean over the last {_LAST} steps" if told.timing else ""
-    return with_told(ImportedJob(), told, context, aside=[mean] if mean else ())
+    return with_told(_settled(file, context), told, context, aside=[mean] if mean else ())
+
+
+_SETTING: Final = "cfg/"
+"""What stands in front of a model's settings where DLLogger writes them, tables within tables by slashes."""
+_FIRST: Final = 1000
+"""Lines among which they are."""
+
+
+def _settled(file: JobFile, context: Context) -> ImportedJob:
+    """The job of the settings that DLLogger writes; where they make none, why; of other logs nothing."""
+    line = next((line for line in islice(file.lines(), _FIRST) if f'"{_SETTING}' in line), "")
+    data = (table_in(line) or {}).get("data")
+    if not isinstance(data, Mapping):
+        return ImportedJob()
+    model: dict[str, Any] = {}
+    for path, value in data.items():
+        *tables, key = str(path).removeprefix(_SETTING).split("/")
+        at = model
+        for name in tables:
+            at = at.setdefault(name, {})
+        at[key] = value
+    try:
+        job = nemo_job({"model": model, "trainer": {"precision": model.pop("precision", None)}}, context)
+    except BadRequest as error:
+        return ImportedJob(missing=(f"the settings that it prints make no job: {error}",))
+    return replace(job, length=None)
 
 
 def _recognises(file: JobFile) -> bool:

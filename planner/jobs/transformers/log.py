@@ -30,6 +30,7 @@ _SWIFT: Final = {
 }
 _SWIFT_MEGATRON: Final = {"iteration": "step", "elapsed_time": "elapsed", "train_speed(s/it)": "pace"}
 _FACTORY: Final = {"current_steps": "step", "total_steps": "of", "elapsed_time": "elapsed"}
+_AXOLOTL_ALL: Final = r"memory/device_(?:mem_)?reserved ?\(gib\)['\"]: ['\"]?"
 _AXOLOTL: Final = r"memory/max_(?:mem_)?allocated ?\(gib\)['\"]: ['\"]?"
 TABLES: Final = Tables(
     forms=(
@@ -44,6 +45,7 @@ TABLES: Final = Tables(
         MemoryForm("vram_allocated", re.compile(r"vram_allocated['\"]: ['\"]?(?P<bytes>[\d.]+)"), "allocated"),
         MemoryForm("vram_reserved", re.compile(r"vram_reserved['\"]: ['\"]?(?P<bytes>[\d.]+)"), "reserved"),
         MemoryForm("memory/max", re.compile(_AXOLOTL + r"(?P<bytes>[\d.]+)", re.IGNORECASE), "allocated"),
+        MemoryForm("memory/device", re.compile(_AXOLOTL_ALL + r"(?P<bytes>[\d.]+)", re.IGNORECASE), "reserved"),
         *deepspeed.MEMORY,
     ),
     facts=(

@@ -61,6 +61,15 @@ def test_rank_0_alone_tells_of_the_first_stage(tmp_path):
     assert found["peak_memory"]["stage"] == 0
 
 
+def test_what_the_driver_shows_is_memory_of_the_device(tmp_path):
+    shown = steps().replace(
+        " | learning rate", " | rocm mem usage/free/total/usage_ratio: 150.5GB/41.5GB/192GB/78% | learning rate"
+    )
+    found = measured(tmp_path, dump() + shown.replace("(ms): 1250.0", "(ms): 1250.0/1300.0"))
+    assert found["iteration_seconds"] == 1.25
+    assert (found["peak_memory"]["bytes"], found["peak_memory"]["kind"]) == (150.5 * 2**30, "device")
+
+
 def test_other_sizes_in_front_of_the_dump_are_not_the_model(tmp_path):
     other = '{"n_layer": 12, "n_embd": 768, "n_head": 12}\n  num_layers ...................... 12\n'
     assert read(tmp_path, other + dump() + steps()).fields["model"]["num_layers"] == 24

@@ -64,6 +64,23 @@ def test_nemo_s_bar_draws_over_itself(tmp_path):
     assert measured(tmp_path, "\r".join(parts) + "\n")["iteration_seconds"] == 2.0
 
 
+def test_settings_that_dllogger_writes_go_through_the_reader_of_nemo_s_files(tmp_path):
+    sizes = {"num_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "encoder_seq_length": 2048}
+    split = {"tensor_model_parallel_size": 4, "pipeline_model_parallel_size": 2, "micro_batch_size": 1}
+    more = {"global_batch_size": 256, "max_position_embeddings": 2048, "precision": "bf16-mixed", "mcore_gpt": True}
+    data = {f"cfg/{name}": value for name, value in (sizes | split | more).items()}
+    data["cfg/optim/name"] = "distributed_fused_adam"
+    head = f"DLLL {json.dumps({'type': 'LOG', 'step': 'PARAMETER', 'data': data})}\n"
+    lines = [
+        f"DLLL {json.dumps({'step': step, 'data': {'global_step': float(step), 'train_step_timing in s': 3.1}})}\n"
+        for step in range(12)
+    ]
+    job = read(tmp_path, head + "".join(lines))
+    assert job.measured["iteration_seconds"] == 3.1
+    assert job.fields["model"]["num_layers"] == 32
+    assert (job.pins["tp"], job.pins["pp"], job.pins["zero_stage"], job.fields["precision"]) == (4, 2, 1, "bf16")
+
+
 def test_nanotron_rounds_to_thousands(tmp_path):
     front = "06/01/2025 12:00:00 [INFO|DP=0|PP=0|TP=0|node-7]:"
     lines = [
@@ -144,6 +161,20 @@ def test_a_bar_of_the_trainer_is_read_and_a_bar_of_loading_is_not(tmp_path):
     assert measured(tmp_path, f"***** Running training *****\n{loading}\n{bars}\n")[
         "iteration_seconds"
     ] == pytest.approx(6.0, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("'memory/max_mem_allocated(gib)': 31.25", "allocated"),
+        ("'memory/max_allocated (GiB)': '31.25'", "allocated"),
+        ("'memory/device_reserved (GiB)': 31.25", "reserved"),
+    ],
+)
+def test_memory_that_axolotl_prints_has_its_kind(tmp_path, said, kind):
+    lines = f"***** Running training *****\n{{'loss': 1.0, {said}, 'epoch': 0.1}}\n"
+    found = measured(tmp_path, lines)
+    assert (found["peak_memory"]["bytes"], found["peak_memory"]["kind"]) == (31.25 * 2**30, kind)
 
 
 def test_a_state_of_the_trainer_has_the_mean_of_all(tmp_path):
