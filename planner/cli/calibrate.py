@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.files import files_of_side
-from planner.cli.options import Command, Text, field_option, job_options, output_options
+from planner.cli.options import Command, Text, job_options, output_options, pin_options, question_options
 from planner.cli.output import deliver, talk, working, write
 from planner.errors import BadFile
 
@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 @click.command("calibrate", cls=Command, short_help="A cluster and a stack from one's own measurements.")
 @click.argument("files", type=Text(), nargs=-1, required=True, metavar="FILE...")
 @job_options
-@field_option("model", help="Of the logs, where they do not say it.")
-@field_option("gpus", help="Of the logs, where they do not say it.")
-@field_option("cluster", help="Machines to start from (default: as the files say).")
-@field_option("stack", help="Framework to start from (default: as the runs say).")
+@question_options
+@pin_options
 @output_options("table", "json")
 @click.pass_context
 def calibrate(
@@ -30,7 +28,8 @@ def calibrate(
     """Fit constants to training runs (JSON lines), logs, answers of plan probe, nccl-tests and timed products (CSV).
 
     The report goes to stdout; --output names the profile, one TOML file for `plan --profile FILE`, which --cluster and
-    --stack read too. Constants that the files do not tell stay as they were, with a warning.
+    --stack read too. Constants that the files do not tell stay as they were, with a warning. --cluster and --stack are
+    what to start from, where the files do not say it; the other fields complete logs.
     """
     output = params["output"]
     if output is not None:

@@ -94,8 +94,11 @@ def _model_in_words(model: Any, seq_length: Any, changes: Mapping[str, Any]) -> 
 
 
 def _origins(given: Given) -> dict[str, str]:
-    """Who said each value, files by their last part."""
-    return {name: origin.rsplit("/", 1)[-1] for name, origin in given.origins.items()}
+    """Who said each value, files by their last part; what follows from several of them is no single one's."""
+    several = ", "
+    return {
+        name: "follows" if several in origin else origin.rsplit("/", 1)[-1] for name, origin in given.origins.items()
+    }
 
 
 def _measured(run: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from planner.jobs.logs.comments import figures_in
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, LogReader, Reader, job_file
 from planner.jobs.recognise import is_script, kind, looks_like, readers_of
 from planner.jobs.script import JobOfScript, job_of_script, script_of, started
+from planner.request.fields import FIELDS
 
 Read = TypeVar("Read")
 _WORDS: Final = 50
@@ -140,7 +141,7 @@ def _refusal(file: JobFile, context: Context, readers: Sequence[Reader], of_form
         return f"it looks like {others[0]}; leave --from out"
     wanted = f"no {of_form[0].title.removeprefix('a ')}: " if of_form else ""
     programs = [f"{shlex.join(one.words):.{_WORDS}} (line {one.line})" for one in script.launches] if script else []
-    starts = f" which starts {programs[0]}, of a framework that is not known here" if programs else ""
+    starts = f", which starts {programs[0]}, of a framework that is not known here" if programs else ""
     return f"{wanted}it looks like {looks_like(file)}{starts}"
 
 
@@ -185,14 +186,17 @@ def _joined(parts: Sequence[Part], context: Context) -> ImportedJob:
     said: dict[str, tuple[Any, str]] = {}
     filled: dict[str, tuple[Any, str]] = {}
     read = [(part, part.job) for part in parts if part.job is not None]
+    against: list[str] = []
     for part, job in read:
         for name, value in _names(job).items():
             into = filled if name in job.filled else said
             if name in into and not _same(name, into[name][0], value):
                 if into is said and name not in context.known:
-                    raise BadRequest(_contradiction(name, into[name], (value, str(part.file.path))))
+                    against.append(_contradiction(name, into[name], (value, str(part.file.path))))
                 continue
             into[name] = (value, str(part.file.path))
+    if against:
+        raise BadRequest("; ".join(against))
     every = filled | said
     jobs = [job for _, job in read]
     lacks = "" if "model" in every else next((job.lacks for job in jobs if job.lacks), "")
@@ -242,5 +246,5 @@ def _sizes(model: Any) -> Any:
 def _contradiction(name: str, one: tuple[Any, str], other: tuple[Any, str]) -> str:
     plain = name.removeprefix("pins.")
     sides = " and ".join(f"{value!s:.{_WORDS}} by {path}" for value, path in (one, other))
-    option = plain.replace("_", "-")
-    return f"{plain} is {sides}; --{option} says which"
+    option = FIELDS[plain].words[0] if plain in FIELDS else plain
+    return f"{plain} is {sides} (--{option} says which)"

@@ -41,6 +41,7 @@ def test_the_answer_comes_first_and_every_value_names_its_file(files, monkeypatc
     assert any("config.json: a Hugging Face model configuration" in line for line in lines)
     assert any(line.split() == ["zero_stage", "3", "ds.json"] for line in lines)
     assert any(line.split() == ["gpus", "8", "--gpus"] for line in lines)
+    assert any(line.split() == ["global_batch_size", "64", "follows"] for line in lines)
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
@@ -94,7 +95,24 @@ def test_files_that_contradict_each_other_are_named_and_an_option_settles_it(fil
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
     assert "train.sh" in done.stderr
     assert "other.json" in done.stderr
-    assert "says which" in done.stderr
+    assert "tp is 2 by " in done.stderr
+    assert "(--zero says which)" in done.stderr
+    settled = run(
+        *asked,
+        "--tp",
+        2,
+        "--zero",
+        0,
+        "--micro-batch",
+        1,
+        "--seq-len",
+        4096,
+        "--precision",
+        "bf16",
+        "--stack",
+        "generic",
+    )
+    assert settled.exit_code == 0, settled.stderr
 
 
 def test_the_model_of_a_script_and_of_a_config_may_be_the_same_one(files):

@@ -3,8 +3,9 @@
 import pytest
 
 from planner.errors import BadFile, BadRequest
-from planner.jobs.reader import Context, DocumentReader, job_file
+from planner.jobs.reader import Context, job_file
 from planner.jobs.readers import READERS, read_job
+from planner.jobs.recognise import readers_of
 
 SIZES = "--num-layers 4 --hidden-size 1024 --num-attention-heads 8 --seq-length 1024 --vocab-size 32000"
 SIZES += " --max-position-embeddings 1024 --micro-batch-size 1 --bf16"
@@ -69,5 +70,5 @@ def test_a_script_is_read_and_never_run(tmp_path):
 def test_every_reader_knows_its_kind_by_content_alone(tmp_path):
     path = tmp_path / "anything"
     path.write_text('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}')
-    takes = [one.form for one in READERS if isinstance(one, DocumentReader) and one.recognises(job_file(path))]
+    takes = [one.form for one in readers_of(job_file(path), READERS)]
     assert takes == ["deepspeed"]
