@@ -10,12 +10,15 @@ import numpy as np
 from pydantic import Field
 
 from costmodels.pricing import price_strategy
+from costmodels.stack.combined import COMBINED
+from costmodels.stack.stack import Stack
 from planner.analyses.compare_with_best import compare_with_best, differs
 from planner.answer.plan import Plan, Record
 from planner.api import plan, predict
 from planner.errors import MeshwrightError
 from planner.frameworks.registry import framework_of, goes_with
 from planner.request.fields import GIVEN_SPLIT
+from planner.request.overrides import changed_stack
 from planner.request.request import PlanRequest
 from planner.runs.case import Case, Unpriceable, case_of
 from planner.runs.judge import Verdict, judge_run
@@ -49,6 +52,8 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 _EVERYWHERE: Final = ("PYTORCH", "CUDA", "numactl", "Liger")
 _ANOTHER_JOB: Final = frozenset({"dropout", "deterministic", "fp8_attention", "fp8_param_gather"})
 """Switches that change what is computed, not how fast."""
+_ONLY_WITH: Final = {"tp_overlap_rings": "tp_comm_overlap"}
+"""Switches that do nothing unless another is on."""
 
 
 class Change(Record):
@@ -160,22 +165,32 @@ def _changes(found: Case, request: PlanRequest, given: Plan, framework: str | No
 
 def _switched(found: Case, framework: str | None) -> Iterator[Change]:
     """Every switch of two states that the framework has, turned."""
-    switches, now = found.scenario.stack.switches, found.price().iteration
-    for name, field in type(switches).model_fields.items():
-        value = getattr(switches, name)
-        extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-        words = [str(word) for word in extra.get("words", ())]  # type: ignore[union-attr]
-        begins = (*_WORDS.get(framework or "", ()), *_EVERYWHERE)
+    stack, now = found.scenario.stack, found.price().iteration
+    begins = (*_WORDS.get(framework or "", ()), *_EVERYWHERE)
+    states = {name: value for name, value, _ in _switches(stack)}
+    for name, value, words in _switches(stack):
         word = next((word for word in words if word.startswith(begins)), None)
-        if not isinstance(value, bool) or name in _ANOTHER_JOB or word is None:
+        idle = name in _ONLY_WITH and not states[_ONLY_WITH[name]]
+        if word is None or idle or name in _ANOTHER_JOB:
             continue
-        stack = found.scenario.stack.model_copy(update={"switches": switches.model_copy(update={name: not value})})
-        scenario = replace(found.scenario, stack=stack)
+        scenario = replace(found.scenario, stack=changed_stack(stack, {name: not value}))
         priced = price_strategy(found.strategy, scenario, found.assignment)
         if float(np.max(priced.footprint.total)) <= scenario.group.accelerator.usable_memory:
             text = f"{name} {'off' if value else 'on'} ({word})"
             saved = 1.0 - priced.iteration / now
             yield Change(kind="switch", name=name, text=text, iteration_seconds=priced.iteration, saved=saved)
+
+
+def _switches(stack: Stack) -> Iterator[tuple[str, bool, tuple[str, ...]]]:
+    """Switches of two states: name, value and what frameworks call each."""
+    for name, field in type(stack.switches).model_fields.items():
+        value, extra = getattr(stack.switches, name), field.json_schema_extra
+        if isinstance(value, bool) and isinstance(extra, dict):
+            words = extra.get("words")
+            yield name, value, tuple(map(str, words)) if isinstance(words, list) else ()
+    for name, one in COMBINED.items():
+        if isinstance(value := one.read(stack), bool):
+            yield name, value, one.words
 
 
 def _moved(found: Case, request: PlanRequest, given: Plan, framework: str | None) -> Iterator[Change]:

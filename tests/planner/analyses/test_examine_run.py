@@ -71,6 +71,13 @@ def test_a_switch_that_was_left_off_is_named_as_its_framework_has_it():
     assert switch.iteration_seconds == pytest.approx(on.prediction.iteration_seconds)
 
 
+def test_a_switch_of_several_fields_is_turned_and_one_that_rests_on_it_waits():
+    off = examined({"iteration_seconds": 10.0}, changes={"stack.tp_comm_overlap": False})
+    names = {one.name for one in off.changes}
+    assert "tp_comm_overlap" in names
+    assert "tp_overlap_rings" not in names
+
+
 def test_a_run_out_of_memory_has_no_time_and_an_answer():
     failed = examined({"out_of_memory": True})
     assert (failed.measured_seconds, failed.out_of_memory) == (None, True)
