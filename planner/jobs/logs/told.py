@@ -25,12 +25,14 @@ class Told:
         measured: as a ``run/1`` document has it.
         timing: what an iteration takes; None where nothing is measured.
         remarks: how it was measured, or why not.
+        uncertain: whether the time is a figure and no measurement, such as the mean of a whole run.
     """
 
     start: Start
     measured: dict[str, Any] = field(default_factory=dict)
     timing: Timing | None = None
     remarks: tuple[str, ...] = ()
+    uncertain: bool = False
 
 
 def told_by(file: JobFile, tables: Tables) -> Told:
@@ -50,7 +52,7 @@ def tell(starts: Sequence[Start], forms: Sequence[Form]) -> Told:
         **({"out_of_memory": True} if out >= 0 else {}),
     }
     remarks = (*_starts(starts, start), *(_time(time) if time else _no_time(read, start)), *_memory(starts))
-    return Told(start, measured, time, remarks)
+    return Told(start, measured, time, remarks, uncertain=bool(time and not time.settled))
 
 
 def _timed(start: Start, forms: Sequence[Form]) -> tuple[Timing | None, list[Reading]]:
@@ -138,7 +140,7 @@ def with_told(job: ImportedJob, told: Told, context: Context, *, aside: Sequence
         job,
         fields=fields,
         measured=told.measured,
-        suspect=bool(told.timing and not told.timing.settled),
+        suspect=told.uncertain,
         missing=(*job.missing, *lacks),
         remarks=(*told.remarks, *aside, *job.remarks),
     )

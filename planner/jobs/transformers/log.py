@@ -14,7 +14,7 @@ from planner.answer.text import short_seconds
 from planner.jobs.deepspeed import log as deepspeed
 from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.forms import keyed, row
-from planner.jobs.logs.lines import has
+from planner.jobs.logs.lines import has, last_digit
 from planner.jobs.logs.memory import MemoryForm
 from planner.jobs.logs.scan import Fact, Start, Tables
 from planner.jobs.logs.told import Told, tell, told_by, with_told
@@ -54,6 +54,7 @@ TABLES: Final = Tables(
         Fact("Total train batch size", re.compile(r"Total train batch size .*=\s*(?P<global_batch_size>[\d,]+)")),
         Fact("Instantaneous batch size", re.compile(r"batch size per device\s*=\s*(?P<micro_batch_size>[\d,]+)")),
         Fact("train_runtime", re.compile(r"train_runtime['\"]: ['\"]?(?P<runtime>[\d.]+)")),
+        Fact("train_steps_per_second", re.compile(r"train_steps_per_second['\"]: ['\"]?(?P<steps_per_second>[\d.]+)")),
     ),
     starts=("***** Running training *****",),
 )  # fmt: skip
@@ -69,7 +70,11 @@ def _read(file: JobFile, context: Context) -> ImportedJob:
         return _of_state(document, context)
     told = told_by(file, TABLES)
     said = {name: value.replace(",", "") for name, value in told.start.said.items()}
-    return with_told(_alone(deepspeed.engine_job(said)), _whole_run(told, said), context)
+    evaluated = sum(float(seconds) for seconds in _EVALUATED.findall(file.text))
+    return with_told(_alone(deepspeed.engine_job(said)), _whole_run(told, said, evaluated=evaluated), context)
+
+
+_EVALUATED: Final = re.compile(r"eval_runtime['\"]: ['\"]?([\d.]+)")
 
 
 def _of_state(document: Mapping[str, Any], context: Context) -> ImportedJob:
@@ -101,18 +106,28 @@ def _tokens(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _whole_run(told: Told, said: Mapping[str, str], *, evaluated: float = 0.0) -> Told:
-    """Without lines of steps the mean of the whole run, which holds its warm-up and its checkpoints."""
-    steps, runtime = (float(said.get(name) or 0.0) for name in ("steps", "runtime"))
-    if told.timing or not steps or runtime <= evaluated:
+    """Without lines of steps the mean of the whole run, which holds its warm-up and its checkpoints.
+
+    Args:
+        told: by the lines.
+        said: ``runtime`` in seconds, and ``steps`` or how many of them a second.
+        evaluated: seconds of evaluations.
+    """
+    steps, runtime, rate = (float(said.get(name) or 0.0) for name in ("steps", "runtime", "steps_per_second"))
+    steps, rounding = (steps, 0.0) if steps else (runtime * rate, last_digit(said.get("steps_per_second", "")) / 2)
+    if told.timing or steps < _FEWEST or runtime <= evaluated:
         return told
     seconds = (runtime - evaluated) / steps
-    if steps < _FEWEST:
-        return told
     without = f" less {evaluated:,.0f} s of evaluation" if evaluated else ""
     of_all = f"the mean of all {steps:,.0f} ({runtime:,.0f} s{without}), warm-up and checkpoints among them"
-    remark = f"{short_seconds(seconds)} per iteration: {of_all}"
-    measured = {**told.measured, "iteration_seconds": seconds, "rounding": 0.0}
-    return replace(told, measured=measured, remarks=(remark, *(one for one in told.remarks if "no line" not in one)))
+    remark = f"{short_seconds(seconds)} per iteration: {of_all}; where the run was resumed, it is less than it took"
+    measured = {
+        **told.measured,
+        "iteration_seconds": seconds,
+        "rounding": rounding / rate if rate and rounding else 0.0,
+    }
+    others = (one for one in told.remarks if not one.startswith("no line"))
+    return replace(told, measured=measured, remarks=(remark, *others), uncertain=True)
 
 
 _NO_CLOCK: Final = (

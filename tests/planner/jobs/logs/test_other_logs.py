@@ -192,6 +192,15 @@ def test_a_log_without_settings_has_no_price_until_they_are_said(tmp_path):
     assert "--recompute" in lacks
 
 
+def test_what_the_trainer_prints_at_its_end_is_a_mean_and_no_measurement(tmp_path):
+    end = "{'train_runtime': 1100.0, 'train_samples_per_second': 3.6, 'train_steps_per_second': 0.45, 'epoch': 1.0}\n"
+    evaluated = "{'eval_loss': 1.0, 'eval_runtime': 110.0, 'epoch': 0.5}\n"
+    job = read(tmp_path, "***** Running training *****\n" + evaluated + end)
+    assert job.measured["iteration_seconds"] == pytest.approx(990 / (1100 * 0.45))
+    assert job.measured["rounding"] == pytest.approx(0.005 / 0.45)
+    assert job.suspect
+
+
 def test_a_state_without_its_end_has_no_time(tmp_path):
     state = {"global_step": 400, "log_history": [{"step": 400, "loss": 1.0}], "train_batch_size": 4}
     job = read(tmp_path, json.dumps(state, indent=1), name="trainer_state.json")
