@@ -5,6 +5,7 @@ that start a training, with every word evaluated, and what is not known of them.
 loaded when the first script is read.
 """
 
-from planner.jobs.shell.script import Need, Script, asked, read_script
+from planner.jobs.shell.script import Script, read_script
+from planner.jobs.shell.ways import Need, asked
 
 __all__ = ["Need", "Script", "asked", "read_script"]

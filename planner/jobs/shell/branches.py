@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from planner.jobs.shell.state import LEAVING, Branch, Doubt, Exit, Shell, State, Status, Undecided
-from planner.jobs.shell.values import is_known
+from planner.jobs.shell.values import RANKS, is_known
 
 Arm = Callable[[], Status]
 
@@ -41,7 +41,8 @@ def either_way(shell: Shell, doubt: Doubt, yes: Arm, no: Arm, *, override: bool 
     usual = None if doubt.unset is None else 0 if doubt.unset else 1
     branch = Branch(
         doubt.text, doubt.line, doubt.names, (_said(doubt), _said(doubt.flipped())), doubt.options,
-        usual if doubt.absent or override or doubt.status else None, usual,
+        usual if doubt.absent or override or doubt.status or (doubt.names and doubt.names <= RANKS) else None, usual,
+        int(not doubt.negated) if len(doubt.options) == 1 else None,
     )  # fmt: skip
     first = Way(yes, branch.arms[0], () if doubt.negated else doubt.values)
     second = Way(no, branch.arms[1], doubt.values if doubt.negated else ())
@@ -75,6 +76,7 @@ def taken(shell: Shell, branch: Branch, ways: Sequence[Way], *, flip: bool = Fal
     """Run the arm of a branch that is meant; both statuses of two arms that do the same and end otherwise."""
     key = (branch.text, branch.line)
     shell.doubts += 1
+    shell.met.append(branch)
     if key in shell.state.decided and len(ways) == 2:
         place = shell.state.decided[key] ^ flip
         return ways[place].run()

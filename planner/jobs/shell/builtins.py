@@ -68,7 +68,12 @@ def _leave(shell: Shell, words: list[str]) -> Status:
 
 
 def _eval(shell: Shell, words: list[str]) -> Status:
-    return run_text(shell, " ".join(words[1:]))
+    text = " ".join(words[1:])
+    if not is_known(text):  # what a command prints may set what its own text names
+        for name in re.findall(r"\b([A-Za-z_]\w*)=", shell.unknowns.shown(text)):
+            if value_of(shell, name) is not None:
+                assign(shell, name, shell.unknown(f"${{{name}}}", name))
+    return run_text(shell, text)
 
 
 def _source(shell: Shell, words: list[str]) -> Status:
@@ -127,7 +132,8 @@ def _read(shell: Shell, words: list[str]) -> Status:
 def _cells(line: str, separators: str) -> list[str]:
     if not separators.strip():
         return line.split() if separators else [line]
-    return re.split(f"[{re.escape(separators)}]", line.rstrip("\n")) if line else []
+    cells = re.split(f"[{re.escape(separators)}]", line.rstrip("\n"))
+    return cells[:-1] if not cells[-1] else cells
 
 
 def _read_unknown(shell: Shell, names: list[str], text: str) -> Status:

@@ -13,7 +13,7 @@ from planner.jobs.shell.programs import PROGRAMS
 from planner.jobs.shell.state import Array, Doubt, Return, Shell, Started, Status
 from planner.jobs.shell.values import is_known
 from planner.jobs.shell.variables import assign, exported
-from planner.jobs.shell.words import PLAIN, fields, joined, ranged, source
+from planner.jobs.shell.words import PLAIN, fields, joined, ranged, source, start_of, touching
 from planner.jobs.shell.wrappers import unwrapped
 
 if TYPE_CHECKING:
@@ -33,19 +33,22 @@ def command(shell: Shell, node: Node) -> Status:
     if name is None:
         set_variables(shell, before)
         return True
-    if before and "\n" in _between(node, before[-1], name):  # the grammar joins such lines
-        set_variables(shell, before)
-        before = []
-    words = [word for one in _word_nodes(node) for word in fields(shell, one)]
+    if before and start_of(name) == before[-1].end_byte:  # the grammar cuts a value in front of a backquote
+        assign(shell, set_variable(shell, before[-1]), joined(shell, name), append=True)
+        return True
+    words = [word for one in touching(_word_nodes(node)) for word in fields(shell, *one)]
     if not words:
         set_variables(shell, before)
         return True
     for_it = {source(one.named_children[0]): _value(shell, one) for one in before}
-    return dispatched(shell, words, for_it)
-
-
-def _between(node: Node, left: Node, right: Node) -> str:
-    return source(node, left.end_byte, right.start_byte).replace("\\\n", "")
+    given = [one for one in node.children if one.type == "herestring_redirect"]
+    if not given:
+        return dispatched(shell, words, for_it)
+    outer, shell.input = shell.input, [joined(shell, given[-1].named_children[-1]) + "\n"]
+    try:
+        return dispatched(shell, words, for_it)
+    finally:
+        shell.input = outer
 
 
 def _word_nodes(node: Node) -> list[Node]:
@@ -88,20 +91,37 @@ def _program(shell: Shell, words: tuple[str, ...]) -> Status:
     """A program: one whose output follows from its words, one around another command, a launch, or any other."""
     if not words or not words[0]:
         return True
-    name = PurePath(words[0]).name
+    if not is_known(words[0]) and len(words) > 1 and (len(words[0]) == 1 or words[1].endswith(".py")):
+        return _after_unknown(shell, words)
     if (inside := inner_script(shell, words)) is not None:
         return inside
     if inner := unwrapped(words):
         return _wrapped(shell, words, inner)
-    if shell.starts(words):
-        written = tuple(sorted(shell.state.files.items()))
-        environment = tuple(sorted(exported(shell).items()))
-        shell.state.launches.append(Started(words, shell.line, environment, written, shell.outer))
+    return _launched(shell, words) if shell.starts(words) else _printed(shell, words)
+
+
+def _printed(shell: Shell, words: tuple[str, ...]) -> Status:
+    """A program that starts nothing: what it prints, where that follows from its words and what it reads."""
+    program = PROGRAMS.get(PurePath(words[0]).name)
+    done = program(shell, list(words[1:])) if program else None
+    if done is None:
         return _ended(shell, words)
-    if name in PROGRAMS and (done := PROGRAMS[name](shell, list(words[1:]))) is not None:
-        printed, status = done if isinstance(done, tuple) else (done, True)
-        shell.write(printed)
-        return status
+    printed, status = done if isinstance(done, tuple) else (done, True)
+    shell.write(printed)
+    return status
+
+
+def _after_unknown(shell: Shell, words: tuple[str, ...]) -> Status:
+    """A command behind a word that is not known: an interpreter, or something around the command that follows."""
+    if words[1].endswith(".py") or words[1].startswith("-"):
+        return _launched(shell, words) if shell.starts(("python", *words[1:])) else _ended(shell, words)
+    return _wrapped(shell, words, (words[1:], {}))
+
+
+def _launched(shell: Shell, words: tuple[str, ...]) -> Status:
+    written = tuple(sorted(shell.state.files.items()))
+    environment = tuple(sorted(exported(shell).items()))
+    shell.state.launches.append(Started(words, shell.line, environment, written, shell.outer))
     return _ended(shell, words)
 
 
@@ -176,12 +196,11 @@ def _value(shell: Shell, node: Node) -> str:
 def _array(shell: Shell, name: str, node: Node) -> Array:
     made: Array = {}
     place = 0
-    for one in node.named_children:
-        if one.type == "comment":
-            continue
+    for nodes in touching([one for one in node.named_children if one.type != "comment"]):
+        one = nodes[0]
         closing = _keyed(one)
         if closing is None:
-            for word in fields(shell, one):
+            for word in fields(shell, *nodes):
                 made[place] = word
                 place += 1
             continue

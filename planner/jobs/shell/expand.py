@@ -24,7 +24,7 @@ _HARMLESS: Final = (
     *("basename", "dirname", "seq", "wc", "cut", "tr", "head", "tail", "expr", "cat", "grep", "realpath"),
 )
 """Programs that only print what follows from their words and from what they read; the others are recorded."""
-_CPU_SECONDS: Final = 10
+_CPU_SECONDS: Final = 5
 _WALL_SECONDS: Final = 60
 _BLOCKS: Final = 16_384
 """The largest file that it may write, in blocks of 1,024 bytes."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final
 
-from planner.jobs.shell.parsing import parsed
+from planner.jobs.shell.parsing import not_understood, parsed
 from planner.jobs.shell.slurm import directives, slurm_variables
 from planner.jobs.shell.state import Doubt, Exit, Shell, State, Status
 from planner.jobs.shell.values import is_known
@@ -27,6 +27,8 @@ _REMOTE: Final[dict[str, str]] = {
 def run_text(shell: Shell, text: str) -> Status:
     """Run the commands of a text in the shell itself."""
     shell.depth += 1
+    if not_understood(parsed(text)):
+        shell.unread.append(f"line {shell.line}: {shell.unknowns.shown(text)[:60]!r} is not understood")
     try:
         return shell.run(shell, parsed(text))
     finally:
@@ -45,11 +47,29 @@ def inner_script(shell: Shell, words: tuple[str, ...]) -> Status | None:
     name = PurePath(words[0]).name
     if name in _SHELLS:
         return _shell(shell, words)
+    if name == "sbatch" and (batch := _batch(shell, words)) is not None:
+        return batch
     if name in _REMOTE:
         return _remote(shell, words, _REMOTE[name])
     if is_known(words[0]) and (_SCRIPT.fullmatch(words[0]) or (shell.outer and script_text(shell, words[0]))):
         return _file(shell, words)
     return None
+
+
+def _batch(shell: Shell, words: tuple[str, ...]) -> Status | None:
+    """A batch script that Slurm reads from its input or has as a word; None where it is a file."""
+    wrapped = next((one.partition("=")[2] for one in words if one.startswith("--wrap=")), "")
+    if "--wrap" in words[:-1]:
+        wrapped = words[words.index("--wrap") + 1]
+    text = wrapped or "".join(shell.input or ())
+    if not text:
+        return None
+    batch, outer = directives(text), shell.outer
+    shell.outer = (*outer, ("sbatch", *batch, *words[1:]))
+    try:
+        return _apart(shell, text, (), slurm_variables((*batch, *words[1:])))
+    finally:
+        shell.outer = outer
 
 
 def _shell(shell: Shell, words: tuple[str, ...]) -> Status | None:

@@ -35,6 +35,8 @@ _OTHER: Final = re.compile(
     r"|monitor|split_|clean_|filter_|make_)",
 )
 """Programs of Python that do something else: data, checkpoints, inference."""
+_TRAINING: Final = re.compile(r"(?i)(run_)?(pre_?)?train|fine_?tune|sft|dpo|grpo")
+"""Names of programs that train, whatever else is in them."""
 _FILES: Final = (".yaml", ".yml", ".json", ".toml", ".py")
 
 
@@ -65,11 +67,13 @@ def _module(name: str, rest: list[str]) -> bool:
         return name.rpartition(".")[2] in {"launch", "run", "deepspeed", "launcher"}
     if name in _PROGRAMS:
         return starts_training([name, *rest])
-    return not _OTHER.search(name) and bool(rest)
+    first, _, last = name.partition(".")
+    return bool(rest) and not (_OTHER.search(first) or _OTHER.search(last.rpartition(".")[2]))
 
 
 def _trains(path: str, rest: list[str]) -> bool:
     """Whether a program of Python has options, and is not one for something else."""
-    if _OTHER.search(path) or not path.endswith(".py"):
+    name = PurePath(path).name
+    if not name.endswith(".py") or (_OTHER.search(name) and not _TRAINING.match(name)):
         return False
-    return "train" in path or any(one.startswith("-") or "=" in one or one.endswith(_FILES) for one in rest)
+    return "train" in name or any(one.startswith("-") or "=" in one or one.endswith(_FILES) for one in rest)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from planner.jobs.shell.arithmetic import number_of
 from planner.jobs.shell.patterns import matches, replaced, without_end, without_front
 from planner.jobs.shell.state import Doubt, Shell
-from planner.jobs.shell.values import is_known
+from planner.jobs.shell.values import RANKS, is_known
 from planner.jobs.shell.variables import assign, elements, value_of
 from planner.jobs.shell.words import DOUBLE, PLAIN, Part, arithmetic_text, pattern_of, ranged, source, start_of
 
@@ -56,14 +56,16 @@ def parameter(shell: Shell, node: Node, quoted: bool) -> list[Part]:
     """The parts that a parameter becomes."""
     text = source(node, start_of(node))
     if node.type == "simple_expansion":
-        return _parts(shell, _Asked(node, text[1:], None, "", node.end_byte, quoted))
+        name = text[1:2] if text[1:2].isdecimal() else text[1:]  # the grammar takes $1_x for one name
+        after = [Part((text[1 + len(name) :],), quoted, literal=True)] if len(name) + 1 < len(text) else []
+        return [*_parts(shell, _Asked(node, name, None, "", node.end_byte, quoted)), *after]
     found = _HEAD.match(text)
     if not found:
         return [Part((shell.derived(text),), quoted)]
-    index, after = _index(shell, node, found)
-    rest = text[after:-1]
+    index, ended = _index(shell, node, found)
+    rest = text[ended:-1]
     operator = next((one for one in _OPERATORS if rest.startswith(one)), "")
-    start = start_of(node) + len(text[: after + len(operator)].encode())
+    start = start_of(node) + len(text[: ended + len(operator)].encode())
     asked = _Asked(node, found["name"], index, operator, start, quoted)
     if found["sign"] == "#":
         return [Part((_length(shell, asked),), quoted)]
@@ -159,7 +161,7 @@ def _parts(shell: Shell, asked: _Asked) -> list[Part]:
 
 def _unset(shell: Shell, asked: _Asked) -> str:
     if shell.supposing:
-        return ""
+        return "0" if asked.name in RANKS else ""
     if asked.name.isdecimal():
         place = int(asked.name) + shell.state.shifted
         return shell.unknown(f"${place}" if place < 10 else f"${{{place}}}", str(place), fresh=True)
@@ -248,7 +250,7 @@ def _cut(asked: _Asked, text: str, sign: str) -> int:
             depth += text[place - 1 : place] in {"$", "("}
         elif one in "})":
             depth = max(depth - 1, 0)
-        elif one == sign and not depth and text[place - 1 : place] != "\\" and place:
+        elif one == sign and not depth and text[place - 1 : place] != "\\" and (place or asked.operator != "/"):
             return place
     return len(text)
 
@@ -264,7 +266,9 @@ def _sliced(shell: Shell, asked: _Asked, texts: list[str]) -> list[str]:
         return [shell.derived(source(asked.node), *texts, *written)]
     whole: Sequence[str] = texts if asked.all_of else "".join(texts)
     start, length = bounds[0] or 0, bounds[1] if len(bounds) > 1 else None
-    start = max(start + len(whole), 0) if start < 0 else start
+    if start < 0 and start + len(whole) < 0:
+        return [] if asked.all_of else [""]
+    start += len(whole) if start < 0 else 0
     stop = None if length is None else length if length < 0 else start + length
     return list(whole[start:stop]) if asked.all_of else ["".join(whole[start:stop])]
 

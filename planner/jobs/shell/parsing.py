@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Node, Parser, Query
 
 _PROTECTED: Final = {ord(sign): 0xE000 + ord(sign) for sign in "|()#[]<>&; "}
 _PLAIN: Final = {new: old for old, new in _PROTECTED.items()}
 """Characters in the default of a parameter that the grammar stumbles over, and what stands for them in the tree."""
 _FILL_IN: Final = re.compile(r"(?<==)<[^<>\n'\"`$]+>")
-_NAMED: Final = re.compile(rb"\$([A-Za-z_]\w*)")
+_NAMED: Final = re.compile(rb"\$([A-Za-z_]\w*|\d)")
 _BRACKETS: Final = 40
 _ROUNDS: Final = 4
 
@@ -29,40 +29,64 @@ def _parser() -> Parser:
 
 
 @cache
+def _mistaken() -> Query:
+    """What the grammar may join or cut wrongly."""
+    from tree_sitter import Query
+
+    language = _parser().language
+    assert language is not None
+    return Query(language, '(concatenation "$" @sign) (command (variable_assignment) name: (_) @name)')
+
+
+@lru_cache(maxsize=4096)
 def parsed(text: str) -> Node:
     """The tree of a script.
 
     Where the grammar gives up, some texts of the same meaning are tried: what is right for a shell, such as ``[`` with
     parentheses or a bar in a default, and places that are to be filled in (``PATH=<your path>``).
     """
-    text, root = _braced_names(text)
+    text, root = _taken_apart(text)
     for mend in (_bracket_commands, _quoted_places, _braced_places, _protected_defaults):
         if not root.has_error:
             break
-        mended, other = _braced_names(mend(text, root))
+        mended, other = _taken_apart(mend(text, root))
         if len(list(errors(other))) < len(list(errors(root))):
             text, root = mended, other
     return root
 
 
-def _braced_names(text: str) -> tuple[str, Node]:
-    """A text and its tree, where variables that the grammar takes for a sign and a word have braces."""
-    from tree_sitter import Query, QueryCursor
+def _taken_apart(text: str) -> tuple[str, Node]:
+    """A text and its tree, where what the grammar joins or cuts wrongly is written so that it does not.
 
-    parser = _parser()
-    assert parser.language is not None
-    signs = Query(parser.language, '(concatenation "$" @sign)')
+    It takes some variables for a sign and a word (``$A/$B.txt``), and a line of assignments for the beginning of a
+    command on the next line.
+    """
+    from tree_sitter import QueryCursor
+
+    parser, query = _parser(), _mistaken()
     data = text.encode()
     root = parser.parse(data).root_node
     for _ in range(_ROUNDS):
-        places = [one.start_byte for one in QueryCursor(signs).captures(root).get("sign", [])]
-        found = [named for place in places if (named := _NAMED.match(data, place))]
-        if not found:
+        found = QueryCursor(query).captures(root)
+        named = [one for node in found.get("sign", []) if (one := _NAMED.match(data, node.start_byte))]
+        edits = {one.start(): (one.end(), b"${" + one[1] + b"}") for one in named}
+        edits |= {place: (place, b";") for node in found.get("name", []) if (place := _line_end(node))}
+        if not edits:
             break
-        for named in sorted(found, key=lambda one: -one.start()):
-            data = data[: named.start()] + b"${" + named[1] + b"}" + data[named.end() :]
+        for start, (end, new) in sorted(edits.items(), reverse=True):
+            data = data[:start] + new + data[end:]
         root = parser.parse(data).root_node
     return data.decode(), root
+
+
+def _line_end(name: Node) -> int:
+    """Where the assignments in front of a command end, if their line ends there; 0 if not."""
+    command, before = name.parent, name.prev_sibling
+    assert command is not None
+    assert before is not None
+    between = (command.text or b"")[before.end_byte - command.start_byte : name.start_byte - command.start_byte]
+    ended = before.type == "variable_assignment" and b";" not in between
+    return before.end_byte if ended and b"\n" in between.replace(b"\\\n", b"") else 0
 
 
 def as_written(text: str) -> str:
@@ -80,11 +104,21 @@ def errors(node: Node) -> Iterator[Node]:
     yield from inner
 
 
+_UNDERSTOOD: Final = re.compile(rb"&|\d+#|")
+"""What the grammar does not take, and its readers do: a command in the background after a here-document, a base."""
+
+
+def not_understood(root: Node) -> list[str]:
+    """What the grammar does not take, a line each."""
+    failed = (one for one in errors(root) if one.is_error and not _UNDERSTOOD.fullmatch((one.text or b"").strip()))
+    return [f"line {line} is not understood" for line in sorted({one.start_point[0] + 1 for one in failed})[:3]]
+
+
 def _bracket_commands(text: str, root: Node) -> str:
     """Single brackets as the command of that name: the grammar takes them for brackets around an expression."""
     data = text.encode()
     for _ in range(_BRACKETS):
-        failed = (one.start_byte for one in errors(root) if one.type == "test_command")
+        failed = (one.start_byte for one in errors(root) if one.type == "test_command" or one.is_error)
         place = next((one for one in failed if data[one : one + 2] == b"[ "), None)
         if place is None:
             break

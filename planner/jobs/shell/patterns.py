@@ -72,7 +72,7 @@ def without_end(text: str, pattern: str, *, longest: bool) -> str:
 
 def replaced(text: str, pattern: str, new: str, *, where: str) -> str:
     """A text with what is of a pattern replaced: the first (/), all (//), in front (/#), at the end (/%)."""
-    if not pattern:
+    if not pattern and where in {"/", "//"}:
         return text
     expression = translated(pattern)
     expression = {"/#": rf"\A(?:{expression})", "/%": rf"(?:{expression})\Z"}.get(where, expression)

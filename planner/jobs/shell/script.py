@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -12,38 +11,15 @@ from planner.jobs.reader import Launch
 from planner.jobs.shell.commands import dispatched
 from planner.jobs.shell.launches import starts_training
 from planner.jobs.shell.parameters import parameter
-from planner.jobs.shell.parsing import errors, parsed
+from planner.jobs.shell.parsing import not_understood, parsed
 from planner.jobs.shell.slurm import directives, slurm_variables
-from planner.jobs.shell.state import Branch, Exit, Leave, Return, Shell, Started, State
+from planner.jobs.shell.state import Exit, Leave, Return, Shell, Started, State
 from planner.jobs.shell.statements import piped, run
 from planner.jobs.shell.values import Unknowns, without_private
+from planner.jobs.shell.ways import Need, Route, asked, assumption, launches_of, needs_of, that_matter, usual_routes
 
-_PATHS = 64
+_PATHS = 40
 """Ways through a script that are read: each is one choice of arms of the branches that are not known."""
-
-
-@dataclass(frozen=True)
-class Need:
-    """What a script does not say.
-
-    Attributes:
-        name: of the variable, the number of the argument, or "" of a command whose output is not known.
-        line: where it is first used.
-        values: those that the script compares it with.
-        told: what depends on it.
-    """
-
-    name: str
-    line: int
-    values: tuple[str, ...] = ()
-    told: str = ""
-
-    @property
-    def option(self) -> str:
-        """How the user says it."""
-        if self.name == "#" or self.name.isdecimal():
-            return "--arg " + (" or ".join(self.values) or "VALUE")
-        return f"--env {self.name}=" + (" or ".join(self.values) or "VALUE") if self.name else ""
 
 
 @dataclass(frozen=True)
@@ -71,34 +47,6 @@ class Script:
         return asked(self.needs)
 
 
-def asked(needs: Sequence[Need]) -> str:
-    """What must be given, in one line."""
-    said = [f"{one.option} ({one.told})" if one.option else one.told for one in needs]
-    return "not known from the script: " + ", ".join(said) if said else ""
-
-
-@dataclass
-class _Path:
-    """One way through a script: the arms that it takes, beginning with those that were chosen for it."""
-
-    chosen: tuple[int, ...] = ()
-    taken: list[tuple[Branch, tuple[int, ...], int]] = field(default_factory=list)
-    launches: tuple[Launch, ...] = ()
-
-    def decide(self, branch: Branch, open_arms: tuple[int, ...]) -> int:
-        """The arm that this way takes: the next chosen one, else a fresh shell's."""
-        place = len(self.taken)
-        fresh = branch.fresh if branch.fresh in open_arms else open_arms[0]
-        arm = self.chosen[place] if place < len(self.chosen) else fresh
-        assert arm is not None
-        self.taken.append((branch, open_arms, arm))
-        return arm
-
-    @property
-    def arms(self) -> tuple[int, ...]:
-        return tuple(arm for _, _, arm in self.taken)
-
-
 def read_script(
     text: str,
     *,
@@ -121,7 +69,8 @@ def read_script(
     Raises:
         BadRequest: it takes too many steps to read.
     """
-    reader = _Reader(without_private(text), dict(environment or {}), tuple(arguments), dict(files or {}), name, starts)
+    plain = without_private(text.replace("\r\n", "\n"))
+    reader = _Reader(plain, dict(environment or {}), tuple(arguments), dict(files or {}), name, starts)
     return reader.script()
 
 
@@ -160,10 +109,6 @@ _SHELLS_OWN: Final = frozenset(
 """Variables that are the shell's, not the script's."""
 
 
-_UNDERSTOOD: Final = re.compile(rb"&|\d+#|")
-"""What the grammar does not take, and its readers do: a command in the background after a here-document, a base."""
-
-
 @dataclass
 class _Reader:
     text: str
@@ -180,35 +125,32 @@ class _Reader:
         """All ways through it, and what they have in common."""
         paths = self.paths()
         first = paths[0]
-        different = [one for one in paths if one.launches != first.launches]
-        found = Script(first.launches, wanted=tuple(self.wanted), unread=(*self.errors(), *self.unread))
+        different = [one for one in paths if one.outcome != first.outcome]
+        found = Script(first.launches, wanted=tuple(self.wanted), unread=tuple(self.unread))
         if not different:
             return found
-        matter = _that_matter(paths)
-        if all(branch.usual is not None for branch in matter):
-            return replace(found, assumed=tuple(_assumption(one) for one in matter))
-        return replace(found, launches=_all_launches(paths), needs=tuple(_needs(matter)))
+        matter = that_matter(paths)
+        assumed = tuple(assumption(one) for one in matter if one.usual is not None)
+        open_ones = [one for one in matter if one.usual is None]
+        if not open_ones:
+            return replace(found, assumed=assumed)
+        usual = usual_routes(paths, matter)
+        needs = needs_of(open_ones, paths)
+        return replace(found, launches=launches_of(usual, open_ones), needs=needs, assumed=assumed)
 
-    def errors(self) -> list[str]:
-        """What the grammar does not take."""
-        root = parsed(self.text)
-        found = [one for one in errors(root) if not _UNDERSTOOD.fullmatch((one.text or b"").strip())]
-        places = sorted({one.start_point[0] + 1 for one in found if one.is_error})
-        return [f"line {line} is not understood" for line in places[:3]]
-
-    def paths(self) -> list[_Path]:
+    def paths(self) -> list[Route]:
         """Every way through the script, a fresh shell's first."""
-        waiting, found = [_Path()], list[_Path]()
+        waiting, found = [Route()], list[Route]()
         while waiting and len(found) < _PATHS:
             path = waiting.pop(0)
             self.walk(path)
             found.append(path)
             for place in range(len(path.chosen), len(path.taken)):
                 _, arms, arm = path.taken[place]
-                waiting += [_Path((*path.arms[:place], other)) for other in arms if other != arm]
+                waiting += [Route((*path.arms[:place], other)) for other in arms if other != arm]
         return found
 
-    def walk(self, path: _Path) -> None:
+    def walk(self, path: Route) -> None:
         """Read the script one way."""
         batch = directives(self.text)
         given = {name: value for name, value in slurm_variables(batch).items() if name not in self.environment}
@@ -218,12 +160,13 @@ class _Reader:
             run, piped, dispatched, parameter, path.decide, self.starts,
             name=self.name, effort=self.effort, outer=(("sbatch", *batch),) if batch else (),
         )  # fmt: skip
+        shell.unread += not_understood(parsed(self.text))
         with suppress(Exit, Return, Leave):
             run(shell, parsed(self.text))
         self.effort = shell.effort
         self.wanted += [one for one in shell.wanted if one not in self.wanted]
         self.unread += [one for one in shell.unread if one not in self.unread]
-        path.launches = tuple(_launch(shell.unknowns, one) for one in shell.state.launches)
+        path.end(tuple(_launch(shell.unknowns, one) for one in shell.state.launches), shell.met)
 
 
 def _launch(unknowns: Unknowns, started: Started) -> Launch:
@@ -231,9 +174,7 @@ def _launch(unknowns: Unknowns, started: Started) -> Launch:
     around = [word for words in started.outer for word in words]
     said = [*(value for _, value in started.environment), *(text for _, text in started.written)]
     texts = [*started.words, *around, *said]
-    unknown = {
-        one.text: ", ".join(_option(name) for name in sorted(one.names)) for text in texts for one in unknowns.of(text)
-    }
+    unknown = {one.text: _option_of(one.names) for text in texts for one in unknowns.of(text)}
     show = unknowns.shown
     return Launch(
         tuple(show(word) for word in started.words),
@@ -245,53 +186,7 @@ def _launch(unknowns: Unknowns, started: Started) -> Launch:
     )
 
 
-def _option(name: str) -> str:
-    return "--arg VALUE" if name.isdecimal() or name == "#" else f"--env {name}=VALUE"
-
-
-def _that_matter(paths: Sequence[_Path]) -> list[Branch]:
-    """Branches whose arms lead to different launches."""
-    found: dict[tuple[str, int], Branch] = {}
-    for path in paths:
-        for place, (branch, _, _) in enumerate(path.taken):
-            within = [one for one in paths if one.arms[:place] == path.arms[:place] and len(one.taken) > place]
-            by_arm: dict[int, list[tuple[Launch, ...]]] = {}
-            for one in within:
-                by_arm.setdefault(one.arms[place], []).append(one.launches)
-            outcomes = list(by_arm.values())
-            if any(one != outcomes[0] for one in outcomes) and any(
-                one != outcomes[0][0] for each in outcomes for one in each
-            ):
-                found.setdefault((branch.text, branch.line), branch)
-    return sorted(found.values(), key=lambda one: one.line)
-
-
-def _all_launches(paths: Sequence[_Path]) -> tuple[Launch, ...]:
-    """The launches of all ways, each once, with the arms of the first way that has it."""
-    found: dict[str, Launch] = {}
-    for path in paths:
-        arms = tuple(f"{branch.arms[arm]} (line {branch.line})" for branch, _, arm in path.taken)
-        for launch in path.launches:
-            found.setdefault(repr(launch), replace(launch, when=arms))
-    everywhere = [key for key in found if all(any(repr(one) == key for one in path.launches) for path in paths)]
-    return tuple(replace(one, when=()) if key in everywhere else one for key, one in found.items())
-
-
-def _assumption(branch: Branch) -> str:
-    assert branch.usual is not None
-    others = [arm for place, arm in enumerate(branch.arms) if place != branch.usual]
-    return f"line {branch.line}: taken as {branch.arms[branch.usual]}, not {' or '.join(others)}"
-
-
-def _needs(branches: Sequence[Branch]) -> list[Need]:
-    """What would settle branches, by name."""
-    found: dict[str, Need] = {}
-    for branch in branches:
-        told = f"line {branch.line}: {branch.text}"
-        for name in sorted(branch.names) or [""]:
-            values = tuple(value for one, value in branch.values if one == name and value)
-            old = found.get(name or told)
-            known = old.values if old else ()
-            merged = (*known, *(one for one in values if one not in known))
-            found[name or told] = Need(name, old.line if old else branch.line, merged, old.told if old else told)
-    return list(found.values())
+def _option_of(names: frozenset[str]) -> str:
+    """How the user says what is not known."""
+    said = ("--arg VALUE" if name.isdecimal() or name == "#" else f"--env {name}=VALUE" for name in sorted(names))
+    return ", ".join(dict.fromkeys(said))

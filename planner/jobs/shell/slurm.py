@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Final
 
-_DIRECTIVE: Final = re.compile(r"^#SBATCH[ \t]+(.*)$", re.MULTILINE)
+_DIRECTIVE: Final = re.compile(r"#SBATCH[ \t]+(.*)")
 _SHORT: Final = {
     "-N": "nodes",
     "-n": "ntasks",
@@ -29,9 +30,10 @@ _VARIABLES: Final = {
 
 
 def directives(text: str) -> tuple[str, ...]:
-    """The words of all ``#SBATCH`` lines of a script."""
+    """The words of the ``#SBATCH`` lines of a script, which stand in front of its first command."""
     found: list[str] = []
-    for line in _DIRECTIVE.findall(text):
+    head = takewhile(lambda line: not line.strip() or line.startswith("#"), text.splitlines())
+    for line in (said[1] for line in head if (said := _DIRECTIVE.match(line))):
         try:
             found += shlex.split(line, comments=True)
         except ValueError:

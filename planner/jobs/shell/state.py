@@ -75,6 +75,7 @@ class Branch:
         values: those that the script compares a name with, by name.
         usual: the arm of a fresh shell, where that may be assumed; None where it may not.
         fresh: the arm of a fresh shell, whether it may be assumed or not.
+        other: the arm of all values but one, where it compares a name with that one.
     """
 
     text: str
@@ -84,6 +85,7 @@ class Branch:
     values: tuple[tuple[str, str], ...] = ()
     usual: int | None = None
     fresh: int | None = None
+    other: int | None = None
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,7 @@ class Shell:
         decide: the arm of a branch that is not known.
         line: of the command that is read.
         output: what commands print, where somebody listens.
+        met: branches that were not known.
     """
 
     state: State
@@ -192,6 +195,7 @@ class Shell:
     outer: tuple[tuple[str, ...], ...] = ()
     unread: list[str] = field(default_factory=list)
     wanted: list[str] = field(default_factory=list)
+    met: list[Branch] = field(default_factory=list)
     locals: list[dict[str, str | Array | None]] = field(default_factory=list)
 
     def spend(self) -> None:

@@ -12,6 +12,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 _FIRST: Final = 0xF0000
+RANKS: Final = frozenset({
+    "NODE_RANK", "RANK", "LOCAL_RANK", "MACHINE_RANK", "GROUP_RANK", "SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID",
+    "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MLP_ROLE_INDEX", "VC_TASK_INDEX", "JOB_COMPLETION_INDEX", "PET_NODE_RANK",
+})  # fmt: skip
+"""Variables that number nodes or processes: a script is read as the first of them runs it."""
 _PRIVATE: Final = re.compile("[\U000f0000-\U000ffffd]")
 
 
@@ -67,8 +72,13 @@ class Unknowns:
         return _PRIVATE.sub(lambda found: self.known[found[0]].text, text)
 
     def emptied(self, text: str) -> str:
-        """A text where the variables that nobody has set are empty."""
-        return _PRIVATE.sub(lambda found: "" if self.known[found[0]].fresh else found[0], text)
+        """A text where the variables that nobody has set are empty, and ranks 0."""
+
+        def usual(found: re.Match[str]) -> str:
+            one = self.known[found[0]]
+            return ("0" if one.names <= RANKS else "") if one.fresh else found[0]
+
+        return _PRIVATE.sub(usual, text)
 
     def unset(self, text: str) -> bool:
         """Whether a text is nothing but variables that nobody has set."""

@@ -63,9 +63,22 @@ def start_of(node: Node) -> int:
     return node.start_byte + (found.start() if found and text[:1] in b" \t\n\\" else 0)
 
 
-def fields(shell: Shell, node: Node) -> list[str]:
-    """The words that one word of a command becomes."""
-    return [word for parts in _braced(parts_of(shell, node)) for word in _split(shell, parts)]
+def fields(shell: Shell, *nodes: Node) -> list[str]:
+    """The words that one word of a command becomes; the grammar may have cut it in two."""
+    whole = [part for node in nodes for part in parts_of(shell, node)]
+    return [word for parts in _braced(whole) for word in _split(shell, parts)]
+
+
+def touching(nodes: Sequence[Node]) -> Iterator[list[Node]]:
+    """Nodes with nothing between them, as one word each."""
+    word: list[Node] = []
+    for node in nodes:
+        if word and start_of(node) != word[-1].end_byte:
+            yield word
+            word = []
+        word.append(node)
+    if word:
+        yield word
 
 
 def joined(shell: Shell, node: Node) -> str:

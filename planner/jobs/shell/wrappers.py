@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
+from planner.jobs.shell.values import is_known
+
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
@@ -126,6 +128,8 @@ def _inside(wrapper: Wrapper, rest: list[str], *, assigning: bool) -> tuple[tupl
             if name in wrapper.environment:
                 _note(environment, value if equals else "".join(rest[1:2]))
             rest = rest[1 + _values(wrapper, word) :]
+        elif len(word) == 1 and not is_known(word):
+            rest.pop(0)  # options that are not known
         elif assigning and _ASSIGNMENT.fullmatch(word):
             _note(environment, rest.pop(0))
         else:

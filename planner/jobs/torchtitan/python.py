@@ -35,11 +35,13 @@ class Configuration:
     Attributes:
         tables: of the configuration.
         model: name of the function that began it, and the flavor that it asks the registry of models for.
+        dispatch: what exchanges tokens with experts, which the registry of models is asked for.
         unknown: fields whose value is no constant.
     """
 
     tables: dict[str, Any] = field(default_factory=dict)
     model: tuple[str, str] = ("", "")
+    dispatch: str = ""
     unknown: list[str] = field(default_factory=list)
 
 
@@ -70,6 +72,8 @@ def configuration(text: str, name: str) -> Configuration:
     """What a function of a file makes, by name."""
     made = _made(functions(text), name, 0)
     made.tables.setdefault("model", {}).update(_family(made.model))
+    if made.dispatch:
+        made.tables.setdefault("parallelism", {})["expert_parallel_comm_backend"] = made.dispatch
     return made
 
 
@@ -119,7 +123,10 @@ def _flavor(found: Configuration, value: ast.expr) -> None:
             if call.args and isinstance(call.args[0], ast.Constant):
                 found.model = (found.model[0], str(call.args[0].value))
             used = [_name(one.func).partition(".")[0] for one in ast.walk(call) if isinstance(one, ast.Call)]
-            converters = [_CONVERTERS[one] for one in used if one in _CONVERTERS]
+            converters = [_CONVERTERS.get(one, one) for one in used if one.endswith("Converter")]
+            backend = next((one.value for one in call.keywords if one.arg == "moe_comm_backend"), None)
+            if isinstance(backend, ast.Constant):
+                found.dispatch = str(backend.value)
             if converters:
                 found.tables.setdefault("model", {})["converters"] = converters
 
@@ -192,7 +199,7 @@ def _family(model: tuple[str, str]) -> dict[str, str]:
     """Name and flavor of a model by the function that makes it, such as ``llama3_8b``."""
     function, flavor = model
     name = re.match(r"(?:[a-z]+_)?[a-z]+_?\d*?(?=_|$)", function)
-    family = next((one for one in _FAMILIES if function.startswith(one)), name[0] if name else function)
+    family = next((one for one in _FAMILIES if re.search(rf"(?:^|_){one}_", function)), name[0] if name else function)
     return {"name": family, "flavor": flavor} if flavor else {}
 
 

@@ -72,6 +72,16 @@ def llama3_8b_wide():
     return config
 
 
+def qwen35_4b():
+    return Trainer.Config(model_spec=model_registry("4B", moe_comm_backend="deepep"))
+
+
+def llama3_8b_narrow():
+    config = llama3_8b()
+    config.model_spec = model_registry("8B", converters=[NVFP4LinearConverter.Config(fqns=["layers"])])
+    return config
+
+
 def apply(config):
     config.training.steps = 1
     return config
@@ -214,4 +224,12 @@ def test_a_python_configuration_is_read_by_its_syntax(folder):
         "training.steps is no constant in llama3_8b_wide; --training.steps on its command line says it",
     )
     (asked,) = read_job([folder / "config_registry.py"], Context()).job.missing
-    assert asked == "--launch N says which of its 2 configurations (1: llama3_8b, 2: llama3_8b_wide)"
+    listed = "1: llama3_8b, 2: llama3_8b_wide, 3: qwen35_4b, 4: llama3_8b_narrow"
+    assert asked == f"--launch N says which of its 4 configurations ({listed})"
+
+
+def test_a_python_configuration_of_what_is_not_known_is_named(folder):
+    path = folder / "config_registry.py"
+    assert read_job([path], Context(launch=3)).job.lacks.startswith("model 'qwen35' is not known here")
+    with pytest.raises(BadRequest, match=r"model\.converters: 'NVFP4LinearConverter' is not priced"):
+        read_job([path], Context(launch=4))

@@ -47,6 +47,27 @@ def test_a_branch_that_is_not_known_is_not_guessed():
     assert words(text, arguments=["dlc"]) == ["torchrun train.py --tp 8"]
 
 
+def test_all_that_a_branch_can_be_asked_for_is_said_at_once():
+    text = """
+    if [ $1 = 1B ]; then L=16; elif [ $1 = 7B ]; then L=32; else echo unknown; exit 1; fi
+    case "$MODE" in full) R=full;; sel*|selective) R=selective;; esac
+    if [ -z "$VP" ]; then V=""; else V="--vp $VP"; fi
+    torchrun train.py --layers $L --recompute $R $V
+    """
+    script = read_script(text)
+    assert [one.option for one in script.needs] == ["--arg 1B or 7B", "--env MODE=full or selective"]
+    assert script.missing.startswith("not known from the script: --arg 1B or 7B (line 2: $1 = 1B), --env MODE=full")
+    assert script.assumed == ('line 4: taken as -z "${VP}"; it could be not -z "${VP}"',)
+    given = {"arguments": ["7B"], "environment": {"MODE": "full", "VP": "2"}}
+    assert words(text, **given) == ["torchrun train.py --layers 32 --recompute full --vp 2"]
+
+
+def test_a_script_is_read_as_the_first_of_its_nodes_runs_it():
+    script = read_script('if [ "$NODE_RANK" -eq 0 ]; then A=1; else A=2; fi; torchrun train.py --x $A')
+    assert [one.words[-1] for one in script.launches] == ["1"]
+    assert script.assumed == ("line 1: taken as $NODE_RANK 0; it could be $NODE_RANK other than 0",)
+
+
 def test_arms_that_start_the_same_are_no_obstacle():
     script = read_script("if [ $A = b ]; then mkdir x; else echo no; fi; torchrun train.py --x 1")
     assert len(script.launches) == 1
@@ -89,3 +110,61 @@ def test_blanks_between_expansions_in_quotes_part_words():
     script = 'A="--tp 2"\nX=""\nCMD="torchrun train.py $A ${B:-3} ${A} \\\n  $X ${C:-4}"\neval $CMD\n'
     words = read_script(script).launches[0].words
     assert words == ("torchrun", "train.py", "--tp", "2", "3", "--tp", "2", "4")
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("torchrun t.py --f $A/$B.txt", "torchrun t.py --f ${A}/${B}.txt"),
+        ("x=1   y=2\ntorchrun t.py --x $x$y", "torchrun t.py --x 12"),
+        ("X=${L:-Et*10|t*12,mL}\ntorchrun t.py --l $X", "torchrun t.py --l Et*10|t*12,mL"),
+        ("P=<path to the model>\ntorchrun t.py --p $P", "torchrun t.py --p <path to the model>"),
+        ('[ \\( a = b \\) -o "x" ] && T=2\ntorchrun t.py --t $T', "torchrun t.py --t 2"),
+        ('A=abc; n=1\ntorchrun t.py --a "${A:$n+1}"', "torchrun t.py --a c"),
+        ("$PY train.py --x 1", "${PY} train.py --x 1"),
+        ("srun $OPTIONS -u bash -c 'torchrun t.py --x 1'", "torchrun t.py --x 1"),
+        ("x=a`echo b`c\ntorchrun t.py --x $x", "torchrun t.py --x abc"),
+        ("torchrun t.py \\\n  --a 1 \\\n  # --b 2 \\\n  --c 3", "torchrun t.py --a 1"),
+        ("nohup env A=1 numactl --cpunodebind 0 torchrun t.py --x 1 > log 2>&1 &", "torchrun t.py --x 1"),
+        ("docker run --gpus all -e A=1 image bash -c 'cd x && torchrun t.py --x 1'", "torchrun t.py --x 1"),
+        ('ssh -p 22 host "cd x; torchrun t.py --x 1"', "torchrun t.py --x 1"),
+        ("cat > run.sh <<'EOF'\ntorchrun t.py --x $1\nEOF\nbash run.sh 7", "torchrun t.py --x 7"),
+        (
+            "sbatch -N 2 <<EOF\n#!/bin/bash\nsrun torchrun --nnodes \\$SLURM_NNODES t.py\nEOF",
+            "torchrun --nnodes 2 t.py",
+        ),
+        ('sbatch --wrap "torchrun t.py --x 1"', "torchrun t.py --x 1"),
+        ('echo "torchrun t.py --x 1" | bash', "torchrun t.py --x 1"),
+        ("X=1\r\ntorchrun t.py --x $X\r\n", "torchrun t.py --x 1"),
+        (
+            "eval \"$(conda shell.bash hook)\"; N=$(python -c 'print(4)')\ntorchrun t.py --n $N",
+            "torchrun t.py --n ${N}",
+        ),
+    ],
+)
+def test_what_the_grammar_stumbles_over_is_read_as_the_shell_takes_it(script, expected):
+    assert words(script) == [expected]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python preprocess_data.py --x 1",
+        "python -m lm_eval --model x",
+        "pip install -r x",
+        "python -m pip install x",
+        "echo torchrun",
+    ],
+)
+def test_what_trains_nothing_is_no_launch(line):
+    assert words(line) == []
+
+
+def test_a_script_that_is_given_is_read_where_it_is_run():
+    files = {"scripts/args.sh": "TP=4\n", "inner.sh": 'torchrun t.py --tp "$1" --env "$E"\n'}
+    text = "source $(dirname $0)/args.sh\nexport E=e\nbash ./inner.sh $TP"
+    assert words(text, files=files) == ["torchrun t.py --tp 4 --env e"]
+    assert read_script(text).wanted == (
+        "line 1 takes in ./args.sh, which is not given",
+        "line 3 runs ./inner.sh, which is not given",
+    )
