@@ -31,7 +31,7 @@ def compare_with_best(given: Plan, request: PlanRequest, framework: str | None =
         iteration_seconds=seconds,
         mfu=best.prediction.mfu,
         peak_memory_bytes=max(stage.total for stage in best.memory_bytes),
-        differs=_differs(given, best),
+        differs=differs(given, best),
     )
     return given.model_copy(update={"alternatives": (other,) if other.differs else (), "why_not": (said,)})
 
@@ -47,7 +47,8 @@ def _best(request: PlanRequest, framework: str | None) -> tuple[Plan, str | None
     return ask(wanted), request.framework
 
 
-def _differs(given: Plan, best: Plan) -> str:
+def differs(given: Plan, best: Plan) -> str:
+    """The axes in which the best is otherwise, in words; nothing where it is the same."""
     if given.strategy is None or best.strategy is None:
         return "the only one that runs"
     pairs = ((name, getattr(given.strategy, name), getattr(best.strategy, name)) for name in _AXES)

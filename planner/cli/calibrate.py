@@ -68,7 +68,7 @@ def _of_log(ctx: click.Context, name: str) -> FileRun | None:
     from planner.runs.schema import run_of
 
     path = expanded(name)
-    if path.suffix == ".gz" or not path.is_file():
+    if path.name.endswith((".jsonl.gz", ".json.gz")) or not path.is_file():
         return None
     logs = [reader for reader in READERS if isinstance(reader, LogReader)]
     if kind(job_file(path), logs) is None:

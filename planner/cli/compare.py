@@ -16,6 +16,7 @@ from planner.request.fields import GIVEN_SPLIT
 
 if TYPE_CHECKING:
     from planner.analyses.compare import Side
+    from planner.analyses.examine_run import Examined
     from planner.jobs.assemble import FilesOfJob
 
 _STDIN = "-"
@@ -34,16 +35,35 @@ def compare(ctx: click.Context, /, a: str, b: str | None, **params: Any) -> None
 
     A and B are files that `plan --format json` wrote (- for stdin), files of one measured run (run/1), ids of published
     runs as `plan validate --format json` lists them, or a script, a configuration or a log of a job. Without B, the job
-    of A is compared with the best plan for it.
+    of A is compared with the best plan for it; a log is compared with its own prediction too, and the one change that
+    gains most is named.
     """
     if a == b == _STDIN:
         raise BadRequest("stdin holds one answer; name a file for the other")
     from planner.analyses.compare import compare as set_side_by_side
     from planner.render.terminal.comparison import print_comparison
 
+    if b is None and (examined := _examined(ctx, a, params)):
+        from planner.render.terminal.examined import print_examined
+
+        deliver(examined, print_examined, params)
+        return
     one = _side(ctx, a, params)
     other = _side(ctx, b, params) if b else _best(ctx, a, params)
     deliver(set_side_by_side(one, other), print_comparison, params)
+
+
+def _examined(ctx: click.Context, given: str, params: dict[str, Any]) -> Examined | None:
+    """A log by itself: what was measured, beside what is predicted and what would be best; None for other files."""
+    found = _job(ctx, given)
+    if found is None or found.run is None:
+        return None
+    from planner.analyses.examine_run import examine_run
+    from planner.runs.schema import run_of
+
+    question(ctx, found)  # which says what is missing
+    with working("searching", params):
+        return examine_run(run_of(document_of(found, gathered(ctx, found))), found.job.framework)
 
 
 def _side(ctx: click.Context, given: str, params: dict[str, Any]) -> Side:

@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 
 from planner.errors import BadFile, BadRequest, MeshwrightError
 from planner.frameworks.registry import FRAMEWORKS
-from planner.jobs.documents import asked_in
 from planner.jobs.imported import ImportedJob
+from planner.jobs.logs.comments import figures_in
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, LogReader, Reader, job_file
 from planner.jobs.recognise import is_script, kind, looks_like, readers_of
 from planner.jobs.script import JobOfScript, job_of_script, script_of, started
@@ -114,12 +114,13 @@ def _part(file: JobFile, context: Context, readers: Sequence[Reader], form: str 
     of_form = [one for one in readers if one.form == form] if form else list(readers)
     reader = kind(file, of_form)
     if reader is None and (said := _own_words(file, lambda: _of_script(file, context, of_form))):
-        return Part(file, said.reader, _with_stack(said.job, said.reader), line=said.line)
+        told = replace(said.job, remarks=(*said.job.remarks, *figures_in(file.text)))
+        return Part(file, said.reader, _with_stack(told, said.reader), line=said.line)
     if reader is None:
         raise BadFile(file.path, _refusal(file, context, readers, of_form if form else []))
     if isinstance(reader, LogReader):
-        run = reader.read(file, context)
-        return Part(file, reader, _of_run(run, file), run=run)
+        job = _own_words(file, lambda: reader.read(file, context))
+        return Part(file, reader, _with_stack(job, reader), run=_run_of(job, file))
     assert isinstance(reader, DocumentReader)
     job = _own_words(file, lambda: reader.read(file, context))
     own = file.document if reader.form == "run" else None
@@ -155,7 +156,7 @@ def _own_words(file: JobFile, read: Callable[[], Read]) -> Read:
         raise BadRequest(text if text.startswith(str(file.path)) else f"{file.path}: {text}") from None
 
 
-def _with_stack(job: ImportedJob, reader: DocumentReader | CommandReader) -> ImportedJob:
+def _with_stack(job: ImportedJob, reader: Reader) -> ImportedJob:
     """A job whose stack is its framework's, where neither it nor anybody says another."""
     if not reader.framework:
         return job
@@ -164,11 +165,12 @@ def _with_stack(job: ImportedJob, reader: DocumentReader | CommandReader) -> Imp
     return replace(job, fields={"stack": stack, **job.fields}, framework=reader.framework, filled=filled)
 
 
-def _of_run(run: Mapping[str, Any], file: JobFile) -> ImportedJob:
-    """The question of a run that a log tells of, as a job; what it does not say is absent."""
-    job = asked_in(run.get("request") or {}, file)
-    assumed = tuple(f"{path.removeprefix('request.')}: {why}" for path, why in (run.get("assumed") or {}).items())
-    return replace(job, remarks=tuple(run.get("unread") or ()), assumed=assumed)
+def _run_of(job: ImportedJob, file: JobFile) -> Mapping[str, Any]:
+    """The ``run/1`` document of a log, whose question is filled in once all files and options are known."""
+    run = {"schema": "run/1", "id": file.path.name, "source": {"title": file.path.name, "where": str(file.path)}}
+    return (
+        run | {"measured": dict(job.measured), "unread": list(job.lines)} | ({"suspect": True} if job.suspect else {})
+    )
 
 
 def _names(job: ImportedJob) -> dict[str, Any]:
@@ -212,6 +214,8 @@ def _joined(parts: Sequence[Part], context: Context) -> ImportedJob:
         lacks=lacks,
         filled=frozenset(filled.keys() - said.keys()),
         origins={name: origin for name, (_, origin) in every.items()},
+        measured=next((job.measured for job in jobs if job.measured), {}),
+        suspect=any(job.suspect for job in jobs),
     )
 
 

@@ -66,6 +66,8 @@ class ImportedJob:
         filled: names of fields, and of pins as ``pins.tp``, that the file leaves to its framework's defaults; what
             another file of the same job says of them counts.
         origins: the file that each of these names is from, where several files were joined.
+        measured: what a log tells of the run, as ``measured`` of a ``run/1`` document; empty of other files.
+        suspect: whether that is a figure and no measurement, since the time never settles.
     """
 
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -81,6 +83,8 @@ class ImportedJob:
     lacks: str = ""
     filled: frozenset[str] = frozenset()
     origins: Mapping[str, str] = field(default_factory=dict)
+    measured: Mapping[str, Any] = field(default_factory=dict)
+    suspect: bool = False
 
     @property
     def lines(self) -> tuple[str, ...]:

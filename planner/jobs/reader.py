@@ -6,15 +6,17 @@ A file is a document (JSON, TOML, YAML, Python), a log, or a shell script. A scr
 
 from __future__ import annotations
 
+import gzip
 import json
 import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO, cast
 
-from hardware.files import read_text
+from hardware.errors import BadFile
+from hardware.files import LARGEST
 from planner.jobs.imported import ImportedJob
 from planner.jobs.yaml_text import parse_yaml
 
@@ -22,8 +24,6 @@ SYNTAXES: Final[Mapping[str, Callable[[str], Any]]] = {"JSON": json.loads, "TOML
 """What parses a table: every one raises a ValueError where it does not."""
 _UPWARDS: Final = 3
 """Folders above a script in which it may be started."""
-_LARGEST: Final = 2**28
-"""Bytes; logs are the longest."""
 _LONGEST_YAML: Final = 2**20
 """Characters; what is longer is a log or data, and YAML's parser takes its time over them."""
 
@@ -34,11 +34,21 @@ class JobFile:
 
     Attributes:
         path: where it lies, as the user or another file names it.
-        text: what it holds.
+        text: what it holds; of a long log its beginning.
+        whole: whether that is all of it.
     """
 
     path: Path
     text: str
+    whole: bool = True
+
+    def lines(self) -> Iterator[str]:
+        """Its lines, one at a time, to the end of the file."""
+        if self.whole:
+            yield from self.text.splitlines()
+            return
+        with _opened(self.path) as lines:
+            yield from iter(lambda: lines.readline(LARGEST), "")
 
     @cached_property
     def document(self) -> Mapping[str, Any] | None:
@@ -65,12 +75,38 @@ class JobFile:
 
 
 def job_file(path: Path) -> JobFile:
-    """A file from disk.
+    """A file from disk, also one packed by gzip; of a log that is longer than any description its beginning.
 
     Raises:
-        BadFile: it is missing, a folder, too large, or no text.
+        BadFile: it is missing, a folder, or no text.
     """
-    return JobFile(path, read_text(path, most=_LARGEST))
+    try:
+        with _opened(path) as lines:
+            text = lines.read(LARGEST)
+            whole = not lines.read(1)
+    except (EOFError, gzip.BadGzipFile):
+        raise BadFile(path, "not packed by gzip, as its name says") from None
+    except FileNotFoundError:
+        raise BadFile(path, "no such file") from None
+    except IsADirectoryError:
+        raise BadFile(path, "a folder, where a file is expected") from None
+    except OSError as error:
+        raise BadFile(path, (error.strerror or "cannot be read").lower()) from None
+    if "\0" in text or text.count(_NO_TEXT) * _RARE > len(text):
+        raise BadFile(path, "not a text file in UTF-8")
+    return JobFile(path, text, whole)
+
+
+def _opened(path: Path) -> TextIO:
+    """The text of a file, unpacked; what a cut leaves of a character in a log stands as a mark of it."""
+    if path.suffix == ".gz":
+        return cast("TextIO", gzip.open(path, "rt", encoding="utf-8-sig", errors="replace"))
+    return path.open(encoding="utf-8-sig", errors="replace")
+
+
+_NO_TEXT: Final = "\N{REPLACEMENT CHARACTER}"
+_RARE: Final = 1000
+"""Characters of a log among which one may be broken."""
 
 
 @dataclass(frozen=True)
@@ -193,14 +229,16 @@ class LogReader:
     Attributes:
         form: as ``--from`` takes it.
         title: what a person calls it.
+        framework: name of the exporter's framework whose stack is priced, "" where the log says none.
         recognises: whether a text is such a log.
-        read: a ``run/1`` document, with what was measured; its request may lack what the log does not say.
+        read: the job as far as the log says it, with what was ``measured``; other files may say the rest.
     """
 
     form: str
     title: str
+    framework: str
     recognises: Callable[[JobFile], bool]
-    read: Callable[[JobFile, Context], Mapping[str, Any]]
+    read: Callable[[JobFile, Context], ImportedJob]
 
 
 Reader = DocumentReader | CommandReader | LogReader

@@ -16,16 +16,23 @@ from planner.jobs.flagscale import read as flagscale
 from planner.jobs.imported import ImportedJob
 from planner.jobs.internevo import read as internevo
 from planner.jobs.llamafactory import read as llamafactory
+from planner.jobs.maxtext import log as maxtext_log
 from planner.jobs.maxtext import read as maxtext
 from planner.jobs.megatron import functional
+from planner.jobs.megatron import log as megatron_log
 from planner.jobs.megatron import read as megatron
+from planner.jobs.nanotron import log as nanotron_log
 from planner.jobs.nanotron import read as nanotron
+from planner.jobs.nemo import log as nemo_log
 from planner.jobs.nemo import read as nemo
+from planner.jobs.neox import log as neox_log
 from planner.jobs.neox import read as neox
 from planner.jobs.primus import read as primus
 from planner.jobs.reader import Context, Reader
 from planner.jobs.swift import read as swift
+from planner.jobs.torchtitan import log as torchtitan_log
 from planner.jobs.torchtitan import read as torchtitan
+from planner.jobs.transformers import log as transformers_log
 from planner.jobs.transformers import read as transformers
 from planner.jobs.trl import read as trl
 from planner.jobs.verl import read as verl
@@ -51,8 +58,15 @@ READERS: Final[list[Reader]] = [
     *nanotron.READERS,
     *maxtext.READERS,
     *documents.READERS,
+    *nanotron_log.READERS,
+    *torchtitan_log.READERS,
+    *maxtext_log.READERS,
+    *nemo_log.READERS,
+    *neox_log.READERS,
+    *megatron_log.READERS,
+    *transformers_log.READERS,
 ]
-"""Those of every framework; the first of a form is the usual one."""
+"""Those of every framework; the first of a form is the usual one, and of logs those first that others resemble."""
 
 
 def forms() -> tuple[str, ...]:

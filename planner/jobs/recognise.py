@@ -33,12 +33,14 @@ def readers_of(file: JobFile, readers: Sequence[Reader]) -> tuple[DocumentReader
 def kind(file: JobFile, readers: Sequence[Reader]) -> DocumentReader | LogReader | None:
     """The reader of a document or a log; None where none takes it.
 
-    Where several do, the one whose kind the file's name has is meant.
+    What a run printed is a log, whatever table it prints. Where several take it, the one whose kind the file's name has
+    is meant.
 
     Raises:
         BadFile: several take it, and its name says nothing.
     """
-    found = readers_of(file, readers)
+    every = readers_of(file, readers)
+    found = tuple(one for one in every if isinstance(one, LogReader))[:1] or every
     if len({one.form for one in found}) > 1:
         name = file.path.name.lower()
         found = tuple(one for one in found if one.form in name) or found

@@ -1,1 +1,1 @@
-"""NeMo: YAML of Megatron GPT training (NeMo 1), and recipes of NeMo 2 and Megatron-Bridge."""
+"""NeMo: YAML of Megatron GPT training (NeMo 1), recipes of NeMo 2 and Megatron-Bridge, and what their runs print."""

@@ -143,8 +143,13 @@ def _is_one(file: JobFile) -> bool:
     return isinstance(model, dict) and (bool(own & set(model)) or {"micro_batch_size", "optim"} <= set(model))
 
 
+def nemo_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
+    """The job of a configuration of NeMo 1's Megatron GPT."""
+    return table_job(_one_words(document, context), _ONE, context)
+
+
 def _read_one(file: JobFile, context: Context) -> ImportedJob:
-    return table_job(_one_words(file.document or {}, context), _ONE, context)
+    return nemo_job(file.document or {}, context)
 
 
 def _is_bridge(file: JobFile) -> bool:

@@ -97,10 +97,15 @@ def _recognises(file: JobFile) -> bool:
 
 def _read(file: JobFile, context: Context) -> ImportedJob:
     parts = [file, *(one for one in context.files if one.path != file.path and _recognises(one))]
-    words: Words = {}
+    document: dict[str, Any] = {}
     for part in parts:
-        words |= table_words(part.document or {}, {"": ""}, context.environment)
-    return table_job(_as_options(words), _DIALECT, context)
+        document |= part.document or {}
+    return neox_job(document, context)
+
+
+def neox_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
+    """The job of settings by GPT-NeoX's names."""
+    return table_job(_as_options(table_words(document, {"": ""}, context.environment)), _DIALECT, context)
 
 
 def _as_options(words: Words) -> Words:

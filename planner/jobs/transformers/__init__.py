@@ -1,1 +1,1 @@
-"""Hugging Face's TrainingArguments, on a command line or in a file, and what makes a job of them."""
+"""Hugging Face's TrainingArguments and Trainer: command lines and files, what makes a job of them, what runs print."""

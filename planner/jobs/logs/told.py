@@ -1,0 +1,162 @@
+"""What a log tells of a run: time, memory and what else, out of its starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from planner.answer.text import plural, short_seconds
+from planner.jobs.imported import ImportedJob
+from planner.jobs.logs.forms import Form
+from planner.jobs.logs.lines import plain
+from planner.jobs.logs.memory import peak_memory
+from planner.jobs.logs.scan import Scan, Start, Tables
+from planner.jobs.logs.series import FEWEST, Reading, Timing, readings, timing
+from planner.jobs.reader import Context, JobFile
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a log tells.
+
+    Attributes:
+        start: of the program, the one that ran longest; its settings are the run's.
+        measured: as a ``run/1`` document has it.
+        timing: what an iteration takes; None where nothing is measured.
+        remarks: how it was measured, or why not.
+        uncertain: whether the time is a figure and no measurement, such as the mean of a whole run.
+    """
+
+    start: Start
+    measured: dict[str, Any] = field(default_factory=dict)
+    timing: Timing | None = None
+    remarks: tuple[str, ...] = ()
+    uncertain: bool = False
+
+
+def told_by(file: JobFile, tables: Tables) -> Told:
+    """Read a log through the tables of its framework."""
+    return tell(Scan(tables).feed(plain(file.lines())), tables.forms)
+
+
+def tell(starts: Sequence[Start], forms: Sequence[Form]) -> Told:
+    """Time, memory and remarks of some starts."""
+    found = [(start, *_timed(start, forms)) for start in starts]
+    start, time, read = max(found, key=lambda one: (one[1].count if one[1] else 0, one[0].done))
+    peak, out = peak_memory(start.memory), _last(starts).ran_out
+    seconds = {"iteration_seconds": time.seconds, "rounding": time.rounding} if time else {}
+    measured: dict[str, Any] = {
+        **seconds,
+        **({"peak_memory": peak} if peak else {}),
+        **({"out_of_memory": True} if out >= 0 else {}),
+    }
+    remarks = (*_starts(starts, start), *(_time(time) if time else _no_time(read, start)), *_memory(starts))
+    return Told(start, measured, time, remarks, uncertain=bool(time and not time.settled))
+
+
+def _timed(start: Start, forms: Sequence[Form]) -> tuple[Timing | None, list[Reading]]:
+    """The time of a start by the first form of the table that measures one, and the readings of the first that has."""
+    most: list[Reading] = []
+    for place in sorted(start.steps):
+        read = readings(start.steps[place], since_last=forms[place].since_last)
+        most = most or read
+        if time := timing(read, of_last=forms[place].of_last):
+            return time, read
+    return None, most
+
+
+def _last(starts: Sequence[Start]) -> Start:
+    """The last start that came anywhere."""
+    return next((one for one in reversed(starts) if one.steps or one.ran_out >= 0), starts[-1])
+
+
+def _starts(starts: Sequence[Start], taken: Start) -> Iterator[str]:
+    ran = [one for one in starts if one.steps]
+    if len(ran) > 1:
+        place = next((place for place, one in enumerate(ran, 1) if one is taken), len(ran))
+        each = f"number {place}, up to iteration {taken.done:,}, is the one that counts"
+        yield f"steps begin {len(ran)} times, at new starts or since ranks tell the same; {each}"
+
+
+def _time(time: Timing) -> Iterator[str]:
+    """How the time was taken."""
+    where = f"the median of {plural(time.count, 'iteration')}, {time.first:,} to {time.last:,}"
+    yield f"{short_seconds(time.seconds)} per iteration: {where}; the middle half of them lies within {time.spread:.1%}"
+    if time.warm_up:
+        yield f"{plural(time.warm_up, 'iteration')} of warm-up left out"
+    for reason, count in time.aside:
+        yield f"{plural(count, 'iteration')} left out for {reason}"
+    if time.outliers:
+        slowest = short_seconds(time.slowest)
+        yield f"{plural(time.outliers, 'iteration')} much slower, up to {slowest}; the median does not follow them"
+    if len(time.batches) > 1:
+        sizes = ", ".join(f"{size:,}" for size in time.batches[:4])
+        yield f"the batch changes ({sizes}); the time is that of {time.batch:,} sequences"
+    if not time.settled:
+        yield "the time never settles, so it is a figure and no measurement; it is compared and not learnt from"
+
+
+def _no_time(read: Sequence[Reading], start: Start) -> Iterator[str]:
+    if start.ran_out >= 0 and not start.done:
+        return
+    count = sum(one.count for one in read)
+    if not start.steps:
+        yield "no line of the log tells an iteration, so no time is read"
+    elif not read and max(map(len, start.steps.values())) > 1:
+        yield "no line of the log tells how long an iteration takes, so no time is read"
+    elif len(read) < 2:
+        yield f"a single line of time is no measurement; lines of {FEWEST + 1} iterations or more are"
+    else:
+        yield f"{plural(count, 'iteration')} are too few for a measurement of time; {FEWEST + 1} or more are"
+
+
+def _memory(starts: Sequence[Start]) -> Iterator[str]:
+    out = _last(starts).ran_out
+    if out >= 0:
+        yield "out of memory " + (f"after {plural(out, 'iteration')}" if out else "before the first iteration was done")
+
+
+def with_told(job: ImportedJob, told: Told, context: Context, *, aside: Sequence[str] = ()) -> ImportedJob:
+    """A job with what its log tells of the run, and what must be said elsewhere.
+
+    Args:
+        job: what the log says of the settings.
+        told: of the run.
+        context: what else is known.
+        aside: remarks of the framework.
+    """
+    fields = dict(job.fields)
+    if told.timing and told.timing.batch:
+        fields["global_batch_size"] = told.timing.batch
+    known = {*fields, *(f"pins.{axis}" for axis in job.pins), *context.known}
+    known |= {"cluster"} if "profile" in known else set()
+    known |= {"global_batch_size"} if "steps" in job.pins else set()
+    asked = ["cluster"] if context.files else list(_ASKED)  # other files may say the rest
+    lacks = [
+        f"the log does not say {_ASKED[name][0]}; {_ASKED[name][1]} says it" for name in asked if name not in known
+    ]
+    return replace(
+        job,
+        fields=fields,
+        measured=told.measured,
+        suspect=told.uncertain,
+        missing=(*job.missing, *lacks),
+        remarks=(*told.remarks, *aside, *job.remarks),
+    )
+
+
+_ASKED: Final = {
+    "model": ("the model", "--model"),
+    "gpus": ("how many devices there were", "--gpus"),
+    "cluster": ("what machines it ran on", "--cluster"),
+    "global_batch_size": ("the batch", "--global-batch"),
+    "seq_length": ("the sequence length", "--seq-len"),
+    "pins.tp": ("the tensor-parallel degree", "--tp"),
+    "pins.pp": ("how many stages there are", "--pp"),
+    "pins.micro_batch_size": ("the micro-batch", "--micro-batch"),
+    "pins.zero_stage": ("what is sharded", "--zero"),
+    "pins.recompute": ("what is recomputed", "--recompute"),
+}
+"""What must be known for a price of what ran, in words, and the option that says it; a configuration beside the log
+says the rest as well."""

@@ -1,0 +1,57 @@
+"""Logs of GPT-NeoX: Megatron-LM's lines, and a dump of its own settings that says which of them the user set."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from planner.errors import BadRequest
+from planner.jobs.imported import ImportedJob
+from planner.jobs.logs.lines import has
+from planner.jobs.logs.told import told_by, with_told
+from planner.jobs.megatron.dump import sizes_alone
+from planner.jobs.megatron.log import TABLES
+from planner.jobs.neox.read import neox_job
+from planner.jobs.reader import Context, JobFile, LogReader
+
+_SET_BY: Final = re.compile(r"\.{2,}(?:updated|default)\s*$", re.MULTILINE)
+"""What stands behind a value: whether the user set it."""
+
+
+def _read(file: JobFile, context: Context) -> ImportedJob:
+    told = told_by(file, TABLES)
+    said = {name: _SET_BY.sub("", value).strip() for name, value in told.start.said.items()}
+    updated = {name: said[name] for name, value in told.start.said.items() if value.rstrip().endswith("updated")}
+    return with_told(_settled(said, updated, context), told, context)
+
+
+def _settled(said: Mapping[str, str], updated: Mapping[str, str], context: Context) -> ImportedJob:
+    """The job of what the user set, by the reader of its files; where that makes none, why."""
+    sizes = sizes_alone(said)
+    try:
+        job = neox_job({name: _literal(value) for name, value in updated.items()}, context)
+    except BadRequest as error:
+        return replace(sizes, missing=(f"the settings that it prints make no job: {error}",))
+    return replace(job, fields={**job.fields, **sizes.fields}, pins={**job.pins, **sizes.pins}, length=None)
+
+
+def _literal(text: str) -> Any:
+    """A value as Python prints it, itself where it is text."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+
+
+def _recognises(file: JobFile) -> bool:
+    return has(file.text, _SIGN)
+
+
+_SIGN: Final = re.compile(
+    r"^.*\b(?:model_parallel_size|pipe_parallel_size) \.{2,}.*\.{2,}(?:updated|default)", re.MULTILINE
+)
+
+READERS: Final = (LogReader("gpt-neox-log", "a log of GPT-NeoX", "", _recognises, _read),)

@@ -1,0 +1,127 @@
+"""Logs of torchtitan: the configuration that it prints, what it says at the start, and its lines of steps."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+from planner.errors import BadRequest
+from planner.jobs.imported import ImportedJob
+from planner.jobs.logs.forms import row
+from planner.jobs.logs.lines import has
+from planner.jobs.logs.memory import MemoryForm
+from planner.jobs.logs.scan import Fact, Tables
+from planner.jobs.logs.told import Told, told_by, with_told
+from planner.jobs.reader import Context, JobFile, LogReader
+from planner.jobs.torchtitan.options import MODELS
+from planner.jobs.torchtitan.settings import torchtitan_job
+
+TABLES: Final = Tables(
+    forms=(
+        row(
+            "step:",
+            r"\bstep:\s*(?P<step>\d+)\s+loss:",
+            r"\btps:\s*(?P<tokens_s>[\d,.]+)",
+            clock=True,
+        ),
+    ),
+    memory=(MemoryForm("memory:", re.compile(r"memory:\s*(?P<bytes>[\d.]+)(?P<unit>[KMG]iB)\("), "reserved"),),
+    facts=(
+        Fact("Building ", re.compile(r"model (?P<model>\w+) (?P<flavor>\S+) with ")),
+        Fact("Model ", re.compile(r"Model (?P<model>\w+) (?P<flavor>\S+) size: (?P<parameters>[\d,]+)")),
+        Fact("local batch size", re.compile(r"local batch size:? (?P<local_batch_size>\d+)")),
+        Fact("global batch size", re.compile(r"global batch size:? (?P<global_batch_size>\d+)")),
+        Fact("sequence length", re.compile(r"sequence length:? (?P<seq_len>\d+)")),
+        Fact("device mesh with", re.compile(r"device mesh with \[(?P<mesh>[^\]]*)\], \[(?P<degrees>[\d, ]*)\]")),
+        Fact("mesh with parallelism", re.compile(r"mesh with parallelism: (?P<parallelism>[\w=, ]+)")),
+        Fact("capacity: ", re.compile(r"[A-Z]+ (?:memory )?capacity: (?P<device>.+?) with ")),
+    ),
+    starts=("Starting job:", "Training starts at step"),
+    table="Running with ",
+)  # fmt: skip
+"""Peaks are those that its allocator reserved (components/metrics.py: DeviceMemoryMonitor)."""
+_AXES: Final = {"tp": "tp", "cp": "cp", "pp": "pp"}
+_SHARES: Final = ("dp_shard", "dp_replicate", "dp", *_AXES)
+"""Dimensions of the mesh that it prints; the others are made of these."""
+
+
+def _read(file: JobFile, context: Context) -> ImportedJob:
+    told = told_by(file, TABLES)
+    said, document = told.start.said, _document(told.start.table)
+    job = _settled(document)
+    return with_told(_with_facts(job, said), told, context, aside=_seen(told))
+
+
+def _settled(document: Mapping[str, Any]) -> ImportedJob:
+    """The job of the configuration; where it makes none, why."""
+    try:
+        return torchtitan_job(document) if document else ImportedJob()
+    except BadRequest as error:
+        return ImportedJob(missing=(f"the configuration that it prints makes no job: {error}",))
+
+
+def _document(text: str) -> Mapping[str, Any]:
+    """The configuration behind "Running with args:", as JSON or as Python prints it; empty where there is none."""
+    text = text[text.find("{") : text.rfind("}") + 1]
+    parsers: tuple[Callable[[str], Any], ...] = (json.loads, ast.literal_eval)
+    for parse in parsers:
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            found = parse(text)
+            if isinstance(found, Mapping) and {"parallelism", "training"} & set(found):
+                return found
+    return {}
+
+
+def _with_facts(job: ImportedJob, said: Mapping[str, str]) -> ImportedJob:
+    """A job with what lines at the start say and the configuration does not."""
+    named = (said.get("model", ""), said.get("flavor", ""))
+    model = next((known for known, flavor in MODELS.items() if flavor == named), None)
+    degrees = _degrees(said)
+    gpus = 1
+    for name in _SHARES:
+        gpus *= degrees.get(name, 1)
+    batch, length = (_whole(said.get(name, "")) for name in ("global_batch_size", "seq_len"))
+    fields = {
+        **({"model": model} if model else {}),
+        **({"gpus": gpus} if degrees else {}),
+        **({"global_batch_size": batch[0]} if batch else {}),
+        **({"seq_length": length[0]} if length else {}),
+    }
+    pins = {axis: degrees[name] for name, axis in _AXES.items() if name in degrees}
+    local = _whole(said.get("local_batch_size", ""))
+    pins |= {"micro_batch_size": local[0]} if local and pins.get("pp") == 1 else {}
+    named_one = f"{named[0]} {named[1]} is not known here; --model says any other" if all(named) and not model else ""
+    lacks = job.lacks or named_one
+    return replace(job, fields={**fields, **job.fields}, pins={**pins, **job.pins}, lacks=lacks)
+
+
+def _degrees(said: Mapping[str, str]) -> dict[str, int]:
+    """The dimensions of the mesh with their sizes, as older and newer versions print them."""
+    pairs = re.findall(r"(\w+)=(\d+)", said.get("parallelism", ""))
+    named = {name: int(size) for name, size in pairs}
+    return named or dict(zip(re.findall(r"\w+", said.get("mesh", "")), _whole(said.get("degrees", "")), strict=False))
+
+
+def _whole(text: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", text)]
+
+
+def _seen(told: Told) -> tuple[str, ...]:
+    """What the log says of machine and model and no field takes as it is."""
+    said = told.start.said
+    machine = f"the log names the device {said['device']}; --cluster says the machines" if "device" in said else ""
+    return (machine,) if machine else ()
+
+
+def _recognises(file: JobFile) -> bool:
+    return has(file.text, _SIGN)
+
+
+_SIGN: Final = re.compile(r"\bstep:\s*\d+\s.*\bmemory:\s*[\d.]+[KMG]iB\(|\[titan\]|Starting job: .*")
+
+READERS: Final = (LogReader("torchtitan-log", "a log of torchtitan", "torchtitan", _recognises, _read),)
