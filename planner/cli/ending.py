@@ -2,18 +2,18 @@
 
 import errno
 import os
-import signal
 import sys
 import traceback
 from _thread import interrupt_main
 from pathlib import Path
 from threading import Timer
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Final, Self
 
 import click
 
-from planner.errors import BadRequest, MeshwrightError, NoRoom, OutOfTime, is_interrupt
+from planner.errors import BadRequest, MeshwrightError, NoRoom, OutOfTime
+from planner.processes import interrupted, is_interrupt, remembered_interrupts
 
 OK: Final = 0
 UNEXPECTED: Final = 1
@@ -40,18 +40,20 @@ class Ending:
     def __enter__(self) -> Self:
         if sys.stderr is None:  # closed before the start
             drop_stderr()
-        self._before = signal.signal(signal.SIGTERM, _interrupt)  # schedulers send it first
+        self._interrupts = remembered_interrupts()
+        self._interrupts.__enter__()
         self._ignored, sys.unraisablehook = sys.unraisablehook, self._unraisable
         return self
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        signal.signal(signal.SIGTERM, self._before)
+        self._interrupts.__exit__(None, None, None)
         sys.unraisablehook = self._ignored
-        if error is None or isinstance(error, SystemExit):
+        ended = error is None or isinstance(error, SystemExit)
+        if ended and not interrupted():
             return
-        code, message = verdict(error)
+        code, message = verdict(error if error and not ended else KeyboardInterrupt())
         if code == UNEXPECTED and self._verbose:
             traceback.print_exception(error)
         if message:
@@ -131,10 +133,6 @@ def drop_stderr() -> None:
     if nobody != 2:
         os.dup2(nobody, 2)
     sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - it lives as long as the process
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _usage(error: click.ClickException) -> str:

@@ -11,6 +11,8 @@ import math
 import time
 from typing import Final
 
+from planner.processes import check_interrupt
+
 SEARCH: Final = 3e7
 """Effort of the search for a plan, a minute or so; a question about 12,288 GPUs takes 1 % of it."""
 CORE: Final = 0.1
@@ -55,7 +57,12 @@ class Budget:
         return self.end < math.inf
 
     def spent(self) -> bool:
-        """Whether a search has to end."""
+        """Whether a search has to end.
+
+        Raises:
+            KeyboardInterrupt: somebody interrupted the command.
+        """
+        check_interrupt()  # one that C code dropped
         return self.effort <= 0.0 or (self.timed and time.perf_counter() >= self.end)
 
     @property
