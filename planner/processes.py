@@ -10,11 +10,12 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
 from types import FrameType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.context import SpawnProcess
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -40,6 +41,11 @@ def remembered_interrupts() -> Iterator[None]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
+
+
+def remember_interrupt() -> None:
+    """Remember an interrupt of which Python only told."""
+    _seen.append(signal.SIGINT)
 
 
 def forget_interrupts() -> None:
@@ -103,6 +109,8 @@ def map_in_processes(
 
 
 def _work(parts: Sequence[Sequence[Any]], idle: list[Connection], found: dict[int, list[Any]]) -> None:
+    from multiprocessing.connection import wait
+
     waiting, asked = list(enumerate(parts))[::-1], dict[Connection, int]()
     while waiting or asked:
         while waiting and idle:
@@ -122,6 +130,8 @@ def _work(parts: Sequence[Sequence[Any]], idle: list[Connection], found: dict[in
 
 
 def _started(function: Callable[[Any], Any]) -> tuple[Connection, SpawnProcess]:
+    from multiprocessing import get_context
+
     context = get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_serve, args=(there, function), daemon=True)

@@ -31,6 +31,7 @@ from costmodels.model.shape import complete
 from costmodels.model.spellings import check_names
 from hardware.errors import flatten
 from hardware.kernels import Label, Record
+from hardware.units import Matching
 
 __all__ = ["BadModel", "Experts", "LatentAttention", "Mamba", "Model", "checked", "from_shape"]
 
@@ -144,7 +145,7 @@ class Model(Record):
     mla: LatentAttention | None = None
     mtp_layers: CountOrZero = 0
     mtp_repeated: Switch = False
-    layer_pattern: Annotated[str, Field(pattern=r"^[M*E-]*$")] = ""
+    layer_pattern: Annotated[str, Matching("[M*E-]*", "layers as M, *, E and -, such as M-M*")] = ""
     mamba: Mamba | None = None
     tokens: Total | None = None
     published_parameters: Total | None = None

@@ -12,8 +12,9 @@ from typing import Final, Self
 
 import click
 
+from hardware.errors import one_line
 from planner.errors import BadRequest, MeshwrightError, NoRoom, OutOfTime
-from planner.processes import interrupted, is_interrupt, remembered_interrupts
+from planner.processes import interrupted, is_interrupt, remember_interrupt, remembered_interrupts
 
 OK: Final = 0
 UNEXPECTED: Final = 1
@@ -50,10 +51,11 @@ class Ending:
     ) -> None:
         self._interrupts.__exit__(None, None, None)
         sys.unraisablehook = self._ignored
-        ended = error is None or isinstance(error, SystemExit)
-        if ended and not interrupted():
+        if interrupted():
+            error = KeyboardInterrupt()
+        if error is None or isinstance(error, SystemExit):
             return
-        code, message = verdict(error if error and not ended else KeyboardInterrupt())
+        code, message = verdict(error)
         if code == UNEXPECTED and self._verbose:
             traceback.print_exception(error)
         if message:
@@ -65,6 +67,7 @@ class Ending:
         if not issubclass(ignored.exc_type, KeyboardInterrupt):
             self._ignored(ignored)
             return
+        remember_interrupt()
         again = Timer(_AGAIN, interrupt_main)
         again.daemon = True
         again.start()
@@ -111,10 +114,8 @@ def write_error(option: str, path: Path, error: OSError) -> MeshwrightError:
 
 def say(message: str) -> None:
     """One line of talk on stderr; where that takes nothing, the answer and the exit code must do."""
-    line = " ".join(message.split())
-    printable = "".join(char if char.isprintable() else "?" for char in line)
     try:
-        click.echo(f"plan: {printable}", err=True)
+        click.echo(f"plan: {one_line(message)}", err=True)
     except OSError:
         drop_stderr()
 
