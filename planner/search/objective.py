@@ -206,7 +206,9 @@ def search_question(
     """
     objective, pins = objective_of(resolved), pins or parse_pins(resolved.request.pins)
     question = objective.question
-    space = lay_out(question, pins, budget=budget) if isinstance(question, Mixed) else cached_space(question, pins)
+    space = (
+        lay_out(question, pins, budget=budget) if isinstance(question, Mixed) else cached_space(question, pins, budget)
+    )
     outcome = objective.search(space, budget=budget)
     if isinstance(question, Mixed) and outcome.best is None and outcome.proved:
         wider = lay_out(question, pins, one_width=False, budget=budget)
