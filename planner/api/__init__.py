@@ -63,8 +63,8 @@ def predict(
     budget, resolved = Budget(request.time_limit), resolve(request)
     layers = request.layers_per_stage if layers is None else counts("layers", layers)
     recomputed = request.recomputed_per_stage if recomputed is None else counts("recomputed", recomputed)
-    if resolved.mixed and recomputed is not None:
-        raise BadRequest("recomputed layers are given for stages of one node group, not of several together")
+    if resolved.mixed and recomputed is not None and layers is None:
+        raise BadRequest("recomputed layers are given, layers are not; stages of several node groups take both")
     return given_plan(resolved, budget, layers, recomputed, chunked=chunked, near=near, as_ran=as_ran)
 
 

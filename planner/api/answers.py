@@ -226,7 +226,7 @@ def given_plan(
 ) -> Plan:
     """The price of the one strategy that the pins describe, or the rules that it breaks; arguments as of `predict`."""
     if resolved.mixed:
-        found = given_on_groups(resolved, resolved.mixed, layers, budget=budget, chunked=chunked)
+        found = given_on_groups(resolved, resolved.mixed, layers, recomputed, budget=budget, chunked=chunked)
         return _predicted(resolved, found) if isinstance(found, Given) else _infeasible(resolved, found)
     pins = parse_pins(resolved.request.pins)
     found = given_strategy(resolved, pins, layers, recomputed, budget=budget, chunked=chunked, as_ran=as_ran)
