@@ -111,7 +111,8 @@ def map_in_processes(
 def _work(parts: Sequence[Sequence[Any]], idle: list[Connection], found: dict[int, list[Any]]) -> None:
     from multiprocessing.connection import wait
 
-    waiting, asked = list(enumerate(parts))[::-1], dict[Connection, int]()
+    waiting: list[tuple[int, Sequence[Any]]] = list(enumerate(parts))[::-1]
+    asked: dict[Connection, int] = {}
     while waiting or asked:
         while waiting and idle:
             pipe = idle.pop()
