@@ -36,7 +36,7 @@ from planner.search.memory_savers import note_savers, with_savers
 from planner.search.objective import Search, search_question
 from planner.space.mixed import MixedSpace
 from planner.space.scope import scope_of
-from planner.trust.interval import interval, outside, trust
+from planner.trust.interval import above_measured, interval, outside, trust
 from planner.verify.check import LARGEST_SIMULATION, Verdict, verify
 
 
@@ -164,8 +164,9 @@ def _with_trust(search: Search, budget: Budget) -> dict[str, Any]:
     settled, resolved = _settled(search, budget, largest=LARGEST_SIMULATION), search.resolved
     first, mixture = first_in_pipeline(search.taken.row), resolved.mixed is not None
     found = trust(resolved.scenario, first, mfu=settled["prediction"].mfu, mixture=mixture)
+    high = () if mixture else above_measured(resolved.scenario, first, settled["prediction"].mfu)
     return settled | {
-        "warnings": (*settled["warnings"], *outside(found), *unused_pin_values(search)),
+        "warnings": (*settled["warnings"], *outside(found), *high, *unused_pin_values(search)),
         "trust": found,
         "rejected": rejections(search.space, search.outcome, resolved.question),
     }
