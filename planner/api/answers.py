@@ -148,7 +148,9 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
         full = (*memory_headroom(search, memory), *memory_edge(search, memory))
         settled["warnings"] += (*full, *not_startable(search), *beyond_framework(search, code))
         if search.objective.by_time:
-            settled["better_validated"] = better_validated(outcome, search.taken, search.objective.scenario)
+            settled["better_validated"] = better_validated(
+                outcome, search.taken, search.objective.scenario, resolved.margin
+            )
     return Plan(
         alternatives=alternatives(search, others.best),
         alternatives_complete=others.complete,

@@ -86,7 +86,7 @@ def memory_edge(search: Search, budget: Budget) -> tuple[str, ...]:
     objective, margin = search.objective, search.resolved.margin
     if search.resolved.request.memory_margin is not None or not margin:
         return ()
-    edge = objective.on(scale_device(objective.scenario, usable_memory=1.0 / (1.0 - margin)))
+    edge = replace(objective, margin=0.0).on(scale_device(objective.scenario, usable_memory=1.0 / (1.0 - margin)))
     found = edge.search(search.space, budget=budget, margin=1.0 + edge.tie_width, confirm=False)
     if found.best is None or not found.proved:
         return ()
