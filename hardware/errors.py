@@ -12,9 +12,10 @@ nearest thing that works. ::
 """
 
 import difflib
+import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -149,6 +150,19 @@ def _finding(finding: Mapping[str, Any]) -> str:
     if "got " in message or shown:
         return f"{where}: {message}"
     return f"{where}: {message[:1].lower()}{message[1:]}, got {_short(given)}"
+
+
+_LONGEST_WORD: Final = 200
+_LONGEST_LINE: Final = 2000
+_LONG_WORD: Final = re.compile(rf"\S{{{_LONGEST_WORD + 1},}}")
+
+
+def one_line(message: str) -> str:
+    """A message on one line that a terminal can show: what its reader wrote at length, or in control codes, is cut."""
+    line = _LONG_WORD.sub(lambda word: f"{word[0][:_LONGEST_VALUE]}...{word[0][-10:]}", " ".join(message.split()))
+    if len(line) > _LONGEST_LINE:
+        line = f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 4 :]}"
+    return "".join(char if char.isprintable() else "?" for char in line)
 
 
 def _short(value: object) -> str:

@@ -33,7 +33,7 @@ from hardware.files import Document
 from hardware.kernels import Label, Record
 from hardware.links import LinkBandwidth
 from hardware.records import Accelerator, Memory, MemoryBandwidth, Peak
-from hardware.units import ByteQuantity, CountQuantity, PriceQuantity, within
+from hardware.units import ByteQuantity, CountQuantity, Matching, PriceQuantity, within
 
 StockOfNodes = Annotated[int, Field(strict=True, gt=0, le=2000)]
 Cores = Annotated[int, Field(strict=True, gt=0, le=4096)]
@@ -43,7 +43,7 @@ Reads = Annotated[CountQuantity, within("1k", "1B", "count")]
 class ServerGroup(Record):
     """Equal nodes: CPUs, memory, drives, a network card, and accelerators or none."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
+    name: Annotated[str, Matching("[A-Za-z0-9][A-Za-z0-9_-]*", "a name of letters, digits, - and _")]
     nodes: StockOfNodes
     """How many can be rented."""
     cores: Cores

@@ -12,10 +12,19 @@ import math
 import re
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    WithJsonSchema,
+)
+from pydantic_core import core_schema
 
 from hardware.errors import BadQuantity
 
@@ -43,6 +52,27 @@ _COUNT: Final = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "P"
 _MONEY: Final = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
 _PRICE: Final = {"$/h": 1 / 3600, "$/hour": 1 / 3600, "$/d": 1 / 86400, "$/s": 1.0}
 _FREQUENCY: Final = {"/h": 1 / 3600, "/d": 1 / 86400, "/s": 1.0}
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Marks text that has a form, of which ``example`` is one; messages show that, and schemas the pattern."""
+
+    pattern: str
+    example: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """The schema of text, checked."""
+        return core_schema.no_info_after_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(self, core: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> Any:
+        """The schema of text with the pattern."""
+        return handler(core) | {"pattern": f"^{self.pattern}$"}
+
+    def _checked(self, text: str) -> str:
+        if not re.fullmatch(self.pattern, text):
+            raise ValueError(f"expected {self.example}, got {text!r:.60}")
+        return text
 
 
 class _Units(NamedTuple):

@@ -34,9 +34,3 @@ class NoRoom(BadFile):
 
 class OutOfTime(MeshwrightError):
     """The time limit passed before any feasible plan was found."""
-
-
-def is_interrupt(error: BaseException) -> bool:
-    """Whether somebody interrupted the process, also inside a serializer, where pydantic makes an error of its own."""
-    lost = type(error).__name__ == "PydanticSerializationError" and "KeyboardInterrupt" in str(error)
-    return lost or isinstance(error, KeyboardInterrupt)

@@ -95,5 +95,8 @@ def expert_data_group(strategies: Strategies) -> Group:
 
 
 def expert_shards(strategies: Strategies) -> Ints:
-    """Ranks over which the states of one expert are sharded where the dense states are, shape (N,)."""
-    return np.where(strategies.zero_stage > 0, expert_data_group(strategies).size, 1)
+    """Ranks over which the states of one expert are sharded where the dense states are, shape (N,).
+
+    At least one, also where a run says more expert ranks than it has.
+    """
+    return np.where(strategies.zero_stage > 0, np.maximum(expert_data_group(strategies).size, 1), 1)

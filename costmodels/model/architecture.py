@@ -29,6 +29,7 @@ from costmodels.model.parts import (
     Variant,
 )
 from hardware.kernels import Label, Record
+from hardware.units import Matching
 
 
 class Architecture(Record):
@@ -137,7 +138,7 @@ class Architecture(Record):
     mla: LatentAttention | None = None
     mtp_layers: CountOrZero = 0
     mtp_repeated: Switch = False
-    layer_pattern: Annotated[str, Field(pattern=r"^[M*E-]*$")] = ""
+    layer_pattern: Annotated[str, Matching("[M*E-]*", "layers as M, *, E and -, such as M-M*")] = ""
     mixer_pattern: Annotated[str, Field(pattern=r"^[*wstBMSDLCRn]*$")] = ""
     """What mixes the tokens of every classic layer, one letter each: `*` attention, `w` attention in the window, `s`
     attention with the keys that an indexer selects, `t` with those that an earlier layer's selected, `B` attention and

@@ -11,13 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
-from pydantic import Field
-
 from hardware.errors import UnknownName
 from hardware.kernels import Label, Record
+from hardware.units import Matching
 
-Month = Annotated[str, Field(pattern=r"^20\d\d-(0[1-9]|1[0-2])$")]
 _MONTH: Final = re.compile(r"20\d\d-(0[1-9]|1[0-2])")
+Month = Annotated[str, Matching(_MONTH.pattern, "a month such as 2024-12")]
 
 
 class Release(Record):

@@ -21,7 +21,7 @@ from planner.errors import BadRequest, OutOfTime
 from planner.explain.infeasible import nearest_in_words
 from planner.request.budget import SEARCH, SPLIT, Budget
 from planner.request.defaults import rents
-from planner.request.resolve import resolve
+from planner.request.resolve import resolve_search
 from planner.request.values import expect_type, whole_number
 from planner.version import VERSION
 
@@ -137,7 +137,7 @@ def _fits_nowhere(queue: Queue, place: int, known: Curves, budget: Budget) -> st
     job, refused = queue.jobs[place], known.refused[place]
     groups = tuple(group.model_copy(update={"nodes": None}) for group in queue.cluster.groups)
     question = question_at(job, queue.cluster.model_copy(update={"groups": groups}), largest(refused).at)
-    near = nearest_in_words(resolve(question), budget)
+    near = nearest_in_words(resolve_search(question), budget)
     fits = f"{job.name} may not wait and fits on none of its {plural(len(refused), 'placement')}"
     return f"{fits}: {largest(refused).in_words()}{near or '; let it wait'}"
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from functools import partial
 
 from costmodels.stability import Stability
 from costmodels.training.goodput import move_seconds
@@ -16,6 +15,7 @@ from planner.answer.plan import Strategy
 from planner.answer.text import WITHOUT
 from planner.api.short import short_plan
 from planner.errors import BadRequest, OutOfTime
+from planner.processes import map_in_processes
 from planner.request.budget import Budget
 from planner.request.defaults import default_batch
 from planner.request.request import PlanRequest
@@ -178,8 +178,7 @@ def _key(question: PlanRequest) -> str:
 def _searched(questions: Sequence[PlanRequest], budget: Budget, workers: int) -> Iterable[Point | Refused | None]:
     if workers == 1 or len(questions) < 2 * workers:
         return [best_point(question, budget) for question in questions]
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        return list(pool.map(best_point, questions, [budget] * len(questions)))
+    return map_in_processes(partial(best_point, budget=budget), questions, workers=workers)
 
 
 def best_point(question: PlanRequest, budget: Budget) -> Point | Refused | None:

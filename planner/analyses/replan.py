@@ -26,7 +26,7 @@ from planner.explain.infeasible import nearest_in_words, refusal_summary
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins, shown_value
 from planner.request.request import LARGEST_GPUS, PlanRequest, request_from
-from planner.request.resolve import Resolved, resolve
+from planner.request.resolve import Resolved, resolve, resolve_search
 from planner.request.values import expect_type, share, whole_number
 from planner.search.best_first import Outcome
 from planner.search.memory_savers import describe_savers, note_savers, with_savers
@@ -71,13 +71,13 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """What `plan` searches on one number of devices; ``with_savings``: with what saves memory, if need be."""
+    """What `plan` searches on one number of devices; ``asked``: the request, where it had to be widened to fit."""
 
     resolved: Resolved
     objective: Objective
     space: Space
     outcome: Outcome
-    with_savings: bool = False
+    asked: PlanRequest | None = None
 
     @property
     def taken(self) -> Incumbent:
@@ -188,13 +188,13 @@ def _searches(questions: Iterable[PlanRequest], budget: Budget) -> list[_Search]
 
 def _searched(request: PlanRequest, budget: Budget) -> _Search:
     """As `plan` searches: where nothing fits, with what saves memory at a price."""
-    resolved = resolve(request)
+    resolved = resolve_search(request)
     objective = objective_of(resolved)
     space = build(resolved.scenario, parse_pins(request.pins))
     found = _Search(resolved, objective, space, objective.search(space, budget=budget))
     nothing = found.outcome.best is None and found.outcome.proved
     if nothing and (wider := with_savers(request, resolved, budget)):
-        return replace(_searched(wider, budget), with_savings=True)
+        return replace(_searched(wider, budget), asked=request)
     return found
 
 
@@ -310,7 +310,7 @@ def _plan(there: Candidate, found: _Search | None) -> Plan:
     proved = found is not None and found.outcome.proved
     record = priced_record(resolved, there.row, there.split, priced, interval)
     answer = Plan(status="optimal" if proved else "feasible", **record)
-    return note_savers(answer) if there.found.with_savings else answer
+    return note_savers(answer, asked, there.found.resolved.request) if (asked := there.found.asked) else answer
 
 
 _BEST: Final = {"memory": "to need the least memory", "goodput": "to train most per wall time"}
@@ -320,8 +320,8 @@ _BEST: Final = {"memory": "to need the least memory", "goodput": "to train most 
 def _statement(fastest: Candidate, *, proved: bool, same: bool, tolerance: float, number: int) -> str:
     best = _BEST.get(fastest.found.objective.name, "fastest")
     said = f"proved {best} on the numbers of devices searched" if proved else "the search ended before its proof"
-    if fastest.found.with_savings:
-        said += f", with {describe_savers(fastest.row)}, as nothing fits without"
+    if fastest.found.asked:
+        said += f", with {describe_savers(fastest.row) or 'no memory margin'}, as nothing fits without"
     if same:
         which = "the only other does not move" if number == 1 else f"none of {number:,} others moves"
         return f"{said}; within {tolerance:.0%} {which} less"

@@ -28,7 +28,7 @@ from planner.errors import BadRequest, OutOfTime
 from planner.explain.levers import uncertain_levers
 from planner.request.budget import Budget
 from planner.request.request import PlanRequest
-from planner.request.resolve import Resolved, resolve
+from planner.request.resolve import Resolved, resolve_search
 from planner.request.values import share
 from planner.search.best_first import Outcome, promising, search
 from planner.search.choice import CLOSE
@@ -176,7 +176,7 @@ def robust(request: PlanRequest, within: float | str) -> Robust:
     within = share("--robust", within)
     if not 0.0 < within < 1.0:
         raise BadRequest(f"--robust: expected a share between 0 and 1 such as 20%, got {within:g}")
-    budget, resolved = Budget(request.time_limit), resolve(request)
+    budget, resolved = Budget(request.time_limit), resolve_search(request)
     asked = _asked(request, resolved, budget)
     corners = corners_of(asked.names, within)
     outcomes = [asked.proved(asked.changed(factors)) for factors in corners]

@@ -18,7 +18,7 @@ from planner.errors import BadRequest, OutOfTime
 from planner.request.budget import Budget
 from planner.request.defaults import SPARES
 from planner.request.request import PlanRequest
-from planner.request.resolve import Resolved, resolve
+from planner.request.resolve import Resolved, resolve_search
 
 DAY: Final = 86_400.0
 MOST_GPUS: Final = 65_536
@@ -76,7 +76,7 @@ def _sizes(request: PlanRequest, days: float | None, budget: Budget) -> tuple[Si
         said = f"a size is counted in nodes of one kind; {machines.name} has {names}; a cluster of one of them works"
         raise BadRequest(said)
     each = group.gpus_per_node
-    first = resolve(request.model_copy(update={"gpus": each}))
+    first = resolve_search(request.model_copy(update={"gpus": each}))
     if request.gpus < each:
         raise BadRequest(f"size counts whole nodes; a node has {each} GPUs, more than --gpus {request.gpus}")
     most = min(request.gpus // each, first.machines.groups[0].nodes or request.gpus // each)

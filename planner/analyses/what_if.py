@@ -25,7 +25,7 @@ from planner.explain.nearest import with_gpus
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import PlanRequest
-from planner.request.resolve import Resolved, resolve
+from planner.request.resolve import Resolved, resolve_search
 from planner.search.best_first import search
 from planner.search.given import broken_rules
 from planner.search.objective import objective_of
@@ -88,7 +88,7 @@ def best_of(request: PlanRequest, budget: Budget) -> tuple[Resolved, Space, Incu
         BadRequest: several kinds of nodes, another objective than time, or nothing fits.
         OutOfTime: no strategy was found in time.
     """
-    resolved = resolve(request)
+    resolved = resolve_search(request)
     if resolved.mixed:
         names = " and ".join(scenario.group.name for scenario in resolved.mixed.scenarios)
         said = f"levers are turned on one node group, not on {names} together; a cluster of one of them works"

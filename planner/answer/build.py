@@ -213,7 +213,7 @@ def _repeated_flops(scenario: Scenario, row: Strategies, assignment: Assignment)
 
 
 def memory_records(priced: Price, limits: Floats) -> tuple[StageMemory, ...]:
-    """The footprint of every stage, beside the usable memory of its device."""
+    """The footprint of every stage, beside the usable memory of its device, margin included."""
     names = ("weights", "optimizer", "activations", "logits", "slack", "reserved", "total")
     beside = priced.footprint.gradients - priced.footprint.late  # of those that come as activations go
     return tuple(
@@ -239,6 +239,8 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
         "global_batch_size": scenario.global_batch_size,
         "seq_length": scenario.seq_length,
         "tokens": resolved.tokens,
+        "framework": asked.framework or scenario.framework or None,
+        "memory_margin": resolved.margin if asked.memory_margin is None and resolved.margin else asked.memory_margin,
         "adapters": str(adapters) if adapters else None,
         "changes": _made(asked.changes, scenario) or None,
         "stability": stability.model_dump(exclude_unset=True) if stability else None,
@@ -295,7 +297,7 @@ def priced_record(
         "prediction": predicted,
         "goodput": goodput_record(resolved, first, predicted),
         "breakdown_seconds": priced.breakdown,
-        "memory_bytes": memory_records(priced, stage_limits(row, resolved.question)),
+        "memory_bytes": memory_records(priced, stage_limits(row, resolved.question) / (1.0 - resolved.margin)),
         **frame_record(resolved),
     }
 

@@ -103,9 +103,13 @@ def format_dollars(value: float) -> str:
     return f"${format_prefixed(value)}"
 
 
+YEAR: Final = 365.25
+"""Days."""
+
+
 def format_days(value: float, limit: float | None = None) -> str:
-    """A duration in days, or in hours below one day; not rounded to the other side of a limit in days."""
-    scale, unit = (24.0, "hours") if value < 1.0 else (1.0, "days")
+    """A duration in days, in hours below one day, in years from two on; not rounded beyond a limit in days."""
+    scale, unit = (24.0, "hours") if value < 1.0 else (1.0, "days") if value < 2 * YEAR else (1.0 / YEAR, "years")
     return f"{_clear_of(value * scale, None if limit is None else limit * scale)} {unit}"
 
 

@@ -15,10 +15,9 @@ from planner.answer.plan import Plan, Rejection
 from planner.api.answers import best_plan, conclude, given_plan
 from planner.errors import BadRequest
 from planner.request.budget import Budget
-from planner.request.fields import GIVEN_SPLIT
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import PlanRequest
-from planner.request.resolve import Resolved, resolve
+from planner.request.resolve import Resolved, resolve, resolve_search
 from planner.request.values import counts, expect_type
 from planner.search.given_by_group import pins_by_group
 
@@ -34,9 +33,7 @@ def plan(request: PlanRequest) -> Plan:
         OutOfTime: the effort or the time limit was spent before any plan was found.
     """
     request = _question(request)
-    budget, resolved = Budget(request.time_limit), resolve(request)
-    _check_searched(request)
-    return best_plan(resolved, budget)
+    return best_plan(resolve_search(request), Budget(request.time_limit))
 
 
 def predict(
@@ -66,8 +63,8 @@ def predict(
     budget, resolved = Budget(request.time_limit), resolve(request)
     layers = request.layers_per_stage if layers is None else counts("layers", layers)
     recomputed = request.recomputed_per_stage if recomputed is None else counts("recomputed", recomputed)
-    if resolved.mixed and recomputed is not None:
-        raise BadRequest("recomputed layers are given for stages of one node group, not of several together")
+    if resolved.mixed and recomputed is not None and layers is None:
+        raise BadRequest("recomputed layers are given, layers are not; stages of several node groups take both")
     return given_plan(resolved, budget, layers, recomputed, chunked=chunked, near=near, as_ran=as_ran)
 
 
@@ -83,17 +80,6 @@ def why_not(request: PlanRequest) -> WhyNot:
     return compared(request, pins, pinned, plan(request.model_copy(update={"pins": {}, "reasons": False})))
 
 
-def _check_searched(request: PlanRequest) -> None:
-    """Refuse layers that a search would not keep to.
-
-    Raises:
-        BadRequest: layers of the stages are given.
-    """
-    for name in GIVEN_SPLIT:
-        if getattr(request, name) is not None:
-            raise BadRequest(f"{name}: a search splits the layers itself; predict prices a split that is given")
-
-
 def _question(request: PlanRequest) -> PlanRequest:
     """The request, of whatever a caller gave for one; raises BadRequest where it is none."""
     return expect_type("the question", request, PlanRequest, example="PlanRequest(model='llama3-8b', gpus=64)")
@@ -105,8 +91,7 @@ def _pinned(request: PlanRequest) -> tuple[Plan, dict[str, Pin]]:
     each = pins_by_group(resolved, resolved.mixed) if resolved.mixed else None
     pins = each or parse_pins(request.pins)
     try:
-        _check_searched(request)
-        return best_plan(resolved, Budget(request.time_limit), reasons=False, pins=each), pins
+        return best_plan(resolve_search(request), Budget(request.time_limit), reasons=False, pins=each), pins
     except BadRequest as error:  # pins that are understood and leave no strategy: that is the reason
         return _unmade(resolved, str(error)), pins
 

@@ -10,7 +10,7 @@ from planner.api.answers import conclude
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest
-from planner.request.resolve import Resolved, resolve
+from planner.request.resolve import Resolved, resolve_search
 from planner.search.best_first import Outcome
 from planner.search.memory_savers import note_savers, with_savers
 from planner.search.objective import Search, objective_of, search_question
@@ -35,11 +35,14 @@ def short_plan(request: PlanRequest, budget: Budget, search: LatticeSearch = _se
     Raises:
         MeshwrightError: a question that contradicts itself, or whose time ran out.
     """
-    resolved, pins = resolve(request), parse_pins(request.pins)
+    resolved, pins = resolve_search(request), parse_pins(request.pins)
     if resolved.mixed:
-        return conclude(search_question(resolved, budget, pins), budget)
-    space = cached_space(resolved.scenario, pins)
+        found = search_question(resolved, budget, pins)
+        nothing = found.outcome.best is None and found.outcome.proved
+        edge = with_savers(request, resolved, budget) if nothing else None
+        return note_savers(short_plan(edge, budget), request, edge) if edge else conclude(found, budget)
+    space = cached_space(resolved.scenario, pins, budget)
     outcome = search(resolved, space, budget)
     if outcome.best is None and outcome.proved and (wider := with_savers(request, resolved, budget)):
-        return note_savers(short_plan(wider, budget, search))
+        return note_savers(short_plan(wider, budget, search), request, wider)
     return conclude(Search(replace(resolved, request=request), pins, space, outcome), budget)

@@ -28,6 +28,7 @@ from planner.cli import (
     trace,
 )
 from planner.cli.ending import Ending
+from planner.request.budget import count_start_up
 
 EPILOG = """\b
 Exit codes: 0 answered; 1 unexpected error, or an output that takes no more;
@@ -82,6 +83,8 @@ class PlanGroup(click.Group):
         """Run a command line and end the process with the documented exit code."""
         if "_PLAN_COMPLETE" in os.environ:
             super().main(args, prog_name, complete_var="_PLAN_COMPLETE")
+        if args is None:
+            count_start_up()
         arguments = list(sys.argv[1:] if args is None else args)
         extra.pop("standalone_mode", None)
         with Ending(verbose="-v" in arguments or "--verbose" in arguments):

@@ -2,18 +2,19 @@
 
 import errno
 import os
-import signal
 import sys
 import traceback
 from _thread import interrupt_main
 from pathlib import Path
 from threading import Timer
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Final, Self
 
 import click
 
-from planner.errors import BadRequest, MeshwrightError, NoRoom, OutOfTime, is_interrupt
+from hardware.errors import one_line
+from planner.errors import BadRequest, MeshwrightError, NoRoom, OutOfTime
+from planner.processes import interrupted, is_interrupt, remember_interrupt, remembered_interrupts
 
 OK: Final = 0
 UNEXPECTED: Final = 1
@@ -40,15 +41,18 @@ class Ending:
     def __enter__(self) -> Self:
         if sys.stderr is None:  # closed before the start
             drop_stderr()
-        self._before = signal.signal(signal.SIGTERM, _interrupt)  # schedulers send it first
+        self._interrupts = remembered_interrupts()
+        self._interrupts.__enter__()
         self._ignored, sys.unraisablehook = sys.unraisablehook, self._unraisable
         return self
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        signal.signal(signal.SIGTERM, self._before)
+        self._interrupts.__exit__(None, None, None)
         sys.unraisablehook = self._ignored
+        if interrupted():
+            error = KeyboardInterrupt()
         if error is None or isinstance(error, SystemExit):
             return
         code, message = verdict(error)
@@ -63,6 +67,7 @@ class Ending:
         if not issubclass(ignored.exc_type, KeyboardInterrupt):
             self._ignored(ignored)
             return
+        remember_interrupt()
         again = Timer(_AGAIN, interrupt_main)
         again.daemon = True
         again.start()
@@ -109,10 +114,8 @@ def write_error(option: str, path: Path, error: OSError) -> MeshwrightError:
 
 def say(message: str) -> None:
     """One line of talk on stderr; where that takes nothing, the answer and the exit code must do."""
-    line = " ".join(message.split())
-    printable = "".join(char if char.isprintable() else "?" for char in line)
     try:
-        click.echo(f"plan: {printable}", err=True)
+        click.echo(f"plan: {one_line(message)}", err=True)
     except OSError:
         drop_stderr()
 
@@ -131,10 +134,6 @@ def drop_stderr() -> None:
     if nobody != 2:
         os.dup2(nobody, 2)
     sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - it lives as long as the process
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _usage(error: click.ClickException) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,16 +82,33 @@ def with_saved_strategy(request: PlanRequest, config: str | None, origins: Mappi
         return request
     found = plan.strategy.model_dump(mode="json")
     pins = {axis: value for axis, value in found.items() if axis in PIN_AXES}
+    ordered = _in_cluster_order(found["stages"], plan.request["cluster"])
+    pins |= _widths(ordered)
     pins["recompute_modules"] = ",".join(pins["recompute_modules"]) or None
     layers, again = (tuple(stage[name] for stage in found["stages"]) for name in ("layers", "recompute_layers"))
     if any(0 < repeated < held for repeated, held in zip(again, layers, strict=True)):
         pins["recompute"] = "partial"
     given = {axis: value for axis, value in request.pins.items() if origins.get(f"pins.{axis}") != config}
     update: dict[str, Any] = {"pins": pins | given}
-    if request.layers_per_stage is None and all(value in (None, pins[axis]) for axis, value in given.items()):
+    same = ordered == found["stages"] and all(value in (None, pins[axis]) for axis, value in given.items())
+    if same and request.layers_per_stage is None:
         update["layers_per_stage"] = layers
         update["recomputed_per_stage"] = again if update["pins"]["recompute"] == "partial" else None
     return request.model_copy(update=update)
+
+
+def _in_cluster_order(stages: list[dict[str, Any]], cluster: Any) -> list[dict[str, Any]]:
+    """The stages with those of each node group where the cluster has that group, as pins and layers are given."""
+    groups = cluster.get("groups", ()) if isinstance(cluster, Mapping) else ()
+    place = {group["name"]: number for number, group in enumerate(groups)}
+    return sorted(stages, key=lambda stage: place.get(stage["group"], 0))
+
+
+def _widths(stages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Pins of node groups whose stages differ in their ranks, one value a group."""
+    by_group = {stage["group"]: stage for stage in stages if "tp" in stage}
+    lists = {axis: [stage[axis] for stage in by_group.values()] for axis in ("tp", "dp", "micro_batch_size")}
+    return {**lists, "sharding_degree": None} if by_group else {}
 
 
 def document_in(config: str | None) -> dict[str, Any]:

@@ -48,11 +48,11 @@ def _complete(param: click.Parameter, incomplete: str) -> list[CompletionItem]:
 def _known(parameter: str) -> Iterable[str]:
     if parameter not in _NAMES:
         return ()
-    from planner.frameworks.registry import FRAMEWORKS
+    from planner.frameworks.registry import ANY, FRAMEWORKS
     from planner.render.catalogue import KINDS
 
     if parameter == "framework":
-        return FRAMEWORKS
+        return (*FRAMEWORKS, ANY)
     kinds = [_NAMES[parameter]] if _NAMES[parameter] else KINDS
     return sorted({name for kind in kinds for name in KINDS[kind].names()})
 

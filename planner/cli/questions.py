@@ -196,7 +196,7 @@ def _asked(ctx: click.Context, found: FilesOfJob | None = None, *, strategy: boo
         return asked
     from planner.render.terminal.dry_run import lines
 
-    resolved = lines(asked.request, asked.origins)
+    resolved = lines(asked.request, asked.origins, searched=ctx.command is not predict)
     if ctx.params["form"] == "table":
         width = max(len(name) for name, _, _ in resolved)
         text = "".join(f"{name:<{width}}  {value}  [{origin}]\n" for name, value, origin in resolved)

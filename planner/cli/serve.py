@@ -11,6 +11,7 @@ import click
 from planner.cli.ending import say
 from planner.cli.options import Command, Count, option, quantity, read_as
 from planner.errors import BadRequest
+from planner.processes import forget_interrupts
 
 _L = "Limits"
 
@@ -73,6 +74,7 @@ def serve(host: str, port: int, allow_host: tuple[str, ...], **limits: Any) -> N
     say(f"listening on http://{host}:{listening.getsockname()[1]}")
     with suppress(KeyboardInterrupt):  # how a signal ends a server that has finished its work
         uvicorn.Server(config).run(sockets=[listening])
+    forget_interrupts()
 
 
 def _bound(host: str, port: int) -> socket.socket:

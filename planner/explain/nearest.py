@@ -23,7 +23,7 @@ from planner.request.budget import Budget
 from planner.request.fields import FIELDS, optional_fields
 from planner.request.pins import Pin, parse_pins, shown_value
 from planner.request.request import PlanRequest
-from planner.request.resolve import Resolved, resolve
+from planner.request.resolve import Resolved, resolve_search, with_margin
 from planner.search.given import broken_rules, checked_layers, single_strategy, split_or_given
 from planner.search.memory_savers import best_of, describe_savers
 from planner.search.split import Incumbent
@@ -38,7 +38,7 @@ def without_one_option(resolved: Resolved, budget: Budget, *, same_job: bool = F
         if budget.spent():
             return
         try:
-            there = resolve(request.model_copy(update={name: _usual(name)}))
+            there = resolve_search(request.model_copy(update={name: _usual(name)}))
         except MeshwrightError:  # options that need this one
             continue
         yield f"without {cli_flag(request, name)}{_in_its_place(resolved, there)}", there
@@ -240,7 +240,7 @@ def rounder_counts(count: int) -> list[int]:
 def with_gpus(resolved: Resolved, gpus: int) -> Scenario | None:
     """The question on so many GPUs with the same batch; None where such a cluster cannot be had."""
     try:
-        group = resolved.machines.with_gpus(gpus).groups[0]
+        group = with_margin(resolved.machines.with_gpus(gpus), resolved.margin).groups[0]
     except BadNodeCount:
         return None
     return replace(resolved.scenario, gpus=gpus, group=group)

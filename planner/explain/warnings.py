@@ -14,8 +14,8 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Bools, Strategies
 from planner.answer.build import peak_bytes, strategy_record
 from planner.answer.plan import Strategy
-from planner.answer.text import degrees_above_one, format_seconds, memory_savings
-from planner.errors import BadRequest
+from planner.answer.text import NOTABLE, degrees_above_one, format_seconds, memory_savings
+from planner.errors import BadRequest, OutOfTime
 from planner.explain.infeasible import as_rejections, order_refusals
 from planner.explain.levers import scale_device
 from planner.frameworks.registry import framework_of
@@ -27,7 +27,8 @@ from planner.rules.rule import Rule
 from planner.search.choice import NEARLY_FULL
 from planner.search.memory_savers import saver_options
 from planner.search.objective import Search
-from planner.space.active_rules import binding
+from planner.space.active_rules import active, binding
+from planner.space.cache import cached_space
 from planner.space.lattice import SHARDING, Space
 from planner.space.mixed import MixedSpace, lay_out
 
@@ -80,9 +81,31 @@ MARGIN: Final = 1.0 - NEARLY_FULL
 """Share of the usable memory that the better-safe plan leaves alone."""
 
 
+def memory_edge(search: Search, budget: Budget) -> tuple[str, ...]:
+    """What the margin costs that nobody asked for: the best without it, and its risk; none where that is no faster."""
+    objective, margin = search.objective, search.resolved.margin
+    if search.resolved.request.memory_margin is not None or not margin:
+        return ()
+    edge = replace(objective, margin=0.0).on(scale_device(objective.scenario, usable_memory=1.0 / (1.0 - margin)))
+    found = edge.search(search.space, budget=budget, margin=1.0 + edge.tie_width, confirm=False)
+    if found.best is None or not found.proved:
+        return ()
+    taken = edge.choice(found).taken
+    gain = 1.0 - edge.value(taken) / search.value
+    if gain < NOTABLE:
+        return ()
+    filled = peak_bytes(price_strategy(taken.row, edge.scenario, taken.assignment))
+    share = filled / edge.scenario.group.accelerator.usable_memory
+    words = _words(strategy_record(taken.row, taken.assignment, edge.scenario))
+    risk = f"fills {share:.1%} of the memory and may run out, as predictions of memory are off by a few per cent"
+    return (f"with --memory-margin 0: {gain:.1%} faster, {words}; it {risk}",)
+
+
 def memory_headroom(search: Search, budget: Budget) -> tuple[str, ...]:
     """A remark with the best that leaves a margin, for a plan that does not; none where it was not found."""
     objective, best = search.objective, search.taken
+    if search.resolved.margin:
+        return ()
     scenario = objective.scenario
     filled = peak_bytes(price_strategy(best.row, scenario, best.assignment)) / scenario.group.accelerator.usable_memory
     if objective.by_memory or filled <= NEARLY_FULL:
@@ -111,6 +134,8 @@ def _words(strategy: Strategy) -> str:
     return ", ".join([" ".join(said) or "one GPU", *memory_savings(strategy)])
 
 
+WORTH_IT: Final = 0.01
+"""Share of the time from which a plan is told that takes other code."""
 _DEGREES: Final = ("tp", "cp", "pp", "ep", "dp")
 
 
@@ -122,7 +147,7 @@ def not_startable(search: Search) -> tuple[str, ...]:
     """
     objective, request, best = search.objective, search.resolved.request, search.taken
     framework = framework_of(objective.scenario.stack.name)
-    if request.framework or framework is None or request.adapters:
+    if objective.scenario.framework or framework is None or request.adapters:
         return ()
     scenario = replace(objective.scenario, framework=framework)
     rules = tuple(rule for rule in binding(scenario) if rule.kind == "framework")
@@ -131,6 +156,28 @@ def not_startable(search: Search) -> tuple[str, ...]:
         return ()
     lack = sentence(broken[0], best.row.row(0), scenario)
     return (f"{framework} cannot start this plan: {lack}; {_startable(search, rules, scenario)}",)
+
+
+def beyond_framework(search: Search, budget: Budget) -> tuple[str, ...]:
+    """What is faster and the stack's framework does not start, where nobody asked for it; none where nothing is."""
+    objective, request = search.objective, search.resolved.request
+    framework = objective.scenario.framework
+    if request.framework or not framework or not objective.by_time:
+        return ()
+    free = objective.on(replace(objective.scenario, framework=""))
+    try:
+        space = cached_space(free.scenario, search.pins, budget)
+    except OutOfTime:
+        return ()
+    found = free.search(space, budget=budget, margin=1.0, confirm=False)
+    if found.best is None or not found.proved or (gain := 1.0 - free.value(found.best) / search.value) < WORTH_IT:
+        return ()
+    best, asked = found.best, frozenset(search.pins)
+    rules = [rule for rule in active(objective.scenario, asked) if rule.kind == "framework"]
+    lacks = [rule for rule in rules if not _passes(best.row, (rule,), objective.scenario).all()]
+    lack = sentence(lacks[0], best.row.row(0), objective.scenario) if lacks else "it recomputes other layers by stage"
+    words = _words(strategy_record(best.row, best.assignment, free.scenario))
+    return (f"{gain:.1%} faster with --for any, {words}, but {framework} starts {lack}",)
 
 
 def _passes(rows: Strategies, rules: Sequence[Rule], scenario: Scenario) -> Bools:

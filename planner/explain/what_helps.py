@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from planner.explain.levers import faster_between, faster_networks, scale_comput
 from planner.explain.nearest import rounder_counts, with_gpus
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
+from planner.search.best_first import Outcome
 from planner.search.core_bounds import known_bound
 from planner.search.memory_savers import describe_savers, saver_options
 from planner.search.objective import Objective, Search
@@ -128,8 +129,8 @@ def _best_with_gpus(search: Search, gpus: int, budget: Budget) -> _Found | None:
         return None
     there = search.objective.on(scenario)
     try:
-        outcome = there.search(build(scenario, search.pins), budget=budget)
-    except BadRequest:
+        outcome = there.search(build(scenario, search.pins, budget=budget), budget=budget)
+    except (BadRequest, OutOfTime):
         return None
     return _Found(there.value(outcome.best) if outcome.best else math.inf, outcome.proved)
 
@@ -154,7 +155,9 @@ def _memory_saved(subject: str, objective: Objective, pins: Mapping[str, Pin], n
     if budget.spent():
         return Advice(subject=subject, text=NOT_KNOWN, proved=False)
     try:
-        found = objective.search(build(objective.scenario, pins), budget=budget)
+        found = objective.search(build(objective.scenario, pins, budget=budget), budget=budget)
+    except OutOfTime:
+        return Advice(subject=subject, text=NOT_KNOWN, proved=False)
     except BadRequest:  # pins that so many devices cannot make up
         return Advice(subject=subject, text="the pins make up no strategy there")
     needed = min(objective.value(found.best), now) if found.best else now
@@ -231,16 +234,25 @@ def _offloading(search: Search, budget: Budget) -> list[Advice]:
     for likely in (best, fastest):
         if likely and not budget.spent():
             layout = _values_of(likely.row, _LAYOUT)
-            found = objective.search(build(objective.scenario, {**search.pins, **layout, **kinds}), budget=budget)
-            seconds = min(seconds, objective.value(found.best)) if found.best else seconds
+            found = _search(objective, {**search.pins, **layout, **kinds}, budget)
+            seconds = min(seconds, objective.value(found.best)) if found and found.best else seconds
     if budget.spent():
         return [gained(ANY_OFFLOAD, seconds, now, proved=False)]
     left = _degrees_below(search, seconds * (1.0 + NOTABLE) if objective.by_time else best.iteration)
-    space = build(objective.scenario, {**search.pins, **left, **kinds})
-    found = objective.search(space, budget=budget, margin=1.0, confirm=False)
+    found = _search(objective, {**search.pins, **left, **kinds}, budget, margin=1.0, confirm=False)
+    if found is None:
+        return [gained(ANY_OFFLOAD, seconds, now, proved=False)]
     seconds = min(seconds, objective.value(found.best)) if found.best else seconds
     subject = describe_savers(found.best.row) if found.best and found.proved else ANY_OFFLOAD
     return _worth_saying(gained(subject, seconds, now, proved=found.proved))
+
+
+def _search(objective: Objective, pins: Mapping[str, Pin], budget: Budget, **known: Any) -> Outcome | None:
+    """The search of another lattice; None where the time limit passed before it was laid out."""
+    try:
+        return objective.search(build(objective.scenario, pins, budget=budget), budget=budget, **known)
+    except OutOfTime:
+        return None
 
 
 def _worth_saying(line: Advice) -> list[Advice]:
@@ -262,11 +274,9 @@ def _larger_batch(search: Search, budget: Budget) -> Advice:
     """The gain of a plan with twice the batch, per sequence."""
     scenario, best = search.objective.scenario, search.taken
     double = search.objective.on(replace(scenario, global_batch_size=2 * scenario.global_batch_size))
-    if not budget.spent():
-        space, margin = build(double.scenario, search.pins), 1.0 + double.tie_width
-        found = double.search(space, budget=budget, margin=margin, confirm=False)
-        if found.best and found.proved:
-            return gained("batch 2x", double.value(double.choice(found).taken) / 2, search.value)
+    found = None if budget.spent() else _search(double, search.pins, budget, margin=1.0 + double.tie_width)
+    if found and found.best and found.proved:
+        return gained("batch 2x", double.value(double.choice(found).taken) / 2, search.value)
     rows = replace(best.row, num_microbatches=2 * best.row.num_microbatches)
     return gained("batch 2x", double.revalue(replace(best, row=rows)) / 2, search.value, proved=False)
 
@@ -284,6 +294,8 @@ def _rounder_batch(search: Search, budget: Budget) -> list[Advice]:
     if budget.spent():
         return [gained(f"batch {rounder}", now, now, proved=False)]
     other = search.objective.on(replace(scenario, global_batch_size=rounder))
-    found = other.search(build(other.scenario, search.pins), budget=budget)
+    found = _search(other, search.pins, budget)
+    if found is None:
+        return [gained(f"batch {rounder}", now, now, proved=False)]
     seconds = other.value(found.best) * batch / rounder if found.best else now
     return _worth_saying(gained(f"batch {rounder}", seconds, now, proved=found.proved))

@@ -47,3 +47,9 @@ RULES: Final = (
     usual("accelerate-precision", "accelerate.utils.dataclasses: PrecisionType",
         "bf16", "fp16", "fp32", "fp8", "fp8-current", "fp8-rowwise"),
 )  # fmt: skip
+
+OWN_CODE: Final = (
+    FrameworkRule("accelerate-own-context", ("cp",),
+        "no {cp} context ranks but in a training loop that splits sequences over them (maybe_context_parallel)",
+        "accelerate.accelerator: maybe_context_parallel", one("cp")),
+)  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from costmodels.names import SHARDED_PARAMETERS
-from planner.frameworks.conditions import SHARD, FrameworkRule, apart, not_made_by, shards_everywhere, usual
+from planner.frameworks.conditions import SHARD, FrameworkRule, apart, not_made_by, one, shards_everywhere, usual
 from planner.frameworks.vendors import NO_DEVICE, TPU
 
 _MODULE: Final = "deepspeed.runtime.pipe.module: PipelineModule"
@@ -55,4 +55,14 @@ RULES: Final = (
         "no offload of a share of {offload_fraction:g} but under ZeRO stage 3",
         "deepspeed.runtime.zero.config: offload_ratio_check", lambda c, x: (c["offload"] == 0)
         | (x.switches.offload_fraction >= 1) | (c["zero_stage"] == SHARDED_PARAMETERS)),
+)  # fmt: skip
+
+OWN_CODE: Final = (
+    FrameworkRule("deepspeed-own-pipeline", ("pp",),
+        "no {pp} pipeline stages but of a model that its own code writes as a PipelineModule", _MODULE, one("pp")),
+    FrameworkRule("deepspeed-own-context", ("cp",),
+        "no {cp} context ranks but in a training loop that splits sequences over them (Ulysses)",
+        "deepspeed.runtime.sequence_parallel.ulysses_sp", one("cp")),
+    FrameworkRule("deepspeed-own-experts", ("ep",), "no {ep} expert ranks but of a model with layers of deepspeed.moe",
+        "deepspeed.moe.layer: MoE", one("ep")),
 )  # fmt: skip

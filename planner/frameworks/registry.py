@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+import numpy as np
+
 from costmodels.model.model import Model
+from costmodels.scenario import Scenario
 from costmodels.stack.stack import stack_names
 from hardware.records import Cluster
 from planner.errors import BadRequest
@@ -29,6 +32,8 @@ class Framework:
         cut: layers of every stage where the framework itself divides them; None lets the plan divide them.
         main_grads: the format of gradients that its files have, where its stack's own recipes have another.
         launches: stacks that a job is launched with by its files where no framework is asked for.
+        own_code: what it starts only from a user's code that is written for it, which a search proposes where it is
+            pinned.
     """
 
     stacks: tuple[str, ...]
@@ -38,6 +43,7 @@ class Framework:
     cut: Callable[[Model, int], list[int]] | None = None
     main_grads: Literal["fp32"] | None = None
     launches: tuple[str, ...] = ()
+    own_code: tuple[FrameworkRule, ...] = ()
 
     @property
     def stack(self) -> str:
@@ -48,6 +54,10 @@ class Framework:
     def rules(self) -> tuple[Rule, ...]:
         """The constraints of the newest version as rules of a search."""
         return tuple(as_rule(one) for one in self.constraints if one.holds_in(""))
+
+    def searched(self, pinned: frozenset[str]) -> tuple[Rule, ...]:
+        """The same with what takes a user's code, but of axes that are pinned."""
+        return (*self.rules, *(as_rule(one) for one in self.own_code if not pinned & set(one.reads)))
 
 
 def as_rule(one: FrameworkRule) -> Rule:
@@ -62,6 +72,8 @@ _MEGATRON: Final = (
     *("zero-bubble", "vocabulary-parallel", "megatron-deepspeed", "megatron-deepspeed-2021"),
 )
 _DEEPSPEED: Final = ("deepspeed", "deepspeed-2021", "megatron-deepspeed", "megatron-deepspeed-2021")
+ANY: Final = "any"
+"""What is asked for where a plan may be one that no framework starts."""
 _ANY: Final = "generic"
 """The stack that means no framework in particular, and so goes with every one."""
 _PARTS: Final = ("full-recompute", "full-recompute-hides")
@@ -72,10 +84,17 @@ FRAMEWORKS: Final[Mapping[str, Framework]] = {
     "megatron-bridge": Framework(
         (*_NEMO, "megatron-core"), (*megatron.BRIDGE, *megatron.RULES), "alike", main_grads="fp32"
     ),
-    "deepspeed": Framework(_DEEPSPEED, deepspeed.RULES, "whole", _PARTS, launches=_DEEPSPEED[:1]),
+    "deepspeed": Framework(
+        _DEEPSPEED, deepspeed.RULES, "whole", _PARTS, launches=_DEEPSPEED[:1], own_code=deepspeed.OWN_CODE
+    ),
     "torchtitan": Framework(("torchtitan",), torchtitan.RULES, "whole", _PARTS, launches=("torchtitan",)),
     "accelerate": Framework(
-        ("fsdp", "transformers", "torchtitan"), accelerate.RULES, "whole", _PARTS, launches=("fsdp", "transformers")
+        ("fsdp", "transformers", "torchtitan"),
+        accelerate.RULES,
+        "whole",
+        _PARTS,
+        launches=("fsdp", "transformers"),
+        own_code=accelerate.OWN_CODE,
     ),
     "pytorch": Framework(("torchtitan", "fsdp"), pytorch.RULES, "whole", _PARTS),
     "paddle": Framework(
@@ -91,6 +110,16 @@ FRAMEWORKS: Final[Mapping[str, Framework]] = {
 def framework_of(stack: str) -> str | None:
     """The framework whose files launch a job of a stack; None where it is not known."""
     return next((name for name, framework in FRAMEWORKS.items() if stack in framework.launches), None)
+
+
+def usual_framework(scenario: Scenario) -> str:
+    """The framework that a plan is for where none is asked for: that of the stack; "" where it starts no such job."""
+    name = framework_of(scenario.stack.name)
+    if name is None or scenario.frozen:
+        return ""
+    any_row, facts = {"tp": np.ones(1, dtype=np.int64)}, facts_of(scenario)
+    of_the_job = (one for one in FRAMEWORKS[name].constraints if one.reads == ("tp",) and one.holds_in(""))
+    return name if all(np.all(one.holds(any_row, facts)) for one in of_the_job) else ""
 
 
 def usual_stack(framework: str | None, cluster: Cluster) -> str | None:

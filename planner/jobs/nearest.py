@@ -44,13 +44,15 @@ def _found(plan: Plan, target: str, pins: Mapping[str, Any]) -> Plan | None:
     """The fastest plan that the framework takes under these pins, on its own stack."""
     from planner.api import plan as ask
     from planner.errors import MeshwrightError
+    from planner.processes import check_interrupt
     from planner.request.request import PlanRequest
 
     fields = {name: value for name, value in plan.request.items() if name not in {"stack", "pins"}}
     fields |= {"framework": target, "pins": pins, "time_limit": None, "top": 0, "reasons": False}
     try:
         found = ask(PlanRequest(**fields))
-    except (MeshwrightError, ValueError):
+    except (MeshwrightError, ValueError) as error:
+        check_interrupt(error)
         return None
     return found if found.strategy and found.prediction else None
 

@@ -8,8 +8,12 @@ and then nothing else ends a search. This is the only module of the planner that
 from __future__ import annotations
 
 import math
+import os
 import time
+from pathlib import Path
 from typing import Final
+
+from planner.processes import check_interrupt
 
 SEARCH: Final = 3e7
 """Effort of the search for a plan, a minute or so; a question about 12,288 GPUs takes 1 % of it."""
@@ -29,6 +33,21 @@ BEGUN: Final = 0.95
 """Share of a time limit after which nothing more begins: what has begun takes a while to end."""
 
 
+_STARTED: Final = 19
+"""Place of the start in what Linux tells of a process, behind its name."""
+_start_up = [0.0]
+
+
+def count_start_up() -> None:
+    """Let the time limits of this process count how long it took to start, where the system tells that."""
+    try:
+        said = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        begun = int(said[_STARTED]) / os.sysconf("SC_CLK_TCK")
+        _start_up[0] = time.perf_counter() - max(time.clock_gettime(time.CLOCK_BOOTTIME) - begun, 0.0)
+    except (OSError, ValueError, IndexError, AttributeError):  # no Linux
+        _start_up[0] = 0.0
+
+
 class Budget:
     """What is left of the effort, and of the time where the user limits it.
 
@@ -44,7 +63,7 @@ class Budget:
     def __init__(self, seconds: float | None = None, effort: float = SEARCH) -> None:
         """``seconds`` are the time limit that the user gave, which counts in place of the effort."""
         self.started = time.perf_counter()
-        self.end = math.inf if seconds is None else self.started + BEGUN * seconds
+        self.end = math.inf if seconds is None else (_start_up[0] or self.started) + BEGUN * seconds
         self.effort = effort if seconds is None else math.inf
         within = "the effort of one search" if seconds is None else f"{seconds:g} s"
         self.limit = f"within {within}; --time-limit gives more"
@@ -55,7 +74,12 @@ class Budget:
         return self.end < math.inf
 
     def spent(self) -> bool:
-        """Whether a search has to end."""
+        """Whether a search has to end.
+
+        Raises:
+            KeyboardInterrupt: somebody interrupted the command.
+        """
+        check_interrupt()  # one that C code dropped
         return self.effort <= 0.0 or (self.timed and time.perf_counter() >= self.end)
 
     @property

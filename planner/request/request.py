@@ -13,6 +13,7 @@ from costmodels.stack.adapters import Adapters
 from costmodels.stack.finetune import BasePrecision, ReferenceModel, TaskName, task_named
 from costmodels.stack.optimizers import named_optimizer
 from costmodels.stack.precision import known_precision
+from costmodels.stack.releases import Month
 from costmodels.stack.stack import Stack
 from costmodels.stack.switches import LARGEST_CAPACITY, OptimizerName
 from hardware.errors import flatten, meant
@@ -63,7 +64,7 @@ class PlanRequest(BaseModel):
     gpus: Annotated[int, Field(gt=0, le=LARGEST_GPUS)]
     cluster: Annotated[str | Cluster, tables.accepts_table("cluster")] = default_of("cluster")
     stack: Annotated[str | Stack, tables.accepts_table("stack")] = default_of("stack")
-    as_of: Annotated[str, Field(pattern=r"^20\d\d-(0[1-9]|1[0-2])$")] | None = None
+    as_of: Month | None = None
     """Month, such as 2024-12, whose release of the stack is meant; None: today's, or the one in ``stack@release``."""
     global_batch_size: Annotated[int, Field(gt=0, le=LARGEST_BATCH)] | None = None
     seq_length: Annotated[int | None, Field(gt=0, le=LARGEST_SEQUENCE), _LENGTH] = None
@@ -76,7 +77,8 @@ class PlanRequest(BaseModel):
     """Layers of every pipeline stage, of a strategy that is priced and not searched."""
     recomputed_per_stage: Annotated[tuple[_Layers, ...] | None, _OF_STAGES, _COUNTS] = None
     """Layers that every stage recomputes, the first ones, where recompute is partial; likewise."""
-    memory_margin: Annotated[float, Field(ge=0, le=0.9), _PERCENT] = default_of("memory_margin")
+    memory_margin: Annotated[float, Field(ge=0, le=0.9), _PERCENT] | None = None
+    """Share of the usable memory that is left alone; None: the usual one in a search, none of a given strategy."""
     expert_capacity: Annotated[float, Field(gt=0, le=LARGEST_CAPACITY)] | None = None
     """Tokens that every expert computes over the mean, more dropped and fewer padded; None as the stack does."""
     expert_imbalance: Annotated[float, Field(ge=1, le=1000)] | None = None
@@ -156,10 +158,10 @@ class PlanRequest(BaseModel):
     @field_validator("framework")
     @classmethod
     def _known_framework(cls, value: str | None) -> str | None:
-        from planner.frameworks.registry import FRAMEWORKS
+        from planner.frameworks.registry import ANY, FRAMEWORKS
 
-        if value is not None and value not in FRAMEWORKS:
-            raise ValueError(f"{value!r} reads no plan; {', '.join(FRAMEWORKS)} do")
+        if value not in {None, ANY, *FRAMEWORKS}:
+            raise ValueError(f"{value!r:.60} reads no plan; {', '.join(FRAMEWORKS)} do")
         return value
 
     @field_validator("changes", mode="before")

@@ -20,6 +20,14 @@ from costmodels.stack.switches import Switches
 from hardware.catalogue import cluster as find_cluster
 from hardware.records import Cluster
 from planner.errors import BadRequest
+from planner.frameworks.registry import (
+    ANY,
+    FRAMEWORKS,
+    check_goes_with,
+    check_programs,
+    usual_framework,
+    usual_stack,
+)
 from planner.request.defaults import (
     OF_TRANSFORMERS,
     assumed_prices,
@@ -32,10 +40,13 @@ from planner.request.defaults import (
     fine_tune_stack,
     fine_tunes,
 )
-from planner.request.fields import DEFAULT_STACK, STACK_CHOICES
+from planner.request.fields import DEFAULT_STACK, GIVEN_SPLIT, STACK_CHOICES
 from planner.request.overrides import changed_model, changed_stack
 from planner.request.request import PlanRequest
 
+MEMORY_MARGIN: Final = 0.05
+"""Share of the usable memory that a search leaves alone unless it is told otherwise: predictions of memory miss by a
+few per cent, and what runs out of memory trains nothing."""
 GRADIENTS: Final = frozenset({"stack.gradients.gradient_bytes", "stack.gradients.reduce_bytes"})
 """What main_grads says too."""
 
@@ -53,6 +64,8 @@ class Resolved:
     """The stack as it was named, before the precision, the changes and the choices."""
     tokens: int
     defaults: tuple[str, ...]
+    margin: float = 0.0
+    """Share of the devices' usable memory that is left alone: ``scenario`` has the rest."""
     stability: Stability | None = None
     """Interruptions and checkpoints, where they are asked about."""
     mixed: Mixed | None = None
@@ -65,7 +78,7 @@ class Resolved:
 
 
 def resolve(request: PlanRequest) -> Resolved:
-    """Look up every name, fill every default.
+    """Look up every name, fill every default; `resolve_search` those of a search too.
 
     Raises:
         BadRequest: values that contradict each other.
@@ -85,9 +98,10 @@ def resolve(request: PlanRequest) -> Resolved:
     _check_positions(model, seq_length)
     usual = fine_tune_batch(request.gpus) if fine_tunes(request) else default_batch(request.gpus, seq_length)
     batch = request.global_batch_size or usual
-    cluster = _with_price(_with_margin(cluster, request.memory_margin), request.price)
+    margin = request.memory_margin or 0.0
+    cluster = _with_price(with_margin(cluster, margin), request.price)
     tokens = request.tokens or default_tokens(model, tuned=stack.switches.task != "pretrain")
-    asked = request.framework or ""
+    asked = "" if request.framework in {None, ANY} else str(request.framework)
     sizes = (request.gpus, seq_length, batch, request.precision)
     scenario = Scenario(model, cluster.groups[0], stack, *sizes, framework=asked)
     _ = scenario.rates
@@ -101,13 +115,30 @@ def resolve(request: PlanRequest) -> Resolved:
         defaults += (describe_subset(cluster, base),)
     stability = request.stability or (Stability() if request.objective == "goodput" else None)
     defaults += describe_spares(scenario, stability, base) if stability else ()
-    return Resolved(request, scenario, cluster, base, software, tokens, defaults, stability, mixed)
+    return Resolved(request, scenario, cluster, base, software, tokens, defaults, margin, stability, mixed)
+
+
+def resolve_search(request: PlanRequest) -> Resolved:
+    """The question as it is searched, where it leaves these open: for the stack's framework, with a memory margin.
+
+    Raises:
+        BadRequest: layers of the stages are given, which a search would not keep to; and as `resolve`.
+    """
+    for name in GIVEN_SPLIT:
+        if getattr(request, name) is not None:
+            raise BadRequest(f"{name}: a search splits the layers itself; predict prices a split that is given")
+    usual = request.memory_margin is None and request.objective != "memory"
+    found = resolve(request.model_copy(update={"memory_margin": MEMORY_MARGIN}) if usual else request)
+    said = [f"memory margin {MEMORY_MARGIN:.0%} (--memory-margin 0 plans to the edge)"] if usual else []
+    scenario = found.scenario
+    if request.framework is None and not found.mixed and (framework := usual_framework(scenario)):
+        scenario = replace(scenario, framework=framework)
+        said.append(f"a plan that {framework} starts (--for any lifts that)")
+    return replace(found, request=request, scenario=scenario, defaults=(*found.defaults, *said))
 
 
 def _written_gradients(request: PlanRequest) -> str | None:
     """The format of gradients that the files of the framework asked for have, where nothing else is said of them."""
-    from planner.frameworks.registry import FRAMEWORKS
-
     framework = FRAMEWORKS.get(request.framework or "")
     said = request.main_grads or "stack" in request.model_fields_set or GRADIENTS & set(request.changes)
     return None if framework is None or said or request.precision == "fp16" else framework.main_grads
@@ -115,21 +146,20 @@ def _written_gradients(request: PlanRequest) -> str | None:
 
 def _stack(request: PlanRequest, cluster: Cluster) -> Stack:
     """The stack asked for, or the usual one."""
-    from planner.frameworks.registry import check_goes_with, check_programs, usual_stack
-
+    framework = None if request.framework == ANY else request.framework
     if isinstance(request.stack, Stack):
         if request.as_of:
             raise BadRequest(f"as_of {request.as_of}: a stack of your own has no releases here; leave it out")
         found = request.stack
     else:
         said = "stack" in request.model_fields_set
-        usual = usual_stack(request.framework, cluster) or fine_tune_stack(request) or DEFAULT_STACK
+        usual = usual_stack(framework, cluster) or fine_tune_stack(request) or DEFAULT_STACK
         name = request.stack if said else usual
-        check_programs(name.partition("@")[0], request.framework, cluster)
+        check_programs(name.partition("@")[0], framework, cluster)
         if request.as_of and "@" in name:
             raise BadRequest(f"stack {name} and as_of {request.as_of} both say a release; give one of them")
         found = find_stack(f"{name}@{request.as_of}" if request.as_of else name)
-    check_goes_with(request.framework, found.name)
+    check_goes_with(framework, found.name)
     return found
 
 
@@ -144,7 +174,7 @@ def _mixed(request: PlanRequest, lead: Scenario, cluster: Cluster) -> Mixed | No
     if len(cluster.groups) == 1:
         return None
     names = ", ".join(group.name for group in cluster.groups)
-    if request.framework:
+    if lead.framework:
         raise BadRequest(f"framework {request.framework} is planned for on one node group, not on {names} together")
     if request.stability:
         raise BadRequest(f"stability is reckoned on one node group, not on {names} together; leave it out")
@@ -245,7 +275,7 @@ def choices_of(request: PlanRequest) -> dict[str, Any]:
     return said
 
 
-def _with_margin(cluster: Cluster, margin: float) -> Cluster:
+def with_margin(cluster: Cluster, margin: float) -> Cluster:
     """The cluster with that share of its devices' usable memory left alone."""
     if not margin:
         return cluster

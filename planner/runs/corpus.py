@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Final, TypeVar
 
 from hardware.errors import MeshwrightError
+from planner.processes import map_in_processes
 from planner.runs.case import Case, case_of
 from planner.runs.files import read_runs
 from planner.runs.schema import Run
@@ -50,18 +48,8 @@ def scored_case(run: Run) -> Case | None:
 def map_runs(runs: Sequence[Run], function: Callable[[Run], Result], *, workers: int = 1) -> list[Result]:
     """What ``function`` gives for every run, in order.
 
-    With several workers it must be something that another process can be sent, and the main module of the program
-    must be one that another process can import.
+    With several workers it must be something that another process can be sent.
     """
     if workers == 1 or len(runs) < FEWEST:
         return [function(run) for run in runs]
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
-    try:
-        return list(pool.map(function, runs, chunksize=CHUNK))
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _ignore_interrupts() -> None:
-    """An interrupt of the terminal reaches every process; the one that asks ends the others."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return map_in_processes(function, runs, workers=workers, chunk=CHUNK)

@@ -33,8 +33,14 @@ def read_runs(path: Path) -> Iterator[Run]:
         if "schema" in document:
             yield run_in(path, "the document", document)
             return
+    seen: dict[str, int] = {}
     for number, document in json_lines(path):
-        yield run_in(path, f"line {number}", document)
+        run = run_in(path, f"line {number}", document)
+        if seen.setdefault(run.id, number) != number:
+            raise BadFile(
+                path, f"line {number}: a second run {run.id!r:.60}, as on line {seen[run.id]}; give it an id of its own"
+            )
+        yield run
 
 
 def run_in(path: Path, where: str, document: object) -> Run:

@@ -16,6 +16,7 @@ from costmodels.memory.footprint import readings
 from hardware.errors import MeshwrightError
 from planner.answer.build import mfu_of
 from planner.answer.plan import Interval
+from planner.processes import check_interrupt
 from planner.request.files import profile_records
 from planner.runs.case import Case, case_of
 from planner.runs.corpus import grouped, map_runs
@@ -135,6 +136,7 @@ def judge_run(run: Run, **parts: Any) -> list[Verdict]:
             found = case_of(run, **parts)
             predicted = _predicted(run, found)
         except (MeshwrightError, ValueError, ArithmeticError) as error:
+            check_interrupt(error)
             reason, found = str(error), None
     return [
         Verdict(

@@ -148,7 +148,7 @@ def _bounds(cores: Strategies, scenario: AnyScenario, count: int, budget: Budget
     """Optimistic seconds of all cores, of which ``count`` are looked at; None where the budget is spent before."""
     if budget.spent():
         return None
-    if not isinstance(scenario, Mixed):
+    if not isinstance(scenario, Mixed) and not (budget.timed and len(cores) > BOUNDED):
         budget.spend(CORE * count)
         return known_bound(cores, scenario)
     found = []
@@ -157,8 +157,11 @@ def _bounds(cores: Strategies, scenario: AnyScenario, count: int, budget: Budget
             return None
         part = cores.take(slice(start, start + BOUNDED))
         budget.spend(CORE * len(part))
-        assert isinstance(part, MixedStrategies)
-        found.append(mixed_core_bound(part, scenario))
+        if isinstance(scenario, Mixed):
+            assert isinstance(part, MixedStrategies)
+            found.append(mixed_core_bound(part, scenario))
+        else:
+            found.append(known_bound(part, scenario))
     return np.concatenate(found)
 
 

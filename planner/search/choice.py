@@ -69,8 +69,10 @@ def width(ties: Ties) -> float:
     return {"fastest": 0.0, "close": CLOSE, "validated": figures().tie}[ties]
 
 
-def choose(outcome: Outcome, scenario: Scenario, tie_width: float) -> Choice:
+def choose(outcome: Outcome, scenario: Scenario, tie_width: float, margin: float = 0.0) -> Choice:
     """The strategy with the least sum of time and doubt among those that are no more than ``tie_width`` slower.
+
+    ``margin`` is the share of the devices' memory that the scenario leaves alone.
 
     They are among the rows that the search priced whole, by their even split, and fit; the proof is of the fastest.
     """
@@ -79,9 +81,9 @@ def choose(outcome: Outcome, scenario: Scenario, tie_width: float) -> Choice:
     if not tie_width:
         return Choice(fastest, "")
     allocated = float(np.max(price_strategy(fastest.row, scenario, fastest.assignment).footprint.allocated))
-    against = doubts(fastest.row, np.array([allocated]), scenario)
+    against = doubts(fastest.row, np.array([allocated]), scenario, margin)
     ceiling = fastest.iteration * (1.0 + tie_width)
-    tied = [_best_of(part, fastest.iteration, ceiling, scenario) for part in outcome.pool]
+    tied = [_best_of(part, fastest.iteration, ceiling, scenario, margin) for part in outcome.pool]
     weighed = [one for one in tied if one is not None and one.score < float(against.total[0]) - TOLERANCE]
     if not weighed:
         return Choice(fastest, "")
@@ -110,21 +112,21 @@ class _Tied(NamedTuple):
     against: Doubts
 
 
-def _best_of(part: Priced, fastest: float, ceiling: float, scenario: Scenario) -> _Tied | None:
+def _best_of(part: Priced, fastest: float, ceiling: float, scenario: Scenario, margin: float) -> _Tied | None:
     """The row of least time and doubt among those that fit under the ceiling; None where there is none."""
     near: Ints = np.flatnonzero(part.fits & (part.even_split_seconds <= ceiling))
     if not len(near):
         return None
     rows, even = part.rows.take(near), part.even_split_seconds[near]
-    against = doubts(rows, part.even_split_peak_bytes[near], scenario)
+    against = doubts(rows, part.even_split_peak_bytes[near], scenario, margin)
     score = (even / fastest - 1.0) / max(figures().curse, LEAST) + against.total
     i = np.lexsort((even, np.round(score, 9)))[:1]
     return _Tied(float(score[i[0]]), float(even[i[0]]), rows.take(i), Doubts(*(part[i] for part in against)))
 
 
-def better_validated(outcome: Outcome, taken: Incumbent, scenario: Scenario) -> Advice | None:
+def better_validated(outcome: Outcome, taken: Incumbent, scenario: Scenario, margin: float = 0.0) -> Advice | None:
     """The strategy that ``ties=validated`` would take, as advice; None where that is the one taken."""
-    choice = choose(outcome, scenario, width("validated"))
+    choice = choose(outcome, scenario, width("validated"), margin)
     at, seconds = choice.taken.row.row(0), choice.taken.iteration
     if not choice.reason or at == taken.row.row(0):
         return None
@@ -133,12 +135,12 @@ def better_validated(outcome: Outcome, taken: Incumbent, scenario: Scenario) -> 
     return Advice(subject=" ".join(degrees) or "no parallelism", text=text, iteration_seconds=seconds)
 
 
-def doubts(rows: Strategies, allocated: Floats, scenario: Scenario) -> Doubts:
-    """Doubts about strategies that allocate so many bytes on their fullest device."""
+def doubts(rows: Strategies, allocated: Floats, scenario: Scenario, margin: float = 0.0) -> Doubts:
+    """Doubts about strategies that allocate so many bytes on their fullest device, of which a margin is left alone."""
     away = distance(traits(scenario, rows), measured().traits)
     whole = allocated * (1.0 + slack_of(rows, scenario)) + scenario.stack.allocator.reserved
     nearest = away.min(axis=1) if len(rows) else np.zeros(0)
-    return Doubts(nearest, whole / scenario.group.accelerator.usable_memory, switches(rows))
+    return Doubts(nearest, (1.0 - margin) * whole / scenario.group.accelerator.usable_memory, switches(rows))
 
 
 def switches(rows: Strategies) -> Floats:

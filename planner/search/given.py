@@ -22,7 +22,7 @@ from planner.errors import BadRequest
 from planner.request.budget import Budget
 from planner.request.pins import Pin
 from planner.request.resolve import Resolved
-from planner.rules.conditions import FOLDED
+from planner.rules.conditions import FOLDED, gradients_accumulate
 from planner.rules.core import Rule, sentence
 from planner.search.least_memory import least_memory_split
 from planner.search.split import best_split, given_split
@@ -42,6 +42,8 @@ class Given:
     row: Strategies
     split: Assignment
     broken: tuple[Rejection, ...]
+    meant: str = ""
+    """What was priced in place of what was given, in words, where a framework means something else by it."""
 
     @property
     def running(self) -> Strategies:
@@ -68,10 +70,14 @@ def given_strategy(
         BadRequest: an axis with several values, or what no strategy has.
     """
     scenario = resolved.scenario
-    row = single_strategy(scenario, pins, layers, as_ran=as_ran)
+    row, meant = single_strategy(scenario, pins, layers, as_ran=as_ran), ""
+    if not as_ran:
+        row, meant = as_frameworks_mean(row, scenario)
     broken = broken_rules(row, scenario, layers)
     if broken and not as_ran:
         return broken
+    if row.pp[0] == 1 < row.vpp[0] and SCHEDULE_NAMES[row.schedule[0]] not in FOLDED:
+        row = strategies(**row.row(0) | {"vpp": 1})  # a run that says chunks of one stage interleaved nothing
     if layers is not None:
         layers, odd = _layers_as_given(layers, row, scenario, chunked=chunked, as_ran=as_ran)
         broken += odd
@@ -82,7 +88,7 @@ def given_strategy(
     else:
         by_memory = resolved.request.objective == "memory"
         split = split_or_given(scenario, row, layers, budget=budget, by_memory=by_memory)
-    return Given(row, with_recomputed(row, split, recomputed), broken)
+    return Given(row, with_recomputed(row, split, recomputed, as_ran=as_ran), broken, meant)
 
 
 def _layers_as_given(
@@ -115,6 +121,25 @@ def single_strategy(
     return plain_strategy(scenario, {**axes, "tp": tp, "cp": cp, "pp": pp, "dp": dp}, batches)
 
 
+def as_frameworks_mean(row: Strategies, scenario: Scenario) -> tuple[Strategies, str]:
+    """The row as frameworks run what says nothing, and what else is priced, in words; "" where nothing is.
+
+    One data-parallel rank has nothing to shard and one tensor rank splits no sequence, whatever the switches say. What
+    shards fully keeps parameters and gradients whole beside a pipeline until its last micro-batch, as PyTorch's
+    pipelines tell FSDP to [FSDP2].
+    """
+    at, meant = row.row(0), ""
+    if at["dp"] * at["cp"] == 1 and at["sharding_degree"] <= 1:
+        at |= {"zero_stage": 0, "sharding_degree": 1}
+    if at["tp"] == 1:
+        at["sequence_parallel"] = 0
+    columns = {name: getattr(row, name) for name in AXES}
+    if scenario.stack.sharding.fsdp_stage2 and not gradients_accumulate(columns, scenario).all():
+        meant = f"ZeRO stage {at['zero_stage']} beside {at['pp']} pipeline stages keeps parameters and gradients whole"
+        at["zero_stage"] = 1
+    return strategies(**at), f"{meant} until the last micro-batch: priced as stage 1" if meant else ""
+
+
 def plain_strategy(scenario: Scenario, axes: Mapping[str, int], batches: int) -> Strategies:
     """One strategy of so many micro-batches: tp, cp, pp and dp are given, what else is not takes its plainest value."""
     tp, cp, pp, dp = (axes[name] for name in MESH_AXES)
@@ -127,7 +152,7 @@ def plain_strategy(scenario: Scenario, axes: Mapping[str, int], batches: int) ->
         "zero_stage": zero,
         "sharding_degree": dp * cp if zero else 1,
         "schedule": 0 if pp == 1 else 3 if vpp > 1 else 2,
-        "sequence_parallel": int(tp > 1 and supports.sequence_parallel),
+        "sequence_parallel": int(tp > 1 and supports.sequence_parallel and scenario.seq_length % (tp * cp) == 0),
         "recompute": _usual_recompute(axes),
         "vocabulary": VOCABULARIES.index(supports.vocabulary[0]),
     }
@@ -321,11 +346,13 @@ def drawn_chunks(
     return (f"{odd}; they are priced as if they were equal",) if odd else ()
 
 
-def with_recomputed(row: Strategies, split: Assignment, recomputed: Sequence[int] | None) -> Assignment:
-    """The split with so many recomputed layers on every stage.
+def with_recomputed(
+    row: Strategies, split: Assignment, recomputed: Sequence[int] | None, *, as_ran: bool = False
+) -> Assignment:
+    """The split with so many recomputed layers on every stage; ``as_ran`` they may lie in its chunks as they did.
 
     Raises:
-        BadRequest: recomputation that is not partial, or more layers than a stage holds.
+        BadRequest: recomputation that is not partial, more layers than a stage holds, or not as many of each chunk.
     """
     if recomputed is None:
         return split
@@ -338,6 +365,12 @@ def with_recomputed(row: Strategies, split: Assignment, recomputed: Sequence[int
         raise BadRequest(
             f"a stage of {plural(odd[0][1], 'layer')} cannot recompute {odd[0][0]}; 0 to {odd[0][1]} can be"
         )
+    chunks = 1 if SCHEDULE_NAMES[row.schedule[0]] in FOLDED or as_ran else int(row.vpp[0])
+    pairs = zip(recomputed, split.layers.tolist(), strict=True)
+    if unlike := [(asked, held) for asked, held in pairs if asked % chunks and asked < held]:
+        asked, held = unlike[0]
+        near = min(nearest_multiple(asked, chunks), held)
+        raise BadRequest(f"{chunks} chunks cannot recompute {plural(asked, 'layer')}, as many of each; {near} can be")
     return Assignment(split.layers, np.asarray(recomputed, dtype=np.int64))
 
 

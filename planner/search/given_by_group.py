@@ -18,7 +18,7 @@ from planner.errors import BadRequest
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.resolve import Resolved
-from planner.search.given import Given, checked_layers, plain_strategy, refused_by, single_value
+from planner.search.given import Given, checked_layers, plain_strategy, refused_by, single_value, with_recomputed
 from planner.search.split import best_split, given_split
 from planner.space.active_rules import binding
 from planner.space.divisors import around, divisors
@@ -26,7 +26,13 @@ from planner.space.mixed import WIDTH
 
 
 def given_on_groups(
-    resolved: Resolved, mixed: Mixed, layers: Sequence[int] | None, *, budget: Budget, chunked: bool = True
+    resolved: Resolved,
+    mixed: Mixed,
+    layers: Sequence[int] | None,
+    recomputed: Sequence[int] | None,
+    *,
+    budget: Budget,
+    chunked: bool = True,
 ) -> Given | tuple[Rejection, ...]:
     """The strategy that the pins describe in the best order of the groups, or in the cluster's where layers are given.
 
@@ -40,7 +46,10 @@ def given_on_groups(
         return broken
     if layers is not None:
         layers = checked_layers(layers, row, mixed.lead, counted=False, chunked=chunked)
-        split = given_split(row, mixed, layers)
+        if recomputed is None:
+            split = given_split(row, mixed, layers)
+        else:
+            split = with_recomputed(row, row_assignment(row, mixed.lead.model.num_layers, layers), recomputed)
         return Given(as_it_runs(row, split), split, ())
     orders = (replace(row, order=np.array([order])) for order in itertools.permutations(range(len(row.groups))))
     found = [best for one in orders if (best := best_split(one, mixed, budget=budget))]

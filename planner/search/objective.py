@@ -42,11 +42,13 @@ class Objective:
         name: as in the request: time, goodput, memory.
         question: what a search prices, with interruptions and checkpoints where goodput is wanted.
         tie_width: how much slower than the fastest a plan may be and be taken in its place, as a share.
+        margin: share of the devices' memory that the question leaves alone.
     """
 
     name: str
     question: AnyScenario
     tie_width: float
+    margin: float = 0.0
 
     @property
     def scenario(self) -> Scenario:
@@ -142,17 +144,17 @@ class Objective:
 
     def choice(self, outcome: Outcome) -> Choice:
         """The best, or what is as good as that and better validated."""
-        return choose(outcome, self.scenario, self.tie_width)
+        return choose(outcome, self.scenario, self.tie_width, self.margin)
 
 
 def objective_of(resolved: Resolved) -> Objective:
     """The objective of a request, with what to price for it."""
     name = resolved.request.objective
     if resolved.mixed:
-        return Objective(name, resolved.mixed, 0.0)
+        return Objective(name, resolved.mixed, 0.0, resolved.margin)
     tie_width = 0.0 if name in {"memory", "goodput"} else width(resolved.request.ties)
     stability = resolved.stability if name == "goodput" else None
-    return Objective(name, replace(resolved.scenario, stability=stability), tie_width)
+    return Objective(name, replace(resolved.scenario, stability=stability), tie_width, resolved.margin)
 
 
 @dataclass
@@ -206,7 +208,9 @@ def search_question(
     """
     objective, pins = objective_of(resolved), pins or parse_pins(resolved.request.pins)
     question = objective.question
-    space = lay_out(question, pins, budget=budget) if isinstance(question, Mixed) else cached_space(question, pins)
+    space = (
+        lay_out(question, pins, budget=budget) if isinstance(question, Mixed) else cached_space(question, pins, budget)
+    )
     outcome = objective.search(space, budget=budget)
     if isinstance(question, Mixed) and outcome.best is None and outcome.proved:
         wider = lay_out(question, pins, one_width=False, budget=budget)

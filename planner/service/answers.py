@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import ValidationError
 
-from hardware.errors import flatten
+from hardware.errors import flatten, one_line
 from hardware.files import unique
 from planner.answer.load import no_constant
 from planner.errors import BadRequest, MeshwrightError, OutOfTime
@@ -42,9 +42,7 @@ def answer(kind: str, raw: bytes, seconds: float) -> tuple[int, bytes]:
 
 def failure(kind: str, message: str, exit_code: int) -> bytes:
     """The document of an error, schema ``error/1``."""
-    line = " ".join(message.split())[:2000]
-    said = "".join(char if char.isprintable() else "?" for char in line)
-    error = {"kind": kind, "message": said, "exit_code": exit_code}
+    error = {"kind": kind, "message": one_line(message), "exit_code": exit_code}
     return json.dumps({"schema": "error/1", "error": error}).encode()
 
 

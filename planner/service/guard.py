@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,9 @@ _FORBIDDEN: Final = (
     "socket.bind",
     *("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.chmod", "os.truncate", "shutil."),
 )
+
+_LIBRARIES: Final = frozenset({"site-packages", "dist-packages"})
+_WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 def names_only(body: Mapping[str, Any]) -> None:
@@ -52,7 +56,7 @@ def _like_a_path(text: str) -> bool:
 
 
 def confine() -> None:
-    """From now on this process reads nothing but its own installation, writes nothing and starts nothing.
+    """From now on this process reads nothing but the packages' data and Python, writes nothing and starts nothing.
 
     A second fence behind ``names_only``: should a path get through, it is refused where it is opened.
     """
@@ -67,18 +71,24 @@ def confine() -> None:
     sys.addaudithook(check)
 
 
-def _installation() -> tuple[str, ...]:
-    packages = [str(Path(package.__file__ or "").resolve().parent) for package in (hardware, costmodels, planner)]
-    interpreter = [sys.prefix, sys.base_prefix, *[entry for entry in sys.path if entry]]
-    kernel = ["/proc/", "/sys/devices/system/cpu", os.devnull]
-    return tuple({os.path.realpath(path) for path in (*packages, *interpreter)} | set(kernel))
+def _installation() -> tuple[Path, ...]:
+    """Folders and files that may be read: the project's packages, Python's own and where other packages lie.
+
+    Not where the service was started, nor what lies beside the project's packages unless packages alone do.
+    """
+    own = [Path(package.__file__ or "").resolve().parent for package in (hardware, costmodels, planner)]
+    python = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")]
+    libraries = {Path(entry).resolve() for entry in sys.path if entry} - {Path.cwd()}
+    libraries -= {own[0].parent} if own[0].parent.name not in _LIBRARIES else set()
+    kernel = ["/proc", "/sys/devices/system/cpu", os.devnull]
+    return (*own, *(Path(path).resolve() for path in python), *libraries, *map(Path, kernel))
 
 
-def _check_open(args: tuple[Any, ...], allowed: tuple[str, ...]) -> None:
-    path, mode = args[0], args[1]
+def _check_open(args: tuple[Any, ...], allowed: tuple[Path, ...]) -> None:
+    path, mode, flags = args[:3]
     if isinstance(path, int) or path is None:
         return
-    real = os.path.realpath(os.fsdecode(path))
-    writes = isinstance(mode, str) and any(letter in mode for letter in "wax+")
-    if writes or not real.startswith(allowed):
+    real = Path(os.path.realpath(os.fsdecode(path)))
+    writes = flags & _WRITING or (isinstance(mode, str) and any(letter in mode for letter in "wax+"))
+    if writes or not any(real.is_relative_to(place) for place in allowed):
         raise PermissionError(f"the service opens no files: {real}")

@@ -17,7 +17,7 @@ def active(scenario: Scenario, pinned: frozenset[str]) -> tuple[Rule, ...]:
     if not scenario.framework:
         return usual
     framework = FRAMEWORKS[scenario.framework]
-    return (*(rule for rule in usual if rule.name not in framework.dropped), *framework.rules)
+    return (*(rule for rule in usual if rule.name not in framework.dropped), *framework.searched(pinned))
 
 
 def binding(question: AnyScenario) -> tuple[Rule, ...]:

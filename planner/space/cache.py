@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from costmodels.scenario import Scenario
 from hardware.records import NodeGroup
+from planner.request.budget import Budget
 from planner.request.pins import Pin
 from planner.space.lattice import Space, build
 
@@ -50,11 +51,15 @@ _recent: list[tuple[Scenario, dict[str, Pin], Space]] = []
 _lock = Lock()
 
 
-def cached_space(scenario: Scenario, pins: Mapping[str, Pin]) -> Space:
-    """The lattice of a question, kept from one of the last few about machines of the same shape where there is one."""
+def cached_space(scenario: Scenario, pins: Mapping[str, Pin], budget: Budget | None = None) -> Space:
+    """The lattice of a question, kept from one of the last few about machines of the same shape where there is one.
+
+    Raises:
+        BadRequest, OutOfTime: as `build`.
+    """
     shape, asked = shape_of(scenario), dict(pins)
     known = next((one for one in tuple(_recent) if one[1] == asked and one[0] == shape), None)
-    space = known[2] if known else build(scenario, asked)
+    space = known[2] if known else build(scenario, asked, budget=budget)
     with _lock:
         _recent[:] = [(shape, asked, space), *(one for one in _recent if one is not known)]
         while _recent and (len(_recent) > KEPT or sum(len(one.cores) for _, _, one in _recent) > MOST_CORES):

@@ -26,6 +26,7 @@ from costmodels.strategy import (
 )
 from planner.answer.text import plural
 from planner.errors import BadRequest, UnfilledPins
+from planner.request.budget import Budget
 from planner.request.pins import Pin
 from planner.rules.conditions import FOLDED, LOOPED, REPEATS, fills
 from planner.space.active_rules import active
@@ -66,24 +67,28 @@ class Space:
         return Strategies(**columns, zero_stage=self.zero_stage[option], sharding_degree=degree)
 
 
-def build(scenario: Scenario, pins: Mapping[str, Pin], *, without: str = "") -> Space:
+def build(scenario: Scenario, pins: Mapping[str, Pin], *, without: str = "", budget: Budget | None = None) -> Space:
     """Lay out the lattice under the pins and apply every rule but memory, and but the one that it is asked ``without``.
+
+    Of one node group only a time limit of the ``budget`` ends this, whose effort is counted where cores are bounded.
 
     Raises:
         BadRequest: pinned degrees that cannot make up the number of GPUs.
+        OutOfTime: the time limit passed.
     """
     axes = axes_of(scenario, pins)
     columns: Columns = dict(layouts(scenario.gpus, pins))
     options = axes.pop("sharding")
     rules = tuple(rule for rule in active(scenario, frozenset(pins)) if rule.name != without)
     beyond = math.prod(len(values) for values in axes.values()) * len(options)
-    table = Table((scenario,), rules, columns, beyond)
+    table = Table((scenario,), rules, columns, beyond, budget=budget if budget and budget.timed else None)
     candidates = len(table) * beyond
     table.refuse(MESH_AXES)
     # Axes of one value first: they multiply nothing, and let rules speak while there are few rows.
     for axis, values in sorted(axes.items(), key=lambda item: len(item[1]) > 1):
         table.expand(axis, values)
     candidates += add_partial(table, axes["recompute"], options)
+    table.check_budget(len(table))
     return _with_sharding(table, options, candidates)
 
 

@@ -17,7 +17,8 @@ from hardware.records import Accelerator
 from planner.answer.plan import Plan
 from planner.api import predict
 from planner.api.short import short_plan
-from planner.errors import MeshwrightError, is_interrupt
+from planner.errors import MeshwrightError
+from planner.processes import check_interrupt
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.request.resolve import Resolved
@@ -78,11 +79,11 @@ def answered(task: Task, shared: Shared) -> Finished:
     try:
         plan = plan_point(task, shared)
         status, document = plan.status, json.dumps(kept_document(plan), separators=(",", ":"))
+        check_interrupt()
     except MeshwrightError as reason:
         error = str(reason)
     except _DEFECTS as reason:
-        if is_interrupt(reason):
-            raise KeyboardInterrupt from None
+        check_interrupt(reason)
         error, defect = f"internal error: {type(reason).__name__}: {reason}", True
     except MemoryError:
         error = "out of memory; fewer workers (--workers) leave each of them more"

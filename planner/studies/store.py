@@ -15,8 +15,9 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final, Self
+from typing import IO, Any, Final, Self
 
+from planner.answer.plan import Prediction, Strategy
 from planner.errors import BadFile, NoRoom
 from planner.studies.answer import Finished
 
@@ -54,11 +55,20 @@ _REPLACE: Final = (
     "ON CONFLICT (key) DO UPDATE SET status = excluded.status, document = excluded.document, error = excluded.error,"
     " defect = excluded.defect, seconds = excluded.seconds, finished = excluded.finished WHERE"
 )
-_WHOLE: Final = (
-    "CASE WHEN document IS NULL THEN 1 WHEN NOT json_valid(document) THEN 0"
-    " ELSE json_type(document, '$.request') IS 'object' END"
+_KINDS: Final[dict[Any, str]] = {int: "IS 'integer'", str: "IS 'text'"}
+_FIELDS: Final = " AND ".join(
+    f"json_type({{0}}document, '$.{part}.{name}') {_KINDS.get(field.annotation, 'IS NOT NULL')}"
+    for part, record in (("strategy", Strategy), ("prediction", Prediction))
+    for name, field in record.model_fields.items()
+    if field.is_required()
 )
-"""Whether a row holds what was written: nothing, or an answer."""
+_WHOLE_OF: Final = (
+    "CASE WHEN {0}status = 'failed' THEN 1 WHEN {0}document IS NULL OR NOT json_valid({0}document) THEN 0"
+    " WHEN json_type({0}document, '$.request') IS NOT 'object' THEN 0"
+    f" WHEN {{0}}status = 'infeasible' THEN 1 ELSE {_FIELDS} END"
+)
+_WHOLE: Final = _WHOLE_OF.format("")
+"""Whether a row holds what was written: an error, or an answer with all that it must have."""
 
 
 class Store:
@@ -81,6 +91,7 @@ class Store:
             BadFile: another process writes it, it is no store, or one of a later version, or the disk refuses.
         """
         place = Path(path)
+        _followed(place)
         if place.is_dir() or not place.parent.is_dir():
             raise BadFile(path, "a folder, where a file is expected" if place.is_dir() else f"no folder {place.parent}")
         if place.is_fifo() or place.is_socket():
@@ -140,7 +151,7 @@ class Store:
         with _as_bad_file(self.path), self._connection:
             self._connection.executemany(
                 "INSERT INTO results (key, status, document, error, defect, seconds) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
-                f" {_REPLACE} results.status = 'failed' OR NOT ({_WHOLE.replace('document', 'results.document')})",
+                f" {_REPLACE} results.status = 'failed' OR NOT ({_WHOLE_OF.format('results.')})",
                 rows,
             )
 
@@ -179,7 +190,7 @@ def merge(parts: Sequence[str | Path], path: str | Path) -> int:
     for part in parts:
         if not Path(part).is_file():
             raise BadFile(part, "no such store")
-        if Path(part).resolve() == Path(path).resolve():
+        if _followed(Path(part)) == _followed(Path(path)):
             raise BadFile(part, "cannot be merged into itself; leave it out")
     with Store.open(path) as store:
         return sum(store.take_over(Path(part)) for part in parts)
@@ -191,7 +202,18 @@ def _among(keys: Sequence[str]) -> str:
 
 def _address(path: Path, mode: str) -> str:
     """How SQLite is given a file; "rw" reads where nothing can be written, "ro" would refuse a commit cut off."""
-    return f"{path.resolve().as_uri()}?mode={mode}"
+    return f"{_followed(path).as_uri()}?mode={mode}"
+
+
+def _followed(path: Path) -> Path:
+    """The file that links lead to; one that is not there yet is its own."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:
+        raise BadFile(path, str(getattr(error, "strerror", None) or error).lower()) from None
+    return path.resolve()
 
 
 def _connected(path: Path, *, writing: bool) -> sqlite3.Connection:

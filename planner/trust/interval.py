@@ -157,6 +157,20 @@ def outside(found: Trust) -> tuple[str, ...]:
     return (f"outside the validated region: {'; '.join(said)}",)
 
 
+def above_measured(scenario: Scenario, row: Strategies, mfu: float) -> tuple[str, ...]:
+    """The remark that nobody measured so high a utilisation on half as many such devices or more, in as many bits."""
+    table, mine = measured(), traits(scenario, row)
+    same = np.ones(len(table.runs), dtype=bool)
+    for name in ("accelerator", "bits"):
+        same &= table.traits.names[name] == mine.names[name][0]
+    same &= table.traits.sizes["gpus"] >= mine.sizes["gpus"][0] - 1.0
+    best = max((table.runs[i] for i in np.flatnonzero(same)), key=lambda run: run.mfu, default=None)
+    if best is None or mfu <= best.mfu:
+        return ()
+    where = f"on half as many {mine.names['accelerator'][0]} or more ({best.mfu:.1%}, {best.group})"
+    return (f"MFU {mfu:.1%} is above all that was measured {where}",)
+
+
 def _unlike_device(scenario: Scenario, mine: Traits, table: Measured, order: NDArray[np.int64]) -> tuple[str, ...]:
     """A device of a kind that was never measured, or never under such software, beside the nearest run's.
 

@@ -245,6 +245,13 @@ def test_recomputed_layers_that_no_stage_has_are_refused(recompute, recomputed, 
         predict(request(pins={"pp": 2, "tp": 4, "recompute": recompute}), layers=[5, 3], recomputed=recomputed)
 
 
+def test_chunks_of_a_stage_recompute_as_many_layers_each():
+    pins = {"pp": 2, "tp": 4, "vpp": 2, "recompute": "partial"}
+    assert predict(request(pins=pins), layers=[4, 4], recomputed=[2, 4]).strategy.stages[0].recompute_layers == 2
+    with pytest.raises(BadRequest, match="2 chunks cannot recompute 3 layers, as many of each; 4 can be"):
+        predict(request(pins=pins), layers=[4, 4], recomputed=[3, 4])
+
+
 def test_uneven_layers_are_priced_as_given():
     answer = predict(request(pins={"pp": 2, "tp": 4}), layers=[5, 3])
     assert [stage.layers for stage in answer.strategy.stages] == [5, 3]

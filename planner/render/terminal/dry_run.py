@@ -8,21 +8,22 @@ from planner.request.defaults import length_source, tokens_source
 from planner.request.overrides import written
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest
-from planner.request.resolve import choices_of, resolve
+from planner.request.resolve import choices_of, resolve, resolve_search
 
 
-def lines(request: PlanRequest, origins: Mapping[str, str]) -> list[tuple[str, str, str]]:
+def lines(request: PlanRequest, origins: Mapping[str, str], *, searched: bool) -> list[tuple[str, str, str]]:
     """(field, value, origin) of every value of a request, defaults filled in.
 
     Args:
         request: the question.
         origins: field, or ``pins.`` and axis, to who gave it.
+        searched: whether it is a question to a search, not of a given strategy.
 
     Raises:
         MeshwrightError: a name that does not exist, or values that contradict each other.
     """
     parse_pins(request.pins)
-    resolved = resolve(request)
+    resolved = (resolve_search if searched else resolve)(request)
     scenario = resolved.scenario
     machines = " + ".join(
         f"{plural(group.nodes, 'node') if group.nodes else '? nodes'} x {group.gpus_per_node}"
@@ -39,8 +40,8 @@ def lines(request: PlanRequest, origins: Mapping[str, str]) -> list[tuple[str, s
         "precision": request.precision,
         "objective": request.objective,
         "ties": request.ties,
-        **({"framework": request.framework} if request.framework else {}),
-        "memory_margin": f"{request.memory_margin:.0%}",
+        **({"framework": scenario.framework} if scenario.framework else {}),
+        "memory_margin": f"{resolved.margin:.0%}",
         **_experts(scenario),
         "top": str(request.top),
         "time_limit": f"{request.time_limit:g} s" if request.time_limit else "none",

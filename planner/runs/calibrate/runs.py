@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from costmodels.stack.stack import Stack
 from hardware.errors import MeshwrightError
 from hardware.records import Cluster
+from planner.processes import check_interrupt
 from planner.runs.calibrate.document import Errors, RunError
 from planner.runs.calibrate.identify import Fit, settle
 from planner.runs.calibrate.records import FileRun
@@ -66,6 +67,7 @@ def priced(runs: Iterable[FileRun], cluster: Cluster, stack: Stack) -> tuple[lis
         try:
             found.append(Measured(file, run, *_measured(run, cluster, stack)))
         except (MeshwrightError, ValueError, ArithmeticError) as error:
+            check_interrupt(error)
             notes.append(f"{file}, run {run.id}: not used: {error}")
     return found, notes
 

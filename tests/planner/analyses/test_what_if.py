@@ -19,7 +19,7 @@ from planner.explain.levers import machine_levers, uncertain_levers
 from planner.render.terminal.what_if import words
 from planner.request.budget import Budget
 from planner.request.request import PlanRequest
-from planner.request.resolve import resolve
+from planner.request.resolve import resolve, resolve_search
 from planner.search.best_first import search
 
 ASK = PlanRequest(model="22b", gpus=64, global_batch_size=128, ties="fastest")
@@ -114,7 +114,7 @@ def test_a_lever_at_one_changes_no_price():
 
 
 def test_regrets_are_over_the_proved_best_of_every_scenario(least):
-    scenario = resolve(ASK).scenario
+    scenario = resolve_search(ASK).scenario
     row, split = strategy_from_plan(least.chosen.strategy), stages_from_plan(least.chosen.strategy)
     regrets = []
     for factors in corners_of(tuple(uncertain_levers(scenario)), 0.3):

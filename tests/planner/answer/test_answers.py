@@ -9,7 +9,8 @@ from planner import PlanRequest, plan, predict, why_not
 from planner.analyses.compare_with_best import compare_with_best
 
 LLAMA = {"model": "llama3-8b", "cluster": "dgx-h100", "gpus": 8}
-TIGHT = {"model": "llama3-70b", "cluster": "dgx-h100", "gpus": 64}
+TIGHT = {"model": "llama3-70b", "cluster": "dgx-h100", "gpus": 64, "framework": "any"}
+EDGE = {**TIGHT, "memory_margin": 0}
 AXES = (
     "tp",
     "cp",
@@ -31,8 +32,8 @@ def ask(**changes):
 
 @pytest.fixture(name="tight", scope="module")
 def fixture_tight():
-    """The answer with all its reasons."""
-    return plan(PlanRequest(**TIGHT))
+    """The answer with all its reasons, to the edge of the memory."""
+    return plan(PlanRequest(**EDGE))
 
 
 def pins_of(strategy):
@@ -49,7 +50,7 @@ def test_the_plan_has_uneven_or_partly_recomputed_stages_so_that_what_follows_is
 def test_why_not_says_what_pinning_the_other_choice_costs(tight, nth):
     line = [line for line in tight.why_not if line.subject.startswith(("TP ", "PP "))][nth]
     axis, size = line.subject.split()
-    pinned = plan(PlanRequest(**TIGHT, pins={axis.lower(): int(size)}))
+    pinned = plan(PlanRequest(**EDGE, pins={axis.lower(): int(size)}))
     fastest = (
         pinned.proof.fastest_seconds or pinned.prediction.iteration_seconds
     )  # of ties the better validated is taken
@@ -158,7 +159,7 @@ def test_the_nearest_number_of_gpus_lies_between_two_doublings():
 
 
 def test_the_nearest_number_of_gpus_counts_on_what_a_plan_would_offload():
-    asked = {"model": "175b", "cluster": "dgx-h100"}
+    asked = {"model": "175b", "cluster": "dgx-h100", "memory_margin": 0, "framework": "any"}
     advice = plan(PlanRequest(**asked, gpus=8)).nearest
     gpus = int(advice.subject.split()[0])
     enough = plan(PlanRequest(**asked, gpus=gpus))

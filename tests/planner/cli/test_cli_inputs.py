@@ -1,10 +1,11 @@
-"""No answer is written over what its command read."""
+"""What commands read: no answer is written over it, none of it is dropped without a word."""
 
 import json
 
 import pytest
 from click.testing import CliRunner
 
+from planner import PlanRequest, plan
 from planner.cli import main
 
 STUDY = """model = "llama3-8b"
@@ -66,3 +67,50 @@ def test_a_dash_is_stdout(folder):
     for command in (["trace", "plan.json"], ["list", "models"]):
         assert run(*command, "-o", "-").stdout == run(*command).stdout
     assert not (folder / "-").exists()
+
+
+STAGES = {"model": "gpt3-1.3b", "gpus": 8, "pins": {"pp": 2}, "layers_per_stage": [10, 14]}
+
+
+@pytest.mark.parametrize(
+    "command", [["solve", "--dry-run"], ["solve"], ["why-not", "--dry-run"], ["size", "--deadline", "30d"]]
+)
+def test_layers_that_a_search_would_drop_are_refused_by_every_search(tmp_path, command):
+    asked = tmp_path / "asked.json"
+    asked.write_text(json.dumps(STAGES), encoding="utf-8")
+    done = run(*command, "--config", str(asked))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "layers_per_stage: a search splits the layers itself; predict prices a split that is given" in done.stderr
+
+
+def test_a_second_run_of_one_name_in_a_file_is_refused(tmp_path):
+    line = json.dumps({"schema": "run/1", "id": "x", "request": {"model": "gpt3-1.3b", "gpus": 8}, "measured": {}})
+    runs = tmp_path / "runs.jsonl"
+    runs.write_text(f"{line}\n{line}\n", encoding="utf-8")
+    done = run("validate", str(runs))
+    assert (done.exit_code, done.stderr) == (
+        2,
+        f"plan: {runs}: line 2: a second run 'x', as on line 1; give it an id of its own\n",
+    )
+
+
+def test_what_was_written_at_length_is_cut_and_no_pattern_is_shown():
+    long = run("--model", "gpt3-1.3b", "--gpus", "8", "--stack", "a" * 3000)
+    assert (long.exit_code, len(long.stderr) < 200) == (2, True)
+    month = run("--model", "gpt3-1.3b", "--gpus", "8", "--as-of", "x")
+    assert month.stderr == "plan: as_of: expected a month such as 2024-12, got 'x'\n"
+
+
+def test_a_plan_over_groups_of_other_widths_is_priced_from_its_own_answer(tmp_path):
+    """Some of its layers are recomputed, and its groups have other tensor ranks."""
+    asked = PlanRequest(
+        model="llama2-70b", gpus=128, cluster="a100-h100-mixed", memory_margin=0.6, reasons=False, top=0
+    )
+    found = plan(asked.model_copy(update={"pins": {"recompute": "partial"}}))
+    assert any(0 < stage.recompute_layers < stage.layers for stage in found.strategy.stages)
+    saved = tmp_path / "plan.json"
+    saved.write_text(found.to_json(), encoding="utf-8")
+    again = json.loads(run("predict", "--config", str(saved), "--format", "json").stdout)
+    assert again["status"] == "feasible"
+    assert again["prediction"]["iteration_seconds"] == pytest.approx(found.prediction.iteration_seconds)
+    assert again["memory_bytes"] == json.loads(found.to_json())["memory_bytes"]

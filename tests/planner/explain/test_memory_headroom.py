@@ -1,17 +1,19 @@
-"""A plan that all but fills the memory says so, and what leaving a margin costs."""
+"""A plan leaves a margin of memory and says what that costs; one that fills the memory says so."""
 
 import re
 
 import pytest
 
-from planner import PlanRequest, plan
+from hardware.catalogue import cluster
+from planner import PlanRequest, plan, predict
+from planner.request.fields import PIN_AXES
 
 FULL = {"model": "llama3.1-405b", "gpus": 64}
 
 
 @pytest.fixture(scope="module")
 def full():
-    return plan(PlanRequest(**FULL, time_limit=60.0))
+    return plan(PlanRequest(**FULL, memory_margin=0.0, framework="any"))
 
 
 def test_a_plan_that_fills_the_memory_says_that_it_may_run_out(full):
@@ -23,7 +25,7 @@ def test_a_plan_that_fills_the_memory_says_that_it_may_run_out(full):
 def test_the_plan_with_a_margin_is_the_plan_that_is_asked_for_with_one(full):
     """What nothing fits without is asked for by the plan itself, and so it is here."""
     pins = {"offload": full.strategy.offload}
-    safe = plan(PlanRequest(**FULL, memory_margin=0.05, pins=pins, reasons=False))
+    safe = plan(PlanRequest(**FULL, memory_margin=0.05, framework="any", pins=pins, reasons=False))
     slower = safe.prediction.iteration_seconds / full.prediction.iteration_seconds - 1.0
     told = full.warnings[1]
     assert f": {slower:.1%} slower, TP {safe.strategy.tp} " in told
@@ -32,12 +34,51 @@ def test_the_plan_with_a_margin_is_the_plan_that_is_asked_for_with_one(full):
 
 
 def test_a_plan_with_room_or_with_a_margin_asked_for_says_nothing():
-    for asked in ({"model": "llama3-8b", "gpus": 64}, FULL | {"memory_margin": 0.02, "pins": {"offload": "any"}}):
+    for asked in ({"model": "gpt3-125m", "gpus": 8}, FULL | {"memory_margin": 0.02, "pins": {"offload": "any"}}):
         assert not any("--memory-margin" in warning for warning in plan(PlanRequest(**asked)).warnings)
 
 
 def test_what_fits_with_a_margin_only_by_what_saves_memory_is_not_said_to_fit_not_at_all():
-    told = plan(PlanRequest(model="llama3-8b", gpus=2, cluster="dgx-h100")).warnings
+    told = plan(PlanRequest(model="llama3-8b", gpus=2, cluster="dgx-h100", memory_margin=0)).warnings
     safe = plan(PlanRequest(model="llama3-8b", gpus=2, cluster="dgx-h100", memory_margin=0.05, reasons=False))
     assert safe.strategy.offload != "none"
     assert "with --memory-margin 5% nothing fits without offloading or recomputing layers together" in told
+
+
+TIGHT = {"model": "175b", "gpus": 1024, "top": 0}
+
+
+def test_a_plan_leaves_a_margin_unless_it_is_told_otherwise_and_says_what_that_costs():
+    usual, edge = plan(PlanRequest(**TIGHT)), plan(PlanRequest(**TIGHT, memory_margin=0, reasons=False))
+    assert (
+        max(stage.total / stage.limit for stage in usual.memory_bytes)
+        <= 0.95
+        < max(stage.total / stage.limit for stage in edge.memory_bytes)
+    )
+    gain = 1.0 - edge.prediction.iteration_seconds / usual.prediction.iteration_seconds
+    (said,) = (one for one in usual.warnings if one.startswith("with --memory-margin 0: "))
+    assert f": {gain:.1%} faster, TP {edge.strategy.tp} PP {edge.strategy.pp} " in said
+    assert "memory margin 5% (--memory-margin 0 plans to the edge)" in usual.defaults
+
+
+def test_what_fits_only_at_the_edge_is_planned_there_and_said():
+    tight = {"model": "llama3-8b", "gpus": 8, "pins": {"offload": "none", "recompute_num_layers": 1}, "reasons": False}
+    least = plan(PlanRequest(**tight, cluster="dgx-h100", objective="memory"))
+    needed = max(stage.total for stage in least.memory_bytes)
+    found = plan(PlanRequest(**tight, cluster=with_memory("dgx-h100", needed * 1.02)))
+    assert found.strategy is not None
+    assert "memory margin 0% (nothing fits with the usual 5%)" in found.defaults
+
+
+def with_memory(name, usable):
+    found = cluster(name).with_gpus(8)
+    device = found.groups[0].accelerator.model_copy(update={"usable_memory": usable})
+    return found.model_copy(update={"groups": (found.groups[0].model_copy(update={"accelerator": device}),)})
+
+
+def test_a_given_strategy_is_judged_without_a_margin():
+    edge = plan(PlanRequest(**TIGHT, memory_margin=0, reasons=False)).strategy
+    pins = {axis: value for axis in PIN_AXES if (value := getattr(edge, axis, None))}
+    given = predict(PlanRequest(**TIGHT, pins=pins))
+    assert given.fits
+    assert max(stage.total / stage.limit for stage in given.memory_bytes) > 0.95

@@ -1,7 +1,8 @@
 """A plan that its stack's framework refuses says so, with what that framework would get."""
 
+import re
+
 from planner import PlanRequest, plan
-from planner.answer.text import format_seconds
 
 
 def remarks(**asked):
@@ -9,18 +10,48 @@ def remarks(**asked):
 
 
 def test_a_plan_that_megatron_refuses_says_so_and_what_it_starts():
-    (said,) = remarks(model="llama3-70b", gpus=8)
+    (said,) = remarks(model="llama3-70b", gpus=8, framework="any")
     assert said.startswith("megatron-lm cannot start this plan: no optimizer adam")
     assert said.endswith("--for megatron-lm searches for one that it can")
 
 
 def test_what_another_framework_would_start_has_its_price():
-    (said,) = remarks(model="llama3-8b", gpus=64, stack="torchtitan")
+    (said,) = remarks(model="llama3-8b", gpus=64, stack="torchtitan", framework="any")
     own = plan(PlanRequest(model="llama3-8b", gpus=64, framework="torchtitan", reasons=False))
-    assert f"it starts dp {own.strategy.dp}, {format_seconds(own.prediction.iteration_seconds)} (+" in said
+    (seconds,) = re.findall(r"it starts dp \d+, ([\d.]+) s \(\+", said)
+    assert float(seconds) >= own.prediction.iteration_seconds * (1 - 1e-3)
 
 
 def test_a_plan_that_starts_or_was_asked_for_a_framework_says_nothing():
     assert not remarks(model="llama3-8b", gpus=64)
     assert not remarks(model="llama3-8b", gpus=64, framework="torchtitan")
     assert not remarks(model="llama3-8b", gpus=64, stack="generic")
+
+
+def beyond(**asked):
+    return [said for said in plan(PlanRequest(**asked, top=0)).warnings if "faster with --for any" in said]
+
+
+def test_a_plan_starts_with_the_framework_of_its_stack_and_what_does_not_stands_beside_it():
+    asked = {"model": "llama3.1-405b", "gpus": 16384, "cluster": "meta-24k"}
+    found, free = (plan(PlanRequest(**asked, **more, reasons=False)) for more in ({}, {"framework": "any"}))
+    assert found.strategy.rank_order == "tp-cp-ep-dp-pp"
+    assert "a plan that megatron-lm starts (--for any lifts that)" in found.defaults
+    gain = 1.0 - free.prediction.iteration_seconds / found.prediction.iteration_seconds
+    (said,) = beyond(**asked)
+    assert said.startswith(f"{gain:.1%} faster with --for any, ")
+    assert "megatron-lm starts no rank order tp-cp-ep-pp-dp with" in said
+
+
+def test_what_needs_a_users_own_code_is_planned_only_where_its_axis_is_pinned():
+    asked = {"model": "llama3-8b", "gpus": 64, "stack": "deepspeed", "seq_length": 65536, "reasons": False}
+    assert plan(PlanRequest(**asked)).strategy.cp == 1
+    assert plan(PlanRequest(**asked, pins={"cp": "2.."})).strategy.cp >= 2
+
+
+def test_where_the_framework_starts_nothing_of_what_is_pinned_it_is_planned_without():
+    pins = {"rank_order": "tp-cp-ep-pp-dp", "cp": 4, "tp": 4, "pp": 8}
+    found = plan(PlanRequest(model="175b", gpus=1024, pins=pins))
+    assert found.strategy.rank_order == "tp-cp-ep-pp-dp"
+    assert "framework any (nothing fits that the stack's starts)" in found.defaults
+    assert any("megatron-lm cannot start this plan: no rank order tp-cp-ep-pp-dp" in said for said in found.warnings)

@@ -9,11 +9,12 @@ from planner import PlanRequest, plan
 from planner.api.answers import ONE_GROUP
 from planner.search.objective import Objective
 
-SHORT = {"model": "moonlight-16b-a3b", "gpus": 4, "cluster": "dgx-a100-80gb", "global_batch_size": 64}
+FREE = {"memory_margin": 0, "framework": "any"}
+SHORT = {"model": "moonlight-16b-a3b", "gpus": 4, "cluster": "dgx-a100-80gb", "global_batch_size": 64, **FREE}
 
 
 @pytest.mark.parametrize(
-    "asked", [SHORT, {**SHORT, "objective": "goodput"}, {"model": "llama3-70b", "gpus": 64, "stack": "fsdp"}]
+    "asked", [SHORT, {**SHORT, "objective": "goodput"}, {"model": "llama3-70b", "gpus": 64, "stack": "fsdp", **FREE}]
 )
 def test_what_offloading_would_save_is_what_asking_for_it_saves(asked):
     line = next(line for line in plan(PlanRequest(**asked)).what_helps if line.subject.startswith("offload "))

@@ -232,3 +232,19 @@ def test_runs_are_read_from_a_pipe():
     done = CliRunner().invoke(main, ["validate", "-", "--format", "json"], input=rows)
     assert {row["id"] for row in json.loads(done.stdout)["rows"]} == {"a", "b"}
     assert "-: no runs in it" in CliRunner().invoke(main, ["validate", "-"], input="").stderr
+
+
+@pytest.mark.parametrize(
+    "pins",
+    [
+        {"dp": 2, "ep": 16, "etp": 8, "cp": 3, "zero_stage": 1},
+        {"dp": 2, "ep": 64, "cp": 3, "zero_stage": 2, "offload": "optimizer"},
+        {"tp": 1, "dp": 2, "vpp": 2, "zero_stage": 2, "recompute": "partial"},
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_a_run_that_contradicts_itself_has_a_finite_price(pins):
+    asked = {"model": "deepseek-v3", "cluster": "dgx-h100", "gpus": 16, "global_batch_size": 64, "pins": pins}
+    verdict = only(judged({**RUN, "request": asked}), "iteration_time")
+    assert verdict.broken
+    assert 0.0 < verdict.predicted < float("inf")

@@ -10,7 +10,7 @@ from multiprocessing import get_context
 import pytest
 
 from planner import Plan, PlanRequest, plan, predict
-from planner.request.resolve import resolve
+from planner.request.resolve import resolve_search
 from planner.search.choice import CLOSE
 from planner.space import cache
 
@@ -158,7 +158,7 @@ def test_a_lattice_is_kept_for_the_next_call_and_not_for_ever():
     kept = [scenario.gpus for scenario, _, _ in cache._recent]
     assert kept == [48, 40, 32, 24]
     _, _, space = cache._recent[0]
-    again = resolve(PlanRequest(model="llama2-7b", gpus=48, tokens=10**9))
+    again = resolve_search(PlanRequest(model="llama2-7b", gpus=48, tokens=10**9))
     assert cache.cached_space(again.scenario, {}) is space
 
 

@@ -130,7 +130,7 @@ def test_a_worker_opens_no_files_even_if_a_path_gets_through(tmp_path):
         "from planner.errors import BadFile\n"
         "model('gpt3-125m')\n"
         "confine()\n"
-        "import os, subprocess, socket\n"
+        "import costmodels, os, subprocess, socket\n"
         "from pathlib import Path\n"
         "assert model('gpt3-1.3b')\n"
         "def tried(f):\n"
@@ -138,13 +138,19 @@ def test_a_worker_opens_no_files_even_if_a_path_gets_through(tmp_path):
         "    except (PermissionError, BadFile): return\n"
         "    sys.exit('not refused')\n"
         f"tried(lambda: model({str(secret)!r}))\n"
+        "tried(lambda: Path('beside.toml').read_text())\n"
+        "tried(lambda: Path(costmodels.__path__[0] + '-else').read_text())\n"
+        f"tried(lambda: os.open({str(tmp_path / 'new')!r}, os.O_CREAT))\n"
         f"tried(lambda: Path({str(tmp_path / 'new')!r}).write_text('x'))\n"
         f"tried(lambda: os.remove({str(secret)!r}))\n"
         "tried(lambda: os.system('true'))\n"
         "tried(lambda: subprocess.run(['true']))\n"
         "tried(lambda: socket.create_connection(('127.0.0.1', 9)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    (tmp_path / "beside.toml").write_text("num_layers = 4")
+    environment = {**os.environ, "PYTHONPATH": f"{Path(__file__).resolve().parents[3]}:{tmp_path}"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert secret.exists()
     assert not (tmp_path / "new").exists()
@@ -304,6 +310,19 @@ def test_work_ends_when_its_client_leaves(served):
         until(lambda: served.client.get("/v1/health").json()["busy"] == 1)
     until(lambda: served.client.get("/v1/health").json()["busy"] == 0, within=2.0)
     assert served.ask("plan", SMALL | {"tokens": 5}).status_code == 200
+
+
+def test_a_client_that_has_said_all_is_answered(served):
+    host, port = served.url.removeprefix("http://").split(":")
+    body = json.dumps(SMALL | {"tokens": 78}).encode()
+    head = f"POST /v1/plan HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+    with socket.create_connection((host, int(port)), timeout=30) as client:
+        client.sendall(head.encode() + b"\r\n\r\n" + body)
+        client.shutdown(socket.SHUT_WR)
+        answered = client.makefile("rb").read()  # until the service closes it
+    heads, _, document = answered.removeprefix(b"HTTP/1.1 102 Processing\r\n\r\n").partition(b"\r\n\r\n")
+    assert heads.startswith(b"HTTP/1.1 200 ")
+    assert json.loads(document)["status"] == "optimal"
 
 
 def until(holds, within=10.0):

@@ -10,12 +10,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from planner import BadFile
+from planner.cli.app import main
 from planner.studies.result import every_result, results
 from planner.studies.running import run
 from planner.studies.store import Store, merge
-from tests.planner.sweep_studies import answers, stamped, study
+from tests.planner.sweep_studies import TOML, answers, stamped, study
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -103,7 +105,10 @@ def as_nobody(path):
     return said.strip()
 
 
-@pytest.mark.parametrize("damage", ["{", "[1]", "no JSON at all", b"\xff\xfe\x00"])
+HOLLOW = ['{"request": {}}', '{"request": {}, "strategy": {"tp": 1}, "prediction": {}}']
+
+
+@pytest.mark.parametrize("damage", ["{", "[1]", "no JSON at all", b"\xff\xfe\x00", None, *HOLLOW])
 def test_a_damaged_row_is_named_and_the_others_stay_answers(tmp_path, damage):
     path, asked = tmp_path / "runs.sqlite", study(gpus=8)
     run(asked, path, workers=1)
@@ -119,3 +124,12 @@ def test_a_damaged_row_is_named_and_the_others_stay_answers(tmp_path, damage):
     assert run(asked, path, workers=1).answered == 0
     assert run(asked, path, workers=1, retry_failed=True).answered == 1
     assert {one.index: one.record() for one in results(asked, path)} == before
+
+
+@pytest.mark.parametrize("command", [["run"], ["status"]])
+def test_a_store_at_the_end_of_a_loop_of_links_is_one_line(tmp_path, command):
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    (tmp_path / "study.toml").write_text(TOML, encoding="utf-8")
+    done = CliRunner().invoke(main, ["sweep", *command, str(tmp_path / "study.toml"), "-o", str(tmp_path / "a")])
+    assert (done.exit_code, done.stderr) == (2, f"plan: {tmp_path / 'a'}: too many levels of symbolic links\n")

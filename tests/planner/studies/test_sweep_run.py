@@ -153,18 +153,18 @@ def test_parts_of_a_study_merge_into_the_whole(tmp_path, undisturbed):
 
 def test_a_later_answer_takes_the_place_of_a_failure_and_of_nothing_else(tmp_path):
     def one(status, error=None):
-        return answering.Finished("k", status, None, error, 0.0)
+        return answering.Finished("k", status, None if error else '{"request": {}}', error, 0.0)
 
     with Store.open(tmp_path / "a.sqlite") as store:
         store.add([one("failed", "first")])
-        store.add([one("optimal")])
+        store.add([one("infeasible")])
         store.add([one("failed", "late")])
-        assert store.statuses(["k"]) == {"k": "optimal"}
+        assert store.statuses(["k"]) == {"k": "infeasible"}
     with Store.open(tmp_path / "b.sqlite") as store:
         store.add([one("failed", "part")])
     merge([tmp_path / "b.sqlite"], tmp_path / "a.sqlite")
     with Store.open(tmp_path / "a.sqlite", writing=False) as store:
-        assert [one.status for one in store.every()] == ["optimal"]
+        assert [one.status for one in store.every()] == ["infeasible"]
 
 
 def test_a_second_process_is_refused_while_the_first_writes(tmp_path):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from statistics import fmean
 
 import numpy as np
@@ -19,7 +20,7 @@ from planner.request.resolve import resolve
 from planner.runs import residuals
 from planner.runs.least_squares import RATE, with_constants
 from planner.runs.report import validate
-from planner.trust.interval import COVERAGE, outside, trust
+from planner.trust.interval import COVERAGE, above_measured, outside, trust
 from planner.trust.similarity import NAMES, SIZES, SWITCHES, distance, framework, traits
 from planner.trust.table import TABLE, measured, source
 
@@ -294,3 +295,14 @@ def test_the_picture_is_drawn_from_the_table(monkeypatch):
     discs, triangles = (sum(run.split == split for run in measured().runs) for split, *_ in PANELS)
     assert picture.count("h0") == discs
     assert picture.count("l2.6") == triangles
+
+
+def test_a_utilisation_above_all_that_was_measured_on_as_many_such_devices_is_told():
+    found = resolve(PlanRequest(model="gpt3-175b", gpus=1024, cluster="dgx-a100-80gb"))
+    row = strategies(tp=8, pp=8, dp=16, num_microbatches=96)
+    (said,) = above_measured(found.scenario, row, 0.9)
+    best = float(re.search(r"or more \(([\d.]+)%", said)[1]) / 100
+    assert 0.4 < best < 0.7
+    assert above_measured(found.scenario, row, best - 0.01) == ()
+    small = resolve(PlanRequest(model="gpt3-175b", gpus=8, cluster="dgx-a100-80gb"))
+    assert above_measured(small.scenario, strategies(dp=8), best + 0.01) == ()
