@@ -209,9 +209,13 @@ class Breakdown:
         """Seconds of the iteration."""
         return np.sum([getattr(self, field.name) for field in fields(self)], axis=0)
 
+    def columns(self) -> dict[str, Floats]:
+        """The terms by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
     def row(self, index: int) -> dict[str, float]:
         """One iteration's terms by name."""
-        return {field.name: float(getattr(self, field.name)[index]) for field in fields(self)}
+        return {name: float(column[index]) for name, column in self.columns().items()}
 
 
 def sends_at(strategies: Strategies, seconds: RowSeconds, stages: NDArray[np.int64]) -> Floats:

@@ -1,25 +1,26 @@
 """Predicted against measured iteration times as a picture, out of planner/trust/measured.csv and nothing else.
 
-One panel a split; the height is the ratio, because errors of a quarter vanish beside five powers of ten. Blue and
-vermilion are told apart by all kinds of colour vision, the marks differ too, and they, text and lines are read on white
-and on black, since the background is transparent.
+One panel with all runs, one with the runs of each publisher as if it had not been there; the height is the ratio,
+because errors of a quarter vanish beside five powers of ten. Blue and vermilion are told apart by all kinds of colour
+vision, the marks differ too, and they, text and lines are read on white and on black, since the background is
+transparent.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from planner.trust.table import Run, measured
 
 WIDE, HIGH, LEFT, TOP, BOTTOM, BETWEEN = 330, 250, 52, 30, 46, 48
 """A panel, and the margins, pixels."""
 GREY = "#808080"
-PANELS = (
-    ("fit", "#3d8fd1", "fit: constants were fitted to these"),
-    ("dev", "#d55e00", "dev: none were fitted to these"),
+PANELS: tuple[tuple[str, Callable[[Run], float], str], ...] = (
+    ("#3d8fd1", lambda run: 1.0 + run.error, "in sample"),
+    ("#d55e00", lambda run: math.exp(-run.miss), "its publisher left out"),
 )
-"""Split, colour and title."""
+"""Colour, predicted over measured, and title."""
 RATIOS = (0.25, 0.5, 0.8, 1.0, 1.25, 2.0)
 """Marks of the upright axis; the three in the middle are drawn across, and what lies beyond the ends is put on them."""
 RADIUS = 2.2
@@ -36,9 +37,10 @@ def drawn() -> str:
         *_heights(),
     ]
     ends = _decades(runs)
-    for place, (split, colour, title) in enumerate(PANELS):
-        mine = [run for run in runs if run.split == split]
-        parts += _panel(mine, LEFT + place * (WIDE + BETWEEN), colour, f"{title}, {len(mine)} runs", ends)
+    for place, (colour, ratio, title) in enumerate(PANELS):
+        marks = [(run.seconds, ratio(run)) for run in runs]
+        left, discs = LEFT + place * (WIDE + BETWEEN), not place
+        parts += _panel(marks, left, colour, f"{title}, {len(runs):,} runs", ends, discs=discs)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
@@ -60,8 +62,10 @@ def _heights() -> Iterator[str]:
     yield f"<text {turned}>predicted / measured</text>"
 
 
-def _panel(runs: list[Run], left: int, colour: str, title: str, ends: tuple[int, int]) -> Iterator[str]:
-    """Axes, marks and title of one split."""
+def _panel(
+    marks: list[tuple[float, float]], left: int, colour: str, title: str, ends: tuple[int, int], *, discs: bool
+) -> Iterator[str]:
+    """Axes, marks (measured seconds, predicted over measured) and title of one panel."""
     first, last = ends
     bottom = TOP + HIGH
     yield f'<text x="{left + WIDE / 2:.0f}" y="{TOP - 12}" text-anchor="middle" fill="{colour}">{title}</text>'
@@ -75,9 +79,9 @@ def _panel(runs: list[Run], left: int, colour: str, title: str, ends: tuple[int,
         yield f'<text x="{x:.0f}" y="{bottom + 19}" text-anchor="middle">{10.0**power:g}</text>'
     yield f'<text x="{left + WIDE / 2:.0f}" y="{bottom + 38}" text-anchor="middle">measured s per iteration</text>'
     places = (
-        (left + WIDE * (math.log10(run.seconds) - first) / (last - first), _height(1.0 + run.error)) for run in runs
+        (left + WIDE * (math.log10(seconds) - first) / (last - first), _height(ratio)) for seconds, ratio in marks
     )
-    yield _marks(list(places), colour, discs=runs[0].split == "fit")
+    yield _marks(list(places), colour, discs=discs)
 
 
 def _marks(places: list[tuple[float, float]], colour: str, *, discs: bool) -> str:

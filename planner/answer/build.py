@@ -108,10 +108,10 @@ def order_in_words(order: Iterable[int], question: AnyScenario) -> str:
 
 
 def prediction_record(
-    resolved: Resolved, iteration: float, row: Strategies, assignment: Assignment, interval: Callable[..., Interval]
+    resolved: Resolved, priced: Price, row: Strategies, assignment: Assignment, interval: Callable[..., Interval]
 ) -> Prediction:
-    """Rates and totals that follow from the iteration time; ``interval`` is ``planner.trust.interval.interval``."""
-    scenario = resolved.scenario
+    """Rates and totals that follow from the price; ``interval`` is ``planner.trust.interval.interval``."""
+    scenario, iteration = resolved.scenario, priced.iteration
     peak = mean_peak(resolved)
     model_flops = counted_flops(scenario) * scenario.tokens
     hardware_flops = model_flops + _repeated_flops(scenario, row, assignment) * scenario.tokens
@@ -136,7 +136,9 @@ def prediction_record(
         gpu_hours=run.gpu_hours,
         cost_dollars=run.cost,
         energy_megawatt_hours=run.joules / training.JOULES_PER_MWH,
-        interval=interval(scenario, row, iteration, mfu=mfu, mixture=resolved.mixed is not None),
+        interval=interval(
+            scenario, row, iteration, breakdown=priced.breakdown, mfu=mfu, mixture=resolved.mixed is not None
+        ),
     )
 
 
@@ -291,7 +293,7 @@ def priced_record(
 ) -> dict[str, Any]:
     """What an answer with one strategy has: its frame, and all that follows from the price."""
     first = first_in_pipeline(row)
-    predicted = prediction_record(resolved, priced.iteration, first, split, interval)
+    predicted = prediction_record(resolved, priced, first, split, interval)
     return {
         "strategy": strategy_record(row, split, resolved.question),
         "prediction": predicted,

@@ -17,9 +17,9 @@ from planner.answer.plan import Alternative, Strategy
 from planner.explain.why_not import Challenged
 from planner.request.budget import Budget
 from planner.request.resolve import Resolved
+from planner.search.choice import SURE, faster
 from planner.search.objective import Objective, Search
 from planner.search.split import Incumbent
-from planner.trust.table import figures
 
 _COMPARED = (
     *("tp", "cp", "pp", "ep", "zero_stage", "recompute", "sequence_parallel", "schedule"),
@@ -77,19 +77,19 @@ def alternatives(search: Search, others: Sequence[Incumbent]) -> tuple[Alternati
     """The runners-up that are not of the kind of the strategy taken, best first."""
     resolved, objective, taken, best = search.resolved, search.objective, search.taken, search.outcome.best
     assert best is not None
-    question, least = resolved.question, objective.value(best)
+    question = resolved.question
     chosen = strategy_record(taken.row, taken.assignment, question)
     pairs = ((solved, strategy_record(solved.row, solved.assignment, question)) for solved in others)
     apart = ((solved, one) for solved, one in pairs if _kind(solved.row, one) != _kind(taken.row, chosen))
     shown = []
     for solved, record in islice(apart, resolved.request.top):
         differs = _differences(solved.row, record, taken.row, chosen, question)
-        shown.append(_alternative(record, solved, objective, resolved, ", ".join(differs), least))
+        shown.append(_alternative(record, solved, objective, resolved, ", ".join(differs), best))
     return tuple(shown)
 
 
 def _alternative(
-    record: Strategy, solved: Incumbent, objective: Objective, resolved: Resolved, differs: str, least: float
+    record: Strategy, solved: Incumbent, objective: Objective, resolved: Resolved, differs: str, best: Incumbent
 ) -> Alternative:
     scenario, seconds = resolved.scenario, objective.seconds(solved)
     flops = counted_flops(scenario) * scenario.tokens
@@ -100,7 +100,7 @@ def _alternative(
         peak_memory_bytes=float(np.max(held_bytes(solved.row, resolved.question, solved.assignment).total)),
         effective=objective.effective(solved) if objective.name == "goodput" else None,
         differs=differs,
-        tied=not objective.by_memory and objective.value(solved) <= least * (1.0 + figures().tie),
+        tied=not objective.by_memory and faster(best, solved, resolved) < SURE,
     )
 
 

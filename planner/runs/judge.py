@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from costmodels.memory.footprint import readings
+from costmodels.pricing import Price
 from hardware.errors import MeshwrightError
 from planner.answer.build import mfu_of
 from planner.answer.plan import Interval
@@ -134,7 +135,8 @@ def judge_run(run: Run, **parts: Any) -> list[Verdict]:
     if not reason:
         try:
             found = case_of(run, **parts)
-            predicted = _predicted(run, found)
+            priced = found.price()
+            predicted = _predicted(run, found, priced)
         except (MeshwrightError, ValueError, ArithmeticError) as error:
             check_interrupt(error)
             reason, found = str(error), None
@@ -149,7 +151,7 @@ def judge_run(run: Run, **parts: Any) -> list[Verdict]:
             notes=_notes(run, metric),
             # What a run held when it failed is no peak.
             scored=run.scored and not (found and metric == "memory" and said.out_of_memory),
-            interval=_interval(found, run.group, predicted[metric]) if found and metric == "iteration_time" else None,
+            interval=_interval(found, run.group, priced) if found and metric == "iteration_time" else None,
             broken=tuple(f"{one.rule}: {one.example}" for one in found.broken) if found else (),
         )
         for metric, value in (measured or {"iteration_time": 0.0}).items()
@@ -175,10 +177,10 @@ def _printable(said: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in said)
 
 
-def _interval(found: Case, group: str, predicted: float) -> Interval:
-    """Where the measured time should lie, by the runs of other sources."""
-    mfu = mfu_of(found.scenario, predicted)
-    return interval(found.scenario, found.strategy, predicted, mfu=mfu, source=source(group))
+def _interval(found: Case, group: str, priced: Price) -> Interval:
+    """Where the measured time should lie, by the runs of other publishers."""
+    seconds, mfu = priced.iteration, mfu_of(found.scenario, priced.iteration)
+    return interval(found.scenario, found.strategy, seconds, breakdown=priced.breakdown, mfu=mfu, source=source(group))
 
 
 def stages_read(run: Run) -> slice:
@@ -187,8 +189,7 @@ def stages_read(run: Run) -> slice:
     return slice(None) if peak is None or peak.stage is None else slice(peak.stage, peak.stage + 1)
 
 
-def _predicted(run: Run, found: Case) -> dict[str, float | bool]:
-    priced = found.price()
+def _predicted(run: Run, found: Case, priced: Price) -> dict[str, float | bool]:
     usable = found.scenario.group.accelerator.usable_memory
     reserved, device = readings(priced.footprint, found.scenario)
     quantities = {"allocated": priced.footprint.handed_out, "reserved": reserved, "device": device}

@@ -6,9 +6,11 @@ import json
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
+
+import numpy as np
 
 from planner.errors import BadFile, BadRequest
 from planner.runs.corpus import grouped
@@ -16,7 +18,8 @@ from planner.runs.figures import Column, line, table
 from planner.runs.judge import Compared, Verdict, coverage, groups, judge, shipped, summary
 from planner.runs.run_lines import run_lines
 from planner.trust.interval import COVERAGE
-from planner.trust.table import every_run
+from planner.trust.kinds import kinds_of
+from planner.trust.table import Measured, Run, measured
 
 METRICS = ("iteration_time", "memory")
 FEW = 100
@@ -31,10 +34,13 @@ COLUMNS: Final = (
     Column("median_abs_error", "median", 9, "{:.1%}".format),
     Column("p90_abs_error", "p90", 9, "{:.1%}".format),
 )
-LEFT_OUT_COLUMNS: Final = (
-    COLUMNS[0],
-    Column("fitted", "fitted", 9, "{:.1%}".format),
-    Column("left_out", "left out", 10, "{:.1%}".format),
+UNSEEN_COLUMNS: Final = (
+    Column("n", "runs", 6, str),
+    Column("publishers", "publishers", 12, str),
+    Column("in_sample", "in sample", 11, "{:.1%}".format),
+    Column("unseen", "unseen", 9, "{:.1%}".format),
+    Column("inside", "inside", 8, "{:.0%}".format),
+    Column("width", "half width", 12, "{:.0%}".format),
 )
 
 
@@ -138,7 +144,7 @@ def _figures(by_file: Compared) -> dict[str, Any]:
             name: {metric: summary(groups(found, metric)) for metric in METRICS} for name, found in by_file.items()
         },
         "interval_coverage": {name: _covered(found) for name, found in by_file.items()},
-        "left_out": left_out(by_file),
+        "unseen": unseen(by_file),
         "not_priced": sum(1 for verdict in verdicts if verdict.reason),
     }
 
@@ -147,26 +153,33 @@ def _all(by_file: Compared) -> list[Verdict]:
     return [verdict for found in by_file.values() for verdict in found]
 
 
-def left_out(by_file: Compared) -> dict[str, dict[str, dict[str, float]]]:
-    """How far runs of the shipped table are off with the shipped constants, and with those fitted without their source.
+def unseen(by_file: Compared) -> dict[str, dict[str, float]]:
+    """How far runs of the shipped table are off, with their publisher known and with it left out, by kind of run.
 
-    By split, of those that are compared, and kind of model; means over groups of the median size.
+    Means over publishers: of the median size of the error, of the share inside the interval, of its median half
+    width. Left out means that no run of the publisher was there when constants, variances and ends of intervals were
+    found.
     """
-    table = every_run()
-    kinds = grouped(
-        zip(table.runs, table.traits.names["kind"].tolist(), strict=True), lambda pair: (pair[0].split, str(pair[1]))
-    )
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    for (split, kind), pairs in sorted(kinds.items()):
-        if f"{split}.jsonl.gz" in by_file:
-            groups = grouped((run for run, _ in pairs), lambda run: run.group).values()
-            sizes = {"fitted": lambda run: abs(run.error), "left_out": lambda run: abs(math.expm1(-run.miss))}
-            means = {
-                name: statistics.fmean(statistics.median(map(size, runs)) for runs in groups)
-                for name, size in sizes.items()
-            }
-            found.setdefault(split, {})[kind] = {"n": len(pairs), **means}
-    return found
+    table = measured()
+    compared = np.isin(table.splits, [name.removesuffix(".jsonl.gz") for name in by_file])
+    found = {name: compared & runs for name, runs in kinds_of(table).items()}
+    return {name: _unseen(table.take(np.flatnonzero(runs))) for name, runs in found.items() if runs.any()}
+
+
+def _unseen(table: Measured) -> dict[str, float]:
+    by_publisher = list(grouped(table.runs, lambda run: run.source).values())
+
+    def mean(size: Callable[[Run], float], inner: Callable[[Iterable[float]], float] = statistics.median) -> float:
+        return statistics.fmean(inner(map(size, runs)) for runs in by_publisher)
+
+    return {
+        "n": len(table.runs),
+        "publishers": len(by_publisher),
+        "in_sample": mean(lambda run: abs(run.error)),
+        "unseen": mean(lambda run: abs(math.expm1(-run.miss))),
+        "inside": mean(lambda run: run.inside, statistics.fmean),
+        "width": mean(lambda run: (math.exp(run.high) - math.exp(run.low)) / 2.0),
+    }
 
 
 def _covered(verdicts: list[Verdict]) -> dict[str, Any]:
@@ -189,7 +202,7 @@ def _table(by_file: Compared, figures: Mapping[str, Any]) -> Iterator[str]:
         for metric, total in metrics.items():
             if total["n"]:
                 yield line(f"{metric.replace('_', ' ')}, {name.removesuffix('.jsonl.gz')}", total, COLUMNS)
-    yield from _left_out_lines(figures["left_out"])
+    yield from _unseen_lines(figures["unseen"])
     for name, held in figures["interval_coverage"].items():
         if by_group := held["groups"]:
             least = sorted(by_group, key=by_group.__getitem__)[:LEAST]
@@ -200,11 +213,11 @@ def _table(by_file: Compared, figures: Mapping[str, Any]) -> Iterator[str]:
     yield from (*_assumed(verdicts), *_repeated(by_file), *_reasons(verdicts))
 
 
-def _left_out_lines(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Iterator[str]:
+def _unseen_lines(found: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
     if found:
-        said = "constants fitted to all sources and without the run's own: median, at most 30 runs a group"
-        rows = {f"{split}, {kind}": one for split, kinds in found.items() for kind, one in kinds.items()}
-        yield from ("", f"Iteration time, {said}", *table(rows, LEFT_OUT_COLUMNS, "split, kind"), "")
+        yield ""
+        yield f"Iteration time, the run's own publisher left out: means over publishers, {COVERAGE:.0%} intervals"
+        yield from (*table(found, UNSEEN_COLUMNS, "kind"), "")
 
 
 def _assumed(verdicts: list[Verdict]) -> list[str]:

@@ -16,13 +16,15 @@ from costmodels.strategy import Floats
 from planner.answer.build import mfu_of
 from planner.runs.case import Case
 from planner.runs.corpus import grouped, scored_cases
+from planner.runs.error_fit import fitted, without_each
 from planner.runs.fit import samples
 from planner.runs.judge import learnt_from, shipped
 from planner.runs.least_squares import Constants, log_error
-from planner.runs.leave_one_out import without_each
+from planner.runs.leave_one_out import without_each as constants_without_each
 from planner.runs.ranking import SMALLEST, Cell, cell_of
 from planner.runs.schema import Run as MeasuredRun
-from planner.trust.interval import COVERAGE, expected_miss
+from planner.trust.error_model import spread
+from planner.trust.interval import COVERAGE, micro_batch_tokens, shares
 from planner.trust.similarity import EXTENTS, NAMES, SIZES, SWITCHES, distance, traits
 from planner.trust.table import ENOUGH, LEFT_OUT, Figures, Measured, Run, from_rows, source
 
@@ -30,10 +32,6 @@ MOST = 30
 """Runs of a group and split that the table keeps: enough to see its shape."""
 WITHIN = 0.9
 """Share of the measured runs that the validated region holds."""
-BORNE_OUT = 2.0 / 3.0
-"""How often measurements must have the order that is predicted for two strategies not to be tied."""
-NEAR_GAPS = 0.1
-"""Predicted gaps up to which pairs speak about ties."""
 
 
 class Priced(NamedTuple):
@@ -43,6 +41,7 @@ class Priced(NamedTuple):
     case: Case
     measured: float
     predicted: float
+    breakdown: Mapping[str, float]
 
     @property
     def split(self) -> str:
@@ -55,7 +54,11 @@ def priced_runs(among: Container[str] | None = None) -> list[Priced]:
     cases = scored_cases(
         shipped(), lambda run: run.measured.iteration_seconds and (among is None or run.group in among)
     )
-    return [Priced(run, case, run.measured.iteration_seconds or 0.0, case.price().iteration) for run, case in cases]
+    priced = ((run, case, case.price()) for run, case in cases)
+    return [
+        Priced(run, case, run.measured.iteration_seconds or 0.0, price.iteration, price.breakdown)
+        for run, case, price in priced
+    ]
 
 
 def thinned(runs: Iterable[Priced]) -> list[Priced]:
@@ -78,21 +81,21 @@ def miss(priced: Priced, without: Mapping[str, Constants]) -> float:
 
 
 def table(runs: Sequence[Priced]) -> list[dict[str, str]]:
-    """The rows of ``measured.csv``."""
+    """The rows of ``measured.csv``, the ends of their intervals still open."""
     fitted = [path for path in learnt_from() if path.name.startswith("fit.")]
-    without = without_each(samples(fitted, LEFT_OUT))
+    without = constants_without_each(samples(fitted, LEFT_OUT))
     return _with_nearest([_record(run, miss(run, without)) for run in thinned(runs)])
 
 
 def _with_nearest(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     known = from_rows([row | {"nearest": "0"} for row in rows])
-    nearest = others_away(known, known.of("fit", "dev")).min(axis=1)
+    nearest = others_away(known, known).min(axis=1)
     return [row | {"nearest": f"{away:.3f}"} for row, away in zip(rows, nearest, strict=True)]
 
 
 def _record(priced: Priced, missed: float) -> dict[str, str]:
-    run, scenario = priced.run, priced.case.scenario
-    known = traits(scenario, priced.case.strategy)
+    run, scenario, row = priced.run, priced.case.scenario, priced.case.strategy
+    known = traits(scenario, row)
     sizes = {key: f"{2.0 ** float(known.sizes[key][0]):.4g}" for key in SIZES} | {"gpus": str(scenario.gpus)}
     return {
         "group": run.group,
@@ -102,6 +105,12 @@ def _record(priced: Priced, missed: float) -> dict[str, str]:
         "mfu": f"{mfu_of(scenario, priced.measured):.3f}",
         "error": f"{priced.predicted / priced.measured - 1.0:.3f}",
         "miss": f"{missed:.3f}",
+        "low": "0",
+        "high": "0",
+        "micro_batch_tokens": f"{micro_batch_tokens(scenario, row)[0]:.4g}",
+        "tokens_per_gpu": f"{scenario.tokens / scenario.gpus:.4g}",
+        "precision": scenario.precision,
+        "shares": " ".join(f"{1e3 * share:.0f}" for share in shares(scenario, priced.breakdown)),
         **{key: str(known.names[key][0]) for key in NAMES},
         **sizes,
         **{key: f"{known.sizes[key][0]:.0f}" for key in SWITCHES},
@@ -119,25 +128,25 @@ def as_csv(rows: Sequence[dict[str, str]]) -> str:
     return text.getvalue()
 
 
-def find(rows: list[dict[str, str]], runs: Sequence[Priced]) -> Figures:
-    """Quantiles of scores between the sources of the fit and the check split; the region and ties of the fit split."""
+def find(rows: list[dict[str, str]], runs: Sequence[Priced]) -> tuple[list[dict[str, str]], Figures]:
+    """The rows with the ends of their intervals, each by the runs of other publishers; and the figures by all."""
     known = from_rows(rows)
-    judges = known.of("fit", "check")
-    usual = usual_miss(judges)
-    expected = expected_misses(judges, usual)
-    orderly = np.array([run.group not in LEFT_OUT for run in judges.runs])
-    taught = orderly & (judges.splits == "fit")
-    left = -np.log1p([run.error for run in judges.runs]) / judges.scales
-    fit = known.of("fit")
-    return Figures(
-        *_ends((judges.scaled / expected)[orderly], judges.sources[orderly]),
-        *_ends((left / expected)[taught], judges.sources[taught]),
-        *levelled(judges, expected),
-        usual=usual,
-        region=weighted_quantile(others_away(fit, fit).min(axis=1), weights([run.group for run in fit.runs]), WITHIN),
-        tie=tie_width(*paired_gaps(runs)),
-        curse=curse(runs),
+    shipped = fitted(known)
+    scored, scale = np.empty(len(rows)), np.empty(len(rows))
+    ends = np.empty((len(rows), 2))
+    parts = list(without_each(known, shipped))
+    for held, without in parts:
+        scale[held] = spread(known.points.take(np.flatnonzero(held)), without)
+    scored = known.misses / scale
+    for held, _ in parts:
+        ends[held] = _ends(scored[~held], known.sources[~held])
+    low, high = scale * ends[:, 0], scale * ends[:, 1]
+    rows = [row | {"low": f"{a:.3f}", "high": f"{b:.3f}"} for row, a, b in zip(rows, low, high, strict=True)]
+    region = weighted_quantile(
+        others_away(known, known).min(axis=1), weights([run.group for run in known.runs]), WITHIN
     )
+    own = levelled(known, scale)
+    return rows, Figures(*_ends(scored, known.sources), *own, region=region, curse=curse(runs), variances=shipped)
 
 
 def _ends(scores: Floats, sources: NDArray[np.str_]) -> tuple[float, float]:
@@ -145,13 +154,13 @@ def _ends(scores: Floats, sources: NDArray[np.str_]) -> tuple[float, float]:
     return min(low, 0.0), max(high, 0.0)
 
 
-def levelled(known: Measured, expected: Floats) -> tuple[float, float]:
+def levelled(known: Measured, scale: Floats) -> tuple[float, float]:
     """The ends for a source that ``ENOUGH`` of its runs have been seen of: by how much less or more its others miss."""
     scores, names = [], []
     for name in np.unique(known.sources):
         mine = np.flatnonzero(known.sources == name)
         for level in _levels(known.misses[mine]):
-            scores.append((known.misses[mine] - level) / known.scales[mine] / expected[mine])
+            scores.append((known.misses[mine] - level) / scale[mine])
             names += [name] * len(mine)
     return _ends(np.concatenate(scores), np.array(names))
 
@@ -163,20 +172,10 @@ def _levels(misses: Floats) -> Iterator[Floats]:
         yield np.mean([np.roll(misses, -step * k) for k in range(1, ENOUGH + 1)], axis=0)
 
 
-def expected_misses(known: Measured, usual: float) -> Floats:
-    """The scaled miss that the runs of other sources lead one to expect, of every run."""
-    return np.array([expected_miss(away, known, usual) for away in others_away(known, known)])
-
-
 def others_away(known: Measured, among: Measured) -> Floats:
     """Distances from N runs to M others (N, M), infinite to those of the same source."""
     same = known.sources[:, None] == among.sources
     return np.where(same, np.inf, distance(known.traits, among.traits))
-
-
-def usual_miss(known: Measured) -> float:
-    """Mean size of the scaled misses of a source, the median over the sources."""
-    return float(np.median([np.mean(abs(known.scaled[known.sources == name])) for name in np.unique(known.sources)]))
 
 
 def weights(names: Sequence[str] | NDArray[Any]) -> Floats:
@@ -213,36 +212,6 @@ def sweeps(runs: Iterable[Priced], split: str = "fit") -> dict[Cell, Floats]:
     }
 
 
-def paired_gaps(runs: Iterable[Priced], split: str = "fit") -> tuple[Floats, Floats, Floats]:
-    """Pairs inside the sweeps: predicted gap (positive), measured gap (positive: as predicted), weight by source."""
-    found: dict[str, list[NDArray[Any]]] = defaultdict(list)
-    for cell, (predicted, measured) in sorted(sweeps(runs, split).items(), key=lambda item: str(item[0])):
-        i, j = np.triu_indices(len(predicted), 1)
-        gap, truth = predicted[i] - predicted[j], measured[i] - measured[j]
-        near = (abs(gap) > 0.0) & (abs(gap) <= NEAR_GAPS)
-        found[source(cell.group)].append(np.stack([abs(gap), truth * np.sign(gap)])[:, near])
-    parts = [np.concatenate(pairs, axis=1) for pairs in found.values()]
-    weight = [np.full(part.shape[1], 1.0 / max(part.shape[1], 1)) for part in parts]
-    predicted, measured = np.concatenate(parts, axis=1)
-    return predicted, measured, np.concatenate(weight)
-
-
-def tie_width(predicted: Floats, measured: Floats, weight: Floats) -> float:
-    """The gap that measurements bear out ``BORNE_OUT`` of the time, were errors of gaps logistic.
-
-    The odds of the right order are exp(gap / s); s has the greatest likelihood.
-    """
-    from scipy.optimize import minimize_scalar
-
-    right = np.where(measured > 0.0, 1.0, -1.0)
-
-    def unlikely(logarithm: float) -> float:
-        return float(weight @ np.logaddexp(0.0, -right * predicted / math.exp(logarithm)))
-
-    s = math.exp(minimize_scalar(unlikely, bounds=(math.log(1e-3), 0.0), method="bounded").x)
-    return float(s * math.log(BORNE_OUT / (1.0 - BORNE_OUT)))
-
-
 def curse(runs: Iterable[Priced], split: str = "fit") -> float:
     """How much the strategy predicted fastest disappoints within its sweep: median over the sources, at least 0.
 
@@ -258,4 +227,7 @@ def curse(runs: Iterable[Priced], split: str = "fit") -> float:
 def as_toml(found: Figures) -> str:
     """The figures as a file."""
     head = "# Written by scripts/refresh_measured.py; planner/trust/table.py says what each is.\n"
-    return head + "".join(f"{name} = {value:.4f}\n" for name, value in found._asdict().items())
+    figures = found._asdict()
+    variances = figures.pop("variances")._asdict()
+    lines = [f"{name} = {value:.4f}\n" for name, value in figures.items()]
+    return "".join([head, *lines, "\n[variances]\n", *(f"{name} = {value:.4f}\n" for name, value in variances.items())])

@@ -1,10 +1,10 @@
 """Strategies that measurements cannot tell apart, and which of them to take.
 
-The fastest of many predictions is where the model is too kind [Smith06]. Two strategies of one model on the same
-machines share most of their error, so the interval of either says nothing about their order; measured sweeps do.
-``figures().tie`` is the predicted gap that they bear out two times in three. Among the tied, expected time speaks for
-the fastest, and doubt against those that are far from anything measured, fill the memory, or use many switches; one
-step of doubt weighs as much as the strategies predicted fastest in sweeps disappointed by (``figures().curse``).
+The fastest of many predictions is where the model is too kind [Smith06]. Two strategies are tied where the model of
+errors gives the faster less than two chances in three to be it; most of their errors they have in common. Among the
+tied, expected time speaks for the fastest, and doubt against those that are far from anything measured, fill the
+memory, or use many switches; one step of doubt weighs as much as the strategies predicted fastest in sweeps
+disappointed by (``figures().curse``).
 """
 
 from __future__ import annotations
@@ -16,20 +16,29 @@ import numpy as np
 
 from costmodels.memory.rows import slack_of
 from costmodels.names import SCHEDULE_NAMES
+from costmodels.node_groups import first_in_pipeline, price
 from costmodels.pricing import price_strategy
 from costmodels.scenario import Scenario
-from costmodels.strategy import Floats, Ints, Strategies
+from costmodels.strategy import Bools, Floats, Ints, Strategies
+from planner.answer.build import mfu_of
 from planner.answer.plan import Advice
+from planner.request.resolve import Resolved
 from planner.search.best_first import Outcome
-from planner.search.priced import Priced
+from planner.search.priced import Priced, even_breakdown
 from planner.search.split import TOLERANCE, Incumbent, best_split
-from planner.trust.similarity import PLAIN, distance, traits
+from planner.trust.error_model import Points, probability_faster
+from planner.trust.interval import points
+from planner.trust.similarity import MIXTURE, PLAIN, distance, traits
 from planner.trust.table import figures, measured
 
 Ties = Literal["fastest", "close", "validated"]
 
 CLOSE = 1e-3
 """Share of the time below which no stopwatch tells two strategies apart: a plan within it counts as optimal."""
+WIDEST = 0.1
+"""Share of the time beyond which no two strategies are looked at as tied; few are."""
+SURE = 2.0 / 3.0
+"""Probability of being faster from which a strategy is not tied."""
 NEARLY_FULL = 0.95
 """Share of the usable memory from which a plan is called tight."""
 TIGHT = 1.0
@@ -66,7 +75,7 @@ class Choice(NamedTuple):
 
 def width(ties: Ties) -> float:
     """How much slower than the fastest a strategy may be and be taken in its place, as a share."""
-    return {"fastest": 0.0, "close": CLOSE, "validated": figures().tie}[ties]
+    return {"fastest": 0.0, "close": CLOSE, "validated": WIDEST}[ties]
 
 
 def choose(outcome: Outcome, scenario: Scenario, tie_width: float, margin: float = 0.0) -> Choice:
@@ -80,10 +89,11 @@ def choose(outcome: Outcome, scenario: Scenario, tie_width: float, margin: float
     assert fastest is not None
     if not tie_width:
         return Choice(fastest, "")
-    allocated = float(np.max(price_strategy(fastest.row, scenario, fastest.assignment).footprint.allocated))
-    against = doubts(fastest.row, np.array([allocated]), scenario, margin)
+    priced = price_strategy(fastest.row, scenario, fastest.assignment)
+    against = doubts(fastest.row, priced.footprint.allocated.max(keepdims=True), scenario, margin)
     ceiling = fastest.iteration * (1.0 + tie_width)
-    tied = [_best_of(part, fastest.iteration, ceiling, scenario, margin) for part in outcome.pool]
+    known = points(scenario, fastest.row, priced.breakdown, np.array([mfu_of(scenario, fastest.iteration)]))
+    tied = [_best_of(part, fastest.iteration, ceiling, scenario, margin, known) for part in outcome.pool]
     weighed = [one for one in tied if one is not None and one.score < float(against.total[0]) - TOLERANCE]
     if not weighed:
         return Choice(fastest, "")
@@ -112,9 +122,16 @@ class _Tied(NamedTuple):
     against: Doubts
 
 
-def _best_of(part: Priced, fastest: float, ceiling: float, scenario: Scenario, margin: float) -> _Tied | None:
-    """The row of least time and doubt among those that fit under the ceiling; None where there is none."""
+def _best_of(
+    part: Priced, fastest: float, ceiling: float, scenario: Scenario, margin: float, known: Points
+) -> _Tied | None:
+    """The row of least time and doubt among those that fit, are under the ceiling and tied; None where there is none.
+
+    ``known`` is what the model of errors knows of the fastest.
+    """
     near: Ints = np.flatnonzero(part.fits & (part.even_split_seconds <= ceiling))
+    if len(near):
+        near = near[_tied_with(known, fastest, part.take(near), scenario)]
     if not len(near):
         return None
     rows, even = part.rows.take(near), part.even_split_seconds[near]
@@ -122,6 +139,32 @@ def _best_of(part: Priced, fastest: float, ceiling: float, scenario: Scenario, m
     score = (even / fastest - 1.0) / max(figures().curse, LEAST) + against.total
     i = np.lexsort((even, np.round(score, 9)))[:1]
     return _Tied(float(score[i[0]]), float(even[i[0]]), rows.take(i), Doubts(*(part[i] for part in against)))
+
+
+def _tied_with(known: Points, fastest: float, part: Priced, scenario: Scenario) -> Bools:
+    """Which rows are not surely slower than the fastest, or all but as fast, (N,)."""
+    seconds = part.even_split_seconds
+    others = points(scenario, part.rows, even_breakdown(part, scenario).columns(), mfu_of(scenario, 1.0) / seconds)
+    faster = probability_faster(known, others, np.log(seconds / fastest), figures().variances)
+    found: Bools = (faster < SURE) | (seconds <= fastest * (1.0 + CLOSE))
+    return found
+
+
+def faster(best: Incumbent, other: Incumbent, resolved: Resolved) -> float:
+    """Probability that the best is faster than another strategy for the same job."""
+    scenario, several = resolved.scenario, resolved.mixed is not None
+    best_known, other_known = (
+        points(
+            scenario,
+            first_in_pipeline(one.row),
+            price(one.row, resolved.question, one.assignment).breakdown,
+            np.array([mfu_of(scenario, one.iteration)]),
+            farther=MIXTURE * several,
+        )
+        for one in (best, other)
+    )
+    gap = np.log([other.iteration / best.iteration])
+    return float(probability_faster(best_known, other_known, gap, figures().variances)[0])
 
 
 def better_validated(outcome: Outcome, taken: Incumbent, scenario: Scenario, margin: float = 0.0) -> Advice | None:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.iteration import (
+    Breakdown,
     RowSeconds,
     all_sides,
+    breakdown,
     compose,
     core_seconds,
     end_send,
@@ -106,6 +108,15 @@ def price_pairs(cores: Strategies, place: Ints, rows: Strategies, memory: RowByt
 def price_strategies(rows: Strategies, seconds: RowSeconds, scenario: Scenario) -> Priced:
     """Even split, bound and memory of rows whose seconds are known."""
     return _priced(rows, seconds, row_bytes(rows, scenario), scenario)
+
+
+def even_breakdown(part: Priced, scenario: Scenario) -> Breakdown:
+    """The terms of the iteration under the even split, arrays (N,)."""
+    layers = scenario.model.num_layers
+    again = (part.rows.recompute >= Recompute.FULL).astype(np.float64)
+    slowest, total = even_split(part.rows, part.seconds, layers, again)
+    held = np.ceil(layers / part.rows.pp)
+    return breakdown(part.rows, part.seconds, slowest=slowest, total=total, layers=held, recomputed=again * held)
 
 
 def _priced(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> Priced:

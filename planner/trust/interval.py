@@ -1,14 +1,14 @@
 """How far one prediction can be trusted: its interval, the measured runs nearest to it, the validated region.
 
-An interval is conformal between sources: a source's misses are divided by the miss that the sources comparable to it
-lead one to expect, and the quantiles of what comes out, every group counting the same and no source judged by its own
-runs, are multiplied with the miss that is expected here [Lei18], [Dunn22]. It is wider where comparable sources missed
-by more, the further away the nearest run is, and the less of a step its products fill. It rests on the fit split, as
-constants without a source would miss it, and on the check split, which no constant knows; the dev split checks.
+The interval is that of an error of somebody's run that nobody has measured: its scale by the model of errors
+(:mod:`planner.trust.error_model`), times the quantiles of the measured errors in these scales, every publisher counting
+the same and none judged by its own runs [Lei18]. They are not alike to both sides: what is forgotten takes time.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from functools import cache
 
 import numpy as np
@@ -19,12 +19,11 @@ from costmodels.strategy import Bools, Floats, Strategies
 from hardware.catalogue import accelerator as find_accelerator
 from hardware.records import Accelerator
 from planner.answer.plan import Comparable, Interval, Trust
+from planner.trust.error_model import SHARES, TERMS, Points, spread
 from planner.trust.similarity import EXTENTS, MIXTURE, Traits, apart, distance, traits
-from planner.trust.table import ENOUGH, LEFT_OUT, Measured, Run, every_run, figures, measured, scale
+from planner.trust.table import ENOUGH, Measured, Run, figures, measured
 
 COVERAGE = 0.9
-NOTHING = 1.0
-"""Weight of the usual miss, which rests on no comparable run, in sources that are like the plan in everything."""
 SHOWN = 3
 """Measured runs that are named."""
 NOTABLE = 0.25
@@ -49,24 +48,15 @@ WORDS = {
 }
 
 
-def expected_miss(away: Floats, known: Measured, usual: float) -> float:
-    """The size of the scaled miss to expect at distances ``away`` (M,) from the known runs; infinite ones do not count.
-
-    A source speaks with e^-d of its nearest run, for its runs weighted by e^-d each.
-    """
-    near = np.exp(-away)
-    _, place = np.unique(known.sources, return_inverse=True)
-    total = np.bincount(place, near)
-    counts = total > 0.0
-    size = np.bincount(place, near * abs(known.scaled))[counts] / total[counts]
-    weight = np.zeros(len(total))
-    np.maximum.at(weight, place, near)
-    weight = weight[counts]
-    return float((weight @ size + NOTHING * usual) / (weight.sum() + NOTHING))
-
-
 def interval(
-    scenario: Scenario, row: Strategies, seconds: float, *, mfu: float, mixture: bool = False, source: str = ""
+    scenario: Scenario,
+    row: Strategies,
+    seconds: float,
+    *,
+    breakdown: Mapping[str, float],
+    mfu: float,
+    mixture: bool = False,
+    source: str = "",
 ) -> Interval:
     """Where the measured time of one strategy should lie.
 
@@ -74,42 +64,64 @@ def interval(
         scenario: what is trained on what.
         row: the strategy, N = 1.
         seconds: its predicted time per iteration.
+        breakdown: its terms, s.
         mfu: its predicted utilisation.
         mixture: it runs on several kinds of nodes.
-        source: whose run it is, where one is judged: its own runs are set aside, and if the shipped constants were
-            fitted to it, it misses by less.
+        source: whose run it is, where one is judged: its own runs are none that it is near to.
     """
-    mine, known = traits(scenario, row), _judges()
-    away, near = (
-        np.where(of.sources == source, np.inf, distance(mine, of.traits)[0] + MIXTURE * mixture)
-        for of in (known, measured())
-    )
-    slow = np.maximum(mfu, every_run().mfus.min())  # how misses go on to grow below that nobody measured
-    miss = expected_miss(away, known, figures().usual) * float(scale(slow, near.min()))
-    low, high = np.exp(np.array(_ends(scenario, source)) * miss)
-    return Interval(low=seconds * float(low), high=seconds * float(high), coverage=COVERAGE)
-
-
-def _ends(scenario: Scenario, source: str) -> tuple[float, float]:
-    """Of misses that are covered, by what constants know of whose run it is."""
     found = figures()
-    if source in _fitted():
-        return found.fitted_low, found.fitted_high
-    if scenario.stack.calibrated.own_runs >= ENOUGH:
-        return found.own_low, found.own_high
-    return found.low, found.high
+    mine = points(scenario, row, breakdown, np.array([mfu]), farther=MIXTURE * mixture, source=source)
+    scale = float(spread(mine, found.variances)[0])
+    known = scenario.stack.calibrated.own_runs >= ENOUGH
+    low, high = (found.own_low, found.own_high) if known else (found.low, found.high)
+    return Interval(low=seconds * math.exp(low * scale), high=seconds * math.exp(high * scale), coverage=COVERAGE)
 
 
-@cache
-def _judges() -> Measured:
-    """The runs that intervals rest on."""
-    return every_run().of("fit", "check")
+def points(
+    scenario: Scenario,
+    rows: Strategies,
+    breakdown: Mapping[str, Floats | float],
+    mfu: Floats,
+    *,
+    farther: float = 0.0,
+    source: str = "",
+) -> Points:
+    """What the model of errors knows of N strategies.
+
+    Args:
+        scenario: what is trained on what.
+        rows: the strategies.
+        breakdown: their terms, s, each (N,) or one for all.
+        mfu: their predicted utilisation, (N,).
+        farther: what to add to the distance to the nearest run.
+        source: whose runs do not count as near.
+    """
+    mine, known, count = traits(scenario, rows), measured(), len(rows)
+    away = np.where(known.sources == source, np.inf, distance(mine, known.traits)).min(axis=1) + farther
+    tokens = np.log2(micro_batch_tokens(scenario, rows)), np.log2(scenario.tokens / scenario.gpus)
+    sizes = (mine.sizes["gpus"], tokens[0], *(mine.sizes[name] for name in ("parameters", "tp", "pp")), tokens[1])
+    names = (str(mine.names[name][0]) for name in ("accelerator", "stack", "kind"))
+    return Points(
+        shares=np.broadcast_to(shares(scenario, breakdown), (count, len(SHARES))),
+        sizes=np.stack([np.broadcast_to(size, count) for size in sizes], axis=1),
+        cells=np.full(count, "|".join((*names, scenario.precision))),
+        utilisation=np.maximum(mfu, known.mfus.min()),  # how errors go on to grow below that nobody measured
+        nearest=np.broadcast_to(away, count),
+    )
 
 
-@cache
-def _fitted() -> frozenset[str]:
-    """The sources that constants were fitted to."""
-    return frozenset(run.source for run in every_run().of("fit").runs if run.group not in LEFT_OUT)
+def shares(scenario: Scenario, breakdown: Mapping[str, Floats | float]) -> Floats:
+    """Shares of the predicted time, by ``error_model.SHARES``, (N, 9); (9,) of terms of one strategy."""
+    total = np.asarray(sum(breakdown.values()), dtype=np.float64)
+    named = [np.asarray(sum(breakdown[part] for part in parts) / total) for parts in TERMS.values()]
+    experts = breakdown["compute"] / total if scenario.model.moe else np.zeros_like(total)
+    return np.stack([*named, experts], axis=-1)
+
+
+def micro_batch_tokens(scenario: Scenario, rows: Strategies) -> Floats:
+    """Tokens that a replica takes at a time, (N,)."""
+    tokens: Floats = rows.micro_batch_size.astype(np.float64) * scenario.seq_length
+    return tokens
 
 
 def trust(scenario: Scenario, row: Strategies, *, mfu: float = 1.0, mixture: bool = False) -> Trust:
@@ -153,7 +165,7 @@ def outside(found: Trust) -> tuple[str, ...]:
         return ()
     nearest, differs = found.nearest[0], ", ".join(found.differs) or "size"
     said = [f"the nearest measured run, of {nearest.group}, differs in {differs}"] * (nearest.distance > found.region)
-    said += [f"{', '.join(found.beyond)} in measured runs that are learnt from"] * bool(found.beyond)
+    said += [f"{', '.join(found.beyond)} in measured runs"] * bool(found.beyond)
     return (f"outside the validated region: {'; '.join(said)}",)
 
 

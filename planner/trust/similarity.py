@@ -2,8 +2,7 @@
 
 A distance of 1 is another vendor, another family of frameworks, experts in place of dense layers, or matrices in
 another number of bits; a doubling of a size or of a degree is a tenth of that. The weights are round numbers, not
-fitted: half or twice any one of them moves the score of the intervals by less than 2 %, of all of them makes it 5 to
-7 % worse, and no distance at all 14 % (``benchmarks/likeness.py``).
+fitted.
 """
 
 from __future__ import annotations

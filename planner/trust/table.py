@@ -14,18 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.strategy import Floats
+from planner.trust.error_model import SHARES, Points, Variances
 from planner.trust.similarity import EXTENTS, NAMES, SIZES, SWITCHES, Traits
 
 TABLE = Path(__file__).with_name("measured.csv")
 FIGURES = Path(__file__).with_name("trust.toml")
 
-FURTHER = 0.3
-"""A round number, not fitted: intervals with half or twice of it score 3 and 4 % worse (``benchmarks/likeness.py``)."""
 ENOUGH = 2
 """Runs of one's own, of different strategies, that show how fast a source's runs are against predictions."""
 LEFT_OUT = tuple(tomllib.loads(Path(__file__).with_name("not_fitted.toml").read_text(encoding="utf-8")))
 """Groups of the fit split that no constant is fitted to; the file says why."""
 
+_PUBLISHERS = tomllib.loads(Path(__file__).with_name("publishers.toml").read_text(encoding="utf-8"))
+_PUBLISHER = {group: name for name, groups in _PUBLISHERS.items() for group in groups}
 _RELEASE = re.compile(r"-(v?\d+\.[\d.]+|20\d\d(\.\d+)?|early20\d\d)$")
 
 
@@ -43,14 +44,29 @@ class Run(NamedTuple):
     error: float
     """Predicted over measured, minus one."""
     nearest: float
-    """Distance to the nearest run of another source, of the fit and the dev split."""
+    """Distance to the nearest run of another publisher."""
     miss: float
-    """Logarithm of measured over predicted, with constants fitted to the runs of all other sources."""
+    """Logarithm of measured over predicted, with constants fitted to the runs of all other publishers."""
+    low: float
+    """Ends of the interval of ``miss``, by a model of errors that knows the runs of all other publishers."""
+    high: float
+    micro_batch_tokens: float
+    """Tokens that a replica takes at a time."""
+    tokens_per_gpu: float
+    """Of an iteration."""
+    precision: str
+    shares: str
+    """Of the predicted time, in thousandths, by ``error_model.SHARES``: "12 0 105 0 31 0 9 0 0"."""
 
     @property
     def source(self) -> str:
-        """Who measured it; releases of one source are one."""
+        """Who published it."""
         return source(self.group)
+
+    @property
+    def inside(self) -> bool:
+        """Whether the interval holds it."""
+        return self.low <= self.miss <= self.high
 
 
 @dataclass(frozen=True)
@@ -81,14 +97,21 @@ class Measured:
         return np.array([run.mfu / (1.0 + run.error) for run in self.runs])
 
     @cached_property
-    def scales(self) -> Floats:
-        """What utilisation and distance make of misses (:func:`scale`)."""
-        return scale(self.mfus, np.array([run.nearest for run in self.runs]))
-
-    @cached_property
-    def scaled(self) -> Floats:
-        """Misses of one size, however fast a run is and however far from others."""
-        return self.misses / self.scales
+    def points(self) -> Points:
+        """What the model of errors knows of each."""
+        sizes, names = self.traits.sizes, self.traits.names
+        tokens, each = (
+            np.log2([getattr(run, name) for run in self.runs]) for name in ("micro_batch_tokens", "tokens_per_gpu")
+        )
+        shares = np.array([run.shares.split() for run in self.runs], dtype=np.float64).reshape(-1, len(SHARES)) / 1e3
+        columns = [sizes["gpus"], tokens, sizes["parameters"], sizes["tp"], sizes["pp"], each]
+        cells = zip(
+            names["accelerator"], names["stack"], names["kind"], (run.precision for run in self.runs), strict=True
+        )
+        nearest = np.array([run.nearest for run in self.runs])
+        return Points(
+            shares, np.stack(columns, axis=1), np.array(["|".join(cell) for cell in cells]), self.mfus, nearest
+        )
 
     def take(self, chosen: NDArray[np.int64]) -> Measured:
         """Some of the runs."""
@@ -103,52 +126,28 @@ class Figures(NamedTuple):
     """What ``scripts/refresh_measured.py`` finds in the table and the sweeps; the keys of ``trust.toml``."""
 
     low: float
-    """Least miss that is covered, in expected misses; negative: faster than predicted."""
+    """Least error that the interval holds, in scales of the model of errors; negative: faster than predicted."""
     high: float
-    """Largest miss that is covered."""
-    fitted_low: float
-    """The same of a source that the shipped constants were fitted to: what is left of its misses."""
-    fitted_high: float
+    """Largest error that it holds."""
     own_low: float
-    """The same of a source once ``ENOUGH`` of its runs have shown how fast it is."""
+    """The same of a publisher once ``ENOUGH`` of its runs have shown how fast it is."""
     own_high: float
-    usual: float
-    """Mean size of a source's scaled misses, median over the sources."""
     region: float
-    """Distance to the nearest run of another source that nine of ten measured runs keep within."""
-    tie: float
-    """Relative gap of two predictions, of one machine and model, that measurements bear out two times in three."""
+    """Distance to the nearest run of another publisher that nine of ten measured runs keep within."""
     curse: float
     """Share by which the strategy predicted fastest of a measured sweep disappoints against the others of it."""
+    variances: Variances
 
 
 def source(group: str) -> str:
-    """The source of a group of runs: its name without a release."""
-    return _RELEASE.sub("", group)
-
-
-def scale(mfu: Floats, nearest: Floats) -> Floats:
-    """By how much misses are larger than of a run at full use of its devices that others have measured.
-
-    The less of a step its products fill, the more else may be missing: by the root of the predicted utilisation.
-    And the further from what was measured, the less was learnt: by e^(``FURTHER`` d) at a distance d.
-
-    Args:
-        mfu: predicted utilisation.
-        nearest: distance to the nearest run of another source that mechanisms were looked for on (fit, dev).
-    """
-    return np.exp(FURTHER * nearest) / np.sqrt(mfu)
+    """Who published a group of runs: all releases and all files of one publisher are one source."""
+    name = _RELEASE.sub("", group)
+    return _PUBLISHER.get(name, name)
 
 
 @cache
 def measured() -> Measured:
-    """The runs of the shipped table that nearest runs, the region and ties rest on."""
-    return every_run().of("fit", "dev")
-
-
-@cache
-def every_run() -> Measured:
-    """The shipped table, read once."""
+    """The shipped table, read once: nearest runs, the region and intervals rest on it."""
     with TABLE.open(encoding="utf-8", newline="") as lines:
         return from_rows(list(csv.DictReader(lines)))
 
@@ -156,12 +155,13 @@ def every_run() -> Measured:
 @cache
 def figures() -> Figures:
     """The shipped figures, read once."""
-    return Figures(**tomllib.loads(FIGURES.read_text(encoding="utf-8")))
+    found = tomllib.loads(FIGURES.read_text(encoding="utf-8"))
+    return Figures(**found | {"variances": Variances(**found["variances"])})
 
 
 def from_rows(rows: list[dict[str, str]]) -> Measured:
     """The table out of its rows as text."""
-    words = ("group", "split", "model")
+    words = ("group", "split", "model", "precision", "shares")
     values: list[dict[str, Any]] = [
         {name: row[name] if name in words else float(row[name]) for name in Run._fields} for row in rows
     ]

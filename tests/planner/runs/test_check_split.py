@@ -3,14 +3,11 @@
 import gzip
 import json
 from collections import Counter
-from functools import cache, partial
+from functools import cache
 
 import pytest
 
-from costmodels.strategy import strategies
-from planner import PlanRequest
 from planner.errors import BadFile
-from planner.request.resolve import resolve
 from planner.runs import residuals
 from planner.runs.dataset import joined, packed
 from planner.runs.files import CHECK, json_lines
@@ -18,8 +15,6 @@ from planner.runs.fit import samples
 from planner.runs.fit_memory import caches, tensor_slacks
 from planner.runs.judge import HOME, learnt_from, shipped
 from planner.runs.report import paths_of, validate
-from planner.trust.interval import interval
-from planner.trust.table import every_run, measured
 from tests.planner.measured_run import run
 
 FILE = HOME / f"{CHECK}.jsonl.gz"
@@ -62,27 +57,10 @@ def test_fitting_passes_check_runs_over(fit, tmp_path):
     assert fit([file]) or fit is tensor_slacks
 
 
-def test_nearest_runs_ties_and_the_region_rest_on_no_check_run():
-    table = every_run()
-    assert {one.split for one in measured().runs} == {"fit", "dev"}
-    assert set(table.splits) == {"fit", "dev", CHECK}
+def test_the_curse_rests_on_runs_that_constants_are_fitted_to():
     priced = residuals.priced_runs({"zero-bubble", "kwai-atc24"})
-    fit = [one for one in priced if one.split == "fit"]
     assert {one.split for one in priced} == {"fit", "dev", CHECK}
-    assert residuals.curse(priced) == residuals.curse(fit)
-    assert [len(part) for part in residuals.paired_gaps(priced)] == [len(part) for part in residuals.paired_gaps(fit)]
-
-
-def test_intervals_rest_on_misses_of_every_source_but_those_of_the_dev_split():
-    """Which only say how far away the nearest run is."""
-    only_dev = {one.source for one in every_run().of("dev").runs} - {one.source for one in every_run().of("fit").runs}
-    scenario = resolve(PlanRequest(model="llama3-8b", gpus=64)).scenario
-    told = partial(interval, scenario, strategies(tp=2, dp=32, num_microbatches=4), 1.0, mfu=0.4)
-    assert len(only_dev) > 10
-    assert all(told(source=name).high >= told().high for name in only_dev)
-    assert sum(told(source=name) == told() for name in only_dev) > len(only_dev) - 3
-    checked = {one.source for one in every_run().of(CHECK).runs}
-    assert all(told(source=name) != told() for name in checked)
+    assert residuals.curse(priced) == residuals.curse([one for one in priced if one.split == "fit"])
 
 
 def test_validate_tells_the_means_of_every_file_apart(tmp_path):

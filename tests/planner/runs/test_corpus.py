@@ -22,7 +22,7 @@ def refuse(run):
 ROWS = [{"number": number} for number in range(FEWEST + CHUNK // 2)]
 
 
-def test_several_processes_tell_of_every_run_in_order():
+def test_several_processes_tell_of_measured_in_order():
     told = map_runs(ROWS, process_of, workers=2)
     assert [number for number, _ in told] == list(range(len(ROWS)))
     assert os.getpid() not in {process for _, process in told}

@@ -19,7 +19,7 @@ def lines(said):
     return said.partition("\n\n")[0].splitlines()
 
 
-def test_every_run_has_a_line_with_its_error_and_whether_it_is_inside(tmp_path):
+def test_measured_has_a_line_with_its_error_and_whether_it_is_inside(tmp_path):
     rows = [run(id="good"), run(id="slow", measured={"iteration_seconds": 40.0})]
     said = lines(asked(tmp_path / "mine.jsonl", rows))
     told = json.loads(asked(tmp_path / "mine.jsonl", rows, "--format", "json"))["rows"]

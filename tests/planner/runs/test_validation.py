@@ -12,9 +12,9 @@ from planner.answer.build import mfu_of
 from planner.cli import main
 from planner.runs.fit_memory import caches
 from planner.runs.judge import groups, summary
-from planner.runs.report import left_out, validate, written
+from planner.runs.report import unseen, validate, written
 from planner.trust.interval import interval
-from planner.trust.table import every_run
+from planner.trust.table import measured as table_of_runs
 from tests.planner.measured_run import RUN, case, judged, only, run
 
 SIMPLE = {"tp": 1, "pp": 1, "vpp": 1, "schedule": "none"}
@@ -98,8 +98,9 @@ def test_the_error_is_predicted_over_measured_minus_one_and_signed():
 
 def test_a_time_is_within_the_interval_from_its_low_to_its_high_end():
     found = case(RUN)
-    predicted = price_strategy(found.strategy, found.scenario, found.assignment).iteration
-    likely = interval(found.scenario, found.strategy, predicted, mfu=mfu_of(found.scenario, predicted))
+    priced = price_strategy(found.strategy, found.scenario, found.assignment)
+    mfu = mfu_of(found.scenario, priced.iteration)
+    likely = interval(found.scenario, found.strategy, priced.iteration, breakdown=priced.breakdown, mfu=mfu)
     inside = 1e-6
     for measured, within in (
         (likely.high * (1 - inside), True),
@@ -217,13 +218,12 @@ def test_the_cache_is_fitted_on_devices_and_needs_enough_of_them(tmp_path):
     assert caches([path]) == {}
 
 
-def test_errors_of_shipped_runs_stand_beside_those_of_constants_without_their_source():
-    found = left_out({"fit.jsonl.gz": [], "check.jsonl.gz": [], "mine.jsonl": []})
-    assert set(found) == {"fit", "check"}
-    assert sum(one["n"] for one in found["fit"].values()) == len(every_run().of("fit").runs)
-    assert all(one["fitted"] < one["left_out"] for one in found["fit"].values())
-    assert all(one["fitted"] == pytest.approx(one["left_out"], abs=0.002) for one in found["check"].values())
-    assert "fit, dense" in written({"fit.jsonl.gz": []})
+def test_errors_of_shipped_runs_stand_beside_those_without_their_publisher():
+    found = unseen({"fit.jsonl.gz": [], "check.jsonl.gz": [], "mine.jsonl": []})
+    assert found["all"]["n"] == len(table_of_runs().of("fit", "check").runs)
+    assert found["all"]["in_sample"] < found["all"]["unseen"]
+    assert all(0.0 <= one["inside"] <= 1.0 < 100 * one["width"] for one in found.values())
+    assert "dense, 16 bit, Megatron" in written({"fit.jsonl.gz": []})
     assert "left out" not in written({"mine.jsonl": []})
 
 

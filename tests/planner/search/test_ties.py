@@ -18,17 +18,19 @@ from planner.search.best_first import search
 from planner.search.choice import (
     CLOSE,
     NEARLY_FULL,
+    SURE,
     TIGHT,
+    WIDEST,
     Doubts,
     better_validated,
     choose,
     doubts,
+    faster,
     reason,
     switches,
     width,
 )
 from planner.space.lattice import build
-from planner.trust.table import figures
 
 QUESTIONS = (
     {"model": "gpt3-175b", "gpus": 512},
@@ -128,9 +130,20 @@ def test_a_plan_that_is_not_the_fastest_says_so_and_why(answered):
 
 def test_alternatives_within_the_tie_are_marked(answered):
     _, answer = answered
-    fastest = answer.proof.lower_bound_seconds
+    least = answer.proof.lower_bound_seconds
     for other in answer.alternatives:
-        assert other.tied == (other.iteration_seconds <= fastest * (1 + figures().tie))
+        close, far = (other.iteration_seconds <= least * (1.0 + share) for share in (1e-4, WIDEST))
+        assert far or not other.tied
+        assert other.tied or not close
+
+
+def test_strategies_that_are_surely_slower_are_not_tied(searched):
+    outcome, scenario = searched
+    taken = choose(outcome, scenario, width("validated")).taken
+    resolved = resolve(PlanRequest(model="gpt3-175b", gpus=512)) if scenario.gpus == 512 else None
+    if resolved is None or taken is outcome.best:
+        return
+    assert faster(outcome.best, taken, resolved) < SURE + 0.05
 
 
 def test_tight_memory_and_switches_speak_against_a_strategy():

@@ -25,7 +25,7 @@ def test_the_table_is_what_the_script_makes_of_the_measurements():
     assert done.returncode == 0, done.stderr
 
 
-def test_every_run_is_on_an_accelerator_of_the_catalogue_and_says_something():
+def test_measured_is_on_an_accelerator_of_the_catalogue_and_says_something():
     for run in landmarks():
         device = accelerator(run.accelerator)
         assert run.family == f"{device.vendor} {device.architecture}"
