@@ -59,7 +59,16 @@ def question(
     given = gathered(ctx, files, usual, strategy=strategy)
     if files and (lacking := still_missing(files.job, given)):
         raise BadRequest(f"{files.names}: {'; '.join(lacking)}")
-    return Question(_request(given.values), given.origins)
+    return Question(request_of(given), given.origins)
+
+
+def request_of(given: Given) -> PlanRequest:
+    """The request of all that was said.
+
+    Raises:
+        BadRequest: the model or the devices are missing, or a value is wrong.
+    """
+    return _request(given.values)
 
 
 def gathered(

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.answer.text import format_count
-from planner.cli.ask import Given, gathered, still_missing
+from planner.cli.ask import Given, gathered, request_of, still_missing
 from planner.cli.files import document_of, files_of_job
 from planner.cli.options import Command, needed_file_options, output_options, pin_options, question_options
 from planner.cli.output import as_json, shown, talk, write
@@ -67,6 +66,7 @@ def _reading(found: FilesOfJob, given: Given) -> Reading:
         model=_model_in_words(
             given.values.get("model"), given.values.get("seq_length"), given.values.get("changes") or {}
         ),
+        refused="" if still_missing(job, given) else _refusal(given),
         origins=_origins(given),
         measured=_measured(found.run),
         missing=tuple(still_missing(job, given)),
@@ -74,6 +74,17 @@ def _reading(found: FilesOfJob, given: Given) -> Reading:
         unpriced=job.unpriced,
         remarks=job.remarks,
     )
+
+
+def _refusal(given: Given) -> str:
+    """What a question is refused for before it is priced; nothing where it is not."""
+    from planner.request.resolve import resolve
+
+    try:
+        resolve(request_of(given))
+    except MeshwrightError as error:
+        return str(error)
+    return ""
 
 
 def _assumed_machines(given: Given) -> tuple[str, ...]:
@@ -86,6 +97,7 @@ def _model_in_words(model: Any, seq_length: Any, changes: Mapping[str, Any]) -> 
     """The model with the number of its parameters, where it is known; its name otherwise."""
     from costmodels.model.catalogue import model as find_model
     from costmodels.model.parameters import parameters
+    from planner.answer.text import format_count
     from planner.request.overrides import changed_model
     from planner.request.tables import model_of
 

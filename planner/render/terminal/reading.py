@@ -27,6 +27,7 @@ class Reading:
         values: of the question, by field and by pin as ``pins.tp``.
         origins: the file or option that gave each.
         model: in words; empty where none is said.
+        refused: what is wrong with the question, where nothing of it is missing.
         measured: of a run: seconds of an iteration, memory.
         missing: what must be said before there is a price.
         assumed: what was filled in.
@@ -39,6 +40,7 @@ class Reading:
     origins: Mapping[str, str]
     measured: Mapping[str, Any]
     model: str = ""
+    refused: str = ""
     missing: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     unpriced: tuple[str, ...] = ()
@@ -82,6 +84,8 @@ def _job(found: Reading) -> str:
 
 
 def _verdict(found: Reading) -> str:
+    if found.refused:
+        return f"it has no price: {found.refused}"
     if not found.missing:
         return "it can be priced (plan predict)"
     return f"{plural(len(found.missing), 'thing')} must be said before it has a price"

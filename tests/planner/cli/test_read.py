@@ -55,6 +55,12 @@ def test_what_is_missing_is_said_all_at_once_and_is_no_failure_to_read(files):
     assert "--model says which; --gpus says how many accelerators" in done.stderr
 
 
+def test_a_question_that_would_be_refused_is_not_said_to_have_a_price(files):
+    done = run("read", files / "train.sh", "--for", "torchtitan")
+    assert done.exit_code == 0
+    assert "it has no price: " in done.stdout.replace("\n", " ")
+
+
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_the_document_is_a_question_whose_batch_follows_once_the_devices_are_known(files, form):
     written = files / f"job.{form}"
