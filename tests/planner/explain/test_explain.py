@@ -126,7 +126,7 @@ def fixture_hurried():
 
 
 def no_effort(monkeypatch):
-    monkeypatch.setattr("planner.api.answers.ONE_GROUP", ONE_GROUP._make([0.0, 0.0, 0.0]))
+    monkeypatch.setattr("planner.api.answers.ONE_GROUP", ONE_GROUP._make([0.0] * 4))
 
 
 def test_a_figure_that_time_left_unproved_is_said_to_be_a_bound_and_no_row_is_lost(answer, hurried):
