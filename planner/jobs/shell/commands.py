@@ -33,14 +33,14 @@ def command(shell: Shell, node: Node) -> Status:
     if name is None:
         set_variables(shell, before)
         return True
-    if before and start_of(name) == before[-1].end_byte:  # the grammar cuts a value in front of a backquote
-        assign(shell, set_variable(shell, before[-1]), joined(shell, name), append=True)
-        return True
     words = [word for one in touching(_word_nodes(node)) for word in fields(shell, *one)]
-    if not words:
-        set_variables(shell, before)
-        return True
     for_it = {source(one.named_children[0]): _value(shell, one) for one in before}
+    if before and not source(node, before[-1].end_byte, start_of(name)).strip("\\\n") and len(words) > 0:
+        for_it[source(before[-1].named_children[0])] += words.pop(0)  # the grammar cuts some values in two
+    if not words:
+        for variable, value in for_it.items():
+            assign(shell, variable, value)
+        return True
     given = [one for one in node.children if one.type == "herestring_redirect"]
     if not given:
         return dispatched(shell, words, for_it)
@@ -97,7 +97,27 @@ def _program(shell: Shell, words: tuple[str, ...]) -> Status:
         return inside
     if inner := unwrapped(words):
         return _wrapped(shell, words, inner)
-    return _launched(shell, words) if shell.starts(words) else _printed(shell, words)
+    if shell.starts(words):
+        return _launched(shell, words)
+    place = _launch_inside(shell, words)
+    return _wrapped(shell, words, (words[place:], {})) if place else _printed(shell, words)
+
+
+def _launch_inside(shell: Shell, words: tuple[str, ...]) -> int:
+    """Where a launch begins among the words of a program that is not known to run others; 0 where there is none."""
+    name = PurePath(words[0]).name
+    if name in PROGRAMS or name in QUESTIONS or name in _ABOUT:
+        return 0
+    found = (place for place, word in enumerate(words) if place and PurePath(word).name in _LAUNCHERS)
+    return next((place for place in found if shell.starts(words[place:])), 0)
+
+
+_LAUNCHERS: Final = frozenset({"torchrun", "accelerate", "deepspeed", "python", "python3"})
+_ABOUT: Final = frozenset({
+    "pkill", "kill", "killall", "ps", "git", "apt", "apt-get", "pip", "pip3", "ln", "ls", "rm", "mv", "chmod", "chown",
+    "mkdir", "touch", "python", "python3", "ruff", "module", "alias", "rsync", "scp", "tar", "find", "date", "sleep",
+})  # fmt: skip
+"""Programs that speak of others without running them."""
 
 
 def _printed(shell: Shell, words: tuple[str, ...]) -> Status:

@@ -28,6 +28,8 @@ _CPU_SECONDS: Final = 5
 _WALL_SECONDS: Final = 60
 _BLOCKS: Final = 16_384
 """The largest file that it may write, in blocks of 1,024 bytes."""
+_FILES: Final = 1_000
+"""Files and folders of its own that are looked at."""
 _LARGEST: Final = 1 << 20
 """Bytes of a file that is kept with the launches."""
 _PRELUDE: Final = r"""
@@ -44,6 +46,16 @@ command_not_found_handle() { __record "$@"; }
 exec() { if (($#)); then "$@"; builtin exit $?; fi; }
 command() { case $1 in -*) builtin command "$@";; *) "$@";; esac; }
 kill() { :; }
+cd() {
+  local __name=~
+  for __name; do :; done
+  builtin cd "$__name" 2>/dev/null && return
+  case $__name in
+    /*|'~'*) PWD=$__name;;
+    *) __mkdir -p "$__name" 2>/dev/null && builtin cd "$__name";;
+  esac
+}
+pwd() { builtin echo "$PWD"; }
 source() { if [ -f "$1" ]; then builtin source "$@"; fi; }
 function . { source "$@"; }
 mkdir() {
@@ -57,27 +69,25 @@ mkdir() {
   return 0
 }
 __by_path() {
-  local __word
+  builtin local __word __found
   builtin set +eu
   PATH=$__PROGRAMS
   for __word in $1; do
-    case $__word in
-      *=*) continue;;
-      *'$('*|*'`'*) return 0;;
-    esac
-    builtin eval "__word=$__word" 2>/dev/null || return 0
-    case $__word in
-      */*) builtin eval "function $__word { __record \"$__word\" \"\$@\"; }";;
-    esac
-    return 0
-  done 2>/dev/null
+    [[ $__word == */* || $__word == *\$* ]] || continue
+    [[ $__word =~ ^[][A-Za-z0-9_./\$\{\}:~@%\"\'-]+$ ]] || continue
+    builtin eval "__found=($__word)" 2>/dev/null || continue
+    for __word in "${__found[@]}"; do
+      [[ $__word == */* && $__word != *[!A-Za-z0-9_./:~@%-]* ]] || continue
+      builtin eval "function $__word { __record \"$__word\" \"\$@\"; }" 2>/dev/null
+    done
+  done
   return 0
 }
 builtin set -T
 builtin trap '__by_path "$BASH_COMMAND"' DEBUG
 builtin ulimit -t CPU -f BLOCKS
 """
-"""What bash is told first; a program that is called by its path becomes a function of that name."""
+"""What bash is told first. What looks like a path in a command becomes a function of that name, in case it is run."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +132,8 @@ def expand(
         given = {**slurm_variables(directives(text)), **(environment or {})}
         _run([bash, script, *arguments], work, _prepared(root, given))
         recorded = [one for path in sorted((root / "records").iterdir()) for one in _read(path)]
-        written = {path.name: content for path in work.iterdir() if (content := _content(path)) and path.name != script}
+        found = [(str(path.relative_to(work)), _content(path)) for path in sorted(work.rglob("*"))[:_FILES]]
+        written = {path: content for path, content in found if content and path != script}
     return read_commands([(one.words, one.line, one.environment) for one in recorded], written, text, given)
 
 

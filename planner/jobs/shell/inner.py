@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Sequence
 from pathlib import PurePath
@@ -37,8 +38,10 @@ def run_text(shell: Shell, text: str) -> Status:
 
 def script_text(shell: Shell, name: str) -> str | None:
     """A script that this one wrote or that the user gave, by its path or its last part."""
-    if name in shell.state.files:
-        return shell.state.files[name]
+    plain = posixpath.normpath(name)
+    for path, text in shell.state.files.items():
+        if posixpath.normpath(path) == plain or PurePath(path).name == name.removeprefix("./"):
+            return text
     return next((text for path, text in shell.files.items() if PurePath(path).name == PurePath(name).name), None)
 
 
@@ -49,11 +52,24 @@ def inner_script(shell: Shell, words: tuple[str, ...]) -> Status | None:
         return _shell(shell, words)
     if name == "sbatch" and (batch := _batch(shell, words)) is not None:
         return batch
+    if name == "tmux":
+        return _terminal(shell, words)
     if name in _REMOTE:
         return _remote(shell, words, _REMOTE[name])
     if is_known(words[0]) and (_SCRIPT.fullmatch(words[0]) or (shell.outer and script_text(shell, words[0]))):
         return _file(shell, words)
     return None
+
+
+def _terminal(shell: Shell, words: tuple[str, ...]) -> Status:
+    """What tmux types into a window, or starts one with."""
+    typed = [word for word in words[2:] if " " in word] if words[1:2] in _TYPING else []
+    for text in typed:
+        _apart(shell, text, ())
+    return True
+
+
+_TYPING: Final = tuple((one,) for one in ("send-keys", "send", "new-session", "new", "new-window", "split-window"))
 
 
 def _batch(shell: Shell, words: tuple[str, ...]) -> Status | None:

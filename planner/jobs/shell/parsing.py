@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _PROTECTED: Final = {ord(sign): 0xE000 + ord(sign) for sign in "|()#[]<>&; "}
 _PLAIN: Final = {new: old for old, new in _PROTECTED.items()}
 """Characters in the default of a parameter that the grammar stumbles over, and what stands for them in the tree."""
-_FILL_IN: Final = re.compile(r"(?<==)<[^<>\n'\"`$]+>")
+_FILL_IN: Final = re.compile(r"(?<==)<[^<>\n'\"`$]+>|(?<= )<[A-Za-z][\w /.-]*>(?=[\s/])")
 _NAMED: Final = re.compile(rb"\$([A-Za-z_]\w*|\d)")
 _BRACKETS: Final = 40
 _ROUNDS: Final = 4

@@ -161,8 +161,12 @@ class _Reader:
             name=self.name, effort=self.effort, outer=(("sbatch", *batch),) if batch else (),
         )  # fmt: skip
         shell.unread += not_understood(parsed(self.text))
-        with suppress(Exit, Return, Leave):
+        try:
             run(shell, parsed(self.text))
+        except (Exit, Return, Leave):
+            if not shell.state.launches:
+                said = "ends the script before it starts a training; --arg and --env say what it asks for"
+                shell.want(f"line {shell.line} {said}")
         self.effort = shell.effort
         self.wanted += [one for one in shell.wanted if one not in self.wanted]
         self.unread += [one for one in shell.unread if one not in self.unread]

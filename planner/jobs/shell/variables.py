@@ -36,7 +36,7 @@ def value_of(shell: Shell, name: str, key: int | str | None = None) -> str | Non
         return state.given.get(name, shell.environment.get(name))
     if name in _CHANGING:
         return shell.unknown(f"${name}")
-    return _ALWAYS.get(name)
+    return shell.name if name == "BASH_SOURCE" else _ALWAYS.get(name)
 
 
 def elements(shell: Shell, name: str) -> Array:

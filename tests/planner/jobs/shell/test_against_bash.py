@@ -117,7 +117,10 @@ def test_drawn_scripts_start_what_bash_starts():
 def test_bash_expands_a_script_with_recorders_for_programs(tmp_path):
     text = f"""
     export A=1 PATH=/usr/bin:/bin:$PATH
-    touch {tmp_path}/one; /usr/bin/touch {tmp_path}/two; exec_() {{ touch {tmp_path}/three; }}; exec_
+    touch {tmp_path}/one
+    /usr/bin/touch {tmp_path}/two; B="x y" "/usr/bin/touch" {tmp_path}/four
+    C=(/usr/bin/touch {tmp_path}/five); "${{C[@]}}"; P=/usr/bin; D='a b' $P/touch {tmp_path}/six
+    exec_() {{ touch {tmp_path}/three; }}; exec_
     mkdir -p out; echo "{{}}" > out/ds.json
     N=$(printf 'a\\nb\\n' | wc -l)
     srun -N 2 bash -c "torchrun --nnodes $N train.py --x '1 2'" 2>&1 | tee log &

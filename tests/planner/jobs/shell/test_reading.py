@@ -128,6 +128,11 @@ def test_slurm_says_how_many_nodes_there_are():
             "torchrun --nnodes 2 t.py",
         ),
         ('sbatch --wrap "torchrun t.py --x 1"', "torchrun t.py --x 1"),
+        ("tmux send-keys -t a 'cd x; torchrun t.py --x 1' C-m", "torchrun t.py --x 1"),
+        ("own-launcher --fast torchrun t.py --x 1", "torchrun t.py --x 1"),
+        ("nsys profile -w true -o out torchrun t.py --x 1", "torchrun t.py --x 1"),
+        ("echo 'torchrun t.py --x $1' > run.sh; chmod +x run.sh; ./run.sh 3", "torchrun t.py --x 3"),
+        ('C="cd <path/to/repo> && torchrun t.py --x 1"; eval "$C"', "torchrun t.py --x 1"),
         ('echo "torchrun t.py --x 1" | bash', "torchrun t.py --x 1"),
         ("X=1\r\ntorchrun t.py --x $X\r\n", "torchrun t.py --x 1"),
         (
@@ -152,6 +157,12 @@ def test_what_the_grammar_stumbles_over_is_read_as_the_shell_takes_it(script, ex
 )
 def test_what_trains_nothing_is_no_launch(line):
     assert words(line) == []
+
+
+def test_a_script_that_ends_for_want_of_arguments_says_where():
+    script = read_script('M=""\nwhile [ $# -gt 0 ]; do M=$1; shift; done\n[ -z "$M" ] && exit 1\ntorchrun t.py --m $M')
+    assert script.launches == ()
+    assert script.wanted[0].startswith("line 3 ends the script before it starts a training; --arg")
 
 
 def test_a_script_that_is_given_is_read_where_it_is_run():
