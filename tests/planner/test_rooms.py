@@ -19,6 +19,8 @@ ALLOWED = {
     "uvicorn": {"planner/cli/serve.py", "planner/service/connections.py"},
     "h11": {"planner/service/connections.py"},  # uvicorn has it with it
     "yaml": {"planner", "costmodels/model/huggingface"},
+    "tree_sitter": {"planner/jobs/shell/parsing.py"},
+    "tree_sitter_bash": {"planner/jobs/shell/parsing.py"},
     "ray": {"planner/studies/ray_engine.py"},
     "torch": {"planner/runs/probe/measure.py"},  # runs in a process of its own
     "pyarrow": {"planner/studies/table.py"},
