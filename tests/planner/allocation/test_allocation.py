@@ -139,7 +139,8 @@ def test_banned_options_are_not_taken():
 
 
 def test_a_placement_s_strategy_is_the_one_that_a_plan_takes_of_what_is_tied():
-    asked = PlanRequest(model="39.1b", gpus=16, global_batch_size=512, top=0, reasons=False)
+    asked = PlanRequest(model="39.1b", gpus=16, global_batch_size=512, top=0, reasons=False, memory_margin=0)
+    asked = asked.model_copy(update={"framework": "any"})
     taken, quickest = plan(asked), plan(asked.model_copy(update={"ties": "fastest"}))
     assert taken.strategy != quickest.strategy
     assert best_point(asked, Budget()).strategy == taken.strategy

@@ -68,7 +68,7 @@ def question(seed, *, mixed):
         cluster=cluster,
         gpus=gpus,
         stack=stack.name,
-        framework=told,
+        framework=told or "any",
         pins={axis: pick(chance, PINS[axis]) for axis in PINS if axis not in barred and chance.random() < 0.25},
         global_batch_size=pick(chance, (16, 32, 64)),
         memory_margin=pick(chance, (0.0, 0.6, 0.85)),
