@@ -13,7 +13,7 @@ from planner.jobs.shell.patterns import matches
 from planner.jobs.shell.state import Doubt, Shell, Status
 from planner.jobs.shell.values import is_known
 from planner.jobs.shell.variables import elements
-from planner.jobs.shell.words import PLAIN, Part, fields, joined, pattern_of, ranged, source, start_of
+from planner.jobs.shell.words import PLAIN, Part, fields, joined, pattern_of, ranged, source, start_of, touching
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -211,14 +211,20 @@ _WORDS: Final = frozenset({"binary_expression", "unary_expression", "parenthesiz
 def _operands(shell: Shell, node: Node) -> list[str]:
     """The words between single brackets, as the command ``test`` gets them."""
     found: list[str] = []
-    for child in node.children[1:-1] if node.type == "test_command" else node.children:
-        if child.type in _WORDS:
-            found += _operands(shell, child)
-        elif child.type == "test_operator" or not child.is_named:
-            found += [source(child).replace("\\", "")] if child.type != ";" else []
+    for cut in touching(node.children[1:-1] if node.type == "test_command" else node.children):
+        if len(cut) > 1 and all(one.is_named and one.type not in _WORDS for one in cut):
+            found += fields(shell, *cut)  # one word, which the grammar has cut
         else:
-            found += fields(shell, child)
+            found += [word for one in cut for word in _operand(shell, one)]
     return found
+
+
+def _operand(shell: Shell, node: Node) -> list[str]:
+    if node.type in _WORDS:
+        return _operands(shell, node)
+    if node.type == "test_operator" or not node.is_named:
+        return [source(node).replace("\\", "")] if node.type != ";" else []
+    return fields(shell, node)
 
 
 def _expression(shell: Shell, node: Node) -> Status:  # noqa: PLR0911 - a kind of node each

@@ -212,7 +212,9 @@ def _for(shell: Shell, node: Node) -> Status:
     body = node.child_by_field_name("body")
     assert body
     values = node.children_by_field_name("value")
-    words = [word for one in values for word in fields(shell, one)] if listed else list(shell.state.arguments)
+    words = (
+        [word for one in touching(values) for word in fields(shell, *one)] if listed else list(shell.state.arguments)
+    )
 
     def turns() -> Iterator[None]:
         for word in words:
