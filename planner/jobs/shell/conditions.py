@@ -13,7 +13,7 @@ from planner.jobs.shell.patterns import matches
 from planner.jobs.shell.state import Doubt, Shell, Status
 from planner.jobs.shell.values import is_known
 from planner.jobs.shell.variables import elements
-from planner.jobs.shell.words import fields, joined, parts_of, pattern, source
+from planner.jobs.shell.words import PLAIN, Part, fields, joined, pattern_of, ranged, source, start_of, touching
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -211,14 +211,20 @@ _WORDS: Final = frozenset({"binary_expression", "unary_expression", "parenthesiz
 def _operands(shell: Shell, node: Node) -> list[str]:
     """The words between single brackets, as the command ``test`` gets them."""
     found: list[str] = []
-    for child in node.children[1:-1] if node.type == "test_command" else node.children:
-        if child.type in _WORDS:
-            found += _operands(shell, child)
-        elif child.type == "test_operator" or not child.is_named:
-            found += [source(child).replace("\\", "")] if child.type != ";" else []
+    for cut in touching(node.children[1:-1] if node.type == "test_command" else node.children):
+        if len(cut) > 1 and all(one.is_named and one.type not in _WORDS for one in cut):
+            found += fields(shell, *cut)  # one word, which the grammar has cut
         else:
-            found += fields(shell, child)
+            found += [word for one in cut for word in _operand(shell, one)]
     return found
+
+
+def _operand(shell: Shell, node: Node) -> list[str]:
+    if node.type in _WORDS:
+        return _operands(shell, node)
+    if node.type == "test_operator" or not node.is_named:
+        return [source(node).replace("\\", "")] if node.type != ";" else []
+    return fields(shell, node)
 
 
 def _expression(shell: Shell, node: Node) -> Status:  # noqa: PLR0911 - a kind of node each
@@ -239,18 +245,23 @@ def _expression(shell: Shell, node: Node) -> Status:  # noqa: PLR0911 - a kind o
             return first
         second = _expression(shell, right)
         return both(first, second) if sign in {"&&", "-a"} else either(first, second)
-    return _relation(shell, joined(shell, left), sign, right)
+    return _relation(shell, node)
 
 
-def _relation(shell: Shell, left: str, sign: str, right: Node) -> Status:
+def _relation(shell: Shell, node: Node) -> Status:
+    """A comparison. The grammar cuts a pattern with quotes in it: all that follows the sign is the right side."""
+    core = node
+    while source(core.children[1]) not in _RELATIONS and core.children[0].type == "binary_expression":
+        core = core.children[0]
+    left, sign = joined(shell, core.children[0]), source(core.children[1])
+    parts = ranged(shell, node, start_of(core.children[2]), node.end_byte, PLAIN)
+    text = "".join(part.text for part in parts)
     if sign == "=~":
-        return _matched(shell, left, right)
+        return _matched(shell, left, parts)
     if sign in {"=", "==", "!="}:
-        shown = joined(shell, right)
-        if shown:
-            return compared(shell, left, sign, pattern(shell, right), shown=shown)
+        if text:
+            return compared(shell, left, sign, pattern_of(parts), shown=text)
         return _empty(shell, left) if sign != "!=" else negation(_empty(shell, left))
-    text = joined(shell, right)
     if sign in _NUMERIC and is_known(left + text):
         numbers = [number_of(shell, one) for one in (left, text)]
         if None in numbers:
@@ -259,9 +270,8 @@ def _relation(shell: Shell, left: str, sign: str, right: Node) -> Status:
     return compared(shell, left, sign, text)
 
 
-def _matched(shell: Shell, left: str, right: Node) -> Status:
+def _matched(shell: Shell, left: str, parts: Sequence[Part]) -> Status:
     """A regular expression of POSIX, which Python's takes but for its classes."""
-    parts = parts_of(shell, right)
     expression = "".join(
         re.escape(one.text) if one.quoted and not one.literal else _raw(one.text, one.quoted) for one in parts
     )
@@ -277,6 +287,9 @@ def _matched(shell: Shell, left: str, right: Node) -> Status:
         texts = [found[0], *(one or "" for one in found.groups())]
         shell.state.variables["BASH_REMATCH"] = dict(enumerate(texts))
     return found is not None
+
+
+_RELATIONS: Final = frozenset({*_BINARY, "=~"})
 
 
 def _raw(text: str, escaped: bool) -> str:

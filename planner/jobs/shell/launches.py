@@ -15,8 +15,9 @@ def _words(text: str) -> frozenset[str]:
 
 
 _PROGRAMS: Final[dict[str, frozenset[str]]] = {
-    **dict.fromkeys(_words("torchrun deepspeed ds composer trl paddle nemo_run primus-cli openrlhf msrun"), _ANY),
+    **dict.fromkeys(_words("torchrun deepspeed ds composer paddle nemo_run primus-cli openrlhf msrun"), _ANY),
     **dict.fromkeys(_words("dlrover-run elastic-launch metaseq-train fairseq-train fairseq-hydra-train"), _ANY),
+    "trl": _words("sft dpo grpo kto ppo reward rloo orpo cpo bco gkd online-dpo"),
     "accelerate": _words("launch"), "llamafactory-cli": _words("train"), "swift": _words("sft pt rlhf"),
     "megatron": _words("sft pt rlhf"), "axolotl": _words("train"), "xtuner": _words("train"), "tune": _words("run"),
     "colossalai": _words("run"), "lightning": _words("run fit"), "fabric": _words("run"), "torchx": _words("run"),

@@ -17,7 +17,7 @@ from planner.jobs.shell.redirections import redirected
 from planner.jobs.shell.state import DEPTH, Branch, Doubt, Exit, Leave, Shell, Status, Undecided
 from planner.jobs.shell.values import is_known
 from planner.jobs.shell.variables import assign, unset
-from planner.jobs.shell.words import arithmetic_text, fields, joined, pattern, source
+from planner.jobs.shell.words import arithmetic_text, fields, joined, pattern, source, touching
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -157,17 +157,17 @@ def _case(shell: Shell, node: Node) -> Status:
     if not is_known(value):
         return _case_in_doubt(shell, value, value_node, items)
     for place, item in enumerate(items):
-        if any(_fits(shell, value, one) for one in _patterns(item)):
+        if any(_fits(value, one) for one in _patterns(shell, item)):
             return _item(shell, items, place)
     return True
 
 
-def _patterns(item: Node) -> list[Node]:
-    return item.children_by_field_name("value")
+def _patterns(shell: Shell, item: Node) -> list[str]:
+    """The patterns of an item; the grammar cuts those with quotes in them."""
+    return ["".join(pattern(shell, one) for one in nodes) for nodes in touching(item.children_by_field_name("value"))]
 
 
-def _fits(shell: Shell, value: str, node: Node) -> bool:
-    text = pattern(shell, node)
+def _fits(value: str, text: str) -> bool:
     return is_known(text) and matches(value, text)
 
 
@@ -183,7 +183,7 @@ def _item(shell: Shell, items: Sequence[Node], place: int) -> Status:
 def _case_in_doubt(shell: Shell, value: str, node: Node, items: Sequence[Node]) -> Status:
     asked = doubt(shell, value, value)
     name = next(iter(asked.names)) if len(asked.names) == 1 and len(value) == 1 else ""
-    written = [[pattern(shell, one) for one in _patterns(item)] for item in items]
+    written = [_patterns(shell, item) for item in items]
     literals = [[one.replace("\\", "") for one in each if not re.search(r"(?<!\\)[*?\[]", one)] for each in written]
     ways = [
         Way(
@@ -212,7 +212,9 @@ def _for(shell: Shell, node: Node) -> Status:
     body = node.child_by_field_name("body")
     assert body
     values = node.children_by_field_name("value")
-    words = [word for one in values for word in fields(shell, one)] if listed else list(shell.state.arguments)
+    words = (
+        [word for one in touching(values) for word in fields(shell, *one)] if listed else list(shell.state.arguments)
+    )
 
     def turns() -> Iterator[None]:
         for word in words:

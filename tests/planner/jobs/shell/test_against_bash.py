@@ -67,6 +67,8 @@ class Draw:
             f'[ "${left}" = "{right}" ]', f'[[ ${left} == "{right}" ]]', f"[[ ${left} == *a* ]]", f'[ -z "${left}" ]',
             f'[ -n "${left}" -a "$n" -gt 2 ]', "[ $n -lt $m ]", "(( n > m ))", f'test "${left}" != x',
             f"[[ ! (${left} == 8 || $n -ge 3) ]]", f"[[ ${left} =~ ^[0-9]+$ ]]", f'! [ "${left}" ]', "[[ -v a ]]",
+            f'[[ ${left} == *"a"* ]]', f'[[ ${left} != "x"*n || ${left} == *"{right}"*z ]]',
+            f'[[ "x${left}" =~ ^x"a"+ ]]',
         )  # fmt: skip
 
     def block(self, depth: int) -> str:
@@ -88,7 +90,7 @@ class Draw:
             *simple,
             f"if {self.condition()}; then\n{self.block(depth)}\nelse\n{self.block(depth)}\nfi",
             f"if {self.condition()}; then {self.block(depth)}\nelif {self.condition()}; then\n{self.block(depth)}\nfi",
-            f"case ${name} in\n a*|8) {self.block(depth)};;\n *.*) {self.block(depth)} ;;\n *) {name}=1\nesac",
+            f"case ${name} in\n a*|8) {self.block(depth)};;\n *'.'*|'q'*) {self.block(depth)} ;;\n *) {name}=1\nesac",
             f"for {name} in {self.argument()} z; do\n{self.block(depth)}\ndone",
             f"for ((i=0; i<2; i++)); do {self.block(depth)}\n{name}=$i\ndone",
             f"k=0; while [ $k -lt 2 ]; do k=$((k+1)); {self.block(depth)}\ndone",

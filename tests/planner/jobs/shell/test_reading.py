@@ -130,6 +130,8 @@ def test_slurm_says_how_many_nodes_there_are():
         ('sbatch --wrap "torchrun t.py --x 1"', "torchrun t.py --x 1"),
         ("tmux send-keys -t a 'cd x; torchrun t.py --x 1' C-m", "torchrun t.py --x 1"),
         ("own-launcher --fast torchrun t.py --x 1", "torchrun t.py --x 1"),
+        ('if [[ "a" == *"--help"* ]]; then exit; fi; torchrun t.py --x 1', "torchrun t.py --x 1"),
+        ('case abc in *"x"*) T=1;; *"b"*) T=2;; esac; torchrun t.py --t $T', "torchrun t.py --t 2"),
         ("nsys profile -w true -o out torchrun t.py --x 1", "torchrun t.py --x 1"),
         ("echo 'torchrun t.py --x $1' > run.sh; chmod +x run.sh; ./run.sh 3", "torchrun t.py --x 3"),
         ('C="cd <path/to/repo> && torchrun t.py --x 1"; eval "$C"', "torchrun t.py --x 1"),
