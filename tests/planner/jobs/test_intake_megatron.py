@@ -176,7 +176,7 @@ def test_a_rank_alone_shares_its_states_with_nobody(tmp_path):
     done = predicted(tmp_path, DENSE + "--use-distributed-optimizer", "--tp", "8")
     assert json.loads(done.stdout)["strategy"]["zero_stage"] == 0
     done = predicted(tmp_path, DENSE + "--use-distributed-optimizer", "--tp", "8", "--zero-stage", "1")
-    assert (done.exit_code, json.loads(done.stdout)["status"]) == (3, "infeasible")
+    assert (done.exit_code, json.loads(done.stdout)["strategy"]["zero_stage"]) == (0, 0)
 
 
 def test_a_batch_that_is_not_given_is_one_micro_batch_of_every_rank_and_said_so(tmp_path):

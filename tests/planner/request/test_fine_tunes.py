@@ -76,7 +76,9 @@ def test_generation_is_refused_in_a_line():
 def test_four_bits_save_the_weights_and_nothing_else_on_the_command_line():
     line = ["predict", "--model", "llama3-70b", "--gpus", "8", "--adapters", "16", "--zero", "3", "--seq-len", "2048"]
     wide, narrow = (CliRunner().invoke(main, [*line, *more]) for more in ([], ["--base-precision", "nf4"]))
-    assert (wide.exit_code, narrow.exit_code) == (3, 0), "70 billion weights of 16 bits do not fit"
+    assert narrow.exit_code == 0
+    assert "likely to run out" in wide.output
+    assert "likely to run out" not in narrow.output
     assert "frozen weights in bf16 (--base-precision)" in wide.output
     one, other = (
         predict(PlanRequest(**SMALL, adapters="16", base_precision=name, pins={"zero_stage": 3})).memory_bytes[0]
