@@ -24,7 +24,6 @@ from pydantic import (
     PlainSerializer,
     WithJsonSchema,
 )
-from pydantic_core import core_schema
 
 from hardware.errors import BadQuantity
 
@@ -61,11 +60,11 @@ class Matching:
     pattern: str
     example: str
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
         """The schema of text, checked."""
-        return core_schema.no_info_after_validator_function(self._checked, handler(source))
+        return AfterValidator(self._checked).__get_pydantic_core_schema__(source, handler)
 
-    def __get_pydantic_json_schema__(self, core: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> Any:
+    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Any:
         """The schema of text with the pattern."""
         return handler(core) | {"pattern": f"^{self.pattern}$"}
 
