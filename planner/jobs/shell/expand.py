@@ -85,6 +85,7 @@ __by_path() {
 }
 builtin set -T
 builtin trap '__by_path "$BASH_COMMAND"' DEBUG
+builtin trap '' PIPE
 builtin ulimit -t CPU -f BLOCKS
 """
 """What bash is told first. What looks like a path in a command becomes a function of that name, in case it is run."""
