@@ -74,7 +74,8 @@ __by_path() {
   PATH=$__PROGRAMS
   for __word in $1; do
     [[ $__word == */* || $__word == *\$* ]] || continue
-    [[ $__word =~ ^[][A-Za-z0-9_./\$\{\}:~@%\"\'-]+$ ]] || continue
+    case $__word in \"*\") __word=${__word:1:-1};; esac
+    [[ $__word =~ ^[][A-Za-z0-9_./\$\{\}:~@%-]+$ ]] || continue
     builtin eval "__found=($__word)" 2>/dev/null || continue
     for __word in "${__found[@]}"; do
       [[ $__word == */* && $__word != *[!A-Za-z0-9_./:~@%-]* ]] || continue
