@@ -74,7 +74,8 @@ __by_path() {
   PATH=$__PROGRAMS
   for __word in $1; do
     [[ $__word == */* || $__word == *\$* ]] || continue
-    [[ $__word =~ ^[][A-Za-z0-9_./\$\{\}:~@%\"\'-]+$ ]] || continue
+    case $__word in \"*\") __word=${__word:1:-1};; esac
+    [[ $__word =~ ^[][A-Za-z0-9_./\$\{\}:~@%-]+$ ]] || continue
     builtin eval "__found=($__word)" 2>/dev/null || continue
     for __word in "${__found[@]}"; do
       [[ $__word == */* && $__word != *[!A-Za-z0-9_./:~@%-]* ]] || continue
@@ -85,6 +86,7 @@ __by_path() {
 }
 builtin set -T
 builtin trap '__by_path "$BASH_COMMAND"' DEBUG
+builtin trap '' PIPE
 builtin ulimit -t CPU -f BLOCKS
 """
 """What bash is told first. What looks like a path in a command becomes a function of that name, in case it is run."""
