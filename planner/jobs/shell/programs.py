@@ -30,6 +30,9 @@ def _echo(shell: Shell, words: list[str]) -> Done:
     return (_unescaped(text) if "e" in signs else text) + ("" if "n" in signs else "\n")
 
 
+_WIDTHS: Final = re.compile(r"%[-0 +#]*(\d*)(?:\.(\d+))?")
+
+
 def _printf(shell: Shell, words: list[str]) -> Done:
     if words[:1] == ["-v"]:
         return None
@@ -37,6 +40,7 @@ def _printf(shell: Shell, words: list[str]) -> Done:
     places = re.findall(r"%[-0 +#]*\d*(?:\.\d+)?([sdiqbxXofeg])", form)
     if not places:
         return _unescaped(form).replace("%%", "%")
+    shell.affordable(sum(int(width or 0) + int(digits or 0) for width, digits in _WIDTHS.findall(form)))
     turns = [values[at : at + len(places)] for at in range(0, max(len(values), 1), len(places))]
     try:
         return "".join(_formatted(form, turn) for turn in turns)

@@ -64,6 +64,7 @@ def _streamed(shell: Shell, streams: _Streams, action: Callable[[], Status]) -> 
 def _into(shell: Shell, streams: _Streams, text: str) -> None:
     files = shell.state.files
     before = files.get(streams.target, shell.files.get(streams.target, "")) if streams.append else ""
+    shell.affordable(len(before) + len(text))
     files[streams.target] = before + text
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from planner.errors import BadRequest
 from planner.jobs.reader import Launch
 from planner.jobs.shell.commands import dispatched
 from planner.jobs.shell.launches import starts_training
@@ -67,11 +68,14 @@ def read_script(
         starts: whether a command line is one of those that are wanted, by its words.
 
     Raises:
-        BadRequest: it takes too many steps to read.
+        BadRequest: it takes too many steps to read, or its commands are too deep within each other.
     """
     plain = without_private(text.replace("\r\n", "\n"))
     reader = _Reader(plain, dict(environment or {}), tuple(arguments), dict(files or {}), name, starts)
-    return reader.script()
+    try:
+        return reader.script()
+    except RecursionError:
+        raise BadRequest("its commands are too deep within each other to be read") from None
 
 
 def read_commands(

@@ -21,6 +21,8 @@ EFFORT: Final = 200_000
 """Commands, and turns of loops, that are read of one script before it is given up."""
 DEPTH: Final = 60
 """Functions, files and strings within each other."""
+LONGEST: Final = 1 << 22
+"""Characters of a text that a script makes before it is given up."""
 
 
 @dataclass(frozen=True)
@@ -208,6 +210,15 @@ class Shell:
         if self.effort > EFFORT:
             raise BadRequest(f"line {self.line}: the script takes more than {EFFORT:,} steps to read; does it end?")
 
+    def affordable(self, size: int) -> None:
+        """Whether a text or a list is small enough to be kept.
+
+        Raises:
+            BadRequest: it is not.
+        """
+        if size > LONGEST:
+            raise BadRequest(f"line {self.line}: the script makes a text of more than {LONGEST:,} characters")
+
     def want(self, text: str) -> None:
         """Note a file that is not given."""
         if text not in self.wanted:
@@ -215,6 +226,7 @@ class Shell:
 
     def write(self, text: str) -> None:
         """Print."""
+        self.affordable(len(text))
         if self.output is not None:
             self.output.append(text)
 

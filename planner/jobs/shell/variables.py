@@ -53,10 +53,12 @@ def assign(
     """Set a variable or an element of one; what the script cannot know of it is what the user gave under its name."""
     variables = shell.state.variables
     if isinstance(value, dict):
-        variables[name] = _appended(elements(shell, name), value) if append else value
+        held = variables[name] = _appended(elements(shell, name), value) if append else value
+        shell.affordable(sum(len(one) + 1 for one in held.values()))
         return
     old = value_of(shell, name, index) or "" if append else ""
     settled = _settled(shell, name, old + value) if index is None else old + value
+    shell.affordable(len(settled))
     held = variables.get(name)
     if index is None and not isinstance(held, dict):
         variables[name] = settled

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from planner.errors import BadRequest
 from planner.jobs.shell.arithmetic import calculated
 from planner.jobs.shell.parsing import as_written
 from planner.jobs.shell.state import Exit, Shell
@@ -66,7 +67,9 @@ def start_of(node: Node) -> int:
 def fields(shell: Shell, *nodes: Node) -> list[str]:
     """The words that one word of a command becomes; the grammar may have cut it in two."""
     whole = [part for node in nodes for part in parts_of(shell, node)]
-    return [word for parts in _braced(whole) for word in _split(shell, parts)]
+    found = [word for parts in _braced(whole) for word in _split(shell, parts)]
+    shell.affordable(sum(len(word) + 1 for word in found))
+    return found
 
 
 def touching(nodes: Sequence[Node]) -> Iterator[list[Node]]:
@@ -251,6 +254,8 @@ def _cut(text: str, separators: str) -> list[str | None]:
     return [None if cut else "".join(run) for cut, run in groupby(text, key=lambda one: one in separators)]
 
 
+_MOST: Final = 10_000
+"""Words that braces make of one."""
 Token = str | Part
 """A character that may be a brace, or what is never one."""
 
@@ -270,6 +275,8 @@ def _expanded(tokens: list[Token]) -> list[list[Token]]:
         if one == "{" and (found := _alternatives(tokens, start)):
             end, options = found
             rest = _expanded(tokens[end + 1 :])
+            if len(options) * len(rest) > _MOST:
+                raise BadRequest(f"braces that make {len(options) * len(rest):,} words of one; {_MOST:,} are read")
             return [[*tokens[:start], *option, *after] for option in options for after in rest]
     return [tokens]
 
@@ -302,7 +309,7 @@ def _range(text: str) -> list[list[Token]] | None:
     step = abs(int(found[3] or 1)) or 1
     numbers = range(first, last + 1, step) if last >= first else range(first, last - 1, -step)
     width = max(len(found[1]), len(found[2])) if re.match(r"-?0\d", found[1]) or re.match(r"-?0\d", found[2]) else 0
-    return [[chr(one) if letters else str(one).zfill(width)] for one in numbers[:10_000]]
+    return [[chr(one) if letters else str(one).zfill(width)] for one in numbers[:_MOST]]
 
 
 def _rejoined(tokens: list[Token]) -> list[Part]:

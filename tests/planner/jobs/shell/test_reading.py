@@ -175,3 +175,25 @@ def test_a_script_that_is_given_is_read_where_it_is_run():
         "line 1 takes in ./args.sh, which is not given",
         "line 3 runs ./inner.sh, which is not given",
     )
+
+
+@pytest.mark.parametrize(
+    "growing",
+    [
+        "x=aaaaaaaaaa\n" + "x=$x$x$x$x\n" * 40,
+        "x=(a b c)\n" + 'x=("${x[@]}" "${x[@]}" "${x[@]}")\n' * 40,
+        "x=(a b c)\n" + 'x+=("${x[@]}" "${x[@]}")\n' * 40,
+        "set -- a b c\n" + 'set -- "$@" "$@"\n' * 40,
+        "x=$(printf %1000000000d 3)\n",
+        "printf '%.1000000000d' 3 > f\n",
+        "echo aaaaaaaaaa > f\n" + "cat f f f f > g\ncat g g g g > f\n" * 40,
+        "echo " + "{a,b}" * 40 + "\n",
+        "x=" + "$(echo " * 2000 + "a" + ")" * 2000 + "\n",
+        "x=$((" + "(" * 5000 + "1" + ")" * 5000 + "))\n",
+        "if $A; then\n" * 2000 + "echo\n" + "fi\n" * 2000,
+    ],
+    ids=lambda text: text[:20],
+)
+def test_a_script_that_grows_without_end_is_given_up(growing):
+    with pytest.raises(BadRequest, match=r"more than|words of one|too deep"):
+        words(growing + "torchrun train.py\n")
