@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ _PROTECTED: Final = {ord(sign): 0xE000 + ord(sign) for sign in "|()#[]<>&; "}
 _PLAIN: Final = {new: old for old, new in _PROTECTED.items()}
 """Characters in the default of a parameter that the grammar stumbles over, and what stands for them in the tree."""
 _FILL_IN: Final = re.compile(r"(?<==)<[^<>\n'\"`$]+>|(?<= )<[A-Za-z][\w /.-]*>(?=[\s/])")
+_PLACE: Final = re.compile(rb"<[A-Za-z](?:[\w /.-]*[\w/.-])?>(?=\s|$)")
 _NAMED: Final = re.compile(rb"\$([A-Za-z_]\w*|\d)")
 _BRACKETS: Final = 40
 _ROUNDS: Final = 4
@@ -35,7 +37,11 @@ def _mistaken() -> Query:
 
     language = _parser().language
     assert language is not None
-    return Query(language, '(concatenation "$" @sign) (command (variable_assignment) name: (_) @name)')
+    return Query(
+        language,
+        '(concatenation "$" @sign) (command (variable_assignment) name: (_) @name) '
+        "(file_redirect) @place (redirected_statement body: (command)) @redirected",
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -58,8 +64,9 @@ def parsed(text: str) -> Node:
 def _taken_apart(text: str) -> tuple[str, Node]:
     """A text and its tree, where what the grammar joins or cuts wrongly is written so that it does not.
 
-    It takes some variables for a sign and a word (``$A/$B.txt``), and a line of assignments for the beginning of a
-    command on the next line.
+    It takes some variables for a sign and a word (``$A/$B.txt``), a line of assignments for the beginning of a command
+    on the next line, places that are to be filled in (``--data <path to data> --fp16``) for redirections, and words
+    behind a redirection for more of its files.
     """
     from tree_sitter import QueryCursor
 
@@ -71,12 +78,28 @@ def _taken_apart(text: str) -> tuple[str, Node]:
         named = [one for node in found.get("sign", []) if (one := _NAMED.match(data, node.start_byte))]
         edits = {one.start(): (one.end(), b"${" + one[1] + b"}") for one in named}
         edits |= {place: (place, b";") for node in found.get("name", []) if (place := _line_end(node))}
+        places = [one for node in found.get("place", []) if (one := _PLACE.match(data, node.start_byte))]
+        edits |= {one.start(): (one.end(), b"'" + one[0] + b"'") for one in places}
+        for node in found.get("redirected", []) if not edits else ():
+            edits |= _words_first(data, node)
         if not edits:
             break
         for start, (end, new) in sorted(edits.items(), reverse=True):
             data = data[:start] + new + data[end:]
         root = parser.parse(data).root_node
     return data.decode(), root
+
+
+def _words_first(data: bytes, statement: Node) -> dict[int, tuple[int, bytes]]:
+    """What a command's redirections are replaced by, so that words behind a file stand in front of them all."""
+    redirects = statement.children_by_field_name("redirect")
+    redirects = list(takewhile(lambda one: one.type == "file_redirect", redirects))  # a here-document has its lines
+    files = [one.children_by_field_name("destination") for one in redirects]
+    if not any(len(one) > 1 for one in files):
+        return {}
+    behind = b"".join(data[one[0].end_byte : one[-1].end_byte] for one in files if len(one) > 1)
+    kept = (data[node.start_byte : one[0].end_byte] for node, one in zip(redirects, files, strict=True))
+    return {redirects[0].start_byte: (redirects[-1].end_byte, behind.lstrip() + b" " + b" ".join(kept))}
 
 
 def _line_end(name: Node) -> int:

@@ -197,3 +197,25 @@ def test_a_script_that_is_given_is_read_where_it_is_run():
 def test_a_script_that_grows_without_end_is_given_up(growing):
     with pytest.raises(BadRequest, match=r"more than|words of one|too deep"):
         words(growing + "torchrun train.py\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torchrun train.py --x 1 > log 2>&1 --y 2",
+        "torchrun train.py < data --x 1 --y 2",
+        "torchrun train.py --x 1 >> $HOME/log --y \\\n  2 &",
+        "torchrun train.py >log --x 1 --y 2 <<EOF\ntext\nEOF",
+        'sh -c "torchrun train.py --x 1 > log --y 2"',
+    ],
+)
+def test_words_behind_a_redirection_are_the_commands(line):
+    assert words(line) == ["torchrun train.py --x 1 --y 2"]
+
+
+def test_places_to_be_filled_in_are_no_redirections():
+    options = "--vocab-file <PATH TO vocab.json> \\\n --save <FOLDER> \\\n --fp16"
+    told = ["torchrun train.py --vocab-file <PATH TO vocab.json> --save <FOLDER> --fp16"]
+    assert words(f"torchrun train.py {options}\n") == told
+    assert words(f'OPTIONS="{options}"\nsrun sh -c "torchrun train.py $OPTIONS"\n') == told
+    assert words("torchrun train.py <data >log --x\n") == ["torchrun train.py --x"]
