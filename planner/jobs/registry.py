@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from planner.answer.plan import Plan
 from planner.errors import BadRequest, UnknownName
-from planner.frameworks.registry import FRAMEWORKS, framework_of
+from planner.frameworks.registry import ANY, FRAMEWORKS, framework_of
 from planner.frameworks.vendors import TPU, XLA
 from planner.jobs.accelerate.write import accelerate
 from planner.jobs.axolotl.write import axolotl
@@ -153,7 +153,8 @@ def export(plan: Plan, name: str, *, version: str | None = None) -> Export:
 
 def _framework(job: Job) -> str | None:
     """The target that writes what a launcher starts."""
-    return job.asked("framework") or framework_of(job.stack)
+    asked = job.asked("framework")
+    return asked if asked and asked != ANY else framework_of(job.stack)
 
 
 def _with_unsaid(made: Export, job: Job, name: str) -> Export:

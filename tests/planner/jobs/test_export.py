@@ -59,6 +59,11 @@ def test_a_launcher_starts_the_program_of_the_plans_framework(name, framework):
         assert str(plan.request["cluster"]["nodes"]) in text
 
 
+def test_of_a_plan_for_any_framework_a_launcher_starts_its_stack_s():
+    made = best(PlanRequest(model="gpt3-760m", gpus=8, global_batch_size=64, framework="any"))
+    assert "pretrain_gpt.py" in next(iter(export(made, "torchrun").files.values()))
+
+
 @pytest.mark.parametrize(
     ("model", "name"),
     [
