@@ -198,6 +198,7 @@ def _read(one: Started, context: Context) -> ImportedJob:
         fields={name: value for name, value in base.fields.items() if name not in doubtful},
         pins={name: value for name, value in base.pins.items() if f"pins.{name}" not in doubtful},
         layers=None if "layers" in doubtful else base.layers,
+        lacks="" if "model" in doubtful else base.lacks,
         missing=(*base.missing, *missing),
     )
 
@@ -238,6 +239,7 @@ def _differing(one: ImportedJob, other: ImportedJob | None) -> set[str]:
     pairs = [(f"pins.{name}", one.pins.get(name), other.pins.get(name)) for name in {*one.pins, *other.pins}]
     pairs += [(name, one.fields.get(name), other.fields.get(name)) for name in {*one.fields, *other.fields}]
     pairs += [("layers", one.layers, other.layers), ("tokens", one.length, other.length)]
+    pairs += [("model", one.lacks, other.lacks)]
     return {name for name, mine, theirs in pairs if mine != theirs}
 
 

@@ -77,3 +77,10 @@ def test_every_reader_knows_its_kind_by_content_alone(tmp_path):
     path.write_text('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}')
     takes = [one.form for one in readers_of(job_file(path), READERS)]
     assert takes == ["deepspeed"]
+
+
+def test_a_model_that_is_not_known_is_asked_for_in_the_script_s_own_words(tmp_path):
+    line = "python train.py --model_name_or_path models/$1 --per_device_train_batch_size 1 --bf16"
+    job = read(tmp_path, line).job
+    assert job.missing == ("--arg VALUE: model depends on $1",)
+    assert job.lacks == ""
