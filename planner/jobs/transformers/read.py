@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from costmodels.stack.finetune import GENERATING, TASKS
 from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
 from planner.jobs.transformers.arguments import Started, files_of, is_option, overrides_of, started, values_of
@@ -36,6 +37,7 @@ _OF_OTHERS: Final = OF_TRL | {
     "rlhf_type", "split_dataset_ratio",
 }  # fmt: skip
 """Names in a file that say it is another trainer's."""
+_PAIRED: Final = frozenset(TASKS) - {"pretrain", "finetune"}
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
@@ -125,7 +127,13 @@ def _recognises(launch: Launch) -> bool:
 
 
 def _read(launch: Launch, context: Context) -> ImportedJob:
-    return command_job(launch, context, TRANSFORMERS)
+    return command_job(launch, context, TRANSFORMERS, task=_task(started(launch.words).name))
+
+
+def _task(name: str) -> str | None:
+    """The task of pairs or of own samples that a word of a script's name says; ``train.py`` says none."""
+    words = name.lower().replace("-", "_").split("_")
+    return next((word for word in words if word in GENERATING or word in _PAIRED), None)
 
 
 def _recognises_file(file: JobFile) -> bool:

@@ -388,3 +388,17 @@ def test_whatever_a_file_says_is_read_or_refused(values):
     reader = next(one for one in READERS if isinstance(one, DocumentReader) and one.form == "transformers")
     with suppress(BadRequest):
         assert reader.read(file, Context(known={"model"})).pins
+
+
+@pytest.mark.parametrize(
+    ("script", "task"),
+    [("dpo_training.py", "dpo"), ("train_orpo.py", "orpo"), ("reward_modeling.py", "reward"), ("train.py", None)],
+)
+def test_a_script_that_is_called_by_its_task_has_that_task(script, task):
+    job = command(f"torchrun training/{script} --model_name_or_path llama3-8b --per_device_train_batch_size 1")
+    assert job.fields.get("task") == task
+
+
+def test_a_script_that_generates_its_samples_is_priced_without_and_that_is_said():
+    job = command("python ppo_training.py --model_name_or_path llama3-8b --per_device_train_batch_size 1")
+    assert any(line.startswith("ppo generates what it learns from") for line in job.unpriced)
