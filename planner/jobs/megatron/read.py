@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from costmodels.stack.adapters import ADAPTED
@@ -305,7 +306,29 @@ def _recognises(launch: Launch) -> bool:
     return named or SWIFT.knows(launch)
 
 
+_OTHER_MODELS: Final = {
+    "pretrain_t5": "an encoder beside the decoder",
+    "pretrain_ict": "two encoders",
+    "pretrain_biencoder_nq": "two encoders",
+    "pretrain_retro": "an encoder for what it retrieves",
+    "pretrain_vision_classify": "a model of images",
+    "pretrain_vision_dino": "a model of images",
+    "pretrain_vision_inpaint": "a model of images",
+}
+"""Scripts of Megatron-LM that train no decoder of text."""
+_BOTH_WAYS: Final = "attention in both directions and the head of BERT are priced as a decoder's: more time"
+
+
 def _read(launch: Launch, context: Context) -> ImportedJob:
+    programs = {Path(word).stem: Path(word).name for word in launch.words if word.endswith(".py")}
+    for program, other in _OTHER_MODELS.items():
+        if program in programs:
+            raise BadRequest(f"{programs[program]} trains {other}, which is not priced; a decoder of text is")
+    found = _of_decoder(launch, context)
+    return replace(found, unpriced=(*found.unpriced, _BOTH_WAYS)) if "pretrain_bert" in programs else found
+
+
+def _of_decoder(launch: Launch, context: Context) -> ImportedJob:
     given, dialect = options_of(launch.words), dialect_of(launch)
     given = {**deepspeed_words(given, launch, context), **given}
     left, open_, loose = _without_unknown(given, launch.unknown)

@@ -200,3 +200,14 @@ def test_words_behind_a_flag_that_nobody_knows_are_taken_as_none_and_said():
     assert (found.fields["precision"], found.pins["tp"], found.missing) == ("bf16", 2, ())
     assert "$MORE is taken as empty; --env MORE=VALUE says more" in found.assumed
     assert "${EXTRA} is taken as empty; --env EXTRA=VALUE says more" in found.assumed
+
+
+@pytest.mark.parametrize("program", ["pretrain_t5.py", "pretrain_ict.py", "pretrain_vision_dino.py"])
+def test_what_is_no_decoder_of_text_is_refused(program):
+    with pytest.raises(BadRequest, match=rf"{program} trains .*, which is not priced"):
+        read(GPT.replace("pretrain_gpt.py", program))
+
+
+def test_that_bert_is_priced_as_a_decoder_is_said():
+    assert any("both directions" in line for line in read(GPT.replace("gpt", "bert")).unpriced)
+    assert not any("both directions" in line for line in read(GPT).unpriced)
