@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
+from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
 from planner.jobs.megatron.dialect import Dialect, Words
 from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
@@ -104,8 +106,30 @@ def _read(file: JobFile, context: Context) -> ImportedJob:
 
 
 def neox_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
-    """The job of settings by GPT-NeoX's names."""
-    return table_job(_as_options(table_words(document, {"": ""}, context.environment)), _DIALECT, context)
+    """The job of settings by GPT-NeoX's names.
+
+    Raises:
+        BadRequest: a value that is wrong or not priced.
+    """
+    kinds = set(_words_in(next((document[key] for key in document if str(key).replace("_", "-") == _MIXERS), [])))
+    if other := sorted(kinds & _OTHER_MIXERS):
+        raise BadRequest(f"attention_config: layers of {', '.join(other)} are not priced; global and flash are")
+    found = table_job(_as_options(table_words(document, {"": ""}, context.environment)), _DIALECT, context)
+    sparse = sorted(kinds - {"global", "flash", "all"})
+    told = f"attention_config: layers of {', '.join(sparse)} are priced with full attention, which takes longer"
+    return replace(found, unpriced=(*found.unpriced, told)) if sparse else found
+
+
+_MIXERS: Final = "attention-config"
+_OTHER_MIXERS: Final = frozenset({"gmlp", "amlp", "rwkv", "mamba"})
+
+
+def _words_in(value: Any) -> Iterator[str]:
+    """All words in nested lists."""
+    if isinstance(value, str):
+        yield value
+    for one in value if isinstance(value, list | tuple) else ():
+        yield from _words_in(one)
 
 
 def _as_options(words: Words) -> Words:
@@ -125,8 +149,12 @@ def _as_options(words: Words) -> Words:
 def _width(words: Words, hidden: int) -> int:
     """Inner width of a network, of each branch where it is gated (megatron/model/transformer.py: ParallelMLP)."""
     given, factor = words.pop("intermediate-size", [""])[0], words.pop("expansion-factor", ["4"])[0]
-    multiple = int(words.pop("mlp-multiple-of", ["1"])[0])
-    width = int(given) if given else int(float(factor) * hidden)
+    rounded = words.pop("mlp-multiple-of", ["1"])[0]
+    try:
+        multiple, width = max(int(rounded), 1), int(given) if given else int(float(factor) * hidden)
+    except (ValueError, OverflowError):
+        sizes = f"intermediate_size {given or 'none'}, expansion_factor {factor}, mlp_multiple_of {rounded}"
+        raise BadRequest(f"{sizes}: expected numbers") from None
     if words.get("activation", [""])[0] in _GATED or words.get("mlp-type") == ["llama"]:
         width = int(width * 2 / 3) // 2
     return multiple * -(-width // multiple)

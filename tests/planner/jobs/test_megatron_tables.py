@@ -178,6 +178,20 @@ def test_gpt_neox_takes_one_job_from_several_files():
     assert found.fields["model"]["parallel_block"]
 
 
+def test_layers_of_gpt_neox_that_are_no_full_attention_are_said_or_refused():
+    sparse = json.dumps(NEOX | {"attention_config": [[["local", "global"], "all"]]})
+    assert any("layers of local are priced with full attention" in line for line in read(sparse)[1].unpriced)
+    assert not any("full attention" in line for line in read(json.dumps(NEOX))[1].unpriced)
+    with pytest.raises(BadRequest, match="layers of gmlp are not priced"):
+        read(json.dumps(NEOX | {"attention_config": [[["gmlp"], "all"]]}))
+
+
+@pytest.mark.parametrize("name", ["intermediate_size", "expansion_factor", "mlp_multiple_of"])
+def test_a_width_of_gpt_neox_that_is_no_number_is_refused(name):
+    with pytest.raises(BadRequest, match=rf"{name} wide.*: expected numbers"):
+        read(json.dumps(NEOX | {name: "wide"}))
+
+
 def test_gpt_neox_without_a_pipeline_module_has_one_stage():
     assert read(json.dumps({**NEOX, "pipe_parallel_size": 0}))[1].pins["pp"] == 1
 
