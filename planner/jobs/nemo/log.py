@@ -74,7 +74,8 @@ def _settled(file: JobFile, context: Context) -> ImportedJob:
 
 
 def _recognises(file: JobFile) -> bool:
-    return has(file.text, _SIGN)
+    configuration = {"trainer", "model"} <= set(file.document or ())  # of which checkpoints may be named by a loss
+    return not configuration and has(file.text, _SIGN)
 
 
 _SIGN: Final = re.compile("train_step_timing in s|reduced_train_loss")

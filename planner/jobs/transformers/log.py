@@ -82,13 +82,21 @@ def _of_state(document: Mapping[str, Any], context: Context) -> ImportedJob:
     entries = [one for one in document["log_history"] if isinstance(one, Mapping)]
     last = next((one for one in reversed(entries) if "train_runtime" in one), {})
     said = {"runtime": str(last.get("train_runtime", "")), "steps": str(last.get("step", ""))}
-    evaluated = sum(float(one.get("eval_runtime") or 0.0) for one in entries)
+    evaluated = sum(_number(one.get("eval_runtime")) for one in entries)
     told = _whole_run(tell([Start()], TABLES.forms), said, evaluated=evaluated)
     if not told.timing and "iteration_seconds" not in told.measured:
         told = replace(told, remarks=(_NO_CLOCK,))
     size = document.get("train_batch_size")
     pins = {"micro_batch_size": size} if isinstance(size, int) and size > 0 else {}
     return with_told(_alone(ImportedJob(pins=pins)), told, context, aside=tuple(_tokens(document)))
+
+
+def _number(value: Any) -> float:
+    """A number, or 0 where a log has none."""
+    try:
+        return float(value or 0.0)
+    except (TypeError, ValueError):
+        return 0.0
 
 
 def _alone(job: ImportedJob) -> ImportedJob:
@@ -113,7 +121,7 @@ def _whole_run(told: Told, said: Mapping[str, str], *, evaluated: float = 0.0) -
         said: ``runtime`` in seconds, and ``steps`` or how many of them a second.
         evaluated: seconds of evaluations.
     """
-    steps, runtime, rate = (float(said.get(name) or 0.0) for name in ("steps", "runtime", "steps_per_second"))
+    steps, runtime, rate = (_number(said.get(name)) for name in ("steps", "runtime", "steps_per_second"))
     steps, rounding = (steps, 0.0) if steps else (runtime * rate, last_digit(said.get("steps_per_second", "")) / 2)
     if told.timing or steps < _FEWEST or runtime <= evaluated:
         return told

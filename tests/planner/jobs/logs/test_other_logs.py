@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from planner.jobs.reader import Context
+from planner.jobs.readers import read_job
 from tests.planner.jobs.logs.written import measured, read
 
 
@@ -206,3 +208,19 @@ def test_a_state_without_its_end_has_no_time(tmp_path):
     job = read(tmp_path, json.dumps(state, indent=1), name="trainer_state.json")
     assert job.measured == {}
     assert any("no clock" in line for line in job.remarks)
+
+
+def test_nemo_s_configuration_that_names_a_loss_is_no_log(tmp_path):
+    model = {"micro_batch_size": 1, "num_layers": 2, "hidden_size": 256, "num_attention_heads": 2}
+    lengths = {"encoder_seq_length": 1024, "max_position_embeddings": 1024}
+    settings = {"trainer": {"devices": 8, "num_nodes": 1}, "model": model | lengths}
+    settings["exp_manager"] = {"checkpoint_callback_params": {"monitor": "reduced_train_loss"}}
+    path = tmp_path / "gpt.yaml"
+    path.write_text(json.dumps(settings))
+    assert read_job([path], Context()).job.fields["gpus"] == 8
+
+
+@pytest.mark.parametrize("name", ["train_runtime", "eval_runtime"])
+def test_a_trainer_s_state_whose_clock_is_no_number_has_no_time(tmp_path, name):
+    state = {"log_history": [{"step": 100, name: "an hour"}], "train_batch_size": 4, "global_step": 100}
+    assert "iteration_seconds" not in measured(tmp_path, json.dumps(state))
