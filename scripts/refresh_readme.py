@@ -91,7 +91,7 @@ def validated() -> dict[str, Any]:
 def accuracy() -> str:
     """Errors by kind of run, in sample and unseen, what intervals hold, memory, and whether runs fit."""
     lines = [
-        "| iteration time, by kind of run | publishers | runs | in sample | unseen | inside the 90 % interval | half width |",
+        "| time, by kind of run | publishers | runs | in sample | unseen | inside the 90 % interval | half width |",
         "|---|--:|--:|--:|--:|--:|--:|",
     ]
     for kind, one in validated()["unseen"].items():
@@ -100,17 +100,12 @@ def accuracy() -> str:
             f"| {kind} | {one['publishers']} | {one['n']:,} | {errors} | {one['inside']:.0%} | {one['width']:.0%} |"
         )
     memory, fits = validated()["memory_summary"], validated()["fits"]
+    size, bias = f"median error {memory['median_abs_error']:.1%}", f"bias {memory['bias']:+.1%}"
     right, full = fits["ran_and_predicted_to"], fits["out_of_memory_and_predicted_to"]
-    return "\n".join(
-        [
-            *lines,
-            "",
-            f"- Memory, in sample: median error {memory['median_abs_error']:.1%}, bias {memory['bias']:+.1%}, mean over "
-            f"{memory['groups']} sources, {memory['n']:,} runs.",
-            f"- Of {right + fits['false_alarms']:,} runs that ran, {right:,} are predicted to fit; "
-            f"of {full + fits['missed_out_of_memory']:,} that ran out of memory, {full:,} are predicted to.",
-        ]
-    )
+    ran, failed = right + fits["false_alarms"], full + fits["missed_out_of_memory"]
+    held = f"- Memory, in sample: {size}, {bias}, mean over {memory['groups']} sources, {memory['n']:,} runs."
+    fitted = f"- Of {ran:,} runs that ran, {right:,} are predicted to fit"
+    return "\n".join([*lines, "", held, f"{fitted}; of {failed:,} that ran out of memory, {full:,} are predicted to."])
 
 
 def sources() -> str:
@@ -183,10 +178,11 @@ def _errors(errors: Mapping[str, float]) -> str:
 def predictions() -> str:
     """The summary for the changelog."""
     one, memory = validated()["unseen"]["all"], validated()["memory_summary"]
+    errors = f"{one['unseen']:.1%} with a run's publisher left out, {one['in_sample']:.1%} in sample"
+    size = f"{memory['median_abs_error']:.1%} in sample; mean over {memory['groups']} sources"
     return (
-        f"- iteration time: median error {one['unseen']:.1%} with a run's publisher left out, {one['in_sample']:.1%} in sample; "
-        f"mean over {one['publishers']} publishers.\n"
-        f"- memory: median error {memory['median_abs_error']:.1%} in sample; mean over {memory['groups']} sources."
+        f"- iteration time: median error {errors}; mean over {one['publishers']} publishers.\n"
+        f"- memory: median error {size}."
     )
 
 

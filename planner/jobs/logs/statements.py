@@ -122,7 +122,7 @@ def with_findings(job: ImportedJob, findings: Findings, context: Context, *, asi
 
     Args:
         job: what the log says of the settings.
-        told: of the run.
+        findings: of the run.
         context: what else is known.
         aside: remarks of the framework.
     """
