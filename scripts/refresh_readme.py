@@ -30,15 +30,12 @@ from predicted_plot import drawn
 
 from planner.runs.files import read_runs
 from planner.runs.judge import learnt_from
-from planner.trust.table import measured
+from planner.trust.table import Run, measured
 
 ROOT = Path(__file__).resolve().parents[1]
 QUESTION = ("--model", "175b", "--gpus", "12288")
 WIDTH = 100
-LEARNT = ("fit", "dev")
-CHECK = "check"
-"""The runs that nothing was learnt from, with groups of their own."""
-SPLITS = (*LEARNT, CHECK)
+SPLITS = ("fit", "dev", "check")
 _NUMBER = re.compile(r"\d[\d,]*\.?\d*")
 _WALL_TIME = re.compile(r"proved in [\d.]+ \w+")
 
@@ -85,83 +82,78 @@ def example(name: str) -> Callable[[], str]:
 
 
 @cache
-def validated(split: str) -> dict[str, Any]:
-    """The report on one split of the shipped runs."""
-    runs = ROOT / "planner" / "runs" / "data" / f"{split}.jsonl.gz"
-    report: dict[str, Any] = json.loads(printed("validate", str(runs), "--format", "json"))
+def validated() -> dict[str, Any]:
+    """The report on the shipped runs."""
+    report: dict[str, Any] = json.loads(printed("validate", "--format", "json"))
     return report
 
 
 def accuracy() -> str:
-    """The summary, with what intervals hold and whether runs fit."""
-    return "\n".join([*summary_table(), "", coverage(), left_out(), *fit_sentences()])
+    """Errors by kind of run, in sample and unseen, what intervals hold, memory, and whether runs fit."""
+    lines = [
+        "| time, by kind of run | publishers | runs | in sample | unseen | inside the 90 % interval | half width |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for kind, one in validated()["unseen"].items():
+        errors = f"{one['in_sample']:.1%} | {one['unseen']:.1%}"
+        lines.append(
+            f"| {kind} | {one['publishers']} | {one['n']:,} | {errors} | {one['inside']:.0%} | {one['width']:.0%} |"
+        )
+    memory, fits = validated()["memory_summary"], validated()["fits"]
+    size, bias = f"median error {memory['median_abs_error']:.1%}", f"bias {memory['bias']:+.1%}"
+    right, full = fits["ran_and_predicted_to"], fits["out_of_memory_and_predicted_to"]
+    ran, failed = right + fits["false_alarms"], full + fits["missed_out_of_memory"]
+    held = f"- Memory, in sample: {size}, {bias}, mean over {memory['groups']} sources, {memory['n']:,} runs."
+    fitted = f"- Of {ran:,} runs that ran, {right:,} are predicted to fit"
+    return "\n".join([*lines, "", held, f"{fitted}; of {failed:,} that ran out of memory, {full:,} are predicted to."])
 
 
 def sources() -> str:
-    """Every source group, fit and dev side by side."""
-    times, bytes_ = group_table("groups", "Iteration time"), group_table("memory_groups", "Memory")
-    return "\n".join([*times, "", *bytes_])
+    """Every source group: times, and memory."""
+    return "\n".join([*times_table(), "", *memory_table()])
 
 
-def summary_table() -> list[str]:
-    """Means over the source groups."""
+def times_table() -> list[str]:
+    """One row a source: all its runs in sample, those of the table of errors with its publisher left out."""
+    by_group: dict[str, list[Run]] = {}
+    for run in measured().runs:
+        by_group.setdefault(run.group, []).append(run)
     lines = [
-        "| mean over sources | sources | runs | bias | median error | 90th percentile |",
-        "|---|--:|--:|--:|--:|--:|",
+        "<details>",
+        "<summary>Iteration time by source</summary>",
+        "",
+        "| source | runs | bias | median | p90 | median, unseen | in interval, unseen |",
+        "|---|--:|--:|--:|--:|--:|--:|",
     ]
-    for key, title in (("summary", "iteration time"), ("memory_summary", "memory")):
-        for split in SPLITS:
-            s = validated(split)[key]
-            lines.append(f"| {title}, {split} | {s['groups']} | {s['n']:,} | {_errors(s)} |")
-    return lines
+    for name, errors in validated()["groups"].items():
+        mark = f" ({unfitted()[name]})" if name in unfitted() else ""
+        runs = by_group[name]
+        unseen = f"{median(abs(math.expm1(-run.miss)) for run in runs):.1%} | {mean(run.inside for run in runs):.0%}"
+        lines.append(f"| {name}{mark} | {int(errors['n']):,} | {_errors(errors)} | {unseen} |")
+    return [*lines, "", "</details>"]
 
 
-def fit_sentences() -> list[str]:
-    """Whether runs are predicted to fit as they did."""
-    lines = []
-    for split in SPLITS:
-        f = validated(split)["fits"]
-        right, full = f["ran_and_predicted_to"], f["out_of_memory_and_predicted_to"]
-        lines.append(
-            f"- Of {right + f['false_alarms']:,} {split} runs that ran, {right:,} are predicted to fit; "
-            f"of {full + f['missed_out_of_memory']:,} that ran out of memory, {full:,} are predicted to."
-        )
-    return lines
+def memory_table() -> list[str]:
+    """One row a source."""
+    groups = validated()["memory_groups"].items()
+    return [
+        "<details>",
+        "<summary>Memory by source</summary>",
+        "",
+        "| source | runs | bias | median | p90 |",
+        "|---|--:|--:|--:|--:|",
+        *(f"| {name} | {int(errors['n']):,} | {_errors(errors)} |" for name, errors in groups),
+        "",
+        "</details>",
+    ]
 
 
 def unpriced() -> str:
     """How many measured figures could not be priced, and why."""
-    rows = [row for split in SPLITS for row in validated(split)["rows"]]
+    rows = validated()["rows"]
     reasons = Counter(row["reason"] for row in rows if row.get("reason"))
     told = "".join(f"\n- {count:,}: {reason}" for reason, count in reasons.most_common(6))
     return f"Of {len(rows):,} measured figures {sum(reasons.values()):,} are not priced, most because:\n{told}"
-
-
-def coverage() -> str:
-    """How many measured iteration times lie inside the interval that the screen calls 90 %."""
-    fit, dev, check = (covered(split)["mean"] for split in SPLITS)
-    return (
-        f"- The 90% interval holds {fit:.0%} of the fit runs, {dev:.0%} of the dev runs and {check:.0%} of the check "
-        "runs, mean over sources."
-    )
-
-
-def left_out() -> str:
-    """How far the runs of a source are missed under constants that were fitted without it."""
-    sizes: dict[tuple[str, str], list[float]] = {}
-    for run in measured().runs:
-        sizes.setdefault((run.split, run.group), []).append(abs(math.expm1(-run.miss)))
-    fit, dev = (mean(median(mine) for (at, _), mine in sizes.items() if at == split) for split in LEARNT)
-    return (
-        f"- Fitted without a source, the model misses its runs by {fit:.1%} (fit) and {dev:.1%} (dev): mean over "
-        "sources of the median, at most 30 runs a source."
-    )
-
-
-def covered(split: str) -> dict[str, Any]:
-    """What the interval holds of a split, in all and by source."""
-    found: dict[str, Any] = validated(split)["interval_coverage"][f"{split}.jsonl.gz"]
-    return found
 
 
 def ranking() -> str:
@@ -179,63 +171,19 @@ def ranking() -> str:
     return "\n".join(lines)
 
 
-def group_table(key: str, title: str) -> list[str]:
-    """One row a source, fit columns and dev columns."""
-    fit, dev = (validated(split)[key] for split in LEARNT)
-    times = key == "groups"
-    held, rule = (" in interval |", "--:|") if times else ("", "")
-    lines = [
-        "<details>",
-        f"<summary>{title} by source</summary>",
-        "",
-        f"| source | fit runs | bias | median | p90 |{held} dev runs | bias | median | p90 |{held}",
-        f"|---|--:|--:|--:|--:|{rule}--:|--:|--:|--:|{rule}",
-    ]
-    for name in sorted({*fit, *dev}):
-        mark = f" ({unfitted()[name]})" if times and name in unfitted() else ""
-        sides = [
-            _group(found.get(name), split if times else "", name)
-            for split, found in zip(LEARNT, (fit, dev), strict=True)
-        ]
-        lines.append(f"| {name}{mark} | {' | '.join(sides)} |")
-    return [*lines, "", "</details>"]
-
-
-def check_table() -> str:
-    """One row a source of the check runs."""
-    found = validated(CHECK)["groups"]
-    return "\n".join(
-        [
-            "| source | check runs | bias | median | p90 | in interval |",
-            "|---|--:|--:|--:|--:|--:|",
-            *(f"| {name} | {_group(errors, CHECK, name)} |" for name, errors in found.items()),
-        ]
-    )
-
-
-def _group(errors: Mapping[str, float] | None, split: str, name: str) -> str:
-    """The cells of one source and split; with the share inside the interval where a split is named."""
-    if not errors:
-        return "| | | |" if split else "| | |"
-    inside = f" | {covered(split)['groups'][name]:.0%}" if split else ""
-    return f"{int(errors['n']):,} | {_errors(errors)}{inside}"
-
-
 def _errors(errors: Mapping[str, float]) -> str:
     return f"{errors['bias']:+.1%} | {errors['median_abs_error']:.1%} | {errors['p90_abs_error']:.1%}"
 
 
 def predictions() -> str:
     """The summary for the changelog."""
-    lines = []
-    for key, title in (("summary", "iteration time"), ("memory_summary", "memory")):
-        for split in SPLITS:
-            s = validated(split)[key]
-            lines.append(
-                f"- {title}, {split}: bias {s['bias']:+.1%}, median error {s['median_abs_error']:.1%}, 90th percentile "
-                f"{s['p90_abs_error']:.1%}; mean over {s['groups']} sources, {s['n']:,} runs."
-            )
-    return "\n".join(lines)
+    one, memory = validated()["unseen"]["all"], validated()["memory_summary"]
+    errors = f"{one['unseen']:.1%} with a run's publisher left out, {one['in_sample']:.1%} in sample"
+    size = f"{memory['median_abs_error']:.1%} in sample; mean over {memory['groups']} sources"
+    return (
+        f"- iteration time: median error {errors}; mean over {one['publishers']} publishers.\n"
+        f"- memory: median error {size}."
+    )
 
 
 def catalogue() -> str:
@@ -255,7 +203,6 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/accuracy.md": {
         "sources": sources,
         "ranking": ranking,
-        "check": check_table,
         "unpriced": unpriced,
         "origins": lambda: origins_table(printed),
     },

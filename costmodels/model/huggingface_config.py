@@ -283,7 +283,7 @@ def rotary_decoder(config: Config) -> Fields:
         "head_dim": head_dim,
         "ffn_hidden_size": config.count("intermediate_size"),
         "position": "rotary",
-        "rotary_fraction": partial_rotary(config, default=1.0),
+        "rotary_fraction": partial_rotary(config, default=config.count("rotary_dim", default=head_dim) / head_dim),
         "rotary_scaled": rotary_scaled(config),
         **sequence(config.reach("max_position_embeddings")),
     }

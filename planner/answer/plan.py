@@ -160,7 +160,7 @@ class Alternative(Record):
     effective: Positive | None = None
     """Share of the wall time in which iterations run, where goodput is wanted."""
     tied: bool = False
-    """Measured sweeps do not tell it from the plan: they bear out so small a gap less than two times in three."""
+    """It has more than one chance in three to be faster than the plan, by what measured runs show."""
 
 
 class Rejection(Record):

@@ -12,16 +12,17 @@ _FILE: Final = Path(__file__).with_suffix(".toml")
 
 
 @cache
-def _known() -> Mapping[str, Mapping[str, Any]]:
-    return tomllib.loads(_FILE.read_text(encoding="utf-8"))
+def known_constants() -> Mapping[str, Mapping[str, Any]]:
+    """The constants that are known, by the catalogue's names of the models."""
+    rows = tomllib.loads(_FILE.read_text(encoding="utf-8"))["constants"]
+    return {name: row for row in rows for name in row["models"]}
 
 
 def model_constants(name: str) -> Mapping[str, Any]:
-    """The constants of a model of the catalogue, by the longest beginning of its name that is known; else none.
+    """The constants of a model of the catalogue; none of a model of which no source was read.
 
     Returns:
-        ``rotary_base``, ``norm_epsilon``, ``rotary_scaling`` (Llama 3's factor) and ``yarn`` (factor and mscale), as
-        far as they are the model's.
+        ``rotary_base``, ``norm_epsilon``, ``rotary_scaling`` (Llama 3's factor), ``yarn`` (factor and mscale) and
+        ``releases`` (how releases of the same sizes differ), as far as they are the model's.
     """
-    fits = [start for start in _known() if name.startswith(start)]
-    return _known()[max(fits, key=len)] if fits else {}
+    return known_constants().get(name, {})

@@ -19,6 +19,8 @@ SEARCH: Final = 3e7
 """Effort of the search for a plan, a minute or so; a question about 12,288 GPUs takes 1 % of it."""
 CORE: Final = 0.1
 """Effort to lay out and bound one strategy without its sharding."""
+LAYOUT: Final = 0.02
+"""Effort of one more axis of one row of a lattice."""
 SOLVE: Final = 500.0
 """Effort of one stage problem, beside what the solver counts itself."""
 SOLVER_SECOND: Final = 2.5e6

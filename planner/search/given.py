@@ -124,12 +124,13 @@ def single_strategy(
 def as_frameworks_mean(row: Strategies, scenario: Scenario) -> tuple[Strategies, str]:
     """The row as frameworks run what says nothing, and what else is priced, in words; "" where nothing is.
 
-    One data-parallel rank has nothing to shard and one tensor rank splits no sequence, whatever the switches say. What
+    One data-parallel rank has nothing to shard, though its stage decides what hosts hold, and one tensor rank splits no
+    sequence, whatever the switches say. What
     shards fully keeps parameters and gradients whole beside a pipeline until its last micro-batch, as PyTorch's
     pipelines tell FSDP to [FSDP2].
     """
     at, meant = row.row(0), ""
-    if at["dp"] * at["cp"] == 1 and at["sharding_degree"] <= 1:
+    if at["dp"] * at["cp"] == 1 and at["sharding_degree"] <= 1 and not at["offload"]:
         at |= {"zero_stage": 0, "sharding_degree": 1}
     if at["tp"] == 1:
         at["sequence_parallel"] = 0

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Ints, is_constant
 from planner.errors import OutOfTime
-from planner.request.budget import CORE, Budget
+from planner.request.budget import LAYOUT, Budget
 from planner.rules.core import sentence
 from planner.rules.rule import Rule
 
@@ -145,7 +145,7 @@ class Table:
         if self.budget.spent():
             said = f"no plan: {rows:,} layouts were looked at and none was priced"
             raise OutOfTime(f"{said} {self.budget.limit}")
-        self.budget.spend(CORE * rows)
+        self.budget.spend(LAYOUT * rows)
 
 
 def chosen(columns: Mapping[str, NDArray[Any]], rows: Ints) -> Columns:

@@ -149,7 +149,7 @@ def trust(scenario: Scenario, row: Strategies, *, mfu: float = 1.0, mixture: boo
 
 
 def _untried(scenario: Scenario) -> tuple[str, ...]:
-    """What no run of the table trains, or only those of the split that nothing is learnt from."""
+    """What few measured runs train, and none of those that mechanisms were found on."""
     said = {
         "adapters against none": scenario.frozen,
         "frozen layers against none": scenario.trained_depth < 1.0,

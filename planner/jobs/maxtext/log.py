@@ -13,7 +13,7 @@ from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.forms import row
 from planner.jobs.logs.lines import has
 from planner.jobs.logs.scan import Fact, Tables
-from planner.jobs.logs.told import told_by, with_told
+from planner.jobs.logs.statements import findings_of, with_findings
 from planner.jobs.maxtext.options import OPTIONS, SIZES
 from planner.jobs.maxtext.read import maxtext_job
 from planner.jobs.reader import Context, JobFile, LogReader
@@ -36,13 +36,13 @@ TABLES: Final = Tables(
 
 
 def _read(file: JobFile, context: Context) -> ImportedJob:
-    told = told_by(file, TABLES)
-    said = {name: _value(value) for name, value in told.start.said.items()}
+    findings = findings_of(file, TABLES)
+    said = {name: _value(value) for name, value in findings.start.said.items()}
     known = {option.word for option in OPTIONS}
     settings = {name: value for name, value in said.items() if name in known and value not in (None, "")}
     job = _settled(settings)
     gpus = {"gpus": said["num_devices"]} if "num_devices" in said else {}
-    return with_told(replace(job, fields={**job.fields, **gpus}, length=None), told, context)
+    return with_findings(replace(job, fields={**job.fields, **gpus}, length=None), findings, context)
 
 
 def _settled(settings: Mapping[str, Any]) -> ImportedJob:

@@ -11,7 +11,7 @@ from planner.jobs.logs.forms import row
 from planner.jobs.logs.lines import has
 from planner.jobs.logs.memory import Kind, MemoryForm
 from planner.jobs.logs.scan import Dump, Fact, Tables
-from planner.jobs.logs.told import told_by, with_told
+from planner.jobs.logs.statements import findings_of, with_findings
 from planner.jobs.megatron.dump import dumped_job
 from planner.jobs.reader import Context, JobFile, LogReader
 
@@ -56,8 +56,8 @@ TABLES: Final = Tables(
 
 
 def _read(file: JobFile, context: Context) -> ImportedJob:
-    told = told_by(file, TABLES)
-    return with_told(dumped_job(told.start, context), told, context)
+    findings = findings_of(file, TABLES)
+    return with_findings(dumped_job(findings.start, context), findings, context)
 
 
 def _recognises(file: JobFile) -> bool:

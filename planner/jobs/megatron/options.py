@@ -232,8 +232,9 @@ FLASH: Final = {"2": "flash-2,flash-1", "3": "flash-3,flash-2", "4": "flash-3,fl
 TE_LOSS: Final = 12
 """Bytes a logit that Transformer Engine's cross-entropy moves, as of stack nemo."""
 NATIVE_LOSS: Final = 28
-"""Bytes a logit of the cross-entropy in compiled pieces (fused_cross_entropy.py): to fp32 and their largest 6,
-exponentials 8, divided 8, gradients 4 + 2."""
+"""Bytes a logit of the cross-entropy in compiled pieces, counted from their code, not measured (Megatron-Core's
+fused_cross_entropy.py): calculate_logits_max 2 + 4, calculate_predicted_logits 4 + 4, calculate_cross_entropy_loss
+4 + 4, calculate_gradients 4 + 2."""
 STANDS_FOR: Final[Mapping[str, Mapping[str, Any]]] = {
     "deterministic_mode": {"stack.deterministic": True},
     "use_nccl_ub": {"stack.nccl_ub": True},

@@ -17,10 +17,15 @@ _ACTIVATIONS: Final = {"swiglu": "swiglu", "quick_geglu": "swiglu", "squared_rel
 _VOCABULARY: Final = 50256
 """Tokens of GPT-2's tokenizer, which Megatron-LM's examples use."""
 _VOCABULARIES: Final = {
-    "qwen": 151936, "llama-3": 128256, "llama3": 128256, "deepseek-v3": 129280, "deepseekv3": 129280,
-    "deepseek": 102400, "mixtral": 32000, "mistral": 32000, "llama-2": 32000, "llama2": 32000,
+    "qwen3.5": 248320, "qwen3.6": 248320, "qwen2.5-7b": 152064, "qwen2.5-14b": 152064, "qwen2.5-32b": 152064,
+    "qwen2.5-72b": 152064, "qwen": 151936, "llama-4": 202048, "llama-3": 128256, "llama3": 128256, "llama-2": 32000,
+    "llama2": 32000, "deepseek-v2": 102400, "deepseekv2": 102400, "deepseek-v3": 129280, "deepseekv3": 129280,
+    "deepseek-r1": 129280, "mixtral": 32000, "mistral-7b-v0.3": 32768, "mistral-7b-instruct-v0.3": 32768,
+    "mistral-7b": 32000,
 }  # fmt: skip
-"""Rows of the embedding by what a tokenizer's name has in it, as the models' configurations state them."""
+"""Rows of the embedding by what a tokenizer's name has in it, the first that fits: ``vocab_size`` in config.json of the
+makers' models (Qwen2.5-72B: of Pai-Megatron-Patch's example). What Megatron-LM builds is the tokenizer's own length,
+padded, which may be some hundreds less."""
 _ROUNDED: Final = 64
 """What the width of a gated network is a multiple of where nothing is said (arguments.py: validate_args)."""
 

@@ -49,7 +49,8 @@ def megatron(job: Job, version: str) -> Export:
     words = OPTIONS.words(_of_version(values, version), version)
     script = "pretrain_mamba.py" if job.model.layer_pattern else "pretrain_gpt.py"
     environment = _environment(job)
-    remarks = (*about_model, *about_states, *about_stack, *_ported(job), *groups_in_turn(job.nodes), _left_out(job))
+    about_job = (*_ported(job), *groups_in_turn(job.nodes), *_releases(job), _left_out(job))
+    remarks = (*about_model, *about_states, *about_stack, *about_job)
     lines = [*shell.header(f"Megatron-LM, Megatron-Core {version}"), *shell.remarks(remarks)]
     how = [f'# source {FILE}; torchrun ... {script} "${{MEGATRON_ARGS[@]}}" {" ".join(_own_words(job))}']
     arguments = shell.array("MEGATRON_ARGS", words)
@@ -97,8 +98,15 @@ def _ported(job: Job) -> tuple[str, ...]:
 
 def _own_words(job: Job) -> list[str]:
     """Options that a plan knows no value of: none of them costs anything."""
-    names = ["--data-path", "--tokenizer-model", "--lr", *(["--rotary-base"] if _base_unknown(job) else [])]
+    unknown = ["--rotary-base", "--norm-epsilon"] if _base_unknown(job) else []
+    names = ["--data-path", "--tokenizer-model", "--lr", *unknown]
     return [f"{name} ..." for name in names]
+
+
+def _releases(job: Job) -> tuple[str, ...]:
+    """How releases differ that share the model's sizes: a plan does not know which of them is meant."""
+    note = model_constants(job.model.name).get("releases")
+    return (f"{job.model.name}: {note}",) if note else ()
 
 
 def _base_unknown(job: Job) -> bool:

@@ -10,7 +10,7 @@ from planner.jobs.logs.forms import row
 from planner.jobs.logs.lines import has
 from planner.jobs.logs.memory import Kind, MemoryForm
 from planner.jobs.logs.scan import Tables
-from planner.jobs.logs.told import told_by, with_told
+from planner.jobs.logs.statements import findings_of, with_findings
 from planner.jobs.reader import Context, JobFile, LogReader
 
 _FIGURE: Final = r"(?P<{}>[\d.]+[KMGT]?)"
@@ -35,7 +35,7 @@ TABLES: Final = Tables(
 
 
 def _read(file: JobFile, context: Context) -> ImportedJob:
-    return with_told(ImportedJob(), told_by(file, TABLES), context)
+    return with_findings(ImportedJob(), findings_of(file, TABLES), context)
 
 
 def _recognises(file: JobFile) -> bool:

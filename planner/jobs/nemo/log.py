@@ -14,7 +14,7 @@ from planner.jobs.logs.forms import row, table_in
 from planner.jobs.logs.lines import has
 from planner.jobs.logs.memory import MemoryForm
 from planner.jobs.logs.scan import Tables
-from planner.jobs.logs.told import told_by, with_told
+from planner.jobs.logs.statements import findings_of, with_findings
 from planner.jobs.nemo.read import nemo_job
 from planner.jobs.reader import Context, JobFile, LogReader
 
@@ -42,9 +42,9 @@ TABLES: Final = Tables(
 
 
 def _read(file: JobFile, context: Context) -> ImportedJob:
-    told = told_by(file, TABLES)
-    mean = f"NeMo prints a mean over the last {_LAST} steps" if told.timing else ""
-    return with_told(_settled(file, context), told, context, aside=[mean] if mean else ())
+    findings = findings_of(file, TABLES)
+    mean = f"NeMo prints a mean over the last {_LAST} steps" if findings.timing else ""
+    return with_findings(_settled(file, context), findings, context, aside=[mean] if mean else ())
 
 
 _SETTING: Final = "cfg/"

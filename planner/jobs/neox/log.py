@@ -11,7 +11,7 @@ from typing import Any, Final
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.lines import has
-from planner.jobs.logs.told import told_by, with_told
+from planner.jobs.logs.statements import findings_of, with_findings
 from planner.jobs.megatron.dump import sizes_alone
 from planner.jobs.megatron.log import TABLES
 from planner.jobs.neox.read import neox_job
@@ -22,10 +22,10 @@ _SET_BY: Final = re.compile(r"\.{2,}(?:updated|default)\s*$", re.MULTILINE)
 
 
 def _read(file: JobFile, context: Context) -> ImportedJob:
-    told = told_by(file, TABLES)
-    said = {name: _SET_BY.sub("", value).strip() for name, value in told.start.said.items()}
-    updated = {name: said[name] for name, value in told.start.said.items() if value.rstrip().endswith("updated")}
-    return with_told(_settled(said, updated, context), told, context)
+    findings = findings_of(file, TABLES)
+    said = {name: _SET_BY.sub("", value).strip() for name, value in findings.start.said.items()}
+    updated = {name: said[name] for name, value in findings.start.said.items() if value.rstrip().endswith("updated")}
+    return with_findings(_settled(said, updated, context), findings, context)
 
 
 def _settled(said: Mapping[str, str], updated: Mapping[str, str], context: Context) -> ImportedJob:

@@ -16,7 +16,7 @@ from planner.jobs.logs.forms import row
 from planner.jobs.logs.lines import has
 from planner.jobs.logs.memory import MemoryForm
 from planner.jobs.logs.scan import Fact, Tables
-from planner.jobs.logs.told import Told, told_by, with_told
+from planner.jobs.logs.statements import Findings, findings_of, with_findings
 from planner.jobs.reader import Context, JobFile, LogReader
 from planner.jobs.torchtitan.options import MODELS
 from planner.jobs.torchtitan.settings import torchtitan_job
@@ -51,10 +51,10 @@ _SHARES: Final = ("dp_shard", "dp_replicate", "dp", *_AXES)
 
 
 def _read(file: JobFile, context: Context) -> ImportedJob:
-    told = told_by(file, TABLES)
-    said, document = told.start.said, _document(told.start.table)
+    findings = findings_of(file, TABLES)
+    said, document = findings.start.said, _document(findings.start.table)
     job = _settled(document)
-    return with_told(_with_facts(job, said), told, context, aside=_seen(told))
+    return with_findings(_with_facts(job, said), findings, context, aside=_seen(findings))
 
 
 def _settled(document: Mapping[str, Any]) -> ImportedJob:
@@ -111,9 +111,9 @@ def _whole(text: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", text)]
 
 
-def _seen(told: Told) -> tuple[str, ...]:
+def _seen(findings: Findings) -> tuple[str, ...]:
     """What the log says of machine and model and no field takes as it is."""
-    said = told.start.said
+    said = findings.start.said
     machine = f"the log names the device {said['device']}; --cluster says the machines" if "device" in said else ""
     return (machine,) if machine else ()
 

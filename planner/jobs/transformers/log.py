@@ -17,7 +17,7 @@ from planner.jobs.logs.forms import keyed, row
 from planner.jobs.logs.lines import has, last_digit
 from planner.jobs.logs.memory import MemoryForm
 from planner.jobs.logs.scan import Fact, Start, Tables
-from planner.jobs.logs.told import Told, tell, told_by, with_told
+from planner.jobs.logs.statements import Findings, findings_of, tell, with_findings
 from planner.jobs.reader import Context, JobFile, LogReader
 
 _RATE: Final = r"<[^,\]]*,\s*[\d.]+\s*(?:s/it|it/s)"
@@ -68,10 +68,10 @@ def _read(file: JobFile, context: Context) -> ImportedJob:
     document = file.document if file.text.lstrip().startswith("{") else None
     if document is not None and isinstance(document.get("log_history"), list):
         return _of_state(document, context)
-    told = told_by(file, TABLES)
-    said = {name: value.replace(",", "") for name, value in told.start.said.items()}
+    findings = findings_of(file, TABLES)
+    said = {name: value.replace(",", "") for name, value in findings.start.said.items()}
     evaluated = sum(float(seconds) for seconds in _EVALUATED.findall(file.text))
-    return with_told(_alone(deepspeed.engine_job(said)), _whole_run(told, said, evaluated=evaluated), context)
+    return with_findings(_alone(deepspeed.engine_job(said)), _whole_run(findings, said, evaluated=evaluated), context)
 
 
 _EVALUATED: Final = re.compile(r"eval_runtime['\"]: ['\"]?([\d.]+)")
@@ -83,12 +83,12 @@ def _of_state(document: Mapping[str, Any], context: Context) -> ImportedJob:
     last = next((one for one in reversed(entries) if "train_runtime" in one), {})
     said = {"runtime": str(last.get("train_runtime", "")), "steps": str(last.get("step", ""))}
     evaluated = sum(_number(one.get("eval_runtime")) for one in entries)
-    told = _whole_run(tell([Start()], TABLES.forms), said, evaluated=evaluated)
-    if not told.timing and "iteration_seconds" not in told.measured:
-        told = replace(told, remarks=(_NO_CLOCK,))
+    findings = _whole_run(tell([Start()], TABLES.forms), said, evaluated=evaluated)
+    if not findings.timing and "iteration_seconds" not in findings.measured:
+        findings = replace(findings, remarks=(_NO_CLOCK,))
     size = document.get("train_batch_size")
     pins = {"micro_batch_size": size} if isinstance(size, int) and size > 0 else {}
-    return with_told(_alone(ImportedJob(pins=pins)), told, context, aside=tuple(_tokens(document)))
+    return with_findings(_alone(ImportedJob(pins=pins)), findings, context, aside=tuple(_tokens(document)))
 
 
 def _number(value: Any) -> float:
@@ -113,29 +113,29 @@ def _tokens(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"{seen / steps:,.0f} tokens a step, as it counts them"
 
 
-def _whole_run(told: Told, said: Mapping[str, str], *, evaluated: float = 0.0) -> Told:
+def _whole_run(findings: Findings, said: Mapping[str, str], *, evaluated: float = 0.0) -> Findings:
     """Without lines of steps the mean of the whole run, which holds its warm-up and its checkpoints.
 
     Args:
-        told: by the lines.
+        findings: of the lines.
         said: ``runtime`` in seconds, and ``steps`` or how many of them a second.
         evaluated: seconds of evaluations.
     """
     steps, runtime, rate = (_number(said.get(name)) for name in ("steps", "runtime", "steps_per_second"))
     steps, rounding = (steps, 0.0) if steps else (runtime * rate, last_digit(said.get("steps_per_second", "")) / 2)
-    if told.timing or steps < _FEWEST or runtime <= evaluated:
-        return told
+    if findings.timing or steps < _FEWEST or runtime <= evaluated:
+        return findings
     seconds = (runtime - evaluated) / steps
     without = f" less {evaluated:,.0f} s of evaluation" if evaluated else ""
     of_all = f"the mean of all {steps:,.0f} ({runtime:,.0f} s{without}), warm-up and checkpoints among them"
     remark = f"{short_seconds(seconds)} per iteration: {of_all}; where the run was resumed, it is less than it took"
     measured = {
-        **told.measured,
+        **findings.measured,
         "iteration_seconds": seconds,
         "rounding": rounding / rate if rate and rounding else 0.0,
     }
-    others = (one for one in told.remarks if not one.startswith("no line"))
-    return replace(told, measured=measured, remarks=(remark, *others), uncertain=True)
+    others = (one for one in findings.remarks if not one.startswith("no line"))
+    return replace(findings, measured=measured, remarks=(remark, *others), uncertain=True)
 
 
 _NO_CLOCK: Final = (

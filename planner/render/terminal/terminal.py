@@ -87,9 +87,7 @@ def _ties(plan: Plan) -> Iterator[RenderableType]:
     if not plan.alternatives_complete:
         yield indented(Text(CUT_SHORT, style="dim"))
     if any(other.tied for other in plan.alternatives):
-        yield indented(
-            Text("= tied: measured sweeps bear out so small a gap less than two times in three", style="dim")
-        )
+        yield indented(Text("= tied: more than one chance in three that it is faster", style="dim"))
     if better := plan.better_validated:
         yield indented(Text(f"--ties validated takes {better.subject}: {better.text}"))
 
@@ -117,7 +115,7 @@ def _where(found: Trust) -> str:
     """Whether the plan is in the validated region; where it is outside, by its distance or by its degrees."""
     if found.inside:
         return f"inside the validated region, up to {found.region:.1f}"
-    beyond = f"{', '.join(found.beyond)} among runs that are learnt from" if found.beyond else ""
+    beyond = f"{', '.join(found.beyond)} in measured runs" if found.beyond else ""
     if not found.nearest or found.nearest[0].distance > found.region:
         return f"outside the validated region, up to {found.region:.1f}{beyond and f'; {beyond}'}"
     return f"within {found.region:.1f}, but outside the validated region: {beyond}"

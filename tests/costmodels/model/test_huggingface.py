@@ -294,7 +294,8 @@ def test_positions_reach_the_sequence_that_is_asked_for_where_nothing_says_how_f
     assert from_config(config, seq_length=96) == from_config(config)
 
 
-def test_rotary_fraction_is_read_in_its_older_and_newer_place():
+def test_rotary_fraction_is_read_in_its_older_and_newer_place_and_as_a_width():
+    assert from_config(small("llama", head_dim=32, rotary_dim=16)).rotary_fraction == 0.5
     assert from_config(small("phi", partial_rotary_factor=0.4)).rotary_fraction == 0.4
     newer = small("phi", rope_parameters={"partial_rotary_factor": 0.75})
     assert from_config(newer).rotary_fraction == 0.75

@@ -68,7 +68,7 @@ def test_a_model_is_known_by_the_names_that_people_and_hubs_give_it(said, entry)
     assert catalogue.model(said).name == entry
 
 
-@pytest.mark.parametrize("said", ["mistralai/Mistral-7B-v0.3", "deepseek-ai/DeepSeek-V3.2-Exp", "Qwen/Qwen3-8B-FP8"])
+@pytest.mark.parametrize("said", ["mistralai/Mistral-7B-v0.3", "deepseek-ai/DeepSeek-V4-Flash", "Qwen/Qwen3-8B-FP8"])
 def test_another_version_or_format_of_weights_is_another_model(said):
     with pytest.raises(BadFile, match=r"given by a copy of its config\.json"):
         catalogue.model(said)

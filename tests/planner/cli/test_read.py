@@ -102,7 +102,7 @@ def test_files_that_contradict_each_other_are_named_and_an_option_settles_it(fil
     assert "train.sh" in done.stderr
     assert "other.json" in done.stderr
     assert "tp is 2 by " in done.stderr
-    assert "(--zero says which)" in done.stderr
+    assert "(--precision says which)" in done.stderr
     settled = run(
         *asked,
         "--tp",

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from costmodels.model.catalogue import model
+from costmodels.model.catalogue import model, names
 from planner import plan as best
 from planner.answer.plan import Plan
 from planner.cli import main
@@ -20,6 +20,7 @@ from planner.jobs.job import Inexpressible, chunk_layers, job_of
 from planner.jobs.launchers.torchrun import locality
 from planner.jobs.megatron.options import OPTIONS
 from planner.jobs.megatron.write_stack import stack_values
+from planner.jobs.model_constants import known_constants, model_constants
 from planner.jobs.registry import TARGETS, export, target
 from planner.jobs.yaml_text import yaml_text
 from planner.request.request import PlanRequest
@@ -328,10 +329,27 @@ def test_a_model_of_the_catalogue_leaves_only_paths_and_the_rate_to_fill_in(name
     assert any("the run's own: --data-path ..., --tokenizer-model ..., --lr ..." in one for one in exported.remarks)
 
 
-def test_a_model_of_one_s_own_asks_for_the_base_of_its_rotation():
+def test_a_model_of_one_s_own_asks_for_the_base_of_its_rotation_and_the_epsilon_of_its_norms():
     own = model("llama3-8b").model_copy(update={"name": "mine"})
     asked = PlanRequest(model=own, gpus=8, reasons=False, framework="megatron-lm")
-    assert any("--rotary-base ..." in remark for remark in export(best(asked), "megatron-lm").remarks)
+    wanted = "--rotary-base ..., --norm-epsilon ..."
+    assert any(wanted in remark for remark in export(best(asked), "megatron-lm").remarks)
+
+
+def test_constants_are_of_models_of_the_catalogue_and_say_what_was_read():
+    known = known_constants()
+    assert set(known) <= set(names())
+    assert all(row["source"] for row in known.values())
+
+
+@pytest.mark.parametrize("name", ["gemma-4-31b", "falcon-h1-0.5b", "llama4-scout"])
+def test_a_model_is_not_given_the_constants_of_one_whose_name_begins_as_its_own(name):
+    assert not model_constants(name)
+
+
+def test_a_release_that_shares_another_s_sizes_is_told_apart():
+    (plan,) = random_plans("megatron-lm", 1, seed=3, models=("llama3-8b",), precisions=("bf16",))
+    assert any("3.1 and 3.3 add --use-rope-scaling" in remark for remark in export(plan, "megatron-lm").remarks)
 
 
 def test_parts_in_graphs_are_called_as_the_version_calls_them():

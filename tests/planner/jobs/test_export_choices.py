@@ -101,13 +101,7 @@ REQUESTS = {
 BESIDE = {
     *("model", "gpus", "as_of", "cluster", "framework", "pins"),  # what the job is, and which strategies it may have
     *("layers_per_stage", "recomputed_per_stage"),  # the same, of one that is given
-    *(
-        "tokens",
-        "memory_margin",
-        "expert_imbalance",
-        "stability",
-        "price",
-    ),  # what is expected of the run, not told to it
+    *("tokens", "memory_margin", "expert_imbalance", "stability", "price"),  # what is expected of the run
     *("objective", "ties", "reasons", "top", "time_limit"),  # what is asked about it
     "as_of",  # which release the stack is, whose name says it afterwards
 }

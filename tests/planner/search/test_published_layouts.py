@@ -41,9 +41,9 @@ def refusals(request):
     return [one.rule for one in answer.rejected] if answer.status == "infeasible" else []
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout["source"].split(" (")[0])
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout["source"])
 def test_a_published_layout_can_be_priced(layout):
-    asked = {name: value for name, value in layout.items() if name not in {"source", "refused"}}
+    asked = {name: value for name, value in layout.items() if name not in {"source", "assumed", "refused"}}
     assert set(refusals(PlanRequest(**asked))) <= {layout.get("refused")}
 
 

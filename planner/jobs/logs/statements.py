@@ -17,7 +17,7 @@ from planner.jobs.reader import Context, JobFile
 
 
 @dataclass(frozen=True)
-class Told:
+class Findings:
     """What a log tells.
 
     Attributes:
@@ -35,12 +35,12 @@ class Told:
     uncertain: bool = False
 
 
-def told_by(file: JobFile, tables: Tables) -> Told:
+def findings_of(file: JobFile, tables: Tables) -> Findings:
     """Read a log through the tables of its framework."""
     return tell(Scan(tables).feed(plain(file.lines())), tables.forms)
 
 
-def tell(starts: Sequence[Start], forms: Sequence[Form]) -> Told:
+def tell(starts: Sequence[Start], forms: Sequence[Form]) -> Findings:
     """Time, memory and remarks of some starts."""
     found = [(start, *_timed(start, forms)) for start in starts]
     start, time, read = max(found, key=lambda one: (one[1].count if one[1] else 0, one[0].done))
@@ -52,7 +52,7 @@ def tell(starts: Sequence[Start], forms: Sequence[Form]) -> Told:
         **({"out_of_memory": True} if out >= 0 else {}),
     }
     remarks = (*_starts(starts, start), *(_time(time) if time else _no_time(read, start)), *_memory(starts))
-    return Told(start, measured, time, remarks, uncertain=bool(time and not time.settled))
+    return Findings(start, measured, time, remarks, uncertain=bool(time and not time.settled))
 
 
 def _timed(start: Start, forms: Sequence[Form]) -> tuple[Timing | None, list[Reading]]:
@@ -117,18 +117,18 @@ def _memory(starts: Sequence[Start]) -> Iterator[str]:
         yield "out of memory " + (f"after {plural(out, 'iteration')}" if out else "before the first iteration was done")
 
 
-def with_told(job: ImportedJob, told: Told, context: Context, *, aside: Sequence[str] = ()) -> ImportedJob:
+def with_findings(job: ImportedJob, findings: Findings, context: Context, *, aside: Sequence[str] = ()) -> ImportedJob:
     """A job with what its log tells of the run, and what must be said elsewhere.
 
     Args:
         job: what the log says of the settings.
-        told: of the run.
+        findings: of the run.
         context: what else is known.
         aside: remarks of the framework.
     """
     fields = dict(job.fields)
-    if told.timing and told.timing.batch:
-        fields["global_batch_size"] = told.timing.batch
+    if findings.timing and findings.timing.batch:
+        fields["global_batch_size"] = findings.timing.batch
     known = {*fields, *(f"pins.{axis}" for axis in job.pins), *context.known}
     known |= {"cluster"} if "profile" in known else set()
     known |= {"global_batch_size"} if "steps" in job.pins else set()
@@ -139,10 +139,10 @@ def with_told(job: ImportedJob, told: Told, context: Context, *, aside: Sequence
     return replace(
         job,
         fields=fields,
-        measured=told.measured,
-        suspect=told.uncertain,
+        measured=findings.measured,
+        suspect=findings.uncertain,
         missing=(*job.missing, *lacks),
-        remarks=(*told.remarks, *aside, *job.remarks),
+        remarks=(*findings.remarks, *aside, *job.remarks),
     )
 
 
