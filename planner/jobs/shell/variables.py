@@ -53,8 +53,8 @@ def assign(
     """Set a variable or an element of one; what the script cannot know of it is what the user gave under its name."""
     variables = shell.state.variables
     if isinstance(value, dict):
-        held = variables[name] = _appended(elements(shell, name), value) if append else value
-        shell.affordable(sum(len(one) + 1 for one in held.values()))
+        whole = variables[name] = _appended(elements(shell, name), value) if append else value
+        shell.affordable(sum(len(one) + 1 for one in whole.values()))
         return
     old = value_of(shell, name, index) or "" if append else ""
     settled = _settled(shell, name, old + value) if index is None else old + value
