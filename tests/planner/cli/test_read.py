@@ -55,6 +55,38 @@ def test_what_is_missing_is_said_all_at_once_and_is_no_failure_to_read(files):
     assert "--model says which; --gpus says how many accelerators" in done.stderr
 
 
+TITAN_LOG = "[titan] INFO - Building 2-D device mesh with ['dp_shard', 'tp'], [4, 2]\n" + "".join(
+    f"[titan] 2026-11-20 09:12:{step:02d},000 - step: {step}  loss: 9.0  memory: 30.00GiB(38.00%)  tps: 3,000\n"
+    for step in range(1, 31)
+)
+
+
+def test_a_model_beside_a_log_says_nothing_of_how_it_was_split(files):
+    (files / "train.log").write_text(TITAN_LOG)
+    done = run("read", files / "train.log", files / "config.json")
+    assert done.exit_code == 0, done.stderr
+    said = done.stdout.partition("Missing")[2]
+    assert all(
+        f"{option} says it" in said for option in ("--cluster", "--pp", "--micro-batch", "--zero", "--recompute")
+    )
+    assert "--model" not in said
+    assert "dgx-h100 is priced" not in said
+    assert run("predict", files / "train.log", files / "config.json", "--cluster", "dgx-h100").exit_code == 2
+
+
+def test_a_family_that_is_not_known_is_among_what_is_missing(files):
+    (files / "config.json").write_text(json.dumps(MODEL | {"model_type": "qqzz"}))
+    done = run("read", files / "config.json")
+    assert "a model that is not priced: 2 things must be said" in done.stdout.splitlines()[0]
+    assert "family 'qqzz' is unsupported" in done.stdout.partition("Missing")[2]
+
+
+def test_a_comparison_begins_with_which_is_faster(files):
+    lines = run("compare", files / "train.sh").stdout.splitlines()
+    assert lines[2].startswith("B is predicted to take ")
+    assert max(map(len, lines)) <= 80
+
+
 def test_a_question_that_would_be_refused_is_not_said_to_have_a_price(files):
     done = run("read", files / "train.sh", "--for", "torchtitan")
     assert done.exit_code == 0
