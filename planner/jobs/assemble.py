@@ -20,6 +20,7 @@ from planner.request.fields import FIELDS
 
 Read = TypeVar("Read")
 _WORDS: Final = 50
+_TAKEN: Final = "a launch script, a configuration, a model's config.json or a log is read"
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,9 @@ def _refusal(file: JobFile, context: Context, readers: Sequence[Reader], of_form
     wanted = f"no {of_form[0].title.removeprefix('a ')}: " if of_form else ""
     programs = [f"{shlex.join(one.words):.{_WORDS}} (line {one.line})" for one in script.launches] if script else []
     starts = f", which starts {programs[0]}, of a framework that is not known here" if programs else ""
-    return f"{wanted}it looks like {looks_like(file)}{starts}"
+    starts = ", which starts no training" if script and not programs else starts
+    taken = "" if of_form or programs else f"; {_TAKEN}"
+    return f"{wanted}it looks like {looks_like(file)}{starts}{taken}"
 
 
 def _own_words(file: JobFile, read: Callable[[], Read]) -> Read:
