@@ -153,6 +153,16 @@ def test_files_that_contradict_each_other_are_named_and_an_option_settles_it(fil
     assert settled.exit_code == 0, settled.stderr
 
 
+def test_changes_of_two_files_add_up_and_only_what_differs_is_refused(files):
+    titles = ("--overlap-grad-reduce --hidden-dropout 0 --attention-dropout 0", "--hidden-dropout 0.1")
+    for name, more in zip(("one.sh", "other.sh"), titles, strict=True):
+        (files / name).write_text(LAUNCH.rstrip("\n") + f" {more}\n")
+    done = run("read", files / "one.sh", files / "other.sh")
+    assert done.exit_code == 2
+    assert f"stack.dropout is False by {files / 'one.sh'} and True by {files / 'other.sh'}" in done.stderr
+    assert "(--set stack.dropout=... says which)" in done.stderr
+
+
 def test_the_model_of_a_script_and_of_a_config_may_be_the_same_one(files):
     (files / "config.json").write_text(json.dumps(MODEL | {"num_hidden_layers": 5}))
     done = run("predict", files / "train.sh", files / "config.json")
