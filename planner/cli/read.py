@@ -112,7 +112,8 @@ def _model_in_words(model: Any, seq_length: Any, changes: Mapping[str, Any]) -> 
         found = changed_model(found, changes)
     except (MeshwrightError, ValueError) as error:
         return "a model that is not priced", str(error)
-    return f"{found.name}, {format_count(parameters(found))} parameters,", ""
+    name = "a model" if found.name == "given" else found.name
+    return f"{name}, {format_count(parameters(found))} parameters,", ""
 
 
 def _origins(given: Given) -> dict[str, str]:

@@ -106,7 +106,7 @@ def _evidence(plan: Plan) -> Iterator[RenderableType]:
 
 def _trust(found: Trust) -> Iterator[RenderableType]:
     """The measured runs nearest to the plan, and how well each is predicted."""
-    yield indented(Text(f"nearest measured runs: how unlike (0: alike), error ({_where(found)})", style="dim"))
+    yield indented(Text(f"nearest measured runs: distance (0: alike), error ({_where(found)})", style="dim"))
     for run in found.nearest:
         machines = f"{run.gpus:,} {run.accelerator}"
         said = f"{run.distance:.1f}  {run.error:+.1%}  {run.model}, {machines}, {run.stack}, {run.layout} ({run.group})"
