@@ -11,7 +11,9 @@ from rich.text import Text
 
 from planner.answer.plan import Advice, Plan, Prediction, Proof, Rejection, Strategy, Trust
 from planner.answer.text import (
+    BEST,
     CUT_SHORT,
+    NOTABLE,
     format_days,
     format_dollars,
     format_percent,
@@ -273,7 +275,8 @@ def _comment(remark: str, width: int) -> str:
 
 def _quote(plan: Plan, strategy: Strategy, prediction: Prediction, width: int) -> Text:
     gpus = plan.request.get("gpus", strategy.tp * strategy.cp * strategy.pp * strategy.dp)
-    subject = f"{name_in(plan.request.get('model'))} on {plural(gpus, 'GPU')}"
+    name = name_in(plan.request.get("model"))
+    subject = f"{'the job' if name == 'given' else name} on {plural(gpus, 'GPU')}"
     kind = f" ({strategy.cp_kind})" if strategy.cp > 1 else ""
     degrees = {
         "TP": strategy.tp,
@@ -288,9 +291,17 @@ def _quote(plan: Plan, strategy: Strategy, prediction: Prediction, width: int) -
         f"{format_percent(prediction.mfu)} MFU",
         format_days(prediction.training_days),
         *_proved(plan),
+        *_beyond_best(plan, prediction.iteration_seconds),
     ]
     said = [f"{subject}:", *split, f"DP {strategy.dp}:", *_listed(figures, ",")]
     return Text(flow(said, width=width - 1, indent=0, gap=" ") + ".", style="bold")
+
+
+def _beyond_best(plan: Plan, seconds: float) -> list[str]:
+    """How much longer a configuration that somebody runs takes than the best plan beside it."""
+    best = next((line.iteration_seconds for line in plan.why_not if line.subject == BEST), None)
+    beyond = seconds / best - 1.0 if best else 0.0
+    return [f"{format_percent(beyond)} longer than the best plan"] if beyond > NOTABLE else []
 
 
 def _proved(plan: Plan) -> list[str]:

@@ -81,6 +81,11 @@ def test_a_family_that_is_not_known_is_among_what_is_missing(files):
     assert "family 'qqzz' is unsupported" in done.stdout.partition("Missing")[2]
 
 
+def test_a_price_ends_with_how_far_from_the_best_it_is(files):
+    last = " ".join(run("predict", files / "train.sh").stdout.splitlines()[-2:])
+    assert last.endswith("longer than the best plan.")
+
+
 def test_a_comparison_begins_with_which_is_faster(files):
     done = run("compare", files / "train.sh")
     lines = done.stdout.splitlines()
