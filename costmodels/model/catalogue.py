@@ -52,7 +52,8 @@ def model(name_or_path: str, seq_length: int | None = None) -> Model:
         if name_or_path.lower().endswith(SUFFIXES) or path.exists():
             return from_file(path, seq_length)
         if (known := entry_on_hub(name_or_path)) is None:
-            raise BadFile(path, "no such file or folder; a model of Hugging Face is given by a copy of its config.json")
+            other = "any other is given by a copy of its config.json"
+            raise BadFile(path, f"no such file, and no model of the catalogue (plan list models); {other}")
         return from_file(DIRECTORY / f"{known}.toml")
     name = entry_of(name_or_path)
     if name is None:

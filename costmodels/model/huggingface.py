@@ -70,7 +70,8 @@ def from_config(config: Mapping[str, object], *, name: str = "", seq_length: int
         read = read_families()
         others = f"{len(read)} families of decoders are read, such as llama, qwen3 and deepseek_v3"
         near = meant(family, read, otherwise=others)
-        raise UnsupportedFamily(f"Hugging Face model family {family!r} is unsupported; {near}")
+        otherwise = "; a TOML file of its sizes is read too, such as examples/my-model.toml"
+        raise UnsupportedFamily(f"Hugging Face model family {family!r} is unsupported; {near}{otherwise}")
     label = name or str(config.get("_name_or_path") or family)
     nested = isinstance(whole.get("text_config"), Mapping)
     if family not in ADAPTERS or nested:

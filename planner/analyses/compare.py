@@ -17,6 +17,7 @@ from costmodels.scenario import Scenario
 from costmodels.stack.precision import RECIPES
 from costmodels.strategy import Strategies
 from hardware.errors import meant
+from hardware.records import NodeGroup
 from planner.answer.build import counted_flops
 from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.answer.plan import Plan, Record
@@ -225,9 +226,16 @@ def _computes(there: Scenario, precision: str) -> bool:
     return there.group.accelerator.multiplies(RECIPES[precision].arithmetic)
 
 
+def _alike(one: NodeGroup, other: NodeGroup) -> bool:
+    """Whether two groups are the same machines, whatever memory a margin leaves alone."""
+    same = {"usable_memory": one.accelerator.usable_memory}
+    device = other.accelerator.model_copy(update=same)
+    return one == other.model_copy(update={"accelerator": device})
+
+
 def _machines(here: Scenario, goal: Scenario) -> Changes:
     """The other machines; before them the other format, or with them, where they do not compute in this one."""
-    if here.group == goal.group or here.gpus != goal.gpus:
+    if _alike(here.group, goal.group) or here.gpus != goal.gpus:
         return
     formats, names = f"{here.precision} -> {goal.precision}", f"{here.group.name} -> {goal.group.name}"
     if _computes(goal, here.precision):

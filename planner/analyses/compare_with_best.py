@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from planner.answer.plan import Advice, Alternative, Plan
+from planner.answer.text import BEST
 from planner.api import plan as ask
 from planner.explain.verdict import verdict
 from planner.explain.why_not import objective_terms
@@ -25,7 +26,7 @@ def compare_with_best(given: Plan, request: PlanRequest, framework: str | None =
         return given
     terms = objective_terms(given, best) if given.prediction else {}
     seconds, whose = best.prediction.iteration_seconds, f" (of those that {own} starts)" if own and given.fits else ""
-    said = Advice(subject="the best plan", text=verdict(given, best, terms) + whose, iteration_seconds=seconds)
+    said = Advice(subject=BEST, text=verdict(given, best, terms) + whose, iteration_seconds=seconds)
     other = Alternative(
         strategy=best.strategy,
         iteration_seconds=seconds,

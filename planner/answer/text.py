@@ -20,6 +20,8 @@ NOT_KNOWN = "not known: the search for it ended before anything was found"
 CUT_SHORT = "not all were looked at: there may be better alternatives than these"
 """Of runners-up of which not all were looked at."""
 
+BEST = "the best plan"
+"""What stands beside a configuration that somebody runs."""
 WITHOUT = " (nothing fits without)"
 """End of the remark that something that saves memory was not asked for."""
 NO_OFFLOADING = "without offloading"

@@ -36,7 +36,7 @@ def compare(ctx: click.Context, /, a: str, b: str | None, **params: Any) -> None
     A and B are files that `plan --format json` wrote (- for stdin), files of one measured run (run/1), ids of published
     runs as `plan validate --format json` lists them, or a script, a configuration or a log of a job. Without B, the job
     of A is compared with the best plan for it; a log is compared with its own prediction too, and the one change that
-    gains most is named.
+    gains most is named. Further files of A's job, such as a log's configuration, go behind --from.
     """
     if a == b == _STDIN:
         raise BadRequest("stdin holds one answer; name a file for the other")

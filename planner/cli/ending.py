@@ -145,7 +145,8 @@ def _usage(error: click.ClickException) -> str:
             return f"no such option {error.option_name}{near}"
         case click.MissingParameter(param=click.Parameter() as param, ctx=click.Context() as ctx):
             name = f"{param.opts[0]} " if isinstance(param, click.Option) else ""
-            return f"{ctx.command_path} needs {name}{param.metavar or param.human_readable_name}"
+            said = f"; {param.help}".rstrip(".") if isinstance(param, click.Option) and param.help else ""
+            return f"{ctx.command_path} needs {name}{param.metavar or param.human_readable_name}{said}"
         case click.exceptions.NoArgsIsHelpError(ctx=click.Context(command=click.Group() as group) as ctx):
             near = f"{', '.join(group.commands)} (`{ctx.command_path} --help` explains them)"
             return f"{ctx.command_path} needs more words, such as one of {near}"

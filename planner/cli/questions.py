@@ -125,8 +125,7 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
             ran = None
     answer = price(request, chunked=chunked, as_ran=ran is not None)
     if ran is not None and (seconds := ran.measured.iteration_seconds) and answer.prediction:
-        error = answer.prediction.iteration_seconds / seconds - 1.0
-        talk(params, f"measured {seconds:.4g} s; predicted {error:+.1%}")
+        talk(params, _beside(seconds, answer.prediction.iteration_seconds))
     if found:
         _say_measured(answer, found, params)
         from planner.analyses.compare_with_best import compare_with_best
@@ -146,12 +145,16 @@ def _changed(asked: Question, config: str) -> list[str]:
     return [name for path, name in fields.items() if name in bear and asked.origins[path] not in (config, "default")]
 
 
+def _beside(measured: float, predicted: float) -> str:
+    """A measured iteration beside its price."""
+    return f"measured {measured:.4g} s; predicted {predicted / measured - 1.0:+.1%}, {predicted:.4g} s"
+
+
 def _say_measured(answer: Plan, found: FilesOfJob, params: dict[str, Any]) -> None:
     """How far the price is from what a log measured."""
     measured = (found.run or {}).get("measured") or {}
     if (seconds := measured.get("iteration_seconds")) and answer.prediction:
-        error = answer.prediction.iteration_seconds / seconds - 1.0
-        talk(params, f"measured {seconds:.4g} s; predicted {error:+.1%}")
+        talk(params, _beside(seconds, answer.prediction.iteration_seconds))
 
 
 def _length(found: FilesOfJob, asked: Question) -> list[str]:

@@ -16,6 +16,7 @@ from planner.request.fields import DEFAULT_CLUSTER, GIVEN_SPLIT, IN_STEPS, PIN_A
 
 if TYPE_CHECKING:
     from planner.jobs.assemble import FilesOfJob
+    from planner.jobs.imported import ImportedJob
     from planner.render.terminal.reading import Reading
 
 
@@ -50,7 +51,7 @@ def read(ctx: click.Context, /, **params: Any) -> None:
         from planner.jobs.yaml_text import yaml_text
 
         write(yaml_text(document), params["output"])
-    assumed = (*found.job.assumed, *_assumed_machines(given))
+    assumed = (*found.job.assumed, *_assumed_machines(found.job, given))
     talk(params, *still_missing(found.job, given), *assumed, *found.job.unpriced, *found.job.remarks)
 
 
@@ -58,19 +59,20 @@ def _reading(found: FilesOfJob, given: Given) -> Reading:
     """All that the table shows."""
     from planner.render.terminal.reading import Reading
 
-    job = found.job
+    job, missing = found.job, still_missing(found.job, given)
+    model, unknown = _model_in_words(
+        given.values.get("model"), given.values.get("seq_length"), given.values.get("changes") or {}
+    )
     hidden = {name for name in GIVEN_SPLIT if name not in given.values}
     return Reading(
         files=tuple((str(part.file.path), part.title) for part in found.parts),
         values={name: given.values[name] for name in _IN_ORDER if name in given.values and name not in hidden},
-        model=_model_in_words(
-            given.values.get("model"), given.values.get("seq_length"), given.values.get("changes") or {}
-        ),
-        refused="" if still_missing(job, given) else _refusal(given),
+        model=model,
+        refused="" if missing else _refusal(given),
         origins=_origins(given),
         measured=_measured(found.run),
-        missing=tuple(still_missing(job, given)),
-        assumed=(*job.assumed, *_assumed_machines(given)),
+        missing=(*((unknown,) if unknown and missing else ()), *missing),
+        assumed=(*job.assumed, *_assumed_machines(found.job, given)),
         unpriced=job.unpriced,
         remarks=job.remarks,
     )
@@ -87,14 +89,15 @@ def _refusal(given: Given) -> str:
     return ""
 
 
-def _assumed_machines(given: Given) -> tuple[str, ...]:
-    """That no file says the machines."""
+def _assumed_machines(job: ImportedJob, given: Given) -> tuple[str, ...]:
+    """That no file says the machines, and nobody is asked for them."""
     said = f"the machines are not said; {DEFAULT_CLUSTER} is priced, --cluster says otherwise"
-    return () if "cluster" in given.values else (said,)
+    asked = any("--cluster " in line for line in job.missing)
+    return () if asked or "cluster" in given.values else (said,)
 
 
-def _model_in_words(model: Any, seq_length: Any, changes: Mapping[str, Any]) -> str:
-    """The model with the number of its parameters, where it is known; its name otherwise."""
+def _model_in_words(model: Any, seq_length: Any, changes: Mapping[str, Any]) -> tuple[str, str]:
+    """The model with the number of its parameters, and why it has no price, where it has none."""
     from costmodels.model.catalogue import model as find_model
     from costmodels.model.parameters import parameters
     from planner.answer.text import format_count
@@ -102,14 +105,15 @@ def _model_in_words(model: Any, seq_length: Any, changes: Mapping[str, Any]) -> 
     from planner.request.tables import model_of
 
     if model is None:
-        return ""
+        return "", ""
     try:
         length = seq_length if isinstance(seq_length, int) else None
         found = model_of(model) if isinstance(model, Mapping) else find_model(str(model), length)
         found = changed_model(found, changes)
     except (MeshwrightError, ValueError) as error:
-        return f"a model that is not priced ({error})"
-    return f"{found.name}, {format_count(parameters(found))} parameters,"
+        return "a model that is not priced", str(error)
+    name = "a model" if found.name == "given" else found.name
+    return f"{name}, {format_count(parameters(found))} parameters,", ""
 
 
 def _origins(given: Given) -> dict[str, str]:

@@ -70,6 +70,8 @@ def verdict(pinned: Plan, best: Plan, terms: Mapping[str, tuple[float, float]]) 
     ``terms`` are what adds up to that, this strategy's and the best plan's.
     """
     if pinned.prediction is None or not pinned.fits:
+        if not pinned.rejected and best.prediction:
+            return f"it is likely to run out of memory; the best fits and takes {format_seconds(best.value)}"
         reasons = "; ".join(r.example for r in pinned.rejected[:2])
         return f"it cannot run: {reasons}"
     if best.prediction is None:

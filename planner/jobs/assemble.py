@@ -20,6 +20,7 @@ from planner.request.fields import FIELDS
 
 Read = TypeVar("Read")
 _WORDS: Final = 50
+_TAKEN: Final = "a launch script, a configuration, a model's config.json or a log is read"
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,9 @@ def _refusal(file: JobFile, context: Context, readers: Sequence[Reader], of_form
     wanted = f"no {of_form[0].title.removeprefix('a ')}: " if of_form else ""
     programs = [f"{shlex.join(one.words):.{_WORDS}} (line {one.line})" for one in script.launches] if script else []
     starts = f", which starts {programs[0]}, of a framework that is not known here" if programs else ""
-    return f"{wanted}it looks like {looks_like(file)}{starts}"
+    starts = ", which starts no training" if script and not programs else starts
+    taken = "" if of_form or programs else f"; {_TAKEN}"
+    return f"{wanted}it looks like {looks_like(file)}{starts}{taken}"
 
 
 def _own_words(file: JobFile, read: Callable[[], Read]) -> Read:
@@ -174,7 +177,22 @@ def _run_of(job: ImportedJob, file: JobFile) -> Mapping[str, Any]:
 
 
 def _names(job: ImportedJob) -> dict[str, Any]:
-    return {**job.fields, **{f"pins.{axis}": value for axis, value in job.pins.items()}}
+    """What a job says, changes of the stack and the model one by one."""
+    plain = {name: value for name, value in job.fields.items() if name != "changes"}
+    return {**plain, **_under("pins", job.pins), **_under("changes", job.fields.get("changes") or {})}
+
+
+def _is_set(name: str, context: Context) -> bool:
+    """Whether an option says what is changed of the stack or the model."""
+    return name.startswith("changes.") and "changes" in context.known
+
+
+def _under(table: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{table}.{name}": value for name, value in values.items()}
+
+
+def _table(table: str, every: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:
+    return {name.removeprefix(f"{table}."): one for name, (one, _) in every.items() if name.startswith(f"{table}.")}
 
 
 def _joined(parts: Sequence[Part], context: Context) -> ImportedJob:
@@ -191,7 +209,7 @@ def _joined(parts: Sequence[Part], context: Context) -> ImportedJob:
         for name, value in _names(job).items():
             into = filled if name in job.filled else said
             if name in into and not _same(name, into[name][0], value):
-                if into is said and name not in context.known:
+                if into is said and name not in context.known and not _is_set(name, context):
                     against.append(_contradiction(name, into[name], (value, str(part.file.path))))
                 continue
             into[name] = (value, str(part.file.path))
@@ -199,10 +217,14 @@ def _joined(parts: Sequence[Part], context: Context) -> ImportedJob:
         raise BadRequest("; ".join(against))
     every = filled | said
     jobs = [job for _, job in read]
+    fields = {name: value for name, (value, _) in every.items() if not name.startswith(("pins.", "changes."))}
+    changes = _table("changes", every)
+    origins = {name: origin for name, (_, origin) in every.items() if not name.startswith("changes.")}
+    changed = {origin: None for name, (_, origin) in every.items() if name.startswith("changes.")}
     lacks = "" if "model" in every else next((job.lacks for job in jobs if job.lacks), "")
     return ImportedJob(
-        fields={name: value for name, (value, _) in every.items() if not name.startswith("pins.")},
-        pins={name.removeprefix("pins."): value for name, (value, _) in every.items() if name.startswith("pins.")},
+        fields=fields | ({"changes": changes} if changes else {}),
+        pins=_table("pins", every),
         layers=next((job.layers for job in jobs if job.layers), None),
         recomputed=next((job.recomputed for job in jobs if job.recomputed), None),
         remarks=_each_once(job.remarks for job in jobs),
@@ -213,7 +235,7 @@ def _joined(parts: Sequence[Part], context: Context) -> ImportedJob:
         length=next((job.length for job in jobs if job.length), None),
         lacks=lacks,
         filled=frozenset(filled.keys() - said.keys()),
-        origins={name: origin for name, (_, origin) in every.items()},
+        origins=origins | ({"changes": ", ".join(changed)} if changed else {}),
         measured=next((job.measured for job in jobs if job.measured), {}),
         suspect=any(job.suspect for job in jobs),
     )
@@ -244,7 +266,7 @@ def _sizes(model: Any) -> Any:
 
 
 def _contradiction(name: str, one: tuple[Any, str], other: tuple[Any, str]) -> str:
-    plain = name.removeprefix("pins.")
+    plain = name.removeprefix("pins.").removeprefix("changes.")
     sides = " and ".join(f"{value!s:.{_WORDS}} by {path}" for value, path in (one, other))
-    option = FIELDS[plain].words[0] if plain in FIELDS else plain
+    option = FIELDS[plain].words[0] if plain in FIELDS else f"set {plain}=..." if name.startswith("changes.") else plain
     return f"{plain} is {sides} (--{option} says which)"

@@ -71,6 +71,11 @@ def _is_model(file: JobFile) -> bool:
     return set(fields) >= _OURS and not _FAMILY & set(at)
 
 
+def describes_model(file: JobFile) -> bool:
+    """Whether a file describes a model, and nothing of how it is trained."""
+    return _is_hugging_face(file) or _is_model(file)
+
+
 def _read_model(file: JobFile, _: Context) -> ImportedJob:
     return ImportedJob({"model": str(file.path)})
 

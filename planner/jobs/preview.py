@@ -38,9 +38,9 @@ _FORKS: Final[Mapping[str, str]] = {
 _OTHERS: Final[Mapping[str, str]] = {
     "aleph-alpha": "Aleph Alpha's scaling is launched with a YAML file",
     "deepseek": "HAI-LLM is not public",
-    "deepspeed": "DeepSpeed is launched with a JSON file, and its pipeline in code",
-    "deepspeed-2021": "DeepSpeed is launched with a JSON file, and its pipeline in code",
-    "fsdp": "PyTorch FSDP is set up in the training script",
+    "deepspeed": "plan export --to deepspeed writes its JSON file, and a pipeline in Python",
+    "deepspeed-2021": "plan export --to deepspeed writes its JSON file, and a pipeline in Python",
+    "fsdp": "plan export --to accelerate writes a YAML file, --to pytorch the Python of the mesh",
     "transformers": "Transformers' Trainer is told its plan in a recipe (plan export --to trl or llamafactory)",
     "gpt-neox": "GPT-NeoX is launched with a YAML file",
     "generic": "no framework in particular is meant",

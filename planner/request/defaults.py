@@ -162,7 +162,7 @@ def _describe_fine_tune(request: PlanRequest, scenario: Scenario) -> list[str]:
     if task.referenced and request.reference_model is None:
         lines.append(f"reference model: {switches.reference_model}")
     if scenario.tuned and not switches.document_length:
-        lines.append("every sequence is full: padding to a batch's longest is less, --seq-len says the mean")
+        lines.append("every sequence is full; --seq-len says the mean length of yours after padding")
     if switches.document_length:
         lines.append(
             f"packed documents of {scenario.attended_length} tokens each; where they differ, attention follows the sum "

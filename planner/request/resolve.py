@@ -25,6 +25,7 @@ from planner.frameworks.registry import (
     FRAMEWORKS,
     check_goes_with,
     check_programs,
+    framework_of,
     usual_framework,
     usual_stack,
 )
@@ -118,6 +119,10 @@ def resolve(request: PlanRequest) -> Resolved:
     return Resolved(request, scenario, cluster, base, software, tokens, defaults, margin, stability, mixed)
 
 
+_OF_ADAPTERS: Final = {"megatron-lm": "megatron-bridge"}
+"""For a framework that trains no adapters, the one that does."""
+
+
 def resolve_search(request: PlanRequest) -> Resolved:
     """The question as it is searched, where it leaves these open: for the stack's framework, with a memory margin.
 
@@ -134,6 +139,9 @@ def resolve_search(request: PlanRequest) -> Resolved:
     if request.framework is None and not found.mixed and (framework := usual_framework(scenario)):
         scenario = replace(scenario, framework=framework)
         said.append(f"a plan that {framework} starts (--for any lifts that)")
+    elif request.framework is None and scenario.frozen and (own := framework_of(scenario.stack.name)):
+        own = _OF_ADAPTERS.get(own, own)
+        said.append(f"a plan that {own} may not start (--for {own} keeps to those)")
     return replace(found, request=request, scenario=scenario, defaults=(*found.defaults, *said))
 
 

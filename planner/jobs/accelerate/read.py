@@ -91,7 +91,9 @@ def _of_deepspeed(at: Document, find: Find) -> ImportedJob:
     _ = {plugin.get(word) for word in (*PLUGIN, *LEFT)}
     steps, precision = made.get("gradient_accumulation_steps"), at("precision")
     found = deepspeed_job({"train_micro_batch_size_per_gpu": "auto", **made})
-    pins = {name: pin for name, pin in found.pins.items() if name != "steps"} | present(steps=steps)
+    pins = {name: pin for name, pin in found.pins.items() if name != "steps"} | present(
+        steps=steps if steps != "auto" else None
+    )
     sp = at("sp")
     pins |= {"cp": sp, "cp_kind": "a2a"} if sp > 1 else {}
     assumed = tuple(one for one in found.assumed if not one.startswith(("train_", "neither train", "gradient_acc")))

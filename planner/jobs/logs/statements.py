@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from planner.answer.text import plural, short_seconds
+from planner.jobs.documents import describes_model
 from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.forms import Form
 from planner.jobs.logs.lines import plain
@@ -132,7 +133,9 @@ def with_findings(job: ImportedJob, findings: Findings, context: Context, *, asi
     known = {*fields, *(f"pins.{axis}" for axis in job.pins), *context.known}
     known |= {"cluster"} if "profile" in known else set()
     known |= {"global_batch_size"} if "steps" in job.pins else set()
-    asked = ["cluster"] if context.files else list(_ASKED)  # other files may say the rest
+    known |= {"model"} if any(map(describes_model, context.files)) else set()
+    rest = any(not describes_model(file) for file in context.files)  # which a configuration or a script says
+    asked = ["cluster"] if rest else list(_ASKED)
     lacks = [
         f"the log does not say {_ASKED[name][0]}; {_ASKED[name][1]} says it" for name in asked if name not in known
     ]
@@ -158,5 +161,5 @@ _ASKED: Final = {
     "pins.zero_stage": ("what is sharded", "--zero"),
     "pins.recompute": ("what is recomputed", "--recompute"),
 }
-"""What must be known for a price of what ran, in words, and the option that says it; a configuration beside the log
-says the rest as well."""
+"""What must be known for a price of what ran, in words, and the option that says it; a configuration or a script
+beside the log says the rest as well, a model alone does not."""

@@ -114,7 +114,7 @@ def _whole(text: str) -> list[int]:
 def _seen(findings: Findings) -> tuple[str, ...]:
     """What the log says of machine and model and no field takes as it is."""
     said = findings.start.said
-    machine = f"the log names the device {said['device']}; --cluster says the machines" if "device" in said else ""
+    machine = f"the log names the device {said['device']}; --cluster takes that name" if "device" in said else ""
     return (machine,) if machine else ()
 
 

@@ -9,7 +9,7 @@ from rich.text import Text
 from planner.analyses.compare import Compared, Comparison
 from planner.answer.text import format_gib, format_percent, format_prefixed, short_seconds
 from planner.render.terminal.panels import TERMS
-from planner.render.terminal.tables import grid, section
+from planner.render.terminal.tables import grid, line, section
 
 _LEAST = 5e-4
 
@@ -18,6 +18,7 @@ def print_comparison(found: Comparison, console: Console) -> None:
     """The whole comparison, within the width of the console."""
     for letter, side in (("A", found.a), ("B", found.b)):
         console.print(Text(f"{letter}  {side.name}", style="bold"), overflow="fold")
+    line(console, _answer(found), "bold")
     for heading, table in (
         ("Totals", _sides(found)),
         ("Time per iteration", _terms(found)),
@@ -29,6 +30,16 @@ def print_comparison(found: Comparison, console: Console) -> None:
         console.print("  what changes save is for as many tokens as A's iteration has", overflow="fold")
     if not found.steps:
         console.print("", "A and B are the same.", sep="\n")
+
+
+def _answer(found: Comparison) -> str:
+    """Which iteration is shorter, by how much of A's."""
+    a, b = found.a.iteration_seconds, found.b.iteration_seconds
+    if abs(b / a - 1.0) < _LEAST:
+        return f"Both are predicted to take {short_seconds(a)} per iteration."
+    more = "less" if b < a else "more"
+    took = f"{abs(b / a - 1.0):.1%} {more} time per iteration: {short_seconds(b)}, A {short_seconds(a)}"
+    return f"B is predicted to take {took}."
 
 
 def _sides(found: Comparison) -> Table:

@@ -11,7 +11,9 @@ from rich.text import Text
 
 from planner.answer.plan import Advice, Plan, Prediction, Proof, Rejection, Strategy, Trust
 from planner.answer.text import (
+    BEST,
     CUT_SHORT,
+    NOTABLE,
     format_days,
     format_dollars,
     format_percent,
@@ -104,7 +106,7 @@ def _evidence(plan: Plan) -> Iterator[RenderableType]:
 
 def _trust(found: Trust) -> Iterator[RenderableType]:
     """The measured runs nearest to the plan, and how well each is predicted."""
-    yield indented(Text(f"nearest measured runs: how unlike (0: alike), error ({_where(found)})", style="dim"))
+    yield indented(Text(f"nearest measured runs: distance (0: alike), error ({_where(found)})", style="dim"))
     for run in found.nearest:
         machines = f"{run.gpus:,} {run.accelerator}"
         said = f"{run.distance:.1f}  {run.error:+.1%}  {run.model}, {machines}, {run.stack}, {run.layout} ({run.group})"
@@ -271,7 +273,8 @@ def _comment(remark: str, width: int) -> str:
 
 def _quote(plan: Plan, strategy: Strategy, prediction: Prediction, width: int) -> Text:
     gpus = plan.request.get("gpus", strategy.tp * strategy.cp * strategy.pp * strategy.dp)
-    subject = f"{name_in(plan.request.get('model'))} on {plural(gpus, 'GPU')}"
+    name = name_in(plan.request.get("model"))
+    subject = f"{'the job' if name == 'given' else name} on {plural(gpus, 'GPU')}"
     kind = f" ({strategy.cp_kind})" if strategy.cp > 1 else ""
     degrees = {
         "TP": strategy.tp,
@@ -286,9 +289,17 @@ def _quote(plan: Plan, strategy: Strategy, prediction: Prediction, width: int) -
         f"{format_percent(prediction.mfu)} MFU",
         format_days(prediction.training_days),
         *_proved(plan),
+        *_beyond_best(plan, prediction.iteration_seconds),
     ]
     said = [f"{subject}:", *split, f"DP {strategy.dp}:", *_listed(figures, ",")]
     return Text(flow(said, width=width - 1, indent=0, gap=" ") + ".", style="bold")
+
+
+def _beyond_best(plan: Plan, seconds: float) -> list[str]:
+    """How much longer a configuration that somebody runs takes than the best plan beside it."""
+    best = next((line.iteration_seconds for line in plan.why_not if line.subject == BEST), None)
+    beyond = seconds / best - 1.0 if best else 0.0
+    return [f"{format_percent(beyond)} longer than the best plan"] if beyond > NOTABLE else []
 
 
 def _proved(plan: Plan) -> list[str]:

@@ -211,6 +211,13 @@ def test_a_configuration_that_does_not_fit_is_told_so_compare_with_best():
     assert [line.text for line in beside.why_not] == ["it cannot run: stage 0 needs 102.5 GiB, 79.1 GiB available"]
 
 
+def test_a_configuration_in_doubt_is_said_to_run_out_likely():
+    given = PlanRequest(**LLAMA, pins={"tp": 1})
+    doubted = predict(given).model_copy(update={"rejected": ()})
+    (line,) = compare_with_best(doubted, given).why_not
+    assert line.text.startswith("it is likely to run out of memory; the best fits and takes ")
+
+
 def test_utilisation_beyond_the_peak_and_a_cost_that_nobody_knows_are_told():
     long = plan(PlanRequest(model="llama3-8b", gpus=128, seq_length=10_000_000, global_batch_size=1))
     assert long.prediction.hfu > 1.0

@@ -55,6 +55,45 @@ def test_what_is_missing_is_said_all_at_once_and_is_no_failure_to_read(files):
     assert "--model says which; --gpus says how many accelerators" in done.stderr
 
 
+TITAN_LOG = "[titan] INFO - Building 2-D device mesh with ['dp_shard', 'tp'], [4, 2]\n" + "".join(
+    f"[titan] 2026-11-20 09:12:{step:02d},000 - step: {step}  loss: 9.0  memory: 30.00GiB(38.00%)  tps: 3,000\n"
+    for step in range(1, 31)
+)
+
+
+def test_a_model_beside_a_log_says_nothing_of_how_it_was_split(files):
+    (files / "train.log").write_text(TITAN_LOG)
+    done = run("read", files / "train.log", files / "config.json")
+    assert done.exit_code == 0, done.stderr
+    said = done.stdout.partition("Missing")[2]
+    assert all(
+        f"{option} says it" in said for option in ("--cluster", "--pp", "--micro-batch", "--zero", "--recompute")
+    )
+    assert "--model" not in said
+    assert "dgx-h100 is priced" not in said
+    assert run("predict", files / "train.log", files / "config.json", "--cluster", "dgx-h100").exit_code == 2
+
+
+def test_a_family_that_is_not_known_is_among_what_is_missing(files):
+    (files / "config.json").write_text(json.dumps(MODEL | {"model_type": "qqzz"}))
+    done = run("read", files / "config.json")
+    assert "a model that is not priced: 2 things must be said" in done.stdout.splitlines()[0]
+    assert "family 'qqzz' is unsupported" in done.stdout.partition("Missing")[2]
+
+
+def test_a_price_ends_with_how_far_from_the_best_it_is(files):
+    last = " ".join(run("predict", files / "train.sh").stdout.splitlines()[-2:])
+    assert last.endswith("longer than the best plan.")
+
+
+def test_a_comparison_begins_with_which_is_faster(files):
+    done = run("compare", files / "train.sh")
+    lines = done.stdout.splitlines()
+    assert "machines" not in done.stdout.partition("From A to B")[2]  # a search's margin is no change of machines
+    assert lines[2].startswith("B is predicted to take ")
+    assert max(map(len, lines)) <= 80
+
+
 def test_a_question_that_would_be_refused_is_not_said_to_have_a_price(files):
     done = run("read", files / "train.sh", "--for", "torchtitan")
     assert done.exit_code == 0
@@ -119,6 +158,16 @@ def test_files_that_contradict_each_other_are_named_and_an_option_settles_it(fil
         "generic",
     )
     assert settled.exit_code == 0, settled.stderr
+
+
+def test_changes_of_two_files_add_up_and_only_what_differs_is_refused(files):
+    titles = ("--overlap-grad-reduce --hidden-dropout 0 --attention-dropout 0", "--hidden-dropout 0.1")
+    for name, more in zip(("one.sh", "other.sh"), titles, strict=True):
+        (files / name).write_text(LAUNCH.rstrip("\n") + f" {more}\n")
+    done = run("read", files / "one.sh", files / "other.sh")
+    assert done.exit_code == 2
+    assert f"stack.dropout is False by {files / 'one.sh'} and True by {files / 'other.sh'}" in done.stderr
+    assert "(--set stack.dropout=... says which)" in done.stderr
 
 
 def test_the_model_of_a_script_and_of_a_config_may_be_the_same_one(files):

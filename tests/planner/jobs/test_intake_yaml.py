@@ -46,6 +46,16 @@ def test_what_accelerate_config_writes_shards_over_all_ranks():
     assert (job.pins["zero_stage"], job.pins["recompute"]) == (2, "full")
 
 
+def test_an_accumulation_that_the_trainer_fills_in_is_none(tmp_path):
+    (tmp_path / "ds.json").write_text('{"gradient_accumulation_steps": "auto", "zero_optimization": {"stage": 3}}')
+    file = tmp_path / "accelerate.yaml"
+    named = "deepspeed_config: {deepspeed_config_file: ds.json}"
+    file.write_text(f"distributed_type: DEEPSPEED\nnum_processes: 8\n{named}\n")
+    job = read_job([file], Context()).job
+    assert job.pins["zero_stage"] == 3
+    assert "steps" not in job.pins
+
+
 def test_accelerate_without_fsdp_shares_nothing():
     assert accelerate_job({"distributed_type": "MULTI_GPU", "num_processes": 4}).pins["zero_stage"] == 0
     assert accelerate_job({"mixed_precision": "no"}).fields["precision"] == "fp32"

@@ -8,7 +8,7 @@ from planner import PlanRequest, predict
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.request.defaults import fine_tune_batch
-from planner.request.resolve import resolve
+from planner.request.resolve import resolve, resolve_search
 
 SMALL = {"model": "qwen2.5-0.5b", "gpus": 8, "seq_length": 1024, "reasons": False}
 
@@ -25,6 +25,12 @@ def test_a_fine_tune_takes_a_fine_tunes_batch_tokens_and_framework():
     assert any(line.startswith("every sequence is full") for line in found.defaults)
     assert asked().scenario.stack.name == "megatron-core"
     assert asked(task="sft", pins={"pp": 2}).scenario.stack.name == "megatron-core", "which has pipelines"
+
+
+@pytest.mark.parametrize(("stack", "framework"), [("fsdp", "accelerate"), ("nemo", "megatron-bridge")])
+def test_a_plan_of_adapters_says_what_would_keep_it_to_what_starts(stack, framework):
+    said = resolve_search(PlanRequest(**SMALL, adapters="16", stack=stack)).defaults[-1]
+    assert said == f"a plan that {framework} may not start (--for {framework} keeps to those)"
 
 
 @pytest.mark.parametrize(("gpus", "batch"), [(1, 64), (8, 64), (24, 96), (100, 100)])
