@@ -155,12 +155,15 @@ def probability_faster(one: Points, others: Points, gaps: Floats, known: Varianc
         gaps: log(predicted time of the other / predicted time of the one), (N,).
         known: the standard deviations.
     """
-    from scipy.special import stdtr
-
     shared = covariance(one, others, known)[0]
     squared = spread(one, known) ** 2 + spread(others, known) ** 2 - 2.0 * shared
-    found: Floats = stdtr(FREEDOM, gaps / np.sqrt(np.maximum(squared, 1e-12)))
-    return found
+    return below(gaps / np.sqrt(np.maximum(squared, 1e-12)))
+
+
+def below(scores: Floats) -> Floats:
+    """Probability that a Student-t of ``FREEDOM`` = 4 degrees lies below each score [Abramowitz64, 26.7.4]."""
+    share = scores / np.sqrt(FREEDOM + scores**2)
+    return 0.5 + share * (0.75 - 0.25 * share**2)
 
 
 class Posterior(NamedTuple):

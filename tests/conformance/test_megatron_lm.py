@@ -135,7 +135,7 @@ def test_megatron_takes_the_states_that_were_priced(plan, understood):
     args, asked = understood(plan), plan.request
     name, narrow = asked.get("optimizer", "adam"), asked["precision"] not in {"fp16", "fp32"}
     assert degrees(args) == planned(plan), label(plan)
-    assert args.optimizer == {"muon": "dist_muon", "sgd": "sgd"}.get(name, "adam")
+    assert args.optimizer == {"muon": "muon", "sgd": "sgd"}.get(name, "adam")  # its own name for dist_muon by now
     assert args.exp_avg_dtype == {"adam-bf16": torch.bfloat16, "adam-8bit": torch.uint8}.get(name, torch.float32)
     assert args.main_params_dtype == {"fp16": torch.float16}.get(asked.get("main_params"), torch.float32)
     wide = asked.get("main_grads") != "bf16" if narrow else asked.get("main_grads") == "fp32"

@@ -170,7 +170,11 @@ def test_a_profile_reads_back_as_what_was_fitted(tmp_path):
 def test_runs_of_two_strategies_centre_the_interval_and_a_repeated_one_does_not(tmp_path, copies, centred):
     rows = [json.loads(line) for line in RUNS.read_text().splitlines()][:copies]
     path = tmp_path / "p.toml"
-    path.write_text(calibrate([written(tmp_path / "runs.jsonl", rows * 2)]).profile)
+    path.write_text(
+        calibrate(
+            [written(tmp_path / "runs.jsonl", rows + [one | {"id": f"{one['id']} again"} for one in rows])]
+        ).profile
+    )
     answer = plan("predict", "--profile", path, "--model", "gpt3-350m", "--gpus", "16", "--format", "json")
     found = json.loads(answer.stdout)["prediction"]
     up, down = (abs(math.log(found["interval"][end] / found["iteration_seconds"])) for end in ("high", "low"))
@@ -209,7 +213,9 @@ def test_a_calibration_goes_through_json():
 )
 def test_runs_that_cannot_be_fitted_together_say_why(tmp_path, changes, options, message):
     with pytest.raises(BadRequest, match=message):
-        calibrate([written(tmp_path / "runs.jsonl", [run(**change) for change in changes])], **options)
+        calibrate(
+            [written(tmp_path / "runs.jsonl", [run(id=str(n), **one) for n, one in enumerate(changes)])], **options
+        )
 
 
 def test_a_run_that_cannot_be_used_is_told_and_the_others_are_fitted(tmp_path):

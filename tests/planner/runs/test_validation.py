@@ -48,7 +48,7 @@ def test_a_run_that_breaks_a_rule_is_priced_with_the_rule_beside_it(tmp_path):
 
 def test_layers_that_a_stack_would_not_take_are_priced_as_they_were():
     uneven = run(pins={"pp": 2, "vpp": 1, "schedule": "1f1b"}, request={"layers_per_stage": [13, 11]})
-    found = case(uneven | {"request": uneven["request"] | {"stack": "gpt-neox"}})
+    found = case(uneven | {"request": uneven["request"] | {"stack": "megatron-lm-2022"}})
     assert found.assignment.layers.tolist() == [13, 11]
     assert "layers-per-stage" in [one.rule for one in found.broken]
 

@@ -254,10 +254,14 @@ def test_what_people_write_as_text_is_read_over_http_too(served):
 
 
 def test_a_queue_is_read_as_strictly_as_a_question(served):
-    queue = {"cluster": "dgx-h100", "gpus": 16, "jobs": [{"name": "a", "model": "llama3-8b", "seq_length": "4096"}]}
+    queue = {
+        "cluster": "dgx-h100",
+        "gpus": 16,
+        "jobs": [{"name": "a", "model": "llama3-8b", "global_batch_size": "4096"}],
+    }
     found = served.ask("allocate", queue)
     assert found.status_code == 422
-    assert "job a: seq_length: expected a whole number, got '4096'" in said(found)
+    assert "job a: global_batch_size: expected a whole number, got '4096'" in said(found)
     found = served.ask("replan", {"plan": "plan.json", "gpus": 8})
     assert "plan: expected an answer of /v1/plan, got 'plan.json'" in said(found)
 

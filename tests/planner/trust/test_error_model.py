@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_t
+from scipy.stats import multivariate_t, t
 
 from planner.runs import error_fit
 from planner.trust.error_model import (
@@ -12,6 +12,7 @@ from planner.trust.error_model import (
     SHARES,
     SIZES,
     Points,
+    below,
     covariance,
     guarded,
     likeness,
@@ -51,6 +52,11 @@ def test_the_likelihood_is_that_of_a_multivariate_student_t():
     some, misses = points(5), np.array([0.1, -0.2, 0.05, 0.3, 0.0])
     expected = multivariate_t(shape=covariance(some, some, KNOWN), df=FREEDOM).logpdf(misses)
     assert error_fit.likelihood(some, misses, likeness(some, some), KNOWN) == pytest.approx(expected)
+
+
+def test_the_probability_below_a_score_is_that_of_a_student_t():
+    scores = np.linspace(-8.0, 8.0, 33)
+    assert below(scores) == pytest.approx(t(FREEDOM).cdf(scores))
 
 
 def test_what_two_layouts_have_in_common_does_not_blur_their_order():
