@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
+from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
 from planner.jobs.megatron.dialect import Dialect, Words
 from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
+from planner.jobs.megatron.read import BOTH_WAYS
 from planner.jobs.megatron.tables import table_job, table_words
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
 
