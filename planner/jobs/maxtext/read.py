@@ -220,10 +220,15 @@ def _files(launch: Launch) -> list[str]:
     return [word for word in launch.words if word.endswith((".yml", ".yaml"))]
 
 
+_OF_MANY: Final = {"run_name"}
+"""Words that other programs take too."""
+
+
 def _starts(launch: Launch) -> bool:
     """Whether a command line is MaxText's: its program, a file, and words such as ``model_name=llama2-7b``."""
     named = any(_PROGRAM.search(word) for word in launch.words[:4])
-    own = {row.word for row in OPTIONS}
+    itself = any("maxtext" in word.lower() for word in launch.words)
+    own = {row.word for row in OPTIONS} - (set() if itself else _OF_MANY)
     said = any(word.partition("=")[0] in own for word in launch.words if "=" in word)
     return named and said and bool(_files(launch))
 

@@ -316,7 +316,7 @@ _OTHER_MODELS: Final = {
     "pretrain_vision_inpaint": "a model of images",
 }
 """Scripts of Megatron-LM that train no decoder of text."""
-_BOTH_WAYS: Final = "attention in both directions and the head of BERT are priced as a decoder's: more time"
+BOTH_WAYS: Final = "attention in both directions and the head of BERT are priced as a decoder's: more time"
 
 
 def _read(launch: Launch, context: Context) -> ImportedJob:
@@ -325,7 +325,7 @@ def _read(launch: Launch, context: Context) -> ImportedJob:
         if program in programs:
             raise BadRequest(f"{programs[program]} trains {other}, which is not priced; a decoder of text is")
     found = _of_decoder(launch, context)
-    return replace(found, unpriced=(*found.unpriced, _BOTH_WAYS)) if "pretrain_bert" in programs else found
+    return replace(found, unpriced=(*found.unpriced, BOTH_WAYS)) if "pretrain_bert" in programs else found
 
 
 def _of_decoder(launch: Launch, context: Context) -> ImportedJob:

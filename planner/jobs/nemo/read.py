@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
+from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
 from planner.jobs.megatron.dialect import Dialect, Words
 from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
+from planner.jobs.megatron.read import BOTH_WAYS
 from planner.jobs.megatron.tables import table_job, table_words
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
 
@@ -144,8 +147,17 @@ def _is_one(file: JobFile) -> bool:
 
 
 def nemo_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
-    """The job of a configuration of NeMo 1's Megatron GPT."""
-    return table_job(_one_words(document, context), _ONE, context)
+    """The job of a configuration of NeMo 1's Megatron GPT.
+
+    Raises:
+        BadRequest: a value that is wrong or not priced, or a model with an encoder beside its decoder.
+    """
+    model = document.get("model")
+    model = model if isinstance(model, Mapping) else {}
+    if isinstance(model.get("encoder"), Mapping) and isinstance(model.get("decoder"), Mapping):
+        raise BadRequest("model.encoder beside model.decoder is not priced; a decoder of text is")
+    found = table_job(_one_words(document, context), _ONE, context)
+    return replace(found, unpriced=(*found.unpriced, BOTH_WAYS)) if "bert_binary_head" in model else found
 
 
 def _read_one(file: JobFile, context: Context) -> ImportedJob:

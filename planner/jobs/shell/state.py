@@ -21,7 +21,7 @@ EFFORT: Final = 200_000
 """Commands, and turns of loops, that are read of one script before it is given up."""
 DEPTH: Final = 60
 """Functions, files and strings within each other."""
-LONGEST: Final = 1 << 22
+LONGEST: Final = 1 << 20
 """Characters of a text that a script makes before it is given up."""
 
 

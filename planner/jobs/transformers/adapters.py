@@ -42,6 +42,8 @@ def adapted_job(at: Document, trainer: Trainer, sharded: ImportedJob, *, experts
     dropout = "+dropout" if _number(at("lora_dropout")) > 0 else ""
     kernels = "16-bit" if sharded.framework == "deepspeed" else "autocast"
     adapters = f"{at('rank') or trainer.rank}:{','.join(modules)}/{kernels}{dropout}"
+    if not at("rank"):
+        assumed += (f"no rank of adapters is said; {trainer.rank} is priced, as {trainer.title} takes it",)
     fields = {"adapters": adapters, **({"base_precision": base} if base else {})}
     pins = {}
     if sharded.pins.get("offload", "none") != "none":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,6 +88,8 @@ def command_job(
         BadRequest: a value that is wrong, or contradicts another.
     """
     command = command or command_of(launch, context, trainer)
+    written = (JobFile(Path(path), text) for path, text in launch.written.items())  # they stand above those on disk
+    context = replace(context, files=(*context.files, *written))
     values, unknown = _known(command.values, launch, trainer)
     lost = values.pop("config", None)
     launched, told = accelerate_of(command.start, context)

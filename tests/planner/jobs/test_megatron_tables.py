@@ -196,6 +196,17 @@ def test_gpt_neox_without_a_pipeline_module_has_one_stage():
     assert read(json.dumps({**NEOX, "pipe_parallel_size": 0}))[1].pins["pp"] == 1
 
 
+def test_encoders_of_nemo_are_refused_and_bert_s_are_said():
+    model = {"micro_batch_size": 1, "num_layers": 2, "hidden_size": 256, "num_attention_heads": 2}
+    model |= {"encoder_seq_length": 512, "max_position_embeddings": 512}
+    trainer = {"devices": 8, "num_nodes": 1}
+    bert = json.dumps({"trainer": trainer, "model": model | {"bert_binary_head": True}})
+    assert any("both directions" in line for line in read(bert)[1].unpriced)
+    parts = {"encoder": {"num_layers": 2}, "decoder": {"num_layers": 2}}
+    with pytest.raises(BadRequest, match=r"model\.encoder beside model\.decoder is not priced"):
+        read(json.dumps({"trainer": trainer, "model": model | parts}))
+
+
 def test_blocks_of_another_kind_are_refused():
     with pytest.raises(BadRequest, match="gmlp: layers of another kind"):
         read(json.dumps({**NEOX, "gmlp": True}))

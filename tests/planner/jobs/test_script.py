@@ -84,3 +84,17 @@ def test_a_model_that_is_not_known_is_asked_for_in_the_script_s_own_words(tmp_pa
     job = read(tmp_path, line).job
     assert job.missing == ("--arg VALUE: model depends on $1",)
     assert job.lacks == ""
+
+
+TRAINER = "deepspeed --num_gpus 8 train.py --model_name_or_path llama3-8b --bf16 --per_device_train_batch_size 1"
+STAGE = '{"zero_optimization": {"stage": %s}, "bf16": {"enabled": true}}'
+
+
+def test_what_a_script_writes_for_deepspeed_stands_above_what_is_on_disk(tmp_path):
+    (tmp_path / "ds.json").write_text(STAGE % 3)
+    line = f"{TRAINER} --deepspeed ./ds.json"
+    assert read(tmp_path, line).job.pins["zero_stage"] == 3
+    assert read(tmp_path, f"cat > ds.json <<EOF\n{STAGE % 2}\nEOF\n{line}").job.pins["zero_stage"] == 2
+    unknown = read(tmp_path, f"python make_config.py > ds.json\n{line}").job
+    assert "zero_stage" not in unknown.pins
+    assert any("ds.json is not here" in line for line in unknown.missing)

@@ -402,3 +402,9 @@ def test_a_script_that_is_called_by_its_task_has_that_task(script, task):
 def test_a_script_that_generates_its_samples_is_priced_without_and_that_is_said():
     job = command("python ppo_training.py --model_name_or_path llama3-8b --per_device_train_batch_size 1")
     assert any(line.startswith("ppo generates what it learns from") for line in job.unpriced)
+
+
+def test_a_rank_of_adapters_that_nobody_said_is_said():
+    line = "python train.py --model_name_or_path llama3-8b --per_device_train_batch_size 1 --bf16 --load_in_4bit True"
+    assert any("no rank of adapters is said; 8 is priced" in one for one in command(line).assumed)
+    assert not any("no rank" in one for one in command(f"{line} --lora_r 32").assumed)
