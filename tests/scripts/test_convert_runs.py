@@ -52,8 +52,10 @@ def documents():
 
 
 ROUNDING = "measured.rounding", "measured.peak_memory.rounding"
-OTHERWISE = *ROUNDING, "derived_from", "not_fitted", "source.printed", "unread"
-"""The other runs of a group tell digits; people chose what is fitted to and what is shown, and read on."""
+HOSTS = "request.cluster.host_memory", "request.cluster.host_bandwidth"
+OTHERWISE = *ROUNDING, *HOSTS, "derived_from", "not_fitted", "source.printed", "unread"
+"""The other runs of a group tell digits; people chose what is fitted to and what is shown, and read on. And the catalogue
+knows more hosts than when the runs were converted."""
 
 
 def without(document, paths):
@@ -62,10 +64,11 @@ def without(document, paths):
     for path in paths:
         inner = kept
         for name in path.split(".", 2 if ".changes." in path else -1):
-            holder, inner = inner, inner.get(name, {})
+            holder, inner = inner, inner.get(name, {}) if isinstance(inner, dict) else {}
             if inner == {}:
                 break
-        holder.pop(name, None)
+        if isinstance(holder, dict):
+            holder.pop(name, None)
     return {name: value for name, value in kept.items() if value}
 
 
