@@ -20,7 +20,9 @@ from tests.conformance.plans import label, random_plans
 from tests.conformance.world import rank_of
 
 HALVES = ("bf16", "bf16", "fp16", "fp32")
-PLANS = random_plans("deepspeed", 240, seed=5, precisions=HALVES)
+OWN = ({}, {}, {"pins": (("pp", "2.."),)}, {"pins": (("cp", "2.."),)})
+"""Pipelines and long sequences are proposed where they are asked for, since they need code of the user's own."""
+PLANS = random_plans("deepspeed", 240, seed=5, precisions=HALVES, choices=OWN)
 
 
 @pytest.fixture
