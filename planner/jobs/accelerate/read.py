@@ -106,9 +106,9 @@ def _of_deepspeed(at: Document, find: Find) -> ImportedJob:
     fields = {"stack": FRAMEWORKS["deepspeed"].stack, **found.fields}
     fields |= {"precision": precision} if precision != "fp32" else {}
     unread = plugin.unread("", prefix="deepspeed_config.")
-    return ImportedJob(
-        fields, pins, assumed=assumed, unpriced=(*found.unpriced, *unread), framework="deepspeed"
-    )  # fmt: skip
+    told = (*found.unpriced, *unread)
+    filled = found.filled if precision == "fp32" else frozenset()
+    return ImportedJob(fields, pins, assumed=assumed, unpriced=told, framework="deepspeed", filled=filled)
 
 
 def _of_megatron(at: Document, _find: Find) -> ImportedJob:
