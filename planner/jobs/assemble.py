@@ -33,6 +33,7 @@ class Part:
         job: what it asks for; nothing of its own where another file named it and was read with it.
         line: of the launch that was read, of a script.
         run: of a log, the ``run/1`` document.
+        named: whether another file named it, and nobody gave it.
     """
 
     file: JobFile
@@ -40,6 +41,7 @@ class Part:
     job: ImportedJob | None
     line: int | None = None
     run: Mapping[str, Any] | None = None
+    named: bool = False
 
     @property
     def title(self) -> str:
@@ -53,7 +55,7 @@ class FilesOfJob:
     """The files of a job, joined.
 
     Attributes:
-        parts: the files, as they were given.
+        parts: the files, as they were given, and then those that they name and that were read from disk.
         job: all that they say.
         run: the measured run, where one of them is a log or a run.
     """
@@ -64,8 +66,8 @@ class FilesOfJob:
 
     @property
     def names(self) -> str:
-        """The files in words."""
-        return ", ".join(str(part.file.path) for part in self.parts)
+        """The files that were given, in words."""
+        return ", ".join(str(part.file.path) for part in self.parts if not part.named)
 
 
 def read_files(
@@ -84,18 +86,53 @@ def read_files(
         BadRequest: the files contradict each other, or one of them itself.
     """
     files = tuple(job_file(path) for path in paths)
-    context = replace(context, files=files, used=set())
+    context = replace(context, files=files, opened={})
     parts: dict[Path, Part] = {}
     for file in sorted(files, key=lambda file: not is_script(file)):  # scripts name other files
         others = replace(context, files=tuple(one for one in files if one is not file), folder=file.path.parent)
         parts[file.path] = _part(file, others, readers, form if len(files) == 1 else None)
     _check_form(parts.values(), form)
     found = tuple(
-        replace(part, job=None) if path in context.used and not _starts(part) else part
+        replace(part, job=None) if path in context.opened and not _starts(part) else part
         for path, part in ((file.path, parts[file.path]) for file in files)
     )
     run = next((part.run for part in found if part.run is not None), None)
-    return FilesOfJob(found, _joined(found, context), run)
+    job = _joined(found, context)
+    every = {path: parts.get(path) or _named(file, context, readers) for path, file in context.opened.items()}
+    origins = _own_files(job, found, [part for part in every.values() if part])
+    listed = [replace(part, job=None) for part in every.values() if part and part.named]
+    return FilesOfJob((*found, *listed), replace(job, origins=origins), run)
+
+
+def _named(file: JobFile, context: Context, readers: Sequence[Reader]) -> Part | None:
+    """A file that another one named, with what it says alone; None where no reader of documents knows it."""
+    alone = replace(context, files=(), opened={}, folder=file.path.parent)
+    try:
+        reader = kind(file, [one for one in readers if isinstance(one, DocumentReader)])
+        if isinstance(reader, DocumentReader):
+            return Part(file, reader, _with_stack(reader.read(file, alone), reader), named=True)
+    except MeshwrightError:  # it says too little, or contradicts itself, without the file that names it
+        pass
+    return None
+
+
+def _own_files(job: ImportedJob, given: Sequence[Part], opened: Sequence[Part]) -> dict[str, str]:
+    """The origins of a job's values; those that a file says which another one names are its own.
+
+    Args:
+        job: joined.
+        given: the files that it is of.
+        opened: the files that these named, with what each says alone, the ones that name others before them.
+    """
+    origins = dict(job.origins)
+    naming = {str(part.file.path) for part in given if part.job is not None}
+    values = _names(job)
+    for part in (one for one in reversed(opened) if str(one.file.path) not in naming):
+        alone = part.job or ImportedJob()
+        for name, value in _names(alone).items():
+            if origins.get(name) in naming and name not in alone.filled and values[name] == value:
+                origins[name] = str(part.file.path)
+    return origins
 
 
 def _starts(part: Part) -> bool:

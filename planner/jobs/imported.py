@@ -197,5 +197,5 @@ def _settle_batch(fields: dict[str, Any], pins: dict[str, Any], replicas: int, *
             sizes = f"{plural(steps, 'step')} x {plural(replicas, 'data-parallel rank')}"
             raise BadRequest(f"a batch of {batch} does not divide into {sizes}; a multiple of {steps * replicas} does")
         pins["micro_batch_size"] = each
-    elif not batch:
-        fields["global_batch_size"] = (micro or 1) * steps * replicas
+    elif micro and not batch:
+        fields["global_batch_size"] = micro * steps * replicas

@@ -145,7 +145,7 @@ class Context:
         launch: which of several launches is meant, counted from 1; None where nobody said.
         expand: whether a script's own code may be run, its programs replaced by recorders.
         folder: where the file lies; what it names is looked for there, and in the folders above, where scripts are run.
-        used: the files that others named and that were read with them.
+        opened: the files that others named and that were read with them, in that order.
     """
 
     known: Collection[str] = ()
@@ -155,13 +155,13 @@ class Context:
     launch: int | None = None
     expand: bool = False
     folder: Path | None = None
-    used: set[Path] = field(default_factory=set)
+    opened: dict[Path, JobFile] = field(default_factory=dict)
 
     def holding(self, key: str) -> JobFile | None:
         """The file of the job whose table has a name, where one has it; it counts as read with the one that asks."""
         found = next((file for file in self.files if file.document and key in file.document), None)
         if found is not None:
-            self.used.add(found.path)
+            self.opened.setdefault(found.path, found)
         return found
 
     def find(self, name: str, beside: Path | None = None) -> JobFile | None:
@@ -174,13 +174,12 @@ class Context:
         wanted = Path(name)
         for one in self.files:
             if one.path == wanted or one.path.name == wanted.name:
-                self.used.add(one.path)
-                return one
+                return self.opened.setdefault(one.path, one)
         folders = [beside.parent] if beside else []
         folders += [self.folder, *self.folder.parents[:_UPWARDS]] if self.folder else []
         for place in (wanted, *(folder / wanted for folder in folders)):
             if place.is_file():
-                return job_file(place)
+                return self.opened.get(place) or self.opened.setdefault(place, job_file(place))
         return None
 
 

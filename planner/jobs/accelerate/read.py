@@ -31,6 +31,10 @@ _OF_MEGATRON: Final = r"megatron_lm_(gradient_clipping|no_save_optim|no_load_opt
 SPLIT: Final = "transformers"
 """The stack that splits sequences, which FSDP's usual one does not."""
 _KEYS: Final = frozenset({"distributed_type", "mixed_precision"})
+_OPEN: Final = (
+    "accumulation makes no batch without the script's micro-batch, which is not here; the usual batch is priced where "
+    "neither --micro-batch-size nor --global-batch-size says it"
+)
 Find = Callable[[str], JobFile | None]
 """The file that another one names, None where it is not there."""
 
@@ -53,7 +57,9 @@ def accelerate_job(document: Mapping[str, Any], find: Find = lambda _: None) -> 
     _ = [at.raw(field) for field in ("tp", "cp", "sp", "shard", "replicas", "cp_kind")]
     tables = {"": _HARMLESS, "fsdp_config": _OF_FSDP, "parallelism_config": _OF_PARALLELISM}
     unread = [line for table, harmless in tables.items() for line in at.unread(table, harmless)]
-    return joined(found, ImportedJob(present(**more), unpriced=tuple(unread), remarks=(remark,)))
+    half = "steps" in found.pins and not {"micro_batch_size", "global_batch_size"} & {*found.pins, *found.fields}
+    open_ = (_OPEN,) if half else ()
+    return joined(found, ImportedJob(present(**more), assumed=open_, unpriced=tuple(unread), remarks=(remark,)))
 
 
 def deepspeed_document(document: Mapping[str, Any], find: Find = lambda _: None) -> Mapping[str, Any] | None:
@@ -100,9 +106,9 @@ def _of_deepspeed(at: Document, find: Find) -> ImportedJob:
     fields = {"stack": FRAMEWORKS["deepspeed"].stack, **found.fields}
     fields |= {"precision": precision} if precision != "fp32" else {}
     unread = plugin.unread("", prefix="deepspeed_config.")
-    return ImportedJob(
-        fields, pins, assumed=assumed, unpriced=(*found.unpriced, *unread), framework="deepspeed"
-    )  # fmt: skip
+    told = (*found.unpriced, *unread)
+    filled = found.filled if precision == "fp32" else frozenset()
+    return ImportedJob(fields, pins, assumed=assumed, unpriced=told, framework="deepspeed", filled=filled)
 
 
 def _of_megatron(at: Document, _find: Find) -> ImportedJob:

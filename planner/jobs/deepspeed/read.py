@@ -77,7 +77,9 @@ def deepspeed_job(document: Mapping[str, Any]) -> ImportedJob:
     )
     told = (*unpriced(document, EFFECTS), *_told(at, stage))
     unread = (*at.unread("", _HARMLESS), *at.unread("zero_optimization", _OVERLAPPED))
-    return ImportedJob(fields, pins, assumed=tuple(assumed), unpriced=(*told, *unread))
+    left = AUTO in (at.raw("bf16"), at.raw("fp16")) and not any(at.raw(one) is True for one in ("bf16", "fp16"))
+    filled = frozenset({"precision"} if left else ())
+    return ImportedJob(fields, pins, assumed=tuple(assumed), unpriced=(*told, *unread), filled=filled)
 
 
 def _with_stage(document: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from costmodels.stack.adapters import ADAPTED, OF_ATTENTION
@@ -11,16 +12,20 @@ from planner.jobs.options import Document
 from planner.jobs.transformers.options import EVERYWHERE, FORMATS, TARGETS
 from planner.jobs.transformers.sharding import STACK
 from planner.jobs.transformers.trainer import Trainer
-from planner.jobs.values import truth
+from planner.jobs.values import pattern, truth
 
 _WHOLE: Final = frozenset({"full", "none", "false", "all"})
 _LOW_RANK: Final = frozenset({"lora", "qlora", "adalora", "dora", "longlora", "lora+", "pissa", "rslora"})
+_OF_ADAPTERS: Final = frozenset({"lora", "qlora", "dora", "peft", "adapter", "adapters"})
+_OFF: Final = _WHOLE - {"all"} | {"0", "no", "off", "null"}
 _NARROW: Final = (4, 8)
 _PEFT: Final = ("linear_qkv",)
 """PEFT's own modules of Llama's kind, queries and values, where none are named."""
 
 
-def adapted_job(at: Document, trainer: Trainer, sharded: ImportedJob, *, experts: bool = False) -> ImportedJob:
+def adapted_job(
+    at: Document, trainer: Trainer, sharded: ImportedJob, *, experts: bool = False, said: bool = False
+) -> ImportedJob:
     """Adapters and the format of frozen weights, or the formats of all states where everything trains.
 
     Args:
@@ -28,11 +33,12 @@ def adapted_job(at: Document, trainer: Trainer, sharded: ImportedJob, *, experts
         trainer: that reads them.
         sharded: how states are sharded, and the precision.
         experts: whether the model has experts, whose adapters are not priced.
+        said: whether the user said the adapters.
     """
     method = str(at("method") or "").lower()
-    loaded, said = _loaded(at, trainer, sharded)
-    if not _adapts(at, trainer, method):
-        return _all_train(at, trainer, sharded, loaded, said)
+    loaded, told_loaded = _loaded(at, trainer, sharded)
+    if not said and not _adapts(at, trainer, method):
+        return _all_train(at, trainer, sharded, loaded, told_loaded)
     modules, assumed, told = _modules(at("targets"))
     if experts and len(left := [name for name in modules if name in OF_ATTENTION]) < len(modules):
         modules = left or OF_ATTENTION
@@ -42,14 +48,16 @@ def adapted_job(at: Document, trainer: Trainer, sharded: ImportedJob, *, experts
     dropout = "+dropout" if _number(at("lora_dropout")) > 0 else ""
     kernels = "16-bit" if sharded.framework == "deepspeed" else "autocast"
     adapters = f"{at('rank') or trainer.rank}:{','.join(modules)}/{kernels}{dropout}"
-    if not at("rank"):
+    if said:
+        assumed = ()
+    elif not at("rank"):
         assumed += (f"no rank of adapters is said; {trainer.rank} is priced, as {trainer.title} takes it",)
     fields = {"adapters": adapters, **({"base_precision": base} if base else {})}
     pins = {}
     if sharded.pins.get("offload", "none") != "none":
         pins = {"offload": "none"}
         told += ("states and weights are priced on the device beside adapters, though some are offloaded: less memory",)
-    why = said if base in {None, "bf16", "fp32"} else ()
+    why = told_loaded if base in {None, "bf16", "fp32"} else ()
     return ImportedJob(fields, pins, assumed=(*why, *assumed), unpriced=told)
 
 
@@ -61,10 +69,46 @@ def _all_train(
     other = bool(method) and method not in _WHOLE
     told = f"{method} trains a part of the weights; all are priced: less memory and time than that"
     rank, switch = (trainer.options[field].word for field in ("rank", "use_peft"))
-    idle = at("rank") is not None and at.raw("use_peft") is None and not method
+    silent = at.raw("use_peft") is None and not method and not trainer.own_adapters
+    idle = at("rank") is not None and silent
     more = (f"{rank} counts nothing without {switch}; all weights train",) if idle else ()
     fields = _states(loaded, at, trainer, sharded)
     return ImportedJob(fields, assumed=(*said, *more), unpriced=(told,) if other else ())
+
+
+def asked_adapters(at: Document, trainer: Trainer, known: Collection[str]) -> ImportedJob:
+    """What must be said of adapters that a script has words of its own for: whether they train, and their rank.
+
+    Args:
+        at: the options.
+        trainer: that reads them.
+        known: names of what the user said.
+    """
+    if not trainer.own_adapters or {"adapters", "task"} & set(known):
+        return ImportedJob()
+    method, switched = str(at("method") or "").lower(), at.raw("use_peft")
+    if _adapts(at, trainer, method):
+        said = "adapters are switched on, and their rank is not said; --adapters RANK says it"
+        return ImportedJob(missing=(said,) if switched and not at("rank") and trainer.adapters == "named" else ())
+    found = _own_words(at, trainer) if switched is None and not method else []
+    said = (
+        f"{', '.join(found)} may train adapters, or count nothing, which the script knows; --adapters RANK says that "
+        "they train, --task finetune that all weights do"
+    )
+    return ImportedJob(missing=(said,) if found else ())
+
+
+def _own_words(at: Document, trainer: Trainer) -> list[str]:
+    """Options that are about adapters by their names or values, and are not off."""
+    dull = re.compile(pattern(trainer.harmless))
+    found = []
+    for name, value in at.table("").items():
+        parts = set(name.lower().split("_"))
+        named = bool(parts & _OF_ADAPTERS) and "mm" not in parts  # LLaVA's projector is an adapter by name only
+        meant = str(value).lower() in _LOW_RANK and not dull.fullmatch(name)
+        if (named or meant) and value and str(value).lower() not in _OFF:
+            found.append(name)
+    return found
 
 
 def _adapts(at: Document, trainer: Trainer, method: str) -> bool:

@@ -18,7 +18,7 @@ from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob, Length, joined
 from planner.jobs.options import Document, applicable, present
 from planner.jobs.reader import Context
-from planner.jobs.transformers.adapters import adapted_job
+from planner.jobs.transformers.adapters import adapted_job, asked_adapters
 from planner.jobs.transformers.options import ATTENTION, PAGED, RANKED
 from planner.jobs.transformers.sharding import STACK, sharded_job
 from planner.jobs.transformers.trainer import Trainer
@@ -67,7 +67,8 @@ def training_job(
         _optimizer_job(at, sharded),
         _kernels_job(at),
         _sizes_job(at, trainer, sharded),
-        adapted_job(at, trainer, sharded, experts=bool(shape and shape.moe)),
+        adapted_job(at, trainer, sharded, experts=bool(shape and shape.moe), said="adapters" in context.known),
+        asked_adapters(at, trainer, context.known),
         _task_job(at, task),
         named,
         ImportedJob(present(gpus=gpus or whole((accelerate or {}).get("num_processes")))),

@@ -25,6 +25,8 @@ class Trainer:
             that of the products; "masters" where weights that train are kept in fp32 whatever they are loaded in.
         adapters: "named" where a rank alone asks for them, "asked" where an option must, "unless" where they train
             unless an option says full.
+        own_adapters: whether a script may have words of its own for adapters, so that those that nothing here switches
+            on leave open what trains.
         rank: of adapters where none is said.
         double: whether weights of 4 bits have quantised constants where nothing is said of it.
         deepspeed: DeepSpeed's files that it brings, by the name that an option has for them.
@@ -43,6 +45,7 @@ class Trainer:
     switches: bool = False
     weights: Literal["bf16", "fp32", "products", "masters"] = "fp32"
     adapters: Literal["named", "asked", "unless"] = "named"
+    own_adapters: bool = False
     rank: int = 8
     double: bool = False
     deepspeed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -62,4 +65,4 @@ def zero(stage: int, *, offload: bool = False, **more: Any) -> dict[str, Any]:
     return {**left, **tables, "zero_optimization": {"stage": stage, **away, **more}}
 
 
-TRANSFORMERS = Trainer("Transformers' Trainer", usual.OPTIONS)
+TRANSFORMERS = Trainer("Transformers' Trainer", usual.OPTIONS, own_adapters=True)

@@ -67,11 +67,14 @@ TRL: Final = Trainer(
     precision="bf16",
     switches=True,
     adapters="asked",
+    own_adapters=True,
     rank=16,
     recompute=True,
     seq_length=1024,
     translated=_translated,
 )
+_ITSELF: Final = replace(TRL, own_adapters=False)
+"""``trl``, whose words are known all."""
 
 
 def _task(name: str) -> str | None:
@@ -100,7 +103,8 @@ def _read(launch: Launch, context: Context) -> ImportedJob:
         return command_job(launch, context, TRL, command=command, task=task)
     left = {name: value for name, value in command.values.items() if name not in _STARTS}
     accelerate = _accelerate(command.values, context)
-    return command_job(launch, context, TRL, command=replace(command, values=left), task=task, accelerate=accelerate)
+    command = replace(command, values=left)
+    return command_job(launch, context, _ITSELF, command=command, task=task, accelerate=accelerate)
 
 
 def _accelerate(values: Mapping[str, Any], context: Context) -> dict[str, Any]:

@@ -216,3 +216,27 @@ def test_a_price_of_one_s_own_decides_the_cost():
 def test_8k_is_8192_tokens():
     asked = ("predict", "--model", "8b", "--gpus", 64, "--tp", 2, "--zero", 1, "--seq-len", "8k", "--format", "json")
     assert json.loads(run(*asked, "-q").stdout)["request"]["seq_length"] == 8192
+
+
+def test_files_that_files_name_are_listed_and_each_value_has_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = "--model_name_or_path llama3-8b --per_device_train_batch_size 2 --model_max_length 2048 --bf16 True"
+    (tmp_path / "train.sh").write_text(f"accelerate launch --config_file acc.yaml train.py {words}\n")
+    named = {
+        "distributed_type": "DEEPSPEED",
+        "num_processes": 8,
+        "deepspeed_config": {"deepspeed_config_file": "d.json"},
+    }
+    (tmp_path / "acc.yaml").write_text(json.dumps(named))
+    zero = {"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3}}
+    (tmp_path / "d.json").write_text(json.dumps(zero))
+    for given in (["train.sh"], ["train.sh", "d.json", "acc.yaml"]):
+        done = run("read", *given)
+        assert done.exit_code == 0, done.stderr
+        lines = [line.split() for line in done.stdout.splitlines()]
+        assert {"train.sh:", "acc.yaml:", "d.json:"} <= {word for line in lines for word in line}
+        origins = {line[0]: line[-1] for line in lines if line}
+        whose = {"gpus": "acc.yaml", "zero_stage": "d.json", "precision": "train.sh", "micro_batch_size": "train.sh"}
+        assert {name: origins[name] for name in whose} == whose
+    (tmp_path / "d.json").write_text(json.dumps(zero | {"bf16": {"enabled": True}}))
+    assert "bf16       d.json" in run("read", "train.sh").stdout

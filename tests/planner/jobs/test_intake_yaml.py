@@ -94,6 +94,18 @@ def test_accelerate_with_deepspeed_s_plugin_is_deepspeed_s_job():
     assert not job.unpriced
 
 
+def test_accumulation_without_a_micro_batch_makes_no_batch():
+    job = accelerate_job(deepspeed_plugin(zero_stage=3, gradient_accumulation_steps=1))
+    assert any(line.startswith("accumulation makes no batch without the script's micro-batch") for line in job.assumed)
+    fields, pins = asked(job)
+    assert "global_batch_size" not in fields
+    assert "micro_batch_size" not in pins
+    assert complete(job.fields, {**job.pins, "micro_batch_size": 2}, asked=["pins.micro_batch_size"])[0][
+        "global_batch_size"
+    ] == 16  # fmt: skip
+    assert asked(job, global_batch_size=64)[1]["micro_batch_size"] == 8
+
+
 def test_accelerate_names_deepspeed_s_file():
     document = deepspeed_plugin(deepspeed_config_file="ds.json")
     there = JobFile(Path("ds.json"), json.dumps({"zero_optimization": {"stage": 1}, "fp16": {"enabled": "auto"}}))

@@ -272,9 +272,38 @@ def test_a_recipe_of_trl_is_bf16_and_recomputes_unless_it_says_otherwise():
     assert job.pins["recompute"] == "full"
     assert any(line.startswith("neither bf16 nor fp16 is said; bf16 is priced, as TRL") for line in job.assumed)
     assert any(line.startswith("nothing here shards states") for line in job.assumed)
-    idle = document("sft/config.yaml", RECIPE | {"lora_r": 16})
+    idle = command("trl sft --config a.yaml --lora_r 16", *files(a_yaml=RECIPE))
     assert "adapters" not in idle.fields
     assert any("lora_r counts nothing without use_peft" in line for line in idle.assumed)
+    assert not idle.missing
+
+
+@pytest.mark.parametrize("words", [{"train_mode": "lora"}, {"lora_r": 16}, {"adapter": "lora", "lora_alpha": 32}])
+def test_a_recipe_with_words_of_its_own_for_adapters_asks_whether_they_train(words):
+    asked = document("config.yaml", RECIPE | words).missing
+    assert [next(iter(words)) in line and "--adapters RANK" in line for line in asked] == [True]
+    for said in ({"use_peft": False}, {"use_peft": True}):
+        assert not document("config.yaml", RECIPE | words | said).missing
+
+
+def test_a_rank_beside_a_switch_of_a_script_s_own_is_taken_and_a_switch_without_one_asks():
+    line = f"{TRAIN} --bf16 --per_device_train_batch_size 1"
+    ranked = command(f"{line} --peft_enabled True --peft_lora_r 32")
+    assert (ranked.fields["adapters"].partition(":")[0], ranked.missing) == ("32", ())
+    assert any("their rank is not said" in one for one in command(f"{line} --lora_enable True").missing)
+    assert any("my_lora_size" in one for one in command(f"{line} --my_lora_size 32").missing)
+    for off in ("--lora_enable False --lora_alpha 16", "--tune_mm_mlp_adapter True", "--lora_path none"):
+        assert not command(f"{line} {off}").missing
+
+
+def test_who_says_what_trains_is_not_asked():
+    file = JobFile(Path("a.yaml"), json.dumps(RECIPE | {"train_mode": "lora", "lora_r": 16}))
+    reader = next(one for one in READERS if isinstance(one, DocumentReader) and one.recognises(file))
+    for known in ("adapters", "task"):
+        assert not reader.read(file, Context(known={known})).missing
+    said = reader.read(file, Context(known={"adapters"}))
+    assert "stack.states.weight_bytes" not in said.fields.get("changes", {})
+    assert not any("adapters" in line for line in said.assumed)
 
 
 def test_what_generates_its_samples_is_said():
