@@ -19,6 +19,7 @@ from planner.jobs.megatron.options import MOMENTS, OPTIONS, PRECISIONS
 from planner.jobs.megatron.read_model import assumed_fields, model_fields
 from planner.jobs.megatron.read_pipeline import Pipeline, hybrid_pattern, pipeline_of, recomputation
 from planner.jobs.megatron.read_software import assumed, check_priced, not_priced, stack_changes
+from planner.jobs.megatron.vision import is_multimodal, of_language, said_of_vision
 from planner.jobs.options import Arguments, present
 from planner.jobs.reader import CommandReader, Context, Launch
 from planner.jobs.shell.processes import processes
@@ -331,6 +332,9 @@ def _read(launch: Launch, context: Context) -> ImportedJob:
 def _of_decoder(launch: Launch, context: Context) -> ImportedJob:
     given, dialect = options_of(launch.words), dialect_of(launch)
     given = {**deepspeed_words(given, launch, context), **given}
+    programs = {Path(word).stem for word in launch.words if word.endswith(".py")}
+    vision = tuple(said_of_vision(given)) if is_multimodal(given, programs) else ()
+    given = of_language(given) if vision else given
     left, open_, loose = _without_unknown(given, launch.unknown)
     asked = tuple(
         f"--{name} {' '.join(given[name]):.60}: {way} says it"
@@ -349,6 +353,7 @@ def _of_decoder(launch: Launch, context: Context) -> ImportedJob:
         found,
         fields=_with_devices(found, launch),
         missing=(*found.missing, *asked),
+        unpriced=(*vision, *found.unpriced),
         assumed=(*found.assumed, *empty),
     )
 
