@@ -15,6 +15,7 @@ from planner.jobs.imported import ImportedJob, Length
 from planner.jobs.megatron.deepspeed_file import deepspeed_words
 from planner.jobs.megatron.dialect import MEGATRON, Dialect, Words, options_of, translated
 from planner.jobs.megatron.dialects import DIALECTS, SWIFT, dialect_of
+from planner.jobs.megatron.hybrid import HYBRID, of_hybrid
 from planner.jobs.megatron.options import MOMENTS, OPTIONS, PRECISIONS
 from planner.jobs.megatron.read_model import assumed_fields, model_fields
 from planner.jobs.megatron.read_pipeline import Pipeline, hybrid_pattern, pipeline_of, recomputation
@@ -52,7 +53,7 @@ def job_of(
         BadRequest: no argument of Megatron-LM is there, or a value is not what it should be.
     """
     environment = environment or {}
-    at = Arguments(translated(given, dialect, environment), OPTIONS)
+    at = Arguments(of_hybrid(translated(given, dialect, environment)), OPTIONS)
     if not (at.given("tp") or at.given("num_layers") or at.given("micro_batch_size") or dialect.usual):
         raise BadRequest("no arguments of Megatron-LM in it, such as --tensor-model-parallel-size 8")
     at.check_choices()
@@ -336,6 +337,7 @@ def _of_decoder(launch: Launch, context: Context) -> ImportedJob:
     vision = tuple(said_of_vision(given)) if is_multimodal(given, programs) else ()
     given = of_language(given) if vision else given
     left, open_, loose = _without_unknown(given, launch.unknown)
+    left |= {"is-hybrid-model": []} if HYBRID & programs else {}
     asked = tuple(
         f"--{name} {' '.join(given[name]):.60}: {way} says it"
         for name, way in open_.items()

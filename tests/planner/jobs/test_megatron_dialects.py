@@ -230,3 +230,25 @@ def test_the_length_of_a_vision_tower_is_not_the_models():
     with pytest.raises(BadRequest, match="576 is the vision tower's; --decoder-seq-length says"):
         read(VLM.replace("2048 --bf16", "576 --bf16"))
     assert any("tokens of images may come on top" in line for line in read(VLM + "--seq-length 1024").unpriced)
+
+
+MAMBA = GPT.replace("pretrain_gpt", "pretrain_mamba").replace("--num-layers 24", "--num-layers 10")
+
+
+@pytest.mark.parametrize(
+    ("more", "pattern"),
+    [  # as Megatron-Core's allocate_layers has them
+        ("", "MMMMMMMMMM"),
+        ("--hybrid-attention-ratio 0.2", "MMM*MM*MMM"),
+        ("--hybrid-attention-ratio 0.3 --hybrid-mlp-ratio 0.3", "M-*MM*-*M-"),
+        ("--hybrid-layer-pattern M-M*-", "M-M*-"),
+    ],
+)
+def test_ratios_say_the_layers_of_a_hybrid_where_no_pattern_does(more, pattern):
+    assert read(MAMBA + more).fields["model"]["layer_pattern"] == pattern
+
+
+@pytest.mark.parametrize("ratios", ["--hybrid-mlp-ratio 1.5", "--hybrid-attention-ratio 0.6 --hybrid-mlp-ratio 0.6"])
+def test_ratios_of_no_layers_are_refused(ratios):
+    with pytest.raises(BadRequest, match="--hybrid-layer-pattern says the layers"):
+        read(MAMBA + ratios)
