@@ -204,9 +204,10 @@ def read_text(path: Path, *, most: int = LARGEST) -> str:
     """The text of a file of at most so many bytes, without the byte order mark that some editors put first.
 
     Raises:
-        BadFile: missing, a folder, too large (devices and pipes that never end are), or not text.
+        BadFile: missing, a folder, a pipe by name, too large (devices that never end are), or not text.
     """
     try:
+        refuse_pipe(path)
         with path.open("rb") as stream:
             content = stream.read(most + 1)
     except FileNotFoundError:
@@ -222,6 +223,17 @@ def read_text(path: Path, *, most: int = LARGEST) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise BadFile(path, "not a text file in UTF-8") from None
+
+
+def refuse_pipe(path: Path) -> None:
+    """Refuse a named pipe, to which nobody may write; what a shell has opened (/dev/stdin, /dev/fd/63) is read.
+
+    Raises:
+        BadFile: it is one.
+    """
+    opened = any(path.absolute().is_relative_to(folder) for folder in ("/dev", "/proc"))
+    if path.is_fifo() and not opened:
+        raise BadFile(path, "a named pipe, where a file is expected; /dev/stdin is what is piped")
 
 
 @cache

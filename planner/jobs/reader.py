@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
 from hardware.errors import BadFile
-from hardware.files import LARGEST
+from hardware.files import LARGEST, refuse_pipe
 from planner.jobs.imported import ImportedJob
 from planner.jobs.yaml_text import parse_yaml
 
@@ -99,6 +99,7 @@ def job_file(path: Path) -> JobFile:
 
 def _opened(path: Path) -> TextIO:
     """The text of a file, unpacked; what a cut leaves of a character in a log stands as a mark of it."""
+    refuse_pipe(path)
     if path.suffix == ".gz":
         return cast("TextIO", gzip.open(path, "rt", encoding="utf-8-sig", errors="replace"))
     return path.open(encoding="utf-8-sig", errors="replace")

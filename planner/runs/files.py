@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
 from hardware.errors import BadFile
-from hardware.files import LARGEST, read
+from hardware.files import LARGEST, read, refuse_pipe
 from planner.runs.schema import SCHEMA, Run, run_of
 
 STDIN: Final = Path("-")
@@ -87,6 +87,7 @@ def _opened(path: Path) -> AbstractContextManager[TextIO]:
     """The text of a file, unpacked, without the mark of byte order of some editors; of "-" stdin, which stays open."""
     if path == STDIN:
         return nullcontext(sys.stdin)
+    refuse_pipe(path)
     if path.suffix == ".gz":
         return cast("TextIO", gzip.open(path, "rt", encoding="utf-8-sig"))
     return path.open(encoding="utf-8-sig")

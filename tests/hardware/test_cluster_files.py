@@ -130,13 +130,12 @@ def test_a_device_that_never_ends_is_refused():
         files.read(Path("/dev/zero"))
 
 
-def test_a_pipe_that_never_ends_is_refused(tmp_path):
-    pipe = tmp_path / "endless.toml"
-    os.mkfifo(pipe)
-    writer = subprocess.Popen(["sh", "-c", 'cat /dev/zero > "$0"', str(pipe)], stderr=subprocess.DEVNULL)
-    with pytest.raises(BadFile, match="more than 16 MiB"):
-        files.read(pipe)
-    assert writer.wait(timeout=10) != 0, "the pipe was let go of"
+def test_a_pipe_that_never_ends_is_refused():
+    with subprocess.Popen(["cat", "/dev/zero"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as writer:
+        with pytest.raises(BadFile, match="more than 16 MiB"):
+            files.read(Path(f"/dev/fd/{writer.stdout.fileno()}"))
+        writer.stdout.close()
+        assert writer.wait(timeout=10) != 0, "the pipe was let go of"
 
 
 def test_a_dumped_cluster_is_a_cluster_file(tmp_path):
@@ -282,3 +281,17 @@ def test_part_of_a_mixed_cluster_is_its_fastest_devices_in_whole_nodes(tmp_path)
         cluster.with_gpus(1)
     with pytest.raises(BadNodeCount, match="32 old \\+ 16 new = 48 GPUs; 64 were asked for; at most 48 works"):
         cluster.with_gpus(64)
+
+
+def test_a_named_pipe_that_nobody_writes_to_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.toml")
+    with pytest.raises(BadFile, match="a named pipe, where a file is expected"):
+        files.read_text(tmp_path / "pipe.toml")
+
+
+def test_what_a_shell_has_opened_is_read_to_its_end():
+    receiving, sending = os.pipe()
+    os.write(sending, b"x = 1")
+    os.close(sending)
+    assert files.read_text(Path(f"/dev/fd/{receiving}")) == "x = 1"
+    os.close(receiving)

@@ -216,7 +216,6 @@ PAI: Final = Dialect(
         },
         "use-alibi-mask": "--position-embedding-type alibi",
     },
-    unpriced={**UNPRICED, "hybrid-attention-ratio": "layers of other kinds than are priced"},
     harmless=OF_THE_RUN + r"|max-padding-length|extra-vocab-size|dataset|train-mode|epochs|optimizer-offload-policy"
     r"|transformer-type|data-impl"
     r"|train-data|attention-head-type|enable-shared-expert|tasks|keep-last|batch|rotary-scale-factor",

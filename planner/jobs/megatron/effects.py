@@ -12,7 +12,19 @@ _DOCUMENTS: Final = "attention stays inside documents: the iteration is shorter,
 _EXPERTS_SLOWER: Final = "the experts' layers take longer"
 _LITTLE: Final = "the iteration differs by a percent or two at most"
 
+_TOWER: Final = "it is of the vision tower, which is not priced"
+OF_VISION: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("vision-model-type", "use-tiling", "max-num-tiles", "use-thumbnail", "pixel-shuffle", "use-tile-tags",
+         "disable-vision-class-token", "image-tag-type"),
+        _TOWER),
+    "freeze-ViT": "the vision tower is frozen: it has neither gradients nor optimizer",
+    "freeze-LM": "the language model is frozen: neither gradients nor optimizer of it, which the price has",
+}  # fmt: skip
+"""Options of multimodal programs, by which these are known."""
+
 UNPRICED: Final[Mapping[str, str]] = {
+    **OF_VISION,
     # Overlap.
     "delay-wgrad-compute": "more of the experts' traffic hides behind weight gradients: the iteration is shorter",
     "overlap-dispatch-backward-with-experts-wgrad": "more of the experts' traffic hides: the iteration is shorter",
@@ -167,6 +179,7 @@ OF_THE_RUN: Final = (
     r"|nccl-all-reduce-for-prefill|mlp-chunks-for-prefill|delay-offload-until-cuda-graph|fine-grained-offloading-[\w-]+"
     r"|record-shapes|manual-gc|no-rl-[\w-]+|refit-method|persistent-save-interval|use-persistent-ckpt-worker|replication"
     r"|use-dist-ckpt|no-stream-ckpt-dequant|disable-stream-ckpt-dequant|disable-flight-recorder-[\w-]+|start-eval-at-iter"
+    r"|allow-missing-vision-projection-checkpoint"
     r"|logging-level|no-one-logger|sft-tokenizer-prompt-format|no-inference-[\w-]+|mamba-inference-[\w-]+"
     r"|megatron-fsdp-enable-fine-grained-param-gather|fsdp-db-use-persist-buf-on-alloc-fail|help"
     r"|fp8-(margin|interval|amax-history-len|amax-compute-algo|quantizer-factory)|fp4-quantizer-factory"

@@ -15,10 +15,12 @@ from planner.jobs.imported import ImportedJob, Length
 from planner.jobs.megatron.deepspeed_file import deepspeed_words
 from planner.jobs.megatron.dialect import MEGATRON, Dialect, Words, options_of, translated
 from planner.jobs.megatron.dialects import DIALECTS, SWIFT, dialect_of
+from planner.jobs.megatron.hybrid import HYBRID, of_hybrid
 from planner.jobs.megatron.options import MOMENTS, OPTIONS, PRECISIONS
 from planner.jobs.megatron.read_model import assumed_fields, model_fields
 from planner.jobs.megatron.read_pipeline import Pipeline, hybrid_pattern, pipeline_of, recomputation
 from planner.jobs.megatron.read_software import assumed, check_priced, not_priced, stack_changes
+from planner.jobs.megatron.vision import is_multimodal, of_language, said_of_vision
 from planner.jobs.options import Arguments, present
 from planner.jobs.reader import CommandReader, Context, Launch
 from planner.jobs.shell.processes import processes
@@ -51,7 +53,7 @@ def job_of(
         BadRequest: no argument of Megatron-LM is there, or a value is not what it should be.
     """
     environment = environment or {}
-    at = Arguments(translated(given, dialect, environment), OPTIONS)
+    at = Arguments(of_hybrid(translated(given, dialect, environment)), OPTIONS)
     if not (at.given("tp") or at.given("num_layers") or at.given("micro_batch_size") or dialect.usual):
         raise BadRequest("no arguments of Megatron-LM in it, such as --tensor-model-parallel-size 8")
     at.check_choices()
@@ -331,7 +333,11 @@ def _read(launch: Launch, context: Context) -> ImportedJob:
 def _of_decoder(launch: Launch, context: Context) -> ImportedJob:
     given, dialect = options_of(launch.words), dialect_of(launch)
     given = {**deepspeed_words(given, launch, context), **given}
+    programs = {Path(word).stem for word in launch.words if word.endswith(".py")}
+    vision = tuple(said_of_vision(given)) if is_multimodal(given, programs) else ()
+    given = of_language(given) if vision else given
     left, open_, loose = _without_unknown(given, launch.unknown)
+    left |= {"is-hybrid-model": []} if HYBRID & programs else {}
     asked = tuple(
         f"--{name} {' '.join(given[name]):.60}: {way} says it"
         for name, way in open_.items()
@@ -349,6 +355,7 @@ def _of_decoder(launch: Launch, context: Context) -> ImportedJob:
         found,
         fields=_with_devices(found, launch),
         missing=(*found.missing, *asked),
+        unpriced=(*vision, *found.unpriced),
         assumed=(*found.assumed, *empty),
     )
 

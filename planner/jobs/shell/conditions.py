@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 from planner.jobs.shell.arithmetic import number_of
-from planner.jobs.shell.patterns import matches
+from planner.jobs.shell.patterns import affordable, matches
 from planner.jobs.shell.state import Doubt, Shell, Status
 from planner.jobs.shell.values import is_known
 from planner.jobs.shell.variables import elements
@@ -279,6 +279,7 @@ def _matched(shell: Shell, left: str, parts: Sequence[Part]) -> Status:
         expression = expression.replace(f"[:{name}:]", meant)
     if not is_known(left + expression):
         return doubt(shell, f"{left} =~ {expression}", left, expression)
+    affordable(left, expression, anywhere=int(not expression.startswith("^")))
     try:
         found = re.search(expression, left)
     except re.error:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from math import comb
 from typing import Final
+
+from planner.errors import BadRequest
 
 _GROUPS: Final = {"?": "?", "*": "*", "+": "+", "@": "", "!": ""}
 """What a group of an extended pattern is followed by, by the sign in front of it."""
@@ -52,19 +55,64 @@ def _class_end(pattern: str, start: int) -> int:
     return place if place < len(pattern) else 0
 
 
+_MOST: Final = 10**8
+"""Ways of a text through a pattern that may be tried, a second or two at most; nothing stops a regular expression."""
+_NESTED: Final = 24
+"""Characters that a repeated choice, or repetition, of which each may be taken in two ways, is tried on."""
+
+
+def affordable(text: str, expression: str, *, anywhere: int = 0) -> None:
+    """Whether a regular expression comes to an end on a text soon, whatever they are.
+
+    Repetitions side by side share the text out, in as many ways as there are places for their borders; one of a group
+    that has another in it, or a choice, may double with every character.
+
+    Args:
+        text: that is tried.
+        expression: regular expression.
+        anywhere: how many borders more are tried: 1 where it may begin, or end, at any place.
+
+    Raises:
+        BadRequest: it may not.
+    """
+    plain = re.sub(r"\\.|\[\^?\]?[^\]]*\]", "x", expression, flags=re.DOTALL)
+    borders = anywhere + len(re.findall(r"[*+{]", re.sub(r"(\.\*\??)+\Z", "", plain)))
+    ways = comb(len(text) + borders, borders) * (1 + len(expression) // 100)
+    ways *= 2 ** len(re.findall(r"(?<![(*+}?])\?", plain))
+    nested, open_ = False, [(False, 1)]
+    for place, sign in enumerate(plain):
+        inner, choices = open_[-1]
+        if sign == "(":
+            open_.append((False, 1))
+        elif sign == ")" and len(open_) > 1:
+            repeated = plain[place + 1 : place + 2] in {"*", "+", "{"}
+            open_.pop()
+            nested, ways = nested or (inner and repeated), ways * choices
+            open_[-1] = (open_[-1][0] or inner or repeated, open_[-1][1])
+        elif sign in "*+{|?" and plain[place - 1 : place] != "(":
+            open_[-1] = (True, choices + (sign == "|"))
+    if ways > _MOST or (nested and len(text) > _NESTED):
+        raise BadRequest(
+            f"a pattern of {len(expression):,} characters on a text of {len(text):,} has too many ways to try"
+        )
+
+
 def matches(text: str, pattern: str) -> bool:
     """Whether all of a text is of a pattern."""
+    affordable(text, translated(pattern))
     return re.fullmatch(translated(pattern), text, re.DOTALL) is not None
 
 
 def without_front(text: str, pattern: str, *, longest: bool) -> str:
     """A text without what of a pattern it begins with."""
+    affordable(text, translated(pattern))
     found = re.match(translated(pattern, greedy=longest), text, re.DOTALL)
     return text[found.end() :] if found else text
 
 
 def without_end(text: str, pattern: str, *, longest: bool) -> str:
     """A text without what of a pattern it ends with."""
+    affordable(text, translated(pattern), anywhere=1)
     expression = re.compile(translated(pattern), re.DOTALL)
     places = range(len(text) + 1) if longest else range(len(text), -1, -1)
     return next((text[:place] for place in places if expression.fullmatch(text, place)), text)
@@ -75,5 +123,6 @@ def replaced(text: str, pattern: str, new: str, *, where: str) -> str:
     if not pattern and where in {"/", "//"}:
         return text
     expression = translated(pattern)
+    affordable(text, expression, anywhere=int(where != "/#"))
     expression = {"/#": rf"\A(?:{expression})", "/%": rf"(?:{expression})\Z"}.get(where, expression)
     return re.sub(expression, lambda _: new, text, count=0 if where == "//" else 1, flags=re.DOTALL)

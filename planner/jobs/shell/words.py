@@ -256,6 +256,8 @@ def _cut(text: str, separators: str) -> list[str | None]:
 
 _MOST: Final = 10_000
 """Words that braces make of one."""
+_BRACES: Final = 100
+"""Braces that open in one word, in each other or side by side."""
 Token = str | Part
 """A character that may be a brace, or what is never one."""
 
@@ -267,6 +269,8 @@ def _braced(parts: Sequence[Part]) -> list[list[Part]]:
     tokens: list[Token] = []
     for part in parts:
         tokens += part.text if part.literal and not part.quoted else [part]
+    if (opened := tokens.count("{")) > _BRACES:
+        raise BadRequest(f"a word in which {opened:,} braces open; {_BRACES} are read")
     return [_rejoined(one) for one in _expanded(tokens)]
 
 

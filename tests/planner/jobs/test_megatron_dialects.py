@@ -211,3 +211,44 @@ def test_what_is_no_decoder_of_text_is_refused(program):
 def test_that_bert_is_priced_as_a_decoder_is_said():
     assert any("both directions" in line for line in read(GPT.replace("gpt", "bert")).unpriced)
     assert not any("both directions" in line for line in read(GPT).unpriced)
+
+
+VLM = GPT.replace("pretrain_gpt", "pretrain_vlm").replace("--seq-length", "--encoder-seq-length")
+
+
+@pytest.mark.parametrize("program", ["pretrain_vlm.py", "train.py --vision-model-type clip"])
+def test_a_multimodal_program_has_the_length_of_its_language_model(program):
+    words = VLM.replace("pretrain_vlm.py", program) + "--decoder-seq-length 4096 --encoder-num-layers 12 --freeze-ViT"
+    found = read(words)
+    assert (found.fields["seq_length"], found.fields["model"]["num_layers"]) == (4096, 24)
+    assert any("the vision tower and its projection are not priced" in line for line in found.unpriced)
+    assert any("--freeze-ViT is not priced" in line for line in found.unpriced)
+    assert not any("not read" in line for line in found.unpriced)
+
+
+def test_the_length_of_a_vision_tower_is_not_the_models():
+    with pytest.raises(BadRequest, match="576 is the vision tower's; --decoder-seq-length says"):
+        read(VLM.replace("2048 --bf16", "576 --bf16"))
+    assert any("tokens of images may come on top" in line for line in read(VLM + "--seq-length 1024").unpriced)
+
+
+MAMBA = GPT.replace("pretrain_gpt", "pretrain_mamba").replace("--num-layers 24", "--num-layers 10")
+
+
+@pytest.mark.parametrize(
+    ("more", "pattern"),
+    [  # as Megatron-Core's allocate_layers has them
+        ("", "MMMMMMMMMM"),
+        ("--hybrid-attention-ratio 0.2", "MMM*MM*MMM"),
+        ("--hybrid-attention-ratio 0.3 --hybrid-mlp-ratio 0.3", "M-*MM*-*M-"),
+        ("--hybrid-layer-pattern M-M*-", "M-M*-"),
+    ],
+)
+def test_ratios_say_the_layers_of_a_hybrid_where_no_pattern_does(more, pattern):
+    assert read(MAMBA + more).fields["model"]["layer_pattern"] == pattern
+
+
+@pytest.mark.parametrize("ratios", ["--hybrid-mlp-ratio 1.5", "--hybrid-attention-ratio 0.6 --hybrid-mlp-ratio 0.6"])
+def test_ratios_of_no_layers_are_refused(ratios):
+    with pytest.raises(BadRequest, match="--hybrid-layer-pattern says the layers"):
+        read(MAMBA + ratios)

@@ -219,3 +219,42 @@ def test_places_to_be_filled_in_are_no_redirections():
     assert words(f"torchrun train.py {options}\n") == told
     assert words(f'OPTIONS="{options}"\nsrun sh -c "torchrun train.py $OPTIONS"\n') == told
     assert words("torchrun train.py <data >log --x\n") == ["torchrun train.py --x"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'echo "${x//+(a|aa)b/}"',
+        'echo "${x//+(+(a))b/}"',
+        'echo "${x##*a*a*a*a*a*a*b}"',
+        'echo "${x%%*a*a*a*a*a*a*b}"',
+        "[[ $x =~ ^(a+)+$ ]]",
+        "[[ $x =~ (a|a)*b ]]",
+        "[[ $x =~ a*a*a*a*a*a*b ]]",
+        "[[ aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa =~ " + "a?" * 30 + "a" * 30 + "b ]]",
+        "case $x in *a*a*a*a*a*a*b) ;; esac",
+        "case $x in " + "*" * 40 + "b) ;; esac",
+    ],
+)
+def test_a_pattern_that_would_never_end_is_given_up(line):
+    with pytest.raises(BadRequest, match="has too many ways to try"):
+        words(f"x={'a' * 200}\n{line}\ntorchrun train.py --x 1\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "case $x in *foo*|*bar*) ;; esac",
+        "case $x in +([0-9])|*([[:space:]])) ;; esac",
+        '[[ $x =~ ^([0-9]+)\\.([0-9]+)(\\.[0-9]+)?$ ]]; echo "${x%%:*} ${x##*/} ${x//,/ } ${x//[[:space:]]/}"',
+        "[[ $x =~ (a100|h100|h200|b200|gb200|mi300x) ]]",
+    ],
+)
+def test_a_pattern_of_every_day_is_tried_on_long_texts(line):
+    assert words(f"x={'a/b:' * 50}\n{line}\ntorchrun train.py --x 1\n") == ["torchrun train.py --x 1"]
+
+
+@pytest.mark.parametrize("word", ["{" * 20_000, "{a," * 101 + "}" * 101])
+def test_braces_beyond_any_words_are_given_up(word):
+    with pytest.raises(BadRequest, match="braces open; 100 are read"):
+        words(f"echo {word}\ntorchrun train.py --x 1\n")

@@ -1,0 +1,71 @@
+"""The layers of Megatron-LM's programs of Mamba layers where shares of the kinds say them, and no pattern does."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+from planner.errors import BadRequest
+from planner.jobs.megatron.dialect import Words
+
+HYBRID: Final = frozenset({"pretrain_mamba", "pretrain_hybrid"})
+"""Programs of Mamba layers."""
+_RATIOS: Final = ("hybrid-attention-ratio", "hybrid-mlp-ratio")
+
+
+def of_hybrid(given: Words) -> Words:
+    """Options with the pattern of layers that ratios stand for, where no pattern is given.
+
+    A program of Mamba layers (``--is-hybrid-model``) has nothing but these without ratios.
+
+    Raises:
+        BadRequest: ratios that are none, or more layers than any model has.
+    """
+    said = {name: " ".join(given[name]) for name in _RATIOS if name in given}
+    left = {name: values for name, values in given.items() if name not in _RATIOS}
+    layers = " ".join(given.get("num-layers", ()))
+    if left.keys() & _PATTERNS or not (layers.isascii() and layers.isdecimal()):
+        return left
+    shares = [_ratio(name, said.get(name, "0")) for name in _RATIOS]
+    if not (any(shares) or "is-hybrid-model" in given):
+        return left
+    if sum(shares) > 1 or int(layers) > _MOST:
+        told = f"shares of {shares[0]:g} and {shares[1]:g} of {layers:.9} layers"
+        raise BadRequest(f"--{' and --'.join(_RATIOS)}: {told} make no model; --hybrid-layer-pattern says the layers")
+    return left | {"hybrid-layer-pattern": [pattern_of(int(layers), *shares)]}
+
+
+_PATTERNS: Final = frozenset({"hybrid-layer-pattern", "hybrid-override-pattern"})
+_MOST: Final = 10_000
+"""Layers of a model, more than any has."""
+
+
+def _ratio(name: str, text: str) -> float:
+    with suppress(ValueError):
+        if 0 <= float(text) <= 1:
+            return float(text)
+    raise BadRequest(f"--{name}: expected a share up to 1, got {text!r:.40}; --hybrid-layer-pattern says the layers")
+
+
+def pattern_of(layers: int, attention: float, mlp: float) -> str:
+    """Letters of layers by the shares of two kinds; the rest is Mamba (Megatron-Core: ``allocate_layers``).
+
+    Attention is spread evenly between Mamba layers, first and last of which are Mamba; what is feed-forward then takes
+    the place of Mamba layers, evenly and as late as possible.
+    """
+    letters = ["M"] * layers
+    attending = round(layers * attention)
+    _spread(letters, "*", (layers - attending) / (attending + 1))
+    if feeding := round(layers * mlp):
+        _spread(letters, "-", (layers - attending - feeding) / feeding)
+    return "".join(letters)
+
+
+def _spread(letters: list[str], letter: str, gap: float) -> None:
+    """Make a Mamba layer another kind behind every ``gap`` that stay, rounded."""
+    left = gap
+    for place, one in enumerate(letters):
+        if one == "M":
+            turn = left < 0.5
+            letters[place] = letter if turn else one
+            left += gap if turn else -1
