@@ -89,7 +89,7 @@ def map_in_processes(
 
     Raises:
         RuntimeError: a process ended by itself, as where memory runs out.
-        Exception: the first that ``function`` raised.
+        Exception: that which ``function`` raised for the first item of those for which it did.
     """
     parts = [items[first : first + chunk] for first in range(0, len(items), chunk)]
     found: dict[int, list[Result]] = {}
@@ -113,6 +113,7 @@ def _work(parts: Sequence[Sequence[Any]], idle: list[Connection], found: dict[in
 
     waiting: list[tuple[int, Sequence[Any]]] = list(enumerate(parts))[::-1]
     asked: dict[Connection, int] = {}
+    errors: dict[int, BaseException] = {}
     while waiting or asked:
         while waiting and idle:
             pipe = idle.pop()
@@ -124,10 +125,14 @@ def _work(parts: Sequence[Sequence[Any]], idle: list[Connection], found: dict[in
                 results, error = pipe.recv()
             except (EOFError, OSError):
                 raise RuntimeError("a process ended before it had answered; out of memory?") from None
+            number = asked.pop(pipe)
+            found[number] = results
             if error is not None:
-                raise error
-            found[asked.pop(pipe)] = results
+                errors[number] = error
+                waiting.clear()  # those of lower numbers are under way, and one of them may fail too
             idle.append(pipe)
+    if errors:
+        raise errors[min(errors)]
 
 
 def _started(function: Callable[[Any], Any]) -> tuple[Connection, SpawnProcess]:
