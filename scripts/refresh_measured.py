@@ -44,7 +44,7 @@ def alike(old: str, new: str) -> bool:
 
 def near(old: str, new: str) -> bool:
     """Whether two files of figures say the same, but for last digits."""
-    was, due = ({**found, **found.pop("variances")} for found in map(tomllib.loads, (old, new)))
+    was, due = ({**found.pop("variances"), **found} for found in map(tomllib.loads, (old, new)))
     return was.keys() == due.keys() and all(abs(was[key] - due[key]) <= 0.02 * abs(due[key]) for key in due)
 
 
