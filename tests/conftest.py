@@ -1,9 +1,9 @@
-"""`--examples 10`: ten times as many drawn examples for every property, others at each run."""
+"""Every plain run draws the same examples; `--examples 10` draws ten times as many, others at each run."""
 
 from hypothesis import Phase, is_hypothesis_test, settings
 
 SHARE = 0.5
-"""Of the examples that a property asks for, what a plain run draws: half the time, and others at each run anyway."""
+"""Of the examples that a property asks for, what a plain run draws: half the time."""
 
 
 def pytest_addoption(parser):
@@ -22,4 +22,6 @@ def pytest_collection_modifyitems(config, items):
     for function in drawn:  # one for all parameters of a test
         usual = getattr(function, "_hypothesis_internal_use_settings", settings.default)
         count = max(round(SHARE * times * usual.max_examples), 1)
-        function._hypothesis_internal_use_settings = settings(usual, max_examples=count, **(deep if times > 1 else {}))
+        function._hypothesis_internal_use_settings = settings(
+            usual, max_examples=count, **(deep if times > 1 else {"derandomize": True})
+        )

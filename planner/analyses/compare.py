@@ -16,9 +16,9 @@ from costmodels.pricing import Price, price_strategy
 from costmodels.scenario import Scenario
 from costmodels.stack.precision import RECIPES
 from costmodels.strategy import Strategies
+from costmodels.useful_flops import counted_flops
 from hardware.errors import meant
 from hardware.records import NodeGroup
-from planner.answer.build import counted_flops
 from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.answer.plan import Plan, Record
 from planner.answer.text import why_infeasible

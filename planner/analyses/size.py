@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from costmodels.useful_flops import counted_flops
 from planner.analyses.size_search import Limits, Neighbour, Option, Size, Sizes, round_sizes
-from planner.answer.build import counted_flops, provenance_record
+from planner.answer.build import provenance_record
 from planner.answer.text import plural
 from planner.errors import BadRequest, OutOfTime
 from planner.request.budget import Budget

@@ -13,9 +13,6 @@ from costmodels.layer.context import ulysses_ranks
 from costmodels.layer.recompute_modules import module_names
 from costmodels.layout.split import Assignment
 from costmodels.model.flops import (
-    flops_per_token,
-    forward_flops,
-    frozen_flops,
     module_flops,
     recomputed_flops,
     utilization,
@@ -38,6 +35,7 @@ from costmodels.stack.stack import stack as find_stack
 from costmodels.strategy import Floats, Strategies
 from costmodels.training import training
 from costmodels.training.goodput import upkeep
+from costmodels.useful_flops import counted_flops
 from hardware.catalogue import catalogue_hash as hardware_hash
 from hardware.catalogue import in_catalogue
 from hardware.errors import MeshwrightError
@@ -171,29 +169,6 @@ def mean_peak(resolved: Resolved) -> float:
     """Peak FLOP/s of a device, averaged over the devices of all node groups."""
     parts = parts_of(resolved.question)
     return sum(one.gpus * one.peak_rate for one in parts) / sum(one.gpus for one in parts)
-
-
-def counted_flops(scenario: Scenario) -> float:
-    """FLOP per token that count as useful: full attention, but within a sliding window where there is one.
-
-    Gradients of frozen weights, which nobody computes, count as little as their adapters, which are narrow.
-    """
-    every = flops_per_token(scenario.model, seq_length=scenario.attended_length, definition="model-window")
-    return every - _spared_flops(scenario)
-
-
-def causal_excess(scenario: Scenario) -> float:
-    """What counts as useful over the same with the pairs of tokens alone that causal attention needs."""
-    halved = flops_per_token(scenario.model, seq_length=scenario.attended_length, definition="model-causal")
-    return counted_flops(scenario) / (halved - _spared_flops(scenario, causal=True))
-
-
-def _spared_flops(scenario: Scenario, *, causal: bool = False) -> float:
-    """FLOP per token of gradients that nobody computes: of frozen weights, and all those of the first frozen layers."""
-    if scenario.frozen:
-        return frozen_flops(scenario.model)
-    known: dict[str, Any] = {"seq_length": scenario.attended_length, "windowed": True, "logits": False}
-    return 2.0 * (1.0 - scenario.trained_depth) * forward_flops(scenario.model, causal=causal, **known)
 
 
 def mfu_of(scenario: Scenario, seconds: float) -> float:

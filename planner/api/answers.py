@@ -13,7 +13,8 @@ from costmodels.node_groups import Mixed, MixedStrategies, first_in_pipeline, pr
 from costmodels.pricing import Price
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
-from planner.answer.build import causal_excess, frame_record, priced_record
+from costmodels.useful_flops import causal_excess
+from planner.answer.build import frame_record, priced_record
 from planner.answer.plan import Plan, Prediction, Proof, Rejection
 from planner.answer.text import main_restriction, nearly_full_warning
 from planner.errors import OutOfTime

@@ -12,7 +12,8 @@ from costmodels.model.flops import utilization
 from costmodels.names import Recompute
 from costmodels.node_groups import AnyScenario, MixedStrategies, held_bytes, parts_of
 from costmodels.strategy import Strategies
-from planner.answer.build import counted_flops, mean_peak, order_in_words, strategy_record
+from costmodels.useful_flops import counted_flops
+from planner.answer.build import mean_peak, order_in_words, strategy_record
 from planner.answer.plan import Alternative, Strategy
 from planner.explain.why_not import Challenged
 from planner.request.budget import Budget

@@ -6,11 +6,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from costmodels.layout.split import Assignment
-from costmodels.model.flops import flops_per_token, frozen_flops, utilization
+from costmodels.model.flops import utilization
 from costmodels.names import SCHEDULE_NAMES, Recompute
 from costmodels.pipeline.schedules import FILLING, SCHEDULES
 from costmodels.pricing import price, price_strategy, row_assignment
 from costmodels.strategy import strategies
+from costmodels.useful_flops import counted_flops
 from tests.costmodels.priced import check_prices, quotes_that_add_up
 from tests.drawn import drawn_scenarios
 from tests.scenarios import INTERLEAVED, ONE_F_ONE_B, changed_device, changed_link, random_rows, toy_scenario, toy_stack
@@ -37,8 +38,7 @@ def test_the_terms_of_any_split_add_up_to_the_iteration(scenario, seed):
 def test_an_iteration_takes_longer_than_its_flops_at_peak(scenario, seed):
     rows = random_rows(scenario, 20, seed)
     peak = scenario.group.accelerator.peak_rate("bf16")
-    causal = flops_per_token(scenario.model, seq_length=scenario.seq_length, definition="model-causal")
-    causal -= frozen_flops(scenario.model) * scenario.frozen
+    causal = counted_flops(scenario, causal=True)
     seconds = price(rows, scenario).iteration
     assert (seconds > causal * scenario.tokens / scenario.gpus / peak).all()
     mfu = utilization(flops=causal * scenario.tokens, seconds=seconds, gpus=scenario.gpus, peak=peak)

@@ -47,10 +47,16 @@ def offloaded_rows(scenario, limit):
         for code in range(len(OFFLOADS)):
             layered = code != ACTIVATIONS or row["recompute"] != Recompute.PARTIAL
             stays = code < OPTIMIZER or scenario.stack.switches.adapters is None
-            if stays and layered and (code != EVERYTHING or row["zero_stage"] == 3):
-                found.append(row | {"offload": code})
+            zeros = stages(scenario, row, code) if stays and layered else ()
+            found += [row | {"offload": code, "zero_stage": z} for z in zeros if code != EVERYTHING or z == 3]
     assume(0 < len(found) <= limit)
     return strategies(**{axis: [row[axis] for row in found] for axis in found[0]})
+
+
+def stages(scenario, row, code):
+    """ZeRO stages of a row: any of them may move states to the host on a single GPU, which shares with nobody."""
+    alone = scenario.gpus == 1 and scenario.stack.offload.gradients_offloaded and code >= OPTIMIZER
+    return {row["zero_stage"], *(scenario.stack.supports.zero_stages if alone else ())}
 
 
 @SOME

@@ -1,0 +1,36 @@
+"""Floating-point operations that a run needs, of which MFU is the share of the peak."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from costmodels.model.flops import flops_per_token, forward_flops, frozen_flops, logit_matmul_weights
+from costmodels.scenario import Scenario
+
+
+def counted_flops(scenario: Scenario, *, causal: bool = False) -> float:
+    """FLOP per token that count as useful: no gradients that nobody computes, no attention beyond a sliding window.
+
+    Adapters, which are narrow, count as little as the gradients of the frozen weights beside them.
+
+    Args:
+        scenario: What is trained; tokens attend to their own document.
+        causal: Count only the pairs of tokens that causal attention needs, not all of them.
+    """
+    definition = "model-causal" if causal else "model-window"
+    every = flops_per_token(scenario.model, seq_length=scenario.attended_length, definition=definition)
+    return every - _spared_flops(scenario, causal=causal)
+
+
+def causal_excess(scenario: Scenario) -> float:
+    """What counts as useful over the same with the pairs of tokens alone that causal attention needs."""
+    return counted_flops(scenario) / counted_flops(scenario, causal=True)
+
+
+def _spared_flops(scenario: Scenario, *, causal: bool) -> float:
+    """FLOP per token of gradients that nobody computes: of frozen weights, and all those of the first frozen layers."""
+    if scenario.frozen:
+        return frozen_flops(scenario.model)
+    known: dict[str, Any] = {"seq_length": scenario.attended_length, "windowed": True, "logits": False}
+    layers = 2.0 * (1.0 - scenario.trained_depth) * forward_flops(scenario.model, causal=causal, **known)
+    return layers + 2.0 * scenario.head_frozen * logit_matmul_weights(scenario.model)
