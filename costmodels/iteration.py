@@ -117,7 +117,8 @@ def _layer_terms(
     """One layer of a kind as an iteration reads it, priced for the distinct blocks and gathered to all."""
     layer = kind_seconds(block, scenario, kind)
     deep = scenario.trained_depth
-    whole = _with_forwards((layer.compute + layer.cp).take(inverse), scenario, deep)
+    once = (layer.compute + layer.cp).take(inverse)
+    whole = _with_forwards(once, scenario, deep)
     parts = (layer.tp, layer.cp, layer.ep, layer.ep_alone, layer.launch)
     tp, cp, ep, alone, launch = (_with_forwards(passes, scenario, deep).total[inverse] for passes in parts)
     skipped = layer.skipped[inverse] * float(scenario.stack.recompute.skips_unread)
@@ -141,7 +142,7 @@ def _layer_terms(
         weight=deep * layer.weight_gradients(0.0 if scenario.frozen else scenario.rates.matmul.wgrad_ratio)[inverse],
         selective=selective,
         layer_offload=offloaded,
-        window=whole - layer.hidden_ep.take(inverse),
+        window=Passes(once.forward, deep * once.backward) - layer.hidden_ep.take(inverse),
         repeated_window=np.where(strategies.recompute == Recompute.FULL, layer.compute.forward[inverse] - skipped, 0.0),
         paired=layer.paired.take(inverse),
     )
