@@ -68,9 +68,11 @@ def _read(ctx: click.Context, paths: Sequence[Path], form: str | None) -> FilesO
 
 def _paths_and_kind(files: Sequence[str], params: dict[str, Any]) -> tuple[list[Path], str | None]:
     """The files, of the arguments and of ``--from``, and the kind that it says, if it does."""
+    if not files and not params["source"]:
+        return [], None
     from hardware.errors import meant
     from hardware.files import expanded
-    from planner.jobs.readers import forms
+    from planner.jobs.readers import forms  # every reader of files: a fifth of a second
 
     names, kinds = list(files), []
     for said in params["source"]:

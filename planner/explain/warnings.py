@@ -87,7 +87,8 @@ def memory_edge(search: Search, budget: Budget) -> tuple[str, ...]:
     if search.resolved.request.memory_margin is not None or not margin:
         return ()
     edge = replace(objective, margin=0.0).on(scale_device(objective.scenario, usable_memory=1.0 / (1.0 - margin)))
-    found = edge.search(search.space, budget=budget, margin=1.0 + edge.tie_width, confirm=False)
+    known = {"margin": 1.0 + edge.tie_width, "below": edge.compared(search.taken)}
+    found = edge.search(search.space, budget=budget, confirm=False, **known)
     if found.best is None or not found.proved:
         return ()
     taken = edge.choice(found).taken
@@ -169,7 +170,8 @@ def beyond_framework(search: Search, budget: Budget) -> tuple[str, ...]:
         space = cached_space(free.scenario, search.pins, budget)
     except OutOfTime:
         return ()
-    found = free.search(space, budget=budget, margin=1.0, confirm=False)
+    worth = (1.0 - WORTH_IT) * free.compared(search.taken)
+    found = free.search(space, budget=budget, margin=1.0, confirm=False, below=worth)
     if found.best is None or not found.proved or (gain := 1.0 - free.value(found.best) / search.value) < WORTH_IT:
         return ()
     best, asked = found.best, frozenset(search.pins)

@@ -91,7 +91,7 @@ def _enough_gpus(search: Search, budget: Budget) -> tuple[Advice, ...]:
     few, batch, best = scenario.gpus, scenario.global_batch_size, None
     total, lines = few, []
     if few % batch and batch % few:
-        tried = {count: _best_with_gpus(search, count, budget) for count in rounder_counts(few)}
+        tried = {count: _best_with_gpus(search, count, budget, within=1.0) for count in rounder_counts(few)}
         faster = {count: found for count, found in tried.items() if found and found.seconds < now}
         if faster:
             count = min(faster, key=lambda count: faster[count].seconds)
@@ -99,7 +99,7 @@ def _enough_gpus(search: Search, budget: Budget) -> tuple[Advice, ...]:
         elif unproved := [count for count, found in tried.items() if found and not found.proved]:
             lines.append(Advice(subject=plural(unproved[0], "GPU"), text=NOT_KNOWN, proved=False))
     while few > batch and few % 2 == 0:
-        found = _best_with_gpus(search, few // 2, budget)
+        found = _best_with_gpus(search, few // 2, budget, within=1.0 + WORTH_IT)
         if found is None or found.seconds > (1.0 + WORTH_IT) * now:
             if found and not found.proved:
                 lines.append(Advice(subject=plural(few // 2, "GPU"), text=NOT_KNOWN, proved=False))
@@ -122,14 +122,18 @@ def _fewer(total: int, count: int, found: _Found, now: float) -> Advice:
     return Advice(subject=plural(count, "GPU"), text=text, iteration_seconds=found.seconds, proved=found.proved)
 
 
-def _best_with_gpus(search: Search, gpus: int, budget: Budget) -> _Found | None:
-    """The best of the same question on so many GPUs; None where there is no such cluster, or pins cannot make it up."""
+def _best_with_gpus(search: Search, gpus: int, budget: Budget, *, within: float) -> _Found | None:
+    """The best of the same question on so many GPUs, infinite where it takes more than ``within`` times the plan.
+
+    None where there is no such cluster, or pins cannot make it up.
+    """
     scenario = with_gpus(search.resolved, gpus)
     if scenario is None:
         return None
     there = search.objective.on(scenario)
+    longest = within * search.objective.compared(search.taken) if there.by_time else math.inf
     try:
-        outcome = there.search(build(scenario, search.pins, budget=budget), budget=budget)
+        outcome = there.search(build(scenario, search.pins, budget=budget), budget=budget, below=longest)
     except (BadRequest, OutOfTime):
         return None
     return _Found(there.value(outcome.best) if outcome.best else math.inf, outcome.proved)
@@ -169,13 +173,16 @@ def _faster(search: Search, budget: Budget) -> tuple[Advice, ...]:
     """Gains of a new plan on better machines or with a larger batch, most useful first."""
     scenario, objective = search.objective.scenario, search.objective
     changes = {
-        MORE_MEMORY: scale_device(scenario, usable_memory=2.0),  # its bounds are those of the plan
-        "network 2x": scale_links(scenario, 2.0, inner=False),
-        "node links 2x": scale_links(scenario, 2.0, inner=True),
-        "memory bandwidth 2x": scale_device(scenario, memory_bandwidth=2.0),
-        "arithmetic 1.25x": scale_compute(scenario, 1.25),
+        MORE_MEMORY: (scale_device(scenario, usable_memory=2.0), 1.0),  # its bounds are those of the plan
+        "network 2x": (scale_links(scenario, 2.0, inner=False), 2.0),
+        "node links 2x": (scale_links(scenario, 2.0, inner=True), 2.0),
+        "memory bandwidth 2x": (scale_device(scenario, memory_bandwidth=2.0), 2.0),
+        "arithmetic 1.25x": (scale_compute(scenario, 1.25), 1.25),
     }
-    lines = [_replanned(subject, objective.on(changed), search, budget) for subject, changed in changes.items()]
+    lines = [
+        _replanned(subject, objective.on(changed), search, budget, times=times)
+        for subject, (changed, times) in changes.items()
+    ]
     lines.append(_larger_batch(search, budget))
     lines.extend(_rounder_batch(search, budget))
     if _memory_is_short(search.taken, lines):
@@ -183,16 +190,25 @@ def _faster(search: Search, budget: Budget) -> tuple[Advice, ...]:
     return tuple(sorted(lines, key=lambda line: line.iteration_seconds or math.inf))
 
 
-def _replanned(subject: str, changed: Objective, search: Search, budget: Budget) -> Advice:
+def _replanned(
+    subject: str, changed: Objective, search: Search, budget: Budget, *, times: float | None = None
+) -> Advice:
     """The gain of a new plan on other machines of the same shape, hence in the same lattice.
 
-    The strategy of today is what it gains at least, if the budget ends the search.
+    The strategy of today is what it gains at least, and what others must beat. Where machines are so many ``times``
+    faster in one respect, no strategy gains more: those that would have to are left out.
     """
-    found = changed.search(search.space, budget=budget, margin=1.0 + changed.tie_width, confirm=False)
-    if found.best and found.proved:
-        return gained(subject, changed.value(changed.choice(found).taken), search.value)
-    known = [changed.revalue(search.taken), *([changed.value(found.best)] if found.best else [])]
-    return gained(subject, min(known), search.value, proved=False)
+    taken, near = search.taken, None
+    there, tied = changed.compared(taken), 1.0 + changed.tie_width
+    if times is not None:
+        bounds = known_bound(search.space.cores, search.objective.scenario)
+        near = np.flatnonzero(bounds < times * tied * there)
+    found = changed.search(search.space, budget=budget, among=near, margin=tied, confirm=False, below=there)
+    least = changed.revalue(taken)
+    if found.best:
+        best = changed.choice(found).taken if found.proved else found.best
+        least = min(least, changed.value(best))
+    return gained(subject, least, search.value, proved=found.proved)
 
 
 def gained(subject: str, seconds: float, now: float, *, proved: bool = True) -> Advice:
@@ -230,7 +246,8 @@ def _offloading(search: Search, budget: Budget) -> list[Advice]:
         return []
     seconds = now
     unlimited = objective.on(scale_device(objective.scenario, usable_memory=UNLIMITED))  # no host adds to its time
-    fastest = unlimited.search(search.space, budget=budget, margin=1.0, confirm=False).best
+    here = objective.compared(best)
+    fastest = unlimited.search(search.space, budget=budget, margin=1.0, confirm=False, below=here).best
     for likely in (best, fastest):
         if likely and not budget.spent():
             layout = _values_of(likely.row, _LAYOUT)
@@ -274,11 +291,13 @@ def _larger_batch(search: Search, budget: Budget) -> Advice:
     """The gain of a plan with twice the batch, per sequence."""
     scenario, best = search.objective.scenario, search.taken
     double = search.objective.on(replace(scenario, global_batch_size=2 * scenario.global_batch_size))
-    found = None if budget.spent() else _search(double, search.pins, budget, margin=1.0 + double.tie_width)
-    if found and found.best and found.proved:
-        return gained("batch 2x", double.value(double.choice(found).taken) / 2, search.value)
-    rows = replace(best.row, num_microbatches=2 * best.row.num_microbatches)
-    return gained("batch 2x", double.revalue(replace(best, row=rows)) / 2, search.value, proved=False)
+    same = replace(best, row=replace(best.row, num_microbatches=2 * best.row.num_microbatches))
+    known = {"margin": 1.0 + double.tie_width, "below": double.compared(same)}
+    found = None if budget.spent() else _search(double, search.pins, budget, **known)
+    least, proved = double.revalue(same), bool(found and found.proved)
+    if found and found.best:
+        least = min(least, double.value(double.choice(found).taken if proved else found.best))
+    return gained("batch 2x", least / 2, search.value, proved=proved)
 
 
 def _rounder_batch(search: Search, budget: Budget) -> list[Advice]:

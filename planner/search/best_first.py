@@ -86,6 +86,8 @@ class Outcome:
     """Bytes that the fullest device must have under the even split, and the row: the least of those that do not fit."""
     pool: list[Priced] = field(default_factory=list)
     """Even rows seen on the way, the best of them kept."""
+    below: float = np.inf
+    """Seconds of an iteration from which nothing was looked for."""
 
 
 def search(
@@ -97,6 +99,7 @@ def search(
     margin: float = MARGIN,
     seen: Sequence[Priced] = (),
     confirm: bool = True,
+    below: float = np.inf,
 ) -> Outcome:
     """The fastest feasible strategy of the space, unless the budget is spent before that is known.
 
@@ -109,8 +112,9 @@ def search(
             Over several node groups all of a chunk are priced.
         seen: rows of these cores that another search has priced: it need not look at what is slower.
         confirm: whether the stage solver speaks on the best as well, which is as good by its bound.
+        below: seconds of an iteration that the caller has already: slower strategies are not looked for.
     """
-    outcome = Outcome()
+    outcome = Outcome(below=below)
     cores = np.arange(len(space.cores)) if among is None else among
     if not len(cores):
         return outcome
@@ -118,7 +122,7 @@ def search(
     pace = SEVERAL_GROUPS if several else ONE_GROUP
     for part in seen:
         remember(outcome, part, scenario)
-    optimistic = _bounds(space.cores, scenario, len(cores), budget)
+    optimistic = _bounds(space.cores, scenario, cores, budget)
     if optimistic is None:
         outcome.proved, outcome.lower_bound = False, 0.0
         return outcome
@@ -144,13 +148,13 @@ def search(
     return outcome
 
 
-def _bounds(cores: Strategies, scenario: AnyScenario, count: int, budget: Budget) -> Floats | None:
-    """Optimistic seconds of all cores, of which ``count`` are looked at; None where the budget is spent before."""
+def _bounds(cores: Strategies, scenario: AnyScenario, among: Ints, budget: Budget) -> Floats | None:
+    """Optimistic seconds of all cores, or at least of those ``among`` them; None where the budget is spent before."""
     if budget.spent():
         return None
     if not isinstance(scenario, Mixed) and not (budget.timed and len(cores) > BOUNDED):
-        budget.spend(CORE * count)
-        return known_bound(cores, scenario)
+        budget.spend(CORE * len(among))
+        return known_bound(cores, scenario, among)
     found = []
     for start in range(0, len(cores), BOUNDED):
         if budget.spent():
@@ -342,13 +346,15 @@ def _confirm(outcome: Outcome, scenario: AnyScenario, budget: Budget) -> None:
 
 def _ceiling(outcome: Outcome) -> float:
     """Seconds that a row must stay below to matter."""
-    return outcome.best.iteration * (1 - TOLERANCE) if outcome.best else np.inf
+    least = min(outcome.best.iteration, outcome.below) if outcome.best else outcome.below
+    return least * (1 - TOLERANCE)
 
 
 def _try(outcome: Outcome, one: Priced, scenario: AnyScenario, budget: Budget) -> None:
     """Solve one row's stage problem; keep it if it beats the incumbent."""
     best = outcome.best
-    solved = solve_split(one, scenario, below=best.iteration if best else None, budget=budget)
+    ceiling = min(best.iteration if best else np.inf, outcome.below)
+    solved = solve_split(one, scenario, below=ceiling if np.isfinite(ceiling) else None, budget=budget)
     outcome.solves += 1
     if not solved.proved:
         outcome.proved, outcome.lower_bound = False, min(outcome.lower_bound, solved.bound)

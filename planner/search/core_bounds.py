@@ -20,16 +20,26 @@ from costmodels.strategy import Floats, Ints, Strategies
 
 KEPT_BOUNDS = 8
 """Scenarios whose bounds of the same cores are remembered."""
+FEW = 0.5
+"""Share of the cores below which it pays to bound them alone."""
 
 
-def known_bound(cores: Strategies, scenario: Scenario) -> Floats:
-    """``core_bound``, worked out once for all searches of the same cores whose scenarios differ in memory alone."""
+def known_bound(cores: Strategies, scenario: Scenario, among: Ints | None = None) -> Floats:
+    """``core_bound``, worked out once for all searches of the same cores whose scenarios differ in memory alone, (C,).
+
+    Where a caller wants few of the cores, ``among`` (K,), those alone are worked out unless all are known; the others
+    are infinite.
+    """
     device = scenario.group.accelerator.model_copy(update={"usable_memory": 0.0})
     plain = replace(scenario, group=scenario.group.model_copy(update={"accelerator": device}))
     known: list[tuple[Scenario, Floats]] = cores.once("core bounds", list)
     for other, bounds in known:
         if other == plain:
             return bounds
+    if among is not None and len(among) < len(cores) * FEW:
+        some = np.full(len(cores), np.inf)
+        some[among] = core_bound(cores.take(among), scenario)
+        return some
     known.append((plain, core_bound(cores, scenario)))
     del known[:-KEPT_BOUNDS]
     return known[-1][1]

@@ -6,6 +6,7 @@ time counts interruptions and checkpoints too, memory is what the fullest device
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -80,12 +81,13 @@ class Objective:
         margin: float | None = None,
         seen: Sequence[Priced] = (),
         confirm: bool = True,
+        below: float = math.inf,
     ) -> Outcome:
         """The best of the space, with what was seen on the way; arguments as of ``best_first.search``."""
         if self.by_memory:
             return search_least_memory(space, self.scenario, budget=budget, among=among)
         near = max(MARGIN, 1.0 + self.tie_width) if margin is None else margin
-        known = {"budget": budget, "among": among, "margin": near, "seen": seen, "confirm": confirm}
+        known = {"budget": budget, "among": among, "margin": near, "seen": seen, "confirm": confirm, "below": below}
         return search(space, self.question, **known)  # type: ignore[arg-type]
 
     def value(self, found: Incumbent) -> float:
@@ -101,14 +103,20 @@ class Objective:
             return float(np.max(stage_bytes(found.row, self.scenario, found.assignment).allocated))
         return self._iteration_seconds(found) / self.effective(found)
 
+    def compared(self, found: Incumbent) -> float:
+        """What a search compares of a strategy that was found on other machines: seconds, or wall time less constants."""
+        if isinstance(self.question, Mixed):
+            return price(found.row, self.question, found.assignment).iteration
+        return iteration_seconds(found.row, self.question, found.assignment)
+
     def seconds(self, found: Incumbent) -> float:
         """Seconds of an iteration, without interruptions and checkpoints, of a strategy that a search found."""
         return found.iteration if self.by_time else self._iteration_seconds(found)
 
     def _iteration_seconds(self, found: Incumbent) -> float:
-        if isinstance(self.question, Mixed):
-            return price(found.row, self.question, found.assignment).iteration
-        return iteration_seconds(found.row, replace(self.question, stability=None), found.assignment)
+        question = self.question
+        plain = question if isinstance(question, Mixed) else replace(question, stability=None)
+        return replace(self, question=plain).compared(found)
 
     def effective(self, found: Incumbent) -> float:
         """Share of the wall time in which iterations run, where that is counted; else 1."""
