@@ -28,7 +28,6 @@ from planner.search.choice import NEARLY_FULL
 from planner.search.memory_savers import saver_options
 from planner.search.objective import Search
 from planner.space.active_rules import active, binding
-from planner.space.cache import cached_space
 from planner.space.lattice import SHARDING, Space
 from planner.space.mixed import MixedSpace, lay_out
 
@@ -167,11 +166,10 @@ def beyond_framework(search: Search, budget: Budget) -> tuple[str, ...]:
         return ()
     free = objective.on(replace(objective.scenario, framework=""))
     try:
-        space = cached_space(free.scenario, search.pins, budget)
+        worth = (1.0 - WORTH_IT) * free.compared(search.taken)
+        found = free.search_below(search.pins, worth, budget=budget, confirm=False)
     except OutOfTime:
         return ()
-    worth = (1.0 - WORTH_IT) * free.compared(search.taken)
-    found = free.search(space, budget=budget, margin=1.0, confirm=False, below=worth)
     if found.best is None or not found.proved or (gain := 1.0 - free.value(found.best) / search.value) < WORTH_IT:
         return ()
     best, asked = found.best, frozenset(search.pins)

@@ -133,7 +133,7 @@ def _best_with_gpus(search: Search, gpus: int, budget: Budget, *, within: float)
     there = search.objective.on(scenario)
     longest = within * search.objective.compared(search.taken) if there.by_time else math.inf
     try:
-        outcome = there.search(build(scenario, search.pins, budget=budget), budget=budget, below=longest)
+        outcome = there.search_below(search.pins, longest, budget=budget)
     except (BadRequest, OutOfTime):
         return None
     return _Found(there.value(outcome.best) if outcome.best else math.inf, outcome.proved)
@@ -251,12 +251,13 @@ def _offloading(search: Search, budget: Budget) -> list[Advice]:
     for likely in (best, fastest):
         if likely and not budget.spent():
             layout = _values_of(likely.row, _LAYOUT)
-            found = _search(objective, {**search.pins, **layout, **kinds}, budget)
+            found = _search(objective, {**search.pins, **layout, **kinds}, budget, here)
             seconds = min(seconds, objective.value(found.best)) if found and found.best else seconds
     if budget.spent():
         return [gained(ANY_OFFLOAD, seconds, now, proved=False)]
-    left = _degrees_below(search, seconds * (1.0 + NOTABLE) if objective.by_time else best.iteration)
-    found = _search(objective, {**search.pins, **left, **kinds}, budget, margin=1.0, confirm=False)
+    ceiling = seconds * (1.0 + NOTABLE) if objective.by_time else best.iteration
+    left = _degrees_below(search, ceiling)
+    found = _search(objective, {**search.pins, **left, **kinds}, budget, ceiling, confirm=False)
     if found is None:
         return [gained(ANY_OFFLOAD, seconds, now, proved=False)]
     seconds = min(seconds, objective.value(found.best)) if found.best else seconds
@@ -264,10 +265,12 @@ def _offloading(search: Search, budget: Budget) -> list[Advice]:
     return _worth_saying(gained(subject, seconds, now, proved=found.proved))
 
 
-def _search(objective: Objective, pins: Mapping[str, Pin], budget: Budget, **known: Any) -> Outcome | None:
+def _search(
+    objective: Objective, pins: Mapping[str, Pin], budget: Budget, below: float, **known: Any
+) -> Outcome | None:
     """The search of another lattice; None where the time limit passed before it was laid out."""
     try:
-        return objective.search(build(objective.scenario, pins, budget=budget), budget=budget, **known)
+        return objective.search_below(pins, below, budget=budget, **known)
     except OutOfTime:
         return None
 
@@ -292,8 +295,8 @@ def _larger_batch(search: Search, budget: Budget) -> Advice:
     scenario, best = search.objective.scenario, search.taken
     double = search.objective.on(replace(scenario, global_batch_size=2 * scenario.global_batch_size))
     same = replace(best, row=replace(best.row, num_microbatches=2 * best.row.num_microbatches))
-    known = {"margin": 1.0 + double.tie_width, "below": double.compared(same)}
-    found = None if budget.spent() else _search(double, search.pins, budget, **known)
+    there, tied = double.compared(same), 1.0 + double.tie_width
+    found = None if budget.spent() else _search(double, search.pins, budget, below=there, margin=tied)
     least, proved = double.revalue(same), bool(found and found.proved)
     if found and found.best:
         least = min(least, double.value(double.choice(found).taken if proved else found.best))
@@ -313,7 +316,7 @@ def _rounder_batch(search: Search, budget: Budget) -> list[Advice]:
     if budget.spent():
         return [gained(f"batch {rounder}", now, now, proved=False)]
     other = search.objective.on(replace(scenario, global_batch_size=rounder))
-    found = _search(other, search.pins, budget)
+    found = _search(other, search.pins, budget, search.taken.iteration * rounder / batch)
     if found is None:
         return [gained(f"batch {rounder}", now, now, proved=False)]
     seconds = other.value(found.best) * batch / rounder if found.best else now

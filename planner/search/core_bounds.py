@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from costmodels.iteration import LAYER_AXES, RowSeconds, core_seconds
+from costmodels.iteration import BLOCK_AXES, LAYER_AXES, RowSeconds, core_seconds
 from costmodels.layer.overlapped_experts import further_axes, hidden_experts, is_overlapped
 from costmodels.layer.terms import LayerTerms
 from costmodels.layout.layers_by_kind import heaviest_at_least
@@ -74,6 +74,18 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
         weight=price.weight[inverse],
     )
     pipeline = cores.num_microbatches * slowest + (total - slowest) * share
+    return pipeline * (1.0 + price.straggler[0]) + price.overhead[0]
+
+
+def layer_bound(rows: Strategies, scenario: Scenario) -> Floats:
+    """Optimistic seconds of rows of which only the axes of a layer are known, (N,): below ``core_bound`` of any others.
+
+    Without bubble, recomputation, and the traffic of experts, which a schedule may hide.
+    """
+    block, inverse = rows.distinct(*BLOCK_AXES)
+    price = core_seconds(block, scenario)
+    stages = scenario.model.num_layers * (price.layer - price.layer_ep) + price.embedding + price.head
+    pipeline = rows.num_microbatches * stages[inverse] / rows.pp
     return pipeline * (1.0 + price.straggler[0]) + price.overhead[0]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from costmodels.node_groups import AnyScenario, Mixed, parts_of, price
 from costmodels.pricing import iteration_seconds, stage_bytes
 from costmodels.scenario import Scenario
-from costmodels.strategy import Ints, Strategies
+from costmodels.strategy import Bools, Ints, Strategies
 from costmodels.training.goodput import upkeep
 from planner.answer.text import format_bytes, format_seconds
 from planner.request.budget import Budget
@@ -24,11 +24,12 @@ from planner.request.pins import Pin, parse_pins
 from planner.request.resolve import Resolved
 from planner.search.best_first import MARGIN, Outcome, promising, search
 from planner.search.choice import Choice, choose, width
+from planner.search.core_bounds import layer_bound
 from planner.search.least_memory import least_memory_split, least_memory_strategies, search_least_memory
 from planner.search.priced import Priced
 from planner.search.split import TOLERANCE, Incumbent, best_split
 from planner.space.cache import cached_space
-from planner.space.lattice import Space
+from planner.space.lattice import Space, build
 from planner.space.mixed import lay_out
 
 Promising = tuple[float, Strategies]
@@ -90,6 +91,22 @@ class Objective:
         known = {"budget": budget, "among": among, "margin": near, "seen": seen, "confirm": confirm, "below": below}
         return search(space, self.question, **known)  # type: ignore[arg-type]
 
+    def search_below(
+        self, pins: Mapping[str, Pin], below: float, *, budget: Budget, margin: float = 1.0, confirm: bool = True
+    ) -> Outcome:
+        """The best of another lattice that takes less than so many seconds, laid out only as far as it may.
+
+        Raises:
+            BadRequest, OutOfTime: as ``lattice.build``.
+        """
+
+        def likely(rows: Strategies) -> Bools:
+            return layer_bound(rows, self.scenario) < margin * below * (1.0 + TOLERANCE)
+
+        bounded = math.isfinite(below) and not self.by_memory
+        space = build(self.scenario, pins, budget=budget, likely=likely if bounded else None)
+        return self.search(space, budget=budget, margin=margin, confirm=confirm, below=below)
+
     def value(self, found: Incumbent) -> float:
         """The quantity to minimise, of a strategy that a search for this objective found.
 
@@ -104,7 +121,7 @@ class Objective:
         return self._iteration_seconds(found) / self.effective(found)
 
     def compared(self, found: Incumbent) -> float:
-        """What a search compares of a strategy that was found on other machines: seconds, or wall time less constants."""
+        """What a search compares, of a strategy found elsewhere: seconds, or wall time less what all lose alike."""
         if isinstance(self.question, Mixed):
             return price(found.row, self.question, found.assignment).iteration
         return iteration_seconds(found.row, self.question, found.assignment)

@@ -7,7 +7,7 @@ materialised as rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,8 @@ NODES_OF_SHARDS = (1, 4)
 """Innermost domains that one copy of sharded states may span, where it does not span everything."""
 
 MESH_AXES = ("tp", "cp", "pp", "dp")
+LAYER = frozenset({*MESH_AXES, "ep", "etp", "cp_kind", "micro_batch_size", "sequence_parallel"})
+"""Axes that decide what a layer costs which nothing recomputes."""
 SHARDING = frozenset({"zero_stage", "sharding_degree"})
 """Axes of sharding; the other ones, with those of the layout, make a core."""
 
@@ -67,10 +69,22 @@ class Space:
         return Strategies(**columns, zero_stage=self.zero_stage[option], sharding_degree=degree)
 
 
-def build(scenario: Scenario, pins: Mapping[str, Pin], *, without: str = "", budget: Budget | None = None) -> Space:
+Likely = Callable[[Strategies], Bools]
+"""Which rows are worth laying out further, (N,), by the axes of `LAYER`; the others have their neutral value."""
+
+
+def build(
+    scenario: Scenario,
+    pins: Mapping[str, Pin],
+    *,
+    without: str = "",
+    budget: Budget | None = None,
+    likely: Likely | None = None,
+) -> Space:
     """Lay out the lattice under the pins and apply every rule but memory, and but the one that it is asked ``without``.
 
     Of one node group only a time limit of the ``budget`` ends this, whose effort is counted where cores are bounded.
+    Only what is ``likely`` is laid out, where somebody knows; counts and refusals are then of no use.
 
     Raises:
         BadRequest: pinned degrees that cannot make up the number of GPUs.
@@ -85,8 +99,15 @@ def build(scenario: Scenario, pins: Mapping[str, Pin], *, without: str = "", bud
     candidates = len(table) * beyond
     table.refuse(MESH_AXES)
     # Axes of one value first: they multiply nothing, and let rules speak while there are few rows.
-    for axis, values in sorted(axes.items(), key=lambda item: len(item[1]) > 1):
+    for axis, values in sorted(
+        axes.items(), key=lambda item: (len(item[1]) > 1, bool(likely) and item[0] not in LAYER)
+    ):
         table.expand(axis, values)
+        if likely and set(table.shared) >= LAYER:
+            batches = scenario.global_batch_size // (table.shared["dp"] * table.shared["micro_batch_size"])
+            known = {name: table.shared[name] for name in LAYER}
+            table.keep(np.flatnonzero(likely(strategies(**known, num_microbatches=batches))))
+            likely = None
     candidates += add_partial(table, axes["recompute"], options)
     table.check_budget(len(table))
     return _with_sharding(table, options, candidates)
