@@ -193,22 +193,18 @@ def _faster(search: Search, budget: Budget) -> tuple[Advice, ...]:
 def _replanned(
     subject: str, changed: Objective, search: Search, budget: Budget, *, times: float | None = None
 ) -> Advice:
-    """The gain of a new plan on other machines of the same shape, hence in the same lattice.
+    """The gain of the fastest plan on other machines of the same shape, hence in the same lattice, over that of today.
 
-    The strategy of today is what it gains at least, and what others must beat. Where machines are so many ``times``
+    What is fastest today is what it gains at least, and what others must beat. Where machines are so many ``times``
     faster in one respect, no strategy gains more: those that would have to are left out.
     """
-    taken, near = search.taken, None
-    there, tied = changed.compared(taken), 1.0 + changed.tie_width
+    fastest, near = search.fastest, None
+    there = changed.compared(fastest)
     if times is not None:
-        bounds = known_bound(search.space.cores, search.objective.scenario)
-        near = np.flatnonzero(bounds < times * tied * there)
-    found = changed.search(search.space, budget=budget, among=near, margin=tied, confirm=False, below=there)
-    least = changed.revalue(taken)
-    if found.best:
-        best = changed.choice(found).taken if found.proved else found.best
-        least = min(least, changed.value(best))
-    return gained(subject, least, search.value, proved=found.proved)
+        near = np.flatnonzero(known_bound(search.space.cores, search.objective.scenario) < times * there)
+    found = changed.search(search.space, budget=budget, among=near, margin=1.0, confirm=False, below=there)
+    least = min(changed.revalue(fastest), changed.value(found.best) if found.best else math.inf)
+    return gained(subject, least, search.objective.value(fastest), proved=found.proved)
 
 
 def gained(subject: str, seconds: float, now: float, *, proved: bool = True) -> Advice:
@@ -292,15 +288,13 @@ def _values_of(some: Strategies, axes: Iterable[str]) -> dict[str, Pin]:
 
 def _larger_batch(search: Search, budget: Budget) -> Advice:
     """The gain of a plan with twice the batch, per sequence."""
-    scenario, best = search.objective.scenario, search.taken
+    scenario, fastest = search.objective.scenario, search.fastest
     double = search.objective.on(replace(scenario, global_batch_size=2 * scenario.global_batch_size))
-    same = replace(best, row=replace(best.row, num_microbatches=2 * best.row.num_microbatches))
-    there, tied = double.compared(same), 1.0 + double.tie_width
-    found = None if budget.spent() else _search(double, search.pins, budget, below=there, margin=tied)
-    least, proved = double.revalue(same), bool(found and found.proved)
-    if found and found.best:
-        least = min(least, double.value(double.choice(found).taken if proved else found.best))
-    return gained("batch 2x", least / 2, search.value, proved=proved)
+    same = replace(fastest, row=replace(fastest.row, num_microbatches=2 * fastest.row.num_microbatches))
+    found = None if budget.spent() else _search(double, search.pins, budget, double.compared(same), confirm=False)
+    least = min(double.revalue(same), double.value(found.best) if found and found.best else math.inf)
+    now = search.objective.value(fastest)
+    return gained("batch 2x", least / 2, now, proved=bool(found and found.proved))
 
 
 def _rounder_batch(search: Search, budget: Budget) -> list[Advice]:

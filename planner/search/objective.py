@@ -209,6 +209,12 @@ class Search:
         return self.objective.choice(self.outcome)
 
     @property
+    def fastest(self) -> Incumbent:
+        """What the search is the proof of, where anything was found."""
+        assert self.outcome.best is not None
+        return self.outcome.best
+
+    @property
     def taken(self) -> Incumbent:
         """The same without why."""
         return self.choice.taken

@@ -1,0 +1,88 @@
+"""What a question costs, counted: lattices laid out, strategies priced, modules loaded. Bounds that keep that small."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+import planner.search.objective as searches
+from planner import PlanRequest, plan
+from planner.explain.levers import scale_compute, scale_device, scale_links
+from planner.search.core_bounds import core_bound, layer_bound
+from planner.space.lattice import build
+from tests.drawn import drawn_scenarios
+
+SOME = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = {"gpus": (2, 4, 8, 16), "batches": (8, 16), "layers": (2, 3, 4, 6, 8)}
+
+
+@SOME
+@given(drawn_scenarios(**FEW))
+def test_no_core_gains_more_from_a_machine_than_that_is_faster(scenario):
+    space = build(scenario, {})
+    assume(len(space.cores))
+    today = core_bound(space.cores, scenario)
+    for changed, times in (
+        (scale_links(scenario, 2.0, inner=True), 2.0),
+        (scale_links(scenario, 2.0, inner=False), 2.0),
+        (scale_device(scenario, memory_bandwidth=2.0), 2.0),
+        (scale_compute(scenario, 1.25), 1.25),
+    ):
+        assert (core_bound(space.cores, changed) * times >= today * (1 - 1e-9)).all()
+
+
+@SOME
+@given(drawn_scenarios(**FEW))
+def test_what_is_laid_out_for_less_than_some_seconds_holds_every_core_that_may_take_less(scenario):
+    whole = build(scenario, {})
+    assume(len(whole.cores))
+    bound = core_bound(whole.cores, scenario)
+    assert (layer_bound(whole.cores, scenario) <= bound * (1 + 1e-9)).all()
+    below = float(np.median(bound))
+    part = build(scenario, {}, likely=lambda rows: layer_bound(rows, scenario) < below)
+    some = core_bound(part.cores, scenario)
+    assert sorted(bound[bound < below]) == pytest.approx(sorted(some[some < below]), rel=1e-12)
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Cores bounded and strategies priced by all searches of a question, and how many searches there were."""
+    seen, search = [], searches.search
+
+    def counting(space, *arguments, **known):
+        outcome = search(space, *arguments, **known)
+        seen.append((len(space.cores), outcome.priced))
+        return outcome
+
+    monkeypatch.setattr(searches, "search", counting)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus", "searches", "large", "priced"),
+    [("175b", 12288, 22, 15, 320_000), ("deepseek-v3", 2048, 22, 15, 220_000)],
+)
+def test_the_reasons_of_a_plan_take_a_bounded_number_of_searches_and_strategies(
+    counted, model, gpus, searches, large, priced
+):
+    plan(PlanRequest(model=model, gpus=gpus))
+    assert len(counted) <= searches
+    first = counted[0][0]
+    assert sum(cores > first / 4 for cores, _ in counted) <= large  # those that share the first one's lattice
+    assert sum(number for _, number in counted) <= priced
+
+
+def test_a_question_loads_neither_the_solver_nor_the_readers_of_files():
+    code = (
+        "import sys, planner.cli as c\n"
+        "try: c.main(['--model', '175b', '--gpus', '1024', '--output', '/dev/null'])\n"
+        "except SystemExit: pass\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "planner.api.answers" in loaded
+    assert not loaded & {"ortools", "tree_sitter", "planner.jobs.readers", "yaml", "http.server", "multiprocessing"}
+    assert sum(name.partition(".")[0] in {"hardware", "costmodels", "planner"} for name in loaded) < 270
