@@ -23,7 +23,7 @@ from planner.explain.infeasible import refusal_reasons, rejections
 from planner.explain.nearest import nearest_request, nearest_strategy
 from planner.explain.runners_up import alternatives, runners_up
 from planner.explain.warnings import beyond_framework, memory_edge, memory_headroom, not_startable, unused_pin_values
-from planner.explain.what_helps import what_helps
+from planner.explain.what_helps import what_helps, wins_by_saving
 from planner.explain.why_not import challenges, why_not_lines
 from planner.frameworks.vendors import BY_XLA, XLA, needs_cuda
 from planner.request.budget import Budget
@@ -33,7 +33,7 @@ from planner.search.best_first import Outcome
 from planner.search.choice import CLOSE, NEARLY_FULL, Choice, better_validated
 from planner.search.given import Given, drawn_chunks, given_strategy
 from planner.search.given_by_group import given_on_groups
-from planner.search.memory_savers import note_savers, with_savers
+from planner.search.memory_savers import answered_instead, note_savers
 from planner.search.objective import Search, search_question
 from planner.space.mixed import MixedSpace
 from planner.space.scope import scope_of
@@ -80,10 +80,10 @@ def best_plan(
     """
     search = search_question(resolved, budget, pins, any_width=bool(pins))
     _check_found(search.outcome, budget)
+    if there := answered_instead(resolved.request, resolved, search.space, search.outcome, budget):
+        return note_savers(best_plan(resolve_search(there.request), budget, reasons=reasons), resolved.request, there)
     if search.outcome.best is not None:
         return found_plan(search, budget, reasons=reasons)
-    if moved := with_savers(resolved.request, resolved, budget):
-        return note_savers(best_plan(resolve_search(moved), budget, reasons=reasons), resolved.request, moved)
     near = nearest_request(resolved, budget, short=search.outcome.memory_refused > 0)
     refused = _infeasible(resolved, refusal_reasons(resolved, search.space, search.outcome))
     return refused.model_copy(update={"nearest": near.advice, "nothing_near": near.tried})
@@ -152,11 +152,13 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
             settled["better_validated"] = better_validated(
                 outcome, search.taken, search.objective.scenario, resolved.margin
             )
+    helps = what_helps(search, budget.part(efforts.helps, share=1.0))
     return Plan(
         alternatives=alternatives(search, others.best),
         alternatives_complete=others.complete,
         why_not=why_not_lines(search, tried),
-        what_helps=what_helps(search, budget.part(efforts.helps, share=1.0)),
+        what_helps=helps,
+        saving_memory=None if several else wins_by_saving(helps, search.value),
         closest_run=None if several else explain.closest_run(resolved.scenario),
         **settled,
     )
