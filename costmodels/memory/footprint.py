@@ -91,13 +91,13 @@ def footprint(
     optimizer = params * at.state.optimizer + experts * at.expert_state.optimizer
     optimizer = optimizer + (outer[0] + outer[1]) * at.end_optimizer_extra
     activations, logits = kept + moment, last * at.logits
-    slack = slack_of(by_stage, scenario) * (weights + gradients + optimizer + activations + logits)
     reserved = np.full(pp, scenario.stack.allocator.reserved)
     reclaimable = _reclaimable(by_stage, at, scenario, layers=layers, parameters=params + experts, outer=outer)
     gone = kept + logits - (again > 0) * last * at.logits_released
     late = late_bytes(by_stage, scenario, kept=gone, parameters=params + experts, gradients=gradients)
     if strategies.recompute[row] == Recompute.PARTIAL:
         late = np.minimum(late, late_gradients(by_stage, scenario))
+    slack = slack_of(by_stage, scenario) * (weights + gradients + optimizer + activations + logits - late)
     found = Footprint(weights, gradients, optimizer, activations, logits, slack, reserved, reclaimable, late)
     listed = gather_list_bytes(by_stage, scenario, parameters=params + experts, optimizer=optimizer, last=last)
     fits = found.total + reclaimable + listed <= scenario.group.accelerator.usable_memory

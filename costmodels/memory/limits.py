@@ -22,6 +22,15 @@ def memory_limit(scenario: Scenario, strategies: Strategies) -> Floats:
     return device_limit(scenario, strategies) + late_gradients(strategies, scenario)
 
 
+def needed_bytes(strategies: Strategies, scenario: Scenario, allocated: Floats) -> Floats:
+    """Bytes that the device must have for strategies whose fullest stage allocates so much, late gradients too, (N,).
+
+    The rule of ``memory_limit`` and of ``Footprint.total`` said of bytes: the slack is of what may be handed out.
+    """
+    handed_out = allocated - late_gradients(strategies, scenario)
+    return handed_out * (1.0 + slack_of(strategies, scenario)) + scenario.stack.allocator.reserved
+
+
 def late_gradients(strategies: Strategies, scenario: Scenario) -> Floats:
     """``late_bytes`` of every strategy, (N,).
 

@@ -91,6 +91,7 @@ class Architecture(Record):
             attention and feed-forward part in each.
         mamba: Mamba-2 mixers; only with a `layer_pattern` or a `mixer_pattern`.
         tokens: Published number of training tokens.
+        batch_tokens: Published number of tokens of an iteration of that training, at its end where it grew.
         published_parameters: Published number of parameters, for checking; never used for a cost.
     """
 
@@ -184,6 +185,7 @@ class Architecture(Record):
     per_layer_vocab_size: CountOrZero = 0
     """Rows of that table."""
     tokens: Total | None = None
+    batch_tokens: Total | None = None
     published_parameters: Total | None = None
 
     @property

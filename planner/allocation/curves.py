@@ -17,7 +17,7 @@ from planner.api.short import short_plan
 from planner.errors import BadRequest, OutOfTime
 from planner.processes import map_in_processes
 from planner.request.budget import Budget
-from planner.request.defaults import default_batch
+from planner.request.defaults import default_batch, trained_batch
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
 from planner.space.divisors import around
@@ -131,8 +131,10 @@ def question_at(job: Job, cluster: Cluster, at: Placement) -> PlanRequest:
     question = job.question.model_copy(update={"gpus": at.gpus, "cluster": alone, "top": 0})
     if question.global_batch_size is not None:
         return question
-    sequence = resolve(job.question.model_copy(update={"cluster": alone})).scenario.seq_length
-    return question.model_copy(update={"global_batch_size": default_batch(1, sequence)})
+    scenario = resolve(job.question.model_copy(update={"cluster": alone})).scenario
+    of_any = 1, scenario.seq_length
+    batch = trained_batch(scenario.model, *of_any) or default_batch(*of_any)
+    return question.model_copy(update={"global_batch_size": batch})
 
 
 def curves(queue: Queue, *, budget: Budget, workers: int = 1) -> Curves:

@@ -29,7 +29,7 @@ from planner.request.request import LARGEST_GPUS, PlanRequest, request_from
 from planner.request.resolve import Resolved, resolve, resolve_search
 from planner.request.values import expect_type, share, whole_number
 from planner.search.best_first import Outcome
-from planner.search.memory_savers import describe_savers, note_savers, with_savers
+from planner.search.memory_savers import Instead, answered_instead, describe_savers, note_savers
 from planner.search.objective import Objective, objective_of
 from planner.search.split import Incumbent
 from planner.space.divisors import divisors, good_counts
@@ -71,13 +71,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """What `plan` searches on one number of devices; ``asked``: the request, where it had to be widened to fit."""
+    """What `plan` searches on one number of devices; ``asked``: the request, where another is answered in its place."""
 
     resolved: Resolved
     objective: Objective
     space: Space
     outcome: Outcome
     asked: PlanRequest | None = None
+    there: Instead | None = None
 
     @property
     def taken(self) -> Incumbent:
@@ -192,9 +193,8 @@ def _searched(request: PlanRequest, budget: Budget) -> _Search:
     objective = objective_of(resolved)
     space = build(resolved.scenario, parse_pins(request.pins))
     found = _Search(resolved, objective, space, objective.search(space, budget=budget))
-    nothing = found.outcome.best is None and found.outcome.proved
-    if nothing and (wider := with_savers(request, resolved, budget)):
-        return replace(_searched(wider, budget), asked=request)
+    if wider := answered_instead(request, resolved, space, found.outcome, budget):
+        return replace(_searched(wider.request, budget), asked=request, there=wider)
     return found
 
 
@@ -310,7 +310,8 @@ def _plan(there: Candidate, found: _Search | None) -> Plan:
     proved = found is not None and found.outcome.proved
     record = priced_record(resolved, there.row, there.split, priced, interval)
     answer = Plan(status="optimal" if proved else "feasible", **record)
-    return note_savers(answer, asked, there.found.resolved.request) if (asked := there.found.asked) else answer
+    asked, instead = there.found.asked, there.found.there
+    return note_savers(answer, asked, instead) if asked and instead else answer
 
 
 _BEST: Final = {"memory": "to need the least memory", "goodput": "to train most per wall time"}
@@ -320,8 +321,9 @@ _BEST: Final = {"memory": "to need the least memory", "goodput": "to train most 
 def _statement(fastest: Candidate, *, proved: bool, same: bool, tolerance: float, number: int) -> str:
     best = _BEST.get(fastest.found.objective.name, "fastest")
     said = f"proved {best} on the numbers of devices searched" if proved else "the search ended before its proof"
-    if fastest.found.asked:
-        said += f", with {describe_savers(fastest.row) or 'no memory margin'}, as nothing fits without"
+    if there := fastest.found.there:
+        why = "as nothing fits without" if math.isinf(there.without) else "which is far faster"
+        said += f", with {describe_savers(fastest.row) or 'less memory margin'}, {why}"
     if same:
         which = "the only other does not move" if number == 1 else f"none of {number:,} others moves"
         return f"{said}; within {tolerance:.0%} {which} less"

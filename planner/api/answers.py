@@ -23,7 +23,7 @@ from planner.explain.infeasible import refusal_reasons, rejections
 from planner.explain.nearest import nearest_request, nearest_strategy
 from planner.explain.runners_up import alternatives, runners_up
 from planner.explain.warnings import beyond_framework, memory_edge, memory_headroom, not_startable, unused_pin_values
-from planner.explain.what_helps import what_helps
+from planner.explain.what_helps import what_helps, wins_by_saving
 from planner.explain.why_not import challenges, why_not_lines
 from planner.frameworks.vendors import BY_XLA, XLA, needs_cuda
 from planner.request.budget import Budget
@@ -33,10 +33,12 @@ from planner.search.best_first import Outcome
 from planner.search.choice import CLOSE, NEARLY_FULL, Choice, better_validated
 from planner.search.given import Given, drawn_chunks, given_strategy
 from planner.search.given_by_group import given_on_groups
-from planner.search.memory_savers import note_savers, with_savers
+from planner.search.memory_savers import answered_instead, note_savers
 from planner.search.objective import Search, search_question
+from planner.search.within_measured import prefer_measured
 from planner.space.mixed import MixedSpace
 from planner.space.scope import scope_of
+from planner.trust.extents import past_measured
 from planner.trust.interval import above_measured, interval, outside, trust
 from planner.verify.check import LARGEST_SIMULATION, Verdict, verify
 
@@ -80,10 +82,10 @@ def best_plan(
     """
     search = search_question(resolved, budget, pins, any_width=bool(pins))
     _check_found(search.outcome, budget)
+    if there := answered_instead(resolved.request, resolved, search.space, search.outcome, budget):
+        return note_savers(best_plan(resolve_search(there.request), budget, reasons=reasons), resolved.request, there)
     if search.outcome.best is not None:
-        return found_plan(search, budget, reasons=reasons)
-    if moved := with_savers(resolved.request, resolved, budget):
-        return note_savers(best_plan(resolve_search(moved), budget, reasons=reasons), resolved.request, moved)
+        return found_plan(prefer_measured(search, budget), budget, reasons=reasons)
     near = nearest_request(resolved, budget, short=search.outcome.memory_refused > 0)
     refused = _infeasible(resolved, refusal_reasons(resolved, search.space, search.outcome))
     return refused.model_copy(update={"nearest": near.advice, "nothing_near": near.tried})
@@ -100,7 +102,7 @@ def conclude(search: Search, budget: Budget) -> Plan:
     _check_found(search.outcome, budget)
     if search.outcome.best is None:
         return _infeasible(search.resolved, refusal_reasons(search.resolved, search.space, search.outcome))
-    return Plan(**_settled(search, budget, largest=0))
+    return Plan(**_settled(prefer_measured(search, budget), budget, largest=0))
 
 
 def _check_found(outcome: Outcome, budget: Budget) -> None:
@@ -152,11 +154,13 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
             settled["better_validated"] = better_validated(
                 outcome, search.taken, search.objective.scenario, resolved.margin
             )
+    helps = what_helps(search, budget.part(efforts.helps, share=1.0))
     return Plan(
         alternatives=alternatives(search, others.best),
         alternatives_complete=others.complete,
         why_not=why_not_lines(search, tried),
-        what_helps=what_helps(search, budget.part(efforts.helps, share=1.0)),
+        what_helps=helps,
+        saving_memory=None if several else wins_by_saving(helps, search.value),
         closest_run=None if several else explain.closest_run(resolved.scenario),
         **settled,
     )
@@ -168,8 +172,9 @@ def _with_trust(search: Search, budget: Budget) -> dict[str, Any]:
     first, mixture = first_in_pipeline(search.taken.row), resolved.mixed is not None
     found = trust(resolved.scenario, first, mfu=settled["prediction"].mfu, mixture=mixture)
     high = () if mixture else above_measured(resolved.scenario, first, settled["prediction"].mfu)
+    past = (search.beyond,) if search.beyond else past_measured(resolved.scenario, first)
     return settled | {
-        "warnings": (*settled["warnings"], *outside(found), *high, *unused_pin_values(search)),
+        "warnings": (*settled["warnings"], *outside(found), *past, *high, *unused_pin_values(search)),
         "trust": found,
         "rejected": rejections(search.space, search.outcome, resolved.question),
     }
@@ -180,6 +185,7 @@ def _proof(search: Search, verdict: Verdict, budget: Budget, *, value: float) ->
     outcome, taken, by_memory = search.outcome, search.taken, search.objective.by_memory
     assert outcome.best is not None
     scope = scope_of(search.space, search.resolved.question, search.pins, by_memory=by_memory)
+    scope = (search.within, *scope) if search.within else scope
     fastest = value * (outcome.best.iteration / taken.iteration)
     bound = fastest if outcome.proved else fastest * min(outcome.lower_bound / outcome.best.iteration, 1.0)
     gap = max((value - bound) / value, 0.0)
@@ -250,7 +256,8 @@ def _predicted(resolved: Resolved, given: Given) -> Plan:
     doubt = _doubts(refused, row, priced, resolved)
     unfit = () if doubt else refused
     drawn = drawn_chunks(split.layers.tolist(), given.row, resolved.scenario, counted=not several)
-    warnings = (*_warnings(row, priced, resolved, found["prediction"]), *outside(known), *drawn)
+    past = past_measured(resolved.scenario, first_in_pipeline(given.row))
+    warnings = (*_warnings(row, priced, resolved, found["prediction"]), *outside(known), *past, *drawn)
     meant = (given.meant,) if given.meant else ()
     broken = tuple(f"breaks the rule {one.rule}: {one.example}; priced as it ran" for one in given.broken)
     return Plan(

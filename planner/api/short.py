@@ -12,7 +12,7 @@ from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve_search
 from planner.search.best_first import Outcome
-from planner.search.memory_savers import note_savers, with_savers
+from planner.search.memory_savers import answered_instead, note_savers
 from planner.search.objective import Search, objective_of, search_question
 from planner.space.cache import cached_space
 from planner.space.lattice import Space
@@ -38,11 +38,10 @@ def short_plan(request: PlanRequest, budget: Budget, search: LatticeSearch = _se
     resolved, pins = resolve_search(request), parse_pins(request.pins)
     if resolved.mixed:
         found = search_question(resolved, budget, pins)
-        nothing = found.outcome.best is None and found.outcome.proved
-        edge = with_savers(request, resolved, budget) if nothing else None
-        return note_savers(short_plan(edge, budget), request, edge) if edge else conclude(found, budget)
+        edge = answered_instead(request, resolved, found.space, found.outcome, budget)
+        return note_savers(short_plan(edge.request, budget), request, edge) if edge else conclude(found, budget)
     space = cached_space(resolved.scenario, pins, budget)
     outcome = search(resolved, space, budget)
-    if outcome.best is None and outcome.proved and (wider := with_savers(request, resolved, budget)):
-        return note_savers(short_plan(wider, budget, search), request, wider)
+    if wider := answered_instead(request, resolved, space, outcome, budget):
+        return note_savers(short_plan(wider.request, budget, search), request, wider)
     return conclude(Search(replace(resolved, request=request), pins, space, outcome), budget)

@@ -7,11 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from costmodels.names import SHARDED_GRADIENTS, Recompute
 from costmodels.node_groups import Mixed
-from costmodels.strategy import Strategies
 from planner.answer.build import degrees_in_words
 from planner.answer.plan import Advice
 from planner.answer.text import NOT_KNOWN, NOTABLE, format_bytes, format_seconds, plural
@@ -22,7 +19,7 @@ from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.search.best_first import Outcome
 from planner.search.core_bounds import known_bound
-from planner.search.memory_savers import describe_savers, saver_options
+from planner.search.memory_savers import DEGREES, describe_savers, saver_flags, saver_options, values_of
 from planner.search.objective import Objective, Search
 from planner.search.split import Incumbent
 from planner.space.divisors import divisors
@@ -32,9 +29,9 @@ from planner.space.scope import offloads
 
 MORE_MEMORY = "memory 2x"
 ANY_OFFLOAD = "offload any"
+WINS = 0.05
+"""Share of the time from which what saves memory at a price is told beside the plan."""
 _LAYOUT = ("tp", "cp", "pp", "dp", "ep")
-_DEGREES = ("tp", "cp", "pp", "dp", "vpp", "ep", "etp", "micro_batch_size")
-"""Axes that a bound depends on and no rule of dominance ends with: fewer of their values leave the best in."""
 UNLIMITED = 1e6
 """Times a device's memory that nothing needs more of."""
 WORTH_IT = 0.1
@@ -232,12 +229,12 @@ def _memory_is_short(best: Incumbent, lines: Iterable[Advice]) -> bool:
 
 
 def _offloading(search: Search, budget: Budget) -> list[Advice]:
-    """The gain of states or activations on the hosts, which are searched only where they are asked for.
+    """The gain of what saves memory at a price, which is searched only where it is asked for.
 
     In the layouts of the plan and of the best without a limit on memory first, which tell how much at least.
     """
     objective, best, now = search.objective, search.taken, search.value
-    kinds = parse_pins({"offload": ",".join(offloads(objective.scenario, search.pins)) or None})
+    kinds = _ways_to_save(search)
     if not kinds or not _degrees_below(search, best.iteration):
         return []
     seconds = now
@@ -246,7 +243,7 @@ def _offloading(search: Search, budget: Budget) -> list[Advice]:
     fastest = unlimited.search(search.space, budget=budget, margin=1.0, confirm=False, below=here).best
     for likely in (best, fastest):
         if likely and not budget.spent():
-            layout = _values_of(likely.row, _LAYOUT)
+            layout = values_of(likely.row, _LAYOUT)
             found = _search(objective, {**search.pins, **layout, **kinds}, budget, here)
             seconds = min(seconds, objective.value(found.best)) if found and found.best else seconds
     if budget.spent():
@@ -258,7 +255,27 @@ def _offloading(search: Search, budget: Budget) -> list[Advice]:
         return [gained(ANY_OFFLOAD, seconds, now, proved=False)]
     seconds = min(seconds, objective.value(found.best)) if found.best else seconds
     subject = describe_savers(found.best.row) if found.best and found.proved else ANY_OFFLOAD
-    return _worth_saying(gained(subject, seconds, now, proved=found.proved))
+    return _worth_saying(gained(subject or ANY_OFFLOAD, seconds, now, proved=found.proved))
+
+
+def _ways_to_save(search: Search) -> dict[str, Pin]:
+    """States or activations on the hosts, and layers recomputed together where layers are recomputed at all."""
+    scenario = search.objective.scenario
+    hosts = offloads(scenario, search.pins)
+    again = bool(search.taken.row.recompute[0] >= Recompute.FULL) and scenario.stack.supports.recompute_groups
+    if not again or "recompute_num_layers" in search.pins:
+        return parse_pins({"offload": ",".join(hosts) or None})
+    return parse_pins({"offload": ",".join(("none", *hosts)) if hosts else None, "recompute_num_layers": "1.."})
+
+
+def wins_by_saving(lines: Iterable[Advice], now: float) -> Advice | None:
+    """Of what would help, what saves memory at a price where the plan is faster with it by a margin; else None."""
+    for line in lines:
+        gain = 1.0 - line.iteration_seconds / now if line.iteration_seconds else 0.0
+        if (options := saver_flags(line.subject)) and gain >= WINS:
+            least = "" if line.proved else "at least "
+            return line.model_copy(update={"text": f"{least}{gain:.1%} faster with {line.subject} ({options})"})
+    return None
 
 
 def _search(
@@ -278,12 +295,7 @@ def _worth_saying(line: Advice) -> list[Advice]:
 def _degrees_below(search: Search, ceiling: float) -> dict[str, Pin]:
     """The degrees of the cores whose bound is below so many seconds of an iteration."""
     cores = search.space.cores
-    return _values_of(cores.take(known_bound(cores, search.objective.scenario) < ceiling), _DEGREES)
-
-
-def _values_of(some: Strategies, axes: Iterable[str]) -> dict[str, Pin]:
-    values = {axis: np.unique(getattr(some, axis)).astype(int).tolist() for axis in axes}
-    return {axis: Pin(axis, tuple(found)) for axis, found in values.items() if found}
+    return values_of(cores.take(known_bound(cores, search.objective.scenario) < ceiling), DEGREES)
 
 
 def _larger_batch(search: Search, budget: Budget) -> Advice:

@@ -298,7 +298,7 @@ def _sizes(model: Any) -> Any:
         found = model_of(model) if isinstance(model, Mapping) else find_model(str(model))
     except (MeshwrightError, ValueError):
         return model
-    free = ("name", "title", "source", "published_parameters", "seq_length", "max_positions")
+    free = ("name", "title", "source", "published_parameters", "batch_tokens", "seq_length", "max_positions")
     return json.dumps({name: value for name, value in found.model_dump(mode="json").items() if name not in free})
 
 

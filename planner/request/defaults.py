@@ -31,6 +31,8 @@ FINE_TUNE_STACK = "fsdp"
 UNITS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (1, ""))
 SMALLEST_BATCH_TOKENS = 4 * 2**20
 BATCH_TOKENS_PER_GPU = 1024
+NEAR_BATCH = 1.0 / 8.0
+"""Share of the batch that a model was trained with by which a batch that the GPUs divide may differ from it."""
 ATTENTION = frozenset({"stack.attention_backend", "stack.kernels.blackwell_attention"})
 """Paths of a stack's kernels of attention."""
 FUSED = ("flash-2", "cudnn", "flash-1")
@@ -59,6 +61,28 @@ def default_batch(gpus: int, seq_length: int) -> int:
     return batch
 
 
+def trained_batch(model: Model, gpus: int, seq_length: int) -> int | None:
+    """Sequences per iteration as the model was trained, so that data-parallel degrees divide them.
+
+    None where nobody published it, where so many GPUs are given less than 1024 tokens each, who take a larger batch
+    then, and where no multiple of the GPUs, or of a part of them that is smaller by a power of two, is near to it.
+    """
+    if model.batch_tokens is None or model.batch_tokens < BATCH_TOKENS_PER_GPU * gpus:
+        return None
+    wanted, unit = model.batch_tokens / seq_length, gpus
+    while unit % 2 == 0 and unit > NEAR_BATCH * wanted:
+        unit //= 2
+    batch = unit * round(wanted / unit)
+    return batch if abs(batch - wanted) <= NEAR_BATCH * wanted else None
+
+
+def usual_batch(request: PlanRequest, model: Model, gpus: int, seq_length: int) -> int:
+    """Sequences per iteration where none are asked for: a fine-tune's, the model's own, or by a rule of tokens."""
+    if fine_tunes(request):
+        return fine_tune_batch(gpus)
+    return trained_batch(model, gpus, seq_length) or default_batch(gpus, seq_length)
+
+
 def fine_tunes(request: PlanRequest) -> bool:
     """Whether a request asks for a fine-tune: by its task, or because it freezes weights."""
     if request.task is not None:
@@ -81,7 +105,13 @@ def fine_tune_batch(gpus: int) -> int:
 
 
 def _batch_rule(scenario: Scenario) -> str:
-    """The rule of ``default_batch``, with the rounding where it made a difference."""
+    """Where the batch of a pretraining is from, with the rounding where it made a difference."""
+    model, batch = scenario.model, scenario.global_batch_size
+    if model.batch_tokens and batch == trained_batch(model, scenario.gpus, scenario.seq_length):
+        exact = batch * scenario.seq_length == model.batch_tokens
+        plain = exact and scenario.seq_length == model.seq_length
+        said = "" if plain else f", {model.batch_tokens / 1e6:.3g} M tokens"
+        return f"the batch it was trained with{said}{'' if exact else ', as near as the GPUs divide'}"
     wanted = max(SMALLEST_BATCH_TOKENS, BATCH_TOKENS_PER_GPU * scenario.gpus) / scenario.seq_length
     rule = "1024 tokens per GPU, at least 4 Mi"
     if scenario.global_batch_size < wanted + 1.0:

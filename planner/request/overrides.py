@@ -27,7 +27,9 @@ _TABLES: Final = frozenset({*ROOTS, *(f"stack.{group}" for group in GROUPS)})
 _FIXED: Final = frozenset({"calibrated.basis", "calibrated.own_runs"})
 """What a stack's constants rest on."""
 _SWITCHES: Final = "switches."
-_FIXED_MODEL: Final = frozenset({"name", "title", "family", "source", "reach", "tokens", "published_parameters"})
+_FIXED_MODEL: Final = frozenset(
+    {"name", "title", "family", "source", "reach", "tokens", "batch_tokens", "published_parameters"}
+)
 _WORDS: Final = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False, "none": None}
 
 

@@ -32,14 +32,12 @@ from planner.frameworks.registry import (
 from planner.request.defaults import (
     OF_TRANSFORMERS,
     assumed_prices,
-    default_batch,
     default_tokens,
     describe_defaults,
     describe_hosts,
     describe_spares,
-    fine_tune_batch,
     fine_tune_stack,
-    fine_tunes,
+    usual_batch,
 )
 from planner.request.fields import DEFAULT_STACK, GIVEN_SPLIT, STACK_CHOICES
 from planner.request.overrides import changed_model, changed_stack
@@ -97,8 +95,7 @@ def resolve(request: PlanRequest) -> Resolved:
     stack = _with_task(_with_adapters(_with_experts(stack, model, request), model, request), model, request)
     seq_length = request.seq_length or model.seq_length
     _check_positions(model, seq_length)
-    usual = fine_tune_batch(request.gpus) if fine_tunes(request) else default_batch(request.gpus, seq_length)
-    batch = request.global_batch_size or usual
+    batch = request.global_batch_size or usual_batch(request, model, request.gpus, seq_length)
     margin = request.memory_margin or 0.0
     cluster = _with_price(with_margin(cluster, margin), request.price)
     tokens = request.tokens or default_tokens(model, tuned=stack.switches.task != "pretrain")

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from costmodels.memory.even_peaks import even_peaks
-from costmodels.memory.limits import memory_limit
-from costmodels.memory.rows import RowBytes, row_bytes, slack_of
+from costmodels.memory.limits import memory_limit, needed_bytes
+from costmodels.memory.rows import RowBytes, row_bytes
 from costmodels.names import Recompute
 from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies
 from costmodels.pricing import row_assignment
@@ -232,7 +232,7 @@ def _drop_unfitting(outcome: Outcome, rows: Strategies, memory: RowBytes, least:
     count = int(np.isfinite(least).sum())
     outcome.priced += count
     outcome.memory_refused += count
-    needed = least * (1 + slack_of(rows, scenario)) + scenario.stack.allocator.reserved
+    needed = needed_bytes(rows, scenario, least)
     _note_nearest(outcome, *_peaks_at(np.array([np.argmin(needed)]), rows, memory, scenario), scenario)
     assert outcome.nearest is not None
     _note_nearest(outcome, *_peaks_at(np.flatnonzero(needed < outcome.nearest[0]), rows, memory, scenario), scenario)
@@ -246,7 +246,7 @@ def _peaks_at(index: Ints, rows: Strategies, memory: RowBytes, scenario: Scenari
 def _note_nearest(outcome: Outcome, rows: Strategies, peak: Floats, scenario: Scenario) -> None:
     if not len(rows):
         return
-    needed = peak * (1 + slack_of(rows, scenario)) + scenario.stack.allocator.reserved
+    needed = needed_bytes(rows, scenario, peak)
     least = np.argmin(needed)
     if outcome.nearest is None or needed[least] < outcome.nearest[0]:
         outcome.nearest = float(needed[least]), rows.take(np.array([least]))

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from costmodels.memory.rows import slack_of
+from costmodels.memory.limits import needed_bytes
 from costmodels.names import SCHEDULE_NAMES
 from costmodels.node_groups import first_in_pipeline, price
 from costmodels.pricing import price_strategy
@@ -181,7 +181,7 @@ def better_validated(outcome: Outcome, taken: Incumbent, scenario: Scenario, mar
 def doubts(rows: Strategies, allocated: Floats, scenario: Scenario, margin: float = 0.0) -> Doubts:
     """Doubts about strategies that allocate so many bytes on their fullest device, of which a margin is left alone."""
     away = distance(traits(scenario, rows), measured().traits)
-    whole = allocated * (1.0 + slack_of(rows, scenario)) + scenario.stack.allocator.reserved
+    whole = needed_bytes(rows, scenario, allocated)
     nearest = away.min(axis=1) if len(rows) else np.zeros(0)
     return Doubts(nearest, (1.0 - margin) * whole / scenario.group.accelerator.usable_memory, switches(rows))
 

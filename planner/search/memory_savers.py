@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import islice, product
-from typing import Final
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
 
+import numpy as np
+
+from costmodels.memory.limits import needed_bytes
 from costmodels.names import OFFLOADS
 from costmodels.node_groups import AnyScenario, Mixed
+from costmodels.scenario import Scenario
 from costmodels.step.offload import described
 from costmodels.strategy import Strategies
-from planner.answer.plan import Plan
-from planner.answer.text import WITHOUT
+from planner.answer.plan import Advice, Plan
+from planner.answer.text import WITHOUT, format_seconds
 from planner.errors import BadRequest, OutOfTime
 from planner.frameworks.registry import ANY
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import MEMORY_MARGIN, Resolved, resolve_search
-from planner.search.best_first import search
+from planner.search.best_first import MARGIN, Outcome, search
+from planner.search.core_bounds import known_bound
+from planner.search.least_memory import ROUNDING, search_least_memory
 from planner.search.split import Incumbent
+from planner.space.lattice import Space
 from planner.space.mixed import lay_out
 
+FAR: Final = 0.1
+"""Share of the time from which a plan saves memory at a price though one fits without."""
+EFFORT: Final = 1e6
+"""Of the search for one."""
+DEGREES: Final = ("tp", "cp", "pp", "dp", "vpp", "ep", "etp", "micro_batch_size")
+"""Axes that a bound depends on and no rule of dominance ends with: fewer of their values leave the best in."""
 NO_FRAMEWORK: Final = "framework any (nothing fits that the stack's starts)"
 """The remark that a plan cannot be started as it is."""
-NO_MARGIN: Final = f"memory margin 0% (nothing fits with the usual {MEMORY_MARGIN:.0%})"
-"""The remark that a plan goes to the edge of the memory though nobody asked for it."""
+NO_MARGIN: Final = f"(nothing fits with the usual {MEMORY_MARGIN:.0%})"
+"""The remark that a plan goes nearer to the edge of the memory though nobody asked for it."""
+_PLAIN: Final = {"recompute_num_layers": 1, "offload": OFFLOADS.index("none")}
+_ALL: Final = {"recompute_num_layers": "1..", "offload": "any"}
+_FLAGS: Final = {"recomputed together": "--recompute-num-layers 2..", "offload": "--offload any"}
+"""By what their description has, the options that allow them."""
 
 
 def saver_options(pins: Mapping[str, object], question: AnyScenario) -> Iterator[tuple[str, str]]:
@@ -43,39 +60,124 @@ def saver_options(pins: Mapping[str, object], question: AnyScenario) -> Iterator
         yield "offload", "any"
 
 
-def with_savers(request: PlanRequest, resolved: Resolved, budget: Budget) -> PlanRequest | None:
-    """The request with the first way that lets it fit; nothing fits without it.
+class Instead(NamedTuple):
+    """A request that is answered in place of another, and why: nothing fits without, or it is far faster."""
 
-    The margin of memory that a search leaves alone unless it is told otherwise goes after what saves memory, that its
-    stack's framework starts the plan goes last.
+    request: PlanRequest
+    without: float = math.inf
+    """Seconds of an iteration of the best as asked; infinite where nothing fits."""
+
+
+def answered_instead(
+    request: PlanRequest, resolved: Resolved, space: Space, outcome: Outcome, budget: Budget
+) -> Instead | None:
+    """What is answered in place of a request that was searched; None where that is the request itself.
+
+    Where nothing fits, what lets it fit. Where layers are recomputed to fit, what saves memory otherwise if that is
+    faster by far, so that more memory does not make a plan slower that fitted by other ways with less.
     """
-    for asked in islice(_wider(request, resolved), 1, None):
-        if plain_best(resolve_search(asked).question, parse_pins(asked.pins), budget):
-            return asked
+    if outcome.best is not None:
+        return _far_faster(request, resolved, space, outcome.best, budget)
+    found = with_savers(request, resolved, budget) if outcome.proved else None
+    return Instead(found) if found else None
+
+
+def _far_faster(
+    request: PlanRequest, resolved: Resolved, space: Space, best: Incumbent, budget: Budget
+) -> Instead | None:
+    free, question = _savers(resolved), resolved.question
+    if request.objective in {"memory", "goodput"} or not free or not best.assignment.recomputed.any():
+        return None
+    assert isinstance(question, Scenario)
+    below, pins = best.iteration * (1.0 - FAR), parse_pins(request.pins)
+    degrees = values_of(space.cores.take(known_bound(space.cores, question) < below), DEGREES)
+    if not degrees:
+        return None
+    found = plain_best(question, {**pins, **degrees, **free}, budget.part(EFFORT), margin=1.0)
+    if found is None or found.iteration > below:
+        return None
+    return Instead(_with_used(request, resolved, found.row), best.iteration)
+
+
+def with_savers(request: PlanRequest, resolved: Resolved, budget: Budget) -> PlanRequest | None:
+    """The request with what lets it fit; nothing fits without it.
+
+    Whatever saves memory is weighed together, and the fastest is taken: more memory never makes it slower. Where all of
+    it leaves less than the margin that a search keeps unless it is told otherwise, the margin is what the leanest
+    strategy leaves, not nothing. That its stack's framework starts the plan goes last.
+    """
+    for asked in _wider(request, resolved):
+        best = _freest(resolve_search(asked), budget) if asked is not request or _savers(resolved) else None
+        if best is None:
+            continue
+        lean = _leanest(resolve_search(asked), budget) if asked.memory_margin != request.memory_margin else 0.0
+        leaner = asked.model_copy(update={"memory_margin": lean})
+        if lean and (again := _freest(resolve_search(leaner), budget)):
+            return _with_used(leaner, resolved, again.row)
+        return _with_used(asked, resolved, best.row)
     return None
 
 
+def _with_used(request: PlanRequest, resolved: Resolved, row: Strategies) -> PlanRequest:
+    """The request with those ways to save memory that a strategy uses."""
+    used = {axis: few for axis, few in saver_options(request.pins, resolved.question) if _uses(row, axis)}
+    return request.model_copy(update={"pins": {**request.pins, **used}})
+
+
 def _wider(request: PlanRequest, resolved: Resolved) -> Iterator[PlanRequest]:
-    """The request with ever more of what it leaves open given up: plain memory, its margin, the framework."""
-    margins = (request.memory_margin, *((0.0,) if request.memory_margin is None and resolved.margin else ()))
-    startable = request.framework is None and resolved.scenario.framework
-    pins = [
-        request.pins,
-        *({**request.pins, axis: few} for axis, few in saver_options(request.pins, resolved.question)),
-    ]
-    for framework, margin, some in product((request.framework, *((ANY,) if startable else ())), margins, pins):
-        yield request.model_copy(update={"framework": framework, "memory_margin": margin, "pins": some})
+    """The request with ever more of what it leaves open given up: the margin of memory, the framework."""
+    yield request
+    open_margin = request.memory_margin is None and resolved.margin
+    open_framework = request.framework is None and resolved.scenario.framework
+    if open_margin:
+        yield request.model_copy(update={"memory_margin": 0.0})
+    if open_framework:
+        yield request.model_copy(update={"framework": ANY})
+    if open_margin and open_framework:
+        yield request.model_copy(update={"memory_margin": 0.0, "framework": ANY})
+
+
+def _savers(resolved: Resolved) -> dict[str, Pin]:
+    return saver_pins(parse_pins(resolved.request.pins), resolved.question)
+
+
+def saver_pins(pins: Mapping[str, Pin], question: AnyScenario) -> dict[str, Pin]:
+    """All values of the axes that save memory, where the pins leave them alone, plain ones among them."""
+    return parse_pins({axis: _ALL[axis] for axis, _ in saver_options(pins, question)})
+
+
+def _freest(resolved: Resolved, budget: Budget) -> Incumbent | None:
+    """The fastest that fits with or without any of the ways to save memory."""
+    pins = parse_pins(resolved.request.pins)
+    return plain_best(resolved.question, {**pins, **saver_pins(pins, resolved.question)}, budget)
+
+
+def _leanest(resolved: Resolved, budget: Budget) -> float:
+    """The share of the memory that the strategy of least memory leaves, 0 where that is not known."""
+    question, pins = resolved.question, parse_pins(resolved.request.pins)
+    if isinstance(question, Mixed):
+        return 0.0
+    space = lay_out(question, {**pins, **saver_pins(pins, question)}, one_width=False, budget=budget)
+    best = search_least_memory(space, question, budget=budget).best
+    if best is None:
+        return 0.0
+    needed = needed_bytes(best.row, question, np.array([best.even_split_peak_bytes]))[0]
+    return max(1.0 - float(needed) * (1.0 + ROUNDING) / question.group.accelerator.usable_memory, 0.0)
+
+
+def _uses(row: Strategies, axis: str) -> bool:
+    return bool(getattr(row, axis)[0] != _PLAIN[axis])
 
 
 def best_of(question: AnyScenario, pins: Mapping[str, Pin], budget: Budget) -> Incumbent | None:
-    """The fastest that fits, by one of these ways where nothing fits without."""
-    best = plain_best(question, pins, budget)
-    for axis, values in saver_options(pins, question):
-        best = best or plain_best(question, {**pins, **parse_pins({axis: values})}, budget)
-    return best
+    """The fastest that fits, by any of these ways where nothing fits without."""
+    best, free = plain_best(question, pins, budget), saver_pins(pins, question)
+    return best or (plain_best(question, {**pins, **free}, budget) if free else None)
 
 
-def plain_best(question: AnyScenario, pins: Mapping[str, Pin], budget: Budget) -> Incumbent | None:
+def plain_best(
+    question: AnyScenario, pins: Mapping[str, Pin], budget: Budget, *, margin: float = MARGIN
+) -> Incumbent | None:
     """The fastest that fits as asked; None also where the pins make up no strategy, or the budget is spent."""
     if budget.spent():
         return None
@@ -83,26 +185,51 @@ def plain_best(question: AnyScenario, pins: Mapping[str, Pin], budget: Budget) -
         space = lay_out(question, dict(pins), one_width=False, budget=budget)
     except (BadRequest, OutOfTime):  # pins that make up no strategy, layers of a prime number, an empty range
         return None
-    return search(space, question, budget=budget).best
+    return search(space, question, budget=budget, margin=margin).best
 
 
-def note_savers(found: Plan, request: PlanRequest, moved: PlanRequest) -> Plan:
-    """The plan of ``moved`` with the remark that its ways to fit were not asked for in ``request``."""
-    if found.strategy is None:
+def note_savers(found: Plan, request: PlanRequest, there: Instead) -> Plan:
+    """The plan of a moved request with the remark that its ways to fit were not asked for in ``request``."""
+    if found.strategy is None or found.prediction is None:
         return found
-    saves = moved.pins != request.pins
     words = _words(found.strategy.recompute_num_layers, found.strategy.offload)
-    said = [f"{words}{WITHOUT}"] if saves else []
-    said += [NO_MARGIN] if moved.memory_margin != request.memory_margin else []
-    said += [NO_FRAMEWORK] if moved.framework != request.framework else []
-    return found.model_copy(update={"defaults": (*found.defaults, *said)})
+    said = [] if there.request.pins == request.pins else [_remark(words, found.prediction.iteration_seconds, there)]
+    margin = there.request.memory_margin
+    said += [f"memory margin {margin:.1%} {NO_MARGIN}"] if margin != request.memory_margin else []
+    said += [NO_FRAMEWORK] if there.request.framework != request.framework else []
+    changes: dict[str, object] = {"defaults": (*found.defaults, *said)}
+    if math.isfinite(there.without):
+        seconds = found.prediction.iteration_seconds
+        text = f"{words}: {_faster(seconds, there)}"
+        changes["saving_memory"] = Advice(subject=words, text=text, iteration_seconds=seconds)
+    return found.model_copy(update=changes)
+
+
+def _remark(words: str, seconds: float, there: Instead) -> str:
+    return f"{words} ({_faster(seconds, there)})" if math.isfinite(there.without) else f"{words}{WITHOUT}"
+
+
+def _faster(seconds: float, there: Instead) -> str:
+    return f"{1.0 - seconds / there.without:.1%} faster than {format_seconds(there.without)}, the best without"
 
 
 def describe_savers(row: Strategies) -> str:
     """The memory savers of a strategy, N = 1, in words: "offload optimizer"; empty where it has none."""
     together, offload = int(row.recompute_num_layers[0]), OFFLOADS[int(row.offload[0])]
-    return _words(together, offload) if together > 1 or offload != "none" else ""
+    return _words(together, offload)
 
 
 def _words(together: int, offload: str) -> str:
-    return f"offload {offload}" if together == 1 else f"{together} layers recomputed together"
+    said = [f"{together} layers recomputed together"] * (together > 1) + [f"offload {offload}"] * (offload != "none")
+    return " and ".join(said)
+
+
+def saver_flags(description: str) -> str:
+    """The options that ask for the memory savers that a description names; empty where it names none."""
+    return " ".join(flag for name, flag in _FLAGS.items() if name in description)
+
+
+def values_of(some: Strategies, axes: Iterable[str]) -> dict[str, Pin]:
+    """The values that strategies have of some axes, as pins; empty where there are no strategies."""
+    values = {axis: np.unique(getattr(some, axis)).astype(int).tolist() for axis in axes}
+    return {axis: Pin(axis, tuple(found)) for axis, found in values.items() if found}

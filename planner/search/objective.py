@@ -191,12 +191,16 @@ class Search:
         pins: the request's, or as they were read, one value for each node group.
         space: the lattice.
         outcome: what the search found there.
+        within: what else the lattice was restricted to, as a phrase.
+        beyond: what is faster without that restriction, as a sentence.
     """
 
     resolved: Resolved
     pins: Mapping[str, Pin]
     space: Space
     outcome: Outcome
+    within: str = ""
+    beyond: str = ""
 
     @cached_property
     def objective(self) -> Objective:

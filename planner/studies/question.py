@@ -17,7 +17,7 @@ from costmodels.stack.stack import stack as find_stack
 from hardware.records import Cluster
 from planner.answer.build import catalogue_hashes
 from planner.errors import MeshwrightError
-from planner.request.defaults import default_batch, default_tokens, fine_tune_batch, fine_tunes
+from planner.request.defaults import default_tokens, fine_tunes, usual_batch
 from planner.request.fields import VARIED
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest, request_from
@@ -76,7 +76,6 @@ def _resolved(request: PlanRequest) -> dict[str, Any]:
     cluster = request.cluster if isinstance(request.cluster, Cluster) else changed_cluster(request.cluster, ())
     stack = find_stack(request.stack) if isinstance(request.stack, str) else request.stack
     tuned = fine_tunes(request)
-    usual = fine_tune_batch(gpus) if tuned else default_batch(gpus, seq_length)
     pins = {axis: (pin.values, pin.low, pin.high) for axis, pin in parse_pins(request.pins).items()}
     plain = {name: getattr(request, name) for name in VARIED}
     known = {name: _digest(value) if isinstance(value, BaseModel) else value for name, value in plain.items()}
@@ -84,7 +83,7 @@ def _resolved(request: PlanRequest) -> dict[str, Any]:
         "model": _digest(model),
         "cluster": _digest(cluster),
         "stack": _digest(stack),
-        "global_batch_size": request.global_batch_size or usual,
+        "global_batch_size": request.global_batch_size or usual_batch(request, model, gpus, seq_length),
         "seq_length": seq_length,
         "tokens": request.tokens or default_tokens(model, tuned=tuned),
         "pins": pins,

@@ -289,6 +289,7 @@ def _quote(plan: Plan, strategy: Strategy, prediction: Prediction, width: int) -
         f"{format_percent(prediction.mfu)} MFU",
         format_days(prediction.training_days),
         *_proved(plan),
+        *([plan.saving_memory.text] if plan.saving_memory else []),
         *_beyond_best(plan, prediction.iteration_seconds),
     ]
     said = [f"{subject}:", *split, f"DP {strategy.dp}:", *_listed(figures, ",")]

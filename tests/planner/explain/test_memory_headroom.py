@@ -39,7 +39,8 @@ def test_a_plan_with_room_or_with_a_margin_asked_for_says_nothing():
 
 
 def test_what_fits_with_a_margin_only_by_what_saves_memory_is_not_said_to_fit_not_at_all():
-    told = plan(PlanRequest(model="llama3-8b", gpus=2, cluster="dgx-h100", memory_margin=0)).warnings
+    plain = PlanRequest(model="llama3-8b", gpus=2, cluster="dgx-h100", memory_margin=0, pins={"offload": "none"})
+    told = plan(plain).warnings
     safe = plan(PlanRequest(model="llama3-8b", gpus=2, cluster="dgx-h100", memory_margin=0.05, reasons=False))
     assert safe.strategy.offload != "none"
     assert "with --memory-margin 5% nothing fits without offloading or recomputing layers together" in told
@@ -67,7 +68,7 @@ def test_what_fits_only_at_the_edge_is_planned_there_and_said():
     needed = max(stage.total for stage in least.memory_bytes)
     found = plan(PlanRequest(**tight, cluster=with_memory("dgx-h100", needed * 1.02)))
     assert found.strategy is not None
-    assert "memory margin 0% (nothing fits with the usual 5%)" in found.defaults
+    assert "memory margin 2.0% (nothing fits with the usual 5%)" in found.defaults
 
 
 def with_memory(name, usable):

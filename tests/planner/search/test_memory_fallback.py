@@ -1,0 +1,119 @@
+"""What is taken where nothing fits as asked: more memory never gives a slower plan."""
+
+import math
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from costmodels.names import OFFLOADS
+from planner import PlanRequest, plan
+from planner.explain.what_helps import WINS
+from planner.request.budget import Budget
+from planner.request.resolve import MEMORY_MARGIN, resolve_search
+from planner.search.memory_savers import FAR, NO_MARGIN, with_savers
+from tests.scenarios import toy_cluster, toy_model, toy_stack
+
+ROUNDING = 1e-9
+
+
+def asked(memory, **changes):
+    """A small job on devices of so many bytes, whose hosts take states slowly and which may repeat layers together."""
+    cluster = toy_cluster(node=4)
+    group = cluster.groups[0]
+    host = {"host_memory": 1e15, "host_link": changes.pop("host", 1e10), "host_bandwidth": 1e11}
+    device = group.accelerator.model_copy(update={"usable_memory": memory})
+    group = group.model_copy(update={"accelerator": device, **host})
+    stack = toy_stack(offloads=OFFLOADS[1:], recompute_groups=True, zero_stages=changes.pop("zero_stages", (0, 1)))
+    fields = {
+        "model": toy_model(num_layers=16, seq_length=4096),
+        "gpus": 4,
+        "global_batch_size": 16,
+        "stack": stack,
+        "ties": "fastest",
+    }
+    return PlanRequest(cluster=cluster.model_copy(update={"groups": (group,)}), **(fields | changes))
+
+
+def least(**changes):
+    """Bytes that the leanest plan without savers needs."""
+    best = plan(asked(80e9, objective="memory", reasons=False, **changes))
+    return max(stage.total for stage in best.memory_bytes)
+
+
+def seconds(answer):
+    """Of an iteration of a plan; infinite where nothing fits."""
+    return answer.prediction.iteration_seconds if answer.prediction else math.inf
+
+
+def saves(answer):
+    """Whether a plan has what saves memory because nothing fits without."""
+    return any("nothing fits" in line for line in answer.defaults)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.floats(0.3, 1.0),
+    st.lists(st.floats(1.001, 1.5), min_size=3, max_size=3),
+    st.sampled_from([1e10, 1e12]),
+    st.sampled_from([16, 256]),
+)
+def test_more_memory_never_gives_a_slower_plan(share, steps, host, batch):
+    changes = {"host": host, "global_batch_size": batch}
+    memory, before = share * least(**changes), None
+    for step in steps:
+        memory *= step
+        now = plan(asked(memory, **changes))
+        known = min(seconds(now), now.saving_memory.iteration_seconds if now.saving_memory else math.inf)
+        if before is not None:
+            assert known <= seconds(before) / (1.0 - WINS) * (1.0 + ROUNDING)
+            assert seconds(now) <= seconds(before) / (1.0 - FAR) * (1.0 + ROUNDING)
+            if saves(before) and saves(now):
+                assert seconds(now) <= seconds(before) * (1.0 + ROUNDING)
+        before = now
+
+
+def test_where_several_ways_save_memory_the_fastest_is_taken():
+    request = asked(0.9 * least(), reasons=False)
+    both, alone = plan(request), {}
+    for pins in ({"recompute_num_layers": "2.."}, {"offload": "any", "recompute_num_layers": 1}):
+        alone[tuple(pins)] = seconds(plan(request.model_copy(update={"pins": pins, "memory_margin": MEMORY_MARGIN})))
+    assert math.isfinite(seconds(both))
+    assert seconds(both) <= min(alone.values()) * (1.0 + ROUNDING)
+
+
+@pytest.mark.parametrize("step", [1.0, 1.01, 1.03])
+def test_where_nothing_fits_with_the_margin_as_much_of_it_stays_as_the_leanest_plan_leaves(step):
+    leanest = least(zero_stages=(0,))
+    request = asked(1.005 * step * leanest, zero_stages=(0,), pins={"offload": "none", "recompute_num_layers": 1})
+    found = plan(request.model_copy(update={"reasons": False}))
+    margin = found.request["memory_margin"]
+    assert any(NO_MARGIN in line for line in found.defaults)
+    assert (1.0 - margin) * 1.005 * step * leanest == pytest.approx(leanest)
+    assert max(stage.total for stage in found.memory_bytes) <= leanest * (1.0 + 1e-6)
+
+
+def test_a_plan_that_recomputes_gives_way_to_one_that_is_faster_by_far_and_the_answer_begins_with_it():
+    request = asked(1.06 * least(global_batch_size=256), global_batch_size=256)
+    found, plain = plan(request), plan(request.model_copy(update={"pins": {"offload": "none"}, "reasons": False}))
+    assert (found.strategy.offload, plain.strategy.offload) == ("optimizer", "none")
+    assert seconds(found) < (1.0 - FAR) * seconds(plain)
+    assert found.saving_memory.subject == "offload optimizer"
+    assert f"{1.0 - seconds(found) / seconds(plain):.1%} faster" in found.saving_memory.text
+    short = plan(request.model_copy(update={"reasons": False}))
+    assert (short.strategy, short.saving_memory) == (found.strategy, found.saving_memory)
+
+
+def test_what_is_not_used_is_not_asked_for():
+    request = asked(0.9 * least())
+    moved = with_savers(request, resolve_search(request), Budget())
+    found = plan(replace_reasons(moved))
+    assert set(moved.pins) == {
+        axis
+        for axis, plain in (("offload", "none"), ("recompute_num_layers", 1))
+        if getattr(found.strategy, axis) != plain
+    }
+
+
+def replace_reasons(request):
+    return request.model_copy(update={"reasons": False})
