@@ -142,6 +142,7 @@ def search(
         if confirm and not several:  # where the solver has spoken
             _confirm(outcome, scenario, budget)
         outcome.lower_bound = outcome.best.iteration
+        _tell(outcome, outcome.lower_bound, budget)
     return outcome
 
 

@@ -58,7 +58,7 @@ def test_every_question_that_searches_tells():
     from planner import robust, size, what_if
 
     assert {one.doing for one in told(what_if, ASKED)[1]} >= {"searching", "turning levers"}
-    assert told(robust, ASKED, "10%")[1][-1].total > 1
+    assert told(robust, ASKED.model_copy(update={"gpus": 4}), "10%")[1][-1].total > 1
     sizes = told(size, ASKED.model_copy(update={"tokens": 10**9}), days=1000.0)[1]
     assert any(one.doing.endswith("GPUs") for one in sizes)
 

@@ -21,6 +21,8 @@ from planner.answer.text import (
 if TYPE_CHECKING:
     from planner.answer.plan import Answer
 
+GIVEN: Final = "given"
+"""Name of a model that files describe and do not name."""
 LONGEST: Final = 200
 """Characters of a line; what is longer ends in dots."""
 
@@ -115,7 +117,8 @@ def _why_not(found: Any) -> Headline:
 def _compared(found: Any) -> Headline:
     a, b = found.a, found.b
     change = b.iteration_seconds / a.iteration_seconds - 1.0
-    said = f"B takes {change:+.1%} time an iteration: {short_seconds(b.iteration_seconds)}, A "
+    more = "more" if change > 0 else "less"
+    said = f"B takes {abs(change):.1%} {more} time an iteration: {short_seconds(b.iteration_seconds)}, A "
     differs = ", ".join(f"{name} {_bare(one)} -> {_bare(other)}" for name, (one, other) in found.differences.items())
     return Headline(
         f"Comparison of A, {a.name}, and B, {b.name}",
@@ -271,7 +274,7 @@ def _read(found: Any) -> Headline:
     if found.request is not None:
         pins = ", ".join(f"{axis} {value}" for axis, value in found.request.pins.items() if axis in _DEGREES)
         model = found.request.model if isinstance(found.request.model, str) else found.request.model.name
-        job = f"{model} on {plural(found.request.gpus, 'GPU')}: {pins}"
+        job = f"{'its model' if model == GIVEN else model} on {plural(found.request.gpus, 'GPU')}: {pins}"
     counts = f"{len(found.assumed)} assumed, {len(found.unpriced)} not priced, {len(found.missing)} missing"
     notes = (*found.missing, *found.assumed, *found.unpriced, *found.remarks)
     return Headline(f"Job of {files}", job, counts, notes=notes, good=not found.missing)
