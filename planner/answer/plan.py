@@ -40,6 +40,10 @@ class Answer(Record):
         """A card for a notebook, which needs nothing else and takes the colours of what is around it."""
         return str(_drawn("card").card(self))
 
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """The document as JSON, as ``--format json`` prints it."""
+        return self.model_dump_json(by_alias=True, indent=indent)
+
     def summary(self, width: int = 80) -> str:
         """The screen that the command shows, without colours, so many columns wide."""
         return str(_drawn("summary").summary(self, width))

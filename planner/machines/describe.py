@@ -306,12 +306,14 @@ def settle_network(node: Node, *, alone: bool) -> None:
 
 
 def _of_ports(ports: Sequence[Port], gpus: int, source: str) -> tuple[Network, str]:
-    """Bits a second of one device: all ports of the fastest kind over the devices of the node."""
+    """Bits a second of one device: the ports of the fastest kind over the devices of the node, as many for each."""
     layers = [port for port in ports if port.layer != "Ethernet"] or list(ports)
     fastest = max(port.rate for port in layers)
-    used = [port for port in layers if port.rate == fastest]
+    alike = [port for port in layers if port.rate == fastest]
+    used = alike[: len(alike) // gpus * gpus] or alike  # beyond one or more a device they serve storage
     each = len(used) * fastest / gpus / 1e9
     like = _nearest(_LINKS.get(used[0].layer, _LINKS["Ethernet"]), fastest / 1e9)
     ports_used = f"{plural(len(used), f'{used[0].layer} port')} of {fastest / 1e9:g} Gb/s"
-    said = f"{ports_used} for {plural(gpus, 'GPU')}"
+    rest = f", {len(alike) - len(used)} more left out: they look like storage's" if len(used) < len(alike) else ""
+    said = f"{ports_used} for {plural(gpus, 'GPU')}{rest}"
     return Network(f"{each:.6g} Gb/s", like), f"{source}; {said}"

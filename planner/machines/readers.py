@@ -18,6 +18,7 @@ _HINTS: Final = (
     ("| NVIDIA-SMI ", "the table of nvidia-smi cuts names short; nvidia-smi -q > FILE tells all"),
     ("PORT_ACTIVE", "ibv_devinfo says no rate; ibstat > FILE does"),
     ("Name:               ", "kubectl describe is for people; kubectl get nodes -o json > FILE tells the same"),
+    ("gpu:", "a table of Slurm without its head, it seems; leave -h out"),
     ("apiVersion:", "YAML of Kubernetes; kubectl get nodes -o json > FILE tells the same"),
 )
 

@@ -25,10 +25,14 @@ _PART: Final = re.compile(r"\dg\.\d+gb", re.IGNORECASE)
 
 
 def gres(text: str) -> tuple[str | None, int] | None:
-    """Name and number of a node's devices, of "gpu:a100:8(S:0-1)": the first whole ones; None where there are none."""
-    whole = (one for one in _GRES.finditer(text) if int(one[2]) and not _PART.search(one[1] or ""))
-    found = next(whole, None)
-    return (found[1], int(found[2])) if found else None
+    """Name and number of a node's devices, of "gpu:a100:8(S:0-1)": the most of one kind; None where there are none."""
+    return max(_whole(text), key=lambda kind: kind[1], default=None)
+
+
+def _whole(text: str) -> list[tuple[str | None, int]]:
+    """Every kind of whole devices."""
+    found = ((one[1], int(one[2])) for one in _GRES.finditer(text))
+    return [(name, count) for name, count in found if count and not _PART.search(name or "")]
 
 
 def hosts(text: str) -> Iterator[str]:
@@ -75,6 +79,8 @@ def _sinfo(text: str, name: str) -> list[Node]:
 def _with_parts(nodes: list[Node], text: str, source: str) -> list[Node]:
     """The same, with a word on parts of devices, which are no kind of node here; at least that."""
     found = nodes or [Node(remarks=[f"{source}: no node has whole GPUs in GRES"])]
+    if mixed := sorted({one for one in re.findall(r"\bgpu:\S+", text) if len(dict(_whole(one))) > 1}):
+        found[0].remarks.append(f"{source}: {mixed[0]} is several kinds in a node; the most of one kind is taken")
     if _PART.search(text):
         found[0].remarks.append(f"{source}: some devices are cut by MIG; whole devices are priced, parts left out")
     return found

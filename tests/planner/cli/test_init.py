@@ -46,6 +46,15 @@ def test_one_node_told_by_its_own_programs(plan):
     assert group.tiers[-1].link.bandwidth == 200e9 / 8  # one port of 400 Gb/s for two devices
 
 
+@pytest.mark.parametrize(("cards", "gigabytes"), [(1, 6.25), (4, 25.0), (8, 50.0), (10, 50.0), (16, 100.0)])
+def test_ports_beyond_one_a_gpu_are_storage_s(plan, tmp_path, cards, gigabytes):
+    card = samples.PORTS.split("CA 'mlx5_1'")[0]
+    (tmp_path / "ports.txt").write_text("".join(card.replace("mlx5_0", f"mlx5_{n}") for n in range(cards)))
+    (group,) = written(plan, "ports.txt", "--accelerator", "h100", "--gpus-per-node", "8").groups
+    assert group.tiers[-1].link.bandwidth == pytest.approx(gigabytes * 1e9)
+    assert ("2 more left out" in " ".join(Path("mine.toml").read_text().split())) == (cards == 10)
+
+
 def test_the_order_of_the_files_says_nothing(plan):
     found = {
         written(plan, *order).model_dump_json()

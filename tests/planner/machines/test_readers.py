@@ -54,6 +54,7 @@ def test_every_figure_says_its_file_and_its_program(title, read):
         ("root:x:0:0:root:/root:/bin/bash\n", "not the output of kubectl get nodes"),
         ("| NVIDIA-SMI 550.54.14   Driver Version: 550.54.14 |\n", "nvidia-smi -q > FILE tells all"),
         ("hca_id: mlx5_0\n  port: 1\n    state: PORT_ACTIVE (4)\n", "ibstat > FILE does"),
+        ("n001 gpu:a100:8\n", "leave -h out"),
         ("apiVersion: v1\nitems: []\n", "kubectl get nodes -o json > FILE"),
         ("", "not the output of"),
     ],
@@ -163,6 +164,7 @@ def test_a_node_that_is_down_counts_and_is_said(read):
         ("gpu:8", (None, 8)),
         ("gpu:nvidia_a100-sxm4-40gb:8,lustre:1", ("nvidia_a100-sxm4-40gb", 8)),
         ("gpu:a100_1g.5gb:14,gpu:a100:2", ("a100", 2)),
+        ("gpu:1080ti:1(IDX:0),gpu:a40:2(IDX:1-2)", ("a40", 2)),
         ("gpu:a100_3g.20gb:4", None),
         ("gpu:a40:0", None),
         ("(null)", None),
@@ -184,6 +186,12 @@ def test_devices_of_a_resource(text, found):
 )
 def test_names_of_nodes_in_short(text, names):
     assert list(hosts(text)) == names
+
+
+def test_several_kinds_in_a_node_are_said(read):
+    told = read("GRES NODES NODELIST\ngpu:1080ti:1,gpu:a40:2 1 n1\n")
+    assert values(told)[0]["gpu"] == "a40"
+    assert "gpu:1080ti:1,gpu:a40:2 is several kinds in a node" in told.nodes[0].remarks[0]
 
 
 def test_parts_of_devices_are_said_to_be_left_out(read):

@@ -1,6 +1,7 @@
 """Every answer shows itself: three lines, a card, the screen's text, a table, a picture."""
 
 import json
+import re
 from html.parser import HTMLParser
 from io import StringIO
 
@@ -11,7 +12,7 @@ import planner
 from planner import BadRequest
 from planner.render.notebook import charts, frames, headlines
 from planner.render.terminal.terminal import render
-from tests.planner.render.notebook.conftest import ASK, every_answer, one_answer
+from tests.planner.render.notebook.conftest import ASK, EXAMPLES, KNOWN, every_answer, one_answer
 
 QUESTIONS = {name for name in planner.__all__ if name.islower()} - {"queue_of"}
 
@@ -82,6 +83,22 @@ def test_every_table_of_it_is_rows_of_plain_values(answer):
         for row in frames.rows_of(answer, name):
             json.dumps(row)
             assert not any(isinstance(value, dict | list | tuple) for value in row.values())
+
+
+@every_answer()
+def test_its_document_says_its_schema(answer):
+    assert json.loads(answer.to_json())["schema"] == answer.schema_
+
+
+def test_the_guide_lists_every_question_with_its_tables():
+    page = (EXAMPLES.parent / "docs" / "embedding.md").read_text()
+    rows = [line.split("|")[1:4] for line in page.splitlines() if line.startswith("| `")]
+    said = {re.search(r"`(\w+)\(", call)[1]: re.findall(r"`(\w+)`", tables) for call, _, tables in rows}
+    assert set(said) == QUESTIONS
+    for name, tables in said.items():
+        if name in ASK and tables:
+            schema = ASK[name]().schema_ if name not in KNOWN else KNOWN[name].schema_
+            assert tables == list(frames.TABLES[schema]), name
 
 
 def test_every_kind_of_answer_has_a_headline_and_tables():
