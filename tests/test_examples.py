@@ -18,7 +18,7 @@ TESTED_ELSEWHERE = {
     "admission.py",
     "cli_filter.lua",
     "nightly.sh",
-    "plans.ipynb",
+    "first-plan.ipynb",
     "ray_plans.py",
     "submit_filter.py",
     "run.json",

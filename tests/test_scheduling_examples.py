@@ -1,4 +1,4 @@
-"""The examples for schedulers run: submit filters in Python and Lua, admission, Ray, cron, a notebook, and a shell."""
+"""The examples for schedulers run: submit filters in Python and Lua, admission, Ray, cron, and a shell."""
 
 import base64
 import importlib.util
@@ -208,18 +208,6 @@ def test_the_nightly_script_keeps_the_old_division_and_tells_why(night, job, cod
     done, current = night({"name": "a", **job})
     assert (done.returncode, current) == (code, "old")
     assert f"exit code {code}" in done.stdout
-
-
-def test_the_notebook_runs_from_top_to_bottom():
-    document = json.loads((EXAMPLES / "plans.ipynb").read_text())
-    code = ["".join(cell["source"]) for cell in document["cells"] if cell["cell_type"] == "code"]
-    assert len(code) >= 4
-    names = {}
-    for number, cell in enumerate(code):
-        exec(compile(cell, f"cell {number}", "exec"), names)  # noqa: S102 - the repository's own text
-    assert names["answer"].status == "optimal"
-    assert names["curve"][128][0] < names["curve"][16][0]
-    assert not any(cell.get("outputs") for cell in document["cells"])
 
 
 def test_a_shell_script_reads_env_and_args():
