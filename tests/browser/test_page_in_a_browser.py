@@ -110,7 +110,7 @@ def test_a_plan_opens_with_its_sentence_and_cards_and_draws_the_rest(open_page):
         "Risk",
     ]
     drawn = ["Where the GPUs sit", "Who talks over which network", "Where the time goes", "Memory by stage"]
-    drawn += ["Pipeline timeline", "Kernels of a layer", "Alternatives", "Pareto front", "Reasons"]
+    drawn += ["Pareto front", "Pipeline timeline", "Kernels of a layer", "Alternatives", "Reasons"]
     assert headings(page) == [*drawn, "How far to trust it", "Assumptions and sources"]
     assert page.locator("section:has(h2:text-is('Memory by stage')) path.limit").count() == 2
 
