@@ -47,6 +47,6 @@ function compared(best, other, width) {
       svg("text", { x: width - right + 8, y: y + 14 }, `${gap > 0 ? "+" : "−"}${seconds(Math.abs(gap))}`));
   });
   figure.append(svg("path", { d: `M${middle} 0V${gaps.length * high + 8}`, class: "axis" }));
-  return html("div", {}, html("h3", {}, `Plan ${other.axes.plan} against the best: ${change(other.seconds / best.seconds - 1)}`),
+  return html("div", { class: "whole" }, html("h3", {}, `Plan ${other.axes.plan} against the best: ${change(other.seconds / best.seconds - 1)}`),
     caption("Seconds of an iteration that each term takes more (right) or less (left)."), figure);
 }

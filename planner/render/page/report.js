@@ -23,7 +23,7 @@ function redraw() {
   for (const one of sections) if (!one.box.hidden && one.width !== room(one)) drawn(one, some); // a neighbour went
 }
 
-const room = ({ body }) => paper ?? Math.max(body.clientWidth, 260);
+const room = ({ box, body }) => paper ? (box.matches(".half:not(:has(+ .half[hidden]))") ? paper / 2 - 20 : paper) : Math.max(body.clientWidth, 260);
 function drawn(one, some) {
   one.width = room(one);
   const parts = one.draw(some, one.width, redraw);
