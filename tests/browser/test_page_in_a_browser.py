@@ -58,15 +58,21 @@ def headings(page):
 
 def test_a_study_shows_every_figure_that_applies(open_page):
     page = open_page("study")
-    wanted = ["Filter", "Scaling", "Two axes", "Pareto front", "Where the time goes", "Points", "How far to trust it"]
-    assert headings(page) == [*wanted, "Assumptions and sources"]
+    glance = ["All plans at a glance", "What decides the result", "Filter"]
+    figures = ["Scaling", "Two axes", "Pareto front", "Where the time goes", "Points", "How far to trust it"]
+    assert headings(page) == [*glance, *figures, "Assumptions and sources"]
+    assert page.locator("header .headline").inner_text().startswith("8 points, 6 with a plan.")
     assert page.title() == f"networks {EVIL}"
     assert page.locator("section:has(h2:text-is('Scaling')) svg[role=img]").count() == 3
 
 
-def test_a_plan_shows_memory_timeline_and_reasons(open_page):
+def test_a_plan_opens_with_its_sentence_and_cards_and_draws_the_rest(open_page):
     page = open_page("plan")
-    assert {"Memory by stage", "Pipeline timeline", "Reasons", "Plans", "Where the time goes"} <= set(headings(page))
+    assert "llama3-8b on 16 GPUs of" in page.locator("header .headline").inner_text()
+    assert page.locator(".card h3").all_inner_texts() == ["Time", "MFU", "Cost", "Memory", "Risk"]
+    drawn = ["Where the GPUs sit", "Who talks over which network", "Where the time goes", "Memory by stage"]
+    drawn += ["Pipeline timeline", "Kernels of a layer", "Alternatives", "Pareto front", "Reasons"]
+    assert headings(page) == [*drawn, "How far to trust it", "Assumptions and sources"]
     assert page.locator("section:has(h2:text-is('Memory by stage')) path.limit").count() == 2
 
 
@@ -84,7 +90,10 @@ def test_the_pointer_is_told_the_strategy(open_page):
 
 def test_filters_reach_the_table_and_the_figures(open_page):
     page = open_page("study")
-    rows, marks = page.locator("tbody tr"), page.locator("section:has(h2:text-is('Scaling')) svg[role=img] path.fill")
+    rows, marks = (
+        page.locator(".points tbody tr"),
+        page.locator("section:has(h2:text-is('Scaling')) svg[role=img] path.fill"),
+    )
     before = (rows.count(), marks.count())
     page.locator("fieldset:has(legend:text-is('cluster')) label", has_text="plain").locator("input").uncheck()
     assert page.locator("#count").inner_text() == "4 of 8 rows"
@@ -97,8 +106,8 @@ def test_filters_reach_the_table_and_the_figures(open_page):
 
 def test_a_heading_sorts_up_and_then_down(open_page):
     page = open_page("study")
-    names = [text.strip() for text in page.locator("thead th").all_inner_texts()]
-    column = page.locator(f"tbody td:nth-child({names.index('days') + 1})")
+    names = [text.strip() for text in page.locator(".points thead th").all_inner_texts()]
+    column = page.locator(f".points tbody td:nth-child({names.index('days') + 1})")
 
     def numbers():
         return [float(text.replace(",", "")) for text in column.all_inner_texts() if text]

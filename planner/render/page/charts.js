@@ -2,7 +2,6 @@
 const NUMERIC = ["gpus", ...DATA.axes].filter((axis, i, all) => all.indexOf(axis) === i
   && points.every((point) => axisValue(point, axis) == null || typeof axisValue(point, axis) === "number")
   && distinct(points.map((point) => axisValue(point, axis)).filter((value) => value != null)).length > 1);
-const STUDY = !DATA.plan;
 const CURVES = 8;
 
 const curveState = { x: NUMERIC[0], by: "all" };
@@ -37,14 +36,13 @@ function drawCurves(some, width, again) {
   const figures = ["mfu", "days", "cost"].filter(present);
   const each = width >= 640 ? (width - 16 * (figures.length - 1)) / figures.length : width;
   const panels = figures.map((figure) => curvePanel(shownGroups, figure, each));
-  const signs = shownGroups.map(([name], i) => ({ text: name, sign: svg("svg", { viewBox: "0 0 30 14" },
-    svg("path", { d: "M0 7H30", class: `c${i} stroke plainline`, "stroke-dasharray": DASHES[i] }), shape(SHAPES[i], 15, 7, 4, i)) }));
+  const signs = shownGroups.map(([name], i) => ({ text: name, sign: tiny(svg("path", { d: "M0 7H30", class: `c${i} stroke plainline`, "stroke-dasharray": DASHES[i] }), shape(SHAPES[i], 15, 7, 4, i)) }));
   const cut = groups.length > CURVES ? [html("p", { class: "caption" }, `${CURVES} of ${groups.length} lines are drawn; filter, or choose what makes a line`)] : [];
   return [controls, html("div", { class: "panels" }, ...panels), legend(signs), ...cut];
 }
 
 function curvePanel(groups, figure, width) {
-  const x = { name: named(curveState.x) === "gpus" ? "GPUs" : named(curveState.x), show: (value) => value.toLocaleString("en", { maximumFractionDigits: 2 }) };
+  const x = { name: named(curveState.x), show: (value) => value.toLocaleString("en", { maximumFractionDigits: 2 }) };
   const all = groups.flatMap(([, several]) => several).filter((point) => point[figure] != null);
   if (!all.length) return html("p", { class: "caption" }, "nothing is left by the filter");
   const ticks = inOrder(distinct(all.map((point) => axisValue(point, curveState.x)))), less = FIGURES[figure].less;
@@ -67,14 +65,6 @@ function curvePanel(groups, figure, width) {
   return html("div", {}, picture);
 }
 
-// Colours from dark to light that colour-blind readers order alike (cividis).
-const RAMP = [[0, 34, 78], [53, 69, 108], [102, 105, 112], [148, 142, 119], [200, 184, 102], [254, 232, 56]];
-function heat(share) {
-  const at = Math.min(Math.max(share, 0), 1) * (RAMP.length - 1), low = Math.min(Math.floor(at), RAMP.length - 2);
-  const mixed = RAMP[low].map((value, i) => Math.round(value + (at - low) * (RAMP[low + 1][i] - value)));
-  return { colour: `rgb(${mixed.join(",")})`, light: mixed[0] * 0.3 + mixed[1] * 0.6 + mixed[2] * 0.1 > 120 };
-}
-
 const CROSSED = DATA.axes.filter((axis) => distinct(points.map((point) => axisValue(point, axis))).length > 1);
 const heatState = { row: CROSSED[0], column: CROSSED.find((axis) => axis === "gpus" && axis !== CROSSED[0]) ?? CROSSED[1], figure: "mfu" };
 function drawHeat(some, width, again) {
@@ -89,7 +79,7 @@ function drawHeat(some, width, again) {
   const [ys, xs] = [row, column].map((axis) => inOrder(distinct(some.map((point) => axisValue(point, axis)))));
   const left = Math.min(Math.max(...ys.map((value) => label(value).length), 4) * 6.8 + 12, width * 0.36);
   const cell = Math.min((width - left - 4) / xs.length, 150), high = 30, height = 26 + ys.length * high + 26;
-  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${FIGURES[figure].name} by ${named(row)} and ${named(column)}` });
+  const picture = canvas(width, height, `${FIGURES[figure].name} by ${named(row)} and ${named(column)}`);
   const cells = [];
   ys.forEach((y, i) => xs.forEach((x, j) => {
     const here = some.filter((point) => axisValue(point, row) === y && axisValue(point, column) === x);
@@ -114,11 +104,6 @@ function drawHeat(some, width, again) {
   picture.append(svg("text", { x: left, y: height - 6, class: "soft" }, `${named(row)} down, ${named(column)} across; brighter is better`));
   listening(picture, marks, 2);
   return [controls, picture];
-}
-
-function clipped(text, room) {
-  const most = Math.max(Math.floor(room / 6.8) - 1, 3);
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
 
 // Of one job: what no other point beats in one of time, cost, memory and GPUs without being worse in another.
@@ -158,7 +143,7 @@ function drawPareto(some, width, again) {
     return { x: across(point[x]), y: up(point[y]), element, lines: told(point) };
   });
   listening(figure, marks);
-  const sign = (kind, colour, hollow) => svg("svg", { viewBox: "0 0 30 14" }, shape(kind, 15, 7, 4.5, colour, hollow));
+  const sign = (kind, colour, hollow) => tiny(shape(kind, 15, 7, 4.5, colour, hollow));
   return [controls, figure, legend([{ sign: sign("diamond", 1), text: "front of the two shown" },
     { sign: sign("diamond", 0), text: "front of time, cost, memory and GPUs together" }, { sign: sign("disc", 0, true), text: "another point is better" }])];
 }

@@ -10,13 +10,25 @@ import base64
 import hashlib
 import html
 import json
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
 from planner.render.page.source import Shown
 
-_SCRIPTS: Final = ("base.js", "charts.js", "bars.js", "table.js")
+_COMPONENTS: Final = (
+    "base.js",
+    "axes.js",
+    "cards.js",
+    "layout.js",
+    "roofline.js",
+    "bars.js",
+    "timeline.js",
+    "parallel.js",
+    "measured.js",
+)
+_REPORT: Final = ("report.js", "charts.js", "table.js")
 
 
 @cache
@@ -26,19 +38,34 @@ def _part(name: str) -> str:
 
 def page_of(shown: Shown) -> str:
     """The page as text."""
-    style = _part("page.css")
-    script = '(() => {\n"use strict";\n' + "".join(map(_part, _SCRIPTS)) + "})();\n"
+    look, script = style(), script_with("".join(map(_part, _REPORT)))
     values = {
         "TITLE": html.escape(shown.title),
+        "HEADLINE": html.escape(shown.headline),
         "REMARK": html.escape(shown.remark),
         "ASSUMPTIONS": "\n".join(f"<li>{html.escape(line)}</li>" for line in shown.assumptions),
-        "STYLE_HASH": _hash(style),
-        "SCRIPT_HASH": _hash(script),
-        "STYLE": style,
+        "STYLE_HASH": digest(look),
+        "SCRIPT_HASH": digest(script),
+        "STYLE": look,
         "SCRIPT": script,
         "DATA": embedded(shown.data()),
     }
-    pieces = _part("page.html").split("@@")  # text and names of values, by turns
+    return filled(_part("page.html"), values)
+
+
+def style() -> str:
+    """The style of all components."""
+    return _part("page.css")
+
+
+def script_with(own: str) -> str:
+    """One script of all components and what a page does ``own`` with them; nothing of it is global."""
+    return '(() => {\n"use strict";\n' + "".join(map(_part, _COMPONENTS)) + own + "})();\n"
+
+
+def filled(template: str, values: Mapping[str, str]) -> str:
+    """A template with a value in place of each @@NAME@@."""
+    pieces = template.split("@@")  # text and names of values, by turns
     return "".join(values[piece] if i % 2 else piece for i, piece in enumerate(pieces))
 
 
@@ -48,5 +75,6 @@ def embedded(data: object) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _hash(text: str) -> str:
+def digest(text: str) -> str:
+    """The hash of a script or a style by which a content security policy lets it run."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

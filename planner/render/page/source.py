@@ -14,6 +14,10 @@ from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.answer.plan import Plan
 from planner.answer.text import CUT_SHORT, name_in, plural
 from planner.errors import BadRequest, MeshwrightError
+from planner.render.page.headline import cards, cluster_name, headline, study_headline
+from planner.render.page.importance import importance
+from planner.render.page.kernels import kernels_of
+from planner.render.page.layout import layout_of
 from planner.render.trace import trace
 from planner.request.fields import FIELDS, QUESTION
 from planner.request.request import PlanRequest
@@ -33,24 +37,29 @@ class Shown:
     """The content of a page, as plain values.
 
     Attributes:
-        title: its headline.
+        title: of the document.
+        headline: the answer in a sentence or two.
         remark: what is said below it.
         axes: names of what was varied.
         points: one object a point: axes, status, figures (seconds, shares, days, dollars, GiB), strategy, terms.
         assumptions: lines that hold for all of it.
-        plan: what only one plan has, its memory by stage and its timeline; None for a study.
+        plan: what only one plan has: cards, layout, kernels, memory by stage, timeline, advice; None for a study.
+        importance: for a study, by figure and axis, the share of its spread that the axis explains.
     """
 
     title: str
+    headline: str
     remark: str
     axes: tuple[str, ...]
     points: tuple[dict[str, Any], ...]
     assumptions: tuple[str, ...]
     plan: dict[str, Any] | None = None
+    importance: dict[str, dict[str, float]] | None = None
 
     def data(self) -> dict[str, Any]:
         """Everything that the script draws."""
-        return {"axes": self.axes, "points": self.points, "plan": self.plan, "measured": _measured()}
+        answer = {"headline": self.headline, "axes": self.axes, "points": self.points, "plan": self.plan}
+        return answer | {"importance": self.importance, "measured": _measured()}
 
 
 def shown_study(found: Iterable[Result], name: str, axes: Sequence[str] | None = None) -> Shown:
@@ -79,17 +88,21 @@ def shown_study(found: Iterable[Result], name: str, axes: Sequence[str] | None =
     points = tuple(_point(result) for result in results)
     answered = sum(point["seconds"] is not None for point in points)
     remark = f"{len(points):,} points, {answered:,} with a plan"
-    return Shown(name, remark, tuple(axes), points, tuple(_assumed(results)))
+    names = [axis.removeprefix("pins.") for axis in axes]
+    weights = importance(points, names)
+    told = study_headline(points, weights)
+    return Shown(name, told, remark, tuple(axes), points, tuple(_assumed(results)), importance=weights)
 
 
 def shown_plan(plan: Plan) -> Shown:
     """A page over one plan and its runners-up."""
     request = plan.request
-    title = f"{name_in(request['model'])} on {plural(request['gpus'], 'GPU')} of {name_in(request['cluster'])}"
+    title = f"{name_in(request['model'])} on {plural(request['gpus'], 'GPU')} of {cluster_name(plan)}"
+    told = headline(plan)
     if plan.strategy is None or plan.prediction is None:
         refused = tuple(f"{one.rule}: {one.example}" for one in plan.rejected)
         point = _point(Result(0, {"plan": "asked"}, plan.status, {"request": request}, "; ".join(refused)[:500], None))
-        return Shown(title, f"{plan.status}; nothing fits", ("plan",), (point,), (*plan.defaults, *refused))
+        return Shown(title, told, f"{plan.status}; nothing fits", ("plan",), (point,), (*plan.defaults, *refused))
     kept = json.loads(plan.to_json()) | {"peak_memory_bytes": max(stage.total for stage in plan.memory_bytes)}
     first = _point(Result(0, {"plan": "best"}, plan.status, kept, None, None))
     others = [_point(Result(i, *other, None, None)) for i, other in enumerate(runners_up(plan, kept), start=1)]
@@ -99,11 +112,12 @@ def shown_plan(plan: Plan) -> Shown:
     assumed = (*plan.defaults, *plan.warnings, *scope, *plan.provenance.sources, _origin(kept["provenance"]))
     timeline, remark = timeline_of(plan)
     drawn = {"memory": memory_of(plan), "timeline": timeline, "remark": remark, "advice": _advice(plan)}
+    drawn |= {"cards": cards(plan), "layout": layout_of(plan), "kernels": kernels_of(plan)}
     drawn["nearest"] = [
         [run.group, run.error, run.measured_seconds] for run in (plan.trust.nearest if plan.trust else ())
     ]
     statement = plan.proof.statement if plan.proof else plan.status
-    return Shown(title, f"{first['strategy']}: {statement}", ("plan",), (first, *others), assumed, drawn)
+    return Shown(title, told, f"{first['strategy']}: {statement}", ("plan",), (first, *others), assumed, drawn)
 
 
 def _advice(plan: Plan) -> list[list[Any]]:

@@ -51,35 +51,51 @@ function sorted(some) {
 
 function drawTable(some, _width, again) {
   const head = html("tr", {}, ...COLUMNS.map(({ key, name, number }) => html("th",
-    { class: number ? "number" : null, "aria-sort": state.sort === key ? (state.down ? "descending" : "ascending") : null },
+    { scope: "col", class: number ? "number" : null, "aria-sort": state.sort === key ? (state.down ? "descending" : "ascending") : null },
     html("button", { type: "button", onclick: () => { state.down = state.sort === key && !state.down; state.sort = key; again(); } },
       name, state.sort === key ? (state.down ? " ↓" : " ↑") : ""))));
   const rows = sorted(some).slice(0, state.rows).map((point) => html("tr", {}, ...COLUMNS.map(({ key, of, show, number, wide }) =>
     html("td", { class: number ? "number" : key === "note" && point.seconds == null ? "wide bad" : wide ? "wide" : "name" }, show(of(point))))));
   const parts = [html("p", { class: "caption", id: "count" }, `${some.length.toLocaleString("en")} of ${points.length.toLocaleString("en")} rows`),
-    html("div", { class: "scroll", tabindex: 0 }, html("table", {}, html("thead", {}, head), html("tbody", {}, ...rows)))];
+    html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "points" }, html("table", { class: "points" }, html("thead", {}, head), html("tbody", {}, ...rows)))];
   if (some.length > state.rows) parts.push(html("p", { class: "more" }, html("button", { type: "button", onclick: () => { state.rows *= 5; again(); } }, "show more rows")));
   return parts;
 }
 
 function drawAdvice() {
   const advice = DATA.plan?.advice ?? [];
-  if (!advice.length) return null;
-  const rows = advice.map(([kind, subject, text]) => html("tr", {}, html("td", {}, kind), html("td", {}, subject), html("td", {}, text)));
-  return html("div", { class: "scroll" }, html("table", {}, html("tbody", {}, ...rows)));
+  return advice.length ? table(["question", "about", "answer"], advice, { name: "reasons" }) : null;
 }
 
-textures();
-if (points.length > 1) { const box = filters(); section("Filter", "All figures and the table show what is chosen here.", () => box); }
-section("Scaling", "Each mark is the best of the points that share its place; hover for the strategy.", drawCurves);
-section("Two axes", "Each cell is the best point of its row and column.", drawHeat);
-section("Pareto front", "Less is better on every axis. Plans of one job are compared; hover for the strategy.", drawPareto);
-section("Where the time goes", "", drawStacks);
-section("Memory by stage", "", drawMemory);
-section("Pipeline timeline", "", drawTimeline);
-section("Reasons", "", drawAdvice);
-section(STUDY ? "Points" : "Plans", "Click a heading to sort.", drawTable, { long: true });
-section("How far to trust it", "The measured runs that this version was compared with; a ratio of 1 is right.", drawMeasured);
+const plan = DATA.plan, name = (point) => STUDY ? where(point) : `${label(point.axes.plan)}: ${point.strategy}`;
+if (plan) {
+  document.getElementById("cards").append(cards(plan.cards ?? []));
+  section("Where the GPUs sit", "", (_some, width) => plan.layout && layoutFigure(plan.layout, width));
+  section("Who talks over which network", "Bars are as long as the logarithm of a GPU's bandwidth; “not hidden” is what the iteration waits for.",
+    (_some, width) => plan.layout && networkFigure(plan.layout, width));
+  section("Where the time goes", "One iteration of the plan and its alternatives, term by term.", (some, width, again) => timeBars(some, width, again, { name }));
+  section("Memory by stage", "The fullest GPU of every pipeline stage; dashed: what is usable.", (_some, width) => memoryBars(plan.memory, width), { half: true });
+  section("Pipeline timeline", "A row for every stage; white is waiting.", (_some, width) => timelineFigure(plan.timeline, plan.remark, width), { half: true });
+  section("Kernels of a layer", "How near every kernel comes to the roof: what arithmetic allows on the right, what memory allows on the left.",
+    (_some, width, again) => rooflineFigure(plan.kernels, width, again));
+  section("Alternatives", "Pick a plan to see in what it differs from the best. “=” is as fast as the best, as far as can be told.",
+    (some, width, again) => some.length > 1 ? alternatives(points, width, again) : null, { long: true });
+} else {
+  const state = { figure: "days" };
+  section("All plans at a glance", "A line for each plan, through its choices on the left and its results on the right. See where the lines of the best run together.",
+    (some, width, again) => parallelLines(some, DATA.axes, width, again, state));
+  section("What decides the result", "How much of the spread of a result each axis explains alone: the variance between the means of its values, over all variance, of logarithms. Axes that act together share what they explain.",
+    () => importanceTable(DATA.importance));
+  if (points.length > 1) { const box = filters(); section("Filter", "All figures and the table show what is chosen here.", () => box); }
+  section("Scaling", "Each mark is the best of the points that share its place.", drawCurves);
+  section("Two axes", "Each cell is the best point of its row and column.", drawHeat, { half: true });
+}
+section("Pareto front", "What no other plan beats in both. Less is better on every axis; plans of one job are compared.", drawPareto, { half: STUDY });
+if (STUDY) {
+  section("Where the time goes", "", (some, width, again) => timeBars(sorted(some), width, again, { name }));
+  section("Points", "Click a heading to sort.", drawTable, { long: true });
+}
+section("Reasons", "", drawAdvice, { long: true });
+section("How far to trust it", "The measured runs that this version was compared with; a ratio of 1 is right.",
+  (_some, width) => measuredRuns(DATA.measured, plan?.nearest ?? [], width));
 redraw();
-let due = 0;
-window.addEventListener("resize", () => { clearTimeout(due); due = setTimeout(redraw, 120); });

@@ -1,0 +1,165 @@
+"""What a reader sees first: one sentence, and a card each for time, MFU, cost, memory and risk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from planner.answer.plan import Plan, Prediction
+from planner.answer.text import (
+    NO_OFFLOADING,
+    format_days,
+    format_dollars,
+    format_gib,
+    format_percent,
+    format_prefixed,
+    format_seconds,
+    name_in,
+    plural,
+    why_infeasible,
+)
+
+MEANINGS: Final = {
+    "MFU": "model FLOPs utilization: the share of the GPUs' peak that useful arithmetic reaches",
+    "Memory": "of the fullest GPU, and what the device has for a job",
+    "Time": "the whole training run; an iteration is one update of the weights",
+    "Cost": "rent of all GPUs for the time of the run",
+    "Risk": "how far the plan is from runs that were measured",
+}
+"""What each card is of."""
+_TIGHT: Final = 0.97
+"""Share of the usable memory beyond which a plan may run out of it."""
+
+
+def headline(plan: Plan) -> str:
+    """The answer in one sentence."""
+    where = f"{name_in(plan.request['model'])} on {plural(plan.request['gpus'], 'GPU')} of {cluster_name(plan)}"
+    if plan.strategy is None or plan.prediction is None:
+        return f"{where}: no plan. {why_infeasible(plan)}"
+    said, degrees = plan.prediction, plan.strategy
+    named = (("TP", degrees.tp), ("CP", degrees.cp), ("PP", degrees.pp), ("EP", degrees.ep))
+    split = [f"{word} {degree}" for word, degree in named if degree > 1]
+    cost = "" if said.cost_dollars is None else f" and {format_dollars(said.cost_dollars)}"
+    speed = f"{format_seconds(said.iteration_seconds)} per iteration ({format_percent(said.mfu)} MFU)"
+    takes = f"{', '.join([*split, f'DP {degrees.dp}'])} takes {speed}, {format_days(said.training_days)}{cost}"
+    return f"{where}: {takes}, {_claim(plan)}."
+
+
+def cluster_name(plan: Plan) -> str:
+    """What the machines of a plan are called."""
+    return name_in(plan.request["cluster"])
+
+
+def _claim(plan: Plan) -> str:
+    """How good the plan is, in a few words."""
+    if not plan.fits:
+        return "but it does not fit into the GPUs' memory"
+    if plan.proof is None:
+        return "priced as given, nothing else was tried"
+    goal = {"memory": "leanest", "goodput": "best"}.get(str(plan.request.get("objective")), "fastest")
+    if plan.status != "optimal":
+        return f"the {goal} found, not proved to be the {goal}"
+    without = " without offloading" if NO_OFFLOADING in plan.proof.scope else ""
+    if plan.proof.fastest_seconds is not None:
+        return f"{100.0 * plan.proof.gap:.2f} % from the proved {goal} plan in the model{without}"
+    return f"proved the {goal} plan in the model{without}"
+
+
+def cards(plan: Plan) -> list[dict[str, str]]:
+    """Cards of a plan: name, value, detail, meaning, and level "good", "warn", "bad" or ""; none without a strategy."""
+    if plan.strategy is None or (said := plan.prediction) is None:
+        return []
+    listed = [_time(plan, said), _mfu(said), _cost(plan, said), _memory(plan), _risk(plan)]
+    return [{**card, "meaning": MEANINGS[card["name"]]} for card in listed]
+
+
+def _card(name: str, value: str, *details: str, level: str = "") -> dict[str, str]:
+    return {"name": name, "value": value, "detail": "; ".join(filter(None, details)), "level": level}
+
+
+def _time(plan: Plan, said: Prediction) -> dict[str, str]:
+    days = plan.goodput.wall_days if plan.goodput else said.training_days
+    low, high = format_seconds(said.interval.low), format_seconds(said.interval.high)
+    sure = f"{100 * said.interval.coverage:.0f} % sure"
+    rate = f"{format_prefixed(said.tokens_per_second)} tokens per second"
+    failures = "interruptions and checkpoints included" if plan.goodput else ""
+    each = f"{format_seconds(said.iteration_seconds)} per iteration, {low} to {high} ({sure})"
+    return _card("Time", format_days(days), each, rate, failures)
+
+
+def _mfu(said: Prediction) -> dict[str, str]:
+    """MFU and its interval, the inverse of that of the time."""
+    ends = [said.mfu * said.iteration_seconds / end for end in (said.interval.high, said.interval.low) if end > 0]
+    between = " to ".join(f"{100 * end:.0f}" for end in ends)
+    per_gpu = f"{said.model_tflops_per_gpu:,.0f} TFLOP/s per GPU"
+    return _card("MFU", format_percent(said.mfu), f"{between} % ({100 * said.interval.coverage:.0f} % sure)", per_gpu)
+
+
+def _cost(plan: Plan, said: Prediction) -> dict[str, str]:
+    dollars = plan.goodput.wall_cost_dollars if plan.goodput else said.cost_dollars
+    hours, energy = f"{format_prefixed(said.gpu_hours)} GPU-hours", f"{said.energy_megawatt_hours:,.0f} MWh"
+    if dollars is None:
+        return _card("Cost", "no price", "say what a GPU costs: price in the cluster's file", hours, energy)
+    return _card("Cost", format_dollars(dollars), hours, energy)
+
+
+def _memory(plan: Plan) -> dict[str, str]:
+    fullest = max(plan.memory_bytes, key=lambda stage: stage.total / stage.limit)
+    share, free = fullest.total / fullest.limit, fullest.limit - fullest.total
+    of = f"{format_gib(fullest.total)} of {format_gib(fullest.limit)} GiB"
+    where = f"stage {fullest.stage} of {len(plan.memory_bytes)}" if len(plan.memory_bytes) > 1 else ""
+    if not plan.fits or share > 1.0:
+        return _card("Memory", of, f"{format_gib(-free)} GiB too much", where, level="bad")
+    left = f"{format_gib(free)} GiB left"
+    return _card("Memory", of, left, where, level="warn" if share > _TIGHT else "good")
+
+
+def _risk(plan: Plan) -> dict[str, str]:
+    """Where the plan stands among measured runs, and how many warnings it has."""
+    warned = plural(len(plan.warnings), "warning") if plan.warnings else ""
+    trust = plan.trust
+    if trust is None or not trust.nearest:
+        return _card("Risk", "unknown", "no measured run is near", warned, level="warn")
+    near = trust.nearest[0]
+    layout = f"{near.model} on {near.gpus} {near.accelerator}"
+    missed = f"the nearest, {layout}, was predicted within {format_percent(abs(near.error))}"
+    if trust.inside:
+        return _card("Risk", "like measured runs", missed, warned, level="good" if not plan.warnings else "warn")
+    beyond = f"beyond what was measured: {', '.join(trust.beyond)}" if trust.beyond else ""
+    differs = f"differs most in {', '.join(trust.differs)}" if trust.differs and not beyond else ""
+    return _card("Risk", "unlike measured runs", beyond, differs, missed, warned, level="warn")
+
+
+def study_headline(points: Sequence[Mapping[str, Any]], importance: Mapping[str, Mapping[str, float]]) -> str:
+    """The result of a study in a few sentences: how many plans, the best by time and by money, what decides it."""
+    priced = [point for point in points if point["seconds"] is not None]
+    said = [f"{plural(len(points), 'point')}, {len(priced):,} with a plan."]
+    jobs = {point["job"] for point in priced}
+    figure = "days" if len(jobs) == 1 else "mfu"
+    if best := _best(priced, figure):
+        said.append(f"{'Fastest' if figure == 'days' else 'Highest MFU'}: {_figure(figure, best)} with {_where(best)}.")
+    if len(jobs) == 1 and (cheapest := _best(priced, "cost")) and cheapest is not best:
+        said.append(f"Cheapest: {_figure('cost', cheapest)} with {_where(cheapest)}.")
+    shares = sorted(importance.get(figure, {}).items(), key=lambda pair: -pair[1])
+    if shares and shares[0][1] > 0:
+        spread = "days" if figure == "days" else "MFU"
+        said.append(f"{_axis(shares[0][0])} explains {100.0 * shares[0][1]:.0f} % of the spread of {spread}.")
+    return " ".join(said)
+
+
+def _best(points: Sequence[Mapping[str, Any]], figure: str) -> Mapping[str, Any] | None:
+    known = [point for point in points if point[figure] is not None]
+    return min(known, key=lambda point: -point[figure] if figure == "mfu" else point[figure], default=None)
+
+
+def _figure(figure: str, point: Mapping[str, Any]) -> str:
+    say = {"days": format_days, "cost": format_dollars, "mfu": format_percent}[figure]
+    return say(point[figure])
+
+
+def _where(point: Mapping[str, Any]) -> str:
+    return ", ".join(f"{_axis(name)} {value}" for name, value in point["axes"].items() if value is not None)
+
+
+def _axis(name: str) -> str:
+    return {"gpus": "GPUs"}.get(name, name.replace("_", " "))

@@ -1,0 +1,82 @@
+// Where GPUs sit: the nodes of one replica GPU by GPU, and which group talks over which tier of the network.
+const [CELL, TALL, GAP] = [40, 30, 14];
+
+function layoutFigure(layout, width) {
+  const parts = [html("p", {}, layoutWords(layout))];
+  if (layout.remark) parts.push(caption(layout.remark));
+  if (!layout.domains?.length) return parts;
+  const size = layout.domain.gpus, columns = size <= 8 ? size : size % 8 === 0 ? 8 : Math.min(size, 12);
+  const cell = Math.min(CELL, (width - 20) / columns), wide = columns * cell + 12, tall = Math.ceil(size / columns) * TALL + 28;
+  const across = Math.max(1, Math.floor((width + GAP) / (wide + GAP))), lines = Math.ceil(layout.domains.length / across);
+  const figure = canvas(Math.max(width, wide), lines * (tall + GAP), "GPUs of one replica", layoutWords(layout)), marks = [];
+  layout.domains.forEach(({ number, gpus }, i) => {
+    const left = (i % across) * (wide + GAP), top = Math.floor(i / across) * (tall + GAP), stages = distinct(gpus.filter((gpu) => gpu[1] === 0).map((gpu) => gpu[2]));
+    figure.append(svg("rect", { x: left + 0.5, y: top + 0.5, width: wide - 1, height: tall - 1, rx: 5, class: "axis" }));
+    const title = `${layout.domain.name} ${number}${layout.degrees.PP > 1 ? ` · ${stages.length > 1 ? `stages ${stages[0]}–${stages.at(-1)}` : `stage ${stages[0]}`}` : ""}`;
+    figure.append(svg("text", { x: left + 6, y: top + 15 }, clipped(title, wide)));
+    gpus.forEach((gpu, j) => marks.push(gpuCell(figure, layout, gpu, { x: left + 6 + (j % columns) * cell, y: top + 22 + Math.floor(j / columns) * TALL, cell })));
+  });
+  listening(figure, marks, 2);
+  const sign = (kind) => tiny(svg("rect", { x: 6, y: 1, width: 20, height: 12, class: kind }));
+  const entries = [{ sign: sign("c0 fill"), text: `replica 0${layout.degrees.PP > 1 ? ", even stages" : ""}: the letters are its ranks, T of tensor, C of context, E of experts` }];
+  if (layout.degrees.PP > 1) entries.push({ sign: sign("c1 fill"), text: "replica 0, odd stages" });
+  if (layout.domains.some(({ gpus }) => gpus.some((gpu) => gpu[1] > 0))) entries.push({ sign: sign("axis"), text: "other replicas, by their number" });
+  return [...parts, figure, legend(entries), caption(layoutCut(layout))];
+}
+
+// "4 stages of 20 layers", "3 stages of 21 layers and 1 of 20".
+function stageWords(stages) {
+  const counts = new Map();
+  for (const { layers } of stages) counts.set(layers, (counts.get(layers) ?? 0) + 1);
+  const told = [...counts].sort(([, a], [, b]) => b - a).map(([layers, count], i) => i ? `${count} of ${layers}` : `${counted(count, "stage")} of ${counted(layers, "layer")}`);
+  return told.length > 1 ? `${told.slice(0, -1).join(", ")} and ${told.at(-1)}` : told[0];
+}
+
+function layoutWords({ gpus, degrees, stages, replica }) {
+  const split = Object.entries(degrees).filter(([name, degree]) => degree > 1 && name !== "DP").map(([name, degree]) => `${name} ${degree}`).join(" × ");
+  const groups = distinct(stages.map((stage) => stage.group)).length;
+  const held = stages.length > 1 ? `, ${stageWords(stages)}${groups > 1 ? ` on ${groups} node groups` : ""}` : "";
+  if (!replica) return `${counted(gpus, "GPU")}: ${split}, DP ${degrees.DP}${held}.`;
+  const each = `${counted(replica.gpus, "GPU")}${split ? ` (${split})` : ""}`;
+  return `${counted(replica.count, "replica")} of ${each} make ${(replica.count * replica.gpus).toLocaleString("en")} GPUs${held}. Every replica trains on samples of its own.`;
+}
+
+function layoutCut({ domains, domain, replica }) {
+  const left = replica.domains - domains.length, others = replica.count - 1;
+  const rest = left > 0 ? ` Its other ${counted(left, domain.name)} ${left === 1 ? "looks" : "look"} like these, with the later stages or ranks.` : "";
+  return `Drawn: every ${domain.name} that holds a part of replica 0.${rest}${others > 0 ? ` The other ${counted(others, "replica")} ${others === 1 ? "is" : "are"} laid out alike.` : ""}`;
+}
+
+function gpuCell(figure, { degrees }, [rank, replica, stage, tp, cp, ep], { x, y, cell }) {
+  const mine = replica === 0, box = svg("rect", { x: x + 1.5, y: y + 1.5, width: cell - 3, height: TALL - 3, rx: 3, class: mine ? `c${stage % 2} fill` : "axis" });
+  const letters = [["T", degrees.TP, tp], ["C", degrees.CP, cp], ["E", degrees.EP, ep]].filter(([, degree]) => degree > 1).map(([letter, , index]) => `${letter}${index}`);
+  const text = mine ? letters.slice(0, cell < 34 ? 1 : 2).join(" ") : `r${replica}`;
+  figure.append(box);
+  figure.append(svg("text", { x: x + cell / 2, y: y + TALL / 2 + 4, "text-anchor": "middle", class: mine ? `small onfill${stage % 2}` : "small soft" }, text));
+  const places = [["stage", degrees.PP, stage], ["tensor rank", degrees.TP, tp], ["context rank", degrees.CP, cp], ["expert rank", degrees.EP, ep]];
+  const lines = [`GPU ${rank}: replica ${replica}`, places.filter(([, degree]) => degree > 1).map(([name, , index]) => `${name} ${index}`).join(", ")];
+  return { x, y, w: cell, h: TALL, element: box, lines: lines.filter(Boolean) };
+}
+
+// The network inside out, as wide as its bandwidth (by its logarithm), with the groups that need each tier.
+function networkFigure(layout, width) {
+  const { tiers, groups } = layout;
+  if (!tiers?.length) return null;
+  if (!groups.length) return caption("One GPU, or GPUs that need not talk to each other.");
+  const high = 54, most = Math.log10(Math.max(...tiers.map((tier) => tier.bandwidth))), least = Math.log10(Math.min(...tiers.map((tier) => tier.bandwidth))) - 0.7;
+  const over = (i) => groups.filter((group) => group.tier === i);
+  const figure = canvas(width, tiers.length * high, "network tiers and who uses them",
+    tiers.map((tier, i) => `${tierWords(tier)}: ${over(i).map((group) => group.name).join(", ") || "nobody"}`).join("; "));
+  const marks = [];
+  tiers.forEach((tier, i) => {
+    const y = i * high, wide = width * (Math.log10(tier.bandwidth) - least) / (most - least), users = over(i);
+    const bar = svg("rect", { x: 0, y: y + 20, width: wide, height: 24, rx: 4, class: users.length ? "c0 fill" : "c6 stroke hollow" });
+    figure.append(svg("text", { x: 0, y: y + 14 }, clipped(tierWords(tier), width)), bar,
+      svg("text", { x: 10, y: y + 36, class: users.length ? "onfill0" : "soft" }, clipped(users.length ? users.map((group) => `${group.name} ${group.gpus}`).join("   ") : "not needed", wide)));
+    marks.push({ x: 0, y, w: width, h: high, element: bar, lines: [tierWords(tier), ...users.map((group) => `${group.name}: groups of ${group.gpus.toLocaleString("en")} GPUs, ${seconds(group.seconds)} an iteration not hidden`)] });
+  });
+  listening(figure, marks, 2);
+  const rows = groups.map((group) => [group.name, group.gpus.toLocaleString("en"), tiers[group.tier].name, group.inside.toLocaleString("en"), seconds(group.seconds), group.meaning]);
+  return [figure, table(["group", ["GPUs", 1], "talks over", [`of them in one ${tiers[0].name}`, 1], ["not hidden", 1], "what it does"], rows, { name: "groups of GPUs" })];
+}
+const tierWords = ({ name, gpus, bandwidth }) => `${name}: joins ${counted(gpus, "GPU")}, ${three(bandwidth / 1e9)} GB/s per GPU`;

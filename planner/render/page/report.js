@@ -1,0 +1,36 @@
+// The page of `plan report`: its data, and sections that draw themselves again when their width or the filter changes.
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const points = DATA.points;
+const STUDY = !DATA.plan;
+const PRINTED = 700; // pixels between the margins of a printed page
+const present = (figure) => points.some((point) => point[figure] != null);
+
+const sections = [];
+let paper = null;
+function section(title, text, draw, { long = false, half = false } = {}) {
+  const body = html("div"), id = `s${sections.length}`;
+  const box = html("section", { class: [long && "long", half && "half"].filter(Boolean).join(" ") || null, "aria-labelledby": id }, html("h2", { id }, title));
+  if (text) box.append(caption(text));
+  box.append(body);
+  document.getElementById("charts").append(box);
+  sections.push({ box, body, draw });
+}
+
+function redraw() {
+  hush();
+  const some = chosenPoints();
+  for (const { box, body, draw } of sections) {
+    const parts = draw(some, paper ?? Math.max(body.clientWidth, 260), redraw);
+    box.hidden = parts === null;
+    if (parts !== null && parts !== body.firstChild) body.replaceChildren(...[parts].flat());
+  }
+}
+window.addEventListener("beforeprint", () => { paper = PRINTED; redraw(); });
+window.addEventListener("afterprint", () => { paper = null; redraw(); });
+let due = 0, last = window.innerWidth;
+window.addEventListener("resize", () => { // phones fire it when they scroll
+  if (window.innerWidth === last) return;
+  last = window.innerWidth;
+  clearTimeout(due);
+  due = setTimeout(redraw, 120);
+});
