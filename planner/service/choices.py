@@ -13,12 +13,12 @@ from planner.errors import MeshwrightError
 from planner.frameworks.registry import ANY, FRAMEWORKS
 from planner.jobs.registry import TARGETS
 from planner.render.catalogue import rows
-from planner.request.fields import FIELDS, PIN_AXES
+from planner.request.fields import FIELDS
 from planner.request.request import Objective
 
 
 def choices() -> dict[str, Any]:
-    """Names, with what a person calls them, for every field of the form, and what the help says of each field."""
+    """Names, with what a person calls them, for every field of the form, and the field behind each option."""
     return {
         "schema": "choices/1",
         "model": [*_models()],
@@ -32,8 +32,7 @@ def choices() -> dict[str, Any]:
             {"name": one.name, "kind": one.kind, "title": one.title, "versions": one.versions}
             for one in TARGETS.values()
         ],
-        "axes": list(PIN_AXES),
-        "help": {name: field.help for name, field in FIELDS.items()},
+        "options": {word: name for name, field in FIELDS.items() for word in field.words},
     }
 
 

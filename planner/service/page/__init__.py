@@ -6,7 +6,6 @@ it, and lets a browser ask nobody but this service.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,12 +13,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
+from planner.render.page import digest, filled, script_with, style
 from planner.service.page.docs import docs_body
 
-_SHARED: Final = ()
-"""Scripts of ``planner.render.page`` that draw."""
 _SCRIPTS: Final = (
-    *("dom.js", "words.js", "state.js", "ask.js", "form.js", "headline.js", "others.js"),
+    *("words.js", "state.js", "ask.js", "form.js", "summary.js", "others.js"),
     *("otherwise.js", "launch.js", "upload.js", "out.js", "main.js"),
 )
 _POLICY: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -41,16 +39,16 @@ class Page:
 @cache
 def page() -> Page:
     """The form and the answer."""
-    style, script = _style(), _script()
-    allowed = f"script-src '{_source(script)}'; style-src '{_source(style)}'; connect-src 'self'; img-src data: blob:"
-    return _page(_filled("page.html", {"STYLE": style, "SCRIPT": script}), allowed)
+    look, script = _look(), script_with("".join(map(_part, _SCRIPTS)))
+    allowed = f"script-src 'sha256-{digest(script)}'; style-src 'sha256-{digest(look)}'; connect-src 'self'"
+    return _page(filled(_part("page.html"), {"STYLE": look, "SCRIPT": script}), f"{allowed}; img-src data: blob:")
 
 
 def docs(description: Mapping[str, Any]) -> Page:
     """The endpoints, of their description in the words of OpenAPI."""
-    style = _style()
-    text = _filled("docs.html", {"STYLE": style, "BODY": docs_body(description)})
-    return _page(text, f"style-src '{_source(style)}'; img-src data:")
+    look = _look()
+    text = filled(_part("docs.html"), {"STYLE": look, "BODY": docs_body(description)})
+    return _page(text, f"style-src 'sha256-{digest(look)}'; img-src data:")
 
 
 def _page(text: str, allowed: str) -> Page:
@@ -64,27 +62,9 @@ def _page(text: str, allowed: str) -> Page:
     return Page(text, headers)
 
 
-def _filled(name: str, values: Mapping[str, str]) -> str:
-    pieces = _part(name).split("@@")  # text and names of values, by turns
-    return "".join(values[piece] if i % 2 else piece for i, piece in enumerate(pieces))
-
-
-def _style() -> str:
-    return _drawing("page.css") + _part("page.css")
-
-
-def _script() -> str:
-    return '(() => {\n"use strict";\n' + "".join([*map(_drawing, _SHARED), *map(_part, _SCRIPTS)]) + "})();\n"
+def _look() -> str:
+    return style() + _part("page.css")
 
 
 def _part(name: str) -> str:
     return files("planner.service.page").joinpath(name).read_text(encoding="utf-8")
-
-
-def _drawing(name: str) -> str:
-    return files("planner.render.page").joinpath(name).read_text(encoding="utf-8")
-
-
-def _source(text: str) -> str:
-    """How a policy names a style or a script by what it holds."""
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -8,9 +8,11 @@ class Refusal extends Error {
   }
 }
 
+const stop = (slot) => running.get(slot)?.abort();
+
 // The answer; null where a later question of the same slot took its place.
 async function ask(kind, body, slot = kind) {
-  running.get(slot)?.abort();
+  stop(slot);
   const mine = new AbortController();
   running.set(slot, mine);
   try {

@@ -22,6 +22,7 @@ const FORM = {
   tokens: { label: "Training tokens", group: "job" },
   precision: { label: "Precision", options: [], group: "job" },
   stack: { label: "Software stack", list: true, group: "job" },
+  memory_margin: { label: "Memory margin", group: "job" },
   framework: { label: "Framework", options: [], group: "job" },
   adapters: { label: "LoRA rank", group: "tune", hint: "16, or 16:linear_qkv,linear_proj" },
   base_precision: { label: "Frozen weights", options: ["fp32", "bf16", "int8", "nf4", "fp4", "nf4-double", "fp4-double"], group: "tune" },
@@ -108,7 +109,7 @@ function showPrice() {
 
 // What the answer took where nothing was said, as the placeholder of its field.
 function showTaken(request) {
-  const taken = { cluster: shortName(request.cluster), stack: shortName(request.stack), global_batch_size: whole(request.global_batch_size ?? 0),
+  const taken = { model: shortName(request.model), gpus: whole(request.gpus), cluster: shortName(request.cluster), stack: shortName(request.stack), global_batch_size: whole(request.global_batch_size ?? 0),
     seq_length: whole(request.seq_length ?? 0), tokens: request.tokens ? tokensInWords(request.tokens) : "" };
   for (const [name, value] of Object.entries(taken)) control(name).placeholder = value;
   for (const name of ["precision", "framework"]) {

@@ -4,7 +4,7 @@ const launchState = { to: null, version: null };
 function launchSection(plan) {
   if (!offered) return null;
   const usual = plan.request.framework && plan.request.framework !== "any" ? plan.request.framework : offered.exporters[0].name;
-  const to = launchState.to ?? usual, panel = html("div", { id: "launch-files", "aria-live": "polite" });
+  const to = launchState.to ?? usual, place = html("div", { id: "launch-files", "aria-live": "polite" });
   const kinds = { framework: "Frameworks", recipe: "Recipes of trainers", launcher: "Launchers" };
   const names = html("select", { id: "launch-to", onchange: () => { launchState.to = names.value; launchState.version = null; versions(); look(); } },
     ...Object.entries(kinds).map(([kind, label]) => html("optgroup", { label },
@@ -14,22 +14,22 @@ function launchSection(plan) {
     const known = offered.exporters.find((one) => one.name === names.value)?.versions ?? [];
     version.replaceChildren(...known.map((one) => html("option", { value: one, selected: one === launchState.version }, one)));
   };
-  const look = () => showLaunch(plan, names.value, version.value, panel);
+  const look = () => showLaunch(plan, names.value, version.value, place);
   versions();
   look();
-  return block("launch", "Launch files", null, html("div", { class: "row" }, html("label", { for: "launch-to" }, "for"), names,
-    html("label", { for: "launch-version" }, "version"), version), panel);
+  return panel("launch", "Launch files", null, html("div", { class: "row" }, html("label", { for: "launch-to" }, "for"), names,
+    html("label", { for: "launch-version" }, "version"), version), place);
 }
 
-async function showLaunch(plan, to, version, panel) {
-  panel.setAttribute("aria-busy", "true");
+async function showLaunch(plan, to, version, place) {
+  place.setAttribute("aria-busy", "true");
   try {
     const made = await ask("export", { plan, to, version });
-    if (made) panel.replaceChildren(...launchFiles(made));
+    if (made) place.replaceChildren(...launchFiles(made));
   } catch (error) {
-    panel.replaceChildren(html("p", { class: "bad" }, `⚠ ${error.message}`));
+    place.replaceChildren(warning(error.message));
   }
-  panel.removeAttribute("aria-busy");
+  place.removeAttribute("aria-busy");
 }
 
 function launchFiles(made) {

@@ -1,30 +1,37 @@
-// Other plans to compare, what stands against other choices, what would help, and what was taken for granted.
-const compared = { place: null };
+// The drawings, other plans to compare, what would help, and what was taken for granted.
+const plansName = (point) => `${label(point.axes.plan)}: ${point.strategy}`;
+const DRAWINGS = [
+  ["layout", "Where the GPUs sit", "", (drawn, width) => drawn.plan.layout && layoutFigure(drawn.plan.layout, width)],
+  ["network", "Who talks over which network", "", (drawn, width) => drawn.plan.layout && networkFigure(drawn.plan.layout, width)],
+  ["time", "Where the time goes", "", (drawn, width, again) => timeBars(drawn.points, width, again, { name: plansName })],
+  ["memory", "Memory by stage", "The fullest GPU of every pipeline stage; dashed: what is usable.", (drawn, width) => memoryBars(drawn.plan.memory, width)],
+  ["timeline", "Pipeline timeline", "A row for every stage; white is waiting.", (drawn, width) => timelineFigure(drawn.plan.timeline, drawn.plan.remark, width)],
+  ["kernels", "Kernels of a layer", "How near each comes to its roof: arithmetic on the right, memory on the left.", (drawn, width, again) => rooflineFigure(drawn.plan.kernels, width, again)],
+];
+const redrawn = [];
 
-function othersSection(plan, drawn) {
-  if (!plan.alternatives?.length) return null;
-  const best = plan.prediction.iteration_seconds;
-  const rows = plan.alternatives.map((one, place) => otherRow(one, place, best));
-  const head = ["", "layout", "time", "against the best", "MFU", "memory", "differs in", ""].map((name, i) => html("th", { scope: "col", class: i > 1 && i < 6 ? "number" : null }, name));
-  const panel = html("div", { id: "comparison", "aria-live": "polite" });
-  const section = block("others", "Other plans", "Choose one to see, term by term, what it costs.",
-    html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Other plans" }, html("table", {}, html("thead", {}, html("tr", {}, ...head)), html("tbody", {}, ...rows))), panel);
-  if (!plan.alternatives_complete) section.append(html("p", { class: "small" }, "Time ran out: there may be others."));
-  compared.show = () => compareWith(panel, plan, drawn);
-  if (compared.place != null && compared.place < rows.length) compared.show();
-  return section;
+// Each drawing stands in a place of its own, for whatever answer there is.
+function buildDrawings(host) {
+  for (const [id, title, text, draw] of DRAWINGS) {
+    const body = html("div"), box = panel(id, title, text, body);
+    box.hidden = true;
+    host.append(box);
+    redrawn.push(mount(body, (width, again) => {
+      const parts = now.drawn?.plan ? draw(now.drawn, width, again) || null : null;
+      box.hidden = parts === null;
+      return parts;
+    }));
+  }
 }
 
-function otherRow(one, place, best) {
-  const more = one.iteration_seconds / best - 1;
-  const input = html("input", { type: "radio", name: "compared", id: `other-${place}`, "aria-label": `compare with plan ${place + 2}`,
-    checked: compared.place === place, onchange: () => { compared.place = place; compared.show(); } });
-  const tied = one.tied ? [" ", html("abbr", { class: "chip", title: "It may as well be the faster one: measured runs cannot tell them apart." }, "tied")] : [];
-  return html("tr", {},
-    html("td", {}, input), html("td", {}, html("label", { for: `other-${place}` }, degreesOf(one.strategy).map(([name, word]) => `${word} ${one.strategy[name]}`).join(" ")), ...tied),
-    html("td", { class: "number" }, seconds(one.iteration_seconds)), html("td", { class: "number" }, `+${percent(more)}`),
-    html("td", { class: "number" }, percent(one.mfu)), html("td", { class: "number" }, `${gib(one.peak_memory_bytes).toFixed(1)} GiB`),
-    html("td", { class: "wide" }, one.differs), html("td", {}, html("button", { type: "button", onclick: () => pinStrategy(one.strategy) }, "Pin")));
+function othersSection(plan, drawn) {
+  if (drawn.points.length < 2) return null;
+  let place = 1;
+  const body = html("div"), button = html("button", { type: "button", onclick: () => pinStrategy(plan.alternatives[place - 1].strategy) }, "Pin the chosen plan in the form");
+  const again = mount(body, (width, anew) => alternatives(drawn.points, width, anew, { picked: place, onpick: (_plan, i) => { place = i; button.disabled = i === 0; } }));
+  again();
+  const cut = plan.alternatives_complete ? [] : [small("Time ran out: there may be others.")];
+  return panel("others", "Other plans", "Choose one to see what each term of its time costs beside the best.", body, ...cut, button);
 }
 
 // Pin what a strategy is, so that the next answer is that one.
@@ -34,44 +41,14 @@ function pinStrategy(strategy) {
   showForm();
 }
 
-function compareWith(panel, plan, drawn) {
-  const other = plan.alternatives[compared.place], terms = drawn?.points?.[compared.place + 1]?.terms;
-  if (!other || !terms) return panel.replaceChildren(html("p", { class: "small" }, "The terms of this plan are not known yet."));
-  const mine = plan.breakdown_seconds;
-  return panel.replaceChildren(html("h3", {}, `Plan ${compared.place + 2} beside the best`),
-    termTable(Object.fromEntries(Object.keys({ ...mine, ...terms }).map((name) => [name, [terms[name] ?? 0, mine[name] ?? 0]])), "this plan"));
-}
-
-// Seconds of each term, of this strategy and of the best, with a bar for the difference; the largest first.
-function termTable(terms, title) {
-  const rows = Object.entries(terms).filter(([, [a, b]]) => a > 0 || b > 0).sort(([, [a, b]], [, [c, d]]) => Math.abs(c - d) - Math.abs(a - b));
-  const most = Math.max(...rows.map(([, [a, b]]) => Math.abs(a - b)), 1e-12);
-  const lines = rows.map(([name, [mine, best]]) => {
-    const more = mine - best, wide = 50 * Math.abs(more) / most;
-    const bar = svg("svg", { viewBox: "0 0 100 10", class: "difference", "aria-hidden": "true", preserveAspectRatio: "none" },
-      svg("rect", { x: 49.8, y: 0, width: 0.4, height: 10, class: "track" }),
-      svg("rect", { x: more >= 0 ? 50 : 50 - wide, y: 1.5, width: wide, height: 7, class: more >= 0 ? "worse" : "better" }));
-    const sign = Math.abs(more) < 5e-7 ? "same" : `${more > 0 ? "+" : "−"}${seconds(Math.abs(more))}`;
-    return html("tr", {}, html("th", { scope: "row" }, termInWords(name)), html("td", { class: "number" }, mine ? seconds(mine) : "0"),
-      html("td", { class: "number" }, best ? seconds(best) : "0"), html("td", { class: "number" }, sign), html("td", { class: "bar" }, bar));
-  });
-  const head = ["", title, "the best", "difference", ""].map((name, i) => html("th", { scope: "col", class: i && i < 4 ? "number" : null }, name || html("span", { class: "unseen" }, i ? "as a bar" : "term")));
-  return html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Term by term" }, html("table", { class: "terms" }, html("thead", {}, html("tr", {}, ...head)), html("tbody", {}, ...lines)));
-}
-
-function adviceSection(id, title, caption, lines) {
-  if (!lines?.length) return null;
-  const rows = lines.map((one) => html("li", {}, html("b", {}, one.subject), html("span", {}, one.text)));
-  return block(id, title, caption, html("ul", { class: "advice" }, ...rows));
+function adviceSection(id, title, several) {
+  if (!several?.length) return null;
+  return panel(id, title, "", html("ul", { class: "advice" }, ...several.map((one) => html("li", {}, html("b", {}, inForm(one.subject)), html("span", {}, inForm(one.text))))));
 }
 
 function assumedSection(plan) {
-  const list = (lines) => html("ul", {}, ...lines.map((line) => html("li", {}, line)));
-  const proof = plan.proof ? [html("h3", {}, "Proof"), list([plan.proof.statement, ...(plan.proof.scope ?? []).map((one) => `among strategies ${one}`)])] : [];
-  return block("assumed", "What was taken for granted", "Say it in the form where it is otherwise.", list(plan.defaults ?? []),
-    html("details", {}, html("summary", {}, "Proof and sources"), ...proof, html("h3", {}, "Sources"), list(plan.provenance.sources),
-      html("p", { class: "small" }, `version ${plan.provenance.version}, catalogue ${plan.provenance.catalogue_hash}`)));
+  const proof = plan.proof ? [html("h3", {}, "Proof"), listed([plan.proof.statement, ...(plan.proof.scope ?? []).map((one) => `among strategies ${one}`)])] : [];
+  return panel("assumed", "What was taken for granted", "Say it in the form where it is otherwise.", listed(plan.defaults ?? []),
+    html("details", {}, html("summary", {}, "Proof and sources"), ...proof, html("h3", {}, "Sources"), listed(plan.provenance.sources),
+      small(`version ${plan.provenance.version}, catalogue ${plan.provenance.catalogue_hash}`)));
 }
-
-const block = (id, title, caption, ...content) => html("section", { class: "block", id, "aria-labelledby": `${id}-title` },
-  html("h2", { id: `${id}-title` }, title), ...(caption ? [html("p", { class: "caption" }, caption)] : []), ...content);

@@ -3,13 +3,13 @@ const SLIDERS = ["tp", "cp", "pp", "vpp", "ep", "micro_batch_size", "zero_stage"
 const moved = {};
 
 function otherwiseSection(plan) {
-  const { strategy, request } = plan, panel = html("div", { id: "otherwise-answer", "aria-live": "polite" },
-    html("p", { class: "small" }, "Move a slider. What you leave alone is chosen anew, as well as it can be."));
+  const { strategy, request } = plan, place = html("div", { id: "otherwise-answer", "aria-live": "polite" },
+    small("Move a slider. What you leave alone is chosen anew, as well as it can be."));
   for (const name of Object.keys(moved)) delete moved[name];
-  const look = settled(220, () => askOtherwise(plan, panel));
+  const look = settled(220, () => askOtherwise(plan, place));
   const rows = SLIDERS.map((name) => slider(name, stepsOf(name, strategy, request), strategy[name], look)).filter(Boolean);
   const reset = html("button", { type: "button", onclick: () => { for (const row of rows) row.reset(); look(); } }, "Back to the best");
-  return block("otherwise", "Why not otherwise?", null, html("div", { class: "sliders" }, ...rows.map((row) => row.element), reset), panel);
+  return panel("otherwise", "Why not otherwise?", null, html("div", { class: "sliders" }, ...rows.map((row) => row.element), reset), place);
 }
 
 // Values that a slider stops at: powers of two up to what there is, and the value that was chosen.
@@ -37,28 +37,36 @@ function slider(name, steps, chosen, look) {
   return { element: html("div", { class: "slider" }, label, input, output), reset: () => { input.value = at; say(); } };
 }
 
-async function askOtherwise(plan, panel) {
+async function askOtherwise(plan, place) {
   const pins = Object.fromEntries(Object.entries(moved).map(([name, value]) => [name, String(value)]));
-  if (!Object.keys(pins).length) return panel.replaceChildren(html("p", { class: "small" }, "This is the best plan."));
-  panel.setAttribute("aria-busy", "true");
+  if (!Object.keys(pins).length) return place.replaceChildren(small("This is the best plan."));
+  place.setAttribute("aria-busy", "true");
   try {
     const asked = question();
     const found = await ask("why-not", { ...asked, pins: { ...asked.pins, ...pins } }, "otherwise");
-    if (found) panel.replaceChildren(...whyNot(found, pins));
+    if (found) place.replaceChildren(...whyNot(found, pins));
   } catch (error) {
-    panel.replaceChildren(html("p", { class: "verdict bad" }, `⚠ ${error.message}`));
+    place.replaceChildren(warning(error.message));
   }
-  return panel.removeAttribute("aria-busy");
+  return place.removeAttribute("aria-busy");
 }
 
 function whyNot(found, pins) {
-  const { iteration_seconds: mine, best_iteration_seconds: best } = found;
-  const share = mine && best ? mine / best - 1 : null;
-  const much = share == null ? "does not run" : share < 0.0005 ? "as fast" : `+${percent(share)}`;
-  const words = html("p", { class: share == null ? "verdict bad" : "verdict" }, html("strong", {}, `${Object.entries(pins).map(([name, value]) => `${AXES[name].label} ${value}`).join(", ")}: ${much}. `), found.verdict);
-  const rest = found.strategy ? [html("p", { class: "small" }, `The best with it: ${strategyInWords(found.strategy)}`)] : [];
-  const rules = found.rules.length ? [html("ul", {}, ...found.rules.slice(0, 4).map((one) => html("li", {}, `${one.rule.replaceAll("-", " ")}: ${one.example}`)))] : [];
-  const near = found.nearest ? [html("p", { class: "small" }, html("b", {}, "This works: "), `${found.nearest.subject}: ${found.nearest.text}`)] : [];
+  const { iteration_seconds: mine, best_iteration_seconds: best } = found, share = mine && best ? mine / best - 1 : null;
+  const moves = Object.entries(pins).map(([name, value]) => `${AXES[name].label} ${value}`).join(", ");
+  const words = html("p", { class: share == null ? "verdict bad" : "verdict" }, html("strong", {}, `${moves}: ${share == null ? "does not run" : change(share)}. `), found.verdict);
+  const rest = found.strategy ? [small(`The best with it: ${strategyInWords(found.strategy)}`)] : [];
+  const rules = found.rules.length ? [listed(found.rules.slice(0, 4).map((one) => `${one.rule.replaceAll("-", " ")}: ${one.example}`))] : [];
+  const near = found.nearest ? [small(html("b", {}, "This works: "), `${found.nearest.subject}: ${found.nearest.text}`)] : [];
   const pin = html("button", { type: "button", onclick: () => { for (const [name, value] of Object.entries(pins)) set(name, value, { quiet: true }); changed(); showForm(); } }, "Pin this in the form");
-  return [words, ...rest, ...rules, ...near, ...(Object.keys(found.terms).length ? [termTable(found.terms, "with it")] : []), ...(share == null ? [] : [pin])];
+  return [words, ...rest, ...rules, ...near, ...termsOf(found), ...(share == null ? [] : [pin])];
+}
+
+// Term by term, as plans are compared.
+function termsOf({ terms, iteration_seconds: mine, best_iteration_seconds: best }) {
+  if (!Object.keys(terms).length) return [];
+  const side = (i) => Object.fromEntries(Object.entries(terms).map(([name, pair]) => [name, pair[i]]));
+  const host = html("div");
+  mount(host, (width) => compared({ terms: side(1), seconds: best, axes: { plan: "best" } }, { terms: side(0), seconds: mine, axes: { plan: "with it" } }, width))();
+  return [host];
 }

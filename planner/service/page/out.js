@@ -27,14 +27,14 @@ async function pictureOf(plan) {
   const text = (words, y, size, weight = 400, x = edge) => svg("text", { x, y, fill: ink, "font-size": size, "font-weight": weight, "font-family": looks.fontFamily }, words);
   const whole = svg("svg", { xmlns: SVG });
   let y = 24;
-  for (const line of wrapped(document.querySelector(".answer").textContent, 88)) whole.append(text(line, y += 30, 24, 600));
+  for (const line of wrapped(document.querySelector(".headline").textContent, 88)) whole.append(text(line, y += 30, 24, 600));
   y += 20;
   document.querySelectorAll(".card").forEach((card, i) => {
     const x = edge + i * ((wide - 2 * edge) / 5);
-    whole.append(text(card.querySelector("h3").textContent, y + 24, 14, 400, x), text(card.querySelector(".figure").textContent, y + 58, 26, 700, x));
+    whole.append(text(card.querySelector("h3").textContent, y + 24, 14, 400, x), text(card.querySelector(".value").firstChild.textContent, y + 58, 26, 700, x));
   });
   y += 92;
-  for (const drawing of document.querySelectorAll("#drawings svg[role=img]")) {
+  for (const drawing of document.querySelectorAll("#part-drawings svg[role=img]")) {
     const title = drawing.closest("section").querySelector("h2")?.textContent ?? "", box = drawing.getBoundingClientRect();
     if (!box.width) continue;
     const high = (wide - 2 * edge) * box.height / box.width, copy = withLooks(drawing);

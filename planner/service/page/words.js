@@ -1,25 +1,13 @@
-// Figures and strategies in words.
-const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
-const whole = (value) => Number(value).toLocaleString("en");
+// Names and strategies in words.
 const gib = (bytes) => bytes / 2 ** 30;
-const dollars = (value) => {
-  for (const [scale, unit] of [[1e9, " billion"], [1e6, " million"]]) if (value >= scale) return `$${three(value / scale)}${unit}`;
-  return `$${value >= 1000 ? whole(Math.round(value)) : three(value)}`;
-};
+const whole = (value) => Number(value).toLocaleString("en");
 const tokensInWords = (value) => {
-  for (const [scale, unit] of [[1e12, "T"], [1e9, "B"], [1e6, "M"], [1e3, "k"]]) if (value >= scale) return `${three(value / scale)}${unit}`;
-  return String(value);
+  for (const [scale, unit] of [[1e12, "T"], [1e9, "B"], [1e6, "M"]]) if (value >= scale) return `${three(value / scale)}${unit}`;
+  return whole(value);
 };
-const durationInWords = (days) => {
-  if (days >= 1.5) return `${three(days)} days`;
-  return days >= 1.5 / 24 ? `${three(days * 24)} hours` : `${three(days * 1440)} minutes`;
-};
-const nameIn = (record) => (record && typeof record === "object" ? record.title || record.name : String(record ?? ""));
 const shortName = (record) => (record && typeof record === "object" ? record.name : String(record ?? ""));
-const plural = (count, word) => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;
 
-const DEGREES = [["tp", "TP"], ["cp", "CP"], ["pp", "PP"], ["vpp", "VPP"], ["ep", "EP"], ["etp", "ETP"], ["dp", "DP"]];
-// What each degree is, for those who meet the letters for the first time.
+// What each axis is, for those who meet the letters for the first time.
 const MEANINGS = {
   tp: "Tensor parallel: each layer's matrices are split over so many GPUs.",
   cp: "Context parallel: each sequence is split over so many GPUs.",
@@ -29,30 +17,28 @@ const MEANINGS = {
   etp: "Tensor parallel inside each expert.",
   dp: "Data parallel: so many copies work on different sequences.",
   micro_batch_size: "Sequences that a GPU works on at a time.",
-  zero_stage: "What data-parallel ranks share out: optimizer (1), gradients (2), weights (3).",
+  zero_stage: "What data-parallel ranks share out: optimizer (1), gradients too (2), weights too (3).",
 };
-
-function degreesOf(strategy) {
-  return DEGREES.filter(([name]) => strategy[name] > 1 || ["tp", "pp", "dp"].includes(name));
-}
+const DEGREES = [["tp", "TP"], ["cp", "CP"], ["pp", "PP"], ["vpp", "VPP"], ["ep", "EP"], ["etp", "ETP"], ["dp", "DP"]];
 
 function strategyInWords(strategy) {
-  return [...degreesOf(strategy).map(([name, word]) => `${word} ${strategy[name]}`), ...restOf(strategy)].join(", ");
+  const degrees = DEGREES.filter(([name]) => strategy[name] > 1 || ["tp", "pp", "dp"].includes(name)).map(([name, word]) => `${word} ${strategy[name]}`);
+  const rest = [`micro-batch ${strategy.micro_batch_size}`, `ZeRO-${strategy.zero_stage}`];
+  if (strategy.pp > 1) rest.push(strategy.schedule);
+  if (strategy.recompute !== "none") rest.push(`recompute ${strategy.recompute}`);
+  if ((strategy.offload ?? "none") !== "none") rest.push(`offload ${strategy.offload}`);
+  return [...degrees, ...rest].join(", ");
 }
 
-// What a strategy says beside its degrees, where it is not the usual.
-function restOf(strategy) {
-  const said = [`micro-batch ${strategy.micro_batch_size}`, `ZeRO-${strategy.zero_stage}`];
-  if (strategy.pp > 1) said.push(strategy.schedule);
-  if (strategy.recompute !== "none") said.push(`recompute ${strategy.recompute}`);
-  if ((strategy.offload ?? "none") !== "none") said.push(`offload ${strategy.offload}`);
-  return said;
-}
+// Options of the command line by the names of their fields in the form.
+const inForm = (text) => text.replace(/--([a-z][a-z-]*[a-z])/g, (option, word) => {
+  const field = FORM[offered?.options[word]];
+  return field ? `“${field.label}”` : option;
+});
 
-// What each term of the iteration is.
-const TERMS = {
-  compute: "compute", recompute: "recomputed activations", tp: "tensor-parallel traffic", cp: "context-parallel traffic",
-  ep: "expert traffic", pp: "pipeline traffic", bubble: "pipeline idle", dp: "gradient and weight traffic",
-  optimizer: "optimizer", host: "launches from the host", straggler: "waiting for the slowest", offload: "traffic to host memory",
-};
-const termInWords = (name) => TERMS[name] ?? name.replaceAll("_", " ");
+// A part of the answer with its heading.
+const panel = (id, title, text, ...content) => html("section", { class: "block", id, "aria-labelledby": `${id}-title` },
+  html("h2", { id: `${id}-title` }, title), ...(text ? [caption(text)] : []), ...content);
+const small = (...text) => html("p", { class: "small" }, ...text);
+const listed = (several) => html("ul", {}, ...several.map((line) => html("li", {}, inForm(line))));
+const warning = (text, kind = "bad") => html("p", { class: kind }, `⚠ ${text}`);
