@@ -61,14 +61,14 @@ def test_a_study_shows_every_figure_that_applies(open_page):
     glance = ["All plans at a glance", "What decides the result", "Filter"]
     figures = ["Scaling", "Two axes", "Pareto front", "Where the time goes", "Points", "How far to trust it"]
     assert headings(page) == [*glance, *figures, "Assumptions and sources"]
-    assert page.locator("header .headline").inner_text().startswith("8 points, 6 with a plan.")
+    assert page.locator("header h1").inner_text().startswith("8 points, 6 with a plan.")
     assert page.title() == f"networks {EVIL}"
     assert page.locator("section:has(h2:text-is('Scaling')) svg[role=img]").count() == 3
 
 
 def test_a_plan_opens_with_its_sentence_and_cards_and_draws_the_rest(open_page):
     page = open_page("plan")
-    assert "llama3-8b on 16 GPUs of" in page.locator("header .headline").inner_text()
+    assert "llama3-8b on 16 GPUs of" in page.locator("header h1").inner_text()
     assert page.locator(".card h3").all_inner_texts() == ["Time", "MFU", "Cost", "Memory", "Risk"]
     drawn = ["Where the GPUs sit", "Who talks over which network", "Where the time goes", "Memory by stage"]
     drawn += ["Pipeline timeline", "Kernels of a layer", "Alternatives", "Pareto front", "Reasons"]

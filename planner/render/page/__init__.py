@@ -13,9 +13,9 @@ HTML and calls there, each with what it draws and a width in pixels; they give a
 - ``parallelLines(points, axes, width, again, state)``, ``importanceTable(data.importance)``: a study at a glance.
 - ``measuredRuns(data.measured, data.plan.nearest, width)``: how predictions compared with measured runs.
 
-``again`` draws the same once more after a choice in it. ``mount(element, (width, again) => ...)`` puts a drawing into an
-element, keeps it as wide as that, and gives the function that draws it again, for new data. ``digest`` is a script's or
-style's hash for a content security policy; nothing needs ``unsafe-inline`` or ``unsafe-eval``.
+``again`` draws the same once more after a choice in it. ``mount(element, (width, again) => ...)`` puts a drawing into
+an element, keeps it as wide as that, and gives the function that draws it again, for new data. ``digest`` is a
+script's or style's hash for a content security policy; nothing needs ``unsafe-inline`` or ``unsafe-eval``.
 """
 
 from planner.render.page.html import digest, embedded, filled, page_of, script_with, style

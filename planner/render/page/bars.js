@@ -8,11 +8,11 @@ function timeBars(plans, width, again, { name = where, of = "in the order of the
     stackState.share, (value) => { stackState.share = value; again(); }));
   const names = distinct(drawn.flatMap((plan) => Object.keys(plan.terms))), most = Math.max(...drawn.map((plan) => plan.seconds), 0), high = 22;
   const text = Object.entries(drawn[0].terms).map(([term, value]) => `${wordOf(term)} ${seconds(value)}`).join(", ");
-  const picture = canvas(width, drawn.length * (high + 20) + 4, "where the time of an iteration goes", `${name(drawn[0])}: ${text}`);
+  const picture = canvas(width, drawn.length * (high + 20) + 14, "where the time of an iteration goes", `${name(drawn[0])}: ${text}`);
   const marks = [];
   drawn.forEach((plan, i) => {
     const total = Object.values(plan.terms).reduce((sum, value) => sum + value, 0), full = (width - 8) * (stackState.share === "share" ? 1 : plan.seconds / most);
-    const y = i * (high + 20) + 16;
+    const y = i * (high + 20) + 26;
     picture.append(svg("text", { x: 4, y: y - 4 }, clipped(`${seconds(plan.seconds)}  ${name(plan)}`, width)));
     let x = 4;
     for (const term of names) {
@@ -27,7 +27,7 @@ function timeBars(plans, width, again, { name = where, of = "in the order of the
   listening(picture, marks, 3);
   const cut = stacked.length > STACKS ? [caption(`the first ${STACKS} of ${stacked.length}, ${of}`)] : [];
   const rows = names.map((term) => [wordOf(term), ...drawn.slice(0, 6).map((plan) => seconds(plan.terms[term] ?? 0))]);
-  const heads = ["term", ...drawn.slice(0, 6).map((plan) => [clipped(name(plan), 160), 1])];
+  const heads = ["term", ...drawn.slice(0, 6).map((plan) => [clipped(name(plan), 160), "number"])];
   return [controls, signs(names), picture, ...cut, behind("Terms", heads, rows)];
 }
 
@@ -36,7 +36,7 @@ function memoryBars(stages, width) {
   const names = Object.keys(stages[0].parts).filter((name) => stages.some((stage) => stage.parts[name] > 0.005));
   const sum = (stage) => Object.values(stage.parts).reduce((total, value) => total + value, 0);
   const high = 260, base = high - 34, left = 46, most = Math.max(...stages.map((stage) => Math.max(stage.limit, sum(stage)))) * 1.04;
-  const up = scale([0, most], base, 18, { zero: true, every: 38 }), wide = Math.min((width - left - 8) / stages.length, 160);
+  const up = scale([0, most], base, 18, { zero: true, every: 38 }), wide = Math.min((width - left - 8) / stages.length, 220);
   const fullest = stages.reduce((worst, stage) => sum(stage) / stage.limit > sum(worst) / worst.limit ? stage : worst);
   const picture = canvas(width, high, "memory by stage", `fullest: stage ${fullest.stage} with ${sum(fullest).toFixed(1)} of ${fullest.limit.toFixed(1)} GiB`);
   for (const tick of up.ticks) {
@@ -62,6 +62,6 @@ function memoryBars(stages, width) {
   picture.append(svg("text", { x: left, y: high - 4, class: "soft" }, "pipeline stage"));
   listening(picture, marks, 3);
   const rows = stages.map((stage) => [String(stage.stage), ...names.map((name) => stage.parts[name].toFixed(1)), sum(stage).toFixed(1), stage.limit.toFixed(1)]);
-  const heads = ["stage", ...names.map((name) => [wordOf(name, true), 1]), ["all", 1], ["usable", 1]];
+  const heads = ["stage", ...names.map((name) => [wordOf(name, true), "number"]), ["all", "number"], ["usable", "number"]];
   return [signs(names, true), picture, behind("Memory in GiB", heads, rows)];
 }

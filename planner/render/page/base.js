@@ -145,12 +145,11 @@ function choice(text, options, chosen, change) {
   return html("label", {}, text, select);
 }
 
-// A table: heads are texts or [text, "number"]; cells are texts or elements.
+// A table: heads are texts, or [text, "number"] and [text, "wide"] for what is in the column; cells are texts or elements.
 function table(heads, rows, { name = "", ...attributes } = {}) {
-  const numeric = heads.map((head) => Array.isArray(head));
-  const kind = (i) => numeric[i] ? "number" : null;
+  const kind = (i) => Array.isArray(heads[i]) ? heads[i][1] : null;
   return html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": name || null }, html("table", attributes,
-    html("thead", {}, html("tr", {}, ...heads.map((head, i) => html("th", { scope: "col", class: kind(i) }, numeric[i] ? head[0] : head)))),
+    html("thead", {}, html("tr", {}, ...heads.map((head, i) => html("th", { scope: "col", class: kind(i) }, kind(i) ? head[0] : head)))),
     html("tbody", {}, ...rows.map((row) => html("tr", {}, ...row.map((cell, i) => html("td", { class: kind(i) }, cell ?? "")))))));
 }
 

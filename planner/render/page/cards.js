@@ -7,7 +7,7 @@ function cards(list) {
   return html("ul", { class: "cards" }, ...list.map(({ name, value, detail, meaning, level }) => {
     const [sign, word] = LEVELS[level] ?? [];
     const mark = sign ? html("span", { class: `level ${level}`, role: "img", "aria-label": word }, sign) : "";
-    return html("li", { class: "card" }, html("h3", {}, name), html("p", { class: "value" }, value, " ", mark),
+    return html("li", { class: "card" }, html("h2", {}, name, " ", mark), html("p", { class: "value" }, value),
       ...detail.split("; ").map((line) => html("p", { class: "detail" }, line)), html("p", { class: "meaning" }, meaning));
   }));
 }
@@ -22,7 +22,7 @@ function alternatives(plans, width, again, { picked = null, onpick = null } = {}
     return [plans.length > 1 ? input : "", label(plan.axes.plan), plan.strategy, said("seconds", plan.seconds), plan === best || !best.seconds ? "" : change(plan.seconds / best.seconds - 1),
       said("mfu", plan.mfu), said("days", plan.days), said("cost", plan.cost), said("gib", plan.gib), plan === best ? "" : plan.note];
   });
-  const heads = ["", "plan", "strategy", ["iteration", 1], ["against best", 1], ["MFU", 1], ["days", 1], ["cost", 1], ["GiB", 1], "what differs"];
+  const heads = ["pick", "plan", ["strategy", "wide"], ["iteration", "number"], ["against best", "number"], ["MFU", "number"], ["days", "number"], ["cost", "number"], ["GiB", "number"], ["what differs", "wide"]];
   const parts = [table(heads, rows, { name: "plans", class: "plans" })];
   if (chosen !== best && Object.keys(chosen.terms).length) parts.push(compared(best, chosen, width));
   return parts;

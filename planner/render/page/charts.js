@@ -136,14 +136,17 @@ function drawPareto(some, width, again) {
   const edge = [...frontOf(drawn, [x, y])].sort((a, b) => a[x] - b[x] || b[y] - a[y]);
   const steps = edge.map((point, i) => i ? `H${across(point[x])}V${up(point[y])}` : `M${across(point[x])} ${up(point[y])}`).join("");
   figure.append(svg("path", { d: steps, class: "c1 stroke plainline" }));
+  const rest = drawn.filter((point) => !FRONT.has(point)).map((point) => `M${across(point[x]).toFixed(1)} ${up(point[y]).toFixed(1)}h0`);
+  figure.append(svg("path", { d: rest.join(""), class: "dots" })); // one path of dots: outlines of thousands print as megabytes
   const marks = drawn.map((point) => {
-    const onEdge = edge.includes(point), element = FRONT.has(point)
-      ? shape("diamond", across(point[x]), up(point[y]), 5, onEdge ? 1 : 0) : shape("disc", across(point[x]), up(point[y]), 3.5, 0, true);
-    figure.append(element);
-    return { x: across(point[x]), y: up(point[y]), element, lines: told(point) };
+    const mark = { x: across(point[x]), y: up(point[y]), lines: told(point) };
+    if (!FRONT.has(point)) return mark;
+    mark.element = shape("diamond", mark.x, mark.y, 5, edge.includes(point) ? 1 : 0);
+    figure.append(mark.element);
+    return mark;
   });
   listening(figure, marks);
   const sign = (kind, colour, hollow) => tiny(shape(kind, 15, 7, 4.5, colour, hollow));
   return [controls, figure, legend([{ sign: sign("diamond", 1), text: "front of the two shown" },
-    { sign: sign("diamond", 0), text: "front of time, cost, memory and GPUs together" }, { sign: sign("disc", 0, true), text: "another point is better" }])];
+    { sign: sign("diamond", 0), text: "front of time, cost, memory and GPUs together" }, { sign: tiny(svg("path", { d: "M15 7h0", class: "dots" })), text: "another plan is better" }])];
 }

@@ -59,9 +59,9 @@ def _claim(plan: Plan) -> str:
     goal = {"memory": "leanest", "goodput": "best"}.get(str(plan.request.get("objective")), "fastest")
     if plan.status != "optimal":
         return f"the {goal} found, not proved to be the {goal}"
-    without = " without offloading" if NO_OFFLOADING in plan.proof.scope else ""
+    without = ", offloading left out" if NO_OFFLOADING in plan.proof.scope else ""
     if plan.proof.fastest_seconds is not None:
-        return f"{100.0 * plan.proof.gap:.2f} % from the proved {goal} plan in the model{without}"
+        return f"{100.0 * plan.proof.gap:.2f} % from the plan that is proved the {goal} in the model{without}"
     return f"proved the {goal} plan in the model{without}"
 
 
@@ -143,7 +143,9 @@ def study_headline(points: Sequence[Mapping[str, Any]], importance: Mapping[str,
     shares = sorted(importance.get(figure, {}).items(), key=lambda pair: -pair[1])
     if shares and shares[0][1] > 0:
         spread = "days" if figure == "days" else "MFU"
-        said.append(f"{_axis(shares[0][0])} explains {100.0 * shares[0][1]:.0f} % of the spread of {spread}.")
+        said.append(
+            f"What decides {spread} most is {_axis(shares[0][0])} ({100.0 * shares[0][1]:.0f} % of its spread)."
+        )
     return " ".join(said)
 
 
@@ -158,7 +160,14 @@ def _figure(figure: str, point: Mapping[str, Any]) -> str:
 
 
 def _where(point: Mapping[str, Any]) -> str:
-    return ", ".join(f"{_axis(name)} {value}" for name, value in point["axes"].items() if value is not None)
+    return ", ".join(_choice(name, value) for name, value in point["axes"].items() if value is not None)
+
+
+def _choice(axis: str, value: object) -> str:
+    """A value of an axis as a sentence has it: what has a name stands alone."""
+    if axis == "gpus" and isinstance(value, int):
+        return plural(value, "GPU")
+    return str(value) if axis in {"model", "cluster", "stack"} else f"{_axis(axis)} {value}"
 
 
 def _axis(name: str) -> str:

@@ -41,6 +41,7 @@ def page_of(shown: Shown) -> str:
     look, script = style(), script_with("".join(map(_part, _REPORT)))
     values = {
         "TITLE": html.escape(shown.title),
+        "NAME": "" if shown.headline.startswith(shown.title) else html.escape(shown.title),
         "HEADLINE": html.escape(shown.headline),
         "REMARK": html.escape(shown.remark),
         "ASSUMPTIONS": "\n".join(f"<li>{html.escape(line)}</li>" for line in shown.assumptions),

@@ -18,7 +18,7 @@ function layoutFigure(layout, width) {
   });
   listening(figure, marks, 2);
   const sign = (kind) => tiny(svg("rect", { x: 6, y: 1, width: 20, height: 12, class: kind }));
-  const entries = [{ sign: sign("c0 fill"), text: `replica 0${layout.degrees.PP > 1 ? ", even stages" : ""}: the letters are its ranks, T of tensor, C of context, E of experts` }];
+  const entries = [{ sign: sign("c0 fill"), text: `replica 0${layout.degrees.PP > 1 ? ", even stages" : ""}: ranks are T of tensor, C of context, E of experts; S: stage` }];
   if (layout.degrees.PP > 1) entries.push({ sign: sign("c1 fill"), text: "replica 0, odd stages" });
   if (layout.domains.some(({ gpus }) => gpus.some((gpu) => gpu[1] > 0))) entries.push({ sign: sign("axis"), text: "other replicas, by their number" });
   return [...parts, figure, legend(entries), caption(layoutCut(layout))];
@@ -33,24 +33,25 @@ function stageWords(stages) {
 }
 
 function layoutWords({ gpus, degrees, stages, replica }) {
-  const split = Object.entries(degrees).filter(([name, degree]) => degree > 1 && name !== "DP").map(([name, degree]) => `${name} ${degree}`).join(" × ");
+  const split = Object.entries(degrees).filter(([name, degree]) => degree > 1 && name !== "DP" && name !== "EP").map(([name, degree]) => `${name} ${degree}`).join(" × ");
   const groups = distinct(stages.map((stage) => stage.group)).length;
   const held = stages.length > 1 ? `, ${stageWords(stages)}${groups > 1 ? ` on ${groups} node groups` : ""}` : "";
   if (!replica) return `${counted(gpus, "GPU")}: ${split}, DP ${degrees.DP}${held}.`;
   const each = `${counted(replica.gpus, "GPU")}${split ? ` (${split})` : ""}`;
-  return `${counted(replica.count, "replica")} of ${each} make ${(replica.count * replica.gpus).toLocaleString("en")} GPUs${held}. Every replica trains on samples of its own.`;
+  const all = replica.count > 1 ? `${counted(replica.count, "replica")} of ${each} make ${(replica.count * replica.gpus).toLocaleString("en")} GPUs` : each;
+  return `${all}${held}.${replica.count > 1 ? " Every replica trains on samples of its own." : ""}${degrees.EP > 1 ? ` Every ${degrees.EP.toLocaleString("en")} GPUs of a stage that count E0 to E${degrees.EP - 1} hold all experts of its layers together.` : ""}`;
 }
 
 function layoutCut({ domains, domain, replica }) {
   const left = replica.domains - domains.length, others = replica.count - 1;
-  const rest = left > 0 ? ` Its other ${counted(left, domain.name)} ${left === 1 ? "looks" : "look"} like these, with the later stages or ranks.` : "";
-  return `Drawn: every ${domain.name} that holds a part of replica 0.${rest}${others > 0 ? ` The other ${counted(others, "replica")} ${others === 1 ? "is" : "are"} laid out alike.` : ""}`;
+  const drawn = left > 0 ? `the first ${domains.length} of ${counted(replica.domains, domain.name)} that hold replica 0; the others look like these, with later stages or ranks` : `every ${domain.name} that holds a part of replica 0`;
+  return `Drawn: ${drawn}.${others > 0 ? ` The other ${counted(others, "replica")} ${others === 1 ? "is" : "are"} laid out alike.` : ""}`;
 }
 
 function gpuCell(figure, { degrees }, [rank, replica, stage, tp, cp, ep], { x, y, cell }) {
   const mine = replica === 0, box = svg("rect", { x: x + 1.5, y: y + 1.5, width: cell - 3, height: TALL - 3, rx: 3, class: mine ? `c${stage % 2} fill` : "axis" });
   const letters = [["T", degrees.TP, tp], ["C", degrees.CP, cp], ["E", degrees.EP, ep]].filter(([, degree]) => degree > 1).map(([letter, , index]) => `${letter}${index}`);
-  const text = mine ? letters.slice(0, cell < 34 ? 1 : 2).join(" ") : `r${replica}`;
+  const text = mine ? letters.slice(0, cell < 34 ? 1 : 2).join(" ") || `S${stage}` : `r${replica}`;
   figure.append(box);
   figure.append(svg("text", { x: x + cell / 2, y: y + TALL / 2 + 4, "text-anchor": "middle", class: mine ? `small onfill${stage % 2}` : "small soft" }, text));
   const places = [["stage", degrees.PP, stage], ["tensor rank", degrees.TP, tp], ["context rank", degrees.CP, cp], ["expert rank", degrees.EP, ep]];
@@ -72,11 +73,11 @@ function networkFigure(layout, width) {
     const y = i * high, wide = width * (Math.log10(tier.bandwidth) - least) / (most - least), users = over(i);
     const bar = svg("rect", { x: 0, y: y + 20, width: wide, height: 24, rx: 4, class: users.length ? "c0 fill" : "c6 stroke hollow" });
     figure.append(svg("text", { x: 0, y: y + 14 }, clipped(tierWords(tier), width)), bar,
-      svg("text", { x: 10, y: y + 36, class: users.length ? "onfill0" : "soft" }, clipped(users.length ? users.map((group) => `${group.name} ${group.gpus}`).join("   ") : "not needed", wide)));
+      svg("text", { x: 10, y: y + 36, class: users.length ? "onfill0" : "soft" }, clipped(users.length ? users.map((group) => `${group.name} ${group.gpus}`).join("  ·  ") : "not needed", wide)));
     marks.push({ x: 0, y, w: width, h: high, element: bar, lines: [tierWords(tier), ...users.map((group) => `${group.name}: groups of ${group.gpus.toLocaleString("en")} GPUs, ${seconds(group.seconds)} an iteration not hidden`)] });
   });
   listening(figure, marks, 2);
   const rows = groups.map((group) => [group.name, group.gpus.toLocaleString("en"), tiers[group.tier].name, group.inside.toLocaleString("en"), seconds(group.seconds), group.meaning]);
-  return [figure, table(["group", ["GPUs", 1], "talks over", [`of them in one ${tiers[0].name}`, 1], ["not hidden", 1], "what it does"], rows, { name: "groups of GPUs" })];
+  return [figure, table(["group", ["GPUs", "number"], "talks over", [`of them in one ${tiers[0].name}`, "number"], ["not hidden", "number"], ["what it does", "wide"]], rows, { name: "groups of GPUs" })];
 }
 const tierWords = ({ name, gpus, bandwidth }) => `${name}: joins ${counted(gpus, "GPU")}, ${three(bandwidth / 1e9)} GB/s per GPU`;

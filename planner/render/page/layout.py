@@ -95,16 +95,20 @@ def _coordinates(row: Strategies, ranks: np.ndarray[Any, np.dtype[np.int64]]) ->
 
 
 def _tiers(scenario: Scenario) -> list[dict[str, Any]]:
-    """The network inside out; bytes per second of one GPU, one direction."""
+    """The network inside out, as far as it takes to join all GPUs; bytes per second of one GPU, one direction."""
+    tiers = scenario.group.tiers
+    needed = next(
+        (i for i, tier in enumerate(tiers) if not tier.domain or tier.domain >= scenario.gpus), len(tiers) - 1
+    )
     return [
-        {"name": tier.name, "gpus": tier.domain or scenario.gpus, "bandwidth": tier.link.bandwidth}
-        for tier in scenario.group.tiers
+        {"name": tier.name, "gpus": min(tier.domain or scenario.gpus, scenario.gpus), "bandwidth": tier.link.bandwidth}
+        for tier in tiers[: needed + 1]
     ]
 
 
 def _groups(row: Strategies, scenario: Scenario, plan: Plan) -> Iterator[dict[str, Any]]:
     """Every group of more than one GPU with the outermost tier that it crosses; without one it is copied nowhere."""
-    domains = tuple(tier.domain for tier in scenario.group.tiers)
+    domains, outermost = tuple(tier.domain for tier in scenario.group.tiers), len(_tiers(scenario)) - 1
     found: dict[str, Group] = {name: group_of(row, name) for name in ("tp", "cp", "pp")}
     found |= {"dp": group_of(row, "cp", "dp"), "ep": expert_group(row)}
     for word, name, meaning in _GROUPS:
@@ -115,7 +119,7 @@ def _groups(row: Strategies, scenario: Scenario, plan: Plan) -> Iterator[dict[st
         yield {
             "name": word,
             "gpus": int(group.size[0]),
-            "tier": crossed[-1].tier if crossed else 0,
+            "tier": min(crossed[-1].tier, outermost) if crossed else 0,
             "inside": int(group.ranks_within(domains[0])[0]),
             "seconds": max(plan.breakdown_seconds.get(name, 0.0), 0.0),
             "meaning": meaning,

@@ -15,7 +15,7 @@ function rooflineFigure(kernels, width, again) {
   const all = rows.reduce((sum, row) => sum + row.seconds, 0);
   const cells = rows.map((row) => [row.number ? String(row.number) : "", row.name, seconds(row.seconds), percent(row.seconds / all),
     row.flops ? `${three(row.flops / row.seconds / 1e12)} TFLOP/s` : row.bytes ? `${three(row.bytes / row.seconds / 1e9)} GB/s` : "", row.reached ? percent(row.reached) : ""]);
-  parts.push(table(["", "kernel", ["time", 1], ["of the layer", 1], ["reaches", 1], ["of its roof", 1]], cells, { name: "kernels of a layer" }));
+  parts.push(table(["no.", "kernel", ["time", "number"], ["of the layer", "number"], ["reaches", "number"], ["of its roof", "number"]], cells, { name: "kernels of a layer" }));
   parts.push(caption(`One micro-batch on one GPU, ${counted(layer.count, "layer")} like this; traffic between GPUs and waiting for the host left out. Kernels without a number only move bytes; their roof is the memory's ${three(machine.bandwidth / 1e12)} TB/s.`));
   return parts;
 }
@@ -42,7 +42,8 @@ function underRoofs(rows, machine, width) {
   for (const peak of peaks) figure.append(svg("path", { d: roof(peak), class: "limit" }));
   figure.append(svg("text", { x: across(xs[1]), y: up(machine.peak / 1e12) - 6, "text-anchor": "end" }, `peak in ${machine.precision}: ${three(machine.peak / 1e12)} TFLOP/s`));
   if (peaks.length > 1) figure.append(svg("text", { x: across(xs[1]), y: up(machine.half / 1e12) - 6, "text-anchor": "end" }, `in 16 bits: ${three(machine.half / 1e12)}`));
-  figure.append(svg("text", { x: across(ridge) - 10, y: up(machine.peak / 1e12) + 26, "text-anchor": "end", class: "soft" }, "memory's bandwidth"));
+  const middle = Math.sqrt(Math.max(xs[0], ys[0] * 1e12 / machine.bandwidth) * ridge);
+  figure.append(svg("text", { x: across(middle) + 14, y: up(machine.bandwidth * middle / 1e12) + 8, class: "soft" }, `memory: ${three(machine.bandwidth / 1e12)} TB/s`));
   const all = rows.reduce((sum, row) => sum + row.seconds, 0), marks = [];
   for (const row of [...rows].sort((a, b) => b.seconds - a.seconds)) {
     const [kind, colour] = OF_KIND[row.kind], [px, py] = [across(intensity(row)), up(rate(row) / 1e12)], size = 4 + 10 * Math.sqrt(row.seconds / all);

@@ -86,12 +86,10 @@ def shown_study(found: Iterable[Result], name: str, axes: Sequence[str] | None =
     if axes is None:
         results, axes = _with_axes(results)
     points = tuple(_point(result) for result in results)
-    answered = sum(point["seconds"] is not None for point in points)
-    remark = f"{len(points):,} points, {answered:,} with a plan"
     names = [axis.removeprefix("pins.") for axis in axes]
     weights = importance(points, names)
     told = study_headline(points, weights)
-    return Shown(name, told, remark, tuple(axes), points, tuple(_assumed(results)), importance=weights)
+    return Shown(name, told, "", tuple(axes), points, tuple(_assumed(results)), importance=weights)
 
 
 def shown_plan(plan: Plan) -> Shown:
@@ -104,15 +102,15 @@ def shown_plan(plan: Plan) -> Shown:
         point = _point(Result(0, {"plan": "asked"}, plan.status, {"request": request}, "; ".join(refused)[:500], None))
         return Shown(title, told, f"{plan.status}; nothing fits", ("plan",), (point,), (*plan.defaults, *refused))
     kept = json.loads(plan.to_json()) | {"peak_memory_bytes": max(stage.total for stage in plan.memory_bytes)}
-    first = _point(Result(0, {"plan": "best"}, plan.status, kept, None, None))
+    first = _point(Result(0, {"plan": "best" if plan.proof else "asked"}, plan.status, kept, None, None))
     others = [_point(Result(i, *other, None, None)) for i, other in enumerate(runners_up(plan, kept), start=1)]
     for point, terms in zip(others, breakdowns(plan), strict=False):
         point["terms"] = terms
     scope = (f"proved of strategies {'; '.join(plan.proof.scope)}",) if plan.proof and plan.proof.scope else ()
-    assumed = (*plan.defaults, *plan.warnings, *scope, *plan.provenance.sources, _origin(kept["provenance"]))
+    assumed = (*plan.defaults, *scope, *plan.provenance.sources, _origin(kept["provenance"]))
     timeline, remark = timeline_of(plan)
-    drawn = {"memory": memory_of(plan), "timeline": timeline, "remark": remark, "advice": _advice(plan)}
-    drawn |= {"cards": cards(plan), "layout": layout_of(plan), "kernels": kernels_of(plan)}
+    drawn: dict[str, Any] = {"memory": memory_of(plan), "timeline": timeline, "remark": remark, "advice": _advice(plan)}
+    drawn |= {"warnings": plan.warnings, "cards": cards(plan), "layout": layout_of(plan), "kernels": kernels_of(plan)}
     drawn["nearest"] = [
         [run.group, run.error, run.measured_seconds] for run in (plan.trust.nearest if plan.trust else ())
     ]

@@ -1,5 +1,5 @@
 // One iteration, a row for every stage: forward, backward, traffic, and the gaps in between.
-const ROLES = { F: ["forward", 0], B: ["backward", 1], W: ["weight gradients", 5], comm: ["communication (lower half of a row)", 2], once: ["once an iteration", 7] };
+const ROLES = { F: ["forward", 0], B: ["backward", "number"], W: ["weight gradients", 5], comm: ["communication (lower half of a row)", 2], once: ["once an iteration", 7] };
 function roleOf(stream, name) {
   if (!/^[FBW]\d/.test(name)) return "once";
   return stream === "compute" ? name[0] : "comm";
@@ -26,7 +26,7 @@ function timelineFigure(timeline, remark, width) {
   listening(picture, marks, 2);
   const entries = Object.keys(ROLES).filter((role) => paths[role]).map((role) => (
     { text: ROLES[role][0], sign: tiny(svg("rect", { x: 6, y: 1, width: 20, height: 12, class: `c${ROLES[role][1]} fill` })) }));
-  return [caption(remark), legend(entries), picture, behind("Busy time", ["stage", ["computing", 1], ["of the iteration", 1]], busy(timeline, stages))];
+  return [caption(remark), legend(entries), picture, behind("Busy time", ["stage", ["computing", "number"], ["of the iteration", "number"]], busy(timeline, stages))];
 }
 
 // Of every stage, how long it computes: forward, backward, weight gradients.
