@@ -13,12 +13,19 @@ from tests.planner.service.test_service import Served
 
 SCREENS = {
     "laptop": {"viewport": {"width": 1280, "height": 800}},
-    "phone": {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "has_touch": True, "is_mobile": True},
+    "phone": {
+        "viewport": {"width": 390, "height": 844},
+        "device_scale_factor": 2,
+        "has_touch": True,
+        "is_mobile": True,
+    },
     "wide": {"viewport": {"width": 1920, "height": 1080}},
     "dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},
 }
 SMALL = "#model=gpt3-1.3b&gpus=16&cluster=dgx-h100"
-RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}}
+RULES = {
+    "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +56,10 @@ def open_page(browser, served):
         page = contexts[-1].new_page()
         page.on("console", lambda message: complaints.extend([] if "status of 422" in message.text else [message.text]))
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda one: complaints.extend([] if one.url.startswith((served.url, "data:", "blob:")) else [one.url]))
+        page.on(
+            "request",
+            lambda one: complaints.extend([] if one.url.startswith((served.url, "data:", "blob:")) else [one.url]),
+        )
         page.goto(served.url + "/" + question)
         page.set_default_timeout(60_000)
         return page
@@ -155,6 +165,15 @@ def test_a_script_that_is_dropped_is_read_and_priced(open_page):
     page.get_by_role("button", name="Plan this job freely").click()
     expect(page.locator("#others")).to_be_visible(timeout=60_000)
     assert page.locator("#reading").count() == 0
+
+
+def test_what_a_script_leaves_open_is_asked_for(open_page):
+    page = whole(open_page())
+    text = SCRIPT.replace("--nnodes 2", "--nnodes $NODES").encode()
+    page.locator("#files").set_input_files({"name": "run.sh", "mimeType": "text/x-sh", "buffer": text})
+    expect(page.locator("#files-note")).to_contain_text("NODES", timeout=60_000)
+    page.get_by_label("Its variables").fill("NODES=4")
+    expect(page.locator("p.headline")).to_contain_text("Your model on 32 GPUs", timeout=60_000)
 
 
 def test_a_configuration_of_a_model_becomes_the_model(open_page):

@@ -109,7 +109,7 @@ function showPrice() {
 
 // What the answer took where nothing was said, as the placeholder of its field.
 function showTaken(request) {
-  const taken = { model: shortName(request.model), gpus: whole(request.gpus), cluster: shortName(request.cluster), stack: shortName(request.stack), global_batch_size: whole(request.global_batch_size ?? 0),
+  const taken = { model: shortName(request.model).replace(/^given$/, "from your files"), gpus: whole(request.gpus), cluster: shortName(request.cluster), stack: shortName(request.stack), global_batch_size: whole(request.global_batch_size ?? 0),
     seq_length: whole(request.seq_length ?? 0), tokens: request.tokens ? tokensInWords(request.tokens) : "" };
   for (const [name, value] of Object.entries(taken)) control(name).placeholder = value;
   for (const name of ["precision", "framework"]) {
@@ -125,7 +125,7 @@ function showError(field, message) {
   at.setAttribute("aria-invalid", "true");
   note.className = "note error";
   note.setAttribute("role", "alert");
-  note.textContent = message.replace(new RegExp(`^(pins\\.)?${field}: `), "");
+  note.textContent = inForm(message).replace(new RegExp(`^(pins\\.)?${field}: `), "");
   const group = document.getElementById(`group-${FORM[field].group}`);
   if (group) group.open = true;
   return true;

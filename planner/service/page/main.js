@@ -37,7 +37,7 @@ async function answerQuestion() {
 }
 
 async function answerFiles() {
-  const reading = await ask("read", { files: state.files, ...question() }, "answer");
+  const reading = await ask("read", { files: state.files, ...question(), ...besideFiles() }, "answer");
   if (!reading) return;
   if (modelAlone(reading)) {
     bringBack({ model: reading.request.model });
@@ -96,7 +96,7 @@ function showRefusal(error) {
   const files = Object.keys(state.files).length > 0, beside = showError(error.field, error.message);
   if (files && !beside) filesNote(error.message);
   at("answer").classList.add("stale");
-  at("refusal").replaceChildren(beside ? html("p", {}, `Mend what is marked in the form: ${error.message}`) : html("p", { role: "alert" }, `⚠ ${error.message}`));
+  at("refusal").replaceChildren(beside ? html("p", {}, `Mend what is marked in the form: ${inForm(error.message)}`) : html("p", { role: "alert" }, `⚠ ${inForm(error.message)}`));
 }
 
 // Ways to the sections that there are. Buttons, as the address says the question.

@@ -54,19 +54,19 @@ async function askOtherwise(plan, place) {
 function whyNot(found, pins) {
   const { iteration_seconds: mine, best_iteration_seconds: best } = found, share = mine && best ? mine / best - 1 : null;
   const moves = Object.entries(pins).map(([name, value]) => `${AXES[name].label} ${value}`).join(", ");
-  const words = html("p", { class: share == null ? "verdict bad" : "verdict" }, html("strong", {}, `${moves}: ${share == null ? "does not run" : change(share)}. `), found.verdict);
+  const words = html("p", { class: share == null ? "verdict bad" : "verdict" }, html("strong", {}, `${moves}: ${share == null ? "does not run" : change(share)}. `), inForm(found.verdict));
   const rest = found.strategy ? [small(`The best with it: ${strategyInWords(found.strategy)}`)] : [];
   const rules = found.rules.length ? [listed(found.rules.slice(0, 4).map((one) => `${one.rule.replaceAll("-", " ")}: ${one.example}`))] : [];
-  const near = found.nearest ? [small(html("b", {}, "This works: "), `${found.nearest.subject}: ${found.nearest.text}`)] : [];
+  const near = found.nearest ? [small(html("b", {}, "This works: "), inForm(`${found.nearest.subject}: ${found.nearest.text}`))] : [];
   const pin = html("button", { type: "button", onclick: () => { for (const [name, value] of Object.entries(pins)) set(name, value, { quiet: true }); changed(); showForm(); } }, "Pin this in the form");
-  return [words, ...rest, ...rules, ...near, ...termsOf(found), ...(share == null ? [] : [pin])];
+  return [words, ...rest, ...rules, ...near, ...termsOf(found, moves), ...(share == null ? [] : [pin])];
 }
 
 // Term by term, as plans are compared.
-function termsOf({ terms, iteration_seconds: mine, best_iteration_seconds: best }) {
+function termsOf({ terms, iteration_seconds: mine, best_iteration_seconds: best }, moves) {
   if (!Object.keys(terms).length) return [];
   const side = (i) => Object.fromEntries(Object.entries(terms).map(([name, pair]) => [name, pair[i]]));
   const host = html("div");
-  mount(host, (width) => compared({ terms: side(1), seconds: best, axes: { plan: "best" } }, { terms: side(0), seconds: mine, axes: { plan: "with it" } }, width))();
+  mount(host, (width) => compared({ terms: side(1), seconds: best, axes: { plan: "best" } }, { terms: side(0), seconds: mine, axes: { plan: `with ${moves}` } }, width))();
   return [host];
 }

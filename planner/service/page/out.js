@@ -31,7 +31,7 @@ async function pictureOf(plan) {
   y += 20;
   document.querySelectorAll(".card").forEach((card, i) => {
     const x = edge + i * ((wide - 2 * edge) / 5);
-    whole.append(text(card.querySelector("h3").textContent, y + 24, 14, 400, x), text(card.querySelector(".value").firstChild.textContent, y + 58, 26, 700, x));
+    whole.append(text(card.querySelector("h2").firstChild.textContent, y + 24, 14, 400, x), text(card.querySelector(".value").firstChild.textContent, y + 58, 26, 700, x));
   });
   y += 92;
   for (const drawing of document.querySelectorAll("#part-drawings svg[role=img]")) {

@@ -1,22 +1,27 @@
 // The answer in one sentence, its cards, and what may be wrong with it; or why nothing fits, and what does.
 function summary(plan, drawn) {
-  if (!plan.prediction) return [headline(drawn), ...refusedIn(plan)];
-  const sentence = headline(drawn), [, job, layout, rest] = /^(.*?: )(.*?)( takes .*)$/.exec(drawn.headline) ?? [];
-  if (layout) sentence.replaceChildren(job, html("strong", {}, layout), rest);
+  const words = inForm(drawn.headline).replace(/^given on/, "Your model on"), sentence = headline({ headline: words });
+  if (!plan.prediction) return [sentence, ...refusedIn(plan)];
+  const [, job, layout, rest] = /^(.*?: )(.*?)( takes .*)$/.exec(words) ?? [];
+  if (layout) sentence.replaceChildren(job, html("strong", {}, layout), rest.replace(/(\d) (?=s|ms|%|[kM]\b|days|years|hours)/g, "$1\u00a0"));
   const list = cards(drawn.plan.cards);
+  drawn.plan.cards.forEach(({ value, meaning }, i) => {
+    list.children[i].querySelector("h2").title = meaning;
+    list.children[i].querySelector(".value").classList.toggle("long", value.length > 12);
+  });
   for (const [i, gauge] of gauges(plan, drawn.plan.cards)) list.children[i].querySelector(".value").after(gauge);
   return [sentence, list, ...warningsOf(plan), toolbar(plan)];
 }
 
 function warningsOf(plan) {
-  return plan.warnings.length ? [html("div", { class: "warnings", role: "note" }, ...plan.warnings.map((line) => warning(inForm(line), "plain")))] : [];
+  return plan.warnings.length ? [html("div", { class: "warnings", role: "note" }, ...plan.warnings.map((line) => warning(line, "plain")))] : [];
 }
 
 function refusedIn(plan) {
-  const near = plan.nearest ? [html("p", { class: "near" }, html("b", {}, "This works: "), `${inForm(plan.nearest.subject)}: ${plan.nearest.text}`,
+  const near = plan.nearest ? [html("p", { class: "near" }, html("b", {}, "This works: "), inForm(`${plan.nearest.subject}: ${plan.nearest.text}`),
     plan.nearest.iteration_seconds ? ` (${seconds(plan.nearest.iteration_seconds)} an iteration) ` : " ", ...unpin(plan.nearest.subject))] : [];
-  const against = plan.rejected.map((one) => html("li", {}, html("b", {}, one.rule.replaceAll("-", " ")), `: ${one.example}`));
-  return [...near, ...(plan.nothing_near ? [html("p", {}, plan.nothing_near)] : []),
+  const against = plan.rejected.map((one) => html("li", {}, html("b", {}, one.rule.replaceAll("-", " ")), `: ${inForm(one.example)}`));
+  return [...near, ...(plan.nothing_near ? [html("p", {}, inForm(plan.nothing_near))] : []),
     html("details", { open: against.length < 6 }, html("summary", {}, "What stands against it"), html("ul", {}, ...against))];
 }
 

@@ -10,7 +10,18 @@ function uploadPanel() {
   area.addEventListener("dragleave", () => area.classList.remove("over"));
   area.addEventListener("drop", (event) => { event.preventDefault(); area.classList.remove("over"); takeFiles(event.dataTransfer.files); });
   return html("div", { class: "upload" }, input, area, html("ul", { id: "uploaded", "aria-label": "files that are read" }),
-    html("p", { class: "note", id: "files-note" }));
+    html("p", { class: "note", id: "files-note" }), html("div", { class: "fields", id: "of-script", hidden: true }, ...Object.entries(OF_SCRIPT).map(scriptField)));
+}
+
+// What a script leaves to its shell.
+const OF_SCRIPT = { environment: ["Its variables", "NNODES=4 GPUS=8"], launch: ["Which launch", "1"] };
+const scriptField = ([name, [words, example]]) => html("div", { class: name === "launch" ? "field" : "field wide" }, html("label", { for: `script-${name}` }, words),
+  html("input", { id: `script-${name}`, type: "text", placeholder: example, autocomplete: "off", spellcheck: "false", oninput: changed }));
+
+function besideFiles() {
+  const [variables, launch] = Object.keys(OF_SCRIPT).map((name) => document.getElementById(`script-${name}`).value.trim());
+  const environment = Object.fromEntries(variables.split(/\s+/).filter((one) => one.includes("=")).map((one) => [one.slice(0, one.indexOf("=")), one.slice(one.indexOf("=") + 1)]));
+  return { ...(variables ? { environment } : {}), ...(/^\d+$/.test(launch) ? { launch: Number(launch) } : {}) };
 }
 
 // Files say the job; what the form said stands aside until they are gone, and what is typed then wins over them.
@@ -53,13 +64,14 @@ function showFiles() {
   document.getElementById("uploaded").replaceChildren(...Object.keys(state.files).map((name) => html("li", { class: "chip" },
     name, cutFiles.has(name) ? " (its beginning)" : "",
     html("button", { type: "button", "aria-label": `leave ${name} out`, onclick: () => dropFile(name) }, "×"))));
+  document.getElementById("of-script").hidden = !Object.keys(state.files).length;
   filesNote("");
 }
 
 function filesNote(text) {
   const note = document.getElementById("files-note");
   note.className = text ? "note error" : "note";
-  note.textContent = text;
+  note.textContent = inForm(text);
 }
 
 // A model's configuration alone is the form's model; anything more is a job.
@@ -120,5 +132,7 @@ function freeJob(reading) {
 
 // What is missing, beside the fields that say it.
 function showMissing(reading) {
-  for (const line of reading.missing) for (const [, word] of line.matchAll(/--([a-z][a-z-]*[a-z])/g)) showError(offered?.options[word], inForm(line));
+  for (const line of reading.missing) for (const [, word] of line.matchAll(/--([a-z][a-z-]*[a-z])/g)) {
+    if (!showError(offered?.options[word], line)) filesNote(reading.missing.join("; "));
+  }
 }

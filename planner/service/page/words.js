@@ -32,8 +32,8 @@ function strategyInWords(strategy) {
 
 // Options of the command line by the names of their fields in the form.
 const inForm = (text) => text.replace(/--([a-z][a-z-]*[a-z])/g, (option, word) => {
-  const field = FORM[offered?.options[word]];
-  return field ? `“${field.label}”` : option;
+  const words = FORM[offered?.options[word]]?.label ?? OF_SCRIPT[word === "env" ? "environment" : word]?.[0];
+  return words ? `“${words}”` : option;
 });
 
 // A part of the answer with its heading.
@@ -41,4 +41,4 @@ const panel = (id, title, text, ...content) => html("section", { class: "block",
   html("h2", { id: `${id}-title` }, title), ...(text ? [caption(text)] : []), ...content);
 const small = (...text) => html("p", { class: "small" }, ...text);
 const listed = (several) => html("ul", {}, ...several.map((line) => html("li", {}, inForm(line))));
-const warning = (text, kind = "bad") => html("p", { class: kind }, `⚠ ${text}`);
+const warning = (text, kind = "bad") => html("p", { class: kind }, `⚠ ${inForm(text)}`);
