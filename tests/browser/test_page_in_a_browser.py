@@ -1,9 +1,12 @@
 """The page in a real browser: it draws, complains of nothing, answers the pointer, filters, sorts and prints."""
 
+from dataclasses import replace
+
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
-from planner.render.page import page_of, shown_plan, shown_study
+from planner.render.page import digest, embedded, page_of, script_with, shown_plan, shown_study, style
 from tests.browser.conftest import BROWSER
 from tests.planner.page_samples import EVIL, results, saved, small_plan
 
@@ -21,7 +24,37 @@ def pages(tmp_path_factory):
     return {
         "study": saved(folder, study, "study.html").as_uri(),
         "plan": saved(folder, page_of(shown_plan(small_plan())), "plan.html").as_uri(),
+        "large": saved(folder, page_of(shown_study(many(5000), "many", ("gpus", "cluster"))), "large.html").as_uri(),
+        "other": saved(folder, other_page(), "other.html").as_uri(),
     }
+
+
+def many(count):
+    """So many points with a plan, their seconds spread."""
+    priced = [one for one in results() if one.document.get("prediction")]
+    for place in range(count):
+        one, factor = priced[place % len(priced)], 0.5 + 1.5 * (place * 0.618 % 1.0)
+        said = one.document["prediction"]
+        said = said | {name: said[name] * factor for name in ("iteration_seconds", "training_days", "cost_dollars")}
+        yield replace(one, index=place, document=one.document | {"prediction": said})
+
+
+def other_page():
+    """A page that is not the report's and draws one figure of a plan, as that of the service does."""
+    own = """
+      const data = JSON.parse(document.getElementById("data").textContent);
+      document.querySelector("main").append(cards(data.plan.cards));
+      mount(document.getElementById("figure"), (width) => layoutFigure(data.plan.layout, width));"""
+    script, look = script_with(own), style()
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest(script)}'; style-src 'sha256-{digest(look)}'; img-src data:"
+    )
+    return (
+        f'<!doctype html><html lang="en"><head><title>other</title><link rel="icon" href="data:,">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}"><style>{look}</style></head>'
+        '<body><main><h1>other</h1><div id="figure"></div></main><script type="application/json" id="data">'
+        f"{embedded(shown_plan(small_plan()).data())}</script><script>{script}</script></body></html>"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +70,8 @@ def open_page(browser, pages):
     """Opens a page offline; whatever the browser complains of fails the test."""
     complaints, contexts = [], []
 
-    def opened(name, screen="desktop"):
-        contexts.append(browser.new_context(offline=True, **SCREENS[screen]))
+    def opened(name, screen="desktop", **more):
+        contexts.append(browser.new_context(offline=True, **SCREENS[screen], **more))
         page = contexts[-1].new_page()
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -69,9 +102,15 @@ def test_a_study_shows_every_figure_that_applies(open_page):
 def test_a_plan_opens_with_its_sentence_and_cards_and_draws_the_rest(open_page):
     page = open_page("plan")
     assert "llama3-8b on 16 GPUs of" in page.locator("header h1").inner_text()
-    assert page.locator(".card h3").all_inner_texts() == ["Time", "MFU", "Cost", "Memory", "Risk"]
+    assert [text.split()[0] for text in page.locator(".card h2").all_inner_texts()] == [
+        "Time",
+        "MFU",
+        "Cost",
+        "Memory",
+        "Risk",
+    ]
     drawn = ["Where the GPUs sit", "Who talks over which network", "Where the time goes", "Memory by stage"]
-    drawn += ["Pipeline timeline", "Kernels of a layer", "Alternatives", "Pareto front", "Reasons"]
+    drawn += ["Pareto front", "Pipeline timeline", "Kernels of a layer", "Alternatives", "Reasons"]
     assert headings(page) == [*drawn, "How far to trust it", "Assumptions and sources"]
     assert page.locator("section:has(h2:text-is('Memory by stage')) path.limit").count() == 2
 
@@ -158,3 +197,70 @@ def test_print_leaves_controls_out_and_figures_in(open_page):
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     page.set_viewport_size({"width": 720, "height": 1000})  # A4 within its margins
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("name", ["study", "plan", "other"])
+@pytest.mark.parametrize("screen", SCREENS)
+def test_axe_finds_nothing_that_keeps_anybody_out(open_page, name, screen):
+    page = open_page(name, screen, bypass_csp=True)  # axe runs as a script of its own
+    found = Axe().run(page).response["violations"]
+    assert [(one["id"], [node["target"] for node in one["nodes"]]) for one in found] == []
+
+
+@pytest.mark.parametrize("name", ["study", "plan", "large"])
+def test_a_printed_page_is_below_a_megabyte_and_without_pictures(open_page, name):
+    """Patterns of SVG print as pictures, and outlines of thousands of points as megabytes."""
+    printed = open_page(name).pdf(format="A4", print_background=True)
+    assert len(printed) < 500_000
+    assert b"/Subtype /Image" not in printed
+
+
+def test_arrow_keys_go_from_mark_to_mark(open_page):
+    page = open_page("plan")
+    page.locator("section:has(h2:text-is('Where the GPUs sit')) svg[role=img]").focus()
+    page.keyboard.press("ArrowRight")
+    assert "GPU 0: replica 0" in page.locator("#tip").inner_text()
+    page.keyboard.press("ArrowRight")
+    assert "GPU 1: " in page.locator("#tip").inner_text()
+    page.keyboard.press("Escape")
+    assert not page.locator("#tip").is_visible()
+
+
+def test_an_alternative_is_compared_term_by_term(open_page):
+    page = open_page("plan")
+    section = page.locator("section:has(h2:text-is('Alternatives'))")
+    section.get_by_role("radio").nth(2).check()
+    assert section.locator("h3").inner_text().startswith("Plan 3")
+    section.get_by_role("radio").first.check()
+    assert section.locator("h3").count() == 0
+
+
+def test_figures_have_names_descriptions_and_tables(open_page):
+    page = open_page("plan")
+    figures = page.locator("section svg[role=img]").all()
+    assert all(figure.get_attribute("aria-label") for figure in figures)
+    assert page.locator("section svg[role=img] > desc").count() >= 6
+    terms = page.locator("section:has(h2:text-is('Where the time goes')) details")
+    terms.locator("summary").click()
+    assert "computing" in terms.locator("table").inner_text()
+
+
+def test_every_plan_is_a_line_and_the_best_ones_stand_out(open_page):
+    page = open_page("study")
+    section = page.locator("section:has(h2:text-is('All plans at a glance'))")
+    lines = section.locator("svg[role=img] path.many, svg[role=img] path.best")
+    assert sum(path.get_attribute("d").count("M") for path in lines.all()) == 6
+    best = section.locator("svg[role=img] path.best").get_attribute("d")
+    section.get_by_label("the best tenth by").select_option("cost")
+    assert section.locator("svg[role=img] path.best").get_attribute("d") != best
+    section.locator("svg[role=img]").focus()
+    page.keyboard.press("ArrowRight")
+    assert "cost, $ $32 k" in page.locator("#tip").inner_text()
+
+
+def test_another_page_draws_with_the_same_functions_under_its_own_policy(open_page):
+    page = open_page("other")
+    assert page.locator(".card").count() == 5
+    page.locator("#figure svg[role=img]").wait_for()
+    page.set_viewport_size({"width": 400, "height": 700})
+    page.wait_for_function("document.querySelector('#figure svg').viewBox.baseVal.width < 400")

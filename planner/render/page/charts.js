@@ -34,7 +34,7 @@ function drawCurves(some, width, again) {
       curveState.by, (value) => { curveState.by = value; again(); }));
   const groups = [...lines(some, curveState.x, curveState.by)], shownGroups = groups.slice(0, CURVES);
   const figures = ["mfu", "days", "cost"].filter(present);
-  const each = width >= 640 ? (width - 16 * (figures.length - 1)) / figures.length : width;
+  const across = Math.min(figures.length, Math.max(1, Math.floor((width + 16) / 316))), each = (width - 16 * (across - 1)) / across;
   const panels = figures.map((figure) => curvePanel(shownGroups, figure, each));
   const signs = shownGroups.map(([name], i) => ({ text: name, sign: tiny(svg("path", { d: "M0 7H30", class: `c${i} stroke plainline`, "stroke-dasharray": DASHES[i] }), shape(SHAPES[i], 15, 7, 4, i)) }));
   const cut = groups.length > CURVES ? [html("p", { class: "caption" }, `${CURVES} of ${groups.length} lines are drawn; filter, or choose what makes a line`)] : [];

@@ -61,7 +61,7 @@ def _claim(plan: Plan) -> str:
         return f"the {goal} found, not proved to be the {goal}"
     without = ", offloading left out" if NO_OFFLOADING in plan.proof.scope else ""
     if plan.proof.fastest_seconds is not None:
-        return f"{100.0 * plan.proof.gap:.2f} % from the plan that is proved the {goal} in the model{without}"
+        return f"within {100.0 * plan.proof.gap:.2f} % of the proved {goal} plan in the model{without}"
     return f"proved the {goal} plan in the model{without}"
 
 

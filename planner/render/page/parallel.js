@@ -17,7 +17,7 @@ function parallelLines(all, axes, width, again, state) {
   const wide = Math.max(width, columns.length * 88), high = 380, left = 44, gap = (wide - left - 70) / Math.max(columns.length - 1, 1);
   const text = `Best: ${told(sorted[0]).join("; ")}`;
   const figure = canvas(wide, high, `${counted(priced.length, "plan")} over ${columns.map(({ name }) => name).join(", ")}`, text);
-  figure.classList.add("wide");
+  figure.style.minWidth = `${wide}px`;
   const places = columns.map((column, i) => upright(column, drawn, high)), xs = columns.map((_, i) => left + i * gap);
   const best = Math.max(1, Math.round(drawn.length * TENTH)), paths = ["", ""];
   const lines = drawn.map((point, i) => places.map((place) => place(point, i / drawn.length)));
@@ -50,7 +50,7 @@ function upright(column, drawn, high) {
 
 function axisOf(figure, { name, figure: of }, { marks }, x, gap, high) {
   figure.append(svg("path", { d: `M${x} 40V${high - 10}`, class: "axis" }));
-  figure.append(svg("text", { x: x - 36, y: 16, class: "strong" }, clipped(name, gap + 8)));
+  figure.append(svg("text", { x: x - 36, y: 16, class: "strong" }, clipped(name, gap - 6)));
   if (of) figure.append(svg("text", { x: x - 36, y: 31, class: "soft small" }, FIGURES[of].less ? "less is up" : "more is up"));
   let last = -Infinity;
   for (const [y, text] of [...marks].sort(([a], [b]) => a - b)) {

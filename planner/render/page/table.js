@@ -1,5 +1,5 @@
 // Filters, the table, and what makes the page.
-const state = { text: "", front: false, hidden: new Map(), sort: STUDY ? null : "seconds", down: false, rows: 100 };
+const state = { text: "", front: false, hidden: new Map(), sort: STUDY ? null : "seconds", down: false, rows: 40 };
 const FILTERED = [...DATA.axes, "status"].filter((axis) => distinct(points.map((point) => filterValue(point, axis))).length > 1);
 const SEARCHED = new Map(points.map((point) => [point, [where(point), point.strategy, point.status, point.note].join(" ").toLowerCase()]));
 function filterValue(point, axis) { return axis === "status" ? point.status : label(axisValue(point, axis)); }

@@ -1,5 +1,5 @@
 // One iteration, a row for every stage: forward, backward, traffic, and the gaps in between.
-const ROLES = { F: ["forward", 0], B: ["backward", "number"], W: ["weight gradients", 5], comm: ["communication (lower half of a row)", 2], once: ["once an iteration", 7] };
+const ROLES = { F: ["forward", 0], B: ["backward", 1], W: ["weight gradients", 5], comm: ["communication (lower half of a row)", 2], once: ["once an iteration", 7] };
 function roleOf(stream, name) {
   if (!/^[FBW]\d/.test(name)) return "once";
   return stream === "compute" ? name[0] : "comm";
