@@ -11,7 +11,7 @@ from pathlib import Path
 
 from costmodels.model.model import BadModel, Model, from_shape
 from hardware.errors import BadFile, UnknownName
-from hardware.files import Document, load, read
+from hardware.files import Document, built, read
 
 DIRECTORY = Path(__file__).parent / "models"
 ALIASES = "aliases"
@@ -100,6 +100,11 @@ def from_file(path: Path, seq_length: int | None = None) -> Model:
     """
     if path.is_dir():
         path /= "config.json"
+    return model_in(read(path), path, seq_length)
+
+
+def model_in(document: Document, path: Path, seq_length: int | None = None) -> Model:
+    """The model that a document describes, which was read from a file of that name; errors as of `from_file`."""
     name = path.parent.name if path.name == "config.json" else path.stem
 
     def build(entries: Document) -> Model:
@@ -114,4 +119,4 @@ def from_file(path: Path, seq_length: int | None = None) -> Model:
         inner = entries.get("model")
         return from_shape(inner if isinstance(inner, Mapping) else entries, name=name)
 
-    return load(path, build)
+    return built(document, build, path)

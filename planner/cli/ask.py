@@ -89,7 +89,9 @@ def gathered(
         else:
             _put_below(fields, path, given, origins)
     if job:
-        _put_below(_of_job(job, given, strategy=strategy), source, given, origins, job.origins)
+        from planner.jobs.question import question_of
+
+        _put_below(question_of(job, given, strategy=strategy), source, given, origins, job.origins)
     _put_below(usual or {}, "default", given, origins)
     _spell_chunks(ctx, given, origins)
     if ctx.params.get("goodput"):
@@ -99,14 +101,9 @@ def gathered(
 
 def still_missing(job: ImportedJob, given: Given) -> list[str]:
     """What must be said before there is a price, all of it."""
-    lacking = list(job.missing)
-    needs = {"model": job.lacks or "no model is said; --model says which", "gpus": "--gpus says how many accelerators"}
-    lacking += [
-        said
-        for name, said in needs.items()
-        if name not in given.values and not any(f"--{name} " in line for line in job.missing)
-    ]
-    return lacking
+    from planner.jobs.question import still_missing as lacking
+
+    return lacking(job, given.values)
 
 
 def _as_job(fields: Mapping[str, Any]) -> ImportedJob:
@@ -137,26 +134,6 @@ def _wants_goodput(given: dict[str, Any], origins: dict[str, str]) -> None:
     if said != "goodput":
         raise BadRequest(f"--goodput and objective {said} (from {origins['objective']}) differ; give one of them")
     origins.setdefault("objective", "--goodput")
-
-
-def _of_job(imported: ImportedJob, given: Mapping[str, Any], *, strategy: bool) -> dict[str, Any]:
-    """What the files of a job say, completed by what is given; without the strategy, what is trained alone."""
-    from planner.frameworks.registry import goes_with
-    from planner.jobs.imported import complete
-
-    fields = dict(imported.fields) | {name: value for name, value in _fields(given).items() if name != "changes"}
-    pins = dict(imported.pins) | _pins(given)
-    if "gpus" in fields or "dp" in pins:
-        fields, pins = complete(fields, pins, asked=given, length=imported.length)
-    if not strategy:
-        own = imported.framework
-        named = isinstance(stack := fields.get("stack"), str) and own is not None and goes_with(own, stack)
-        return fields | ({"framework": own} if named else {})
-    split = {"layers_per_stage": imported.layers, "recomputed_per_stage": imported.recomputed}
-    if pins.get("recompute") != "partial":
-        del split["recomputed_per_stage"]
-    fields |= {name: value for name, value in split.items() if value is not None}
-    return fields | {f"pins.{axis}": pin for axis, pin in pins.items()}
 
 
 def _options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:

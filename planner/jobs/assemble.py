@@ -71,12 +71,12 @@ class FilesOfJob:
 
 
 def read_files(
-    paths: Sequence[Path], context: Context, readers: Sequence[Reader], form: str | None = None
+    given: Sequence[Path | JobFile], context: Context, readers: Sequence[Reader], form: str | None = None
 ) -> FilesOfJob:
     """The job of some files.
 
     Args:
-        paths: of the files.
+        given: their paths, or what they hold.
         context: what is known beside them; its files are filled in.
         readers: of all kinds.
         form: the kind of the file, or of one of several, where somebody said it.
@@ -85,7 +85,7 @@ def read_files(
         BadFile: a file is missing or unreadable, or of another kind than somebody said.
         BadRequest: the files contradict each other, or one of them itself.
     """
-    files = tuple(job_file(path) for path in paths)
+    files = tuple(one if isinstance(one, JobFile) else job_file(one) for one in given)
     context = replace(context, files=files, opened={})
     parts: dict[Path, Part] = {}
     for file in sorted(files, key=lambda file: not is_script(file)):  # scripts name other files

@@ -76,8 +76,12 @@ def describes_model(file: JobFile) -> bool:
     return _is_hugging_face(file) or _is_model(file)
 
 
-def _read_model(file: JobFile, _: Context) -> ImportedJob:
-    return ImportedJob({"model": str(file.path)})
+def _read_model(file: JobFile, context: Context) -> ImportedJob:
+    if context.disk:
+        return ImportedJob({"model": str(file.path)})
+    from costmodels.model.catalogue import model_in
+
+    return ImportedJob({"model": model_in(dict(file.document or {}), file.path).model_dump(mode="json")})
 
 
 READERS: Final = (

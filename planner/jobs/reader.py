@@ -146,6 +146,7 @@ class Context:
         launch: which of several launches is meant, counted from 1; None where nobody said.
         expand: whether a script's own code may be run, its programs replaced by recorders.
         folder: where the file lies; what it names is looked for there, and in the folders above, where scripts are run.
+        disk: whether what files name is looked for on this machine, beside the files of the job.
         opened: the files that others named and that were read with them, in that order.
     """
 
@@ -156,6 +157,7 @@ class Context:
     launch: int | None = None
     expand: bool = False
     folder: Path | None = None
+    disk: bool = True
     opened: dict[Path, JobFile] = field(default_factory=dict)
 
     def holding(self, key: str) -> JobFile | None:
@@ -176,6 +178,8 @@ class Context:
         for one in self.files:
             if one.path == wanted or one.path.name == wanted.name:
                 return self.opened.setdefault(one.path, one)
+        if not self.disk:
+            return None
         folders = [beside.parent] if beside else []
         folders += [self.folder, *self.folder.parents[:_UPWARDS]] if self.folder else []
         for place in (wanted, *(folder / wanted for folder in folders)):

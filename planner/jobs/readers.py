@@ -28,7 +28,7 @@ from planner.jobs.nemo import read as nemo
 from planner.jobs.neox import log as neox_log
 from planner.jobs.neox import read as neox
 from planner.jobs.primus import read as primus
-from planner.jobs.reader import Context, Reader
+from planner.jobs.reader import Context, JobFile, Reader
 from planner.jobs.swift import read as swift
 from planner.jobs.torchtitan import log as torchtitan_log
 from planner.jobs.torchtitan import read as torchtitan
@@ -74,13 +74,13 @@ def forms() -> tuple[str, ...]:
     return tuple(dict.fromkeys(reader.form for reader in READERS))
 
 
-def read_job(paths: Sequence[Path], context: Context, form: str | None = None) -> FilesOfJob:
+def read_job(given: Sequence[Path | JobFile], context: Context, form: str | None = None) -> FilesOfJob:
     """The job of some files, each of the kind that its content says.
 
     Its framework's stack is priced unless another is asked for.
 
     Args:
-        paths: of the files of one job.
+        given: the files of one job, by their paths or as what they hold.
         context: what is known beside them.
         form: the kind of one of them, where somebody said it.
 
@@ -90,7 +90,7 @@ def read_job(paths: Sequence[Path], context: Context, form: str | None = None) -
     """
     if form is not None and form not in forms():
         raise BadRequest(f"--from: {form!r} is not read; {', '.join(forms())} are")
-    return read_files(paths, context, READERS, form)
+    return read_files(given, context, READERS, form)
 
 
 def import_job(form: str, path: Path, *, known: Collection[str] = ()) -> ImportedJob:

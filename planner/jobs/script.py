@@ -79,7 +79,7 @@ def script_of(file: JobFile, context: Context) -> Script:
     Raises:
         BadRequest: it takes too many steps to read.
     """
-    files = _beside(file) | {str(one.path): one.text for one in context.files}
+    files = (_beside(file) if context.disk else {}) | {str(one.path): one.text for one in context.files}
     given: dict[str, Any] = {
         "environment": context.environment,
         "arguments": context.arguments,

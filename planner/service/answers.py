@@ -14,10 +14,12 @@ from hardware.files import unique
 from planner.answer.load import no_constant
 from planner.errors import BadRequest, MeshwrightError, OutOfTime
 from planner.request.fields import QUESTION, no_such_field
+from planner.service.errors import field_of_error
 from planner.service.guard import names_only
 
 if TYPE_CHECKING:
     from planner.allocation.queue import Queue
+    from planner.answer.plan import Plan
     from planner.request.request import PlanRequest
 
 Body = dict[str, Any]
@@ -33,16 +35,17 @@ def answer(kind: str, raw: bytes, seconds: float) -> tuple[int, bytes]:
     except OutOfTime as error:
         return 422, failure("out-of-time", str(error), 4)
     except ValidationError as error:
-        return 422, failure("bad-request", flatten(error), 2)
+        return 422, failure("bad-request", flatten(error), 2, field_of_error(error))
     except (MeshwrightError, PermissionError) as error:
-        return 422, failure("bad-request", str(error), 2)
+        return 422, failure("bad-request", str(error), 2, field_of_error(error))
     except MemoryError:
         return 422, failure("out-of-memory", "the question needs more memory than the service gives", 4)
 
 
-def failure(kind: str, message: str, exit_code: int) -> bytes:
-    """The document of an error, schema ``error/1``."""
-    error = {"kind": kind, "message": one_line(message), "exit_code": exit_code}
+def failure(kind: str, message: str, exit_code: int, field: str | None = None) -> bytes:
+    """The document of an error, schema ``error/1``, with the field of the question that it is about, where one is."""
+    error: Body = {"kind": kind, "message": one_line(message), "exit_code": exit_code}
+    error |= {"field": field} if field else {}
     return json.dumps({"schema": "error/1", "error": error}).encode()
 
 
@@ -101,19 +104,58 @@ def _allocate(body: Body, seconds: float) -> str:
 
 def _replan(body: Body, seconds: float) -> str:
     from planner.analyses.replan import replan
+
+    gpus: Any = body.get("gpus")
+    if unknown := sorted(set(body) - {"plan", "gpus", "tolerance"}):
+        raise BadRequest(f"there is no field {unknown[0]!r:.40}; there are plan, gpus, tolerance")
+    return _json(replan(_plan_in(body), gpus, tolerance=body.get("tolerance", 0.05), time_limit=seconds))
+
+
+def _export(body: Body, _seconds: float) -> str:
+    from planner.jobs.job import Inexpressible
+    from planner.jobs.nearest import nearest_expressible
+    from planner.jobs.registry import export
+
+    if unknown := sorted(set(body) - {"plan", "to", "version"}):
+        raise BadRequest(f"there is no field {unknown[0]!r:.40}; there are plan, to, version")
+    found, to, version = _plan_in(body), body.get("to"), body.get("version")
+    if not isinstance(to, str) or not isinstance(version, str | None):
+        raise BadRequest(f"to: expected the name of an exporter, got {to!r:.40}")
+    try:
+        made = export(found, to, version=version)
+    except Inexpressible as error:
+        raise BadRequest(f"{error}{nearest_expressible(found, to)}") from None
+    exported = {"files": made.files, "program": made.program, "environment": made.environment, "remarks": made.remarks}
+    return json.dumps({"schema": "export/1", **exported})
+
+
+def _drawn(body: Body, _seconds: float) -> str:
+    """What the drawings of a page show of an answer."""
+    from planner.render.page import shown_plan
+
+    if unknown := sorted(set(body) - {"plan"}):
+        raise BadRequest(f"there is no field {unknown[0]!r:.40}; there is plan")
+    return json.dumps({"schema": "drawn/1", **shown_plan(_plan_in(body)).data()}, allow_nan=False)
+
+
+def _read(body: Body, seconds: float) -> str:
+    from planner.service.reading import read_uploaded
+
+    return _json(read_uploaded(body, seconds))
+
+
+def _plan_in(body: Body) -> Plan:
+    """The answer of a search or of a priced strategy that a body holds, checked."""
     from planner.answer.load import checked
     from planner.answer.plan import Plan
 
     old: Any = body.get("plan")
-    gpus: Any = body.get("gpus")
-    if unknown := sorted(set(body) - {"plan", "gpus", "tolerance"}):
-        raise BadRequest(f"there is no field {unknown[0]!r:.40}; there are plan, gpus, tolerance")
     if not isinstance(old, dict):
         raise BadRequest(f"plan: expected an answer of /v1/plan, got {old!r:.40}")
     found = Plan.model_validate(old)
     names_only(found.request)
     checked(found, "plan")
-    return _json(replan(found, gpus, tolerance=body.get("tolerance", 0.05), time_limit=seconds))
+    return found
 
 
 def _list(body: Body, _seconds: float) -> str:
@@ -122,11 +164,21 @@ def _list(body: Body, _seconds: float) -> str:
     return json.dumps(rows(body["kind"]))
 
 
+def _choices(_body: Body, _seconds: float) -> str:
+    from planner.service.choices import choices
+
+    return json.dumps(choices())
+
+
 QUESTIONS: Final[Mapping[str, Callable[[Body, float], str]]] = {
     "plan": partial(_ask, "plan", 1.0),
     "predict": partial(_ask, "predict", 1.0),
     "why-not": partial(_ask, "why_not", 0.5),  # two searches
     "allocate": _allocate,
     "replan": _replan,
+    "export": _export,
+    "read": _read,
+    "drawn": _drawn,
     "list": _list,
+    "choices": _choices,
 }

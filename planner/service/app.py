@@ -19,6 +19,8 @@ from starlette.exceptions import HTTPException
 
 from planner.service.answers import failure
 from planner.service.describe import CATALOGUES, ENDPOINTS, responses, with_questions
+from planner.service.metrics import METRICS, Counts
+from planner.service.page import Page, docs, page
 from planner.service.pool import Answer, Busy, Pool, Settings
 from planner.version import VERSION
 
@@ -36,6 +38,8 @@ _UNREAD: Final = (408, 413, 415)
 class ClientGone(Exception):
     """The client closed its connection."""
 
+    status = 499
+
 
 class Refused(Exception):
     """A request that is not even looked at."""
@@ -49,7 +53,7 @@ class Refused(Exception):
 def create_app(settings: Settings | None = None) -> FastAPI:
     """The application, for ``plan serve`` or any ASGI server."""
     allowed = settings or Settings()
-    pool, known = Pool(allowed), OrderedDict[bytes, Answer]()
+    pool, known, counts = Pool(allowed), OrderedDict[bytes, Answer](), Counts()
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -72,7 +76,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         content = {"application/json": {"schema": one.body}}
         app.add_api_route(
             f"/v1/{one.name}",
-            _asking(pool, known, one.name),
+            _asking(pool, known, one.name, counts),
             methods=["POST"],
             operation_id=one.name,
             summary=one.summary,
@@ -80,8 +84,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             openapi_extra={"requestBody": {"required": True, "content": content}},
         )
     for kind in CATALOGUES:
-        listed = _asking(pool, known, "list", json.dumps({"kind": kind}).encode())
+        listed = _asking(pool, known, "list", counts, json.dumps({"kind": kind}).encode())
         _add_get(app, kind, listed, f"The catalogue's {kind}.", list[dict[str, Any]])
+    offered = _asking(pool, known, "choices", counts, b"{}")
+    _add_get(app, "choices", offered, "What the form of the page offers.", dict[str, Any])
     _add_get(app, "health", _health(pool), "Whether it answers, and how busy it is.", dict[str, Any])
     app.add_exception_handler(HTTPException, _no_such)
     app.add_exception_handler(Refused, _turned_away)
@@ -92,8 +98,30 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     async def describe() -> dict[str, Any]:
         return described()
 
-    app.add_api_route("/openapi.json", describe, methods=["GET"], include_in_schema=False)
+    async def measure() -> Response:
+        return Response(counts.text(pool), media_type=METRICS)
+
+    plain: dict[str, Callable[..., Any]] = {
+        "/openapi.json": describe,
+        "/metrics": measure,
+        "/": _page(page),
+        "/docs": _page(cache(lambda: docs(described()))),
+    }
+    for path, handler in plain.items():
+        app.add_api_route(path, handler, methods=["GET"], include_in_schema=False)
     return app
+
+
+def _page(made: Callable[[], Page]) -> Callable[[Request], Awaitable[Response]]:
+    """What answers with a page, or with the word that the browser has it already."""
+
+    async def show(request: Request) -> Response:
+        found = made()
+        if request.headers.get("if-none-match") == found.tag:
+            return Response(status_code=304, headers={"etag": found.tag})
+        return Response(found.text, media_type="text/html; charset=utf-8", headers=dict(found.headers))
+
+    return show
 
 
 def _add_get(app: FastAPI, name: str, handler: Callable[..., Any], summary: str, answer: Any) -> None:
@@ -118,13 +146,16 @@ def _for_hosts(allowed: tuple[str, ...]) -> Any:
 
 
 def _asking(
-    pool: Pool, known: OrderedDict[bytes, Answer], kind: str, body: bytes | None = None
+    pool: Pool, known: OrderedDict[bytes, Answer], kind: str, counts: Counts, body: bytes | None = None
 ) -> Callable[[Request], Awaitable[Response]]:
     """What answers a kind of question: the body of the request, or the same for all of them."""
 
     async def ask(request: Request) -> Response:
-        asked = await _body(request, pool.settings.body_bytes) if body is None else body
-        return _response(await _answered(pool, known, kind, asked, request))
+        with counts.counting(kind) as counted:
+            asked = await _body(request, pool.settings.body_bytes) if body is None else body
+            answered = await _answered(pool, known, kind, asked, request)
+            counted.status = answered[0]
+        return _response(answered)
 
     return ask
 
@@ -212,7 +243,7 @@ async def _turned_away(_request: Request, error: Exception) -> Response:
 
 
 async def _nobody_reads(_request: Request, _error: Exception) -> Response:
-    return Response(status_code=499)  # nobody reads it; nginx's code for this in logs
+    return Response(status_code=ClientGone.status)  # nobody reads it; nginx's code for this in logs
 
 
 async def _no_such(_request: Request, error: Exception) -> Response:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from planner.allocation.document import Allocation
 from planner.analyses.replan_document import Replan
@@ -14,6 +14,7 @@ from planner.answer.plan import Plan, Record
 from planner.explain.why_not import WhyNot
 from planner.render.catalogue import KINDS
 from planner.request.request import PlanRequest
+from planner.service.reading import Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ class Endpoint:
     summary: str
     body: Mapping[str, Any]
     """JSON Schema of what goes in."""
-    answer: type[BaseModel]
+    answer: Any
+    """The record of what comes out."""
 
 
 CATALOGUES: Final = tuple(KINDS)
@@ -36,6 +38,7 @@ class Refusal(Record):
     kind: str
     message: Annotated[str, Field(description="One line for people.")]
     exit_code: Annotated[int, Field(description="What `plan` would end with.")]
+    field: Annotated[str | None, Field(description="The field or the pin that it is about, where one is.")] = None
 
 
 class Error(Record):
@@ -84,6 +87,41 @@ def _replan_schema() -> dict[str, Any]:
     }
 
 
+def _of_plan(**more: Any) -> dict[str, Any]:
+    """A body that holds an answer, and what else it says."""
+    plan = {"type": "object", "description": "An answer of /v1/plan or /v1/predict."}
+    required = ["plan", *(name for name, one in more.items() if "default" not in one)]
+    properties = {"plan": plan, **more}
+    return {"type": "object", "required": required, "additionalProperties": False, "properties": properties}
+
+
+def _files_schema() -> dict[str, Any]:
+    texts = {"type": "object", "additionalProperties": {"type": "string"}, "minProperties": 1, "maxProperties": 16}
+    return {
+        "type": "object",
+        "required": ["files"],
+        "description": "Fields of a question may stand beside the files, and win over them.",
+        "properties": {
+            "files": {**texts, "description": "Scripts, configurations, logs: what each holds, by its name."},
+            "environment": {"type": "object", "additionalProperties": {"type": "string"}},
+            "arguments": {"type": "array", "items": {"type": "string"}},
+            "launch": {"type": "integer", "minimum": 1, "description": "Which of several launches is meant."},
+        },
+    }
+
+
+class Exported(Record):
+    """Schema ``export/1``."""
+
+    schema_: Literal["export/1"] = Field("export/1", alias="schema")
+    files: dict[str, str]
+    program: tuple[str, ...]
+    """What every rank runs, as words."""
+    environment: dict[str, str]
+    remarks: tuple[str, ...]
+    """What the reader has to add or to know."""
+
+
 _REF: Final = "#/components/schemas/{model}"
 _QUESTION: Final = {"$ref": _REF.format(model="PlanRequest")}
 ENDPOINTS: Final = (
@@ -92,7 +130,13 @@ ENDPOINTS: Final = (
     Endpoint("why-not", "Why not what the pins ask for.", _QUESTION, WhyNot),
     Endpoint("allocate", "A cluster divided among jobs.", _queue_schema(), Allocation),
     Endpoint("replan", "The plan for another number of accelerators.", _replan_schema(), Replan),
-)
+    Endpoint("export", "The files that start a plan.", _of_plan(
+        to={"type": "string", "description": "One of /v1/exporters."},
+        version={"type": ["string", "null"], "default": None, "description": "Of it; the usual one unless said."},
+    ), Exported),
+    Endpoint("read", "What a job's files are read as, their price, the best plan beside it.", _files_schema(), Reading),
+    Endpoint("drawn", "What the page draws of an answer.", _of_plan(), dict[str, Any]),
+)  # fmt: skip
 
 
 def responses(answer: Any, *statuses: str) -> dict[int | str, dict[str, Any]]:

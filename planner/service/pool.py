@@ -65,6 +65,8 @@ class Pool:
         self.waiting = 0
         self.busy = 0
         self._free: asyncio.LifoQueue[Worker] = asyncio.LifoQueue()
+        self._beginning: set[asyncio.Future[None]] = set()
+        self._stopping = False
         self._all = [Worker() for _ in range(settings.workers)]
         for worker in self._all:
             self._free.put_nowait(worker)
@@ -75,6 +77,10 @@ class Pool:
 
     async def stop(self) -> None:
         """End every process."""
+        self._stopping = True
+        for task in self._beginning:
+            task.cancel()
+        await asyncio.gather(*self._beginning, return_exceptions=True)
         await asyncio.gather(*(_end(worker) for worker in self._all))
 
     async def ask(self, kind: str, body: bytes) -> Answer:
@@ -95,7 +101,25 @@ class Pool:
             return await self._asked(worker, kind, body)
         finally:
             self.busy -= 1
-            self._free.put_nowait(worker)
+            if worker.process is None and not self._stopping:
+                self._begin_again(worker)
+            else:
+                self._free.put_nowait(worker)
+
+    def _begin_again(self, worker: Worker) -> None:
+        """Start a process that was ended at once, while others answer: the next question need not wait for it."""
+
+        async def begin() -> None:
+            try:
+                await self._started(worker)
+            except (OSError, TimeoutError, asyncio.IncompleteReadError):  # the question that takes it tries again
+                await _end(worker)
+            finally:
+                self._free.put_nowait(worker)
+
+        task = asyncio.ensure_future(begin())
+        self._beginning.add(task)
+        task.add_done_callback(self._beginning.discard)
 
     async def _asked(self, worker: Worker, kind: str, body: bytes) -> Answer:
         limit = self.settings.seconds

@@ -10,4 +10,4 @@ from importlib.util import find_spec
 BROWSER = os.environ.get("PLAN_TEST_BROWSER") or shutil.which("chromium")
 MUST = bool(os.environ.get("PLAN_TEST_BROWSER"))
 
-collect_ignore = ["test_page_in_a_browser.py"] if not MUST and (BROWSER is None or not find_spec("playwright")) else []
+collect_ignore_glob = ["test_*.py"] if not MUST and (BROWSER is None or not find_spec("playwright")) else []

@@ -1,0 +1,54 @@
+// The drawings, other plans to compare, what would help, and what was taken for granted.
+const plansName = (point) => `${label(point.axes.plan)}: ${point.strategy}`;
+const DRAWINGS = [
+  ["layout", "Where the GPUs sit", "", (drawn, width) => drawn.plan.layout && layoutFigure(drawn.plan.layout, width)],
+  ["network", "Who talks over which network", "", (drawn, width) => drawn.plan.layout && networkFigure(drawn.plan.layout, width)],
+  ["time", "Where the time goes", "", (drawn, width, again) => timeBars(drawn.points, width, again, { name: plansName })],
+  ["memory", "Memory by stage", "The fullest GPU of every pipeline stage; dashed: what is usable.", (drawn, width) => memoryBars(drawn.plan.memory, width)],
+  ["timeline", "Pipeline timeline", "A row for every stage; white is waiting.", (drawn, width) => timelineFigure(drawn.plan.timeline, drawn.plan.remark, width)],
+  ["kernels", "Kernels of a layer", "How near each comes to its roof: arithmetic on the right, memory on the left.", (drawn, width, again) => rooflineFigure(drawn.plan.kernels, width, again)],
+];
+const redrawn = [];
+
+// Each drawing stands in a place of its own, for whatever answer there is.
+function buildDrawings(host) {
+  for (const [id, title, text, draw] of DRAWINGS) {
+    const body = html("div"), box = panel(id, title, text, body);
+    box.hidden = true;
+    host.append(box);
+    redrawn.push(mount(body, (width, again) => {
+      const parts = now.drawn?.plan ? draw(now.drawn, width, again) || null : null;
+      box.hidden = parts === null;
+      return parts;
+    }));
+  }
+}
+
+function othersSection(plan, drawn) {
+  if (drawn.points.length < 2) return null;
+  let place = 1;
+  const body = html("div"), button = html("button", { type: "button", onclick: () => pinStrategy(plan.alternatives[place - 1].strategy) }, "Pin the chosen plan in the form");
+  const again = mount(body, (width, anew) => alternatives(drawn.points, width, anew, { picked: place, onpick: (_plan, i) => { place = i; button.disabled = i === 0; } }));
+  again();
+  const cut = plan.alternatives_complete ? [] : [small("Time ran out: there may be others.")];
+  return panel("others", "Other plans", "Choose one to see what each term of its time costs beside the best.", body, ...cut, button);
+}
+
+// Pin what a strategy is, so that the next answer is that one.
+function pinStrategy(strategy) {
+  for (const name of Object.keys(AXES)) if (strategy[name] != null) set(name, String(strategy[name]), { quiet: true });
+  changed();
+  showForm();
+}
+
+function adviceSection(id, title, several) {
+  if (!several?.length) return null;
+  return panel(id, title, "", html("ul", { class: "advice" }, ...several.map((one) => html("li", {}, html("b", {}, inForm(one.subject)), html("span", {}, inForm(one.text))))));
+}
+
+function assumedSection(plan) {
+  const proof = plan.proof ? [html("h3", {}, "Proof"), listed([plan.proof.statement, ...(plan.proof.scope ?? []).map((one) => `among strategies ${one}`)])] : [];
+  return panel("assumed", "What was taken for granted", "Say it in the form where it is otherwise.", listed(plan.defaults ?? []),
+    html("details", {}, html("summary", {}, "Proof and sources"), ...proof, html("h3", {}, "Sources"), listed(plan.provenance.sources),
+      small(`version ${plan.provenance.version}, catalogue ${plan.provenance.catalogue_hash}`)));
+}

@@ -1,0 +1,177 @@
+"""Uploaded files of a job: what they are read as, what that costs, and how far it is from the best plan.
+
+They are text in a question. None of them is run, and what they name is looked for among them alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pydantic import Field
+
+from planner.analyses.examine_run import Examined
+from planner.answer.plan import Plan, Record
+from planner.errors import BadRequest, MeshwrightError
+from planner.request.document import question_fields
+from planner.request.fields import DEFAULT_CLUSTER, GIVEN_SPLIT
+from planner.service.guard import names_only
+
+if TYPE_CHECKING:
+    from planner.jobs.assemble import FilesOfJob
+
+MOST_FILES: Final = 16
+_LONGEST_NAME: Final = 200
+_OWN: Final = ("files", "environment", "arguments", "launch")
+_NOT_SAID: Final = f"the machines are not said; {DEFAULT_CLUSTER} is priced"
+
+
+class ReadFile(Record):
+    """One uploaded file, or one that another brought along, and what it is."""
+
+    name: str
+    title: str
+
+
+class Reading(Record):
+    """What uploaded files are read as, schema ``reading/1``."""
+
+    schema_: Literal["reading/1"] = Field("reading/1", alias="schema")
+    files: tuple[ReadFile, ...]
+    request: dict[str, Any]
+    """The question that they ask, as /v1/predict takes it; incomplete where something is missing."""
+    origins: dict[str, str]
+    """Which file said each field, and each pin as ``pins.tp``."""
+    framework: str | None
+    measured: dict[str, Any]
+    """Of a log: seconds of an iteration, peak memory."""
+    missing: tuple[str, ...]
+    """What must be said before there is a price."""
+    assumed: tuple[str, ...]
+    unpriced: tuple[str, ...]
+    """What was read and is not priced, with its likely effect."""
+    remarks: tuple[str, ...]
+    refused: str = ""
+    """Why there is no price, where nothing is missing."""
+    answer: Plan | None = None
+    """The price of what they ask for, with the best plan for the same job as its alternative."""
+    examined: Examined | None = None
+    """Of a log: measured beside predicted, and what to change first."""
+
+
+def read_uploaded(body: Mapping[str, Any], seconds: float) -> Reading:
+    """What the uploaded files hold.
+
+    Args:
+        body: ``files``, text by name; fields of a question, which win over them; ``environment``, ``arguments`` and
+            ``launch`` of a script.
+        seconds: that the answer may take.
+
+    Raises:
+        BadRequest: they are no files of a job, or contradict each other or a field.
+    """
+    found = _files_of(body)
+    given = _given(body)
+    from planner.jobs.question import question_of, still_missing
+
+    asked = question_of(found.job, given) | _joined_changes(found, given)
+    asked = {**asked, **{name: value for name, value in given.items() if name != "changes"}}
+    request = _request(asked)
+    names_only(request)
+    job, lacking = found.job, still_missing(found.job, asked)
+    said = () if "cluster" in asked else (_NOT_SAID,)
+    reading = Reading(
+        files=tuple(ReadFile(name=str(part.file.path), title=part.title) for part in found.parts),
+        request=request,
+        origins={name: job.origins.get(name, "form" if name in given else "follows") for name in asked},
+        framework=job.framework,
+        measured=dict((found.run or {}).get("measured") or {}),
+        missing=tuple(lacking),
+        assumed=(*job.assumed, *said),
+        unpriced=job.unpriced,
+        remarks=job.remarks,
+    )
+    return reading if lacking else _priced(reading, found, seconds)
+
+
+def _files_of(body: Mapping[str, Any]) -> FilesOfJob:
+    from planner.jobs.reader import Context, JobFile
+    from planner.jobs.readers import read_job
+
+    texts = body.get("files")
+    if not isinstance(texts, Mapping) or not texts or not all(isinstance(one, str) for one in texts.values()):
+        raise BadRequest('files: expected names and what they hold as text, such as {"run.sh": "torchrun ..."}')
+    if len(texts) > MOST_FILES:
+        raise BadRequest(f"files: {len(texts)} are more than the {MOST_FILES} that are read at once")
+    files = [JobFile(Path(_plain(name)), text) for name, text in texts.items()]
+    if binary := next((one for one in files if "\0" in one.text), None):
+        raise BadRequest(f"files: {binary.path} is not a text file")
+    if len({one.path for one in files}) < len(files):
+        raise BadRequest("files: two of them have the same name; rename one")
+    environment, arguments, launch = (body.get(name) for name in ("environment", "arguments", "launch"))
+    if not isinstance(environment or {}, Mapping) or not isinstance(arguments or [], list):
+        raise BadRequest("environment is a table of variables, arguments a list of words")
+    if launch is not None and (not isinstance(launch, int) or isinstance(launch, bool)):
+        raise BadRequest(f"launch: expected a whole number, got {launch!r:.40}")
+    return read_job(
+        files,
+        Context(
+            known=frozenset(_given(body)),
+            environment={str(name): str(value) for name, value in (environment or {}).items()},
+            arguments=tuple(map(str, arguments or ())),
+            launch=launch,
+            disk=False,
+        ),
+    )
+
+
+def _plain(name: str) -> str:
+    """The last part of a name, as browsers give it."""
+    last = Path(name.replace("\\", "/")).name
+    if not last or len(last) > _LONGEST_NAME or not last.isprintable():
+        raise BadRequest(f"files: {name!r:.60} is no name of a file")
+    return last
+
+
+def _given(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a question and pins that stand beside the files."""
+    return question_fields({name: value for name, value in body.items() if name not in _OWN}, "the body")
+
+
+def _joined_changes(found: FilesOfJob, given: Mapping[str, Any]) -> dict[str, Any]:
+    changes = {**(found.job.fields.get("changes") or {}), **(given.get("changes") or {})}
+    return {"changes": changes} if changes else {}
+
+
+def _request(asked: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {name: list(one) if isinstance(one, tuple) else one for name, one in asked.items() if "pins." not in name}
+    pins = {name.removeprefix("pins."): value for name, value in asked.items() if name.startswith("pins.")}
+    return fields | ({"pins": pins} if pins else {})
+
+
+def _priced(reading: Reading, found: FilesOfJob, seconds: float) -> Reading:
+    """The same with its price beside the best, and of a log with what was measured; or why there is none."""
+    from planner.analyses.compare_with_best import compare_with_best
+    from planner.analyses.examine_run import examine_run
+    from planner.api import predict
+    from planner.request.request import request_from
+    from planner.runs.schema import run_of
+
+    try:
+        request = request_from(_in_words(reading.request) | {"time_limit": seconds / 3})
+        answer = predict(request, chunked=False)
+        searched = request.model_copy(update=dict.fromkeys(GIVEN_SPLIT))
+        answer = compare_with_best(answer, searched, found.job.framework)
+        examined = None
+        if found.run is not None and reading.measured:
+            examined = examine_run(run_of({**found.run, "request": reading.request}), found.job.framework)
+    except MeshwrightError as error:
+        return reading.model_copy(update={"refused": str(error)})
+    return reading.model_copy(update={"answer": answer, "examined": examined})
+
+
+def _in_words(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Switches among the pins as the command line writes them."""
+    pins = {name: str(one).lower() if isinstance(one, bool) else one for name, one in request.get("pins", {}).items()}
+    return {**request, "pins": pins}
