@@ -217,7 +217,7 @@ def _deliver(answer: Plan, params: dict[str, Any]) -> None:
     if params["form"] == "table":
         from planner.render.terminal.terminal import render
 
-        text = shown(lambda console: render(answer, console), output)
+        text = shown(lambda console: render(answer, console, whole=params["verbose"], most=params.get("top")), output)
     else:
         text, remarks = written(answer, params["form"])
     write(text, output)

@@ -175,6 +175,11 @@ def columns(rows: Iterable[Sequence[Text]], *how: Mapping[str, Any]) -> Table:
     return table
 
 
+def pairs(rows: Iterable[tuple[str, str]], style: str = "") -> Table:
+    """What is explained, and the explanation beside it."""
+    return columns(([Text(name, style=style), Text(said)] for name, said in rows), {"max_width": 24})
+
+
 def indented(part: RenderableType) -> Padding:
     """Something under a heading."""
     return Padding(part, (0, 0, 0, 2))

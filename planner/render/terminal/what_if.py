@@ -9,7 +9,7 @@ from planner.analyses.robust import Candidate, Robust
 from planner.analyses.what_if import FACTOR, Leverage, Sensitivity, Turned
 from planner.answer.plan import Strategy
 from planner.answer.text import degrees_above_one, format_percent, plural, short_seconds
-from planner.render.terminal.panels import recomputation
+from planner.render.terminal.strategy import recomputation
 from planner.render.terminal.tables import grid, line, print_head, print_wide
 
 _HALF = 16

@@ -222,9 +222,12 @@ def test_verbose_shows_the_traceback_of_an_unexpected_error(monkeypatch):
 
 
 @pytest.mark.usefixtures("asked")
-def test_quiet_and_verbose_change_the_talk_only():
+def test_quiet_changes_the_talk_only_and_verbose_shows_more():
     usual, quiet, verbose = run(*ASK), run(*ASK, "-q"), run(*ASK, "-v")
-    assert usual.stdout == quiet.stdout == verbose.stdout
+    assert usual.stdout == quiet.stdout
+    assert "What would help" in verbose.stdout
+    assert "What would help" not in usual.stdout
+    assert run(*ASK, "-v", "--format", "json").stdout == run(*ASK, "--format", "json").stdout
     assert usual.stderr == quiet.stderr == ""
     assert "catalogue 0123456789ab" in verbose.stderr
 
