@@ -70,7 +70,8 @@ def time_panel(plan: Plan, *, blocks: bool, whole: bool) -> Text:
     terms = {TERMS.get(name, name): value for name, value in (large | small if whole else large).items()}
     terms = dict(sorted(terms.items(), key=lambda term: -term[1]))
     if small and not whole:
-        terms[TERMS.get(*small, *small) if len(small) == 1 else "all other terms"] = sum(small.values())
+        alone = next(iter(small))
+        terms[TERMS.get(alone, alone) if len(small) == 1 else "all other terms"] = sum(small.values())
     longest = max(terms.values(), default=0.0) or 1.0
     hidden = "; traffic: what compute does not hide" if any(word.endswith("traffic") for word in terms) else ""
     text = Text("Time of an iteration", style="bold").append(hidden, style="not bold dim")
