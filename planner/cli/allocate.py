@@ -6,8 +6,10 @@ from typing import Any
 
 import click
 
-from planner.cli.options import Command, Count, Text, Word, field_option, option, output_options
+from planner.cli.command import Command, option
+from planner.cli.options import field_option, output_options
 from planner.cli.output import deliver, end_infeasible, working
+from planner.cli.values import Count, Text, Word
 
 _GOALS = ("throughput", "weighted-finish", "cost", "fairness")
 

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from planner.cli.command import Command
 from planner.cli.files import files_of_side
-from planner.cli.options import Command, Text, job_options, output_options, pin_options, question_options
+from planner.cli.options import job_options, output_options, pin_options, question_options
 from planner.cli.output import deliver, talk, working, write
+from planner.cli.values import Text
 from planner.errors import BadFile
 
 if TYPE_CHECKING:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.options import Command, Text, Word, option, output_options
+from planner.cli.command import Command, option
+from planner.cli.options import output_options
 from planner.cli.output import as_json, deliver, write
+from planner.cli.values import Text, Word
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.ask import gathered, question
+from planner.cli.command import Command
 from planner.cli.files import document_of, files_of_side, say_of_files
 from planner.cli.input import answer_in, measured_run, text_in
-from planner.cli.options import Command, Text, job_options, output_options, pin_options, question_options
+from planner.cli.options import job_options, output_options, pin_options, question_options
 from planner.cli.output import deliver, working
+from planner.cli.values import Text
 from planner.errors import BadRequest
 from planner.request.fields import GIVEN_SPLIT
 

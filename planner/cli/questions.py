@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.ask import Question, question
+from planner.cli.command import Command, option
 from planner.cli.files import files_of_job, say_of_files
 from planner.cli.input import measured_run, with_saved_strategy
 from planner.cli.options import (
     FORMATS,
-    Command,
     dry_run_option,
     field_option,
     file_options,
-    option,
     output_options,
     pin_options,
     question_options,
@@ -46,7 +45,8 @@ _INSTEAD = "Instead of a plan"
 def solve(ctx: click.Context, /, **params: Any) -> None:
     """Find the strategy that trains fastest, prove that no other is faster, and say why.
 
-    Of the files of a job, the model, the machines and the batch count; the strategy is free.
+    FILE is a script, a configuration, a model or a log of a job: its model, machines and batch are taken from there,
+    and the strategy is chosen.
     """
     instead, found = _instead_of_a_plan(params), files_of_job(ctx)
     params["config"] = ctx.params["config"]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.ask import Given, gathered, request_of, still_missing
+from planner.cli.command import Command
 from planner.cli.files import document_of, files_of_job
-from planner.cli.options import Command, needed_file_options, output_options, pin_options, question_options
+from planner.cli.options import needed_file_options, output_options, pin_options, question_options
 from planner.cli.output import as_json, shown, talk, write
 from planner.errors import BadRequest, MeshwrightError
 from planner.request.fields import DEFAULT_CLUSTER, GIVEN_SPLIT, IN_STEPS, PIN_AXES, QUESTION

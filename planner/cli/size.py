@@ -7,18 +7,11 @@ from typing import Any
 import click
 
 from planner.cli.ask import question
+from planner.cli.command import Command, option
 from planner.cli.files import files_of_job, say_of_files
-from planner.cli.options import (
-    Command,
-    Read,
-    file_options,
-    option,
-    output_options,
-    pin_options,
-    quantity,
-    question_options,
-)
+from planner.cli.options import file_options, output_options, pin_options, question_options
 from planner.cli.output import deliver, end_infeasible, working
+from planner.cli.values import Read, quantity
 from planner.errors import BadQuantity, BadRequest
 
 _L = "Limits"

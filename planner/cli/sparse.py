@@ -7,8 +7,10 @@ from typing import Any
 
 import click
 
-from planner.cli.options import Command, Count, Read, Word, field_option, option, output_options, quantity
+from planner.cli.command import Command, option
+from planner.cli.options import field_option, output_options
 from planner.cli.output import deliver, end_infeasible, talk, working
+from planner.cli.values import Count, Read, Word, quantity
 from planner.errors import BadRequest
 
 _NODES = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9_-]*)\s*=\s*([0-9]{1,9})\s*")
@@ -27,8 +29,8 @@ def _nodes(text: str) -> dict[str, int]:
 
 
 @click.command("sparse", cls=Command, short_help="Parameter servers for a model with embedding tables.")
-@option("--model", metavar="FILE", help="Tables and dense layers: a TOML or JSON file.")
-@option("--cluster", metavar="NAME|FILE", help="Machines: `plan list servers`, or a file.")
+@option("--model", "-m", metavar="FILE", help="Tables and dense layers: a TOML or JSON file.")
+@option("--cluster", "-c", metavar="NAME|FILE", help="Machines: `plan list servers`, or a file.")
 @option(
     "--min-throughput",
     type=quantity("count", most=1e12),

@@ -9,9 +9,11 @@ import click
 from click.core import ParameterSource
 
 from planner.cli.ask import question
+from planner.cli.command import Command, option
 from planner.cli.input import answer_in
-from planner.cli.options import Command, Count, Text, option, output_options, pin_options, question_options
+from planner.cli.options import output_options, pin_options, question_options
 from planner.cli.output import talk, working, write
+from planner.cli.values import Count, Text
 from planner.errors import BadRequest
 from planner.request.fields import FIELDS
 
