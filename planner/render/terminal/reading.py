@@ -54,7 +54,7 @@ def print_reading(found: Reading, console: Console) -> None:
         console.print(Text(f"  {path}: {title}"), overflow="fold")
     if found.measured:
         console.print(Text(f"  measured: {_measured(found.measured)}"), overflow="fold")
-    table = grid("", "value", "from", left=(0, 1, 2), wrap=False)
+    table = grid("", "value", "from", left=(0, 1, 2), whole=True)
     for name, value in found.values.items():
         table.add_row(name.removeprefix("pins."), _short(value), found.origins.get(name, ""))
     if table.row_count:

@@ -50,7 +50,7 @@ def _named(parts: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, f
 
 
 def _comparison(terms: Mapping[str, tuple[float, float]], show: Callable[[float], str]) -> Table:
-    table = grid("", "this", "best", "difference", wrap=False)
+    table = grid("", "this", "best", "difference", whole=True)
     for name, (this, best) in terms.items():
         table.add_row(name, *_compared(this, best, show))
     return table
