@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from planner.answer.plan import Record, Strategy
+from planner.answer.plan import Answer, Record, Strategy
 
 
 class Placed(Record):
@@ -63,7 +63,7 @@ class GroupUse(Record):
     used: int
 
 
-class Allocation(Record):
+class Allocation(Answer):
     """Schema ``allocation/1``: who gets what, proved or with the gap that is left."""
 
     schema_: Literal["allocation/1"] = Field("allocation/1", alias="schema")

@@ -20,7 +20,7 @@ from costmodels.useful_flops import counted_flops
 from hardware.errors import meant
 from hardware.records import NodeGroup
 from planner.answer.load import stages_from_plan, strategy_from_plan
-from planner.answer.plan import Plan, Record
+from planner.answer.plan import Answer, Plan, Record
 from planner.answer.text import why_infeasible
 from planner.errors import BadRequest
 from planner.request.features import features, turned
@@ -66,7 +66,7 @@ class Compared(Record):
     gpus: int
 
 
-class Comparison(Record):
+class Comparison(Answer):
     """Schema ``comparison/1``: sides, terms that add up to their iterations, steps that lead from one to the other.
 
     What the steps save, less ``more_tokens_seconds``, is A's iteration less B's.
@@ -133,13 +133,25 @@ def side_of_run(asked: Run | str) -> Side:
     return Side(run.id, found.scenario, found.strategy, found.assignment, run.measured.iteration_seconds)
 
 
+def _side(given: Side | Plan | Run | str, name: str) -> Side:
+    if isinstance(given, Side):
+        return given
+    return side_of_plan(given, name) if isinstance(given, Plan) else side_of_run(given)
+
+
 @cache
 def _runs() -> dict[str, Run]:
     return {run.id: run for path in sorted(HOME.glob("*.jsonl.gz")) for run in read_runs(path)}
 
 
-def compare(a: Side, b: Side) -> Comparison:
-    """Terms, differences and the steps between two sides."""
+def compare(a: Side | Plan | Run | str, b: Side | Plan | Run | str) -> Comparison:
+    """Terms, differences and the steps between two sides: answers, measured runs, or ids of published ones.
+
+    Raises:
+        BadRequest: a side has no strategy, is over several node groups, or is no published run.
+        Unpriceable: a run leaves out what pricing needs.
+    """
+    a, b = _side(a, "plan A"), _side(b, "plan B")
     ours, theirs = a.price(), b.price()
     names = dict.fromkeys([*ours.breakdown, *theirs.breakdown])
     terms = (Term(name=name, a=ours.breakdown.get(name, 0.0), b=theirs.breakdown.get(name, 0.0)) for name in names)

@@ -13,7 +13,7 @@ from costmodels.pricing import price_strategy
 from costmodels.stack.combined import COMBINED
 from costmodels.stack.stack import Stack
 from planner.analyses.compare_with_best import compare_with_best, differs
-from planner.answer.plan import Plan, Record
+from planner.answer.plan import Answer, Plan, Record
 from planner.api import plan, predict
 from planner.errors import MeshwrightError
 from planner.frameworks.registry import framework_of, goes_with
@@ -22,7 +22,7 @@ from planner.request.overrides import changed_stack
 from planner.request.request import PlanRequest
 from planner.runs.case import Case, Unpriceable, case_of
 from planner.runs.judge import Verdict, judge_run
-from planner.runs.schema import Run
+from planner.runs.schema import Run, run_of
 
 NOTABLE: Final = 0.005
 """Share of the time below which a change is not worth a line."""
@@ -68,7 +68,7 @@ class Change(Record):
     """Share of the predicted time of the run."""
 
 
-class Examined(Record):
+class Examined(Answer):
     """Schema ``examined-run/1``."""
 
     schema_: Literal["examined-run/1"] = Field("examined-run/1", alias="schema")
@@ -101,17 +101,18 @@ class Examined(Record):
     notes: tuple[str, ...]
 
 
-def examine_run(run: Run, framework: str | None = None) -> Examined:
+def examine_run(run: Run | Mapping[str, Any], framework: str | None = None) -> Examined:
     """What a run took, what it should take, where the time goes, and what would help first.
 
     Args:
-        run: with a complete request.
+        run: with a complete request; or the document of one.
         framework: whose configuration it is: the best plan is what that starts.
 
     Raises:
         Unpriceable: the run makes no request.
         MeshwrightError: its request contradicts itself.
     """
+    run = run_of(run) if isinstance(run, Mapping) else run
     if run.request is None:
         raise Unpriceable(run.unpriced)
     found, verdicts = case_of(run), {verdict.metric: verdict for verdict in judge_run(run)}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import numpy as np
 
@@ -24,7 +24,9 @@ from planner.answer.text import plural, why_infeasible
 from planner.errors import BadRequest, OutOfTime, UnfilledPins
 from planner.explain.infeasible import nearest_in_words, refusal_summary
 from planner.request.budget import Budget
+from planner.request.changes import RequestChanges
 from planner.request.pins import parse_pins, shown_value
+from planner.request.progress import Tell
 from planner.request.request import LARGEST_GPUS, PlanRequest, request_from
 from planner.request.resolve import Resolved, resolve, resolve_search
 from planner.request.values import expect_type, share, whole_number
@@ -90,7 +92,14 @@ class _Search:
         return self.objective.value(self.outcome.best) if self.outcome.best else math.inf
 
 
-def replan(old: Plan, gpus: int, *, tolerance: float | str = 0.05, **changes: Any) -> Replan:
+def replan(
+    old: Plan,
+    gpus: int,
+    *,
+    tolerance: float | str = 0.05,
+    progress: Tell | None = None,
+    **changes: Unpack[RequestChanges],
+) -> Replan:
     """Plan the same job again for more or fewer devices, with the same global batch.
 
     Where that many devices divide the batch badly, the largest numbers below them that do not are searched too, and
@@ -101,6 +110,7 @@ def replan(old: Plan, gpus: int, *, tolerance: float | str = 0.05, **changes: An
         gpus: devices that there are now.
         tolerance: how much slower than the fastest the plan that moves least may be, a share such as 0.05 or "5%"; how
             much more it may need where the old answer was asked for the least memory.
+        progress: told how far the answer has come, as a `Progress`.
         changes: fields of the question that are to differ, such as ``cluster`` or ``global_batch_size``.
 
     Raises:
@@ -115,7 +125,7 @@ def replan(old: Plan, gpus: int, *, tolerance: float | str = 0.05, **changes: An
     request = asked.model_copy(update={"gpus": gpus, "pins": kept, "top": 0})
     batch = request.global_batch_size or before.scenario.global_batch_size
     request = request.model_copy(update={"global_batch_size": batch})
-    budget = Budget(request.time_limit)
+    budget = Budget(request.time_limit, progress=progress)
     searches = _searches(_questions(request, before, layout), budget)
     best = min((s for s in searches if s.outcome.best), key=lambda found: found.value, default=None)
     frame: dict[str, Any] = {
@@ -145,7 +155,7 @@ def replan(old: Plan, gpus: int, *, tolerance: float | str = 0.05, **changes: An
     )
 
 
-def _old(old: Plan, changes: dict[str, Any]) -> tuple[Resolved, Layout, float]:
+def _old(old: Plan, changes: Mapping[str, Any]) -> tuple[Resolved, Layout, float]:
     if old.strategy is None or old.prediction is None:
         raise BadRequest(f"the answer is {old.status} and has no strategy to start from: {why_infeasible(old)}")
     machines = {name: changes[name] for name in ("cluster", "stack") if name in changes}

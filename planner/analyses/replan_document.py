@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from planner.answer.plan import Plan, Record
+from planner.answer.plan import Answer, Plan, Record
 
 
 class Moved(Record):
@@ -40,7 +40,7 @@ class Choice(Record):
     plan: Plan
 
 
-class Replan(Record):
+class Replan(Answer):
     """Schema ``replan/1``: the fastest plan, and the one of those nearly as fast that moves least."""
 
     schema_: Literal["replan/1"] = Field("replan/1", alias="schema")

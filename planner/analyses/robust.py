@@ -23,10 +23,11 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import Floats
 from planner.analyses.what_if import best_of, nothing_found
 from planner.answer.build import provenance_record, strategy_record
-from planner.answer.plan import Provenance, Record, Strategy
+from planner.answer.plan import Answer, Provenance, Record, Strategy
 from planner.errors import BadRequest, OutOfTime
 from planner.explain.levers import uncertain_levers
 from planner.request.budget import Budget
+from planner.request.progress import Tell
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve_search
 from planner.request.values import share
@@ -139,7 +140,7 @@ class Candidate(Record):
     """Scenarios in which nothing searched is faster."""
 
 
-class Robust(Record):
+class Robust(Answer):
     """The answer, schema ``robust/1``."""
 
     schema_: Literal["robust/1"] = Field("robust/1", alias="schema")
@@ -162,12 +163,13 @@ class Robust(Record):
     provenance: Provenance
 
 
-def robust(request: PlanRequest, within: float | str) -> Robust:
+def robust(request: PlanRequest, within: float | str, *, progress: Tell | None = None) -> Robust:
     """The least worst-case regret over the corners of what is uncertain.
 
     Args:
         request: the question.
         within: share by which every quantity may be off, both ways, such as 0.2 or "20%"; above 0 and below 1.
+        progress: told how far the answer has come, as a `Progress`.
 
     Raises:
         BadRequest: a share out of range, or as `what_if.best_of`.
@@ -176,10 +178,13 @@ def robust(request: PlanRequest, within: float | str) -> Robust:
     within = share("--robust", within)
     if not 0.0 < within < 1.0:
         raise BadRequest(f"--robust: expected a share between 0 and 1 such as 20%, got {within:g}")
-    budget, resolved = Budget(request.time_limit), resolve_search(request)
+    budget, resolved = Budget(request.time_limit, progress=progress), resolve_search(request)
     asked = _asked(request, resolved, budget)
     corners = corners_of(asked.names, within)
-    outcomes = [asked.proved(asked.changed(factors)) for factors in corners]
+    outcomes: list[tuple[Outcome, Incumbent]] = []
+    for factors in corners:
+        budget.go_on("searching every corner of what is uncertain", len(outcomes), len(corners))
+        outcomes.append(asked.proved(asked.changed(factors)))
     found = [best for _, best in outcomes]
     distinct: dict[tuple[object, ...], Incumbent] = {}  # strategies that differ in an axis or in their layers
     for one in (*found, *asked.runners_up(outcomes[0][0])):

@@ -18,6 +18,7 @@ from planner.answer.text import plural
 from planner.errors import BadRequest, OutOfTime
 from planner.request.budget import Budget
 from planner.request.defaults import SPARES
+from planner.request.progress import Tell
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve_search
 
@@ -33,7 +34,12 @@ NEARLY: Final = 1.1
 
 
 def size(
-    request: PlanRequest, *, days: float | None = None, dollars: float | None = None, limit: float | None = None
+    request: PlanRequest,
+    *,
+    days: float | None = None,
+    dollars: float | None = None,
+    limit: float | None = None,
+    progress: Tell | None = None,
 ) -> Size:
     """The smallest cluster of whole nodes that meets a deadline, a budget, or both.
 
@@ -42,6 +48,7 @@ def size(
         days: of training at most.
         dollars: at most.
         limit: seconds that the whole answer may take; ``request.time_limit`` unless given, else effort is counted.
+        progress: told which size is searched, as a `Progress`.
 
     Raises:
         BadRequest: no limit is given, a budget for machines without a price, or several kinds of nodes.
@@ -49,7 +56,7 @@ def size(
     """
     if days is None and dollars is None:
         raise BadRequest("size needs a limit: a deadline such as --deadline 30d, or a budget such as --budget $1M")
-    sizes, resolved = _sizes(request, days, Budget(limit or request.time_limit))
+    sizes, resolved = _sizes(request, days, Budget(limit or request.time_limit, progress=progress))
     if dollars is not None and resolved.cluster.usd_per_gpu_hour is None:
         raise BadRequest(f"a budget needs a price, and {resolved.cluster.name} has none; give it price = '2 $/h'")
     limits = Limits(days, dollars)

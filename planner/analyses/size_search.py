@@ -9,7 +9,8 @@ from typing import Literal
 from pydantic import Field
 
 from hardware.records import BadNodeCount
-from planner.answer.plan import Plan, Provenance, Record, Strategy
+from planner.answer.plan import Answer, Plan, Provenance, Record, Strategy
+from planner.answer.text import plural
 from planner.api.short import short_plan
 from planner.errors import BadRequest, OutOfTime
 from planner.request.budget import Budget
@@ -52,7 +53,7 @@ class Neighbour(Record):
     """What it costs beyond the budget; None where that pays it, or there is none."""
 
 
-class Size(Record):
+class Size(Answer):
     """The answer to "how many GPUs", schema ``size/1``."""
 
     schema_: Literal["size/1"] = Field("size/1", alias="schema")
@@ -138,6 +139,7 @@ class Sizes:
             self.unproved.add(nodes)
             return None
         asked = self.request.model_copy(update={"gpus": nodes * self.each})
+        self.budget.go_on(f"searching for {plural(asked.gpus, 'GPU')}", len(self.known))
         try:
             plan = short_plan(asked, self.budget, self.shared.found)
         except (BadNodeCount, BadRequest) as reason:  # a size that the pins do not divide, or that cannot be had

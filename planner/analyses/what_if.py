@@ -18,12 +18,13 @@ from costmodels.pricing import seconds_if_it_fits
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies, strategies
 from planner.answer.build import provenance_record, strategy_record
-from planner.answer.plan import Provenance, Record, Strategy
+from planner.answer.plan import Answer, Provenance, Record, Strategy
 from planner.errors import BadRequest, NothingFits, OutOfTime, UnfilledPins
 from planner.explain.levers import machine_levers
 from planner.explain.nearest import with_gpus
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
+from planner.request.progress import Tell
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve_search
 from planner.search.best_first import search
@@ -65,7 +66,7 @@ class Leverage(Record):
     elasticity_kept: float | None
 
 
-class Sensitivity(Record):
+class Sensitivity(Answer):
     """The answer to "what would help", schema ``what-if/1``; the strongest lever first."""
 
     schema_: Literal["what-if/1"] = Field("what-if/1", alias="schema")
@@ -109,14 +110,19 @@ def nothing_found(budget: Budget, *, proved: bool) -> Exception:
     return OutOfTime(f"no plan {budget.limit}")
 
 
-def sensitivity(request: PlanRequest) -> Sensitivity:
+def what_if(request: PlanRequest, *, progress: Tell | None = None) -> Sensitivity:
     """Turn every lever of a question both ways.
+
+    Args:
+        request: the question.
+        progress: told how far the answer has come, as a `Progress`.
 
     Raises:
         BadRequest, OutOfTime: as `best_of`.
     """
-    budget = Budget(request.time_limit)
+    budget = Budget(request.time_limit, progress=progress)
     resolved, space, best, proved = best_of(request, budget)
+    budget.settle("turning levers")
     scenario = objective_of(resolved).scenario
     asked = _Asked(scenario, parse_pins(request.pins), best, budget)
     levers = {

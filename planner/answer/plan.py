@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from importlib import import_module
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
@@ -21,6 +22,54 @@ class Record(BaseModel):
     """A part of an answer: it never changes, and holds nothing that its schema does not say."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Answer(Record):
+    """The answer to a question, which shows itself at a prompt, in a notebook, as a table and as a picture.
+
+    What draws it stands above it, in ``planner.render.notebook``, and is loaded when it is first asked for.
+    """
+
+    def __repr__(self) -> str:
+        """Three lines: what was asked, what came of it, and how sure that is."""
+        return str(_drawn("headlines").three_lines(self))
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        """A card for a notebook, which needs nothing else and takes the colours of what is around it."""
+        return str(_drawn("card").card(self))
+
+    def summary(self, width: int = 80) -> str:
+        """The screen that the command shows, without colours, so many columns wide."""
+        return str(_drawn("summary").summary(self, width))
+
+    def to_frame(self, table: str | None = None, *, library: Literal["pandas", "polars"] | None = None) -> Any:
+        """A table of the answer as a data frame; a name that there is none of lists those that there are.
+
+        Args:
+            table: such as "alternatives" or "stages" of a plan; the first of its kind unless given.
+            library: whose frame; pandas where it is installed, else polars, unless given.
+
+        Raises:
+            BadRequest: no such table, or neither library is installed.
+        """
+        return _drawn("frames").frame(self, table, library)
+
+    def plot(self, *, library: Literal["matplotlib", "plotly"] | None = None) -> Any:
+        """A figure of the answer: where time and memory go, or what it compares.
+
+        Args:
+            library: whose figure; matplotlib where it is installed, else plotly, unless given.
+
+        Raises:
+            BadRequest: such an answer has no figure, or neither library is installed.
+        """
+        return _drawn("charts").plot(self, library)
+
+
+def _drawn(module: str) -> Any:
+    return import_module(f"planner.render.notebook.{module}")
 
 
 class Stage(Record):
@@ -252,7 +301,7 @@ class Provenance(Record):
     sources: tuple[str, ...]
 
 
-class Plan(Record):
+class Plan(Answer):
     """The answer to a request."""
 
     schema_: Literal["plan/1"] = Field("plan/1", alias="schema")

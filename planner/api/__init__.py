@@ -16,6 +16,7 @@ from planner.api.answers import best_plan, conclude, given_plan
 from planner.errors import BadRequest
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
+from planner.request.progress import Tell
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve, resolve_search
 from planner.request.values import counts, expect_type
@@ -25,15 +26,19 @@ if TYPE_CHECKING:
     from planner.explain.why_not import WhyNot
 
 
-def plan(request: PlanRequest) -> Plan:
+def plan(request: PlanRequest, *, progress: Tell | None = None) -> Plan:
     """The strategy with the best objective, proved best within the model, with reasons and runners-up.
+
+    Args:
+        request: the question.
+        progress: told how far the answer has come, as a `Progress`, after every batch of strategies.
 
     Raises:
         BadRequest and its kin: a request that cannot be understood or contradicts itself.
         OutOfTime: the effort or the time limit was spent before any plan was found.
     """
     request = _question(request)
-    return best_plan(resolve_search(request), Budget(request.time_limit))
+    return best_plan(resolve_search(request), Budget(request.time_limit, progress=progress))
 
 
 def predict(
@@ -68,16 +73,17 @@ def predict(
     return given_plan(resolved, budget, layers, recomputed, chunked=chunked, near=near, as_ran=as_ran)
 
 
-def why_not(request: PlanRequest) -> WhyNot:
+def why_not(request: PlanRequest, *, progress: Tell | None = None) -> WhyNot:
     """Compare the best strategy under the request's pins with the best of all.
 
     What the pins leave free is chosen as well as it can be, so that the comparison is fair. As many values as there are
-    node groups are one for each, as ``predict`` reads them.
+    node groups are one for each, as ``predict`` reads them. ``progress`` is told of both searches, as by ``plan``.
     """
     from planner.explain.why_not import compared
 
-    pinned, pins = _pinned(_question(request))
-    return compared(request, pins, pinned, plan(request.model_copy(update={"pins": {}, "reasons": False})))
+    pinned, pins = _pinned(_question(request), progress)
+    best = plan(request.model_copy(update={"pins": {}, "reasons": False}), progress=progress)
+    return compared(request, pins, pinned, best)
 
 
 def _question(request: PlanRequest) -> PlanRequest:
@@ -85,13 +91,14 @@ def _question(request: PlanRequest) -> PlanRequest:
     return expect_type("the question", request, PlanRequest, example="PlanRequest(model='llama3-8b', gpus=64)")
 
 
-def _pinned(request: PlanRequest) -> tuple[Plan, dict[str, Pin]]:
+def _pinned(request: PlanRequest, progress: Tell | None) -> tuple[Plan, dict[str, Pin]]:
     """The best under the pins, and how these were read."""
     resolved = resolve(request)
     each = pins_by_group(resolved, resolved.mixed) if resolved.mixed else None
     pins = each or parse_pins(request.pins)
     try:
-        return best_plan(resolve_search(request), Budget(request.time_limit), reasons=False, pins=each), pins
+        budget = Budget(request.time_limit, progress=progress)
+        return best_plan(resolve_search(request), budget, reasons=False, pins=each), pins
     except BadRequest as error:  # pins that are understood and leave no strategy: that is the reason
         return _unmade(resolved, str(error)), pins
 

@@ -137,6 +137,7 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
     settled = _with_trust(search, budget)
     if not (reasons and resolved.request.reasons):
         return Plan(**settled)
+    budget.settle("comparing with other choices")
     tried = challenges(search, budget.part(efforts.challenges, share=1 / 3))
     others = runners_up(search, tried, budget.part(efforts.runners_up, share=1 / 2))
     assert outcome.best is not None
@@ -152,6 +153,7 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
             settled["better_validated"] = better_validated(
                 outcome, search.taken, search.objective.scenario, resolved.margin
             )
+    budget.settle("looking for what would help")
     return Plan(
         alternatives=alternatives(search, others.best),
         alternatives_complete=others.complete,

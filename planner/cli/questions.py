@@ -74,7 +74,7 @@ def _instead_of_a_plan(params: dict[str, Any]) -> bool:
 def _answered_instead(request: PlanRequest, params: dict[str, Any]) -> bool:
     """Answer --what-if or --robust; False where nothing fits, which a plan says with its reasons."""
     from planner.analyses.robust import robust
-    from planner.analyses.what_if import sensitivity
+    from planner.analyses.what_if import what_if
     from planner.render.terminal.what_if import print_robust, print_sensitivity
 
     answer: Any
@@ -82,7 +82,7 @@ def _answered_instead(request: PlanRequest, params: dict[str, Any]) -> bool:
     try:
         if params["what_if"]:
             with working("turning levers", params):
-                answer, draw = sensitivity(request), print_sensitivity
+                answer, draw = what_if(request), print_sensitivity
         else:
             with working("searching every corner", params):
                 answer, draw = robust(request, params["robust"]), print_robust

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from costmodels.names import Recompute
 from costmodels.node_groups import AnyScenario, MixedStrategies, parts_of
@@ -16,7 +16,7 @@ from costmodels.pricing import price_strategy
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Ints, Strategies
 from planner.answer.build import order_in_words
-from planner.answer.plan import Advice, Plan, Rejection, Strategy
+from planner.answer.plan import Advice, Answer, Plan, Rejection, Strategy
 from planner.answer.text import NOT_KNOWN, NOTABLE, format_bytes, format_seconds
 from planner.errors import BadRequest
 from planner.explain import verdict as explain
@@ -229,13 +229,11 @@ def _refused(space: Space, subject: str, scenario: Scenario) -> str:
     return ""
 
 
-class WhyNot(BaseModel):
+class WhyNot(Answer):
     """The answer to "why not this", schema ``why-not/1``: broken rules, or the price beside the best plan's.
 
     Both where launchers start no such plan.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     schema_: Literal["why-not/1"] = Field("why-not/1", alias="schema")
     strategy: Strategy | None

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from planner.processes import check_interrupt
+from planner.request.progress import Tell, Watch
 
 SEARCH: Final = 3e7
 """Effort of the search for a plan, a minute or so; a question about 12,288 GPUs takes 1 % of it."""
@@ -58,12 +59,14 @@ class Budget:
         started: when the question was asked, by the clock of this process, to report how long the answer took.
         end: when nothing more begins, by the same clock, for the time limit to hold; infinite where there is none.
         limit: what ended a search that found nothing, as the end of a sentence.
+        watch: who is told how far the answer has come; None where nobody asked.
     """
 
-    __slots__ = ("effort", "end", "limit", "started")
+    __slots__ = ("effort", "end", "limit", "started", "watch")
 
-    def __init__(self, seconds: float | None = None, effort: float = SEARCH) -> None:
+    def __init__(self, seconds: float | None = None, effort: float = SEARCH, *, progress: Tell | None = None) -> None:
         """``seconds`` are the time limit that the user gave, which counts in place of the effort."""
+        self.watch = None if progress is None else Watch(progress)
         self.started = time.perf_counter()
         self.end = math.inf if seconds is None else (_start_up[0] or self.started) + BEGUN * seconds
         self.effort = effort if seconds is None else math.inf
@@ -100,6 +103,16 @@ class Budget:
         """Seconds since the question was asked, to report."""
         return time.perf_counter() - self.started
 
+    def settle(self, doing: str) -> None:
+        """Say that the answer is found and what is looked for beside it."""
+        if self.watch is not None:
+            self.watch.settle(doing)
+
+    def go_on(self, doing: str, done: int = 0, total: int | None = None) -> None:
+        """Say what is done next, and how many such parts are finished."""
+        if self.watch is not None:
+            self.watch.go_on(doing, done, total)
+
     def spend_solver(self, seconds: float) -> None:
         """Count a run of CP-SAT, by its deterministic time."""
         self.spend(SOLVER_SECOND * seconds)
@@ -117,7 +130,7 @@ class Budget:
                 one it has its effort and ends with the limit.
         """
         one = Budget(effort=effort)
-        one.started, one.end, one.limit = self.started, self.end, self.limit
+        one.started, one.end, one.limit, one.watch = self.started, self.end, self.limit, self.watch
         if self.timed and share is not None:
             one.effort, one.end = math.inf, time.perf_counter() + share * self.seconds
         return one

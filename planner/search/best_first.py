@@ -136,12 +136,20 @@ def search(
         if several:
             _settle(outcome, pending, scenario, budget)
             pending = []
+        _tell(outcome, float(optimistic[chunk[0]]), budget)
     _settle(outcome, _unbeaten(pending, outcome), scenario, budget)
     if outcome.best and outcome.proved:
         if confirm and not several:  # where the solver has spoken
             _confirm(outcome, scenario, budget)
         outcome.lower_bound = outcome.best.iteration
     return outcome
+
+
+def _tell(outcome: Outcome, bound: float, budget: Budget) -> None:
+    """Say how far the search has come; ``bound`` is the least that what is still open can take."""
+    if budget.watch is not None:
+        best = outcome.best.iteration if outcome.best else None
+        budget.watch.found(best, min(bound, outcome.lower_bound, best or np.inf))
 
 
 def _bounds(cores: Strategies, scenario: AnyScenario, count: int, budget: Budget) -> Floats | None:
@@ -326,6 +334,7 @@ def _settle(outcome: Outcome, pending: list[Priced], scenario: AnyScenario, budg
             outcome.proved, outcome.lower_bound = False, min(outcome.lower_bound, bound)
             return
         _try(outcome, part.take(np.array([i])), scenario, budget)
+        _tell(outcome, bound, budget)
 
 
 def _confirm(outcome: Outcome, scenario: AnyScenario, budget: Budget) -> None:

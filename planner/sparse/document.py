@@ -9,7 +9,7 @@ from pydantic import Field
 from costmodels.sparse.load import Mode
 from costmodels.sparse.model import SparseModel
 from hardware.servers import SparseCluster
-from planner.answer.plan import Record
+from planner.answer.plan import Answer, Record
 
 Status = Literal["optimal", "feasible", "infeasible"]
 
@@ -99,7 +99,7 @@ class SparseProof(Record):
     solve_seconds: float
 
 
-class SparsePlan(Record):
+class SparsePlan(Answer):
     """An answer to a ``SparseRequest``."""
 
     schema_: Literal["sparse/1"] = Field(default="sparse/1", alias="schema")

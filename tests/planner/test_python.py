@@ -1,6 +1,7 @@
 """The Python interface takes the command line's words, and says what is wrong in one line of its own error."""
 
 import importlib.util
+import inspect
 import math
 import subprocess
 import sys
@@ -17,16 +18,20 @@ from planner import (
     PlanRequest,
     allocate,
     calibrate,
+    compare,
     plan,
     plan_sparse,
     predict,
     queue_of,
+    read_job,
+    sweep,
     why_not,
 )
 from planner import replan as anew
 from tests.scenarios import toy_cluster, toy_model, toy_stack
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
 
 
 @pytest.fixture(scope="module")
@@ -244,3 +249,66 @@ def test_layers_of_stages_are_written_as_a_list_or_as_on_the_command_line(given)
 def test_layers_of_stages_that_are_no_counts_are_refused(given):
     with pytest.raises(ValidationError, match="layers_per_stage"):
         PlanRequest(model="llama3-8b", gpus=8, layers_per_stage=given)
+
+
+LOADED = "import sys, planner; print(len([one for one in sys.modules if one.partition('.')[0] == 'planner']))"
+
+
+def test_importing_the_package_loads_nothing_of_it():
+    for line in (LOADED, f"import planner; dir(planner); {LOADED}"):
+        done = subprocess.run([sys.executable, "-c", line], capture_output=True, check=True, text=True, cwd=ROOT)
+        assert done.stdout == "1\n"
+
+
+def test_every_question_is_listed_where_an_editor_looks():
+    questions = {"plan", "predict", "why_not", "what_if", "robust", "size", "compare", "sweep", "replan", "allocate"}
+    further = {"plan_sparse", "calibrate", "validate", "examine_run", "read_job"}
+    assert questions | further <= set(dir(planner))
+    assert set(planner.__all__) <= set(dir(planner))
+
+
+QUESTIONS = [name for name in planner.__all__ if name.islower()]
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_says_what_it_takes(name):
+    """An editor shows the names and types that people may write, not ``**kwargs: Any``."""
+    function = getattr(planner, name)
+    said = inspect.signature(function)
+    assert function.__doc__
+    for parameter in said.parameters.values():
+        assert parameter.annotation is not parameter.empty
+        if parameter.kind is parameter.VAR_KEYWORD:
+            assert "Unpack[RequestChanges]" in str(parameter.annotation)
+    assert said.return_annotation is not said.empty
+
+
+def test_a_job_that_was_read_can_be_priced_and_planned():
+    job = read_job(EXAMPLES / "my-job" / "train.sh")
+    given, best = predict(job.request), plan(job.free.model_copy(update={"reasons": False}))
+    assert given.strategy.tp == job.request.pins["tp"]
+    assert best.prediction.iteration_seconds <= given.prediction.iteration_seconds
+    assert compare(given, best).b.iteration_seconds == pytest.approx(best.prediction.iteration_seconds)
+
+
+def test_what_a_job_leaves_out_is_missing_until_somebody_says_it(tmp_path):
+    script = tmp_path / "train.sh"
+    script.write_text("torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --global-batch-size 64\n")
+    job = read_job(script)
+    assert job.request is None
+    assert job.free is None
+    assert any("gpus" in line for line in job.missing)
+    said = read_job(script, gpus=16, model="llama3-8b", seq_length=8192, pins={"micro_batch_size": 1})
+    assert said.request.gpus == 16
+    assert said.request.pins["tp"] == 2
+
+
+def test_a_sweep_is_asked_of_a_table_or_a_file_and_goes_on_with_its_store(tmp_path):
+    study, said = {"model": "llama3-8b", "gpus": [8, 16], "mode": "predict", "pins": {"tp": 8}}, []
+    first = sweep(study, tmp_path / "answers.sqlite", progress=said.append)
+    assert [one["status"] for one in first.results] == ["feasible", "feasible"]
+    assert (said[-1].done, said[-1].total) == (2, 2)
+    (tmp_path / "study.toml").write_text('model = "llama3-8b"\ngpus = [8, 16]\nmode = "predict"\npins.tp = 8\n')
+    again = sweep(tmp_path / "study.toml", tmp_path / "answers.sqlite", progress=said.append)
+    assert again.results == first.results
+    assert refusal(sweep, {"gpus": 8}).startswith("model is missing")

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from planner.answer.plan import Record
+from planner.answer.plan import Answer, Record
 
 
 class Constant(Record):
@@ -50,7 +50,7 @@ class Errors(Record):
     """Median size of the errors of points left out of the fit; null with fewer than three."""
 
 
-class Calibration(Record):
+class Calibration(Answer):
     """The answer of `plan calibrate`."""
 
     schema_: Literal["calibration/1"] = Field("calibration/1", alias="schema")

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from costmodels.pricing import price_strategy
 from planner.analyses.robust import changed_by, changed_groups, corners_of, robust
-from planner.analyses.what_if import FACTOR, sensitivity
+from planner.analyses.what_if import FACTOR, what_if
 from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.api import plan, predict
 from planner.cli import main
@@ -27,7 +27,7 @@ ASK = PlanRequest(model="22b", gpus=64, global_batch_size=128, ties="fastest")
 
 @pytest.fixture(scope="module")
 def levers():
-    return sensitivity(ASK)
+    return what_if(ASK)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_a_lever_whose_time_ran_out_is_not_said_to_leave_nothing_that_fits(monke
         return search(space, scenario, budget=budget if len(searches) == 1 else Budget(effort=0.0))
 
     monkeypatch.setattr("planner.analyses.what_if.search", hurried)
-    found = sensitivity(ASK)
+    found = what_if(ASK)
     assert found.proved
     assert {turned.outcome for one in found.levers for turned in (one.less, one.more)} == {"not known"}
 
@@ -72,7 +72,7 @@ def test_half_of_the_gpus_do_not_fit_or_leave_nothing_of_the_pins():
     large = PlanRequest(model="175b", gpus=64, global_batch_size=64, pins={"offload": "none"})
     pinned = ASK.model_copy(update={"pins": {"tp": "8", "pp": "8"}})
     for ask, outcome in ((large, "does not fit"), (pinned, "not possible")):
-        one = next(one for one in sensitivity(ask).levers if one.lever == "GPUs")
+        one = next(one for one in what_if(ask).levers if one.lever == "GPUs")
         assert (one.less.outcome, one.more.outcome) == (outcome, "planned")
 
 
@@ -258,7 +258,7 @@ def test_where_nothing_fits_the_command_says_why_and_what_comes_nearest(question
 
 def test_a_lever_that_the_pins_leave_no_room_for_is_left_open():
     asked = ASK.model_copy(update={"pins": {"tp": 8, "pp": 8}})
-    found = sensitivity(asked)
+    found = what_if(asked)
     gpus = next(one for one in found.levers if one.lever == "GPUs")
     assert (gpus.less.seconds, gpus.elasticity) == (None, None)
     assert gpus.more.seconds < found.iteration_seconds

@@ -1,0 +1,53 @@
+"""Fields of a question that a caller may say anew, as an editor offers them; what they mean `PlanRequest` says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from costmodels.model.model import Model
+from costmodels.stability import Stability
+from costmodels.stack.stack import Stack
+from hardware.records import Cluster
+
+
+class RequestChanges(TypedDict, total=False):
+    """The fields of `PlanRequest` but the number of devices, in the types that people write."""
+
+    model: str | Model
+    cluster: str | Cluster
+    stack: str | Stack
+    as_of: str | None
+    global_batch_size: int | None
+    seq_length: int | str | None
+    tokens: int | str | None
+    precision: str
+    objective: str
+    framework: str | None
+    pins: Mapping[str, Any]
+    layers_per_stage: Sequence[int] | str | None
+    recomputed_per_stage: Sequence[int] | str | None
+    memory_margin: float | str | None
+    expert_capacity: float | None
+    expert_imbalance: float | None
+    optimizer: str | None
+    main_grads: str | None
+    main_params: str | None
+    fp8_param_gather: bool | None
+    loss: str | None
+    loss_block: int | None
+    offload_fraction: float | str | None
+    adapters: str | None
+    base_precision: str | None
+    frozen_layers: int | None
+    frozen_embeddings: bool | None
+    task: str | None
+    reference_model: str | None
+    document_length: int | None
+    changes: Mapping[str, Any]
+    stability: Stability | str | None
+    reasons: bool
+    ties: str
+    top: int
+    price: float | str | None
+    time_limit: float | str | None

@@ -1,0 +1,68 @@
+"""Whoever asks may be told how far the answer has come, and the answer is the same."""
+
+import pytest
+
+from planner import PlanRequest, plan, replan, why_not
+from planner.request.changes import RequestChanges
+from planner.request.progress import Progress
+from tests.scenarios import toy_cluster, toy_model, toy_stack
+
+ASKED = PlanRequest(model=toy_model(), cluster=toy_cluster(), stack=toy_stack(uneven_stages=True), gpus=16)
+
+
+def told(ask, *arguments, **named):
+    said = []
+    return ask(*arguments, progress=said.append, **named), said
+
+
+def test_a_plan_tells_its_best_its_gap_and_what_it_does_next():
+    answer, said = told(plan, ASKED)
+    assert all(isinstance(one, Progress) for one in said)
+    assert said[0].doing == "searching"
+    assert {one.doing for one in said} >= {"searching", "comparing with other choices", "looking for what would help"}
+    assert said[-1].best == pytest.approx(answer.proof.fastest_seconds or answer.prediction.iteration_seconds)
+    gaps = [one.gap for one in said if one.gap is not None]
+    assert gaps
+    assert all(0.0 <= gap <= 1.0 for gap in gaps)
+
+
+def test_being_told_changes_no_answer():
+    with_talk, _ = told(plan, ASKED)
+    silent = plan(ASKED)
+    assert with_talk.strategy == silent.strategy
+    assert with_talk.why_not == silent.why_not
+    assert with_talk.what_helps == silent.what_helps
+
+
+def test_the_best_never_gets_worse_nor_falls_below_the_bound():
+    _, said = told(plan, ASKED)
+    best = [one.best for one in said if one.best is not None]
+    assert best == sorted(best, reverse=True)
+    assert all(one.bound <= one.best * (1 + 1e-9) for one in said if one.best and one.bound is not None)
+
+
+def test_whoever_is_told_may_end_the_question():
+    class Enough(Exception):
+        pass
+
+    def stop(_progress):
+        raise Enough
+
+    with pytest.raises(Enough):
+        plan(ASKED, progress=stop)
+
+
+def test_every_question_that_searches_tells():
+    assert told(why_not, ASKED.model_copy(update={"pins": {"tp": 2}}))[1]
+    assert told(replan, plan(ASKED.model_copy(update={"reasons": False})), 8)[1]
+    from planner import robust, size, what_if
+
+    assert {one.doing for one in told(what_if, ASKED)[1]} >= {"searching", "turning levers"}
+    assert told(robust, ASKED, "10%")[1][-1].total > 1
+    sizes = told(size, ASKED.model_copy(update={"tokens": 10**9}), days=1000.0)[1]
+    assert any(one.doing.endswith("GPUs") for one in sizes)
+
+
+def test_what_replan_changes_are_the_fields_of_a_question():
+    """So that an editor offers them all, and none that is not there."""
+    assert set(RequestChanges.__annotations__) == set(PlanRequest.model_fields) - {"gpus"}
