@@ -10,8 +10,9 @@ from click.core import ParameterSource
 
 from planner.cli.command import Command, option
 from planner.cli.input import answer_in
+from planner.cli.live import working
 from planner.cli.options import field_option, output_options
-from planner.cli.output import deliver, end_infeasible, talk, working, write
+from planner.cli.output import deliver, end_infeasible, talk, write
 from planner.cli.values import Count, Text, Word, read_as
 from planner.errors import BadRequest, MeshwrightError
 
@@ -45,8 +46,8 @@ def replan(result: str, gpus: int, tolerance: float, pick: str, **params: Any) -
     old = answer_in(result, quiet=params["quiet"])
     _named_once(old, params)
     changes = {name: params[name] for name in _CHANGES if params[name] is not None}
-    with working("searching", params):
-        answer = plan_again(old, gpus, tolerance=tolerance, **changes)
+    with working("searching", params) as told:
+        answer = plan_again(old, gpus, tolerance=tolerance, **changes, **told)
     chosen = getattr(answer, pick)
     if params["form"] in {"table", "json"}:
         from planner.render.terminal.replan import render

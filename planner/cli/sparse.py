@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from planner.cli.command import Command, option
+from planner.cli.live import working
 from planner.cli.options import field_option, output_options
-from planner.cli.output import deliver, end_infeasible, talk, working
+from planner.cli.output import deliver, end_infeasible, talk
 from planner.cli.values import Count, Read, Word, quantity
 from planner.errors import BadRequest
 
@@ -70,7 +71,7 @@ def sparse(**params: Any) -> None:
     from planner.render.terminal.sparse import print_sparse
     from planner.sparse.plan import HOUR, plan_sparse
 
-    with working("searching", params):
+    with working("searching nodes, modes and places", params):
         answer = plan_sparse(
             params["model"],
             params["cluster"],
