@@ -44,7 +44,8 @@ def read(ctx: click.Context, /, **params: Any) -> None:
     if params["form"] == "table":
         from planner.render.terminal.reading import print_reading
 
-        write(shown(lambda console: print_reading(_reading(found, given), console), params["output"]), params["output"])
+        text, whole = _reading(found, given), params["verbose"]
+        write(shown(lambda console: print_reading(text, console, whole=whole), params["output"]), params["output"])
         return
     if params["form"] == "json":
         write(as_json(document), params["output"])
