@@ -9,6 +9,7 @@ import click
 
 from planner.cli import main
 from planner.cli.app import EPILOG
+from planner.cli.command import Command
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 HEAD = """# plan(1)
@@ -55,9 +56,18 @@ def section(root: click.Context, name: str, command: click.Command) -> Iterator[
     yield f"## plan {name}\n"
     yield f"    plan {name} {usage}\n"
     yield f"{text(command.help)}\n"
-    options = [one for one in command.get_params(context) if isinstance(one, click.Option) and not one.hidden]
-    yield from (line for one in options for line in option(one, context))
-    yield ""
+    for heading, options in headed(command, context).items():
+        if heading:
+            yield f"**{heading}**\n"
+        yield from (line for one in options if not one.hidden for line in option(one, context))
+        yield ""
+
+
+def headed(command: click.Command, context: click.Context) -> dict[str, list[click.Option]]:
+    """All options of a command under the headings of its help."""
+    if isinstance(command, Command):
+        return command.sections(context, whole=True)
+    return {"": [one for one in command.get_params(context) if isinstance(one, click.Option)]}
 
 
 def text(said: str | None) -> str:

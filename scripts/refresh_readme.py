@@ -34,7 +34,7 @@ from planner.trust.table import Run, measured
 
 ROOT = Path(__file__).resolve().parents[1]
 QUESTION = ("--model", "175b", "--gpus", "12288")
-WIDTH = 100
+WIDTH = 80
 SPLITS = ("fit", "dev", "check")
 _NUMBER = re.compile(r"\d[\d,]*\.?\d*")
 _WALL_TIME = re.compile(r"proved in [\d.]+ \w+")

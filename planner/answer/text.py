@@ -110,9 +110,26 @@ YEAR: Final = 365.25
 
 
 def format_days(value: float, limit: float | None = None) -> str:
-    """A duration in days, in hours below one day, in years from two on; not rounded beyond a limit in days."""
-    scale, unit = (24.0, "hours") if value < 1.0 else (1.0, "days") if value < 2 * YEAR else (1.0 / YEAR, "years")
-    return f"{_clear_of(value * scale, None if limit is None else limit * scale)} {unit}"
+    """A duration in years from two on, days, hours, minutes or seconds; not rounded beyond a limit in days."""
+    unit, size = next((pair for pair in _DURATIONS if value >= pair[1] * (2 if pair[1] > 1 else 1)), _DURATIONS[-1])
+    return f"{_clear_of(value / size, None if limit is None else limit / size)} {unit}"
+
+
+_DURATIONS: Final = (
+    ("years", YEAR),
+    ("days", 1.0),
+    ("hours", 1.0 / 24.0),
+    ("minutes", 1.0 / 1440.0),
+    ("seconds", 1.0 / 86400.0),
+)
+"""In days."""
+
+
+def format_energy(megawatt_hours: float) -> str:
+    """Energy as a bill has it: "252 MWh", "3.10 kWh"."""
+    if megawatt_hours >= 0.9995:
+        return f"{three_digits(megawatt_hours)} MWh"
+    return f"{three_digits(1e3 * megawatt_hours)} kWh"
 
 
 def _clear_of(value: float, limit: float | None) -> str:
@@ -178,5 +195,5 @@ def main_restriction(scope: Iterable[str]) -> str:
 
 def nearly_full_warning(stage: int, share: float) -> str:
     """The warning of a plan whose fullest stage leaves next to nothing of the usable memory."""
-    doubt = "what is predicted of memory is off by a few per cent, so that this may run out"
-    return f"stage {stage} fills {share:.1%} of the usable memory: {doubt}; leave room with --memory-margin 5%"
+    filled = f"stage {stage} fills {share:.1%} of the usable memory and may run out"
+    return f"{filled} (predictions of memory are off by a few per cent); --memory-margin 5% leaves more"

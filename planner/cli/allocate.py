@@ -6,8 +6,11 @@ from typing import Any
 
 import click
 
-from planner.cli.options import Command, Count, Text, Word, field_option, option, output_options
-from planner.cli.output import deliver, end_infeasible, working
+from planner.cli.command import Command, option
+from planner.cli.live import working
+from planner.cli.options import field_option, output_options
+from planner.cli.output import deliver, end_infeasible
+from planner.cli.values import Count, Text, Word
 
 _GOALS = ("throughput", "weighted-finish", "cost", "fairness")
 
@@ -35,7 +38,7 @@ def allocate(
 
     over = {"objective": objective, "time_limit": None if time_limit is None else f"{time_limit} s"}
     asked = queue_in(queue, {name: value for name, value in over.items() if value is not None})
-    with working("searching", params):
+    with working("searching a plan for every job on every placement", params):
         answer = divide(asked, workers=workers)
     from planner.render.terminal.allocation import render
 

@@ -28,9 +28,18 @@ from planner.cli import (
     sweep,
     trace,
 )
+from planner.cli.command import START, Command
 from planner.cli.ending import Ending
 from planner.request.budget import count_start_up
 
+PURPOSES: dict[str, tuple[str, ...]] = {
+    "Ask": ("solve", "predict", "why-not", "size", "compare", "sweep"),
+    "Your own job": ("read", "export", "replan", "allocate", "sparse"),
+    "Show": ("report", "trace", "serve"),
+    "Measure and trust": ("validate", "probe", "calibrate"),
+    "Look up": ("list", "show", "schema"),
+}
+"""Commands by what they are for; those that stand nowhere here come last."""
 EPILOG = """\b
 Exit codes: 0 answered; 1 unexpected error, or an output that takes no more;
 2 bad request; 3 proved infeasible; 4 time ran out before any plan;
@@ -73,6 +82,23 @@ class PlanGroup(click.Group):
                 raise click.UsageError(f"{args[0]} is a file: plan read, plan predict or plan --from {args[0]}", ctx)
             raise click.UsageError(f"no such command {args[0]!r}: {meant(args[0], self.commands, most=2)}", ctx)
         return super().resolve_command(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options that everybody needs first, the commands by what they are for, and its own options."""
+        solve = self.commands["solve"]
+        assert isinstance(solve, Command)
+        own = [record for param in self.get_params(ctx) if (record := param.get_help_record(ctx))]
+        first = [record for one in solve.sections(ctx, whole=False)[START] if (record := one.get_help_record(ctx))]
+        grouped = {name for names in PURPOSES.values() for name in names}
+        others = tuple(name for name in self.commands if name not in grouped)
+        listed = {
+            heading: [(name, self.commands[name].get_short_help_str(60)) for name in names]
+            for heading, names in (PURPOSES | {"More commands": others}).items()
+        }
+        for heading, records in {START: first, **listed, "Options": own}.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """Commands in the order of their use, not of the alphabet."""
@@ -131,11 +157,11 @@ def main() -> None:
     """Find the fastest way to split a training run over N accelerators, prove it, and say why.
 
     \b
-      plan --model 175b --gpus 12288              the best plan (= plan solve)
-      plan --model 175b --gpus 1024 --tp ..8      with some choices pinned
-      plan why-not --model 175b --gpus 1024 --tp 16 --pp 8
+      plan -m 175b -g 12288                       the best plan (= plan solve)
+      plan -m 175b -g 1024 --tp ..8               with some choices pinned
+      plan why-not -m 175b -g 1024 --tp 16 --pp 8
       plan read run.sh                            what your script or log holds
       plan list models
 
-    `plan COMMAND --help` explains the options of a command.
+    `plan COMMAND --help` explains the options of a command; `plan solve --help` those of a plan.
     """  # noqa: D301 - click reads the backspace

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from planner.cli.command import Command
 from planner.cli.files import files_of_side
-from planner.cli.options import Command, Text, job_options, output_options, pin_options, question_options
-from planner.cli.output import deliver, talk, working, write
+from planner.cli.live import working
+from planner.cli.options import job_options, output_options, pin_options, question_options
+from planner.cli.output import deliver, talk, write
+from planner.cli.values import Text
 from planner.errors import BadFile
 
 if TYPE_CHECKING:
@@ -40,7 +43,7 @@ def calibrate(
     from planner.runs.calibrate.calibrate import calibrate as fit
 
     runs = {name: run for name in files if (run := _of_log(ctx, name)) is not None}
-    with working("fitting", params):
+    with working("fitting constants to the measurements", params):
         answer = fit(
             [name for name in files if name not in runs], runs=tuple(runs.values()), cluster=cluster, stack=stack
         )

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.options import Command, Text, Word, option, output_options
+from planner.cli.command import Command, option
+from planner.cli.live import working
+from planner.cli.options import output_options
 from planner.cli.output import as_json, deliver, write
+from planner.cli.values import Text, Word
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -113,10 +116,11 @@ def validate(files: tuple[str, ...], ranking: bool, floor: bool, profile: str | 
         raise BadRequest("--ranking and --floor are two reports; leave out one")
     if (ranking or floor) and profile is not None:
         raise BadRequest(f"--{'ranking' if ranking else 'floor'} judges the shipped constants; leave out --profile")
-    by_file = None if ranking or floor else compared(files, profile=profile, workers=usable())
-    if by_file is None:
-        text = (rank if ranking else bottom)(files, form=params["form"], workers=usable())
-    else:
+    with working("pricing measured runs", params):
+        by_file = None if ranking or floor else compared(files, profile=profile, workers=usable())
+        if by_file is None:
+            text = (rank if ranking else bottom)(files, form=params["form"], workers=usable())
+    if by_file is not None:
         text = written(by_file, form=params["form"])
     write(text.rstrip("\n") + "\n", params["output"])
     if by_file is not None:

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.ask import gathered, question
+from planner.cli.command import Command
 from planner.cli.files import document_of, files_of_side, say_of_files
 from planner.cli.input import answer_in, measured_run, text_in
-from planner.cli.options import Command, Text, job_options, output_options, pin_options, question_options
-from planner.cli.output import deliver, working
+from planner.cli.live import working
+from planner.cli.options import job_options, output_options, pin_options, question_options
+from planner.cli.output import deliver
+from planner.cli.values import Text
 from planner.errors import BadRequest
 from planner.request.fields import GIVEN_SPLIT
 
@@ -62,7 +65,7 @@ def _examined(ctx: click.Context, given: str, params: dict[str, Any]) -> Examine
     from planner.runs.schema import run_of
 
     question(ctx, found)  # which says what is missing
-    with working("searching", params):
+    with working("comparing with the best plan", params):
         return examine_run(run_of(document_of(found, gathered(ctx, found))), found.job.framework)
 
 
@@ -123,6 +126,6 @@ def _best(ctx: click.Context, given: str, params: dict[str, Any]) -> Side:
     if found is None:
         raise BadRequest(f"compare needs a B beside {given}; a script, a configuration or a log is compared alone")
     asked = question(ctx, found, strategy=False).request
-    with working("searching", params):
+    with working("comparing with the best plan", params):
         best = plan(asked.model_copy(update={"reasons": False, **dict.fromkeys(GIVEN_SPLIT)}))
     return side_of_plan(best, "the best plan for it")

@@ -148,26 +148,6 @@ def _sheet(encoding: str) -> TextIOWrapper:
     return TextIOWrapper(BytesIO(), encoding=encoding, errors="replace", newline="")
 
 
-@contextmanager
-def working(text: str, params: Mapping[str, Any]) -> Iterator[None]:
-    """A sign of life on stderr while something takes longer than a second; only for people who want one."""
-    if params.get("quiet") or not sys.stderr.isatty():
-        yield
-        return
-    from threading import Timer
-
-    from rich.console import Console
-
-    status = Console(stderr=True).status(text)
-    timer = Timer(1.0, status.start)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        status.stop()
-
-
 def deliver(answer: Any, draw: Callable[[Any, Console], None], params: Mapping[str, Any], **said: Any) -> None:
     """Write an answer as --format says, to where --output does.
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import click
 
 from hardware.errors import meant
-from planner.cli.options import Command, Text, option
+from planner.cli.command import Command, option
 from planner.cli.output import check_writable, write
+from planner.cli.values import Text
 from planner.errors import BadRequest
 from planner.runs.probe.records import SECTIONS
 
@@ -19,10 +20,9 @@ PROGRAM = Path(__file__).parents[1] / "runs" / "probe" / "measure.py"
 
 
 @click.command("probe", cls=Command, short_help="Measure this machine, for `plan calibrate`.")
-@option("--print", "printed", heading="Question", is_flag=True, help="Print the program, for where only PyTorch is.")
+@option("--print", "printed", is_flag=True, help="Print the program, for where only PyTorch is.")
 @option(
     "--only",
-    heading="Question",
     type=Text(),
     metavar="NAMES",
     help="Sections, separated by commas, such as matrix,attention.",

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.ask import Question, question
+from planner.cli.command import Command, option
 from planner.cli.files import files_of_job, say_of_files
 from planner.cli.input import measured_run, with_saved_strategy
+from planner.cli.live import working
 from planner.cli.options import (
     FORMATS,
-    Command,
     dry_run_option,
     field_option,
     file_options,
-    option,
     output_options,
     pin_options,
     question_options,
 )
-from planner.cli.output import as_json, deliver, end_infeasible, shown, talk, working, write
+from planner.cli.output import as_json, deliver, end_infeasible, shown, talk, write
 from planner.errors import BadRequest, NothingFits
 from planner.request.fields import GIVEN_SPLIT, PIN_AXES, VARIED
 
@@ -46,7 +46,8 @@ _INSTEAD = "Instead of a plan"
 def solve(ctx: click.Context, /, **params: Any) -> None:
     """Find the strategy that trains fastest, prove that no other is faster, and say why.
 
-    Of the files of a job, the model, the machines and the batch count; the strategy is free.
+    FILE is a script, a configuration, a model or a log of a job: its model, machines and batch are taken from there,
+    and the strategy is chosen.
     """
     instead, found = _instead_of_a_plan(params), files_of_job(ctx)
     params["config"] = ctx.params["config"]
@@ -55,8 +56,8 @@ def solve(ctx: click.Context, /, **params: Any) -> None:
         return
     from planner.api import plan
 
-    with working("searching", params):
-        answer = plan(asked.request)
+    with working("searching", params, in_bytes=asked.request.objective == "memory") as told:
+        answer = plan(asked.request, **told)
     say_of_files(params, found)
     _deliver(answer, params)
 
@@ -81,11 +82,11 @@ def _answered_instead(request: PlanRequest, params: dict[str, Any]) -> bool:
     draw: Any
     try:
         if params["what_if"]:
-            with working("turning levers", params):
-                answer, draw = what_if(request), print_sensitivity
+            with working("searching", params) as told:
+                answer, draw = what_if(request, **told), print_sensitivity
         else:
-            with working("searching every corner", params):
-                answer, draw = robust(request, params["robust"]), print_robust
+            with working("searching", params) as told:
+                answer, draw = robust(request, params["robust"], **told), print_robust
     except NothingFits:
         return False
     deliver(answer, draw, params)
@@ -130,7 +131,7 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
         _say_measured(answer, found, params)
         from planner.analyses.compare_with_best import compare_with_best
 
-        with working("searching", params):
+        with working("comparing with the best plan", params):
             searched = request.model_copy(update=dict.fromkeys(GIVEN_SPLIT))
             answer = compare_with_best(answer, searched, found.job.framework)
         say_of_files(params, found)
@@ -184,8 +185,9 @@ def why_not(ctx: click.Context, /, **params: Any) -> None:
         return
     from planner.api import why_not as object_to
 
-    with working("searching", params):
-        answer = object_to(asked.request.model_copy(update=dict.fromkeys(GIVEN_SPLIT)) if found else asked.request)
+    with working("searching", params, in_bytes=asked.request.objective == "memory") as told:
+        request = asked.request.model_copy(update=dict.fromkeys(GIVEN_SPLIT)) if found else asked.request
+        answer = object_to(request, **told)
     say_of_files(params, found)
     from planner.render.terminal.why_not import render_why_not
 
@@ -217,7 +219,7 @@ def _deliver(answer: Plan, params: dict[str, Any]) -> None:
     if params["form"] == "table":
         from planner.render.terminal.terminal import render
 
-        text = shown(lambda console: render(answer, console), output)
+        text = shown(lambda console: render(answer, console, whole=params["verbose"], most=params.get("top")), output)
     else:
         text, remarks = written(answer, params["form"])
     write(text, output)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.ask import Given, gathered, request_of, still_missing
+from planner.cli.command import Command
 from planner.cli.files import document_of, files_of_job
-from planner.cli.options import Command, needed_file_options, output_options, pin_options, question_options
+from planner.cli.options import needed_file_options, output_options, pin_options, question_options
 from planner.cli.output import as_json, shown, talk, write
 from planner.errors import BadRequest, MeshwrightError
 from planner.request.fields import DEFAULT_CLUSTER, GIVEN_SPLIT, IN_STEPS, PIN_AXES, QUESTION
@@ -43,7 +44,8 @@ def read(ctx: click.Context, /, **params: Any) -> None:
     if params["form"] == "table":
         from planner.render.terminal.reading import print_reading
 
-        write(shown(lambda console: print_reading(_reading(found, given), console), params["output"]), params["output"])
+        text, whole = _reading(found, given), params["verbose"]
+        write(shown(lambda console: print_reading(text, console, whole=whole), params["output"]), params["output"])
         return
     if params["form"] == "json":
         write(as_json(document), params["output"])

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from planner.cli.command import Command, option
 from planner.cli.input import answer_in
-from planner.cli.options import Command, Count, Text, Word, field_option, option, output_options, read_as
-from planner.cli.output import deliver, end_infeasible, talk, working, write
+from planner.cli.live import working
+from planner.cli.options import field_option, output_options
+from planner.cli.output import deliver, end_infeasible, talk, write
+from planner.cli.values import Count, Text, Word, read_as
 from planner.errors import BadRequest, MeshwrightError
 
 if TYPE_CHECKING:
@@ -22,7 +25,7 @@ _CHANGES = ("global_batch_size", "cluster", "stack", "time_limit")
 
 @click.command("replan", cls=Command, short_help="Plan a running job again when nodes fail or join.")
 @click.argument("result", type=Text(), metavar="PLAN.json")
-@option("--gpus", type=Count(), required=True, help="Accelerators that there are now.")
+@option("--gpus", "-g", type=Count(), required=True, help="Accelerators that there are now.")
 @option("--tolerance", type=read_as("share"), default="5%", metavar="SHARE", help="How much slower may move less.")
 @field_option("global_batch_size", help="Sequences per iteration (default: as before).")
 @field_option("cluster", help="Where the answer names none.")
@@ -43,8 +46,8 @@ def replan(result: str, gpus: int, tolerance: float, pick: str, **params: Any) -
     old = answer_in(result, quiet=params["quiet"])
     _named_once(old, params)
     changes = {name: params[name] for name in _CHANGES if params[name] is not None}
-    with working("searching", params):
-        answer = plan_again(old, gpus, tolerance=tolerance, **changes)
+    with working("searching", params) as told:
+        answer = plan_again(old, gpus, tolerance=tolerance, **changes, **told)
     chosen = getattr(answer, pick)
     if params["form"] in {"table", "json"}:
         from planner.render.terminal.replan import render

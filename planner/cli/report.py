@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from planner.cli.command import Command, option
 from planner.cli.input import answer_in
-from planner.cli.options import Command, Text, option, output_options
+from planner.cli.options import output_options
 from planner.cli.output import talk, write
+from planner.cli.values import Text
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
+from planner.cli.command import Command, option
 from planner.cli.ending import say
-from planner.cli.options import Command, Count, option, quantity, read_as
+from planner.cli.values import Count, quantity, read_as
 from planner.errors import BadRequest
 from planner.processes import forget_interrupts
 

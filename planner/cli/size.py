@@ -7,18 +7,12 @@ from typing import Any
 import click
 
 from planner.cli.ask import question
+from planner.cli.command import Command, option
 from planner.cli.files import files_of_job, say_of_files
-from planner.cli.options import (
-    Command,
-    Read,
-    file_options,
-    option,
-    output_options,
-    pin_options,
-    quantity,
-    question_options,
-)
-from planner.cli.output import deliver, end_infeasible, working
+from planner.cli.live import working
+from planner.cli.options import file_options, output_options, pin_options, question_options
+from planner.cli.output import deliver, end_infeasible
+from planner.cli.values import Read, quantity
 from planner.errors import BadQuantity, BadRequest
 
 _L = "Limits"
@@ -64,8 +58,8 @@ def size(ctx: click.Context, /, deadline: float | None, budget: float | None, **
     found_files = files_of_job(ctx)
     asked = question(ctx, found_files, usual={"gpus": MOST_GPUS}, strategy=False).request
     say_of_files(params, found_files)
-    with working("searching", params):
-        found = sized(asked, days=deadline, dollars=budget)
+    with working("searching", params) as told:
+        found = sized(asked, days=deadline, dollars=budget, **told)
     deliver(found, print_size, params)
     if found.status == "infeasible":
         said = found.statement

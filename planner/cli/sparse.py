@@ -7,8 +7,11 @@ from typing import Any
 
 import click
 
-from planner.cli.options import Command, Count, Read, Word, field_option, option, output_options, quantity
-from planner.cli.output import deliver, end_infeasible, talk, working
+from planner.cli.command import Command, option
+from planner.cli.live import working
+from planner.cli.options import field_option, output_options
+from planner.cli.output import deliver, end_infeasible, talk
+from planner.cli.values import Count, Read, Word, quantity
 from planner.errors import BadRequest
 
 _NODES = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9_-]*)\s*=\s*([0-9]{1,9})\s*")
@@ -27,8 +30,8 @@ def _nodes(text: str) -> dict[str, int]:
 
 
 @click.command("sparse", cls=Command, short_help="Parameter servers for a model with embedding tables.")
-@option("--model", metavar="FILE", help="Tables and dense layers: a TOML or JSON file.")
-@option("--cluster", metavar="NAME|FILE", help="Machines: `plan list servers`, or a file.")
+@option("--model", "-m", metavar="FILE", help="Tables and dense layers: a TOML or JSON file.")
+@option("--cluster", "-c", metavar="NAME|FILE", help="Machines: `plan list servers`, or a file.")
 @option(
     "--min-throughput",
     type=quantity("count", most=1e12),
@@ -68,7 +71,7 @@ def sparse(**params: Any) -> None:
     from planner.render.terminal.sparse import print_sparse
     from planner.sparse.plan import HOUR, plan_sparse
 
-    with working("searching", params):
+    with working("searching nodes, modes and places", params):
         answer = plan_sparse(
             params["model"],
             params["cluster"],

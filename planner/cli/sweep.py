@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from planner.cli.command import Command, option
 from planner.cli.ending import BAD_REQUEST, UNEXPECTED
-from planner.cli.options import Command, Count, Read, Text, Word, option, talk_options
+from planner.cli.options import talk_options
 from planner.cli.output import as_json, opened, shown, talk, write
+from planner.cli.values import Count, Read, Text, Word
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:

@@ -9,9 +9,12 @@ import click
 from click.core import ParameterSource
 
 from planner.cli.ask import question
+from planner.cli.command import Command, option
 from planner.cli.input import answer_in
-from planner.cli.options import Command, Count, Text, option, output_options, pin_options, question_options
-from planner.cli.output import talk, working, write
+from planner.cli.live import working
+from planner.cli.options import output_options, pin_options, question_options
+from planner.cli.output import talk, write
+from planner.cli.values import Count, Text
 from planner.errors import BadRequest
 from planner.request.fields import FIELDS
 
@@ -45,8 +48,8 @@ def trace(ctx: click.Context, /, result: str | None, **params: Any) -> None:
         asked = question(ctx)
         from planner.api import plan
 
-        with working("searching", params):
-            answer = plan(asked.request)
+        with working("searching", params) as told:
+            answer = plan(asked.request, **told)
     from planner.render.trace import trace as draw
 
     drawn = draw(answer, params["micro_batches"])

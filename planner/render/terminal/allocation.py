@@ -10,7 +10,7 @@ from rich.text import Text
 
 from planner.allocation.document import Allocation, JobAnswer
 from planner.answer.text import format_days, format_prefixed, short_seconds, strategy_in_words
-from planner.render.terminal.tables import columns, grid, indented, line, printable, section
+from planner.render.terminal.tables import columns, grid, indented, line, print_assumed, printable, section
 
 _DAY = 86400.0
 
@@ -18,15 +18,25 @@ _DAY = 86400.0
 def render(found: Allocation, console: Console) -> None:
     """The whole answer, within the width of the console."""
     found = printable(found, console)
-    use = "  ".join(f"{group.used:,} of {group.gpus:,} {group.name}" for group in found.groups)
-    line(console, f"{found.objective}  {_value(found)}  {use}", "bold")
-    for said in found.assumed:
-        line(console, f"assumed: {said}", "dim")
+    line(console, _answer(found), "bold")
+    use = ", ".join(f"{group.used:,} of {group.gpus:,} {group.name}" for group in found.groups)
+    line(console, f"GPUs in use: {use}. {found.objective}: {_value(found)}.")
     took = f"in {found.curve_seconds:.1f} s, divided in {found.solve_seconds:.2f} s"
-    line(console, f"{found.searches} placements searched {took}; {found.statement}")
+    line(console, f"{found.searches} placements searched {took}; {found.statement}.")
     if found.jobs:
         console.print("", indented(_table(found.jobs)), sep="\n")
         section("Why", columns(_reasons(found.jobs), {"no_wrap": True}), console)
+    print_assumed(found.assumed, console)
+
+
+def _answer(found: Allocation) -> str:
+    """Who runs and who waits, in one sentence."""
+    if found.value is None:
+        return "No division of the cluster meets what the jobs ask for."
+    runs = [f"{job.name} on {job.placed.gpus:,} {job.placed.group}" for job in found.jobs if job.placed]
+    waits = [job.name for job in found.jobs if not job.placed]
+    said = f"Run {', '.join(runs)}" if runs else "Nothing runs"
+    return said + (f"; {', '.join(waits)} wait{'s' if len(waits) == 1 else ''}." if waits else ".")
 
 
 def _value(found: Allocation) -> str:

@@ -16,9 +16,9 @@ _LEAST = 5e-4
 
 def print_comparison(found: Comparison, console: Console) -> None:
     """The whole comparison, within the width of the console."""
-    for letter, side in (("A", found.a), ("B", found.b)):
-        console.print(Text(f"{letter}  {side.name}", style="bold"), overflow="fold")
     line(console, _answer(found), "bold")
+    for letter, side in (("A", found.a), ("B", found.b)):
+        line(console, f"{letter}  {side.name}")
     for heading, table in (
         ("Totals", _sides(found)),
         ("Time per iteration", _terms(found)),
@@ -43,18 +43,22 @@ def _answer(found: Comparison) -> str:
 
 
 def _sides(found: Comparison) -> Table:
-    table = grid("", "iteration", "MFU", "measured", "MFU", "tokens/s", "GiB", "GPUs")
+    measured = any(side.measured_seconds for side in (found.a, found.b))
+    table = grid("", "iteration", "MFU", *(["measured", "MFU"] if measured else []), "tokens/s", "GiB", "GPUs")
     for letter, side in (("A", found.a), ("B", found.b)):
-        table.add_row(letter, *_figures(side))
+        table.add_row(letter, *_figures(side, measured=measured))
     return table
 
 
-def _figures(side: Compared) -> tuple[str, ...]:
+def _figures(side: Compared, *, measured: bool) -> tuple[str, ...]:
+    taken = (
+        "" if side.measured_seconds is None else short_seconds(side.measured_seconds),
+        "" if side.measured_mfu is None else format_percent(side.measured_mfu),
+    )
     return (
         short_seconds(side.iteration_seconds),
         format_percent(side.mfu),
-        "" if side.measured_seconds is None else short_seconds(side.measured_seconds),
-        "" if side.measured_mfu is None else format_percent(side.measured_mfu),
+        *(taken if measured else ()),
         format_prefixed(side.tokens_per_second),
         format_gib(side.peak_memory_bytes),
         f"{side.gpus:,}",

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from typing import Any, Final
 
 from rich.table import Table
 from rich.text import Text
 
-from planner.answer.plan import Alternative, Goodput, Plan, Stage, StageMemory, Strategy
+from planner.answer.plan import Alternative, Goodput, Plan, Prediction, StageMemory
 from planner.answer.text import (
     column_seconds,
     format_count,
     format_days,
     format_dollars,
+    format_energy,
     format_gib,
     format_percent,
     format_prefixed,
@@ -23,48 +23,79 @@ from planner.answer.text import (
     short_seconds,
     three_digits,
 )
-from planner.render.terminal.bars import bar, flow
+from planner.render.terminal.bars import bar
+from planner.render.terminal.strategy import recomputation
 from planner.render.terminal.tables import unlined
 
 TERMS: Final[Mapping[str, str]] = {
     "compute": "compute",
-    "recompute": "recompute",
-    "tp": "tp exposed",
-    "cp": "cp exposed",
-    "pp": "pp exposed",
-    "ep": "ep exposed",
-    "dp": "dp exposed",
-    "bubble": "bubble",
-    "optimizer": "optimizer",
-    "host": "host",
+    "recompute": "recomputation",
+    "tp": "tensor-parallel traffic",
+    "cp": "context-parallel traffic",
+    "pp": "pipeline transfers",
+    "ep": "expert-parallel traffic",
+    "dp": "data-parallel traffic",
+    "bubble": "pipeline bubble (idle)",
+    "optimizer": "optimizer step",
+    "host": "host (kernel launches)",
     "straggler": "stragglers",
-    "offload": "offload",
+    "offload": "offload traffic",
 }
 """Terms of an iteration as they are called on the screen; other terms keep their name."""
+PARTS: Final[Mapping[str, str]] = {
+    "weights": "weights",
+    "gradients": "gradients",
+    "optimizer": "optimizer states",
+    "activations": "activations",
+    "logits": "logits",
+    "slack": "fragmentation",
+    "reserved": "context and buffers",
+    "total": "total",
+}
+"""Parts of the memory, likewise."""
 
-_PARTS: Final = ("weights", "gradients", "optimizer", "activations", "logits", "slack", "reserved", "total")
 _BAR: Final = 16
-SIDE_BY_SIDE: Final = 90
-"""Columns from which the two panels stand beside each other."""
 WIDE: Final = 110
 """Columns from which the alternatives say in words what they differ in."""
 _LEAST: Final = 5e-4
-_COLUMNS: Final = ("", "TP", "CP", "PP", "DP", "EP", "VPP", "mb", "ZeRO", "recompute", "iteration", "MFU", "GiB")
+_SMALL: Final = 0.02
+"""Share of an iteration below which terms are told together, unless all is asked for."""
 
 
-def time_panel(plan: Plan, *, blocks: bool) -> Text:
-    """Exposed seconds per term with their shares, the largest first, without those below 0.05 %."""
+def time_panel(plan: Plan, *, blocks: bool, whole: bool) -> Text:
+    """Seconds per term with their shares, the largest first; small ones together unless the ``whole`` is wanted."""
     total = sum(plan.breakdown_seconds.values()) or 1.0
-    shares = {name: value / total for name, value in plan.breakdown_seconds.items()}
-    large = sorted((name for name in shares if shares[name] >= _LEAST), key=lambda name: -shares[name])
-    longest = max(shares.values(), default=0.0) or 1.0
-    text = Text("Time per iteration", style="bold")
-    for name in large:
-        drawn = bar(shares[name] / longest, _BAR, blocks=blocks)
-        time = column_seconds(plan.breakdown_seconds[name], longest * total)
-        row = f"\n  {TERMS.get(name, name):<12}{time:>9}{format_percent(shares[name]):>8} "
+    large = {name: value for name, value in plan.breakdown_seconds.items() if value >= _SMALL * total}
+    small = {name: value for name, value in plan.breakdown_seconds.items() if name not in large and value > 0.0}
+    terms = {TERMS.get(name, name): value for name, value in (large | small if whole else large).items()}
+    terms = dict(sorted(terms.items(), key=lambda term: -term[1]))
+    if small and not whole:
+        alone = next(iter(small))
+        terms[TERMS.get(alone, alone) if len(small) == 1 else "all other terms"] = sum(small.values())
+    longest = max(terms.values(), default=0.0) or 1.0
+    hidden = "; traffic: what compute does not hide" if any(word.endswith("traffic") for word in terms) else ""
+    text = Text("Time of an iteration", style="bold").append(hidden, style="not bold dim")
+    for name, value in terms.items():
+        if value < _LEAST * total:
+            continue
+        drawn = bar(value / longest, _BAR, blocks=blocks)
+        row = f"\n  {name:<26}{column_seconds(value, longest):>9}{format_percent(value / total):>8} "
         text.append(row, style="not bold").append(drawn, style="not bold cyan")
     return text
+
+
+def fullest_stage(stages: Sequence[StageMemory]) -> str:
+    """Memory of the fullest device, and what it is made of."""
+    stage = max(stages, key=lambda one: one.total / one.limit)
+    where = f", in stage {stage.stage}" if len(stages) > 1 else ""
+    share = format_percent(stage.total / stage.limit)
+    full = f"{format_gib(stage.total)} of {format_gib(stage.limit)} GiB ({share}) on the fullest GPU{where}"
+    parts = sorted(((getattr(stage, part), name) for part, name in PARTS.items() if part != "total"), reverse=True)
+    return f"{full}: {', '.join(f'{name} {format_gib(value)}' for value, name in parts if value >= _SHOWN)}"
+
+
+_SHOWN: Final = 0.05 * 2**30
+"""Bytes that a tenth of a GiB shows."""
 
 
 def memory_panel(stages: Sequence[StageMemory]) -> Text:
@@ -72,18 +103,18 @@ def memory_panel(stages: Sequence[StageMemory]) -> Text:
     shown = _fullest_stages(stages)
     limits = {format_gib(stage.limit) for stage in stages}
     of = f" of {min(limits)}" if len(limits) == 1 else ""
-    text = Text(f"Memory per GPU, GiB{of}", style="bold")
+    text = Text(f"Memory by stage, GiB{of} per GPU", style="bold")
     text.append("\n" + _row("stage", [str(stage.stage) for stage in shown]), style="not bold")
-    for part in _PARTS if len(limits) == 1 else (*_PARTS, "limit"):
+    for part, name in {**PARTS, **({} if len(limits) == 1 else {"limit": "usable"})}.items():
         values = [getattr(stage, part) for stage in shown]
-        if any(value >= 2**20 for value in values) or part == "total":
+        if any(value >= _SHOWN for value in values) or part == "total":
             style = "bold" if part == "total" else "not bold"
-            text.append("\n" + _row(part, [format_gib(value) for value in values]), style=style)
+            text.append("\n" + _row(name, [format_gib(value) for value in values]), style=style)
     return text
 
 
 def _row(name: str, cells: Sequence[str]) -> str:
-    return f"  {name:<12}" + "".join(f"{cell:>8}" for cell in cells)
+    return f"  {name:<24}" + "".join(f"{cell:>8}" for cell in cells)
 
 
 def _fullest_stages(stages: Sequence[StageMemory]) -> list[StageMemory]:
@@ -91,107 +122,79 @@ def _fullest_stages(stages: Sequence[StageMemory]) -> list[StageMemory]:
     return [*stages[:1], *inner, *(stages[-1:] if len(stages) > 1 else ())]
 
 
-def alternatives_table(plan: Plan, *, width: int) -> Table:
-    """The runners-up below the winner; in what each differs where there is room, or where its columns do not tell.
+def alternatives_table(plan: Plan, *, width: int, most: int) -> Table:
+    """The plan and the first ``most`` runners-up; in what each differs where there is room, or columns do not tell.
 
-    Those show the degrees of the first stage; other stages may have others, and node groups another order.
+    A choice that is 1 in all of them has no column. Columns do not tell what stages of several node groups have.
     """
     several = plan.strategy is not None and len({stage.group for stage in plan.strategy.stages}) > 1
-    wide, gap = width >= WIDE or several, 2 if width >= SIDE_BY_SIDE else 1
+    told, gap = width >= WIDE or several, 2 if width >= WIDE else 1
+    rows = [*_the_plan(plan), *plan.alternatives[:most]]
+    cells = [_cells(place, one) for place, one in enumerate(rows, start=1)]
+    shown = [name for name in (cells[0] if cells else ()) if _told_by(name, cells, several=several)]
     table = unlined(gap, collapse_padding=True)
-    wall = plan.goodput if plan.request.get("objective") == "goodput" else None
-    for name in (*_COLUMNS, *(["goodput"] if wall else [])):
-        table.add_column(name, justify="left" if name == "recompute" else "right", overflow="fold")
-    if wide:
-        table.add_column("", overflow="fold", style="dim")
-    if plan.strategy is not None and plan.prediction is not None and plan.memory_bytes:
-        best = Alternative(
-            strategy=plan.strategy,
-            iteration_seconds=plan.prediction.iteration_seconds,
-            mfu=plan.prediction.mfu,
-            peak_memory_bytes=max(stage.total for stage in plan.memory_bytes),
-            effective=wall.effective if wall else None,
-            differs="",
-        )
-        table.add_row(*_cells(1, best), *_goodput(best), style="bold")
-    for place, alternative in enumerate(plan.alternatives, start=2):
-        table.add_row(*_cells(place, alternative), *_goodput(alternative), *([alternative.differs] if wide else []))
+    for name in shown:
+        text = name == "recompute"
+        table.add_column(name, justify="left" if text else "right", overflow="fold", no_wrap=not text)
+    if told:
+        table.add_column("in place of the first", overflow="fold", style="dim")
+    for row, one in zip(cells, rows, strict=True):
+        style = "bold" if one is rows[0] and plan.strategy is not None else ""
+        table.add_row(*(row[name] for name in shown), *([one.differs.replace("_", " ")] if told else []), style=style)
     return table
 
 
-def _cells(place: int, alternative: Alternative) -> list[str]:
-    strategy = alternative.strategy
-    degrees = (strategy.tp, strategy.cp, strategy.pp, strategy.dp, strategy.ep, strategy.vpp, strategy.micro_batch_size)
-    return [
-        f"{place}{'=' if alternative.tied else ''}",
-        *map(str, degrees),
-        str(strategy.zero_stage),
-        recomputation(strategy),
-        short_seconds(alternative.iteration_seconds),
-        format_percent(alternative.mfu),
-        format_gib(alternative.peak_memory_bytes),
-    ]
+def _told_by(name: str, rows: Sequence[Mapping[str, str]], *, several: bool) -> bool:
+    """Whether a column is of use: figures are, choices where they are not 1 in every row, or told in words."""
+    if name in _CHOICES:
+        return not several and (name in {"DP", "recompute"} or any(row[name] != "1" for row in rows))
+    return True
 
 
-def _goodput(alternative: Alternative) -> list[str]:
-    """Share of the wall time that trains, where that is what counts."""
-    return [] if alternative.effective is None else [format_percent(alternative.effective)]
+_DEGREES: Final = ("TP", "CP", "PP", "VPP", "DP", "EP")
+_CHOICES: Final = (*_DEGREES, "batch", "ZeRO", "recompute")
 
 
-def recomputation(strategy: Strategy) -> str:
-    """What is recomputed: its kind, or how many layers where it is some of them."""
-    layers = sum(stage.recompute_layers for stage in strategy.stages)
-    if layers == 0:
-        return "+".join(strategy.recompute_modules) or strategy.recompute
-    every = sum(stage.layers for stage in strategy.stages)
-    together = f" by {strategy.recompute_num_layers} layers" if strategy.recompute_num_layers > 1 else ""
-    return f"full{together}" if layers == every else f"{layers}/{every} layers"
-
-
-def layers_per_stage(strategy: Strategy) -> str:
-    """The split of layers in words: "12 layers per stage", "layers per stage 11, 6 x 12, 13"."""
-    layers = [stage.layers for stage in strategy.stages]
-    if len(set(layers)) == 1:
-        return f"{plural(layers[0], 'layer')} per stage"
-    return f"layers per stage {_runs(layers)}"
-
-
-def along_the_pipeline(strategy: Strategy) -> list[str]:
-    """The node groups from the first stage to the last, where there are several, each with what differs."""
-    if len({stage.group for stage in strategy.stages}) < 2:
+def _the_plan(plan: Plan) -> list[Alternative]:
+    """The plan itself as the first of its runners-up."""
+    if plan.strategy is None or plan.prediction is None or not plan.memory_bytes:
         return []
-    lines, start = [], 0
-    for name, run in groupby(strategy.stages, key=lambda stage: stage.group):
-        stages = list(run)
-        end = start + len(stages) - 1
-        where = f"stage {start}" if start == end else f"stages {start} to {end}"
-        parts = [f"{name}: {where}", f"layers {_runs([stage.layers for stage in stages])}", *_degrees_of(stages[0])]
-        if again := sum(stage.recompute_layers for stage in stages):
-            parts.append(f"{again} recomputed")
-        lines.append("  " + "   ".join(parts))
-        start = end + 1
-    return lines
+    wall = plan.goodput if plan.request.get("objective") == "goodput" else None
+    best = Alternative(
+        strategy=plan.strategy,
+        iteration_seconds=plan.prediction.iteration_seconds,
+        mfu=plan.prediction.mfu,
+        peak_memory_bytes=max(stage.total for stage in plan.memory_bytes),
+        effective=wall.effective if wall else None,
+        differs="",
+    )
+    return [best]
 
 
-def _degrees_of(stage: Stage) -> list[str]:
-    """The degrees of a stage that are not those of every stage."""
-    known = (("TP", stage.tp), ("DP", stage.dp), ("micro-batch", stage.micro_batch_size))
-    return [f"{name} {value}" for name, value in known if value is not None]
-
-
-def _runs(values: Sequence[int]) -> str:
-    counted = [(value, len(list(same))) for value, same in groupby(values)]
-    return ", ".join(f"{count} x {value}" if count > 1 else str(value) for value, count in counted)
+def _cells(place: int, alternative: Alternative) -> dict[str, str]:
+    """The cells of a row by their headings."""
+    at = alternative.strategy
+    wall = {} if alternative.effective is None else {"goodput": format_percent(alternative.effective)}
+    return {
+        "": f"{place}{'=' if alternative.tied else ''}",
+        **{name: str(getattr(at, name.lower())) for name in _DEGREES},
+        "batch": str(at.micro_batch_size),
+        "ZeRO": str(at.zero_stage),
+        "recompute": recomputation(at),
+        "iteration": short_seconds(alternative.iteration_seconds),
+        "MFU": format_percent(alternative.mfu),
+        "GiB": format_gib(alternative.peak_memory_bytes),
+        **wall,
+    }
 
 
 def model_facts(request: Mapping[str, Any]) -> list[str]:
     """Sizes of the model and of its training."""
     model = request.get("model")
     sizes = model if isinstance(model, Mapping) else {}
-    asked = {"seq": "seq_length", "batch": "global_batch_size", "adapters": "adapters"}
+    asked = {"batch": "global_batch_size", "seq": "seq_length", "adapters": "adapters"}
     return [
         f"{format_count(sizes['parameters'])} parameters" if "parameters" in sizes else "",
-        plural(sizes["num_layers"], "layer") if "num_layers" in sizes else "",
         *(f"{word} {request[name]}" for word, name in asked.items() if request.get(name)),
         str(request.get("precision") or ""),
         f"{format_count(request['tokens'])} tokens" if request.get("tokens") else "",
@@ -222,28 +225,53 @@ def _machines(group: Mapping[str, Any]) -> str:
 _LOSSES: Final = ("checkpoints", "failures", "repairs", "stragglers")
 
 
-def goodput_lines(found: Goodput, width: int) -> str:
+def training_lines(found: Prediction, request: Mapping[str, Any]) -> list[str]:
+    """How long the whole training takes undisturbed, what it costs, and how fast it goes."""
+    model = request.get("model")
+    windowed = isinstance(model, Mapping) and model.get("sliding_window") is not None
+    attention = "attention within the window" if windowed else "full attention"
+    cost = found.cost_dollars
+    whole = [
+        format_days(found.training_days),
+        plural(found.iterations, "iteration"),
+        format_dollars(cost) if cost is not None else "",
+        f"{format_prefixed(found.gpu_hours)} GPU-hours",
+        format_energy(found.energy_megawatt_hours),
+    ]
+    speed = [
+        f"{format_prefixed(found.tokens_per_second)} tokens/s",
+        f"{three_digits(found.model_tflops_per_gpu)} TFLOP/s per GPU",
+        f"MFU {format_percent(found.mfu)} ({attention})",
+        f"HFU {format_percent(found.hfu)} with recomputation" if found.hfu > found.mfu else "",
+    ]
+    return [", ".join(filter(None, parts)) for parts in (whole, speed)]
+
+
+def goodput_lines(found: Goodput) -> list[str]:
     """What is left of the wall time and why; how often, how long, how much."""
     often, every = found.mean_hours_between_failures, found.checkpoint_interval_seconds
     losses = [(name, getattr(found, name)) for name in _LOSSES]
     shares = [
-        f"goodput     {format_percent(found.effective)}",
-        *(f"{name} {format_percent(share)}" for name, share in losses if share >= _LEAST),
-        f"{format_days(found.wall_days)} in all",
+        f"{format_days(found.wall_days)} with interruptions",
+        f"goodput {format_percent(found.effective)} of the time",
         format_dollars(found.wall_cost_dollars) if found.wall_cost_dollars is not None else "",
-        f"{three_digits(energy)} MWh" if (energy := found.wall_energy_megawatt_hours) is not None else "",
+        format_energy(energy) if (energy := found.wall_energy_megawatt_hours) is not None else "",
     ]
+    lost = [f"{name} {format_percent(share)}" for name, share in losses if share >= _LEAST]
     why = [
         "never interrupted" if often is None else f"interrupted every {short_seconds(often * 3600.0)}",
         f"back after {short_seconds(found.downtime_seconds)}" if often is not None else "",
-        f"checkpoint of {format_prefixed(found.checkpoint_bytes)}B",
-        "never written"
-        if every is None
-        else f"every {short_seconds(every)} ({plural(found.checkpoint_interval_iterations or 0, 'iteration')}), "
-        f"stall {short_seconds(found.checkpoint_stall_seconds)}",
+        f"a checkpoint of {format_prefixed(found.checkpoint_bytes)}B "
+        + (
+            "never written"
+            if every is None
+            else f"every {short_seconds(every)} ({plural(found.checkpoint_interval_iterations or 0, 'iteration')}), "
+            f"stall {short_seconds(found.checkpoint_stall_seconds)}"
+        ),
         _spares(found) if often is not None or found.spare_nodes else "",
     ]
-    return flow(shares, width=width) + "\n" + flow(why, width=width, indent=14)
+    shares += [f"lost to {', '.join(lost)}"] if lost else []
+    return [", ".join(filter(None, parts)) for parts in (shares, why)]
 
 
 def _spares(found: Goodput) -> str:

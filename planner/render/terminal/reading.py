@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from rich.console import Console
-from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from planner.answer.text import format_gib, plural, short_seconds
-from planner.render.terminal.tables import grid, section
+from planner.render.terminal.tables import columns, grid, indented, line, section
 
 _DEGREES: Final = ("tp", "cp", "pp", "vpp", "ep", "dp")
-_LONGEST: Final = 34
-"""Characters of a value in the table."""
 
 
 @dataclass(frozen=True)
@@ -47,30 +45,67 @@ class Reading:
     remarks: tuple[str, ...] = ()
 
 
-def print_reading(found: Reading, console: Console) -> None:
-    """All of it, within the width of the console."""
-    console.print(Text(f"{_job(found)}: {_verdict(found)}", style="bold"), overflow="fold")
+def print_reading(found: Reading, console: Console, *, whole: bool = False) -> None:
+    """What the job is and whether it can be priced, then what is missing, what matters, what was filled in.
+
+    Args:
+        found: what to show.
+        console: where; nothing is wider.
+        whole: every value, also those that are as in any job.
+    """
+    line(console, f"{_job(found)}: {_verdict(found)}.", "bold")
     for path, title in found.files:
-        console.print(Text(f"  {path}: {title}"), overflow="fold")
+        line(console, f"  {path}: {title}")
     if found.measured:
-        console.print(Text(f"  measured: {_measured(found.measured)}"), overflow="fold")
-    table = grid("", "value", "from", left=(0, 1, 2), wrap=False)
-    for name, value in found.values.items():
-        table.add_row(name.removeprefix("pins."), _short(value), found.origins.get(name, ""))
-    if table.row_count:
-        section("Read", table, console)
-    lists = {
-        "Missing": found.missing,
-        "Assumed": found.assumed,
-        "Read and not priced": found.unpriced,
-        "Also": found.remarks,
-    }
-    for heading, lines in lists.items():
-        if lines:
-            console.print()
-            console.print(Text(heading, style="bold"))
-            for line in lines:
-                console.print(Padding(Text(f"- {line}"), (0, 0, 0, 2)), overflow="fold")
+        line(console, f"  measured: {_measured(found.measured)}")
+    _print_list("Missing", found.missing, console)
+    plain = [] if whole else [name for name, value in found.values.items() if _usual(name, value, found.values)]
+    shown = {name: value for name, value in found.values.items() if name not in plain}
+    if shown:
+        section("Read", _table(shown, found.origins), console)
+    if plain:
+        said = ", ".join(f"{name.removeprefix('pins.')} {_short(found.values[name])}" for name in plain)
+        console.print(indented(Text(f"as usual: {said}", style="dim")))
+    _print_list("Read and not priced", found.unpriced, console)
+    _print_list("Assumed", found.assumed, console)
+    _print_list("Also", found.remarks, console)
+
+
+def _print_list(heading: str, said: Sequence[str], console: Console) -> None:
+    """A heading with a line for each that is said."""
+    if said:
+        section(heading, columns([Text("-"), Text(one)] for one in said), console)
+
+
+def _table(values: Mapping[str, Any], origins: Mapping[str, str]) -> Table:
+    """Values, and where they are from, where that is more than one place."""
+    several = len({origins.get(name, "") for name in values}) > 1
+    table = grid("", "value", *(["from"] if several else []), left=(0, 1, 2))
+    for name, value in values.items():
+        table.add_row(*map(Text, (name.removeprefix("pins."), _short(value), *([origins.get(name, "")] * several))))
+    return table
+
+
+_ABOUT: Final[Mapping[str, str]] = {"cp_kind": "cp", "etp": "ep", "rank_order": "", "schedule": "pp", "vpp": "pp"}
+"""Axes that matter only where another one splits anything; the order of ranks is seldom any one's choice."""
+_TOLD: Final = ("zero_stage", "micro_batch_size", "dp")
+"""Axes that are told whatever they are."""
+_NEUTRAL: Final = ("1", "none", "False", "false", "ends")
+
+
+_OFF: Final = (False, None, "none")
+"""Values of a table that say that something is not there."""
+
+
+def _usual(name: str, value: Any, values: Mapping[str, Any]) -> bool:
+    """Whether a value of a strategy changes nothing, as in any job."""
+    if not name.startswith("pins."):
+        return False
+    axis = name.removeprefix("pins.")
+    if axis in _TOLD:
+        return False
+    other = _ABOUT.get(axis)
+    return str(value) in _NEUTRAL or (other is not None and str(values.get(f"pins.{other}", 1)) == "1")
 
 
 def _job(found: Reading) -> str:
@@ -101,6 +136,7 @@ def _measured(measured: Mapping[str, Any]) -> str:
 
 def _short(value: Any) -> str:
     if isinstance(value, Mapping):
-        value = ", ".join(f"{name}={inner}" for name, inner in value.items() if name != "name")
-    text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+        return ", ".join(f"{name}={inner}" for name, inner in value.items() if name != "name" and inner not in _OFF)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from hardware.units import format_quantity
 from planner.analyses.replan_document import Choice, Replan
+from planner.answer.headline import degrees
 from planner.answer.text import format_percent, plural, short_seconds, strategy_in_words
 from planner.render.terminal.tables import grid, indented, line, printable, section
 
@@ -14,18 +15,30 @@ from planner.render.terminal.tables import grid, indented, line, printable, sect
 def render(found: Replan, console: Console) -> None:
     """The whole answer, within the width of the console."""
     found = printable(found, console)
+    line(console, _answer(found), "bold")
     was = f"{plural(found.old_gpus, 'GPU')}, {short_seconds(found.old_iteration_seconds)} per iteration"
-    console.print(Text(f"{was} -> {plural(found.gpus, 'GPU')}, global batch {found.global_batch_size}", style="bold"))
-    line(console, f"searched {', '.join(f'{count:,}' for count in found.counts)} GPUs: {found.statement}")
+    line(console, f"It was {was}; the global batch stays {found.global_batch_size:,} sequences.")
+    line(console, f"Searched {', '.join(f'{count:,}' for count in found.counts)} GPUs: {found.statement}.")
     if found.fastest is None or found.nearest is None:
         return
     choices = {"fastest": found.fastest} | ({} if found.fastest == found.nearest else {"nearest": found.nearest})
-    table = grid("", "GPUs", "idle", "iteration", "slower", "moved", "pause", "strategy", left=(0, 7))
+    table = grid("", "GPUs", "idle", "iteration", "slower", "moved", "pause", "strategy", left=(0, 7), whole=True)
     for name, choice in choices.items():
         table.add_row(name, *map(Text, _cells(choice)))
     console.print("", indented(table), sep="\n")
     for name, choice in choices.items():
         section(name, Text(choice.moved.statement), console)
+
+
+def _answer(found: Replan) -> str:
+    """What to go on with, in one sentence."""
+    choice = found.nearest or found.fastest
+    if choice is None or choice.plan.strategy is None:
+        return f"Nothing fits {plural(found.gpus, 'GPU')}."
+    idle = f" ({choice.idle_gpus:,} idle)" if choice.idle_gpus else ""
+    took, pause = short_seconds(choice.iteration_seconds), short_seconds(choice.moved.seconds)
+    use = f"On {plural(found.gpus, 'GPU')} use {degrees(choice.plan.strategy)}{idle}"
+    return f"{use}: {took} per iteration after a pause of {pause}."
 
 
 def _cells(choice: Choice) -> tuple[str, ...]:

@@ -18,14 +18,11 @@ from planner.answer.text import (
     plural,
     short_seconds,
 )
-from planner.render.terminal.tables import grid, line, print_head, print_wide
+from planner.render.terminal.tables import grid, line, print_assumed
 
 _UNDISTURBED: Final = ("GPUs", "time", "cost", "MFU", "iteration", "batch")
-_WITH_INTERRUPTIONS: Final = (
-    *("GPUs", "wall time", "cost", "spare nodes", "goodput"),
-    *("undisturbed MFU", "undisturbed iteration", "batch"),
-)
-"""An iteration runs undisturbed or not at all: what breaks is in the wall time and the cost alone."""
+_WITH_INTERRUPTIONS: Final = ("GPUs", "wall time", "cost", "spares", "goodput", "batch")
+"""What breaks is in the wall time and the cost; an iteration and its MFU are undisturbed."""
 _BATCHES: Final = "batches differ between sizes, and with them the iterations' efficiency; --global-batch compares one"
 """Of sizes that train with other batches, which their times and costs depend on."""
 
@@ -34,42 +31,53 @@ def print_size(found: Size, console: Console) -> None:
     """The size, what surrounds it and what a day costs."""
     limits = [f"within {format_days(found.deadline_days)}" if found.deadline_days is not None else ""]
     limits += [f"for at most {format_dollars(found.budget_dollars)}" if found.budget_dollars is not None else ""]
-    head = f"{found.model}  {format_count(found.tokens)} tokens  on {found.cluster}  {' '.join(filter(None, limits))}"
-    print_head(head, found.defaults, console)
+    line(console, _answer(found), "bold")
+    recommended = {option.gpus: option for option in (found.smallest, found.cheapest, found.fastest) if option}
+    for gpus, option in sorted(recommended.items()):
+        for warning in option.careful:
+            line(console, f"warning: on {plural(gpus, 'GPU')} {warning}", "yellow")
+    asked = f"{found.model}, {format_count(found.tokens)} tokens, on {found.cluster} {' '.join(filter(None, limits))}"
+    console.print()
+    line(console, asked.strip())
+    console.print()
     rows = _rows(found)
     shown = rows or [("nearest", option) for option in (found.nearest,) if option]
-    print_wide(_table(shown, found.deadline_days), console)
+    console.print(_table(shown, found.deadline_days))
     console.print()
     batches = {option.global_batch_size for _, option in rows}
     for text in (*_days(found), *(_BATCHES,) * (len(batches) > 1), found.statement):
         line(console, text)
-    recommended = {option.gpus: option for option in (found.smallest, found.cheapest, found.fastest) if option}
-    for gpus, option in sorted(recommended.items()):
-        for warning in option.careful:
-            line(console, f"careful: on {plural(gpus, 'GPU')} {warning}", "yellow")
-    if answer := found.answer:
-        console.print()
-        machines = f"{plural(answer.gpus, 'GPU')} ({plural(answer.nodes, 'node')})"
-        cost = "" if answer.cost_dollars is None else f", {format_dollars(answer.cost_dollars)}"
-        took = f"{_took(answer, found.deadline_days)}{cost}, {format_percent(answer.mfu)} MFU"
-        line(console, f"{machines}: {took}, {_words(answer)}.", "bold")
+    print_assumed(found.defaults, console)
+
+
+def _answer(found: Size) -> str:
+    """The size, or that there is none, in one sentence."""
+    answer = found.answer
+    if answer is None:
+        near = found.nearest
+        nearest = f" Nearest: {plural(near.gpus, 'GPU')}, {_took(near, found.deadline_days)}." if near else ""
+        return f"No size that was searched meets the limits.{nearest}"
+    machines = f"Rent {plural(answer.gpus, 'GPU')} ({plural(answer.nodes, 'node')})"
+    cost = "" if answer.cost_dollars is None else f", {format_dollars(answer.cost_dollars)}"
+    took = f"{_took(answer, found.deadline_days)}{cost}, {format_percent(answer.mfu)} MFU"
+    return f"{machines}: {took}, with {_words(answer)}."
 
 
 def _rows(found: Size) -> list[tuple[str, Option]]:
     """Every size that has a name, smallest first, each once."""
     rows: dict[int, tuple[list[str], Option]] = {}
-    for name, said in (("smallest", "smallest"), ("cheapest", "cheapest searched"), ("fastest", "fastest searched")):
+    for name, said in (("smallest", "smallest"), ("cheapest", "cheapest"), ("fastest", "fastest")):
         if option := getattr(found, name):
             rows.setdefault(option.gpus, ([], option))[0].append(said)
     for option in found.neighbours:
         fewer = found.answer is not None and option.nodes < found.answer.nodes
-        rows.setdefault(option.gpus, ([], option))[0].append("one node fewer" if fewer else "one node more")
+        rows.setdefault(option.gpus, ([], option))[0].append("1 node less" if fewer else "1 node more")
     return [(", ".join(names), option) for _, (names, option) in sorted(rows.items())]
 
 
 def _table(rows: list[tuple[str, Option]], deadline: float | None) -> Table:
     names = _WITH_INTERRUPTIONS if any(_interrupted(option) for _, option in rows) else _UNDISTURBED
-    table = grid("", *names, "strategy", left=(0, len(names) + 1), wrap=False)
+    table = grid("searched", *names, "strategy", left=(0, len(names) + 1), whole=True)
     for name, option in rows:
         table.add_row(name, *_cells(option, deadline), f"{option.global_batch_size:,}", _words(option))
     return table
@@ -79,7 +87,7 @@ def _cells(option: Option, deadline: float | None) -> tuple[str, ...]:
     cost = "" if option.cost_dollars is None else format_dollars(option.cost_dollars)
     lost = () if option.effective is None else (str(option.spare_nodes), format_percent(option.effective))
     running = (format_percent(option.mfu), short_seconds(option.iteration_seconds))
-    return f"{option.gpus:,}", format_days(option.days, deadline), cost, *lost, *running
+    return f"{option.gpus:,}", format_days(option.days, deadline), cost, *(lost or running)
 
 
 def _interrupted(option: Option) -> bool:

@@ -154,12 +154,15 @@ def unlined(gap: int = 2, **more: Any) -> Table:
     return Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold", **more)
 
 
-def grid(*headings: str, left: Iterable[int] = (0,), wrap: bool = True) -> Table:
-    """A table of these headings without lines; cells stand right but in the columns ``left``, and may wrap."""
+def grid(*headings: str, left: Iterable[int] = (0,), whole: bool = False) -> Table:
+    """A table of these headings without lines; cells stand right but in the columns ``left``.
+
+    All may wrap, or where figures are to stay ``whole`` only those on the left.
+    """
     table = unlined()
     for place, heading in enumerate(headings):
         side: Literal["left", "right"] = "left" if place in left else "right"
-        table.add_column(heading, justify=side, no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
+        table.add_column(heading, justify=side, no_wrap=whole and side == "right", overflow="fold")
     return table
 
 
@@ -173,6 +176,11 @@ def columns(rows: Iterable[Sequence[Text]], *how: Mapping[str, Any]) -> Table:
             table.add_column(overflow="fold")
         table.add_row(*cells)
     return table
+
+
+def pairs(rows: Iterable[tuple[str, str]], style: str = "") -> Table:
+    """What is explained, and the explanation beside it."""
+    return columns(([Text(name, style=style), Text(said)] for name, said in rows), {"max_width": 24})
 
 
 def indented(part: RenderableType) -> Padding:
@@ -190,11 +198,10 @@ def section(heading: str, part: RenderableType, console: Console) -> None:
     console.print(*headed(heading, part), sep="\n")
 
 
-def print_head(text: str, assumed: Sequence[str], console: Console) -> None:
-    """What was asked, and what was assumed of it."""
-    line(console, text, "bold")
-    line(console, f"assumed: {'; '.join(assumed)}" if assumed else "nothing is assumed")
-    console.print()
+def print_assumed(assumed: Sequence[str], console: Console) -> None:
+    """What nobody said and was filled in, as the last thing that is told."""
+    if assumed:
+        console.print("", pairs([("Assumed", "; ".join(assumed))], style="bold"), sep="\n")
 
 
 def line(console: Console, text: str, style: str = "") -> None:

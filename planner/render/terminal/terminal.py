@@ -1,236 +1,226 @@
-"""The screen: assumptions first, the answer, where the time and the memory go, the reasons."""
+"""The screen of a plan: the answer in a sentence, strategy, time, money, memory, risk; last what was assumed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from planner.answer.plan import Advice, Plan, Prediction, Proof, Rejection, Strategy, Trust
-from planner.answer.text import (
-    BEST,
-    CUT_SHORT,
-    NOTABLE,
-    format_days,
-    format_dollars,
-    format_percent,
-    format_prefixed,
-    main_restriction,
-    name_in,
-    plural,
-    short_seconds,
-    three_digits,
-)
+from planner.answer.headline import headline
+from planner.answer.plan import Advice, Comparable, Plan, Prediction, Proof, Rejection, Strategy, Trust
+from planner.answer.text import CUT_SHORT, format_percent, name_in, plural, short_seconds
 from planner.errors import BadRequest
 from planner.jobs.preview import block, device_refusal, launch, other_launcher
 from planner.render.terminal.bars import flow
 from planner.render.terminal.panels import (
-    SIDE_BY_SIDE,
-    along_the_pipeline,
     alternatives_table,
+    fullest_stage,
     goodput_lines,
-    layers_per_stage,
     machine_facts,
     memory_panel,
     model_facts,
-    recomputation,
     time_panel,
+    training_lines,
 )
-from planner.render.terminal.tables import columns, grid, headed, indented, printable, speaks_utf
+from planner.render.terminal.strategy import along_the_pipeline, strategy_rows
+from planner.render.terminal.tables import grid, headed, indented, pairs, printable, speaks_utf
 from planner.request.overrides import written
 
+LINES: Final = 60
+"""Of a screen that does not tell all, where that can be."""
+FEW: Final = 3
+"""Runners-up with the plan, and reasons, of such a screen; fewer where there is no room."""
 
-def render(plan: Plan, console: Console) -> None:
-    """Print a plan on a console, within its width, with what its encoding can show."""
+
+def render(plan: Plan, console: Console, *, whole: bool = False, most: int | None = None) -> None:
+    """Print a plan on a console, within its width, with what its encoding can show.
+
+    Args:
+        plan: to print.
+        console: where.
+        whole: everything that it holds, not only what most people need.
+        most: runners-up to show, where somebody said how many.
+    """
     plan = printable(plan, console)
     blocks = console.is_terminal and speaks_utf(console)
-    for part in _parts(plan, console.width, blocks=blocks):
-        console.print(part, overflow="fold")
+    for few in (len(plan.alternatives) + len(plan.why_not) + 1,) if whole else range(FEW, -1, -1):
+        shown = Shown(whole=whole, reasons=few, others=max(few - 1, 0) if most is None else most)
+        parts = Group(*_parts(plan, console.width, shown, blocks=blocks))
+        if whole or len(console.render_lines(parts)) <= LINES:
+            break
+    console.print(parts, overflow="fold")
 
 
-def _parts(plan: Plan, width: int, *, blocks: bool) -> Iterator[RenderableType]:
-    yield from _header(plan, width)
+@dataclass(frozen=True)
+class Shown:
+    """How much of a plan is shown: all of it, or so many reasons and runners-up."""
+
+    whole: bool
+    reasons: int
+    others: int
+
+
+def _parts(plan: Plan, width: int, shown: Shown, *, blocks: bool) -> Iterator[RenderableType]:
+    runs = plan.status != "infeasible" and plan.fits
+    yield Text(headline(plan), style="bold green" if runs else "bold red")
+    for warning in plan.warnings:
+        if not _is_choice(warning):
+            yield Text(f"warning: {warning}", style="yellow")
+    yield from _question(plan, width)
     if plan.status == "infeasible":
         yield from _refusal(plan)
-    if plan.strategy is None or plan.prediction is None:
-        return
+    if plan.strategy is not None and plan.prediction is not None:
+        yield from _figures(plan, plan.strategy, plan.prediction, blocks=blocks, whole=shown.whole)
+        yield from _reasons(plan, width, shown)
+        if runs:
+            yield from _launch(plan, plan.strategy, width)
+    if plan.defaults:
+        yield from ("", pairs([("Assumed", "; ".join(plan.defaults))], style="bold"))
+    if more := "" if shown.whole else _more(plan, shown):
+        yield from ("", Text(f"-v adds {more}", style="dim"))
+
+
+def _is_choice(warning: str) -> bool:
+    """Whether it tells another plan that there would be with another option, not what may go wrong with this one."""
+    return warning.startswith("with --") or "% faster with --" in warning
+
+
+def _question(plan: Plan, width: int) -> Iterator[RenderableType]:
+    """What was asked: the job, the machines, what was set."""
     yield ""
-    yield from _answer(plan.strategy, plan.prediction, width, windowed=_windowed(plan.request))
-    if plan.goodput:
-        yield Text(goodput_lines(plan.goodput, width))
-    if not plan.fits:
-        yield Text("  does not fit the memory of the device", style="bold red")
-    yield ""
-    panels = time_panel(plan, blocks=blocks), memory_panel(plan.memory_bytes)
-    if width >= SIDE_BY_SIDE:
-        both = Table.grid(padding=(0, 4, 0, 0))
-        both.add_row(*panels)
-        yield both
-    else:
-        yield from (panels[0], "", panels[1])
-    for warning in plan.warnings:
-        yield indented(Text(f"careful: {warning}", style="yellow"))
-    if plan.alternatives or not plan.alternatives_complete:
-        yield from headed("Alternatives", alternatives_table(plan, width=width - 2))
-        yield from _ties(plan)
-    yield from _advice("Why not", plan.why_not)
-    yield from _advice("What would help", plan.what_helps)
-    yield from _evidence(plan)
-    if plan.status != "infeasible" and plan.fits:
-        yield from _launch(plan, plan.strategy, width)
-        yield from ("", _quote(plan, plan.strategy, plan.prediction, width))
+    yield _line(name_in(plan.request.get("model")), model_facts(plan.request), width)
+    yield _line(name_in(plan.request.get("cluster")), machine_facts(plan.request), width)
+    if changes := plan.request.get("changes"):
+        said = _listed([f"{path} = {written(value)}" for path, value in changes.items()], ";")
+        yield Text(flow(["set:", *said], width=width, indent=0, gap=" "))
 
 
-def _ties(plan: Plan) -> Iterator[RenderableType]:
-    """What the mark of tied alternatives means, which of them is better validated, and whether there may be others."""
-    if not plan.alternatives_complete:
-        yield indented(Text(CUT_SHORT, style="dim"))
-    if any(other.tied for other in plan.alternatives):
-        yield indented(Text("= tied: more than one chance in three that it is faster", style="dim"))
-    if better := plan.better_validated:
-        yield indented(Text(f"--ties validated takes {better.subject}: {better.text}"))
+def _figures(
+    plan: Plan, strategy: Strategy, found: Prediction, *, blocks: bool, whole: bool
+) -> Iterator[RenderableType]:
+    """The strategy, what it takes of time, money and memory, and how sure that is."""
+    yield from headed("Strategy", pairs([*strategy_rows(strategy), *along_the_pipeline(strategy)]))
+    yield from ("", time_panel(plan, blocks=blocks, whole=whole))
+    if whole and len(plan.memory_bytes) > 1:
+        yield from ("", memory_panel(plan.memory_bytes))
+    training = [*training_lines(found, plan.request), *(goodput_lines(plan.goodput) if plan.goodput else ())]
+    rows = [("Training", "\n".join(training))]
+    if plan.memory_bytes:
+        rows.append(("Memory", fullest_stage(plan.memory_bytes)))
+    yield from ("", pairs([*rows, ("Risk", "\n".join(_risk(plan, found, whole=whole)))], style="bold"))
 
 
-def _evidence(plan: Plan) -> Iterator[RenderableType]:
-    """What others ran and measured that is most like the plan."""
-    if plan.closest_run:
-        yield from headed("Closest published run", Text(plan.closest_run))
-    elif plan.trust:
-        yield from headed("Closest measured runs")
+def _risk(plan: Plan, found: Prediction, *, whole: bool) -> Iterator[str]:
+    """How sure the figures are: the interval, how far measured runs are, what is proved."""
+    low, high = short_seconds(found.interval.low), short_seconds(found.interval.high)
+    yield f"time: {low} to {high} per iteration ({found.interval.coverage:.0%} interval of measured runs)"
     if plan.trust:
-        yield from _trust(plan.trust)
+        yield f"nearest measured run: {_nearest(plan.trust)}"
+    if plan.proof:
+        yield f"search: {_proof(plan.status, plan.proof, whole=whole)}"
+    else:
+        yield "search: none, one strategy was priced"
 
 
-def _trust(found: Trust) -> Iterator[RenderableType]:
-    """The measured runs nearest to the plan, and how well each is predicted."""
-    yield indented(Text(f"nearest measured runs: distance (0: alike), error ({_where(found)})", style="dim"))
-    for run in found.nearest:
-        machines = f"{run.gpus:,} {run.accelerator}"
-        said = f"{run.distance:.1f}  {run.error:+.1%}  {run.model}, {machines}, {run.stack}, {run.layout} ({run.group})"
-        yield indented(Text(said))
+def _nearest(found: Trust) -> str:
+    """How like the plan the nearest measured run is, how well it is predicted, and which one it is."""
+    if not found.nearest:
+        return f"none; {_where(found)}"
+    run = found.nearest[0]
+    which = f"{run.model}, {run.gpus:,} {run.accelerator}, {run.layout}"
+    return f"{_missed(run)} ({_where(found)}): {which}"
+
+
+def _missed(run: Comparable) -> str:
+    fast = "too fast" if run.error < 0 else "too slow"
+    return f"predicted {abs(run.error):.1%} {fast}, distance {run.distance:.1f}"
+
+
+def _measured(run: Comparable) -> str:
+    return f"{run.model}, {run.gpus:,} {run.accelerator}, {run.stack}, {run.layout} ({run.group})"
 
 
 def _where(found: Trust) -> str:
     """Whether the plan is in the validated region; where it is outside, by its distance or by its degrees."""
     if found.inside:
-        return f"inside the validated region, up to {found.region:.1f}"
+        return f"validated up to {found.region:.1f}; 0 is alike"
     beyond = f"{', '.join(found.beyond)} in measured runs" if found.beyond else ""
     if not found.nearest or found.nearest[0].distance > found.region:
         return f"outside the validated region, up to {found.region:.1f}{beyond and f'; {beyond}'}"
     return f"within {found.region:.1f}, but outside the validated region: {beyond}"
 
 
-def _header(plan: Plan, width: int) -> Iterator[Text]:
-    yield _line(name_in(plan.request.get("model")), model_facts(plan.request), width)
-    yield _line(name_in(plan.request.get("cluster")), machine_facts(plan.request), width)
-    if changes := plan.request.get("changes"):
-        said = _listed([f"{path} = {written(value)}" for path, value in changes.items()], ";")
-        yield Text(flow(["set:", *said], width=width, indent=0, gap=" "))
-    if plan.defaults:
-        yield Text(flow(["assumed:", *_listed(plan.defaults, ";")], width=width, indent=0, gap=" "), style="dim")
-    if plan.proof is not None:
-        yield _proof(plan.status, plan.proof)
-    elif plan.status != "infeasible":
-        yield Text("one strategy priced, no search", style="dim")
+def _proof(status: str, proof: Proof, *, whole: bool) -> str:
+    counts = f"{proof.feasible:,} of {proof.candidates:,} strategies can run; "
+    took = f"in {short_seconds(proof.wall_seconds)}"
+    if status in {"optimal", "infeasible"} or proof.fastest_seconds is not None:
+        told = whole or proof.fastest_seconds is not None  # the headline says the rest
+        return f"{counts}proved {took}{f': {proof.statement}' if told else ''}"
+    far = f"at most {format_percent(proof.gap)} from the optimum" if proof.gap < 1.0 else proof.statement
+    return f"{counts}best found {took}, not proved: {far}"
+
+
+def _reasons(plan: Plan, width: int, shown: Shown) -> Iterator[RenderableType]:
+    """What else there is: runners-up, why not something else, what would help, what others measured."""
+    beside, others = [*_beside(plan)], plan.alternatives[: shown.others]
+    if beside and not others:
+        yield from headed("Alternatives")
+    if others:
+        tied = " (= tied: may turn out faster)" if any(other.tied for other in others) else ""
+        yield from headed(f"Alternatives{tied}", alternatives_table(plan, width=width - 2, most=shown.others))
+    yield from beside
+    yield from _advice("Why not (best with that choice; terms that grow)", plan.why_not[: shown.reasons])
+    if not shown.whole:
+        return
+    yield from _advice("What would help", plan.what_helps)
+    if plan.closest_run:
+        yield from headed("Nearest published run", Text(plan.closest_run))
+    if plan.trust and plan.trust.nearest:
+        runs = [Text(f"{_missed(run)}: {_measured(run)}") for run in plan.trust.nearest]
+        yield from headed("Nearest measured runs; distance 0 is alike", *runs)
+
+
+def _beside(plan: Plan) -> Iterator[RenderableType]:
+    """Which of tied alternatives is better validated, and whether there may be others."""
+    if not plan.alternatives_complete:
+        yield indented(Text(CUT_SHORT, style="dim"))
+    yield from (indented(Text(other)) for other in plan.warnings if _is_choice(other))
+    if better := plan.better_validated:
+        yield indented(Text(f"--ties validated takes {better.subject}: {better.text}"))
+
+
+def _more(plan: Plan, shown: Shown) -> str:
+    """What the screen leaves out."""
+    others, reasons = len(plan.alternatives) - shown.others, len(plan.why_not) - shown.reasons
+    left = [
+        plural(others, "alternative") if others > 0 else "",
+        plural(reasons, "reason") if reasons > 0 else "",
+        "what would help" if plan.what_helps else "",
+        "nearest runs" if plan.closest_run or plan.trust else "",
+        "stages' memory" if len(plan.memory_bytes) > 1 else "",
+    ]
+    return ", ".join(filter(None, left)) if plan.prediction else ""
 
 
 def _listed(parts: Sequence[str], sign: str) -> list[str]:
     return [f"{part}{sign}" for part in parts[:-1]] + list(parts[-1:])
 
 
-def _proof(status: str, proof: Proof) -> Text:
-    counts = f"{proof.feasible:,} of {proof.candidates:,} strategies feasible; "
-    took = f"in {short_seconds(proof.wall_seconds)}"
-    if status == "optimal" or proof.fastest_seconds is not None:
-        return Text(f"{counts}optimum proved {took}").append(f": {proof.statement}", style="dim")
-    if status == "infeasible":
-        return Text(f"{counts}proved {took}").append(f": {proof.statement}", style="dim")
-    far = f"at most {format_percent(proof.gap)} from the optimum" if proof.gap < 1.0 else proof.statement
-    return Text(f"{counts}best found {took}, not proved: {far}")
-
-
-def _windowed(request: Mapping[str, Any]) -> bool:
-    model = request.get("model")
-    return isinstance(model, Mapping) and model.get("sliding_window") is not None
-
-
-def _answer(strategy: Strategy, prediction: Prediction, width: int, *, windowed: bool) -> Iterator[Text]:
-    yield Text(flow(degrees(strategy), width=width), style="bold green")
-    yield Text(flow(switches(strategy), width=width), style="green")
-    yield from (Text(line, style="green") for line in along_the_pipeline(strategy))
-    yield Text()
-    interval = prediction.interval
-    speed = [
-        f"iteration   {short_seconds(prediction.iteration_seconds)}",
-        f"MFU {format_percent(prediction.mfu)}",
-        f"{three_digits(prediction.model_tflops_per_gpu)} TFLOP/s per GPU",
-        f"{format_prefixed(prediction.tokens_per_second)} tokens/s",
-    ]
-    yield Text(flow(speed, width=width), style="bold")
-    likely = f"{interval.coverage:.0%} interval {short_seconds(interval.low)} to {short_seconds(interval.high)}"
-    attention = "attention within the window" if windowed else "full attention"
-    counted = [f"MFU of model FLOPs, {attention}"]
-    if prediction.hfu > prediction.mfu:
-        counted.append(f"HFU {format_percent(prediction.hfu)} with recomputation")
-    yield Text(flow([likely, *counted], width=width, indent=14), style="dim")
-    yield Text(flow(_training(prediction), width=width))
-
-
-def degrees(strategy: Strategy) -> list[str]:
-    """The degrees of a strategy as the answer shows them."""
-    schedule = strategy.schedule.replace("1f1b", "1F1B").replace("-", " ")
-    chunks = f", VPP {strategy.vpp}" if strategy.vpp > 1 else ""
-    experts = [f"EP {strategy.ep}", f"ETP {strategy.etp}"] if strategy.ep > 1 else []
-    kind = f" ({strategy.cp_kind})" if strategy.cp > 1 else ""
-    degrees = [f"TP {strategy.tp}", f"CP {strategy.cp}{kind}", f"PP {strategy.pp}", f"DP {strategy.dp}"]
-    pipeline = "no pipeline" if strategy.pp == 1 else f"{schedule}{chunks}"
-    return [*degrees, *experts, pipeline, layers_per_stage(strategy)]
-
-
-def switches(strategy: Strategy) -> list[str]:
-    """How it is run, apart from its degrees."""
-    whole = strategy.sharding_degree in {1, strategy.dp * strategy.cp}
-    over = "" if whole else f" over {strategy.sharding_degree} ranks"
-    again = recomputation(strategy)
-    return [
-        f"micro-batch {strategy.micro_batch_size} x {strategy.num_microbatches}",
-        f"ZeRO-{strategy.zero_stage}{over}" if strategy.zero_stage else "no sharding",
-        "sequence parallel" if strategy.sequence_parallel else "no sequence parallel",
-        "no recompute" if again == "none" else f"recompute {again}",
-        *([f"offload {strategy.offload}"] if strategy.offload != "none" else []),
-        f"ranks {strategy.rank_order}",
-        *(["vocabulary over all stages"] if strategy.vocabulary == "spread" else []),
-    ]
-
-
-def _training(prediction: Prediction) -> list[str]:
-    cost = prediction.cost_dollars
-    return [
-        f"training    {format_days(prediction.training_days)}",
-        plural(prediction.iterations, "iteration"),
-        f"{format_prefixed(prediction.gpu_hours)} GPU-hours",
-        format_dollars(cost) if cost is not None else "",
-        f"{three_digits(prediction.energy_megawatt_hours)} MWh",
-    ]
-
-
 def _advice(heading: str, advice: Iterable[Advice]) -> Iterator[RenderableType]:
-    if rows := [(Text(one.subject), Text(one.text)) for one in advice]:
-        yield from headed(heading, columns(rows, {"max_width": 24}))
+    if rows := [(one.subject, one.text) for one in advice]:
+        yield from headed(heading, pairs(rows))
 
 
 def _refusal(plan: Plan) -> Iterator[RenderableType]:
     alone = plan.strategy is not None  # priced as asked; what speaks against it follows its price
-    said = "This strategy does not fit." if alone else "Nothing fits this request."
-    yield from ("", Text(said, style="bold red"))
-    if plan.rejected:
+    if len(plan.rejected) > alone:  # the headline says the one
         yield from headed("Refused by", refused(plan.rejected))
     if not alone:
         yield from _advice("Why not", plan.why_not)
-    yield from nearest_that_works(plan.nearest, plan.nothing_near)
 
 
 def nearest_that_works(nearest: Advice | None, tried: str) -> Iterator[RenderableType]:
@@ -252,12 +242,14 @@ def refused(rejected: Iterable[Rejection]) -> Table:
 def _launch(plan: Plan, strategy: Strategy, width: int) -> Iterator[RenderableType]:
     if other := other_launcher(plan):
         text = other if device_refusal(plan) else f"{other}; --format args writes the plan as arguments of Megatron-LM"
-        yield from headed("Launch", Text(text))
+        yield from ("", pairs([("Launch", text)], style="bold"))
+        return
+    if any("cannot start this plan" in warning for warning in plan.warnings):
         return
     try:
         start = launch(plan, strategy)
     except BadRequest as error:
-        yield from headed("Launch", Text(str(error)))
+        yield from ("", pairs([("Launch", str(error))], style="bold"))
         return
     yield from headed("Launch (--format args prints one line)")
     for remark in start.remarks:
@@ -269,47 +261,6 @@ def _comment(remark: str, width: int) -> str:
     """A remark that a shell skips when it is pasted along."""
     lines = flow(remark.split(), width=width - 4, indent=0, gap=" ").splitlines()
     return "\n".join(f"  # {line}" for line in lines)
-
-
-def _quote(plan: Plan, strategy: Strategy, prediction: Prediction, width: int) -> Text:
-    gpus = plan.request.get("gpus", strategy.tp * strategy.cp * strategy.pp * strategy.dp)
-    name = name_in(plan.request.get("model"))
-    subject = f"{'the job' if name == 'given' else name} on {plural(gpus, 'GPU')}"
-    kind = f" ({strategy.cp_kind})" if strategy.cp > 1 else ""
-    degrees = {
-        "TP": strategy.tp,
-        "CP": f"{strategy.cp}{kind}",
-        "PP": strategy.pp,
-        "VPP": strategy.vpp,
-        "EP": strategy.ep,
-    }
-    split = [f"{name} {degree}," for name, degree in degrees.items() if str(degree) != "1"]
-    figures = [
-        f"{short_seconds(prediction.iteration_seconds)} per iteration",
-        f"{format_percent(prediction.mfu)} MFU",
-        format_days(prediction.training_days),
-        *_proved(plan),
-        *([plan.saving_memory.text] if plan.saving_memory else []),
-        *_beyond_best(plan, prediction.iteration_seconds),
-    ]
-    said = [f"{subject}:", *split, f"DP {strategy.dp}:", *_listed(figures, ",")]
-    return Text(flow(said, width=width - 1, indent=0, gap=" ") + ".", style="bold")
-
-
-def _beyond_best(plan: Plan, seconds: float) -> list[str]:
-    """How much longer a configuration that somebody runs takes than the best plan beside it."""
-    best = next((line.iteration_seconds for line in plan.why_not if line.subject == BEST), None)
-    beyond = seconds / best - 1.0 if best else 0.0
-    return [f"{format_percent(beyond)} longer than the best plan"] if beyond > NOTABLE else []
-
-
-def _proved(plan: Plan) -> list[str]:
-    """What the proof says of the plan, in a few words."""
-    if plan.proof and plan.proof.fastest_seconds is not None:
-        return [f"{100.0 * plan.proof.gap:.2f} % from the proved optimum"]
-    if plan.status != "optimal" or plan.proof is None:
-        return []
-    return [f"proved optimal in the model {main_restriction(plan.proof.scope)}".rstrip()]
 
 
 def _line(name: str, facts: Iterable[str], width: int) -> Text:

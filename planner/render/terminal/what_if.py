@@ -9,44 +9,63 @@ from planner.analyses.robust import Candidate, Robust
 from planner.analyses.what_if import FACTOR, Leverage, Sensitivity, Turned
 from planner.answer.plan import Strategy
 from planner.answer.text import degrees_above_one, format_percent, plural, short_seconds
-from planner.render.terminal.panels import recomputation
-from planner.render.terminal.tables import grid, line, print_head, print_wide
+from planner.render.terminal.strategy import recomputation
+from planner.render.terminal.tables import grid, line, pairs, print_assumed, section
 
-_HALF = 16
+_HALF = 8
 """Characters of a bar on either side of no change."""
+_TOLD = 3
+"""Levers of the answer."""
+_WORTH = 0.001
+"""Share of the time from which a lever is told in the answer."""
 
 
 def print_sensitivity(found: Sensitivity, console: Console) -> None:
-    """Every lever with its bar, strongest first: left of the middle is less time."""
+    """What helps most, then every lever with its bar, strongest first: left of the middle is less time."""
+    line(console, _helps(found), "bold")
+    console.print()
     asked = f"{found.model} on {plural(found.gpus, 'GPU')} of {found.cluster}"
-    planned = f"{short_seconds(found.iteration_seconds)}, {words(found.strategy)}"
-    print_head(f"{asked}: {planned}", found.defaults, console)
-    columns = ("lever", "less", "less time | more time", "more", "elasticity", "kept", "with more of it")
-    table = grid(*columns, left=(0, 2, 6), wrap=False)
+    line(console, f"{asked}: {short_seconds(found.iteration_seconds)} per iteration, {words(found.strategy)}")
+    console.print()
+    table = grid("lever", "with less", "less time | more", "with more", "elasticity", "kept", left=(0, 2), whole=True)
     now = found.iteration_seconds
     widest = max((abs(_change(t, now) or 0.0) for one in found.levers for t in (one.less, one.more)), default=0.0)
     for one in found.levers:
         table.add_row(*_row(one, found, widest or 1.0))
-    print_wide(table, console)
+    console.print(table)
+    if others := [(one.lever, new) for one in found.levers if (new := _other_plan(one, found))]:
+        section("Other plans with more of it", pairs(others), console)
     console.print()
-    note = (
-        f"Change of the training time with {1 / FACTOR:g} and {FACTOR:g} times the lever (batch and GPUs: half and "
-        "twice), planned again. Elasticity: per cent of time for a per cent of the lever; kept: with today's strategy."
-    )
-    line(console, note)
+    line(console, f"with less, more: change of the training time with {1 / FACTOR:g} and {FACTOR:g} times the lever")
+    line(console, "(batch and GPUs: half and twice), planned again; bars: - less of it, # more")
+    line(console, "elasticity: per cent of time for a per cent of the lever; kept: with today's strategy")
     if not found.proved:
         line(
             console, "The plan is not proved fastest in that time: what seems to help may be more of it (--time-limit)."
         )
+    print_assumed(found.defaults, console)
+
+
+def _helps(found: Sensitivity) -> str:
+    """The levers that save most, in one sentence."""
+    now = found.iteration_seconds
+    saved = [(change, one) for one in found.levers if (change := _change(one.more, now)) and change < -_WORTH]
+    best = sorted(saved, key=lambda pair: pair[0])[:_TOLD]
+    told = [f"{one.more.factor:g} x {one.lever} ({format_percent(change)})" for change, one in best]
+    return f"What shortens the training most: {', '.join(told)}." if told else "More of no lever shortens the training."
 
 
 def _row(one: Leverage, found: Sensitivity, widest: float) -> tuple[str, ...]:
     now = found.iteration_seconds
     less, more = _change(one.less, now), _change(one.more, now)
-    same = one.more.strategy is None or words(one.more.strategy) == words(found.strategy)
-    new = "" if same or one.more.strategy is None else words(one.more.strategy)
     figures = (_figure(one.elasticity), _figure(one.elasticity_kept))
-    return one.lever, _outcome(one.less, less), _bar(less, more, widest), _outcome(one.more, more), *figures, new
+    return one.lever, _outcome(one.less, less), _bar(less, more, widest), _outcome(one.more, more), *figures
+
+
+def _other_plan(one: Leverage, found: Sensitivity) -> str:
+    """The strategy that is best with more of a lever, where it is another one."""
+    new = "" if one.more.strategy is None else words(one.more.strategy)
+    return "" if new == words(found.strategy) else new
 
 
 def _change(turned: Turned, now: float) -> float | None:
@@ -54,11 +73,14 @@ def _change(turned: Turned, now: float) -> float | None:
 
 
 def _outcome(turned: Turned, change: float | None) -> str:
-    return turned.outcome if change is None else f"{'+' if change > 0 else ''}{format_percent(change)}"
+    if change is None:
+        return turned.outcome
+    seen = round(change, 3) + 0.0  # which leaves no minus zero
+    return f"{'+' if seen > 0 else ''}{format_percent(seen)}"
 
 
 def _figure(value: float | None) -> str:
-    return "" if value is None else f"{value:+.2f}"
+    return "" if value is None else f"{round(value, 2) + 0.0:+.2f}"  # which leaves no minus zero
 
 
 def _bar(less: float | None, more: float | None, widest: float) -> str:
@@ -79,32 +101,35 @@ def words(s: Strategy) -> str:
     said = recomputation(s)
     again = [] if said == "none" else [f"recompute {said}"]
     moved = [] if s.offload == "none" else [f"offload {s.offload}"]
-    return " ".join([*words, f"DP {s.dp}", f"mb {s.micro_batch_size}", *over, *again, *moved, f"ranks {s.rank_order}"])
+    batch = [f"DP {s.dp}", f"micro-batch {s.micro_batch_size}"]
+    return " ".join([*words, *batch, *over, *again, *moved, f"ranks {s.rank_order}"])
 
 
 def print_robust(found: Robust, console: Console) -> None:
-    """The choice beside the best, the next candidates, and how far the best stays best."""
-    spread = f"{', '.join(found.uncertain)} each within {format_percent(found.within)}"
-    asked = f"{found.model} on {plural(found.gpus, 'GPU')} of {found.cluster}; {spread}"
-    print_head(asked, found.defaults, console)
-    print_wide(_candidates(found), console)
+    """The choice, then it beside the best and the next candidates, and how far the best stays best."""
+    worst = format_percent(found.chosen.worst_regret)
+    spread = f"{', '.join(found.uncertain)} are each within {format_percent(found.within)} of what is stated"
+    line(console, f"Use {words(found.chosen.strategy)}: at worst {worst} slower than the best, where {spread}.", "bold")
     console.print()
+    line(console, f"{found.model} on {plural(found.gpus, 'GPU')} of {found.cluster}; regret: over the best there")
+    console.print()
+    console.print(_candidates(found))
+    console.print()
+    line(console, f"The choice is worst where: {_where(found.chosen)}.")
     whole = found.radius >= found.within
     share = format_percent(found.within) if whole else f"{100 * found.radius:.2g} %"
     line(console, f"The nominal best stays best, to 0.1 %, at every corner {'of' if whole else 'up to'} {share}.")
     line(console, f"{found.statement[0].upper()}{found.statement[1:]}.")
-    console.print()
-    worst = format_percent(found.chosen.worst_regret)
-    line(console, f"{words(found.chosen.strategy)}: at worst {worst} over the best.", "bold")
+    print_assumed(found.defaults, console)
 
 
 def _candidates(found: Robust) -> Table:
-    columns = ("", "nominal", "regret", "worst", "best in", "strategy", "worst where")
-    table = grid(*columns, left=(0, 5, 6), wrap=False)
+    columns = ("", "as stated", "regret", "at worst", "best in", "strategy")
+    table = grid(*columns, left=(0, 5), whole=True)
     same = found.chosen == found.best
-    table.add_row("robust, best at nominal" if same else "robust", *_cells(found.chosen, found))
+    table.add_row("the choice", *_cells(found.chosen, found))
     if not same:
-        table.add_row("best at nominal", *_cells(found.best, found))
+        table.add_row("best as stated", *_cells(found.best, found))
     for other in found.others:
         if other != found.best:
             table.add_row("", *_cells(other, found))
@@ -112,6 +137,11 @@ def _candidates(found: Robust) -> Table:
 
 
 def _cells(one: Candidate, found: Robust) -> tuple[str, ...]:
-    where = ", ".join(f"{name} {'+' if factor > 1 else '-'}" for name, factor in one.worst_where.items() if factor != 1)
     figures = (short_seconds(one.seconds), format_percent(one.regret), format_percent(one.worst_regret))
-    return *figures, f"{one.best_in} of {found.scenarios}", words(one.strategy), where or "nominal"
+    return *figures, f"{one.best_in} of {found.scenarios}", words(one.strategy)
+
+
+def _where(one: Candidate) -> str:
+    """At which corner a candidate is worst."""
+    turned = [f"{'more' if f > 1 else 'less'} {name}" for name, f in one.worst_where.items() if f != 1]
+    return ", ".join(turned) or "all is as stated"

@@ -11,30 +11,29 @@ from rich.text import Text
 
 from planner.answer.text import column_seconds, format_gib
 from planner.explain.why_not import WhyNot
-from planner.render.terminal.bars import flow
-from planner.render.terminal.panels import TERMS, along_the_pipeline
-from planner.render.terminal.tables import grid, headed, printable
-from planner.render.terminal.terminal import degrees, nearest_that_works, refused, switches
+from planner.render.terminal.panels import PARTS, TERMS
+from planner.render.terminal.strategy import along_the_pipeline, strategy_rows
+from planner.render.terminal.tables import grid, headed, pairs, printable
+from planner.render.terminal.terminal import nearest_that_works, refused
 
 
 def render_why_not(answer: WhyNot, console: Console) -> None:
     """Print what speaks against a strategy: the rules it breaks, or its time term by term."""
     answer = printable(answer, console)
-    for part in _objection(answer, console.width):
+    for part in _objection(answer):
         console.print(part, overflow="fold")
 
 
-def _objection(answer: WhyNot, width: int) -> Iterator[RenderableType]:
-    yield Text(answer.verdict, style="bold")
+def _objection(answer: WhyNot) -> Iterator[RenderableType]:
+    yield Text(f"{answer.verdict[:1].upper()}{answer.verdict[1:]}.", style="bold")
     if answer.strategy is not None:
-        yield from ("", Text(flow(degrees(answer.strategy), width=width)))
-        yield Text(flow(switches(answer.strategy), width=width))
-        yield from map(Text, along_the_pipeline(answer.strategy))
+        rows = [*strategy_rows(answer.strategy), *along_the_pipeline(answer.strategy)]
+        yield from headed("Strategy", pairs(rows))
     if answer.rules:
         yield from headed("Rules against it", refused(answer.rules))
     yield from nearest_that_works(answer.nearest, answer.nothing_near)
     if answer.memory_terms:
-        yield from headed("Memory of the fullest device, GiB", _comparison(answer.memory_terms, format_gib))
+        yield from headed("Memory of the fullest device, GiB", _comparison(_named(answer.memory_terms), format_gib))
     if answer.terms:
         whole = (answer.iteration_seconds, answer.best_iteration_seconds)
         largest = max((value for value in whole if value), default=1.0)
@@ -46,8 +45,12 @@ def _objection(answer: WhyNot, width: int) -> Iterator[RenderableType]:
         yield from headed("Time per iteration", table)
 
 
+def _named(parts: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    return {PARTS.get(name, name): pair for name, pair in parts.items()}
+
+
 def _comparison(terms: Mapping[str, tuple[float, float]], show: Callable[[float], str]) -> Table:
-    table = grid("", "this", "best", "difference", wrap=False)
+    table = grid("", "this", "best", "difference", whole=True)
     for name, (this, best) in terms.items():
         table.add_row(name, *_compared(this, best, show))
     return table

@@ -1,6 +1,7 @@
 """`plan size`: the smallest, the cheapest, the fastest cluster within a deadline and a budget."""
 
 import json
+import re
 from io import StringIO
 from itertools import count
 
@@ -55,11 +56,11 @@ def test_an_option_is_what_plan_says_of_that_size(met):
     assert met.answer.strategy == said.strategy
 
 
-def test_the_table_tells_wall_time_from_iterations_that_run_undisturbed(met):
+def test_the_table_tells_wall_time_from_training_that_runs_undisturbed(met):
     ask = ("--model", "llama3-8b", "--tokens", "200B", "--deadline", "6d", "--gpus", "64")
     table = run(*ask, "--stability", "failure=1 per 500 h").stdout
     option = json.loads(run(*ask, "--goodput", "--format", "json").stdout)["answer"]
-    heads = ("wall time", "spare nodes", "goodput", "undisturbed MFU", "undisturbed iteration")
+    heads = ("wall time", "spares", "goodput")
     assert [name for name in heads if name not in table] == []
     assert " days of wall time, $" in table
     said = plan(ASK.model_copy(update={"gpus": option["gpus"], "objective": "goodput"})).goodput
@@ -198,8 +199,8 @@ def shown(found):
 
 def test_labels_say_that_sizes_were_searched_for_the_fastest(met):
     table = shown(met)
-    assert "fastest searched" in table
-    assert "cheapest searched" in table
+    assert re.search(r"^searched .*GPUs", table, re.MULTILINE)
+    assert re.search(r"^(\S+, )*fastest", table, re.MULTILINE)
 
 
 def test_a_figure_beyond_a_limit_is_not_rounded_to_it(monkeypatch):
@@ -230,7 +231,7 @@ def test_what_a_plan_warns_of_is_said_of_a_size_that_is_recommended():
     said = plan(ask.model_copy(update={"gpus": found.answer.gpus}))
     assert found.answer.careful == said.warnings
     assert "of the usable memory" in said.warnings[0]
-    assert f"careful: on {found.answer.gpus} GPUs stage " in shown(found)
+    assert f"warning: on {found.answer.gpus} GPUs stage " in shown(found)
 
 
 def test_batches_that_differ_between_sizes_are_said_to(monkeypatch):

@@ -227,13 +227,13 @@ def test_the_least_regret_over_several_node_groups_is_what_plans_at_the_corners_
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, "TP 4 PP 2 DP 8 mb 1 ranks tp-cp-ep-dp-pp"),
-        ({"sharding_degree": 4}, "TP 4 PP 2 DP 8 mb 1 ZeRO-1 over 4 ranks tp-cp-ep-dp-pp"),
+        ({}, "TP 4 PP 2 DP 8 micro-batch 1 ranks tp-cp-ep-dp-pp"),
+        ({"sharding_degree": 4}, "TP 4 PP 2 DP 8 micro-batch 1 ZeRO-1 over 4 ranks tp-cp-ep-dp-pp"),
         (
             {"recompute": "selective", "recompute_modules": ("layernorm",)},
-            "TP 4 PP 2 DP 8 mb 1 recompute layernorm ranks tp-cp-ep-dp-pp",
+            "TP 4 PP 2 DP 8 micro-batch 1 recompute layernorm ranks tp-cp-ep-dp-pp",
         ),
-        ({"rank_order": "tp-cp-ep-pp-dp"}, "TP 4 PP 2 DP 8 mb 1 ranks tp-cp-ep-pp-dp"),
+        ({"rank_order": "tp-cp-ep-pp-dp"}, "TP 4 PP 2 DP 8 micro-batch 1 ranks tp-cp-ep-pp-dp"),
     ],
 )
 def test_words_of_a_strategy_tell_apart_what_is_sharded_recomputed_or_has_its_ranks_in_another_order(changes, said):
@@ -252,7 +252,7 @@ def test_no_regret_is_told_where_nothing_fits_several_node_groups():
 def test_where_nothing_fits_the_command_says_why_and_what_comes_nearest(question):
     done = CliRunner().invoke(main, ["--model", "llama3-70b", "--gpus", "8", "--offload", "none", *question])
     assert done.exit_code == 3
-    assert "Nearest that works" in done.stdout
+    assert "What works: " in done.stdout
     assert done.stderr.count("\n") == 1
 
 

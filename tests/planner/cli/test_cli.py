@@ -62,7 +62,8 @@ def test_every_option_of_every_command_explains_itself(command):
         assert isinstance(param, click.Argument) or param.help, param.name
     assert command.help
     assert command.short_help
-    shown = run(command.name, "--help")
+    whole = any(getattr(param, "expert", False) for param in command.params)
+    shown = run(command.name, "--help-all" if whole else "--help")
     assert shown.exit_code == 0
     assert all(param.opts[0] in shown.stdout for param in command.params if isinstance(param, click.Option))
 
@@ -71,6 +72,23 @@ def test_help_names_every_command_and_the_exit_codes():
     shown = run("--help").stdout
     assert all(command.name in shown for command in COMMANDS)
     assert "130 interrupted" in shown
+
+
+def test_help_begins_with_what_everybody_needs_and_leaves_the_rest_to_another():
+    for args in ([], ["solve"], ["size"], ["predict"]):
+        shown = run(*args, "--help").stdout
+        first = shown.split("Start with these:\n")[1].split("\n\n")[0].splitlines()
+        assert [line.split()[0] for line in first] == ["-m,", "-g,", "-c,", "--global-batch"]
+    usual, whole = run("solve", "--help").stdout, run("solve", "--help-all").stdout
+    assert "--rank-order" not in usual
+    assert "--rank-order" in whole
+    assert "more options: plan solve --help-all" in usual
+
+
+def test_short_names_mean_the_same(asked):
+    run("-m", "175b", "-g", "64", "-c", "dgx-a100")
+    run("--model", "175b", "--gpus", "64", "--cluster", "dgx-a100")
+    assert asked[0] == asked[1]
 
 
 def test_solve_is_the_default_command(asked):
@@ -222,9 +240,12 @@ def test_verbose_shows_the_traceback_of_an_unexpected_error(monkeypatch):
 
 
 @pytest.mark.usefixtures("asked")
-def test_quiet_and_verbose_change_the_talk_only():
+def test_quiet_changes_the_talk_only_and_verbose_shows_more():
     usual, quiet, verbose = run(*ASK), run(*ASK, "-q"), run(*ASK, "-v")
-    assert usual.stdout == quiet.stdout == verbose.stdout
+    assert usual.stdout == quiet.stdout
+    assert "What would help" in verbose.stdout
+    assert "What would help" not in usual.stdout
+    assert run(*ASK, "-v", "--format", "json").stdout == run(*ASK, "--format", "json").stdout
     assert usual.stderr == quiet.stderr == ""
     assert "catalogue 0123456789ab" in verbose.stderr
 

@@ -1,9 +1,11 @@
 """Answers where a stream is closed, full or knows few letters."""
 
+import io
 import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ from click.testing import CliRunner
 
 from planner import PlanRequest
 from planner.cli import main
+from planner.cli.live import standing, working
+from planner.request.progress import Progress
 from tests.planner.cli.test_cli import ASK, FAKE, python
 
 CODE = FAKE.format(body="lambda request: fake_plan()")
@@ -130,3 +134,33 @@ def test_links_in_a_circle_are_written_over_and_a_pipe_is_no_store(tmp_path):
     os.mkfifo(pipe)
     done = CliRunner().invoke(main, ["sweep", "examples/sweep.toml", "-o", str(pipe), "-q"])
     assert (done.exit_code, done.stderr) == (2, f"plan: {pipe}: a pipe, where a file is expected\n")
+
+
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        (Progress("searching"), "searching"),
+        (
+            Progress("searching", best=2.43, bound=2.0),
+            "searching, best so far 2.43 s, at most 17.7 % from the best possible",
+        ),
+        (
+            Progress("turning levers", best=2.43, bound=2.0, done=3, total=9),
+            "turning levers, 3 of 9 done, best so far ",
+        ),
+    ],
+)
+def test_a_long_search_says_what_it_does_the_best_so_far_and_how_far_that_may_be_off(at, said):
+    assert standing(at).startswith(said)
+    assert "best so far 2.0 GiB" in standing(replace(at, best=2.0**31), in_bytes=True)
+
+
+@pytest.mark.parametrize(
+    ("quiet", "terminal", "told"), [(False, True, True), (True, True, False), (False, False, False)]
+)
+def test_only_a_person_who_looks_is_told_of_progress(monkeypatch, quiet, terminal, told):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    with working("searching", {"quiet": quiet}) as given:
+        assert bool(given) == told
+    assert sys.stderr.getvalue() == ""

@@ -1,6 +1,7 @@
 """Files of a job as people have them: what they are is said, and every command takes them."""
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -81,16 +82,23 @@ def test_a_family_that_is_not_known_is_among_what_is_missing(files):
     assert "family 'qqzz' is unsupported" in done.stdout.partition("Missing")[2]
 
 
-def test_a_price_ends_with_how_far_from_the_best_it_is(files):
-    last = " ".join(run("predict", files / "train.sh").stdout.splitlines()[-2:])
-    assert last.endswith("longer than the best plan.")
+def test_a_price_begins_with_how_far_from_the_best_it_is(files):
+    first = " ".join(run("predict", files / "train.sh").stdout.partition("\n\n")[0].split())
+    assert re.search(r"The best plan is \d+\.\d % faster\.$", first)
+
+
+def test_what_is_as_in_any_job_takes_one_line_unless_all_is_asked_for(files):
+    usual, whole = (run("read", files / "train.sh", *more).stdout for more in ([], ["-v"]))
+    assert "as usual: " in usual
+    assert not re.search(r"^  ep  +1", usual, re.MULTILINE)
+    assert re.search(r"^  ep  +1", whole, re.MULTILINE)
 
 
 def test_a_comparison_begins_with_which_is_faster(files):
     done = run("compare", files / "train.sh")
     lines = done.stdout.splitlines()
     assert "machines" not in done.stdout.partition("From A to B")[2]  # a search's margin is no change of machines
-    assert any(line.startswith("B is predicted to take ") for line in lines[:6])  # behind a name that may be long
+    assert lines[0].startswith("B is predicted to take ")
     assert max(map(len, lines)) <= 80
 
 

@@ -1,0 +1,115 @@
+"""The answer in one plain sentence, as the screen, the page and a notebook say it first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from planner.answer.plan import Plan, Prediction, Proof, Strategy
+from planner.answer.text import (
+    BEST,
+    NOTABLE,
+    format_days,
+    format_dollars,
+    format_gib,
+    format_percent,
+    main_restriction,
+    name_in,
+    plural,
+    short_seconds,
+    why_infeasible,
+)
+
+_BETTER: Final = {
+    "memory": "needs less memory",
+    "goodput": "finishes sooner, interruptions counted,",
+    "cost": "is cheaper",
+    "tokens-per-gpu-hour": "trains more tokens per GPU-hour",
+    "mfu": "has a higher MFU",
+}
+"""What no other strategy is or does, by what the request wants; faster by default."""
+
+
+def headline(plan: Plan) -> str:
+    """What to run, what it takes, and how sure it is that nothing is better; or why there is nothing to run."""
+    if plan.strategy is None or plan.prediction is None:
+        return f"Nothing that was asked for can run: {_why_not(plan)}"
+    if plan.status == "infeasible":
+        return f"This strategy cannot run: {_why_not(plan)}"
+    searched = plan.proof is not None
+    start = "Use " if searched else ""
+    said = f"{start}{degrees(plan.strategy)}: {', '.join(_figures(plan, plan.prediction))}."
+    return " ".join([said, *_compared(plan, plan.prediction), *_doubts(plan)])
+
+
+def _why_not(plan: Plan) -> str:
+    """What refuses it, and what works in its place."""
+    nearest = plan.nearest
+    even = "even " if plan.strategy is None and any(one.rule == "memory" for one in plan.rejected) else ""
+    reason = why_infeasible(plan.model_copy(update={"nearest": None, "nothing_near": ""}))
+    works = f" What works: {nearest.subject}: {nearest.text}." if nearest else ""
+    return f"{even}{reason}." + (f" Nothing near works (tried: {plan.nothing_near})." if plan.nothing_near else works)
+
+
+def degrees(strategy: Strategy) -> str:
+    """The degrees above 1 with the number of replicas: "TP 4, PP 8 (12 chunks per stage), DP 384"."""
+    chunks = f" ({strategy.vpp} chunks per stage)" if strategy.vpp > 1 else ""
+    said = [("TP", strategy.tp, ""), ("CP", strategy.cp, f" ({strategy.cp_kind})"), ("PP", strategy.pp, chunks)]
+    split = [f"{name} {degree}{more}" for name, degree, more in said if degree > 1]
+    experts = [f"EP {strategy.ep}"] if strategy.ep > 1 else []
+    return ", ".join([*split, *experts, f"DP {strategy.dp}"])
+
+
+def job(plan: Plan) -> str:
+    """What is trained on how many devices: "gpt3-175b on 12,288 GPUs"."""
+    name = name_in(plan.request.get("model"))
+    gpus = plan.request.get("gpus")
+    where = f" on {plural(gpus, 'GPU')}" if gpus else ""
+    return f"{'the job' if name == 'given' else name}{where}"
+
+
+def _figures(plan: Plan, found: Prediction) -> Iterator[str]:
+    yield f"{short_seconds(found.iteration_seconds)} per iteration ({format_percent(found.mfu)} MFU)"
+    wall = plan.goodput if plan.request.get("objective") == "goodput" else None
+    days, dollars = (wall.wall_days, wall.wall_cost_dollars) if wall else (found.training_days, found.cost_dollars)
+    yield f"{format_days(days)}{' with interruptions' if wall else ''}"
+    if dollars is not None:
+        yield format_dollars(dollars)
+    if plan.request.get("objective") == "memory" and plan.memory_bytes:
+        yield f"{format_gib(plan.value)} GiB on the fullest GPU"
+
+
+def _compared(plan: Plan, found: Prediction) -> Iterator[str]:
+    """How it stands among the strategies that were searched, or against the best where it is a given one."""
+    if plan.proof is not None:
+        yield _proved(plan, plan.proof)
+        if tied := sum(other.tied for other in plan.alternatives):
+            yield f"{plural(tied, 'other')} may turn out as fast when measured."
+        return
+    best = next((line.iteration_seconds for line in plan.why_not if line.subject == BEST), None)
+    beyond = found.iteration_seconds / best - 1.0 if best else 0.0
+    if beyond > NOTABLE:
+        yield f"The best plan is {format_percent(1.0 - 1.0 / (1.0 + beyond))} faster."
+    elif best:
+        yield "No plan that was found is faster."
+
+
+def _proved(plan: Plan, proof: Proof) -> str:
+    among = (
+        f"{proof.candidates:,} strategies {main_restriction(proof.scope).removeprefix('among strategies ')}".rstrip()
+    )
+    if proof.fastest_seconds is not None:
+        apart = f"{100.0 * (1.0 - proof.fastest_seconds / plan.value):.2f} %"
+        return f"Of the {among} the fastest is {apart} faster in the model, and less like what was measured."
+    if plan.proved:
+        better = _BETTER.get(str(plan.request.get("objective")), "is faster")
+        return f"No other of the {among} {better} in the model."
+    far = f"at most {format_percent(proof.gap)} faster" if proof.gap < 1.0 else "better by an unknown margin"
+    return (
+        f"It is the best found in {short_seconds(proof.wall_seconds)}, not proved: another of the {among} may be {far}."
+    )
+
+
+def _doubts(plan: Plan) -> Iterator[str]:
+    if not plan.fits:
+        yield "It is likely to run out of memory."
