@@ -248,6 +248,7 @@ MINDSPEED: Final = Dialect(
         "lora-target-modules": "--peft.target-modules {}",
         "partial-rotary-factor": "--rotary-percent {}",
         "npu-deterministic": "--deterministic-mode",
+        "enable-recompute-layers-per-pp-rank": "--recompute-layers-of-ranks",
     },
     refused={
         "tp-2d": "tensor ranks in two dimensions are not priced; leave it out for ranks in one",
