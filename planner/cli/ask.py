@@ -101,6 +101,7 @@ def still_missing(job: ImportedJob, given: Given) -> list[str]:
     """What must be said before there is a price, all of it."""
     lacking = list(job.missing)
     needs = {"model": job.lacks or "no model is said; --model says which", "gpus": "--gpus says how many accelerators"}
+    needs |= job.unsaid
     lacking += [
         said
         for name, said in needs.items()

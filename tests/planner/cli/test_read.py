@@ -170,6 +170,17 @@ def test_changes_of_two_files_add_up_and_only_what_differs_is_refused(files):
     assert "(--set stack.dropout=... says which)" in done.stderr
 
 
+@pytest.mark.parametrize("document", ["distributed_type: FSDP\nnum_processes: 8\n", "zero_optimization: {stage: 2}\n"])
+def test_batch_and_length_of_a_script_that_is_not_there_are_asked_for(files, document):
+    (files / "how.yaml").write_text(document)
+    job = ("predict", files / "how.yaml", "--model", "llama3-8b", "--gpus", 8)
+    done = run(*job)
+    assert done.exit_code == 2
+    assert "--global-batch-size says the batch" in done.stderr
+    assert "--seq-length says the length of sequences" in done.stderr
+    assert run(*job, "--global-batch", 16, "--seq-len", "2k").exit_code == 0
+
+
 def test_the_model_of_a_script_and_of_a_config_may_be_the_same_one(files):
     (files / "config.json").write_text(json.dumps(MODEL | {"num_hidden_layers": 5}))
     done = run("predict", files / "train.sh", files / "config.json")
