@@ -150,21 +150,28 @@ def _sizes_job(at: Document, trainer: Trainer, sharded: ImportedJob) -> Imported
     pins |= {name: pin for name, pin in sharded.pins.items() if name in pins}
     if whole:
         pins = {name: sharded.pins[name] for name in pins if name in sharded.pins} | own
+    silent = at.raw("recompute") is None
     assumed = {
         f"{trainer.options['micro_batch_size'].word} is not given; {pins.get('micro_batch_size')} is priced, as "
         f"{trainer.title} takes it": "micro_batch_size" not in {*own, *sharded.pins} and not whole,
         "no length of sequences is given; the model's is priced, or --seq-len": not length,
+        f"{trainer.options['seq_length'].word} is not given; {length} is priced, as {trainer.title} takes it": (
+            bool(length) and not at("seq_length")
+        ),
+        f"{trainer.options['recompute'].word} is not given; layers are recomputed, as {trainer.title} does": (
+            silent and trainer.recompute
+        ),
         f"every sequence is priced with all its {length} tokens; shorter ones take less time where nothing is packed": (
             bool(length) and not at("packing")
         ),
     }
-    recompute = at("recompute") if at.raw("recompute") is not None else trainer.recompute
+    recompute = trainer.recompute if silent else at("recompute")
     again = {"recompute": "full" if recompute else "none"}
     again = again if "recompute" not in sharded.pins or recompute else {}
     unsaid = {
         "pins.micro_batch_size": "micro_batch_size" not in {*own, *sharded.pins},
         "pins.steps": "steps" not in {*own, *sharded.pins},
-        "pins.recompute": at.raw("recompute") is None,
+        "pins.recompute": silent,
         "seq_length": at("seq_length") is None,
     }
     tp, cp = at("tp"), at("cp")
