@@ -239,6 +239,8 @@ def _kernels_job(at: Document) -> ImportedJob:
 def _task_job(at: Document, task: str | None) -> ImportedJob:
     """What is learnt; what generates its samples is priced as the step that learns from them."""
     word = str(at("stage") or task or "").lower()
+    if not word and at("model"):  # weights that are loaded are tuned
+        return ImportedJob({"task": "finetune"}, filled=frozenset({"task"}))
     if not word:
         return ImportedJob()
     if word.replace("_", "-") in GENERATING:

@@ -369,6 +369,11 @@ def test_a_default_that_moves_the_price_is_told():
     assert any(line.startswith("max_length is not given; 1024 is priced, as TRL") for line in said)
 
 
+def test_a_recipe_of_a_loop_of_its_own_is_not_taken_for_trl_s():
+    job = document("a.yml", RECIPE | {"with_tracking": True, "checkpointing_steps": "epoch"})
+    assert job.pins["recompute"] == "none"
+
+
 def test_axolotl_s_switches_are_words_of_transformers():
     job = document("a.yml", AXOLOTL)
     assert job.fields["adapters"].startswith("32:linear_qkv,linear_proj,linear_fc1,linear_fc2")
@@ -447,7 +452,7 @@ def test_whatever_a_file_says_is_read_or_refused(values):
 
 @pytest.mark.parametrize(
     ("script", "task"),
-    [("dpo_training.py", "dpo"), ("train_orpo.py", "orpo"), ("reward_modeling.py", "reward"), ("train.py", None)],
+    [("dpo_training.py", "dpo"), ("train_orpo.py", "orpo"), ("reward_modeling.py", "reward"), ("train.py", "finetune")],
 )
 def test_a_script_that_is_called_by_its_task_has_that_task(script, task):
     job = command(f"torchrun training/{script} --model_name_or_path llama3-8b --per_device_train_batch_size 1")
