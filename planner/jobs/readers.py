@@ -27,6 +27,7 @@ from planner.jobs.nemo import log as nemo_log
 from planner.jobs.nemo import read as nemo
 from planner.jobs.neox import log as neox_log
 from planner.jobs.neox import read as neox
+from planner.jobs.openrlhf import read as openrlhf
 from planner.jobs.primus import read as primus
 from planner.jobs.reader import Context, Reader
 from planner.jobs.swift import read as swift
@@ -46,6 +47,7 @@ READERS: Final[list[Reader]] = [
     *flagscale.READERS,
     *verl.READERS,
     *internevo.READERS,
+    *openrlhf.READERS,
     *deepspeed.READERS,
     *llamafactory.READERS,
     *axolotl.READERS,

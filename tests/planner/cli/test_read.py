@@ -251,3 +251,10 @@ def test_files_that_files_name_are_listed_and_each_value_has_its_own(tmp_path, m
         assert {name: origins[name] for name in whose} == whose
     (tmp_path / "d.json").write_text(json.dumps(zero | {"bf16": {"enabled": True}}))
     assert "bf16       d.json" in run("read", "train.sh").stdout
+
+
+def test_a_launch_behind_variables_is_a_script(files):
+    overrides = "actor_rollout_ref.model.path=llama3-8b actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1"
+    (files / "run.sh").write_text(f"PYTHONUNBUFFERED=1 python3 -m verl.trainer.main_ppo \\\n {overrides}\n")
+    done = run("predict", files / "run.sh")
+    assert done.exit_code == 0, done.stderr
