@@ -16,6 +16,7 @@ from planner.jobs.flagscale import read as flagscale
 from planner.jobs.imported import ImportedJob
 from planner.jobs.internevo import read as internevo
 from planner.jobs.llamafactory import read as llamafactory
+from planner.jobs.llmfoundry import read as llmfoundry
 from planner.jobs.maxtext import log as maxtext_log
 from planner.jobs.maxtext import read as maxtext
 from planner.jobs.megatron import functional
@@ -58,6 +59,7 @@ READERS: Final[list[Reader]] = [
     *torchtitan.READERS,
     *accelerate.READERS,
     *nanotron.READERS,
+    *llmfoundry.READERS,
     *maxtext.READERS,
     *documents.READERS,
     *nanotron_log.READERS,

@@ -11,7 +11,8 @@ from planner.errors import BadFile
 from planner.jobs.reader import SYNTAXES, DocumentReader, JobFile, LogReader, Reader
 
 _SHELL: Final = re.compile(
-    r"\A#!.*\b(ba|z|k|da)?sh\b|^\s*([A-Z_]+=\S*[ \t]+)*(srun|torchrun|sbatch|python3?|bash|source|export|set|if \[+)\s|(^|\s)--[a-z][\w-]+",
+    r"\A#!.*\b(ba|z|k|da)?sh\b|^\s*([A-Z_]+=\S*[ \t]+)*(srun|torchrun|sbatch|python3?|bash|source|export|set|if \[+)\s"
+    r"|(^|\s)--[a-z][\w-]+",
     re.MULTILINE,
 )
 _SIGNS: Final = {

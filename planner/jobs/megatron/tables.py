@@ -38,6 +38,19 @@ def table_words(
     return found
 
 
+def resolved_tables(table: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    """A table with what its texts refer to in the document in their places; what refers to nothing is left out."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            known: Any = resolved_tables(value, document)
+        else:
+            refers = isinstance(value, str) and "${" in value
+            known = _resolved(value, {**document, "": table}, {}) if refers else value
+        found |= {} if known is None else {str(key): known}
+    return found
+
+
 def _at(document: Mapping[str, Any], path: str) -> Any:
     """What is at a path such as ``model.optim``; None where nothing is."""
     at: Any = document

@@ -59,7 +59,7 @@ def training_job(
     at = Document(found | ({"bf16": True} if silent else {}) | _made_up(found, trainer, gpus), trainer.options)
     if at("bf16") and at("fp16"):
         raise BadRequest("bf16 and fp16 are both switched on, which Transformers refuses; switch one of them off")
-    named, shape = _model_job(at, context)
+    named, shape = model_named(at("model"), context)
     hidden = shape.hidden_size if shape else None
     sharded = sharded_job(at, trainer, accelerate, context, beside, hidden)
     parts = (
@@ -120,9 +120,8 @@ def _told_apart(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if not (name == "deepspeed" and switched and file)}
 
 
-def _model_job(at: Document, context: Context) -> tuple[ImportedJob, Model | None]:
+def model_named(name: Any, context: Context) -> tuple[ImportedJob, Model | None]:
     """The model by its name, or by the last part of it, where the catalogue has it; else what it lacks."""
-    name = at("model")
     if "model" in context.known:
         return ImportedJob(), None
     if not name or name is True:
