@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from planner.errors import BadRequest
-from planner.jobs import documents, recipes
+from planner.jobs import documents, recipes, unread
 from planner.jobs.accelerate import read as accelerate
 from planner.jobs.assemble import FilesOfJob, read_files
 from planner.jobs.axolotl import read as axolotl
@@ -40,6 +40,7 @@ from planner.jobs.trl import read as trl
 from planner.jobs.verl import read as verl
 
 READERS: Final[list[Reader]] = [
+    *unread.READERS,
     *megatron.READERS,
     functional.READER,
     *nemo.READERS,
@@ -75,7 +76,7 @@ READERS: Final[list[Reader]] = [
 
 def forms() -> tuple[str, ...]:
     """The kinds of files, as ``--from`` takes them."""
-    return tuple(dict.fromkeys(reader.form for reader in READERS))
+    return tuple(dict.fromkeys(reader.form for reader in READERS if reader.form))
 
 
 def read_job(paths: Sequence[Path], context: Context, form: str | None = None) -> FilesOfJob:

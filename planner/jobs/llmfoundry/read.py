@@ -133,7 +133,8 @@ def _recognises(file: JobFile) -> bool:
     at = file.document or {}
     inner = at.get("parameters")
     keys = set(at) | set(inner if isinstance(inner, Mapping) else ())
-    return len(keys & _KEYS) > 1 and "model" in keys
+    model = at.get("model")
+    return len(keys & _KEYS) > 1 and "model" in keys and (not isinstance(model, Mapping) or "name" in model)
 
 
 def _read(file: JobFile, context: Context) -> ImportedJob:
