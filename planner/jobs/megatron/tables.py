@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from planner.jobs.imported import ImportedJob
 from planner.jobs.megatron.dialect import Dialect, Words
-from planner.jobs.megatron.read import job_of
+from planner.jobs.megatron.job import job_of
 from planner.jobs.reader import Context
 
 _REFERENCE: Final = re.compile(r"\$\{(?P<env>oc\.env:)?(?P<name>[\w.]+)(?:[:,](?P<other>[^{}]*))?\}")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import BadRequest
+from planner.jobs.values import literal
 
 _FILE: Final = Path(__file__).with_name("recipes.toml")
 _CALLS: Final = frozenset({"pretrain_recipe", "finetune_recipe"})
@@ -234,12 +235,5 @@ def recipe_of_command(words: Sequence[str]) -> Recipe:
     assert isinstance(called, ast.Call)
     given = {one.arg: _value(one.value, {}) for one in called.keywords if one.arg}
     for path, sign, value in (word.partition("=") for word in words if "=" in word and not word.startswith("-")):
-        given |= {path: _literal(value)} if sign else {}
+        given |= {path: literal(value)} if sign else {}
     return Recipe(factory[1], f"{'finetune' if 'finetune' in words else 'pretrain'}_recipe", given)
-
-
-def _literal(text: str) -> Any:
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text

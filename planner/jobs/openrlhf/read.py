@@ -154,4 +154,4 @@ def _read(launch: Launch, context: Context) -> ImportedJob:
     return joined(job, ImportedJob(actors))
 
 
-READERS: Final = (CommandReader("openrlhf", "a command line of OpenRLHF", "deepspeed", _recognises, _read),)
+READERS: Final = (CommandReader("openrlhf", "a command line of OpenRLHF", "", _recognises, _read),)

@@ -309,4 +309,4 @@ def test_whatever_stands_in_a_file_is_read_or_refused(name, data):
 
 def test_a_train_py_with_a_run_name_is_not_maxtext_s(tmp_path):
     with pytest.raises(BadFile, match="of a framework that is not known here"):
-        read(tmp_path, "#!/bin/bash\ncomposer llm/train.py config.yaml run_name=a max_seq_len=4096")
+        read(tmp_path, "#!/bin/bash\nfabric run train.py run_name=a max_seq_len=4096")
