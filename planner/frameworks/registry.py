@@ -107,6 +107,10 @@ FRAMEWORKS: Final[Mapping[str, Framework]] = {
 }
 
 
+TRAINERS: Final = {"trl": "accelerate", "llamafactory": "accelerate", "axolotl": "deepspeed", "swift": "deepspeed"}
+"""Trainers whose files plans are written for, and the framework that shards under each."""
+
+
 def framework_of(stack: str) -> str | None:
     """The framework whose files launch a job of a stack; None where it is not known."""
     return next((name for name, framework in FRAMEWORKS.items() if stack in framework.launches), None)

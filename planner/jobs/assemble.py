@@ -271,6 +271,7 @@ def _joined(parts: Sequence[Part], context: Context) -> ImportedJob:
         framework=next((job.framework for job in jobs if job.framework), None),
         length=next((job.length for job in jobs if job.length), None),
         lacks=lacks,
+        unsaid={name: line for job in jobs for name, line in job.unsaid.items() if name not in every},
         filled=frozenset(filled.keys() - said.keys()),
         origins=origins | ({"changes": ", ".join(changed)} if changed else {}),
         measured=next((job.measured for job in jobs if job.measured), {}),

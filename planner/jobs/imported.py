@@ -63,6 +63,7 @@ class ImportedJob:
         framework: that reads the file, by the name of its exporter, where one does.
         length: of the training, where the file says it.
         lacks: why it says no model, where it names one that is not known.
+        unsaid: what no default stands for where neither another file nor the user says it, by field, with the option.
         filled: names of fields, and of pins as ``pins.tp``, that the file leaves to its framework's defaults; what
             another file of the same job says of them counts.
         origins: the file that each of these names is from, where several files were joined.
@@ -81,6 +82,7 @@ class ImportedJob:
     framework: str | None = None
     length: Length | None = None
     lacks: str = ""
+    unsaid: Mapping[str, str] = field(default_factory=dict)
     filled: frozenset[str] = frozenset()
     origins: Mapping[str, str] = field(default_factory=dict)
     measured: Mapping[str, Any] = field(default_factory=dict)

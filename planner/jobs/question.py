@@ -43,6 +43,7 @@ def still_missing(job: ImportedJob, given: Collection[str]) -> list[str]:
     """What must be said before there is a price, all of it; ``given`` are the names of all that is known."""
     lacking = list(job.missing)
     needs = {"model": job.lacks or "no model is said; --model says which", "gpus": "--gpus says how many accelerators"}
+    needs |= job.unsaid
     lacking += [
         said
         for name, said in needs.items()

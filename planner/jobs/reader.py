@@ -189,13 +189,13 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentReader:
-    """Reads a kind of document.
+class FileReader:
+    """Reads a kind of file.
 
     Attributes:
         form: the kind's name, as ``--from`` takes it.
         title: what a person calls it.
-        framework: name of the exporter's framework whose stack is priced, "" where the document says none.
+        framework: name of the exporter's framework whose stack is priced, "" where the file says none.
         recognises: whether a file is of this kind, by its content alone.
         read: what the file asks for.
     """
@@ -205,6 +205,18 @@ class DocumentReader:
     framework: str
     recognises: Callable[[JobFile], bool]
     read: Callable[[JobFile, Context], ImportedJob]
+
+
+class DocumentReader(FileReader):
+    """Reads a kind of document."""
+
+    __slots__ = ()
+
+
+class LogReader(FileReader):
+    """Reads what a run printed: the job as far as the log says it, with what was ``measured``."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,24 +238,5 @@ class CommandReader:
     read: Callable[[Launch, Context], ImportedJob]
 
 
-@dataclass(frozen=True, slots=True)
-class LogReader:
-    """Reads what a run printed.
-
-    Attributes:
-        form: as ``--from`` takes it.
-        title: what a person calls it.
-        framework: name of the exporter's framework whose stack is priced, "" where the log says none.
-        recognises: whether a text is such a log.
-        read: the job as far as the log says it, with what was ``measured``; other files may say the rest.
-    """
-
-    form: str
-    title: str
-    framework: str
-    recognises: Callable[[JobFile], bool]
-    read: Callable[[JobFile, Context], ImportedJob]
-
-
-Reader = DocumentReader | CommandReader | LogReader
+Reader = FileReader | CommandReader
 """What a framework's folder exports, as a tuple ``READERS`` in its ``read.py``."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from planner.errors import BadRequest
-from planner.jobs import documents, recipes
+from planner.jobs import documents, recipes, unread
 from planner.jobs.accelerate import read as accelerate
 from planner.jobs.assemble import FilesOfJob, read_files
 from planner.jobs.axolotl import read as axolotl
@@ -16,6 +16,7 @@ from planner.jobs.flagscale import read as flagscale
 from planner.jobs.imported import ImportedJob
 from planner.jobs.internevo import read as internevo
 from planner.jobs.llamafactory import read as llamafactory
+from planner.jobs.llmfoundry import read as llmfoundry
 from planner.jobs.maxtext import log as maxtext_log
 from planner.jobs.maxtext import read as maxtext
 from planner.jobs.megatron import functional
@@ -27,6 +28,7 @@ from planner.jobs.nemo import log as nemo_log
 from planner.jobs.nemo import read as nemo
 from planner.jobs.neox import log as neox_log
 from planner.jobs.neox import read as neox
+from planner.jobs.openrlhf import read as openrlhf
 from planner.jobs.primus import read as primus
 from planner.jobs.reader import Context, JobFile, Reader
 from planner.jobs.swift import read as swift
@@ -38,6 +40,7 @@ from planner.jobs.trl import read as trl
 from planner.jobs.verl import read as verl
 
 READERS: Final[list[Reader]] = [
+    *unread.READERS,
     *megatron.READERS,
     functional.READER,
     *nemo.READERS,
@@ -46,6 +49,7 @@ READERS: Final[list[Reader]] = [
     *flagscale.READERS,
     *verl.READERS,
     *internevo.READERS,
+    *openrlhf.READERS,
     *deepspeed.READERS,
     *llamafactory.READERS,
     *axolotl.READERS,
@@ -56,6 +60,7 @@ READERS: Final[list[Reader]] = [
     *torchtitan.READERS,
     *accelerate.READERS,
     *nanotron.READERS,
+    *llmfoundry.READERS,
     *maxtext.READERS,
     *documents.READERS,
     *nanotron_log.READERS,
@@ -71,7 +76,7 @@ READERS: Final[list[Reader]] = [
 
 def forms() -> tuple[str, ...]:
     """The kinds of files, as ``--from`` takes them."""
-    return tuple(dict.fromkeys(reader.form for reader in READERS))
+    return tuple(dict.fromkeys(reader.form for reader in READERS if reader.form))
 
 
 def read_job(given: Sequence[Path | JobFile], context: Context, form: str | None = None) -> FilesOfJob:

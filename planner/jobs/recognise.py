@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from planner.errors import BadFile
-from planner.jobs.reader import SYNTAXES, DocumentReader, JobFile, LogReader, Reader
+from planner.jobs.reader import SYNTAXES, FileReader, JobFile, LogReader, Reader
 
 _SHELL: Final = re.compile(
-    r"\A#!.*\b(ba|z|k|da)?sh\b|^\s*(srun|torchrun|sbatch|python3?|bash|source|export|set|if \[+)\s|(^|\s)--[a-z][\w-]+",
+    r"\A#!.*\b(ba|z|k|da)?sh\b|^\s*([A-Z_]+=\S*[ \t]+)*(srun|torchrun|sbatch|python3?|bash|source|export|set|if \[+)\s"
+    r"|(^|\s)--[a-z][\w-]+",
     re.MULTILINE,
 )
 _SIGNS: Final = {
@@ -25,12 +26,12 @@ _HEAD: Final = 2**16
 """Characters by which a script is known; a log of gigabytes need not be looked through."""
 
 
-def readers_of(file: JobFile, readers: Sequence[Reader]) -> tuple[DocumentReader | LogReader, ...]:
+def readers_of(file: JobFile, readers: Sequence[Reader]) -> tuple[FileReader, ...]:
     """Those of documents and logs that take a file."""
-    return tuple(one for one in readers if isinstance(one, DocumentReader | LogReader) and one.recognises(file))
+    return tuple(one for one in readers if isinstance(one, FileReader) and one.recognises(file))
 
 
-def kind(file: JobFile, readers: Sequence[Reader]) -> DocumentReader | LogReader | None:
+def kind(file: JobFile, readers: Sequence[Reader]) -> FileReader | None:
     """The reader of a document or a log; None where none takes it.
 
     What a run printed is a log, whatever table it prints. Where several take it, the one whose kind the file's name has

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -93,6 +94,14 @@ def truth(value: Any) -> bool | None:
     if isinstance(value, bool):
         return value
     return _TRUTH.get(str(value).strip().lower())
+
+
+def literal(text: str) -> Any:
+    """A value as Python prints it; itself where it is text."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
 
 
 def words(text: str) -> tuple[str, ...]:

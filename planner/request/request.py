@@ -158,8 +158,12 @@ class PlanRequest(BaseModel):
     @field_validator("framework")
     @classmethod
     def _known_framework(cls, value: str | None) -> str | None:
-        from planner.frameworks.registry import ANY, FRAMEWORKS
+        from planner.frameworks.registry import ANY, FRAMEWORKS, TRAINERS
 
+        if under := TRAINERS.get(value or ""):
+            raise ValueError(
+                f"{value!r} trains on {under}: ask for {under}, and plan export --to {value} writes its files"
+            )
         if value not in {None, ANY, *FRAMEWORKS}:
             raise ValueError(f"{value!r:.60} reads no plan; {', '.join(FRAMEWORKS)} do")
         return value

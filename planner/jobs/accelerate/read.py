@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from costmodels.names import SHARDED_PARAMETERS
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.accelerate.options import BACKENDS, LEFT, OPTIONS, PLUGIN, SHARDING
-from planner.jobs.deepspeed.read import deepspeed_job
+from planner.jobs.deepspeed.read import OF_SCRIPT, deepspeed_job
 from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.options import Document, present
 from planner.jobs.reader import Context, DocumentReader, JobFile
@@ -31,10 +32,6 @@ _OF_MEGATRON: Final = r"megatron_lm_(gradient_clipping|no_save_optim|no_load_opt
 SPLIT: Final = "transformers"
 """The stack that splits sequences, which FSDP's usual one does not."""
 _KEYS: Final = frozenset({"distributed_type", "mixed_precision"})
-_OPEN: Final = (
-    "accumulation makes no batch without the script's micro-batch, which is not here; the usual batch is priced where "
-    "neither --micro-batch-size nor --global-batch-size says it"
-)
 Find = Callable[[str], JobFile | None]
 """The file that another one names, None where it is not there."""
 
@@ -51,15 +48,12 @@ def accelerate_job(document: Mapping[str, Any], find: Find = lambda _: None) -> 
     at = Document(document, OPTIONS)
     of_type = {"deepspeed": _of_deepspeed, "megatron": _of_megatron}.get(at("distributed"), _of_pytorch)
     found = of_type(at, find)
-    remark = "batch, sequence and accumulation are the script's: --global-batch-size, --seq-length, --micro-batch-size"
     compiled = str(at("compiler") or "no").lower() not in {"no", "none", "eager"}
     more = {"gpus": at("gpus"), "changes": {"stack.fused_elementwise": True} if compiled else None}
     _ = [at.raw(field) for field in ("tp", "cp", "sp", "shard", "replicas", "cp_kind")]
     tables = {"": _HARMLESS, "fsdp_config": _OF_FSDP, "parallelism_config": _OF_PARALLELISM}
     unread = [line for table, harmless in tables.items() for line in at.unread(table, harmless)]
-    half = "steps" in found.pins and not {"micro_batch_size", "global_batch_size"} & {*found.pins, *found.fields}
-    open_ = (_OPEN,) if half else ()
-    return joined(found, ImportedJob(present(**more), assumed=open_, unpriced=tuple(unread), remarks=(remark,)))
+    return joined(found, ImportedJob(present(**more), unpriced=tuple(unread)))
 
 
 def deepspeed_document(document: Mapping[str, Any], find: Find = lambda _: None) -> Mapping[str, Any] | None:
@@ -178,7 +172,7 @@ def _recognises(file: JobFile) -> bool:
 
 
 def _read(file: JobFile, context: Context) -> ImportedJob:
-    return accelerate_job(file.document or {}, finder(context, file.path))
+    return replace(accelerate_job(file.document or {}, finder(context, file.path)), unsaid=OF_SCRIPT)
 
 
 def finder(context: Context, beside: Path | None) -> Find:

@@ -13,7 +13,7 @@ from planner.jobs.transformers.arguments import started
 from planner.jobs.transformers.options import EFFECTS, HARMLESS, training_options
 from planner.jobs.transformers.read import command_job, command_of, file_job
 from planner.jobs.transformers.trainer import Trainer, zero
-from planner.jobs.values import truth, words
+from planner.jobs.values import truth, whole, words
 
 OPTIONS: Final = training_options(
     text("base_model", "model"),
@@ -69,8 +69,8 @@ _EFFECTS: Final = {
     "multipack_real_batches": "batches are kept apart",
 }
 _HARMLESS: Final = HARMLESS + words("""
-    adam_* added* auto_resume* axolotl_* base_model_config base_model_ignore_patterns bfloat16 bnb_* chat_template*
-    comet* cosine_* dataloader_* dataset* ddp_* debug default_system_message device_map do_* dpo_*
+    adam_* added* auto_resume* axolotl_* base_model_config batch_size base_model_ignore_patterns bfloat16 bnb_*
+    chat_template* comet* cosine_* dataloader_* dataset* ddp_* debug default_system_message device_map do_* dpo_*
     early_stopping_patience embeddings_skip_upcast eot_tokens eta_min eval* excess_length* experimental_*
     flash_attn_cross_entropy flash_attn_rms_norm flash_optimum float16 float32 fsdp_final_* fsdp_version
     gc_collect_steps gc_steps gptq* gpu_memory_limit gradient_checkpointing_kwargs group_by_length heads_k_stride
@@ -80,9 +80,9 @@ _HARMLESS: Final = HARMLESS + words("""
     min_sample_len mlflow* model_config model_type neftune_* noisy_* num_labels orpo_alpha output_dir
     overrides_of_model* pad_to_sequence_len peft peft_* plugins pretraining* processor_type profiler_steps*
     push_dataset_to_hub push_to_hub* qlora_* ray_* reinit_weights remove_unused_columns resize_token_*
-    resume_from_checkpoint revision_of_model ring_attn_func rl_* roles_* sample_packing_* save* scaling_softmax*
-    seed shuffle_* skip_prepare_dataset special* split_* streaming strict test_datasets* tokenizer* tokens
-    torchdistx_path train_on_inputs trainer_cls trl trust_remote_code type_of_model use_tensorboard use_wandb
+    resume_from_checkpoint revision_of_model reward_model ring_attn_func rl_* roles_* sample_packing_* save*
+    scaling_softmax* seed shuffle_* skip_prepare_dataset special* split_* streaming strict test_datasets* tokenizer*
+    tokens torchdistx_path train_on_inputs trainer_cls trl trust_remote_code type_of_model use_tensorboard use_wandb
     val_set_size wandb* warmup* weight_decay
 """)
 
@@ -104,6 +104,11 @@ def _translated(values: Mapping[str, Any]) -> dict[str, Any]:
     }
     if truth(made.get("lora_target_linear", False)):
         made["lora_target_modules"] = "all-linear"
+    batch, micro = (whole(values.get(name)) for name in ("batch_size", "micro_batch_size"))
+    if batch and not made.get("gradient_accumulation_steps"):
+        made["gradient_accumulation_steps"] = max(1, batch // (micro or 1))
+    tasks = {"reward_model": "reward", "pretraining_dataset": "pretrain"}
+    made["rl"] = made.get("rl") or next((task for name, task in tasks.items() if values.get(name)), "finetune")
     made.setdefault("adapter", "full")
     return made if made["adapter"] else {**made, "adapter": "full"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from planner.errors import BadRequest
@@ -14,6 +15,11 @@ from planner.jobs.values import typed, unpriced
 
 AUTO: Final = "auto"
 """What Hugging Face fills in from its own arguments."""
+OF_SCRIPT: Final = {
+    "global_batch_size": "--global-batch-size says the batch, which the script has",
+    "seq_length": "--seq-length says the length of sequences, which the script has",
+}
+"""What a file that only says how states are sharded leaves to the script."""
 _STAGES: Final = 3
 _SIZES: Final = ("global_batch_size", "micro_batch_size", "steps")
 _BATCH, _MICRO, _STEPS = (OPTIONS[field].word for field in _SIZES)
@@ -150,8 +156,7 @@ def _batch(at: Document, tp: int) -> tuple[dict[str, Any], list[str]]:
     remarks = [f"{OPTIONS[field].word} is {AUTO}, which Hugging Face fills in; it counts as not given here"
             for field in auto]  # fmt: skip
     if batch is None and micro is None:
-        remarks.append(f"neither {_BATCH} nor {_MICRO} is given; the micro-batch is 1 and the batch the usual one")
-        return {}, remarks
+        return present(steps=steps), remarks
     if batch and micro and steps and tp > 1:
         remarks.append(f"{_BATCH} is not read beside AutoTP, whose ranks DeepSpeed counts as replicas; {_STEPS} is")
         batch = None
@@ -180,7 +185,12 @@ def _recognises(file: JobFile) -> bool:
 
 
 def _read(file: JobFile, _: Context) -> ImportedJob:
-    return deepspeed_job(file.document or {})
+    found = deepspeed_job(file.document or {})
+    return (
+        found
+        if {"global_batch_size", "micro_batch_size"} & {*found.fields, *found.pins}
+        else replace(found, unsaid=OF_SCRIPT)
+    )
 
 
 READERS: Final = (DocumentReader("deepspeed", "a configuration of DeepSpeed", "deepspeed", _recognises, _read),)

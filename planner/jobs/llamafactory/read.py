@@ -61,7 +61,8 @@ _HARMLESS: Final = HARMLESS + words("""
 
 def _translated(values: Mapping[str, Any]) -> dict[str, Any]:
     """Options that stand for others here: recomputation is on unless it is disabled, and adapters train unless said."""
-    made = {"finetuning_type": "lora", **{name: value for name, value in values.items() if name not in _OPTIMIZERS}}
+    made: dict[str, Any] = {"finetuning_type": "lora", "lora_target": "all"}
+    made |= {name: value for name, value in values.items() if name not in _OPTIMIZERS}
     made["gradient_checkpointing"] = not truth(values.get("disable_gradient_checkpointing", False))
     if truth(values.get("pure_bf16", False)):
         made |= {"bf16": True, "dtype": "bfloat16"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,6 +16,7 @@ from planner.jobs.logs.statements import findings_of, with_findings
 from planner.jobs.maxtext.options import OPTIONS, SIZES
 from planner.jobs.maxtext.read import maxtext_job
 from planner.jobs.reader import Context, JobFile, LogReader
+from planner.jobs.values import literal
 
 _SETTING: Final = re.compile(r"Config param (?P<name>\w+): (?P<value>.*)$")
 TABLES: Final = Tables(
@@ -37,7 +37,7 @@ TABLES: Final = Tables(
 
 def _read(file: JobFile, context: Context) -> ImportedJob:
     findings = findings_of(file, TABLES)
-    said = {name: _value(value) for name, value in findings.start.said.items()}
+    said = {name: literal(value) for name, value in findings.start.said.items()}
     known = {option.word for option in OPTIONS}
     settings = {name: value for name, value in said.items() if name in known and value not in (None, "")}
     job = _settled(settings)
@@ -55,14 +55,6 @@ def _settled(settings: Mapping[str, Any]) -> ImportedJob:
         fields = {name: value for name, value in job.fields.items() if name != "model"}
         return replace(job, fields=fields, lacks="the log leaves out sizes of the model; --model says it")
     return job
-
-
-def _value(text: str) -> Any:
-    """A setting as it is printed: Python's words for numbers, lists and truth, else text."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return text
 
 
 def _recognises(file: JobFile) -> bool:

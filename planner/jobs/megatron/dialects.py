@@ -31,13 +31,17 @@ _FULL: Final = "--recompute-granularity full --recompute-method uniform --recomp
 _SHORTER: Final = "sequences are as long as the data has them, all are priced as long as the longest"
 _REFERENCE: Final = "a second loss over pairs or samples, and a frozen reference model beside it: more memory and time"
 
+_CHECKPOINTS: Final = {
+    "checkpoint-activations": _FULL,
+    "checkpoint-num-layers": "--recompute-num-layers {}",
+    "distribute-checkpointed-activations": "--distribute-saved-activations",
+}
+
 DEEPSPEED: Final = Dialect(
     name="Megatron-DeepSpeed",
     means={
-        "checkpoint-activations": _FULL,
-        "checkpoint-num-layers": "--recompute-num-layers {}",
+        **_CHECKPOINTS,
         "partition-activations": "--distribute-saved-activations",
-        "distribute-checkpointed-activations": "--distribute-saved-activations",
         "no-pipeline-parallel": "",
         "ds-sequence-parallel-size": "--context-parallel-size {} --cp-comm-type a2a",
         "moe-expert-parallel-size": "--expert-model-parallel-size {}",
@@ -100,11 +104,7 @@ DEEPSPEED: Final = Dialect(
 
 OLDER: Final = Dialect(
     name="Megatron-LM before 2022",
-    means={
-        "checkpoint-activations": _FULL,
-        "checkpoint-num-layers": "--recompute-num-layers {}",
-        "distribute-checkpointed-activations": "--distribute-saved-activations",
-    },
+    means=_CHECKPOINTS,
     usual="--transformer-impl local",
     harmless=OF_THE_RUN + r"|data-impl|DDP-impl|no-query-key-layer-scaling|no-scatter-gather-tensors-in-pipeline",
     stack="megatron-lm-2021",
@@ -248,6 +248,7 @@ MINDSPEED: Final = Dialect(
         "lora-target-modules": "--peft.target-modules {}",
         "partial-rotary-factor": "--rotary-percent {}",
         "npu-deterministic": "--deterministic-mode",
+        "enable-recompute-layers-per-pp-rank": "--recompute-layers-of-ranks",
     },
     refused={
         "tp-2d": "tensor ranks in two dimensions are not priced; leave it out for ranks in one",

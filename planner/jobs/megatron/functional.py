@@ -7,7 +7,7 @@ from typing import Final
 
 from planner.jobs.imported import ImportedJob
 from planner.jobs.megatron.dialect import MEGATRON
-from planner.jobs.megatron.read import job_of
+from planner.jobs.megatron.job import job_of
 from planner.jobs.megatron.tables import table_words
 from planner.jobs.reader import Context, DocumentReader, JobFile
 

@@ -129,6 +129,7 @@ OPTIONS: Final = Options(
     choice("recompute-granularity", "recompute", ("full", "selective")),
     choice("recompute-method", "recompute_method", ("uniform", "block")),
     number("recompute-num-layers", least=0),
+    flag("recompute-layers-of-ranks"),  # MindSpeed's, over all chunks of a rank
     text("recompute-modules"),
     flag("recompute-activations"),
     flag("moe-layer-recompute"),

@@ -270,6 +270,8 @@ def _whole_layers(at: Arguments, pipeline: Pipeline) -> Recomputation:
         remark = f"{layers} layers of every chunk are recomputed; priced is the least number that fits"
         return Recomputation({"recompute": "partial"}, None, (remark,))
     again = pipeline.by_stage([min(layers, held) for held in pipeline.chunks])
+    if at("recompute_layers_of_ranks"):
+        again = tuple(min(layers, held) for held in pipeline.layers or ())
     if again == pipeline.layers:
         return Recomputation({"recompute": "full"})
     return Recomputation({"recompute": "partial"}, again)

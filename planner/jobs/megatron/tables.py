@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from planner.jobs.imported import ImportedJob
 from planner.jobs.megatron.dialect import Dialect, Words
-from planner.jobs.megatron.read import job_of
+from planner.jobs.megatron.job import job_of
 from planner.jobs.reader import Context
 
 _REFERENCE: Final = re.compile(r"\$\{(?P<env>oc\.env:)?(?P<name>[\w.]+)(?:[:,](?P<other>[^{}]*))?\}")
@@ -35,6 +35,19 @@ def table_words(
             found |= _flat(table, prefix, document, environment or {})
         elif (words := _values(table, {**document, "": {}}, environment or {})) is not None:
             found[prefix.rstrip(".")] = words  # a name in place of a table
+    return found
+
+
+def resolved_tables(table: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    """A table with what its texts refer to in the document in their places; what refers to nothing is left out."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            known: Any = resolved_tables(value, document)
+        else:
+            refers = isinstance(value, str) and "${" in value
+            known = _resolved(value, {**document, "": table}, {}) if refers else value
+        found |= {} if known is None else {str(key): known}
     return found
 
 

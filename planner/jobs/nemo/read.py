@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
+from costmodels.model.catalogue import model
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
 from planner.jobs.megatron.dialect import Dialect, Words
 from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
 from planner.jobs.megatron.read import BOTH_WAYS
 from planner.jobs.megatron.tables import table_job, table_words
+from planner.jobs.nemo.python import DECIDE, Recipe, known_recipes, recipe_of_command, recipes_in, words_of
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
 
 _BF16: Final = "--bf16"
@@ -90,6 +93,17 @@ _ONE: Final = Dialect(
     framework="megatron-bridge",
     booleans=True,
 )  # fmt: skip
+_FORMATS: Final = {
+    "bf16_mixed": _BF16, "bf16-mixed": _BF16, "fp16_mixed": _FP16, "fp16-mixed": _FP16, "16-mixed": _FP16,
+    "bf16_with_fp8_delayed_scaling_mixed": "--bf16 --fp8-format hybrid",
+    "bf16_with_fp8_mixed": "--bf16 --fp8-format hybrid",  # NeMo 2's word
+    "bf16_with_fp8_current_scaling_mixed": "--bf16 --fp8-format hybrid --fp8-recipe tensorwise",
+    "nemotron_h_bf16_with_fp8_current_scaling_mixed": "--bf16 --fp8-format hybrid --fp8-recipe tensorwise",
+    "bf16_with_fp8_subchannel_scaling_mixed": "--bf16 --fp8-format e4m3 --fp8-recipe blockwise",
+    "bf16_with_mxfp8_mixed": "--bf16 --fp8-format e4m3 --fp8-recipe mxfp8",
+    "bf16_with_nvfp4_mixed": "--bf16 --fp4-format e2m1",
+}  # fmt: skip
+"""Megatron-LM's words for the recipes of mixed precision."""
 _BRIDGE: Final = Dialect(
     name="Megatron-Bridge",
     usual=(
@@ -103,14 +117,7 @@ _BRIDGE: Final = Dialect(
         "num-query-groups": "--group-query-attention --num-query-groups {}",
         "seq-length": "--seq-length {}",
         "grad-reduce-in-fp32": "--accumulate-allreduce-grads-in-fp32",
-        "mixed-precision": {
-            "bf16_mixed": _BF16, "bf16-mixed": _BF16, "fp16_mixed": _FP16,
-            "bf16_with_fp8_delayed_scaling_mixed": "--bf16 --fp8-format hybrid",
-            "bf16_with_fp8_current_scaling_mixed": "--bf16 --fp8-format hybrid --fp8-recipe tensorwise",
-            "bf16_with_fp8_subchannel_scaling_mixed": "--bf16 --fp8-format e4m3 --fp8-recipe blockwise",
-            "bf16_with_mxfp8_mixed": "--bf16 --fp8-format e4m3 --fp8-recipe mxfp8",
-            "bf16_with_nvfp4_mixed": "--bf16 --fp4-format e2m1",
-        },
+        "mixed-precision": _FORMATS,
         "peft.dim": "--peft --peft.dim {}",
     },
     harmless=OF_THE_RUN + r"|(dataset|checkpoint|logger|rng|scheduler|tokenizer|profiling|trainer|log|peft"
@@ -206,7 +213,69 @@ def _read_recipe(launch: Launch, context: Context) -> ImportedJob:
     return table_job(words, _BRIDGE, context)
 
 
+_TWO: Final = replace(
+    _BRIDGE,
+    name="NeMo 2",
+    says=("a recipe of NeMo 2: what callbacks and branches of the script set of it is not read",),
+)
+
+
+def _of_recipe(recipe: Recipe, context: Context) -> ImportedJob:
+    words, open_ = words_of(recipe)
+    found = table_job(words, _TWO, context)
+    found = replace(found, layers=_with_ends(recipe, found))
+    asked = {DECIDE[word] for word in open_ if word in DECIDE}
+    unsaid = {name: f"{option} says what the recipe does not" for name, option in sorted(asked) if option}
+    names = {name for name, _ in asked}
+    others = sorted(open_ - set(DECIDE))
+    told = tuple(f"{word} is no constant in the script, and not read" for word in others)
+    return replace(
+        found,
+        fields={name: value for name, value in found.fields.items() if name not in names},
+        pins={name: value for name, value in found.pins.items() if f"pins.{name}" not in names},
+        unsaid=unsaid,
+        unpriced=(*found.unpriced, *told),
+        length=found.length if "train-iters" not in open_ else None,
+    )
+
+
+def _with_ends(recipe: Recipe, found: ImportedJob) -> tuple[int, ...] | None:
+    """Layers of the stages where the embedding and the head count as one each."""
+    pp, ends = found.pins.get("pp", 1), known_recipes().get(recipe.name, {}).get("ends")
+    if not ends or pp == 1 or "model" not in found.fields:
+        return found.layers
+    each, left = divmod(model(found.fields["model"]).num_layers + 2, pp)
+    return None if left else (each - 1, *[each] * (pp - 2), each - 1)
+
+
+def _read_python(file: JobFile, context: Context) -> ImportedJob:
+    recipes = recipes_in(file.text)
+    if context.launch is None and len(recipes) > 1:
+        listed = ", ".join(f"{place}: {one.name}.{one.call}" for place, one in enumerate(recipes, 1))
+        return ImportedJob(missing=(f"--launch N says which of its {len(recipes)} recipes ({listed})",))
+    place = context.launch or 1
+    if place > len(recipes):
+        raise BadRequest(f"there is no recipe {place}; it has {len(recipes)}")
+    return _of_recipe(recipes[place - 1], context)
+
+
+def _is_nemo(launch: Launch) -> bool:
+    return Path(launch.words[0]).name == "nemo" and bool({"pretrain", "finetune"} & set(launch.words[:4]))
+
+
+def _read_nemo(launch: Launch, context: Context) -> ImportedJob:
+    return _of_recipe(recipe_of_command(launch.words), context)
+
+
 READERS: Final = (
+    DocumentReader(
+        "nemo-recipe",
+        "a recipe of NeMo 2",
+        "megatron-bridge",
+        lambda file: file.document is None and bool(recipes_in(file.text)),
+        _read_python,
+    ),
+    CommandReader("nemo-recipe", "a command line of NeMo 2", "megatron-bridge", _is_nemo, _read_nemo),
     DocumentReader("nemo", "a configuration of NeMo 1", "megatron-bridge", _is_one, _read_one),
     DocumentReader(
         "megatron-bridge", "a configuration of Megatron-Bridge", "megatron-bridge", _is_bridge, _read_bridge

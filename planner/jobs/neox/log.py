@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
@@ -16,6 +15,7 @@ from planner.jobs.megatron.dump import sizes_alone
 from planner.jobs.megatron.log import TABLES
 from planner.jobs.neox.read import neox_job
 from planner.jobs.reader import Context, JobFile, LogReader
+from planner.jobs.values import literal
 
 _SET_BY: Final = re.compile(r"\.{2,}(?:updated|default)\s*$", re.MULTILINE)
 """What stands behind a value: whether the user set it."""
@@ -32,18 +32,10 @@ def _settled(said: Mapping[str, str], updated: Mapping[str, str], context: Conte
     """The job of what the user set, by the reader of its files; where that makes none, why."""
     sizes = sizes_alone(said)
     try:
-        job = neox_job({name: _literal(value) for name, value in updated.items()}, context)
+        job = neox_job({name: literal(value) for name, value in updated.items()}, context)
     except BadRequest as error:
         return replace(sizes, missing=(f"the settings that it prints make no job: {error}",))
     return replace(job, fields={**job.fields, **sizes.fields}, pins={**job.pins, **sizes.pins}, length=None)
-
-
-def _literal(text: str) -> Any:
-    """A value as Python prints it, itself where it is text."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return text
 
 
 def _recognises(file: JobFile) -> bool:

@@ -17,6 +17,7 @@ _PLAIN: Final = {new: old for old, new in _PROTECTED.items()}
 _FILL_IN: Final = re.compile(r"(?<==)<[^<>\n'\"`$]+>|(?<= )<[A-Za-z][\w /.-]*>(?=[\s/])")
 _PLACE: Final = re.compile(rb"<[A-Za-z](?:[\w /.-]*[\w/.-])?>(?=\s|$)")
 _NAMED: Final = re.compile(rb"\$([A-Za-z_]\w*|\d)")
+_NOTE: Final = re.compile(rb"`\s*#[^`\n]*`")
 _BRACKETS: Final = 40
 _ROUNDS: Final = 4
 
@@ -40,7 +41,8 @@ def _mistaken() -> Query:
     return Query(
         language,
         '(concatenation "$" @sign) (command (variable_assignment) name: (_) @name) '
-        "(file_redirect) @place (redirected_statement body: (command)) @redirected",
+        "(file_redirect) @place (redirected_statement body: (command)) @redirected "
+        '(command_substitution . "`" . (comment) @note)',
     )
 
 
@@ -65,8 +67,8 @@ def _taken_apart(text: str) -> tuple[str, Node]:
     """A text and its tree, where what the grammar joins or cuts wrongly is written so that it does not.
 
     It takes some variables for a sign and a word (``$A/$B.txt``), a line of assignments for the beginning of a command
-    on the next line, places that are to be filled in (``--data <path to data> --fp16``) for redirections, and words
-    behind a redirection for more of its files.
+    on the next line, places that are to be filled in (``--data <path to data> --fp16``) for redirections, words
+    behind a redirection for more of its files, and what follows a comment between backticks for the comment.
     """
     from tree_sitter import QueryCursor
 
@@ -80,6 +82,8 @@ def _taken_apart(text: str) -> tuple[str, Node]:
         edits |= {place: (place, b";") for node in found.get("name", []) if (place := _line_end(node))}
         places = [one for node in found.get("place", []) if (one := _PLACE.match(data, node.start_byte))]
         edits |= {one.start(): (one.end(), b"'" + one[0] + b"'") for one in places}
+        notes = [one for node in found.get("note", []) if (one := _NOTE.match(data, _parent_start(node)))]
+        edits |= {one.start(): (one.end(), b"") for one in notes}
         for node in found.get("redirected", []) if not edits else ():
             edits |= _words_first(data, node)
         if not edits:
@@ -88,6 +92,11 @@ def _taken_apart(text: str) -> tuple[str, Node]:
             data = data[:start] + new + data[end:]
         root = parser.parse(data).root_node
     return data.decode(), root
+
+
+def _parent_start(node: Node) -> int:
+    assert node.parent is not None
+    return node.parent.start_byte
 
 
 def _words_first(data: bytes, statement: Node) -> dict[int, tuple[int, bytes]]:

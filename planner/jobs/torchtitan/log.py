@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
+from costmodels.names import SHARDED_PARAMETERS
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.forms import row
@@ -17,6 +18,7 @@ from planner.jobs.logs.lines import has
 from planner.jobs.logs.memory import MemoryForm
 from planner.jobs.logs.scan import Fact, Tables
 from planner.jobs.logs.statements import Findings, findings_of, with_findings
+from planner.jobs.options import applicable
 from planner.jobs.reader import Context, JobFile, LogReader
 from planner.jobs.torchtitan.options import MODELS
 from planner.jobs.torchtitan.settings import torchtitan_job
@@ -94,10 +96,36 @@ def _with_facts(job: ImportedJob, said: Mapping[str, str]) -> ImportedJob:
     }
     pins = {axis: degrees[name] for name, axis in _AXES.items() if name in degrees}
     local = _whole(said.get("local_batch_size", ""))
-    pins |= {"micro_batch_size": local[0]} if local and pins.get("pp") == 1 else {}
+    staged = degrees.get("pp", 1) > 1
+    pins |= {"micro_batch_size": 1 if staged else local[0]} if local and degrees else {}
+    pins |= _shared(degrees)
+    assumed = {
+        "the mesh says over how many ranks states are shared; parameters are gathered for every pass, as usual": (
+            pins.get("zero_stage") == SHARDED_PARAMETERS and "zero_stage" not in job.pins
+        ),
+        "micro-batches of one sequence are priced, as torchtitan's pipelines have them": (
+            staged and "micro_batch_size" in pins and "micro_batch_size" not in job.pins
+        ),
+    }
     named_one = f"{named[0]} {named[1]} is not known here; --model says any other" if all(named) and not model else ""
     lacks = job.lacks or named_one
-    return replace(job, fields={**fields, **job.fields}, pins={**pins, **job.pins}, lacks=lacks)
+    return replace(
+        job,
+        fields={**fields, **job.fields},
+        pins={**pins, **job.pins},
+        assumed=(*job.assumed, *applicable(assumed)),
+        lacks=lacks,
+    )
+
+
+def _shared(degrees: Mapping[str, int]) -> dict[str, int]:
+    """What FSDP shards, of whose ranks those of a sequence are a part; the oldest meshes do not say whether it does."""
+    if not degrees or "dp" in degrees:
+        return {}
+    ranks = degrees.get("dp_shard", 1) * degrees.get("cp", 1)
+    if ranks == 1:
+        return {"zero_stage": 0}
+    return {"zero_stage": 1 if degrees.get("pp", 1) > 1 else SHARDED_PARAMETERS, "sharding_degree": ranks}
 
 
 def _degrees(said: Mapping[str, str]) -> dict[str, int]:

@@ -59,7 +59,7 @@ def training_job(
     at = Document(found | ({"bf16": True} if silent else {}) | _made_up(found, trainer, gpus), trainer.options)
     if at("bf16") and at("fp16"):
         raise BadRequest("bf16 and fp16 are both switched on, which Transformers refuses; switch one of them off")
-    named, shape = _model_job(at, context)
+    named, shape = model_named(at("model"), context)
     hidden = shape.hidden_size if shape else None
     sharded = sharded_job(at, trainer, accelerate, context, beside, hidden)
     parts = (
@@ -120,9 +120,8 @@ def _told_apart(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if not (name == "deepspeed" and switched and file)}
 
 
-def _model_job(at: Document, context: Context) -> tuple[ImportedJob, Model | None]:
+def model_named(name: Any, context: Context) -> tuple[ImportedJob, Model | None]:
     """The model by its name, or by the last part of it, where the catalogue has it; else what it lacks."""
-    name = at("model")
     if "model" in context.known:
         return ImportedJob(), None
     if not name or name is True:
@@ -150,21 +149,28 @@ def _sizes_job(at: Document, trainer: Trainer, sharded: ImportedJob) -> Imported
     pins |= {name: pin for name, pin in sharded.pins.items() if name in pins}
     if whole:
         pins = {name: sharded.pins[name] for name in pins if name in sharded.pins} | own
+    silent = at.raw("recompute") is None
     assumed = {
         f"{trainer.options['micro_batch_size'].word} is not given; {pins.get('micro_batch_size')} is priced, as "
         f"{trainer.title} takes it": "micro_batch_size" not in {*own, *sharded.pins} and not whole,
         "no length of sequences is given; the model's is priced, or --seq-len": not length,
+        f"{trainer.options['seq_length'].word} is not given; {length} is priced, as {trainer.title} takes it": (
+            bool(length) and not at("seq_length")
+        ),
+        f"{trainer.options['recompute'].word} is not given; layers are recomputed, as {trainer.title} does": (
+            silent and trainer.recompute
+        ),
         f"every sequence is priced with all its {length} tokens; shorter ones take less time where nothing is packed": (
             bool(length) and not at("packing")
         ),
     }
-    recompute = at("recompute") if at.raw("recompute") is not None else trainer.recompute
+    recompute = trainer.recompute if silent else at("recompute")
     again = {"recompute": "full" if recompute else "none"}
     again = again if "recompute" not in sharded.pins or recompute else {}
     unsaid = {
         "pins.micro_batch_size": "micro_batch_size" not in {*own, *sharded.pins},
         "pins.steps": "steps" not in {*own, *sharded.pins},
-        "pins.recompute": at.raw("recompute") is None,
+        "pins.recompute": silent,
         "seq_length": at("seq_length") is None,
     }
     tp, cp = at("tp"), at("cp")
@@ -232,6 +238,8 @@ def _kernels_job(at: Document) -> ImportedJob:
 def _task_job(at: Document, task: str | None) -> ImportedJob:
     """What is learnt; what generates its samples is priced as the step that learns from them."""
     word = str(at("stage") or task or "").lower()
+    if not word and at("model"):  # weights that are loaded are tuned
+        return ImportedJob({"task": "finetune"}, filled=frozenset({"task"}))
     if not word:
         return ImportedJob()
     if word.replace("_", "-") in GENERATING:

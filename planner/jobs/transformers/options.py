@@ -133,7 +133,7 @@ HARMLESS: Final = words("""
     assistant_only_loss average_tokens_* batch_eval_metrics benchmark* beta bf16_full_eval bnb_4bit_* cache_dir
     callback* chat_template* checkpointing_steps comet_* completion_only_loss config_name conv_template
     conversation_template data_cache_dir data_dir data_files data_path data_seed dataloader_* dataset dataset_config
-    dataset_config_name dataset_dir dataset_kwargs dataset_mixer dataset_mixture dataset_name dataset_num_proc
+    dataset_config_name dataset_dir dataset_kwargs dataset_mix* dataset_name dataset_num_proc
     dataset_path dataset_split dataset_splits dataset_test_split dataset_text_field dataset_train_split ddp
     ddp_backend ddp_broadcast_buffers ddp_find_unused_parameters ddp_static_graph ddp_timeout debug disable_tqdm
     do_* do_eval do_predict do_train embedding_lr enable_jit_checkpoint eos_token eval_* evaluation_* exp_name

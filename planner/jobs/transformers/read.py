@@ -27,6 +27,8 @@ OF_TRL: Final = frozenset({
     "max_prompt_length", "max_completion_length", "dataset_text_field", "dataset_id_or_path", "loss_type", "beta",
 })  # fmt: skip
 """Names that recipes of TRL have beside TrainingArguments."""
+OF_ACCELERATE: Final = frozenset({"with_tracking", "checkpointing_steps"})
+"""Names of the scripts that loop by themselves with Accelerate (``run_clm_no_trainer.py``), whatever else they have."""
 _OTHERS: Final = frozenset({
     "num_layers", "num_attention_heads", "tensor_model_parallel_size", "pipeline_model_parallel_size",
     "micro_train_batch_size", "actor_num_gpus_per_node", "colocate_all_models",
@@ -140,7 +142,8 @@ def _task(name: str) -> str | None:
 
 def _recognises_file(file: JobFile) -> bool:
     keys = set(file.document or ())
-    return bool(keys & {"per_device_train_batch_size", "per_gpu_train_batch_size"}) and not keys & _OF_OTHERS
+    batch = keys & {"per_device_train_batch_size", "per_gpu_train_batch_size"}
+    return bool(batch) and (bool(keys & OF_ACCELERATE) or not keys & _OF_OTHERS)
 
 
 def _read_file(file: JobFile, context: Context) -> ImportedJob:

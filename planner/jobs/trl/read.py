@@ -12,7 +12,7 @@ from planner.jobs.options import number, text
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
 from planner.jobs.transformers.arguments import started
 from planner.jobs.transformers.options import EFFECTS, HARMLESS, training_options
-from planner.jobs.transformers.read import OF_TRL, command_job, command_of, file_job, names_in
+from planner.jobs.transformers.read import OF_ACCELERATE, OF_TRL, command_job, command_of, file_job, names_in
 from planner.jobs.transformers.trainer import Trainer
 from planner.jobs.values import whole, words
 
@@ -118,7 +118,8 @@ def _accelerate(values: Mapping[str, Any], context: Context) -> dict[str, Any]:
 
 def _recognises_file(file: JobFile) -> bool:
     keys = set(file.document or ())
-    return "model_name_or_path" in keys and bool(keys & OF_TRL) and not keys & {"finetuning_type", "cutoff_len"}
+    others = {"finetuning_type", "cutoff_len"} | OF_ACCELERATE
+    return "model_name_or_path" in keys and bool(keys & OF_TRL) and not keys & others
 
 
 def _read_file(file: JobFile, context: Context) -> ImportedJob:

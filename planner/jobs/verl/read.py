@@ -9,32 +9,30 @@ from planner.jobs.megatron.dialect import Dialect, Words
 from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
 from planner.jobs.megatron.tables import table_job
 from planner.jobs.reader import CommandReader, Context, Launch
+from planner.jobs.verl import fsdp
+from planner.jobs.verl.overrides import ACTOR, LENGTHS, SAMPLES, pairs_of
 
-_ACTOR: Final = "actor_rollout_ref.actor."
 _KEYS: Final = {  # by path, the option of the actor's training
     "actor_rollout_ref.model.path": "model.name",
     "trainer.nnodes": "nnodes",
     "trainer.n_gpus_per_node": "nproc-per-node",
-    f"{_ACTOR}ppo_mini_batch_size": "global-batch-size",
-    f"{_ACTOR}ppo_micro_batch_size_per_gpu": "micro-batch-size",
-    f"{_ACTOR}megatron.virtual_pipeline_model_parallel_size": "num-virtual-stages-per-pipeline-rank",
-    f"{_ACTOR}megatron.override_transformer_config.num_layers_in_first_pipeline_stage": (
+    f"{ACTOR}ppo_mini_batch_size": "global-batch-size",
+    f"{ACTOR}ppo_micro_batch_size_per_gpu": "micro-batch-size",
+    f"{ACTOR}megatron.virtual_pipeline_model_parallel_size": "num-virtual-stages-per-pipeline-rank",
+    f"{ACTOR}megatron.override_transformer_config.num_layers_in_first_pipeline_stage": (
         "decoder-first-pipeline-num-layers"
     ),
-    f"{_ACTOR}megatron.override_transformer_config.num_layers_in_last_pipeline_stage": (
+    f"{ACTOR}megatron.override_transformer_config.num_layers_in_last_pipeline_stage": (
         "decoder-last-pipeline-num-layers"
     ),
-    f"{_ACTOR}megatron.optimizer_offload": "verl.optimizer-offload",
-    f"{_ACTOR}megatron.param_offload": "verl.param-offload",
-    f"{_ACTOR}megatron.grad_offload": "verl.grad-offload",
-    f"{_ACTOR}use_kl_loss": "verl.use-kl-loss",
-    f"{_ACTOR}optim.override_optimizer_config.optimizer_cpu_offload": "optimizer-cpu-offload",
+    f"{ACTOR}megatron.optimizer_offload": "verl.optimizer-offload",
+    f"{ACTOR}megatron.param_offload": "verl.param-offload",
+    f"{ACTOR}megatron.grad_offload": "verl.grad-offload",
+    f"{ACTOR}use_kl_loss": "verl.use-kl-loss",
+    f"{ACTOR}optim.override_optimizer_config.optimizer_cpu_offload": "optimizer-cpu-offload",
 }
-_SAME: Final = (f"{_ACTOR}megatron.override_transformer_config.", f"{_ACTOR}megatron.")
+_SAME: Final = (f"{ACTOR}megatron.override_transformer_config.", f"{ACTOR}megatron.")
 """What stands in front of Megatron's own names."""
-_LENGTHS: Final = ("data.max_prompt_length", "data.max_response_length")
-_SAMPLES: Final = "actor_rollout_ref.rollout.n"
-"""Responses to every prompt, each of them a sequence of the actor's batch."""
 _DIALECT: Final = Dialect(
     name="verl on Megatron-Core",
     usual=(
@@ -57,31 +55,29 @@ _DIALECT: Final = Dialect(
 )
 
 
-def _pairs(launch: Launch) -> dict[str, str]:
-    pairs = (word.lstrip("+~").partition("=") for word in launch.words if "=" in word and not word.startswith("--"))
-    return {name: value.strip("'\"") for name, _, value in pairs}
-
-
 def _recognises(launch: Launch) -> bool:
-    return any(name.startswith(f"{_ACTOR}megatron.") for name in _pairs(launch))
+    return any(name.startswith(f"{ACTOR}megatron.") for name in pairs_of(launch))
 
 
 def _read(launch: Launch, context: Context) -> ImportedJob:
     words: Words = {}
-    pairs = _pairs(launch)
+    pairs = pairs_of(launch)
     for name, value in pairs.items():
         front = next((one for one in _SAME if name.startswith(one)), "")
         if name in _KEYS:
             words[_KEYS[name]] = [value]
         elif front:
             words[name.removeprefix(front).replace("_", "-")] = [value]
-    lengths = [int(pairs[name]) for name in _LENGTHS if pairs.get(name, "").isdecimal()]
-    words |= {"seq-length": [str(sum(lengths))]} if len(lengths) == len(_LENGTHS) else {}
-    samples = pairs.get(_SAMPLES, "1")
+    lengths = [int(pairs[name]) for name in LENGTHS if pairs.get(name, "").isdecimal()]
+    words |= {"seq-length": [str(sum(lengths))]} if len(lengths) == len(LENGTHS) else {}
+    samples = pairs.get(SAMPLES, "1")
     if samples.isdecimal() and words.get("global-batch-size", [""])[0].isdecimal():  # of prompts
         words["global-batch-size"] = [str(int(words["global-batch-size"][0]) * int(samples))]
     absent = {"null", "none"}
     return table_job({name: one for name, one in words.items() if one[0].lower() not in absent}, _DIALECT, context)
 
 
-READERS: Final = (CommandReader("verl", "overrides of verl on Megatron-Core", "megatron-lm", _recognises, _read),)
+READERS: Final = (
+    CommandReader("verl", "overrides of verl on Megatron-Core", "megatron-lm", _recognises, _read),
+    *fsdp.READERS,
+)

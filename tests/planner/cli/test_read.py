@@ -67,9 +67,7 @@ def test_a_model_beside_a_log_says_nothing_of_how_it_was_split(files):
     done = run("read", files / "train.log", files / "config.json")
     assert done.exit_code == 0, done.stderr
     said = done.stdout.partition("Missing")[2]
-    assert all(
-        f"{option} says it" in said for option in ("--cluster", "--pp", "--micro-batch", "--zero", "--recompute")
-    )
+    assert all(f"{option} says it" in said for option in ("--cluster", "--pp", "--micro-batch", "--recompute"))
     assert "--model" not in said
     assert "dgx-h100 is priced" not in said
     assert run("predict", files / "train.log", files / "config.json", "--cluster", "dgx-h100").exit_code == 2
@@ -178,6 +176,17 @@ def test_changes_of_two_files_add_up_and_only_what_differs_is_refused(files):
     assert "(--set stack.dropout=... says which)" in done.stderr
 
 
+@pytest.mark.parametrize("document", ["distributed_type: FSDP\nnum_processes: 8\n", "zero_optimization: {stage: 2}\n"])
+def test_batch_and_length_of_a_script_that_is_not_there_are_asked_for(files, document):
+    (files / "how.yaml").write_text(document)
+    job = ("predict", files / "how.yaml", "--model", "llama3-8b", "--gpus", 8)
+    done = run(*job)
+    assert done.exit_code == 2
+    assert "--global-batch-size says the batch" in done.stderr
+    assert "--seq-length says the length of sequences" in done.stderr
+    assert run(*job, "--global-batch", 16, "--seq-len", "2k").exit_code == 0
+
+
 def test_the_model_of_a_script_and_of_a_config_may_be_the_same_one(files):
     (files / "config.json").write_text(json.dumps(MODEL | {"num_hidden_layers": 5}))
     done = run("predict", files / "train.sh", files / "config.json")
@@ -248,3 +257,10 @@ def test_files_that_files_name_are_listed_and_each_value_has_its_own(tmp_path, m
         assert {name: origins[name] for name in whose} == whose
     (tmp_path / "d.json").write_text(json.dumps(zero | {"bf16": {"enabled": True}}))
     assert "bf16       d.json" in run("read", "train.sh").stdout
+
+
+def test_a_launch_behind_variables_is_a_script(files):
+    overrides = "actor_rollout_ref.model.path=llama3-8b actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1"
+    (files / "run.sh").write_text(f"PYTHONUNBUFFERED=1 python3 -m verl.trainer.main_ppo \\\n {overrides}\n")
+    done = run("predict", files / "run.sh")
+    assert done.exit_code == 0, done.stderr

@@ -108,7 +108,6 @@ def test_optimizer_and_formats_of_a_deepspeed_json_are_read(document, fields):
         ({MICRO: 1}, "no optimizer in it; Adam is priced, --optimizer says otherwise"),
         ({MICRO: 1}, "neither bf16 nor fp16 is enabled; fp32 is priced, as DeepSpeed takes it"),
         ({MICRO: "auto", BATCH: 16}, "train_micro_batch_size_per_gpu is auto, which Hugging Face fills in"),
-        ({"zero_optimization": {}}, "neither train_batch_size nor train_micro_batch_size_per_gpu is given"),
         ({MICRO: 1, "bf16": {"enabled": "auto"}}, "bf16.enabled is auto, which Hugging Face fills in; bf16 is priced"),
     ],
 )

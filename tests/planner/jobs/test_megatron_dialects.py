@@ -135,6 +135,13 @@ def test_layers_and_ranks_are_counted_as_mindspeed_counts_them(more, pins, layer
     assert found.fields["cluster"] == "atlas800t-a2"
 
 
+def test_layers_that_mindspeed_recomputes_count_for_a_rank_where_it_says_so():
+    chunks = "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 3"
+    line = f"{ASCEND}{chunks} --recompute-granularity full --recompute-method block --recompute-num-layers 1"
+    assert read(line).recomputed == (4, 4)
+    assert read(f"{line} --enable-recompute-layers-per-pp-rank").recomputed == (1, 1)
+
+
 def test_experts_of_mindspeed_are_read():
     experts = "--num-experts 8 --moe-intermediate-size 512 --first-k-dense-replace 3 --moe-layer-freq 1 "
     moe = read(ASCEND + experts + "--n-shared-experts 2").fields["model"]["moe"]

@@ -343,6 +343,37 @@ AXOLOTL = {"base_model": "llama2-7b", "sequence_len": 4096, "micro_batch_size": 
            "flash_attention": True}  # fmt: skip
 
 
+def test_llama_factory_adapts_every_module_where_none_are_named():
+    job = document("a.yaml", FACTORY)
+    assert job.fields["adapters"].startswith("8:linear_qkv,linear_proj,linear_fc1,linear_fc2")
+    line = "llamafactory-cli train --model_name_or_path qwen2.5-7b --finetuning_type lora --lora_rank 4"
+    assert command(line).fields["adapters"].startswith("4:linear_qkv,linear_proj,linear_fc1,linear_fc2")
+
+
+def test_the_batch_of_older_axolotl_files_says_the_steps_of_accumulation():
+    job = document("a.yml", AXOLOTL | {"batch_size": 8})
+    assert (job.pins["micro_batch_size"], job.pins["steps"]) == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("more", "task"), [({}, "finetune"), ({"reward_model": True}, "reward"), ({"rl": "dpo"}, "dpo"),
+                       ({"pretraining_dataset": [{"path": "c4"}]}, "pretrain")]
+)  # fmt: skip
+def test_axolotl_s_files_say_what_is_learnt(more, task):
+    assert document("a.yml", AXOLOTL | more).fields["task"] == task
+
+
+def test_a_default_that_moves_the_price_is_told():
+    said = document("a.yml", RECIPE).assumed
+    assert any(line.startswith("gradient_checkpointing is not given; layers are recomputed, as TRL") for line in said)
+    assert any(line.startswith("max_length is not given; 1024 is priced, as TRL") for line in said)
+
+
+def test_a_recipe_of_a_loop_of_its_own_is_not_taken_for_trl_s():
+    job = document("a.yml", RECIPE | {"with_tracking": True, "checkpointing_steps": "epoch"})
+    assert job.pins["recompute"] == "none"
+
+
 def test_axolotl_s_switches_are_words_of_transformers():
     job = document("a.yml", AXOLOTL)
     assert job.fields["adapters"].startswith("32:linear_qkv,linear_proj,linear_fc1,linear_fc2")
@@ -421,7 +452,7 @@ def test_whatever_a_file_says_is_read_or_refused(values):
 
 @pytest.mark.parametrize(
     ("script", "task"),
-    [("dpo_training.py", "dpo"), ("train_orpo.py", "orpo"), ("reward_modeling.py", "reward"), ("train.py", None)],
+    [("dpo_training.py", "dpo"), ("train_orpo.py", "orpo"), ("reward_modeling.py", "reward"), ("train.py", "finetune")],
 )
 def test_a_script_that_is_called_by_its_task_has_that_task(script, task):
     job = command(f"torchrun training/{script} --model_name_or_path llama3-8b --per_device_train_batch_size 1")

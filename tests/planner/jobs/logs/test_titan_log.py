@@ -76,6 +76,25 @@ def test_the_printed_configuration_goes_through_the_reader_of_its_files(tmp_path
     assert (job.pins["tp"], job.pins["recompute"], job.fields["seq_length"]) == (2, "full", 8192)
 
 
+@pytest.mark.parametrize(
+    ("mesh", "pins"),
+    [
+        ("pp=1, dp_replicate=2, dp_shard=4, cp=2, tp=1, ep=1, etp=1", {"zero_stage": 3, "sharding_degree": 8}),
+        ("pp=2, dp_replicate=1, dp_shard=4, cp=1, tp=1, ep=1, etp=1", {"zero_stage": 1, "micro_batch_size": 1}),
+        ("pp=1, dp_replicate=8, dp_shard=1, cp=1, tp=1, ep=1, etp=1", {"zero_stage": 0, "micro_batch_size": 2}),
+    ],
+)
+def test_the_mesh_that_it_prints_says_what_is_shared(tmp_path, mesh, pins):
+    front = "[titan] 2025-06-01 11:59:01,000 - root - INFO - "
+    begin = (
+        f"{front}Building device mesh with parallelism: {mesh}\n"
+        f"{front}Trainer is initialized with local batch size 2, global batch size 64, sequence length 4096\n"
+    )
+    job = read(tmp_path, begin + "".join(titan(step, 2.0 * step) for step in range(1, 12)))
+    assert pins.items() <= job.pins.items()
+    assert not any("--zero" in line or "--micro-batch" in line for line in job.missing)
+
+
 def test_what_it_says_at_the_start_stands_in_for_the_configuration(tmp_path):
     begin = (
         "[titan] 2025-06-01 11:59:00,000 - root - INFO - Model llama3 8B size: 8,030,261,248 total parameters\n"

@@ -118,6 +118,7 @@ def test_slurm_says_how_many_nodes_there_are():
         ("$PY train.py --x 1", "${PY} train.py --x 1"),
         ("srun $OPTIONS -u bash -c 'torchrun t.py --x 1'", "torchrun t.py --x 1"),
         ("x=a`echo b`c\ntorchrun t.py --x $x", "torchrun t.py --x abc"),
+        ("torchrun t.py \\\n  --a 1 \\\n  `# a note` \\\n  --b 2", "torchrun t.py --a 1 --b 2"),
         ("torchrun t.py \\\n  --a 1 \\\n  # --b 2 \\\n  --c 3", "torchrun t.py --a 1"),
         ("nohup env A=1 numactl --cpunodebind 0 torchrun t.py --x 1 > log 2>&1 &", "torchrun t.py --x 1"),
         ("docker run --gpus all -e A=1 image bash -c 'cd x && torchrun t.py --x 1'", "torchrun t.py --x 1"),

@@ -1,0 +1,175 @@
+"""llm-foundry's YAML, also within a run of MosaicML's, as a question."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from costmodels.stack.adapters import ADAPTED
+from planner.errors import BadRequest
+from planner.jobs.imported import ImportedJob, Length, joined
+from planner.jobs.llmfoundry.options import EFFECTS, HARMLESS, OF_FSDP, OF_MODEL, OPTIONS
+from planner.jobs.megatron.tables import resolved_tables
+from planner.jobs.options import Document, present
+from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
+from planner.jobs.transformers.job import model_named
+from planner.jobs.transformers.options import EVERYWHERE, TARGETS
+from planner.jobs.values import unpriced, whole
+
+_STACK: Final = "fsdp"
+_MPT: Final = "mpt_causal_lm"
+_DURATION: Final = re.compile(r"([\d_]+)\s*(ba|tok|sp)")
+_OF: Final = {"ba": "iterations", "tok": "tokens", "sp": "sequences"}
+_KEYS: Final = frozenset({"global_train_batch_size", "device_train_microbatch_size", "max_seq_len"})
+
+
+def foundry_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
+    """The job of a configuration of llm-foundry.
+
+    Raises:
+        BadRequest: a value that it would refuse or that is not priced.
+    """
+    inner = document.get("parameters")
+    document = {**document, **inner} if isinstance(inner, Mapping) else document
+    document = resolved_tables(document, document)
+    at = Document(document, OPTIONS)
+    micro = whole(at("micro_batch_size"))
+    sharded = bool(at.table("fsdp_config"))
+    stage = at("zero_stage") if sharded else 0
+    reduced = at("reduced") if stage else 4
+    changes: dict[str, Any] = {"stack.gradients.reduce_bytes": reduced}
+    if str(at("kind")) == _MPT or at("flash"):
+        changes["stack.attention_backend"] = at("attention_backend")
+    fields = present(
+        stack=_STACK,
+        gpus=at("gpus"),
+        seq_length=at("seq_length"),
+        global_batch_size=at("global_batch_size"),
+        precision=at("precision"),
+        optimizer=at("optimizer"),
+        changes=changes,
+    )
+    pins = present(
+        tp=1,
+        pp=1,
+        cp=1,
+        micro_batch_size=micro,
+        zero_stage=stage,
+        recompute="full" if at("recompute") else "none",
+        offload="optimizer+parameters" if at("offload") else "none",
+    )
+    found = re.fullmatch(_DURATION, str(at("length") or "").strip())
+    length = Length(int(found[1]), _OF[found[2]], OPTIONS["length"].word) if found else None  # type: ignore[arg-type]
+    hybrid = str(at.raw("zero_stage")).upper().startswith(("HYBRID", "_HYBRID"))
+    said = (
+        "sharding_strategy HYBRID_SHARD shares states inside a node; all ranks are priced to: more traffic between them"
+    )
+    missing = () if micro else ("device_train_microbatch_size is found while it runs; --micro-batch-size says it",)
+    plain = ImportedJob(
+        fields,
+        pins,
+        missing=missing,
+        unpriced=(*unpriced(document, EFFECTS), *((said,) if hybrid else ())),
+        length=length,
+        framework="accelerate",
+    )
+    made = joined(plain, _model(at, context), _adapters(at))
+    unread = [
+        remark
+        for table, harmless in {"": HARMLESS, "model": OF_MODEL, "fsdp_config": OF_FSDP}.items()
+        for remark in at.unread(table, harmless)
+    ]
+    return joined(made, ImportedJob(unpriced=tuple(unread)))
+
+
+def _model(at: Document, context: Context) -> ImportedJob:
+    """MPT by its sizes, Transformers' models by their names.
+
+    Raises:
+        BadRequest: experts, whose layers are MegaBlocks'.
+    """
+    kind = str(at("kind"))
+    if kind != _MPT:
+        task = "finetune" if at.raw("pretrained") is not False else "pretrain"
+        named, _ = model_named(at("model"), context)
+        return joined(named, ImportedJob({"task": task}))
+    if "model" in context.known:
+        return ImportedJob()
+    if str(at.raw("gated_ffn") or "").startswith(("mb_", "torch_dmoe")):
+        raise BadRequest(f"model.ffn_config.ffn_type {at.raw('gated_ffn')}: experts of MPT are not priced")
+    norm, bias, heads = str(at("norm")), not at("no_bias"), at("num_heads")
+    grouped = {"multiquery_attention": 1, "multihead_attention": heads}.get(str(at("attention_type")))
+    shape = {
+        "name": "given",
+        **{name: at(name) for name in ("hidden_size", "num_layers", "num_heads", "vocab_size", "seq_length")},
+        "num_query_groups": at("num_query_groups") or grouped or heads,
+        "ffn_hidden_size": at("ffn_hidden_size") or int(float(at("expansion")) * at("hidden_size")),
+        "gated_ffn": at("gated_ffn"),
+        "activation": "geglu" if at("gated_ffn") else "gelu",
+        "position": "rotary" if at("rope") else "alibi" if at("alibi") else "learned",
+        "norm": "rmsnorm" if "rms" in norm else "layernorm",
+        "tied_embeddings": at("tied") is not False,
+        **dict.fromkeys(("qkv_bias", "output_bias", "ffn_bias"), bias),
+    }
+    return ImportedJob({"model": shape})
+
+
+def _adapters(at: Document) -> ImportedJob:
+    if not at("rank"):
+        return ImportedJob()
+    given = at("targets")
+    names = [str(one).lower() for one in (given if isinstance(given, list) else [given or "all-linear"])]
+    found = {part for name in names for part in str(TARGETS.get(name, "")).split(",") if part}
+    modules = list(ADAPTED) if EVERYWHERE & set(names) or not found else [one for one in ADAPTED if one in found]
+    lost = [name for name in names if name not in TARGETS and name not in EVERYWHERE]
+    dropout = "+dropout" if at("lora_dropout") else ""
+    told = (f"adapters of {', '.join(lost)} are not priced: a little more memory",) if lost else ()
+    return ImportedJob({"adapters": f"{at('rank')}:{','.join(modules)}/autocast{dropout}"}, unpriced=told)
+
+
+def _recognises(file: JobFile) -> bool:
+    at = file.document or {}
+    inner = at.get("parameters")
+    keys = set(at) | set(inner if isinstance(inner, Mapping) else ())
+    model = at.get("model")
+    return len(keys & _KEYS) > 1 and "model" in keys and (not isinstance(model, Mapping) or "name" in model)
+
+
+def _read(file: JobFile, context: Context) -> ImportedJob:
+    return foundry_job(file.document or {}, context)
+
+
+def _starts(launch: Launch) -> bool:
+    """Whether a command line is that of its ``train.py`` under Composer."""
+    return Path(launch.words[0]).name == "composer" and any(word.endswith((".yaml", ".yml")) for word in launch.words)
+
+
+def _read_command(launch: Launch, context: Context) -> ImportedJob:
+    """The job of the file that a command line names, with its overrides (``max_duration=10ba``)."""
+    name = next(word for word in launch.words if word.endswith((".yaml", ".yml")))
+    written = launch.written.get(name)
+    file = context.find(name) if written is None else JobFile(Path(name), written)
+    if file is None or file.document is None:
+        return ImportedJob(missing=(f"{name} is not here, which has the job; give it beside this file",))
+    document: dict[str, Any] = {**file.document}
+    for path, _, value in (word.partition("=") for word in launch.words if "=" in word and not word.startswith("-")):
+        *tables, key = path.lstrip("+").split(".")
+        inner = document
+        for table in tables:
+            inner[table] = {**(inner.get(table) or {})}
+            inner = inner[table]
+        inner[key] = _plain(value)
+    return foundry_job(document, context)
+
+
+def _plain(value: str) -> Any:
+    number = whole(value)
+    return {"true": True, "false": False, "null": None}.get(value, value if number is None else number)
+
+
+READERS: Final = (
+    CommandReader("llm-foundry", "a command line of llm-foundry", "", _starts, _read_command),
+    DocumentReader("llm-foundry", "a configuration of llm-foundry", "", _recognises, _read),
+)

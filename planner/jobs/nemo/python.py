@@ -1,0 +1,239 @@
+"""NeMo 2's recipes in Python and on its command line: ``llama3_8b.pretrain_recipe(num_nodes=2)``, and overrides.
+
+A script is read by its syntax, never run. What a recipe sets itself is a row of ``recipes.toml``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from planner.errors import BadRequest
+from planner.jobs.values import literal
+
+_FILE: Final = Path(__file__).with_name("recipes.toml")
+_CALLS: Final = frozenset({"pretrain_recipe", "finetune_recipe"})
+_ARGUMENTS: Final = {
+    "num_nodes": "nnodes", "num_gpus_per_node": "nproc-per-node", "tensor_parallelism": "tensor-model-parallel-size",
+    "pipeline_parallelism": "pipeline-model-parallel-size", "context_parallelism": "context-parallel-size",
+    "virtual_pipeline_parallelism": "virtual-pipeline-model-parallel-size",
+    "expert_parallelism": "expert-model-parallel-size", "sequence_parallelism": "sequence-parallel",
+    "global_batch_size": "global-batch-size", "micro_batch_size": "micro-batch-size", "seq_length": "seq-length",
+    "max_steps": "train-iters",
+}  # fmt: skip
+"""Options by the arguments of a recipe."""
+_ROWS: Final = {
+    "tp": "tensor-model-parallel-size", "pp": "pipeline-model-parallel-size", "cp": "context-parallel-size",
+    "vpp": "virtual-pipeline-model-parallel-size", "ep": "expert-model-parallel-size", "sp": "sequence-parallel",
+    "nodes": "nnodes", "seq": "seq-length", "batch": "global-batch-size", "micro": "micro-batch-size",
+    "model": "recipe",
+}  # fmt: skip
+"""Options by the columns of the table."""
+_PATHS: Final = {
+    "trainer.num_nodes": "nnodes", "trainer.devices": "nproc-per-node", "trainer.max_steps": "train-iters",
+    "trainer.plugins.grad_reduce_in_fp32": "grad-reduce-in-fp32", "trainer.plugins": "mixed-precision",
+    "trainer.plugins.precision": "mixed-precision", "data.global_batch_size": "global-batch-size",
+    "data.micro_batch_size": "micro-batch-size", "data.seq_length": "seq-length", "peft.dim": "peft.dim",
+}  # fmt: skip
+_PREFIXES: Final = ("trainer.strategy.ddp.", "trainer.strategy.", "model.config.", "optim.config.")
+_WHOLE: Final = frozenset({"data.global_batch_size", "data.micro_batch_size", "data.seq_length"})
+_FORMATS: Final = re.compile(r"(?:\w+\.)*((?:bf16|fp16|nemotron_h)_\w*mixed)")
+
+
+DECIDE: Final = {
+    "nnodes": ("gpus", ""), "nproc-per-node": ("gpus", ""), "seq-length": ("seq_length", "--seq-length"),
+    "tensor-model-parallel-size": ("pins.tp", "--tp"), "pipeline-model-parallel-size": ("pins.pp", "--pp"),
+    "context-parallel-size": ("pins.cp", "--cp"), "global-batch-size": ("global_batch_size", "--global-batch-size"),
+    "micro-batch-size": ("pins.micro_batch_size", "--micro-batch-size"),
+}  # fmt: skip
+"""Options without which there is no price: the field of the request, and the option of ours that says it."""
+
+
+@dataclass
+class Recipe:
+    """A call of a recipe with what the script sets of it.
+
+    Attributes:
+        name: of the module, such as ``llama3_8b``.
+        call: ``pretrain_recipe`` or ``finetune_recipe``.
+        values: by argument or path of an attribute; None where it is no constant.
+    """
+
+    name: str
+    call: str
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+@cache
+def known_recipes() -> Mapping[str, Mapping[str, Any]]:
+    """What recipes set, by the names of their modules."""
+    found: Mapping[str, Mapping[str, Any]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))["recipes"]
+    return found
+
+
+def words_of(recipe: Recipe) -> tuple[dict[str, list[str]], set[str]]:
+    """The options that a recipe stands for, and those that neither the script nor the table says.
+
+    A model that the script puts in the recipe's place has no name here.
+    """
+    row = known_recipes().get(recipe.name, {})
+    own = recipe.call == "pretrain_recipe" and bool(row)
+    beside = {"nnodes": 1, "nproc-per-node": 8}
+    beside |= {"overlap-grad-reduce": bool(row.get("overlap")), "overlap-param-gather": bool(row.get("overlap"))}
+    found: dict[str, Any] = {**beside, "grad-reduce-in-fp32": True, "mixed-precision": "bf16_mixed"}
+    found |= {_ROWS[name]: value for name, value in row.items() if name in _ROWS and (own or name == "model")}
+    if recipe.values.get("performance_mode"):
+        found |= {"grad-reduce-in-fp32": False, "tp-comm-overlap": True}
+    if recipe.call == "finetune_recipe":
+        found |= {"seq-length": 2048, "global-batch-size": 128, "micro-batch-size": 1}
+    open_ = set() if own else set(DECIDE) - {"nnodes", "nproc-per-node"} - set(found)
+    for path, value in recipe.values.items():
+        word = _ARGUMENTS.get(path) or _PATHS.get(path) or _prefixed(path)
+        if path in {"model", "model.config"}:
+            found.pop("recipe", None)
+        elif word and value is ...:
+            found.pop(word, None)
+            open_.add(word)
+        elif word and value is None:
+            found.pop(word, None)
+        elif word:
+            found[word] = value
+            open_.discard(word)
+    words = {name: _words(value) for name, value in found.items()}
+    return words, open_
+
+
+def _prefixed(path: str) -> str:
+    front = next((one for one in _PREFIXES if path.startswith(one)), None)
+    return path.removeprefix(front).replace("_", "-") if front else ""
+
+
+def _words(value: Any) -> list[str]:
+    several = value if isinstance(value, list | tuple) else [value]
+    return [str(one).lower() if isinstance(one, bool) else str(one) for one in several]
+
+
+def recipes_in(text: str) -> list[Recipe]:
+    """The recipes that a script calls, in its order, each with what its own function or module sets of it."""
+    if not any(name in text for name in _CALLS):
+        return []
+    try:
+        module = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    scopes: list[ast.Module | ast.FunctionDef] = [module]
+    scopes += [one for one in ast.walk(module) if isinstance(one, ast.FunctionDef)]
+    outer = _constants(module.body)
+    return [
+        recipe
+        for scope in scopes
+        for body in _ways(scope.body)
+        for recipe in _of_body(body, {**outer, **_defaults(scope), **_constants(body)})
+    ]
+
+
+def _ways(body: Sequence[ast.stmt]) -> Iterator[Sequence[ast.stmt]]:
+    """A body once for every arm of the branches that call a recipe."""
+    for place, statement in enumerate(body):
+        if isinstance(statement, ast.If) and any(name in ast.unparse(statement) for name in _CALLS):
+            for arm in (statement.body, statement.orelse):
+                yield from _ways([*body[:place], *arm, *body[place + 1 :]])
+            return
+    yield body
+
+
+def _of_body(body: Sequence[ast.stmt], known: Mapping[str, Any]) -> Iterator[Recipe]:
+    found: dict[str, Recipe] = {}
+    for target, value in _assigned(body):
+        called = _dotted(value.func) if isinstance(value, ast.Call) else ""
+        module, _, call = called.rpartition(".")
+        if call in _CALLS and isinstance(value, ast.Call) and module:
+            given = {one.arg: _value(one.value, known) for one in value.keywords if one.arg}
+            found[target] = Recipe(module.rpartition(".")[2], call, given)
+            continue
+        front, _, path = target.partition(".")
+        if front in found and path:
+            found[front].values |= _set(path, value, known)
+    yield from found.values()
+
+
+def _assigned(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
+    """What a body's own statements set, and return, in their order; branches are passed over."""
+    for statement in body:
+        if isinstance(statement, ast.Assign):
+            yield from ((_dotted(target), statement.value) for target in statement.targets)
+        elif isinstance(statement, ast.Return) and statement.value is not None:
+            yield "", statement.value
+        elif isinstance(statement, ast.If | ast.With):
+            yield from ((target, ast.Name("?")) for target, _ in _assigned([*statement.body, *_orelse(statement)]))
+
+
+def _orelse(statement: ast.If | ast.With) -> Sequence[ast.stmt]:
+    return statement.orelse if isinstance(statement, ast.If) else ()
+
+
+def _set(path: str, value: ast.expr, known: Mapping[str, Any]) -> dict[str, Any]:
+    """What an attribute is set to; of a configuration in its place, the arguments that it is given."""
+    if isinstance(value, ast.Call) and path == "data":
+        given = {f"data.{one.arg}": _value(one.value, known) for one in value.keywords}
+        return {name: one for name, one in given.items() if name in _WHOLE}
+    if isinstance(value, ast.Call) and (format_ := _FORMATS.fullmatch(_dotted(value.func))):
+        return {path: format_[1]}
+    return {path: _value(value, known)}
+
+
+def _value(value: ast.expr, known: Mapping[str, Any]) -> Any:
+    """A constant, or that of a name; an ellipsis where it is neither."""
+    if isinstance(value, ast.Name):
+        return known.get(value.id, ...)
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return ...
+
+
+def _constants(body: Sequence[ast.stmt]) -> dict[str, Any]:
+    found = {target: _value(value, {}) for target, value in _assigned(body) if target and "." not in target}
+    return {name: value for name, value in found.items() if value is not ...}
+
+
+def _defaults(scope: ast.Module | ast.FunctionDef) -> dict[str, Any]:
+    """The constants that the arguments of a function have unless they are given."""
+    if isinstance(scope, ast.Module):
+        return {}
+    last = scope.args.args[len(scope.args.args) - len(scope.args.defaults) :]
+    return {one.arg: _value(value, {}) for one, value in zip(last, scope.args.defaults, strict=True)}
+
+
+def _dotted(value: ast.expr) -> str:
+    if isinstance(value, ast.Attribute):
+        return f"{_dotted(value.value)}.{value.attr}"
+    return value.id if isinstance(value, ast.Name) else ""
+
+
+_FACTORY: Final = re.compile(r"(\w+)(?:\((.*)\))?", re.DOTALL)
+
+
+def recipe_of_command(words: Sequence[str]) -> Recipe:
+    """The recipe of ``nemo llm pretrain --factory llama3_8b trainer.num_nodes=2``.
+
+    Raises:
+        BadRequest: no recipe is named.
+    """
+    named = next((one for word, one in pairwise(words) if word in {"--factory", "-f"}), "")
+    factory = _FACTORY.fullmatch(named)
+    if factory is None:
+        raise BadRequest("nemo llm: no recipe is named; --factory llama3_8b says one")
+    called = ast.parse(f"recipe({factory[2] or ''})", mode="eval").body
+    assert isinstance(called, ast.Call)
+    given = {one.arg: _value(one.value, {}) for one in called.keywords if one.arg}
+    for path, sign, value in (word.partition("=") for word in words if "=" in word and not word.startswith("-")):
+        given |= {path: literal(value)} if sign else {}
+    return Recipe(factory[1], f"{'finetune' if 'finetune' in words else 'pretrain'}_recipe", given)

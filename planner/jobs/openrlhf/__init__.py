@@ -1,0 +1,1 @@
+"""OpenRLHF: command lines of its trainers on DeepSpeed, as questions."""

@@ -1,0 +1,93 @@
+"""Trainers that learn from samples and judgements, on DeepSpeed and on FSDP: what trains of them."""
+
+import pytest
+
+from planner.jobs.reader import CommandReader, Context, Launch
+from planner.jobs.readers import READERS
+
+
+def read(words, **more):
+    launch = Launch(tuple(words.split()), **more)
+    (reader,) = (one for one in READERS if isinstance(one, CommandReader) and one.recognises(launch))
+    return reader.read(launch, Context())
+
+
+SFT = "deepspeed --num_gpus 8 --module openrlhf.cli.train_sft "
+OLD = "--max_len 2048 --train_batch_size 256 --micro_train_batch_size 2 --pretrain llama3-8b --zero_stage 3 --bf16"
+NEW = (
+    "--data.max_len 2048 --train.batch_size 256 --train.micro_batch_size 2 --model.model_name_or_path llama3-8b "
+    "--ds.zero_stage 3 --ds.param_dtype bf16"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "kernels", "recompute"),
+    [
+        (OLD, ["unfused"], "none"),
+        (f"{OLD} --flash_attn --gradient_checkpointing", ["flash-2", "flash-1"], "full"),
+        (f"{NEW} --model.gradient_checkpointing_enable", ["flash-2", "flash-1"], "full"),
+    ],
+)
+def test_openrlhf_s_options_of_both_ages_say_the_same_job(words, kernels, recompute):
+    job = read(SFT + words)
+    assert (job.fields["gpus"], job.fields["global_batch_size"], job.fields["seq_length"]) == (8, 256, 2048)
+    assert (job.pins["micro_batch_size"], job.pins["zero_stage"], job.pins["recompute"]) == (2, 3, recompute)
+    assert job.fields["changes"]["stack.attention_backend"] == kernels
+    assert (job.framework, job.fields["precision"], job.fields["task"]) == ("deepspeed", "bf16", "finetune")
+    assert not job.unpriced
+
+
+def test_openrlhf_s_defaults_are_its_own():
+    job = read(
+        "deepspeed --num_gpus 8 openrlhf/cli/train_dpo.py --model.model_name_or_path llama3-8b --ds.lora.rank 16"
+    )
+    assert (job.fields["global_batch_size"], job.pins["micro_batch_size"], job.pins["zero_stage"]) == (128, 8, 2)
+    assert job.fields["adapters"].startswith("16:linear_qkv,linear_proj,linear_fc1,linear_fc2")
+    assert job.fields["task"] == "dpo"
+
+
+def test_the_actor_of_openrlhf_trains_on_its_own_devices():
+    job = read(
+        "python3 -m openrlhf.cli.train_ppo_ray --actor_num_nodes 2 --actor_num_gpus_per_node 4 --pretrain llama3-8b "
+        "--prompt_max_len 512 --generate_max_len 1024 --adam_offload --ring_attn_size 2"
+    )
+    assert (job.fields["gpus"], job.fields["seq_length"]) == (8, 1536)
+    assert (job.pins["offload"], job.pins["cp"]) == ("optimizer", 2)
+    assert any("ppo generates what it learns from" in line for line in job.unpriced)
+
+
+PPO = (
+    "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo actor_rollout_ref.model.path=llama3-8b "
+    "data.max_prompt_length=512 data.max_response_length=1024 actor_rollout_ref.actor.ppo_mini_batch_size=64 "
+    "actor_rollout_ref.rollout.n=4 trainer.nnodes=2 "
+)
+
+
+def test_the_actor_of_verl_trains_on_fsdp_with_all_its_samples():
+    job = read(f"{PPO} actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2")
+    assert (job.fields["gpus"], job.fields["global_batch_size"], job.fields["seq_length"]) == (16, 256, 1536)
+    assert (job.pins["micro_batch_size"], job.pins["zero_stage"], job.pins["recompute"]) == (2, 3, "full")
+    assert "steps" not in job.pins
+    assert not any("on one GPU" in line for line in job.assumed)
+
+
+def test_what_verl_s_fsdp_is_told_is_read():
+    more = (
+        "actor_rollout_ref.actor.ulysses_sequence_parallel_size=2 actor_rollout_ref.actor.fsdp_config.fsdp_size=8 "
+        "actor_rollout_ref.actor.ppo_micro_batch_size=32 actor_rollout_ref.model.lora_rank=32 "
+        "actor_rollout_ref.actor.fsdp_config.param_offload=True"
+    )
+    job = read(PPO + more)
+    assert (job.pins["cp"], job.pins["cp_kind"], job.pins["sharding_degree"]) == (2, "a2a", 8)
+    assert job.pins["micro_batch_size"] == 4
+    assert job.fields["adapters"].startswith("32:")
+    assert any("param_offload" in line and "during rollouts" in line for line in job.unpriced)
+
+
+def test_supervised_tuning_of_verl_counts_sequences():
+    job = read(
+        "torchrun --nproc_per_node=8 -m verl.trainer.fsdp_sft_trainer model.partial_pretrain=llama3-8b "
+        "data.train_batch_size=128 data.max_length=2048"
+    )
+    assert (job.fields["gpus"], job.fields["global_batch_size"], job.pins["micro_batch_size"]) == (8, 128, 4)
+    assert job.fields["task"] == "finetune"
