@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from planner.cli.command import Command, option
 from planner.cli.ending import say
-from planner.cli.options import Command, Text, option, talk_options
+from planner.cli.options import talk_options
 from planner.cli.output import check_writable, talk, write
+from planner.cli.values import Text
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:

@@ -86,8 +86,8 @@ def memory_edge(search: Search, budget: Budget) -> tuple[str, ...]:
     if search.resolved.request.memory_margin is not None or not margin:
         return ()
     edge = replace(objective, margin=0.0).on(scale_device(objective.scenario, usable_memory=1.0 / (1.0 - margin)))
-    known = {"margin": 1.0 + edge.tie_width, "below": edge.compared(search.taken)}
-    found = edge.search(search.space, budget=budget, confirm=False, **known)
+    there, tied = edge.compared(search.taken), 1.0 + edge.tie_width
+    found = edge.search(search.space, budget=budget, margin=tied, confirm=False, below=there)
     if found.best is None or not found.proved:
         return ()
     taken = edge.choice(found).taken

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from costmodels.names import SHARDED_GRADIENTS, Recompute
 from costmodels.node_groups import Mixed
 from planner.answer.build import degrees_in_words
