@@ -32,14 +32,24 @@ _BETTER: Final = {
 
 def headline(plan: Plan) -> str:
     """What to run, what it takes, and how sure it is that nothing is better; or why there is nothing to run."""
+    return " ".join(filter(None, (result(plan), standing(plan))))
+
+
+def result(plan: Plan) -> str:
+    """The first sentence: what to run and what it takes, or why there is nothing to run."""
     if plan.strategy is None or plan.prediction is None:
         return f"Nothing that was asked for can run: {_why_not(plan)}"
     if plan.status == "infeasible":
         return f"This strategy cannot run: {_why_not(plan)}"
-    searched = plan.proof is not None
-    start = "Use " if searched else ""
-    said = f"{start}{degrees(plan.strategy)}: {', '.join(_figures(plan, plan.prediction))}."
-    return " ".join([said, *_compared(plan, plan.prediction), *_doubts(plan)])
+    start = "Use " if plan.proof is not None else ""
+    return f"{start}{degrees(plan.strategy)}: {', '.join(_figures(plan, plan.prediction))}."
+
+
+def standing(plan: Plan) -> str:
+    """What follows: how it stands among other strategies, and what may go wrong; "" where there is nothing to run."""
+    if plan.prediction is None or plan.status == "infeasible":
+        return ""
+    return " ".join([*_compared(plan, plan.prediction), *_doubts(plan)])
 
 
 def _why_not(plan: Plan) -> str:
@@ -111,5 +121,7 @@ def _proved(plan: Plan, proof: Proof) -> str:
 
 
 def _doubts(plan: Plan) -> Iterator[str]:
+    if plan.saving_memory:
+        yield f"{plan.saving_memory.text[:1].upper()}{plan.saving_memory.text[1:]}."
     if not plan.fits:
         yield "It is likely to run out of memory."

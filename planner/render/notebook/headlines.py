@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from planner.answer.headline import result, standing
 from planner.answer.text import (
     format_days,
     format_dollars,
@@ -15,7 +16,6 @@ from planner.answer.text import (
     plural,
     short_seconds,
     strategy_in_words,
-    why_infeasible,
 )
 
 if TYPE_CHECKING:
@@ -66,41 +66,28 @@ def _job(request: Mapping[str, Any]) -> str:
 
 
 def _plan(found: Any) -> Headline:
-    title = f"Plan for {_job(found.request)}"
-    said = found.prediction
+    title, said = f"Plan for {_job(found.request)}", found.prediction
     if found.strategy is None or said is None:
-        near = found.nearest
-        sure = f"nearest that works: {near.subject}: {near.text}" if near else found.nothing_near or "see .summary()"
-        return Headline(title, f"nothing fits: {why_infeasible(found).split('; nearest:')[0]}", sure, good=False)
+        return Headline(title, result(found), "see .summary()", good=False)
     fullest = max(found.memory_bytes, key=lambda stage: stage.total / stage.limit, default=None)
     memory = f"{format_gib(fullest.total)} of {format_gib(fullest.limit)} GiB" if fullest else ""
-    cost = "" if said.cost_dollars is None else format_dollars(said.cost_dollars)
-    days, share = format_days(said.training_days), format_percent(said.mfu)
     likely = f"{short_seconds(said.interval.low)} to {short_seconds(said.interval.high)}"
-    speed = f"{short_seconds(said.iteration_seconds)} an iteration, MFU {share}, {days}" + (f", {cost}" if cost else "")
-    micro = f"micro-batch {found.strategy.micro_batch_size} x {found.strategy.num_microbatches}"
-    fits = "" if found.fits else "does not fit: "
+    sure = f"{standing(found)} {said.interval.coverage:.0%} sure of {likely}.".strip()
     return Headline(
         title,
-        f"{fits}{strategy_in_words(found.strategy)}, {micro}: {speed}",
-        f"{said.interval.coverage:.0%} sure of {likely}; {_proved(found)}; fullest GPU {memory}",
+        result(found),
+        sure,
         (
             ("iteration", f"{short_seconds(said.iteration_seconds)} ({likely})"),
-            ("MFU", share),
-            ("training", days),
-            ("cost", cost or "no price known"),
+            ("MFU", format_percent(said.mfu)),
+            ("training", format_days(said.training_days)),
+            ("cost", "no price known" if said.cost_dollars is None else format_dollars(said.cost_dollars)),
             ("fullest GPU", memory),
             ("tokens/s", format_prefixed(said.tokens_per_second)),
         ),
         (*found.warnings, *(f"assumed: {one}" for one in found.defaults)),
         good=found.fits,
     )
-
-
-def _proved(found: Any) -> str:
-    if found.proof is None:
-        return "priced, not searched"
-    return "proved best in the model" if found.proved else f"not proved, at most {found.proof.gap:.1%} from the best"
 
 
 def _why_not(found: Any) -> Headline:

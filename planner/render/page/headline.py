@@ -1,4 +1,4 @@
-"""What a reader sees first: one sentence, and a card each for time, MFU, cost, memory and risk."""
+"""What a reader sees after the answer in a sentence: a card each for time, MFU, cost, memory and risk."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from planner.answer.plan import Plan, Prediction
 from planner.answer.text import (
-    NO_OFFLOADING,
     format_days,
     format_dollars,
     format_gib,
@@ -16,7 +15,6 @@ from planner.answer.text import (
     format_seconds,
     name_in,
     plural,
-    why_infeasible,
 )
 
 MEANINGS: Final = {
@@ -31,38 +29,9 @@ _TIGHT: Final = 0.97
 """Share of the usable memory beyond which a plan may run out of it."""
 
 
-def headline(plan: Plan) -> str:
-    """The answer in one sentence."""
-    where = f"{name_in(plan.request['model'])} on {plural(plan.request['gpus'], 'GPU')} of {cluster_name(plan)}"
-    if plan.strategy is None or plan.prediction is None:
-        return f"{where}: no plan. {why_infeasible(plan)}"
-    said, degrees = plan.prediction, plan.strategy
-    named = (("TP", degrees.tp), ("CP", degrees.cp), ("PP", degrees.pp), ("EP", degrees.ep))
-    split = [f"{word} {degree}" for word, degree in named if degree > 1]
-    cost = "" if said.cost_dollars is None else f" and {format_dollars(said.cost_dollars)}"
-    speed = f"{format_seconds(said.iteration_seconds)} per iteration ({format_percent(said.mfu)} MFU)"
-    takes = f"{', '.join([*split, f'DP {degrees.dp}'])} takes {speed}, {format_days(said.training_days)}{cost}"
-    return f"{where}: {takes}, {_claim(plan)}."
-
-
 def cluster_name(plan: Plan) -> str:
     """What the machines of a plan are called."""
     return name_in(plan.request["cluster"])
-
-
-def _claim(plan: Plan) -> str:
-    """How good the plan is, in a few words."""
-    if not plan.fits:
-        return "but it does not fit into the GPUs' memory"
-    if plan.proof is None:
-        return "priced as given, nothing else was tried"
-    goal = {"memory": "leanest", "goodput": "best"}.get(str(plan.request.get("objective")), "fastest")
-    if plan.status != "optimal":
-        return f"the {goal} found, not proved to be the {goal}"
-    without = ", offloading left out" if NO_OFFLOADING in plan.proof.scope else ""
-    if plan.proof.fastest_seconds is not None:
-        return f"within {100.0 * plan.proof.gap:.2f} % of the proved {goal} plan in the model{without}"
-    return f"proved the {goal} plan in the model{without}"
 
 
 def cards(plan: Plan) -> list[dict[str, str]]:

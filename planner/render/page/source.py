@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from costmodels.pricing import price_strategy
+from planner.answer.headline import headline
 from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.answer.plan import Plan
 from planner.answer.text import CUT_SHORT, name_in, plural
 from planner.errors import BadRequest, MeshwrightError
-from planner.render.page.headline import cards, cluster_name, headline, study_headline
+from planner.render.page.headline import cards, cluster_name, study_headline
 from planner.render.page.importance import importance
 from planner.render.page.kernels import kernels_of
 from planner.render.page.layout import layout_of
