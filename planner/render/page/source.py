@@ -97,7 +97,7 @@ def shown_plan(plan: Plan) -> Shown:
     """A page over one plan and its runners-up."""
     request = plan.request
     title = f"{name_in(request['model'])} on {plural(request['gpus'], 'GPU')} of {cluster_name(plan)}"
-    told = headline(plan)
+    told = f"{title}: {headline(plan).removeprefix('Use ')}"
     if plan.strategy is None or plan.prediction is None:
         refused = tuple(f"{one.rule}: {one.example}" for one in plan.rejected)
         point = _point(Result(0, {"plan": "asked"}, plan.status, {"request": request}, "; ".join(refused)[:500], None))

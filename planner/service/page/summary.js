@@ -1,9 +1,9 @@
 // The answer in one sentence, its cards, and what may be wrong with it; or why nothing fits, and what does.
 function summary(plan, drawn) {
-  const words = inForm(drawn.headline), sentence = headline({ headline: words });
+  const words = inForm(drawn.headline).replace(/^given on/, "Your model on"), sentence = headline({ headline: words });
   if (!plan.prediction) return [sentence, ...refusedIn(plan)];
-  const [, start, layout, rest] = /^(Use )?([^:]*)(: .*)$/.exec(words) ?? [];
-  if (layout) sentence.replaceChildren(start ?? "", html("strong", {}, layout), rest.replace(/(\d) (?=s|ms|%|[kM]\b|days|years|hours)/g, "$1\u00a0"));
+  const [, start, layout, rest] = /^(.*?: )([^:]*)(: .*)$/.exec(words) ?? [];
+  if (layout) sentence.replaceChildren(start, html("strong", {}, layout), rest.replace(/(\d) (?=s|ms|%|[kM]\b|days|years|hours)/g, "$1\u00a0"));
   const list = cards(drawn.plan.cards);
   drawn.plan.cards.forEach(({ value, meaning }, i) => {
     list.children[i].querySelector("h2").title = meaning;
