@@ -60,7 +60,8 @@ class UnknownName(MeshwrightError):
         self.kind, self.name = kind, name
         self.near = nearest(plain or name.lower(), known)
         hint = f"did you mean {' or '.join(self.near)}? " if self.near else ""
-        super().__init__(f"unknown {kind} {name!r}: {hint}`{listed_by or f'plan list {kind}s'}` shows all")
+        own = ", `plan init` writes a file of your own" if kind == "cluster" else ""
+        super().__init__(f"unknown {kind} {name!r}: {hint}`{listed_by or f'plan list {kind}s'}` shows all{own}")
 
 
 class BadQuantity(MeshwrightError, ValueError):

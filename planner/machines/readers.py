@@ -16,6 +16,7 @@ READERS: Final[tuple[Reader, ...]] = (*kubernetes.READERS, *nvidia_smi.READERS, 
 """Those whose files are told surest come first."""
 _HINTS: Final = (
     ("| NVIDIA-SMI ", "the table of nvidia-smi cuts names short; nvidia-smi -q > FILE tells all"),
+    ("<nvidia_smi_log>", "XML; nvidia-smi -q > FILE, without -x, tells the same"),
     ("PORT_ACTIVE", "ibv_devinfo says no rate; ibstat > FILE does"),
     ("Name:               ", "kubectl describe is for people; kubectl get nodes -o json > FILE tells the same"),
     ("gpu:", "a table of Slurm without its head, it seems; leave -h out"),

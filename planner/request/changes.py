@@ -1,8 +1,9 @@
-"""Fields of a question that a caller may say anew, as an editor offers them; what they mean `PlanRequest` says."""
+"""Fields of a question in the types that people write, as an editor offers them; what they mean `PlanRequest` says."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypedDict
 
 from costmodels.model.model import Model
@@ -11,12 +12,11 @@ from costmodels.stack.stack import Stack
 from hardware.records import Cluster
 
 
-class RequestChanges(TypedDict, total=False):
-    """The fields of `PlanRequest` but the number of devices, in the types that people write."""
+class RequestFields(TypedDict, total=False):
+    """The fields of `PlanRequest` that may be left out."""
 
-    model: str | Model
-    cluster: str | Cluster
-    stack: str | Stack
+    cluster: str | Path | Mapping[str, Any] | Cluster
+    stack: str | Path | Mapping[str, Any] | Stack
     as_of: str | None
     global_batch_size: int | None
     seq_length: int | str | None
@@ -45,9 +45,15 @@ class RequestChanges(TypedDict, total=False):
     reference_model: str | None
     document_length: int | None
     changes: Mapping[str, Any]
-    stability: Stability | str | None
+    stability: Stability | Mapping[str, Any] | Path | str | None
     reasons: bool
     ties: str
     top: int
     price: float | str | None
     time_limit: float | str | None
+
+
+class RequestChanges(RequestFields, total=False):
+    """The fields of `PlanRequest` but the number of devices."""
+
+    model: str | Path | Mapping[str, Any] | Model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
@@ -24,6 +24,11 @@ from planner.request.fields import FIELDS, PIN_AXES, default_of, field_of
 from planner.request.overrides import known_changes
 from planner.request.pins import without_numpy
 from planner.request.values import LONGEST, MOST_TOKENS, READERS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from planner.request.changes import RequestFields
 
 Objective = Literal["time", "mfu", "cost", "tokens-per-gpu-hour", "memory", "goodput"]
 
@@ -120,6 +125,13 @@ class PlanRequest(BaseModel):
     """Dollars a device and hour; None as the catalogue has it."""
     time_limit: Annotated[float | None, Field(gt=0, lt=LONGEST), _TIME] = default_of("time_limit")
     """Seconds that the answer may take; without it effort is counted, so that every machine gives the same answer."""
+
+    if TYPE_CHECKING:  # fields as people write them, which validators read: text for numbers, paths, tables
+
+        def __init__(
+            self, *, model: str | Path | Mapping[str, Any] | Model, gpus: int, **fields: Unpack[RequestFields]
+        ) -> None:
+            """Check the fields; raises pydantic's ValidationError."""
 
     @field_validator("*", mode="before")
     @classmethod

@@ -6,8 +6,16 @@
 import os
 from importlib.util import find_spec
 
-NEEDED = {"test_ray.py": "ray", "test_parquet.py": "pyarrow"}
+NEEDED = {
+    "test_ray.py": ("ray",),
+    "test_parquet.py": ("pyarrow",),
+    "test_frames.py": ("pandas", "polars"),
+    "test_figures.py": ("matplotlib", "plotly"),
+    "test_notebook.py": ("pandas",),
+}
 
 collect_ignore = [
-    name for name, library in NEEDED.items() if find_spec(library) is None and not os.environ.get("PLAN_TEST_EXTRAS")
+    name
+    for name, libraries in NEEDED.items()
+    if not all(map(find_spec, libraries)) and not os.environ.get("PLAN_TEST_EXTRAS")
 ]

@@ -1,9 +1,11 @@
 """Whoever asks may be told how far the answer has come, and the answer is the same."""
 
+from typing import get_type_hints
+
 import pytest
 
 from planner import PlanRequest, plan, replan, why_not
-from planner.request.changes import RequestChanges
+from planner.request.changes import RequestChanges, RequestFields
 from planner.request.progress import Progress
 from tests.scenarios import toy_cluster, toy_model, toy_stack
 
@@ -63,6 +65,7 @@ def test_every_question_that_searches_tells():
     assert any(one.doing.endswith("GPUs") for one in sizes)
 
 
-def test_what_replan_changes_are_the_fields_of_a_question():
-    """So that an editor offers them all, and none that is not there."""
-    assert set(RequestChanges.__annotations__) == set(PlanRequest.model_fields) - {"gpus"}
+def test_an_editor_offers_every_field_of_a_question_and_none_that_is_not_there():
+    """The types that people write stand beside those that a request keeps."""
+    assert set(get_type_hints(RequestChanges)) == set(PlanRequest.model_fields) - {"gpus"}
+    assert RequestFields.__optional_keys__ == set(PlanRequest.model_fields) - {"gpus", "model"}

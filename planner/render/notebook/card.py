@@ -39,6 +39,7 @@ def card(answer: Answer) -> str:
             _notes(found.notes),
         )
     )
+    inner = inner.replace(" %", "\u00a0%")  # a figure and its sign stay on one line
     return f'<div class="meshwright-card" style="{_BOX};border-left:4px solid {mark}">{inner}</div>'
 
 
@@ -56,7 +57,7 @@ def _bars(seconds: Any) -> str:
     total = sum(seconds.values())
     parts = sorted(((value, name) for name, value in seconds.items() if value > _SMALL * total), reverse=True)
     rows = "".join(_bar(name, value, value / total) for value, name in parts)
-    return f'<div style="margin-top:10px" aria-label="where the time goes">{rows}</div>' if rows else ""
+    return f'<div style="margin-top:10px" role="group" aria-label="where the time goes">{rows}</div>' if rows else ""
 
 
 def _bar(name: str, seconds: float, share: float) -> str:

@@ -146,6 +146,12 @@ def test_files_that_differ_are_said(plan, tmp_path):
     assert "says 2 GPUs in a node; 8 is taken" in plan("init", "one.txt", "smi.txt", "-o", "-").stderr
 
 
+def test_who_names_an_unknown_cluster_hears_of_it(plan):
+    done = plan("--model", "llama3-8b", "--gpus", "8", "--cluster", "our-machines")
+    assert done.exit_code == 2
+    assert "`plan init` writes a file of your own" in done.stderr
+
+
 def test_nothing_is_written_over_without_force(plan, tmp_path):
     (tmp_path / "my-cluster.toml").write_text("kept")
     done = plan("init", "--accelerator", "h100")

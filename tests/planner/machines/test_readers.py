@@ -55,6 +55,7 @@ def test_every_figure_says_its_file_and_its_program(title, read):
         ("| NVIDIA-SMI 550.54.14   Driver Version: 550.54.14 |\n", "nvidia-smi -q > FILE tells all"),
         ("hca_id: mlx5_0\n  port: 1\n    state: PORT_ACTIVE (4)\n", "ibstat > FILE does"),
         ("n001 gpu:a100:8\n", "leave -h out"),
+        ("<nvidia_smi_log><attached_gpus>8</attached_gpus></nvidia_smi_log>\n", "without -x"),
         ("apiVersion: v1\nitems: []\n", "kubectl get nodes -o json > FILE"),
         ("", "not the output of"),
     ],

@@ -154,15 +154,6 @@ def test_a_library_that_is_missing_is_named(answer, module, ask, said, monkeypat
         getattr(answer, ask)()
 
 
-@one_answer("plan")
-@pytest.mark.parametrize("library", frames.LIBRARIES)
-def test_a_frame_has_the_rows(answer, library):
-    pytest.importorskip(library)
-    found = answer.to_frame("breakdown", library=library)
-    assert found.shape == (len(answer.breakdown_seconds), 3)
-    assert list(found["seconds"]) == list(answer.breakdown_seconds.values())
-
-
 @every_answer("infeasible", "robust", "plan_sparse", "examine_run", "validate", "read_job")
 def test_the_bars_of_a_picture_are_the_figures_of_the_answer(answer):
     for picture in charts.pictures_of(answer):
@@ -182,16 +173,3 @@ def test_the_bars_of_a_plan_add_up(answer):
 def test_what_has_nothing_to_draw_says_so(answer):
     with pytest.raises(BadRequest, match=r"nothing to draw; to_frame\(\) has its rows"):
         answer.plot()
-
-
-@one_answer("compare")
-@pytest.mark.parametrize("library", charts.LIBRARIES)
-def test_a_figure_is_drawn(answer, library, tmp_path, monkeypatch):
-    pytest.importorskip(library)
-    monkeypatch.setenv("MPLBACKEND", "agg")
-    figure = answer.plot(library=library)
-    if library == "matplotlib":
-        figure.savefig(tmp_path / "figure.png")
-        assert (tmp_path / "figure.png").stat().st_size > 1000
-    else:
-        assert len(figure.data) == 2

@@ -23,7 +23,6 @@ def said(cell):
 
 
 def test_every_cell_shows_what_it_would_show_today(kept, monkeypatch):
-    pytest.importorskip("pandas")
     monkeypatch.setenv("MPLBACKEND", "agg")
     fresh = executed(kept, NOTEBOOK.parent)
     for before, now in zip(code(kept), code(fresh), strict=True):
