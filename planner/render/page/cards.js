@@ -36,7 +36,9 @@ function compared(best, other, width) {
   const gaps = names.map((name) => [name, (other.terms[name] ?? 0) - (best.terms[name] ?? 0)]).filter(([, gap]) => Math.abs(gap) > 1e-4 * best.seconds);
   gaps.sort(([, a], [, b]) => Math.abs(b) - Math.abs(a));
   if (!gaps.length) return caption(`Plan ${other.axes.plan} takes the time of the best in every term.`);
-  const left = Math.min(280, width * 0.45), right = 84, most = Math.abs(gaps[0][1]), high = 22, room = (width - left - right) / 2, middle = left + room;
+  const left = Math.min(280, width * 0.45), right = 84, most = Math.abs(gaps[0][1]), high = 22;
+  const both = gaps.some(([, gap]) => gap > 0) && gaps.some(([, gap]) => gap < 0), room = (width - left - right) / (both ? 2 : 1);
+  const middle = gaps[0][1] < 0 || both ? left + room : left;
   const text = gaps.map(([name, gap]) => `${wordOf(name)} ${gap > 0 ? "+" : "−"}${seconds(Math.abs(gap))}`).join(", ");
   const figure = canvas(width, gaps.length * high + 8, `plan ${other.axes.plan} against the best, term by term`, text);
   gaps.forEach(([name, gap], i) => {
@@ -45,6 +47,6 @@ function compared(best, other, width) {
       svg("text", { x: width - right + 8, y: y + 14 }, `${gap > 0 ? "+" : "−"}${seconds(Math.abs(gap))}`));
   });
   figure.append(svg("path", { d: `M${middle} 0V${gaps.length * high + 8}`, class: "axis" }));
-  return html("div", {}, html("h3", {}, `Plan ${other.axes.plan} against the best: ${change(other.seconds / best.seconds - 1)}`),
+  return html("div", { class: "whole" }, html("h3", {}, `Plan ${other.axes.plan} against the best: ${change(other.seconds / best.seconds - 1)}`),
     caption("Seconds of an iteration that each term takes more (right) or less (left)."), figure);
 }

@@ -101,7 +101,7 @@ function drawHeat(some, width, again) {
   }
   ys.forEach((y, i) => picture.append(svg("text", { x: left - 6, y: 24 + i * high + 20, "text-anchor": "end" }, clipped(label(y), left))));
   xs.forEach((x, j) => { if (cell > 26 || j % 3 === 0) picture.append(svg("text", { x: left + (j + 0.5) * cell, y: 18, "text-anchor": "middle" }, clipped(label(x), cell))); });
-  picture.append(svg("text", { x: left, y: height - 6, class: "soft" }, `${named(row)} down, ${named(column)} across; brighter is better`));
+  picture.append(svg("text", { x: 4, y: height - 6, class: "soft" }, `${named(row)} down, ${named(column)} across; brighter is better`));
   listening(picture, marks, 2);
   return [controls, picture];
 }

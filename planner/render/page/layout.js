@@ -4,7 +4,7 @@ const [CELL, TALL, GAP] = [40, 30, 14];
 function layoutFigure(layout, width) {
   const parts = [html("p", {}, layoutWords(layout))];
   if (layout.remark) parts.push(caption(layout.remark));
-  if (!layout.domains?.length) return parts;
+  if (!layout.domains?.length) return [...parts, stageTable(layout.stages)];
   const size = layout.domain.gpus, columns = size <= 8 ? size : size % 8 === 0 ? 8 : Math.min(size, 12);
   const cell = Math.min(CELL, (width - 20) / columns), wide = columns * cell + 12, tall = Math.ceil(size / columns) * TALL + 28;
   const across = Math.max(1, Math.floor((width + GAP) / (wide + GAP))), lines = Math.ceil(layout.domains.length / across);
@@ -30,6 +30,14 @@ function stageWords(stages) {
   for (const { layers } of stages) counts.set(layers, (counts.get(layers) ?? 0) + 1);
   const told = [...counts].sort(([, a], [, b]) => b - a).map(([layers, count], i) => i ? `${count} of ${layers}` : `${counted(count, "stage")} of ${counted(layers, "layer")}`);
   return told.length > 1 ? `${told.slice(0, -1).join(", ")} and ${told.at(-1)}` : told[0];
+}
+
+// Stages on node groups of their own, neighbours alike in one row.
+function stageTable(stages) {
+  const alike = (a, b) => ["layers", "group", "tp", "dp"].every((key) => a[key] === b[key]), rows = [];
+  stages.forEach((stage, i) => { if (i && alike(stage, stages[i - 1])) rows.at(-1).to = i; else rows.push({ ...stage, from: i, to: i }); });
+  const cells = rows.map(({ from, to, group, layers, tp, dp }) => [from === to ? String(from) : `${from} to ${to}`, group, String(layers), String(tp), String(dp)]);
+  return table(["stage", "node group", ["layers", "number"], ["tensor ranks (TP)", "number"], ["replicas (DP)", "number"]], cells, { name: "stages" });
 }
 
 function layoutWords({ gpus, degrees, stages, replica }) {

@@ -33,10 +33,10 @@ _GROUPS: Final = (
 def layout_of(plan: Plan) -> dict[str, Any] | None:
     """The layout of a plan's strategy; None where there is none.
 
-    ``stages`` are the layers of every stage. ``domains`` are drawn nodes: their number and GPUs as [rank, replica,
-    stage, tensor, context, expert index], all from 0; ``replica`` says how many there are and what one of them takes.
-    ``tiers`` is the network inside out, ``groups`` who talks over which of them, with the seconds that are not hidden.
-    Over several node groups only stages are told.
+    ``stages`` have the layers, the node group and the degrees of every stage. ``domains`` are drawn nodes: their number
+    and GPUs as [rank, replica, stage, tensor, context, expert index], all from 0; ``replica`` says how many there are
+    and what one of them takes. ``tiers`` is the network inside out, ``groups`` who talks over which of them, with the
+    seconds that are not hidden. Over several node groups only stages are told.
     """
     if plan.strategy is None:
         return None
@@ -44,7 +44,10 @@ def layout_of(plan: Plan) -> dict[str, Any] | None:
     told: dict[str, Any] = {
         "gpus": plan.request["gpus"],
         "degrees": {word: getattr(strategy, name) for word, name, _ in _GROUPS},
-        "stages": [{"layers": stage.layers, "group": stage.group} for stage in strategy.stages],
+        "stages": [
+            {"layers": stage.layers, "group": stage.group, "tp": stage.tp or strategy.tp, "dp": stage.dp or strategy.dp}
+            for stage in strategy.stages
+        ],
         "remark": "",
     }
     try:

@@ -19,11 +19,16 @@ function section(title, text, draw, { long = false, half = false } = {}) {
 function redraw() {
   hush();
   const some = chosenPoints();
-  for (const { box, body, draw } of sections) {
-    const parts = draw(some, paper ?? Math.max(body.clientWidth, 260), redraw);
-    box.hidden = parts === null;
-    if (parts !== null && parts !== body.firstChild) body.replaceChildren(...[parts].flat());
-  }
+  for (const one of sections) drawn(one, some);
+  for (const one of sections) if (!one.box.hidden && one.width !== room(one)) drawn(one, some); // a neighbour went
+}
+
+const room = ({ box, body }) => paper ? (box.matches(".half:not(:has(+ .half[hidden]))") ? paper / 2 - 20 : paper) : Math.max(body.clientWidth, 260);
+function drawn(one, some) {
+  one.width = room(one);
+  const parts = one.draw(some, one.width, redraw);
+  one.box.hidden = parts === null;
+  if (parts !== null && parts !== one.body.firstChild) one.body.replaceChildren(...[parts].flat());
 }
 window.addEventListener("beforeprint", () => { paper = PRINTED; redraw(); });
 window.addEventListener("afterprint", () => { paper = null; redraw(); });

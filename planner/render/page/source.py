@@ -102,7 +102,8 @@ def shown_plan(plan: Plan) -> Shown:
         point = _point(Result(0, {"plan": "asked"}, plan.status, {"request": request}, "; ".join(refused)[:500], None))
         return Shown(title, told, f"{plan.status}; nothing fits", ("plan",), (point,), (*plan.defaults, *refused))
     kept = json.loads(plan.to_json()) | {"peak_memory_bytes": max(stage.total for stage in plan.memory_bytes)}
-    first = _point(Result(0, {"plan": "best" if plan.proof else "asked"}, plan.status, kept, None, None))
+    status = plan.status if plan.fits else "does not fit"
+    first = _point(Result(0, {"plan": "best" if plan.proof else "asked"}, status, kept, None, None))
     others = [_point(Result(i, *other, None, None)) for i, other in enumerate(runners_up(plan, kept), start=1)]
     for point, terms in zip(others, breakdowns(plan), strict=False):
         point["terms"] = terms

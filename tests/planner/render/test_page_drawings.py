@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -92,6 +93,17 @@ def test_a_job_inside_a_node_is_drawn_without_the_network_beyond():
     layout = layout_of(one)
     assert [tier["gpus"] for tier in layout["tiers"]] == [4]
     assert [len(domain["gpus"]) for domain in layout["domains"]] == [4]
+
+
+def test_stages_on_several_node_groups_are_told_without_gpus():
+    cluster = str(Path(__file__).parents[3] / "examples/my-mixed-cluster.toml")
+    mixed = plan(PlanRequest(model="llama3-8b", gpus=64, cluster=cluster, global_batch_size=64))
+    layout, said = layout_of(mixed), mixed.strategy
+    assert {stage["group"] for stage in layout["stages"]} == {stage.group for stage in said.stages} == {"old", "new"}
+    assert sum(stage["layers"] for stage in layout["stages"]) == 32
+    assert "domains" not in layout
+    assert "node groups" in layout["remark"]
+    assert kernels_of(mixed) is None
 
 
 def test_kernels_are_told_for_every_kind_of_layer(experts):
