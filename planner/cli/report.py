@@ -23,7 +23,7 @@ _SQLITE = b"SQLite format 3\0"
 @option("--study", metavar="STUDY", help="Show this study's points of the store, all of them.")
 @output_options()
 def report(source: str, study: str | None, **params: Any) -> None:
-    """Draw a page that needs nothing but itself: curves, heat maps, fronts, stacks, memory, timeline, table.
+    """Draw a page that needs nothing but itself: the answer in a sentence, then its drawings, tables and sources.
 
     STORE is what `plan sweep` keeps its answers in; ANSWER is what `plan --format json` or `plan sweep --format json`
     wrote (- for a plan on stdin).

@@ -88,6 +88,7 @@ function tell(lines, { clientX, clientY }) {
 function hush() { if (tip) tip.hidden = true; }
 
 // Marks are {x, y, lines} or boxes {x, y, w, h, lines}, in the units of the figure; arrow keys go from one to the next.
+// Where there are thousands, lines is a getter: words take longer than drawing.
 function listening(figure, marks, reach = 22) {
   const far = (mark, x, y) => {
     const dx = Math.max(mark.x - x, 0, x - mark.x - (mark.w ?? 0)), dy = Math.max(mark.y - y, 0, y - mark.y - (mark.h ?? 0));

@@ -139,7 +139,7 @@ function drawPareto(some, width, again) {
   const rest = drawn.filter((point) => !FRONT.has(point)).map((point) => `M${across(point[x]).toFixed(1)} ${up(point[y]).toFixed(1)}h0`);
   figure.append(svg("path", { d: rest.join(""), class: "dots" })); // one path of dots: outlines of thousands print as megabytes
   const marks = drawn.map((point) => {
-    const mark = { x: across(point[x]), y: up(point[y]), lines: told(point) };
+    const mark = { x: across(point[x]), y: up(point[y]), get lines() { return told(point); } };
     if (!FRONT.has(point)) return mark;
     mark.element = shape("diamond", mark.x, mark.y, 5, edge.includes(point) ? 1 : 0);
     figure.append(mark.element);

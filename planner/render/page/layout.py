@@ -21,6 +21,8 @@ MOST_DOMAINS: Final = 12
 """Nodes that are drawn GPU by GPU."""
 MOST_GPUS: Final = 288
 """GPUs that are drawn in them, one node's in any case."""
+_SHARDED: Final = "data parallel: trains on other samples, gathers weights in every pass and scatters their gradients"
+_WITH_CONTEXT: Final = "; context ranks take part"
 _GROUPS: Final = (
     ("TP", "tp", "tensor parallel: splits every matrix, adds up partial results twice a layer and pass"),
     ("CP", "cp", "context parallel: splits the sequence, passes keys and values on in every layer"),
@@ -125,5 +127,11 @@ def _groups(row: Strategies, scenario: Scenario, plan: Plan) -> Iterator[dict[st
             "tier": min(crossed[-1].tier, outermost) if crossed else 0,
             "inside": int(group.ranks_within(domains[0])[0]),
             "seconds": max(plan.breakdown_seconds.get(name, 0.0), 0.0),
-            "meaning": meaning,
+            "meaning": meaning if name != "dp" else _of_data_ranks(row, meaning),
         }
+
+
+def _of_data_ranks(row: Strategies, usual: str) -> str:
+    """What data ranks do under a sharding stage, and who does it with them."""
+    does = _SHARDED if row.zero_stage[0] >= 3 else usual
+    return does + _WITH_CONTEXT * bool(row.cp[0] > 1)

@@ -10,7 +10,7 @@ function measuredRuns({ groups, runs }, nearest, width) {
     const x = across(time), y = up(clip(ratio));
     if (near.has(groups[group])) front.push([x, y]);
     paths[split] += split ? `M${x.toFixed(1)} ${(y - 3).toFixed(1)}l2.6 4.5h-5.2z` : `M${x.toFixed(1)} ${y.toFixed(1)}h0`;
-    marks.push({ x, y, lines: [groups[group], `${seconds(time)} measured, predicted ${ratio >= 1 ? "+" : "−"}${Math.abs(100 * (ratio - 1)).toFixed(1)} %`, split ? "dev: nothing was fitted to it" : "fit"] });
+    marks.push({ x, y, get lines() { return [groups[group], `${seconds(time)} measured, predicted ${ratio >= 1 ? "+" : "−"}${Math.abs(100 * (ratio - 1)).toFixed(1)} %`, split ? "dev: nothing was fitted to it" : "fit"]; } });
   }
   figure.append(svg("path", { d: paths[0], class: "c0 stroke", "stroke-width": 4, "stroke-linecap": "round" }));
   figure.append(svg("path", { d: paths[1], class: "c1 stroke plainline", "stroke-width": 1 }));

@@ -27,7 +27,7 @@ function parallelLines(all, axes, width, again, state) {
   columns.forEach((column, i) => axisOf(figure, column, places[i], xs[i], gap, high));
   const hot = svg("path", { class: "hotline" });
   figure.append(hot);
-  const marks = drawn.map((point, i) => ({ x: xs.at(-1), y: lines[i].at(-1), ys: lines[i], lines: told(point) }));
+  const marks = drawn.map((point, i) => ({ x: xs.at(-1), y: lines[i].at(-1), ys: lines[i], get lines() { return told(point); } }));
   heard(figure, (x, y) => lineAt(marks, xs, x, y), marks, (mark) => hot.setAttribute("d", mark ? path(mark.ys) : ""));
   const entries = [{ sign: tiny(svg("path", { d: "M0 7H30", class: "best c1 stroke" })), text: `the best tenth by ${FIGURES[state.figure].name}` }, { sign: tiny(svg("path", { d: "M0 7H30", class: "many" })), text: "other plans" }];
   const cut = drawn.length < priced.length ? [caption(`${drawn.length.toLocaleString("en")} of ${priced.length.toLocaleString("en")} lines are drawn, evenly from best to worst`)] : [];

@@ -43,7 +43,7 @@ function underRoofs(rows, machine, width) {
   figure.append(svg("text", { x: across(xs[1]), y: up(machine.peak / 1e12) - 6, "text-anchor": "end" }, `peak in ${machine.precision}: ${three(machine.peak / 1e12)} TFLOP/s`));
   if (peaks.length > 1) figure.append(svg("text", { x: across(xs[1]), y: up(machine.half / 1e12) - 6, "text-anchor": "end" }, `in 16 bits: ${three(machine.half / 1e12)}`));
   const middle = Math.sqrt(Math.max(xs[0], ys[0] * 1e12 / machine.bandwidth) * ridge);
-  figure.append(svg("text", { x: across(middle) + 14, y: up(machine.bandwidth * middle / 1e12) + 8, class: "soft" }, `memory: ${three(machine.bandwidth / 1e12)} TB/s`));
+  figure.append(svg("text", { x: across(middle) + 14, y: up(machine.bandwidth * middle / 1e12) + 8, class: "soft halo" }, `memory: ${three(machine.bandwidth / 1e12)} TB/s`));
   const all = rows.reduce((sum, row) => sum + row.seconds, 0), marks = [];
   for (const row of [...rows].sort((a, b) => b.seconds - a.seconds)) {
     const [kind, colour] = OF_KIND[row.kind], [px, py] = [across(intensity(row)), up(rate(row) / 1e12)], size = 4 + 10 * Math.sqrt(row.seconds / all);

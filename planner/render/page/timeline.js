@@ -15,7 +15,7 @@ function timelineFigure(timeline, remark, width) {
     const role = roleOf(streams[stream], names[name]), x = across(start / 1e6), wide = Math.max(across((start + length) / 1e6) - x, 0.2);
     const thin = role === "comm" ? 0.45 : 1, y = stage * high + 1 + (1 - thin) * (high - 2), tall = (high - 2) * thin, inked = (wide > 3 ? wide - 0.7 : wide).toFixed(2);
     paths[role] = (paths[role] ?? "") + `M${x.toFixed(2)} ${y.toFixed(1)}h${inked}v${tall.toFixed(1)}h-${inked}z`;
-    marks.push({ x, y, w: wide, h: tall, lines: [`${names[name]} on stage ${stage}: ${streams[stream]}`, `${seconds(length / 1e6)} from ${seconds(Math.max(start, 0.001) / 1e6)}`] });
+    marks.push({ x, y, w: wide, h: tall, get lines() { return [`${names[name]} on stage ${stage}: ${streams[stream]}`, `${seconds(length / 1e6)} from ${seconds(Math.max(start, 0.001) / 1e6)}`]; } });
   }
   for (const [role, path] of Object.entries(paths)) {
     picture.append(svg("path", { d: path, class: `c${ROLES[role][1]} fill` }));

@@ -81,6 +81,15 @@ def test_groups_name_the_outermost_tier_that_they_cross(experts):
     assert next(group for group in layout["groups"] if group["name"] == "TP")["inside"] == 2
 
 
+def test_data_ranks_do_what_their_sharding_stage_asks():
+    pins = {"zero_stage": "3", "cp": "2", "tp": "1", "pp": "1"}
+    sharded = predict(PlanRequest(model="llama3-8b", gpus=16, stack="torchtitan", global_batch_size=64, pins=pins))
+    data = next(group for group in layout_of(sharded)["groups"] if group["name"] == "DP")
+    assert data["gpus"] == 16
+    assert "gathers weights" in data["meaning"]
+    assert data["meaning"].endswith("context ranks take part")
+
+
 def test_a_hundred_thousand_gpus_are_counted_and_a_few_nodes_drawn(huge):
     layout = layout_of(huge)
     assert len(layout["domains"]) == MOST_DOMAINS
