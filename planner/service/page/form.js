@@ -107,6 +107,9 @@ function showPrice() {
   control("price").placeholder = known ? `${known} (catalogue)` : "not known";
 }
 
+// Fields whose placeholder says what was taken.
+const TAKEN = ["model", "gpus", "cluster", "stack", "global_batch_size", "seq_length", "tokens"];
+
 // What the answer took where nothing was said, as the placeholder of its field.
 function showTaken(request) {
   const taken = { model: shortName(request.model).replace(/^given$/, "from your files"), gpus: whole(request.gpus), cluster: shortName(request.cluster), stack: shortName(request.stack), global_batch_size: whole(request.global_batch_size ?? 0),

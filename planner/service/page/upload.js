@@ -31,6 +31,7 @@ function leaveAside() {
   if (aside) return;
   aside = { fields: state.fields, pins: state.pins };
   Object.assign(state, { fields: {}, pins: {} });
+  for (const name of TAKEN) control(name).placeholder = "from your files";
 }
 
 function bringBack(more = {}) {
