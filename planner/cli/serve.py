@@ -17,7 +17,7 @@ from planner.processes import forget_interrupts
 _L = "Limits"
 
 
-@click.command("serve", cls=Command, short_help="Answer over HTTP, for schedulers that are not Python.")
+@click.command("serve", cls=Command, short_help="A page for the browser, and answers over HTTP.")
 @option("--host", heading="Address", default="127.0.0.1", help="Where to listen (default: 127.0.0.1).")
 @option("--port", heading="Address", type=Count(least=0), default=8642, help="Port (default: 8642).")
 @option("--allow-host", heading="Address", multiple=True, help="Further name that clients use for it.")
@@ -41,10 +41,10 @@ _L = "Limits"
     help="Of one worker (default: 4 GiB).",
 )
 def serve(host: str, port: int, allow_host: tuple[str, ...], **limits: Any) -> None:
-    """Answer POST /v1/plan, predict, why-not, allocate, replan and GET /v1/health, models, clusters ...
+    """Show a page with a form at /, and answer POST /v1/plan, predict, why-not, export, read and more.
 
-    Bodies are JSON as `plan schema request` says, /openapi.json describes all. Names and tables only, no files; there
-    is no authentication: listen on other addresses only behind something that has it. SIGTERM lets questions end.
+    Bodies are JSON as `plan schema request` says, /docs describes all. No file of this machine is read for a client;
+    there is no authentication: listen on other addresses only behind something that has it. SIGTERM lets questions end.
     """
     from planner.service.pool import LOCAL, Settings
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MOST_FILES: Final = 16
 _LONGEST_NAME: Final = 200
 _OWN: Final = ("files", "environment", "arguments", "launch")
+_SEARCHES: Final = 12
+"""That a reading takes at most, of the job and of a log's changes: the time is divided among them."""
 _NOT_SAID: Final = f"the machines are not said; {DEFAULT_CLUSTER} is priced"
 
 
@@ -80,7 +82,7 @@ def read_uploaded(body: Mapping[str, Any], seconds: float) -> Reading:
     request = _request(asked)
     names_only(request)
     job, lacking = found.job, still_missing(found.job, asked)
-    said = () if "cluster" in asked else (_NOT_SAID,)
+    said = () if "cluster" in asked or any("--cluster " in line for line in lacking) else (_NOT_SAID,)
     reading = Reading(
         files=tuple(ReadFile(name=str(part.file.path), title=part.title) for part in found.parts),
         request=request,
@@ -159,13 +161,14 @@ def _priced(reading: Reading, found: FilesOfJob, seconds: float) -> Reading:
     from planner.runs.schema import run_of
 
     try:
-        request = request_from(_in_words(reading.request) | {"time_limit": seconds / 3})
+        request = request_from(_in_words(reading.request) | {"time_limit": seconds / _SEARCHES})
         answer = predict(request, chunked=False)
         searched = request.model_copy(update=dict.fromkeys(GIVEN_SPLIT))
         answer = compare_with_best(answer, searched, found.job.framework)
         examined = None
         if found.run is not None and reading.measured:
-            examined = examine_run(run_of({**found.run, "request": reading.request}), found.job.framework)
+            asked = {**reading.request, "time_limit": seconds / _SEARCHES}
+            examined = examine_run(run_of({**found.run, "request": asked}), found.job.framework)
     except MeshwrightError as error:
         return reading.model_copy(update={"refused": str(error)})
     return reading.model_copy(update={"answer": answer, "examined": examined})

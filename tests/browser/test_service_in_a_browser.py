@@ -85,7 +85,7 @@ def test_a_question_that_is_typed_is_answered(open_page):
     page.get_by_label("Model", exact=True).fill("gpt3-125m")
     page.get_by_label("GPUs", exact=True).fill("8")
     expect(page.locator("p.headline")).to_contain_text("gpt3-125m on 8 GPUs of dgx-h100", timeout=60_000)
-    assert re.search(r"takes [\d.]+ m?s", sentence(page))
+    assert re.search(r"takes [\d.]+\sm?s", sentence(page))
     assert page.locator(".card").count() == 5
     assert page.url.endswith("#model=gpt3-125m&gpus=8&cluster=dgx-h100")
 
@@ -165,6 +165,22 @@ def test_a_script_that_is_dropped_is_read_and_priced(open_page):
     page.get_by_role("button", name="Plan this job freely").click()
     expect(page.locator("#others")).to_be_visible(timeout=60_000)
     assert page.locator("#reading").count() == 0
+
+
+def test_what_the_form_has_no_place_for_stays_in_the_question_and_its_link(open_page):
+    page = whole(open_page())
+    text = SCRIPT.replace("--bf16", "--bf16 --optimizer sgd").encode()
+    page.locator("#files").set_input_files({"name": "run.sh", "mimeType": "text/x-sh", "buffer": text})
+    page.get_by_role("button", name="Plan this job freely").click()
+    expect(page.locator("#others")).to_be_visible(timeout=60_000)
+    other = whole(open_page("#" + page.url.partition("#")[2]))
+    assert "optimizer: sgd" in other.locator("#also").inner_text()
+    assert sentence(other) == sentence(page)
+    with other.expect_download() as got:
+        other.get_by_role("button", name="JSON", exact=True).click()
+    assert json.loads(got.value.path().read_text())["request"]["optimizer"] == "sgd"
+    other.get_by_role("button", name="leave optimizer out").click()
+    assert "optimizer" not in other.url
 
 
 def test_what_a_script_leaves_open_is_asked_for(open_page):

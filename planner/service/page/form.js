@@ -46,6 +46,7 @@ function buildForm(form) {
         ...(hint ? [html("p", { class: "hint" }, hint)] : []), grid)
       : html("div", { class: "group" }, grid));
   }
+  form.append(html("ul", { id: "also", class: "taken", "aria-label": "asked besides" }));
 }
 
 function fieldRow(name, row) {
@@ -70,8 +71,16 @@ function typed(name) {
   set(name, value);
 }
 
+// What is asked and has no place in the form, with a way to leave it out.
+function showOthers() {
+  document.getElementById("also").replaceChildren(...others().map((name) => html("li", { class: "chip" },
+    `${name.replaceAll("_", " ")}: ${typeof state.fields[name] === "object" ? JSON.stringify(state.fields[name]) : state.fields[name]}`,
+    html("button", { type: "button", "aria-label": `leave ${name} out`, onclick: () => { set(name, ""); showForm(); } }, "×"))));
+}
+
 // Show the state in the form, and open the groups that say something.
 function showForm() {
+  showOthers();
   for (const [name, row] of Object.entries(FORM)) {
     const value = valueOf(name), shown = typeof value === "object" ? shortName(value) : value;
     if (row.options) fillOptions(name, row, shown);
@@ -106,6 +115,9 @@ function showPrice() {
   const known = offered?.cluster.find((one) => one.name === name)?.price;
   control("price").placeholder = known ? `${known} (catalogue)` : "not known";
 }
+
+// Fields whose placeholder says what was taken.
+const TAKEN = ["model", "gpus", "cluster", "stack", "global_batch_size", "seq_length", "tokens"];
 
 // What the answer took where nothing was said, as the placeholder of its field.
 function showTaken(request) {

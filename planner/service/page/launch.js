@@ -37,7 +37,7 @@ function launchFiles(made) {
     html("figcaption", {}, html("code", {}, name), html("span", { class: "row" },
       copyButton(text, name), html("button", { type: "button", onclick: () => save(name, text, "text/plain") }, "Save", html("span", { class: "unseen" }, ` ${name}`)))),
     html("pre", { tabindex: 0 }, text)));
-  const program = made.program.length ? [html("p", { class: "small" }, "Every rank runs: ", html("code", {}, made.program.join(" ")))] : [];
+  const program = made.program.length ? [html("details", { class: "small" }, html("summary", {}, "What every rank runs"), html("code", {}, made.program.join(" ")))] : [];
   const variables = Object.entries(made.environment);
   const environment = variables.length ? [html("p", { class: "small" }, "With ", html("code", {}, variables.map(([name, value]) => `${name}=${value}`).join(" ")))] : [];
   const remarks = made.remarks.length ? [html("ul", { class: "small" }, ...made.remarks.map((line) => html("li", {}, line)))] : [];

@@ -15,7 +15,7 @@ function otherwiseSection(plan) {
 // Values that a slider stops at: powers of two up to what there is, and the value that was chosen.
 function stepsOf(name, strategy, request) {
   if (name === "zero_stage") return [0, 1, 2, 3];
-  const experts = request.model?.moe?.num_experts ?? request.model?.moe?.experts ?? (request.model?.moe ? 256 : 1);
+  const experts = request.model?.moe?.num_experts ?? 1;
   const most = { tp: 64, cp: 64, pp: request.model?.num_layers ?? 64, vpp: 16, ep: experts, micro_batch_size: 64 }[name];
   const steps = new Set([strategy[name]]);
   for (let value = 1; value <= Math.min(most, name === "vpp" || name === "micro_batch_size" ? most : request.gpus); value *= 2) steps.add(value);

@@ -4,7 +4,7 @@ function toolbar(plan) {
   return html("div", { class: "toolbar row", role: "group", "aria-label": "Take it along" },
     copyButton(() => location.href, "a link to this question", "Link"),
     html("button", { type: "button", onclick: () => save(`${name}.json`, JSON.stringify(plan, null, 2), "application/json") }, "JSON"),
-    html("button", { type: "button", onclick: async () => save(`${name}.png`, await pictureOf(plan), "image/png") }, "PNG"),
+    html("button", { type: "button", onclick: async () => save(`${name}.png`, await pictureOf(), "image/png") }, "PNG"),
     html("button", { type: "button", onclick: () => window.print() }, "Print"));
 }
 
@@ -21,31 +21,50 @@ function withLooks(drawing) {
   return copy;
 }
 
-// The headline, the figures and all drawings that stand on the page, below one another.
-async function pictureOf(plan) {
-  const wide = 1200, edge = 32, looks = getComputedStyle(document.body), ink = looks.color;
-  const text = (words, y, size, weight = 400, x = edge) => svg("text", { x, y, fill: ink, "font-size": size, "font-weight": weight, "font-family": looks.fontFamily }, words);
-  const whole = svg("svg", { xmlns: SVG });
-  let y = 24;
-  for (const line of wrapped(document.querySelector(".headline").textContent, 88)) whole.append(text(line, y += 30, 24, 600));
-  y += 20;
+// The headline, the figures and all drawings that stand on the page, below one another, with what their colours mean.
+const WIDE = 1200, EDGE = 32;
+async function pictureOf() {
+  const looks = getComputedStyle(document.body), whole = svg("svg", { xmlns: SVG });
+  const text = (words, x, y, size, weight = 400) => whole.append(svg("text", { x, y, fill: looks.color, "font-size": size, "font-weight": weight, "font-family": looks.fontFamily }, words));
+  let y = 20;
+  for (const line of wrapped(document.querySelector(".headline").textContent, 92)) text(line, EDGE, y += 28, 21);
+  y += 12;
   document.querySelectorAll(".card").forEach((card, i) => {
-    const x = edge + i * ((wide - 2 * edge) / 5);
-    whole.append(text(card.querySelector("h2").firstChild.textContent, y + 24, 14, 400, x), text(card.querySelector(".value").firstChild.textContent, y + 58, 26, 700, x));
+    const x = EDGE + i * ((WIDE - 2 * EDGE) / 5);
+    text(card.querySelector("h2").firstChild.textContent, x, y + 24, 13);
+    text(card.querySelector(".value").textContent.trim(), x, y + 50, 18, 700);
   });
-  y += 92;
+  y += 78;
   for (const drawing of document.querySelectorAll("#part-drawings svg[role=img]")) {
-    const title = drawing.closest("section").querySelector("h2")?.textContent ?? "", box = drawing.getBoundingClientRect();
+    const box = drawing.getBoundingClientRect(), high = (WIDE - 2 * EDGE) * box.height / box.width, section = drawing.closest("section");
     if (!box.width) continue;
-    const high = (wide - 2 * edge) * box.height / box.width, copy = withLooks(drawing);
-    for (const [name, value] of Object.entries({ x: edge, y: y + 34, width: wide - 2 * edge, height: high })) copy.setAttribute(name, value);
-    whole.append(text(title, y + 20, 18, 600), copy);
-    y += high + 60;
+    text(section.querySelector("h2").textContent, EDGE, y + 20, 17, 600);
+    y = placedLegend(whole, section, y + 44, text);
+    whole.append(placed(withLooks(drawing), EDGE, y, WIDE - 2 * EDGE, high));
+    y += high + 26;
   }
   for (const definitions of document.querySelectorAll("svg.defs defs")) whole.prepend(withLooks(definitions));
-  for (const [name, value] of Object.entries({ width: wide, height: y + edge, viewBox: `0 0 ${wide} ${y + edge}` })) whole.setAttribute(name, value);
-  whole.prepend(svg("rect", { width: wide, height: y + edge, fill: looks.backgroundColor }));
-  return rasterised(new XMLSerializer().serializeToString(whole), wide, y + edge);
+  for (const [name, value] of Object.entries({ width: WIDE, height: y + EDGE, viewBox: `0 0 ${WIDE} ${y + EDGE}` })) whole.setAttribute(name, value);
+  whole.prepend(svg("rect", { width: WIDE, height: y + EDGE, fill: looks.backgroundColor }));
+  return rasterised(new XMLSerializer().serializeToString(whole), WIDE, y + EDGE);
+}
+
+function placed(drawing, x, y, width, height) {
+  for (const [name, value] of Object.entries({ x, y, width, height })) drawing.setAttribute(name, value);
+  return drawing;
+}
+
+// The entries of a legend in rows; where they end.
+function placedLegend(whole, section, top, text) {
+  let x = EDGE, y = top;
+  for (const entry of section.querySelectorAll(".legend li")) {
+    const wide = 46 + 7.2 * entry.textContent.length;
+    if (x + wide > WIDE - EDGE) [x, y] = [EDGE, y + 22];
+    whole.append(placed(withLooks(entry.querySelector("svg")), x, y - 11, 30, 14));
+    text(entry.textContent, x + 36, y, 13);
+    x += wide;
+  }
+  return section.querySelector(".legend") ? y + 14 : y - 12;
 }
 
 async function rasterised(text, wide, high) {

@@ -23,7 +23,7 @@ function changed() {
 function fragment() {
   const said = new URLSearchParams();
   for (const [name, value] of Object.entries({ ...state.fields, ...state.pins })) {
-    said.set(name, typeof value === "object" ? JSON.stringify(value) : value);
+    said.set(name, typeof value === "string" ? value : JSON.stringify(value));
   }
   return said.toString();
 }
@@ -32,12 +32,15 @@ function fromFragment(text) {
   state.fields = {};
   state.pins = {};
   for (const [name, value] of new URLSearchParams(text)) {
-    if (!(name in FORM)) continue;
-    let meant = value;
-    if (value.startsWith("{")) try { meant = JSON.parse(value); } catch { /* a text that begins like a table */ }
-    set(name, meant, { quiet: true });
+    set(name, name in FORM && !value.startsWith("{") ? value : parsed(value), { quiet: true });
   }
   if (!Object.keys(state.fields).length) state.fields = { ...EXAMPLE };
+}
+
+// Tables, and fields that the form has no place for: files of a job may say any that a question has.
+const others = () => Object.keys(state.fields).filter((name) => !(name in FORM));
+function parsed(text) {
+  try { return JSON.parse(text); } catch { return text; }
 }
 
 // The body of a question.

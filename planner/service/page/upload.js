@@ -9,7 +9,7 @@ function uploadPanel() {
   for (const kind of ["dragenter", "dragover"]) area.addEventListener(kind, (event) => { event.preventDefault(); area.classList.add("over"); });
   area.addEventListener("dragleave", () => area.classList.remove("over"));
   area.addEventListener("drop", (event) => { event.preventDefault(); area.classList.remove("over"); takeFiles(event.dataTransfer.files); });
-  return html("div", { class: "upload" }, input, area, html("ul", { id: "uploaded", "aria-label": "files that are read" }),
+  return html("div", { class: "upload" }, input, area, html("ul", { id: "uploaded", class: "taken", "aria-label": "files that are read" }),
     html("p", { class: "note", id: "files-note" }), html("div", { class: "fields", id: "of-script", hidden: true }, ...Object.entries(OF_SCRIPT).map(scriptField)));
 }
 
@@ -31,6 +31,7 @@ function leaveAside() {
   if (aside) return;
   aside = { fields: state.fields, pins: state.pins };
   Object.assign(state, { fields: {}, pins: {} });
+  for (const name of TAKEN) control(name).placeholder = "from your files";
 }
 
 function bringBack(more = {}) {
@@ -125,7 +126,7 @@ const sizesInWords = (model) => `${model.title && model.title !== "given" ? `${m
 // The job of the files in the form, without their layout.
 function freeJob(reading) {
   const { pins, layers_per_stage: split, recomputed_per_stage: again, ...job } = reading.request;
-  for (const [name, value] of Object.entries(job)) if (name in FORM || name === "changes") state.fields[name] = typeof value === "number" ? String(value) : value;
+  for (const [name, value] of Object.entries(job)) state.fields[name] = name in FORM && typeof value === "number" ? String(value) : value;
   aside = { fields: state.fields, pins: {} };
   bringBack();
 }

@@ -31,7 +31,7 @@ function strategyInWords(strategy) {
 }
 
 // Options of the command line by the names of their fields in the form.
-const inForm = (text) => text.replace(/--([a-z][a-z-]*[a-z])/g, (option, word) => {
+const inForm = (text) => text.replace(/`plan list \w+` shows all/, "the field offers all").replace(/--([a-z][a-z-]*[a-z])/g, (option, word) => {
   const words = FORM[offered?.options[word]]?.label ?? OF_SCRIPT[word === "env" ? "environment" : word]?.[0];
   return words ? `“${words}”` : option;
 });

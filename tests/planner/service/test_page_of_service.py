@@ -12,6 +12,7 @@ from planner.service.answers import answer
 from planner.service.metrics import Counts
 from planner.service.page import docs, page
 from planner.service.pool import Pool, Settings
+from tests.planner.jobs.logs.written import dump, megatron
 from tests.planner.service.test_service import SMALL, Served, children
 
 SCRIPT = (
@@ -166,6 +167,18 @@ def test_a_script_is_priced_beside_the_best_plan():
     assert any("machines are not said" in line for line in found["assumed"])
     best = found["answer"]["why_not"][0]
     assert best["iteration_seconds"] < found["answer"]["prediction"]["iteration_seconds"]
+
+
+def test_a_log_is_measured_beside_its_prediction_and_told_what_to_change():
+    log = dump() + "".join(megatron(step, 600.0) for step in range(1, 40))
+    asked = read({"train.log": log})
+    assert any("--cluster" in line for line in asked["missing"])
+    assert not any("machines" in line for line in asked["assumed"])
+    found = read({"train.log": log}, cluster="dgx-h100")
+    assert found["measured"]["iteration_seconds"] == pytest.approx(0.6)
+    assert found["examined"]["measured_seconds"] == pytest.approx(0.6)
+    assert found["examined"]["changes"][0]["saved"] > 0
+    assert found["answer"]["why_not"]
 
 
 def test_what_stands_beside_the_files_wins_over_them():
