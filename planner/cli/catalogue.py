@@ -10,7 +10,7 @@ import click
 from planner.cli.command import Command, option
 from planner.cli.live import working
 from planner.cli.options import output_options
-from planner.cli.output import as_json, deliver, write
+from planner.cli.output import as_json, deliver, shown, write
 from planner.cli.values import Text, Word
 from planner.errors import BadRequest
 
@@ -109,6 +109,7 @@ def validate(files: tuple[str, ...], ranking: bool, floor: bool, profile: str | 
     FILE holds runs as JSON lines (- for stdin), or is a split of the shipped ones: fit, dev or check. None means all
     three. The table has a line for every run where these are 40 or fewer; --format json has one for each of any number.
     """
+    from planner.render.terminal.tables import print_lines
     from planner.runs.report import bottom, check_priced, compared, rank, written
     from planner.studies.cores import usable
 
@@ -122,6 +123,9 @@ def validate(files: tuple[str, ...], ranking: bool, floor: bool, profile: str | 
             text = (rank if ranking else bottom)(files, form=params["form"], workers=usable())
     if by_file is not None:
         text = written(by_file, form=params["form"])
+    if params["form"] == "table":
+        report = text
+        text = shown(lambda console: print_lines(report, console), params["output"])
     write(text.rstrip("\n") + "\n", params["output"])
     if by_file is not None:
         check_priced(by_file)

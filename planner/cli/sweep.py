@@ -101,13 +101,15 @@ def status(study: str, store: str | None, form: str, **_talk: bool) -> None:
     Failed points whose messages are alike stand together; --format json names every one.
     """
     from planner.render.terminal.sweep import status_record, status_text
+    from planner.render.terminal.tables import print_lines
     from planner.studies.result import results
     from planner.studies.study_file import read_study
 
     asked, place = read_study(study), store or _usual_store(study)
     known = asked.name, place, results(asked, place)
     if form == "table":
-        write(status_text(*known), None)
+        text = status_text(*known)
+        write(shown(lambda console: print_lines(text, console), None), None)
     else:
         write(as_json(status_record(*known)), None)
 
@@ -129,6 +131,7 @@ def _usual_store(study: str) -> str:
 
 
 def _rehearse(study: Study, params: dict[str, Any]) -> None:
+    from planner.render.terminal.tables import print_lines
     from planner.studies.study import in_order
 
     shown_points, count = list(islice(in_order(study), 5)), sum(1 for _ in in_order(study))
@@ -143,7 +146,8 @@ def _rehearse(study: Study, params: dict[str, Any]) -> None:
     lines = [f"{study.name}: {count:,} points ({sizes}{left_out})\n"]
     listed = (", ".join(f"{k} {v}" for k, v in point.axes.items()) for point in shown_points)
     lines += [f"  {point}\n" for point in listed if point]
-    write("".join([*lines, "  ...\n" if count > len(shown_points) else ""]), params["results"])
+    text = "".join([*lines, "  ...\n" if count > len(shown_points) else ""])
+    write(shown(lambda console: print_lines(text, console), params["results"]), params["results"])
 
 
 def _run(study: Study, store: str, params: dict[str, Any]) -> Progress:

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hardware.units import format_quantity
-from planner.render.terminal.tables import print_rows, printable
+from planner.render.terminal.tables import line, print_rows, printable
 from planner.runs.calibrate.document import Calibration, Constant, Errors, RunError
 
 _TIMES = ("latency", "overhead", "launch_time")
@@ -17,7 +17,7 @@ def render(answer: Calibration, console: Console) -> None:
     """Draw the constants before and after, the errors of each run and set, and what the evidence leaves open."""
     answer = printable(answer, console)
     stack = "no stack" if answer.stack is None else answer.stack
-    console.print(f"Fitted to {answer.cluster}, {stack}", markup=False)
+    line(console, f"Fitted to {answer.cluster}, {stack}{_gained(answer)}.", "bold")
     _heading(console, "Constants")
     print_rows([_constant(one) for one in answer.constants], console)
     if answer.runs:
@@ -32,6 +32,12 @@ def render(answer: Calibration, console: Console) -> None:
             for said in lines:
                 table.add_row("-", Text(said))
             console.print(table)
+
+
+def _gained(answer: Calibration) -> str:
+    """How far predictions of the runs missed before and after: medians."""
+    said = [f"{one.what} off by {one.median_before:.1%} before, {one.median_after:.1%} after" for one in answer.errors]
+    return f": {', '.join(said)}" if said else ""
 
 
 def _heading(console: Console, text: str) -> None:

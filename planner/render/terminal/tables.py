@@ -209,6 +209,12 @@ def line(console: Console, text: str, style: str = "") -> None:
     console.print(Text(text, style=style), overflow="fold")
 
 
+def print_lines(text: str, console: Console) -> None:
+    """Lines that stand as they are, folded where they are too long."""
+    for one in text.splitlines():
+        line(console, one)
+
+
 def printable(document: Document, console: Console) -> Document:
     """The document in signs that the console can print."""
     if speaks_utf(console):

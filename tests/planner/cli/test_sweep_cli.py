@@ -111,7 +111,7 @@ def test_status_tells_what_is_done_left_and_failed(answered, tmp_path):
     path, store = answered
     told = sweep("status", path, "-o", store).stdout
     assert "8 of 12 points answered, 4 failed" in told
-    assert " ".join(told.splitlines()[4].split()) == "4 failed"
+    assert " 4 failed " in " ".join(told.split())
     assert "gpus 12" in told
     assert sweep("status", path, "-o", tmp_path / "none.sqlite").exit_code == 2
 
@@ -121,7 +121,7 @@ def test_status_gathers_failures_that_differ_in_numbers_only_and_names_every_one
     text = TOML.replace("[8, 16]", str(counts))
     path, store = written(tmp_path, text), tmp_path / "runs.sqlite"
     sweep(path, "-o", store, "--workers", 1, "-q")
-    told = sweep("status", path, "-o", store).stdout
+    told = " ".join(sweep("status", path, "-o", store).stdout.split())
     assert told.count("do not fill nodes of 8") == 1
     assert " and 47 alike: dgx-h100 with fabric.bandwidth" in told
     assert "--format json names all 48 failed points" in told
