@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,6 +54,10 @@ DECIDE: Final = {
     "micro-batch-size": ("pins.micro_batch_size", "--micro-batch-size"),
 }  # fmt: skip
 """Options without which there is no price: the field of the request, and the option of ours that says it."""
+
+
+_MOST: Final = 64
+"""Ways through the branches of a function that are read."""
 
 
 @dataclass
@@ -141,7 +145,7 @@ def recipes_in(text: str) -> list[Recipe]:
     return [
         recipe
         for scope in scopes
-        for body in _ways(scope.body)
+        for body in islice(_ways(scope.body), _MOST)
         for recipe in _of_body(body, {**outer, **_defaults(scope), **constants_of(body)})
     ]
 
@@ -149,7 +153,7 @@ def recipes_in(text: str) -> list[Recipe]:
 def _ways(body: Sequence[ast.stmt]) -> Iterator[Sequence[ast.stmt]]:
     """A body once for every arm of the branches that call a recipe."""
     for place, statement in enumerate(body):
-        if isinstance(statement, ast.If) and any(name in ast.unparse(statement) for name in _CALLS):
+        if isinstance(statement, ast.If) and any(getattr(one, "attr", "") in _CALLS for one in ast.walk(statement)):
             for arm in (statement.body, statement.orelse):
                 yield from _ways([*body[:place], *arm, *body[place + 1 :]])
             return
@@ -224,9 +228,11 @@ def _defaults(scope: ast.Module | ast.FunctionDef) -> dict[str, Any]:
 
 def dotted(value: ast.expr) -> str:
     """A name with the names of its attributes; empty where it is none."""
-    if isinstance(value, ast.Attribute):
-        return f"{dotted(value.value)}.{value.attr}"
-    return value.id if isinstance(value, ast.Name) else ""
+    names: list[str] = []
+    while isinstance(value, ast.Attribute):
+        names.append(value.attr)
+        value = value.value
+    return ".".join([value.id, *reversed(names)]) if isinstance(value, ast.Name) else ""
 
 
 _FACTORY: Final = re.compile(r"(\w+)(?:\((.*)\))?", re.DOTALL)

@@ -146,3 +146,8 @@ def test_what_a_script_leaves_to_a_recipe_of_megatron_bridge_is_asked_for():
     assert {"pins.pp", "pins.cp", "global_batch_size", "seq_length"} <= set(job.unsaid)
     adapted = read(BRIDGE.format("pass").replace("_pretrain_common", "_peft_common"))
     assert adapted.unsaid["adapters"].startswith("--adapters")
+
+
+def test_branches_without_end_are_read_up_to_a_number():
+    arms = "".join(f"if x{at}:\n    r = llm.llama3_8b.pretrain_recipe()\n" for at in range(40))
+    assert len(recipes_in(arms)) == 64
