@@ -59,8 +59,8 @@ def _roll_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
     """
     document = resolved_tables(document, document)
     actor = document["actor_train"]
-    training, strategy = actor.get("training_args") or {}, actor.get("strategy_args") or {}
-    name, config = str(strategy.get("strategy_name")), strategy.get("strategy_config") or {}
+    training, strategy, model = (_table(actor, name) for name in ("training_args", "strategy_args", "model_args"))
+    name, config = str(strategy.get("strategy_name")), _table(strategy, "strategy_config")
     found = _DEVICES.fullmatch(str(actor.get("device_mapping", "")))
     gpus = int(found[2]) - int(found[1]) if found else None
     parts = [whole(document.get(part)) for part in ("prompt_length", "response_length")]
@@ -68,7 +68,6 @@ def _roll_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
     micro, steps = (
         whole(training.get(one)) or 1 for one in ("per_device_train_batch_size", "gradient_accumulation_steps")
     )
-    config = config if isinstance(config, Mapping) else {}
     if name == "megatron_train":
         options = table_words(config, {"": ""})
         options |= {"micro-batch-size": [str(micro)], "gradient-accumulation-steps": [str(steps)]}
@@ -78,7 +77,6 @@ def _roll_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
         return replace(job, fields={**job.fields, **present(gpus=gpus)})
     if name != "fsdp2_train":
         raise BadRequest(f"strategy_name: {name!r:.40} is not priced; megatron_train, fsdp2_train are")
-    model = actor.get("model_args") or {}
     values = {
         "model_name_or_path": document.get("pretrain"),
         "max_length": length or None,
@@ -97,6 +95,11 @@ def _roll_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
     job = training_job(kept, _FSDP, context, gpus=gpus, task="ppo")
     pins = {**job.pins, **present(sharding_degree=degree if degree and degree not in {1, gpus} else None)}
     return replace(job, pins=pins)
+
+
+def _table(at: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = at.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def _recognises(file: JobFile) -> bool:
