@@ -31,6 +31,7 @@ from planner.jobs.neox import read as neox
 from planner.jobs.openrlhf import read as openrlhf
 from planner.jobs.primus import read as primus
 from planner.jobs.reader import Context, JobFile, Reader
+from planner.jobs.roll import read as roll
 from planner.jobs.swift import read as swift
 from planner.jobs.torchtitan import log as torchtitan_log
 from planner.jobs.torchtitan import read as torchtitan
@@ -50,6 +51,7 @@ READERS: Final[list[Reader]] = [
     *verl.READERS,
     *internevo.READERS,
     *openrlhf.READERS,
+    *roll.READERS,
     *deepspeed.READERS,
     *llamafactory.READERS,
     *axolotl.READERS,

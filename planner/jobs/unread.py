@@ -37,7 +37,6 @@ UNREAD: Final = (
     Unread("xtuner", r"xtuner", text=r"^\s*(from|import) xtuner\b"),
     Unread("torchtune", r"tune", keys=("model._component_", "tokenizer._component_")),
     Unread("litgpt", r"litgpt", keys=("train.micro_batch_size", "train.global_batch_size", "precision")),
-    Unread("ROLL", keys=("actor_train.strategy_args", "actor_train.training_args")),
     Unread("NeMo RL", keys=("policy.train_global_batch_size", "cluster")),
     Unread("AReaL", keys=("actor.backend", "allocation_mode", "rollout")),
     Unread("OLMo", keys=("device_train_microbatch_size", "model.d_model", "model.n_layers", "model.mlp_ratio")),

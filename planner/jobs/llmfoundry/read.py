@@ -105,7 +105,7 @@ def _model(at: Document, context: Context) -> ImportedJob:
         "name": "given",
         **{name: at(name) for name in ("hidden_size", "num_layers", "num_heads", "vocab_size", "seq_length")},
         "num_query_groups": at("num_query_groups") or grouped or heads,
-        "ffn_hidden_size": at("ffn_hidden_size") or int(float(at("expansion")) * at("hidden_size")),
+        "ffn_hidden_size": at("ffn_hidden_size") or int(_factor(at) * at("hidden_size")),
         "gated_ffn": at("gated_ffn"),
         "activation": "geglu" if at("gated_ffn") else "gelu",
         "position": "rotary" if at("rope") else "alibi" if at("alibi") else "learned",
@@ -114,6 +114,14 @@ def _model(at: Document, context: Context) -> ImportedJob:
         **dict.fromkeys(("qkv_bias", "output_bias", "ffn_bias"), bias),
     }
     return ImportedJob({"model": shape})
+
+
+def _factor(at: Document) -> float:
+    given = at("expansion")
+    try:
+        return float(given)
+    except (TypeError, ValueError):
+        raise BadRequest(f"model.expansion_ratio: expected a number, got {given!r:.40}") from None
 
 
 def _adapters(at: Document) -> ImportedJob:

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,7 +44,7 @@ _PATHS: Final = {
 }  # fmt: skip
 _PREFIXES: Final = ("trainer.strategy.ddp.", "trainer.strategy.", "model.config.", "optim.config.")
 _WHOLE: Final = frozenset({"data.global_batch_size", "data.micro_batch_size", "data.seq_length"})
-_FORMATS: Final = re.compile(r"(?:\w+\.)*((?:bf16|fp16|nemotron_h)_\w*mixed)")
+FORMATS: Final = re.compile(r"(?:\w+\.)*((?:bf16|fp16|nemotron_h)_\w*mixed)")
 
 
 DECIDE: Final = {
@@ -54,6 +54,10 @@ DECIDE: Final = {
     "micro-batch-size": ("pins.micro_batch_size", "--micro-batch-size"),
 }  # fmt: skip
 """Options without which there is no price: the field of the request, and the option of ours that says it."""
+
+
+_MOST: Final = 64
+"""Ways through the branches of a function that are read."""
 
 
 @dataclass
@@ -120,29 +124,36 @@ def _words(value: Any) -> list[str]:
     return [str(one).lower() if isinstance(one, bool) else str(one) for one in several]
 
 
+def parsed(text: str) -> ast.Module | None:
+    """A script's tree; None where it is no Python."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
 def recipes_in(text: str) -> list[Recipe]:
     """The recipes that a script calls, in its order, each with what its own function or module sets of it."""
     if not any(name in text for name in _CALLS):
         return []
-    try:
-        module = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    module = parsed(text)
+    if module is None:
         return []
     scopes: list[ast.Module | ast.FunctionDef] = [module]
     scopes += [one for one in ast.walk(module) if isinstance(one, ast.FunctionDef)]
-    outer = _constants(module.body)
+    outer = constants_of(module.body)
     return [
         recipe
         for scope in scopes
-        for body in _ways(scope.body)
-        for recipe in _of_body(body, {**outer, **_defaults(scope), **_constants(body)})
+        for body in islice(_ways(scope.body), _MOST)
+        for recipe in _of_body(body, {**outer, **_defaults(scope), **constants_of(body)})
     ]
 
 
 def _ways(body: Sequence[ast.stmt]) -> Iterator[Sequence[ast.stmt]]:
     """A body once for every arm of the branches that call a recipe."""
     for place, statement in enumerate(body):
-        if isinstance(statement, ast.If) and any(name in ast.unparse(statement) for name in _CALLS):
+        if isinstance(statement, ast.If) and any(getattr(one, "attr", "") in _CALLS for one in ast.walk(statement)):
             for arm in (statement.body, statement.orelse):
                 yield from _ways([*body[:place], *arm, *body[place + 1 :]])
             return
@@ -151,11 +162,11 @@ def _ways(body: Sequence[ast.stmt]) -> Iterator[Sequence[ast.stmt]]:
 
 def _of_body(body: Sequence[ast.stmt], known: Mapping[str, Any]) -> Iterator[Recipe]:
     found: dict[str, Recipe] = {}
-    for target, value in _assigned(body):
-        called = _dotted(value.func) if isinstance(value, ast.Call) else ""
+    for target, value in assigned(body):
+        called = dotted(value.func) if isinstance(value, ast.Call) else ""
         module, _, call = called.rpartition(".")
         if call in _CALLS and isinstance(value, ast.Call) and module:
-            given = {one.arg: _value(one.value, known) for one in value.keywords if one.arg}
+            given = {one.arg: value_of(one.value, known) for one in value.keywords if one.arg}
             found[target] = Recipe(module.rpartition(".")[2], call, given)
             continue
         front, _, path = target.partition(".")
@@ -164,15 +175,17 @@ def _of_body(body: Sequence[ast.stmt], known: Mapping[str, Any]) -> Iterator[Rec
     yield from found.values()
 
 
-def _assigned(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
+def assigned(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
     """What a body's own statements set, and return, in their order; branches are passed over."""
     for statement in body:
-        if isinstance(statement, ast.Assign):
-            yield from ((_dotted(target), statement.value) for target in statement.targets)
+        if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+            yield dotted(statement.target), statement.value
+        elif isinstance(statement, ast.Assign):
+            yield from ((dotted(target), statement.value) for target in statement.targets)
         elif isinstance(statement, ast.Return) and statement.value is not None:
             yield "", statement.value
         elif isinstance(statement, ast.If | ast.With):
-            yield from ((target, ast.Name("?")) for target, _ in _assigned([*statement.body, *_orelse(statement)]))
+            yield from ((target, ast.Name("?")) for target, _ in assigned([*statement.body, *_orelse(statement)]))
 
 
 def _orelse(statement: ast.If | ast.With) -> Sequence[ast.stmt]:
@@ -182,14 +195,14 @@ def _orelse(statement: ast.If | ast.With) -> Sequence[ast.stmt]:
 def _set(path: str, value: ast.expr, known: Mapping[str, Any]) -> dict[str, Any]:
     """What an attribute is set to; of a configuration in its place, the arguments that it is given."""
     if isinstance(value, ast.Call) and path == "data":
-        given = {f"data.{one.arg}": _value(one.value, known) for one in value.keywords}
+        given = {f"data.{one.arg}": value_of(one.value, known) for one in value.keywords}
         return {name: one for name, one in given.items() if name in _WHOLE}
-    if isinstance(value, ast.Call) and (format_ := _FORMATS.fullmatch(_dotted(value.func))):
+    if isinstance(value, ast.Call) and (format_ := FORMATS.fullmatch(dotted(value.func))):
         return {path: format_[1]}
-    return {path: _value(value, known)}
+    return {path: value_of(value, known)}
 
 
-def _value(value: ast.expr, known: Mapping[str, Any]) -> Any:
+def value_of(value: ast.expr, known: Mapping[str, Any]) -> Any:
     """A constant, or that of a name; an ellipsis where it is neither."""
     if isinstance(value, ast.Name):
         return known.get(value.id, ...)
@@ -199,8 +212,9 @@ def _value(value: ast.expr, known: Mapping[str, Any]) -> Any:
         return ...
 
 
-def _constants(body: Sequence[ast.stmt]) -> dict[str, Any]:
-    found = {target: _value(value, {}) for target, value in _assigned(body) if target and "." not in target}
+def constants_of(body: Sequence[ast.stmt]) -> dict[str, Any]:
+    """The names that a body sets to constants."""
+    found = {target: value_of(value, {}) for target, value in assigned(body) if target and "." not in target}
     return {name: value for name, value in found.items() if value is not ...}
 
 
@@ -209,13 +223,16 @@ def _defaults(scope: ast.Module | ast.FunctionDef) -> dict[str, Any]:
     if isinstance(scope, ast.Module):
         return {}
     last = scope.args.args[len(scope.args.args) - len(scope.args.defaults) :]
-    return {one.arg: _value(value, {}) for one, value in zip(last, scope.args.defaults, strict=True)}
+    return {one.arg: value_of(value, {}) for one, value in zip(last, scope.args.defaults, strict=True)}
 
 
-def _dotted(value: ast.expr) -> str:
-    if isinstance(value, ast.Attribute):
-        return f"{_dotted(value.value)}.{value.attr}"
-    return value.id if isinstance(value, ast.Name) else ""
+def dotted(value: ast.expr) -> str:
+    """A name with the names of its attributes; empty where it is none."""
+    names: list[str] = []
+    while isinstance(value, ast.Attribute):
+        names.append(value.attr)
+        value = value.value
+    return ".".join([value.id, *reversed(names)]) if isinstance(value, ast.Name) else ""
 
 
 _FACTORY: Final = re.compile(r"(\w+)(?:\((.*)\))?", re.DOTALL)
@@ -233,7 +250,7 @@ def recipe_of_command(words: Sequence[str]) -> Recipe:
         raise BadRequest("nemo llm: no recipe is named; --factory llama3_8b says one")
     called = ast.parse(f"recipe({factory[2] or ''})", mode="eval").body
     assert isinstance(called, ast.Call)
-    given = {one.arg: _value(one.value, {}) for one in called.keywords if one.arg}
+    given = {one.arg: value_of(one.value, {}) for one in called.keywords if one.arg}
     for path, sign, value in (word.partition("=") for word in words if "=" in word and not word.startswith("-")):
         given |= {path: literal(value)} if sign else {}
     return Recipe(factory[1], f"{'finetune' if 'finetune' in words else 'pretrain'}_recipe", given)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +15,7 @@ from planner.jobs.megatron.dialect import Dialect, Words
 from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
 from planner.jobs.megatron.read import BOTH_WAYS
 from planner.jobs.megatron.tables import table_job, table_words
+from planner.jobs.nemo.bridge import configurations_in, words_of_configuration
 from planner.jobs.nemo.python import DECIDE, Recipe, known_recipes, recipe_of_command, recipes_in, words_of
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
 
@@ -120,7 +121,8 @@ _BRIDGE: Final = Dialect(
         "mixed-precision": _FORMATS,
         "peft.dim": "--peft --peft.dim {}",
     },
-    harmless=OF_THE_RUN + r"|(dataset|checkpoint|logger|rng|scheduler|tokenizer|profiling|trainer|log|peft"
+    harmless=OF_THE_RUN + r"|pipeline-dtype|check-for-nan-in-grad|average-in-collective"
+    r"|(dataset|checkpoint|logger|rng|scheduler|tokenizer|profiling|trainer|log|peft"
     r"|comm)[.\w-]*|-target-",
     stack="nemo",
     framework="megatron-bridge",
@@ -224,6 +226,11 @@ def _of_recipe(recipe: Recipe, context: Context) -> ImportedJob:
     words, open_ = words_of(recipe)
     found = table_job(words, _TWO, context)
     found = replace(found, layers=_with_ends(recipe, found))
+    return _asked(found, open_)
+
+
+def _asked(found: ImportedJob, open_: set[str]) -> ImportedJob:
+    """A job without what its script leaves open, and with the options that say it."""
     asked = {DECIDE[word] for word in open_ if word in DECIDE}
     unsaid = {name: f"{option} says what the recipe does not" for name, option in sorted(asked) if option}
     names = {name for name, _ in asked}
@@ -249,14 +256,40 @@ def _with_ends(recipe: Recipe, found: ImportedJob) -> tuple[int, ...] | None:
 
 
 def _read_python(file: JobFile, context: Context) -> ImportedJob:
-    recipes = recipes_in(file.text)
+    recipe = _chosen(recipes_in(file.text), context)
+    return recipe if isinstance(recipe, ImportedJob) else _of_recipe(recipe, context)
+
+
+def _chosen(recipes: Sequence[Recipe], context: Context) -> Recipe | ImportedJob:
+    """The recipe of several that is meant, else that it must be said.
+
+    Raises:
+        BadRequest: there is none of that number.
+    """
     if context.launch is None and len(recipes) > 1:
         listed = ", ".join(f"{place}: {one.name}.{one.call}" for place, one in enumerate(recipes, 1))
         return ImportedJob(missing=(f"--launch N says which of its {len(recipes)} recipes ({listed})",))
     place = context.launch or 1
     if place > len(recipes):
         raise BadRequest(f"there is no recipe {place}; it has {len(recipes)}")
-    return _of_recipe(recipes[place - 1], context)
+    return recipes[place - 1]
+
+
+def _read_configuration(file: JobFile, context: Context) -> ImportedJob:
+    made = _chosen(configurations_in(file.text), context)
+    if isinstance(made, ImportedJob):
+        return made
+    words, open_, gpus = words_of_configuration(made)
+    found = _asked(
+        table_job(words, _BRIDGE, context), open_ | {word for word in DECIDE if word not in words} - _DEVICES
+    )
+    adapts = "peft" in made.call and "peft.dim" not in words
+    unsaid = {"adapters": "--adapters says the rank of the recipe's adapters"} if adapts else {}
+    fields = {**found.fields, **({"gpus": gpus} if gpus else {})}
+    return replace(found, fields=fields, unsaid={**found.unsaid, **unsaid})
+
+
+_DEVICES: Final = frozenset({"nnodes", "nproc-per-node"})
 
 
 def _is_nemo(launch: Launch) -> bool:
@@ -272,8 +305,15 @@ READERS: Final = (
         "nemo-recipe",
         "a recipe of NeMo 2",
         "megatron-bridge",
-        lambda file: file.document is None and bool(recipes_in(file.text)),
+        lambda file: bool(recipes_in(file.text)),
         _read_python,
+    ),
+    DocumentReader(
+        "bridge-recipe",
+        "a recipe of Megatron-Bridge",
+        "megatron-bridge",
+        lambda file: bool(configurations_in(file.text)),
+        _read_configuration,
     ),
     CommandReader("nemo-recipe", "a command line of NeMo 2", "megatron-bridge", _is_nemo, _read_nemo),
     DocumentReader("nemo", "a configuration of NeMo 1", "megatron-bridge", _is_one, _read_one),

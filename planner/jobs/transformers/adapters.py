@@ -16,6 +16,8 @@ from planner.jobs.values import pattern, truth
 
 _WHOLE: Final = frozenset({"full", "none", "false", "all"})
 _LOW_RANK: Final = frozenset({"lora", "qlora", "adalora", "dora", "longlora", "lora+", "pissa", "rslora"})
+_NO_PRICE: Final = frozenset({"oft", "qoft", "boft", "vera", "ia3", "fourierft", "reft", "bone", "prompt", "prefix"})
+"""Ways to train a few weights beside frozen ones that are not of low rank."""
 _OF_ADAPTERS: Final = frozenset({"lora", "qlora", "dora", "peft", "adapter", "adapters"})
 _OFF: Final = _WHOLE - {"all"} | {"0", "no", "off", "null"}
 _NARROW: Final = (4, 8)
@@ -84,7 +86,12 @@ def asked_adapters(at: Document, trainer: Trainer, known: Collection[str]) -> Im
         trainer: that reads them.
         known: names of what the user said.
     """
-    if not trainer.own_adapters or {"adapters", "task"} & set(known):
+    if {"adapters", "task"} & set(known):
+        return ImportedJob()
+    if (other := str(at("method") or "").lower()) in _NO_PRICE:
+        said = f"{other} has no price; --adapters RANK prices adapters of low rank, --task finetune all weights"
+        return ImportedJob(missing=(said,))
+    if not trainer.own_adapters:
         return ImportedJob()
     method, switched = str(at("method") or "").lower(), at.raw("use_peft")
     if _adapts(at, trainer, method):

@@ -1,8 +1,11 @@
 """Trainers that learn from samples and judgements, on DeepSpeed and on FSDP: what trains of them."""
 
+from pathlib import Path
+
 import pytest
 
-from planner.jobs.reader import CommandReader, Context, Launch
+from planner.errors import BadRequest
+from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
 from planner.jobs.readers import READERS
 
 
@@ -91,3 +94,41 @@ def test_supervised_tuning_of_verl_counts_sequences():
     )
     assert (job.fields["gpus"], job.fields["global_batch_size"], job.pins["micro_batch_size"]) == (8, 128, 4)
     assert job.fields["task"] == "finetune"
+
+
+ROLL = """
+prompt_length: 512
+response_length: 1024
+pretrain: llama3-8b
+actor_train:
+  model_args: {{disable_gradient_checkpointing: false}}
+  training_args: {{per_device_train_batch_size: 2, gradient_accumulation_steps: 8}}
+  strategy_args: {{strategy_name: {}, strategy_config: {{{}}}}}
+  device_mapping: list(range(0,16))
+"""
+
+
+def read_roll(name, config):
+    file = JobFile(Path("roll.yaml"), ROLL.format(name, config))
+    (reader,) = (one for one in READERS if isinstance(one, DocumentReader) and one.recognises(file))
+    return reader.read(file, Context())
+
+
+def test_the_actor_of_roll_trains_on_megatron_core():
+    degrees = "tensor_model_parallel_size: 2, pipeline_model_parallel_size: 2, use_distributed_optimizer: true"
+    job = read_roll("megatron_train", f"{degrees}, recompute_granularity: full")
+    assert (job.fields["gpus"], job.fields["model"], job.fields["seq_length"]) == (16, "llama3-8b", 1536)
+    found = {"tp": 2, "pp": 2, "micro_batch_size": 2, "steps": 8, "zero_stage": 1, "recompute": "full"}
+    assert found.items() <= job.pins.items()
+
+
+def test_the_actor_of_roll_trains_on_fsdp():
+    job = read_roll("fsdp2_train", "fsdp_size: 8, offload_policy: true")
+    found = {"zero_stage": 3, "sharding_degree": 8, "offload": "optimizer+parameters", "recompute": "full"}
+    assert found.items() <= job.pins.items()
+    assert (job.pins["micro_batch_size"], job.pins["steps"]) == (2, 8)
+
+
+def test_another_strategy_of_roll_is_refused_by_name():
+    with pytest.raises(BadRequest, match="strategy_name: 'hf_train' is not priced; megatron_train"):
+        read_roll("hf_train", "")

@@ -106,3 +106,48 @@ def test_a_factory_of_the_command_line_is_a_recipe():
     (reader,) = (one for one in READERS if isinstance(one, CommandReader) and one.recognises(Launch(words)))
     job = reader.read(Launch(words), Context())
     assert (job.fields["gpus"], job.fields["global_batch_size"], job.pins["cp"]) == (32, 256, 2)
+
+
+BRIDGE = """
+LENGTH: int = 16384
+
+def llama3_8b_pretrain_16gpu_h100_bf16_config():
+    cfg = _pretrain_common()
+    cfg.model = AutoBridge.from_hf_pretrained("meta-llama/Meta-Llama-3-8B").get_model_config()
+    cfg.dataset.seq_length = LENGTH
+    cfg.model.tensor_model_parallel_size = 4
+    cfg.model.pipeline_model_parallel_size = 1
+    cfg.model.virtual_pipeline_model_parallel_size = None
+    cfg.model.context_parallel_size = 2
+    cfg.model.sequence_parallel = True
+    cfg.train.global_batch_size = 512
+    cfg.train.micro_batch_size = 1
+    cfg.ddp.use_distributed_optimizer = True
+    {}
+    return cfg
+"""
+
+
+def test_a_recipe_of_megatron_bridge_is_what_it_sets():
+    job = read(BRIDGE.format("cfg.mixed_precision = bf16_with_fp8_current_scaling_mixed()"))
+    assert (job.fields["model"], job.fields["gpus"], job.fields["seq_length"]) == (
+        "meta-llama/Meta-Llama-3-8B", 16, 16384
+    )  # fmt: skip
+    assert {"tp": 4, "cp": 2, "pp": 1, "sequence_parallel": "true", "zero_stage": 1}.items() <= job.pins.items()
+    assert job.fields["precision"] == "fp8-current"
+    assert not job.unsaid
+
+
+def test_what_a_script_leaves_to_a_recipe_of_megatron_bridge_is_asked_for():
+    job = read(
+        "cfg = llama3_8b_pretrain_config()\ncfg.model.tensor_model_parallel_size = 2\ncfg.train.train_iters = 10\n"
+    )
+    assert (job.fields["model"], job.pins["tp"]) == ("llama3-8b", 2)
+    assert {"pins.pp", "pins.cp", "global_batch_size", "seq_length"} <= set(job.unsaid)
+    adapted = read(BRIDGE.format("pass").replace("_pretrain_common", "_peft_common"))
+    assert adapted.unsaid["adapters"].startswith("--adapters")
+
+
+def test_branches_without_end_are_read_up_to_a_number():
+    arms = "".join(f"if x{at}:\n    r = llm.llama3_8b.pretrain_recipe()\n" for at in range(40))
+    assert len(recipes_in(arms)) == 64

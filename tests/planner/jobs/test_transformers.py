@@ -350,6 +350,10 @@ def test_llama_factory_adapts_every_module_where_none_are_named():
     assert command(line).fields["adapters"].startswith("4:linear_qkv,linear_proj,linear_fc1,linear_fc2")
 
 
+def test_adapters_that_are_not_of_low_rank_are_asked_about():
+    assert "oft has no price; --adapters RANK" in document("a.yaml", FACTORY | {"finetuning_type": "oft"}).missing[0]
+
+
 def test_the_batch_of_older_axolotl_files_says_the_steps_of_accumulation():
     job = document("a.yml", AXOLOTL | {"batch_size": 8})
     assert (job.pins["micro_batch_size"], job.pins["steps"]) == (2, 4)

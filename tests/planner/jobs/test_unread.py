@@ -16,7 +16,6 @@ from planner.jobs.readers import forms, read_job
         ("a.sh", "tune run --nproc_per_node 8 full_finetune_distributed --config llama3/8B_full", "torchtune"),
         ("a.yaml", "model: {_component_: a.b}\ntokenizer: {_component_: c.d}\nbatch_size: 2\n", "torchtune"),
         ("a.yaml", "precision: bf16-true\ntrain: {global_batch_size: 16, micro_batch_size: 1}\n", "litgpt"),
-        ("a.yaml", "actor_train: {strategy_args: {}, training_args: {per_device_train_batch_size: 1}}\n", "ROLL"),
         ("a.yaml", "model: {d_model: 8, n_layers: 2, mlp_ratio: 8}\ndevice_train_microbatch_size: 2\n", "OLMo"),
         ("a.yaml", "data: !include x.yaml\nmodel:\n  type: gpt2\n  hidden_dim: 64\ntrainer:\n  train_batch_size: 8\n",
          "Levanter"),

@@ -1,0 +1,114 @@
+"""ROLL's YAML as a question: what the actor trains; what samples and judges beside it is said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from planner.errors import BadRequest
+from planner.jobs.imported import ImportedJob
+from planner.jobs.megatron.dialect import Dialect
+from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
+from planner.jobs.megatron.tables import resolved_tables, table_job, table_words
+from planner.jobs.options import present
+from planner.jobs.reader import Context, DocumentReader, JobFile
+from planner.jobs.transformers.job import training_job
+from planner.jobs.transformers.options import EFFECTS, OPTIONS
+from planner.jobs.transformers.trainer import Trainer
+from planner.jobs.values import truth, whole, words
+
+_DEVICES: Final = re.compile(r"list\(range\((\d+),\s*(\d+)\)\)")
+_MEGATRON: Final = Dialect(
+    name="ROLL on Megatron-Core",
+    usual=(
+        "--bf16 --attention-dropout 0.0 --hidden-dropout 0.0 --micro-batch-size 1 --moe-grouped-gemm "
+        "--moe-token-dispatcher-type alltoall"
+    ),
+    means={
+        "virtual-pipeline-model-parallel-size": "--num-virtual-stages-per-pipeline-rank {}",
+        "recompute-granularity": {  # mcore_adapter/models/model_config.py
+            "full": "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+            "selective": "--recompute-granularity selective",
+        },
+        "num-layers-in-first-pipeline-stage": "--decoder-first-pipeline-num-layers {}",
+        "num-layers-in-last-pipeline-stage": "--decoder-last-pipeline-num-layers {}",
+    },
+    unpriced={**UNPRICED, "additional-configs": "options of Megatron-Core that are not read"},
+    harmless=OF_THE_RUN + r"|apply-loss-scale|bias-activation-fusion|account-.*",
+    booleans=True,
+    says=("the actor's training is priced; what samples and judges beside it comes on top",),
+)
+_FSDP: Final = Trainer(
+    "ROLL",
+    OPTIONS,
+    harmless=words("fsdp fsdp_config"),
+    effects={**EFFECTS, "use_dynamic_batching_in_train": "micro-batches hold as many tokens as fit"},
+    precision="bf16",
+    adapters="asked",
+    recompute=True,
+)
+
+
+def _roll_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
+    """The job of the actor.
+
+    Raises:
+        BadRequest: it trains by a strategy that is not priced.
+    """
+    document = resolved_tables(document, document)
+    actor = document["actor_train"]
+    training, strategy, model = (_table(actor, name) for name in ("training_args", "strategy_args", "model_args"))
+    name, config = str(strategy.get("strategy_name")), _table(strategy, "strategy_config")
+    found = _DEVICES.fullmatch(str(actor.get("device_mapping", "")))
+    gpus = int(found[2]) - int(found[1]) if found else None
+    parts = [whole(document.get(part)) for part in ("prompt_length", "response_length")]
+    length = whole(document.get("sequence_length")) or sum(part or 0 for part in parts)
+    micro, steps = (
+        whole(training.get(one)) or 1 for one in ("per_device_train_batch_size", "gradient_accumulation_steps")
+    )
+    if name == "megatron_train":
+        options = table_words(config, {"": ""})
+        options |= {"micro-batch-size": [str(micro)], "gradient-accumulation-steps": [str(steps)]}
+        options |= {"seq-length": [str(length)]} if length else {}
+        options |= {"model.name": [str(named)]} if (named := document.get("pretrain")) else {}
+        job = table_job(options, _MEGATRON, context)
+        return replace(job, fields={**job.fields, **present(gpus=gpus)})
+    if name != "fsdp2_train":
+        raise BadRequest(f"strategy_name: {name!r:.40} is not priced; megatron_train, fsdp2_train are")
+    values = {
+        "model_name_or_path": document.get("pretrain"),
+        "max_length": length or None,
+        "per_device_train_batch_size": micro,
+        "gradient_accumulation_steps": steps,
+        "gradient_checkpointing": not truth(model.get("disable_gradient_checkpointing", False)),
+        "bf16": True,
+        "attn_implementation": model.get("attn_implementation", model.get("flash_attn", "fa2")),
+        "fsdp": "full_shard offload" if truth(config.get("offload_policy", False)) else "full_shard",
+        "use_peft": bool(whole(model.get("lora_rank"))),
+        "lora_r": model.get("lora_rank"),
+        "lora_target_modules": model.get("lora_target", "all-linear"),
+    }
+    kept = {name: value for name, value in values.items() if value is not None}
+    degree = whole(config.get("fsdp_size"))
+    job = training_job(kept, _FSDP, context, gpus=gpus, task="ppo")
+    pins = {**job.pins, **present(sharding_degree=degree if degree and degree not in {1, gpus} else None)}
+    return replace(job, pins=pins)
+
+
+def _table(at: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = at.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _recognises(file: JobFile) -> bool:
+    actor = (file.document or {}).get("actor_train")
+    return isinstance(actor, Mapping) and "strategy_args" in actor
+
+
+def _read(file: JobFile, context: Context) -> ImportedJob:
+    return _roll_job(file.document or {}, context)
+
+
+READERS: Final = (DocumentReader("roll", "a configuration of ROLL", "", _recognises, _read),)
