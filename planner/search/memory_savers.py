@@ -75,12 +75,17 @@ def answered_instead(
 
     Where nothing fits, what lets it fit. Where layers are recomputed to fit, what saves memory otherwise if that is
     faster by far, so that more memory does not make a plan slower that fitted by other ways with less.
+
+    Raises:
+        OutOfTime: nothing fits as asked, and a time limit passed before all that saves memory was looked at.
     """
     if outcome.best is not None:
         return _far_faster(request, resolved, space, outcome.best, budget)
     # What is found is searched again, with its reasons, which takes its part of a time limit.
     some = budget.part(0.0, share=1 / 2) if budget.timed else budget
     found = with_savers(request, resolved, some) if outcome.proved else None
+    if found is None and outcome.proved and budget.timed and some.spent():
+        raise OutOfTime(f"nothing fits as asked, and what saves memory was not all looked at {budget.limit}")
     return Instead(found) if found else None
 
 
