@@ -321,11 +321,18 @@ def _tight(part: Priced, scenario: AnyScenario) -> tuple[Floats, Bools]:
     return np.maximum(bound, part.bound), feasible
 
 
+def _tight_in_time(part: Priced, scenario: AnyScenario, budget: Budget) -> tuple[Floats, Bools]:
+    """``_tight``, or the bound that the rows have already where a time limit has passed."""
+    if budget.timed and budget.spent():
+        return part.bound, np.ones(len(part.rows), dtype=bool)
+    return _tight(part, scenario)
+
+
 def _settle(outcome: Outcome, pending: list[Priced], scenario: AnyScenario, budget: Budget) -> None:
     """Solve the open rows in the order of their tight bounds until none can beat the incumbent."""
     if not isinstance(scenario, Mixed):  # whose bounds are tight already
         budget.spend(sum(len(part.rows) for part in pending))
-    candidates = [(part, *_tight(part, scenario)) for part in pending]
+    candidates = [(part, *_tight_in_time(part, scenario, budget)) for part in pending]
     flat = [
         (float(bound[i]), part, i)
         for part, bound, feasible in candidates

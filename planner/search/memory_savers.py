@@ -75,10 +75,17 @@ def answered_instead(
 
     Where nothing fits, what lets it fit. Where layers are recomputed to fit, what saves memory otherwise if that is
     faster by far, so that more memory does not make a plan slower that fitted by other ways with less.
+
+    Raises:
+        OutOfTime: nothing fits as asked, and a time limit passed before all that saves memory was looked at.
     """
     if outcome.best is not None:
         return _far_faster(request, resolved, space, outcome.best, budget)
-    found = with_savers(request, resolved, budget) if outcome.proved else None
+    # What is found is searched again, with its reasons, which takes its part of a time limit.
+    some = budget.part(0.0, share=1 / 2) if budget.timed else budget
+    found = with_savers(request, resolved, some) if outcome.proved else None
+    if found is None and outcome.proved and budget.timed and some.spent():
+        raise OutOfTime(f"nothing fits as asked, and what saves memory was not all looked at {budget.limit}")
     return Instead(found) if found else None
 
 
@@ -93,7 +100,7 @@ def _far_faster(
     degrees = values_of(space.cores.take(known_bound(space.cores, question) < below), DEGREES)
     if not degrees:
         return None
-    found = plain_best(question, {**pins, **degrees, **free}, budget.part(EFFORT), margin=1.0)
+    found = plain_best(question, {**pins, **degrees, **free}, budget.part(EFFORT, share=1 / 4), margin=1.0)
     if found is None or found.iteration > below:
         return None
     return Instead(_with_used(request, resolved, found.row), best.iteration)
@@ -157,7 +164,10 @@ def _leanest(resolved: Resolved, budget: Budget) -> float:
     question, pins = resolved.question, parse_pins(resolved.request.pins)
     if isinstance(question, Mixed):
         return 0.0
-    space = lay_out(question, {**pins, **saver_pins(pins, question)}, one_width=False, budget=budget)
+    try:
+        space = lay_out(question, {**pins, **saver_pins(pins, question)}, one_width=False, budget=budget)
+    except OutOfTime:
+        return 0.0
     best = search_least_memory(space, question, budget=budget).best
     if best is None:
         return 0.0

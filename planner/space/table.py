@@ -114,6 +114,8 @@ class Table:
         """
         alive = np.ones(rows, dtype=bool)
         for rule in rules:
+            if self.budget and self.budget.timed:  # one rule may take a second of millions of rows
+                self._check_spent(rows)
             for group, scenario in enumerate(self.parts):
                 failed = alive & ~np.asarray(rule.passes(wide[group], scenario))
                 if failed.any():
@@ -142,10 +144,14 @@ class Table:
         """Raises: OutOfTime: the budget is spent; half a lattice proves nothing."""
         if self.budget is None:
             return
+        self._check_spent(rows)
+        self.budget.spend(LAYOUT * rows)
+
+    def _check_spent(self, rows: int) -> None:
+        assert self.budget is not None
         if self.budget.spent():
             said = f"no plan: {rows:,} layouts were looked at and none was priced"
             raise OutOfTime(f"{said} {self.budget.limit}")
-        self.budget.spend(LAYOUT * rows)
 
 
 def chosen(columns: Mapping[str, NDArray[Any]], rows: Ints) -> Columns:

@@ -13,6 +13,9 @@ import pytest
 import planner
 from planner import PlanRequest, plan
 from planner.request.budget import BEGUN, Budget
+from planner.request.resolve import resolve_search
+from planner.search import best_first
+from planner.space.cache import cached_space
 
 SOURCE = Path(planner.__file__).parent
 
@@ -83,6 +86,8 @@ def document(**asked):
         {"model": "175b", "gpus": 8},
         {"model": "22b", "gpus": 64, "cluster": "a100-h100-mixed"},
         {"model": "llama3-8b", "gpus": 64, "stack": "torchtitan"},
+        {"model": "llama3-8b", "gpus": 2},
+        {"model": "mixtral-8x7b", "gpus": 32, "top": 0},
     ],
 )
 def test_a_machine_that_is_slower_without_end_gives_the_same_bytes(asked, monkeypatch):
@@ -124,6 +129,35 @@ def test_a_time_limit_holds_within_a_tenth_of_the_process_s_own_seconds(monkeypa
     started = time.process_time()
     plan(PlanRequest(**asked, time_limit=2.0))
     assert time.process_time() - started < 2.2
+
+
+def test_no_row_is_bounded_tightly_once_a_time_limit_has_passed(monkeypatch):
+    resolved, price = resolve_search(PlanRequest(model="llama3-70b", gpus=256)), best_first._price_chunk
+    space, clock, late = cached_space(resolved.scenario, {}), [0.0], []
+
+    def priced(*given):
+        clock[0] = math.inf  # the limit passes while the first chunk is priced
+        return price(*given)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(best_first, "_price_chunk", priced)
+    monkeypatch.setattr(best_first, "_tight", lambda *_: late.append(1))
+    found = best_first.search(space, resolved.scenario, budget=Budget(5.0))
+    assert not late
+    assert not found.proved
+    assert 0.0 < found.lower_bound <= found.best.iteration
+
+
+@pytest.mark.parametrize("asked", [{"model": "llama3-8b", "gpus": 2}, {"model": "llama3-8b", "gpus": 64}])
+def test_an_answer_reads_the_clock_to_report_alone(asked, monkeypatch):
+    """As often on an idle machine as on a busy one: where parts of the effort begin, and at the end."""
+    readings = []
+    for step in (1e-9, 1e9):
+        clock = count()
+        monkeypatch.setattr(time, "perf_counter", lambda clock=clock, step=step: step * next(clock))
+        document(**asked)
+        readings.append(next(clock))
+    assert readings[0] == readings[1]
 
 
 def test_only_the_budget_decides_by_the_clock():

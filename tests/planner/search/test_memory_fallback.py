@@ -1,16 +1,18 @@
 """What is taken where nothing fits as asked: more memory never gives a slower plan."""
 
 import math
+import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from costmodels.names import OFFLOADS
-from planner import PlanRequest, plan
+from planner import OutOfTime, PlanRequest, plan
 from planner.explain.what_helps import WINS
 from planner.request.budget import Budget
 from planner.request.resolve import MEMORY_MARGIN, resolve_search
+from planner.search import memory_savers
 from planner.search.memory_savers import FAR, NO_MARGIN, with_savers
 from tests.scenarios import toy_cluster, toy_model, toy_stack
 
@@ -102,6 +104,20 @@ def test_a_plan_that_recomputes_gives_way_to_one_that_is_faster_by_far_and_the_a
     assert f"{1.0 - seconds(found) / seconds(plain):.1%} faster" in found.saving_memory.text
     short = plan(request.model_copy(update={"reasons": False}))
     assert (short.strategy, short.saving_memory) == (found.strategy, found.saving_memory)
+
+
+def test_a_time_limit_that_passes_while_ways_to_save_are_looked_at_is_said(monkeypatch):
+    clock, freest = [0.0], memory_savers._freest
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+
+    def late(*given):
+        clock[0] = 100.0
+        return freest(*given)
+
+    request = asked(0.9 * least(), time_limit=10.0, reasons=False)
+    monkeypatch.setattr(memory_savers, "_freest", late)
+    with pytest.raises(OutOfTime, match=r"nothing fits as asked, and .* not all looked at within 10 s"):
+        plan(request)
 
 
 def test_what_is_not_used_is_not_asked_for():
