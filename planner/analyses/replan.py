@@ -34,7 +34,7 @@ from planner.search.objective import Objective, objective_of
 from planner.search.split import Incumbent
 from planner.space.divisors import divisors, good_counts
 from planner.space.lattice import Space, build
-from planner.trust.interval import interval
+from planner.trust.interval import TRUSTED
 from planner.verify.check import verify
 
 COUNTS: Final = 6
@@ -308,7 +308,7 @@ def _plan(there: Candidate, found: _Search | None) -> Plan:
     priced = price_strategy(there.row, scenario, there.split)
     verify(there.row, there.split, priced, scenario)
     proved = found is not None and found.outcome.proved
-    record = priced_record(resolved, there.row, there.split, priced, interval)
+    record = priced_record(resolved, there.row, there.split, priced, TRUSTED)
     answer = Plan(status="optimal" if proved else "feasible", **record)
     return note_savers(answer, asked, there.found.resolved.request) if (asked := there.found.asked) else answer
 
