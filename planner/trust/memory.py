@@ -105,8 +105,12 @@ class Readings:
 @cache
 def readings() -> Readings:
     """The shipped table, read once; ``scripts/refresh_measured.py`` writes it."""
+    return from_rows(_rows())
+
+
+def _rows() -> list[dict[str, str]]:
     with TABLE.open(encoding="utf-8", newline="") as lines:
-        return from_rows(list(csv.DictReader(lines)))
+        return list(csv.DictReader(lines))
 
 
 def from_rows(rows: list[dict[str, str]]) -> Readings:
@@ -136,9 +140,9 @@ def memory_scale(scenario: Scenario) -> float:
 
 @cache
 def _settings() -> Traits:
-    """Where memory was read."""
-    known = readings()
-    return known.take(np.flatnonzero(known.read)).traits
+    """Where memory was read, each setting once."""
+    apart = {tuple(row[name] for name in (*SETTING, *EXTENT)): row for row in _rows() if row["reading"]}
+    return from_rows(list(apart.values())).traits
 
 
 def fit_probability(scenario: Scenario, filled: float) -> float:
