@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from costmodels.scenario import Scenario
 from costmodels.stack.costs import Calibrated
+from costmodels.stack.stack import Stack
 from costmodels.strategy import Bools, Floats, Strategies
 from hardware.catalogue import accelerator as find_accelerator
 from hardware.records import Accelerator
 from planner.answer.build import Trusted
 from planner.answer.plan import Comparable, Interval, Trust
+from planner.trust import error_model, own_runs
 from planner.trust.error_model import SHARES, TERMS, Points, spread
 from planner.trust.memory import fit_probability
 from planner.trust.own_runs import Learnt, left_uncertain
@@ -83,6 +85,16 @@ def interval(
         low, high = found.low * scale, found.high * scale
     ends = (seconds * math.exp(end) for end in (min(low, 0.0), max(high, 0.0)))
     return Interval(**dict(zip(("low", "high"), ends, strict=True)), coverage=COVERAGE)
+
+
+def probability_faster(one: Points, others: Points, gaps: Floats, stack: Stack) -> Floats:
+    """Probability that a strategy under a stack is faster than each of N others of the same job, (N,).
+
+    ``gaps`` are log(predicted time of the other / predicted time of the one), (N,).
+    """
+    if learnt := learnt_by(stack.calibrated):
+        return own_runs.probability_faster(one, others, gaps, figures().variances, learnt)
+    return error_model.probability_faster(one, others, gaps, figures().variances)
 
 
 def learnt_by(calibrated: Calibrated) -> Learnt | None:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from costmodels.strategy import Floats
-from planner.trust.error_model import FREEDOM, SHARES, Points, Variances, likeness
+from planner.trust.error_model import FREEDOM, SHARES, Points, Variances, below, likeness
 
 FACTORS: Final = ("common", *SHARES)
 """Logarithms that are learnt, in order; ``common`` is in all time."""
@@ -151,6 +151,23 @@ def by_shares(points: Points) -> Change:
         return np.column_stack([np.ones(len(rest)), points.shares * np.exp(at[1:]) / total(at)[:, None]])
 
     return Change(longer, slopes)
+
+
+def probability_faster(one: Points, others: Points, gaps: Floats, known: Variances, learnt: Learnt) -> Floats:
+    """Probability that a corrected strategy is faster than each of N others of the same job, (N,).
+
+    Args:
+        one: the strategy, M = 1.
+        others: N other ones.
+        gaps: log(predicted time of the other / predicted time of the one), (N,).
+        known: the standard deviations.
+        learnt: what runs of one's own taught.
+    """
+    apart, widths = others.shares - one.shares, one.widths(known) ** 2 + others.widths(known) ** 2
+    own = known.smooth**2 * (1.0 - likeness(one, others).size[0]) + known.noise**2
+    squared = np.einsum("ik,kl,il->i", apart, learnt.covariance[1:, 1:], apart) + own * widths
+    expected = gaps + apart @ learnt.mean[1:] * (1.0 - learnt.kept)
+    return below(expected / np.sqrt(np.maximum(squared, 1e-12)))
 
 
 def left_uncertain(learnt: Learnt, new: Points, known: Variances) -> tuple[Floats, Floats]:

@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from planner.trust.own_runs import FACTORS, by_shares, kept_share, learn, left_uncertain, prior_of, scatter_of
+from planner.trust.own_runs import (
+    FACTORS,
+    by_shares,
+    kept_share,
+    learn,
+    left_uncertain,
+    prior_of,
+    probability_faster,
+    scatter_of,
+)
 from planner.trust.table import figures
 from tests.planner.trust.test_error_model import points
 
@@ -55,3 +64,15 @@ def test_slopes_are_derivatives():
     for place in range(len(FACTORS)):
         moved = at + 1e-6 * (np.arange(len(FACTORS)) == place)
         assert (change.longer(moved) - change.longer(at)) / 1e-6 == pytest.approx(change.slopes(at)[:, place], abs=1e-5)
+
+
+def test_the_order_of_two_strategies_is_surer_once_runs_have_told_what_sets_them_apart():
+    one, other = points(1), points(1, seed=4)
+    gap = np.array([0.1])
+    few, many = (
+        taught(points(count, seed=7), by_shares(points(count, seed=7)).longer(truth(data_traffic=0.2)))
+        for count in (1, 40)
+    )
+    unsure, sure = (probability_faster(one, other, gap, KNOWN, each._replace(kept=1.0))[0] for each in (few, many))
+    assert 0.5 < unsure < sure < 1.0
+    assert probability_faster(one, other, np.zeros(1), KNOWN, many._replace(kept=1.0))[0] == pytest.approx(0.5)
