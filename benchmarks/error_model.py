@@ -3,8 +3,9 @@
 Every publisher of the shipped table is judged by figures that were found without it. Printed are
 
 - the log score of single runs, mean over publishers (higher is better), beside a model without the breakdown's terms;
-- after k runs of one's own, drawn at random ten times: the median error of the others, before and after the correction,
-  the share of draws that it made worse by more than half a point, and what the 90 % interval holds;
+- after k runs of one's own on one machine and software, drawn at random ten times: the median error of the others,
+  before and after the correction, the share of draws that it made worse by more than half a point,
+  and what the 90 % interval holds;
 - of two strategies of one job: how often the one said to be faster was, by what was said; and the log loss.
 
     python benchmarks/error_model.py
@@ -17,11 +18,12 @@ from collections import defaultdict
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtr
 from scipy.stats import t as student
 
 from planner.runs.error_fit import publishers, without_each
-from planner.trust.error_model import FREEDOM, covariance, guarded, posterior, spread
+from planner.trust.error_model import FREEDOM, covariance, spread
+from planner.trust.own_runs import by_shares, learn, left_uncertain, prior_of, scatter_of
 from planner.trust.table import figures, measured
 
 OWN, DRAWS, FEWEST = (1, 2, 3, 5), 10, 7
@@ -48,26 +50,34 @@ def scores(parts):
     print(f"log score {np.mean(with_terms):.3f}, without terms of the breakdown {np.mean(alone):.3f}")
 
 
+def places(parts):
+    """Publisher, the figures without it, and its runs on one machine and software, as a profile is of one."""
+    names = measured().traits.names
+    for _, runs, known in parts:
+        place = np.array(["|".join((names["accelerator"][i], names["stack"][i])) for i in runs])
+        yield from ((runs[place == at], known) for at in np.unique(place) if (place == at).sum() >= FEWEST)
+
+
 def own_runs(parts):
     table, draw = measured(), np.random.default_rng(0)
+    ends, together = figures(), list(places(parts))
     for k in OWN:
         rows = []
-        for _, runs, known in parts:
-            if len(runs) < FEWEST:
-                continue
+        for runs, known in together:
             mine = []
             for _ in range(DRAWS):
                 order = draw.permutation(runs)
-                own, rest = order[:k], order[k:]
-                misses = table.misses[rest]
-                found = posterior(table.points.take(own), table.misses[own], table.points.take(rest), known)
-                before, after = (np.median(abs(misses - mean)) for mean in (0.0, guarded(found)))
-                inside = abs(misses - found.mean) <= stdtrit(found.freedom, 0.95) * found.scale
+                own, new, misses = table.points.take(order[:k]), table.points.take(order[k:]), table.misses[order[k:]]
+                found = learn(by_shares(own), table.misses[order[:k]], prior_of(own, known), scatter_of(own, known))
+                left = misses - by_shares(new).longer(found.factors)
+                before, after = np.median(abs(misses)), np.median(abs(left))
+                center, scale = left_uncertain(found, new, known)
+                inside = (left >= center + ends.own_low * scale) & (left <= center + ends.own_high * scale)
                 mine.append((before, after, after > before + 0.005, inside.mean()))
             rows.append(np.mean(mine, axis=0))
         before, after, harmed, inside = np.mean(rows, axis=0)
         gained = f"error {before:.1%} -> {after:.1%}, made worse in {harmed:.0%} of draws"
-        print(f"{k} own runs, {len(rows)} publishers: {gained}; interval holds {inside:.0%}")
+        print(f"{k} own runs, {len(rows)} machines: {gained}; interval holds {inside:.0%}")
 
 
 def job(run, traits, i):

@@ -103,7 +103,7 @@ def core_seconds(strategies: Strategies, scenario: Scenario) -> RowSeconds:
         data_parallel=nothing,
         optimizer=nothing,
         offload=nothing,
-        overhead=nothing + stack.calibrated.iteration_overhead,
+        overhead=nothing + stack.calibrated.host_time * stack.calibrated.iteration_overhead,
         bubble=bubble_share(strategies, stack, **passes),
         straggler=nothing + straggler_share(stack.calibrated.straggler, nodes),
         upkeep=nothing + 1.0,
@@ -185,7 +185,9 @@ def with_step(strategies: Strategies, scenario: Scenario, core: RowSeconds) -> R
 
 
 def _host_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
-    return scenario.stack.host.micro_batch_overhead * strategies.vpp + sharing_seconds(strategies, scenario)
+    stack = scenario.stack
+    overhead = stack.calibrated.host_time * stack.host.micro_batch_overhead
+    return overhead * strategies.vpp + sharing_seconds(strategies, scenario)
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,8 +233,9 @@ def _rates(scenario: Scenario) -> Rates:
         sixteen = "fp16"
     name, attention = _attention(scenario)
     units = _units_left(scenario)
-    left = 1.0 - stack.overlap.communication_units / accelerator.compute_units
-    share, memory = stack.calibrated.elementwise_efficiency, kernels.memory_bound
+    longer = stack.calibrated.compute_time
+    left = (1.0 - stack.overlap.communication_units / accelerator.compute_units) / longer
+    share, memory = stack.calibrated.elementwise_efficiency / longer, kernels.memory_bound
     # Both rates are calibrated on matrix units, which products in fp32 do not run on.
     own, trained = (
         (1.0, 1.0) if scenario.precision == "fp32" else (stack.calibrated.kernel_efficiency, accelerator.training_rate)
@@ -257,7 +258,10 @@ def _rates(scenario: Scenario) -> Rates:
         bandwidth=accelerator.memory_bandwidth,
         stream=share * memory.fused,
         norm_backward=share * memory.backward,
-        launch=stack.host.launch_time * accelerator.host * (1.0 if stack.switches.bind_processes else UNBOUND),
+        launch=stack.calibrated.host_time
+        * stack.host.launch_time
+        * accelerator.host
+        * (1.0 if stack.switches.bind_processes else UNBOUND),
     )
 
 

@@ -1,6 +1,6 @@
 """Write down how well the measured runs are predicted: what intervals, nearest runs and ties rest on.
 
-    python scripts/refresh_measured.py            # rewrite planner/trust/measured.csv and planner/trust/trust.toml
+    python scripts/refresh_measured.py            # rewrite measured.csv, memory.csv and trust.toml of planner/trust
     python scripts/refresh_measured.py --check    # exit 1 where they differ from what the model predicts today
 
 Run it after every change of a predicted time, and before scripts/refresh_readme.py. It takes two minutes:
@@ -15,7 +15,8 @@ import io
 import sys
 import tomllib
 
-from planner.runs import residuals
+from planner.runs import memory_errors, residuals
+from planner.trust import memory
 from planner.trust.table import FIGURES, TABLE
 
 TOLERANCE = 0.0021
@@ -24,45 +25,56 @@ ENDS = 0.03
 """The same of ends of intervals, which a search finds."""
 
 
-def fresh() -> tuple[str, str]:
-    """Both files as they should be."""
+def fresh() -> tuple[str, str, str]:
+    """The tables of times and of memory, and the figures, as they should be."""
     runs = residuals.priced_runs()
-    rows, figures = residuals.find(residuals.table(runs), runs)
-    return residuals.as_csv(rows), residuals.as_toml(figures)
+    readings, variances = memory_errors.find(memory_errors.table())
+    rows, figures = residuals.find(residuals.table(runs), runs, variances)
+    return residuals.as_csv(rows), memory_errors.as_csv(readings), residuals.as_toml(figures)
 
 
 def alike(old: str, new: str) -> bool:
     """Whether two tables hold the same runs with the same errors, but for last digits."""
     was, due = (list(csv.DictReader(io.StringIO(text))) for text in (old, new))
-    near = {"error": TOLERANCE, "miss": TOLERANCE, "low": ENDS, "high": ENDS}
+    most = {"error": TOLERANCE, "miss": TOLERANCE, "low": ENDS, "high": ENDS, "room": TOLERANCE, "scale": ENDS}
+    near = {name: allowed for name, allowed in most.items() if name in due[0]}
     return len(was) == len(due) and all(
         {**a, **dict.fromkeys(near)} == {**b, **dict.fromkeys(near)}
-        and all(abs(float(a[key]) - float(b[key])) <= most for key, most in near.items())
+        and all(abs(float(a[key] or 0) - float(b[key] or 0)) <= allowed for key, allowed in near.items())
         for a, b in zip(was, due, strict=True)
     )
 
 
 def near(old: str, new: str) -> bool:
     """Whether two files of figures say the same, but for last digits."""
-    was, due = ({**found.pop("variances"), **found} for found in map(tomllib.loads, (old, new)))
-    return was.keys() == due.keys() and all(abs(was[key] - due[key]) <= 0.02 * abs(due[key]) for key in due)
+    was, due = map(tomllib.loads, (old, new))
+    parts = [({**was, **was[name]}, {**due, **due[name]}) for name in ("variances", "memory")]
+    return all(a.keys() == b.keys() and all(_near(a[key], b[key]) for key in b) for a, b in parts)
+
+
+def _near(was: object, due: object) -> bool:
+    """Numbers that are alike; tables are compared by their own figures."""
+    return not isinstance(was, float) or not isinstance(due, float) or abs(was - due) <= 0.02 * abs(due)
 
 
 def main() -> int:
     """Rewrite the files, or check them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="only compare; exit 1 where a file is stale")
-    table, figures = fresh()
+    files = (TABLE, memory.TABLE, FIGURES)
     if not parser.parse_args().check:
-        TABLE.write_text(table, encoding="utf-8")
-        FIGURES.write_text(figures, encoding="utf-8")
+        for path, text in zip(files, fresh(), strict=True):
+            path.write_text(text, encoding="utf-8")
         return 0
-    if alike(TABLE.read_text(encoding="utf-8"), table) and near(FIGURES.read_text(encoding="utf-8"), figures):
-        return 0
-    sys.stderr.write(
-        "planner/trust/measured.csv or planner/trust/trust.toml is stale: run scripts/refresh_measured.py\n"
-    )
-    return 1
+    tests = (alike, alike, near)
+    stale = [
+        path.name
+        for path, text, same in zip(files, fresh(), tests, strict=True)
+        if not same(path.read_text(encoding="utf-8"), text)
+    ]
+    if stale:
+        sys.stderr.write(f"stale in planner/trust: {', '.join(stale)}; run scripts/refresh_measured.py\n")
+    return int(bool(stale))
 
 
 if __name__ == "__main__":

@@ -99,13 +99,15 @@ def accuracy() -> str:
         lines.append(
             f"| {kind} | {one['publishers']} | {one['n']:,} | {errors} | {one['inside']:.0%} | {one['width']:.0%} |"
         )
-    memory, fits = validated()["memory_summary"], validated()["fits"]
-    size, bias = f"median error {memory['median_abs_error']:.1%}", f"bias {memory['bias']:+.1%}"
-    right, full = fits["ran_and_predicted_to"], fits["out_of_memory_and_predicted_to"]
-    ran, failed = right + fits["false_alarms"], full + fits["missed_out_of_memory"]
-    held = f"- Memory, in sample: {size}, {bias}, mean over {memory['groups']} sources, {memory['n']:,} runs."
-    fitted = f"- Of {ran:,} runs that ran, {right:,} are predicted to fit"
-    return "\n".join([*lines, "", held, f"{fitted}; of {failed:,} that ran out of memory, {full:,} are predicted to."])
+    memory = validated()["unseen_memory"]["all"]
+    errors = f"median error {memory['unseen']:.1%} unseen, {memory['in_sample']:.1%} in sample"
+    held = f"- Memory: {errors}, mean over {memory['publishers']} publishers, {memory['n']:,} runs."
+    told = [
+        f"- Fits {asked}, of {one['runs']:,} runs unseen: {one['right']:.1%} right, {one['caught']:.0%} of "
+        f"{one['failed']} failures caught; of those said to fit {one['ran']:.1%} ran."
+        for asked, one in validated()["unseen_fits"].items()
+    ]
+    return "\n".join([*lines, "", held, *told])
 
 
 def sources() -> str:
@@ -177,9 +179,9 @@ def _errors(errors: Mapping[str, float]) -> str:
 
 def predictions() -> str:
     """The summary for the changelog."""
-    one, memory = validated()["unseen"]["all"], validated()["memory_summary"]
+    one, memory = validated()["unseen"]["all"], validated()["unseen_memory"]["all"]
     errors = f"{one['unseen']:.1%} with a run's publisher left out, {one['in_sample']:.1%} in sample"
-    size = f"{memory['median_abs_error']:.1%} in sample; mean over {memory['groups']} sources"
+    size = f"{memory['unseen']:.1%} likewise, {memory['in_sample']:.1%} in sample; {memory['publishers']} publishers"
     return (
         f"- iteration time: median error {errors}; mean over {one['publishers']} publishers.\n"
         f"- memory: median error {size}."

@@ -104,7 +104,7 @@ def _all_to_alls(strategies: Strategies, scenario: Scenario, near: Group) -> Pas
 
 
 def _exposed(seconds: Floats, stack: Stack) -> Floats:
-    return seconds * stack.overlap.cp_collective / stack.calibrated.communication_efficiency
+    return seconds * stack.overlap.cp_collective / stack.calibrated.reached("tensor")
 
 
 def _gathered(strategies: Strategies, scenario: Scenario) -> Passes:

@@ -238,7 +238,7 @@ def _accumulation(rows: Floats, n: Number, k: Number, fit: GemmFit, scenario: Sc
     stack = scenario.stack
     buffer = WORD if stack.gradients.accumulate_traffic else 2.0 * stack.gradients.gradient_bytes
     moved = WORD * rows * (n + k) + buffer * n * k
-    reached = fit.memory_efficiency * stack.calibrated.expert_efficiency
+    reached = fit.memory_efficiency * stack.calibrated.expert_efficiency / stack.calibrated.compute_time
     return scenario.rates.stream_seconds(moved, reached) + fit.overhead
 
 
@@ -297,7 +297,8 @@ def activation_traffic(scenario: Scenario, *, arrived: Floats, inner: Floats) ->
 def _routed_share(scenario: Scenario) -> float:
     """Share of the bandwidth at which routed tokens move."""
     grouped, calibrated = scenario.group.accelerator.kernels.grouped, scenario.stack.calibrated
-    return grouped.stream_efficiency * calibrated.elementwise_efficiency * calibrated.expert_efficiency
+    share = grouped.stream_efficiency * calibrated.elementwise_efficiency * calibrated.expert_efficiency
+    return share / calibrated.compute_time
 
 
 def activation_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
@@ -334,7 +335,7 @@ def dispatch_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
         return np.where(strategies.ep > 1, across, 0.0) + whole
 
     left = 1.0 if is_overlapped(stack) else stack.overlap.ep
-    reached = left / stack.calibrated.communication_efficiency
+    reached = left / stack.calibrated.reached("expert")
     word, routes = stack.experts.dispatch_bytes, gathered_routes(strategies, scenario)
     forward = moved(word, weights, out) + moved(WORD, 0.0, back) + routes
     return reached * Passes(forward, moved(word, 0.0, out) + moved(WORD, weights, back))

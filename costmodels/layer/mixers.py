@@ -75,7 +75,7 @@ def exchange_of_heads(strategies: Strategies, scenario: Scenario, name: str = "m
     width = mixer.exchanged + mixer.grouped * copies
     size = WORD * tokens_per_rank(strategies, scenario) * width / strategies.tp
     seconds = all_to_all_seconds(size, group_of(strategies, "cp"), scenario.group.tiers)
-    once = np.where(strategies.cp > 1, seconds / stack.calibrated.communication_efficiency, 0.0)
+    once = np.where(strategies.cp > 1, seconds / stack.calibrated.reached("tensor"), 0.0)
     return Passes(once, once)
 
 

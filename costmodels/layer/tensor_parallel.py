@@ -53,7 +53,7 @@ def tensor_parallel(strategies: Strategies, scenario: Scenario, kind: Kind = DEN
     if ringed := ringed_parts(scenario, kind):
         others = (1.0 - len(ringed) / max(parts, len(ringed))) * exposed
         exposed = sum((_ringed(strategies, scenario, part) for part in ringed), others).where(split, exposed)
-    return (strategies.tp > 1) / stack.calibrated.communication_efficiency * exposed
+    return (strategies.tp > 1) / stack.calibrated.reached("tensor") * exposed
 
 
 def hidden_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
@@ -77,7 +77,7 @@ def _summing(strategies: Strategies, scenario: Scenario) -> Floats:
 def exposed_summing(strategies: Strategies, scenario: Scenario) -> Floats:
     """Exposed forward seconds of adding up a part's outputs over the tensor ranks, as in ``tensor_parallel``, (N,)."""
     stack, summing = scenario.stack, _summing(strategies, scenario) * (strategies.tp > 1)
-    return summing * stack.overlap.tp_forward / stack.calibrated.communication_efficiency
+    return summing * stack.overlap.tp_forward / stack.calibrated.reached("tensor")
 
 
 def exchanging_parts(kind: Kind, scenario: Scenario) -> float:

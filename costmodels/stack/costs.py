@@ -336,7 +336,34 @@ class Calibrated(Record):
     tensor_fragmentation: float | None = Field(None, ge=0, le=0.5)
     """Fragmentation with tensor parallelism, where what a collective on a stream of its own was given may not be used
     again until the host has seen it end (``record_streams`` [Carilli22]); None: no more than without."""
+    compute_time: float = Field(1.0, gt=0)
+    """How many times as long computation takes on the user's machines as it is priced otherwise, by runs of their own;
+    so too the next ones, each of one cause."""
+    tensor_traffic_time: float = Field(1.0, gt=0)
+    """Of collectives of tensor and context ranks."""
+    expert_traffic_time: float = Field(1.0, gt=0)
+    """Of experts' exchanges."""
+    data_traffic_time: float = Field(1.0, gt=0)
+    """Of gradients and parameters of data-parallel ranks."""
+    pipeline_traffic_time: float = Field(1.0, gt=0)
+    """Of sends between stages."""
+    host_time: float = Field(1.0, gt=0)
+    """Of launches, and of what the host does beside."""
+    optimizer_time: float = Field(1.0, gt=0)
+    """Of the optimizer's step."""
+    offload_time: float = Field(1.0, gt=0)
+    """Of traffic to and from the host, and of its own step."""
     basis: str = "not calibrated"
     """What these constants rest on, and the error that remained."""
     own_runs: int = Field(0, ge=0)
     """Strategies of one's own runs that they were fitted to."""
+    uncorrected: tuple[float, ...] = ()
+    """What these runs say beyond, and are too few to be followed in: logarithms of factors, by ``own_runs.FACTORS`` of
+    the planner's trust."""
+    covariance: tuple[tuple[float, ...], ...] = ()
+    """Of all these logarithms, once the runs are known."""
+
+    def reached(self, traffic: str) -> float:
+        """Achieved over table speed of one kind of traffic: "tensor", "expert", "data" or "pipeline"."""
+        longer: float = getattr(self, f"{traffic}_traffic_time")
+        return self.communication_efficiency / longer

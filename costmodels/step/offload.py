@@ -37,13 +37,13 @@ STAGED = 6.0
 
 def link_bandwidth(scenario: Scenario) -> float:
     """Bytes/s between one device and its host; 0 where the cluster does not say."""
-    return LINK_SHARE * (scenario.group.host_link or 0.0)
+    return LINK_SHARE * (scenario.group.host_link or 0.0) / scenario.stack.calibrated.offload_time
 
 
 def host_stream(scenario: Scenario) -> float:
     """Bytes/s that one device's share of the CPUs streams through the host's memory; 0 where it is not said."""
     group = scenario.group
-    return CPU_ADAM_SHARE * (group.host_bandwidth or 0.0) / group.gpus_per_node
+    return CPU_ADAM_SHARE * (group.host_bandwidth or 0.0) / group.gpus_per_node / scenario.stack.calibrated.offload_time
 
 
 def described(scenario: Scenario) -> bool:

@@ -60,7 +60,7 @@ def muon_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     near = sharding_groups(strategies)[0]
     size = WORD * layers * layer_parameters_per_rank(strategies, scenario)
     gathered = np.where(near.size > 1, gather_seconds(size, near, scenario.group.tiers), 0.0)
-    pace = scenario.stack.calibrated.communication_efficiency
+    pace = scenario.stack.calibrated.reached("data")
     return work / (rates.head.efficiency * rates.head.sustained * rates.head_peak) + gathered / pace
 
 
@@ -104,4 +104,5 @@ def _optimizer_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     known = {"step": step_traffic_bytes(stack), "gradient": stack.gradients.gradient_bytes}
     traffic = optimizer_traffic(updated=mine, held=zeroed, **known) + quantised
     seconds = scenario.rates.stream_seconds(traffic)
-    return seconds + muon_seconds(strategies, scenario) if stack.switches.optimizer == "muon" else seconds
+    seconds = seconds + muon_seconds(strategies, scenario) if stack.switches.optimizer == "muon" else seconds
+    return stack.calibrated.optimizer_time * seconds

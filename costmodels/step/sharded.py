@@ -218,7 +218,7 @@ def _end_parameters(strategies: Strategies, scenario: Scenario) -> tuple[Floats,
 def _layer(strategies: Strategies, scenario: Scenario, kind: Kind | None) -> _Collectives:
     """One layer of a kind, or an average one."""
     stack, tiers, near = scenario.stack, scenario.group.tiers, sharding_groups(strategies)[0]
-    pace = 1.0 / stack.calibrated.communication_efficiency
+    pace = 1.0 / stack.calibrated.reached("data")
     word, (size, experts) = gather_word(scenario), _parameters(strategies, scenario, kind)
     layer, listed = _together(strategies, scenario, size, word), _list_seconds(strategies, scenario, near)
     gather, scatter = layer.gather + listed, layer.scatter + listed * (not scenario.frozen)
@@ -236,7 +236,7 @@ def _layer(strategies: Strategies, scenario: Scenario, kind: Kind | None) -> _Co
 def _together(strategies: Strategies, scenario: Scenario, size: Floats, word: float) -> _Collectives:
     """Parameters that are gathered, in so many bytes each, and scattered as one."""
     stack, tiers, (near, far) = scenario.stack, scenario.group.tiers, sharding_groups(strategies)
-    some = (size > 0) / stack.calibrated.communication_efficiency
+    some = (size > 0) / stack.calibrated.reached("data")
     reduced = stack.gradients.reduce_bytes * trained_share(scenario)
     gather, scatter = (gather_seconds(w * size, near, tiers) * (near.size > 1) * some for w in (word, reduced))
     replicas = all_reduce_seconds(reduced * size / strategies.sharding_degree, far, tiers) * (far.size > 1) * some

@@ -55,7 +55,7 @@ def stage_send_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     stride, reach = (column.astype(np.float64) for column in (strides(strategies)["pp"], strategies.pp))
     one = send_seconds(size, stride, reach, scenario.group.tiers)
     exposed = np.where(strategies.vpp > 1, stack.overlap.pp_interleaved, stack.overlap.pp) * waited_sends(strategies)
-    return 2.0 * strategies.vpp * one * exposed / stack.calibrated.communication_efficiency
+    return 2.0 * strategies.vpp * one * exposed / stack.calibrated.reached("pipeline")
 
 
 def waited_sends(strategies: Strategies) -> Floats:
@@ -162,7 +162,7 @@ def _once_per_step(strategies: Strategies, scenario: Scenario) -> tuple[Floats, 
     """Seconds of reducing gradients, gathering parameters and reducing a tied embedding, once an iteration."""
     size = heaviest_stage_parameters(strategies, scenario) * trained_share(scenario)
     pieces = gradient_collectives(strategies, scenario, size)
-    pace, size = pieces / scenario.stack.calibrated.communication_efficiency, size / pieces
+    pace, size = pieces / scenario.stack.calibrated.reached("data"), size / pieces
     gradients, parameters = np.zeros(len(strategies)), np.zeros(len(strategies))
     for here, exchange in ((strategies.zero_stage == 0, _unsharded_once), (strategies.zero_stage > 0, _sharded_once)):
         if here.any():
@@ -208,7 +208,7 @@ def _experts_once(strategies: Strategies, scenario: Scenario) -> tuple[Floats, F
     stack, tiers, group = scenario.stack, scenario.group.tiers, expert_data_group(strategies)
     size = heaviest_experts(strategies, scenario) * trained_experts(scenario)
     word = gather_word(scenario)
-    pace = (group.size > 1) / stack.calibrated.communication_efficiency
+    pace = (group.size > 1) / stack.calibrated.reached("data")
     whole = all_reduce_seconds(stack.gradients.reduce_bytes * size, group, tiers)
     scatter, gather = (gather_seconds(width * size, group, tiers) for width in (stack.gradients.reduce_bytes, word))
     sharded = strategies.zero_stage > 0

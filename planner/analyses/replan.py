@@ -36,7 +36,7 @@ from planner.search.objective import Objective, objective_of
 from planner.search.split import Incumbent
 from planner.space.divisors import divisors, good_counts
 from planner.space.lattice import Space, build
-from planner.trust.interval import interval
+from planner.trust.interval import TRUSTED
 from planner.verify.check import verify
 
 COUNTS: Final = 6
@@ -318,7 +318,7 @@ def _plan(there: Candidate, found: _Search | None) -> Plan:
     priced = price_strategy(there.row, scenario, there.split)
     verify(there.row, there.split, priced, scenario)
     proved = found is not None and found.outcome.proved
-    record = priced_record(resolved, there.row, there.split, priced, interval)
+    record = priced_record(resolved, there.row, there.split, priced, TRUSTED)
     answer = Plan(status="optimal" if proved else "feasible", **record)
     asked, instead = there.found.asked, there.found.there
     return note_savers(answer, asked, instead) if asked and instead else answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -105,10 +105,19 @@ def order_in_words(order: Iterable[int], question: AnyScenario) -> str:
     return " before ".join(parts_of(question)[group].group.name for group in order)
 
 
+class Trusted(NamedTuple):
+    """How far a prediction can be trusted, as the packages above this one know."""
+
+    interval: Callable[..., Interval]
+    """``planner.trust.interval.interval``."""
+    fit_probability: Callable[[Scenario, float], float]
+    """``planner.trust.memory.fit_probability``."""
+
+
 def prediction_record(
-    resolved: Resolved, priced: Price, row: Strategies, assignment: Assignment, interval: Callable[..., Interval]
+    resolved: Resolved, priced: Price, row: Strategies, assignment: Assignment, trusted: Trusted, *, filled: float
 ) -> Prediction:
-    """Rates and totals that follow from the price; ``interval`` is ``planner.trust.interval.interval``."""
+    """Rates and totals that follow from the price; ``filled`` is the share of its memory that a stage fills."""
     scenario, iteration = resolved.scenario, priced.iteration
     peak = mean_peak(resolved)
     model_flops = counted_flops(scenario) * scenario.tokens
@@ -134,9 +143,10 @@ def prediction_record(
         gpu_hours=run.gpu_hours,
         cost_dollars=run.cost,
         energy_megawatt_hours=run.joules / training.JOULES_PER_MWH,
-        interval=interval(
+        interval=trusted.interval(
             scenario, row, iteration, breakdown=priced.breakdown, mfu=mfu, mixture=resolved.mixed is not None
         ),
+        fit_probability=trusted.fit_probability(scenario, filled),
     )
 
 
@@ -264,17 +274,18 @@ def frame_record(resolved: Resolved) -> dict[str, Any]:
 
 
 def priced_record(
-    resolved: Resolved, row: Strategies, split: Assignment, priced: Price, interval: Callable[..., Interval]
+    resolved: Resolved, row: Strategies, split: Assignment, priced: Price, trusted: Trusted
 ) -> dict[str, Any]:
     """What an answer with one strategy has: its frame, and all that follows from the price."""
-    first = first_in_pipeline(row)
-    predicted = prediction_record(resolved, priced, first, split, interval)
+    first, limits = first_in_pipeline(row), stage_limits(row, resolved.question) / (1.0 - resolved.margin)
+    filled = float(np.max(priced.footprint.total / limits))
+    predicted = prediction_record(resolved, priced, first, split, trusted, filled=filled)
     return {
         "strategy": strategy_record(row, split, resolved.question),
         "prediction": predicted,
         "goodput": goodput_record(resolved, first, predicted),
         "breakdown_seconds": priced.breakdown,
-        "memory_bytes": memory_records(priced, stage_limits(row, resolved.question) / (1.0 - resolved.margin)),
+        "memory_bytes": memory_records(priced, limits),
         **frame_record(resolved),
     }
 

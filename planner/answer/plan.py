@@ -154,6 +154,8 @@ class Prediction(Record):
     cost_dollars: Amount | None
     energy_megawatt_hours: Amount
     interval: Interval
+    fit_probability: Share | None = None
+    """Probability that its fullest device has the memory that it needs; None in answers of earlier versions."""
 
 
 class Goodput(Record):

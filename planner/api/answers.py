@@ -39,7 +39,7 @@ from planner.search.within_measured import prefer_measured
 from planner.space.mixed import MixedSpace
 from planner.space.scope import scope_of
 from planner.trust.extents import past_measured
-from planner.trust.interval import above_measured, interval, outside, trust
+from planner.trust.interval import TRUSTED, above_measured, outside, trust
 from planner.verify.check import LARGEST_SIMULATION, Verdict, verify
 
 
@@ -119,7 +119,7 @@ def _settled(search: Search, budget: Budget, *, largest: int) -> dict[str, Any]:
     resolved, best, outcome = search.resolved, search.taken, search.outcome
     priced = price(best.row, resolved.question, best.assignment)
     verdict = verify(best.row, best.assignment, priced, resolved.question, largest=largest)
-    found = priced_record(resolved, best.row, best.assignment, priced, interval)
+    found = priced_record(resolved, best.row, best.assignment, priced, TRUSTED)
     proof = _proof(search, verdict, budget, value=priced.iteration)
     return {
         "status": "optimal" if outcome.proved and proof.gap <= CLOSE else "feasible",
@@ -252,7 +252,7 @@ def _predicted(resolved: Resolved, given: Given) -> Plan:
     """The price of one strategy, and whether it fits."""
     row, split, several = given.running, given.split, resolved.mixed is not None
     priced = price(row, resolved.question, split)
-    found = priced_record(resolved, given.row, split, priced, interval)
+    found = priced_record(resolved, given.row, split, priced, TRUSTED)
     known = trust(resolved.scenario, first_in_pipeline(given.row), mfu=found["prediction"].mfu, mixture=several)
     refused = _too_large(given.row, priced, resolved)
     doubt = _doubts(refused, row, priced, resolved)

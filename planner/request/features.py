@@ -31,6 +31,8 @@ FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
     "kernels and launches": (
         "calibrated.kernel_efficiency",
         "calibrated.elementwise_efficiency",
+        "calibrated.compute_time",
+        "calibrated.host_time",
         "switches.fused_elementwise",
         "kernels.split_projections",
         "switches.fused_softmax",
@@ -53,6 +55,7 @@ FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "collectives": (
         "calibrated.communication_efficiency",
+        *(f"calibrated.{kind}_traffic_time" for kind in ("tensor", "expert", "data", "pipeline")),
         "pipeline.scatter_gather",
         "gradients.gradient_bytes",
         "gradients.reduce_bytes",

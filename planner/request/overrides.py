@@ -24,7 +24,7 @@ from planner.request.values import changed_value
 
 ROOTS: Final = ("stack", "model")
 _TABLES: Final = frozenset({*ROOTS, *(f"stack.{group}" for group in GROUPS)})
-_FIXED: Final = frozenset({"calibrated.basis", "calibrated.own_runs"})
+FIXED: Final = frozenset(f"calibrated.{name}" for name in ("basis", "own_runs", "uncorrected", "covariance"))
 """What a stack's constants rest on."""
 _SWITCHES: Final = "switches."
 _FIXED_MODEL: Final = frozenset(
@@ -81,7 +81,7 @@ def known_path(path: str) -> str:
         now = None
         if root == "stack":
             now = name if name.startswith(_SWITCHES) and name in PATHS else new_path(name, PATHS)
-        if now is None or now in _FIXED:
+        if now is None or now in FIXED:
             raise BadRequest(f"{path}: {no_such(name, known)}")
         raise BadRequest(f"{path} is now stack.{written_path(now)}")
     return path
@@ -92,7 +92,7 @@ def written_path(path: str) -> str:
     return path.removeprefix(_SWITCHES)
 
 
-_SETTABLE: Final = {written_path(path) for path in PATHS - _FIXED} | set(COMBINED) | set(_FEATURES)
+_SETTABLE: Final = {written_path(path) for path in PATHS - FIXED} | set(COMBINED) | set(_FEATURES)
 """Fields and features of a stack that can be set."""
 
 

@@ -19,6 +19,7 @@ from planner.runs.corpus import scored_cases
 from planner.runs.fit import STACKS, set_fields
 from planner.runs.judge import stages_read
 from planner.runs.schema import Run
+from planner.trust.table import source
 
 FEWEST = 10
 """Runs without which a stack keeps its own."""
@@ -27,44 +28,68 @@ FAILED = 50
 """Runs with tensor parallelism that ran out of memory without which a stack keeps its slack."""
 
 
-def caches(paths: Iterable[Path]) -> dict[str, tuple[float, int]]:
-    """The cache of every stack with enough measured devices, and how many there were."""
+Held = dict[str, list[tuple[str, float]]]
+"""By stack: the publisher of every reading of a device, and what its allocator held beyond what it handed out."""
+Verdicts = dict[str, list[tuple[str, float, bool]]]
+"""By stack: the publisher of every run with tensor parallelism, what its device has over what is allocated less one,
+and whether it ran out of memory."""
+
+
+def caches(found: Held, without: str = "") -> dict[str, tuple[float, int]]:
+    """The cache of every stack with enough readings, and how many there were; without those of one publisher."""
+    values = {name: [value for whose, value in mine if whose != without] for name, mine in found.items()}
+    return {
+        name: (float(np.clip(np.median(mine), LOW, HIGH)), len(mine))
+        for name, mine in values.items()
+        if len(mine) >= FEWEST
+    }
+
+
+def held(paths: Iterable[Path]) -> Held:
+    """What allocators held, as devices and they themselves show it."""
 
     def wanted(run: Run) -> bool:
         peak = run.measured.peak_memory
         return peak is not None and peak.kind != "allocated" and not run.held_back
 
-    found: dict[str, list[float]] = defaultdict(list)
+    found: Held = defaultdict(list)
     for run, case in scored_cases(paths, wanted):
         measured, stack, stages = run.measured.peak_memory, case.scenario.stack, stages_read(run)
         assert measured is not None
         peak = case.price().footprint
         outside = stack.allocator.reserved if measured.kind == "device" else 0.0
-        held = measured.bytes - outside - float(np.max(peak.reclaimable[stages]))
-        found[stack.name].append(held / float(np.max(peak.allocated[stages])) - 1.0)
-    return {
-        name: (float(np.clip(np.median(values), LOW, HIGH)), len(values))
-        for name, values in found.items()
-        if len(values) >= FEWEST
-    }
+        taken = measured.bytes - outside - float(np.max(peak.reclaimable[stages]))
+        found[stack.name].append((source(run.group), taken / float(np.max(peak.allocated[stages])) - 1.0))
+    return found
 
 
-def tensor_slacks(paths: Iterable[Path]) -> dict[str, tuple[float, int]]:
-    """The slack under tensor parallelism of every stack with enough runs that failed, and how many runs it rests on."""
+def tensor_slacks(found: Verdicts, without: str = "") -> dict[str, tuple[float, int]]:
+    """The slack under tensor parallelism of every stack with enough runs that failed, and how many runs it rests on.
+
+    ``without`` is a publisher whose runs are left out.
+    """
+    slacks = {}
+    for name, runs in found.items():
+        mine = [one[1:] for one in runs if one[0] != without]
+        if mine and (slack := best_slack(*map(np.array, zip(*mine, strict=True)))) is not None:
+            slacks[name] = slack, len(mine)
+    return slacks
+
+
+def tensor_verdicts(paths: Iterable[Path]) -> Verdicts:
+    """What is known of runs with tensor parallelism."""
 
     def wanted(run: Run) -> bool:
         return not run.held_back and bool(run.measured.out_of_memory or run.measured.iteration_seconds)
 
-    found: dict[str, list[tuple[float, bool]]] = defaultdict(list)
+    found: Verdicts = defaultdict(list)
     for run, case in scored_cases(paths, wanted):
         if case.strategy.tp[0] > 1:
             stack, usable = case.scenario.stack, case.scenario.group.accelerator.usable_memory
             peak = float(np.max(case.price().footprint.allocated))
-            found[stack.name].append(
-                ((usable - stack.allocator.reserved) / peak - 1.0, bool(run.measured.out_of_memory))
-            )
-    slacks = {name: (best_slack(*map(np.array, zip(*runs, strict=True))), len(runs)) for name, runs in found.items()}
-    return {name: (slack, runs) for name, (slack, runs) in slacks.items() if slack is not None}
+            spare = (usable - stack.allocator.reserved) / peak - 1.0
+            found[stack.name].append((source(run.group), spare, bool(run.measured.out_of_memory)))
+    return found
 
 
 def best_slack(spare: Floats, failed: Bools) -> float | None:
@@ -86,8 +111,12 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--write", action="store_true", help="put the constants into the catalogue")
     given = parser.parse_args()
-    for field, fit in (("cached_share", caches), ("tensor_fragmentation", tensor_slacks)):
-        for name, (value, runs) in sorted(fit(given.runs).items()):
+    fitted = {
+        "cached_share": caches(held(given.runs)),
+        "tensor_fragmentation": tensor_slacks(tensor_verdicts(given.runs)),
+    }
+    for field, found in fitted.items():
+        for name, (value, runs) in sorted(found.items()):
             if given.write:
                 set_fields(STACKS / f"{name}.toml", {f"calibrated.{field}": f"{value:.3f}"})
             print(f"{name:22s} {field}={value:.3f} n {runs}")  # noqa: T201 - this module is a script

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from planner.errors import BadFile, BadRequest
-from planner.runs.corpus import grouped
 from planner.runs.figures import Column, line, table
 from planner.runs.judge import Compared, Verdict, coverage, groups, judge, shipped, summary
 from planner.runs.run_lines import run_lines
+from planner.runs.unseen import unseen_fits, unseen_lines, unseen_memory, unseen_times
 from planner.trust.interval import COVERAGE
-from planner.trust.kinds import kinds_of
-from planner.trust.table import Measured, Run, measured
 
 METRICS = ("iteration_time", "memory")
 FEW = 100
@@ -33,14 +28,6 @@ COLUMNS: Final = (
     Column("bias", "bias", 9, "{:+.1%}".format),
     Column("median_abs_error", "median", 9, "{:.1%}".format),
     Column("p90_abs_error", "p90", 9, "{:.1%}".format),
-)
-UNSEEN_COLUMNS: Final = (
-    Column("n", "runs", 6, str),
-    Column("publishers", "publishers", 12, str),
-    Column("in_sample", "in sample", 11, "{:.1%}".format),
-    Column("unseen", "unseen", 9, "{:.1%}".format),
-    Column("inside", "inside", 8, "{:.0%}".format),
-    Column("width", "half width", 12, "{:.0%}".format),
 )
 
 
@@ -144,42 +131,24 @@ def _figures(by_file: Compared) -> dict[str, Any]:
             name: {metric: summary(groups(found, metric)) for metric in METRICS} for name, found in by_file.items()
         },
         "interval_coverage": {name: _covered(found) for name, found in by_file.items()},
-        "unseen": unseen(by_file),
+        **_unseen(by_file),
         "not_priced": sum(1 for verdict in verdicts if verdict.reason),
+    }
+
+
+def _unseen(by_file: Compared) -> dict[str, Any]:
+    """Errors with the run's own publisher left out: of times of the files compared, of memory where all are."""
+    splits = {name.removesuffix(".jsonl.gz") for name in by_file}
+    whole = {path.name for path in shipped()} <= by_file.keys()
+    return {
+        "unseen": unseen_times(splits),
+        "unseen_memory": unseen_memory() if whole else {},
+        "unseen_fits": unseen_fits() if whole else {},
     }
 
 
 def _all(by_file: Compared) -> list[Verdict]:
     return [verdict for found in by_file.values() for verdict in found]
-
-
-def unseen(by_file: Compared) -> dict[str, dict[str, float]]:
-    """How far runs of the shipped table are off, with their publisher known and with it left out, by kind of run.
-
-    Means over publishers: of the median size of the error, of the share inside the interval, of its median half
-    width. Left out means that no run of the publisher was there when constants, variances and ends of intervals were
-    found.
-    """
-    table = measured()
-    compared = np.isin(table.splits, [name.removesuffix(".jsonl.gz") for name in by_file])
-    found = {name: compared & runs for name, runs in kinds_of(table).items()}
-    return {name: _unseen(table.take(np.flatnonzero(runs))) for name, runs in found.items() if runs.any()}
-
-
-def _unseen(table: Measured) -> dict[str, float]:
-    by_publisher = list(grouped(table.runs, lambda run: run.source).values())
-
-    def mean(size: Callable[[Run], float], inner: Callable[[Iterable[float]], float] = statistics.median) -> float:
-        return statistics.fmean(inner(map(size, runs)) for runs in by_publisher)
-
-    return {
-        "n": len(table.runs),
-        "publishers": len(by_publisher),
-        "in_sample": mean(lambda run: abs(run.error)),
-        "unseen": mean(lambda run: abs(math.expm1(-run.miss))),
-        "inside": mean(lambda run: run.inside, statistics.fmean),
-        "width": mean(lambda run: (math.exp(run.high) - math.exp(run.low)) / 2.0),
-    }
 
 
 def _covered(verdicts: list[Verdict]) -> dict[str, Any]:
@@ -200,9 +169,9 @@ def _table(by_file: Compared, figures: Mapping[str, Any]) -> Iterator[str]:
         yield ""
     for name, metrics in figures["splits"].items() if len(by_file) > 1 else ():
         for metric, total in metrics.items():
-            if total["n"]:
-                yield line(f"{metric.replace('_', ' ')}, {name.removesuffix('.jsonl.gz')}", total, COLUMNS)
-    yield from _unseen_lines(figures["unseen"])
+            if total["n"] and name not in published:
+                yield line(f"{metric.replace('_', ' ')}, {name}", total, COLUMNS)
+    yield from unseen_lines(figures)
     for name, held in figures["interval_coverage"].items():
         if by_group := held["groups"]:
             least = sorted(by_group, key=by_group.__getitem__)[:LEAST]
@@ -211,13 +180,6 @@ def _table(by_file: Compared, figures: Mapping[str, Any]) -> Iterator[str]:
             yield f"{COVERAGE:.0%} interval, {name}: {shares}"
     yield "Fits: " + ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in figures["fits"].items())
     yield from (*_assumed(verdicts), *_repeated(by_file), *_reasons(verdicts))
-
-
-def _unseen_lines(found: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
-    if found:
-        yield ""
-        yield f"Iteration time, the run's own publisher left out: means over publishers, {COVERAGE:.0%} intervals"
-        yield from (*table(found, UNSEEN_COLUMNS, "kind"), "")
 
 
 def _assumed(verdicts: list[Verdict]) -> list[str]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from costmodels.strategy import Floats
 from planner.answer.build import mfu_of
 from planner.runs.case import Case
-from planner.runs.corpus import grouped, scored_cases
+from planner.runs.corpus import Item, grouped, scored_cases
 from planner.runs.error_fit import fitted, without_each
 from planner.runs.fit import samples
 from planner.runs.judge import learnt_from, shipped
@@ -23,8 +23,9 @@ from planner.runs.least_squares import Constants, log_error
 from planner.runs.leave_one_out import without_each as constants_without_each
 from planner.runs.ranking import SMALLEST, Cell, cell_of
 from planner.runs.schema import Run as MeasuredRun
-from planner.trust.error_model import spread
+from planner.trust.error_model import Variances, spread
 from planner.trust.interval import COVERAGE, micro_batch_tokens, shares
+from planner.trust.own_runs import by_shares, learn, left_uncertain, prior_of, scatter_of
 from planner.trust.similarity import EXTENTS, NAMES, SIZES, SWITCHES, distance, traits
 from planner.trust.table import ENOUGH, LEFT_OUT, Figures, Measured, Run, from_rows, source
 
@@ -64,7 +65,12 @@ def priced_runs(among: Container[str] | None = None) -> list[Priced]:
 def thinned(runs: Iterable[Priced]) -> list[Priced]:
     """At most ``MOST`` runs of every group and split, evenly picked."""
     groups = grouped(runs, lambda one: (one.split, one.run.group))
-    return [one for key in sorted(groups) for one in groups[key][:: math.ceil(len(groups[key]) / MOST)]]
+    return [one for key in sorted(groups) for one in thinned_evenly(groups[key])]
+
+
+def thinned_evenly(runs: Sequence[Item]) -> Sequence[Item]:
+    """At most ``MOST`` of some runs, evenly picked."""
+    return runs[:: math.ceil(len(runs) / MOST)]
 
 
 def miss(priced: Priced, without: Mapping[str, Constants]) -> float:
@@ -128,8 +134,11 @@ def as_csv(rows: Sequence[dict[str, str]]) -> str:
     return text.getvalue()
 
 
-def find(rows: list[dict[str, str]], runs: Sequence[Priced]) -> tuple[list[dict[str, str]], Figures]:
-    """The rows with the ends of their intervals, each by the runs of other publishers; and the figures by all."""
+def find(rows: list[dict[str, str]], runs: Sequence[Priced], memory: Variances) -> tuple[list[dict[str, str]], Figures]:
+    """The rows with the ends of their intervals, each by the runs of other publishers; and the figures by all.
+
+    ``memory`` are the figures of errors of memory, which `memory_errors` finds.
+    """
     known = from_rows(rows)
     shipped = fitted(known)
     scored, scale = np.empty(len(rows)), np.empty(len(rows))
@@ -145,8 +154,10 @@ def find(rows: list[dict[str, str]], runs: Sequence[Priced]) -> tuple[list[dict[
     region = weighted_quantile(
         others_away(known, known).min(axis=1), weights([run.group for run in known.runs]), WITHIN
     )
-    own = levelled(known, scale)
-    return rows, Figures(*_ends(scored, known.sources), *own, region=region, curse=curse(runs), variances=shipped)
+    own = once_conditioned(known, parts)
+    return rows, Figures(
+        *_ends(scored, known.sources), *own, region=region, curse=curse(runs), variances=shipped, memory=memory
+    )
 
 
 def _ends(scores: Floats, sources: NDArray[np.str_]) -> tuple[float, float]:
@@ -154,22 +165,34 @@ def _ends(scores: Floats, sources: NDArray[np.str_]) -> tuple[float, float]:
     return min(low, 0.0), max(high, 0.0)
 
 
-def levelled(known: Measured, scale: Floats) -> tuple[float, float]:
-    """The ends for a source that ``ENOUGH`` of its runs have been seen of: by how much less or more its others miss."""
-    scores, names = [], []
-    for name in np.unique(known.sources):
-        mine = np.flatnonzero(known.sources == name)
-        for level in _levels(known.misses[mine]):
-            scores.append((known.misses[mine] - level) / scale[mine])
-            names += [name] * len(mine)
+def once_conditioned(known: Measured, without: Sequence[tuple[NDArray[np.bool_], Variances]]) -> tuple[float, float]:
+    """The ends for a publisher that ``ENOUGH`` of its runs have taught: where its others lie about what is expected."""
+    scores, names, traits = [], [], known.traits.names
+    place = np.array(["|".join(at) for at in zip(known.sources, traits["accelerator"], traits["stack"], strict=True)])
+    for held, variances in without:
+        for at in np.unique(place[held]):  # as a profile is of one machine and software
+            mine = np.flatnonzero(place == at)
+            name = str(known.sources[mine[0]])
+            for own, others in _divided(mine):
+                scores.append(_scored(known, own, others, variances))
+                names += [name] * len(others)
     return _ends(np.concatenate(scores), np.array(names))
 
 
-def _levels(misses: Floats) -> Iterator[Floats]:
-    """For every run of a source the mean miss of ``ENOUGH`` others: the next ones, every other one, and so on."""
-    count = len(misses)
-    for step in range(1, (count - 1) // ENOUGH + 1):
-        yield np.mean([np.roll(misses, -step * k) for k in range(1, ENOUGH + 1)], axis=0)
+def _divided(runs: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """``ENOUGH`` runs of a publisher and its others: the first ones, the next ones, and so on."""
+    for first in range(0, len(runs) - ENOUGH, ENOUGH):
+        taken = np.arange(first, first + ENOUGH)
+        yield runs[taken], np.delete(runs, taken)
+
+
+def _scored(known: Measured, own: NDArray[np.int64], others: NDArray[np.int64], variances: Variances) -> Floats:
+    """Misses of the others about their centers once the own are known, in scales; as if all was corrected by shares."""
+    points, new = known.points.take(own), known.points.take(others)
+    learnt = learn(by_shares(points), known.misses[own], prior_of(points, variances), scatter_of(points, variances))
+    _, scale = left_uncertain(learnt, new, variances)
+    scores: Floats = (known.misses[others] - by_shares(new).longer(learnt.mean)) / scale
+    return scores
 
 
 def others_away(known: Measured, among: Measured) -> Floats:
@@ -228,6 +251,12 @@ def as_toml(found: Figures) -> str:
     """The figures as a file."""
     head = "# Written by scripts/refresh_measured.py; planner/trust/table.py says what each is.\n"
     figures = found._asdict()
-    variances = figures.pop("variances")._asdict()
-    lines = [f"{name} = {value:.4f}\n" for name, value in figures.items()]
-    return "".join([head, *lines, "\n[variances]\n", *(f"{name} = {value:.4f}\n" for name, value in variances.items())])
+    parts = {name: figures.pop(name)._asdict() for name in ("variances", "memory")}
+    lines = _lines(figures)
+    for name, values in parts.items():
+        lines += [f"\n[{name}]\n", *_lines(values)]
+    return "".join([head, *lines])
+
+
+def _lines(values: Mapping[str, float]) -> list[str]:
+    return [f"{name} = {value:.4f}\n" for name, value in values.items()]

@@ -26,8 +26,8 @@ from planner.request.resolve import Resolved
 from planner.search.best_first import Outcome
 from planner.search.priced import Priced, even_breakdown
 from planner.search.split import TOLERANCE, Incumbent, best_split
-from planner.trust.error_model import Points, probability_faster
-from planner.trust.interval import points
+from planner.trust.error_model import Points
+from planner.trust.interval import points, probability_faster
 from planner.trust.similarity import MIXTURE, PLAIN, distance, traits
 from planner.trust.table import figures, measured
 
@@ -145,7 +145,7 @@ def _tied_with(known: Points, fastest: float, part: Priced, scenario: Scenario) 
     """Which rows are not surely slower than the fastest, or all but as fast, (N,)."""
     seconds = part.even_split_seconds
     others = points(scenario, part.rows, even_breakdown(part, scenario).columns(), mfu_of(scenario, 1.0) / seconds)
-    faster = probability_faster(known, others, np.log(seconds / fastest), figures().variances)
+    faster = probability_faster(known, others, np.log(seconds / fastest), scenario.stack)
     found: Bools = (faster < SURE) | (seconds <= fastest * (1.0 + CLOSE))
     return found
 
@@ -164,7 +164,7 @@ def faster(best: Incumbent, other: Incumbent, resolved: Resolved) -> float:
         for one in (best, other)
     )
     gap = np.log([other.iteration / best.iteration])
-    return float(probability_faster(best_known, other_known, gap, figures().variances)[0])
+    return float(probability_faster(best_known, other_known, gap, scenario.stack)[0])
 
 
 def better_validated(outcome: Outcome, taken: Incumbent, scenario: Scenario, margin: float = 0.0) -> Advice | None:

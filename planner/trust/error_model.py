@@ -16,6 +16,7 @@ each publisher left out in turn.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
@@ -166,39 +167,8 @@ def below(scores: Floats) -> Floats:
     return 0.5 + share * (0.75 - 0.25 * share**2)
 
 
-class Posterior(NamedTuple):
-    """What is expected of N runs once others of the same publisher were measured: Student-t, arrays (N,)."""
-
-    mean: Floats
-    """Of log(measured / predicted)."""
-    scale: Floats
-    freedom: float
-
-
-def posterior(own: Points, misses: Floats, new: Points, known: Variances) -> Posterior:
-    """The errors of N new runs given M measured ones of the same publisher.
-
-    Args:
-        own: M runs that were measured.
-        misses: log(measured / predicted) of them, (M,).
-        new: N runs.
-        known: the standard deviations.
-    """
-    inside = covariance(own, own, known)
-    between = covariance(new, own, known)
-    weights = np.linalg.solve(inside, between.T).T
-    wide = float(misses @ np.linalg.solve(inside, misses))
-    left = np.maximum(spread(new, known) ** 2 - (weights * between).sum(axis=1), 1e-12)
-    grown = (FREEDOM + wide) / (FREEDOM + len(misses))
-    return Posterior(weights @ misses, np.sqrt(left * grown), FREEDOM + len(misses))
-
-
-def guarded(found: Posterior) -> Floats:
-    """The correction of log time that is worth making, (N,): less of it where it is not surely away from none.
-
-    The mean times max(0, 1 - (scale / mean)^2 / 2): a correction that may as well be noise does harm more often than
-    good.
-    """
-    size = np.maximum(np.abs(found.mean), 1e-12)
-    kept: Floats = found.mean * np.maximum(0.0, 1.0 - (found.scale / size) ** 2 / 2.0)
-    return kept
+def score_at(share: float) -> float:
+    """The score that a Student-t of ``FREEDOM`` = 4 degrees lies below with a probability: the inverse of `below`."""
+    level = math.sqrt(4.0 * share * (1.0 - share))
+    root = 2.0 * math.sqrt(max(math.cos(math.acos(level) / 3.0) / level - 1.0, 0.0))
+    return math.copysign(root, share - 0.5)

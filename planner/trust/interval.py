@@ -15,13 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.scenario import Scenario
+from costmodels.stack.costs import Calibrated
+from costmodels.stack.stack import Stack
 from costmodels.strategy import Bools, Floats, Strategies
 from hardware.catalogue import accelerator as find_accelerator
 from hardware.records import Accelerator
+from planner.answer.build import Trusted
 from planner.answer.plan import Comparable, Interval, Trust
+from planner.trust import error_model, own_runs
 from planner.trust.error_model import SHARES, TERMS, Points, spread
+from planner.trust.memory import fit_probability
+from planner.trust.own_runs import Learnt, left_uncertain
 from planner.trust.similarity import EXTENTS, MIXTURE, Traits, apart, distance, traits
-from planner.trust.table import ENOUGH, Measured, Run, figures, measured
+from planner.trust.table import Measured, Run, figures, measured
 
 COVERAGE = 0.9
 SHOWN = 3
@@ -71,10 +77,35 @@ def interval(
     """
     found = figures()
     mine = points(scenario, row, breakdown, np.array([mfu]), farther=MIXTURE * mixture, source=source)
-    scale = float(spread(mine, found.variances)[0])
-    known = scenario.stack.calibrated.own_runs >= ENOUGH
-    low, high = (found.own_low, found.own_high) if known else (found.low, found.high)
-    return Interval(low=seconds * math.exp(low * scale), high=seconds * math.exp(high * scale), coverage=COVERAGE)
+    if learnt := learnt_by(scenario.stack.calibrated):
+        center, scale = (float(part[0]) for part in left_uncertain(learnt, mine, found.variances))
+        low, high = center + found.own_low * scale, center + found.own_high * scale
+    else:
+        scale = float(spread(mine, found.variances)[0])
+        low, high = found.low * scale, found.high * scale
+    ends = (seconds * math.exp(end) for end in (min(low, 0.0), max(high, 0.0)))
+    return Interval(**dict(zip(("low", "high"), ends, strict=True)), coverage=COVERAGE)
+
+
+def probability_faster(one: Points, others: Points, gaps: Floats, stack: Stack) -> Floats:
+    """Probability that a strategy under a stack is faster than each of N others of the same job, (N,).
+
+    ``gaps`` are log(predicted time of the other / predicted time of the one), (N,).
+    """
+    if learnt := learnt_by(stack.calibrated):
+        return own_runs.probability_faster(one, others, gaps, figures().variances, learnt)
+    return error_model.probability_faster(one, others, gaps, figures().variances)
+
+
+def learnt_by(calibrated: Calibrated) -> Learnt | None:
+    """What a stack's own runs taught; None of one that was fitted to none."""
+    if not calibrated.covariance:
+        return None
+    return Learnt(np.array(calibrated.uncorrected), np.array(calibrated.covariance), kept=0.0)
+
+
+TRUSTED = Trusted(interval, fit_probability)
+"""What answers say of how far they can be trusted."""
 
 
 def points(

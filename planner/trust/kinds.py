@@ -6,6 +6,7 @@ import numpy as np
 
 from costmodels.strategy import Bools
 from planner.trust.error_model import FEW
+from planner.trust.memory import Readings
 from planner.trust.table import Measured
 
 MANY = 512
@@ -26,4 +27,19 @@ def kinds_of(table: Measured) -> dict[str, Bools]:
         f"fewer than {FEW} GPUs": ~several,
         f"more than {MANY} GPUs": gpus > MANY,
         "other than NVIDIA": names["vendor"] != "NVIDIA",
+    }
+
+
+def kinds_of_readings(table: Readings) -> dict[str, Bools]:
+    """The same of runs whose memory is known, and by the kind of reading."""
+    names, gpus, read = table.traits.names, 2.0 ** table.traits.sizes["gpus"], table.column("reading")
+    dense, megatron, several = names["kind"] == "dense", names["framework"] == "megatron", gpus >= FEW
+    return {
+        "all": np.ones(len(gpus), dtype=bool),
+        "dense, Megatron": dense & megatron & several,
+        "dense, others": dense & ~megatron & several,
+        "experts and hybrids": ~dense,
+        f"fewer than {FEW} GPUs": ~several,
+        "other than NVIDIA": names["vendor"] != "NVIDIA",
+        **{f"read as {kind}": read == kind for kind in ("allocated", "reserved", "device")},
     }

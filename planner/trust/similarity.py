@@ -79,8 +79,8 @@ class Traits:
         return {key: (known, inverse.reshape(-1)) for key, (known, inverse) in pairs.items()}
 
 
-def traits(scenario: Scenario, rows: Strategies) -> Traits:
-    """The traits of strategies under one scenario."""
+def setting(scenario: Scenario) -> Traits:
+    """The traits that all strategies of a scenario have, M = 1."""
     device, name = scenario.group.accelerator, scenario.stack.name
     said = {
         "accelerator": device.name,
@@ -92,9 +92,16 @@ def traits(scenario: Scenario, rows: Strategies) -> Traits:
         "bits": RECIPES[scenario.precision].arithmetic.removeprefix("mx").replace("bf16", "fp16"),
     }
     sizes = {"parameters": parameters(scenario.model), "gpus": scenario.gpus, "seq_length": scenario.seq_length}
+    names = {key: np.array([value]) for key, value in said.items()}
+    return Traits(names, {key: np.log2([float(value)]) for key, value in sizes.items()})
+
+
+def traits(scenario: Scenario, rows: Strategies) -> Traits:
+    """The traits of strategies under one scenario."""
+    common = setting(scenario)
     return Traits(
-        {key: np.array([value]) for key, value in said.items()} | {"schedule": _schedules(rows)},
-        {key: np.log2([float(value)]) for key, value in sizes.items()}
+        {**common.names, "schedule": _schedules(rows)},
+        dict(common.sizes)
         | {key: np.log2(getattr(rows, key).astype(np.float64)) for key in EXTENTS}
         | {
             "sharding": (rows.zero_stage >= 2).astype(np.float64),
@@ -130,9 +137,11 @@ def apart(mine: Traits, others: Traits) -> dict[str, Floats]:
 
 def _parts(mine: Traits, others: Traits) -> Iterator[tuple[str, Floats]]:
     for key, weight in NAMES.items():
-        yield key, weight * _unlike(mine.names[key], *others.codes[key])
+        if key in mine.names:
+            yield key, weight * _unlike(mine.names[key], *others.codes[key])
     for key, weight in {**SIZES, **SWITCHES}.items():
-        yield key, weight * abs(mine.sizes[key][:, None] - others.sizes[key])
+        if key in mine.sizes:
+            yield key, weight * abs(mine.sizes[key][:, None] - others.sizes[key])
 
 
 def _unlike(mine: NDArray[np.str_], known: NDArray[np.str_], code: NDArray[np.int64]) -> Floats:
@@ -141,6 +150,6 @@ def _unlike(mine: NDArray[np.str_], known: NDArray[np.str_], code: NDArray[np.in
 
 
 def distance(mine: Traits, others: Traits) -> Floats:
-    """From N strategies to M runs, (N, M)."""
+    """From N strategies to M runs, (N, M), by the traits that the strategies have."""
     total: Floats = sum((part for _, part in _parts(mine, others)), start=np.zeros((1, 1)))
     return total

@@ -137,6 +137,8 @@ class Figures(NamedTuple):
     curse: float
     """Share by which the strategy predicted fastest of a measured sweep disappoints against the others of it."""
     variances: Variances
+    memory: Variances
+    """The same of errors of memory, which know no terms of a breakdown."""
 
 
 def source(group: str) -> str:
@@ -156,7 +158,7 @@ def measured() -> Measured:
 def figures() -> Figures:
     """The shipped figures, read once."""
     found = tomllib.loads(FIGURES.read_text(encoding="utf-8"))
-    return Figures(**found | {"variances": Variances(**found["variances"])})
+    return Figures(**found | {name: Variances(**found[name]) for name in ("variances", "memory")})
 
 
 def from_rows(rows: list[dict[str, str]]) -> Measured:

@@ -54,7 +54,9 @@ def request_of(case: Case) -> Table:
 # The stack --------------------------------------------------------------------------------------------------------
 
 _IDENTITY: Final = frozenset({"name", "title", "source", "release", "bf16", "fp16"})
-_UNSETTABLE: Final = frozenset({"calibrated.basis", "calibrated.own_runs", "switches.adapters"})
+_UNSETTABLE: Final = frozenset(
+    {*(f"calibrated.{name}" for name in ("basis", "own_runs", "uncorrected", "covariance")), "switches.adapters"}
+)
 
 
 def stack_of(scenario: Scenario) -> Table:

@@ -18,7 +18,7 @@ from planner.runs.calibrate.probe import fit_probe
 from planner.runs.calibrate.products import fit_products
 from planner.runs.calibrate.profile import profile
 from planner.runs.calibrate.records import FileRun
-from planner.runs.calibrate.runs import fit_runs, priced
+from planner.runs.calibrate.runs import fit_runs, priced, uncorrected
 from planner.runs.calibrate.start import starting_cluster, starting_stack
 from planner.runs.calibrate.summary import Part
 
@@ -80,6 +80,7 @@ def calibrate(
         errors=tuple(one for part in parts for one in part.errors),
         warnings=warnings,
         notes=tuple(notes),
+        measure_next=next((part.measure_next for part in parts if part.measure_next), ""),
         profile=profile(machines, software, constants, warnings),
     )
 
@@ -92,6 +93,7 @@ def _runs(
     Raises:
         BadRequest: none can.
     """
+    stack = uncorrected(stack)
     runs, unused = priced(given, machines, stack)
     notes += unused
     if not runs:

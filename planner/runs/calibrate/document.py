@@ -65,5 +65,7 @@ class Calibration(Answer):
     """One for every constant that the data cannot identify, and for fits at the edge of what is plausible."""
     notes: tuple[str, ...]
     """What was assumed, and what was left aside with the reason."""
+    measure_next: str = ""
+    """Which run would tell most of what is still uncertain, and of what; empty where none stands out."""
     profile: str
     """The profile as TOML: a cluster and a stack, ready for `--profile`."""

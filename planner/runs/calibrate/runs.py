@@ -1,11 +1,12 @@
-"""A stack's constants fitted to training runs on one cluster."""
+"""What one's own training runs teach of a stack on one cluster, by the model of errors."""
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -14,41 +15,47 @@ from numpy.typing import NDArray
 from costmodels.stack.stack import Stack
 from hardware.errors import MeshwrightError
 from hardware.records import Cluster
+from planner.answer.build import mfu_of
 from planner.processes import check_interrupt
-from planner.runs.calibrate.document import Errors, RunError
-from planner.runs.calibrate.identify import Fit, settle
+from planner.runs.calibrate.document import Constant, Errors, RunError
+from planner.runs.calibrate.identify import Fit
 from planner.runs.calibrate.records import FileRun
-from planner.runs.calibrate.summary import FARTHEST, FEWEST_LEFT_OUT, Part, Wording, errors, fitted, source
+from planner.runs.calibrate.summary import FARTHEST, FEWEST_LEFT_OUT, Part, errors, plain, source
 from planner.runs.case import Case, Unpriceable, case_of
 from planner.runs.corpus import grouped
 from planner.runs.files import CHECK
-from planner.runs.least_squares import EXPERTS, MOST_ROWS, STACK_KNOBS, Floats, Knob, log_error
+from planner.runs.least_squares import MOST_ROWS, Floats, log_error
 from planner.runs.schema import Run
+from planner.trust.error_model import EXPERT_COMPUTE, Points
+from planner.trust.interval import points
+from planner.trust.own_runs import FACTORS, Change, Learnt, learn, prior_of, scatter_of
+from planner.trust.table import figures
 
-NOISE: Final = 0.07
-"""Spread of one source's runs around its own bias: the median over the 29 sources of the fit split with six or more."""
-_BOUNDS: Final = {
-    "calibrated.kernel_efficiency": (0.05, 1.5),
-    "calibrated.elementwise_efficiency": (0.05, 1.5),
-    "calibrated.communication_efficiency": (0.02, 1.5),
-    "calibrated.straggler": (0.0, 0.5),
-    "calibrated.iteration_overhead": (0.0, 10.0),
-    "calibrated.expert_efficiency": (0.05, 3.0),
+FIELDS: Final[Mapping[str, str]] = {
+    EXPERT_COMPUTE: "compute_time",
+    "tensor_traffic": "tensor_traffic_time",
+    "expert_traffic": "expert_traffic_time",
+    "data_traffic": "data_traffic_time",
+    "pipeline": "pipeline_traffic_time",
+    "host": "host_time",
+    "optimizer": "optimizer_time",
+    "offload": "offload_time",
 }
-"""Wider than those of the shipped calibration: one cluster may be worse than any published one."""
-_WORDS: Final = Wording(
-    "stack.",
-    "these runs",
-    {
-        "kernel_efficiency": "a run that mostly computes, with a larger micro-batch",
-        "elementwise_efficiency": "a run with shorter sequences or a smaller hidden size",
-        "communication_efficiency": "a run with more tensor or data parallelism, or without overlap",
-        "straggler": "the same run on several numbers of nodes",
-        "iteration_overhead": "a run with a short iteration, such as a small batch",
-        "launch_time": "a run of small layers without CUDA graphs, which waits for its host",
-        "expert_efficiency": "a run with experts and a larger micro-batch",
-    },
-)
+"""Constants of a stack that have a factor; the common one is in all of them."""
+STEP: Final = 0.05
+"""Of a logarithm, for a slope."""
+TOLD: Final = 0.9
+"""Uncertainty afterwards over before, above which runs say nothing of a factor."""
+_HINTS: Final[Mapping[str, str]] = {
+    "compute_time": "a run that mostly computes, with a larger micro-batch",
+    "tensor_traffic_time": "a run with more tensor or context parallelism",
+    "expert_traffic_time": "a run with more expert parallelism",
+    "data_traffic_time": "a run with more data parallelism or smaller batches for each rank",
+    "pipeline_traffic_time": "a run with more pipeline stages",
+    "host_time": "a run of small layers without CUDA graphs, which waits for its host",
+    "optimizer_time": "a run with a small global batch, which steps its optimizer often",
+    "offload_time": "a run that offloads",
+}
 
 
 class Measured(NamedTuple):
@@ -92,49 +99,192 @@ def _measured(run: Run, cluster: Cluster, stack: Stack) -> tuple[Case, float]:
     return case, seconds
 
 
-def knobs_of(stack: Stack, *, experts: bool) -> list[Knob]:
-    """The stack's constants, each drawn towards its value from before."""
-    knobs = [
-        replace(knob, neutral=float(stack.value(knob.field)), low=low, high=high)
-        for knob in (STACK_KNOBS + (EXPERTS,) * experts)
-        for low, high in [_BOUNDS[knob.field]]
-    ]
-    launch = stack.host.launch_time  # hosts of the catalogue take 1 to 1.56 times as long as another
-    return knobs + [Knob("host.launch_time", launch, 0.25 * launch, 0.1 * launch, 10.0 * launch)] * (launch > 0.0)
+def uncorrected(stack: Stack) -> Stack:
+    """A stack as it is without what runs of one's own taught before."""
+    before = type(stack.calibrated)()
+    names = (*FIELDS.values(), "own_runs", "uncorrected", "covariance")
+    return stack.changed({f"calibrated.{name}": getattr(before, name) for name in names})
+
+
+@dataclass(frozen=True)
+class Configurations:
+    """The distinct configurations among some runs, and what factors do to each."""
+
+    cases: tuple[Case, ...]
+
+    @cached_property
+    def seconds(self) -> Floats:
+        """Without factors."""
+        return np.array([case.price().iteration for case in self.cases])
+
+    @cached_property
+    def points(self) -> Points:
+        """What the model of errors knows of each."""
+        found = [_point(case) for case in self.cases]
+        return Points(*(np.concatenate(parts) for parts in zip(*(vars(one).values() for one in found), strict=True)))
+
+    def longer(self, at: Floats) -> Floats:
+        """How much longer they take under logarithms of factors, (M,)."""
+        fields = fields_of(at, experts=self.experts)
+        return np.log([_seconds(case, fields) for case in self.cases] / self.seconds)
+
+    def slopes(self, at: Floats) -> Floats:
+        """Of that, (M, K)."""
+        base, columns = self.longer(at), []
+        for place in range(len(at)):
+            moved = at.copy()
+            moved[place] += STEP
+            same = fields_of(moved, experts=self.experts) == fields_of(at, experts=self.experts)
+            columns.append(np.zeros(len(base)) if same else (self.longer(moved) - base) / STEP)
+        return np.column_stack(columns)
+
+    @property
+    def experts(self) -> bool:
+        """Whether any has experts."""
+        return any(case.scenario.model.moe for case in self.cases)
+
+
+def _point(case: Case) -> Points:
+    found = case.price()
+    mfu = np.array([mfu_of(case.scenario, found.iteration)])
+    return points(case.scenario, case.strategy, found.breakdown, mfu)
+
+
+def _seconds(case: Case, fields: Mapping[str, float]) -> float:
+    stack = case.scenario.stack.changed({f"calibrated.{name}": value for name, value in fields.items()})
+    return replace(case, scenario=replace(case.scenario, stack=stack)).price().iteration
+
+
+def fields_of(at: Floats, *, experts: bool) -> dict[str, float]:
+    """The constants of a stack under logarithms of factors (K,)."""
+    named = dict(zip(FACTORS, map(float, at), strict=True))
+    alone = {field: named[name] for name, field in FIELDS.items()}
+    alone["compute_time"] *= experts
+    return {field: math.exp(named["common"] + value) for field, value in alone.items()}
 
 
 def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack) -> tuple[Stack, Part]:
-    """The stack with the constants that the runs settle, and what is said of them.
+    """The stack with the factors that the runs ask for, and what is said of them.
 
     Args:
         found: the runs on the cluster whose links and products are fitted already; those of at most ``MOST_ROWS``
             configurations, drawn at random, are fitted.
         before: the same runs on the cluster that everything started from.
-        stack: where its constants start.
+        stack: what they ran under, ``uncorrected``.
     """
     drawn = _drawn(found)
     used = [one for one, taken in zip(found, drawn, strict=True) if taken]
-    knobs = knobs_of(stack, experts=any(one.case.scenario.model.moe for one in used))
-
-    asked = [one.run.question for one in used]
-    apart = dict(zip(asked, used, strict=True))  # a configuration that was run again is priced once
-
-    def residuals(values: Floats) -> Floats:
-        predicted = {which: _miss(one, knobs, values) + math.log(one.seconds) for which, one in apart.items()}
-        return np.array([predicted[which] - math.log(one.seconds) for which, one in zip(asked, used, strict=True)])
-
-    fit = settle(residuals, knobs, noise=NOISE)
-    started = np.array([log_error(one.case, one.seconds) for one in before])
-    fit = replace(fit, before=started[drawn])
+    asked = grouped(used, lambda one: one.run.question)  # a configuration that was run again is priced once
+    known = Configurations(tuple(same[0].case for same in asked.values()))
+    measured = np.array([np.mean([math.log(one.seconds) for one in same]) for same in asked.values()])
+    misses, variances = measured - np.log(known.seconds), figures().variances
+    prior, scatter = prior_of(known.points, variances), scatter_of(known.points, variances)
+    learnt = learn(Change(known.longer, known.slopes), misses, prior, scatter)
+    fields = {name: plain(value) for name, value in fields_of(learnt.factors, experts=known.experts).items()}
+    residuals = np.array([[log_error(one.case, one.seconds) for one in found], [_after(one, fields) for one in found]])
+    left = dict(zip(asked, _left_out(known, misses, learnt, prior, scatter), strict=True))
+    apart = np.array([left.get(one.run.question, after) for one, after in zip(found, residuals[1], strict=True)])
+    residuals[0] = [log_error(one.case, one.seconds) for one in before]
+    fit = Fit((), residuals[0, drawn], residuals[1, drawn], apart[drawn])
     said = source([one.file for one in used], len(used), "runs" if len(used) > 1 else "run", fit)
     missed = errors("runs", fit)
-    basis = {"calibrated.basis": said, "source": _sourced(stack.source), "calibrated.own_runs": len(apart)}
-    warnings = (*_WORDS.warnings(fit), *_no_better(missed), *_apart(found), *_left(found, used))
-    listed = _run_errors(found, used, started, knobs, fit)
+    basis = {
+        "basis": said,
+        "own_runs": len(asked),
+        "uncorrected": _digits(learnt.mean * (1.0 - learnt.kept)),
+        "covariance": tuple(_digits(row) for row in learnt.covariance),
+    }
+    calibrated = {f"calibrated.{name}": value for name, value in {**fields, **basis}.items()}
+    warnings = (*_doubted(learnt, misses), *_no_better(missed), *_apart(found), *_left(found, used))
+    listed = tuple(_run_error(*row, known=len(used)) for row in zip(found, *residuals, apart, strict=True))
     return (
-        stack.changed(fitted(fit) | basis),
-        Part(_WORDS.constants(fit, said), (missed,), warnings, runs=listed),
+        stack.changed(calibrated | {"source": _sourced(stack.source)}),
+        Part(
+            _constants(learnt, prior, fields, said),
+            (missed,),
+            warnings,
+            runs=listed,
+            measure_next=_next(learnt, known.points),
+        ),
     )
+
+
+def _after(one: Measured, fields: Mapping[str, float]) -> float:
+    return math.log(_seconds(one.case, fields) / one.seconds)
+
+
+def _digits(values: Floats) -> tuple[float, ...]:
+    return tuple(round(float(value), 5) for value in values)
+
+
+def _left_out(known: Configurations, misses: Floats, learnt: Learnt, prior: Floats, scatter: Floats) -> Floats:
+    """Logarithms of predicted over measured of each configuration by what the others teach, to first order, (M,)."""
+    slopes, here, found = known.slopes(learnt.mean), known.longer(learnt.mean), np.array(misses)
+    for left in range(len(misses)):
+        others = np.delete(np.arange(len(misses)), left)
+
+        def longer(at: Floats, rows: NDArray[np.int64] = others) -> Floats:
+            return here[rows] + slopes[rows] @ (at - learnt.mean)
+
+        def turned(_: Floats, rows: NDArray[np.int64] = others) -> Floats:
+            return slopes[rows]
+
+        if len(others):
+            taught = learn(Change(longer, turned), misses[others], prior, scatter[np.ix_(others, others)])
+            found[left] -= here[left] + slopes[left] @ (taught.factors - learnt.mean)
+    return -found
+
+
+def _constants(learnt: Learnt, prior: Floats, fields: Mapping[str, float], said: str) -> tuple[Constant, ...]:
+    """Every factor, with how far the runs narrow it."""
+    spread = np.sqrt(np.diag(learnt.covariance))
+    narrowed = dict(zip(FACTORS, np.minimum(spread / prior, 1.0), strict=True))
+    wide = dict(zip(FACTORS, spread, strict=True))
+    found = []
+    for name, field in FIELDS.items():
+        told = name == EXPERT_COMPUTE or narrowed[name] < TOLD
+        which = "common" if name == EXPERT_COMPUTE else name
+        found.append(
+            Constant(
+                name=f"stack.calibrated.{field}",
+                before=1.0,
+                after=fields[field],
+                standard_error=fields[field] * float(wide[which]) if told else None,
+                narrowed=float(narrowed[which]),
+                source=said
+                if told
+                else f"not told by {said.partition(':')[0]}; moves with what all causes have in common",
+            )
+        )
+    return tuple(found)
+
+
+def _next(learnt: Learnt, own: Points) -> str:
+    """What to measure next: the cause whose factor leaves most of the interval of such runs open."""
+    slopes = np.column_stack([np.ones(len(own.shares)), own.shares]).mean(axis=0)
+    open_by = dict(zip(FACTORS, slopes**2 * np.diag(learnt.covariance), strict=True))
+    widest = max(FIELDS, key=lambda name: open_by[name])
+    share = open_by[widest] / max(sum(open_by.values()), 1e-12)
+    if share < NOTABLE:
+        return ""
+    return f"{_HINTS[FIELDS[widest]]}: {FIELDS[widest]} is {share:.0%} of what is left open of such runs"
+
+
+NOTABLE: Final = 0.1
+"""Share of what is left uncertain from which on a cause is named."""
+
+
+def _doubted(learnt: Learnt, misses: Floats) -> list[str]:
+    """A warning where the correction may as well be noise, and is made in part or not at all."""
+    if learnt.kept > SURELY:
+        return []
+    size = f"{math.expm1(float(np.abs(misses).mean())):.1%}"
+    made = "is not followed" if learnt.kept < 0.05 else f"is followed to {learnt.kept:.0%}"
+    return [f"what these runs miss by ({size}) may as well be chance and {made}; more runs would tell"]
+
+
+SURELY: Final = 0.5
+"""Share of a correction below which it is said that it is not made in full."""
 
 
 def _drawn(found: Sequence[Measured]) -> NDArray[np.bool_]:
@@ -193,21 +343,7 @@ def _apart(found: Sequence[Measured]) -> list[str]:
     return warnings
 
 
-def _miss(one: Measured, knobs: Sequence[Knob], values: Floats) -> float:
-    name = one.case.scenario.stack.name
-    constants = {(name, knob.field): float(value) for knob, value in zip(knobs, values, strict=True)}
-    return log_error(one.case, one.seconds, constants)
-
-
-def _run_errors(
-    found: Sequence[Measured], used: Sequence[Measured], started: Floats, knobs: Sequence[Knob], fit: Fit
-) -> tuple[RunError, ...]:
-    """The errors of every run, fitted or not."""
-    left = {id(one): float(np.expm1(residual)) for one, residual in zip(used, fit.left_out, strict=True)}
-    rows = []
-    for one, residual in zip(found, started, strict=True):
-        after = math.expm1(_miss(one, knobs, fit.values))
-        left_out = left.get(id(one), after) if len(used) >= FEWEST_LEFT_OUT else None
-        figures = {"before": math.expm1(residual), "after": after, "left_out": left_out}
-        rows.append(RunError(file=one.file, id=one.run.id, measured_seconds=one.seconds, **figures))
-    return tuple(rows)
+def _run_error(one: Measured, before: float, after: float, left_out: float, *, known: int) -> RunError:
+    figures = {"before": math.expm1(before), "after": math.expm1(after)}
+    left = math.expm1(left_out) if known >= FEWEST_LEFT_OUT else None
+    return RunError(file=one.file, id=one.run.id, measured_seconds=one.seconds, **figures, left_out=left)

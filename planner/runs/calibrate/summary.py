@@ -93,6 +93,7 @@ class Part:
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
     runs: tuple[RunError, ...] = ()
+    measure_next: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,46 +75,44 @@ def by_name(answer):
     return {one.name: one for one in answer.constants}
 
 
-def test_the_stack_that_made_the_runs_is_found_from_the_shipped_one(tmp_path):
-    truth = {"kernel_efficiency": 0.7, "communication_efficiency": 0.6, "iteration_overhead": 0.012}
+def test_the_factors_that_made_the_runs_are_found_from_the_shipped_stack(tmp_path):
+    truth = {"compute_time": 1.4, "tensor_traffic_time": 1.8, "host_time": 1.5}
     answer = calibrate([written(tmp_path / "runs.jsonl", rows(copies=3, **truth))])
     found = by_name(answer)
     for name, value in truth.items():
         constant = found[f"stack.calibrated.{name}"]
-        assert constant.after == pytest.approx(value, rel=0.03), name
+        assert 0.65 < math.log(constant.after) / math.log(value) < 1.05, name  # drawn to none a little
         assert constant.standard_error is not None
-    assert max(abs(one.after) for one in answer.runs) < 0.01
-    # The 96 thin layers wait for the host whatever their kernels do: these runs are right from the start.
-    assert np.median([abs(one.before) for one in answer.runs]) > 0.2
-    assert max(abs(one.left_out) for one in answer.runs) < 0.01
+    before, after, left = (
+        np.median([abs(getattr(one, name)) for one in answer.runs]) for name in ("before", "after", "left_out")
+    )
+    assert before > 0.2
+    assert after < 0.3 * before
+    assert left < 0.4 * before
 
 
 def test_a_slow_host_is_told_by_the_runs_that_wait_for_it(tmp_path):
-    shipped = case(run()).scenario.stack.host.launch_time
-    answer = calibrate([written(tmp_path / "runs.jsonl", rows(copies=2, launch_time=1.6 * shipped))])
-    host = by_name(answer)["stack.host.launch_time"]
-    assert host.before == pytest.approx(shipped)
-    assert host.after == pytest.approx(1.6 * shipped, rel=0.05)
-    assert by_name(answer)["stack.calibrated.kernel_efficiency"].after == pytest.approx(
-        by_name(answer)["stack.calibrated.kernel_efficiency"].before, rel=0.02
-    )
-    assert max(abs(one.after) for one in answer.runs) < 0.02
+    found = by_name(calibrate([written(tmp_path / "runs.jsonl", rows(copies=2, host_time=1.6))]))
+    assert 1.4 < found["stack.calibrated.host_time"].after < 1.65
+    assert found["stack.calibrated.compute_time"].after == pytest.approx(1.0, rel=0.03)
 
 
-def test_what_runs_cannot_tell_stays_as_it_was_with_a_warning_each(tmp_path):
-    answer = calibrate([written(tmp_path / "runs.jsonl", rows(SHAPES[:1], copies=2, kernel_efficiency=0.7))])
+def test_what_runs_cannot_tell_moves_with_what_all_causes_have_in_common(tmp_path):
+    answer = calibrate([written(tmp_path / "runs.jsonl", rows(SHAPES[:1], copies=2, compute_time=1.4))])
     found = by_name(answer)
-    assert found["stack.calibrated.kernel_efficiency"].after == pytest.approx(0.7, rel=0.03)
-    alone = [one for one in answer.constants if one.standard_error is None]
-    assert {one.name for one in alone} >= {
-        "stack.calibrated.straggler",
-        "stack.calibrated.iteration_overhead",
-        "stack.calibrated.communication_efficiency",
-    }
-    for one in alone:
-        assert one.after == one.before
-        assert sum(line.startswith(f"{one.name} stays as it was") for line in answer.warnings) == 1
+    alone = [found[f"stack.calibrated.{name}_time"] for name in ("expert_traffic", "pipeline_traffic", "offload")]
+    assert {(one.standard_error, one.after) for one in alone} == {(None, found["stack.calibrated.compute_time"].after)}
+    assert all("not told" in one.source for one in alone)
+    assert all(abs(one.after) < abs(one.before) / 3.0 for one in answer.runs)
     assert all(one.left_out is None for one in answer.runs)
+
+
+def test_a_miss_that_may_as_well_be_chance_is_not_followed(tmp_path):
+    made = rows(SHAPES[:1], copies=1)
+    made[0]["measured"]["iteration_seconds"] *= 1.02
+    answer = calibrate([written(tmp_path / "runs.jsonl", made)])
+    assert {one.after for one in answer.constants} == {1.0}
+    assert any("may as well be chance and is not followed" in line for line in answer.warnings)
 
 
 def test_runs_without_a_miss_move_nothing(tmp_path):
@@ -123,14 +121,15 @@ def test_runs_without_a_miss_move_nothing(tmp_path):
 
 
 def test_one_wild_run_does_not_carry_the_others_along(tmp_path):
-    made = rows(copies=2, kernel_efficiency=0.7)
+    made = rows(copies=1, compute_time=1.4, host_time=1.4)
     made[0]["measured"]["iteration_seconds"] *= 3.0
-    found = by_name(calibrate([written(tmp_path / "runs.jsonl", made)]))
-    assert found["stack.calibrated.kernel_efficiency"].after == pytest.approx(0.7, rel=0.08)
+    answer = calibrate([written(tmp_path / "runs.jsonl", made)])
+    others = [one for one in answer.runs if one.id != made[0]["id"]]
+    assert np.median([abs(one.after) for one in others]) < 0.5 * np.median([abs(one.before) for one in others])
 
 
 def test_leaving_a_run_out_is_close_to_fitting_without_it(tmp_path):
-    made = rows(SHAPES[:3], copies=2, kernel_efficiency=0.8)
+    made = rows(SHAPES[:4], copies=1, compute_time=1.25)
     for number, row in enumerate(made):
         row["measured"]["iteration_seconds"] *= 1.0 + 0.03 * (-1) ** number
     told = calibrate([written(tmp_path / "all.jsonl", made)]).runs[0].left_out
@@ -138,7 +137,7 @@ def test_leaving_a_run_out_is_close_to_fitting_without_it(tmp_path):
     (tmp_path / "p.toml").write_text(others.profile)
     mapped = case(made[0], cluster=find_cluster(tmp_path / "p.toml"), stack=find_stack(str(tmp_path / "p.toml")))
     refitted = price_strategy(mapped.strategy, mapped.scenario, mapped.assignment).iteration
-    assert told == pytest.approx(refitted / made[0]["measured"]["iteration_seconds"] - 1.0, abs=0.01)
+    assert told == pytest.approx(refitted / made[0]["measured"]["iteration_seconds"] - 1.0, abs=0.03)
 
 
 @pytest.mark.parametrize("steep", [0.5, 2.0])
@@ -157,7 +156,7 @@ def test_a_profile_reads_back_as_what_was_fitted(tmp_path):
     path = tmp_path / "p.toml"
     path.write_text(answer.profile)
     cluster, stack = find_cluster(path), find_stack(str(path))
-    assert stack.calibrated.kernel_efficiency == by_name(answer)["stack.calibrated.kernel_efficiency"].after
+    assert stack.calibrated.compute_time == by_name(answer)["stack.calibrated.compute_time"].after
     assert "runs.jsonl: 3 runs; median error" in stack.calibrated.basis
     assert profile(cluster, stack, answer.constants, answer.warnings) == answer.profile
     stated = tomllib.loads(answer.profile)["calibration"]["constants"]
@@ -166,20 +165,19 @@ def test_a_profile_reads_back_as_what_was_fitted(tmp_path):
     assert predict(PlanRequest(model="gpt3-350m", gpus=16, cluster=str(path), stack=str(path))).status == "feasible"
 
 
-@pytest.mark.parametrize(("copies", "centred"), [(1, False), (2, True)])
-def test_runs_of_two_strategies_centre_the_interval_and_a_repeated_one_does_not(tmp_path, copies, centred):
-    rows = [json.loads(line) for line in RUNS.read_text().splitlines()][:copies]
-    path = tmp_path / "p.toml"
-    path.write_text(
-        calibrate(
-            [written(tmp_path / "runs.jsonl", rows + [one | {"id": f"{one['id']} again"} for one in rows])]
-        ).profile
-    )
-    answer = plan("predict", "--profile", path, "--model", "gpt3-350m", "--gpus", "16", "--format", "json")
-    found = json.loads(answer.stdout)["prediction"]
-    up, down = (abs(math.log(found["interval"][end] / found["iteration_seconds"])) for end in ("high", "low"))
-    assert find_stack(str(path)).calibrated.own_runs == copies
-    assert (up < 1.2 * down) == centred
+def test_the_more_runs_of_ones_own_the_narrower_the_interval(tmp_path):
+    def width(*options):
+        asked = ("predict", "--model", "gpt3-350m", "--gpus", "16", "--format", "json", *options)
+        found = json.loads(plan(*asked).stdout)["prediction"]["interval"]
+        return math.log(found["high"] / found["low"])
+
+    rows, path = [json.loads(line) for line in RUNS.read_text().splitlines()], tmp_path / "p.toml"
+    widths = [width("--cluster", "gh200-slingshot", "--stack", "megatron-deepspeed")]
+    for count in (1, 3):
+        path.write_text(calibrate([written(tmp_path / "runs.jsonl", rows[:count])]).profile)
+        assert find_stack(str(path)).calibrated.own_runs == count
+        widths.append(width("--profile", path))
+    assert widths[0] > 1.1 * widths[1] > 1.1 * widths[2]
 
 
 def test_every_stack_comes_back_from_a_profile(tmp_path):
@@ -245,7 +243,7 @@ def test_the_command_writes_a_profile_that_the_others_take(tmp_path):
     path = tmp_path / "profile.toml"
     done = plan("calibrate", RUNS, "-o", path)
     assert done.exit_code == 0, done.stderr
-    assert "stack.calibrated.kernel_efficiency" in done.stdout
+    assert "stack.calibrated.compute_time" in done.stdout
     assert "Warnings" in done.stdout
     question = ("--model", "gpt3-350m", "--gpus", "16", "--format", "json")
     for command in ("solve", "predict"):

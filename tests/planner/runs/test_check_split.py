@@ -12,7 +12,7 @@ from planner.runs import residuals
 from planner.runs.dataset import joined, packed
 from planner.runs.files import CHECK, json_lines
 from planner.runs.fit import samples
-from planner.runs.fit_memory import caches, tensor_slacks
+from planner.runs.fit_memory import held, tensor_verdicts
 from planner.runs.judge import HOME, learnt_from, shipped
 from planner.runs.report import paths_of, validate
 from tests.planner.measured_run import run
@@ -46,7 +46,7 @@ def test_every_check_run_names_its_source_and_what_it_measured():
     assert len({row["group"] for row in rows(FILE)}) >= 15
 
 
-@pytest.mark.parametrize("fit", [samples, caches, tensor_slacks])
+@pytest.mark.parametrize("fit", [samples, held, tensor_verdicts])
 def test_fitting_passes_check_runs_over(fit, tmp_path):
     named = {"peak_memory": {"bytes": 40e9, "kind": "device"}}
     lines = [json.dumps(run(id=str(n), split=CHECK, measured=named)) for n in range(60)]
@@ -54,7 +54,7 @@ def test_fitting_passes_check_runs_over(fit, tmp_path):
     file.write_text("\n".join(lines))
     assert not fit([file])
     file.write_text("\n".join(lines).replace(f'"{CHECK}"', '"fit"'))
-    assert fit([file]) or fit is tensor_slacks
+    assert fit([file]) or fit is tensor_verdicts
 
 
 def test_the_curse_rests_on_runs_that_constants_are_fitted_to():

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from planner.runs.fit_memory import FAILED, best_slack, tensor_slacks
+from planner.runs.fit_memory import FAILED, best_slack, tensor_slacks, tensor_verdicts
 from tests.planner.measured_run import run
 
 
@@ -19,4 +19,4 @@ def test_the_least_slack_that_gets_every_verdict_right_is_taken():
 def test_few_failures_settle_nothing(tmp_path):
     path = tmp_path / "runs.jsonl"
     path.write_text("\n".join(json.dumps(run(id=str(n), measured={"out_of_memory": True})) for n in range(3)))
-    assert tensor_slacks([path]) == {}
+    assert tensor_slacks(tensor_verdicts([path])) == {}

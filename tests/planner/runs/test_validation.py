@@ -10,9 +10,10 @@ from costmodels.names import SCHEDULE_NAMES, Recompute
 from costmodels.pricing import price_strategy
 from planner.answer.build import mfu_of
 from planner.cli import main
-from planner.runs.fit_memory import caches
+from planner.runs.fit_memory import caches, held
 from planner.runs.judge import groups, summary
-from planner.runs.report import unseen, validate, written
+from planner.runs.report import validate, written
+from planner.runs.unseen import unseen_fits, unseen_lines, unseen_memory, unseen_times
 from planner.trust.interval import interval
 from planner.trust.table import measured as table_of_runs
 from tests.planner.measured_run import RUN, case, judged, only, run
@@ -206,25 +207,36 @@ def test_reasons_that_a_table_has_no_room_for_are_counted(tmp_path):
 
 def test_the_cache_is_fitted_on_devices_and_needs_enough_of_them(tmp_path):
     found = case(RUN)
-    held = price_strategy(found.strategy, found.scenario, found.assignment).footprint
+    peak = price_strategy(found.strategy, found.scenario, found.assignment).footprint
     seen = (
-        1.25 * float(np.max(held.allocated)) + found.scenario.stack.allocator.reserved + float(np.max(held.reclaimable))
+        1.25 * float(np.max(peak.allocated)) + found.scenario.stack.allocator.reserved + float(np.max(peak.reclaimable))
     )
     path = tmp_path / "runs.jsonl"
     rows = [run(id=str(n), measured={"peak_memory": {"bytes": seen, "kind": "device"}}) for n in range(10)]
     path.write_text("\n".join(map(json.dumps, rows)))
-    assert caches([path]) == {"megatron-core": (pytest.approx(0.25), 10)}
+    assert caches(held([path])) == {"megatron-core": (pytest.approx(0.25), 10)}
+    assert caches(held([path]), without="made-up") == {}
     path.write_text("\n".join(map(json.dumps, rows[:9])))
-    assert caches([path]) == {}
+    assert caches(held([path])) == {}
 
 
 def test_errors_of_shipped_runs_stand_beside_those_without_their_publisher():
-    found = unseen({"fit.jsonl.gz": [], "check.jsonl.gz": [], "mine.jsonl": []})
+    found = unseen_times(["fit", "check", "mine"])
     assert found["all"]["n"] == len(table_of_runs().of("fit", "check").runs)
     assert found["all"]["in_sample"] < found["all"]["unseen"]
     assert all(0.0 <= one["inside"] <= 1.0 < 100 * one["width"] for one in found.values())
     assert "dense, 16 bit, Megatron" in written({"fit.jsonl.gz": []})
     assert "left out" not in written({"mine.jsonl": []})
+
+
+def test_memory_of_shipped_runs_is_judged_without_their_publisher():
+    found = {"unseen": {}, "unseen_memory": unseen_memory(), "unseen_fits": unseen_fits()}
+    whole = found["unseen_memory"]["all"]
+    assert whole["publishers"] > 30
+    assert whole["unseen"] > 0.97 * whole["in_sample"]
+    assert 0.8 < whole["inside"] < 0.95
+    assert all(one["ran"] > 0.97 for one in found["unseen_fits"].values())
+    assert sum(line.startswith("Fits ") for line in unseen_lines(found)) == 3
 
 
 def test_runs_are_read_from_a_pipe():

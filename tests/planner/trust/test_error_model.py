@@ -14,9 +14,7 @@ from planner.trust.error_model import (
     Points,
     below,
     covariance,
-    guarded,
     likeness,
-    posterior,
     probability_faster,
     spread,
 )
@@ -65,24 +63,6 @@ def test_what_two_layouts_have_in_common_does_not_blur_their_order():
     gap = np.array([0.02])
     assert 0.5 < probability_faster(one, far, gap, KNOWN)[0] < probability_faster(one, twin, gap, KNOWN)[0] < 1.0
     assert probability_faster(one, far, np.zeros(1), KNOWN)[0] == pytest.approx(0.5)
-
-
-def test_own_runs_draw_the_errors_of_their_kin_and_narrow_them():
-    own, misses = points(3, cells=1), np.full(3, 0.4)
-    kin = replace(own, sizes=own.sizes + 0.1)
-    stranger = replace(points(3, seed=9, cells=1), cells=np.full(3, "other"))
-    near, away = (posterior(own, misses, new, KNOWN) for new in (kin, stranger))
-    assert (abs(near.mean - 0.4) < 0.2).all()
-    assert (near.scale < away.scale / 2.0).all()
-    assert near.freedom == FREEDOM + 3
-
-
-def test_a_correction_that_may_be_noise_is_not_made():
-    own = points(2, cells=1)
-    found = posterior(own, np.array([0.01, -0.01]), points(4, seed=3), KNOWN)
-    assert (guarded(found) == 0.0).all()
-    sure = found._replace(mean=np.full(4, 0.5), scale=np.full(4, 0.05))
-    assert guarded(sure) == pytest.approx(0.5 * (1.0 - 0.01 / 2.0))
 
 
 def test_the_greatest_likelihood_finds_the_spread_that_errors_were_drawn_with():

@@ -1,5 +1,6 @@
 """Intervals cover what they promise to publishers that were left out, and are wide where little is products or near."""
 
+from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
@@ -10,7 +11,8 @@ from planner import PlanRequest, predict
 from planner.runs import residuals
 from planner.trust.interval import COVERAGE, interval
 from planner.trust.kinds import kinds_of
-from planner.trust.table import ENOUGH, measured
+from planner.trust.own_runs import FACTORS
+from planner.trust.table import figures, measured
 from tests.planner.trust.test_trust import asked, row
 
 TERMS = dict.fromkeys(
@@ -58,23 +60,27 @@ def test_the_runs_of_a_publisher_that_is_judged_are_not_near():
     assert ends(scenario, strategy, source="aurora-max1550")[1] > ends(scenario, strategy)[1]
 
 
-@pytest.mark.parametrize(("runs", "known"), [(0, False), (ENOUGH - 1, False), (ENOUGH, True), (9, True)])
-def test_who_has_calibrated_on_runs_of_ones_own_is_missed_to_either_side_alike(runs, known):
-    scenario = asked(stack=find_stack("megatron-core").changed({"calibrated.own_runs": runs}))
-    low, high = np.log(ends(scenario))
-    assert (-low > 0.8 * high) == known
-    assert (low, high) == pytest.approx(np.log(ends())) or known
+def test_what_runs_of_ones_own_say_and_are_not_followed_in_shifts_the_interval():
+    known = np.diag([0.02**2] * len(FACTORS))
+    taught = [
+        find_stack("megatron-core").changed(
+            {"calibrated.uncorrected": (shift, *[0.0] * (len(FACTORS) - 1)), "calibrated.covariance": tuple(known)}
+        )
+        for shift in (0.0, 0.05)
+    ]
+    (low, high), (later, latest) = (np.log(ends(asked(stack=stack))) for stack in taught)
+    usual = np.log(ends())
+    assert high - low < usual[1] - usual[0]
+    assert (later - low, latest - high) == pytest.approx((0.05, 0.05))
 
 
-def test_a_publisher_that_misses_by_the_same_throughout_is_known_once_seen():
-    """Three publishers of five runs, of which one scatters."""
-
-    class Known:
-        misses = np.array([0.5] * 5 + [-0.2] * 5 + [0.1, -0.1, 0.1, -0.1, 0.3])
-        sources = np.array(["a"] * 5 + ["b"] * 5 + ["c"] * 5)
-
-    low, high = residuals.levelled(Known, np.full(15, 0.1))
-    assert (low, high) == pytest.approx((-2.0, 3.0))
+def test_the_ends_of_ones_own_intervals_are_of_runs_whose_publisher_was_left_out():
+    """Of a publisher whose runs all take 50 % longer nothing is missed once two have been seen."""
+    table = measured().take(np.flatnonzero(measured().sources == "sail"))
+    slow = replace(table, runs=tuple(run._replace(miss=0.4) for run in table.runs))
+    everything = np.ones(len(slow.runs), dtype=bool)
+    low, high = residuals.once_conditioned(slow, [(everything, figures().variances)])
+    assert figures().own_low / 2.0 < low <= 0.0 <= high < figures().own_high / 2.0
 
 
 def test_the_interval_of_an_answer_is_that_of_its_terms_and_utilisation():

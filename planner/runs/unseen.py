@@ -1,0 +1,115 @@
+"""Errors of the shipped runs with their publisher known and with it left out, side by side, by kind of run.
+
+Left out means that no run of the publisher was there when constants, figures of the model of errors and ends of
+intervals were found. All are means over publishers.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from planner.request.resolve import MEMORY_MARGIN
+from planner.runs.corpus import Item, grouped
+from planner.runs.figures import Column, table
+from planner.trust.error_model import score_at
+from planner.trust.interval import COVERAGE
+from planner.trust.kinds import kinds_of, kinds_of_readings
+from planner.trust.memory import Reading, Readings, probabilities, readings, verdicts
+from planner.trust.table import Measured, measured
+
+COLUMNS: Final = (
+    Column("n", "runs", 6, str),
+    Column("publishers", "publishers", 12, str),
+    Column("in_sample", "in sample", 11, "{:.1%}".format),
+    Column("unseen", "unseen", 9, "{:.1%}".format),
+    Column("inside", "inside", 8, "{:.0%}".format),
+    Column("width", "half width", 12, "{:.0%}".format),
+)
+SURE: Final = 0.8
+"""A probability of fitting that may be asked for."""
+
+
+def unseen_times(splits: Collection[str]) -> dict[str, dict[str, float]]:
+    """Of iteration times of some splits: error in sample and unseen, share inside the interval, its half width."""
+    known = measured()
+    compared = np.isin(known.splits, list(splits))
+    found = {name: compared & runs for name, runs in kinds_of(known).items()}
+    return {name: _times(known.take(np.flatnonzero(runs))) for name, runs in found.items() if runs.any()}
+
+
+def _times(known: Measured) -> dict[str, float]:
+    mean = _mean_over_publishers(known.runs)
+    return {
+        **_counts(known.runs),
+        "in_sample": mean(lambda run: abs(run.error)),
+        "unseen": mean(lambda run: abs(math.expm1(-run.miss))),
+        "inside": mean(lambda run: run.inside, statistics.fmean),
+        "width": mean(lambda run: (math.exp(run.high) - math.exp(run.low)) / 2.0),
+    }
+
+
+def unseen_memory() -> dict[str, dict[str, float]]:
+    """The same of readings of memory."""
+    known = readings()
+    found = {name: known.read & runs for name, runs in kinds_of_readings(known).items()}
+    return {name: _memory(known.take(np.flatnonzero(runs))) for name, runs in found.items() if runs.any()}
+
+
+def _memory(known: Readings) -> dict[str, float]:
+    mean, ends = _mean_over_publishers(known.runs), score_at((1.0 + COVERAGE) / 2.0)
+
+    def wide(run: Reading) -> float:
+        return ends * run.scale
+
+    return {
+        **_counts(known.runs),
+        "in_sample": mean(lambda run: abs(run.error)),
+        "unseen": mean(lambda run: abs(math.expm1(-run.miss))),
+        "inside": mean(lambda run: abs(run.miss) <= wide(run), statistics.fmean),
+        "width": mean(lambda run: math.sinh(wide(run))),
+    }
+
+
+def unseen_fits() -> dict[str, dict[str, float]]:
+    """How often it is right that runs fit, by what is asked of them."""
+    known = readings()
+    room, chance = known.column("room"), probabilities(known)
+    return {
+        "to the edge of the memory": verdicts(known, room >= 0.0),
+        f"with a margin of {MEMORY_MARGIN:.0%}, as plans are searched": verdicts(
+            known, room >= -math.log1p(-MEMORY_MARGIN)
+        ),
+        f"with a probability of {SURE:.0%}": verdicts(known, chance >= SURE),
+    }
+
+
+def _counts(runs: Collection[Any]) -> dict[str, float]:
+    return {"n": len(runs), "publishers": len({run.source for run in runs})}
+
+
+def _mean_over_publishers(runs: Iterable[Item]) -> Callable[..., float]:
+    by_publisher = list(grouped(runs, lambda run: run.source).values())  # type: ignore[attr-defined]
+
+    def mean(size: Callable[[Item], float], inner: Callable[[Iterable[float]], float] = statistics.median) -> float:
+        return statistics.fmean(inner(map(size, some)) for some in by_publisher)
+
+    return mean
+
+
+def unseen_lines(figures: Mapping[str, Any]) -> Iterator[str]:
+    """The figures as tables."""
+    parts = (("unseen", "Iteration time"), ("unseen_memory", "Memory"))
+    for key, title in parts:
+        if figures[key]:
+            yield ""
+            yield f"{title}, the run's own publisher left out: means over publishers, {COVERAGE:.0%} intervals"
+            yield from (*table(figures[key], COLUMNS, "kind"), "")
+    for name, one in figures["unseen_fits"].items():
+        shares = f"{one['right']:.1%} right, {one['caught']:.0%} of {one['failed']} failures caught"
+        said = f"of those said to fit {one['ran']:.1%} ran, of those that ran {one['refused']:.1%} refused"
+        yield f"Fits {name}, unseen, {one['runs']:,} runs: {shares}; {said}"

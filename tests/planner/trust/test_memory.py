@@ -1,0 +1,75 @@
+"""The probability of fitting: monotone, calibrated on publishers that were left out, found by what runs say."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import t
+
+from planner import PlanRequest, plan, predict
+from planner.runs import memory_errors
+from planner.trust.error_model import FREEDOM, score_at
+from planner.trust.memory import fit_probability, memory_scale, probabilities, readings, verdicts
+from planner.trust.table import figures
+from tests.planner.trust.test_trust import asked
+
+
+def test_the_score_at_a_probability_is_that_of_a_student_t():
+    shares = np.array([0.05, 0.3, 0.5, 0.8, 0.95, 0.999])
+    assert [score_at(share) for share in shares] == pytest.approx(t(FREEDOM).ppf(shares), abs=1e-9)
+
+
+def test_what_fills_its_memory_fits_as_often_as_not_and_less_fits_more_surely():
+    scenario = asked()
+    assert fit_probability(scenario, 1.0) == pytest.approx(0.5)
+    assert fit_probability(scenario, 0.5) > fit_probability(scenario, 0.9) > 0.7
+    assert fit_probability(scenario, 1.3) < 0.1
+
+
+def test_where_no_reading_is_near_memory_is_less_sure():
+    far = asked(cluster="mi355x-8x", stack="paddle")
+    assert memory_scale(far) > 1.2 * memory_scale(asked())
+    assert fit_probability(far, 0.9) < fit_probability(asked(), 0.9)
+
+
+def test_an_answer_tells_how_surely_its_fullest_stage_fits():
+    for answer in (predict(PlanRequest(model="llama3-8b", gpus=64, pins={"tp": 2})), plan(PlanRequest(**TIGHT))):
+        filled = max(stage.total / stage.limit for stage in answer.memory_bytes)
+        said = answer.prediction.fit_probability
+        assert (said > 0.5) == (filled < 1.0)
+    assert 0.5 < said < 0.95
+
+
+TIGHT = {
+    "model": "llama3-8b",
+    "gpus": 8,
+    "cluster": "dgx-a100-40gb",
+    "global_batch_size": 64,
+    "top": 0,
+    "reasons": False,
+}
+
+
+def test_what_is_said_to_fit_ran():
+    """Of publishers whose runs the figures were found without."""
+    found = verdicts(readings(), probabilities(readings()) >= 0.8)
+    assert found["ran"] > 0.97
+    assert found["caught"] > 0.7
+
+
+def test_readings_of_publishers_left_out_lie_where_they_should():
+    known = readings().take(np.flatnonzero(readings().read))
+    below = [np.mean(_scores(known)[known.sources == name] <= score_at(0.8)) for name in np.unique(known.sources)]
+    assert 0.72 < np.mean(below) < 0.88
+
+
+def _scores(known):
+    return known.column("miss") / known.column("scale")
+
+
+def test_runs_that_fail_in_spite_of_room_widen_the_errors():
+    known = readings()
+    failing = replace(
+        known, runs=tuple(run._replace(fits="no") if run.fits and not run.reading else run for run in known.runs)
+    )
+    assert memory_errors.fitted(failing).common > 1.5 * figures().memory.common
