@@ -44,7 +44,7 @@ class Length:
         product = " x ".join(f"{side:,}" for side in (self.count, *sides))
         found = self.tokens(batch, seq_length)
         whole = f" = {found:,}" if sides else ""
-        return f"{self.word}: {product}{whole} training tokens, which days and cost are of"
+        return f"{self.word}: {product}{whole} training tokens; days and cost are for these"
 
 
 @dataclass(frozen=True)

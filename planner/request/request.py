@@ -161,7 +161,7 @@ class PlanRequest(BaseModel):
         from planner.frameworks.registry import ANY, FRAMEWORKS
 
         if value not in {None, ANY, *FRAMEWORKS}:
-            raise ValueError(f"{value!r:.60} reads no plan; {', '.join(FRAMEWORKS)} do")
+            raise ValueError(f"unknown framework {value!r:.60}; {meant(str(value), FRAMEWORKS, most=2)}")
         return value
 
     @field_validator("changes", mode="before")

@@ -22,7 +22,7 @@ from planner.search.best_first import search
 from planner.search.split import Incumbent
 from planner.space.mixed import lay_out
 
-NO_FRAMEWORK: Final = "framework any (nothing fits that the stack's starts)"
+NO_FRAMEWORK: Final = "framework any (nothing fits that the stack's framework can start)"
 """The remark that a plan cannot be started as it is."""
 NO_MARGIN: Final = f"memory margin 0% (nothing fits with the usual {MEMORY_MARGIN:.0%})"
 """The remark that a plan goes to the edge of the memory though nobody asked for it."""

@@ -143,7 +143,7 @@ class Table:
         if self.budget is None:
             return
         if self.budget.spent():
-            said = f"no plan: {rows:,} layouts were looked at and none was priced"
+            said = f"no plan: none of the {rows:,} layouts that were looked at was priced"
             raise OutOfTime(f"{said} {self.budget.limit}")
         self.budget.spend(LAYOUT * rows)
 

@@ -32,8 +32,8 @@ SPLIT: Final = "transformers"
 """The stack that splits sequences, which FSDP's usual one does not."""
 _KEYS: Final = frozenset({"distributed_type", "mixed_precision"})
 _OPEN: Final = (
-    "accumulation makes no batch without the script's micro-batch, which is not here; the usual batch is priced where "
-    "neither --micro-batch-size nor --global-batch-size says it"
+    "the script's micro-batch is not known, so gradient accumulation gives no batch; the usual batch is priced unless "
+    "--micro-batch-size or --global-batch-size says it"
 )
 Find = Callable[[str], JobFile | None]
 """The file that another one names, None where it is not there."""
@@ -46,12 +46,15 @@ def accelerate_job(document: Mapping[str, Any], find: Find = lambda _: None) -> 
         BadRequest: it has no key of Accelerate, or a value that is not priced.
     """
     if not _KEYS & set(document):
-        raise BadRequest("no key of Accelerate in it, such as distributed_type")
+        raise BadRequest("it has no key of Accelerate, such as distributed_type")
     document = typed(document, OPTIONS, words=False)
     at = Document(document, OPTIONS)
     of_type = {"deepspeed": _of_deepspeed, "megatron": _of_megatron}.get(at("distributed"), _of_pytorch)
     found = of_type(at, find)
-    remark = "batch, sequence and accumulation are the script's: --global-batch-size, --seq-length, --micro-batch-size"
+    remark = (
+        "the script sets batch, sequence length and accumulation; give --global-batch-size, --seq-length, "
+        "--micro-batch-size"
+    )
     compiled = str(at("compiler") or "no").lower() not in {"no", "none", "eager"}
     more = {"gpus": at("gpus"), "changes": {"stack.fused_elementwise": True} if compiled else None}
     _ = [at.raw(field) for field in ("tp", "cp", "sp", "shard", "replicas", "cp_kind")]
@@ -92,7 +95,7 @@ def _of_deepspeed(at: Document, find: Find) -> ImportedJob:
     made = deepspeed_document(at.table(""), find)
     if made is None:
         name = plugin.get("deepspeed_config_file")
-        said = f"deepspeed_config_file {name} is not here, which says how states are sharded; give it beside this file"
+        said = f"deepspeed_config_file {name} says how states are sharded, but is not here; give that file too"
         return ImportedJob({"stack": FRAMEWORKS["deepspeed"].stack}, missing=(said,), framework="deepspeed")
     _ = {plugin.get(word) for word in (*PLUGIN, *LEFT)}
     steps, precision = made.get("gradient_accumulation_steps"), at("precision")
@@ -106,9 +109,9 @@ def _of_deepspeed(at: Document, find: Find) -> ImportedJob:
     fields = {"stack": FRAMEWORKS["deepspeed"].stack, **found.fields}
     fields |= {"precision": precision} if precision != "fp32" else {}
     unread = plugin.unread("", prefix="deepspeed_config.")
-    told = (*found.unpriced, *unread)
+    effects = (*found.unpriced, *unread)
     filled = found.filled if precision == "fp32" else frozenset()
-    return ImportedJob(fields, pins, assumed=assumed, unpriced=told, framework="deepspeed", filled=filled)
+    return ImportedJob(fields, pins, assumed=assumed, unpriced=effects, framework="deepspeed", filled=filled)
 
 
 def _of_megatron(at: Document, _find: Find) -> ImportedJob:

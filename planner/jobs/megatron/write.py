@@ -116,7 +116,7 @@ def _base_unknown(job: Job) -> bool:
 
 def _left_out(job: Job) -> str:
     base = "; Megatron-LM's own base is 10000, which few models of today have" if _base_unknown(job) else ""
-    return f"add what is the run's own: {', '.join(_own_words(job))}{base}"
+    return f"add your own options: {', '.join(_own_words(job))}{base}"
 
 
 def strategy_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:

@@ -70,7 +70,7 @@ _ONE: Final = Dialect(
     },
     unpriced={
         **UNPRICED,
-        "optim.bucket-cap-mb": "buckets of gradients of another size than are priced",
+        "optim.bucket-cap-mb": "gradient buckets of another size than priced",
         "num-micro-batches-with-partial-activation-checkpoints": "some micro-batches recompute less: slightly shorter",
     },
     harmless=OF_THE_RUN
@@ -118,7 +118,7 @@ _BRIDGE: Final = Dialect(
     stack="nemo",
     framework="megatron-bridge",
     booleans=True,
-    says=("what the recipe sets beside these is not read: sizes are the model's, overlap is the stack's",),
+    says=("other settings of the recipe are not read: sizes come from the model, overlap from the stack",),
 )  # fmt: skip
 _PARTS: Final = {
     "model": "",

@@ -62,7 +62,7 @@ def _settled(document: Mapping[str, Any]) -> ImportedJob:
     try:
         return torchtitan_job(document) if document else ImportedJob()
     except BadRequest as error:
-        return ImportedJob(missing=(f"the configuration that it prints makes no job: {error}",))
+        return ImportedJob(missing=(f"the configuration that it prints does not make a job: {error}",))
 
 
 def _document(text: str) -> Mapping[str, Any]:
@@ -95,7 +95,7 @@ def _with_facts(job: ImportedJob, said: Mapping[str, str]) -> ImportedJob:
     pins = {axis: degrees[name] for name, axis in _AXES.items() if name in degrees}
     local = _whole(said.get("local_batch_size", ""))
     pins |= {"micro_batch_size": local[0]} if local and pins.get("pp") == 1 else {}
-    named_one = f"{named[0]} {named[1]} is not known here; --model says any other" if all(named) and not model else ""
+    named_one = f"{named[0]} {named[1]} is not known; give another one with --model" if all(named) and not model else ""
     lacks = job.lacks or named_one
     return replace(job, fields={**fields, **job.fields}, pins={**pins, **job.pins}, lacks=lacks)
 
@@ -114,7 +114,7 @@ def _whole(text: str) -> list[int]:
 def _seen(findings: Findings) -> tuple[str, ...]:
     """What the log says of machine and model and no field takes as it is."""
     said = findings.start.said
-    machine = f"the log names the device {said['device']}; --cluster takes that name" if "device" in said else ""
+    machine = f"the log names the device {said['device']}; --cluster accepts that name" if "device" in said else ""
     return (machine,) if machine else ()
 
 

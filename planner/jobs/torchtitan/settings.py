@@ -47,7 +47,7 @@ def torchtitan_job(document: Mapping[str, Any]) -> ImportedJob:
         BadRequest: it has no table of torchtitan, or a value that torchtitan would refuse or that is not priced.
     """
     if not {"parallelism", "training"} & set(document):
-        raise BadRequest("no table of torchtitan in it, such as [parallelism]")
+        raise BadRequest("it has no table of torchtitan, such as [parallelism]")
     at = Document(_in_sequences(document), OPTIONS)
     for table in _TABLES:
         _ = at.table(table)
@@ -244,7 +244,7 @@ def _batch(at: Document, pp: int, ranks: _Ranks) -> tuple[dict[str, Any], int | 
     if batch == 0:
         raise BadRequest("training.global_batch_size: 0 does not exist; -1 is one local batch of every rank")
     if pp > 1 and ranks.shard and batch > local * ranks.replicas * ranks.shard:
-        remarks.append("every local batch fills and drains the pipeline by itself; all are priced as one pipeline")
+        remarks.append("each local batch fills and drains the pipeline; they are priced as one pipeline")
     return {"micro_batch_size": micro, "local": local}, batch, remarks
 
 

@@ -54,7 +54,7 @@ def probe_of(path: Path, document: Mapping[str, Any]) -> Probe:
         )
     except (KeyError, TypeError, AttributeError):
         raise BadFile(
-            path, "is no whole answer of plan probe: it needs machine.device and sections with entries"
+            path, "is not a complete answer of plan probe: it needs machine.device and sections with entries"
         ) from None
     if document.get("small"):
         raise BadFile(

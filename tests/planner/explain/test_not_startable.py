@@ -53,5 +53,5 @@ def test_where_the_framework_starts_nothing_of_what_is_pinned_it_is_planned_with
     pins = {"rank_order": "tp-cp-ep-pp-dp", "cp": 4, "tp": 4, "pp": 8}
     found = plan(PlanRequest(model="175b", gpus=1024, pins=pins))
     assert found.strategy.rank_order == "tp-cp-ep-pp-dp"
-    assert "framework any (nothing fits that the stack's starts)" in found.defaults
+    assert "framework any (nothing fits that the stack's framework can start)" in found.defaults
     assert any("megatron-lm cannot start this plan: no rank order tp-cp-ep-pp-dp" in said for said in found.warnings)

@@ -131,5 +131,5 @@ def test_layers_of_a_request_are_those_that_are_given_beside_it():
 
 
 def test_a_search_takes_no_layers():
-    with pytest.raises(BadRequest, match="layers_per_stage: a search splits the layers itself"):
+    with pytest.raises(BadRequest, match="layers_per_stage: a search chooses the split of the layers itself"):
         plan(PlanRequest(**SMALL, layers_per_stage=(16, 16)))
