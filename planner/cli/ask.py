@@ -100,13 +100,8 @@ def gathered(
 def still_missing(job: ImportedJob, given: Given) -> list[str]:
     """What must be said before there is a price, all of it."""
     lacking = list(job.missing)
-    needs = {"model": job.lacks or "no model is said; --model says which", "gpus": "--gpus says how many accelerators"}
-    lacking += [
-        said
-        for name, said in needs.items()
-        if name not in given.values and not any(f"--{name} " in line for line in job.missing)
-    ]
-    return lacking
+    needs = {"model": job.lacks or "no model is named; give --model", "gpus": "how many GPUs is not known; give --gpus"}
+    return lacking + [said for name, said in needs.items() if name not in given.values and not job.asks_for(name)]
 
 
 def _as_job(fields: Mapping[str, Any]) -> ImportedJob:

@@ -9,6 +9,7 @@ Beside the axes of a strategy, readers put among the pins what can only be resol
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import prod
@@ -90,6 +91,10 @@ class ImportedJob:
     def lines(self) -> tuple[str, ...]:
         """All that is to be said of it, one sentence each: missing first, then assumed, not priced, and the rest."""
         return (*self.missing, *self.assumed, *self.unpriced, *self.remarks)
+
+    def asks_for(self, name: str) -> bool:
+        """Whether a line of what is missing names the option ``--name``."""
+        return any(f"--{name}" in re.split(r"[\s,;.]+", line) for line in self.missing)
 
 
 def joined(*jobs: ImportedJob) -> ImportedJob:

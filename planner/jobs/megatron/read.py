@@ -341,7 +341,7 @@ def _of_decoder(launch: Launch, context: Context) -> ImportedJob:
     left, open_, loose = _without_unknown(given, launch.unknown)
     left |= {"is-hybrid-model": []} if HYBRID & programs else {}
     asked = tuple(
-        f"--{name} {' '.join(given[name]):.60}: {way} says it"
+        f"--{name} {' '.join(given[name]):.60}: give {way}"
         for name, way in open_.items()
         if _decides(name, dialect, described="num-layers" in given)
     )

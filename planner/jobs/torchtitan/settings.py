@@ -303,7 +303,7 @@ def _assumed(at: Document, pp: int) -> tuple[str, ...]:
     _ = at("optimizer")
     remarks = {
         f"training.seq_len is not given; {at('seq_length')} is priced": at.raw("seq_length") is None,
-        "compile.enable is not given; eager kernels are priced, --set stack.fused_elementwise=true says otherwise": (
+        "compile.enable is not given; eager kernels are priced, --set stack.fused_elementwise=true changes it": (
             at.raw("compile") is None
         ),
         "the schedule is that of torchtitan's default, 1F1B": pp > 1 and at.raw("schedule") is None,

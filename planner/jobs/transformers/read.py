@@ -111,7 +111,7 @@ def _known(values: Mapping[str, Any], launch: Launch, trainer: Trainer) -> tuple
         if name in read
     }
     left = {name: value for name, value in values.items() if not lost.get(name)}
-    return left, [f"--{name} is {values[name]}; {how} says it" for name, how in lost.items() if how]
+    return left, [f"--{name} is {values[name]}; give {how}" for name, how in lost.items() if how]
 
 
 def names_in(launch: Launch) -> set[str]:

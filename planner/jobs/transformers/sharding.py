@@ -212,4 +212,4 @@ def _of_pytorch(
 
 def _assumed(precision: str, trainer: Trainer, narrow: str | None) -> str:
     why = f"the model is loaded in {narrow}" if narrow else f"{trainer.title} then takes it"
-    return f"neither bf16 nor fp16 is switched on; {precision} is priced, as {why}; --precision says otherwise"
+    return f"neither bf16 nor fp16 is switched on; {precision} is priced, as {why}; --precision changes it"

@@ -48,11 +48,11 @@ def test_the_answer_comes_first_and_every_value_names_its_file(files, monkeypatc
 def test_what_is_missing_is_said_all_at_once_and_is_no_failure_to_read(files):
     done = run("read", files / "ds.json")
     assert done.exit_code == 0
-    assert "--model says which" in done.stdout
-    assert "--gpus says how many" in done.stdout
+    assert "give --model" in done.stdout
+    assert "give --gpus" in done.stdout
     done = run("predict", files / "ds.json")
     assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "--model says which; --gpus says how many accelerators" in done.stderr
+    assert "give --model; how many GPUs is not known; give --gpus" in done.stderr
 
 
 TITAN_LOG = "[titan] INFO - Building 2-D device mesh with ['dp_shard', 'tp'], [4, 2]\n" + "".join(

@@ -170,8 +170,8 @@ def test_all_that_a_script_leaves_open_is_named_at_once():
     unknown = {"${MBS}": "--env MBS=VALUE", "$1": "--arg VALUE", "$N": "--env N=VALUE"}
     found = read(f"{words} --nnodes $N", unknown=unknown)
     assert found.missing == (
-        "--micro-batch-size ${MBS}: --env MBS=VALUE says it",
-        "--tensor-model-parallel-size $1: --arg VALUE says it",
+        "--micro-batch-size ${MBS}: give --env MBS=VALUE",
+        "--tensor-model-parallel-size $1: give --arg VALUE",
     )
 
 

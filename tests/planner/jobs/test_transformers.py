@@ -215,7 +215,7 @@ def test_what_a_script_does_not_say_is_asked_for_by_name():
         "torchrun --nproc_per_node 8 t.py --model_name llama2-7b --per_device_train_batch_size ${B} --output_dir ${D}"
     )
     job = command(words, unknown={"${B}": "--env B=VALUE", "${D}": "--env D=VALUE"})
-    assert job.missing == ("--per_device_train_batch_size is ${B}; --env B=VALUE says it",)
+    assert job.missing == ("--per_device_train_batch_size is ${B}; give --env B=VALUE",)
 
 
 def test_liger_attention_and_compilation_are_switches():
