@@ -120,9 +120,9 @@ CASES = {
     "a cluster file that is too small": ([*ASK, "--cluster", "{few}"], "few has 2 nodes x 8 = 16 GPUs; 64 were asked"),
     "a node without a network": ([*ASK, "--cluster", "{lone}"], "lone has 1 node x 8 = 8 GPUs; 64 were asked for"),
     "a network slower than any": ([*ASK, "--cluster", "{slow}"], "bandwidth between 1 Mb/s and 100 TB/s"),
-    "nobody's cluster": ([*ASK, "--cluster", "~nobody-here/x.toml"], "there is no such home folder"),
-    "nobody's configuration": ([*ASK, "--config", "~nobody-here/x.toml"], "there is no such home folder"),
-    "nobody's output": ([*ASK, "-o", "~nobody-here/x.json"], "there is no such home folder"),
+    "nobody's cluster": ([*ASK, "--cluster", "~nobody-here/x.toml"], "no such home folder"),
+    "nobody's configuration": ([*ASK, "--config", "~nobody-here/x.toml"], "no such home folder"),
+    "nobody's output": ([*ASK, "-o", "~nobody-here/x.json"], "no such home folder"),
     "an unknown link": ([*ASK, "--cluster", "{link}"], "`plan list links` shows all"),
     "layers in words": (["predict", *ASK, "--layers-per-stage", "12,x"], "12,x"),
     "layers that make no chunks": (
