@@ -41,7 +41,7 @@ _OTHERS: Final[Mapping[str, str]] = {
     "deepspeed": "plan export --to deepspeed writes its JSON file, and a pipeline in Python",
     "deepspeed-2021": "plan export --to deepspeed writes its JSON file, and a pipeline in Python",
     "fsdp": "plan export --to accelerate writes a YAML file, --to pytorch the Python of the mesh",
-    "transformers": "Transformers' Trainer is told its plan in a recipe (plan export --to trl or llamafactory)",
+    "transformers": "Transformers' Trainer reads its plan from a recipe (plan export --to trl or llamafactory)",
     "gpt-neox": "GPT-NeoX is launched with a YAML file",
     "generic": "no framework in particular is meant",
     "internevo": "InternEvo is launched with a Python configuration",

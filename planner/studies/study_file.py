@@ -82,7 +82,7 @@ def _read(path: Path) -> dict[str, Any]:
         for name in _WHOLE:
             named = re.search(rf"^\s*{name}\s*=\s*([^{{#\n]+)", text, re.MULTILINE)
             if named and re.search(rf"^\s*(\[\s*)?{name}\s*[.\]]", text, re.MULTILINE):
-                way = f"beside fields of it write its name as {name}s = {named[1].strip()}"
+                way = f"together with its fields write its name as {name}s = {named[1].strip()}"
                 raise BadFile(path, f"{name}: TOML takes a value or fields under one name; {way}") from None
         raise
 

@@ -296,7 +296,7 @@ def test_a_busy_machine_names_the_nearest_that_an_idle_one_does(monkeypatch):
     ("pins", "why"),
     [
         ({"pp": 7}, "pp 7 does not divide 64 GPUs; 4 and 8 do"),
-        ({"tp": 8, "pp": 8, "dp": 2}, "cannot make up 64 GPUs"),
+        ({"tp": 8, "pp": 8, "dp": 2}, "does not fit 64 GPUs"),
         ({"zero_stage": 0, "sharding_degree": 8}, "ZeRO stage 0 has sharding degree 1"),
     ],
 )

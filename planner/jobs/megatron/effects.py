@@ -134,7 +134,7 @@ UNPRICED: Final[Mapping[str, str]] = {
     "perform-rl-step": "rollouts run between steps: only the training step is priced",
     "freeze-all-layers": "nothing trains: there are no gradients and no optimizer states, but they are priced",
     # What is watched.
-    "log-max-attention-logit": "the largest logit is kept beside attention: slightly longer",
+    "log-max-attention-logit": "the largest logit of attention is kept too: slightly longer",
     "log-num-zeros-in-grad": "gradients are read once more: slightly longer",
     "log-params-norm": "parameters are read once more where it is logged: slightly longer",
     "check-for-large-grads": "gradients are read once more: slightly longer",

@@ -311,7 +311,7 @@ def _recognises(launch: Launch) -> bool:
 
 
 _OTHER_MODELS: Final = {
-    "pretrain_t5": "an encoder beside the decoder",
+    "pretrain_t5": "an encoder as well as a decoder",
     "pretrain_ict": "two encoders",
     "pretrain_biencoder_nq": "two encoders",
     "pretrain_retro": "an encoder for what it retrieves",

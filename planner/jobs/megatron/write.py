@@ -93,7 +93,7 @@ def _environment(job: Job) -> dict[str, str]:
 def _ported(job: Job) -> tuple[str, ...]:
     if job.vendor in {"", "NVIDIA", "AMD"}:
         return ()
-    return (f"Megatron-LM asks for CUDA: {job.nodes[0].accelerator} wants the port of {job.vendor}",)
+    return (f"Megatron-LM needs CUDA: {job.nodes[0].accelerator} needs the port of {job.vendor}",)
 
 
 def _own_words(job: Job) -> list[str]:

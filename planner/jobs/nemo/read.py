@@ -155,7 +155,7 @@ def nemo_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
     model = document.get("model")
     model = model if isinstance(model, Mapping) else {}
     if isinstance(model.get("encoder"), Mapping) and isinstance(model.get("decoder"), Mapping):
-        raise BadRequest("model.encoder beside model.decoder is not priced; a decoder of text is")
+        raise BadRequest("model.encoder with model.decoder is not priced; a decoder of text is")
     found = table_job(_one_words(document, context), _ONE, context)
     return replace(found, unpriced=(*found.unpriced, BOTH_WAYS)) if "bert_binary_head" in model else found
 

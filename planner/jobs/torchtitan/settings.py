@@ -340,7 +340,7 @@ def _precision(at: Document, ep: int) -> tuple[str, bool, list[str]]:
     if len({*linear, *grouped}) > 1:
         raise BadRequest(f"model.converters: {' and '.join(used)} are of two formats, which torchtitan refuses")
     if not linear:
-        raise BadRequest(f"model.converters: {used[0]} alone is not priced; {next(iter(_LINEAR))} beside it is")
+        raise BadRequest(f"model.converters: {used[0]} alone is not priced; {next(iter(_LINEAR))} with it is")
     remarks = ["quantize: every product of a layer is priced in 8 bits, those of filter_fqns too"]
     if ep > 1 and not grouped:
         remarks = ["model.converters leave experts in 16 bits; every product of a layer is priced in 8 bits"]

@@ -58,6 +58,6 @@ def probe_of(path: Path, document: Mapping[str, Any]) -> Probe:
         ) from None
     if document.get("small"):
         raise BadFile(
-            path, "was measured where no GPU is, with shapes that tell nothing; run plan probe beside the GPU"
+            path, "was measured without a GPU, with shapes that are too small; run plan probe where the GPU is"
         )
     return found

@@ -203,7 +203,7 @@ def test_encoders_of_nemo_are_refused_and_bert_s_are_said():
     bert = json.dumps({"trainer": trainer, "model": model | {"bert_binary_head": True}})
     assert any("bidirectional" in line for line in read(bert)[1].unpriced)
     parts = {"encoder": {"num_layers": 2}, "decoder": {"num_layers": 2}}
-    with pytest.raises(BadRequest, match=r"model\.encoder beside model\.decoder is not priced"):
+    with pytest.raises(BadRequest, match=r"model\.encoder with model\.decoder is not priced"):
         read(json.dumps({"trainer": trainer, "model": model | parts}))
 
 

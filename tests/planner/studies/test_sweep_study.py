@@ -194,7 +194,7 @@ def test_a_relative_value_needs_something_to_be_relative_to():
 )
 def test_a_machine_that_is_named_and_changed_under_one_name_says_how_to_write_it(text, tmp_path):
     path = written(tmp_path, f'model = "22b"\ngpus = 8\n{text}', "study.toml")
-    with pytest.raises(BadFile, match=r'beside fields of it write its name as clusters = "dgx-h100"$'):
+    with pytest.raises(BadFile, match=r'together with its fields write its name as clusters = "dgx-h100"$'):
         read_study(path)
     mended = text.replace("cluster = ", "clusters = ")
     assert read_study(written(tmp_path, f'model = "22b"\ngpus = 8\n{mended}', "study.toml")).product == 2
