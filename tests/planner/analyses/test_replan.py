@@ -215,7 +215,7 @@ def test_numbers_that_the_pins_cannot_make_up_are_left_out():
         found = replan(pinned, gpus)
         assert found.fastest.plan.strategy.tp * found.fastest.plan.strategy.pp == 16
         assert all(count % 16 == 0 for count in found.counts)
-    with pytest.raises(BadRequest, match="cannot make up"):
+    with pytest.raises(BadRequest, match="does not fit"):
         replan(pinned, 8)
 
 

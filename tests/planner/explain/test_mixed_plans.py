@@ -275,7 +275,7 @@ def test_what_a_search_finds_does_not_depend_on_how_many_cores_are_bounded_at_a_
         ({"pins": {"tp": 3}}, "tp 3 does not divide the 8 GPUs of old; 2 and 4 do"),
         ({"pins": {"pp": 7}}, "pp 7 stages cannot be made of 8 old \\+ 8 new GPUs; 6 and 8 do"),
         ({"objective": "memory"}, "objective memory is searched for one node group"),
-        ({"pins": {"tp": 8, "dp": 8}}, "cannot make up the 8 GPUs of old"),
+        ({"pins": {"tp": 8, "dp": 8}}, "does not fit the 8 GPUs of old"),
     ],
 )
 def test_requests_that_cannot_be_are_refused_in_one_line(changes, said):

@@ -367,7 +367,7 @@ def test_parts_in_graphs_are_called_as_the_version_calls_them():
 def test_what_megatron_s_arguments_cannot_say_of_a_model_is_said(name, lack):
     (plan,) = random_plans("megatron-lm", 1, seed=3, models=(name,), precisions=("bf16",))
     remarks = " ".join(export(plan, "megatron-lm").remarks)
-    assert ("the model is not whole" in remarks) == (lack is not None)
+    assert ("the model is not complete" in remarks) == (lack is not None)
     assert (lack or "") in remarks
 
 
