@@ -359,7 +359,7 @@ WRONG = [
     (queue(SMALL | {"time_limit": "9 s"}), "job j0: there is no field 'time_limit'; it belongs to the whole queue"),
     (
         queue(SMALL | {"global_batch": 8, "global_batch_size": 8}),
-        "job j0: global_batch_size and global_batch say the same thing twice",
+        "job j0: global_batch_size and global_batch are the same option",
     ),
     (queue(SMALL | {"priority": 0}), "job j0: priority: input should be greater than 0, got 0"),
     (queue(SMALL | {"deadline": 3}), "deadline: expected a time"),
