@@ -40,7 +40,7 @@ def test_a_plan_starts_with_the_framework_of_its_stack_and_what_does_not_stands_
     gain = 1.0 - free.prediction.iteration_seconds / found.prediction.iteration_seconds
     (said,) = beyond(**asked)
     assert said.startswith(f"{gain:.1%} faster with --for any, ")
-    assert "megatron-lm starts no rank order tp-cp-ep-pp-dp with" in said
+    assert "megatron-lm cannot start it: no rank order tp-cp-ep-pp-dp with" in said
 
 
 def test_what_needs_a_users_own_code_is_planned_only_where_its_axis_is_pinned():
