@@ -274,9 +274,9 @@ def _units_left(scenario: Scenario) -> int:
     units, aside = scenario.group.accelerator.compute_units, scenario.stack.overlap.communication_units
     if aside >= units:
         raise NoUnitsLeft(
-            f"stack {scenario.stack.name} sets {aside} compute units aside for communication, and "
-            f"{scenario.group.accelerator.name} has {units}; stack.overlap.communication_units of {units - 1} or fewer "
-            "works"
+            f"stack {scenario.stack.name} reserves {aside} compute units for communication, but "
+            f"{scenario.group.accelerator.name} has only {units}; stack.overlap.communication_units {units - 1} or "
+            "fewer works"
         )
     return units - aside
 

@@ -166,7 +166,9 @@ def _device(given: object, limit: Document) -> Accelerator:
 def _tiers(group: Document, device: Accelerator) -> tuple[Document, ...]:
     """Every tier of a group, inner to outer; only a single node can do without a network."""
     if "network" in group and "tiers" in group:
-        raise ValueError("network and tiers: give one, [network] for a flat network or [[tiers]] for several")
+        raise ValueError(
+            "network and tiers: give only one, [network] for a flat network or [[tiers]] for several levels"
+        )
     network = [{"name": "network"} | _table(group["network"], "network")] if "network" in group else []
     outer = _tables(group.get("tiers", network), "tiers")
     said = [_tier(tier, str(tier.get("name", "tiers"))) for tier in outer]
@@ -211,7 +213,7 @@ def _tier(table: Document, where: str) -> Document:
     short = "latency" in flat
     if short:
         if "step_latency" in flat:
-            raise ValueError(f"{where}: latency and step_latency are one; leave out one")
+            raise ValueError(f"{where}: latency and step_latency are the same; leave out one")
         flat["step_latency"] = flat.pop("latency")
     stated = bool({"bandwidth", "like"} & flat.keys())
     like = flat.pop("like", None if "efficiency" in flat else _DEFAULT_NETWORK)

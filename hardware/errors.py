@@ -147,7 +147,8 @@ def _finding(finding: Mapping[str, Any]) -> str:
     message = _EXPECTED.get(kind, message.removeprefix("Value error, "))
     # Our own sentences about a whole table, or those that show the value, need it not a second time.
     parts = [given, *(given if isinstance(given, list | tuple) else ())]
-    shown = kind == "value_error" and (isinstance(given, Mapping) or any(_short(part) in message for part in parts))
+    said = any(_short(part) in message or (isinstance(part, str) and part and part in message) for part in parts)
+    shown = kind == "value_error" and (isinstance(given, Mapping) or said)
     if "got " in message or shown:
         return f"{where}: {message}"
     return f"{where}: {message[:1].lower()}{message[1:]}, got {_short(given)}"

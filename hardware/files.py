@@ -173,7 +173,7 @@ def part(document: Document, name: str, path: Path) -> Document:
         return document
     table = document.get(name)
     if not isinstance(table, dict):
-        raise BadFile(path, f"a profile without a [{name}] table; give --{name} a name, or another file")
+        raise BadFile(path, f"this profile has no [{name}] table; give --{name} by name, or another file")
     return table
 
 
@@ -197,7 +197,7 @@ def expanded(name: str | Path) -> Path:
     try:
         return Path(name).expanduser()
     except RuntimeError:
-        raise BadFile(name, "there is no such home folder") from None
+        raise BadFile(name, "no such home folder") from None
 
 
 def read_text(path: Path, *, most: int = LARGEST) -> str:
@@ -233,7 +233,7 @@ def refuse_pipe(path: Path) -> None:
     """
     opened = any(path.absolute().is_relative_to(folder) for folder in ("/dev", "/proc"))
     if path.is_fifo() and not opened:
-        raise BadFile(path, "a named pipe, where a file is expected; /dev/stdin is what is piped")
+        raise BadFile(path, "a named pipe, where a file is expected; use /dev/stdin for piped input")
 
 
 @cache

@@ -133,9 +133,9 @@ class Accelerator(Record):
         least = self.host_power + LEAST * (self.kernel_power or self.power)
         if limit > self.power:
             rated = f"{self.name} is rated for {self.power:g} W"
-            return f"{rated}, which a power_limit of {limit:g} W would not hold; leave it out"
+            return f"{rated}, less than the power_limit of {limit:g} W; leave it out"
         if limit < least:
-            unknown = f"nothing is known of {self.name} within a power_limit of {limit:g} of its {self.power:g} W"
+            unknown = f"{self.name} has {self.power:g} W, and its speed at a power_limit of {limit:g} W is not known"
             return f"{unknown}; {least:g} W works"
         return None
 
@@ -176,7 +176,10 @@ class NodeGroup(Record):
         domains = [tier.domain for tier in self.tiers]
         inner = domains[:-1]
         if domains[-1] != 0 or any(domain == 0 for domain in inner) or sorted(set(inner)) != inner:
-            raise ValueError(f"tiers must widen from inner to outer and end with domain 0, got {domains}")
+            raise ValueError(
+                "tiers must go from the inner to the outer network, with growing domains and 0 at the "
+                f"end, got {domains}"
+            )
         return self
 
     @property
@@ -275,7 +278,9 @@ class Cluster(Record):
 def _fastest_first(cluster: Cluster, n: int) -> dict[str, object]:
     """Groups and links of a mixed cluster of which a job takes n devices; the groups keep their order."""
     if unsaid := [group.name for group in cluster.groups if group.nodes is None]:
-        raise BadNodeCount(f"{cluster.name} mixes node groups; group {unsaid[0]} needs its number of nodes: nodes = 8")
+        raise BadNodeCount(
+            f"{cluster.name} has several node groups; group {unsaid[0]} needs its number of nodes, such as nodes = 8"
+        )
     has = " + ".join(f"{group.gpus} {group.name}" for group in cluster.groups)
     if not 0 < n <= (cluster.gpus or 0):
         most = cluster.gpus
@@ -285,7 +290,7 @@ def _fastest_first(cluster: Cluster, n: int) -> dict[str, object]:
     if counts is None:
         nodes = " and ".join(f"{group.gpus_per_node} {group.name}" for group in cluster.groups)
         near = " and ".join(map(str, neighbours(sizes, n)))
-        said = f"{n} GPU{'s' if n > 1 else ''} cannot be taken in nodes of {nodes}; {near} fill whole nodes"
+        said = f"{n} GPU{'s' if n > 1 else ''} cannot fill whole nodes of {nodes}; {near} can"
         raise BadNodeCount(f"{cluster.name}: {said}")
     taken = {g.name: g.model_copy(update={"nodes": count}) for g, count in zip(fastest, counts, strict=True)}
     kept = [taken[group.name] for group in cluster.groups if taken[group.name].nodes]
@@ -296,7 +301,7 @@ def _fastest_first(cluster: Cluster, n: int) -> dict[str, object]:
 def _resized(group: NodeGroup, n: int, cluster: str) -> NodeGroup:
     size = group.gpus_per_node
     if n < 1:
-        raise BadNodeCount(f"{cluster}: {n} GPUs is no cluster; the smallest is 1")
+        raise BadNodeCount(f"{cluster}: {n} GPUs is not possible; the smallest number is 1")
     if group.nodes is not None and n > group.nodes * size:
         has = f"{group.nodes} node{'s' if group.nodes > 1 else ''} x {size} = {group.nodes * size} GPUs"
         raise BadNodeCount(f"{cluster} has {has}; {n} were asked for; at most {group.nodes * size} works")
@@ -304,5 +309,5 @@ def _resized(group: NodeGroup, n: int, cluster: str) -> NodeGroup:
         return group.model_copy(update={"nodes": 1, "gpus_per_node": n, "tiers": within_node(group.tiers, n)})
     if n % size:
         below = n - n % size
-        raise BadNodeCount(f"{cluster}: {n} GPUs do not fill nodes of {size}; these do: {below} and {below + size}")
+        raise BadNodeCount(f"{cluster}: {n} GPUs do not fill nodes of {size}; {below} and {below + size} do")
     return group.model_copy(update={"nodes": n // size, "tiers": shared_out(group.tiers, n, size)})

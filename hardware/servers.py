@@ -74,7 +74,7 @@ class ServerGroup(Record):
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
         if (self.accelerator is None) != (self.gpus_per_node == 0):
-            raise ValueError("accelerator and gpus_per_node belong together; give both, or neither")
+            raise ValueError("accelerator and gpus_per_node go together; give both or neither")
         if self.accelerator is not None and (self.host_link is None or self.device_link is None):
             raise ValueError("a group with accelerators needs host_link, such as '16 GB/s', and device_link")
         if self.ssd and (self.ssd_bandwidth is None or self.ssd_reads is None):

@@ -155,7 +155,7 @@ def _factor(dollar: str, unit: str, text: str, dimension: Dimension) -> float:
         raise _refusal(dimension, text, "no unit" if "$" not in written else "two units")
     factors = _UNITS[dimension].factors
     if written not in factors:
-        raise _refusal(dimension, text, f"{written!r} is not such a unit" if written else "no unit")
+        raise _refusal(dimension, text, f"unknown unit {written!r}" if written else "no unit")
     return factors[written]
 
 

@@ -52,8 +52,8 @@ def model(name_or_path: str, seq_length: int | None = None) -> Model:
         if name_or_path.lower().endswith(SUFFIXES) or path.exists():
             return from_file(path, seq_length)
         if (known := entry_on_hub(name_or_path)) is None:
-            other = "any other is given by a copy of its config.json"
-            raise BadFile(path, f"no such file, and no model of the catalogue (plan list models); {other}")
+            other = "give any other model as a copy of its config.json"
+            raise BadFile(path, f"no such file, and no such model in the catalogue (plan list models); {other}")
         return from_file(DIRECTORY / f"{known}.toml")
     name = entry_of(name_or_path)
     if name is None:
@@ -115,7 +115,9 @@ def model_in(document: Document, path: Path, seq_length: int | None = None) -> M
             return from_config(entries, name=name, seq_length=seq_length)
         foreign = sorted(HUGGING_FACE_FIELDS & entries.keys())
         if foreign and path.suffix.lower() != ".toml":
-            raise BadModel(f'model_type: missing beside {foreign[0]}; name the family, such as "model_type": "llama"')
+            raise BadModel(
+                f'model_type: missing, though there is {foreign[0]}; name the family, such as "model_type": "llama"'
+            )
         inner = entries.get("model")
         return from_shape(inner if isinstance(inner, Mapping) else entries, name=name)
 

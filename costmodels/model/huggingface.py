@@ -68,10 +68,10 @@ def from_config(config: Mapping[str, object], *, name: str = "", seq_length: int
     refuse_mechanism({"model_type": family}, name)
     if family not in known:
         read = read_families()
-        others = f"{len(read)} families of decoders are read, such as llama, qwen3 and deepseek_v3"
+        others = f"{len(read)} families of decoders can be read, such as llama, qwen3 and deepseek_v3"
         near = meant(family, read, otherwise=others)
-        otherwise = "; a TOML file of its sizes is read too, such as examples/my-model.toml"
-        raise UnsupportedFamily(f"Hugging Face model family {family!r} is unsupported; {near}{otherwise}")
+        otherwise = "; or write its sizes into a TOML file, such as examples/my-model.toml"
+        raise UnsupportedFamily(f"Hugging Face model family {family!r} is not supported; {near}{otherwise}")
     label = name or str(config.get("_name_or_path") or family)
     nested = isinstance(whole.get("text_config"), Mapping)
     if family not in ADAPTERS or nested:
@@ -83,7 +83,7 @@ def from_config(config: Mapping[str, object], *, name: str = "", seq_length: int
     if "moe" not in described and "unused_experts" not in families().get(family, {}):
         refuse_experts(reader, family)
     if strange := not_understood(entries, family):
-        without = " and ".join(filter(None, (without, f"effect of {', '.join(strange)}, which is not known")))
+        without = " and ".join(filter(None, (without, f"unknown effect of {', '.join(strange)}")))
     fields: Fields = {
         "name": label,
         "title": label,
@@ -278,7 +278,7 @@ def _alternating(family: Callable[[Config], Fields], every: int, **facts: object
 
 def _phi(config: Config) -> Fields:
     if config.switch("qk_layernorm", default=False):
-        raise BadModel(f"{config.label}: qk_layernorm: norms with a shift on queries and keys are unsupported")
+        raise BadModel(f"{config.label}: qk_layernorm: norms with biases on queries and keys are not supported")
     return ungated_decoder(config, activation="gelu_new") | {
         "rotary_fraction": partial_rotary(config, default=0.5),
         "parallel_block": True,

@@ -56,7 +56,7 @@ def model_type(config: Mapping[str, object], known: Iterable[str]) -> str:
     if isinstance(classes, list) and classes and isinstance(classes[0], str):
         stem = classes[0].removesuffix("ForCausalLM").removesuffix("LMHeadModel").lower()
         return next((name for name in known if name.replace("_", "") == stem), stem)
-    raise BadModel("not a Hugging Face configuration: neither model_type nor architectures names a family")
+    raise BadModel("not a Hugging Face configuration: it names no family, neither as model_type nor as architectures")
 
 
 class Entries(dict[str, object]):
@@ -111,8 +111,8 @@ class Config:
         """How far positions reach, at least as far as the sequence that is asked for where nothing says it."""
         if self.seq_length is None and all(self.get(field) is None for field in spellings):
             raise BadModel(
-                f"{self.label}: {spellings[0]}: missing from the Hugging Face configuration; add it, or say the "
-                "length of sequences (--seq-len 4096)"
+                f"{self.label}: {spellings[0]}: missing from the Hugging Face configuration; add it, or give --seq-len "
+                "4096"
             )
         return self.count(*spellings, default=self.seq_length)
 
@@ -227,8 +227,8 @@ def upper_window(config: Config) -> Fields:
         full = config.count_or_zero("max_window_layers")
     if 0 < full < layers:
         raise BadModel(
-            f"{config.label}: max_window_layers: {full} of {layers} layers without the window of the others are "
-            f"unsupported; 0 is a window everywhere, {layers} or more is none"
+            f"{config.label}: max_window_layers: {full} of {layers} layers without a sliding window are not supported; "
+            f"0 gives every layer a window, {layers} or more none"
         )
     return {} if full else window(config, every=None)
 
@@ -240,7 +240,9 @@ def _check_kinds(config: Config, kinds: list[object]) -> None:
         raise BadModel(f"{config.label}: layer_types: {strange[0]!r:.40} is unknown; there are {', '.join(known)}")
     layers = config.get("num_hidden_layers")
     if isinstance(layers, int) and len(kinds) != layers:
-        raise BadModel(f"{config.label}: layer_types: {len(kinds)} kinds for num_hidden_layers {layers}; one a layer")
+        raise BadModel(
+            f"{config.label}: layer_types: {len(kinds)} entries for num_hidden_layers {layers}; give one per layer"
+        )
 
 
 def _rhythm(config: Config, kinds: list[object]) -> int | None:

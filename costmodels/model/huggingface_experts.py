@@ -106,7 +106,7 @@ def _qwen3_moe(config: Config) -> Fields:
 def _deepseek(config: Config, *, router_steered: bool) -> Fields:
     """The prediction layers whose number a configuration states are not part of the instantiated model."""
     if config.switch("mlp_bias", default=False):
-        raise BadModel(f"{config.label}: mlp_bias: biases without those of routed experts are unsupported")
+        raise BadModel(f"{config.label}: mlp_bias: biases everywhere but in routed experts are not supported")
     if config.count("moe_layer_freq", default=1) != 1:
         raise config.wrong("moe_layer_freq", "1")
     latent = {field: config.count(field) for field in LATENT_FIELDS}
@@ -184,7 +184,7 @@ def _llama4(config: Config) -> Fields:
     num_layers, width = config.count("num_hidden_layers"), config.count("intermediate_size")
     layers = list(range(every - 1, num_layers, every))
     if config.get("moe_layers") not in (None, [], layers):
-        raise config.wrong("moe_layers", f"every layer that interleave_moe_layer_step {every} names")
+        raise config.wrong("moe_layers", f"every layer chosen by interleave_moe_layer_step {every}")
     moe = _routed(
         config,
         experts="num_local_experts",

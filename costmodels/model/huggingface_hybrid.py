@@ -30,7 +30,7 @@ def _pattern(config: Config) -> str:
 def _nemotron_h(config: Config) -> Fields:
     shared, num_heads, pattern = _hybrid(config), config.count("num_attention_heads"), _pattern(config)
     if "E" in pattern and config.switch("mlp_bias", default=False):
-        raise BadModel(f"{config.label}: mlp_bias: biases of networks without those of routed experts are not priced")
+        raise BadModel(f"{config.label}: mlp_bias: biases everywhere but in routed experts are not priced")
     biased = config.switch("use_bias", default=False)
     return {
         **shared,

@@ -61,7 +61,7 @@ def _listed(config: Config, said: Known, count: int) -> str:
     if key == "block_types" and len(kinds) < count:
         kinds = [kinds[place % len(kinds)] for place in range(count)]
     if len(kinds) != count:
-        raise BadModel(f"{config.label}: {key}: {len(kinds)} kinds for num_hidden_layers {count}; one a layer")
+        raise BadModel(f"{config.label}: {key}: {len(kinds)} entries for num_hidden_layers {count}; give one per layer")
     return "".join(known[kind] for kind in kinds)
 
 
@@ -78,7 +78,7 @@ def _rhythm(config: Config, said: Known, count: int) -> str:
             start = said.get("counted_from", 0)
             return "".join(other if layer + start in listed else usual for layer in range(count))
     if said.get("listed"):
-        raise BadModel(f"{config.label}: layer_types: missing from the Hugging Face configuration; one kind a layer")
+        raise BadModel(f"{config.label}: layer_types: missing from the Hugging Face configuration; give one per layer")
     if "every" not in said:
         return usual * count
     pattern = config.get("sliding_window_pattern")
@@ -123,7 +123,7 @@ def experts(read: Reading) -> Fields:
     """Experts and which layers have them; none where a file counts none or one."""
     said = dict(read.known.get("experts", {}))
     if read.fields["ffn_bias"] is True:
-        raise BadModel(f"{read.config.label}: biases of networks without those of routed experts are not priced")
+        raise BadModel(f"{read.config.label}: biases everywhere but in routed experts are not priced")
     count = _uniform(read.config, "num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
     if not count or (count == 1 and not said.pop("one_counts", False)):
         return {}

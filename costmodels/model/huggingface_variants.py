@@ -233,7 +233,7 @@ def block_configs(read: Reading) -> Fields:
         inner = Config(block, f"{read.config.label}: block_configs")
         attention, ffn = inner.inner("attention"), inner.inner("ffn")
         if attention.get("replace_with_linear") or ffn.get("replace_with_linear") or attention.get("window_length"):
-            raise BadModel(f"{inner.label}: blocks that are one matrix, or see a window, are not priced")
+            raise BadModel(f"{inner.label}: blocks of a single matrix or with a window are not priced")
         sizes: Fields = {}
         if not attention.get("no_op"):
             sizes["num_query_groups"] = int(str(read.fields["num_heads"])) // attention.count("n_heads_in_group")

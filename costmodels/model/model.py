@@ -49,8 +49,8 @@ class Model(Architecture):
             raise ValueError(f"activation {self.activation!r} contradicts gated_ffn {self.gated_ffn}")
         if (self.position == "learned") != (self.max_positions > 0):
             raise ValueError(
-                f"max_positions {self.max_positions} contradicts position {self.position!r}: "
-                "a learned table has rows, any other kind has none"
+                f"max_positions {self.max_positions} contradicts position {self.position!r}: only learned positions "
+                "have a table"
             )
         self._check_vocabulary_and_window()
         self._check_pattern()
@@ -63,7 +63,7 @@ class Model(Architecture):
         if self.sliding_window is None and self.sliding_window_every is not None:
             raise ValueError(f"sliding_window_every {self.sliding_window_every} needs a sliding_window")
         if self.num_norms == 1 and not self.parallel_block:
-            raise ValueError("num_norms 1 needs parallel_block: serial blocks read a norm each")
+            raise ValueError("num_norms 1 needs parallel_block: serial blocks have a norm each")
 
     def _check_pattern(self) -> None:
         self._check_classic_patterns()
@@ -71,9 +71,9 @@ class Model(Architecture):
             return
         pattern, described = self.layer_pattern, {"M": self.mamba, "E": self.moe}
         if pattern and len(pattern) != self.num_layers:
-            raise ValueError(f"layer_pattern has {len(pattern)} letters for {self.num_layers} layers")
+            raise ValueError(f"layer_pattern has {len(pattern)} letters, but there are {self.num_layers} layers")
         if pattern and self.sliding_window_every is not None:
-            raise ValueError("sliding_window_every contradicts layer_pattern, whose attention layers are alike")
+            raise ValueError("sliding_window_every contradicts layer_pattern, whose attention layers are equal")
         for letter, part in described.items():
             if (letter in pattern) != (part is not None) and (pattern or letter == "M"):
                 name = {"M": "mamba", "E": "moe"}[letter]
@@ -84,11 +84,11 @@ class Model(Architecture):
         for name in ("mixer_pattern", "ffn_pattern", "variant_pattern"):
             letters = getattr(self, name)
             if letters and len(letters) != self.num_layers:
-                raise ValueError(f"{name} has {len(letters)} places for {self.num_layers} layers")
+                raise ValueError(f"{name} has {len(letters)} entries, but there are {self.num_layers} layers")
             if letters and self.layer_pattern:
                 raise ValueError(f"{name} contradicts layer_pattern, whose layers are one part each")
         if self.mixer_pattern and self.sliding_window_every is not None:
-            raise ValueError("sliding_window_every contradicts mixer_pattern, which says which layers are local")
+            raise ValueError("sliding_window_every contradicts mixer_pattern, which already names the local layers")
         if any(place > len(self.variants) for place in self.variant_pattern):
             raise ValueError(f"variant_pattern names more than {len(self.variants)} variants")
         self._check_described()
@@ -108,7 +108,7 @@ class Model(Architecture):
     def _check_experts_and_latent_attention(self) -> None:
         if self.moe is not None and self.num_moe_layers == 0:
             raise ValueError(
-                f"moe: dense_layers {self.moe.dense_layers} and moe_every {self.moe.moe_every} leave none of "
+                f"moe: dense_layers {self.moe.dense_layers} and moe_every {self.moe.moe_every} leave none of the "
                 f"{self.num_layers} layers with experts"
             )
         if self.mla is None:
@@ -117,7 +117,8 @@ class Model(Architecture):
             raise ValueError(f"head_dim {self.head_dim} contradicts mla: its queries are {self.mla.qk_head_dim} wide")
         if self.num_query_groups != self.num_heads:
             raise ValueError(
-                f"num_query_groups {self.num_query_groups} contradicts mla: each of {self.num_heads} heads has a key"
+                f"num_query_groups {self.num_query_groups} contradicts mla, in which each of the {self.num_heads} "
+                "heads has a key"
             )
         if self.qk_norm != "none":
             raise ValueError(f"qk_norm {self.qk_norm!r} contradicts mla, whose norms are on the latent vectors")

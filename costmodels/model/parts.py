@@ -85,7 +85,7 @@ class Experts(Record):
         if self.num_experts % self.router_groups or self.router_group_top_k > self.router_groups:
             raise ValueError(
                 f"router_groups {self.router_groups} and router_group_top_k {self.router_group_top_k} do not fit "
-                f"num_experts {self.num_experts}: groups are equal, and no more are chosen than there are"
+                f"num_experts {self.num_experts}: groups must be equal, and no more can be chosen than there are"
             )
         if self.top_k > (reachable := self.router_group_top_k * self.num_experts // self.router_groups):
             raise ValueError(f"top_k {self.top_k} is more than the {reachable} experts of a token's router_groups")

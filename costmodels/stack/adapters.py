@@ -59,7 +59,7 @@ class Adapters(Record):
         asked, slash, how = text.partition("/")
         rank, named, names = asked.partition(":")
         if named and not names.strip(" ,"):
-            raise ValueError(f"no module behind the colon of {text!r:.40}; {', '.join(ADAPTED)} have adapters")
+            raise ValueError(f"no module after the colon of {text!r:.40}; {', '.join(ADAPTED)} can have adapters")
         said = [name.strip() for name in names.split(",") if name.strip()] or list(usual)
         modules = [module for name in said for module in WORDS.get(name, (name,))]
         try:
@@ -67,9 +67,9 @@ class Adapters(Record):
         except ValueError:
             raise ValueError(f"expected a rank, such as 16 or 16:linear_qkv, got {text!r:.40}") from None
         if unknown := [name for name in modules if name not in EVERYWHERE]:
-            raise ValueError(f"no module {unknown[0]!r:.40}; {', '.join(EVERYWHERE)} have adapters")
+            raise ValueError(f"unknown module {unknown[0]!r:.40}; {', '.join(EVERYWHERE)} can have adapters")
         if not 1 <= number <= 8192:
-            raise ValueError(f"rank {number}; 1 to 8192 works")
+            raise ValueError(f"rank {number} is out of range; 1 to 8192 works")
         named_in_order = tuple(name for name in EVERYWHERE if name in modules)
         return cls(rank=number, modules=named_in_order, **(_kernels(how.strip()) if slash else {}))
 
@@ -88,5 +88,5 @@ def _kernels(how: str) -> dict[str, Any]:
     """The kernels that words such as ``autocast+dropout`` ask for."""
     kernels, plus, dropout = how.partition("+")
     if kernels not in ADAPTER_KERNELS or (plus and dropout != "dropout"):
-        raise ValueError(f"no kernels {how!r:.40}; {', '.join(ADAPTER_KERNELS)} works, with +dropout or without")
+        raise ValueError(f"unknown kernels {how!r:.40}; {', '.join(ADAPTER_KERNELS)} work, with or without +dropout")
     return {"kernels": kernels, "dropout": bool(plus)}

@@ -67,7 +67,7 @@ def task_named(word: str) -> str:
     plain = word.strip().lower().replace("_", "-")
     name = TASK_ALIASES.get(plain, plain)
     if name in GENERATING:
-        raise ValueError(f"task {word} generates what it learns from, which is not priced; {', '.join(TASKS)} are")
+        raise ValueError(f"task {word} generates its own samples, which has no price; {', '.join(TASKS)} have one")
     if name not in TASKS:
-        raise ValueError(f"no task {word!r:.40}; {', '.join(TASKS)} are priced")
+        raise ValueError(f"unknown task {word!r:.40}; there are {', '.join(TASKS)}")
     return name

@@ -96,7 +96,10 @@ def named_optimizer(word: str) -> str:
     """
     plain = "".join(letter for letter in word.lower() if letter.isalnum())
     if plain.startswith(_RANKED):
-        raise ValueError(f"{word} is not priced: its states are no bytes per parameter; adafactor is the nearest")
+        raise ValueError(
+            f"{word} is not priced: its states do not have a fixed number of bytes per parameter; "
+            "adafactor is the nearest"
+        )
     own = {name.replace("-", ""): name for name in OPTIMIZERS}
     return own.get(plain) or ALIASES.get(plain, word)
 

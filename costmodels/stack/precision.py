@@ -165,5 +165,5 @@ def known_precision(name: str) -> str:
     lowered = re.sub(r"[\s_]+", "-", name.strip().lower())
     found = ALIASES.get(lowered, lowered)
     if found not in RECIPES:
-        raise ValueError(f"{name!r} is unknown; {', '.join(PRECISIONS)} are known")
+        raise ValueError(f"unknown precision {name!r}; there are {', '.join(PRECISIONS)}")
     return found

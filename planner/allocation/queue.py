@@ -182,7 +182,7 @@ def _job(table: object, place: int) -> Job:
             if (axis := own_name(str(field))) in PIN_AXES:
                 raise BadRequest(f"there is no field {field!r}; it belongs under [jobs.pins]: {axis} = ...")
             if field in TOP and field not in OWN:
-                raise BadRequest(f"there is no field {field!r}; it is the whole queue's: above [[jobs]]")
+                raise BadRequest(f"there is no field {field!r}; it belongs to the whole queue, above [[jobs]]")
         _known(found, (*OWN, *QUESTION))
         if "model" not in found:
             raise BadRequest("model is missing, such as model = 'llama3-8b'")

@@ -163,7 +163,10 @@ def _old(old: Plan, changes: Mapping[str, Any]) -> tuple[Resolved, Layout, float
     before = resolve(request_from(old.request | machines))
     if before.mixed:
         names = " and ".join(scenario.group.name for scenario in before.mixed.scenarios)
-        said = f"plans over several node groups ({names}) cannot be planned again; `plan` with --gpus answers afresh"
+        said = (
+            f"plans over several node groups ({names}) cannot be replanned; `plan` with the new --gpus answers from "
+            "scratch"
+        )
         raise BadRequest(said)
     layout = Layout(strategy_from_plan(old.strategy), stages_from_plan(old.strategy))
     return before, layout, old.prediction.iteration_seconds

@@ -55,7 +55,7 @@ def size(
         OutOfTime: the time passed before a size was found that meets the limits, or all were refuted.
     """
     if days is None and dollars is None:
-        raise BadRequest("size needs a limit: a deadline such as --deadline 30d, or a budget such as --budget $1M")
+        raise BadRequest("size needs a deadline such as --deadline 30d, or a budget such as --budget $1M")
     sizes, resolved = _sizes(request, days, Budget(limit or request.time_limit, progress=progress))
     if dollars is not None and resolved.cluster.usd_per_gpu_hour is None:
         raise BadRequest(f"a budget needs a price, and {resolved.cluster.name} has none; give it price = '2 $/h'")
@@ -81,7 +81,7 @@ def _sizes(request: PlanRequest, days: float | None, budget: Budget) -> tuple[Si
     group, *others = machines.groups
     if others:
         names = " and ".join(one.name for one in machines.groups)
-        said = f"a size is counted in nodes of one kind; {machines.name} has {names}; a cluster of one of them works"
+        said = f"size counts nodes of one kind, and {machines.name} has {names}; a cluster of one of them works"
         raise BadRequest(said)
     each = group.gpus_per_node
     first = resolve_search(request.model_copy(update={"gpus": each}))

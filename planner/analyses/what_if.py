@@ -92,10 +92,10 @@ def best_of(request: PlanRequest, budget: Budget) -> tuple[Resolved, Space, Incu
     resolved = resolve_search(request)
     if resolved.mixed:
         names = " and ".join(scenario.group.name for scenario in resolved.mixed.scenarios)
-        said = f"levers are turned on one node group, not on {names} together; a cluster of one of them works"
+        said = f"--what-if works on one node group, not on {names} together; a cluster of one of them works"
         raise BadRequest(said)
     if request.objective == "memory":
-        raise BadRequest("levers are turned for the time of training; leave --objective memory out")
+        raise BadRequest("--what-if is about training time; leave --objective memory out")
     space = cached_space(resolved.scenario, parse_pins(request.pins))
     found = search(space, objective_of(resolved).scenario, budget=budget)
     if found.best is None:

@@ -80,7 +80,7 @@ def check_schema(said: object, name: str) -> None:
 
 def no_constant(name: str) -> float:
     """What JSON calls no number, for ``parse_constant``."""
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def made_elsewhere(plan: Plan) -> str | None:
@@ -123,12 +123,12 @@ def _wrong_figures(plan: Plan) -> Iterator[str]:
     if plan.strategy and plan.prediction and len(plan.memory_bytes) != len(plan.strategy.stages):
         yield f"memory_bytes: {len(plan.memory_bytes)} stages are listed, the strategy has {len(plan.strategy.stages)}"
     if (numbers := [memory.stage for memory in plan.memory_bytes]) != list(range(len(numbers))):
-        yield f"memory_bytes: its stages are numbered {_short(numbers)}, not from 0 on"
+        yield f"memory_bytes: its stages are numbered {_short(numbers)}, not from 0"
     if plan.prediction and plan.prediction.interval.low > plan.prediction.interval.high:
         interval = plan.prediction.interval
         yield f"prediction: interval: its low end, {interval.low:g} s, is above its high end, {interval.high:g} s"
     if any(not math.isfinite(number) for number in _numbers(plan.model_dump(exclude={"request"}))):
-        yield "a figure is infinite, which no plan says"
+        yield "a figure is infinite"
 
 
 def _numbers(value: object) -> Iterator[float]:
@@ -166,7 +166,10 @@ def _wrong_strategy(strategy: Strategy, request: Mapping[str, Any], gpus: int) -
     if strange := [module for module in strategy.recompute_modules if module not in MODULES]:
         yield f"strategy: recompute_modules: there is no {_short(strange[0])}; there are {', '.join(MODULES)}"
     if not (0 <= strategy.zero_stage <= 3 and 0 <= strategy.sharding_degree <= LARGEST):
-        yield f"strategy: ZeRO stage {strategy.zero_stage} over {_short(strategy.sharding_degree)} ranks is none"
+        yield (
+            f"strategy: ZeRO stage {strategy.zero_stage} with sharding degree {_short(strategy.sharding_degree)} "
+            "does not exist"
+        )
     yield from _wrong_batch(strategy, request)
     yield from _wrong_stages(strategy, request, gpus)
 
@@ -188,7 +191,7 @@ def _wrong_stages(strategy: Strategy, request: Mapping[str, Any], gpus: int) -> 
     if len(stages) != strategy.pp:
         yield f"strategy: {len(stages)} stages are listed, pp is {_short(strategy.pp)}"
     if any(not 0 <= stage.recompute_layers <= stage.layers <= LARGEST for stage in stages):
-        yield "strategy: a stage recomputes more layers than it holds, or holds less than none"
+        yield "strategy: a stage recomputes more layers than it holds, or holds a negative number"
     layers, held = request["model"].get("num_layers"), sum(stage.layers for stage in stages)
     if layers != held:
         yield f"strategy: the stages hold {_short(held)} layers, the model has {layers}"

@@ -69,7 +69,7 @@ def predict(
     layers = request.layers_per_stage if layers is None else counts("layers", layers)
     recomputed = request.recomputed_per_stage if recomputed is None else counts("recomputed", recomputed)
     if resolved.mixed and recomputed is not None and layers is None:
-        raise BadRequest("recomputed layers are given, layers are not; stages of several node groups take both")
+        raise BadRequest("recomputed layers are given without layers; give the layers of every stage too")
     return given_plan(resolved, budget, layers, recomputed, chunked=chunked, near=near, as_ran=as_ran)
 
 

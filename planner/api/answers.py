@@ -318,14 +318,14 @@ def _warnings(row: Strategies, priced: Price, resolved: Resolved, predicted: Pre
         found.append(nearly_full_warning(stage, float(share[stage])))
     stack = resolved.scenario.stack.name
     if device.vendor in BY_XLA and needs_cuda(stack):
-        found.append(f"{stack} makes no programs for {device.name}, XLA does; --stack {XLA} plans for it")
+        found.append(f"{stack} does not run on {device.name}; --stack {XLA} does, through XLA")
     halved = predicted.mfu / causal_excess(resolved.scenario)
     if predicted.mfu > FLATTERED * halved or max(predicted.mfu, predicted.hfu) > HIGH:
-        whole = "MFU and HFU count causal attention whole, half of which is computed"
+        whole = "MFU and HFU count full attention, of which causal kernels compute half"
         found.append(f"{whole}: MFU is {halved:.1%} by that half, and long sequences pass 100 %")
     if resolved.request.objective == "cost" and predicted.cost_dollars is None:
         name = resolved.cluster.name
-        found.append(f"{name} has no price, so that the cheapest is the fastest; give it price = '2 $/h'")
+        found.append(f"{name} has no price, so the cheapest plan is taken to be the fastest; give it price = '2 $/h'")
     return tuple(found)
 
 
@@ -336,4 +336,4 @@ def _widths(row: Strategies) -> tuple[str, ...]:
     if len(ranks) == 1:
         return ()
     shown = " and ".join(map(str, sorted(ranks)))
-    return (f"stages have {shown} ranks, so that tp x cp x pp x dp is not the number of GPUs; few launchers do that",)
+    return (f"stages have {shown} ranks, so tp x cp x pp x dp is not the number of GPUs; few launchers can start that",)

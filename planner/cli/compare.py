@@ -124,7 +124,9 @@ def _best(ctx: click.Context, given: str, params: dict[str, Any]) -> Side:
 
     found = _job(ctx, given)
     if found is None:
-        raise BadRequest(f"compare needs a B beside {given}; a script, a configuration or a log is compared alone")
+        raise BadRequest(
+            f"compare needs a second side B for {given}; only a script, a configuration or a log is compared alone"
+        )
     asked = question(ctx, found, strategy=False).request
     with working("comparing with the best plan", params):
         best = plan(asked.model_copy(update={"reasons": False, **dict.fromkeys(GIVEN_SPLIT)}))

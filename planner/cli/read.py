@@ -93,9 +93,8 @@ def _refusal(given: Given) -> str:
 
 def _assumed_machines(job: ImportedJob, given: Given) -> tuple[str, ...]:
     """That no file says the machines, and nobody is asked for them."""
-    said = f"the machines are not said; {DEFAULT_CLUSTER} is priced, --cluster says otherwise"
-    asked = any("--cluster " in line for line in job.missing)
-    return () if asked or "cluster" in given.values else (said,)
+    said = f"nothing names the machines; {DEFAULT_CLUSTER} is priced, --cluster changes it"
+    return () if job.asks_for("cluster") or "cluster" in given.values else (said,)
 
 
 def _model_in_words(model: Any, seq_length: Any, changes: Mapping[str, Any]) -> tuple[str, str]:

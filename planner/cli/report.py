@@ -48,7 +48,7 @@ def _shown(source: str, study: str | None, *, quiet: bool) -> Shown:
     if _is_store(path):
         return _of_store(path, study)
     if study:
-        raise BadRequest(f"--study goes with a store; {source} is none")
+        raise BadRequest(f"--study needs a store, and {source} is not one")
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else read_text(path)
     if '"sweep/1"' in text[:200]:
         return shown_study(*study_in(path, text))

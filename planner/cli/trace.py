@@ -42,7 +42,7 @@ def trace(ctx: click.Context, /, result: str | None, **params: Any) -> None:
     if result is not None:
         if given := [name for name in FIELDS if ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE]:
             option = f"--{given[0].replace('_', '-')}"
-            raise BadRequest(f"an answer is a question of its own: leave out {option}, or {result}")
+            raise BadRequest(f"a saved answer is already a question: leave out {option}, or {result}")
         answer = answer_in(result, quiet=params["quiet"])
     else:
         asked = question(ctx)

@@ -120,8 +120,8 @@ def _tried(resolved: Resolved, *, late: bool) -> str:
     if not resolved.mixed:
         said.append(f"up to {MOST_TIMES} times as many GPUs, and fewer than {resolved.scenario.gpus:,}")
     said += [f"without one of {options}"] if options else []
-    said += ["the effort for it was spent before all of it was looked at"] if late else []
-    return "; ".join(said) or "there is nothing to leave out"
+    said += ["the search ended before everything was looked at"] if late else []
+    return "; ".join(said) or "no option could be left out"
 
 
 def _fewer_options(

@@ -19,7 +19,10 @@ from planner.trust.published import Landmark, landmarks
 def memory_example(outcome: Outcome, question: AnyScenario) -> str:
     """One strategy that memory refused, in words: the one that came nearest to fitting."""
     if isinstance(question, Mixed):
-        return f"{outcome.memory_refused:,} of {outcome.priced:,} branches fit the groups' memory under no split"
+        return (
+            f"{outcome.memory_refused:,} of {outcome.priced:,} layouts do not fit the groups' memory, however the "
+            "layers are split"
+        )
     scenario = question
     if outcome.nearest is None:
         return f"more than {format_bytes(scenario.group.accelerator.usable_memory)} per GPU"

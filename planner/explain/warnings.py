@@ -177,7 +177,7 @@ def beyond_framework(search: Search, budget: Budget) -> tuple[str, ...]:
     lacks = [rule for rule in rules if not _passes(best.row, (rule,), objective.scenario).all()]
     lack = sentence(lacks[0], best.row.row(0), objective.scenario) if lacks else "it recomputes other layers by stage"
     words = _words(strategy_record(best.row, best.assignment, free.scenario))
-    return (f"{gain:.1%} faster with --for any, {words}, but {framework} starts {lack}",)
+    return (f"{gain:.1%} faster with --for any, {words}, but {framework} cannot start it: {lack}",)
 
 
 def _passes(rows: Strategies, rules: Sequence[Rule], scenario: Scenario) -> Bools:

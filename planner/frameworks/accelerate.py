@@ -33,7 +33,7 @@ RULES: Final = (
     usual("accelerate-sharding", _MESH),
     usual("accelerate-context-shards", _MESH),
     FrameworkRule("accelerate-replicas", ("tp", *SHARD),
-        "no {dp} replicas beside {tp} x {cp} tensor and context ranks unless data ranks share a copy",
+        "no {dp} replicas with {tp} x {cp} tensor and context ranks unless data ranks share a copy",
         f"{_CONFIG}.__post_init__", _replicas_share),
     usual("accelerate-context-kind", "accelerate.utils.dataclasses: TorchContextParallelConfig", "p2p", "all-gather"),
     usual("accelerate-recompute-groups",

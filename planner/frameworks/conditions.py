@@ -145,10 +145,10 @@ _COMMON: Final[Mapping[str, tuple[tuple[str, ...], str, Condition]]] = {
     "layers": (("pp", "vpp"), "no uneven pipeline: {num_layers} layers over {pp} stages of {vpp} chunks",
         lambda c, x: x.model.num_layers % (c["pp"] * c["vpp"]) == 0),
     "context-shards": (("cp", "zero_stage"),
-        "no ZeRO stage {zero_stage} beside {cp} context ranks, which are some of those that share states",
+        "no ZeRO stage {zero_stage} with {cp} context ranks, which are among the ranks that share states",
         lambda c, _x: (c["cp"] == 1) | (c["zero_stage"] > 0)),
     "gradients": (("pp", "schedule", "zero_stage"),
-        "no ZeRO stage 1 but beside a pipeline that accumulates: FSDP2 shards gradients with the optimizer; 2 works",
+        "no ZeRO stage 1 except in a pipeline that accumulates: FSDP2 shards gradients with the optimizer; 2 works",
         lambda c, _x: (c["zero_stage"] != 1) | ((c["pp"] > 1) & ~among(c, "schedule", ["breadth-first"]))),
     "zero-pipeline": (("pp", "zero_stage"), "no ZeRO stage {zero_stage} with {pp} pipeline stages; 1 works",
         lambda c, _x: (c["pp"] == 1) | (c["zero_stage"] <= 1)),
@@ -170,7 +170,7 @@ _COMMON: Final[Mapping[str, tuple[tuple[str, ...], str, Condition]]] = {
     "fused-loss": (("tp",), "no loss fused with the head's product; plain works",
         fact(lambda x: x.switches.loss == "plain")),
     "loss": (("tp",), "no loss in blocks of {loss_block} tokens", fact(lambda x: x.switches.loss_block == 0)),
-    "adapters": (("tp",), "no adapters {adapters} beside frozen weights; megatron-bridge trains them",
+    "adapters": (("tp",), "no adapters {adapters}; megatron-bridge trains them",
         fact(lambda x: x.switches.adapters is None)),
 }  # fmt: skip
 """Rules of several frameworks by the end of their names: the axes that they read, sentence, and condition."""

@@ -27,7 +27,7 @@ RULES: Final = (
     FrameworkRule("deepspeed-context-pipeline", ("cp", "pp"), "no context ranks {cp} inside {pp} pipeline stages",
         _GRID, apart("cp", "pp")),
     FrameworkRule("deepspeed-context-tensor", ("tp", "cp"),
-        "no context ranks {cp} beside tensor ranks {tp}: a batch's world divides by one of them", _CONFIG,
+        "no context ranks {cp} with tensor ranks {tp}: the batch is divided by only one of them", _CONFIG,
         apart("tp", "cp")),
     usual("deepspeed-expert-tensor", "deepspeed.moe.layer: MoE",
         sentence="no expert tensor size {etp}: experts are whole"),

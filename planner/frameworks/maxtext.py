@@ -79,7 +79,7 @@ RULES: Final = (
         "no ZeRO stage {zero_stage} over {sharding_degree} ranks: states go over all data ranks, or parameters too",
         f"{_CONFIG}.shard_optimizer_over_data", _all_or_optimizer),
     FrameworkRule("maxtext-shards", ("cp", "ep", "zero_stage"),
-        "no ZeRO stage {zero_stage} beside {cp} context and {ep} expert ranks, which hold parts of the parameters",
+        "no ZeRO stage {zero_stage} with {cp} context and {ep} expert ranks, which hold parts of the parameters",
         _RULES, lambda c, _x: (c["cp"] * c["ep"] == 1) | (c["zero_stage"] == SHARDED_PARAMETERS)),
     FrameworkRule("maxtext-sharding", ("ep", *SHARD),
         "no sharding over {sharding_degree} of {dp} x {cp} ranks: context and expert ranks come first", _RULES,

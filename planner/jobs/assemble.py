@@ -20,7 +20,7 @@ from planner.request.fields import FIELDS
 
 Read = TypeVar("Read")
 _WORDS: Final = 50
-_TAKEN: Final = "a launch script, a configuration, a model's config.json or a log is read"
+_TAKEN: Final = "give a launch script, a configuration, a model's config.json or a log"
 
 
 @dataclass(frozen=True)
@@ -152,8 +152,8 @@ def _part(file: JobFile, context: Context, readers: Sequence[Reader], form: str 
     of_form = [one for one in readers if one.form == form] if form else list(readers)
     reader = kind(file, of_form)
     if reader is None and (said := _own_words(file, lambda: _of_script(file, context, of_form))):
-        told = replace(said.job, remarks=(*said.job.remarks, *figures_in(file.text)))
-        return Part(file, said.reader, _with_stack(told, said.reader), line=said.line)
+        job = replace(said.job, remarks=(*said.job.remarks, *figures_in(file.text)))
+        return Part(file, said.reader, _with_stack(job, said.reader), line=said.line)
     if reader is None:
         raise BadFile(file.path, _refusal(file, context, readers, of_form if form else []))
     if isinstance(reader, LogReader):
@@ -179,7 +179,7 @@ def _refusal(file: JobFile, context: Context, readers: Sequence[Reader], of_form
         return f"it looks like {others[0]}; leave --from out"
     wanted = f"no {of_form[0].title.removeprefix('a ')}: " if of_form else ""
     programs = [f"{shlex.join(one.words):.{_WORDS}} (line {one.line})" for one in script.launches] if script else []
-    starts = f", which starts {programs[0]}, of a framework that is not known here" if programs else ""
+    starts = f", which starts {programs[0]}, of an unknown framework" if programs else ""
     starts = ", which starts no training" if script and not programs else starts
     taken = "" if of_form or programs else f"; {_TAKEN}"
     return f"{wanted}it looks like {looks_like(file)}{starts}{taken}"
@@ -307,4 +307,4 @@ def _contradiction(name: str, one: tuple[Any, str], other: tuple[Any, str]) -> s
     plain = name.removeprefix("pins.").removeprefix("changes.")
     sides = " and ".join(f"{value!s:.{_WORDS}} by {path}" for value, path in (one, other))
     option = FIELDS[plain].words[0] if plain in FIELDS else f"set {plain}=..." if name.startswith("changes.") else plain
-    return f"{plain} is {sides} (--{option} says which)"
+    return f"{plain} is {sides}; say which with --{option}"

@@ -116,7 +116,7 @@ def uncarried_choices(
     known = {*carried, *(f"stack.{name}" for name in carried)}
     left = [f"{name} {value}" for name, value in _differing(request, target).items() if name not in carried]
     left += [f"{path}={written(new)}" for path, new in changes.items() if path not in known]
-    return (f"priced with {', '.join(left)}, which these {what} for {target} do not carry",) if left else ()
+    return (f"priced with {', '.join(left)}, which these {what} for {target} cannot express",) if left else ()
 
 
 def _differing(request: Mapping[str, Any], target: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ Beside the axes of a strategy, readers put among the pins what can only be resol
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import prod
@@ -44,7 +45,7 @@ class Length:
         product = " x ".join(f"{side:,}" for side in (self.count, *sides))
         found = self.tokens(batch, seq_length)
         whole = f" = {found:,}" if sides else ""
-        return f"{self.word}: {product}{whole} training tokens, which days and cost are of"
+        return f"{self.word}: {product}{whole} training tokens; days and cost are for these"
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,10 @@ class ImportedJob:
     def lines(self) -> tuple[str, ...]:
         """All that is to be said of it, one sentence each: missing first, then assumed, not priced, and the rest."""
         return (*self.missing, *self.assumed, *self.unpriced, *self.remarks)
+
+    def asks_for(self, name: str) -> bool:
+        """Whether a line of what is missing names the option ``--name``."""
+        return any(f"--{name}" in re.split(r"[\s,;.]+", line) for line in self.missing)
 
 
 def joined(*jobs: ImportedJob) -> ImportedJob:

@@ -69,7 +69,8 @@ class Job:
         numbers = sorted({part.gpus_per_node for part in self.nodes})
         if len(numbers) > 1:
             raise Inexpressible(
-                f"launchers start as many ranks on every node; these have {' and '.join(map(str, numbers))} GPUs"
+                "launchers start the same number of ranks on every node; these nodes have "
+                f"{' and '.join(map(str, numbers))} GPUs"
             )
         return numbers[0]
 
@@ -153,15 +154,15 @@ def job_of(plan: Plan) -> Job:
         BadRequest: the plan does not hold its model or its cluster.
     """
     if plan.strategy is None or plan.status == "infeasible":
-        raise Inexpressible(f"there is nothing to launch, the plan is infeasible: {why_infeasible(plan)}")
+        raise Inexpressible(f"the plan is infeasible, so there is nothing to launch: {why_infeasible(plan)}")
     if any(stage.tp or stage.dp for stage in plan.strategy.stages):
         raise Inexpressible(
-            "launchers give every stage the same degrees, and this plan's differ between node groups; "
-            "--format json holds them stage by stage"
+            "launchers give every stage the same degrees, but this plan's differ between node groups; --format json "
+            "has them by stage"
         )
     model, cluster, stack = (plan.request.get(name) for name in ("model", "cluster", "stack"))
     if not isinstance(model, Mapping) or not isinstance(cluster, Mapping):
-        raise BadRequest("the answer does not hold its model and its cluster; ask `plan --format json` again")
+        raise BadRequest("the answer lacks its model and cluster; make it again with `plan --format json`")
     return Job(plan, plan.strategy, model_of(model), _nodes(cluster, plan.strategy), name_in(stack).partition("@")[0])
 
 
@@ -210,7 +211,7 @@ def chunk_layers(strategy: Strategy, *, folded: bool = False) -> list[int]:
     try:
         return looped_chunks(held, strategy.vpp)
     except ValueError as reason:
-        raise Inexpressible(f"no chunks are alike: {reason}") from None
+        raise Inexpressible(f"chunks differ: {reason}") from None
 
 
 def looped_chunks(held: Sequence[int], vpp: int) -> list[int]:

@@ -176,10 +176,12 @@ class Tracked(dict[str, Any]):
         """
         left = [name for name in self if name not in self.names and not re.fullmatch(harmless, name)]
         near = {name: get_close_matches(name, self.names, 1, ALIKE) for name in left}
-        slips = [f"{prefix}{name} is not read; {prefix}{close[0]} is" for name, close in near.items() if close]
+        slips = [
+            f"{prefix}{name} is not known; did you mean {prefix}{close[0]}?" for name, close in near.items() if close
+        ]
         others = [name for name, close in near.items() if not close]
         listed = ", ".join(f"{prefix}{name}" for name in others)
-        return (*slips, *([f"not read, so what they do to time and memory is not priced: {listed}"] if listed else ()))
+        return (*slips, *([f"not read, so their effect on time and memory is not priced: {listed}"] if listed else ()))
 
 
 class Document:
@@ -310,7 +312,7 @@ class Arguments(Tracked):
 
     def _number(self, word: str, value: str, least: int) -> int:
         if value.startswith("$"):
-            raise BadRequest(f"--{word}: {value:.40} is set nowhere in the script; write its value in its place")
+            raise BadRequest(f"--{word}: {value:.40} is not set anywhere in the script; write its value there")
         found = self._whole(value)
         if found is None or found < least:
             raise BadRequest(f"--{word}: expected a whole number from {least} on, got {value!r:.40}")
@@ -345,7 +347,7 @@ class Arguments(Tracked):
         """
         found: int | None = self(field)
         if found is None:
-            raise BadRequest(f"--{self.word_of(field)} is missing, without which there is no model; or give --model")
+            raise BadRequest(f"--{self.word_of(field)} is missing, and the model needs it; give it, or --model")
         return found
 
     def check_choices(self) -> None:

@@ -41,7 +41,7 @@ _OTHERS: Final[Mapping[str, str]] = {
     "deepspeed": "plan export --to deepspeed writes its JSON file, and a pipeline in Python",
     "deepspeed-2021": "plan export --to deepspeed writes its JSON file, and a pipeline in Python",
     "fsdp": "plan export --to accelerate writes a YAML file, --to pytorch the Python of the mesh",
-    "transformers": "Transformers' Trainer is told its plan in a recipe (plan export --to trl or llamafactory)",
+    "transformers": "Transformers' Trainer reads its plan from a recipe (plan export --to trl or llamafactory)",
     "gpt-neox": "GPT-NeoX is launched with a YAML file",
     "generic": "no framework in particular is meant",
     "internevo": "InternEvo is launched with a Python configuration",
@@ -70,8 +70,8 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
     """
     if any(stage.tp or stage.dp for stage in strategy.stages):
         raise BadRequest(
-            "launcher arguments give every stage the same degrees, and this plan's differ between node groups; "
-            "--format json holds them stage by stage"
+            "launcher options give every stage the same degrees, but this plan's differ between node groups; --format "
+            "json has them by stage"
         )
     stack, precision = _family(plan), str(plan.request.get("precision") or "bf16")
     _check(plan)
@@ -100,15 +100,15 @@ def _check(plan: Plan) -> None:
     """
     if why := device_refusal(plan):
         other = f"; {_OTHERS['maxtext']}" if _family(plan) == "maxtext" else ""
-        raise BadRequest(f"no arguments, since megatron-lm cannot start this plan: {why}{other}")
+        raise BadRequest(f"no options, because megatron-lm cannot start this plan: {why}{other}")
     if not _runs_on_core(plan) or plan.status == "infeasible":
         return
     if plan.request.get("adapters"):
-        raise BadRequest("no arguments: megatron-lm trains no adapters; plan export --to megatron-bridge writes them")
+        raise BadRequest("no options: megatron-lm trains no adapters; plan export --to megatron-bridge writes them")
     for lack in broken(job_of(plan), "megatron-lm"):
         raise BadRequest(
-            f"no arguments, since megatron-lm cannot start this plan: {lack}; the same question with "
-            f"--for megatron-lm finds the fastest plan that it can"
+            f"no options, because megatron-lm cannot start this plan: {lack}; --for megatron-lm finds the fastest plan "
+            "that it can start"
         )
 
 
@@ -133,7 +133,7 @@ def other_launcher(plan: Plan) -> str | None:
     stack = _family(plan)
     if stack in _FORKS or stack == "torchtitan":
         return None
-    return _OTHERS.get(stack, f"how stack {stack} is launched is not known here")
+    return _OTHERS.get(stack, f"how to launch stack {stack} is not known")
 
 
 def _owner(plan: Plan) -> tuple[str, ...]:
@@ -152,7 +152,7 @@ def _unsaid_changes(plan: Plan) -> tuple[str, ...]:
     """That what was changed of the stack is for the reader to see to."""
     paths = [path for path in plan.request.get("changes", ()) if path.startswith("stack.")]
     left = [path for path in paths if not (_runs_on_core(plan) and path in CARRIED)]
-    return (f"what was set of the stack is not among them: {', '.join(left)}",) if left else ()
+    return (f"these settings of the stack are not in them: {', '.join(left)}",) if left else ()
 
 
 def block(words: Sequence[str], width: int) -> list[str]:

@@ -41,12 +41,6 @@ def question_of(job: ImportedJob, given: Mapping[str, Any], *, strategy: bool = 
 
 def still_missing(job: ImportedJob, given: Collection[str]) -> list[str]:
     """What must be said before there is a price, all of it; ``given`` are the names of all that is known."""
-    lacking = list(job.missing)
-    needs = {"model": job.lacks or "no model is said; --model says which", "gpus": "--gpus says how many accelerators"}
+    needs = {"model": job.lacks or "no model is named; give --model", "gpus": "how many GPUs is not known; give --gpus"}
     needs |= job.unsaid
-    lacking += [
-        said
-        for name, said in needs.items()
-        if name not in given and not any(f"--{name} " in line for line in job.missing)
-    ]
-    return lacking
+    return [*job.missing, *(said for name, said in needs.items() if name not in given and not job.asks_for(name))]

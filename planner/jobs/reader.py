@@ -85,7 +85,7 @@ def job_file(path: Path) -> JobFile:
             text = lines.read(LARGEST)
             whole = not lines.read(1)
     except (EOFError, gzip.BadGzipFile):
-        raise BadFile(path, "not packed by gzip, as its name says") from None
+        raise BadFile(path, "not a gzip file, though its name says so") from None
     except FileNotFoundError:
         raise BadFile(path, "no such file") from None
     except IsADirectoryError:

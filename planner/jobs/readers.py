@@ -96,7 +96,7 @@ def read_job(given: Sequence[Path | JobFile], context: Context, form: str | None
         BadRequest: no such kind, or the files contradict each other.
     """
     if form is not None and form not in forms():
-        raise BadRequest(f"--from: {form!r} is not read; {', '.join(forms())} are")
+        raise BadRequest(f"--from: unknown kind {form!r}; there are {', '.join(forms())}")
     return read_files(given, context, READERS, form)
 
 

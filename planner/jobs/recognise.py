@@ -48,7 +48,7 @@ def kind(file: JobFile, readers: Sequence[Reader]) -> FileReader | None:
         if len({one.form for one in found}) > 1:
             fits = " and ".join(dict.fromkeys(one.title for one in found))
             ways = " or ".join(f"--from {form}" for form in dict.fromkeys(one.form for one in found))
-            raise BadFile(file.path, f"it looks like {fits}; {ways} says which")
+            raise BadFile(file.path, f"it looks like {fits}; choose one with {ways}")
     return found[0] if found else None
 
 

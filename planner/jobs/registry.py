@@ -146,7 +146,10 @@ def export(plan: Plan, name: str, *, version: str | None = None) -> Export:
         _check(job, chosen, wanted)
         return _with_unsaid(chosen.write(job, wanted), job, chosen.name)
     assert chosen.start
-    why = f"starts torchrun on GPUs, and {job.nodes[0].accelerator} is none; --to {XLA} writes what every host runs"
+    why = (
+        f"starts torchrun, which needs GPUs, and {job.nodes[0].accelerator} is not one; --to {XLA} writes what every "
+        "host runs"
+    )
     refuse(chosen.name, [(job.vendor == TPU, why)])
     return _with_unsaid(chosen.start(job, wanted, _program(job)), job, _framework(job) or chosen.name)
 
@@ -159,11 +162,9 @@ def _framework(job: Job) -> str | None:
 
 def _with_unsaid(made: Export, job: Job, name: str) -> Export:
     """The export, with remarks on all that was priced and its files leave to the reader."""
-    told = name == "megatron-bridge" or "adapters" in TARGETS[name].carries
-    adapters = None if told else job.adapters
-    adapted = (
-        (f"the plan trains adapters {adapters} beside frozen weights; add them in the script",) if adapters else ()
-    )
+    carried = name == "megatron-bridge" or "adapters" in TARGETS[name].carries
+    adapters = None if carried else job.adapters
+    adapted = (f"the plan trains adapters {adapters}; add them in the script",) if adapters else ()
     more = (*adapted, *_other_stack(job, name), *uncarried_choices(job.plan.request, name, TARGETS[name].carries))
     return replace(made, remarks=(*made.remarks, *more))
 
@@ -172,14 +173,14 @@ def _other_stack(job: Job, name: str) -> tuple[str, ...]:
     """That the kernels and the overlap that were priced are not the framework's own."""
     if name not in FRAMEWORKS or name == framework_of(job.stack) or job.stack == (own := FRAMEWORKS[name].stack):
         return ()
-    return (f"kernels, overlap and dropout were priced as of stack {job.stack}; plan --for {name} prices {own}",)
+    return (f"kernels, overlap and dropout were priced for stack {job.stack}; plan --for {name} prices {own}",)
 
 
 def _program(job: Job) -> Export:
     """What the plan's framework runs, else its stack's; a stack without a target leaves the program to the reader."""
     name = _framework(job)
     if name is None:
-        own = f"train.py stands for the program of stack {job.stack}: tell it the plan, which --format env writes"
+        own = f"train.py stands for the program of stack {job.stack}; give it the plan that --format env writes"
         return Export(files={}, remarks=(own,))
     framework = TARGETS[name]
     assert framework.write

@@ -63,7 +63,7 @@ def job_of_script(file: JobFile, context: Context, readers: Sequence[Reader]) ->
         remarks=(*script.unread, *script.wanted, *((WARNING,) if context.expand else ())),
     )
     if script.needs and (context.launch is None or len(known) < 2):
-        asked = tuple(f"{one.option or 'its value'} ({one.told})" for one in script.needs)
+        asked = tuple(f"{one.option or 'its value'} ({one.reason})" for one in script.needs)
         return JobOfScript(replace(beside, missing=(*asked, *_several(known))), known[0].reader)
     if context.launch is None and len(known) > 1:
         return JobOfScript(replace(beside, missing=_several(known)), known[0].reader)
@@ -146,7 +146,7 @@ def _several(known: Sequence[Started]) -> tuple[str, ...]:
     if len(known) < 2:
         return ()
     lines = "; ".join(_in_words(place, one.launch) for place, one in enumerate(known, 1))
-    return (f"--launch N says which of {len(known)} trainings that it starts ({lines})",)
+    return (f"it starts {len(known)} trainings ({lines}); --launch N chooses one",)
 
 
 def _in_words(place: int, launch: Launch) -> str:
@@ -161,7 +161,7 @@ def _chosen(known: Sequence[Started], number: int | None) -> Started:
         BadRequest: there is none of that number.
     """
     if number is not None and number > len(known):
-        said = _several(known) or ("it starts one training; leave --launch out",)
+        said = _several(known) or ("it starts only one training; leave --launch out",)
         raise BadRequest(f"there is no launch {number}: {said[0]}")
     return known[(number or 1) - 1]
 

@@ -42,7 +42,7 @@ UNCALIBRATED = "not calibrated"
 HOST = ("host_memory", "host_bandwidth")
 UNREAD = re.compile("recalled|assumed|illustrative|no figure of its own")
 """How sources say that no document was read."""
-SPARES = "spare nodes rented all the time and drawing rated power (no idle power is known)"
+SPARES = "spare nodes are rented all the time and counted at rated power (no idle power is known)"
 """What is taken of nodes that stand by."""
 
 
@@ -127,14 +127,14 @@ def default_tokens(model: Model, *, tuned: bool) -> int:
 def tokens_source(model: Model, *, tuned: bool) -> str:
     """Who says the tokens where nobody asks for them."""
     if tuned:
-        return "assumed of a fine-tune, --tokens says yours"
+        return "assumed for a fine-tune; --tokens changes it"
     return "the model's" if model.tokens else "assumed"
 
 
 def length_source(model: Model) -> str:
     """Who says the sequence length where nobody asks for one."""
     return (
-        f"the model reaches {model.reach}; --seq-len for more"
+        f"the model reaches {model.reach}; --seq-len asks for more"
         if (model.reach or 0) > model.seq_length
         else "the model's"
     )
@@ -161,7 +161,7 @@ def _without_measured_runs(scenario: Scenario) -> list[str]:
     """What of the model is priced by formulas that no run could judge yet."""
     there = {name for kind in scenario.depth.kinds for name in (kind.other_mixer, kind.mixer)}
     said = [words for name, words in UNPROVEN.items() if name in there]
-    return [f"{' and '.join(said)} priced by formula: no measured run has them"] if said else []
+    return [f"{' and '.join(said)} are priced by formula; no measured run has them"] if said else []
 
 
 def _describe_software(request: PlanRequest, scenario: Scenario) -> list[str]:
@@ -171,16 +171,16 @@ def _describe_software(request: PlanRequest, scenario: Scenario) -> list[str]:
     said = isinstance(request.stack, Stack) or ATTENTION & set(request.changes)
     if not said and rates.attention is None:
         known = [name for name in FUSED if name in scenario.group.accelerator.kernels.attention]
-        way = f"; --set stack.attention_backend={known[0]} fuses it" if known else ""
+        way = f"; --set stack.attention_backend={known[0]} prices a fused kernel" if known else ""
         lines.append(f"attention unfused (stack {stack.name}{way})")
     elif not said and stack.name in OF_TRANSFORMERS:
-        lines.append(f"attention {rates.attention_name} (PyTorch's SDPA)")
+        lines.append(f"attention kernel {rates.attention_name} (PyTorch's SDPA)")
     if stack.release:
         later = len(releases(stack.name)) - chosen(stack.name, stack.release, releases(stack.name))
         changes = "1 later change" if later == 1 else f"{later} later changes"
-        lines.append(f"stack {stack.name} as of {stack.release}: {changes} of it taken back")
+        lines.append(f"stack {stack.name} as of {stack.release}: {changes} taken back")
     if stack.calibrated.basis.startswith(UNCALIBRATED):
-        lines.append(f"constants of stack {stack.name} not calibrated on measured runs")
+        lines.append(f"constants of stack {stack.name} are not calibrated on measured runs")
     return lines
 
 
@@ -192,18 +192,22 @@ def _describe_fine_tune(request: PlanRequest, scenario: Scenario) -> list[str]:
     if task.referenced and request.reference_model is None:
         lines.append(f"reference model: {switches.reference_model}")
     if scenario.tuned and not switches.document_length:
-        lines.append("every sequence is full; --seq-len says the mean length of yours after padding")
+        lines.append(
+            "every sequence is full; if yours are shorter, give their mean length after padding with --seq-len"
+        )
     if switches.document_length:
         lines.append(
-            f"packed documents of {scenario.attended_length} tokens each; where they differ, attention follows the sum "
-            "of their squares over their sum"
+            f"packed documents of {scenario.attended_length} tokens each; if lengths differ, give the sum of their "
+            "squares over their sum"
         )
     if switches.frozen_layers:
-        lines.append("what trains is spread over the layers alike; a pipeline's first stages have less of it")
+        lines.append(
+            "the layers that train are spread evenly over the model; the first pipeline stages have fewer of them"
+        )
     if switches.task == "reward":
-        lines.append("the head of a reward model is priced as the model's own, which is larger")
+        lines.append("the head of a reward model is priced like the model's own head, which is larger")
     if switches.adapters and request.adapters and not says_kernels(request.adapters):
-        lines.append(f"adapters run as {switches.adapters.kernels} kernels")
+        lines.append(f"adapters run with {switches.adapters.kernels} kernels")
     if switches.adapters and switches.base_precision and request.base_precision is None:
         lines.append(f"frozen weights in {switches.base_precision} (--base-precision)")
     return lines
@@ -216,7 +220,7 @@ def assumed_prices(machines: Cluster) -> tuple[str, ...]:
     lines = list(rents(machines))
     if dark := [group.name for group in machines.groups if group.node_power_overhead is None]:
         of = f" of {' and '.join(dark)}" if len(machines.groups) > 1 else ""
-        lines.append(f"energy without the hosts{of} (no node_power_overhead)")
+        lines.append(f"energy of the GPUs alone{of} (no node_power_overhead)")
     return tuple(dict.fromkeys(filter(None, lines)))
 
 
@@ -232,7 +236,9 @@ def describe_hosts(request: PlanRequest, machines: Cluster) -> tuple[str, ...]:
             size = format_quantity(group.host_memory, "bytes")
             speed = format_quantity(group.host_bandwidth, "bandwidth")
             whose = group.name if len(machines.groups) > 1 else machines.name
-            lines.append(f"a host of {whose} has {size} at {speed} (assumed; host_memory and host_bandwidth say yours)")
+            lines.append(
+                f"a host of {whose} has {size} at {speed} (assumed; give yours as host_memory and host_bandwidth)"
+            )
     return tuple(dict.fromkeys(lines))
 
 
@@ -246,7 +252,7 @@ def _rent(group: NodeGroup) -> str:
     """What stands for the price that a group does not say; nothing where its own accelerator says it."""
     device = group.accelerator
     if device.price is None:
-        return f"no cost (no price of {device.name})"
+        return f"no cost ({device.name} has no price; --price gives one)"
     whose = f"price {format_quantity(device.price, 'price')} per {device.name} (the catalogue's)"
     return whose if device.name in names("accelerator") else ""
 
@@ -265,7 +271,7 @@ def describe_spares(scenario: Scenario, stability: Stability, machines: Cluster)
     if spares <= left:
         return (SPARES,)
     nodes = group.nodes or 0
-    whole = f"{machines.name} has {nodes:,} node{'s' * (nodes != 1)}, {left:,} beside the job's {taken:,}"
+    whole = f"{machines.name} has {nodes:,} node{'s' * (nodes != 1)}, {left:,} more than the job's {taken:,}"
     if stability.spare_nodes is not None:
         raise BadRequest(f"spare_nodes {spares}: {whole}; {left} works")
     return (SPARES, f"{spares:,} spare node{'s' * (spares != 1)} counted, though {whole}")
@@ -287,11 +293,11 @@ def describe_defaults(request: PlanRequest, scenario: Scenario, cluster: Cluster
     if "cluster" not in said:
         lines.append(f"cluster {request.cluster}")
     if "stack" not in said:
-        whose = " (of a fine-tune)" if scenario.stack.name == fine_tune_stack(request) else ""
+        whose = " (a fine-tune)" if scenario.stack.name == fine_tune_stack(request) else ""
         lines.append(f"stack {scenario.stack.name}{taken_for(request.framework, cluster) or whose}")
     lines += _describe_software(request, scenario)
     if request.global_batch_size is None:
-        rule = f"of a fine-tune: {FINE_TUNE_BATCH} or more" if fine_tunes(request) else _batch_rule(scenario)
+        rule = f"a fine-tune: {FINE_TUNE_BATCH} or more" if fine_tunes(request) else _batch_rule(scenario)
         what = "sequences" if scenario.task.sequences == 1 else "pairs"
         lines.append(f"global batch {scenario.global_batch_size} {what} ({rule})")
     lines += _describe_fine_tune(request, scenario)
@@ -308,8 +314,8 @@ def describe_defaults(request: PlanRequest, scenario: Scenario, cluster: Cluster
         lines.append(f"adapters on {', '.join(scenario.stack.switches.adapters.modules)}")
     if request.offload_fraction is not None and request.pins.get("offload") in (None, "", "none", "activations"):
         share = f"offload fraction {request.offload_fraction:g}"
-        lines.append(f"{share} changes nothing: the optimizer stays on the devices (--offload optimizer moves it)")
+        lines.append(f"{share} has no effect: the optimizer stays on the GPUs (--offload optimizer moves it)")
     capacity = scenario.stack.switches.expert_capacity
     if scenario.model.moe and capacity is not None and capacity < 1.0:
-        lines.append(f"experts drop {1.0 - capacity:.0%} or more of what is sent to them, and MFU counts it too")
+        lines.append(f"experts drop {1.0 - capacity:.0%} or more of their tokens, and MFU counts these too")
     return tuple(lines)

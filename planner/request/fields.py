@@ -89,7 +89,8 @@ _ROWS: Final = (
     Field("precision", "fp32, fp16, bf16, fp8, fp8-current, fp8-block, fp8-rowwise, int8, mxfp8, nvfp4.", "NAME",
           default="bf16", left_out=2),
     Field("objective", "time, mfu, cost, tokens-per-gpu-hour, memory or goodput.", "NAME", default="time"),
-    Field("ties", "Take a better-validated plan that is tied: never (fastest), up to 0.1 % (close), any (validated).",
+    Field("ties", "Among tied plans take a better validated one: never (fastest), within 0.1 % (close), always "
+                  "(validated).",
           "NAME", default="close"),
     Field("stability", "What they take: detect=5 min, storage=100 GB/s, spare_nodes=8 ...", "FILE|NAME=VALUE,...",
           kind="pairs"),
@@ -213,7 +214,7 @@ def by_own_name(table: Mapping[str, Any], known: Collection[str]) -> dict[str, A
     for word, value in table.items():
         name = word if word in known or own_name(str(word)) not in known else own_name(str(word))
         if name in found:
-            raise BadRequest(f"{said[name]} and {word} say the same thing twice; give one of them")
+            raise BadRequest(f"{said[name]} and {word} are the same option; give one of them")
         found[name], said[name] = value, str(word)
     return found
 

@@ -17,7 +17,7 @@ from costmodels.stack.combined import COMBINED, SWITCHES
 from costmodels.stack.renamed import new_path
 from costmodels.stack.stack import GROUPS, PATHS, Stack
 from costmodels.stack.stack import stack as find_stack
-from hardware.errors import no_such
+from hardware.errors import meant, no_such
 from planner.errors import BadRequest
 from planner.request.features import FEATURES, turned
 from planner.request.values import changed_value
@@ -57,7 +57,7 @@ def known_changes(table: Mapping[str, Any]) -> dict[str, Any]:
             found[known_path(path)] = value
         elif path not in _TABLES:
             known_path(path)
-            raise BadRequest(f"{path}: expected a value, got a table that holds nothing")
+            raise BadRequest(f"{path}: expected a value, got an empty table")
     return found
 
 
@@ -71,7 +71,7 @@ def known_path(path: str) -> str:
         return f"stack.{path}"
     root, _, name = path.partition(".")
     if root == "cluster":
-        raise BadRequest(f"{path}: a study varies the machines (`plan sweep`), and a file states them; not this option")
+        raise BadRequest(f"{path}: this option does not change machines; a cluster file or a study (`plan sweep`) does")
     if root not in ROOTS or not name:
         near = no_such(path, SWITCHES) if path.isidentifier() and root not in ROOTS else ""
         hint = near if "did you mean" in near else "expected stack. or model. and a field, such as stack.overlap.pp"
@@ -82,7 +82,8 @@ def known_path(path: str) -> str:
         if root == "stack":
             now = name if name.startswith(_SWITCHES) and name in PATHS else new_path(name, PATHS)
         if now is None or now in FIXED:
-            raise BadRequest(f"{path}: {no_such(name, known)}")
+            listed = "`plan show STACK -v` lists the fields" if root == "stack" else None
+            raise BadRequest(f"{path}: there is no field {name!r:.60}; {meant(name, known, otherwise=listed)}")
         raise BadRequest(f"{path} is now stack.{written_path(now)}")
     return path
 
@@ -113,7 +114,9 @@ def changed_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
 def _with_feature(stack: Stack, name: str, value: Any) -> Stack:
     """The stack with one feature as another stack has it."""
     if not isinstance(value, str):
-        raise BadRequest(f"stack.{name}: expected the stack to take it from, such as megascale, got {value!r:.40}")
+        raise BadRequest(
+            f"stack.{name}: expected the name of a stack to take it from, such as megascale, got {value!r:.40}"
+        )
     return turned(stack, find_stack(value), list(_FEATURES[name]))
 
 

@@ -106,7 +106,7 @@ def _value(axis: str, part: Any) -> int:
     value = int(text)
     least = 0 if axis == "zero_stage" else 1
     if not least <= value <= _LARGEST:
-        raise BadRequest(f"{axis}: {value} is out of range; {least} is the least, {_LARGEST} the most")
+        raise BadRequest(f"{axis}: {value} is out of range; {least} to {_LARGEST} works")
     if axis == "zero_stage" and value > 3:
         raise BadRequest(f"zero_stage: {value} does not exist; 0, 1, 2 and 3 do")
     return value
@@ -136,5 +136,5 @@ def _named(axis: str, text: str) -> int:
     if axis == "schedule":
         text = ALIASES.get(text, text)
     if text not in names:
-        raise BadRequest(f"{axis}: {text!r} is unknown; {', '.join((*names, *_WIDER.get(axis, ())))} are known")
+        raise BadRequest(f"{axis}: unknown value {text!r}; there are {', '.join((*names, *_WIDER.get(axis, ())))}")
     return names.index(text)

@@ -177,7 +177,7 @@ class PlanRequest(BaseModel):
                 f"{value!r} trains on {under}: ask for {under}, and plan export --to {value} writes its files"
             )
         if value not in {None, ANY, *FRAMEWORKS}:
-            raise ValueError(f"{value!r:.60} reads no plan; {', '.join(FRAMEWORKS)} do")
+            raise ValueError(f"unknown framework {value!r:.60}; {meant(str(value), FRAMEWORKS, most=2)}")
         return value
 
     @field_validator("changes", mode="before")

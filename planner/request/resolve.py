@@ -105,9 +105,9 @@ def resolve(request: PlanRequest) -> Resolved:
     _ = scenario.rates
     defaults = describe_defaults(request, scenario, cluster, tokens) + assumed_prices(base)
     if isinstance(request.model, str) and entry_on_hub(request.model):
-        defaults += (f"model {model.name} (the catalogue's, of {request.model})",)
+        defaults += (f"model {model.name} (from the catalogue, for {request.model})",)
     defaults += describe_hosts(request, base)
-    defaults += (f"main gradients {grads} (as the files for {asked} have them)",) if grads else ()
+    defaults += (f"main gradients {grads} (as in the files for {asked})",) if grads else ()
     mixed = _mixed(request, scenario, cluster) if len(base.groups) > 1 else None
     if len(base.groups) > 1 and cluster.gpus != base.gpus:
         defaults += (describe_subset(cluster, base),)
@@ -128,7 +128,9 @@ def resolve_search(request: PlanRequest) -> Resolved:
     """
     for name in GIVEN_SPLIT:
         if getattr(request, name) is not None:
-            raise BadRequest(f"{name}: a search splits the layers itself; predict prices a split that is given")
+            raise BadRequest(
+                f"{name}: a search chooses the split of the layers itself; `plan predict` prices a given one"
+            )
     usual = request.memory_margin is None and request.objective != "memory"
     found = resolve(request.model_copy(update={"memory_margin": MEMORY_MARGIN}) if usual else request)
     said = [f"memory margin {MEMORY_MARGIN:.0%} (--memory-margin 0 plans to the edge)"] if usual else []
@@ -154,7 +156,7 @@ def _stack(request: PlanRequest, cluster: Cluster) -> Stack:
     framework = None if request.framework == ANY else request.framework
     if isinstance(request.stack, Stack):
         if request.as_of:
-            raise BadRequest(f"as_of {request.as_of}: a stack of your own has no releases here; leave it out")
+            raise BadRequest(f"as_of {request.as_of}: your own stack has no releases; leave it out")
         found = request.stack
     else:
         said = "stack" in request.model_fields_set
@@ -180,11 +182,14 @@ def _mixed(request: PlanRequest, lead: Scenario, cluster: Cluster) -> Mixed | No
         return None
     names = ", ".join(group.name for group in cluster.groups)
     if lead.framework:
-        raise BadRequest(f"framework {request.framework} is planned for on one node group, not on {names} together")
+        raise BadRequest(f"framework {request.framework} takes one node group, not {names} together")
     if request.stability:
-        raise BadRequest(f"stability is reckoned on one node group, not on {names} together; leave it out")
+        raise BadRequest(f"stability is priced for one node group, not for {names} together; leave it out")
     if request.objective in ("memory", "goodput"):
-        said = f"objective {request.objective} is searched on one node group, not on {names} together; time works"
+        said = (
+            f"objective {request.objective} is searched for one node group, not for {names} together; objective "
+            "time works"
+        )
         raise BadRequest(said)
     parts = tuple(replace(lead, group=group, gpus=group.gpus or 0) for group in cluster.groups)
     for part in parts:
@@ -200,8 +205,8 @@ def _with_experts(stack: Stack, model: Model, request: PlanRequest) -> Stack:
         raise BadRequest(f"{next(iter(said))}: model {model.name} has no experts; leave it out")
     if len(said) == len(names):
         raise BadRequest(
-            f"expert_imbalance {request.expert_imbalance:g} says nothing beside expert_capacity "
-            f"{request.expert_capacity:g}, which has every expert compute as many tokens; leave out one of them"
+            f"expert_imbalance {request.expert_imbalance:g} has no effect with expert_capacity "
+            f"{request.expert_capacity:g}, which gives every expert the same number of tokens; leave out one of them"
         )
     fields = {names[name]: value for name, value in said.items()}
     return stack.changed(fields | ({"switches.expert_capacity": None} if "expert_imbalance" in said else {}))
@@ -219,7 +224,8 @@ def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:
     if ":" in str(request.adapters):
         usual = asked.model_copy(update={"modules": (*OF_ATTENTION, "experts")})
         raise BadRequest(
-            f"adapters {request.adapters}: dense networks have them, and {model.name} has experts; {usual} works"
+            f"adapters {request.adapters}: these are modules of dense layers, and {model.name} has experts; {usual} "
+            "works"
         )
     return stack.changed({"switches.adapters": asked.model_copy(update={"modules": OF_ATTENTION})})
 
@@ -243,7 +249,7 @@ def _with_task(stack: Stack, model: Model, request: PlanRequest) -> Stack:
         raise BadRequest(f"{said}; {model.num_layers - 1} or fewer work")
     if switches.base_precision and switches.adapters is None:
         raise BadRequest(
-            f"base_precision {switches.base_precision} is of frozen weights, and all of them train; adapters 16 "
+            f"base_precision {switches.base_precision} is for frozen weights, and all weights train; adapters 16 "
             "freezes them"
         )
     if (switches.adapters or _freezes(switches)) and request.task is None and switches.task == "pretrain":
@@ -251,7 +257,8 @@ def _with_task(stack: Stack, model: Model, request: PlanRequest) -> Stack:
     task = TASKS[stack.switches.task]
     if request.reference_model in {"copy", "adapters-off"} and not task.referenced:
         raise BadRequest(
-            f"reference_model {request.reference_model}: task {stack.switches.task} takes none; dpo and kto do"
+            f"reference_model {request.reference_model}: task {stack.switches.task} has no reference model; dpo and "
+            "kto have one"
         )
     if request.reference_model == "adapters-off" and switches.adapters is None:
         raise BadRequest("reference_model adapters-off needs adapters to switch off; copy works")
@@ -267,16 +274,16 @@ def choices_of(request: PlanRequest) -> dict[str, Any]:
         BadRequest: 8-bit weights without a recipe of 8 bits.
     """
     if request.fp8_param_gather and request.precision not in REDUCED:
-        raise BadRequest(f"fp8_param_gather needs 8-bit products, precision is {request.precision}; fp8 works")
+        raise BadRequest(f"fp8_param_gather needs 8-bit matrix products; precision is {request.precision}; fp8 works")
     said = {name: value for name in STACK_CHOICES if (value := getattr(request, name)) is not None}
     if "main_grads" in said and GRADIENTS & set(request.changes):
         raise BadRequest(
-            "main_grads says stack.gradients.gradient_bytes and stack.gradients.reduce_bytes too; give one of them"
+            "main_grads also sets stack.gradients.gradient_bytes and stack.gradients.reduce_bytes; give one of them"
         )
     if any(path.startswith("stack.adapters") for path in request.changes):
-        raise BadRequest("stack.adapters is asked for as adapters, such as --adapters 16:linear_qkv")
+        raise BadRequest("stack.adapters is set by adapters, such as --adapters 16:linear_qkv")
     if twice := [name for name in said if f"stack.{name}" in request.changes]:
-        raise BadRequest(f"{twice[0]} and stack.{twice[0]} say the same thing twice; give one of them")
+        raise BadRequest(f"{twice[0]} and stack.{twice[0]} are the same option; give one of them")
     return said
 
 

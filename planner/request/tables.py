@@ -99,7 +99,7 @@ def cluster_of(table: Table) -> Cluster | str:
     except (KeyError, TypeError):
         raise ValueError("expected the cluster as the answer stated it, or the fields of a cluster file") from None
     if not same:
-        raise ValueError(f"the answer tells of {table['name']!r} in short only; give its file as --cluster")
+        raise ValueError(f"the answer holds {table['name']!r} only in short; give its file as --cluster")
     return str(table["name"])
 
 

@@ -200,9 +200,11 @@ def multiple(before: Any, value: Any, dimension: str | None, path: str = "") -> 
     if found is None:
         return value
     if before is None:
-        raise BadRequest(f"{path}: {value} of what the catalogue does not say; give a quantity")
+        raise BadRequest(f"{path}: {value} is a multiple of a value that the catalogue does not have; give a quantity")
     if isinstance(before, bool) or not isinstance(before, int | float):
-        raise BadRequest(f"{path}: {value} of {before!r:.40}, which is no number; give the value itself")
+        raise BadRequest(
+            f"{path}: {value} is a multiple of {before!r:.40}, which is not a number; give the value itself"
+        )
     number = before * float(found[1] or found[2])
     number = int(number) if isinstance(before, int) and number.is_integer() else number
     return exact_quantity(number, dimension) if dimension else number  # type: ignore[arg-type]  # one of the units'
@@ -283,7 +285,7 @@ def whole_number(name: str, value: Any, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise BadRequest(f"{name}: expected a whole number such as 64, got {value!r:.40}")
     if not 0 < int(value) <= most:
-        raise BadRequest(f"{name}: 1 to {most} can be asked for, got {value}")
+        raise BadRequest(f"{name}: expected 1 to {most}, got {value}")
     return int(value)
 
 

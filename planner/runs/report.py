@@ -227,5 +227,5 @@ def _reasons(verdicts: list[Verdict]) -> list[str]:
         "",
         f"Not priced: {sum(reasons.values())} of {len(verdicts):,} measured figures",
         *(f"{n:6d}  {why}" for why, n in first),
-        *[f"{sum(n for _, n in rest):6d}  for {len(rest)} further reasons, which --format json tells"] * bool(rest),
+        *[f"{sum(n for _, n in rest):6d}  for {len(rest)} further reasons, listed by --format json"] * bool(rest),
     ]

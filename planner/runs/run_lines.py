@@ -25,7 +25,7 @@ def run_lines(by_file: Mapping[str, list[Verdict]]) -> list[str]:
     if not runs:
         return []
     if runs > MOST:
-        return [f"{runs:,} runs; --format json tells the error of each, this table of up to {MOST}", ""]
+        return [f"{runs:,} runs; --format json has the error of each, this table of up to {MOST}", ""]
     name = min(max(len(verdict.id) for verdict in found), _WIDEST)
     head = f"{'run':{name}s}  {'':6s}{'measured':>12s}{'predicted':>12s}{'error':>9s}  {COVERAGE:.0%} interval"
     shared = _shared(found)

@@ -136,7 +136,7 @@ def as_frameworks_mean(row: Strategies, scenario: Scenario) -> tuple[Strategies,
         at["sequence_parallel"] = 0
     columns = {name: getattr(row, name) for name in AXES}
     if scenario.stack.sharding.fsdp_stage2 and not gradients_accumulate(columns, scenario).all():
-        meant = f"ZeRO stage {at['zero_stage']} beside {at['pp']} pipeline stages keeps parameters and gradients whole"
+        meant = f"ZeRO stage {at['zero_stage']} with {at['pp']} pipeline stages keeps parameters and gradients whole"
         at["zero_stage"] = 1
     return strategies(**at), f"{meant} until the last micro-batch: priced as stage 1" if meant else ""
 
@@ -239,7 +239,7 @@ def _filling(row: Strategies, scenario: Scenario) -> str:
         layers = [each] * pp
         layers[0], layers[-1] = layers[0] - first, layers[-1] - last
         if not left and _filled(layers, row, scenario):
-            return f"layers {','.join(map(str, layers))}, where an end takes a layer's place,"
+            return f"layers {','.join(map(str, layers))}, where embedding or head counts as a layer,"
     return "one chunk on each"
 
 
@@ -296,7 +296,7 @@ def checked_layers(
         _check_fewest(layers, row, scenario)
     _check_groups(row, layers)
     if len(set(layers)) > 1 and not stack.supports.uneven_stages:
-        raise BadRequest(f"stack {stack.name} needs even stages; {total // pp} layers each would be")
+        raise BadRequest(f"stack {stack.name} needs equal stages; {total // pp} layers each would be equal")
     if chunked and (odd := unequal_chunks(layers, row, scenario, counted=counted)):
         step = int(row.vpp[0] * row.recompute_num_layers[0])
         raise BadRequest(f"{odd}; {','.join(map(str, nearest_cut(layers, int(row.vpp[0]), step)))} would")
@@ -344,7 +344,7 @@ def drawn_chunks(
 ) -> tuple[str, ...]:
     """A word on chunks that are priced as equal ones and are none."""
     odd = unequal_chunks(layers, row, scenario, counted=counted)
-    return (f"{odd}; they are priced as if they were equal",) if odd else ()
+    return (f"{odd}; they are priced as equal chunks",) if odd else ()
 
 
 def with_recomputed(
@@ -359,19 +359,21 @@ def with_recomputed(
         return split
     if row.recompute[0] != Recompute.PARTIAL:
         kind = Recompute(int(row.recompute[0])).name.lower()
-        raise BadRequest(f"recomputed layers are given, recompute is {kind}; partial takes them")
+        raise BadRequest(f"recomputed layers are given, but recompute is {kind}; recompute partial takes them")
     if len(recomputed) != len(split.layers):
         raise BadRequest(f"{len(recomputed)} stages are given recomputed layers, pp is {len(split.layers)}")
     if odd := [pair for pair in zip(recomputed, split.layers.tolist(), strict=True) if not 0 <= pair[0] <= pair[1]]:
         raise BadRequest(
-            f"a stage of {plural(odd[0][1], 'layer')} cannot recompute {odd[0][0]}; 0 to {odd[0][1]} can be"
+            f"a stage of {plural(odd[0][1], 'layer')} cannot recompute {odd[0][0]}; 0 to {odd[0][1]} works"
         )
     chunks = 1 if SCHEDULE_NAMES[row.schedule[0]] in FOLDED or as_ran else int(row.vpp[0])
     pairs = zip(recomputed, split.layers.tolist(), strict=True)
     if unlike := [(asked, held) for asked, held in pairs if asked % chunks and asked < held]:
         asked, held = unlike[0]
         near = min(nearest_multiple(asked, chunks), held)
-        raise BadRequest(f"{chunks} chunks cannot recompute {plural(asked, 'layer')}, as many of each; {near} can be")
+        raise BadRequest(
+            f"{chunks} chunks cannot recompute {plural(asked, 'layer')}, the same number in each; {near} works"
+        )
     return Assignment(split.layers, np.asarray(recomputed, dtype=np.int64))
 
 

@@ -73,7 +73,9 @@ def _given_strategy(resolved: Resolved, mixed: Mixed) -> MixedStrategies:
     dp = _for_groups(resolved, "dp", count) or _replicas(mixed, tp, cp, known.get("pp"))
     stages = [_stages(one.gpus, one.group.name, t * cp * d) for one, t, d in zip(mixed.scenarios, tp, dp, strict=True)]
     if known.get("pp", sum(stages)) != sum(stages):
-        raise BadRequest(f"pp {known['pp']} is not the {' + '.join(map(str, stages))} stages that tp, cp and dp leave")
+        raise BadRequest(
+            f"pp {known['pp']} is not the {' + '.join(map(str, stages))} stages that result from tp, cp and dp"
+        )
     micro = _micro_batches(resolved, mixed, dp)
     pipeline = {"vocabulary": 0, **known, "cp": cp, "pp": sum(stages)}
     groups = []
@@ -112,7 +114,7 @@ def _for_groups(resolved: Resolved, axis: str, count: int) -> tuple[int, ...] | 
         return None
     values = [single_value(parse_pins({axis: part})[axis]) for part in _parts(given)]
     if len(values) not in {1, count}:
-        raise BadRequest(f"{axis}: {len(values)} values for {count} node groups; give one, or one for each")
+        raise BadRequest(f"{axis}: {len(values)} values for {count} node groups; give one value, or one for each group")
     return tuple(values * count if len(values) == 1 else values)
 
 
@@ -125,7 +127,7 @@ def _replicas(mixed: Mixed, tp: Sequence[int], cp: int, pp: int | None) -> tuple
     able = sorted(mixed.gpus // width for width in common)
     if mixed.gpus % pp or mixed.gpus // pp not in common:
         what = " + ".join(map(str, gpus))
-        raise BadRequest(f"pp {pp} stages of one width cannot be made of {what} GPUs; {around(able, pp)}")
+        raise BadRequest(f"pp {pp} stages of equal width cannot be made of {what} GPUs; {around(able, pp)}")
     width = mixed.gpus // pp
     if uneven := [t for t in tp if width % (t * cp)]:
         near = around(divisors(width), uneven[0] * cp)
@@ -148,7 +150,7 @@ def _micro_batches(resolved: Resolved, mixed: Mixed, dp: Sequence[int]) -> tuple
     widths = {b * d for b, d in zip(given, dp, strict=True)}
     if len(widths) > 1:
         said = ", ".join(f"{b} x {d}" for b, d in zip(given, dp, strict=True))
-        raise BadRequest(f"micro-batch x dp must be the same sequences on every node group, got {said}")
+        raise BadRequest(f"micro-batch x dp must be the same on every node group, got {said}")
     if batch % (width := widths.pop()):
         raise BadRequest(f"the {width} sequences of a micro-batch on all replicas do not divide the batch of {batch}")
     return given

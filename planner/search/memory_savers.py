@@ -35,7 +35,7 @@ EFFORT: Final = 1e6
 """Of the search for one."""
 DEGREES: Final = ("tp", "cp", "pp", "dp", "vpp", "ep", "etp", "micro_batch_size")
 """Axes that a bound depends on and no rule of dominance ends with: fewer of their values leave the best in."""
-NO_FRAMEWORK: Final = "framework any (nothing fits that the stack's starts)"
+NO_FRAMEWORK: Final = "framework any (nothing fits that the stack's framework can start)"
 """The remark that a plan cannot be started as it is."""
 NO_MARGIN: Final = f"(nothing fits with the usual {MEMORY_MARGIN:.0%})"
 """The remark that a plan goes nearer to the edge of the memory though nobody asked for it."""

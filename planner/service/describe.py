@@ -49,7 +49,7 @@ class Error(Record):
 
 
 _STATUSES: Final = {
-    "400": "The host asked for is none of the service's.",
+    "400": "The request names a host that is not the service's.",
     "408": "The body did not come in time.",
     "413": "The body is too long.",
     "415": "The body is not declared to be JSON, or packed.",

@@ -183,7 +183,7 @@ def _restrict(pins: Mapping[str, Pin], axis: str, usual: list[int]) -> tuple[int
         return tuple(usual)
     values = pins[axis].restrict(usual)
     if not values:
-        raise BadRequest(f"{axis}: nothing lies in the range asked for; {_few(usual)} would")
+        raise BadRequest(f"{axis}: no possible value lies in that range; {_few(usual)} work")
     return values
 
 
@@ -201,7 +201,7 @@ def _sharding_options(scenario: Scenario, pins: Mapping[str, Pin]) -> NDArray[np
     whole = (1,) if "sharding_degree" not in pins or 1 in degrees else ()
     pairs = [(stage, degree) for stage in stages for degree in (degrees if stage else whole)]
     if not pairs:
-        raise BadRequest("ZeRO stage 0 shards over 1 rank; drop the pinned sharding degree or allow another stage")
+        raise BadRequest("ZeRO stage 0 has sharding degree 1; drop the pinned degree or allow another stage")
     return np.array(pairs, dtype=np.int64)
 
 
@@ -236,7 +236,7 @@ def layouts(gpus: int, pins: Mapping[str, Pin], *, of: str = "") -> dict[str, In
         pinned = ", ".join(f"{name} {shown(pin)}" for name, pin in mine.items())
         stages = "" if of else f": tp x cp x pp x dp must equal {gpus}"
         near = nearest_degrees(layouts(gpus, {}), mine)
-        raise UnfilledPins(f"{pinned} cannot make up {said}{stages}; {near} can")
+        raise UnfilledPins(f"{pinned} does not fit {said}{stages}; {near} does")
     return {name: column[kept] for name, column in columns.items()}
 
 

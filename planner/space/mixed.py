@@ -154,7 +154,7 @@ def _laid_out(mixed: Mixed, pins: Mapping[str, Pin], rules: tuple[Rule, ...], be
 def _no_pipeline(mixed: Mixed, pins: Mapping[str, Pin], known: Ints) -> str:
     wanted = pins["pp"].values[0] if pins["pp"].values else pins["pp"].low
     what = " + ".join(f"{one.gpus} {one.group.name}" for one in mixed.scenarios)
-    near = around(np.unique(known).tolist(), wanted) if len(known) else "no number of stages does"
+    near = around(np.unique(known).tolist(), wanted) if len(known) else "no number of stages works"
     return f"pp {shown(pins['pp'])} stages cannot be made of {what} GPUs; {near}"
 
 

@@ -150,7 +150,7 @@ class Table:
     def _check_spent(self, rows: int) -> None:
         assert self.budget is not None
         if self.budget.spent():
-            said = f"no plan: {rows:,} layouts were looked at and none was priced"
+            said = f"no plan: none of the {rows:,} layouts that were looked at was priced"
             raise OutOfTime(f"{said} {self.budget.limit}")
 
 

@@ -93,7 +93,7 @@ def _with_nodes(cluster: SparseCluster, nodes: Any) -> SparseCluster:
     known = [group.name for group in cluster.groups]
     for name, count in nodes.items():
         if isinstance(count, bool) or not isinstance(count, int):
-            raise BadRequest(f"nodes: expected so many {name} as a whole number such as 10, got {count!r:.40}")
+            raise BadRequest(f"nodes: expected a whole number of {name} such as 10, got {count!r:.40}")
         if name not in known:
             raise BadRequest(f"nodes: {cluster.name} has no group {name!r}; it has {', '.join(known)}")
         most = cluster.groups[known.index(name)].nodes

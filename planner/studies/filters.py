@@ -72,7 +72,7 @@ def read_filter(text: object, known: set[str]) -> Filter:
     try:
         tree = _Names().visit(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise BadRequest(f'where: {text!r:.60} is no expression such as "gpus * 8 >= global_batch_size"') from None
+        raise BadRequest(f'where: {text!r:.60} is not an expression such as "gpus * 8 >= global_batch_size"') from None
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             raise BadRequest(f"where: {text}: only fields have dots, as in cluster.fabric.bandwidth")

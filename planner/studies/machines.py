@@ -88,7 +88,7 @@ def _set_group(group: NodeGroup, parts: list[str], value: Any, path: str) -> Nod
         case _:
             tiers = ", ".join(tier.name for tier in group.tiers)
             way = f"accelerator.memory, fabric.bandwidth, a tier ({tiers}) or a field such as price"
-            raise BadRequest(f"{path}: {'.'.join(parts)} leads nowhere; write {way}")
+            raise BadRequest(f"{path}: {'.'.join(parts)} does not exist; write {way}")
 
 
 def _set_field(group: NodeGroup, field: str, value: Any) -> NodeGroup:

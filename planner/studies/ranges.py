@@ -45,7 +45,7 @@ def axis_values(name: str, given: Any) -> tuple[Any, ...]:
     for value in given:
         text = json.dumps(value, sort_keys=True, default=str)
         if text in seen:
-            raise BadRequest(f"{name}: {value!r:.60} stands there twice")
+            raise BadRequest(f"{name}: {value!r:.60} is given twice")
         seen.add(text)
     return tuple(given)
 

@@ -261,7 +261,7 @@ def _bad_file(path: Path, error: sqlite3.Error) -> BadFile:
         return NoRoom(path, f"{error}; what was finished is kept, free some space and run it again")
     left = [name for name in (f"{path.name}-journal", f"{path.name}-wal") if path.with_name(name).exists()]
     if left and code & 0xFF in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
-        said = "a process died while it wrote, and nothing can be mended in this folder"
+        said = "a process died while it wrote, and this folder cannot be written"
         return BadFile(path, f"{said}; copy {path.name} and {left[0]} to one that can be written")
     return BadFile(path, str(error))
 

@@ -82,7 +82,7 @@ def _read(path: Path) -> dict[str, Any]:
         for name in _WHOLE:
             named = re.search(rf"^\s*{name}\s*=\s*([^{{#\n]+)", text, re.MULTILINE)
             if named and re.search(rf"^\s*(\[\s*)?{name}\s*[.\]]", text, re.MULTILINE):
-                way = f"beside fields of it write its name as {name}s = {named[1].strip()}"
+                way = f"together with its fields write its name as {name}s = {named[1].strip()}"
                 raise BadFile(path, f"{name}: TOML takes a value or fields under one name; {way}") from None
         raise
 
@@ -204,7 +204,7 @@ def _zipped(axes: Mapping[str, Axis], given: Any) -> tuple[tuple[Axis, ...], ...
     for factor in factors.values():
         if len({len(axis.values) for axis in factor}) > 1:
             sizes = ", ".join(f"{axis.field} has {len(axis.values)}" for axis in factor)
-            raise BadRequest(f"zip: axes in step need as many values: {sizes}")
+            raise BadRequest(f"zip: zipped axes need the same number of values: {sizes}")
     return tuple(map(tuple, factors.values()))
 
 
@@ -218,7 +218,7 @@ def _steps(axes: Mapping[str, Axis], given: Any) -> dict[str, int]:
         for name in group:
             field = name if name == SCENARIO else field_of(str(name))
             if field is None or field not in axes:
-                raise BadRequest(f"zip: {name} is no axis of the study; {', '.join(axes)} are")
+                raise BadRequest(f"zip: {name} is not an axis of the study; there are {', '.join(axes)}")
             if field in home:
                 raise BadRequest(f"zip: {name} is zipped twice")
             home[field] = number
@@ -234,15 +234,17 @@ def _baseline(table: Mapping[str, Any], factors: tuple[tuple[Axis, ...], ...]) -
     chosen: dict[int, int] = {}
     for field, value in fields.items():
         if field not in home:
-            raise BadRequest(f"baseline: {field} is no axis of the study")
+            raise BadRequest(f"baseline: {field} is not an axis of the study")
         number, axis = home[field]
         shown = [json.dumps(one, sort_keys=True, default=str) for one in axis.values]
         wanted = json.dumps(value, sort_keys=True, default=str)
         if wanted not in shown:
-            raise BadRequest(f"baseline: {field} {value!r:.40} is no value of that axis; {', '.join(shown[:8])} are")
+            raise BadRequest(
+                f"baseline: {field} {value!r:.40} is not a value of that axis; there are {', '.join(shown[:8])}"
+            )
         place = shown.index(wanted)
         if chosen.setdefault(number, place) != place:
-            raise BadRequest(f"baseline: {field} {value!r:.40} goes in step with another axis and does not meet it")
+            raise BadRequest(f"baseline: {field} {value!r:.40} is zipped with another axis, whose value does not match")
     return chosen
 
 
@@ -261,7 +263,7 @@ def _check(study: Study) -> None:
     for root, changed in _CHANGED.items():
         _check_changes(root, changed, said, first)
     if not list(islice(points_of(study), _TRIED)):
-        raise BadRequest("where: the filters leave no point; loosen one")
+        raise BadRequest("where: the filters leave no point; drop one")
 
 
 def _said(study: Study) -> Iterator[tuple[str, str, Any]]:

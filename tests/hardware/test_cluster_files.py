@@ -157,7 +157,7 @@ def test_a_dumped_cluster_is_a_cluster_file(tmp_path):
         (HEAD, "network: required with more than one node"),
         (HEAD + '[network]\nlatency = "5 us"\n', "network.bandwidth: required, such as '400 Gb/s', or like = "),
         (HEAD + '[[tiers]]\nname = "rail"\n', "rail.bandwidth: required"),
-        (BASE + '[[tiers]]\nname = "x"\n', "network and tiers: give one"),
+        (BASE + '[[tiers]]\nname = "x"\n', "network and tiers: give only one"),
         (BASE.replace("[network]\n", ""), "bandwidth: there is no such field"),
         ('network = "400 Gb/s"\n' + HEAD, "network: expected a table of fields"),
         (BASE.replace('name = "mine"\n', ""), "name: required, but missing"),
@@ -173,7 +173,7 @@ def test_a_dumped_cluster_is_a_cluster_file(tmp_path):
         (BASE + 'step_latency = "5 h"\n', "network: step_latency: expected a time between 0 s and 1 s, got 5 h"),
         (
             BASE + 'latency = "5 us"\nstep_latency = "5 us"\n',
-            "network: latency and step_latency are one; leave out one",
+            "network: latency and step_latency are the same; leave out one",
         ),
         (BASE + '[scale_up]\nlatency = "-5 us"\n', "scale_up: latency: expected a time such as '5 us', got '-5 us'"),
         (BASE + "efficiency = 1e-300\n", "efficiency: input should be greater than or equal to 0.001, got 1e-300"),
@@ -275,9 +275,9 @@ def test_part_of_a_mixed_cluster_is_its_fastest_devices_in_whole_nodes(tmp_path)
     assert taken(24) == [("old", 8), ("new", 16)]
     assert taken(16) == [("new", 16)]
     assert cluster.with_gpus(16).between == ()
-    with pytest.raises(BadNodeCount, match="20 GPUs cannot be taken in nodes of 8 old and 8 new; 16 and 24 fill whole"):
+    with pytest.raises(BadNodeCount, match="20 GPUs cannot fill whole nodes of 8 old and 8 new; 16 and 24 can"):
         cluster.with_gpus(20)
-    with pytest.raises(BadNodeCount, match="1 GPU cannot be taken in nodes of 8 old and 8 new; 8 fill whole nodes"):
+    with pytest.raises(BadNodeCount, match="1 GPU cannot fill whole nodes of 8 old and 8 new; 8 can"):
         cluster.with_gpus(1)
     with pytest.raises(BadNodeCount, match="32 old \\+ 16 new = 48 GPUs; 64 were asked for; at most 48 works"):
         cluster.with_gpus(64)

@@ -64,8 +64,8 @@ def test_a_cluster_file_holds_its_devices_and_is_written_as_it_was_read(tmp_path
 @pytest.mark.parametrize(
     ("limit", "said"),
     [
-        ("900 W", "h100-sxm is rated for 700 W, which a power_limit of 900 W would not hold; leave it out"),
-        ("100 W", "nothing is known of h100-sxm within a power_limit of 100 of its 700 W; 245 W works"),
+        ("900 W", "h100-sxm is rated for 700 W, less than the power_limit of 900 W; leave it out"),
+        ("100 W", "h100-sxm has 700 W, and its speed at a power_limit of 100 W is not known; 245 W works"),
         ("500", "power_limit: expected a power such as '700 W', got '500' (no unit)"),
     ],
 )
@@ -80,5 +80,5 @@ def test_a_limit_that_holds_nothing_or_too_much_is_refused(tmp_path, limit, said
 def test_a_host_that_leaves_its_device_too_little_is_refused(tmp_path, host):
     path = tmp_path / "gpu.toml"
     path.write_text(f'name = "mine"\nlike = "h100-sxm"\nhost_power = "{host}"\n', encoding="utf-8")
-    with pytest.raises(BadFile, match="nothing is known of mine within a power_limit of 700"):
+    with pytest.raises(BadFile, match="its speed at a power_limit of 700"):
         catalogue.accelerator(path)

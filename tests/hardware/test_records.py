@@ -95,7 +95,7 @@ def test_with_gpus_gives_exactly_that_many_or_names_the_neighbours(n):
 
 
 def test_zero_gpus_and_mixed_clusters_are_refused_in_words():
-    with pytest.raises(BadNodeCount, match="the smallest is 1"):
+    with pytest.raises(BadNodeCount, match="the smallest number is 1"):
         catalogue.cluster("dgx-h100").with_gpus(0)
     group = catalogue.cluster("dgx-h100").groups[0]
     other = group.model_copy(update={"name": "other"})
@@ -114,7 +114,7 @@ def test_part_of_a_node_keeps_only_the_links_inside_it():
 
 def test_tiers_must_widen_outwards():
     group = catalogue.cluster("dgx-h100").groups[0]
-    with pytest.raises(ValidationError, match="tiers must widen"):
+    with pytest.raises(ValidationError, match="tiers must go from the inner to the outer network"):
         NodeGroup.model_validate(group.model_dump() | {"tiers": group.model_dump()["tiers"][::-1]})
 
 

@@ -57,7 +57,7 @@ def test_a_file_of_ones_own_is_read(tmp_path):
         (("mine", "mi\\u001bne"), "name: expected text without control characters, got 'mi"),
         (("cores", "kores"), "groups.0.cores: required, but missing"),
         (('price = "1 $/h"', 'price = "1 $/h"\nssd = "1 TB"'), "needs ssd_bandwidth"),
-        (('price = "1 $/h"', 'price = "1 $/h"\ngpus_per_node = 8'), "belong together"),
+        (('price = "1 $/h"', 'price = "1 $/h"\ngpus_per_node = 8'), "go together; give both or neither"),
         (
             ('price = "1 $/h"', 'price = "1 $/h"\ngpus_per_node = 8\naccelerator = "h100-sxm"'),
             "a group with accelerators needs host_link",

@@ -237,7 +237,7 @@ def test_recomputed_layers_are_priced_as_given():
         ("partial", [6, 1], "a stage of 5 layers cannot recompute 6"),
         ("partial", [-1, 1], "a stage of 5 layers cannot recompute -1"),
         ("partial", [1], "1 stages are given recomputed layers, pp is 2"),
-        ("full", [1, 1], "recomputed layers are given, recompute is full; partial takes them"),
+        ("full", [1, 1], "recomputed layers are given, but recompute is full; recompute partial takes them"),
     ],
 )
 def test_recomputed_layers_that_no_stage_has_are_refused(recompute, recomputed, said):
@@ -248,7 +248,7 @@ def test_recomputed_layers_that_no_stage_has_are_refused(recompute, recomputed, 
 def test_chunks_of_a_stage_recompute_as_many_layers_each():
     pins = {"pp": 2, "tp": 4, "vpp": 2, "recompute": "partial"}
     assert predict(request(pins=pins), layers=[4, 4], recomputed=[2, 4]).strategy.stages[0].recompute_layers == 2
-    with pytest.raises(BadRequest, match="2 chunks cannot recompute 3 layers, as many of each; 4 can be"):
+    with pytest.raises(BadRequest, match="2 chunks cannot recompute 3 layers, the same number in each; 4 works"):
         predict(request(pins=pins), layers=[4, 4], recomputed=[3, 4])
 
 
@@ -296,8 +296,8 @@ def test_a_busy_machine_names_the_nearest_that_an_idle_one_does(monkeypatch):
     ("pins", "why"),
     [
         ({"pp": 7}, "pp 7 does not divide 64 GPUs; 4 and 8 do"),
-        ({"tp": 8, "pp": 8, "dp": 2}, "cannot make up 64 GPUs"),
-        ({"zero_stage": 0, "sharding_degree": 8}, "ZeRO stage 0 shards over 1 rank"),
+        ({"tp": 8, "pp": 8, "dp": 2}, "does not fit 64 GPUs"),
+        ({"zero_stage": 0, "sharding_degree": 8}, "ZeRO stage 0 has sharding degree 1"),
     ],
 )
 def test_why_not_degrees_that_make_up_no_strategy_says_so(pins, why):
@@ -409,12 +409,12 @@ def test_the_experts_of_the_example_are_understood_once_they_are_no_remark():
 def test_a_stack_that_makes_no_programs_for_the_machine_is_warned_of(stack, warned):
     asked = PlanRequest(model="gpt2-124m", gpus=16, cluster="trn1", stack=stack, reasons=False)
     said = [word for word in plan(asked).warnings if "--stack" in word]
-    assert said == [f"{stack} makes no programs for trainium1, XLA does; --stack maxtext plans for it"] * warned
+    assert said == [f"{stack} does not run on trainium1; --stack maxtext does, through XLA"] * warned
 
 
 def test_a_stack_that_sets_all_of_a_devices_units_aside_is_refused_with_how_many_may_be():
     asked = PlanRequest(model="gpt2-124m", gpus=16, cluster="trn1", stack="deepseek", reasons=False)
-    said = "deepseek sets 20 compute units aside for communication, and trainium1 has 2; .*_units of 1 or fewer works$"
+    said = "deepseek reserves 20 compute units for communication, but trainium1 has only 2; .*_units 1 or fewer works$"
     with pytest.raises(MeshwrightError, match=said):
         plan(asked)
     left = plan(asked.model_copy(update={"changes": {"stack.overlap.communication_units": 1}}))

@@ -198,7 +198,7 @@ SPARSE = (EXAMPLES / "ctr-dnn.toml", "fleet-cpu")
         ({"min_throughput": 1e6, "mode": "some"}, "mode: "),
         ({"min_throughput": 1e6, "max_staleness": True}, "max_staleness: "),
         ({"min_throughput": 1e6, "nodes": 3}, "nodes: expected groups and numbers"),
-        ({"min_throughput": 1e6, "nodes": {"cpu": True}}, "nodes: expected so many cpu as a whole number"),
+        ({"min_throughput": 1e6, "nodes": {"cpu": True}}, "nodes: expected a whole number of cpu"),
         ({"min_throughput": 1e6, "time_limit": "soon"}, "time_limit: expected a time"),
     ],
 )

@@ -43,7 +43,7 @@ def accelerate_job(document: Mapping[str, Any], find: Find = lambda _: None) -> 
         BadRequest: it has no key of Accelerate, or a value that is not priced.
     """
     if not _KEYS & set(document):
-        raise BadRequest("no key of Accelerate in it, such as distributed_type")
+        raise BadRequest("it has no key of Accelerate, such as distributed_type")
     document = typed(document, OPTIONS, words=False)
     at = Document(document, OPTIONS)
     of_type = {"deepspeed": _of_deepspeed, "megatron": _of_megatron}.get(at("distributed"), _of_pytorch)
@@ -86,7 +86,7 @@ def _of_deepspeed(at: Document, find: Find) -> ImportedJob:
     made = deepspeed_document(at.table(""), find)
     if made is None:
         name = plugin.get("deepspeed_config_file")
-        said = f"deepspeed_config_file {name} is not here, which says how states are sharded; give it beside this file"
+        said = f"deepspeed_config_file {name} says how states are sharded, but is not here; give that file too"
         return ImportedJob({"stack": FRAMEWORKS["deepspeed"].stack}, missing=(said,), framework="deepspeed")
     _ = {plugin.get(word) for word in (*PLUGIN, *LEFT)}
     steps, precision = made.get("gradient_accumulation_steps"), at("precision")
@@ -100,9 +100,9 @@ def _of_deepspeed(at: Document, find: Find) -> ImportedJob:
     fields = {"stack": FRAMEWORKS["deepspeed"].stack, **found.fields}
     fields |= {"precision": precision} if precision != "fp32" else {}
     unread = plugin.unread("", prefix="deepspeed_config.")
-    told = (*found.unpriced, *unread)
+    effects = (*found.unpriced, *unread)
     filled = found.filled if precision == "fp32" else frozenset()
-    return ImportedJob(fields, pins, assumed=assumed, unpriced=told, framework="deepspeed", filled=filled)
+    return ImportedJob(fields, pins, assumed=assumed, unpriced=effects, framework="deepspeed", filled=filled)
 
 
 def _of_megatron(at: Document, _find: Find) -> ImportedJob:

@@ -52,7 +52,7 @@ def deepspeed_job(document: Mapping[str, Any]) -> ImportedJob:
         BadRequest: it has no key of DeepSpeed, or a value that DeepSpeed would refuse or that is not priced.
     """
     if not _KEYS & set(document):
-        raise BadRequest("no key of DeepSpeed in it, such as zero_optimization")
+        raise BadRequest("it has no key of DeepSpeed, such as zero_optimization")
     document = typed(_with_stage(document), OPTIONS, words=False)
     at = Document(document, OPTIONS)
     stage, tp, cp = _stage(at), at("tp") or 1, at("cp")
@@ -61,7 +61,7 @@ def deepspeed_job(document: Mapping[str, Any]) -> ImportedJob:
     assumed += more
     if at.raw("reduce_bucket") == AUTO:
         assumed.append("zero_optimization.reduce_bucket_size is auto, the square of a layer's width; 5e8 is priced")
-    assumed += [] if at("optimizer") else ["no optimizer in it; Adam is priced, --optimizer says otherwise"]
+    assumed += [] if at("optimizer") else ["it has no optimizer; Adam is priced, --optimizer changes it"]
     fields = present(
         global_batch_size=sizes.pop("global_batch_size", None),
         precision=precision,
@@ -81,11 +81,11 @@ def deepspeed_job(document: Mapping[str, Any]) -> ImportedJob:
         sequence_parallel="false",
         offload=_offload(at, stage),
     )
-    told = (*unpriced(document, EFFECTS), *_told(at, stage))
+    effects = (*unpriced(document, EFFECTS), *_effects_of_values(at, stage))
     unread = (*at.unread("", _HARMLESS), *at.unread("zero_optimization", _OVERLAPPED))
     left = AUTO in (at.raw("bf16"), at.raw("fp16")) and not any(at.raw(one) is True for one in ("bf16", "fp16"))
     filled = frozenset({"precision"} if left else ())
-    return ImportedJob(fields, pins, assumed=tuple(assumed), unpriced=(*told, *unread), filled=filled)
+    return ImportedJob(fields, pins, assumed=tuple(assumed), unpriced=(*effects, *unread), filled=filled)
 
 
 def _with_stage(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -117,26 +117,25 @@ def _changes(at: Document, stage: int, precision: str) -> dict[str, Any]:
     return {path: value for path, value in changes.items() if value is not None and stage}
 
 
-def _told(at: Document, stage: int) -> list[str]:
+def _effects_of_values(at: Document, stage: int) -> list[str]:
     """What values do that are not priced."""
     optimizer = str(at.table("optimizer").get("type") or "").lower()
     disks = [
-        f"zero_optimization.{name}.device nvme is priced as the hosts' memory: a disk makes the step longer"
+        f"zero_optimization.{name}.device nvme is priced like host memory; a disk makes the step longer"
         for name in ("offload_optimizer", "offload_param")
         if str(at.table(f"zero_optimization.{name}").get("device") or "").lower() == "nvme"
     ]
-    told = {
-        f"optimizer.type {optimizer}: after a warm-up gradients travel in one bit, which is not priced: a shorter "
-        "iteration": optimizer in ONE_BIT,
-        "zero_optimization.reduce_scatter false reduces whole gradients, which is not priced: more traffic": (
-            at.raw("reduce_scatter") is False and 0 < stage < _STAGES
-        ),
-        "activation_checkpointing says how the script recomputes, not whether; --recompute full says that it does": (
+    effects = {
+        f"optimizer.type {optimizer}: after a warm-up gradients are sent in one bit; this is not priced, so the "
+        "iteration is shorter": optimizer in ONE_BIT,
+        "zero_optimization.reduce_scatter false reduces whole gradients; this is not priced, so there is more "
+        "communication": (at.raw("reduce_scatter") is False and 0 < stage < _STAGES),
+        "activation_checkpointing says how the script recomputes, not whether it does; --recompute full says so": (
             bool(at.table("").get("activation_checkpointing"))
         ),
-        "pipeline: the stages are the script's; --pp says how many": bool(at.table("").get("pipeline")),
+        "pipeline: the script sets the stages; --pp gives their number": bool(at.table("").get("pipeline")),
     }
-    return [*disks, *applicable(told)]
+    return [*disks, *applicable(effects)]
 
 
 def _offload(at: Document, stage: int) -> str:
@@ -145,7 +144,7 @@ def _offload(at: Document, stage: int) -> str:
     if parameters and stage < _STAGES:
         raise BadRequest(f"zero_optimization.offload_param needs stage 3, the stage is {stage}")
     if parameters and not states:
-        raise BadRequest("zero_optimization.offload_param is priced beside offload_optimizer only; offload both")
+        raise BadRequest("zero_optimization.offload_param is priced only together with offload_optimizer; offload both")
     return "optimizer+parameters" if parameters else "optimizer" if states else "none"
 
 
@@ -153,15 +152,15 @@ def _batch(at: Document, tp: int) -> tuple[dict[str, Any], list[str]]:
     """Batch, micro-batch and steps; those that are left out follow as in DeepSpeed, once the ranks are known."""
     auto = [field for field in _SIZES if at.raw(field) == AUTO]
     batch, micro, steps = (None if field in auto else at(field) for field in _SIZES)
-    remarks = [f"{OPTIONS[field].word} is {AUTO}, which Hugging Face fills in; it counts as not given here"
+    remarks = [f"{OPTIONS[field].word} is {AUTO}, which Hugging Face fills in; here it counts as not given"
             for field in auto]  # fmt: skip
     if batch is None and micro is None:
         return present(steps=steps), remarks
     if batch and micro and steps and tp > 1:
-        remarks.append(f"{_BATCH} is not read beside AutoTP, whose ranks DeepSpeed counts as replicas; {_STEPS} is")
+        remarks.append(f"{_BATCH} is not read with AutoTP, whose ranks DeepSpeed counts as replicas; {_STEPS} is read")
         batch = None
     if steps is None and (batch is None or micro is None):
-        remarks.append(f"{_STEPS} is not given; 1 is priced, as DeepSpeed takes it")
+        remarks.append(f"{_STEPS} is not given; 1 is priced, DeepSpeed's default")
         steps = 1
     return present(global_batch_size=batch, micro_batch_size=micro, steps=steps), remarks
 
@@ -175,7 +174,7 @@ def _precision(at: Document) -> tuple[str, list[str]]:
     if on:
         return on[0], []
     if not auto:
-        return "fp32", ["neither bf16 nor fp16 is enabled; fp32 is priced, as DeepSpeed takes it"]
+        return "fp32", ["neither bf16 nor fp16 is enabled; fp32 is priced, DeepSpeed's default"]
     return auto[0], [f"{auto[0]}.enabled is {AUTO}, which Hugging Face fills in; {auto[0]} is priced"]
 
 

@@ -69,7 +69,7 @@ def _bucket(job: Job) -> int | None:
 def _remarks(job: Job) -> tuple[str, ...]:
     strategy = job.strategy
     remarks = {
-        f"give the script its sequences, of {job.seq_length} tokens": True,
+        f"give the script sequences of {job.seq_length} tokens": True,
         "recompute every layer: model.gradient_checkpointing_enable(), or deepspeed.checkpointing": (
             strategy.recompute == "full"
         ),

@@ -36,7 +36,9 @@ def skypilot(job: Job, version: str, program: Export) -> Export:
         Inexpressible: nodes of several kinds, which a task cannot ask for.
     """
     kinds = [part.accelerator for part in job.nodes]
-    refuse("skypilot", [(len(set(kinds)) > 1, f"asks for one kind of accelerator, the plan has {' and '.join(kinds)}")])
+    refuse(
+        "skypilot", [(len(set(kinds)) > 1, f"asks for one kind of accelerator, but the plan has {' and '.join(kinds)}")]
+    )
     address = '$(echo "$SKYPILOT_NODE_IPS" | head -n1)'
     run = (
         f'torchrun --nnodes "$SKYPILOT_NUM_NODES" --nproc-per-node "$SKYPILOT_NUM_GPUS_PER_NODE" \\\n'

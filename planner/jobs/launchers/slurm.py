@@ -21,7 +21,7 @@ def slurm(job: Job, version: str, program: Export) -> Export:
     """
     return Export(
         files={FILE: _script(job, version, program)} | program_files(program),
-        remarks=(*program.remarks, "partition, account and time limit are the cluster's: give them to sbatch"),
+        remarks=(*program.remarks, "give partition, account and time limit to sbatch"),
     )
 
 

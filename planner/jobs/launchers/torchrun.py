@@ -12,8 +12,8 @@ from planner.jobs.launchers import shell
 FILE: Final = "torchrun.sh"
 PORT: Final = 29500
 BINDING: Final = (
-    "times are of processes on the processors beside their GPUs; NCCL kept them there before 2.30, "
-    "torchrun's --numa-binding node does where numactl is installed"
+    "the times assume processes bound to the cores near their GPU; NCCL did that before 2.30, torchrun's "
+    "--numa-binding node does it if numactl is installed"
 )
 """Left to whoever knows the image, for without numactl torchrun fails with that option [Megatron-Bridge-0.5.1]."""
 
@@ -26,7 +26,7 @@ def torchrun(job: Job, version: str, program: Export) -> Export:
     lines = [
         *shell.header(f"torchrun, PyTorch {version}"),
         *shell.remarks(
-            (*program.remarks, "NODE_RANK and MASTER_ADDR are the node's; further arguments are passed on", BINDING)
+            (*program.remarks, "set NODE_RANK and MASTER_ADDR on each node; further arguments are passed on", BINDING)
         ),
     ]
     words = launch_words(job, rank='"${NODE_RANK:-0}"', address='"${MASTER_ADDR:-127.0.0.1}"')

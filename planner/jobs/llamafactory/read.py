@@ -30,15 +30,15 @@ _OPTIMIZERS: Final = {
 _PAIRED: Final = frozenset({"orpo", "simpo"})
 _EFFECTS: Final = {
     **EFFECTS,
-    "mixture_of_depths": "some tokens go past some layers: less computation",
+    "mixture_of_depths": "some tokens skip some layers: less computation",
     "shift_attn": "attention in groups: less computation",
-    "use_llama_pro": "only the layers that are added train: less memory",
+    "use_llama_pro": "only the added layers train: less memory",
     "upcast_layernorm": "norms in fp32: a longer iteration",
     "upcast_lmhead_output": "logits in fp32: more memory",
     "use_kt": "experts are computed on the hosts",
     "use_mca": "Megatron-Core trains in place of Transformers",
     "use_v1_kernels": "fused kernels: a shorter iteration",
-    "fp8": "products in 8 bits: a shorter iteration",
+    "fp8": "matrix products in 8 bits: a shorter iteration",
     "resize_vocab": "a few more rows of the vocabulary",
     "image_max_pixels": "images become tokens of a vision tower: more time and memory",
     "video_max_pixels": "videos become tokens of a vision tower: more time and memory",

@@ -21,4 +21,5 @@ def figures_in(text: str) -> Iterator[str]:
     for found in _COMMENT.finditer(text):
         if _FIGURE.search(found["said"]):
             line = text.count("\n", 0, found.start("said")) + 1
-            yield f'line {line} says of a run: "{found["said"].strip():.{_LONGEST}}"; it is not compared with the price'
+            said = found["said"].strip()
+            yield f'line {line} says of a run: "{said:.{_LONGEST}}"; it is not compared with the prediction'

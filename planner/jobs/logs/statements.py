@@ -76,8 +76,8 @@ def _starts(starts: Sequence[Start], taken: Start) -> Iterator[str]:
     ran = [one for one in starts if one.steps]
     if len(ran) > 1:
         place = next((place for place, one in enumerate(ran, 1) if one is taken), len(ran))
-        each = f"number {place}, up to iteration {taken.done:,}, is the one that counts"
-        yield f"steps begin {len(ran)} times, at new starts or since ranks tell the same; {each}"
+        each = f"number {place}, up to iteration {taken.done:,}, is used"
+        yield f"steps start {len(ran)} times, after restarts or because several ranks log; {each}"
 
 
 def _time(time: Timing) -> Iterator[str]:
@@ -90,12 +90,12 @@ def _time(time: Timing) -> Iterator[str]:
         yield f"{plural(count, 'iteration')} left out for {reason}"
     if time.outliers:
         slowest = short_seconds(time.slowest)
-        yield f"{plural(time.outliers, 'iteration')} much slower, up to {slowest}; the median does not follow them"
+        yield f"{plural(time.outliers, 'iteration')} much slower, up to {slowest}; the median ignores them"
     if len(time.batches) > 1:
         sizes = ", ".join(f"{size:,}" for size in time.batches[:4])
-        yield f"the batch changes ({sizes}); the time is that of {time.batch:,} sequences"
+        yield f"the batch changes ({sizes}); the time is for {time.batch:,} sequences"
     if not time.settled:
-        yield "the time never settles, so it is a figure and no measurement; it is compared and not learnt from"
+        yield "the time never settles, so it is compared, but not used to calibrate"
 
 
 def _no_time(read: Sequence[Reading], start: Start) -> Iterator[str]:
@@ -103,13 +103,13 @@ def _no_time(read: Sequence[Reading], start: Start) -> Iterator[str]:
         return
     count = sum(one.count for one in read)
     if not start.steps:
-        yield "no line of the log tells an iteration, so no time is read"
+        yield "no line of the log reports an iteration, so no time is read"
     elif not read and max(map(len, start.steps.values())) > 1:
-        yield "no line of the log tells how long an iteration takes, so no time is read"
+        yield "no line of the log reports the time of an iteration, so no time is read"
     elif len(read) < 2:
-        yield f"a single line of time is no measurement; lines of {FEWEST + 1} iterations or more are"
+        yield f"one line of time is not enough; a measurement needs {FEWEST + 1} iterations or more"
     else:
-        yield f"{plural(count, 'iteration')} are too few for a measurement of time; {FEWEST + 1} or more are"
+        yield f"{plural(count, 'iteration')} are too few for a measurement of time; it needs {FEWEST + 1} or more"
 
 
 def _memory(starts: Sequence[Start]) -> Iterator[str]:
@@ -136,9 +136,7 @@ def with_findings(job: ImportedJob, findings: Findings, context: Context, *, asi
     known |= {"model"} if any(map(describes_model, context.files)) else set()
     rest = any(not describes_model(file) for file in context.files)  # which a configuration or a script says
     asked = ["cluster"] if rest else list(_ASKED)
-    lacks = [
-        f"the log does not say {_ASKED[name][0]}; {_ASKED[name][1]} says it" for name in asked if name not in known
-    ]
+    lacks = [f"the log does not say {_ASKED[name][0]}; give {_ASKED[name][1]}" for name in asked if name not in known]
     return replace(
         job,
         fields=fields,

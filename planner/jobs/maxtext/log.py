@@ -50,10 +50,12 @@ def _settled(settings: Mapping[str, Any]) -> ImportedJob:
     try:
         job = maxtext_job(settings) if settings else ImportedJob()
     except BadRequest as error:
-        return ImportedJob(missing=(f"the configuration that it prints makes no job: {error}",))
+        return ImportedJob(missing=(f"the configuration that it prints does not make a job: {error}",))
     if isinstance(job.fields.get("model"), Mapping) and not all(OPTIONS[size].word in settings for size in SIZES):
         fields = {name: value for name, value in job.fields.items() if name != "model"}
-        return replace(job, fields=fields, lacks="the log leaves out sizes of the model; --model says it")
+        return replace(
+            job, fields=fields, lacks="the log does not give all sizes of the model; give the model with --model"
+        )
     return job
 
 

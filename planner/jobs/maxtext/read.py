@@ -42,7 +42,7 @@ def maxtext_job(document: Mapping[str, Any]) -> ImportedJob:
     """
     at = Document(_without_base(document), OPTIONS)
     if not any(row.word in document for row in OPTIONS if row.field not in {"run_name", "vocab_size"}):
-        raise BadRequest("no key of MaxText in it, such as ici_fsdp_parallelism")
+        raise BadRequest("it has no key of MaxText, such as ici_fsdp_parallelism")
     narrow = at("weights") == "bfloat16"
     _check_axes(at)
     ranks = {axis: _ranks(at, axis) for axis in AXES}
@@ -138,7 +138,7 @@ def _ranks(at: Document, axis: str) -> int:
     """Ranks of an axis in all slices; -1 is left to MaxText, inside a slice of fsdp and between slices of data."""
     inside, between = at(f"ici_{axis}"), at(f"dcn_{axis}")
     if (inside == _AUTO and axis != "fsdp") or (between == _AUTO and axis != "data"):
-        raise BadRequest(f"-1 ranks of {axis} are not read, of fsdp inside a slice and data between slices alone")
+        raise BadRequest(f"-1 for {axis} cannot be read; it can for fsdp inside a slice and data between slices")
     return _AUTO if inside == _AUTO else int(inside * max(between, 1))
 
 
@@ -167,7 +167,7 @@ def _batch(at: Document, pp: int, each: int) -> tuple[dict[str, int], list[str]]
     if _AUTO in {at("num_slices"), at("dcn_data")} and at("dcn_data") != 1:
         remarks.append(f"{OPTIONS['dcn_data'].word} is left to MaxText; one slice is priced")
     if pp > 1 and steps > 1:
-        remarks.append(f"every one of {steps} steps fills and drains the pipeline by itself; all are priced as one")
+        remarks.append(f"each of the {steps} steps fills and drains the pipeline; they are priced as one pipeline")
     return {"micro_batch_size": round(micro), "steps": through * steps}, remarks
 
 
@@ -181,11 +181,11 @@ def _model(at: Document) -> tuple[Any, str]:
     """A model by its name, or the shape that is written out; and why there is none."""
     name = str(at("model"))
     if name == "default" and at("experts") > 1:
-        return None, "num_experts is not read without a model_name; --model says which model it is"
+        return None, "num_experts is not read without a model_name; give the model with --model"
     if name == "default" and at("decoder"):
         return llama_shape(at, *SIZES, "seq_length") | _scaled(at), ""
     known = CALLED.get(name) or (name if name in MAXTEXT else entry_of(name))
-    return (known, "") if known else (None, f"model {name!r:.40} is not known here; --model says which it is")
+    return (known, "") if known else (None, f"model {name!r:.40} is not known; give it with --model")
 
 
 _OWN: Final = frozenset({"per_device_batch_size", "max_target_length", "base_config", "base_emb_dim", "remat_policy"})
@@ -209,7 +209,7 @@ def _on_machines(document: Mapping[str, Any], context: Context) -> ImportedJob:
     if cluster:
         return replace(found, fields={**found.fields, "cluster": cluster})
     on_tpus = document.get("hardware", "tpu") == "tpu" and "cluster" not in context.known
-    said = "hardware is tpu, of which --cluster says which, such as tpu-v5p-pod"
+    said = "hardware is tpu; say which one with --cluster, such as tpu-v5p-pod"
     return replace(found, missing=(*found.missing, said)) if on_tpus else found
 
 
@@ -239,10 +239,10 @@ def _read_command(launch: Launch, context: Context) -> ImportedJob:
     file = context.find(name)
     document = dict(_without_base(file.document or {})) if file else {}
     if file is None and name.rpartition("/")[2] != "base.yml":
-        said = f"{name}, which the command line names, is not here; give it beside the script"
+        said = f"{name}, which the command line names, is not here; give that file too"
         return ImportedJob(missing=(said,))
     if file is None:
-        assumed = ["base.yml is not here; what it says in MaxText 0.2.5 is taken"]
+        assumed = ["base.yml is not here; that of MaxText 0.2.5 is taken"]
     for word in launch.words:
         key, sign, value = word.partition("=")
         if sign and key.isidentifier():

@@ -139,10 +139,8 @@ def _batch(job: Job) -> dict[str, Any]:
 
 def _remarks(job: Job) -> tuple[str, ...]:
     remarks = {
-        "data, tokenizer, checkpoints and base_output_directory are the run's own: those here train on made-up data": (
-            True
-        ),
-        f"MaxText knows no model {job.model.name}; the shape is written out, the rotation's base is not": (
+        "set your own data, tokenizer, checkpoints and base_output_directory: these train on made-up data": (True),
+        f"MaxText knows no model {job.model.name}; its sizes are written out, but not its rotary base": (
             job.model.name not in MAXTEXT
         ),
     }

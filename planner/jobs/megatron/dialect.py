@@ -105,7 +105,7 @@ def translated(given: Mapping[str, Sequence[str]], dialect: Dialect, environment
         if name not in dialect.means:
             put(found, name, list(values))
     if gone := next((name for name in _GONE if name in found), None):
-        raise BadRequest(f"--{gone} is no longer an argument of Megatron-LM; --{_GONE[gone]} is")
+        raise BadRequest(f"--{gone} is no longer an option of Megatron-LM; --{_GONE[gone]} replaces it")
     return found
 
 

@@ -28,8 +28,8 @@ def _follows(launch: Launch, first: str, then: Collection[str]) -> bool:
 
 
 _FULL: Final = "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
-_SHORTER: Final = "sequences are as long as the data has them, all are priced as long as the longest"
-_REFERENCE: Final = "a second loss over pairs or samples, and a frozen reference model beside it: more memory and time"
+_SHORTER: Final = "sequences have the lengths of the data; all are priced at the maximum length"
+_REFERENCE: Final = "a second loss over pairs or samples, and a frozen reference model: more memory and time"
 
 _CHECKPOINTS: Final = {
     "checkpoint-activations": _FULL,
@@ -68,8 +68,8 @@ DEEPSPEED: Final = Dialect(
     },
     usual="--transformer-impl local --expert-interval 2",
     refused={
-        "enable-zbh1-pipeline": "zero-bubble pipelines are those of --stack zero-bubble",
-        "enable-zbh1-exact-semantics": "zero-bubble pipelines are those of --stack zero-bubble",
+        "enable-zbh1-pipeline": "--stack zero-bubble prices zero-bubble pipelines",
+        "enable-zbh1-exact-semantics": "--stack zero-bubble prices zero-bubble pipelines",
     },
     unpriced={
         **UNPRICED,
@@ -77,14 +77,15 @@ DEEPSPEED: Final = Dialect(
         "data-efficiency-curriculum-learning": "sequences are shorter at first: whole ones are priced",
         "random-ltd": "layers skip some tokens: the iteration is shorter",
         "checkpoint-in-cpu": "inputs of recomputed layers go to the host: less memory, more time",
-        "ds-sequence-parallel-fpdt": "sequences in pieces that go to the host: less memory, more time",
+        "ds-sequence-parallel-fpdt": "sequences are cut into pieces that go to the host: less memory, more time",
         "use-bnb-optimizer": "Adam's moments in 8 bits: less memory; 32 bits are priced",
-        "use-tutel": "another dispatch of tokens than is priced",
-        "disable-moe-token-dropping": "no token is dropped: experts may hold more than their capacity",
-        "create-moe-param-group": "experts have a group of their own in the optimizer: no more time",
-        "no-async-tensor-model-parallel-allreduce": "sums of the backward pass hide behind nothing: longer",
-        "kd": "a teacher's forward pass comes beside: more memory and time",
-        "mos": "a teacher's forward pass comes beside: more memory and time",
+        "use-tutel": "a dispatcher that has no price",
+        "disable-moe-token-dropping": "no token is dropped: experts may get more tokens than their capacity",
+        "create-moe-param-group": "experts are a separate group of the optimizer: no more time",
+        "no-async-tensor-model-parallel-allreduce": "all-reduces of the backward pass are not hidden: the iteration is "
+        "longer",
+        "kd": "a teacher model runs forward too: more memory and time",
+        "mos": "a teacher model runs forward too: more memory and time",
     },
     harmless=OF_THE_RUN
     + r"|deepspeed|deepspeed-(mpi|config|activation-checkpointing)|deepscale|data-impl|kill-switch-(path|file)|log-path"
@@ -139,8 +140,8 @@ SWIFT: Final = Dialect(
         "rlhf-type": _REFERENCE,
         "freeze-parameters-ratio": "some weights are frozen: less memory, less time",
         "freeze-llm": "the language model is frozen: less memory, less time",
-        "teacher-model": "a teacher's forward pass comes beside: more memory and time",
-        "use-vllm": "rollouts come beside every step: only the training step is priced",
+        "teacher-model": "a teacher model runs forward too: more memory and time",
+        "use-vllm": "rollouts run between steps: only the training step is priced",
     },
     harmless=OF_THE_RUN
     + r"|dataset|val-dataset|cached-dataset|load-from-cache-file|split-dataset-ratio|dataset-[\w-]+|system"
@@ -180,9 +181,9 @@ SLIME: Final = Dialect(
     usual="--bf16 --use-distributed-optimizer --moe-token-dispatcher-type alltoall --micro-batch-size 1",
     unpriced={
         **UNPRICED,
-        "use-dynamic-batch-size": "micro-batches hold as many tokens as fit, one sequence each is priced",
-        "use-kl-loss": "a reference model's forward pass comes beside: more memory and time",
-        "colocate": "the rollout's engine shares the devices: memory is as without it",
+        "use-dynamic-batch-size": "micro-batches hold as many tokens as fit; one sequence each is priced",
+        "use-kl-loss": "a reference model runs forward too: more memory and time",
+        "colocate": "the rollout engine shares the GPUs: its memory is not priced",
     },
     harmless=OF_THE_RUN
     + r"|rollout-[\w-]+|sglang-[\w-]+|prompt-data|input-key|label-key|apply-chat-template|rm-[\w-]+|num-rollout"
@@ -197,7 +198,7 @@ SLIME: Final = Dialect(
     r"|prefill-num-"
     r"servers|model-name|log-probs-[\w-]+|partial-rollout|metadata-key|calculate-[\w-]+|data-pad-size-multiplier",
     knows=_with_any("rollout-batch-size", "actor-num-nodes"),
-    says=("the training of the actor is priced, rollouts come beside it", _SHORTER),
+    says=("only the training of the actor is priced, not the rollouts", _SHORTER),
 )
 
 PAI: Final = Dialect(
@@ -222,8 +223,8 @@ PAI: Final = Dialect(
     knows=_with_any("patch-tokenizer-type", "extra-vocab-size"),
 )
 
-_HIDDEN: Final = "exchanges of experts' tokens hide behind products: the iteration is shorter"
-_OTHER_PARTS: Final = "a part of the layers that no price has: parameters, memory and time differ"
+_HIDDEN: Final = "expert all-to-alls hide behind matrix products: the iteration is shorter"
+_OTHER_PARTS: Final = "a part of the layers that has no price: parameters, memory and time differ"
 
 MINDSPEED: Final = Dialect(
     name="MindSpeed-LLM",
@@ -251,33 +252,35 @@ MINDSPEED: Final = Dialect(
         "enable-recompute-layers-per-pp-rank": "--recompute-layers-of-ranks",
     },
     refused={
-        "tp-2d": "tensor ranks in two dimensions are not priced; leave it out for ranks in one",
+        "tp-2d": "two-dimensional tensor parallelism is not priced; leave it out for one dimension",
         "schedules-method": "DualPipe's folded pipeline is not priced under Megatron's options; leave it out for 1F1B",
-        "enable-seq1f1b": "pipelines of pieces of a sequence are not priced; leave it out for 1F1B",
+        "enable-seq1f1b": "pipelines over pieces of a sequence are not priced; leave it out for 1F1B",
     },
     unpriced={
         **UNPRICED,
-        "swap-optimizer": "optimizer states wait on the host: less memory than is priced, and a longer step",
-        "swap-attention": "inputs of attention wait on the host: less memory, more time",
+        "swap-optimizer": "optimizer states go to the host: less memory than priced, and a longer step",
+        "swap-attention": "inputs of attention go to the host: less memory, more time",
         "recompute-activation-function": "activations are computed again: less memory, a little more time",
         "recompute-norm": "norms are computed again: less memory, a little more time",
         "recompute-in-bubble": "recomputation hides in the bubble: the iteration is shorter",
         "recompute-in-advance": "recomputation hides in the bubble: the iteration is shorter",
-        "adaptive-recompute-device-swap": "what is recomputed or swapped is found while it runs: memory is its limit",
-        "adaptive-recompute-device-size": "what is recomputed or swapped is found while it runs: memory is its limit",
+        "adaptive-recompute-device-swap": "what is recomputed or swapped is chosen while it runs, by the memory that "
+                                          "is free",
+        "adaptive-recompute-device-size": "what is recomputed or swapped is chosen while it runs, by the memory that "
+                                          "is free",
         "moe-alltoall-overlap-comm": _HIDDEN,
         "moe-allgather-overlap-comm": _HIDDEN,
         "moe-permutation-async-comm": _HIDDEN,
         "moe-zero-memory": "experts' activations are computed again: less memory, more time",
         "moe-zero-memory-num-layers": "experts' activations are computed again: less memory, more time",
-        "reuse-fp32-param": "16-bit weights lie inside their fp32 copies: 2 bytes a parameter less",
-        "use-ascend-coc": "tensor traffic hides behind products: the iteration is shorter",
-        "use-ascend-mc2": "tensor traffic hides behind products: the iteration is shorter",
-        "unaligned-linear": "tensor ranks hold unequal parts: the largest decides",
+        "reuse-fp32-param": "16-bit weights are stored inside their fp32 copies: 2 bytes per parameter less",
+        "use-ascend-coc": "tensor-parallel communication hides behind matrix products: the iteration is shorter",
+        "use-ascend-mc2": "tensor-parallel communication hides behind matrix products: the iteration is shorter",
+        "unaligned-linear": "tensor ranks hold unequal parts: the largest sets the pace",
         "no-pad-to-seq-lengths": _SHORTER,
         "variable-seq-lengths": _SHORTER,
         "neat-pack": "attention stays inside documents: the iteration is shorter",
-        "stage": "objectives beside next tokens may bring a reference model: more memory and time",
+        "stage": "other objectives may need a reference model: more memory and time",
         "add-rmsnorm-offset": "norms with an offset: slightly longer",
         "post-norm": _OTHER_PARTS,
         "num-zero-experts": "some experts do nothing: experts' layers are shorter",

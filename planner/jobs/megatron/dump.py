@@ -78,7 +78,7 @@ def dumped_job(start: Start, context: Context) -> ImportedJob:
     try:
         return _of_dump(said, start.table, context) if said else ImportedJob()
     except BadRequest as error:
-        return replace(sizes_alone(said), missing=(f"the arguments that it prints make no job: {error}",))
+        return replace(sizes_alone(said), missing=(f"the options that it prints do not make a job: {error}",))
 
 
 def _of_dump(said: Mapping[str, str], settings: str, context: Context) -> ImportedJob:
@@ -99,7 +99,7 @@ def _of_dump(said: Mapping[str, str], settings: str, context: Context) -> Import
     stack = _STACKS[by_engine, "checkpoint_activations" in said and "transformer_impl" not in said]
     fields |= {"stack": stack} if stack else {}
     assumed = [line for line in job.assumed if not (stack and "priced as stack" in line)]
-    assumed += [f"the arguments are those of {stack}, which is priced; --stack says another"] if stack else []
+    assumed += [f"the options are those of {stack}, which is priced; --stack changes it"] if stack else []
     lost = file != "None" and not settings and context.find(file) is None
     unpriced = (*job.unpriced, *([_of_file(file)] if lost else []))
     return replace(job, fields=fields, length=None, assumed=tuple(assumed), unpriced=unpriced)
@@ -120,7 +120,7 @@ def _engine(said: Mapping[str, str]) -> Iterator[str]:
 
 def _of_file(name: str) -> str:
     asked = "offloading and buckets that it asks for are not priced"
-    return f"what {name} says is not in the log; give it beside the log, or {asked}"
+    return f"the log does not contain {name}; give that file too, or {asked}"
 
 
 _STACKS: Final = {

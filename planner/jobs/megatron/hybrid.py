@@ -30,8 +30,10 @@ def of_hybrid(given: Words) -> Words:
     if not (any(shares) or "is-hybrid-model" in given):
         return left
     if sum(shares) > 1 or int(layers) > _MOST:
-        told = f"shares of {shares[0]:g} and {shares[1]:g} of {layers:.9} layers"
-        raise BadRequest(f"--{' and --'.join(_RATIOS)}: {told} make no model; --hybrid-layer-pattern says the layers")
+        shown = f"shares of {shares[0]:g} and {shares[1]:g} of {layers:.9} layers"
+        raise BadRequest(
+            f"--{' and --'.join(_RATIOS)}: {shown} are not a model; --hybrid-layer-pattern says the layers"
+        )
     return left | {"hybrid-layer-pattern": [pattern_of(int(layers), *shares)]}
 
 

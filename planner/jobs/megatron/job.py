@@ -47,7 +47,7 @@ def job_of(
     environment = environment or {}
     at = Arguments(of_hybrid(translated(given, dialect, environment)), OPTIONS)
     if not (at.given("tp") or at.given("num_layers") or at.given("micro_batch_size") or dialect.usual):
-        raise BadRequest("no arguments of Megatron-LM in it, such as --tensor-model-parallel-size 8")
+        raise BadRequest("it has no options of Megatron-LM, such as --tensor-model-parallel-size 8")
     at.check_choices()
     at.names.update(name for row in OPTIONS for name in (row.word, *row.older))
     check_priced(at)
@@ -83,7 +83,7 @@ def _of_dialect(dialect: Dialect) -> Iterator[str]:
     if dialect is not MEGATRON:
         yield f"arguments of {dialect.name}, priced as stack {dialect.stack}"
     if dialect.cluster:
-        yield f"{dialect.name} says no machine: {dialect.cluster} is priced unless --cluster says another"
+        yield f"{dialect.name} names no machine; {dialect.cluster} is priced, --cluster changes it"
     yield from dialect.says
 
 
@@ -104,13 +104,15 @@ def _filled(at: Arguments, dialect: Dialect) -> frozenset[str]:
 def _assumed(at: Arguments) -> Iterator[str]:
     """What Megatron-LM fills in, or demands, and is taken so."""
     if not any(at.given(field) for field in ("global_batch_size", "step_batch_size_schedule", "accumulation")):
-        yield "--global-batch-size is not given; one micro-batch for every data-parallel rank, as Megatron-LM takes it"
+        yield (
+            "--global-batch-size is not given; one micro-batch per data-parallel rank is priced, Megatron-LM's default"
+        )
     if not at.given("micro_batch_size"):
-        yield "--micro-batch-size is not given, which Megatron-LM needs; 1 is priced"
+        yield "--micro-batch-size is not given, though Megatron-LM needs it; 1 is priced"
     if at.given("rampup_batch_size"):
         ramp = at.words("rampup_batch_size")
         until = f" from {ramp[0]} on, over {ramp[2]} sequences" if len(ramp) == _RAMP else ""
-        yield f"--rampup-batch-size: the batch grows{until}; the whole one is priced"
+        yield f"--rampup-batch-size: the batch grows{until}; the final batch is priced"
     if at.given("step_batch_size_schedule"):
         yield "--step-batch-size-schedule: the last batch is priced"
 
@@ -140,11 +142,11 @@ def _gpus(at: Arguments) -> int | None:
 def _precision(at: Arguments) -> str:
     """The recipe whose options these are; whether 8 bits have one format or two makes no other."""
     if at.given("bf16") and at.given("fp16"):
-        raise BadRequest("--bf16 and --fp16 exclude each other; leave one of them out")
+        raise BadRequest("--bf16 and --fp16 cannot be used together; leave one of them out")
     narrow = at.given("fp8") or at.given("fp8_flag")
     if at.given("fp4"):
         if narrow:
-            raise BadRequest("--fp4-format and --fp8-format exclude each other; leave one of them out")
+            raise BadRequest("--fp4-format and --fp8-format cannot be used together; leave one of them out")
         return next(name for name, recipe in PRECISIONS.items() if "fp4" in recipe)
     if narrow:
         recipes = {recipe.get("fp8_recipe", "delayed"): name for name, recipe in PRECISIONS.items() if "fp8" in recipe}
@@ -274,7 +276,7 @@ def _length(at: Arguments) -> Length | None:
     known = {field: at(field) for field in _LENGTHS if not at.text(field).startswith("$")}
     found = {field: count for field, count in known.items() if count}
     if {"train_iters", "train_samples"} <= set(found):
-        raise BadRequest("--train-iters and --train-samples exclude each other; leave one of them out")
+        raise BadRequest("--train-iters and --train-samples cannot be used together; leave one of them out")
     if not found:
         return None
     field, count = list(found.items())[-1]
@@ -286,4 +288,4 @@ def _unset(at: Arguments) -> Iterator[str]:
     for field in _LENGTHS:
         if at.text(field).startswith("$"):
             word = f"--{at.word_of(field)} {at.text(field):.40}"
-            yield f"{word} is set nowhere in the script; --tokens says how long the training is"
+            yield f"{word} is not set anywhere in the script; --tokens says how long the training is"

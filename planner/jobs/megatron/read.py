@@ -32,7 +32,7 @@ def _recognises(launch: Launch) -> bool:
 
 
 _OTHER_MODELS: Final = {
-    "pretrain_t5": "an encoder beside the decoder",
+    "pretrain_t5": "an encoder as well as a decoder",
     "pretrain_ict": "two encoders",
     "pretrain_biencoder_nq": "two encoders",
     "pretrain_retro": "an encoder for what it retrieves",
@@ -41,7 +41,7 @@ _OTHER_MODELS: Final = {
     "pretrain_vision_inpaint": "a model of images",
 }
 """Scripts of Megatron-LM that train no decoder of text."""
-BOTH_WAYS: Final = "attention in both directions and the head of BERT are priced as a decoder's: more time"
+BOTH_WAYS: Final = "BERT's bidirectional attention and head are priced like a decoder's: the run takes more time"
 
 
 def _read(launch: Launch, context: Context) -> ImportedJob:
@@ -62,7 +62,7 @@ def _of_decoder(launch: Launch, context: Context) -> ImportedJob:
     left, open_, loose = _without_unknown(given, launch.unknown)
     left |= {"is-hybrid-model": []} if HYBRID & programs else {}
     asked = tuple(
-        f"--{name} {' '.join(given[name]):.60}: {way} says it"
+        f"--{name} {' '.join(given[name]):.60}: give {way}"
         for name, way in open_.items()
         if _decides(name, dialect, described="num-layers" in given)
     )
@@ -73,7 +73,7 @@ def _of_decoder(launch: Launch, context: Context) -> ImportedJob:
         if not asked:
             raise
         return ImportedJob(missing=asked)  # what contradicts the rest may be what is missing
-    empty = tuple(f"{part:.60} is taken as empty; {way} says more" for part, way in loose.items())
+    empty = tuple(f"{part:.60} is taken as empty; {way} sets it" for part, way in loose.items())
     return replace(
         found,
         fields=_with_devices(found, launch),

@@ -78,13 +78,13 @@ def model_fields(at: Arguments) -> dict[str, Any]:
 def assumed_fields(at: Arguments) -> tuple[str, ...]:
     """What of the model is assumed, or has no effect."""
     remarks = {
-        f"--vocab-size is not given; {_vocabulary(at):,} tokens are priced": (
+        f"--vocab-size is not given; {_vocabulary(at):,} is priced": (
             not at.given("vocab_size") and not at.given("padded_vocab_size")
         ),
         "--num-query-groups has no effect without --group-query-attention": (
             at.given("num_query_groups") and not at.given("group_query_attention")
         ),
-        "--softmax-type off-by-one is priced as vanilla": at.text("attention_sinks") == "off-by-one",
+        "--softmax-type off-by-one is priced like vanilla": at.text("attention_sinks") == "off-by-one",
     }
     return applicable(remarks)
 
@@ -162,7 +162,9 @@ def _full_layers(at: Arguments) -> dict[str, int]:
         return {"sliding_window_every": every}
     if not every and len(bits) == layers:
         return {}
-    raise BadRequest(f"--window-attn-skip-freq {text:.40}: only one full layer behind every few others is read")
+    raise BadRequest(
+        f"--window-attn-skip-freq {text:.40}: only one full-attention layer after every few others can be read"
+    )
 
 
 def _experts(at: Arguments, fields: Mapping[str, Any], *, bias: bool) -> dict[str, Any]:
@@ -211,7 +213,7 @@ def _places(at: Arguments, layers: int) -> dict[str, int]:
         moe = Experts(num_experts=2, top_k=1, expert_ffn_hidden_size=1, **found)
         if bits == [int(moe.is_moe_layer(layer)) for layer in range(layers)]:
             return found
-    raise BadRequest(f"--moe-layer-freq {text:.40}: only dense layers in front of others and every n-th are read")
+    raise BadRequest(f"--moe-layer-freq {text:.40}: only leading dense layers and every n-th layer can be read")
 
 
 def layer_bits(text: str, layers: int, word: str = "moe-layer-freq") -> list[int]:

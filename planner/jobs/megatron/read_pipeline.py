@@ -49,7 +49,7 @@ def layout_chunks(at: Arguments) -> list[str]:
 
 def _chunks(at: Arguments, field: str, text: str, known: str) -> list[str]:
     if wrong := set(text) - set(known) - {"|"}:
-        raise BadRequest(f"--{at.word_of(field)}: {min(wrong)!r} is none of {', '.join(known)}")
+        raise BadRequest(f"--{at.word_of(field)}: {min(wrong)!r} is not one of {', '.join(known)}")
     return text.split("|") if text else []
 
 
@@ -82,7 +82,9 @@ def empty_layers(at: Arguments) -> tuple[int, ...]:
     words = [part for word in at.words("empty_layers") for part in re.split(r"[,\s]+", word) if part]
     total = at("num_layers") or 0
     if wrong := [word for word in words if not word.isdecimal() or int(word) >= total]:
-        raise BadRequest(f"--{at.word_of('empty_layers')}: {wrong[0]!r:.20} is no layer of {total}, counted from 0")
+        raise BadRequest(
+            f"--{at.word_of('empty_layers')}: {wrong[0]!r:.20} is not a layer; there are {total}, counted from 0"
+        )
     return tuple(sorted({int(word) for word in words}))
 
 
@@ -110,7 +112,7 @@ def pipeline_of(at: Arguments, *, balanced: bool = False) -> Pipeline:
     if not total:
         if at.given("layers_per_chunk"):
             raise BadRequest(
-                f"--{at.word_of('layers_per_chunk')} says nothing without --num-layers; give that, or --vpp"
+                f"--{at.word_of('layers_per_chunk')} has no effect without --num-layers; give --num-layers or --vpp"
             )
         return Pipeline(pp, at("vpp"), None)
     held = _listed(at, total, pp) or _stages(at, total, pp, balanced=balanced)
@@ -158,12 +160,12 @@ def _check_ways(at: Arguments) -> None:
     ways = [field for field in ("layer_pattern", "layout", "layers_per_chunk", "vpp") if at.given(field)]
     if len(ways) > 1:
         one, other = (at.word_of(field) for field in ways[:2])
-        raise BadRequest(f"--{one} and --{other} both say what chunks there are; leave out one of them")
+        raise BadRequest(f"--{one} and --{other} both set the chunks; leave out one of them")
     outer = [field for field in _OUTER if at.given(field)]
     apart = at.given("layout") or at.given("layers_per_chunk") or len(hybrid_chunks(at)) > 1
     if apart and outer and not (at.given("layers_per_chunk") and set(outer) <= set(_ENDS)):
         way, end = at.word_of(ways[0]), at.word_of(outer[0])
-        raise BadRequest(f"--{way} says what the outer stages hold; leave out --{end}")
+        raise BadRequest(f"--{way} already sets what the outer stages hold; leave out --{end}")
 
 
 def _checked(found: Pipeline) -> Pipeline:
@@ -182,7 +184,7 @@ def _stages(at: Arguments, total: int, pp: int, *, balanced: bool) -> list[int]:
     inner = pp - (first is not None) - (last is not None)
     left = total - (first or 0) - (last or 0)
     if left < 0 or (inner and left % inner) or (not inner and left):
-        raise BadRequest(f"{left} layers do not split over the {inner} other stages")
+        raise BadRequest(f"{left} layers do not split over the other {inner} stages")
     middle = [left // inner] * inner if inner else []
     return [*([] if first is None else [first]), *middle, *([] if last is None else [last])]
 
@@ -240,7 +242,9 @@ def recomputation(at: Arguments, pipeline: Pipeline) -> Recomputation:
     kind = at("recompute") or ("selective" if light else "")
     word = at.word_of("recompute")
     if light and kind == "full":
-        raise BadRequest(f"--{at.word_of(light)} is selective recomputation, --{word} is full; leave out one of them")
+        raise BadRequest(
+            f"--{at.word_of(light)} means selective recomputation and --{word} full; leave out one of them"
+        )
     if not kind:
         parts = ("recompute_method", "recompute_num_layers", "recompute_modules")
         stray = [f"--{at.word_of(field)} has no effect without --{word}" for field in parts if at.given(field)]
@@ -250,7 +254,9 @@ def recomputation(at: Arguments, pipeline: Pipeline) -> Recomputation:
 
 def _selective(at: Arguments) -> Recomputation:
     if wrong := [field for field in ("recompute_method", "recompute_num_layers") if at.given(field)]:
-        raise BadRequest(f"--{at.word_of(wrong[0])} is of --recompute-granularity full, not of selective; leave it out")
+        raise BadRequest(
+            f"--{at.word_of(wrong[0])} goes with --recompute-granularity full, not with selective; leave it out"
+        )
     modules = list(at.words("recompute_modules"))
     if at.given("moe_layer_recompute") and "moe" not in modules:
         modules = [*(modules or ["core_attn"]), "moe"]
@@ -267,7 +273,7 @@ def _whole_layers(at: Arguments, pipeline: Pipeline) -> Recomputation:
     if method == "uniform":
         return Recomputation({"recompute": "full"} | ({} if layers == 1 else {"recompute_num_layers": layers}))
     if pipeline.chunks is None:
-        remark = f"{layers} layers of every chunk are recomputed; priced is the least number that fits"
+        remark = f"{layers} layers of every chunk are recomputed; the smallest number that fits is priced"
         return Recomputation({"recompute": "partial"}, None, (remark,))
     again = pipeline.by_stage([min(layers, held) for held in pipeline.chunks])
     if at("recompute_layers_of_ranks"):

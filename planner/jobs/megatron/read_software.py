@@ -146,11 +146,10 @@ def _environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 LOOPED: Final = (
     "no --moe-grouped-gemm (or none under --transformer-impl local): the experts of a rank run one after another "
-    "(SequentialMLP), which is not priced; grouped products are, and the run takes longer, the more so the more "
-    "experts a rank has"
+    "(SequentialMLP). Grouped GEMM is priced, so the run takes longer, most with many experts per rank"
 )
 """What Megatron-Core builds then (extensions/transformer_engine_spec_provider.py: grouped_mlp_modules)."""
-_SORTED: Final = "no --moe-permute-fusion: tokens are sorted in several kernels, one is priced; experts take longer"
+_SORTED: Final = "no --moe-permute-fusion: tokens are sorted by several kernels; one is priced, so experts take longer"
 
 
 def not_priced(at: Arguments, dialect: Dialect) -> Iterator[str]:
@@ -163,7 +162,7 @@ def not_priced(at: Arguments, dialect: Dialect) -> Iterator[str]:
         yield f"--exp-avg-sq-dtype {other} is priced as --exp-avg-dtype {one}: both moments have one format"
     yield from _experts_not_priced(at) if at.given("num_experts") else ()
     if any(unfused(at)) and not all(unfused(at)):
-        yield "one of activation and residual is not fused, both are priced so: layers take a little longer"
+        yield "activation or residual is not fused; both are priced as fused, so layers take a little longer"
     if at.text("flash_version") == "4":
         yield "--flash-attention-version 4 is priced as 3: attention on Blackwell is faster than that"
     if at.given("cpu_offloading") and not at("offloaded_layers"):
@@ -183,15 +182,15 @@ def assumed(at: Arguments) -> Iterator[str]:
     """What the arguments leave to Megatron-LM's own default, which is priced."""
     left = [f"--{at.word_of(field)}" for field in _DROPOUTS if _unsaid(at, field)]
     if left:
-        yield f"{' and '.join(left)} not given; {DROPOUT:g} is priced, Megatron-LM's own (0.0 switches dropout off)"
+        yield f"{' and '.join(left)} not given; {DROPOUT:g} is priced, Megatron-LM's default (0.0 switches dropout off)"
     if at.text("attention") == "flash" and not at.given("flash_version"):
         yield "--attention-backend flash is priced as FlashAttention 2; --set attention_backend=flash-3 is version 3"
     if not at.given("overlap_grad_reduce"):
-        yield "--overlap-grad-reduce not given; gradients travel behind the backward pass, none beside it"
+        yield "--overlap-grad-reduce not given; gradients are reduced after the backward pass, without overlap"
     if at.given("use_distributed_optimizer") and not at.given("overlap_param_gather"):
-        yield "--overlap-param-gather not given; parameters are gathered in front of the forward pass, none beside it"
+        yield "--overlap-param-gather not given; parameters are gathered before the forward pass, without overlap"
     if at.given("num_experts") and not (at.given("dispatch") or at.given("moe_enable_deepep")):
-        yield "--moe-token-dispatcher-type not given; allgather is priced, Megatron-LM's own"
+        yield "--moe-token-dispatcher-type not given; allgather is priced, Megatron-LM's default"
 
 
 def check_priced(at: Arguments) -> None:

@@ -13,7 +13,7 @@ _MULTIMODAL: Final = frozenset({"pretrain_vlm"})
 _LENGTHS: Final = ("decoder-seq-length", "dataloader-seq-length", "seq-length")
 """Options of the language model's length, the first that is given; the last two are of text alone."""
 _TOWER: Final = frozenset({*_LENGTHS, "encoder-seq-length", "encoder-num-layers", "decoder-num-layers"})
-VISION: Final = "the vision tower and its projection are not priced, only the language model: more memory and time"
+VISION: Final = "only the language model is priced, not the vision tower and its projection: more memory and time"
 
 
 def is_multimodal(given: Mapping[str, Sequence[str]], programs: Collection[str]) -> bool:
@@ -29,9 +29,9 @@ def of_language(given: Mapping[str, Sequence[str]]) -> Words:
     """
     length = next((name for name in _LENGTHS if name in given), "")
     if not length and "encoder-seq-length" in given:
-        told = " ".join(given["encoder-seq-length"])
+        length = " ".join(given["encoder-seq-length"])
         raise BadRequest(
-            f"--encoder-seq-length {told:.40} is the vision tower's; --decoder-seq-length says the language model's"
+            f"--encoder-seq-length {length:.40} is for the vision tower; --decoder-seq-length is for the language model"
         )
     layers = next((name for name in ("decoder-num-layers", "num-layers") if name in given), "")
     own = {name: list(values) for name, values in given.items() if name not in _TOWER}
@@ -43,4 +43,4 @@ def said_of_vision(given: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """What a price of the language model leaves out."""
     yield VISION
     if "decoder-seq-length" not in given and any(name in given for name in _LENGTHS):
-        yield "tokens of images may come on top of --seq-length, which is priced; --decoder-seq-length says all of them"
+        yield "--seq-length is priced; image tokens may come on top, --decoder-seq-length counts them all"

@@ -93,7 +93,7 @@ def _environment(job: Job) -> dict[str, str]:
 def _ported(job: Job) -> tuple[str, ...]:
     if job.vendor in {"", "NVIDIA", "AMD"}:
         return ()
-    return (f"Megatron-LM asks for CUDA: {job.nodes[0].accelerator} wants the port of {job.vendor}",)
+    return (f"Megatron-LM needs CUDA: {job.nodes[0].accelerator} needs the port of {job.vendor}",)
 
 
 def _own_words(job: Job) -> list[str]:
@@ -116,7 +116,7 @@ def _base_unknown(job: Job) -> bool:
 
 def _left_out(job: Job) -> str:
     base = "; Megatron-LM's own base is 10000, which few models of today have" if _base_unknown(job) else ""
-    return f"add what is the run's own: {', '.join(_own_words(job))}{base}"
+    return f"add your own options: {', '.join(_own_words(job))}{base}"
 
 
 def strategy_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:

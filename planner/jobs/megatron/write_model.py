@@ -35,7 +35,7 @@ def model_values(model: Model, *, seq_length: int) -> tuple[dict[str, Any], tupl
     values |= _latent(model.mla) if model.mla else {}
     values |= _mamba(model.mamba) if model.mamba else {}
     values |= {"mtp_layers": model.mtp_layers} if model.mtp_layers and not model.layer_pattern else {}
-    return values, tuple(f"the model is not whole: Megatron-LM's arguments have no {lack}" for lack in _lacks(model))
+    return values, tuple(f"the model is not complete: Megatron-LM's options have no {lack}" for lack in _lacks(model))
 
 
 def _sizes(model: Model, seq_length: int) -> dict[str, Any]:

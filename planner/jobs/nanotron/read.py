@@ -26,7 +26,7 @@ def nanotron_job(document: Mapping[str, Any]) -> ImportedJob:
         BadRequest: it has no table of nanotron, or a value that nanotron would refuse or that is not priced.
     """
     if "parallelism" not in document:
-        raise BadRequest("no table of nanotron in it, such as parallelism")
+        raise BadRequest("it has no table of nanotron, such as parallelism")
     at = Document(document, OPTIONS)
     tp, pp, dp = (at.needed(axis) for axis in ("tp", "pp", "dp"))
     lacks = _unknown(at)
@@ -61,7 +61,7 @@ def _unknown(at: Document) -> str:
     kinds = {OPTIONS[field].word.rpartition(".")[2] for field in ("is_llama", "is_qwen2")}
     others = [name for name in config if name == "moe_config" or (name.startswith("is_") and name not in kinds)]
     other = next((name for name in others if config.get(name)), None)
-    return f"model.model_config.{other} is not read; --model says which model it is" if other else ""
+    return f"model.model_config.{other} is not read; give the model with --model" if other else ""
 
 
 def _recognises(file: JobFile) -> bool:
@@ -90,7 +90,7 @@ def _read_command(launch: Launch, context: Context) -> ImportedJob:
     else:
         file = context.find(name)
     if file is None:
-        return ImportedJob(missing=(f"{name}, which --config-file names, is not here; give it beside the script",))
+        return ImportedJob(missing=(f"{name}, which --config-file names, is not here; give that file too",))
     return nanotron_job(file.document or {})
 
 

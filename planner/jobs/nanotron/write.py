@@ -36,8 +36,8 @@ _OF_RUN: Final = {
 }
 """What nanotron insists on and a plan does not know."""
 _REMARKS: Final = (
-    "tokenizer, data, checkpoints and learning rate are the run's own: those here train on made-up data",
-    "set rope_theta, the base of the rotation, where the model's is not nanotron's: a plan knows none",
+    "set your own tokenizer, data, checkpoints and learning rate: these train on made-up data",
+    "set rope_theta if the model's is not nanotron's default: a plan does not know it",
 )
 
 

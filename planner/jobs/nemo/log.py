@@ -69,7 +69,7 @@ def _settled(file: JobFile, context: Context) -> ImportedJob:
     try:
         job = nemo_job({"model": model, "trainer": {"precision": model.pop("precision", None)}}, context)
     except BadRequest as error:
-        return ImportedJob(missing=(f"the settings that it prints make no job: {error}",))
+        return ImportedJob(missing=(f"the settings that it prints do not make a job: {error}",))
     return replace(job, length=None)
 
 

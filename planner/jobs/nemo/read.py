@@ -74,7 +74,7 @@ _ONE: Final = Dialect(
     },
     unpriced={
         **UNPRICED,
-        "optim.bucket-cap-mb": "buckets of gradients of another size than are priced",
+        "optim.bucket-cap-mb": "gradient buckets of another size than priced",
         "num-micro-batches-with-partial-activation-checkpoints": "some micro-batches recompute less: slightly shorter",
     },
     harmless=OF_THE_RUN
@@ -127,7 +127,7 @@ _BRIDGE: Final = Dialect(
     stack="nemo",
     framework="megatron-bridge",
     booleans=True,
-    says=("what the recipe sets beside these is not read: sizes are the model's, overlap is the stack's",),
+    says=("other settings of the recipe are not read: sizes come from the model, overlap from the stack",),
 )  # fmt: skip
 _PARTS: Final = {
     "model": "",
@@ -164,7 +164,7 @@ def nemo_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
     model = document.get("model")
     model = model if isinstance(model, Mapping) else {}
     if isinstance(model.get("encoder"), Mapping) and isinstance(model.get("decoder"), Mapping):
-        raise BadRequest("model.encoder beside model.decoder is not priced; a decoder of text is")
+        raise BadRequest("model.encoder with model.decoder is not priced; a decoder of text is")
     found = table_job(_one_words(document, context), _ONE, context)
     return replace(found, unpriced=(*found.unpriced, BOTH_WAYS)) if "bert_binary_head" in model else found
 

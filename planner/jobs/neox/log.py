@@ -34,7 +34,7 @@ def _settled(said: Mapping[str, str], updated: Mapping[str, str], context: Conte
     try:
         job = neox_job({name: literal(value) for name, value in updated.items()}, context)
     except BadRequest as error:
-        return replace(sizes, missing=(f"the settings that it prints make no job: {error}",))
+        return replace(sizes, missing=(f"the settings that it prints do not make a job: {error}",))
     return replace(job, fields={**job.fields, **sizes.fields}, pins={**job.pins, **sizes.pins}, length=None)
 
 

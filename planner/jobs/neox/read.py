@@ -58,11 +58,11 @@ _DIALECT: Final = Dialect(
         "moe-top-k": "--moe-router-topk {}",
         "moe-expert-interval": "--expert-interval {}",
     },
-    refused={"gmlp": "layers of another kind than attention are not priced here"},
+    refused={"gmlp": "other layers than attention are not priced here"},
     unpriced={
         **UNPRICED,
         "checkpoint-in-cpu": "inputs of recomputed layers go to the host: less memory, more time",
-        "pipe-partition-method": "layers are spread as evenly as they go, whatever else it weighs",
+        "pipe-partition-method": "layers are split as evenly as possible, whatever else it weighs",
         "seq-length-warmup": "sequences are shorter at first: whole ones are priced",
         "curriculum-learning.enabled": "sequences are shorter at first: whole ones are priced",
         "kto": "a second loss and a frozen reference model: more memory and time",
@@ -116,8 +116,8 @@ def neox_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
         raise BadRequest(f"attention_config: layers of {', '.join(other)} are not priced; global and flash are")
     found = table_job(_as_options(table_words(document, {"": ""}, context.environment)), _DIALECT, context)
     sparse = sorted(kinds - {"global", "flash", "all"})
-    told = f"attention_config: layers of {', '.join(sparse)} are priced with full attention, which takes longer"
-    return replace(found, unpriced=(*found.unpriced, told)) if sparse else found
+    effect = f"attention_config: layers of {', '.join(sparse)} are priced with full attention, which takes longer"
+    return replace(found, unpriced=(*found.unpriced, effect)) if sparse else found
 
 
 _MIXERS: Final = "attention-config"

@@ -31,9 +31,7 @@ def paddle(job: Job, _version: str) -> Export:
     refuse("paddle cannot start this plan:", [(job.uneven, "its pipeline cuts equal stages by the name of a layer")])
     level = {2: "os_g", 3: "p_g_os"}.get(job.strategy.zero_stage)
     remarks = {
-        f"data, model and output are the run's own arguments, beside these; sequences have {job.seq_length} tokens": (
-            True
-        ),
+        f"add your own data, model and output options; sequences have {job.seq_length} tokens": (True),
         f"with {FLEET} alone, ZeRO is group_sharded_parallel(level={level!r})": level is not None,
     }
     documents = {FILE: OPTIONS.document(_values(job)), FLEET: fleet(job)}

@@ -30,13 +30,13 @@ _DIALECT: Final = Dialect(
     },
     unpriced={
         **UNPRICED,
-        "use-turbo-attention": "attention by Primus-Turbo's kernels: another time than is priced",
-        "use-turbo-grouped-gemm": "experts' products by Primus-Turbo's kernels: another time than is priced",
-        "use-turbo-parallel-linear": "products by Primus-Turbo's kernels: another time than is priced",
-        "patch-zero-bubble": "a zero-bubble schedule, 1F1B is priced: the iteration is shorter",
-        "patch-primus-pipeline": "a schedule of Primus, Megatron's is priced: the iteration is shorter",
-        "recompute-layer-ids": "the layers that it names are recomputed: memory and time differ",
-        "turbo-sync-free-moe-stage": "experts without waits for the host: the iteration is shorter",
+        "use-turbo-attention": "attention uses Primus-Turbo's kernels: the time differs",
+        "use-turbo-grouped-gemm": "expert matrix products use Primus-Turbo's kernels: the time differs",
+        "use-turbo-parallel-linear": "matrix products use Primus-Turbo's kernels: the time differs",
+        "patch-zero-bubble": "a zero-bubble schedule; 1F1B is priced, so the iteration is shorter",
+        "patch-primus-pipeline": "a schedule of Primus; Megatron's is priced, so the iteration is shorter",
+        "recompute-layer-ids": "it names the layers to recompute: memory and time differ",
+        "turbo-sync-free-moe-stage": "experts do not wait for the host: the iteration is shorter",
     },
     harmless=OF_THE_RUN
     + r"|enable-primus-turbo|stderr-sink-level|file-sink-level|disable-(wandb|tensorboard|last-saving"

@@ -83,7 +83,7 @@ def _evaluated(shell: Shell, text: str, depth: int) -> int:
     if plain.isascii() and plain.isdecimal() and (plain[0] != "0" or plain == "0") and len(plain) < 19:
         return int(plain)
     if depth > DEPTH:
-        raise BadRequest(f"line {shell.line}: an expression that refers to itself: {text}")
+        raise BadRequest(f"line {shell.line}: this expression refers to itself: {text}")
     root = parsed(f"(({plain.replace(chr(10), ' ')}))")
     statement = root.named_children[0] if root.named_children else root
     if root.has_error or statement.type != "compound_statement":

@@ -80,7 +80,7 @@ def _source(shell: Shell, words: list[str]) -> Status:
     name = words[1] if len(words) > 1 else ""
     text = script_text(shell, name)
     if text is None:
-        shell.want(f"line {shell.line} takes in {shell.unknowns.shown(name)}, which is not given")
+        shell.want(f"line {shell.line} sources {shell.unknowns.shown(name)}, which is not known")
         return True
     state = shell.state
     before = (state.arguments, state.complete, state.shifted)

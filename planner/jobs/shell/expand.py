@@ -19,7 +19,7 @@ from planner.errors import BadRequest
 from planner.jobs.shell.script import Script, read_commands
 from planner.jobs.shell.slurm import directives, slurm_variables
 
-WARNING: Final = "this ran the script's own code in bash, with every program that it calls replaced by a recorder"
+WARNING: Final = "bash ran the script's own code; every program that it calls was replaced by a recorder"
 _HARMLESS: Final = (
     *("basename", "dirname", "seq", "wc", "cut", "tr", "head", "tail", "expr", "cat", "grep", "realpath"),
 )
@@ -123,7 +123,9 @@ def expand(
     """
     bash = shutil.which("bash")
     if bash is None:
-        raise BadRequest("bash is not installed, so it cannot expand the script; it can be read without --expand")
+        raise BadRequest(
+            "--expand needs bash, which is not installed; leave it out to read the script without running it"
+        )
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         work, script = root / "work", PurePath(name).name

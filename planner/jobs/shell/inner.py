@@ -109,7 +109,7 @@ def _shell(shell: Shell, words: tuple[str, ...]) -> Status | None:
 def _file(shell: Shell, words: tuple[str, ...]) -> Status:
     text = script_text(shell, words[0])
     if text is None:
-        shell.want(f"line {shell.line} runs {shell.unknowns.shown(words[0])}, which is not given")
+        shell.want(f"line {shell.line} runs {shell.unknowns.shown(words[0])}, which is not known")
         return Doubt(shell.unknowns.shown(" ".join(words)), shell.line, unset=True, status=True)
     before, outer = shell.name, shell.outer
     shell.name = words[0]

@@ -93,7 +93,7 @@ def affordable(text: str, expression: str, *, anywhere: int = 0) -> None:
             open_[-1] = (True, choices + (sign == "|"))
     if ways > _MOST or (nested and len(text) > _NESTED):
         raise BadRequest(
-            f"a pattern of {len(expression):,} characters on a text of {len(text):,} has too many ways to try"
+            f"a pattern of {len(expression):,} characters on a text of {len(text):,} has too many ways to match"
         )
 
 

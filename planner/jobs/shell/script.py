@@ -75,7 +75,7 @@ def read_script(
     try:
         return reader.script()
     except RecursionError:
-        raise BadRequest("its commands are too deep within each other to be read") from None
+        raise BadRequest("its commands are nested too deeply to be read") from None
 
 
 def read_commands(
@@ -169,7 +169,7 @@ class _Reader:
             run(shell, parsed(self.text))
         except (Exit, Return, Leave):
             if not shell.state.launches:
-                said = "ends the script before it starts a training; --arg and --env say what it asks for"
+                said = "ends the script before it starts a training; give what it asks for with --arg and --env"
                 shell.want(f"line {shell.line} {said}")
         self.effort = shell.effort
         self.wanted += [one for one in shell.wanted if one not in self.wanted]

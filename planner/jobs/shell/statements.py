@@ -39,9 +39,7 @@ def run(shell: Shell, node: Node) -> Status:
     if not shell.depth:
         shell.line = node.start_point[0] + 1
     if shell.depth > DEPTH:
-        raise BadRequest(
-            f"line {shell.line}: more than {DEPTH} commands within each other; does a function call itself?"
-        )
+        raise BadRequest(f"line {shell.line}: commands are nested more than {DEPTH} deep; does a function call itself?")
     shell.state.status = reader(shell, node)
     return shell.state.status
 

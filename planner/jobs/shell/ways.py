@@ -11,8 +11,8 @@ from typing import Final
 from planner.jobs.reader import Launch
 from planner.jobs.shell.state import Branch
 
-_TOLD: Final = 8
-"""Launches that are told where a branch decides which it is."""
+_LISTED: Final = 8
+"""Launches that are listed where a branch decides which it is."""
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class Need:
         name: of the variable, the number of the argument, or "" of a command whose output is not known.
         line: where it is first used.
         values: those that the script compares it with.
-        told: what depends on it.
+        reason: what depends on it.
     """
 
     name: str
     line: int
     values: tuple[str, ...] = ()
-    told: str = ""
+    reason: str = ""
 
     @property
     def option(self) -> str:
@@ -41,7 +41,7 @@ class Need:
 
 def asked(needs: Sequence[Need]) -> str:
     """What must be given, in one line."""
-    said = [f"{one.option} ({one.told})" if one.option else one.told for one in needs]
+    said = [f"{one.option} ({one.reason})" if one.option else one.reason for one in needs]
     return "not known from the script: " + ", ".join(said) if said else ""
 
 
@@ -129,8 +129,8 @@ def launches_of(routes: Sequence[Route], matter: Sequence[Branch]) -> tuple[Laun
         for launch in route.launches:
             found.setdefault(repr(_said(launch)), replace(launch, when=arms))
     everywhere = {key for key in found if all(key in route.outcome for route in routes)}
-    told = sorted(found.items(), key=lambda one: _unknown_parts(one[1]))[:_TOLD]
-    return tuple(replace(one, when=()) if key in everywhere else one for key, one in told)
+    listed = sorted(found.items(), key=lambda one: _unknown_parts(one[1]))[:_LISTED]
+    return tuple(replace(one, when=()) if key in everywhere else one for key, one in listed)
 
 
 def _unknown_parts(launch: Launch) -> int:
@@ -149,8 +149,8 @@ def needs_of(branches: Sequence[Branch], routes: Sequence[Route]) -> tuple[Need,
     asked_for = [pair for route in routes for branch in route.met for pair in branch.values]
     found: dict[str, Need] = {}
     for branch in branches:
-        told = f"line {branch.line}: {branch.text}"
+        text = f"line {branch.line}: {branch.text}"
         for name in sorted(branch.names) or [""]:
             values = dict.fromkeys(value for one, value in asked_for if one == name and value)
-            found.setdefault(name or told, Need(name, branch.line, tuple(values), told))
+            found.setdefault(name or text, Need(name, branch.line, tuple(values), text))
     return tuple(found.values())

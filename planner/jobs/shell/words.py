@@ -270,7 +270,7 @@ def _braced(parts: Sequence[Part]) -> list[list[Part]]:
     for part in parts:
         tokens += part.text if part.literal and not part.quoted else [part]
     if (opened := tokens.count("{")) > _BRACES:
-        raise BadRequest(f"a word in which {opened:,} braces open; {_BRACES} are read")
+        raise BadRequest(f"a word with {opened:,} open braces; at most {_BRACES} can be read")
     return [_rejoined(one) for one in _expanded(tokens)]
 
 
@@ -280,7 +280,9 @@ def _expanded(tokens: list[Token]) -> list[list[Token]]:
             end, options = found
             rest = _expanded(tokens[end + 1 :])
             if len(options) * len(rest) > _MOST:
-                raise BadRequest(f"braces that make {len(options) * len(rest):,} words of one; {_MOST:,} are read")
+                raise BadRequest(
+                    f"braces that expand to {len(options) * len(rest):,} words; at most {_MOST:,} can be read"
+                )
             return [[*tokens[:start], *option, *after] for option in options for after in rest]
     return [tokens]
 

@@ -64,7 +64,7 @@ def _settled(document: Mapping[str, Any]) -> ImportedJob:
     try:
         return torchtitan_job(document) if document else ImportedJob()
     except BadRequest as error:
-        return ImportedJob(missing=(f"the configuration that it prints makes no job: {error}",))
+        return ImportedJob(missing=(f"the configuration that it prints does not make a job: {error}",))
 
 
 def _document(text: str) -> Mapping[str, Any]:
@@ -107,7 +107,7 @@ def _with_facts(job: ImportedJob, said: Mapping[str, str]) -> ImportedJob:
             staged and "micro_batch_size" in pins and "micro_batch_size" not in job.pins
         ),
     }
-    named_one = f"{named[0]} {named[1]} is not known here; --model says any other" if all(named) and not model else ""
+    named_one = f"{named[0]} {named[1]} is not known; give another one with --model" if all(named) and not model else ""
     lacks = job.lacks or named_one
     return replace(
         job,
@@ -142,7 +142,7 @@ def _whole(text: str) -> list[int]:
 def _seen(findings: Findings) -> tuple[str, ...]:
     """What the log says of machine and model and no field takes as it is."""
     said = findings.start.said
-    machine = f"the log names the device {said['device']}; --cluster takes that name" if "device" in said else ""
+    machine = f"the log names the device {said['device']}; --cluster accepts that name" if "device" in said else ""
     return (machine,) if machine else ()
 
 

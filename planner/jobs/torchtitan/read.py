@@ -36,7 +36,7 @@ def _read(file: JobFile, context: Context) -> ImportedJob:
     names = [name for name in known if "debug" not in name] or list(known)
     if context.launch is None and len(names) > 1:
         listed = ", ".join(f"{place}: {name}" for place, name in enumerate(names, 1))
-        return ImportedJob(missing=(f"--launch N says which of its {len(names)} configurations ({listed})",))
+        return ImportedJob(missing=(f"it has {len(names)} configurations ({listed}); --launch N chooses one",))
     place = (context.launch or 1) - 1
     if place >= len(names):
         raise BadRequest(f"there is no configuration {place + 1}; it has {', '.join(names)}")
@@ -48,7 +48,7 @@ def _of_function(text: str, name: str, words: Sequence[str]) -> ImportedJob:
     made = configuration(text, name)
     job = torchtitan_job(overridden({"training": {}, **made.tables}, words))
     fields = dict.fromkeys(made.unknown)
-    unknown = [f"{field} is no constant in {name}; --{field} on its command line says it" for field in fields]
+    unknown = [f"{field} is not a constant in {name}; give --{field} on its command line" for field in fields]
     return replace(job, missing=(*job.missing, *unknown))
 
 
@@ -72,7 +72,7 @@ def _configured(launch: Launch, context: Context) -> ImportedJob:
         else:
             file = context.find(path)
         if file is None:
-            return _absent(f"{path}, which --job.config_file names, is not here; give it beside the script")
+            return _absent(f"{path}, which --job.config_file names, is not here; give that file too")
         if file.document is None:
             raise BadRequest(f"{path}: no TOML, which --job.config_file takes")
         return torchtitan_job(overridden(file.document, words))

@@ -47,7 +47,7 @@ def torchtitan_job(document: Mapping[str, Any]) -> ImportedJob:
         BadRequest: it has no table of torchtitan, or a value that torchtitan would refuse or that is not priced.
     """
     if not {"parallelism", "training"} & set(document):
-        raise BadRequest("no table of torchtitan in it, such as [parallelism]")
+        raise BadRequest("it has no table of torchtitan, such as [parallelism]")
     at = Document(_in_sequences(document), OPTIONS)
     for table in _TABLES:
         _ = at.table(table)
@@ -244,7 +244,7 @@ def _batch(at: Document, pp: int, ranks: _Ranks) -> tuple[dict[str, Any], int | 
     if batch == 0:
         raise BadRequest("training.global_batch_size: 0 does not exist; -1 is one local batch of every rank")
     if pp > 1 and ranks.shard and batch > local * ranks.replicas * ranks.shard:
-        remarks.append("every local batch fills and drains the pipeline by itself; all are priced as one pipeline")
+        remarks.append("each local batch fills and drains the pipeline; they are priced as one pipeline")
     return {"micro_batch_size": micro, "local": local}, batch, remarks
 
 
@@ -303,7 +303,7 @@ def _assumed(at: Document, pp: int) -> tuple[str, ...]:
     _ = at("optimizer")
     remarks = {
         f"training.seq_len is not given; {at('seq_length')} is priced": at.raw("seq_length") is None,
-        "compile.enable is not given; eager kernels are priced, --set stack.fused_elementwise=true says otherwise": (
+        "compile.enable is not given; eager kernels are priced, --set stack.fused_elementwise=true changes it": (
             at.raw("compile") is None
         ),
         "the schedule is that of torchtitan's default, 1F1B": pp > 1 and at.raw("schedule") is None,
@@ -340,7 +340,7 @@ def _precision(at: Document, ep: int) -> tuple[str, bool, list[str]]:
     if len({*linear, *grouped}) > 1:
         raise BadRequest(f"model.converters: {' and '.join(used)} are of two formats, which torchtitan refuses")
     if not linear:
-        raise BadRequest(f"model.converters: {used[0]} alone is not priced; {next(iter(_LINEAR))} beside it is")
+        raise BadRequest(f"model.converters: {used[0]} alone is not priced; {next(iter(_LINEAR))} with it is")
     remarks = ["quantize: every product of a layer is priced in 8 bits, those of filter_fqns too"]
     if ep > 1 and not grouped:
         remarks = ["model.converters leave experts in 16 bits; every product of a layer is priced in 8 bits"]

@@ -38,13 +38,13 @@ def adapted_job(
         said: whether the user said the adapters.
     """
     method = str(at("method") or "").lower()
-    loaded, told_loaded = _loaded(at, trainer, sharded)
+    loaded, format_remarks = _loaded(at, trainer, sharded)
     if not said and not _adapts(at, trainer, method):
-        return _all_train(at, trainer, sharded, loaded, told_loaded)
-    modules, assumed, told = _modules(at("targets"))
+        return _all_train(at, trainer, sharded, loaded, format_remarks)
+    modules, assumed, unpriced = _modules(at("targets"))
     if experts and len(left := [name for name in modules if name in OF_ATTENTION]) < len(modules):
         modules = left or OF_ATTENTION
-        told += ("adapters of experts are not priced: more time and memory where they have some",)
+        unpriced += ("adapters of experts are not priced: more time and memory if there are any",)
     narrow = sharded.framework == "deepspeed" and sharded.fields.get("precision") != "fp32"
     base = _base(at, trainer, method, "bf16" if narrow else loaded)
     dropout = "+dropout" if _number(at("lora_dropout")) > 0 else ""
@@ -53,14 +53,14 @@ def adapted_job(
     if said:
         assumed = ()
     elif not at("rank"):
-        assumed += (f"no rank of adapters is said; {trainer.rank} is priced, as {trainer.title} takes it",)
+        assumed += (f"no rank of adapters is given; {trainer.rank} is priced, the default of {trainer.title}",)
     fields = {"adapters": adapters, **({"base_precision": base} if base else {})}
     pins = {}
     if sharded.pins.get("offload", "none") != "none":
         pins = {"offload": "none"}
-        told += ("states and weights are priced on the device beside adapters, though some are offloaded: less memory",)
-    why = told_loaded if base in {None, "bf16", "fp32"} else ()
-    return ImportedJob(fields, pins, assumed=(*why, *assumed), unpriced=told)
+        unpriced += ("with adapters, states and weights are priced on the GPU, though some are offloaded: less memory",)
+    why = format_remarks if base in {None, "bf16", "fp32"} else ()
+    return ImportedJob(fields, pins, assumed=(*why, *assumed), unpriced=unpriced)
 
 
 def _all_train(
@@ -69,13 +69,13 @@ def _all_train(
     """The job where all weights train, or are priced so."""
     method = str(at("method") or "").lower()
     other = bool(method) and method not in _WHOLE
-    told = f"{method} trains a part of the weights; all are priced: less memory and time than that"
+    effect = f"{method} trains only some weights; all are priced, so it takes less memory and time"
     rank, switch = (trainer.options[field].word for field in ("rank", "use_peft"))
     silent = at.raw("use_peft") is None and not method and not trainer.own_adapters
     idle = at("rank") is not None and silent
-    more = (f"{rank} counts nothing without {switch}; all weights train",) if idle else ()
+    more = (f"{rank} has no effect without {switch}; all weights train",) if idle else ()
     fields = _states(loaded, at, trainer, sharded)
-    return ImportedJob(fields, assumed=(*said, *more), unpriced=(told,) if other else ())
+    return ImportedJob(fields, assumed=(*said, *more), unpriced=(effect,) if other else ())
 
 
 def asked_adapters(at: Document, trainer: Trainer, known: Collection[str]) -> ImportedJob:
@@ -95,12 +95,12 @@ def asked_adapters(at: Document, trainer: Trainer, known: Collection[str]) -> Im
         return ImportedJob()
     method, switched = str(at("method") or "").lower(), at.raw("use_peft")
     if _adapts(at, trainer, method):
-        said = "adapters are switched on, and their rank is not said; --adapters RANK says it"
+        said = "adapters are on, but no rank is given; --adapters RANK gives it"
         return ImportedJob(missing=(said,) if switched and not at("rank") and trainer.adapters == "named" else ())
     found = _own_words(at, trainer) if switched is None and not method else []
     said = (
-        f"{', '.join(found)} may train adapters, or count nothing, which the script knows; --adapters RANK says that "
-        "they train, --task finetune that all weights do"
+        f"{', '.join(found)} may or may not switch adapters on, depending on the script; --adapters RANK says that "
+        "adapters train, --task finetune that all weights do"
     )
     return ImportedJob(missing=(said,) if found else ())
 
@@ -136,10 +136,10 @@ def _loaded(at: Document, trainer: Trainer, sharded: ImportedJob) -> tuple[str, 
     usual = {"products": precision, "masters": precision}.get(trainer.weights, trainer.weights)
     usual = usual if usual in {"bf16", "fp16", "fp32"} else "bf16"
     if word == "auto":
-        return "bf16", ("weights are loaded as their checkpoint has them; bf16 is priced",)
+        return "bf16", ("weights are loaded in the format of the checkpoint; bf16 is priced",)
     shown = sharded.framework == "accelerate" and precision != "fp32"
-    told = f"no format of weights is said; {usual} is priced, as {trainer.title} loads them; dtype says otherwise"
-    return usual, ((told,) if shown else ())
+    remark = f"no format of weights is given; {usual} is priced, the default of {trainer.title}; dtype changes it"
+    return usual, ((remark,) if shown else ())
 
 
 def _states(loaded: str, at: Document, trainer: Trainer, sharded: ImportedJob) -> dict[str, Any]:
@@ -182,8 +182,8 @@ def _doubled(at: Document, *, usual: bool) -> bool:
 def _modules(given: Any) -> tuple[Sequence[str], tuple[str, ...], tuple[str, ...]]:
     """Megatron's names of the adapted modules, what was assumed of them, and what is not priced of them."""
     if given is None:
-        said = "no modules of adapters are named; those of queries, keys and values are priced: PEFT has two of these"
-        return list(_PEFT), (f"{said} for Llama's kind; --adapters says otherwise",), ()
+        said = "no modules of adapters are named; queries, keys and values are priced, though PEFT takes two of these"
+        return list(_PEFT), (f"{said} for models like Llama; --adapters changes it",), ()
     words = [word for one in _listed(given) for word in str(one).replace(";", ",").split(",") if word.strip()]
     names = [word.strip().strip("'\"[]()").lower() for word in words]
     if EVERYWHERE & set(names):
@@ -193,8 +193,8 @@ def _modules(given: Any) -> tuple[Sequence[str], tuple[str, ...], tuple[str, ...
     unknown = [name for name, modules in meant.items() if not modules]
     if not found:
         return list(ADAPTED), (), (f"modules {', '.join(unknown)} are not known; adapters of all modules are priced",)
-    told = (f"adapters of {', '.join(unknown)} are not priced: a little more memory",) if unknown else ()
-    return [name for name in ADAPTED if name in found], (), told
+    unpriced = (f"adapters of {', '.join(unknown)} are not priced: a little more memory",) if unknown else ()
+    return [name for name in ADAPTED if name in found], (), unpriced
 
 
 def _listed(given: Any) -> Iterable[Any]:

@@ -53,7 +53,7 @@ def training_job(
     Raises:
         BadRequest: a value that is wrong, or contradicts another.
     """
-    values = _told_apart(trainer.translated(_whole_length(values)))
+    values = _separated(trainer.translated(_whole_length(values)))
     found = typed(values, trainer.options)
     silent = trainer.switches and not {"bf16", "fp16"} & set(found)
     at = Document(found | ({"bf16": True} if silent else {}) | _made_up(found, trainer, gpus), trainer.options)
@@ -73,12 +73,12 @@ def training_job(
         named,
         ImportedJob(present(gpus=gpus or whole((accelerate or {}).get("num_processes")))),
     )
-    told = _told(found, at, trainer)
-    switched = f"neither bf16 nor fp16 is said; bf16 is priced, as {trainer.title} switches it on"
-    return _spread(joined(*parts, ImportedJob(unpriced=told, assumed=(switched,) if silent else ())))
+    effects = _unpriced_values(found, at, trainer)
+    switched = f"neither bf16 nor fp16 is given; bf16 is priced, the default of {trainer.title}"
+    return _spread(joined(*parts, ImportedJob(unpriced=effects, assumed=(switched,) if silent else ())))
 
 
-def _told(values: Mapping[str, Any], at: Document, trainer: Trainer) -> tuple[str, ...]:
+def _unpriced_values(values: Mapping[str, Any], at: Document, trainer: Trainer) -> tuple[str, ...]:
     """What is read and has no price, and what is not read; nothing of what changes no price."""
     known = re.compile(pattern((*trainer.harmless, *trainer.effects)))
     _ = [at.raw(row.field) for row in trainer.options]
@@ -113,7 +113,7 @@ def _spread(job: ImportedJob) -> ImportedJob:
     return replace(job, pins=pins, framework=None if plain else job.framework)
 
 
-def _told_apart(values: Mapping[str, Any]) -> dict[str, Any]:
+def _separated(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values, of which ``deepspeed`` gives way to the option that names its file where it is only a switch."""
     switched = str(values.get("deepspeed", "")).lower() in {"true", ""}
     file = next((name for name in values if str(name).startswith("deepspeed_config")), None)
@@ -125,15 +125,15 @@ def model_named(name: Any, context: Context) -> tuple[ImportedJob, Model | None]
     if "model" in context.known:
         return ImportedJob(), None
     if not name or name is True:
-        return ImportedJob(lacks="no model is named; --model says which it is"), None
+        return ImportedJob(lacks="no model is named; give it with --model"), None
     for candidate in dict.fromkeys((str(name), str(name).rstrip("/").rpartition("/")[2])):
         try:
             found = find_model(candidate)
         except (MeshwrightError, OSError):
             continue
-        said = () if candidate == name else (f"{name} is taken for {candidate}; --model says otherwise",)
+        said = () if candidate == name else (f"{name} is taken to be {candidate}; --model changes it",)
         return ImportedJob({"model": candidate}, assumed=said), found
-    lacks = f"model {str(name)!r:.80} is not in the catalogue; --model says which it is, or a config.json"
+    lacks = f"model {str(name)!r:.80} is not in the catalogue; give it with --model, as a name or a config.json"
     return ImportedJob(lacks=lacks), None
 
 
@@ -151,16 +151,16 @@ def _sizes_job(at: Document, trainer: Trainer, sharded: ImportedJob) -> Imported
         pins = {name: sharded.pins[name] for name in pins if name in sharded.pins} | own
     silent = at.raw("recompute") is None
     assumed = {
-        f"{trainer.options['micro_batch_size'].word} is not given; {pins.get('micro_batch_size')} is priced, as "
-        f"{trainer.title} takes it": "micro_batch_size" not in {*own, *sharded.pins} and not whole,
-        "no length of sequences is given; the model's is priced, or --seq-len": not length,
-        f"{trainer.options['seq_length'].word} is not given; {length} is priced, as {trainer.title} takes it": (
+        f"{trainer.options['micro_batch_size'].word} is not given; {pins.get('micro_batch_size')} is priced, the "
+        f"default of {trainer.title}": "micro_batch_size" not in {*own, *sharded.pins} and not whole,
+        "no sequence length is given; the model's is priced, --seq-len changes it": not length,
+        f"{trainer.options['seq_length'].word} is not given; {length} is priced, the default of {trainer.title}": (
             bool(length) and not at("seq_length")
         ),
         f"{trainer.options['recompute'].word} is not given; layers are recomputed, as {trainer.title} does": (
             silent and trainer.recompute
         ),
-        f"every sequence is priced with all its {length} tokens; shorter ones take less time where nothing is packed": (
+        f"every sequence is priced with {length} tokens; shorter ones take less time if nothing is packed": (
             bool(length) and not at("packing")
         ),
     }
@@ -195,8 +195,8 @@ def _optimizer_job(at: Document, sharded: ImportedJob) -> ImportedJob:
     word = str(at("optimizer") or "adamw")
     if sharded.fields.get("optimizer"):
         return ImportedJob()
-    told = (f"{word}: states that move to the host where the device is full are priced on the device",)
-    paged = told if word.startswith(PAGED) else ()
+    effects = (f"{word}: states that move to the host when the GPU is full are priced on the GPU",)
+    paged = effects if word.startswith(PAGED) else ()
     name, less = _priced(word)
     eager = word in {"adamw_torch", "adamw_hf"} and sharded.fields.get("stack") == STACK
     changes = {"changes": {"stack.states.optimizer_traffic": _EAGER}} if eager else {}
@@ -208,31 +208,31 @@ def _priced(word: str) -> tuple[str, tuple[str, ...]]:
     """What an optimizer is priced as, and what is not priced of it."""
     plain = word.lower()
     if near := next((near for start, near in RANKED.items() if plain.startswith(start)), None):
-        return near, (f"optimizer {word} is priced as {near}; its own states are smaller: less memory",)
+        return near, (f"optimizer {word} is priced like {near}; its states are smaller: less memory",)
     name = named_optimizer(word)
     if name in OPTIMIZERS:
         return name, ()
-    return "adam", (f"optimizer {word} is not known and priced as adam, with two moments in fp32",)
+    return "adam", (f"optimizer {word} is not known; it is priced like adam, with two moments in fp32",)
 
 
 def _kernels_job(at: Document) -> ImportedJob:
     attention = str(at("attention") if at.raw("attention") is not None else "").lower()
     kernels = ATTENTION.get(attention, ...)
     changes: dict[str, Any] = {}
-    told = []
+    effects = []
     if kernels is ...:
-        told.append(f"attention {attention} is priced as PyTorch's scaled_dot_product_attention")
+        effects.append(f"attention {attention} is priced as PyTorch's scaled_dot_product_attention")
     elif kernels is not None:
         changes["stack.attention_backend"] = list(kernels)
     if at("compile"):
         changes["stack.fused_elementwise"] = True
-        told.append("torch_compile is priced as fused elementwise kernels; the compilation at the start is not")
+        effects.append("torch_compile is priced as fused elementwise kernels, without the compilation at the start")
     if at("liger"):
-        told.append(
-            "Liger's loss is priced; its norms, activations and positions are not: a little less time and memory"
+        effects.append(
+            "Liger's loss is priced, but not its norms, activations and rotary kernel: a little less time and memory"
         )
     fields = present(loss="fused" if at("liger") else None, changes=changes or None)
-    return ImportedJob(fields, unpriced=tuple(told))
+    return ImportedJob(fields, unpriced=tuple(effects))
 
 
 def _task_job(at: Document, task: str | None) -> ImportedJob:
@@ -243,11 +243,11 @@ def _task_job(at: Document, task: str | None) -> ImportedJob:
     if not word:
         return ImportedJob()
     if word.replace("_", "-") in GENERATING:
-        told = (
-            f"{word} generates what it learns from: time and memory of that, and of models that judge it, come on top"
+        effect = (
+            f"{word} generates its samples; their generation, and models that judge them, cost more time and memory"
         )
-        return ImportedJob({"task": "finetune"}, unpriced=(told,))
+        return ImportedJob({"task": "finetune"}, unpriced=(effect,))
     try:
         return ImportedJob({"task": task_named(word)})
     except ValueError:
-        return ImportedJob(unpriced=(f"{word} is priced as fine-tuning; what it does beside that is not known",))
+        return ImportedJob(unpriced=(f"{word} is priced as fine-tuning; what else it does is not known",))

@@ -38,7 +38,7 @@ def accelerate_of(start: Started, context: Context) -> tuple[Mapping[str, Any] |
     file = (context.find(str(name)) if name else None) or context.holding("distributed_type")
     document: Mapping[str, Any] = (file.document if file else None) or {}
     if name and file is None:
-        missing = (f"{name} is not here, which says how accelerate shards; give it beside this file",)
+        missing = (f"{name} says how accelerate shards, but is not here; give that file too",)
     return _overridden(document, said), missing
 
 

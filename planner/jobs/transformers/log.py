@@ -110,7 +110,7 @@ def _alone(job: ImportedJob) -> ImportedJob:
 def _tokens(document: Mapping[str, Any]) -> Iterator[str]:
     seen, steps = (document.get(name) for name in ("num_input_tokens_seen", "global_step"))
     if isinstance(seen, int | float) and isinstance(steps, int) and seen and steps:
-        yield f"{seen / steps:,.0f} tokens a step, as it counts them"
+        yield f"{seen / steps:,.0f} tokens per step, by its own count"
 
 
 def _whole_run(findings: Findings, said: Mapping[str, str], *, evaluated: float = 0.0) -> Findings:
@@ -128,7 +128,7 @@ def _whole_run(findings: Findings, said: Mapping[str, str], *, evaluated: float 
     seconds = (runtime - evaluated) / steps
     without = f" less {evaluated:,.0f} s of evaluation" if evaluated else ""
     of_all = f"the mean of all {steps:,.0f} ({runtime:,.0f} s{without}), warm-up and checkpoints among them"
-    remark = f"{short_seconds(seconds)} per iteration: {of_all}; where the run was resumed, it is less than it took"
+    remark = f"{short_seconds(seconds)} per iteration: {of_all}; if the run was resumed, the true time is longer"
     measured = {
         **findings.measured,
         "iteration_seconds": seconds,
@@ -139,8 +139,8 @@ def _whole_run(findings: Findings, said: Mapping[str, str], *, evaluated: float 
 
 
 _NO_CLOCK: Final = (
-    "trainer_state.json has no clock but at the end of a whole run (train_runtime), so no time is read; what the run "
-    "printed, or trainer_log.jsonl of LLaMA-Factory and logging.jsonl of ms-swift, has"
+    "trainer_state.json has a time only at the end of a whole run (train_runtime), so no time is read; give what the "
+    "run printed, or trainer_log.jsonl of LLaMA-Factory or logging.jsonl of ms-swift"
 )
 _FEWEST: Final = 20
 """Steps from which on the mean of a whole run is taken: the first may take as long as ten others."""

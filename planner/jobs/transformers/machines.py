@@ -22,5 +22,5 @@ def gpus_of(launch: Launch, start: Started, accelerate: Mapping[str, Any] | None
     count = (whole_of(accelerate, "num_processes") if accelerate is not None else None) or processes(launch)
     alone = Path(launch.words[0]).name.startswith("python") and "-m" not in start.launcher and not launch.outer
     if count is None and alone:
-        return 1, "started without a launcher, so on one GPU; --gpus says otherwise"
+        return 1, "it starts without a launcher, so on one GPU; --gpus changes it"
     return count, ""

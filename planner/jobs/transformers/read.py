@@ -94,14 +94,14 @@ def command_job(
     context = replace(context, files=(*context.files, *written))
     values, unknown = _known(command.values, launch, trainer)
     lost = values.pop("config", None)
-    launched, told = accelerate_of(command.start, context)
+    launched, missing = accelerate_of(command.start, context)
     accelerate = accelerate or launched
     gpus, assumed = gpus_of(launch, command.start, accelerate)
     found = training_job(
         values, trainer, context, beside=command.file, accelerate=accelerate, gpus=gpus, task=task
     )  # fmt: skip
-    more = [f"{lost} is not here, which has the options; give it beside this file"] if lost is not None else []
-    return joined(found, ImportedJob(assumed=(assumed,) if assumed else (), missing=(*more, *told, *unknown)))
+    more = [f"{lost} has the options, but is not here; give that file too"] if lost is not None else []
+    return joined(found, ImportedJob(assumed=(assumed,) if assumed else (), missing=(*more, *missing, *unknown)))
 
 
 def _known(values: Mapping[str, Any], launch: Launch, trainer: Trainer) -> tuple[dict[str, Any], list[str]]:
@@ -113,7 +113,7 @@ def _known(values: Mapping[str, Any], launch: Launch, trainer: Trainer) -> tuple
         if name in read
     }
     left = {name: value for name, value in values.items() if not lost.get(name)}
-    return left, [f"--{name} is {values[name]}; {how} says it" for name, how in lost.items() if how]
+    return left, [f"--{name} is {values[name]}; give {how}" for name, how in lost.items() if how]
 
 
 def names_in(launch: Launch) -> set[str]:
@@ -160,8 +160,11 @@ def file_job(file: JobFile, context: Context, trainer: Trainer, task: str | None
     accelerate = beside.document if beside else None
     found = training_job(file.document or {}, trainer, context, beside=file.path, accelerate=accelerate, task=task)
     alone = accelerate is None and found.framework == "accelerate" and not found.pins.get("zero_stage")
-    told = "nothing here shards states, so that every GPU has all of them; Accelerate's or DeepSpeed's file would say"
-    return joined(found, ImportedJob(assumed=(told,))) if alone else found
+    remark = (
+        "nothing here shards states, so every GPU holds all of them; if a file of Accelerate or DeepSpeed says "
+        "otherwise, give it too"
+    )
+    return joined(found, ImportedJob(assumed=(remark,))) if alone else found
 
 
 READERS: Final = (

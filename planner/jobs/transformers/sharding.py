@@ -99,7 +99,7 @@ def _of_deepspeed(
 ) -> ImportedJob:  # fmt: skip
     stack = {"stack": FRAMEWORKS["deepspeed"].stack}
     if document is None:
-        said = f"deepspeed {name} is not here, which says how states are sharded; give it beside this file"
+        said = f"deepspeed {name} says how states are sharded, but is not here; give that file too"
         own = next((one for one in ("bf16", "fp16") if at(one)), None)
         fields = stack | ({"precision": own} if own else {})
         return ImportedJob(fields, {}, missing=(said,), framework="deepspeed")
@@ -173,9 +173,7 @@ def _table(given: Any, find: Find) -> Mapping[str, Any]:
     elif isinstance(given, str) and given:
         file = find(given)
         if file is None or file.document is None:
-            raise BadRequest(
-                f"fsdp_config {given} is not here, which says how states are sharded; give it beside this file"
-            )
+            raise BadRequest(f"fsdp_config {given} says how states are sharded, but is not here; give that file too")
         given = file.document
     return given if isinstance(given, Mapping) else {}
 
@@ -214,4 +212,4 @@ def _of_pytorch(
 
 def _assumed(precision: str, trainer: Trainer, narrow: str | None) -> str:
     why = f"the model is loaded in {narrow}" if narrow else f"{trainer.title} then takes it"
-    return f"neither bf16 nor fp16 is switched on; {precision} is priced, as {why}; --precision says otherwise"
+    return f"neither bf16 nor fp16 is switched on; {precision} is priced, as {why}; --precision changes it"

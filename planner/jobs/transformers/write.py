@@ -164,9 +164,10 @@ def _remarks(job: Job, how: Written, by: str) -> tuple[str, ...]:
     return applicable({
         f"{model} is the catalogue's name; put the hub's, or a path": True,
         "give it its data": True,
-        f"adapters are priced with kernels {kernels}; here they have PEFT's, {own}": kernels not in {"", own},
+        f"adapters are priced with kernels {kernels}; this trainer uses PEFT's, {own}": kernels not in {"", own},
         f"{job.gpus} processes take part, {job.gpus_per_node} on a node": True,
-        f"kernels, overlap and dropout were priced as of stack {job.stack}; --stack {stack} prices this trainer's": (
+        f"kernels, overlap and dropout were priced for stack {job.stack}; --stack {stack} prices those of this "
+        "trainer": (
             job.stack != stack
         ),
         "every machine needs its own rank and the first one's address": job.node_count > 1,

@@ -44,13 +44,13 @@ _DIALECT: Final = Dialect(
         "verl.optimizer-offload": "optimizer states are on the host during rollouts, not while the actor trains",
         "verl.param-offload": "parameters are on the host during rollouts, not while the actor trains",
         "verl.grad-offload": "gradients are on the host during rollouts, not while the actor trains",
-        "verl.use-kl-loss": "a reference model's forward pass comes beside: more memory and time",
+        "verl.use-kl-loss": "a reference model runs forward too: more memory and time",
     },
     harmless=OF_THE_RUN
     + r"|use-mbridge|vanilla-mbridge|(use-)?dist-checkpointing(-path)?|deallocate-pipeline-outputs|extra",
     booleans=True,
     says=(
-        "the actor's training is priced, with sequences as long as prompt and response may be; rollouts come beside it",
+        "only the actor's training is priced, not the rollouts; sequences are as long as prompt and response may be",
     ),
 )
 

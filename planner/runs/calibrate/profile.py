@@ -58,4 +58,4 @@ def check_profile(path: Path) -> None:
     except BadFile:
         known = False
     if not known:
-        raise BadFile(path, "is there already and is no profile; give another name to --output")
+        raise BadFile(path, "exists already and is not a profile; give --output another name")

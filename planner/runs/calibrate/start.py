@@ -75,7 +75,7 @@ def starting_cluster(evidence: Evidence, named: str | None, notes: list[str]) ->
         found = find_cluster(name)
         notes.append(f"machines of {found.name} for {first.device}, its network assumed")
     else:
-        raise BadRequest("a table of products does not say its machine; name it: --cluster dgx-h100")
+        raise BadRequest("a table of products does not name its machine; give it: --cluster dgx-h100")
     if len(found.groups) > 1:
         names = ", ".join(group.name for group in found.groups)
         raise BadRequest(f"--cluster: {found.name} mixes {names}; calibrate one node group at a time")
@@ -84,7 +84,9 @@ def starting_cluster(evidence: Evidence, named: str | None, notes: list[str]) ->
     for file, where, device in (*tests, *((probe.file, "", probe.device) for probe in evidence.probes)):
         known, _ = _known(device)
         if known and has not in known:
-            raise BadFile(file, f"{where}measured on {device}, cluster {found.name} has {has}; give another --cluster")
+            raise BadFile(
+                file, f"{where}measured on {device}, but cluster {found.name} has {has}; give another --cluster"
+            )
     notes += [
         f"{probe.device} is not in the catalogue: what the probe does not tell is that of {has}"
         for probe in evidence.probes
@@ -138,7 +140,7 @@ def starting_stack(evidence: Evidence, named: str | None, notes: list[str]) -> S
             f"the runs are of the stacks {' and '.join(sorted(names))}; say which one: --stack {min(names)}"
         )
     if not names and evidence.runs:
-        raise BadRequest("the runs do not say which stack they ran; name it: --stack megatron-core")
+        raise BadRequest("the runs do not say which stack they used; name it: --stack megatron-core")
     if not names:
         return None
     name = names.pop()

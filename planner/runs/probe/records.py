@@ -54,10 +54,10 @@ def probe_of(path: Path, document: Mapping[str, Any]) -> Probe:
         )
     except (KeyError, TypeError, AttributeError):
         raise BadFile(
-            path, "is no whole answer of plan probe: it needs machine.device and sections with entries"
+            path, "is not a complete answer of plan probe: it needs machine.device and sections with entries"
         ) from None
     if document.get("small"):
         raise BadFile(
-            path, "was measured where no GPU is, with shapes that tell nothing; run plan probe beside the GPU"
+            path, "was measured without a GPU, with shapes that are too small; run plan probe where the GPU is"
         )
     return found

@@ -76,13 +76,16 @@ def test_adapters_are_read_from_words_and_written_as_such(text, read):
     [
         ("x", "expected a rank, such as 16 or 16:linear_qkv, got 'x'"),
         ("", "expected a rank"),
-        ("0", "rank 0; 1 to 8192 works"),
+        ("0", "rank 0 is out of range; 1 to 8192 works"),
         ("9000:linear_qkv", "rank 9000"),
-        ("16: ,", "no module behind the colon of '16: ,'"),
-        ("16/eager", "no kernels 'eager'; summed, 16-bit, autocast, 32-bit works, with \\+dropout or without"),
-        ("16/32-bit+mask", "no kernels '32-bit\\+mask'"),
-        ("16/", "no kernels ''"),
-        ("16:x_proj", "no module 'x_proj'; linear_qkv, linear_proj, linear_fc1, linear_fc2, experts have adapters"),
+        ("16: ,", "no module after the colon of '16: ,'"),
+        ("16/eager", "unknown kernels 'eager'; summed, 16-bit, autocast, 32-bit work, with or without \\+dropout"),
+        ("16/32-bit+mask", "unknown kernels '32-bit\\+mask'"),
+        ("16/", "unknown kernels ''"),
+        (
+            "16:x_proj",
+            "unknown module 'x_proj'; linear_qkv, linear_proj, linear_fc1, linear_fc2, experts can have adapters",
+        ),
     ],
 )
 def test_words_that_say_no_adapters_are_refused_in_one_sentence(text, said):

@@ -51,7 +51,7 @@ def test_tasks_go_by_the_words_of_frameworks(word, name):
 
 
 def test_a_task_that_generates_is_refused_with_what_is_priced():
-    with pytest.raises(ValueError, match="generates what it learns from, which is not priced; pretrain, finetune, dpo"):
+    with pytest.raises(ValueError, match="generates its own samples, which has no price; pretrain, finetune, dpo"):
         task_named("GRPO")
 
 

@@ -166,7 +166,7 @@ def test_a_prediction_layer_of_shared_weights_computes_twice_and_is_held_once():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_layers": 7}, "layer_pattern has 8 letters for 7 layers"),
+        ({"num_layers": 7}, "layer_pattern has 8 letters, but there are 7 layers"),
         ({"mamba": None}, "mamba: layer_pattern 'M-M.M-ME' has 4 such layers"),
         ({"layer_pattern": "M-M*M-M-"}, "moe: layer_pattern .* has 0 such layers"),
         ({"layer_pattern": "M-M*M-MX"}, "layer_pattern"),
@@ -230,7 +230,7 @@ def test_layers_may_be_named_instead_of_lettered():
         from_config(config | {"layers_block_type": ["conv"]})
     mamba = from_config(NANO | {"use_bias": True}).mamba
     assert (mamba.input_bias, mamba.output_bias) == (True, True)
-    with pytest.raises(BadModel, match="mlp_bias: biases of networks without those of routed experts"):
+    with pytest.raises(BadModel, match="mlp_bias: biases everywhere but in routed experts"):
         from_config(NANO | {"mlp_bias": True})
 
 

@@ -165,7 +165,7 @@ def test_experts_that_return_the_token_compute_nothing():
     ("changes", "message"),
     [
         ({"mixer_pattern": "D*"}, "delta: missing for layers 'D' of mixer_pattern"),
-        ({"mixer_pattern": "*"}, "mixer_pattern has 1 places for 2 layers"),
+        ({"mixer_pattern": "*"}, "mixer_pattern has 1 entries, but there are 2 layers"),
         ({"mixer_pattern": "w*"}, "sliding_window: missing for layers 'w'"),
         ({"ffn_pattern": "E-"}, "moe: missing for layers 'E' of ffn_pattern"),
         ({"variant_pattern": (0, 1)}, "variant_pattern names more than 0 variants"),

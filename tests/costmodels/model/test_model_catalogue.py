@@ -70,7 +70,7 @@ def test_a_model_is_known_by_the_names_that_people_and_hubs_give_it(said, entry)
 
 @pytest.mark.parametrize("said", ["mistralai/Mistral-7B-v0.3", "deepseek-ai/DeepSeek-V4-Flash", "Qwen/Qwen3-8B-FP8"])
 def test_another_version_or_format_of_weights_is_another_model(said):
-    with pytest.raises(BadFile, match=r"given by a copy of its config\.json"):
+    with pytest.raises(BadFile, match=r"give any other model as a copy of its config\.json"):
         catalogue.model(said)
 
 
@@ -117,12 +117,16 @@ def test_a_json_file_and_a_hugging_face_directory_are_models(tmp_path):
         ("a.json", b"null", "expected a table of fields, got a NoneType"),
         ("a.json", b"\xff\xfe", "not a text file in UTF-8"),
         ("a.json", b"{}", "hidden_size: missing"),
-        ("a.json", b'{"model_type": "perceiver"}', "'perceiver' is unsupported"),
+        ("a.json", b'{"model_type": "perceiver"}', "'perceiver' is not supported"),
         ("a.json", b'{"model_type": "llama"}', "vocab_size: missing"),
-        ("a.json", b'{"model_type": 7}', "neither model_type nor architectures"),
+        ("a.json", b'{"model_type": 7}', "neither as model_type nor as architectures"),
         ("a.toml", b"num_heads = 1979-05-27", "hidden_size: missing"),
         ("a.toml", b"hidden_size = 64\nn_head = 8", "n_head: there is no such field; did you mean num_heads"),
-        ("a.json", b'{"hidden_size": 64, "num_attention_heads": 8}', "model_type: missing beside num_attention_heads"),
+        (
+            "a.json",
+            b'{"hidden_size": 64, "num_attention_heads": 8}',
+            "model_type: missing, though there is num_attention_heads",
+        ),
         ("a.json", b" " * (16 * 2**20 + 1), "more than 16 MiB"),
     ],
 )

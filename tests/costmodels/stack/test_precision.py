@@ -32,7 +32,7 @@ def test_names_of_recipes_are_known_and_aliases_lead_to_them():
     assert {"fp32", "fp16", "bf16", "fp8", "fp8-current", "fp8-block", "mxfp8", "nvfp4"} <= set(PRECISIONS)
     assert all(known_precision(alias) == name for alias, name in ALIASES.items())
     assert known_precision("BF16") == "bf16"
-    with pytest.raises(ValueError, match="'fp7' is unknown; fp32, fp16"):
+    with pytest.raises(ValueError, match="unknown precision 'fp7'; there are fp32, fp16"):
         known_precision("fp7")
 
 

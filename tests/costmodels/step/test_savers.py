@@ -152,7 +152,9 @@ def test_every_optimizer_is_a_value_of_the_switch_and_every_word_means_one():
 
 
 def test_an_optimizer_whose_states_follow_from_a_rank_is_refused_in_a_sentence():
-    with pytest.raises(ValueError, match="galore_adamw is not priced: its states are no bytes per parameter"):
+    with pytest.raises(
+        ValueError, match="galore_adamw is not priced: its states do not have a fixed number of bytes per parameter"
+    ):
         named_optimizer("galore_adamw")
 
 

@@ -254,7 +254,7 @@ def test_both_limits_hold_together(monkeypatch):
 @pytest.mark.parametrize(
     ("request_", "limits", "reason"),
     [
-        (ASK, {}, "needs a limit"),
+        (ASK, {}, "needs a deadline"),
         (ASK.model_copy(update={"cluster": "a100-h100-mixed"}), {"days": 3.0}, "one kind"),
         (ASK.model_copy(update={"gpus": 8, "pins": {"tp": "3"}}), {"days": 30.0}, "nothing fits"),
         (ASK.model_copy(update={"gpus": 7}), {"days": 30.0}, "a node has 8 GPUs, more than --gpus 7"),

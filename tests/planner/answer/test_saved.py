@@ -27,7 +27,7 @@ SPOILED = {
     "an unknown module": (("strategy", "recompute_modules"), ["brain"], "there is no brain"),
     "another batch": (("strategy", "global_batch_size"), 17, "global_batch_size is 17, the request's"),
     "fewer micro-batches": (("strategy", "num_microbatches"), 77, "micro-batches x their size x dp is"),
-    "no number": (("request", "tokens"), float("nan"), "not JSON: NaN is no number"),
+    "no number": (("request", "tokens"), float("nan"), "not JSON: NaN is not a number"),
     "another schema": (("schema",), "plan/2", "its schema is plan/2; version 0.1.0 reads plan/1"),
     "an unknown field": (("foo",), 1, "foo: there is no such field"),
     "no GPUs": (("request", "gpus"), None, "request: gpus: "),

@@ -62,7 +62,7 @@ CASES = {
     ),
     "a sequence in millions": ([*ASK, "--seq-len", "1M"], "write 1000000"),
     "a price in words": ([*ASK, "--price", "cheap"], "expected dollars a GPU-hour such as 2.50, got 'cheap'"),
-    "a model of a hub": (["--model", "Qwen/Qwen9-7B", *GPUS], "given by a copy of its config.json"),
+    "a model of a hub": (["--model", "Qwen/Qwen9-7B", *GPUS], "give any other model as a copy of its config.json"),
     "no sequence": ([*ASK, "--seq-len", "-1"], "at least 1"),
     "a sequence past the positions": ([*ASK, "--seq-len", "1000000"], "at most"),
     "tokens in bytes": ([*ASK, "--tokens", "300GB"], "expected a count"),
@@ -85,7 +85,10 @@ CASES = {
     "a pin of thousands of digits": ([*ASK, "--tp", "9" * 5000], "5000 characters"),
     "a stage of ZeRO that is not": ([*ASK, "--zero", "4"], "zero_stage"),
     "an unknown schedule": ([*ASK, "--schedule", "2f2b"], "1f1b"),
-    "an unknown offload": ([*ASK, "--offload", "disk"], "activations, optimizer, optimizer+parameters, any are known"),
+    "an unknown offload": (
+        [*ASK, "--offload", "disk"],
+        "there are none, activations, optimizer, optimizer+parameters, any",
+    ),
     "an unknown module": ([*ASK, "--recompute-modules", "none,mlp"], "shared_experts, or none alone"),
     "an unknown order": ([*ASK, "--rank-order", "pp-tp"], "rank_order"),
     "chunks said twice": (
@@ -117,9 +120,9 @@ CASES = {
     "a cluster file that is too small": ([*ASK, "--cluster", "{few}"], "few has 2 nodes x 8 = 16 GPUs; 64 were asked"),
     "a node without a network": ([*ASK, "--cluster", "{lone}"], "lone has 1 node x 8 = 8 GPUs; 64 were asked for"),
     "a network slower than any": ([*ASK, "--cluster", "{slow}"], "bandwidth between 1 Mb/s and 100 TB/s"),
-    "nobody's cluster": ([*ASK, "--cluster", "~nobody-here/x.toml"], "there is no such home folder"),
-    "nobody's configuration": ([*ASK, "--config", "~nobody-here/x.toml"], "there is no such home folder"),
-    "nobody's output": ([*ASK, "-o", "~nobody-here/x.json"], "there is no such home folder"),
+    "nobody's cluster": ([*ASK, "--cluster", "~nobody-here/x.toml"], "no such home folder"),
+    "nobody's configuration": ([*ASK, "--config", "~nobody-here/x.toml"], "no such home folder"),
+    "nobody's output": ([*ASK, "-o", "~nobody-here/x.json"], "no such home folder"),
     "an unknown link": ([*ASK, "--cluster", "{link}"], "`plan list links` shows all"),
     "layers in words": (["predict", *ASK, "--layers-per-stage", "12,x"], "12,x"),
     "layers that make no chunks": (

@@ -80,7 +80,10 @@ def test_layers_that_a_search_would_drop_are_refused_by_every_search(tmp_path, c
     asked.write_text(json.dumps(STAGES), encoding="utf-8")
     done = run(*command, "--config", str(asked))
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "layers_per_stage: a search splits the layers itself; predict prices a split that is given" in done.stderr
+    assert (
+        "layers_per_stage: a search chooses the split of the layers itself; `plan predict` prices a given one"
+        in done.stderr
+    )
 
 
 def test_a_second_run_of_one_name_in_a_file_is_refused(tmp_path):

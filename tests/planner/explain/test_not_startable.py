@@ -40,7 +40,7 @@ def test_a_plan_starts_with_the_framework_of_its_stack_and_what_does_not_stands_
     gain = 1.0 - free.prediction.iteration_seconds / found.prediction.iteration_seconds
     (said,) = beyond(**asked)
     assert said.startswith(f"{gain:.1%} faster with --for any, ")
-    assert "megatron-lm starts no rank order tp-cp-ep-pp-dp with" in said
+    assert "megatron-lm cannot start it: no rank order tp-cp-ep-pp-dp with" in said
 
 
 def test_what_needs_a_users_own_code_is_planned_only_where_its_axis_is_pinned():
@@ -53,5 +53,5 @@ def test_where_the_framework_starts_nothing_of_what_is_pinned_it_is_planned_with
     pins = {"rank_order": "tp-cp-ep-pp-dp", "cp": 4, "tp": 4, "pp": 8}
     found = plan(PlanRequest(model="175b", gpus=1024, pins=pins))
     assert found.strategy.rank_order == "tp-cp-ep-pp-dp"
-    assert "framework any (nothing fits that the stack's starts)" in found.defaults
+    assert "framework any (nothing fits that the stack's framework can start)" in found.defaults
     assert any("megatron-lm cannot start this plan: no rank order tp-cp-ep-pp-dp" in said for said in found.warnings)

@@ -326,7 +326,9 @@ def test_a_model_of_the_catalogue_leaves_only_paths_and_the_rate_to_fill_in(name
     (plan,) = random_plans("megatron-lm", 1, seed=3, models=(name,), precisions=("bf16",))
     exported = export(plan, "megatron-lm")
     assert set(words.split()) <= set(exported.program)
-    assert any("the run's own: --data-path ..., --tokenizer-model ..., --lr ..." in one for one in exported.remarks)
+    assert any(
+        "add your own options: --data-path ..., --tokenizer-model ..., --lr ..." in one for one in exported.remarks
+    )
 
 
 def test_a_model_of_one_s_own_asks_for_the_base_of_its_rotation_and_the_epsilon_of_its_norms():
@@ -365,7 +367,7 @@ def test_parts_in_graphs_are_called_as_the_version_calls_them():
 def test_what_megatron_s_arguments_cannot_say_of_a_model_is_said(name, lack):
     (plan,) = random_plans("megatron-lm", 1, seed=3, models=(name,), precisions=("bf16",))
     remarks = " ".join(export(plan, "megatron-lm").remarks)
-    assert ("the model is not whole" in remarks) == (lack is not None)
+    assert ("the model is not complete" in remarks) == (lack is not None)
     assert (lack or "") in remarks
 
 

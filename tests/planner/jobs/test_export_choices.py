@@ -210,7 +210,7 @@ def test_a_stack_that_is_another_frameworks_is_named(target, version):
         name = value["stack"]
         if made and name != FRAMEWORKS[target].stack and name not in STACK_ALIKE.get(target, ()):
             assert made != own, name
-            assert any(f"as of stack {name}" in remark for remark in made[-1])
+            assert any(f"priced for stack {name}" in remark for remark in made[-1])
 
 
 @pytest.mark.parametrize("choice", [name for name in REQUESTS if name not in {"stack", "fp8_param_gather"}])

@@ -162,7 +162,7 @@ def test_a_framework_is_refused_where_its_own_code_stops(planned, device, refuse
 def test_a_port_of_megatron_is_asked_for_where_there_is_no_cuda(planned):
     asked = planned.model_copy(update={"request": planned.request | {"stack": "megatron-core"}})
     remarks = " ".join(export(moved(asked, "ascend-910b"), "megatron-lm").remarks)
-    assert "Megatron-LM asks for CUDA: ascend-910b wants the port of Huawei" in remarks
+    assert "Megatron-LM needs CUDA: ascend-910b needs the port of Huawei" in remarks
     assert "port of" not in " ".join(export(moved(asked, "mi300x"), "megatron-lm").remarks)
 
 

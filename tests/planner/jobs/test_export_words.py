@@ -214,7 +214,7 @@ def test_a_changed_field_of_the_stack_is_told_like_a_choice_that_was_asked_for(n
 def test_what_a_target_leaves_out_is_named_with_its_value():
     plan = planned("deepspeed", {"main_grads": "fp32", "main_params": "fp16", "loss_block": 512})
     left = "main_grads fp32, main_params fp16, loss_block 512 tokens"
-    said = f"priced with {left}, which these files for deepspeed do not carry"
+    said = f"priced with {left}, which these files for deepspeed cannot express"
     assert export(plan, "deepspeed").remarks[-1] == said
     assert export(plan, "slurm").remarks[-1] == said
     assert not any("priced with" in remark for remark in export(planned("deepspeed", {}), "deepspeed").remarks)
@@ -222,7 +222,7 @@ def test_what_a_target_leaves_out_is_named_with_its_value():
 
 def test_torchtitan_s_arguments_name_what_they_leave_out():
     plan = planned("torchtitan", {"main_params": "fp16"})
-    said = "priced with main_params fp16, which these arguments for torchtitan do not carry"
+    said = "priced with main_params fp16, which these arguments for torchtitan cannot express"
     assert launch(plan, plan.strategy).remarks[-1] == said
     plain = planned("torchtitan", {})
     assert not any("priced with" in remark for remark in launch(plain, plain.strategy).remarks)

@@ -71,7 +71,7 @@ def test_chunks_that_a_file_draws_are_priced_with_a_word_on_them_over_several_no
     asked = PlanRequest(**job, pins={"tp": 1, "dp": 32, "vpp": 2})
     found = predict(asked, [6, 5, 6, 5], chunked=False)
     assert held(found) == [6, 5, 6, 5]
-    said = "stage 1 holds 5 layers, which make no 2 equal chunks; they are priced as if they were equal"
+    said = "stage 1 holds 5 layers, which make no 2 equal chunks; they are priced as equal chunks"
     assert said in found.warnings
     even = predict(asked, [6, 6, 6, 4], chunked=False)
     assert not any("chunks" in one for one in even.warnings)
@@ -116,7 +116,7 @@ def test_ends_count_as_layers_only_where_the_stack_has_them_count():
 @pytest.mark.parametrize(
     ("changes", "layers", "said"),
     [
-        ({}, [2, 2, 1, 1], "layers 1,2,2,1, where an end takes a layer's place, would do"),
+        ({}, [2, 2, 1, 1], "layers 1,2,2,1, where embedding or head counts as a layer, would do"),
         ({"pins": {"pp": 4, "vpp": 2, "recompute": "partial"}}, [1, 2, 2, 1], "one chunk on each would do"),
         ({"pins": {"pp": 4, "vpp": 3}}, [1, 2, 2, 1], "one chunk on each would do"),
     ],

@@ -80,7 +80,7 @@ def test_a_layout_whose_chunks_differ_is_priced_with_a_word_on_it_and_by_hand_re
     words = f"{DENSE}--pipeline-model-parallel-layout 'Et*7|t*8|t*8|t*9L'"
     told = json.loads(predicted(tmp_path, words).stdout)
     assert [stage["layers"] for stage in told["strategy"]["stages"]] == [15, 17]
-    said = "stage 0 holds 15 layers, which make no 2 equal chunks; they are priced as if they were equal"
+    said = "stage 0 holds 15 layers, which make no 2 equal chunks; they are priced as equal chunks"
     assert said in told["warnings"]
     by_hand = predicted(tmp_path, words, "--layers-per-stage", "15,17")
     assert (by_hand.exit_code, by_hand.stdout) == (2, "")
@@ -96,16 +96,16 @@ def test_an_option_above_the_file_s_recomputation_wins(tmp_path):
 REFUSED = [
     (f"{FULL}uniform", "--recompute-granularity full needs --recompute-num-layers"),
     ("--recompute-granularity full --recompute-num-layers 1", "full needs --recompute-method uniform or block"),
-    (f"{FULL}uniform --recompute-num-layers 1 --recompute-activations", "is selective recomputation"),
-    ("--recompute-granularity selective --recompute-num-layers 2", "--recompute-num-layers is of"),
+    (f"{FULL}uniform --recompute-num-layers 1 --recompute-activations", "means selective recomputation"),
+    ("--recompute-granularity selective --recompute-num-layers 2", "--recompute-num-layers goes with"),
     ("--recompute-granularity half", "'half' is not priced; full, selective are"),
     (f"{FULL}some --recompute-num-layers 1", "'some' is not priced; uniform, block are"),
-    ("--batch-size 4", "no longer an argument of Megatron-LM; --micro-batch-size is"),
+    ("--batch-size 4", "no longer an option of Megatron-LM; --micro-batch-size replaces it"),
     ("--optimizer nosuch", "--optimizer: 'nosuch' is not priced; adam, sgd, dist_muon"),
     ("--optimizer lion", "--optimizer: 'lion' is not priced"),
     ("--exp-avg-dtype int4", "--exp-avg-dtype: 'int4' is not priced"),
     ("--fp8-format hybrid --fp8-recipe nosuch", "--fp8-recipe: 'nosuch' is not priced"),
-    ("--fp8-format hybrid --fp4-format e2m1", "exclude each other"),
+    ("--fp8-format hybrid --fp4-format e2m1", "cannot be used together"),
     ("--normalization BatchNorm", "--normalization: 'BatchNorm'"),
     ("--position-embedding-type relative", "--position-embedding-type: 'relative'"),
     ("--use-megatron-fsdp --data-parallel-sharding-strategy all", "--data-parallel-sharding-strategy: 'all'"),
@@ -117,7 +117,7 @@ REFUSED = [
     ("--num-virtual-stages-per-pipeline-rank 3", "3 does not divide the 16 layers of a stage; 2 and 4 do"),
     (
         "--num-virtual-stages-per-pipeline-rank 2 --num-layers-per-virtual-pipeline-stage 8",
-        "both say what chunks there are",
+        "both set the chunks",
     ),
     (
         "--num-layers-per-virtual-pipeline-stage 8 --decoder-first-pipeline-num-layers 12",
@@ -130,7 +130,7 @@ REFUSED = [
     (f"--num-experts {'9' * 5000}", "--num-experts: expected a whole number"),
     ("--num-experts 8 --moe-layer-freq ([0]*3", "--moe-layer-freq: expected one layer in n or bits"),
     ("--num-experts 8 --moe-layer-freq [1]*99999999999", "--moe-layer-freq: expected one layer in n or bits"),
-    ("--num-experts 8 --moe-layer-freq [1]*16+[0]*16", "only dense layers in front of others"),
+    ("--num-experts 8 --moe-layer-freq [1]*16+[0]*16", "only leading dense layers and"),
 ]
 
 
@@ -182,7 +182,7 @@ def test_a_rank_alone_shares_its_states_with_nobody(tmp_path):
 def test_a_batch_that_is_not_given_is_one_micro_batch_of_every_rank_and_said_so(tmp_path):
     done = predicted(tmp_path, DENSE.replace("--global-batch-size 128", ""))
     assert json.loads(done.stdout)["strategy"]["global_batch_size"] == 4
-    assert "--global-batch-size is not given; one micro-batch for every data-parallel rank" in done.stderr
+    assert "--global-batch-size is not given; one micro-batch per data-parallel rank is priced" in done.stderr
     fields, _ = complete({"gpus": 16}, {"tp": 2, "pp": 2, "micro_batch_size": 2, "steps": 1})
     assert fields["global_batch_size"] == 8
 
@@ -217,7 +217,7 @@ def test_a_pattern_of_experts_is_read_layer_by_layer(frequency, with_experts):
 
 
 def test_one_layer_in_two_begins_with_the_first_as_in_megatron_and_is_refused():
-    with pytest.raises(BadRequest, match="--moe-layer-freq 2: only dense layers in front"):
+    with pytest.raises(BadRequest, match="--moe-layer-freq 2: only leading dense layers"):
         megatron_job(f"{DENSE}--num-experts 8 --moe-layer-freq 2")
 
 
@@ -225,7 +225,7 @@ def test_one_layer_in_two_begins_with_the_first_as_in_megatron_and_is_refused():
     ("more", "remark"),
     [
         ("--rampup-batch-size 16 16 1000", "--rampup-batch-size: the batch grows from 16 on, over 1000 sequences"),
-        ("--delay-wgrad-compute", "--delay-wgrad-compute is not priced: more of the experts' traffic hides"),
+        ("--delay-wgrad-compute", "--delay-wgrad-compute is not priced: more expert communication hides"),
         ("--attention-backend flash", "--attention-backend flash is priced as FlashAttention 2"),
         ("--recompute-method uniform", "--recompute-method has no effect without --recompute-granularity"),
         ("--num-query-groups 8", "--num-query-groups has no effect without --group-query-attention"),

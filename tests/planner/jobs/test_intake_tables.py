@@ -66,7 +66,10 @@ def test_of_batch_micro_batch_and_steps_deepspeed_works_out_what_is_left_out(doc
         ({"zero_optimization": 3}, "zero_optimization: expected a table with keys such as stage, got 3"),
         ({"zero_optimization": {"stage": "3"}}, "zero_optimization.stage: expected a whole number"),
         ({"zero_optimization": {"stage": 4}}, "zero_optimization.stage: 4 does not exist; 0, 1, 2 and 3 do"),
-        ({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}, "beside offload_optimizer only"),
+        (
+            {"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}},
+            "only together with offload_optimizer",
+        ),
         (
             {"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}},
             "offload_param needs stage 3, the stage is 2",
@@ -104,9 +107,9 @@ def test_optimizer_and_formats_of_a_deepspeed_json_are_read(document, fields):
 @pytest.mark.parametrize(
     ("document", "remark"),
     [
-        ({MICRO: 1}, "gradient_accumulation_steps is not given; 1 is priced, as DeepSpeed takes it"),
-        ({MICRO: 1}, "no optimizer in it; Adam is priced, --optimizer says otherwise"),
-        ({MICRO: 1}, "neither bf16 nor fp16 is enabled; fp32 is priced, as DeepSpeed takes it"),
+        ({MICRO: 1}, "gradient_accumulation_steps is not given; 1 is priced, DeepSpeed's default"),
+        ({MICRO: 1}, "it has no optimizer; Adam is priced, --optimizer changes it"),
+        ({MICRO: 1}, "neither bf16 nor fp16 is enabled; fp32 is priced, DeepSpeed's default"),
         ({MICRO: "auto", BATCH: 16}, "train_micro_batch_size_per_gpu is auto, which Hugging Face fills in"),
         ({MICRO: 1, "bf16": {"enabled": "auto"}}, "bf16.enabled is auto, which Hugging Face fills in; bf16 is priced"),
     ],
@@ -261,7 +264,7 @@ def test_what_torchtitan_refuses_or_no_price_has_is_refused_with_its_key(documen
                 "local_batch_size = 2\nglobal_batch_size = 64",
                 "pipeline_parallel_degree = 2\ndata_parallel_shard_degree = 8",
             ),
-            "every local batch fills and drains the pipeline by itself",
+            "each local batch fills and drains the pipeline",
         ),
     ],
 )

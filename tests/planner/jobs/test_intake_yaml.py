@@ -64,7 +64,7 @@ def test_accelerate_without_fsdp_shares_nothing():
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({"a": 1}, "no key of Accelerate in it, such as distributed_type"),
+        ({"a": 1}, "it has no key of Accelerate, such as distributed_type"),
         ({"distributed_type": "XLA"}, "distributed_type: 'XLA' is not priced; FSDP, MULTI_GPU, NO, DEEPSPEED"),
         (FSDP1 | {"num_processes": "8"}, "num_processes: expected a whole number from 1 on, got '8'"),
         (FSDP1 | {"fsdp_config": 3}, "fsdp_config: expected a table with keys such as fsdp_version, got 3"),
@@ -110,7 +110,7 @@ def test_accelerate_names_deepspeed_s_file():
     there = JobFile(Path("ds.json"), json.dumps({"zero_optimization": {"stage": 1}, "fp16": {"enabled": "auto"}}))
     assert accelerate_job(document, lambda name: there if name == "ds.json" else None).pins["zero_stage"] == 1
     missing = accelerate_job(document).missing
-    assert missing[0].startswith("deepspeed_config_file ds.json is not here")
+    assert missing[0].startswith("deepspeed_config_file ds.json says how states are sharded, but is not here")
 
 
 def test_accelerate_with_megatron_is_megatron_s_job():
@@ -146,13 +146,13 @@ def test_nanotron_has_the_schedule_of_its_default_and_steps_of_every_rank():
 def test_nanotron_reads_the_run_and_names_a_slip():
     job = nanotron_job(SMALL | {"tokens": {"train_steps": 10}, "optimizer": {"zero_stages": 1}})
     assert (job.length.count, job.length.of) == (10, "iterations")
-    assert "optimizer.zero_stages is not read; optimizer.zero_stage is" in job.remarks
+    assert "optimizer.zero_stages is not known; did you mean optimizer.zero_stage?" in job.remarks
     other = nanotron_job(SMALL | {"model": {"model_config": {"is_starcoder2_config": True, "num_hidden_layers": 4}}})
     assert "model" not in other.fields
-    assert other.lacks == "model.model_config.is_starcoder2_config is not read; --model says which model it is"
+    assert other.lacks == "model.model_config.is_starcoder2_config is not read; give the model with --model"
     with pytest.raises(BadRequest, match=r"parallelism\.tp is missing"):
         nanotron_job({"parallelism": {"dp": 2, "pp": 2}})
-    with pytest.raises(BadRequest, match="no table of nanotron in it, such as parallelism"):
+    with pytest.raises(BadRequest, match="it has no table of nanotron, such as parallelism"):
         nanotron_job({})
     with pytest.raises(BadRequest, match=r"model\.dtype: 'float16' is not priced"):
         nanotron_job(SMALL | {"model": {"dtype": "float16"}})
@@ -185,9 +185,9 @@ def test_maxtext_divides_its_batch_over_the_pipeline():
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({"a": 1}, "no key of MaxText in it, such as ici_fsdp_parallelism"),
+        ({"a": 1}, "it has no key of MaxText, such as ici_fsdp_parallelism"),
         (TPU | {"ici_sequence_parallelism": 2}, "ici_sequence_parallelism: 2 is not priced; 1 is"),
-        (TPU | {"ici_tensor_parallelism": -1}, "-1 ranks of tensor are not read"),
+        (TPU | {"ici_tensor_parallelism": -1}, "-1 for tensor cannot be read"),
         (TPU | {"per_device_batch_size": 0.5}, r"per_device_batch_size 0\.5 makes 0\.5 sequences"),
         (TPU | {"per_device_batch_size": "many"}, "per_device_batch_size: expected a number of sequences"),
         (TPU | {"weight_dtype": "float16"}, "weight_dtype: 'float16' is not priced; float32, bfloat16 are"),
@@ -203,7 +203,7 @@ def test_maxtext_s_own_shape_and_names_that_are_not_known():
     job = maxtext_job({"base_emb_dim": 1024, "base_num_query_heads": 8, "base_num_kv_heads": 8})
     assert (job.fields["model"]["hidden_size"], job.fields["model"]["num_layers"]) == (1024, 16)
     assert maxtext_job({"base_emb_dim": 1024, "num_experts": 8}).lacks.startswith("num_experts is not read")
-    assert maxtext_job({"model_name": "gemma9-4b"}).lacks.startswith("model 'gemma9-4b' is not known here")
+    assert maxtext_job({"model_name": "gemma9-4b"}).lacks.startswith("model 'gemma9-4b' is not known")
 
 
 def test_maxtext_s_own_shape_grows_by_powers_of_two():
@@ -243,8 +243,8 @@ def test_words_of_maxtext_s_command_line_stand_above_its_file(tmp_path):
     assert (job.fields["model"], job.pins["tp"], job.pins["micro_batch_size"]) == ("llama2-7b", 4, 8)
     assert any("not priced: odd" in line for line in job.remarks)
     base = read(tmp_path, "python3 -m MaxText.train MaxText/configs/base.yml model_name=llama2-7b")
-    assert "base.yml is not here; what it says in MaxText 0.2.5 is taken" in base.assumed
-    assert base.missing == ("hardware is tpu, of which --cluster says which, such as tpu-v5p-pod",)
+    assert "base.yml is not here; that of MaxText 0.2.5 is taken" in base.assumed
+    assert base.missing == ("hardware is tpu; say which one with --cluster, such as tpu-v5p-pod",)
     line = "python3 -m MaxText.train_compile base.yml model_name=llama2-7b compile_topology=v5p-256"
     compiled = read(tmp_path, line)
     assert (compiled.fields["cluster"], compiled.missing) == ("tpu-v5p-pod", ())
@@ -271,7 +271,7 @@ def test_a_file_of_another_kind_is_named(tmp_path):
     with pytest.raises(BadFile, match="it looks like a configuration of torchtitan; leave --from out"):
         import_job("accelerate", path)
     path.write_text("parallelism: {dp: 1, tp: 1, pp: 1, 3: 4}\n5: on\n")
-    assert "not read, so what they do to time and memory is not priced: 5" in import_job("nanotron", path).remarks
+    assert "not read, so their effect on time and memory is not priced: 5" in import_job("nanotron", path).remarks
     path.write_text("distributed_type: FSDP\n")
     with pytest.raises(BadFile, match="looks like a configuration of Accelerate; leave --from out"):
         import_job("deepspeed", path)
@@ -308,5 +308,5 @@ def test_whatever_stands_in_a_file_is_read_or_refused(name, data):
 
 
 def test_a_train_py_with_a_run_name_is_not_maxtext_s(tmp_path):
-    with pytest.raises(BadFile, match="of a framework that is not known here"):
+    with pytest.raises(BadFile, match="of an unknown framework"):
         read(tmp_path, "#!/bin/bash\nfabric run train.py run_name=a max_seq_len=4096")

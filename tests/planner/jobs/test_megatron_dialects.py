@@ -154,10 +154,10 @@ def test_experts_of_mindspeed_are_read():
     ("words", "reason"),
     [
         (ASCEND + "--schedules-method dualpipev", "--schedules-method: DualPipe's folded pipeline is not priced"),
-        (ASCEND + "--tp-2d", "--tp-2d: tensor ranks in two dimensions are not priced"),
+        (ASCEND + "--tp-2d", "--tp-2d: two-dimensional tensor parallelism is not priced"),
         (DEEPSPEED + "--mlp-type residual", "--mlp-type: 'residual' is not priced; standard are"),
-        (DEEPSPEED + "--enable-zbh1-pipeline", "zero-bubble pipelines are those of --stack zero-bubble"),
-        (ASCEND + "--noop-layers 99", "--noop-layers: '99' is no layer of 24, counted from 0"),
+        (DEEPSPEED + "--enable-zbh1-pipeline", "--stack zero-bubble prices zero-bubble pipelines"),
+        (ASCEND + "--noop-layers 99", "--noop-layers: '99' is not a layer; there are 24, counted from 0"),
         (ASCEND + "--pipeline-model-parallel-size 2 --num-layer-list 13,12", "expected 24 layers on 2 stages"),
     ],
 )
@@ -177,8 +177,8 @@ def test_all_that_a_script_leaves_open_is_named_at_once():
     unknown = {"${MBS}": "--env MBS=VALUE", "$1": "--arg VALUE", "$N": "--env N=VALUE"}
     found = read(f"{words} --nnodes $N", unknown=unknown)
     assert found.missing == (
-        "--micro-batch-size ${MBS}: --env MBS=VALUE says it",
-        "--tensor-model-parallel-size $1: --arg VALUE says it",
+        "--micro-batch-size ${MBS}: give --env MBS=VALUE",
+        "--tensor-model-parallel-size $1: give --arg VALUE",
     )
 
 
@@ -205,8 +205,8 @@ def test_words_behind_a_flag_that_nobody_knows_are_taken_as_none_and_said():
     words = GPT.replace("--bf16", "--bf16 $MORE") + "--tensor-model-parallel-size 2 ${EXTRA}"
     found = read(words, unknown={"$MORE": "--env MORE=VALUE", "${EXTRA}": "--env EXTRA=VALUE"})
     assert (found.fields["precision"], found.pins["tp"], found.missing) == ("bf16", 2, ())
-    assert "$MORE is taken as empty; --env MORE=VALUE says more" in found.assumed
-    assert "${EXTRA} is taken as empty; --env EXTRA=VALUE says more" in found.assumed
+    assert "$MORE is taken as empty; --env MORE=VALUE sets it" in found.assumed
+    assert "${EXTRA} is taken as empty; --env EXTRA=VALUE sets it" in found.assumed
 
 
 @pytest.mark.parametrize("program", ["pretrain_t5.py", "pretrain_ict.py", "pretrain_vision_dino.py"])
@@ -216,8 +216,8 @@ def test_what_is_no_decoder_of_text_is_refused(program):
 
 
 def test_that_bert_is_priced_as_a_decoder_is_said():
-    assert any("both directions" in line for line in read(GPT.replace("gpt", "bert")).unpriced)
-    assert not any("both directions" in line for line in read(GPT).unpriced)
+    assert any("bidirectional" in line for line in read(GPT.replace("gpt", "bert")).unpriced)
+    assert not any("bidirectional" in line for line in read(GPT).unpriced)
 
 
 VLM = GPT.replace("pretrain_gpt", "pretrain_vlm").replace("--seq-length", "--encoder-seq-length")
@@ -228,15 +228,15 @@ def test_a_multimodal_program_has_the_length_of_its_language_model(program):
     words = VLM.replace("pretrain_vlm.py", program) + "--decoder-seq-length 4096 --encoder-num-layers 12 --freeze-ViT"
     found = read(words)
     assert (found.fields["seq_length"], found.fields["model"]["num_layers"]) == (4096, 24)
-    assert any("the vision tower and its projection are not priced" in line for line in found.unpriced)
+    assert any("not the vision tower and its projection" in line for line in found.unpriced)
     assert any("--freeze-ViT is not priced" in line for line in found.unpriced)
     assert not any("not read" in line for line in found.unpriced)
 
 
 def test_the_length_of_a_vision_tower_is_not_the_models():
-    with pytest.raises(BadRequest, match="576 is the vision tower's; --decoder-seq-length says"):
+    with pytest.raises(BadRequest, match="576 is for the vision tower; --decoder-seq-length is"):
         read(VLM.replace("2048 --bf16", "576 --bf16"))
-    assert any("tokens of images may come on top" in line for line in read(VLM + "--seq-length 1024").unpriced)
+    assert any("image tokens may come on top" in line for line in read(VLM + "--seq-length 1024").unpriced)
 
 
 MAMBA = GPT.replace("pretrain_gpt", "pretrain_mamba").replace("--num-layers 24", "--num-layers 10")

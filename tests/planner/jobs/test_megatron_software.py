@@ -132,7 +132,7 @@ def test_overlap_that_is_not_asked_for_is_off():
         "stack.overlap_param_gather": False,
         "stack.dropout": True,
     }
-    assert any("--overlap-grad-reduce not given; gradients travel behind" in line for line in plain.assumed)
+    assert any("--overlap-grad-reduce not given; gradients are reduced after" in line for line in plain.assumed)
 
 
 def test_forced_balance_and_narrow_gradients_are_fields_of_the_question():

@@ -201,14 +201,14 @@ def test_encoders_of_nemo_are_refused_and_bert_s_are_said():
     model |= {"encoder_seq_length": 512, "max_position_embeddings": 512}
     trainer = {"devices": 8, "num_nodes": 1}
     bert = json.dumps({"trainer": trainer, "model": model | {"bert_binary_head": True}})
-    assert any("both directions" in line for line in read(bert)[1].unpriced)
+    assert any("bidirectional" in line for line in read(bert)[1].unpriced)
     parts = {"encoder": {"num_layers": 2}, "decoder": {"num_layers": 2}}
-    with pytest.raises(BadRequest, match=r"model\.encoder beside model\.decoder is not priced"):
+    with pytest.raises(BadRequest, match=r"model\.encoder with model\.decoder is not priced"):
         read(json.dumps({"trainer": trainer, "model": model | parts}))
 
 
 def test_blocks_of_another_kind_are_refused():
-    with pytest.raises(BadRequest, match="gmlp: layers of another kind"):
+    with pytest.raises(BadRequest, match="gmlp: other layers than attention"):
         read(json.dumps({**NEOX, "gmlp": True}))
 
 
@@ -222,7 +222,7 @@ def test_overrides_of_a_recipe_are_read_with_its_model():
     assert found.fields["model"] == "llama3-8b"
     assert (found.pins["tp"], found.pins["micro_batch_size"]) == (2, 2)
     assert (found.fields["global_batch_size"], found.fields["seq_length"]) == (128, 8192)
-    assert any("what the recipe sets beside these is not read" in line for line in found.assumed)
+    assert any("other settings of the recipe are not read" in line for line in found.assumed)
 
 
 def test_the_actor_of_verl_is_read_from_overrides():
@@ -269,7 +269,7 @@ def test_tables_of_internevo_are_read_without_running_them():
     assert pins.items() <= found.pins.items()
     assert found.pins["sequence_parallel"] == "true"
     assert found.fields["changes"]["stack.overlap_grad_reduce"] is True
-    assert "not read, so what they do to time and memory is not priced: --model.odd-option" in found.unpriced
+    assert "not read, so their effect on time and memory is not priced: --model.odd-option" in found.unpriced
 
 
 def test_ranks_that_share_weights_alone_are_refused_in_internevo():

@@ -91,7 +91,7 @@ def test_what_it_refuses_is_searched_around_and_refused_in_its_files(toy):
 def test_it_is_gone_with_its_rows(tmp_path):
     with pytest.raises(ValueError, match="'trl' trains on accelerate: ask for accelerate"):
         PlanRequest(model="llama3-8b", gpus=8, framework="trl")
-    with pytest.raises(ValueError, match="'toy' reads no plan"):
+    with pytest.raises(ValueError, match="unknown framework 'toy'"):
         PlanRequest(**JOB, framework="toy")
-    with pytest.raises(BadRequest, match=r"--from: 'toy' is not read; megatron-args, .*, hf, .* are"):
+    with pytest.raises(BadRequest, match=r"--from: unknown kind 'toy'; there are megatron-args, .*, hf, .*"):
         import_job("toy", tmp_path / "toy.json")

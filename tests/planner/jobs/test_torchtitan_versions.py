@@ -221,11 +221,11 @@ def test_a_python_configuration_is_read_by_its_syntax(folder):
     other = read_job([folder / "config_registry.py"], Context(launch=2)).job
     assert (other.pins["tp"], other.pins["recompute"]) == (4, "none")
     assert other.missing == (
-        "training.steps is no constant in llama3_8b_wide; --training.steps on its command line says it",
+        "training.steps is not a constant in llama3_8b_wide; give --training.steps on its command line",
     )
     (asked,) = read_job([folder / "config_registry.py"], Context()).job.missing
     listed = "1: llama3_8b, 2: llama3_8b_wide, 3: qwen35_4b, 4: llama3_8b_narrow"
-    assert asked == f"--launch N says which of its 4 configurations ({listed})"
+    assert asked == f"it has 4 configurations ({listed}); --launch N chooses one"
 
 
 def test_a_python_configuration_of_what_is_not_known_is_named(folder):

@@ -45,7 +45,7 @@ def test_tokens_follow_from_megatrons_words(said, tokens):
 
 
 def test_megatron_counts_in_one_way():
-    with pytest.raises(BadRequest, match="--train-iters and --train-samples exclude each other"):
+    with pytest.raises(BadRequest, match="--train-iters and --train-samples cannot be used together"):
         megatron_job(WORDS + "--train-iters 5 --train-samples 6")
 
 

@@ -141,13 +141,13 @@ def test_weights_that_are_loaded_in_16_bits_have_states_of_16_bits():
 def test_optimizers_are_priced_by_their_names(optim, priced):
     job = command(f"{TRAIN} --bf16 --per_device_train_batch_size 1 --optim {optim}")
     assert job.fields["optimizer"] == priced
-    assert ("priced on the device" in "".join(job.unpriced)) == optim.startswith("paged")
+    assert ("priced on the GPU" in "".join(job.unpriced)) == optim.startswith("paged")
 
 
 @pytest.mark.parametrize("optim", ["galore_adamw", "apollo_adamw", "something_new"])
 def test_an_optimizer_without_a_price_is_said_with_what_stands_for_it(optim):
     job = command(f"{TRAIN} --bf16 --per_device_train_batch_size 1 --optim {optim}")
-    assert any(optim in line and "priced as" in line for line in job.unpriced)
+    assert any(optim in line and "priced like" in line for line in job.unpriced)
 
 
 def test_deepspeed_s_file_has_what_is_left_open_from_the_options():
@@ -170,13 +170,11 @@ def test_what_deepspeed_s_file_says_otherwise_is_refused_as_transformers_refuses
 
 def test_a_file_that_is_not_here_is_asked_for():
     job = command(f"{TRAIN} --bf16 --per_device_train_batch_size 2 --deepspeed other.json")
-    assert job.missing == (
-        "deepspeed other.json is not here, which says how states are sharded; give it beside this file",
-    )
+    assert job.missing == ("deepspeed other.json says how states are sharded, but is not here; give that file too",)
     job = command(
         "accelerate launch --config_file a.yaml train.py --model_name llama2-7b --per_device_train_batch_size 1"
     )
-    assert "a.yaml is not here, which says how accelerate shards; give it beside this file" in job.missing
+    assert "a.yaml says how accelerate shards, but is not here; give that file too" in job.missing
 
 
 def test_accelerate_s_file_shards_and_its_options_stand_above_it():
@@ -209,7 +207,7 @@ def test_adapters_of_experts_are_left_to_attention_and_said():
 
 def test_an_option_that_nobody_knows_is_never_called_harmless():
     job = command(f"{TRAIN} --bf16 --per_device_train_batch_size 1 --learning_rate 1e-5 --frobnicate 3")
-    assert job.unpriced == ("not read, so what they do to time and memory is not priced: frobnicate",)
+    assert job.unpriced == ("not read, so their effect on time and memory is not priced: frobnicate",)
 
 
 def test_what_a_script_does_not_say_is_asked_for_by_name():
@@ -217,7 +215,7 @@ def test_what_a_script_does_not_say_is_asked_for_by_name():
         "torchrun --nproc_per_node 8 t.py --model_name llama2-7b --per_device_train_batch_size ${B} --output_dir ${D}"
     )
     job = command(words, unknown={"${B}": "--env B=VALUE", "${D}": "--env D=VALUE"})
-    assert job.missing == ("--per_device_train_batch_size is ${B}; --env B=VALUE says it",)
+    assert job.missing == ("--per_device_train_batch_size is ${B}; give --env B=VALUE",)
 
 
 def test_liger_attention_and_compilation_are_switches():
@@ -270,11 +268,13 @@ def test_a_recipe_of_trl_is_bf16_and_recomputes_unless_it_says_otherwise():
     job = document("sft/config.yaml", RECIPE)
     assert (job.fields["precision"], job.fields["seq_length"], job.fields["task"]) == ("bf16", 1024, "finetune")
     assert job.pins["recompute"] == "full"
-    assert any(line.startswith("neither bf16 nor fp16 is said; bf16 is priced, as TRL") for line in job.assumed)
+    assert any(
+        line.startswith("neither bf16 nor fp16 is given; bf16 is priced, the default of TRL") for line in job.assumed
+    )
     assert any(line.startswith("nothing here shards states") for line in job.assumed)
     idle = command("trl sft --config a.yaml --lora_r 16", *files(a_yaml=RECIPE))
     assert "adapters" not in idle.fields
-    assert any("lora_r counts nothing without use_peft" in line for line in idle.assumed)
+    assert any("lora_r has no effect without use_peft" in line for line in idle.assumed)
     assert not idle.missing
 
 
@@ -290,7 +290,7 @@ def test_a_rank_beside_a_switch_of_a_script_s_own_is_taken_and_a_switch_without_
     line = f"{TRAIN} --bf16 --per_device_train_batch_size 1"
     ranked = command(f"{line} --peft_enabled True --peft_lora_r 32")
     assert (ranked.fields["adapters"].partition(":")[0], ranked.missing) == ("32", ())
-    assert any("their rank is not said" in one for one in command(f"{line} --lora_enable True").missing)
+    assert any("no rank is given" in one for one in command(f"{line} --lora_enable True").missing)
     assert any("my_lora_size" in one for one in command(f"{line} --my_lora_size 32").missing)
     for off in ("--lora_enable False --lora_alpha 16", "--tune_mm_mlp_adapter True", "--lora_path none"):
         assert not command(f"{line} {off}").missing
@@ -310,7 +310,7 @@ def test_what_generates_its_samples_is_said():
     job = document("grpo/config.yaml", RECIPE | {"num_generations": 8, "max_prompt_length": 512,
                                                  "max_completion_length": 1024})  # fmt: skip
     assert (job.fields["task"], job.fields["seq_length"]) == ("finetune", 1536)
-    assert any("grpo generates what it learns from" in line for line in job.unpriced)
+    assert any("grpo generates its samples" in line for line in job.unpriced)
 
 
 FACTORY = {"model_name_or_path": "qwen2.5-7b", "stage": "sft", "finetuning_type": "lora", "cutoff_len": 1024,
@@ -397,7 +397,7 @@ def test_ms_swift_makes_up_a_batch_of_sixteen_and_brings_deepspeed_s_files():
     assert (job.pins["zero_stage"], job.fields["precision"]) == (2, "bf16")
     assert job.fields["adapters"].startswith("8:linear_qkv,linear_proj,linear_fc1,linear_fc2")
     alone = command("swift sft --model qwen2.5-7b", environment={"CUDA_VISIBLE_DEVICES": "0,1"})
-    assert any("one process spreads the layers" in line for line in alone.unpriced)
+    assert any("one process places the layers" in line for line in alone.unpriced)
 
 
 def test_sequences_are_split_as_the_sharding_allows():
@@ -465,10 +465,10 @@ def test_a_script_that_is_called_by_its_task_has_that_task(script, task):
 
 def test_a_script_that_generates_its_samples_is_priced_without_and_that_is_said():
     job = command("python ppo_training.py --model_name_or_path llama3-8b --per_device_train_batch_size 1")
-    assert any(line.startswith("ppo generates what it learns from") for line in job.unpriced)
+    assert any(line.startswith("ppo generates its samples") for line in job.unpriced)
 
 
 def test_a_rank_of_adapters_that_nobody_said_is_said():
     line = "python train.py --model_name_or_path llama3-8b --per_device_train_batch_size 1 --bf16 --load_in_4bit True"
-    assert any("no rank of adapters is said; 8 is priced" in one for one in command(line).assumed)
+    assert any("no rank of adapters is given; 8 is priced" in one for one in command(line).assumed)
     assert not any("no rank" in one for one in command(f"{line} --lora_r 32").assumed)

@@ -150,4 +150,4 @@ def test_a_study_needs_a_store(tmp_path, best):
     answer = tmp_path / "plan.json"
     answer.write_text(best.to_json())
     done = CliRunner().invoke(main, ["report", str(answer), "--study", "x.toml"])
-    assert (done.exit_code, "goes with a store" in done.stderr) == (2, True)
+    assert (done.exit_code, "needs a store" in done.stderr) == (2, True)

@@ -58,7 +58,7 @@ def test_the_answer_says_its_adapters_and_asks_the_same_again():
 
 
 def test_adapters_are_asked_for_in_one_way_and_a_stacks_file_may_have_some():
-    with pytest.raises(BadRequest, match=r"stack\.adapters is asked for as adapters, such as --adapters 16:linear_qkv"):
+    with pytest.raises(BadRequest, match=r"stack\.adapters is set by adapters, such as --adapters 16:linear_qkv"):
         plan(changed(adapters=None, changes={"stack.adapters": 16}))
     tuned = stack("nemo").changed({"switches.adapters": Adapters.read("16:linear_qkv"), "name": "tuned"})
     pins = {"pp": 4, "tp": 2}
@@ -76,7 +76,9 @@ def test_adapters_are_asked_for_in_one_way_and_a_stacks_file_may_have_some():
 def test_a_model_of_experts_has_adapters_in_attention():
     answer = predict(changed(model="mixtral-8x7b", adapters="8", pins={"pp": 4, "ep": 2}))
     assert answer.request["adapters"] == "8:linear_qkv,linear_proj"
-    with pytest.raises(BadRequest, match=r"dense networks have them, and.*8:linear_qkv,linear_proj,experts works"):
+    with pytest.raises(
+        BadRequest, match=r"these are modules of dense layers, and.*8:linear_qkv,linear_proj,experts works"
+    ):
         plan(changed(model="mixtral-8x7b", adapters="8:linear_fc1"))
 
 
@@ -115,11 +117,11 @@ def test_arguments_of_megatron_lm_name_the_export_that_writes_adapters():
 
 
 def test_frameworks_that_train_whole_models_refuse_adapters_and_others_are_told_to_add_them():
-    with pytest.raises(Inexpressible, match="no adapters 16:linear_qkv beside frozen weights; megatron-bridge trains"):
+    with pytest.raises(Inexpressible, match="no adapters 16:linear_qkv; megatron-bridge trains"):
         export(plan(FEW), "megatron-lm")
     made = export(plan(changed(framework="accelerate", stack="fsdp")), "accelerate")
     assert any(
-        "the plan trains adapters 16:linear_qkv/autocast beside frozen weights" in remark for remark in made.remarks
+        "the plan trains adapters 16:linear_qkv/autocast; add them in the script" in remark for remark in made.remarks
     )
 
 
@@ -137,7 +139,7 @@ def test_nvidias_own_fine_tuning_runs_come_out_within_four_percent():
 
 
 def test_a_fine_tune_is_not_given_the_tokens_of_a_whole_training():
-    said = "100M training tokens (assumed of a fine-tune, --tokens says yours)"
+    said = "100M training tokens (assumed for a fine-tune; --tokens changes it)"
     few, all_weights = predict(FEW), predict(changed(adapters=None))
     assert (few.request["tokens"], all_weights.request["tokens"]) == (10**8, model("llama2-70b").tokens)
     assert said in few.defaults
@@ -145,7 +147,7 @@ def test_a_fine_tune_is_not_given_the_tokens_of_a_whole_training():
     own = predict(changed(tokens=10**9))
     assert (own.request["tokens"], [line for line in own.defaults if "training tokens" in line]) == (10**9, [])
     asked = ["predict", "--model", "llama2-70b", "--gpus", "8", "--adapters", "16", "--dry-run"]
-    assert "assumed of a fine-tune" in CliRunner().invoke(main, asked).output
+    assert "assumed for a fine-tune" in CliRunner().invoke(main, asked).output
 
 
 def test_a_study_knows_a_fine_tune_by_the_tokens_that_it_takes():

@@ -77,8 +77,8 @@ def test_the_answer_states_what_was_set_so_that_it_can_be_asked_again():
         ("stack.attention_backend", "flash-9", "did you mean flash-"),
         ("stack.host.kernels_per_layer", "many", "kernels_per_layer"),
         ("stack.pipeline-overlap", "megascal", "did you mean megascale"),
-        ("stack.pipeline-overlap", 0.1, "expected the stack to take it from"),
-        ("stack.name", "mine", "there is no 'name'"),
+        ("stack.pipeline-overlap", 0.1, "expected the name of a stack to take it from"),
+        ("stack.name", "mine", "there is no field 'name'"),
         ("stak.launch", "3 us", "expected stack. or model."),
         ("cluster.price", "2x", "plan sweep"),
         ("model.hiden_size", 4096, "did you mean hidden_size"),
@@ -106,7 +106,7 @@ def test_the_command_line_sets_several_and_shows_them():
     done = run("--set", "stack.overlap.pp=0.5", "--set", "model.parallel_block=true")
     assert done.exit_code == 0
     assert "set: stack.overlap.pp = 0.5; model.parallel_block = true" in done.output
-    assert "what was set of the stack is not among them: stack.overlap.pp" in " ".join(
+    assert "these settings of the stack are not in them: stack.overlap.pp" in " ".join(
         done.output.replace("#", "").split()
     )
 

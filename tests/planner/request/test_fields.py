@@ -39,8 +39,8 @@ def test_a_configuration_takes_them(tmp_path):
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ({"global_batch": 64, "global_batch_size": 64}, "global_batch and global_batch_size say the same thing twice"),
-        ({"pins": {"zero": 1, "zero_stage": 1}}, "zero and zero_stage say the same thing twice"),
+        ({"global_batch": 64, "global_batch_size": 64}, "global_batch and global_batch_size are the same option"),
+        ({"pins": {"zero": 1, "zero_stage": 1}}, "zero and zero_stage are the same option"),
         ({"zero": 1}, "there is no field 'zero'; it belongs under [pins]: zero_stage = ..."),
         ({"global_bach": 64}, "there is no field 'global_bach'; did you mean global_batch_size?"),
     ],

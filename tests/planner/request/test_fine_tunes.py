@@ -20,8 +20,8 @@ def asked(**fields):
 def test_a_fine_tune_takes_a_fine_tunes_batch_tokens_and_framework():
     found = asked(task="sft")
     assert (found.scenario.global_batch_size, found.tokens, found.scenario.stack.name) == (64, 100_000_000, "fsdp")
-    assert "global batch 64 sequences (of a fine-tune: 64 or more)" in found.defaults
-    assert "stack fsdp (of a fine-tune)" in found.defaults
+    assert "global batch 64 sequences (a fine-tune: 64 or more)" in found.defaults
+    assert "stack fsdp (a fine-tune)" in found.defaults
     assert any(line.startswith("every sequence is full") for line in found.defaults)
     assert asked().scenario.stack.name == "megatron-core"
     assert asked(task="sft", pins={"pp": 2}).scenario.stack.name == "megatron-core", "which has pipelines"
@@ -59,10 +59,13 @@ def test_the_reference_is_the_adapters_off_or_a_copy():
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"base_precision": "nf4"}, "base_precision nf4 is of frozen weights, and all of them train; adapters 16"),
+        ({"base_precision": "nf4"}, "base_precision nf4 is for frozen weights, and all weights train; adapters 16"),
         ({"frozen_layers": 24}, "frozen_layers 24: qwen2.5-0.5b has 24 layers; 23 or fewer work"),
         ({"frozen_layers": 2, "adapters": "16"}, "freeze all weights; leave out frozen_layers, frozen_embeddings"),
-        ({"task": "simpo", "reference_model": "copy"}, "reference_model copy: task simpo takes none; dpo and kto do"),
+        (
+            {"task": "simpo", "reference_model": "copy"},
+            "reference_model copy: task simpo has no reference model; dpo and kto have one",
+        ),
         ({"task": "dpo", "reference_model": "adapters-off"}, "adapters-off needs adapters to switch off; copy works"),
     ],
 )
@@ -72,11 +75,11 @@ def test_what_contradicts_itself_is_refused_with_what_works(fields, said):
 
 
 def test_generation_is_refused_in_a_line():
-    with pytest.raises(ValidationError, match="generates what it learns from"):
+    with pytest.raises(ValidationError, match="generates its own samples"):
         PlanRequest(**SMALL, task="grpo")
     told = CliRunner().invoke(main, ["predict", "--model", "qwen2.5-0.5b", "--gpus", "8", "--task", "ppo"])
     assert told.exit_code == 2
-    assert "generates what it learns from, which is not priced" in told.output
+    assert "generates its own samples, which has no price" in told.output
 
 
 def test_four_bits_save_the_weights_and_nothing_else_on_the_command_line():

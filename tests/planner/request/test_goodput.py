@@ -66,8 +66,8 @@ def test_a_prediction_says_it_too():
 @pytest.mark.parametrize(
     ("gpus", "spares", "said"),
     [
-        (16384, 1025, "spare_nodes 1025: meta-24k has 3,072 nodes, 1,024 beside the job's 2,048; 1024 works"),
-        (24576, 1, "spare_nodes 1: meta-24k has 3,072 nodes, 0 beside the job's 3,072; 0 works"),
+        (16384, 1025, "spare_nodes 1025: meta-24k has 3,072 nodes, 1,024 more than the job's 2,048; 1024 works"),
+        (24576, 1, "spare_nodes 1: meta-24k has 3,072 nodes, 0 more than the job's 3,072; 0 works"),
     ],
 )
 def test_spare_nodes_that_the_cluster_does_not_have_are_refused(gpus, spares, said):
@@ -83,7 +83,7 @@ def test_spare_nodes_that_nobody_asked_for_and_the_cluster_does_not_have_are_sai
     asked = {"model": "llama3.1-405b", "gpus": 24576, "cluster": "meta-24k"}
     lines = [line for line in resolve(PlanRequest(**asked, objective="goodput")).defaults if "though" in line]
     assert len(lines) == 1
-    assert lines[0].endswith("counted, though meta-24k has 3,072 nodes, 0 beside the job's 3,072")
+    assert lines[0].endswith("counted, though meta-24k has 3,072 nodes, 0 more than the job's 3,072")
 
 
 def test_a_cluster_without_a_number_of_nodes_has_as_many_spares_as_are_asked_for():

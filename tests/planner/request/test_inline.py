@@ -72,7 +72,7 @@ def test_a_short_cluster_that_differs_from_the_catalogue_is_not_taken_for_it():
     short = {"name": "dgx-h100", "accelerator": "h100-sxm", "gpus_per_node": 8, "nodes": 8, "tiers": tiers}
     assert PlanRequest(model="22b", gpus=64, cluster=short).cluster == "dgx-h100"
     tiers[-1]["bandwidth"] = "1 GB/s"
-    with pytest.raises(ValidationError, match="'dgx-h100' in short only"):
+    with pytest.raises(ValidationError, match="'dgx-h100' only in short"):
         PlanRequest(model="22b", gpus=64, cluster=short)
 
 

@@ -35,7 +35,7 @@ def test_a_length_that_is_asked_for_serves_where_a_configuration_says_none(confi
 
 @pytest.mark.parametrize(
     ("reach", "length", "whose"),
-    [(4096, 4096, "the model's"), (131072, 8192, "the model reaches 131072; --seq-len for more")],
+    [(4096, 4096, "the model's"), (131072, 8192, "the model reaches 131072; --seq-len asks for more")],
 )
 def test_a_length_that_is_less_than_positions_reach_is_said_to_be(config, reach, length, whose):
     asked = PlanRequest(model=config(reach), gpus=8)

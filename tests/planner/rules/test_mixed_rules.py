@@ -55,8 +55,12 @@ def test_schedules_over_several_groups_are_those_that_work_through_unequal_stage
         ({"tp": 8, "cp": 8, "dp": 1, "pp": 2, "micro_batch_size": 3}, "batch-divides", "micro-batch 3 does not divide"),
         ({"tp": 8, "dp": 8, "micro_batch_size": 128}, "batch-divides", "64 does"),
         ({"zero_stage": 3, "schedule": "none"}, "schedule", "schedule none does not run"),
-        ({"recompute": "full", "recompute_modules": "layernorm", "dp": 32}, "modules-selective", "only selective has"),
-        ({"zero_stage": 1, "dp": 1, "cp": 1}, "sharding", "stage 0 shards over 1 rank"),
+        (
+            {"recompute": "full", "recompute_modules": "layernorm", "dp": 32},
+            "modules-selective",
+            "only selective takes",
+        ),
+        ({"zero_stage": 1, "dp": 1, "cp": 1}, "sharding", "stage 0 has degree 1"),
         ({"rank_order": "tp-cp-ep-pp-dp", "zero_stage": 1}, "group-order", "spreads a node group's ranks"),
     ],
 )

@@ -42,5 +42,5 @@ def test_heads_bind_nothing_where_no_layer_attends():
 
 def test_a_mechanism_that_no_measured_run_has_is_said():
     told = " ".join(answer(2, mixer_pattern="D*", delta=DELTA).defaults)
-    assert "delta rules priced by formula: no measured run has them" in told
+    assert "delta rules are priced by formula; no measured run has them" in told
     assert "priced by formula" not in " ".join(answer(2).defaults)

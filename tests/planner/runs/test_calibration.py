@@ -200,7 +200,7 @@ def test_a_calibration_goes_through_json():
         ([{}, {"request": {"cluster": "dgx-h100"}}], {}, "nodes of 8 x a100-sxm-80gb and 8 x h100-sxm"),
         ([{}, {"request": {"cluster": HALF}}], {}, r"name 2 networks \(100 Gb/s, 200 Gb/s a device\)"),
         ([{}, {"request": {"stack": "torchtitan"}}], {}, "stacks megatron-core and torchtitan; say which"),
-        ([{"request": {"stack": None}}], {}, "do not say which stack they ran"),
+        ([{"request": {"stack": None}}], {}, "do not say which stack they used"),
         ([{"request": {"cluster": "abacus"}}], {}, "unknown cluster 'abacus'"),
         ([{}], {"cluster": "dgx-h100"}, "the run was on a100-sxm-80gb, the cluster given is of h100-sxm"),
         ([{}], {"cluster": "a100-h100-mixed"}, "one node group at a time"),
@@ -288,7 +288,7 @@ def test_a_profile_of_logs_alone_has_no_stack(tmp_path):
     assert "stack" not in tomllib.loads(path.read_text())
     assert plan("predict", "--profile", path, "--model", "gpt3-350m", "--gpus", "16").exit_code == 0
     refused = plan("predict", "--stack", path, "--model", "gpt3-350m", "--gpus", "16")
-    assert (refused.exit_code, "a profile without a [stack] table" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "this profile has no [stack] table" in refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_a_profile_of_logs_alone_has_no_stack(tmp_path):
         ((RUNS, "--cluster", "dgx-h1000"), "unknown cluster"),
         ((RUNS, "--stack", "megatron-cor"), "unknown stack"),
         ((RUNS, "-o", RUNS), "would write over"),
-        ((RUNS, "-o", LOGS[0]), "is there already and is no profile"),
+        ((RUNS, "-o", LOGS[0]), "exists already and is not a profile"),
         ((RUNS, "-o", "/nowhere/p.toml"), "there is no folder"),
     ],
 )

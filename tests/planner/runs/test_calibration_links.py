@@ -103,7 +103,7 @@ def test_products_alone_ask_for_their_machine():
 
 def test_a_log_of_another_machine_is_refused_by_its_line():
     with pytest.raises(
-        MeshwrightError, match=r"all_reduce_1_node.log: line 1: measured on NVIDIA A100-SXM4-40GB, cluster"
+        MeshwrightError, match=r"all_reduce_1_node.log: line 1: measured on NVIDIA A100-SXM4-40GB, but cluster"
     ):
         calibrate(LOGS, cluster="dgx-h100")
 

@@ -165,8 +165,8 @@ def test_runs_on_the_machine_are_priced_better_by_its_probe(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"small": True}, "no GPU is"),
-        ({"sections": 3}, "no whole answer of plan probe"),
+        ({"small": True}, "without a GPU"),
+        ({"sections": 3}, "not a complete answer of plan probe"),
         ({"machine": {"device": "NVIDIA A100-SXM4-80GB"}}, "measured on NVIDIA A100-SXM4-80GB"),
     ],
 )

@@ -46,7 +46,7 @@ def test_a_run_that_is_not_priced_says_why_in_its_line(tmp_path):
 
 def test_of_many_runs_one_line_says_where_each_is_told(tmp_path):
     rows = [run(id=str(place)) for place in range(MOST + 1)]
-    assert lines(asked(tmp_path / "mine.jsonl", rows))[0].startswith(f"{MOST + 1} runs; --format json tells")
+    assert lines(asked(tmp_path / "mine.jsonl", rows))[0].startswith(f"{MOST + 1} runs; --format json has")
 
 
 @pytest.mark.parametrize("group", [None, ""])

@@ -36,7 +36,7 @@ def asked(tmp_path, document, *words, name="run.json"):
         ({"schema": "run/2"}, "schema"),
         ({"said": ["request.modle"]}, "said: modle: there is no such field; did you mean model?"),
         ({"assumed": {"requst.gpus": "by its table"}}, "assumed: requst: there is no such field; did you mean"),
-        ({"request": {"changes": {}, "switches": {}}}, "changes and switches say the same thing twice"),
+        ({"request": {"changes": {}, "switches": {}}}, "changes and switches are the same option"),
     ],
 )
 def test_what_no_run_has_is_refused_in_one_line_with_the_nearest(changes, said, tmp_path):
@@ -131,5 +131,5 @@ def test_layers_of_a_request_are_those_that_are_given_beside_it():
 
 
 def test_a_search_takes_no_layers():
-    with pytest.raises(BadRequest, match="layers_per_stage: a search splits the layers itself"):
+    with pytest.raises(BadRequest, match="layers_per_stage: a search chooses the split of the layers itself"):
         plan(PlanRequest(**SMALL, layers_per_stage=(16, 16)))

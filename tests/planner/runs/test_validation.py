@@ -200,7 +200,7 @@ def test_reasons_that_a_table_has_no_room_for_are_counted(tmp_path):
     unknown = [run(id=str(n), request={"cluster": f"abacus-{n}"}) for n in range(23)]
     shown = asked(tmp_path / "mine.jsonl", unknown).stdout.partition("Not priced:")[2].splitlines()
     assert sum("abacus" in line for line in shown) == 20
-    assert shown[-1] == "     6  for 3 further reasons, which --format json tells"
+    assert shown[-1] == "     6  for 3 further reasons, listed by --format json"
     told = json.loads(asked(tmp_path / "mine.jsonl", unknown, "--format", "json").stdout)["rows"]
     assert len({row["reason"] for row in told}) == 23
 

@@ -19,7 +19,7 @@ REFUSED = {
     "neuron-trn1-gpt3-175b": "stack-modules",
     "neuron-2.20-llama-3.1-70b": "stack-modules",
     "primus-mi355x-mixtral-8x22b-bf16": "memory",
-    "sailor-opt-350-n32-dp16pp2tp4-mbs8-gbs1024": "needs even stages",
+    "sailor-opt-350-n32-dp16pp2tp4-mbs8-gbs1024": "needs equal stages",
     "torchax-tpu-v4-regular": "memory",
     "titan-dsv3-671b-512g-alltoall": "equal-chunks",
     "axlearn-fuji70b-v2-v6e-1024": "offload-host",

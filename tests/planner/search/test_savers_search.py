@@ -196,7 +196,7 @@ def test_a_choice_is_echoed_and_can_be_asked_again():
 
 
 def test_weights_in_8_bits_need_a_recipe_of_8_bits():
-    with pytest.raises(BadRequest, match="fp8_param_gather needs 8-bit products, precision is bf16; fp8 works"):
+    with pytest.raises(BadRequest, match="fp8_param_gather needs 8-bit matrix products; precision is bf16; fp8 works"):
         plan(asked(fp8_param_gather=True))
 
 

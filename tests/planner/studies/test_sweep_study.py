@@ -97,7 +97,7 @@ BAD = {
     "half a token": (BASE | {"tokens": "1.5"}, "tokens: expected a whole number such as 300B, got '1.5'"),
     "a pin that is not": (BASE | {"pins": {"tpp": 1}}, "did you mean"),
     "an empty axis": ({"model": "22b", "gpus": []}, "gpus: the axis is empty"),
-    "a value twice": ({"model": "22b", "gpus": [8, 8]}, "gpus: 8 stands there twice"),
+    "a value twice": ({"model": "22b", "gpus": [8, 8]}, "gpus: 8 is given twice"),
     "a range backwards": ({"model": "22b", "gpus": {"from": 64, "to": 8, "step": 8}}, "the smaller first"),
     "a step of nothing": ({"model": "22b", "gpus": {"from": 8, "to": 64, "step": 0}}, "never gets from 8 to 64"),
     "a factor of one": ({"model": "22b", "gpus": {"from": 8, "to": 64, "times": 1}}, "more than 1"),
@@ -132,11 +132,14 @@ BAD = {
     "an unknown peak": (BASE | {"cluster": {"peak": {"fp7": "2x"}}}, "no peak 'fp7'"),
     "a mode that is not": (BASE | {"mode": "guess"}, "search or predict"),
     "a zip of one": (BASE | {"zip": [["gpus"]]}, "zip"),
-    "a zip of nothing": (BASE | {"zip": [["gpus", "tp"]]}, "tp is no axis"),
-    "unequal steps": ({"model": "22b", "gpus": [8, 16], "tp": [1], "zip": [["gpus", "tp"]]}, "as many values"),
+    "a zip of nothing": (BASE | {"zip": [["gpus", "tp"]]}, "tp is not an axis"),
+    "unequal steps": (
+        {"model": "22b", "gpus": [8, 16], "tp": [1], "zip": [["gpus", "tp"]]},
+        "the same number of values",
+    ),
     "a number for a filter": (BASE | {"where": -1}, "expected conditions such as"),
     "numbers for filters": (BASE | {"where": [32]}, "expected conditions such as"),
-    "a filter in words": (BASE | {"where": ["many gpus"]}, "no expression"),
+    "a filter in words": (BASE | {"where": ["many gpus"]}, "not an expression"),
     "a filter that calls": (BASE | {"where": ["open('x')"]}, "not understood"),
     "a filter on what is not set": (BASE | {"where": ["tp > 1"]}, "does not set tp"),
     "a filter on a misspelt field": (BASE | {"where": ["gpu > 1 and gpsu < 3"]}, "did you mean gpus"),
@@ -144,9 +147,9 @@ BAD = {
     "filters that leave nothing": (BASE | {"where": ["gpus > 8"]}, "leave no point"),
     "a baseline beside the axis": (
         {"model": "22b", "gpus": [8, 16], "baseline": {"gpus": 24}},
-        "no value of that axis",
+        "not a value of that axis",
     ),
-    "a baseline of no axis": (BASE | {"baseline": {"precision": "bf16"}}, "no axis of the study"),
+    "a baseline of no axis": (BASE | {"baseline": {"precision": "bf16"}}, "not an axis of the study"),
     "a scenario of lists": (BASE | {"scenarios": {"a": {"gpus": [8]}}}, "one value in a scenario"),
     "a scenario against an axis": (
         {"model": "22b", "gpus": [8, 16], "scenarios": {"a": {"gpus": 8}}},
@@ -176,7 +179,7 @@ def test_a_study_that_is_no_file_or_no_table_is_refused(tmp_path):
 
 
 def test_a_relative_value_needs_something_to_be_relative_to():
-    with pytest.raises(BadRequest, match="does not say"):
+    with pytest.raises(BadRequest, match="a value that the catalogue does not have"):
         study_of(BASE | {"clusters": ["dgx-h20"], "cluster": {"price": "2x"}})
 
 
@@ -191,7 +194,7 @@ def test_a_relative_value_needs_something_to_be_relative_to():
 )
 def test_a_machine_that_is_named_and_changed_under_one_name_says_how_to_write_it(text, tmp_path):
     path = written(tmp_path, f'model = "22b"\ngpus = 8\n{text}', "study.toml")
-    with pytest.raises(BadFile, match=r'beside fields of it write its name as clusters = "dgx-h100"$'):
+    with pytest.raises(BadFile, match=r'together with its fields write its name as clusters = "dgx-h100"$'):
         read_study(path)
     mended = text.replace("cluster = ", "clusters = ")
     assert read_study(written(tmp_path, f'model = "22b"\ngpus = 8\n{mended}', "study.toml")).product == 2

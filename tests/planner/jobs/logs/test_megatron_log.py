@@ -124,7 +124,7 @@ def test_of_several_starts_the_longest_counts(tmp_path):
     job = read(tmp_path, text)
     assert job.measured["iteration_seconds"] == 1.25
     assert job.pins["micro_batch_size"] == 4
-    assert any("begin 2 times" in line for line in job.remarks)
+    assert any("start 2 times" in line for line in job.remarks)
 
 
 def test_a_resumed_run_is_one_run_and_its_pause_no_iteration(tmp_path):
@@ -151,7 +151,7 @@ def test_out_of_memory_in_an_earlier_start_is_history(tmp_path):
 def test_one_line_is_no_measurement(tmp_path):
     job = read(tmp_path, dump() + megatron(100, 1250.0))
     assert "iteration_seconds" not in job.measured
-    assert any("a single line of time is no measurement" in line for line in job.remarks)
+    assert any("one line of time is not enough" in line for line in job.remarks)
 
 
 def test_what_the_log_does_not_say_is_named_with_its_option(tmp_path):
@@ -233,7 +233,7 @@ def test_arguments_that_make_no_job_leave_the_measurement(tmp_path):
     job = read(tmp_path, dump(position_embedding_type="sinusoidal") + steps())
     assert job.measured["iteration_seconds"] == 1.25
     assert (job.fields["gpus"], job.pins["tp"]) == (16, 2)
-    assert any("make no job" in line for line in job.missing)
+    assert any("do not make a job" in line for line in job.missing)
 
 
 def test_gpt_neox_prints_who_set_a_value(tmp_path):

@@ -165,7 +165,7 @@ def test_what_trains_nothing_is_no_launch(line):
 def test_a_script_that_ends_for_want_of_arguments_says_where():
     script = read_script('M=""\nwhile [ $# -gt 0 ]; do M=$1; shift; done\n[ -z "$M" ] && exit 1\ntorchrun t.py --m $M')
     assert script.launches == ()
-    assert script.wanted[0].startswith("line 3 ends the script before it starts a training; --arg")
+    assert script.wanted[0].startswith("line 3 ends the script before it starts a training; give what")
 
 
 def test_a_script_that_is_given_is_read_where_it_is_run():
@@ -173,8 +173,8 @@ def test_a_script_that_is_given_is_read_where_it_is_run():
     text = "source $(dirname $0)/args.sh\nexport E=e\nbash ./inner.sh $TP"
     assert words(text, files=files) == ["torchrun t.py --tp 4 --env e"]
     assert read_script(text).wanted == (
-        "line 1 takes in ./args.sh, which is not given",
-        "line 3 runs ./inner.sh, which is not given",
+        "line 1 sources ./args.sh, which is not known",
+        "line 3 runs ./inner.sh, which is not known",
     )
 
 
@@ -196,7 +196,7 @@ def test_a_script_that_is_given_is_read_where_it_is_run():
     ids=lambda text: text[:20],
 )
 def test_a_script_that_grows_without_end_is_given_up(growing):
-    with pytest.raises(BadRequest, match=r"more than|words of one|too deep"):
+    with pytest.raises(BadRequest, match=r"more than|can be read|too deep"):
         words(growing + "torchrun train.py\n")
 
 
@@ -238,7 +238,7 @@ def test_places_to_be_filled_in_are_no_redirections():
     ],
 )
 def test_a_pattern_that_would_never_end_is_given_up(line):
-    with pytest.raises(BadRequest, match="has too many ways to try"):
+    with pytest.raises(BadRequest, match="has too many ways to match"):
         words(f"x={'a' * 200}\n{line}\ntorchrun train.py --x 1\n")
 
 
@@ -257,5 +257,5 @@ def test_a_pattern_of_every_day_is_tried_on_long_texts(line):
 
 @pytest.mark.parametrize("word", ["{" * 20_000, "{a," * 101 + "}" * 101])
 def test_braces_beyond_any_words_are_given_up(word):
-    with pytest.raises(BadRequest, match="braces open; 100 are read"):
+    with pytest.raises(BadRequest, match="open braces; at most 100 can be read"):
         words(f"echo {word}\ntorchrun train.py --x 1\n")
