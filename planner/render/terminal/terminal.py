@@ -92,7 +92,8 @@ def _is_choice(warning: str) -> bool:
 def _question(plan: Plan, width: int) -> Iterator[RenderableType]:
     """What was asked: the job, the machines, what was set."""
     yield ""
-    yield _line(name_in(plan.request.get("model")), model_facts(plan.request), width)
+    name = name_in(plan.request.get("model"))
+    yield _line("your model" if name == "given" else name, model_facts(plan.request), width)
     yield _line(name_in(plan.request.get("cluster")), machine_facts(plan.request), width)
     if changes := plan.request.get("changes"):
         said = _listed([f"{path} = {written(value)}" for path, value in changes.items()], ";")
