@@ -119,6 +119,8 @@ def _risk(plan: Plan, found: Prediction, *, whole: bool) -> Iterator[str]:
     """How sure the figures are: the interval, how far measured runs are, what is proved."""
     low, high = short_seconds(found.interval.low), short_seconds(found.interval.high)
     yield f"time: {low} to {high} per iteration ({found.interval.coverage:.0%} interval of measured runs)"
+    if found.fit_probability is not None:
+        yield f"memory: fits with a probability of {found.fit_probability:.0%}"
     if plan.trust:
         yield f"nearest measured run: {_nearest(plan.trust)}"
     if plan.proof:
