@@ -281,6 +281,15 @@ def test_paper_takes_less_than_a_megabyte(open_page):
     assert page.locator("#layout svg[role=img]").first.is_visible()
 
 
+def test_what_is_drawn_again_keeps_the_keyboard_where_it_is(open_page):
+    page = whole(open_page())
+    for place in ("#others input[type=radio]:checked", "#time select"):
+        page.locator(place).focus()
+        page.keyboard.press("ArrowDown")
+        page.wait_for_timeout(100)
+        assert page.evaluate(f"document.activeElement.matches('{place}')"), place
+
+
 def test_the_keyboard_reaches_everything(open_page):
     page = whole(open_page())
     page.keyboard.press("Tab")
