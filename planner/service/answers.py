@@ -144,7 +144,7 @@ def _exporter_of(found: Plan) -> str:
 
     stack = found.request["stack"]
     own = [name for name in FRAMEWORKS if goes_with(name, stack if isinstance(stack, str) else stack["name"])]
-    likely = [found.request.get("framework"), *own, *(name for name, one in TARGETS.items() if one.write)]
+    likely = [str(found.request.get("framework")), *own, *(name for name, one in TARGETS.items() if one.write)]
     known = [name for name in dict.fromkeys(likely) if name in TARGETS]
     for name in known:
         try:
