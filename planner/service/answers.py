@@ -121,13 +121,13 @@ def _export(body: Body, _seconds: float) -> str:
     found, to, version = _plan_in(body), body.get("to"), body.get("version")
     if not isinstance(to, str | None) or not isinstance(version, str | None):
         raise BadRequest(f"to: expected the name of an exporter, got {to!r:.40}")
+    chosen = to or _exporter_of(found)
     try:
-        to = to or _exporter_of(found)
-        made = export(found, to, version=version)
+        made = export(found, chosen, version=version)
     except Inexpressible as error:
-        raise BadRequest(f"{error}{nearest_expressible(found, to)}") from None
+        raise BadRequest(f"{error}{nearest_expressible(found, chosen)}") from None
     exported = {
-        "to": to,
+        "to": chosen,
         "files": made.files,
         "program": made.program,
         "environment": made.environment,
