@@ -14,7 +14,6 @@ from planner.answer.text import (
     format_gib,
     format_percent,
     main_restriction,
-    name_in,
     plural,
     short_seconds,
     why_infeasible,
@@ -70,14 +69,6 @@ def degrees(strategy: Strategy) -> str:
     return ", ".join([*split, *experts, f"DP {strategy.dp}"])
 
 
-def job(plan: Plan) -> str:
-    """What is trained on how many devices: "gpt3-175b on 12,288 GPUs"."""
-    name = name_in(plan.request.get("model"))
-    gpus = plan.request.get("gpus")
-    where = f" on {plural(gpus, 'GPU')}" if gpus else ""
-    return f"{'the job' if name == 'given' else name}{where}"
-
-
 def _figures(plan: Plan, found: Prediction) -> Iterator[str]:
     yield f"{short_seconds(found.iteration_seconds)} per iteration ({format_percent(found.mfu)} MFU)"
     wall = plan.goodput if plan.request.get("objective") == "goodput" else None
@@ -99,7 +90,7 @@ def _compared(plan: Plan, found: Prediction) -> Iterator[str]:
     best = next((line.iteration_seconds for line in plan.why_not if line.subject == BEST), None)
     beyond = found.iteration_seconds / best - 1.0 if best else 0.0
     if beyond > NOTABLE:
-        yield f"The best plan is {format_percent(1.0 - 1.0 / (1.0 + beyond))} faster."
+        yield f"The best plan takes {format_percent(1.0 - 1.0 / (1.0 + beyond))} less time."
     elif best:
         yield "No plan that was found is faster."
 

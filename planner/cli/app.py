@@ -36,7 +36,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     "Ask": ("solve", "predict", "why-not", "size", "compare", "sweep"),
     "Your own job": ("read", "export", "replan", "allocate", "sparse"),
     "Show": ("report", "trace", "serve"),
-    "Measure and trust": ("validate", "probe", "calibrate"),
+    "Measure and trust": ("init", "validate", "probe", "calibrate"),
     "Look up": ("list", "show", "schema"),
 }
 """Commands by what they are for; those that stand nowhere here come last."""

@@ -77,10 +77,12 @@ def _memory(plan: Plan) -> dict[str, str]:
     share, free = fullest.total / fullest.limit, fullest.limit - fullest.total
     of = f"{format_gib(fullest.total)} of {format_gib(fullest.limit)} GiB"
     where = f"stage {fullest.stage} of {len(plan.memory_bytes)}" if len(plan.memory_bytes) > 1 else ""
+    chance = plan.prediction.fit_probability if plan.prediction else None
+    sure = "" if chance is None else f"fits with a probability of {100 * chance:.0f} %"
     if not plan.fits or share > 1.0:
-        return _card("Memory", of, f"{format_gib(-free)} GiB too much", where, level="bad")
+        return _card("Memory", of, f"{format_gib(-free)} GiB too much", sure, where, level="bad")
     left = f"{format_gib(free)} GiB left"
-    return _card("Memory", of, left, where, level="warn" if share > _TIGHT else "good")
+    return _card("Memory", of, left, sure, where, level="warn" if share > _TIGHT else "good")
 
 
 def _risk(plan: Plan) -> dict[str, str]:

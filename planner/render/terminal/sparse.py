@@ -10,7 +10,7 @@ from rich.text import Text
 
 from hardware.servers import ServerGroup
 from hardware.units import format_quantity
-from planner.render.terminal.tables import grid, section
+from planner.render.terminal.tables import grid, indented, section
 from planner.sparse.document import Alternative, Placed, Rented, SparsePlan
 
 _MACHINES = {"all": "all machines", "cpu": "CPU nodes", "accelerators": "accelerators"}
@@ -57,12 +57,9 @@ def _print_verdict(plan: SparsePlan, console: Console) -> None:
     console.print(f"{_proved(plan)} ({plan.proof.solve_seconds:.1f} s)", "", sep="\n")
     rate = format_quantity(plan.examples_per_second, "count")
     million = f"{plan.cost_per_million_examples:.3g}"
-    console.print(
-        Text(f"  {plan.mode}   {rate} examples/s   ${plan.cost_per_hour:,.2f} an hour   ${million} a million examples"),
-        Text(f"  {_binding(plan)}"),
-        Text(f"  {_lateness(plan)}"),
-        sep="\n",
-    )
+    costs = f"${plan.cost_per_hour:,.2f} an hour   ${million} a million examples"
+    for said in (f"{plan.mode}   {rate} examples/s   {costs}", _binding(plan), _lateness(plan)):
+        console.print(indented(Text(said)))
 
 
 def _proved(plan: SparsePlan) -> str:

@@ -92,7 +92,8 @@ def _is_choice(warning: str) -> bool:
 def _question(plan: Plan, width: int) -> Iterator[RenderableType]:
     """What was asked: the job, the machines, what was set."""
     yield ""
-    yield _line(name_in(plan.request.get("model")), model_facts(plan.request), width)
+    name = name_in(plan.request.get("model"))
+    yield _line("your model" if name == "given" else name, model_facts(plan.request), width)
     yield _line(name_in(plan.request.get("cluster")), machine_facts(plan.request), width)
     if changes := plan.request.get("changes"):
         said = _listed([f"{path} = {written(value)}" for path, value in changes.items()], ";")
@@ -118,6 +119,8 @@ def _risk(plan: Plan, found: Prediction, *, whole: bool) -> Iterator[str]:
     """How sure the figures are: the interval, how far measured runs are, what is proved."""
     low, high = short_seconds(found.interval.low), short_seconds(found.interval.high)
     yield f"time: {low} to {high} per iteration ({found.interval.coverage:.0%} interval of measured runs)"
+    if found.fit_probability is not None:
+        yield f"memory: fits with a probability of {found.fit_probability:.0%}"
     if plan.trust:
         yield f"nearest measured run: {_nearest(plan.trust)}"
     if plan.proof:

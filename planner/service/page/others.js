@@ -10,17 +10,27 @@ const DRAWINGS = [
 ];
 const redrawn = [];
 
+// What is drawn again gives the keyboard back the place that it had.
+function keepingFocus(body, draw) {
+  const all = () => [...body.querySelectorAll("select, input, summary, [tabindex]")];
+  return (width, again) => {
+    const place = all().indexOf(document.activeElement);
+    if (place >= 0) queueMicrotask(() => all()[place]?.focus({ preventScroll: true }));
+    return draw(width, again);
+  };
+}
+
 // Each drawing stands in a place of its own, for whatever answer there is.
 function buildDrawings(host) {
   for (const [id, title, text, draw] of DRAWINGS) {
     const body = html("div"), box = panel(id, title, text, body);
     box.hidden = true;
     host.append(box);
-    redrawn.push(mount(body, (width, again) => {
+    redrawn.push(mount(body, keepingFocus(body, (width, again) => {
       const parts = now.drawn?.plan ? draw(now.drawn, width, again) || null : null;
       box.hidden = parts === null;
       return parts;
-    }));
+    })));
   }
 }
 
@@ -28,7 +38,7 @@ function othersSection(plan, drawn) {
   if (drawn.points.length < 2) return null;
   let place = 1;
   const body = html("div"), button = html("button", { type: "button", onclick: () => pinStrategy(plan.alternatives[place - 1].strategy) }, "Pin the chosen plan in the form");
-  const again = mount(body, (width, anew) => alternatives(drawn.points, width, anew, { picked: place, onpick: (_plan, i) => { place = i; button.disabled = i === 0; } }));
+  const again = mount(body, keepingFocus(body, (width, anew) => alternatives(drawn.points, width, anew, { picked: place, onpick: (_plan, i) => { place = i; button.disabled = i === 0; } })));
   again();
   const cut = plan.alternatives_complete ? [] : [small("Time ran out: there may be others.")];
   return panel("others", "Other plans", "Choose one to see what each term of its time costs beside the best.", body, ...cut, button);

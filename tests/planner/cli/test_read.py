@@ -82,7 +82,7 @@ def test_a_family_that_is_not_known_is_among_what_is_missing(files):
 
 def test_a_price_begins_with_how_far_from_the_best_it_is(files):
     first = " ".join(run("predict", files / "train.sh").stdout.partition("\n\n")[0].split())
-    assert re.search(r"The best plan is \d+\.\d % faster\.$", first)
+    assert re.search(r"The best plan takes \d+\.\d % less time\.$", first)
 
 
 def test_what_is_as_in_any_job_takes_one_line_unless_all_is_asked_for(files):
