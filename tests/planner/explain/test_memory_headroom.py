@@ -62,6 +62,13 @@ def test_a_plan_leaves_a_margin_unless_it_is_told_otherwise_and_says_what_that_c
     assert "memory margin 5% (--memory-margin 0 plans to the edge)" in usual.defaults
 
 
+def test_a_faster_plan_of_the_same_degrees_says_what_it_has_otherwise():
+    tuned = {"model": "qwen3-8b", "gpus": 8, "cluster": "dgx-h100", "task": "finetune", "top": 0}
+    usual, edge = plan(PlanRequest(**tuned)), plan(PlanRequest(**tuned, memory_margin=0, reasons=False))
+    assert (usual.strategy.dp, usual.strategy.zero_stage) == (edge.strategy.dp, 3)
+    assert any(f" faster, DP 8 ZeRO-{edge.strategy.zero_stage}; " in one for one in usual.warnings)
+
+
 def test_what_fits_only_at_the_edge_is_planned_there_and_said():
     tight = {"model": "llama3-8b", "gpus": 8, "pins": {"offload": "none", "recompute_num_layers": 1}, "reasons": False}
     least = plan(PlanRequest(**tight, cluster="dgx-h100", objective="memory"))
