@@ -90,7 +90,7 @@ def test_what_a_trainer_lacks_is_refused_by_name():
     with pytest.raises(Inexpressible, match="trl cannot start this plan: no tensor ranks 2"):
         export(two, "trl")
     sharded = predict(PlanRequest(**asked | {"stack": "transformers"}, pins={"zero_stage": 3}))
-    with pytest.raises(Inexpressible, match="axolotl cannot start this plan: no states sharded by accelerate"):
+    with pytest.raises(Inexpressible, match="axolotl cannot start this plan: accelerate shards its states"):
         export(sharded, "axolotl")
 
 
