@@ -73,8 +73,13 @@ def written(job: Job, how: Written) -> Export:
     beside = _beside(job, by)
     name, text = next(iter(beside.files.items()))
     document = how.finished(how.trainer.options.document(_values(job, how, by, task)), job)
-    remarks = (*_remarks(job, how, by), *uncarried_choices(job.plan.request, by, CARRIED))
     program = tuple(word.format(task=how.tasks[task]) for word in how.programs[by])
+    launcher = {
+        "accelerate": f"accelerate launch --config_file {name}",
+        "deepspeed": f"torchrun --nproc-per-node {job.gpus_per_node}",
+    }
+    start = f"start it on every machine with {launcher[by]} {' '.join(program)}"
+    remarks = (start, *_remarks(job, how, by), *uncarried_choices(job.plan.request, by, CARRIED))
     files = {
         how.file.format(task=how.tasks[task]): shell.commented(how.trainer.title, remarks, yaml_text(document)),
         name: text,
