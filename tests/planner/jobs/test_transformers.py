@@ -155,6 +155,7 @@ def test_deepspeed_s_file_has_what_is_left_open_from_the_options():
     job = command(f"{TRAIN} --bf16 --per_device_train_batch_size 2 --gradient_accumulation_steps 4 --deepspeed ds.json",
                   *beside)  # fmt: skip
     assert (job.framework, job.fields["precision"], job.pins["zero_stage"]) == ("deepspeed", "bf16", 3)
+    assert not any("optimizer" in line for line in job.assumed)
     assert (job.pins["micro_batch_size"], job.pins["steps"]) == (2, 4)
     assert job.fields["changes"] == {
         "stack.overlap_zero3": False, "stack.reduce_bucket_size": f"{2 * 4096 * 4096} B"
