@@ -34,6 +34,12 @@ function leaveAside() {
   for (const name of TAKEN) control(name).placeholder = "from your files";
 }
 
+function forgetFiles() {
+  state.files = {};
+  aside = null;
+  showFiles();
+}
+
 function bringBack(more = {}) {
   Object.assign(state, { files: {}, fields: { ...(aside?.fields ?? state.fields), ...more }, pins: aside?.pins ?? state.pins });
   aside = null;
