@@ -18,7 +18,7 @@ def full():
 
 def test_a_plan_that_fills_the_memory_says_that_it_may_run_out(full):
     first, second = full.warnings[:2]
-    assert re.match(r"stage \d fills (9[5-9]\.\d|100\.0)% of the usable memory: .* may run out; leave room with", first)
+    assert re.match(r"stage \d fills (9[5-9]\.\d|100\.0)% of the usable memory and may run out .* leaves more$", first)
     assert second.startswith("with --memory-margin 5%: ")
 
 

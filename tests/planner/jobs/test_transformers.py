@@ -371,7 +371,7 @@ def test_axolotl_s_files_say_what_is_learnt(more, task):
 def test_a_default_that_moves_the_price_is_told():
     said = document("a.yml", RECIPE).assumed
     assert any(line.startswith("gradient_checkpointing is not given; layers are recomputed, as TRL") for line in said)
-    assert any(line.startswith("max_length is not given; 1024 is priced, as TRL") for line in said)
+    assert any(line.startswith("max_length is not given; 1024 is priced, the default of TRL") for line in said)
 
 
 def test_a_recipe_of_a_loop_of_its_own_is_not_taken_for_trl_s():
