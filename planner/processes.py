@@ -141,9 +141,26 @@ def _started(function: Callable[[Any], Any]) -> tuple[Connection, SpawnProcess]:
     context = get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_serve, args=(there, function), daemon=True)
-    process.start()
+    with _unheard_interrupts():
+        process.start()
     there.close()
     return here, process
+
+
+@contextmanager
+def _unheard_interrupts() -> Iterator[None]:
+    """A process that is started inside hears no interrupt of the terminal, from its first instruction on."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # which is started with the first process else, and lets interrupts in again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(pipe: Connection, function: Callable[[Any], Any]) -> None:

@@ -113,6 +113,8 @@ def _complete(node: Node, params: dict[str, Any], ask: Callable[[str, str | None
     if "gpus_per_node" not in node.figures:
         usual = next(one.suggested for one in open_questions(node) if one.figure == "gpus_per_node") or "8"
         answered(node, "gpus_per_node", usual, "assumed: as most nodes with it; --gpus-per-node says otherwise")
+    if not alone and "nodes" not in node.figures:  # a plan may ask for as many as it likes of one kind only
+        answered(node, "nodes", "1", "assumed: the one that the file tells of; of several kinds each needs its number")
     settle_network(node, alone=alone)
     settle_price(node)
 

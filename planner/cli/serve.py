@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import socket
-from contextlib import suppress
 from typing import Any
 
 import click
 
 from planner.cli.command import Command, option
-from planner.cli.ending import say
+from planner.cli.ending import UNEXPECTED, say
 from planner.cli.values import Count, quantity, read_as
 from planner.errors import BadRequest
 from planner.processes import forget_interrupts
@@ -73,8 +72,17 @@ def serve(host: str, port: int, allow_host: tuple[str, ...], **limits: Any) -> N
         backlog=BACKLOG,
     )
     say(f"listening on http://{host}:{listening.getsockname()[1]}")
-    with suppress(KeyboardInterrupt):  # how a signal ends a server that has finished its work
-        uvicorn.Server(config).run(sockets=[listening])
+    server = uvicorn.Server(config)
+    try:
+        server.run(sockets=[listening])
+    except KeyboardInterrupt:  # how a signal ends a server that has finished its work
+        pass
+    except SystemExit:  # uvicorn's code is that of what is proved infeasible
+        if not server.should_exit:
+            say("the service did not start; the lines above say why")
+            raise click.exceptions.Exit(UNEXPECTED) from None
+    finally:
+        listening.close()
     forget_interrupts()
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from costmodels.names import SHARDED_GRADIENTS, Recompute
 from costmodels.node_groups import Mixed
+from costmodels.pricing import seconds_if_it_fits
 from planner.answer.build import degrees_in_words
 from planner.answer.plan import Advice
 from planner.answer.text import NOT_KNOWN, NOTABLE, format_bytes, format_seconds, plural
@@ -305,9 +306,13 @@ def _larger_batch(search: Search, budget: Budget) -> Advice:
     scenario, fastest = search.objective.scenario, search.fastest
     double = search.objective.on(replace(scenario, global_batch_size=2 * scenario.global_batch_size))
     same = replace(fastest, row=replace(fastest.row, num_microbatches=2 * fastest.row.num_microbatches))
-    found = None if budget.spent() else _search(double, search.pins, budget, double.compared(same), confirm=False)
-    least = min(double.revalue(same), double.value(found.best) if found and found.best else math.inf)
+    fits = seconds_if_it_fits(same.row, double.scenario, same.assignment) is not None  # more may be under way
+    below = double.compared(same) if fits else math.inf
+    found = None if budget.spent() else _search(double, search.pins, budget, below, confirm=False)
     now = search.objective.value(fastest)
+    least = min(
+        double.revalue(same) if fits else 2 * now, double.value(found.best) if found and found.best else math.inf
+    )
     return gained("batch 2x", least / 2, now, proved=bool(found and found.proved))
 
 

@@ -94,6 +94,8 @@ def _add(to: Node, other: Node) -> None:
     """Take what another file tells; what both tell differently is said."""
     for name, figure in other.figures.items():
         mine = to.figures.get(name)
+        if mine and name == "gpu" and not _alike(to, other):
+            to.remarks.append(f"{mine.source} says {mine.value}; {figure.value} is taken ({figure.source})")
         if mine is None or name in _DRIVERS:
             to.figures[name] = figure
         elif mine.value != figure.value and name == "gpus_per_node":

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from hardware.assembly import cluster_record
 from hardware.catalogue import accelerator
-from hardware.errors import MeshwrightError
+from hardware.errors import MeshwrightError, flatten
 from hardware.files import entry
 from hardware.units import format_quantity
 from hardware.writing import toml
@@ -64,6 +66,8 @@ def cluster_file(name: str, nodes: Sequence[Node], read: Sequence[str]) -> str:
     text = "\n".join(lines) + "\n"
     try:
         cluster_record(tomllib.loads(text))
+    except ValidationError as error:
+        raise BadRequest(f"what was said makes no cluster: {flatten(error)}") from None
     except (MeshwrightError, ValueError) as error:
         raise BadRequest(f"what was said makes no cluster: {error}") from None
     return text
@@ -152,5 +156,5 @@ def _field(name: str, value: Any) -> str:
 
 
 def _comment(text: str, mark: str = "") -> list[str]:
-    clean = " ".join(text.split())
+    clean = "".join(one if one.isprintable() else "?" for one in " ".join(text.split()))
     return wrap(clean, WIDTH, initial_indent=f"# {mark}", subsequent_indent="# " + " " * len(mark))

@@ -62,7 +62,7 @@ def _ports(text: str) -> Iterator[Port]:
         for port in re.split(r"^\s+Port \d+:", block, flags=re.MULTILINE)[1:]:
             said = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in port.splitlines())}
             rate = said.get("Rate", "")
-            if said.get("State") == _ACTIVE and rate.replace(".", "", 1).isdecimal():
+            if said.get("State") == _ACTIVE and rate.replace(".", "", 1).isdecimal() and float(rate):
                 layer = "Omni-Path" if card.startswith("hfi") else said.get("Link layer", "InfiniBand")
                 yield Port(card, float(rate) * _GIGABIT, layer)
 

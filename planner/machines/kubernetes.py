@@ -30,6 +30,8 @@ def _items(text: str) -> list[Mapping[str, Any]]:
     if not isinstance(document, Mapping):
         return []
     items = document.get("items", [document])
+    if not isinstance(items, list):
+        return []
     return [one for one in items if isinstance(one, Mapping) and one.get("kind", "Node") == "Node" and "status" in one]
 
 

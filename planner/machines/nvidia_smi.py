@@ -12,6 +12,10 @@ from planner.machines.findings import MIB, Node, Reader
 _DEVICE: Final = re.compile(r"GPU [0-9A-Fa-f]+:[0-9A-Fa-f]+:[0-9A-Fa-f]+\.[0-9A-Fa-f]+$")
 _LISTED: Final = re.compile(r"GPU \d+: (.+?)(?: \(UUID: .*\))?$")
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+_ATTACHED: Final = re.compile(r"^Attached GPUs +: (\d+)", re.MULTILINE)
+_GENERATIONS: Final = tuple("1234567")
+_WIDTHS: Final = ("1x", "2x", "4x", "8x", "16x")
+_MIG: Final = "MIG is enabled; whole devices are priced, parts of them are not"
 _NEAR: Final = ("PIX", "PXB")
 """How a card is joined to a device that shares no host bridge with others."""
 
@@ -31,12 +35,17 @@ def _queried(text: str, name: str) -> list[Node]:
     else:
         node.say("gpus_per_node", len(devices) or None, f"{source}, attached devices")
         node.remarks.append(f"{source}: no Product Name; without -d it tells the device")
+    attached = _ATTACHED.search(text)
+    if attached and attached[1] != str(len(devices)):
+        node.remarks.append(
+            f"{source}: {attached[1]} GPUs are attached, {len(devices)} are told; is the file cut short?"
+        )
     first = next((one for one in devices if one.get("Product Name") == node.value("gpu")), {})
     _say_memory(node, first, source)
     _say_power(node, first, source)
     _say_host_link(node, first, source)
     if any(one.get("MIG Mode/Current") == "Enabled" for one in devices):
-        node.remarks.append(f"{source}: MIG is enabled; whole devices are priced, parts of them are not")
+        node.remarks.append(f"{source}: {_MIG}")
     return [node]
 
 
@@ -89,12 +98,9 @@ def _say_power(node: Node, device: Mapping[str, str], source: str) -> None:
 def _say_host_link(node: Node, device: Mapping[str, str], source: str) -> None:
     sections = ("PCI/GPU Link Info/PCIe Generation", "PCI/GPU Link Info/Link Width")
     generation, width = (device.get(f"{section}/Max") for section in sections)
-    if generation and generation.isdecimal() and width and width.rstrip("x").isdecimal():
-        node.say(
-            "host_link",
-            (int(generation), int(width.rstrip("x"))),
-            f"{source}, GPU Link Info: PCIe {generation} x{width[:-1]}",
-        )
+    if generation in _GENERATIONS and width in _WIDTHS:
+        lanes = width.rstrip("x")
+        node.say("host_link", (int(generation), int(lanes)), f"{source}, GPU Link Info: PCIe {generation} x{lanes}")
 
 
 def _listed(text: str, name: str) -> list[Node]:
@@ -104,6 +110,8 @@ def _listed(text: str, name: str) -> list[Node]:
     product, count = names.most_common(1)[0]
     node.say("gpu", product, f"{name}: nvidia-smi -L")
     node.say("gpus_per_node", count, f"{name}: nvidia-smi -L, {count} lines")
+    if re.search(r"^\s+MIG ", text, re.MULTILINE):
+        node.remarks.append(f"{name}: nvidia-smi -L: {_MIG}")
     return [node]
 
 
@@ -139,7 +147,7 @@ def _say_cards(node: Node, header: list[str], body: Mapping[str, list[str]], cou
 
 def _is_matrix(text: str) -> bool:
     """Whether a row or the head of the matrix of devices stands in a text."""
-    return bool(re.search(r"^\s*GPU0\b.*(\bX\b|\bGPU1\b|CPU Affinity)", _COLOUR.sub("", text), re.MULTILINE))
+    return bool(re.search(r"^[ \t]*GPU0\b.*(\bX\b|\bGPU1\b|CPU Affinity)", _COLOUR.sub("", text), re.MULTILINE))
 
 
 READERS: Final = (
@@ -149,5 +157,5 @@ READERS: Final = (
         _is_matrix,
         _joined,
     ),
-    Reader("nvidia-smi -L", lambda text: bool(re.search(r"^GPU \d+: ", text, re.MULTILINE)), _listed),
+    Reader("nvidia-smi -L", lambda text: bool(re.search(r"^GPU \d+: +\S", text, re.MULTILINE)), _listed),
 )

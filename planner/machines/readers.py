@@ -20,6 +20,7 @@ _HINTS: Final = (
     ("PORT_ACTIVE", "ibv_devinfo says no rate; ibstat > FILE does"),
     ("Name:               ", "kubectl describe is for people; kubectl get nodes -o json > FILE tells the same"),
     ("gpu:", "a table of Slurm without its head, it seems; leave -h out"),
+    ("ROCm System Management", "rocm-smi is not read; --accelerator mi300x --gpus-per-node 8 say what it tells"),
     ("apiVersion:", "YAML of Kubernetes; kubectl get nodes -o json > FILE tells the same"),
 )
 
@@ -49,4 +50,7 @@ def _told(path: Path) -> Told:
         known = ", ".join(dict.fromkeys(one.title for one in READERS))
         hint = next((f"; {said}" for mark, said in _HINTS if mark in text), "")
         raise BadFile(path, f"not the output of {known}{hint}")
-    return Told(path, reader, tuple(reader.read(text, path.name)))
+    try:
+        return Told(path, reader, tuple(reader.read(text, path.name)))
+    except ValueError as error:
+        raise BadFile(path, f"{reader.title}: {error}") from None

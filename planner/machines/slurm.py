@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 from planner.answer.text import plural
@@ -20,6 +21,7 @@ _NAMES: Final[Mapping[str, str]] = {
     "AVAIL_FEATURES": "FEATURES",
 }
 """Headings that say the same."""
+_MOST_NODES: Final = 2**17
 _PART: Final = re.compile(r"\dg\.\d+gb", re.IGNORECASE)
 """How a part of a device is called that MIG cut off."""
 
@@ -48,8 +50,20 @@ def hosts(text: str) -> Iterator[str]:
             if not (dash and low.isdecimal() and high.isdecimal()):
                 yield from hosts(f"{prefix}{span}{suffix}")
                 continue
-            for number in range(int(low), min(int(high), int(low) + 2**16) + 1):
+            for number in range(int(low), int(high) + 1):
                 yield from hosts(f"{prefix}{number:0{len(low)}}{suffix}")
+
+
+def _names(text: str) -> set[str]:
+    """The names of so many nodes as a cluster may have.
+
+    Raises:
+        ValueError: they are more.
+    """
+    found = set(islice(hosts(text), _MOST_NODES + 1))
+    if len(found) > _MOST_NODES:
+        raise ValueError(f"{text!r:.40} stands for more than {_MOST_NODES:,} nodes")
+    return found - {""}
 
 
 def _sinfo(text: str, name: str) -> list[Node]:
@@ -63,13 +77,13 @@ def _sinfo(text: str, name: str) -> list[Node]:
     for row in rows:
         if (kind := gres(row.get("GRES", ""))) is None:
             continue
-        named[kind].update(hosts(row.get("NODELIST", "")))
+        named[kind].update(_names(row.get("NODELIST", "")))
         number = row.get("NODES", "").rpartition("/")[2]
         counted[kind][row.get("PARTITION", "")] += int(number) if number.isdecimal() else 0
         memory.setdefault(kind, row.get("MEMORY", "").rstrip("+"))
     nodes = []
     for kind, parts in counted.items():
-        count = len(named[kind] - {""}) or max(parts.values())
+        count = len(named[kind]) or max(parts.values())
         node = _node(kind, count, f"{name}: sinfo, {plural(count, 'node')} with that in GRES", f"{name}: sinfo, GRES")
         _say_memory(node, memory[kind], f"{name}: sinfo, MEMORY")
         nodes.append(node)
@@ -88,7 +102,7 @@ def _with_parts(nodes: list[Node], text: str, source: str) -> list[Node]:
 
 def _uncounted(rows: Iterable[Mapping[str, str]], name: str) -> Node:
     """Nodes whose devices the file does not tell."""
-    node, every = Node(), {host for row in rows for host in hosts(row.get("NODELIST", "")) if host}
+    node, every = Node(), {host for row in rows for host in _names(row.get("NODELIST", ""))}
     node.say("nodes", len(every) or None, f"{name}: sinfo, {len(every)} nodes in NODELIST, with or without GPUs")
     counted = f", so {len(every)} nodes are counted, those without GPUs too" if every else ""
     node.remarks.append(f'{name}: no GRES{counted}; sinfo -o "%P %G %D %m %N" tells the GPUs of every kind of node')
@@ -154,7 +168,7 @@ READERS: Final = (
     Reader("scontrol show node", lambda text: "NodeName=" in text and "RealMemory=" in text, _scontrol, counts=True),
     Reader(
         "sinfo",
-        lambda text: bool(re.search(r"^\W*.*\b(NODELIST|GRES)\b", text, re.MULTILINE)) and "NodeName=" not in text,
+        lambda text: bool(re.search(r"\b(NODELIST|GRES)\b", text)) and "NodeName=" not in text,
         _sinfo,
         counts=True,
     ),

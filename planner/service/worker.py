@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import BinaryIO
 
 from planner.service.answers import answer
@@ -19,6 +20,11 @@ LENGTH = 8
 
 def main() -> None:
     """Answer until stdin ends."""
+    with suppress(BrokenPipeError):  # the service ended first
+        _answer_all()
+
+
+def _answer_all() -> None:
     stream = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints goes to the log, not between frames
     _limit_memory(int(sys.argv[1]))

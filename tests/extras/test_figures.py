@@ -34,3 +34,22 @@ def test_plotly_has_a_bar_a_series(answers):
     parts = [bar.name for bar in answers["plan"].plot(library="plotly").data]
     assert parts[0] == "seconds"
     assert "weights" in parts
+
+
+@pytest.mark.parametrize("library", ["matplotlib", "plotly"])
+def test_names_are_no_formulas(library, monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    model = {
+        "name": "<b>$\\frac{x$",
+        "seq_length": 1024,
+        "num_layers": 12,
+        "hidden_size": 768,
+        "num_heads": 12,
+        "vocab_size": 50257,
+    }
+    answer = plan(PlanRequest(model=model, gpus=8, reasons=False))
+    figure = answer.plot(library=library)
+    if library == "matplotlib":
+        figure.canvas.draw()
+    else:
+        assert "<b>" not in figure.layout.title.text

@@ -103,3 +103,12 @@ def test_a_signal_to_all_its_processes_ends_a_command_at_once(tmp_path, after):
     os.killpg(process.pid, signal.SIGTERM)
     _, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (130, "plan: interrupted\n")
+
+
+def deaf(_item):
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_interrupts_of_the_terminal_are_for_the_one_that_asks():
+    assert map_in_processes(deaf, range(4), workers=2) == [True] * 4
+    assert not deaf(None)

@@ -153,7 +153,7 @@ def _recognises(file: JobFile) -> bool:
 _SIGN: Final = re.compile(
     r"\"log_history\": \[|train_runtime['\"]|train_speed\((?:iter/s|s/it)\)|\"current_steps\": \d|SamplesPerSec=\d"
     r"|\*\*\*\*\* Running training \*\*\*\*\*|\[Rank 0\] step=\d+, skipped="
-    r"|\d+/\d+ \[[\d:]+<[\d:?]+, +[\d.]+(?:s/it|it/s)"
+    r"|(?<!\d)\d+/\d+ \[[\d:]+<[\d:?]+, +[\d.]+(?:s/it|it/s)"
 )
 _OTHERS: Final = re.compile(
     r"elapsed[ _]time[ _]per[ _]iteration|reduced_train_loss|completed step: \d+, seconds|memory:\s*[\d.]+[KMG]iB\("

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from html import escape
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -154,15 +155,15 @@ def _by_matplotlib(pictures: list[Bars], title: str) -> Any:
             where = [place + shift for place in places]
             axis.barh(where, values, width, left=base if picture.stacked else None, label=name, color=_colour(n))
             base = [low + more for low, more in zip(base, values, strict=True)]
-        axis.set_yticks(list(places), picture.labels)
+        axis.set_yticks(list(places), picture.labels, parse_math=False)
         axis.invert_yaxis()
-        axis.set_title(picture.title)
+        axis.set_title(picture.title, parse_math=False)
         axis.set_xlabel(picture.unit)
         if picture.limit is not None:
             axis.axvline(picture.limit, color="grey", linestyle="--", label="limit")
         if len(picture.series) > 1 or picture.limit is not None:
             axis.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
-    figure.suptitle(title, fontsize="medium")
+    figure.suptitle(title, fontsize="medium", parse_math=False)  # names and prices have dollars
     plt.close(figure)  # else a notebook shows it twice
     return figure
 
@@ -173,9 +174,9 @@ def _by_plotly(pictures: list[Bars], title: str) -> Any:
     for column, picture in enumerate(pictures, start=1):
         for n, (name, values) in enumerate(picture.series.items()):
             bar = graph.Bar(
-                name=name,
+                name=escape(name),
                 x=values,
-                y=picture.labels,
+                y=[escape(label) for label in picture.labels],
                 orientation="h",
                 marker_color=_colour(n),
                 offsetgroup=_group(picture, n),
@@ -185,7 +186,7 @@ def _by_plotly(pictures: list[Bars], title: str) -> Any:
         figure.update_yaxes(autorange="reversed", row=1, col=column)
         if picture.limit is not None:
             figure.add_vline(picture.limit, line_dash="dash", line_color="grey", row=1, col=column)
-    figure.update_layout(title=title, barmode="relative" if any(one.stacked for one in pictures) else "group")
+    figure.update_layout(title=escape(title), barmode="relative" if any(one.stacked for one in pictures) else "group")
     return figure
 
 

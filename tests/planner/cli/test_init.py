@@ -225,3 +225,25 @@ def test_a_wrong_answer_is_asked_again(plan, monkeypatch):
 def test_no_questions_asks_none(plan, terminal):
     written(plan, "--accelerator", "h100", "--no-questions")
     assert terminal == []
+
+
+def test_kinds_of_nodes_that_nobody_counts_are_one_each(plan, tmp_path):
+    (tmp_path / "h100.txt").write_text("GPU 0: NVIDIA H100 80GB HBM3 (UUID: a)\n")
+    (tmp_path / "a100.txt").write_text("GPU 0: NVIDIA A100-SXM4-80GB (UUID: b)\n")
+    machines = written(plan, "h100.txt", "a100.txt")
+    assert [group.nodes for group in machines.groups] == [1, 1]
+    done = plan("-m", "gpt3-125m", "-c", "./mine.toml", "-g", "2", "--no-reasons")
+    assert done.exit_code == 0, done.stderr
+
+
+def test_a_scheduler_and_a_driver_that_name_other_devices_are_said(plan, tmp_path):
+    (tmp_path / "a100.txt").write_text("GPU 0: NVIDIA A100-SXM4-80GB (UUID: b)\n")
+    (tmp_path / "slurm.txt").write_text("GRES NODES NODELIST\ngpu:h100:8 2 n[1-2]\n")
+    done = plan("init", "a100.txt", "slurm.txt", "-o", "mine.toml")
+    assert "GRES says h100; NVIDIA A100-SXM4-80GB is taken" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["\x1b[2J", 'EPYC"\\', "\x00", "\x85"])
+def test_names_that_are_no_text_harm_no_file(plan, tmp_path, name):
+    (tmp_path / "cpu.txt").write_text(f"Socket(s): 2\nModel name: AMD {name}\n")
+    assert written(plan, "smi.txt", "cpu.txt", "--nodes", "2").groups

@@ -11,6 +11,13 @@ ASKED = {
     "llama3-70b on 512": {"model": "llama3-70b", "gpus": 512, "cluster": "dgx-h100", "global_batch_size": 512},
     "175b on 1024": {"model": "175b", "gpus": 1024, "global_batch_size": 1536},
     "mixtral-8x7b on 64": {"model": "mixtral-8x7b", "gpus": 64, "global_batch_size": 512, "objective": "goodput"},
+    "13b whose memory grows with the batch": {
+        "model": "llama2-13b",
+        "gpus": 24,
+        "cluster": "aws-p4d",
+        "global_batch_size": 117,
+        "pins": {"pp": "1.."},
+    },
     "22b pinned": {"model": "22b", "gpus": 64, "global_batch_size": 256, "pins": {"tp": [2, 4, 8]}},
 }
 LEVERS = {
@@ -37,7 +44,7 @@ def value(found):
 
 @pytest.mark.parametrize("question", ASKED)
 def test_what_helps_is_what_a_fresh_plan_says(question):
-    asked = PlanRequest(**ASKED[question], time_limit=60.0, top=0)
+    asked = PlanRequest(**ASKED[question], ties="fastest", time_limit=60.0, top=0)
     answer = plan(asked)
     lines = {line.subject: line for line in answer.what_helps}
     fresh = {lever: plan(on_better_machines(asked, better)) for lever, better in LEVERS.items()}

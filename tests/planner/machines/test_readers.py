@@ -1,5 +1,7 @@
 """What each program prints of a machine is told by its content, and read with the place of every figure."""
 
+import re
+
 import pytest
 
 from planner.errors import BadFile
@@ -212,3 +214,40 @@ def test_shared_devices_of_kubernetes_count_whole(product, read):
     told = read(samples.kubernetes(product=product, count="56", **{"nvidia.com/gpu.count": "8"}))
     assert (values(told)[0]["gpu"], values(told)[0]["gpus_per_node"]) == ("NVIDIA-A100-SXM4-80GB", 8)
     assert any("whole devices" in remark for remark in told.nodes[0].remarks)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "GPU 0: \n",
+        '{"items": 5}',
+        '{"items": null, "status": {}}',
+        "[" * 50_000,
+        "\n" * 300_000,
+        "GRES NODELIST\ngpu:h100:8 n[0-65535][0-65535][0-65535]\n",
+        f"GRES NODES NODELIST\ngpu:h100:{'9' * 5000} 1 n1\n",
+    ],
+)
+def test_what_no_program_prints_is_refused_at_once(text, read):
+    with pytest.raises(BadFile):
+        read(text)
+
+
+def test_a_file_that_ends_early_is_said(read):
+    whole = samples.SMI
+    told = read(whole[: whole.rindex("GPU 0000")])
+    assert values(told)[0]["gpus_per_node"] == 1
+    assert any("2 GPUs are attached, 1 are told" in remark for remark in told.nodes[0].remarks)
+
+
+def test_devices_cut_by_mig_are_said(read):
+    told = read("GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-1)\n  MIG 1g.10gb     Device  0: (UUID: MIG-1)\n")
+    assert values(told)[0]["gpus_per_node"] == 1
+    assert "MIG is enabled" in told.nodes[0].remarks[0]
+
+
+def test_ports_without_a_rate_and_links_without_lanes_tell_nothing(read):
+    assert not values(read(re.sub(r"Rate: \d+", "Rate: 0", samples.PORTS)))[0]["ports"]
+    odd = samples.SMI.replace("Max                       : 5", "Max                       : 99999")
+    assert odd != samples.SMI
+    assert "host_link" not in values(read(odd))[0]

@@ -16,8 +16,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
 from planner import PlanRequest, plan
+from planner.cli import main
 from planner.service.answers import answer
 from planner.service.guard import names_only
 
@@ -428,3 +430,24 @@ def test_without_descriptors_the_log_says_so_once_and_the_service_goes_on():
     assert code == 0
     assert log.count("no connection can be accepted") == 1
     assert len(log.splitlines()) < 5
+
+
+def test_an_interrupt_while_the_workers_start_leaves_no_traceback():
+    command = [sys.executable, "-m", "planner", "serve", "--port", "0"]
+    hear = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}  # a background job ignores it
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **hear) as process:
+        assert process.stderr.readline().startswith("plan: listening")
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+    assert "Traceback" not in said
+    assert process.returncode in {0, 130}
+
+
+def test_a_service_that_does_not_start_is_not_called_infeasible(monkeypatch):
+    def fail(_server, **_sockets):
+        sys.exit(3)
+
+    monkeypatch.setattr("uvicorn.Server.run", fail)
+    done = CliRunner().invoke(main, ["serve", "--port", "0"])
+    assert done.exit_code == 1
+    assert "did not start" in done.stderr

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from planner.jobs.reader import Context
+from planner.errors import BadFile
+from planner.jobs.reader import Context, JobFile
 from planner.jobs.readers import read_job
 from tests.planner.jobs.logs.written import measured, read
 
@@ -224,3 +226,9 @@ def test_nemo_s_configuration_that_names_a_loss_is_no_log(tmp_path):
 def test_a_trainer_s_state_whose_clock_is_no_number_has_no_time(tmp_path, name):
     state = {"log_history": [{"step": 100, name: "an hour"}], "train_batch_size": 4, "global_step": 100}
     assert "iteration_seconds" not in measured(tmp_path, json.dumps(state))
+
+
+@pytest.mark.parametrize("text", ["-" * 300_000, "9" * 300_000])
+def test_long_lines_of_one_character_are_told_at_once(text):
+    with pytest.raises(BadFile, match="looks like"):
+        read_job([JobFile(Path("run.txt"), text)], Context(disk=False))
