@@ -377,7 +377,7 @@ def _try(outcome: Outcome, one: Priced, scenario: AnyScenario, budget: Budget) -
         outcome.proved, outcome.lower_bound = False, min(outcome.lower_bound, solved.bound)
     if solved.found and (best is None or solved.seconds < best.iteration):
         outcome.best = solved.found
-        outcome.feasible += not isinstance(scenario, Mixed)  # whose branches that fit are counted already
+        outcome.feasible += not (isinstance(scenario, Mixed) or one.fits[0])  # else it is counted already
 
 
 def promising(outcome: Outcome, scenario: AnyScenario) -> Iterator[tuple[float, Strategies]]:

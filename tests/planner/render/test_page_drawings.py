@@ -38,7 +38,7 @@ def test_the_sentence_names_the_job_the_strategy_the_price_and_the_proof(best):
     told = shown_plan(best).headline
     assert told.startswith("llama3-8b on 16 GPUs of dgx-h100: ")
     assert f"DP {best.strategy.dp}: " in told
-    assert "without offloading is faster in the model." in told
+    assert "without offloading" in told
 
 
 def test_a_given_strategy_is_not_called_the_best(best):
@@ -61,7 +61,9 @@ def test_the_memory_card_is_of_the_fullest_stage_and_says_what_is_too_much(best)
     card = next(
         card for card in cards(best.model_copy(update={"memory_bytes": (*others, over)})) if card["name"] == "Memory"
     )
-    assert (card["level"], card["detail"]) == ("bad", f"1.0 GiB too much; stage {first.stage} of 2")
+    assert card["level"] == "bad"
+    assert card["detail"].startswith("1.0 GiB too much; fits with a probability of ")
+    assert card["detail"].endswith(f"; stage {first.stage} of 2")
 
 
 def test_every_gpu_of_a_drawn_replica_has_a_place_of_its_own(experts):

@@ -25,6 +25,7 @@ REPORTING = {
     "cli/live.py",
     "runs/probe/measure.py",
     "service/app.py",
+    "service/metrics.py",
     "studies/answer.py",
     "studies/engines.py",
     "studies/progress.py",

@@ -84,7 +84,7 @@ asked = PlanRequest(model="llama3-8b", gpus=8, flavour="sweet")
 study = study_of({"model": "llama3-8b", "gpus": 8, "tastes": ["sweet", "sour"]})
 run = CliRunner()
 print(json.dumps({
-    "help": " ".join(run.invoke(main, ["solve", "--help"]).stdout.split()),
+    "help": " ".join(run.invoke(main, ["solve", "--help-all"]).stdout.split()),
     "option": run.invoke(main, ["--config", "ask.json", "--taste", "sour", "--dry-run", "--format", "json"]).exit_code,
     "file": json.loads(run.invoke(main, ["predict", "--config", "ask.json", "--format", "json"]).stdout)["request"],
     "study": [dict(point.axes) for point in points_of(study)],
