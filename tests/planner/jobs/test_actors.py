@@ -56,7 +56,7 @@ def test_the_actor_of_openrlhf_trains_on_its_own_devices():
     )
     assert (job.fields["gpus"], job.fields["seq_length"]) == (8, 1536)
     assert (job.pins["offload"], job.pins["cp"]) == ("optimizer", 2)
-    assert any("ppo generates what it learns from" in line for line in job.unpriced)
+    assert any("ppo generates its samples" in line for line in job.unpriced)
 
 
 PPO = (
