@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from costmodels.model.model import BadModel, Model, from_shape
-from hardware.errors import BadFile, UnknownName
+from hardware.errors import BadFile, UnknownName, nearest
 from hardware.files import Document, built, read
 
 DIRECTORY = Path(__file__).parent / "models"
 ALIASES = "aliases"
 SUFFIXES = (".toml", ".json")
+_ANY_OTHER = "give any other model as a copy of its config.json"
 _WORD = re.compile(r"[a-z0-9.]+")
 _TUNED = re.compile(r"instruct|base|hf|chat|it|pt|thinking|preview|meta|\d{4}")
 """Words of a name that tell no sizes: what the weights were tuned for, by whom they are published, and when."""
@@ -52,13 +53,18 @@ def model(name_or_path: str, seq_length: int | None = None) -> Model:
         if name_or_path.lower().endswith(SUFFIXES) or path.exists():
             return from_file(path, seq_length)
         if (known := entry_on_hub(name_or_path)) is None:
-            other = "give any other model as a copy of its config.json"
-            raise BadFile(path, f"no such file, and no such model in the catalogue (plan list models); {other}")
+            raise BadFile(path, f"no such file, and no such model in the catalogue{_likes(name_or_path)}; {_ANY_OTHER}")
         return from_file(DIRECTORY / f"{known}.toml")
     name = entry_of(name_or_path)
     if name is None:
         raise UnknownName("model", name_or_path, [*names(), *aliases()])
     return from_file(DIRECTORY / f"{name}.toml")
+
+
+def _likes(name: str) -> str:
+    """The entries most like a hub's name, for an error."""
+    near = nearest(name.rpartition("/")[2].lower(), names())
+    return f": did you mean {' or '.join(near)}? `plan list models` shows all" if near else " (plan list models)"
 
 
 def entry_on_hub(name: str) -> str | None:

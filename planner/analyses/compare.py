@@ -63,6 +63,8 @@ class Compared(Record):
     measured_mfu: float | None
     tokens_per_second: float
     peak_memory_bytes: float
+    fits: bool = True
+    """Whether every stage is predicted to fit its device."""
     gpus: int
 
 
@@ -174,6 +176,7 @@ def _compared(side: Side, priced: Price) -> Compared:
         measured_mfu=None if side.measured is None else side.mfu(side.measured),
         tokens_per_second=side.scenario.tokens / priced.iteration,
         peak_memory_bytes=float(priced.footprint.total.max()),
+        fits=bool((priced.footprint.total <= side.scenario.group.accelerator.usable_memory).all()),
         gpus=side.scenario.gpus,
     )
 

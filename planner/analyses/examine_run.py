@@ -177,9 +177,17 @@ def _switched(found: Case, framework: str | None) -> Iterator[Change]:
         scenario = replace(found.scenario, stack=changed_stack(stack, {name: not value}))
         priced = price_strategy(found.strategy, scenario, found.assignment)
         if float(np.max(priced.footprint.total)) <= scenario.group.accelerator.usable_memory:
-            text = f"{name} {'off' if value else 'on'} ({word})"
+            text = f"{name} {_turned(word, on=not value)}"
             saved = 1.0 - priced.iteration / now
             yield Change(kind="switch", name=name, text=text, iteration_seconds=priced.iteration, saved=saved)
+
+
+def _turned(word: str, *, on: bool) -> str:
+    """The state to turn to, and what says it: an option that is given, or left out where it says the contrary."""
+    option = word.rpartition("--")[2]
+    contrary = option != word and option.startswith(("no-", "disable-"))
+    left_out = contrary == on and option != word
+    return f"{'on' if on else 'off'} ({'without ' if left_out else ''}{word})"
 
 
 def _switches(stack: Stack) -> Iterator[tuple[str, bool, tuple[str, ...]]]:

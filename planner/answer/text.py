@@ -13,6 +13,15 @@ if TYPE_CHECKING:
 _SECONDS: Final = (("s", 1.0), ("ms", 1e3), ("us", 1e6))
 _PREFIXES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
+SHORT_TERMS: Final[Mapping[str, str]] = {
+    "tp": "TP traffic",
+    "cp": "CP traffic",
+    "pp": "PP transfers",
+    "ep": "EP traffic",
+    "dp": "DP traffic",
+    "slack": "fragmentation",
+}
+"""Terms of an iteration, and parts of a device's memory, as a sentence has them; others keep their name."""
 NOTABLE = 0.0005
 """Relative change below which something helps nothing."""
 NOT_KNOWN = "not known: the search for it ended before anything was found"

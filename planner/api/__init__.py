@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 def plan(request: PlanRequest, *, progress: Tell | None = None) -> Plan:
     """The strategy with the best objective, proved best within the model, with reasons and runners-up.
 
+    ``plan(PlanRequest(model="llama3-8b", gpus=64))`` fills in the rest and lists it under ``defaults`` of the answer;
+    ``print(answer.summary())`` is the screen of the command.
+
     Args:
-        request: the question.
+        request: the question; `help(PlanRequest)` has its fields.
         progress: told how far the answer has come, as a `Progress`, after every batch of strategies.
 
     Raises:

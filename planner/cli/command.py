@@ -23,6 +23,8 @@ HEADINGS: Final = (
     ANSWER,
 )
 """Groups of the help in their order; at "" stand those that a command has of its own."""
+_OWN: Final = "Options"
+"""What the help writes above those of "", which would be a lone colon."""
 _ALL: Final = "planner.help_all"
 _LONGEST_PIN: Final = 200
 _LONGEST_TEXT: Final = 4096
@@ -101,7 +103,7 @@ class Command(click.Command):
         whole = bool(ctx.meta.get(_ALL))
         for heading, options in self.sections(ctx, whole=whole).items():
             if records := [record for one in options if (record := one.get_help_record(ctx))]:
-                with formatter.section(heading):
+                with formatter.section(heading or _OWN):
                     formatter.write_dl(records)
         left = sum(getattr(param, "expert", False) for param in self.get_params(ctx))
         if left and not whole:

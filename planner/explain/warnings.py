@@ -96,7 +96,7 @@ def memory_edge(search: Search, budget: Budget) -> tuple[str, ...]:
         return ()
     filled = peak_bytes(price_strategy(taken.row, edge.scenario, taken.assignment))
     share = filled / edge.scenario.group.accelerator.usable_memory
-    words = _words(strategy_record(taken.row, taken.assignment, edge.scenario))
+    words = _words(strategy_record(taken.row, taken.assignment, edge.scenario), search)
     risk = f"fills {share:.1%} of the memory and may run out, as predictions of memory are off by a few per cent"
     return (f"with --memory-margin 0: {gain:.1%} faster, {words}; it {risk}",)
 
@@ -121,11 +121,15 @@ def memory_headroom(search: Search, budget: Budget) -> tuple[str, ...]:
     taken = smaller.choice(found).taken
     share = smaller.value(taken) / search.value - 1.0
     slower = f"{share:.1%} slower" if np.round(share, 3) > 0.0 else "as fast"
-    return (f"{asked}: {slower}, {_words(strategy_record(taken.row, taken.assignment, scenario))}",)
+    return (f"{asked}: {slower}, {_words(strategy_record(taken.row, taken.assignment, scenario), search)}",)
 
 
-def _words(strategy: Strategy) -> str:
+def _words(strategy: Strategy, search: Search) -> str:
+    """Degrees and what is done for memory; ZeRO and micro-batch where they are not those of the plan."""
+    plan = strategy_record(search.taken.row, search.taken.assignment, search.objective.scenario)
     said = degrees_above_one(strategy)
+    said += [f"ZeRO-{strategy.zero_stage}"] * (strategy.zero_stage != plan.zero_stage)
+    said += [f"micro-batch {strategy.micro_batch_size}"] * (strategy.micro_batch_size != plan.micro_batch_size)
     layers, again = (sum(getattr(stage, name) for stage in strategy.stages) for name in ("layers", "recompute_layers"))
     if again:
         said.append(f"recompute {again}/{layers} layers")
@@ -176,7 +180,7 @@ def beyond_framework(search: Search, budget: Budget) -> tuple[str, ...]:
     rules = [rule for rule in active(objective.scenario, asked) if rule.kind == "framework"]
     lacks = [rule for rule in rules if not _passes(best.row, (rule,), objective.scenario).all()]
     lack = sentence(lacks[0], best.row.row(0), objective.scenario) if lacks else "it recomputes other layers by stage"
-    words = _words(strategy_record(best.row, best.assignment, free.scenario))
+    words = _words(strategy_record(best.row, best.assignment, free.scenario), search)
     return (f"{gain:.1%} faster with --for any, {words}, but {framework} cannot start it: {lack}",)
 
 

@@ -17,7 +17,7 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Ints, Strategies
 from planner.answer.build import order_in_words
 from planner.answer.plan import Advice, Answer, Plan, Rejection, Strategy
-from planner.answer.text import NOT_KNOWN, NOTABLE, format_bytes, format_seconds
+from planner.answer.text import NOT_KNOWN, NOTABLE, SHORT_TERMS, format_bytes, format_seconds
 from planner.errors import BadRequest
 from planner.explain import verdict as explain
 from planner.request.budget import Budget
@@ -183,7 +183,7 @@ def _worse(other: Incumbent, objective: Objective, least: float, ours: dict[str,
     formatted = format_bytes if objective.by_memory else format_seconds
     worse = sorted(((theirs[name] - ours[name], name) for name in ours), reverse=True)
     terms = ", ".join(
-        f"{name} {formatted(ours[name])} -> {formatted(theirs[name])}"
+        f"{SHORT_TERMS.get(name, name)} {formatted(ours[name])} -> {formatted(theirs[name])}"
         for gain, name in worse[:2]
         if gain > NOTABLE * least
     )

@@ -104,7 +104,8 @@ def _uncounted(rows: Iterable[Mapping[str, str]], name: str) -> Node:
     """Nodes whose devices the file does not tell."""
     node, every = Node(), {host for row in rows for host in _names(row.get("NODELIST", ""))}
     node.say("nodes", len(every) or None, f"{name}: sinfo, {len(every)} nodes in NODELIST, with or without GPUs")
-    node.remarks.append(f'{name}: no GRES; sinfo -o "%P %G %D %m %N" tells the GPUs of every kind of node')
+    counted = f", so {len(every)} nodes are counted, those without GPUs too" if every else ""
+    node.remarks.append(f'{name}: no GRES{counted}; sinfo -o "%P %G %D %m %N" tells the GPUs of every kind of node')
     return node
 
 

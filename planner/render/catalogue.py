@@ -219,6 +219,8 @@ def _otherwise(name: str, kinds: tuple[str, ...]) -> list[tuple[Kind, str]]:
 def _unknown(name: str, kinds: tuple[str, ...], known: list[str]) -> MeshwrightError:
     if len(kinds) == 1:
         return UnknownName(kinds[0].removesuffix("s"), name, known, bare_name(name))
+    if name.lower().endswith((".toml", ".json")):
+        return BadRequest(f"{name!r} is a file: `plan show` takes names of the catalogue (`plan list`)")
     near = nearest(bare_name(name) or name.lower(), known)
     hint = f"did you mean {' or '.join(near)}?" if near else f"`plan list` shows {', '.join(kinds)}"
     return BadRequest(f"the catalogue has no {name!r}: {hint}")

@@ -109,6 +109,15 @@ def paths_of(files: Sequence[str]) -> list[Path]:
     return list(dict.fromkeys(found)) or shipped()
 
 
+_FITS: Final = {
+    "ran_and_predicted_to": "ran as predicted",
+    "false_alarms": "ran though predicted to run out of memory",
+    "out_of_memory_and_predicted_to": "ran out as predicted",
+    "missed_out_of_memory": "ran out though predicted to fit",
+}
+"""What a run did and what was predicted of it, in words."""
+
+
 def _figures(by_file: Compared) -> dict[str, Any]:
     """All that a report says of its verdicts together, by the keys of the JSON."""
     verdicts = _all(by_file)
@@ -178,7 +187,7 @@ def _table(by_file: Compared, figures: Mapping[str, Any]) -> Iterator[str]:
             low = ", ".join(f"{group} {by_group[group]:.0%}" for group in least if by_group[group] < COVERAGE)
             shares = f"holds {held['mean']:.1%}, mean over groups{low and f'; least: {low}'}"
             yield f"{COVERAGE:.0%} interval, {name}: {shares}"
-    yield "Fits: " + ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in figures["fits"].items())
+    yield "Fits: " + ", ".join(f"{count} {_FITS[name]}" for name, count in figures["fits"].items())
     yield from (*_assumed(verdicts), *_repeated(by_file), *_reasons(verdicts))
 
 

@@ -119,14 +119,40 @@ def _export(body: Body, _seconds: float) -> str:
     if unknown := sorted(set(body) - {"plan", "to", "version"}):
         raise BadRequest(f"there is no field {unknown[0]!r:.40}; there are plan, to, version")
     found, to, version = _plan_in(body), body.get("to"), body.get("version")
-    if not isinstance(to, str) or not isinstance(version, str | None):
+    if not isinstance(to, str | None) or not isinstance(version, str | None):
         raise BadRequest(f"to: expected the name of an exporter, got {to!r:.40}")
+    chosen = to or _exporter_of(found)
     try:
-        made = export(found, to, version=version)
+        made = export(found, chosen, version=version)
     except Inexpressible as error:
-        raise BadRequest(f"{error}{nearest_expressible(found, to)}") from None
-    exported = {"files": made.files, "program": made.program, "environment": made.environment, "remarks": made.remarks}
+        raise BadRequest(f"{error}{nearest_expressible(found, chosen)}") from None
+    exported = {
+        "to": chosen,
+        "files": made.files,
+        "program": made.program,
+        "environment": made.environment,
+        "remarks": made.remarks,
+    }
     return json.dumps({"schema": "export/1", **exported})
+
+
+def _exporter_of(found: Plan) -> str:
+    """The exporter that a plan asks for, or the first that can write it, its stack's own before others."""
+    from planner.frameworks.registry import FRAMEWORKS, goes_with
+    from planner.jobs.job import Inexpressible
+    from planner.jobs.registry import TARGETS, export
+
+    stack = found.request["stack"]
+    own = [name for name in FRAMEWORKS if goes_with(name, stack if isinstance(stack, str) else stack["name"])]
+    likely = [str(found.request.get("framework")), *own, *(name for name, one in TARGETS.items() if one.write)]
+    known = [name for name in dict.fromkeys(likely) if name in TARGETS]
+    for name in known:
+        try:
+            export(found, name)
+        except Inexpressible:
+            continue
+        return name
+    return known[0]
 
 
 def _drawn(body: Body, _seconds: float) -> str:

@@ -114,6 +114,7 @@ class Exported(Record):
     """Schema ``export/1``."""
 
     schema_: Literal["export/1"] = Field("export/1", alias="schema")
+    to: str
     files: dict[str, str]
     program: tuple[str, ...]
     """What every rank runs, as words."""
@@ -131,7 +132,7 @@ ENDPOINTS: Final = (
     Endpoint("allocate", "A cluster divided among jobs.", _queue_schema(), Allocation),
     Endpoint("replan", "The plan for another number of accelerators.", _replan_schema(), Replan),
     Endpoint("export", "The files that start a plan.", _of_plan(
-        to={"type": "string", "description": "One of /v1/exporters."},
+        to={"type": ["string", "null"], "default": None, "description": "Of /v1/exporters; one that can, unless said."},
         version={"type": ["string", "null"], "default": None, "description": "Of it; the usual one unless said."},
     ), Exported),
     Endpoint("read", "What a job's files are read as, their price, the best plan beside it.", _files_schema(), Reading),

@@ -82,7 +82,7 @@ def read_uploaded(body: Mapping[str, Any], seconds: float) -> Reading:
     request = _request(asked)
     names_only(request)
     job, lacking = found.job, still_missing(found.job, asked)
-    said = () if "cluster" in asked or any("--cluster " in line for line in lacking) else (_NOT_SAID,)
+    said = () if "cluster" in asked or any("--cluster" in line for line in lacking) else (_NOT_SAID,)
     reading = Reading(
         files=tuple(ReadFile(name=str(part.file.path), title=part.title) for part in found.parts),
         request=request,

@@ -220,6 +220,14 @@ def test_a_link_brings_the_same_question_and_answer(open_page):
     assert other.locator("#field-precision").input_value() == "fp8"
 
 
+def test_examples_lead_to_answers(open_page):
+    page = whole(open_page())
+    page.get_by_role("link", name="QLoRA on 8 A100").click()
+    expect(page.locator("p.headline")).to_contain_text("qwen3-8b on 8 GPUs", timeout=60_000)
+    assert page.locator("#field-adapters").input_value() == "16"
+    assert page.locator("#field-adapters").is_visible()
+
+
 def test_the_answer_leaves_as_json_and_as_a_picture(open_page):
     page = whole(open_page())
     with page.expect_download() as got:

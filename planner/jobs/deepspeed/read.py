@@ -61,7 +61,11 @@ def deepspeed_job(document: Mapping[str, Any]) -> ImportedJob:
     assumed += more
     if at.raw("reduce_bucket") == AUTO:
         assumed.append("zero_optimization.reduce_bucket_size is auto, the square of a layer's width; 5e8 is priced")
-    assumed += [] if at("optimizer") else ["it has no optimizer; Adam is priced, --optimizer changes it"]
+    assumed += (
+        []
+        if at("optimizer")
+        else ["no optimizer in the DeepSpeed configuration; Adam is priced, --optimizer changes it"]
+    )
     fields = present(
         global_batch_size=sizes.pop("global_batch_size", None),
         precision=precision,

@@ -66,7 +66,7 @@ DEEPSPEED: Final = Dialect(
         "num-nodes": "--nnodes {}",
         "moe-train-capacity-factor": "--moe-expert-capacity-factor {}",
     },
-    usual="--transformer-impl local --expert-interval 2",
+    usual="--transformer-impl local --expert-interval 2 --recompute-num-layers 1",
     refused={
         "enable-zbh1-pipeline": "--stack zero-bubble prices zero-bubble pipelines",
         "enable-zbh1-exact-semantics": "--stack zero-bubble prices zero-bubble pipelines",

@@ -99,7 +99,7 @@ def _ported(job: Job) -> tuple[str, ...]:
 def _own_words(job: Job) -> list[str]:
     """Options that a plan knows no value of: none of them costs anything."""
     unknown = ["--rotary-base", "--norm-epsilon"] if _base_unknown(job) else []
-    names = ["--data-path", "--tokenizer-model", "--lr", *unknown]
+    names = ["--data-path", "--tokenizer-model", "--lr", "--train-iters", *unknown]
     return [f"{name} ..." for name in names]
 
 

@@ -73,8 +73,13 @@ def written(job: Job, how: Written) -> Export:
     beside = _beside(job, by)
     name, text = next(iter(beside.files.items()))
     document = how.finished(how.trainer.options.document(_values(job, how, by, task)), job)
-    remarks = (*_remarks(job, how, by), *uncarried_choices(job.plan.request, by, CARRIED))
     program = tuple(word.format(task=how.tasks[task]) for word in how.programs[by])
+    launcher = {
+        "accelerate": f"accelerate launch --config_file {name}",
+        "deepspeed": f"torchrun --nproc-per-node {job.gpus_per_node}",
+    }
+    start = f"start it on every machine with {launcher[by]} {' '.join(program)}"
+    remarks = (start, *_remarks(job, how, by), *uncarried_choices(job.plan.request, by, CARRIED))
     files = {
         how.file.format(task=how.tasks[task]): shell.commented(how.trainer.title, remarks, yaml_text(document)),
         name: text,
@@ -90,9 +95,12 @@ def _beside(job: Job, by: str) -> Export:
 def _refuse(job: Job, how: Written, by: str) -> None:
     at, task = job.strategy, str(job.asked("task") or "finetune")
     optimizer, known = job.switches.optimizer, ", ".join(_OPTIMIZERS)
-    base = str(job.asked("base_precision") or "")
+    base, other = str(job.asked("base_precision") or ""), next(iter(how.programs))
     reasons = [
-        (by not in how.programs, f"no states sharded by {by}: its stack is {job.stack}; --stack deepspeed works"),
+        (
+            by not in how.programs,
+            f"{by} shards its states; {how.name} is written for {other}; plan again with --for {other}",
+        ),
         (at.pp > 1, f"no pipeline; pp is {at.pp}"),
         (at.tp > 1, f"no tensor ranks {at.tp}"),
         (at.ep > 1, f"no expert ranks {at.ep}"),
@@ -162,7 +170,7 @@ def _remarks(job: Job, how: Written, by: str) -> tuple[str, ...]:
     stack = "deepspeed" if by == "deepspeed" else "transformers"
     own, kernels = "16-bit" if by == "deepspeed" else "autocast", job.adapters.kernels if job.adapters else ""
     return applicable({
-        f"{model} is the catalogue's name; put the hub's, or a path": True,
+        f"{model}: {job.model.name} is the catalogue's name; write that of the hub, or a path": True,
         "give it its data": True,
         f"adapters are priced with kernels {kernels}; this trainer uses PEFT's, {own}": kernels not in {"", own},
         f"{job.gpus} processes take part, {job.gpus_per_node} on a node": True,

@@ -18,7 +18,7 @@ def print_comparison(found: Comparison, console: Console) -> None:
     """The whole comparison, within the width of the console."""
     line(console, _answer(found), "bold")
     for letter, side in (("A", found.a), ("B", found.b)):
-        line(console, f"{letter}  {side.name}")
+        line(console, f"{letter}  {side.name}{_risk(side)}")
     for heading, table in (
         ("Totals", _sides(found)),
         ("Time per iteration", _terms(found)),
@@ -40,6 +40,11 @@ def _answer(found: Comparison) -> str:
     more = "less" if b < a else "more"
     took = f"{abs(b / a - 1.0):.1%} {more} time per iteration: {short_seconds(b)}, A {short_seconds(a)}"
     return f"B is predicted to take {took}."
+
+
+def _risk(side: Compared) -> str:
+    """What a time does not tell: a side that was not measured and may not run."""
+    return "" if side.fits or side.measured_seconds is not None else ", likely to run out of memory"
 
 
 def _sides(found: Comparison) -> Table:

@@ -107,7 +107,7 @@ def _best(found: Examined) -> list[str]:
     lines = [f"takes {short_seconds(found.best_seconds)}, {format_percent(gain)} less: {found.best_differs}"]
     if found.measured_seconds:
         would = found.best_seconds * found.measured_seconds / found.predicted_seconds
-        lines.append(f"{short_seconds(would)} if its prediction misses as that of the run does")
+        lines.append(f"{short_seconds(would)} if its prediction is as far off as that of the run")
     return lines
 
 

@@ -213,7 +213,11 @@ def machine_facts(request: Mapping[str, Any]) -> list[str]:
 
 
 def _software(stack: object) -> str:
-    return f"stack {name_in(stack)}" + (", as you gave it" if isinstance(stack, Mapping) else "")
+    if not isinstance(stack, Mapping):
+        return f"stack {name_in(stack)}"
+    own = (stack.get("calibrated") or {}).get("own_runs")
+    whose = f"fitted to {plural(own, 'run')} of yours" if own else "as you gave it"
+    return f"stack {name_in(stack)}, {whose}"
 
 
 def _machines(group: Mapping[str, Any]) -> str:

@@ -52,8 +52,9 @@ def _read(path: Path, found: Evidence) -> None:
     else:
         raise BadFile(
             path,
-            "neither runs (JSON lines), nor an answer of plan probe, nor output of nccl-tests, nor a table of products "
-            f"(CSV with m, n, k, dtype, time_us); it begins with {_first_line(text)[:40]!r}",
+            "neither runs (JSON lines), nor a log of a training run, nor an answer of plan probe, nor output of "
+            "nccl-tests, nor a table of products (CSV with m, n, k, dtype, time_us); "
+            f"it begins with {_first_line(text)[:40]!r}",
         )
 
 

@@ -267,7 +267,7 @@ def _next(learnt: Learnt, own: Points) -> str:
     share = open_by[widest] / max(sum(open_by.values()), 1e-12)
     if share < NOTABLE:
         return ""
-    return f"{_HINTS[FIELDS[widest]]}: {FIELDS[widest]} is {share:.0%} of what is left open of such runs"
+    return f"{_HINTS[FIELDS[widest]]}: {share:.0%} of what is still uncertain in such runs is {FIELDS[widest]}"
 
 
 NOTABLE: Final = 0.1

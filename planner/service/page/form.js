@@ -24,7 +24,7 @@ const FORM = {
   stack: { label: "Software stack", list: true, group: "job" },
   memory_margin: { label: "Memory margin", group: "job" },
   framework: { label: "Framework", options: [], group: "job" },
-  adapters: { label: "LoRA rank", group: "tune", hint: "16, or 16:linear_qkv,linear_proj" },
+  adapters: { label: "LoRA rank", group: "tune", hint: "16, or 16:linear_qkv" },
   base_precision: { label: "Frozen weights", options: ["fp32", "bf16", "int8", "nf4", "fp4", "nf4-double", "fp4-double"], group: "tune" },
   task: { label: "Task", options: ["pretrain", "finetune", "dpo", "kto", "orpo", "simpo", "reward"], group: "tune" },
   ...Object.fromEntries(Object.entries(AXES).map(([name, row]) => [name, { group: "pins", ...row }])),

@@ -3,8 +3,7 @@ const launchState = { to: null, version: null };
 
 function launchSection(plan) {
   if (!offered) return null;
-  const usual = plan.request.framework && plan.request.framework !== "any" ? plan.request.framework : offered.exporters[0].name;
-  const to = launchState.to ?? usual, place = html("div", { id: "launch-files", "aria-live": "polite" });
+  const to = launchState.to, place = html("div", { id: "launch-files", "aria-live": "polite" });
   const kinds = { framework: "Frameworks", recipe: "Recipes of trainers", launcher: "Launchers" };
   const names = html("select", { id: "launch-to", onchange: () => { launchState.to = names.value; launchState.version = null; versions(); look(); } },
     ...Object.entries(kinds).map(([kind, label]) => html("optgroup", { label },
@@ -16,7 +15,8 @@ function launchSection(plan) {
   };
   const look = () => showLaunch(plan, names.value, version.value, place);
   versions();
-  look();
+  if (to) look();
+  else showLaunch(plan, null, null, place).then((found) => { if (found) { names.value = found; versions(); } });
   return panel("launch", "Launch files", null, html("div", { class: "row" }, html("label", { for: "launch-to" }, "for"), names,
     html("label", { for: "launch-version" }, "version"), version), place);
 }
@@ -25,11 +25,14 @@ async function showLaunch(plan, to, version, place) {
   place.setAttribute("aria-busy", "true");
   try {
     const made = await ask("export", { plan, to, version });
+    place.removeAttribute("aria-busy");
     if (made) place.replaceChildren(...launchFiles(made));
+    return made?.to;
   } catch (error) {
     place.replaceChildren(warning(error.message));
+    place.removeAttribute("aria-busy");
+    return null;
   }
-  place.removeAttribute("aria-busy");
 }
 
 function launchFiles(made) {

@@ -116,6 +116,7 @@ showForm();
 listeners.push(settled(QUIET, answer), showPrice);
 window.addEventListener("hashchange", () => {
   if (location.hash.slice(1) === fragment()) return;
+  forgetFiles();
   fromFragment(location.hash.slice(1));
   showForm();
   answer();

@@ -34,6 +34,12 @@ function leaveAside() {
   for (const name of TAKEN) control(name).placeholder = "from your files";
 }
 
+function forgetFiles() {
+  state.files = {};
+  aside = null;
+  showFiles();
+}
+
 function bringBack(more = {}) {
   Object.assign(state, { files: {}, fields: { ...(aside?.fields ?? state.fields), ...more }, pins: aside?.pins ?? state.pins });
   aside = null;
@@ -100,10 +106,17 @@ function priced({ answer }) {
   const best = answer.why_not[0], mine = answer.prediction?.iteration_seconds;
   if (!mine) return [warning(`It does not run: ${answer.rejected.map((one) => one.example).join("; ")}`)];
   const gain = best?.iteration_seconds ? 1 - best.iteration_seconds / mine : 0;
+  if (!answer.fits) return misfit(answer, best, mine);
   const far = gain > 0.0005 ? `The best plan is ${percent(gain, 1)} faster: ${seconds(best.iteration_seconds)} in place of ${seconds(mine)}.` : `It is as fast as the best plan: ${seconds(mine)}.`;
-  const misfit = answer.fits ? [] : [warning("It needs more memory than the GPUs have.")];
-  const differs = answer.alternatives[0]?.differs ? [small(`The best has ${answer.alternatives[0].differs}`)] : [];
-  return [html("p", { class: "verdict" }, html("strong", {}, far)), ...misfit, ...differs, ...(best ? [small(best.text)] : [])];
+  return [html("p", { class: "verdict" }, html("strong", {}, far)), ...differsOf(answer), ...(best ? [small(best.text)] : [])];
+}
+
+const differsOf = ({ alternatives }) => alternatives[0]?.differs ? [small(`The best has ${alternatives[0].differs}`)] : [];
+
+function misfit(answer, best, mine) {
+  const fitting = best?.iteration_seconds ? ` The best plan that fits takes ${seconds(best.iteration_seconds)}.` : "";
+  const said = `It is likely to run out of memory; if it runs, an iteration takes ${seconds(mine)}.${fitting}`;
+  return [html("p", { class: "verdict" }, html("strong", {}, said)), ...differsOf(answer)];
 }
 
 function examined({ measured_seconds: measured, predicted_seconds: predicted, changes }) {

@@ -15,6 +15,13 @@ from hardware.errors import BadFile, UnknownName
 SHAPE = {"num_layers": 4, "hidden_size": 64, "num_heads": 8, "vocab_size": 1000, "seq_length": 128}
 
 
+def test_a_hub_s_name_that_is_not_known_has_the_nearest_entries():
+    with pytest.raises(BadFile, match=r"no such model in the catalogue: did you mean mistral-7b or"):
+        catalogue.model("mistralai/Mistral-7B-v0.3")
+    with pytest.raises(BadFile, match=r"in the catalogue \(plan list models\); give any other"):
+        catalogue.model("nobody/xyzzyq")
+
+
 @pytest.mark.parametrize("name", catalogue.names())
 def test_every_entry_loads_and_says_where_it_comes_from(name):
     model = catalogue.model(name)

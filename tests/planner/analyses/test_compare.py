@@ -26,6 +26,15 @@ def pinned(**pins):
     return side(pins=pins)
 
 
+def test_a_side_that_is_likely_to_run_out_of_memory_is_said_beside_its_time():
+    tight = side(gpus=8, seq_length=32768, pins={"tp": 1, "pp": 1, "recompute": "none"})
+    found = compare(tight, side(gpus=8, seq_length=32768, pins={"tp": 8, "recompute": "full"}))
+    assert (found.a.fits, found.b.fits) == (False, True)
+    screen = StringIO()
+    print_comparison(found, Console(file=screen, width=80))
+    assert "A  answer, likely to run out of memory\nB  answer\n" in screen.getvalue()
+
+
 def test_terms_add_up_to_both_iterations():
     found = compare(pinned(tp=2), pinned(tp=4, pp=2))
     assert sum(term.a for term in found.terms) == pytest.approx(found.a.iteration_seconds)

@@ -65,10 +65,17 @@ def test_a_change_is_worth_what_it_would_take(found):
 def test_a_switch_that_was_left_off_is_named_as_its_framework_has_it():
     off = examined({"iteration_seconds": 10.0}, changes={"stack.overlap_grad_reduce": False})
     switch = next(one for one in off.changes if one.name == "overlap_grad_reduce")
-    assert "--overlap-grad-reduce" in switch.text
+    assert switch.text == "overlap_grad_reduce on (Megatron --overlap-grad-reduce)"
     on = predict(PlanRequest(**JOB | {"changes": {"stack.overlap_grad_reduce": True}}), as_ran=True)
     assert on.prediction is not None
     assert switch.iteration_seconds == pytest.approx(on.prediction.iteration_seconds)
+
+
+def test_an_option_that_switches_off_is_left_out_to_switch_on():
+    slow = {"stack.fused_softmax": False, "stack.attention_backend": "unfused"}
+    found = examined({"iteration_seconds": 10.0}, changes=slow)
+    switch = next(one for one in found.changes if one.name == "fused_softmax")
+    assert switch.text == "fused_softmax on (without Megatron --no-masked-softmax-fusion)"
 
 
 def test_a_switch_of_several_fields_is_turned_and_one_that_rests_on_it_waits():

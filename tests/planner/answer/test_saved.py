@@ -106,6 +106,13 @@ def test_a_figure_that_cannot_be_is_refused_in_one_line(where, value, said, comm
     assert said in done.stderr
 
 
+def test_a_script_is_no_answer_and_the_way_to_one_is_said(tmp_path):
+    (tmp_path / "train.sh").write_text("torchrun pretrain_gpt.py\n")
+    done = CliRunner().invoke(main, ["export", str(tmp_path / "train.sh"), "--to", "slurm"])
+    assert done.exit_code == 2
+    assert "`plan --from FILE --format json` makes one of a job" in done.stderr
+
+
 @pytest.mark.parametrize(
     "asked", [{}, {"objective": "goodput"}, {"objective": "memory"}, {"cluster": "a100-h100-mixed"}]
 )

@@ -74,6 +74,12 @@ def test_help_names_every_command_and_the_exit_codes():
     assert "130 interrupted" in shown
 
 
+def test_options_of_a_command_s_own_stand_under_a_heading():
+    text = CliRunner().invoke(main, ["export", "--help"]).stdout
+    assert "\nOptions:\n  --to NAME" in text
+    assert "\n:\n" not in text
+
+
 def test_help_begins_with_what_everybody_needs_and_leaves_the_rest_to_another():
     for args in ([], ["solve"], ["size"], ["predict"]):
         shown = run(*args, "--help").stdout

@@ -78,6 +78,10 @@ def test_show_finds_the_kind_by_itself():
         assert (document["kind"], document["name"]) == (kind, full)
 
 
+def test_a_file_is_no_entry():
+    assert run("show", "my-cluster.toml").stderr.startswith("plan: 'my-cluster.toml' is a file: ")
+
+
 def test_an_ambiguous_name_is_settled_by_its_kind():
     assert "`plan show dgx-h100 --kind clusters`" in run("show", "h100").stderr
     document = json.loads(run("show", "h100", "--kind", "cluster", "--format", "json").stdout)

@@ -18,7 +18,7 @@ def full():
 
 def test_a_plan_that_fills_the_memory_says_that_it_may_run_out(full):
     first, second = full.warnings[:2]
-    assert re.match(r"stage \d fills (9[5-9]\.\d|100\.0)% of the usable memory: .* may run out; leave room with", first)
+    assert re.match(r"stage \d fills (9[5-9]\.\d|100\.0)% of the usable memory and may run out .* leaves more$", first)
     assert second.startswith("with --memory-margin 5%: ")
 
 
@@ -60,6 +60,13 @@ def test_a_plan_leaves_a_margin_unless_it_is_told_otherwise_and_says_what_that_c
     (said,) = (one for one in usual.warnings if one.startswith("with --memory-margin 0: "))
     assert f": {gain:.1%} faster, TP {edge.strategy.tp} PP {edge.strategy.pp} " in said
     assert "memory margin 5% (--memory-margin 0 plans to the edge)" in usual.defaults
+
+
+def test_a_faster_plan_of_the_same_degrees_says_what_it_has_otherwise():
+    tuned = {"model": "qwen3-8b", "gpus": 8, "cluster": "dgx-h100", "task": "finetune", "top": 0}
+    usual, edge = plan(PlanRequest(**tuned)), plan(PlanRequest(**tuned, memory_margin=0, reasons=False))
+    assert (usual.strategy.dp, usual.strategy.zero_stage) == (edge.strategy.dp, 3)
+    assert any(f" faster, DP 8 ZeRO-{edge.strategy.zero_stage}; " in one for one in usual.warnings)
 
 
 def test_what_fits_only_at_the_edge_is_planned_there_and_said():

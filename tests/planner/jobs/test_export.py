@@ -327,7 +327,8 @@ def test_a_model_of_the_catalogue_leaves_only_paths_and_the_rate_to_fill_in(name
     exported = export(plan, "megatron-lm")
     assert set(words.split()) <= set(exported.program)
     assert any(
-        "add your own options: --data-path ..., --tokenizer-model ..., --lr ..." in one for one in exported.remarks
+        "add your own options: --data-path ..., --tokenizer-model ..., --lr ..., --train-iters ..." in one
+        for one in exported.remarks
     )
 
 
@@ -351,7 +352,7 @@ def test_a_model_is_not_given_the_constants_of_one_whose_name_begins_as_its_own(
 
 def test_a_release_that_shares_another_s_sizes_is_told_apart():
     (plan,) = random_plans("megatron-lm", 1, seed=3, models=("llama3-8b",), precisions=("bf16",))
-    assert any("3.1 and 3.3 add --use-rope-scaling" in remark for remark in export(plan, "megatron-lm").remarks)
+    assert any("3.1 and 3.3 also need --use-rope-scaling" in remark for remark in export(plan, "megatron-lm").remarks)
 
 
 def test_parts_in_graphs_are_called_as_the_version_calls_them():

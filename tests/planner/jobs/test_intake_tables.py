@@ -108,7 +108,7 @@ def test_optimizer_and_formats_of_a_deepspeed_json_are_read(document, fields):
     ("document", "remark"),
     [
         ({MICRO: 1}, "gradient_accumulation_steps is not given; 1 is priced, DeepSpeed's default"),
-        ({MICRO: 1}, "it has no optimizer; Adam is priced, --optimizer changes it"),
+        ({MICRO: 1}, "no optimizer in the DeepSpeed configuration; Adam is priced, --optimizer changes it"),
         ({MICRO: 1}, "neither bf16 nor fp16 is enabled; fp32 is priced, DeepSpeed's default"),
         ({MICRO: "auto", BATCH: 16}, "train_micro_batch_size_per_gpu is auto, which Hugging Face fills in"),
         ({MICRO: 1, "bf16": {"enabled": "auto"}}, "bf16.enabled is auto, which Hugging Face fills in; bf16 is priced"),

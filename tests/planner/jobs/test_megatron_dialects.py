@@ -46,6 +46,7 @@ def test_a_program_is_known_by_its_name_or_by_options_that_only_it_has(words, na
     ("more", "pins"),
     [
         ("--checkpoint-activations", {"recompute": "full"}),
+        ("--recompute-granularity full --recompute-method uniform", {"recompute": "full"}),
         ("--zero-stage 1", {"zero_stage": 1}),
         ("--zero-stage 2", {"zero_stage": 2}),
         ("--no-pipeline-parallel", {"pp": 1}),

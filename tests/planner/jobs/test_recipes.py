@@ -84,13 +84,23 @@ def test_a_recipe_is_read_back_as_the_same_plan(target, framework, stack, tmp_pa
     assert seen["written"] >= count // 4, seen
 
 
+def test_a_recipe_says_how_it_is_started():
+    asked = {"model": "llama3-8b", "gpus": 8, "pins": {"zero_stage": 3}}
+    sharded, zero = (predict(PlanRequest(**asked, stack=stack)) for stack in ("transformers", "deepspeed"))
+    started = "start it on every machine with"
+    assert f"{started} accelerate launch --config_file accelerate.yaml src/train.py recipe.yaml" in (
+        export(sharded, "llamafactory").remarks
+    )
+    assert f"{started} torchrun --nproc-per-node 8 -m axolotl.cli.train recipe.yaml" in export(zero, "axolotl").remarks
+
+
 def test_what_a_trainer_lacks_is_refused_by_name():
     asked = {"model": "llama3-8b", "gpus": 8, "stack": "deepspeed", "reasons": False, "top": 0}
     two = predict(PlanRequest(**asked, pins={"tp": 2, "sequence_parallel": "false"}))
     with pytest.raises(Inexpressible, match="trl cannot start this plan: no tensor ranks 2"):
         export(two, "trl")
     sharded = predict(PlanRequest(**asked | {"stack": "transformers"}, pins={"zero_stage": 3}))
-    with pytest.raises(Inexpressible, match="axolotl cannot start this plan: no states sharded by accelerate"):
+    with pytest.raises(Inexpressible, match="axolotl cannot start this plan: accelerate shards its states"):
         export(sharded, "axolotl")
 
 

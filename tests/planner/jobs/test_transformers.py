@@ -155,6 +155,7 @@ def test_deepspeed_s_file_has_what_is_left_open_from_the_options():
     job = command(f"{TRAIN} --bf16 --per_device_train_batch_size 2 --gradient_accumulation_steps 4 --deepspeed ds.json",
                   *beside)  # fmt: skip
     assert (job.framework, job.fields["precision"], job.pins["zero_stage"]) == ("deepspeed", "bf16", 3)
+    assert not any("optimizer" in line for line in job.assumed)
     assert (job.pins["micro_batch_size"], job.pins["steps"]) == (2, 4)
     assert job.fields["changes"] == {
         "stack.overlap_zero3": False, "stack.reduce_bucket_size": f"{2 * 4096 * 4096} B"
@@ -370,7 +371,7 @@ def test_axolotl_s_files_say_what_is_learnt(more, task):
 def test_a_default_that_moves_the_price_is_told():
     said = document("a.yml", RECIPE).assumed
     assert any(line.startswith("gradient_checkpointing is not given; layers are recomputed, as TRL") for line in said)
-    assert any(line.startswith("max_length is not given; 1024 is priced, as TRL") for line in said)
+    assert any(line.startswith("max_length is not given; 1024 is priced, the default of TRL") for line in said)
 
 
 def test_a_recipe_of_a_loop_of_its_own_is_not_taken_for_trl_s():

@@ -149,7 +149,7 @@ def test_without_names_of_nodes_the_largest_partition_counts(read):
 def test_a_plain_sinfo_says_nodes_and_what_to_ask_for(read):
     told = read("PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\ngpu up 1-00:00:00 4 mix g[01-04]\n")
     assert values(told) == [{"nodes": 4}]
-    assert "sinfo -o" in told.nodes[0].remarks[0]
+    assert "so 4 nodes are counted, those without GPUs too; sinfo -o" in told.nodes[0].remarks[0]
 
 
 def test_a_node_that_is_down_counts_and_is_said(read):

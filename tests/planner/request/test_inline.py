@@ -17,6 +17,7 @@ from planner.analyses.replan import replan
 from planner.answer.plan import Plan
 from planner.api import plan
 from planner.cli import main
+from planner.render.terminal.panels import machine_facts
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
 
@@ -165,6 +166,14 @@ def test_an_answer_on_a_catalogue_stack_names_it(tmp_path):
 def test_the_screen_says_that_the_stack_is_ones_own(slow_kernels):
     done = CliRunner().invoke(main, ["--model", "llama2-7b", "--gpus", "16", "--stack", str(slow_kernels)])
     assert "stack megatron-core, as you gave it" in done.stdout
+
+
+def test_the_screen_says_how_many_runs_a_stack_was_fitted_to():
+    fitted = {"name": "megatron-core", "calibrated": {"own_runs": 2}}
+    assert machine_facts({"stack": fitted, "gpus": 8})[1:] == [
+        "8 GPUs",
+        "stack megatron-core, fitted to 2 runs of yours",
+    ]
 
 
 @pytest.mark.parametrize("field", ["memory_margin", "offload_fraction"])

@@ -147,6 +147,15 @@ def test_an_answer_is_exported_as_the_command_line_does():
     assert "expected an answer" in refusal("export", {"plan": "plan.json", "to": "megatron-lm"})["message"]
 
 
+def test_unless_one_is_named_the_first_exporter_that_can_writes_the_plan():
+    _, found = asked("plan", SMALL)
+    assert asked("export", {"plan": found})[1]["to"] == "megatron-lm"
+    tuned = {"model": "qwen3-8b", "gpus": 8, "adapters": "16", "base_precision": "nf4", "reasons": False}
+    _, found = asked("plan", tuned)
+    assert "cannot start this plan" in refusal("export", {"plan": found, "to": "megatron-lm"})["message"]
+    assert asked("export", {"plan": found})[1]["to"] in {"megatron-bridge", "deepspeed"}
+
+
 def test_an_answer_that_was_changed_is_not_exported():
     _, found = asked("plan", SMALL)
     found["request"]["model"] = "/etc/passwd"

@@ -132,9 +132,9 @@ def test_sequences_more_than_a_doubling_beyond_what_was_measured_under_such_soft
 def test_a_kind_of_layers_that_nobody_measured_is_outside_however_near_the_rest():
     found = trust(asked(model="nemotron-h-8b"), row())
     assert found.nearest[0].distance < found.region
-    assert (found.inside, found.beyond) == (False, ("hybrid layers against none",))
+    assert (found.inside, found.beyond) == (False, ("hybrid layers, of which there are none",))
     (said,) = outside(found)
-    assert said == "outside the validated region: hybrid layers against none in measured runs"
+    assert said == "outside the validated region: hybrid layers, of which there are none in measured runs"
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,9 @@ def test_validate_tells_the_coverage_of_every_file(tmp_path):
     assert told["one.jsonl"] == told["two.jsonl"]
     mean = told["one.jsonl"]["mean"]
     assert mean == pytest.approx(fmean(told["one.jsonl"]["groups"].values()))
-    assert f"90% interval, two.jsonl: holds {mean:.1%}" in validate(files)
+    table = validate(files)
+    assert f"90% interval, two.jsonl: holds {mean:.1%}" in table
+    assert "ran out though predicted to fit" in table
 
 
 def test_no_file_is_lost_where_two_have_one_name_and_none_counts_twice(tmp_path):
