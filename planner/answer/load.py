@@ -47,8 +47,8 @@ def read(text: str, name: str) -> Plan:
         document = json.loads(text, parse_constant=no_constant, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         other = "`plan --from FILE --format json` makes one of a job"
-        said = f"not JSON: {error}" if text.lstrip()[:1] in {"{", "["} else other
-        raise BadRequest(f"{name}: not an answer of `plan --format json`: {said}") from None
+        why = f"not JSON: {error}" if text.lstrip()[:1] in {"{", "["} else other
+        raise BadRequest(f"{name}: not an answer of `plan --format json`: {why}") from None
     whole, document = document, picked(document, name)
     said = document.get("schema") if isinstance(document, dict) else None
     check_schema(said, name)
