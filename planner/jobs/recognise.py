@@ -11,14 +11,15 @@ from planner.errors import BadFile
 from planner.jobs.reader import SYNTAXES, FileReader, JobFile, LogReader, Reader
 
 _SHELL: Final = re.compile(
-    r"\A#!.*\b(ba|z|k|da)?sh\b|^\s*([A-Z_]+=\S*[ \t]+)*(srun|torchrun|sbatch|python3?|bash|source|export|set|if \[+)\s"
+    r"\A#!.*\b(ba|z|k|da)?sh\b"
+    r"|^[ \t]*([A-Z_]+=\S*[ \t]+)*(srun|torchrun|sbatch|python3?|bash|source|export|set|if \[+)\s"
     r"|(^|\s)--[a-z][\w-]+",
     re.MULTILINE,
 )
 _SIGNS: Final = {
-    "TOML": re.compile(r"^\s*\[[\w.\"-]+\]\s*(#.*)?$", re.MULTILINE),
+    "TOML": re.compile(r"^[ \t]*\[[\w.\"-]+\]\s*(#.*)?$", re.MULTILINE),
     "JSON": re.compile(r"\A\s*[{\[]"),
-    "YAML": re.compile(r"^\s*[\w.-]+:(\s|$)", re.MULTILINE),
+    "YAML": re.compile(r"^[ \t]*[\w.-]+:(\s|$)", re.MULTILINE),
 }
 """What a text has of a syntax that its parser refuses."""
 _KEYS: Final = 4

@@ -33,8 +33,8 @@ class Unread:
 
 
 UNREAD: Final = (
-    Unread("ColossalAI", r"colossalai", text=r"^\s*(from|import) colossalai\b"),
-    Unread("xtuner", r"xtuner", text=r"^\s*(from|import) xtuner\b"),
+    Unread("ColossalAI", r"colossalai", text=r"^[ \t]*(from|import) colossalai\b"),
+    Unread("xtuner", r"xtuner", text=r"^[ \t]*(from|import) xtuner\b"),
     Unread("torchtune", r"tune", keys=("model._component_", "tokenizer._component_")),
     Unread("litgpt", r"litgpt", keys=("train.micro_batch_size", "train.global_batch_size", "precision")),
     Unread("NeMo RL", keys=("policy.train_global_batch_size", "cluster")),

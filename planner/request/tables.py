@@ -96,7 +96,7 @@ def cluster_of(table: Table) -> Cluster | str:
         same = short_cluster(known) == table
     except UnknownName:
         same = False
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, AttributeError):
         raise ValueError("expected the cluster as the answer stated it, or the fields of a cluster file") from None
     if not same:
         raise ValueError(f"the answer holds {table['name']!r} only in short; give its file as --cluster")

@@ -138,6 +138,8 @@ def _plain(name: str) -> str:
 
 def _given(body: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a question and pins that stand beside the files."""
+    if "profile" in body:
+        raise BadRequest("profile: the service reads no files; give its cluster and stack as tables")
     return question_fields({name: value for name, value in body.items() if name not in _OWN}, "the body")
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-_COMMENT: Final = re.compile(r"^\s*#(?!!)\s*(?P<said>.*)$", re.MULTILINE)
+_COMMENT: Final = re.compile(r"^[ \t]*#(?!!)[ \t]*(?P<said>.*)$", re.MULTILINE)
 _FIGURE: Final = re.compile(
     r"\d\s*(?:s/it|it/s|iter/s)\b|(?:s/it|it/s|iter/s)\)?\s*[:=]\s*\d"
     r"|\b\d+\s*\*\s*[\d.]+\s*Gi?B\b|\d\s*Gi?B GPU memory",

@@ -64,6 +64,6 @@ def _recognises(file: JobFile) -> bool:
     return has(file.text, _SIGN)
 
 
-_SIGN: Final = re.compile(r"iteration\W+\d+\s*/.*elapsed[ _]time[ _]per[ _]iteration|-{8} arguments -{8}")
+_SIGN: Final = re.compile(r"iteration\W+\d+\s*/.{0,400}elapsed[ _]time[ _]per[ _]iteration|-{8} arguments -{8}")
 
 READERS: Final = (LogReader("megatron-log", "a log of Megatron-LM or a relative", "megatron-lm", _recognises, _read),)

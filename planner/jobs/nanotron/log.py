@@ -42,6 +42,6 @@ def _recognises(file: JobFile) -> bool:
     return has(file.text, _SIGN)
 
 
-_SIGN: Final = re.compile(r"iteration: \d+ / \d+ \| consumed_tokens: .*time_per_iteration_ms: ")
+_SIGN: Final = re.compile(r"iteration: \d+ / \d+ \| consumed_tokens: .{0,400}time_per_iteration_ms: ")
 
 READERS: Final = (LogReader("nanotron-log", "a log of nanotron", "nanotron", _recognises, _read),)

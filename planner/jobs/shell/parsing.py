@@ -140,9 +140,14 @@ _UNDERSTOOD: Final = re.compile(rb"&|\d+#|")
 """What the grammar does not take, and its readers do: a command in the background after a here-document, a base."""
 
 
+_CLOSING: Final = (")", "`", "}")
+"""Without which what follows is no longer the command's, as in a script that was cut short."""
+
+
 def not_understood(root: Node) -> list[str]:
-    """What the grammar does not take, a line each."""
-    failed = (one for one in errors(root) if one.is_error and not _UNDERSTOOD.fullmatch((one.text or b"").strip()))
+    """What the grammar does not take, a line each; of what is not closed, the line where it opens."""
+    failed = [one for one in errors(root) if one.is_error and not _UNDERSTOOD.fullmatch((one.text or b"").strip())]
+    failed += [one.parent for one in errors(root) if one.is_missing and one.type in _CLOSING and one.parent]
     return [f"line {line} is not understood" for line in sorted({one.start_point[0] + 1 for one in failed})[:3]]
 
 

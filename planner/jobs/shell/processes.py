@@ -67,7 +67,7 @@ def _deepspeed(launch: Launch, around: Processes) -> Processes:
 
 def _slots(text: str) -> list[int]:
     """Devices of each host of a hosts' file."""
-    return [int(found[1]) for found in re.finditer(r"^\s*[^#\s]\S*\s+slots=(\d+)", text, re.MULTILINE)]
+    return [int(found[1]) for found in re.finditer(r"^[ \t]*[^#\s]\S*\s+slots=(\d+)", text, re.MULTILINE)]
 
 
 def _accelerate(launch: Launch, around: Processes) -> Processes:

@@ -150,6 +150,6 @@ def _recognises(file: JobFile) -> bool:
     return has(file.text, _SIGN)
 
 
-_SIGN: Final = re.compile(r"\bstep:\s*\d+\s.*\bmemory:\s*[\d.]+[KMG]iB\(|\[titan\]|Starting job: .*")
+_SIGN: Final = re.compile(r"\bstep:\s*\d+\s.{0,400}\bmemory:\s*[\d.]+[KMG]iB\(|\[titan\]|Starting job: .*")
 
 READERS: Final = (LogReader("torchtitan-log", "a log of torchtitan", "torchtitan", _recognises, _read),)

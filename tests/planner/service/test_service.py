@@ -451,3 +451,17 @@ def test_a_service_that_does_not_start_is_not_called_infeasible(monkeypatch):
     done = CliRunner().invoke(main, ["serve", "--port", "0"])
     assert done.exit_code == 1
     assert "did not start" in done.stderr
+
+
+def test_a_profile_beside_files_is_not_opened():
+    status, said = answer(
+        "read", json.dumps({"files": {"a.sh": "torchrun x.py"}, "profile": "/etc/passwd"}).encode(), 30.0
+    )
+    assert status == 422
+    assert "the service reads no files" in json.loads(said)["error"]["message"]
+
+
+def test_answers_with_numbers_beyond_reason_are_refused():
+    found = json.loads(plan(PlanRequest(**SMALL)).to_json())
+    found["request"]["cluster"]["name"] = True
+    assert answer("replan", json.dumps({"plan": found, "gpus": 8}).encode(), 30.0)[0] == 422

@@ -228,7 +228,9 @@ def test_a_trainer_s_state_whose_clock_is_no_number_has_no_time(tmp_path, name):
     assert "iteration_seconds" not in measured(tmp_path, json.dumps(state))
 
 
-@pytest.mark.parametrize("text", ["-" * 300_000, "9" * 300_000])
-def test_long_lines_of_one_character_are_told_at_once(text):
+@pytest.mark.parametrize(
+    "text", ["-" * 300_000, "9" * 300_000, "\n" * 60_000, "step: 1 " * 40_000, "iteration 1/" * 40_000]
+)
+def test_what_repeats_itself_is_told_at_once(text):
     with pytest.raises(BadFile, match="looks like"):
         read_job([JobFile(Path("run.txt"), text)], Context(disk=False))

@@ -259,3 +259,8 @@ def test_a_pattern_of_every_day_is_tried_on_long_texts(line):
 def test_braces_beyond_any_words_are_given_up(word):
     with pytest.raises(BadRequest, match="open braces; at most 100 can be read"):
         words(f"echo {word}\ntorchrun train.py --x 1\n")
+
+
+@pytest.mark.parametrize("end", ["$(cat x", "`cat x", "<(cat x"])
+def test_a_script_that_ends_inside_a_substitution_is_said(end):
+    assert "line 1 is not understood" in read_script(f"torchrun train.py --x {end} --y 3\n").unread
