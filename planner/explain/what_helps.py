@@ -307,7 +307,7 @@ def _larger_batch(search: Search, budget: Budget) -> Advice:
     double = search.objective.on(replace(scenario, global_batch_size=2 * scenario.global_batch_size))
     same = replace(fastest, row=replace(fastest.row, num_microbatches=2 * fastest.row.num_microbatches))
     fits = seconds_if_it_fits(same.row, double.scenario, same.assignment) is not None  # more may be under way
-    below = double.compared(same) if fits else math.inf
+    below = double.compared(same) if fits else 2.0 * search.objective.compared(fastest)
     found = None if budget.spent() else _search(double, search.pins, budget, below, confirm=False)
     now = search.objective.value(fastest)
     least = min(

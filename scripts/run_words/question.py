@@ -101,7 +101,9 @@ def _spelt(path: str) -> str:
 
 # The model --------------------------------------------------------------------------------------------------------
 
-_ABOUT: Final = frozenset({"name", "title", "family", "source", "reach", "tokens", "published_parameters"})
+_ABOUT: Final = frozenset(
+    {"name", "title", "family", "source", "reach", "tokens", "batch_tokens", "published_parameters"}
+)
 """Fields of a model that nothing is priced by."""
 
 

@@ -417,5 +417,7 @@ def test_the_command_answers_and_ends_as_documented(tmp_path):
 def test_a_job_that_ends_within_a_day_has_its_finish_in_shorter_units(tmp_path):
     path = tmp_path / "queue.json"
     path.write_text(json.dumps(queue({**SMALL, "tokens": "100M", "gpus": [8]})))
-    row = next(line for line in CliRunner().invoke(main, ["allocate", str(path)]).stdout.splitlines() if "  j0 " in line)
+    row = next(
+        line for line in CliRunner().invoke(main, ["allocate", str(path)]).stdout.splitlines() if "  j0 " in line
+    )
     assert re.search(r" \d+\.\d seconds ", row)

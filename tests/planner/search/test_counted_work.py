@@ -61,13 +61,13 @@ def counted(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("model", "gpus", "searches", "large", "priced"),
-    [("175b", 12288, 22, 15, 320_000), ("deepseek-v3", 2048, 22, 15, 220_000)],
+    ("model", "gpus", "batch", "searches", "large", "priced"),
+    [("175b", 12288, 6144, 22, 16, 270_000), ("deepseek-v3", 2048, 4096, 21, 15, 240_000)],
 )
 def test_the_reasons_of_a_plan_take_a_bounded_number_of_searches_and_strategies(
-    counted, model, gpus, searches, large, priced
+    counted, model, gpus, batch, searches, large, priced
 ):
-    plan(PlanRequest(model=model, gpus=gpus))
+    plan(PlanRequest(model=model, gpus=gpus, global_batch_size=batch))
     assert len(counted) <= searches
     first = counted[0][0]
     assert sum(cores > first / 4 for cores, _ in counted) <= large  # those that share the first one's lattice
