@@ -11,6 +11,7 @@ import planner.search.objective as searches
 from planner import PlanRequest, plan
 from planner.explain.levers import scale_compute, scale_device, scale_links
 from planner.search.core_bounds import core_bound, layer_bound
+from planner.space import lattice
 from planner.space.lattice import build
 from tests.drawn import drawn_scenarios
 
@@ -57,6 +58,7 @@ def counted(monkeypatch):
         return outcome
 
     monkeypatch.setattr(searches, "search", counting)
+    monkeypatch.setattr(lattice, "LONG_SEQUENCE", 8192)  # as users have it
     return seen
 
 
