@@ -52,7 +52,7 @@ def _heading(console: Console, text: str) -> None:
 
 def _constant(one: Constant) -> dict[str, str]:
     error = "" if one.standard_error is None else f"± {_figure(one.name, one.standard_error)}"
-    after = "as before" if one.standard_error is None else _figure(one.name, one.after)
+    after = "as before" if one.after == one.before else _figure(one.name, one.after)
     return {"constant": one.name, "before": _figure(one.name, one.before), "after": after, "standard error": error}
 
 

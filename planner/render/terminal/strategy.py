@@ -54,11 +54,12 @@ def _degrees(strategy: Strategy) -> Iterator[Row]:
 def _switches(strategy: Strategy) -> Iterator[Row]:
     s, again = strategy, recomputation(strategy)
     size, times = s.micro_batch_size, s.num_microbatches
-    yield f"micro-batch {size} x {times}", f"{plural(size, 'sequence')} at a time, {times:,} times an iteration"
+    yield f"micro-batch {size} x {times}", f"{plural(size, 'sequence')} at a time, {'once' if times == 1 else f'{times:,} times'} an iteration"
     if s.zero_stage:
         whole = s.sharding_degree in {1, s.dp * s.cp}
-        over = "the copies" if whole else f"{s.sharding_degree} ranks"
-        yield f"ZeRO-{s.zero_stage}", f"{_SHARDED[s.zero_stage]} split over {over}"
+        over = "the copies" if whole and s.dp > 1 else f"{s.dp * s.cp if whole else s.sharding_degree} ranks"
+        alone = "one rank holds all; the stage says what may move to the host"
+        yield f"ZeRO-{s.zero_stage}", f"{_SHARDED[s.zero_stage]} split over {over}" if s.dp * s.cp > 1 else alone
     elif s.dp * s.cp > 1:
         yield "no ZeRO", "every copy holds all optimizer states"
     if s.sequence_parallel:
