@@ -161,8 +161,9 @@ def _drawn(body: Body, _seconds: float) -> str:
 
     if unknown := sorted(set(body) - {"plan"}):
         raise BadRequest(f"there is no field {unknown[0]!r:.40}; there is plan")
+    plan = _plan_in(body)
     try:
-        return json.dumps({"schema": "drawn/1", **shown_plan(_plan_in(body)).data()}, allow_nan=False)
+        return json.dumps({"schema": "drawn/1", **shown_plan(plan).data()}, allow_nan=False)
     except (ValueError, OverflowError):
         raise BadRequest("plan: its numbers are so large that they cannot be drawn") from None
 

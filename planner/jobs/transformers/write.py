@@ -97,10 +97,6 @@ def _refuse(job: Job, how: Written, by: str) -> None:
     optimizer, known = job.switches.optimizer, ", ".join(_OPTIMIZERS)
     base, other = str(job.asked("base_precision") or ""), next(iter(how.programs))
     reasons = [
-        (
-            by not in how.programs,
-            f"{by} shards its states; {how.name} is written for {other}; plan again with --for {other}",
-        ),
         (at.pp > 1, f"no pipeline; pp is {at.pp}"),
         (at.tp > 1, f"no tensor ranks {at.tp}"),
         (at.ep > 1, f"no expert ranks {at.ep}"),
@@ -115,6 +111,8 @@ def _refuse(job: Job, how: Written, by: str) -> None:
     ]
     refuse(f"{how.name} cannot start this plan:", reasons)
     refuse(f"{how.name} cannot start this plan:", ((True, lack) for lack in broken(job, by)))
+    unlike = f"{by} shards its states; {how.name} is written for {other}; plan again with --for {other}"
+    refuse(f"{how.name} cannot start this plan:", [(by not in how.programs, unlike)])
 
 
 def _values(job: Job, how: Written, by: str, task: str) -> dict[str, Any]:

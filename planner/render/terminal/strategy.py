@@ -54,7 +54,10 @@ def _degrees(strategy: Strategy) -> Iterator[Row]:
 def _switches(strategy: Strategy) -> Iterator[Row]:
     s, again = strategy, recomputation(strategy)
     size, times = s.micro_batch_size, s.num_microbatches
-    yield f"micro-batch {size} x {times}", f"{plural(size, 'sequence')} at a time, {'once' if times == 1 else f'{times:,} times'} an iteration"
+    yield (
+        f"micro-batch {size} x {times}",
+        f"{plural(size, 'sequence')} at a time, {'once' if times == 1 else f'{times:,} times'} an iteration",
+    )
     if s.zero_stage:
         whole = s.sharding_degree in {1, s.dp * s.cp}
         over = "the copies" if whole and s.dp > 1 else f"{s.dp * s.cp if whole else s.sharding_degree} ranks"

@@ -263,7 +263,7 @@ def test_what_a_file_names_is_as_if_it_were_not_there(served, tmp_path, text):
     """A file of the server's that an upload names is neither read nor told from one that does not exist."""
     there = tmp_path / "there.json"
     there.write_text(json.dumps({"train_micro_batch_size_per_gpu": 77, "num_layers": 7, "secret": "SECRET"}))
-    gone = tmp_path / "elsw.json"
+    gone = tmp_path / "where.json"  # as long a name: what is long is cut
     said = []
     for path in (there, gone):
         got = served.ask("read", {"files": {"run.sh": text.format(path=path)}}).text
