@@ -32,6 +32,8 @@ from planner.request.overrides import written
 
 LINES: Final = 60
 """Of a screen that does not tell all, where that can be."""
+USUAL: Final = 80
+"""Columns from which launch lines give way too; a narrower screen has more lines of all."""
 FEW: Final = 3
 """Runners-up with the plan, and reasons, of such a screen; fewer where there is no room."""
 
@@ -47,8 +49,10 @@ def render(plan: Plan, console: Console, *, whole: bool = False, most: int | Non
     """
     plan = printable(plan, console)
     blocks = console.is_terminal and speaks_utf(console)
-    for few in (len(plan.alternatives) + len(plan.why_not) + 1,) if whole else range(FEW, -1, -1):
-        shown = Shown(whole=whole, reasons=few, others=max(few - 1, 0) if most is None else most)
+    fewer = range(FEW, -1 - (console.width >= USUAL), -1)
+    for few in (len(plan.alternatives) + len(plan.why_not) + 1,) if whole else fewer:
+        others = max(few - 1, 0) if most is None else most
+        shown = Shown(whole=whole, reasons=max(few, 0), others=others, launch=few >= 0)
         parts = Group(*_parts(plan, console.width, shown, blocks=blocks))
         if whole or len(console.render_lines(parts)) <= LINES:
             break
@@ -62,6 +66,8 @@ class Shown:
     whole: bool
     reasons: int
     others: int
+    launch: bool = True
+    """Whether the launch lines are among it, or only how to get them."""
 
 
 def _parts(plan: Plan, width: int, shown: Shown, *, blocks: bool) -> Iterator[RenderableType]:
@@ -76,8 +82,11 @@ def _parts(plan: Plan, width: int, shown: Shown, *, blocks: bool) -> Iterator[Re
     if plan.strategy is not None and plan.prediction is not None:
         yield from _figures(plan, plan.strategy, plan.prediction, blocks=blocks, whole=shown.whole)
         yield from _reasons(plan, width, shown)
-        if runs:
+        if runs and shown.launch:
             yield from _launch(plan, plan.strategy, width)
+        elif runs:
+            how = "plan export writes the files that start it; -v shows the lines"
+            yield from ("", pairs([("Launch", how)], style="bold"))
     if plan.defaults:
         yield from ("", pairs([("Assumed", "; ".join(plan.defaults))], style="bold"))
     if more := "" if shown.whole else _more(plan, shown):
