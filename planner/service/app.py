@@ -93,6 +93,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_exception_handler(Refused, _turned_away)
     app.add_exception_handler(ClientGone, _nobody_reads)
 
+    _add_pages(app, pool, counts)
+    return app
+
+
+def _add_pages(app: FastAPI, pool: Pool, counts: Counts) -> None:
+    """What browsers and operators read: the page, the description of the API, and figures."""
     described = cache(lambda: with_questions(app.openapi()))
 
     async def describe() -> dict[str, Any]:
@@ -109,7 +115,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     }
     for path, handler in plain.items():
         app.add_api_route(path, handler, methods=["GET"], include_in_schema=False)
-    return app
 
 
 def _page(made: Callable[[], Page]) -> Callable[[Request], Awaitable[Response]]:

@@ -7,7 +7,19 @@ import os
 import shutil
 from importlib.util import find_spec
 
+import pytest
+
 BROWSER = os.environ.get("PLAN_TEST_BROWSER") or shutil.which("chromium")
 MUST = bool(os.environ.get("PLAN_TEST_BROWSER"))
 
 collect_ignore_glob = ["test_*.py"] if not MUST and (BROWSER is None or not find_spec("playwright")) else []
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield opened
+        opened.close()

@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import sync_playwright
 
 from planner.render.page import digest, embedded, page_of, script_with, shown_plan, shown_study, style
-from tests.browser.conftest import BROWSER
 from tests.planner.page_samples import EVIL, results, saved, small_plan
 
 SCREENS = {
@@ -55,14 +53,6 @@ def other_page():
         '<body><main><h1>other</h1><div id="figure"></div></main><script type="application/json" id="data">'
         f"{embedded(shown_plan(small_plan()).data())}</script><script>{script}</script></body></html>"
     )
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ import re
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
-from tests.browser.conftest import BROWSER
 from tests.planner.service.test_page_of_service import SCRIPT
 from tests.planner.service.test_service import Served
 
@@ -35,14 +34,6 @@ def served():
     code, log = service.stop()
     assert code == 0
     assert "Traceback" not in log
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

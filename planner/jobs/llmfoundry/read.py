@@ -60,8 +60,6 @@ def foundry_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
         recompute="full" if at("recompute") else "none",
         offload="optimizer+parameters" if at("offload") else "none",
     )
-    found = re.fullmatch(_DURATION, str(at("length") or "").strip())
-    length = Length(int(found[1]), _OF[found[2]], OPTIONS["length"].word) if found else None  # type: ignore[arg-type]
     hybrid = str(at.raw("zero_stage")).upper().startswith(("HYBRID", "_HYBRID"))
     said = (
         "sharding_strategy HYBRID_SHARD shares states inside a node; all ranks are priced to: more traffic between them"
@@ -72,7 +70,7 @@ def foundry_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
         pins,
         missing=missing,
         unpriced=(*unpriced(document, EFFECTS), *((said,) if hybrid else ())),
-        length=length,
+        length=_length(at),
         framework="accelerate",
     )
     made = joined(plain, _model(at, context), _adapters(at))
@@ -82,6 +80,12 @@ def foundry_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
         for remark in at.unread(table, harmless)
     ]
     return joined(made, ImportedJob(unpriced=tuple(unread)))
+
+
+def _length(at: Document) -> Length | None:
+    """Batches, tokens or sequences of the training, where a duration says them."""
+    found = re.fullmatch(_DURATION, str(at("length") or "").strip())
+    return Length(int(found[1]), _OF[found[2]], OPTIONS["length"].word) if found else None  # type: ignore[arg-type]
 
 
 def _model(at: Document, context: Context) -> ImportedJob:
