@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -122,8 +123,19 @@ def _verdict(found: Reading) -> str:
     if found.refused:
         return f"it has no price: {found.refused}"
     if not found.missing:
-        return "it can be priced (plan predict)"
+        return _unfilled(found.values) or "it can be priced (plan predict)"
     return f"{plural(len(found.missing), 'thing')} must be said before it has a price"
+
+
+def _unfilled(values: Mapping[str, Any]) -> str:
+    """That the devices are no whole number of copies of the model, as in scripts whose users set the nodes."""
+    gpus, degrees = values.get("gpus"), [values.get(f"pins.{axis}", 1) for axis in ("tp", "cp", "pp")]
+    if not isinstance(gpus, int) or not all(isinstance(one, int) for one in degrees):
+        return ""
+    copy = math.prod(degrees)
+    if gpus % copy == 0:
+        return ""
+    return f"one copy of the model takes {plural(copy, 'GPU')}, so {gpus} do not fit; --gpus {copy} can be priced"
 
 
 def _measured(measured: Mapping[str, Any]) -> str:

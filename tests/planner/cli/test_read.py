@@ -264,3 +264,16 @@ def test_a_launch_behind_variables_is_a_script(files):
     (files / "run.sh").write_text(f"PYTHONUNBUFFERED=1 python3 -m verl.trainer.main_ppo \\\n {overrides}\n")
     done = run("predict", files / "run.sh")
     assert done.exit_code == 0, done.stderr
+
+
+def test_a_script_for_other_devices_than_its_degrees_take_is_not_said_to_have_a_price(tmp_path):
+    path = tmp_path / "run.sh"
+    path.write_text(
+        "torchrun --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 8 --pipeline-model-parallel-size 16 "
+        "--num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length 2048 --max-position-embeddings 2048 "
+        "--micro-batch-size 1 --global-batch-size 1536 --bf16 --vocab-size 50257\n"
+    )
+    said = " ".join(run("read", path).stdout.split())
+    assert "takes 128 GPUs, so 8 do not fit; --gpus 128 can be priced" in said
+    assert run("predict", path).exit_code == 2
+    assert run("predict", path, "--gpus", "128").exit_code == 0
