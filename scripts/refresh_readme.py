@@ -72,7 +72,7 @@ def screen() -> str:
 def sparse() -> str:
     """The screen of a model on parameter servers."""
     command = ("sparse", "--model", "examples/ads-10tb.toml", "--cluster", "hierps", "--max-cost", "150 $/h")
-    shown = re.sub(r"(faster) \([\d.]+ m?s\)$", r"\1", printed(*command), flags=re.MULTILINE)
+    shown = re.sub(r"(search: proved) in [\d.]+ m?s$", r"\1", printed(*command), flags=re.MULTILINE)
     return fenced(f"$ plan {shlex.join(command)}\n\n{shown.strip()}", "text")
 
 

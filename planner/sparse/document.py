@@ -121,5 +121,7 @@ class SparsePlan(Answer):
     reason: str | None = None
     """Why nothing works."""
     nearest: Nearest | None = None
+    assumed: tuple[str, ...] = ()
+    """What nobody said and was filled in, with the option that changes it."""
     version: str
     catalogue_hash: str

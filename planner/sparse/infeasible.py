@@ -31,8 +31,8 @@ def refusal(
     if most is None:
         return _no_room(request, layouts), None
     if request.min_throughput is not None and most.rate < request.min_throughput:
-        fresh = "" if limits.staleness is None else f" at most {limits.staleness:,} steps late"
-        reason = f"all nodes together reach {_rate(most.rate)}{fresh}, less than {_rate(request.min_throughput)}"
+        fresh = "" if limits.staleness is None else f" with updates at most {limits.staleness:,} steps late"
+        reason = f"all nodes together reach {_rate(most.rate)}{fresh}, not {_rate(request.min_throughput)}"
         if math.isinf(limits.budget):
             return reason, _lower(most)
     else:
@@ -63,7 +63,7 @@ def _lower(best: Best) -> Nearest:
     digits = 10.0 ** (math.floor(math.log10(best.rate)) - 2)
     rate = math.floor(best.rate / digits) * digits
     return Nearest(
-        text=f"--min-throughput {format_quantity(rate, 'count')}, for {_price(best.cost)}",
+        text=f"--min-throughput {format_quantity(rate, 'count')}, which costs {_price(best.cost)}",
         min_throughput=rate,
         max_cost_per_hour=best.cost * _HOUR,
     )
@@ -72,7 +72,7 @@ def _lower(best: Best) -> Nearest:
 def _raised(cost: float, rate: float | None = None) -> Nearest:
     """A rent that suffices, to the cent, rounded up."""
     dollars = math.ceil(cost * _HOUR * 100.0 - 1e-6) / 100.0
-    slower = "" if rate is None else f" and at most {_rate(rate)}"
+    slower = "" if rate is None else f", which reaches {_rate(rate)}"
     return Nearest(text=f"--max-cost '{dollars:g} $/h'{slower}", min_throughput=rate, max_cost_per_hour=dollars)
 
 
@@ -87,15 +87,13 @@ def _no_room(request: SparseRequest, layouts: Sequence[Layout]) -> str:
     if request.mode == "geo" and size > copy:
         return f"geo mode needs a copy of all tables on every worker: {_bytes(size)}, and a node has {_bytes(copy)}"
     if request.max_staleness is not None and size <= room:
-        return f"no plan in this mode is at most {request.max_staleness} steps late; --mode sync never is"
+        return f"updates in this mode are more than {request.max_staleness} steps late; with --mode sync none is late"
     near = _enough(request, layouts[0], size)
-    return (
-        f"tables take {_bytes(size)} with their optimizer's states, and all nodes together have {_bytes(room)}; {near}"
-    )
+    return f"tables take {_bytes(size)} with their optimizer states, and all nodes together have {_bytes(room)}; {near}"
 
 
 def _enough(request: SparseRequest, layout: Layout, size: float) -> str:
-    """Nodes of the roomiest group that would hold the tables."""
+    """Nodes of the group with the most memory that would hold the tables."""
     room = layout.capacity.sum(axis=1)
     best = int(room.argmax())
     return f"{math.ceil(size / room[best]):,} nodes of {request.cluster.groups[best].name} would hold them"

@@ -203,9 +203,21 @@ def _frame(request: SparseRequest, tried: list[Tried]) -> dict[str, Any]:
         "parameters": request.model.parameters,
         "table_bytes": sum(map(request.model.table_bytes, request.model.tables)),
         "alternatives": tuple(_alternative(request, one) for one in tried),
+        "assumed": tuple(_assumed(request)),
         "version": VERSION,
         "catalogue_hash": catalogue_hashes(),
     }
+
+
+def _assumed(request: SparseRequest) -> Iterator[str]:
+    if request.mode is None:
+        yield f"the best of the modes {', '.join(MODES)} (--mode fixes one)"
+    if request.max_staleness is None and request.mode != "sync":
+        yield "updates may be as late as the mode makes them (--max-staleness limits that)"
+    yield (
+        "speeds of PaddlePaddle's parameter server: two fitted to published runs on CPU nodes, the others from general "
+        "knowledge"
+    )
 
 
 def _objective(request: SparseRequest) -> Literal["cost", "throughput"]:

@@ -190,18 +190,14 @@ def _allocated(found: Any) -> Headline:
 
 
 def _sparse(found: Any) -> Headline:
+    from planner.sparse.headline import result, standing
+
     title = f"Parameter servers for {found.request.model.name} on {found.request.cluster.name}"
+    notes = tuple(f"assumed: {one}" for one in found.assumed)
     if found.cost_per_hour is None or found.examples_per_second is None:
-        near = found.nearest.text if found.nearest else ""
-        return Headline(title, found.reason or "nothing fits", near or "see .summary()", good=False)
-    rented = ", ".join(f"{one.nodes} {one.group}" for one in found.rented if one.nodes)
-    rate = format_prefixed(found.examples_per_second)
-    return Headline(
-        title,
-        f"{rented}: {rate} examples/s for ${found.cost_per_hour:,.2f}/h",
-        f"{found.status}, {found.mode}, at most {found.proof.gap:.1%} from the best",
-        (("examples/s", rate), ("$/h", f"{found.cost_per_hour:,.2f}")),
-    )
+        return Headline(title, result(found), "see .summary()", notes=notes, good=False)
+    facts = (("examples/s", format_prefixed(found.examples_per_second)), ("$/h", f"{found.cost_per_hour:,.2f}"))
+    return Headline(title, result(found), standing(found), facts, notes)
 
 
 def _calibrated(found: Any) -> Headline:
