@@ -80,12 +80,18 @@ def _interrupt(number: int, _frame: FrameType | None) -> None:
 
 
 def map_in_processes(
-    function: Callable[[Item], Result], items: Sequence[Item], *, workers: int, chunk: int = 1
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    *,
+    workers: int,
+    chunk: int = 1,
+    told: Callable[[list[Result]], None] | None = None,
 ) -> list[Result]:
     """What ``function`` gives for every item, in order, worked out by so many fresh processes.
 
     They end with this call, also where it is interrupted or fails. Function, items and results are things that another
-    process can be sent, and the main module of the program is one that another process can import.
+    process can be sent, and the main module of the program is one that another process can import. ``told`` is given
+    results as they come, in any order.
 
     Raises:
         RuntimeError: a process ended by itself, as where memory runs out.
@@ -98,7 +104,7 @@ def map_in_processes(
         for _ in range(min(workers, len(parts))):
             pipe, process = _started(function)
             running[pipe] = process
-        _work(parts, list(running), found)
+        _work(parts, list(running), found, told)
     finally:
         for pipe, process in running.items():
             pipe.close()
@@ -108,7 +114,12 @@ def map_in_processes(
     return [result for number in range(len(parts)) for result in found[number]]
 
 
-def _work(parts: Sequence[Sequence[Any]], idle: list[Connection], found: dict[int, list[Any]]) -> None:
+def _work(
+    parts: Sequence[Sequence[Any]],
+    idle: list[Connection],
+    found: dict[int, list[Any]],
+    told: Callable[[list[Any]], None] | None,
+) -> None:
     from multiprocessing.connection import wait
 
     waiting: list[tuple[int, Sequence[Any]]] = list(enumerate(parts))[::-1]
@@ -127,6 +138,8 @@ def _work(parts: Sequence[Sequence[Any]], idle: list[Connection], found: dict[in
                 raise RuntimeError("a process ended before it had answered; out of memory?") from None
             number = asked.pop(pipe)
             found[number] = results
+            if told is not None and error is None:
+                told(results)
             if error is not None:
                 errors[number] = error
                 waiting.clear()  # those of lower numbers are under way, and one of them may fail too

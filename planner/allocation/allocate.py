@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from costmodels.strategy import Ints
 from planner.allocation.curves import Curves, Placement, curves, largest, question_at
-from planner.allocation.document import Allocation, GroupUse
+from planner.allocation.document import Allocation, GroupUse, in_words
 from planner.allocation.explain import Division, job_answers
 from planner.allocation.options import Option, dollars, options_of, pace
 from planner.allocation.queue import Goal, Job, Queue
@@ -21,6 +22,7 @@ from planner.errors import BadRequest, OutOfTime
 from planner.explain.infeasible import nearest_in_words
 from planner.request.budget import SEARCH, SPLIT, Budget
 from planner.request.defaults import rents
+from planner.request.progress import Tell
 from planner.request.resolve import resolve_search
 from planner.request.values import expect_type, whole_number
 from planner.version import VERSION
@@ -32,7 +34,7 @@ TRIED: Final = 5
 """Jobs, the least important first, of which it is tried whether the others fit without them."""
 
 
-def allocate(queue: Queue, *, workers: int = 1) -> Allocation:
+def allocate(queue: Queue, *, workers: int = 1, progress: Tell | None = None) -> Allocation:
     """Divide the cluster.
 
     Deadlines come first: the least priority misses one. Under cost and fairness as much priority as can runs. Then
@@ -41,6 +43,7 @@ def allocate(queue: Queue, *, workers: int = 1) -> Allocation:
     Args:
         queue: machines and jobs.
         workers: processes that search the jobs' curves.
+        progress: told how many placements are searched, then the best division so far, as a `Progress`.
 
     Raises:
         BadRequest: a job's question contradicts itself, or cost is asked for where a group has no price.
@@ -48,7 +51,7 @@ def allocate(queue: Queue, *, workers: int = 1) -> Allocation:
     """
     queue = expect_type("the queue", queue, Queue, example="queue_of(...) makes of a table")
     workers = whole_number("workers", workers, MOST_WORKERS)
-    budget = Budget(queue.time_limit)
+    budget = Budget(queue.time_limit, progress=progress)
     _priced(queue)
     known = curves(queue, budget=budget.part(SEARCH, share=SHARE_OF_CURVES), workers=workers)
     if known.unpriced and not any(known.points):
@@ -59,11 +62,27 @@ def allocate(queue: Queue, *, workers: int = 1) -> Allocation:
         place = next(place for place, mine in enumerate(choices) if not mine)
         return _infeasible(queue, known, budget, lambda: _fits_nowhere(queue, place, known, budget))
     table = _table(queue, choices)
-    found = solve(table, budget=budget)
+    budget.go_on("searching the best division among the jobs")
+    found = solve(table, budget=budget, told=partial(_tell, queue, budget))
     if found is None:
         return _infeasible(queue, known, budget, lambda: _too_many(queue, known, choices))
+    budget.settle("looking for what each job would get with more")
     flat = tuple(option for mine in choices for option in mine)
     return _answer(Division(queue, table, flat, found), known, budget=budget, seconds=budget.elapsed - solving)
+
+
+def _tell(queue: Queue, budget: Budget, cost: float, bound: float) -> None:
+    """Tell the best division so far, and how far from the best it may be where that is a share of something."""
+    value, most = _sign(queue) * cost, _sign(queue) * bound
+    best, least = (1.0 / value, 1.0 / most) if queue.objective == "throughput" and value > 0.0 else (cost, bound)
+    shares = queue.objective != "fairness" and best > 0.0
+    said = f"best so far {in_words(queue.objective, value)}"
+    budget.found(best if shares else None, least if shares else None, said)
+
+
+def _sign(queue: Queue) -> float:
+    """What makes a cost that is minimised the value of the objective."""
+    return -1.0 if queue.objective in ("throughput", "fairness") else 1.0
 
 
 def _priced(queue: Queue) -> None:
@@ -171,7 +190,7 @@ def _fits_without(queue: Queue, known: Curves, waiting: Job) -> bool:
 def _answer(division: Division, known: Curves, *, budget: Budget, seconds: float) -> Allocation:
     queue, found, table = division.queue, division.found, division.table
     proved = found.proved and not known.unpriced and all(p.proved for points in known.points for p in points)
-    sign = -1.0 if queue.objective in ("throughput", "fairness") else 1.0
+    sign = _sign(queue)
     bound = found.value if found.proved else found.bound
     distance = found.value - bound
     gap = distance if queue.objective == "fairness" else distance / (abs(found.value) or 1.0)

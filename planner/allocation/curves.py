@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -153,7 +153,15 @@ def curves(queue: Queue, *, budget: Budget, workers: int = 1) -> Curves:
     before = budget.elapsed
     asked = [[_checked(job, queue.cluster, at) for at in placements(job, queue.cluster)] for job in queue.jobs]
     distinct = {_key(question): question for questions in asked for question in questions}
-    found = dict(zip(distinct, _searched(tuple(distinct.values()), budget, workers), strict=True))
+    quiet, done = budget.part(budget.effort), 0
+    quiet.watch = None  # of a placement among many nobody wants to know how far it is
+
+    def count(found: list[Point | Refused | None]) -> None:
+        nonlocal done
+        done += len(found)
+        budget.go_on("searching a plan for every job on every placement", done, len(distinct))
+
+    found = dict(zip(distinct, _searched(tuple(distinct.values()), quiet, workers, count), strict=True))
     answers = [[(question, found[_key(question)]) for question in questions] for questions in asked]
     refused = tuple(tuple(one for _, one in mine if isinstance(one, Refused)) for mine in answers)
     for job, mine, why in zip(queue.jobs, answers, refused, strict=True):
@@ -177,10 +185,20 @@ def _key(question: PlanRequest) -> str:
     return question.model_dump_json(exclude={"tokens", "time_limit"})
 
 
-def _searched(questions: Sequence[PlanRequest], budget: Budget, workers: int) -> Iterable[Point | Refused | None]:
-    if workers == 1 or len(questions) < 2 * workers:
-        return [best_point(question, budget) for question in questions]
-    return map_in_processes(partial(best_point, budget=budget), questions, workers=workers)
+def _searched(
+    questions: Sequence[PlanRequest],
+    budget: Budget,
+    workers: int,
+    told: Callable[[list[Point | Refused | None]], None],
+) -> Iterator[Point | Refused | None]:
+    """What comes of every question, in order; ``told`` is given answers as they come."""
+    if workers > 1 and len(questions) >= 2 * workers:
+        yield from map_in_processes(partial(best_point, budget=budget), questions, workers=workers, told=told)
+        return
+    for question in questions:
+        point = best_point(question, budget)
+        told([point])
+        yield point
 
 
 def best_point(question: PlanRequest, budget: Budget) -> Point | Refused | None:

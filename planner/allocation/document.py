@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
 from planner.answer.plan import Answer, Record, Strategy
+from planner.answer.text import format_prefixed
+
+_DAY: Final = 86400.0
+
+
+def in_words(objective: str, value: float) -> str:
+    """What a division is worth under an objective."""
+    match objective:
+        case "throughput":
+            return f"{format_prefixed(value)}{'' if value else ' '}FLOP/s x priority"
+        case "weighted-finish":
+            return f"{value / _DAY:,.1f} days x priority"
+        case "cost":
+            return f"${format_prefixed(value)}"
+        case _:
+            return f"sum of logarithms {value:.3f}"
 
 
 class Placed(Record):

@@ -6,6 +6,7 @@ chooses among the best of those before it. Who waits starts when there are nodes
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -66,7 +67,14 @@ class Choice:
     proved: bool
 
 
-def solve(options: Options, *, budget: Budget, banned: Ints | None = None, hint: Ints | None = None) -> Choice | None:
+def solve(
+    options: Options,
+    *,
+    budget: Budget,
+    banned: Ints | None = None,
+    hint: Ints | None = None,
+    told: Callable[[float, float], None] | None = None,
+) -> Choice | None:
     """The best choice, None where nothing was found.
 
     Args:
@@ -74,6 +82,7 @@ def solve(options: Options, *, budget: Budget, banned: Ints | None = None, hint:
         budget: what the solver may take, and is charged to.
         banned: options that nobody may take.
         hint: a choice to begin with.
+        told: given the sum of the last objective and its bound, of every choice that is the best so far.
 
     Returns:
         a choice, proved if every objective was proved best (to one part in ``RESOLUTION`` of its range); None if no
@@ -83,7 +92,7 @@ def solve(options: Options, *, budget: Budget, banned: Ints | None = None, hint:
 
     model, taken = _model(options, banned)
     best, proved, bound = hint, True, -np.inf
-    for objective in options.objectives:
+    for place, objective in enumerate(options.objectives, 1):
         cost, unit, base = _whole(options, objective)
         total = sum(int(c) * taken[o] for o, c in enumerate(cost) if c)
         model.minimize(total)
@@ -93,7 +102,8 @@ def solve(options: Options, *, budget: Budget, banned: Ints | None = None, hint:
         solver = cp_model.CpSolver()
         for name, value in (*_SOLVER.items(), *budget.solver_limits.items()):
             setattr(solver.parameters, name, value)
-        status = solver.solve(model)
+        watched = told if place == len(options.objectives) else None
+        status = solver.solve(model, watched and _watcher(watched, unit, base))
         budget.spend_solver(solver.response_proto.deterministic_time)
         if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
             if best is None or status == cp_model.INFEASIBLE:
@@ -105,6 +115,17 @@ def solve(options: Options, *, budget: Budget, banned: Ints | None = None, hint:
         model.add(total <= int(cost[best].sum()))
     assert best is not None
     return _choice(options, best, bound, proved=proved)
+
+
+def _watcher(told: Callable[[float, float], None], unit: float, base: float) -> Any:
+    """What CP-SAT calls with every better solution, in whole units above a base."""
+    from ortools.sat.python import cp_model
+
+    class Watcher(cp_model.CpSolverSolutionCallback):
+        def on_solution_callback(self) -> None:
+            told(base + unit * self.objective_value, base + unit * self.best_objective_bound)
+
+    return Watcher()
 
 
 def _model(options: Options, banned: Ints | None) -> tuple[Any, list[Any]]:

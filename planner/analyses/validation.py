@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from planner.answer.plan import Answer
+from planner.request.progress import Tell
 from planner.runs.report import compared, written
 
 
@@ -24,7 +25,11 @@ class Validation(Answer):
 
 
 def validate(
-    files: str | Path | Sequence[str | Path] = (), *, profile: str | Path | None = None, workers: int = 1
+    files: str | Path | Sequence[str | Path] = (),
+    *,
+    profile: str | Path | None = None,
+    workers: int = 1,
+    progress: Tell | None = None,
 ) -> Validation:
     """Price measured runs as they ran, and say how far that is from what was measured.
 
@@ -32,11 +37,13 @@ def validate(
         files: files of runs; none are those that are shipped.
         profile: a file with the cluster and the stack that the runs were on.
         workers: processes.
+        progress: told how many runs are priced, as a `Progress`.
 
     Raises:
         BadFile: a file that cannot be read.
     """
     several = [files] if isinstance(files, str | Path) else files
-    found = compared(list(map(str, several)), profile=None if profile is None else str(profile), workers=workers)
+    machines = None if profile is None else str(profile)
+    found = compared(list(map(str, several)), profile=machines, workers=workers, progress=progress)
     rows = tuple(verdict.document() for verdicts in found.values() for verdict in verdicts)
     return Validation(files=tuple(found), rows=rows, report=written(found))

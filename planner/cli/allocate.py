@@ -38,8 +38,8 @@ def allocate(
 
     over = {"objective": objective, "time_limit": None if time_limit is None else f"{time_limit} s"}
     asked = queue_in(queue, {name: value for name, value in over.items() if value is not None})
-    with working("searching a plan for every job on every placement", params):
-        answer = divide(asked, workers=workers)
+    with working("searching a plan for every job on every placement", params) as watched:
+        answer = divide(asked, workers=workers, **watched)
     from planner.render.terminal.allocation import render
 
     deliver(answer, render, params)

@@ -43,10 +43,9 @@ def calibrate(
     from planner.runs.calibrate.calibrate import calibrate as fit
 
     runs = {name: run for name in files if (run := _of_log(ctx, name)) is not None}
-    with working("fitting constants to the measurements", params):
-        answer = fit(
-            [name for name in files if name not in runs], runs=tuple(runs.values()), cluster=cluster, stack=stack
-        )
+    with working("fitting constants to the measurements", params) as watched:
+        others = [name for name in files if name not in runs]
+        answer = fit(others, runs=tuple(runs.values()), cluster=cluster, stack=stack, **watched)
     if output is not None:
         write(answer.profile, output)
     from planner.render.terminal.calibration import render

@@ -117,8 +117,8 @@ def validate(files: tuple[str, ...], ranking: bool, floor: bool, profile: str | 
         raise BadRequest("--ranking and --floor are two reports; leave out one")
     if (ranking or floor) and profile is not None:
         raise BadRequest(f"--{'ranking' if ranking else 'floor'} judges the shipped constants; leave out --profile")
-    with working("pricing measured runs", params):
-        by_file = None if ranking or floor else compared(files, profile=profile, workers=usable())
+    with working("pricing measured runs", params) as watched:
+        by_file = None if ranking or floor else compared(files, profile=profile, workers=usable(), **watched)
         if by_file is None:
             text = (rank if ranking else bottom)(files, form=params["form"], workers=usable())
     if by_file is not None:

@@ -57,14 +57,15 @@ def standing(at: Standing, *, in_bytes: bool = False) -> str:
     parts = [at.doing]
     if at.done or at.total:
         parts.append(f"{at.done:,}{f' of {at.total:,}' if at.total else ''} done")
-    if at.best is not None:
-        from planner.answer.text import NOTABLE, format_bytes, format_percent, short_seconds
+    from planner.answer.text import NOTABLE, format_bytes, format_percent, short_seconds
 
+    if at.so_far:
+        parts.append(at.so_far)
+    elif at.best is not None:
         parts.append(f"best so far {(format_bytes if in_bytes else short_seconds)(at.best)}")
-        if (
-            at.gap and at.gap >= NOTABLE and at.doing.startswith("searching")
-        ):  # what is found is proved before other things are looked for
-            parts.append(f"at most {format_percent(at.gap)} from the best possible")
+    # what is found is proved before other things are looked for
+    if at.gap and at.gap >= NOTABLE and at.doing.startswith("searching"):
+        parts.append(f"at most {format_percent(at.gap)} from the best possible")
     return ", ".join(parts)
 
 

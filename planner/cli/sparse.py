@@ -69,9 +69,10 @@ def sparse(**params: Any) -> None:
         if params[name] is None:
             raise BadRequest(f"--{name} is missing, as in `{_EXAMPLE}`")
     from planner.render.terminal.sparse import print_sparse
-    from planner.sparse.plan import HOUR, plan_sparse
+    from planner.sparse.plan import plan_sparse
+    from planner.sparse.standing import HOUR
 
-    with working("searching nodes, modes and places", params):
+    with working("searching nodes, modes and places", params) as watched:
         answer = plan_sparse(
             params["model"],
             params["cluster"],
@@ -81,6 +82,7 @@ def sparse(**params: Any) -> None:
             max_staleness=params["max_staleness"],
             nodes=params["nodes"],
             time_limit=params["time_limit"],
+            **watched,
         )
     deliver(answer, print_sparse, params, exclude_none=True)
     if params["verbose"]:

@@ -108,6 +108,11 @@ class Budget:
         if self.watch is not None:
             self.watch.settle(doing)
 
+    def found(self, best: float | None, bound: float | None, so_far: str = "") -> None:
+        """Say the best so far, what none can be below, and the best in words if it is no time of an iteration."""
+        if self.watch is not None:
+            self.watch.found(best, bound, so_far)
+
     def go_on(self, doing: str, done: int = 0, total: int | None = None) -> None:
         """Say what is done next, and how many such parts are finished."""
         if self.watch is not None:

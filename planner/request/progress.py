@@ -23,6 +23,8 @@ class Progress:
         bound: what no strategy can be below, in the same unit; None where that is not known.
         done: parts that are finished, of a question that has such: points of a sweep, sizes, levers.
         total: how many there are; None where that is not known.
+        so_far: what is known so far in words, such as "best so far 3.17M examples/s", of a question whose best is no
+            time and no memory; "" where ``best`` says it.
     """
 
     doing: str
@@ -30,6 +32,7 @@ class Progress:
     bound: float | None = None
     done: int = 0
     total: int | None = None
+    so_far: str = ""
 
     @property
     def gap(self) -> float | None:
@@ -41,6 +44,10 @@ class Progress:
 
 Tell = Callable[[Progress], None]
 """What a user gives: it is called in the thread that asked, after every batch; what it raises ends the question."""
+
+
+def ignore(_at: Progress) -> None:
+    """What is told where nobody asked."""
 
 
 class Watch:
@@ -56,10 +63,10 @@ class Watch:
         self._at = Progress(SEARCHING)
         self._settled = False
 
-    def found(self, best: float | None, bound: float | None) -> None:
-        """Tell the best so far of the search that is going on, and its bound."""
+    def found(self, best: float | None, bound: float | None, so_far: str = "") -> None:
+        """Tell the best so far of the search that is going on, its bound, and the best in words if it is no time."""
         if not self._settled:
-            self._at = replace(self._at, best=best, bound=bound)
+            self._at = replace(self._at, best=best, bound=bound, so_far=so_far)
         self._tell(self._at)
 
     def settle(self, doing: str) -> None:

@@ -45,11 +45,22 @@ def scored_case(run: Run) -> Case | None:
         return None
 
 
-def map_runs(runs: Sequence[Run], function: Callable[[Run], Result], *, workers: int = 1) -> list[Result]:
-    """What ``function`` gives for every run, in order.
+def map_runs(
+    runs: Sequence[Run],
+    function: Callable[[Run], Result],
+    *,
+    workers: int = 1,
+    told: Callable[[list[Result]], None] | None = None,
+) -> list[Result]:
+    """What ``function`` gives for every run, in order; ``told`` is given results as they come.
 
     With several workers it must be something that another process can be sent.
     """
-    if workers == 1 or len(runs) < FEWEST:
-        return [function(run) for run in runs]
-    return map_in_processes(function, runs, workers=workers, chunk=CHUNK)
+    if workers > 1 and len(runs) >= FEWEST:
+        return map_in_processes(function, runs, workers=workers, chunk=CHUNK, told=told)
+    found = []
+    for run in runs:
+        found.append(function(run))
+        if told is not None:
+            told(found[-1:])
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from planner.answer.build import mfu_of
 from planner.answer.plan import Interval
 from planner.processes import check_interrupt
 from planner.request.files import profile_records
+from planner.request.progress import Progress, Tell
 from planner.runs.case import Case, case_of
 from planner.runs.corpus import grouped, map_runs
 from planner.runs.files import CHECK, read_runs
@@ -104,17 +105,36 @@ Compared = Mapping[str, list[Verdict]]
 """The verdicts on every file, by its name."""
 
 
-def judge(paths: Iterable[Path], profile: str | None = None, *, workers: int = 1) -> Compared:
+def judge(
+    paths: Iterable[Path], profile: str | None = None, *, workers: int = 1, progress: Tell | None = None
+) -> Compared:
     """Every quantity of every run, in order, by file; on the cluster and the stack of a profile if one is named.
+
+    ``progress`` is told how many runs are priced, and the median error so far.
 
     Raises:
         BadFile: a file or the profile cannot be read.
     """
     named = list(read_named(paths))
     parts: Mapping[str, Any] = {} if profile is None else profile_records(profile)
-    verdicts = map_runs([run for _, run in named], partial(judge_run, **parts), workers=workers)
+    told = None if progress is None else _Counted(len(named), progress)
+    verdicts = map_runs([run for _, run in named], partial(judge_run, **parts), workers=workers, told=told)
     by_file = grouped(zip(named, verdicts, strict=True), lambda pair: pair[0][0])
     return {name: [verdict for _, found in pairs for verdict in found] for name, pairs in by_file.items()}
+
+
+class _Counted:
+    """Tells how many runs are priced, and the median error of their times so far."""
+
+    def __init__(self, total: int, progress: Tell) -> None:
+        self.at, self.progress, self.errors = Progress("pricing measured runs", total=total), progress, list[float]()
+
+    def __call__(self, found: list[list[Verdict]]) -> None:
+        verdicts = [one for verdicts in found for one in verdicts if one.metric == "iteration_time"]
+        self.errors += [abs(one.error) for one in verdicts if one.scored and one.error is not None]
+        so_far = f"median error of times so far {statistics.median(self.errors):.1%}" if self.errors else ""
+        self.at = replace(self.at, done=self.at.done + len(found), so_far=so_far)
+        self.progress(self.at)
 
 
 def judge_run(run: Run, **parts: Any) -> list[Verdict]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import BadFile, BadRequest
+from planner.request.progress import Tell
 from planner.runs.figures import Column, line, table
 from planner.runs.judge import Compared, Verdict, coverage, groups, judge, shipped, summary
 from planner.runs.run_lines import run_lines
@@ -46,13 +47,15 @@ def validate(files: Sequence[str] = (), *, form: str = "table", profile: str | N
     return written(compared(files, profile=profile, workers=workers), form=form)
 
 
-def compared(files: Sequence[str] = (), *, profile: str | None = None, workers: int = 1) -> Compared:
+def compared(
+    files: Sequence[str] = (), *, profile: str | None = None, workers: int = 1, progress: Tell | None = None
+) -> Compared:
     """The verdicts behind ``validate``, by file; in so many processes.
 
     Raises:
         BadFile: a file that cannot be read.
     """
-    return judge(paths_of(files), profile, workers=workers)
+    return judge(paths_of(files), profile, workers=workers, progress=progress)
 
 
 def written(by_file: Compared, *, form: str = "table") -> str:

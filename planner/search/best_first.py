@@ -152,9 +152,8 @@ def search(
 
 def _tell(outcome: Outcome, bound: float, budget: Budget) -> None:
     """Say how far the search has come; ``bound`` is the least that what is still open can take."""
-    if budget.watch is not None:
-        best = outcome.best.iteration if outcome.best else None
-        budget.watch.found(best, min(bound, outcome.lower_bound, best or np.inf))
+    best = outcome.best.iteration if outcome.best else None
+    budget.found(best, min(bound, outcome.lower_bound, best or np.inf))
 
 
 def _bounds(cores: Strategies, scenario: AnyScenario, among: Ints, budget: Budget) -> Floats | None:

@@ -116,8 +116,7 @@ def search_least_memory(space: Space, scenario: Scenario, *, budget: Budget, amo
         remember(outcome, priced, scenario, by_memory=True)
         if _may_be_uneven(scenario):
             _unevenly(outcome, priced, scenario, budget)
-        if budget.watch is not None:
-            budget.watch.found(outcome.best.even_split_peak_bytes if outcome.best else None, None)
+        budget.found(outcome.best.even_split_peak_bytes if outcome.best else None, None)
     if outcome.best:
         outcome.lower_bound = outcome.best.iteration if outcome.proved else 0.0
     return outcome

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -12,6 +13,13 @@ from hardware.servers import SparseCluster
 from planner.answer.plan import Answer, Record
 
 Status = Literal["optimal", "feasible", "infeasible"]
+Machines = Literal["cpu", "accelerators", "all"]
+MACHINES: Final[Mapping[Machines, str]] = {
+    "all": "all machines",
+    "cpu": "CPU nodes",
+    "accelerators": "accelerators",
+}
+"""Which of the machines a plan may use, in words."""
 
 
 class SparseRequest(Record):
@@ -71,7 +79,7 @@ class Stage(Record):
 class Alternative(Record):
     """The best plan on some of the machines and in one mode."""
 
-    machines: Literal["cpu", "accelerators", "all"]
+    machines: Machines
     mode: Mode
     status: Literal["optimal", "feasible", "infeasible", "unknown"]
     cost_per_hour: float | None = None

@@ -11,8 +11,7 @@ from planner.sparse.document import Nearest, SparseRequest
 from planner.sparse.layout import Layout
 from planner.sparse.search import Best, cheapest, fastest
 from planner.sparse.solver import Limits
-
-_HOUR = 3600.0
+from planner.sparse.standing import HOUR
 
 
 def refusal(
@@ -65,13 +64,13 @@ def _lower(best: Best) -> Nearest:
     return Nearest(
         text=f"--min-throughput {format_quantity(rate, 'count')}, which costs {_price(best.cost)}",
         min_throughput=rate,
-        max_cost_per_hour=best.cost * _HOUR,
+        max_cost_per_hour=best.cost * HOUR,
     )
 
 
 def _raised(cost: float, rate: float | None = None) -> Nearest:
     """A rent that suffices, to the cent, rounded up."""
-    dollars = math.ceil(cost * _HOUR * 100.0 - 1e-6) / 100.0
+    dollars = math.ceil(cost * HOUR * 100.0 - 1e-6) / 100.0
     slower = "" if rate is None else f", which reaches {_rate(rate)}"
     return Nearest(text=f"--max-cost '{dollars:g} $/h'{slower}", min_throughput=rate, max_cost_per_hour=dollars)
 

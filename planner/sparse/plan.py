@@ -22,16 +22,26 @@ from hardware.servers import SparseCluster, sparse_cluster
 from planner.answer.build import catalogue_hashes
 from planner.errors import BadRequest, OutOfTime
 from planner.request.budget import SEARCH, Budget
+from planner.request.progress import Tell
 from planner.request.values import file_name, quantity
-from planner.sparse.document import Alternative, Placed, Rented, SparsePlan, SparseProof, SparseRequest, Stage
+from planner.sparse.document import (
+    MACHINES,
+    Alternative,
+    Machines,
+    Placed,
+    Rented,
+    SparsePlan,
+    SparseProof,
+    SparseRequest,
+    Stage,
+)
 from planner.sparse.infeasible import refusal
 from planner.sparse.layout import SLACK, layout
 from planner.sparse.search import RESOLUTION, Best, cheapest, fastest, usage
 from planner.sparse.solver import Limits
+from planner.sparse.standing import HOUR, Standing
 from planner.version import VERSION
 
-Machines = Literal["cpu", "accelerators", "all"]
-HOUR = 3600.0
 QUICKENED = 2.5e6
 """Effort for a faster plan among the cheapest, beside as much as the search took."""
 
@@ -46,6 +56,7 @@ def plan_sparse(
     max_staleness: int | None = None,
     nodes: Mapping[str, int] | None = None,
     time_limit: float | str | None = None,
+    progress: Tell | None = None,
 ) -> SparsePlan:
     """The cheapest plan that reaches a throughput, or the fastest that a rent buys.
 
@@ -58,6 +69,7 @@ def plan_sparse(
         max_staleness: steps of other workers between a worker's pull and its push, at most.
         nodes: nodes of some groups, at most; 0 leaves a group out.
         time_limit: seconds, also as text such as "2 min"; without it effort is counted.
+        progress: told which modes and machines are searched and the best so far, as a `Progress`.
 
     Returns:
         A plan, or one of status "infeasible" with the reason and the nearest request that works.
@@ -84,7 +96,7 @@ def plan_sparse(
         )
     except ValidationError as error:
         raise BadRequest(flatten(error)) from None
-    return answered(request)
+    return answered(request, progress)
 
 
 def _with_nodes(cluster: SparseCluster, nodes: Any) -> SparseCluster:
@@ -118,15 +130,16 @@ class Tried:
     best: Best
 
 
-def answered(request: SparseRequest) -> SparsePlan:
+def answered(request: SparseRequest, progress: Tell | None = None) -> SparsePlan:
     """The answer to a request (see ``plan_sparse``)."""
-    budget, limits = Budget(request.time_limit), limits_of(request)
+    budget, limits = Budget(request.time_limit, progress=progress), limits_of(request)
     before = budget.effort
     tried = list(_tried(request, limits, budget))
     plans = [one for one in tried if one.best.chosen]
     if not plans:
         if any(one.best.status == "unknown" for one in tried):
             raise OutOfTime(f"no plan found {budget.limit}")
+        budget.settle("looking for what would work")
         return _refused(request, limits, tried, budget)
     place = tried.index(min(plans, key=partial(_rank, request)))
     if request.min_throughput is not None:
@@ -156,20 +169,25 @@ def limits_of(request: SparseRequest) -> Limits:
 
 def _tried(request: SparseRequest, limits: Limits, budget: Budget) -> Iterator[Tried]:
     """Every mode, on all machines and on either kind alone."""
-    for mode in MODES if request.mode is None else (request.mode,):
+    modes = MODES if request.mode is None else (request.mode,)
+    standing = Standing(budget, cheapest=request.min_throughput is not None)
+    parts, done = list(subsets(request.cluster)), 0
+    for mode in modes:
         whole = layout(SparseScenario(request.model, request.cluster.groups, runtime(), mode))
         bests = dict[Machines, Best]()
-        parts = list(subsets(request.cluster))
         for machines, groups in reversed(parts):  # what one kind can do, all machines can
             part = whole.restricted(groups)
+            standing.bounded = machines == "all" and len(modes) == 1
+            budget.go_on(f"searching plans in {mode} mode on {MACHINES[machines]}", done, len(modes) * len(parts))
             known = max((one.rate for one in bests.values()), default=0.0) if machines == "all" else 0.0
             if part is None:
                 nodes = np.zeros(len(whole.prices), dtype=np.int64)
                 bests[machines] = Best("infeasible", whole, (), nodes, 0.0, math.inf, math.inf, math.inf)
             elif request.min_throughput is None:
-                bests[machines] = fastest(part, limits, budget=budget, known=known)
+                bests[machines] = fastest(part, limits, budget=budget, known=known, told=standing.found)
             else:
-                bests[machines] = cheapest(part, limits, budget=budget)
+                bests[machines] = cheapest(part, limits, budget=budget, told=standing.found)
+            done += 1
         yield from (Tried(machines, mode, bests[machines]) for machines, _ in parts)
 
 

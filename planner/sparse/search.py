@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -22,6 +23,10 @@ _GROWTH = 10.0
 """Of the step after one that succeeded."""
 _FIRST = 1.0
 """Examples per second at which a search for the most begins: what holds the tables at all."""
+
+
+Told = Callable[[float, float, float], None]
+"""What is given examples per second, dollars per second, and a bound on what is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +54,12 @@ class Best:
     gap: float
 
 
-def cheapest(layout: Layout, limits: Limits, *, budget: Budget) -> Best:
+def cheapest(layout: Layout, limits: Limits, *, budget: Budget, told: Told | None = None) -> Best:
     """The least dollars per second within the limits; among equally dear plans a fast one."""
-    return _within(layout, limits, budget=budget, dear=False)
+    best = _within(layout, limits, budget=budget, dear=False)
+    if told and best.chosen:
+        told(best.rate, best.cost, best.bound)
+    return best
 
 
 def _within(layout: Layout, limits: Limits, *, budget: Budget, dear: bool) -> Best:
@@ -77,13 +85,14 @@ def _within(layout: Layout, limits: Limits, *, budget: Budget, dear: bool) -> Be
     return Best(status, layout, chosen, found.nodes, _rate(layout, chosen, found.nodes), cost, bound, gap)
 
 
-def fastest(layout: Layout, limits: Limits, *, budget: Budget, known: float = 0.0) -> Best:
+def fastest(layout: Layout, limits: Limits, *, budget: Budget, known: float = 0.0, told: Told | None = None) -> Best:
     """The most examples per second that a budget buys; among plans as fast as that the cheapest.
 
     A throughput is in reach or proved out of it by the solver; doubling brackets the most, and every plan on the way
     counts with the throughput that it really has. Polished plans are often the best already, so the next to be asked
     for is a relative 1e-4 more, then steps that grow as long as they succeed, up to half-way to what is out of reach.
-    ``known`` examples per second are in reach, as a smaller question has found.
+    ``known`` examples per second are in reach, as a smaller question has found. ``told`` is given throughput and cost
+    of every plan, and what is out of reach.
     """
     first = max(limits.rate, known * (1 - 2 * SLACK), _FIRST)
     best = _within(layout, limits._replace(rate=first), budget=budget, dear=True)
@@ -95,6 +104,8 @@ def fastest(layout: Layout, limits: Limits, *, budget: Budget, known: float = 0.
         aim = half if math.isinf(beyond) else max(min(half, best.rate * (1 + step)), best.rate * (1 + RESOLUTION))
         if aim > FASTEST:
             break
+        if told:
+            told(best.rate, best.cost, beyond)
         tried = _within(layout, limits._replace(rate=aim), budget=budget, dear=True)
         if tried.chosen:
             best, step = max(best, tried, key=lambda one: one.rate), _GROWTH * step

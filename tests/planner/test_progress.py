@@ -1,14 +1,18 @@
 """Whoever asks may be told how far the answer has come, and the answer is the same."""
 
+from pathlib import Path
 from typing import get_type_hints
 
 import pytest
 
-from planner import PlanRequest, plan, replan, why_not
+from planner import PlanRequest, allocate, calibrate, plan, plan_sparse, replan, validate, why_not
+from planner.allocation.document import in_words
+from planner.allocation.queue import queue_in
 from planner.request.changes import RequestChanges, RequestFields
 from planner.request.progress import Progress
 from tests.scenarios import toy_cluster, toy_model, toy_stack
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 ASKED = PlanRequest(model=toy_model(), cluster=toy_cluster(), stack=toy_stack(uneven_stages=True), gpus=16)
 
 
@@ -63,6 +67,37 @@ def test_every_question_that_searches_tells():
     assert told(robust, ASKED.model_copy(update={"gpus": 4}), "10%")[1][-1].total > 1
     sizes = told(size, ASKED.model_copy(update={"tokens": 10**9}), days=1000.0)[1]
     assert any(one.doing.endswith("GPUs") for one in sizes)
+
+
+def test_a_search_of_machines_for_a_sparse_model_tells_its_best_in_words():
+    model, servers = EXAMPLES / "ctr-dnn.toml", "fleet-cpu"
+    answer, said = told(plan_sparse, model, servers, min_throughput="1M", mode="async")
+    assert said[-1].so_far == f"best so far ${answer.cost_per_hour:,.2f} an hour"
+    assert said[-1].gap < 1e-6
+    _, said = told(plan_sparse, model, servers, max_cost_per_hour=5.0, mode="async")
+    rates = [one for one in said if one.so_far]
+    assert rates[0].so_far.endswith("examples/s")
+    assert [one.best for one in rates] == sorted((one.best for one in rates), reverse=True)
+    assert all(0.0 <= one.gap <= 1.0 for one in rates)
+
+
+@pytest.mark.parametrize("objective", ["throughput", "weighted-finish", "fairness", "cost"])
+def test_a_division_of_a_cluster_tells_its_placements_then_its_best(objective):
+    answer, said = told(allocate, queue_in(EXAMPLES / "queue.toml", {"objective": objective}))
+    assert [one.done for one in said if one.total == answer.searches] == [*range(1, answer.searches + 1)]
+    dividing = [one for one in said if one.doing == "searching the best division among the jobs"]
+    assert dividing[-1].so_far == f"best so far {in_words(objective, answer.value)}"
+    assert (dividing[-1].gap is None) == (objective == "fairness")
+
+
+def test_judged_runs_and_a_fit_tell_their_error_so_far():
+    runs = EXAMPLES / "calibrate" / "runs.jsonl"
+    _, said = told(validate, runs)
+    assert said[-1].done == said[-1].total == len(said)
+    assert said[-1].so_far.startswith("median error of times so far ")
+    _, said = told(calibrate, runs)
+    assert {one.doing for one in said} == {"pricing your runs", "predicting each run from the others"}
+    assert said[-1].so_far.endswith(" after the fit")
 
 
 def test_an_editor_offers_every_field_of_a_question_and_none_that_is_not_there():

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from planner.allocation.document import Allocation, JobAnswer
+from planner.allocation.document import Allocation, JobAnswer, in_words
 from planner.answer.text import format_days, format_prefixed, short_seconds, strategy_in_words
 from planner.render.terminal.tables import columns, grid, indented, line, print_assumed, printable, section
 
@@ -40,17 +40,7 @@ def _answer(found: Allocation) -> str:
 
 
 def _value(found: Allocation) -> str:
-    if found.value is None:
-        return "infeasible"
-    match found.objective:
-        case "throughput":
-            return f"{format_prefixed(found.value)}{'' if found.value else ' '}FLOP/s x priority"
-        case "weighted-finish":
-            return f"{found.value / _DAY:,.1f} days x priority"
-        case "cost":
-            return f"${format_prefixed(found.value)}"
-        case _:
-            return f"sum of logarithms {found.value:.3f}"
+    return "infeasible" if found.value is None else in_words(found.objective, found.value)
 
 
 def _table(jobs: tuple[JobAnswer, ...]) -> Table:

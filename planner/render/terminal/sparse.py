@@ -15,10 +15,9 @@ from hardware.servers import ServerGroup
 from hardware.units import format_quantity
 from planner.answer.text import short_seconds
 from planner.render.terminal.tables import grid, indented, line, pairs, print_assumed, section
-from planner.sparse.document import Alternative, Placed, Rented, SparsePlan
+from planner.sparse.document import MACHINES, Alternative, Placed, Rented, SparsePlan
 from planner.sparse.headline import headline, rate
 
-_MACHINES: Final = {"all": "all machines", "cpu": "CPU nodes", "accelerators": "accelerators"}
 _MODES: Final = {
     "sync": "every step waits for all workers",
     "async": "workers push and pull on their own, without waiting",
@@ -157,7 +156,7 @@ def _alternatives(plan: SparsePlan) -> Table:
     against = "cost" if plan.proof.objective == "cost" else "speed"
     table = grid("machines", "mode ", "$/h", "examples/s", "$/million", "nodes ", against, left=(0, 1, 5))
     for one in plan.alternatives:
-        table.add_row(_MACHINES[one.machines], one.mode, *_worth(one), _against(plan, one))
+        table.add_row(MACHINES[one.machines], one.mode, *_worth(one), _against(plan, one))
     return table
 
 

@@ -10,6 +10,7 @@ from hardware.catalogue import cluster as find_cluster
 from hardware.catalogue import names
 from hardware.records import Cluster
 from planner.errors import BadRequest
+from planner.request.progress import Progress, Tell, ignore
 from planner.request.values import file_names, name_or_path
 from planner.runs.calibrate.document import Calibration
 from planner.runs.calibrate.evidence import gather
@@ -29,6 +30,7 @@ def calibrate(
     runs: Sequence[FileRun] = (),
     cluster: str | Path | None = None,
     stack: str | Path | None = None,
+    progress: Tell | None = None,
 ) -> Calibration:
     """Fit a cluster and a stack to one's own measurements.
 
@@ -38,6 +40,7 @@ def calibrate(
         runs: those that were read already, such as those of logs.
         cluster: name or file to start from; None takes the machines that the evidence names.
         stack: likewise; without it and without runs no stack is fitted.
+        progress: told what is fitted, how many runs are done, and their median error, as a `Progress`.
 
     Raises:
         BadFile: a file that cannot be read as any of these; the message names the line.
@@ -46,6 +49,7 @@ def calibrate(
     """
     if not (files or runs):
         raise BadRequest("nothing to calibrate on; give files of runs, a probe, nccl-tests output or timed products")
+    tell = progress or ignore
     files = [files] if isinstance(files, str | Path) else files
     evidence = gather(file_names("files", files) if files else (), runs)
     notes = list(evidence.notes)
@@ -53,21 +57,24 @@ def calibrate(
     software = starting_stack(evidence, name_or_path(stack), notes)
     machines, parts = started, list[Part]()
     if evidence.logs:
+        tell(Progress("fitting links to nccl-tests"))
         machines, links = fit_links(evidence.logs, machines)
         notes += links.notes
         parts.append(links)
     for probe in evidence.probes:
+        tell(Progress("fitting the machine to its probe"))
         machines, probed = fit_probe(probe, machines)
         notes += probed.notes
         parts.append(probed)
     if evidence.products:
+        tell(Progress("fitting the accelerator to timed products"))
         device, products = fit_products(evidence.products, machines.accelerator)
         group = machines.groups[0].model_copy(update={"accelerator": device})
         machines = machines.model_copy(update={"groups": (group,)})
         parts += products
     machines = _named(machines)
     if evidence.runs and software is not None:
-        software, fitted = _runs(evidence.runs, machines, started, software, notes)
+        software, fitted = _runs(evidence.runs, machines, started, software, notes, tell)
         parts.append(fitted)
     constants = tuple(one for part in parts for one in part.constants)
     warnings = tuple(line for part in parts for line in part.warnings)
@@ -86,7 +93,7 @@ def calibrate(
 
 
 def _runs(
-    given: Sequence[FileRun], machines: Cluster, started: Cluster, stack: Stack, notes: list[str]
+    given: Sequence[FileRun], machines: Cluster, started: Cluster, stack: Stack, notes: list[str], tell: Tell
 ) -> tuple[Stack, Part]:
     """The stack fitted to the runs that can be used.
 
@@ -94,12 +101,12 @@ def _runs(
         BadRequest: none can.
     """
     stack = uncorrected(stack)
-    runs, unused = priced(given, machines, stack)
+    runs, unused = priced(given, machines, stack, tell)
     notes += unused
     if not runs:
         raise BadRequest(unused[0] + (f"; and {len(unused) - 1} more" if len(unused) > 1 else ""))
-    before, _ = priced([(one.file, one.run) for one in runs], started, stack)
-    return fit_runs(runs, before, stack)
+    before, _ = priced([(one.file, one.run) for one in runs], started, stack, tell)
+    return fit_runs(runs, before, stack, tell)
 
 
 def _named(machines: Cluster) -> Cluster:

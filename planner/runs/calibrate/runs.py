@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from hardware.errors import MeshwrightError
 from hardware.records import Cluster
 from planner.answer.build import mfu_of
 from planner.processes import check_interrupt
+from planner.request.progress import Progress, Tell, ignore
 from planner.runs.calibrate.document import Constant, Errors, RunError
 from planner.runs.calibrate.identify import Fit
 from planner.runs.calibrate.records import FileRun
@@ -67,10 +68,13 @@ class Measured(NamedTuple):
     seconds: float
 
 
-def priced(runs: Iterable[FileRun], cluster: Cluster, stack: Stack) -> tuple[list[Measured], list[str]]:
+def priced(
+    runs: Sequence[FileRun], cluster: Cluster, stack: Stack, tell: Tell = ignore
+) -> tuple[list[Measured], list[str]]:
     """The runs on that cluster and stack with their times, and those that cannot be used and why."""
     found, notes = [], []
-    for file, run in runs:
+    for place, (file, run) in enumerate(runs):
+        tell(Progress("pricing your runs", done=place, total=len(runs)))
         try:
             found.append(Measured(file, run, *_measured(run, cluster, stack)))
         except (MeshwrightError, ValueError, ArithmeticError) as error:
@@ -163,7 +167,9 @@ def fields_of(at: Floats, *, experts: bool) -> dict[str, float]:
     return {field: math.exp(named["common"] + value) for field, value in alone.items()}
 
 
-def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack) -> tuple[Stack, Part]:
+def fit_runs(
+    found: Sequence[Measured], before: Sequence[Measured], stack: Stack, tell: Tell = ignore
+) -> tuple[Stack, Part]:
     """The stack with the factors that the runs ask for, and what is said of them.
 
     Args:
@@ -171,6 +177,7 @@ def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack
             configurations, drawn at random, are fitted.
         before: the same runs on the cluster that everything started from.
         stack: what they ran under, ``uncorrected``.
+        tell: told how far it is.
     """
     drawn = _drawn(found)
     used = [one for one, taken in zip(found, drawn, strict=True) if taken]
@@ -182,7 +189,9 @@ def fit_runs(found: Sequence[Measured], before: Sequence[Measured], stack: Stack
     learnt = learn(Change(known.longer, known.slopes), misses, prior, scatter)
     fields = {name: plain(value) for name, value in fields_of(learnt.factors, experts=known.experts).items()}
     residuals = np.array([[log_error(one.case, one.seconds) for one in found], [_after(one, fields) for one in found]])
-    left = dict(zip(asked, _left_out(known, misses, learnt, prior, scatter), strict=True))
+    then, now = (f"{np.median(np.abs(np.expm1(row))):.1%}" for row in residuals)
+    at = Progress("predicting each run from the others", so_far=f"median error {then}, {now} after the fit")
+    left = dict(zip(asked, _left_out(known, misses, learnt, prior, scatter, partial(_count, tell, at)), strict=True))
     apart = np.array([left.get(one.run.question, after) for one, after in zip(found, residuals[1], strict=True)])
     residuals[0] = [log_error(one.case, one.seconds) for one in before]
     fit = Fit((), residuals[0, drawn], residuals[1, drawn], apart[drawn])
@@ -217,10 +226,22 @@ def _digits(values: Floats) -> tuple[float, ...]:
     return tuple(round(float(value), 5) for value in values)
 
 
-def _left_out(known: Configurations, misses: Floats, learnt: Learnt, prior: Floats, scatter: Floats) -> Floats:
+def _count(tell: Tell, at: Progress, done: int, total: int) -> None:
+    tell(replace(at, done=done, total=total))
+
+
+def _left_out(
+    known: Configurations,
+    misses: Floats,
+    learnt: Learnt,
+    prior: Floats,
+    scatter: Floats,
+    count: Callable[[int, int], None],
+) -> Floats:
     """Logarithms of predicted over measured of each configuration by what the others teach, to first order, (M,)."""
     slopes, here, found = known.slopes(learnt.mean), known.longer(learnt.mean), np.array(misses)
     for left in range(len(misses)):
+        count(left, len(misses))
         others = np.delete(np.arange(len(misses)), left)
 
         def longer(at: Floats, rows: NDArray[np.int64] = others) -> Floats:
