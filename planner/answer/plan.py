@@ -330,6 +330,11 @@ class Plan(Answer):
     """Where the plan is faster by 5 % or more with what saves memory at a price, such as offloading: by how much, and
     the option that asks for it."""
     warnings: tuple[str, ...] = ()
+    """What may go wrong with this plan, and what to do about it."""
+    choices: tuple[Advice, ...] = ()
+    """Other plans that there would be with another option, by the option."""
+    startable: bool = True
+    """False where the framework of the stack refuses the plan, which a warning says."""
     why_not: tuple[Advice, ...] = ()
     what_helps: tuple[Advice, ...] = ()
     closest_run: str | None = None

@@ -150,7 +150,9 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
     if not several:
         memory, code = (budget.part(efforts.beside, share=1 / 4) for _ in range(2))
         full = (*memory_headroom(search, memory), *memory_edge(search, memory))
-        settled["warnings"] += (*full, *not_startable(search), *beyond_framework(search, code))
+        refused = not_startable(search)
+        settled["choices"] = (*full, *beyond_framework(search, code))
+        settled |= {"warnings": (*settled["warnings"], *refused), "startable": not refused}
         if search.objective.by_time:
             settled["better_validated"] = better_validated(
                 outcome, search.taken, search.objective.scenario, resolved.margin

@@ -13,7 +13,7 @@ from costmodels.pricing import price_strategy
 from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Bools, Strategies
 from planner.answer.build import peak_bytes, strategy_record
-from planner.answer.plan import Strategy
+from planner.answer.plan import Advice, Strategy
 from planner.answer.text import NOTABLE, degrees_above_one, format_seconds, memory_savings
 from planner.errors import BadRequest, OutOfTime
 from planner.explain.infeasible import as_rejections, order_refusals
@@ -80,7 +80,7 @@ MARGIN: Final = 1.0 - NEARLY_FULL
 """Share of the usable memory that the better-safe plan leaves alone."""
 
 
-def memory_edge(search: Search, budget: Budget) -> tuple[str, ...]:
+def memory_edge(search: Search, budget: Budget) -> tuple[Advice, ...]:
     """What the margin costs that nobody asked for: the best without it, and its risk; none where that is no faster."""
     objective, margin = search.objective, search.resolved.margin
     if search.resolved.request.memory_margin is not None or not margin:
@@ -98,11 +98,11 @@ def memory_edge(search: Search, budget: Budget) -> tuple[str, ...]:
     share = filled / edge.scenario.group.accelerator.usable_memory
     words = _words(strategy_record(taken.row, taken.assignment, edge.scenario), search)
     risk = f"fills {share:.1%} of the memory and may run out, as predictions of memory are off by a few per cent"
-    return (f"with --memory-margin 0: {gain:.1%} faster, {words}; it {risk}",)
+    return (Advice(subject="--memory-margin 0", text=f"{gain:.1%} faster, {words}; it {risk}"),)
 
 
-def memory_headroom(search: Search, budget: Budget) -> tuple[str, ...]:
-    """A remark with the best that leaves a margin, for a plan that does not; none where it was not found."""
+def memory_headroom(search: Search, budget: Budget) -> tuple[Advice, ...]:
+    """The best that leaves a margin, for a plan that does not; none where it was not found."""
     objective, best = search.objective, search.taken
     if search.resolved.margin:
         return ()
@@ -114,14 +114,16 @@ def memory_headroom(search: Search, budget: Budget) -> tuple[str, ...]:
     found = smaller.search(search.space, budget=budget, margin=1.0 + objective.tie_width, confirm=False)
     if not found.proved:
         return ()
-    asked = f"with --memory-margin {MARGIN:.0%}"
+    asked = f"--memory-margin {MARGIN:.0%}"
     if found.best is None:
         without = " without offloading or recomputing layers together"
-        return (f"{asked} nothing fits{without if any(saver_options(search.pins, scenario)) else ''}",)
+        lack = f"nothing fits{without if any(saver_options(search.pins, scenario)) else ''}"
+        return (Advice(subject=asked, text=lack),)
     taken = smaller.choice(found).taken
     share = smaller.value(taken) / search.value - 1.0
     slower = f"{share:.1%} slower" if np.round(share, 3) > 0.0 else "as fast"
-    return (f"{asked}: {slower}, {_words(strategy_record(taken.row, taken.assignment, scenario), search)}",)
+    words = _words(strategy_record(taken.row, taken.assignment, scenario), search)
+    return (Advice(subject=asked, text=f"{slower}, {words}"),)
 
 
 def _words(strategy: Strategy, search: Search) -> str:
@@ -162,7 +164,7 @@ def not_startable(search: Search) -> tuple[str, ...]:
     return (f"{framework} cannot start this plan: {lack}; {_startable(search, rules, scenario)}",)
 
 
-def beyond_framework(search: Search, budget: Budget) -> tuple[str, ...]:
+def beyond_framework(search: Search, budget: Budget) -> tuple[Advice, ...]:
     """What is faster and the stack's framework does not start, where nobody asked for it; none where nothing is."""
     objective, request = search.objective, search.resolved.request
     framework = objective.scenario.framework
@@ -181,7 +183,8 @@ def beyond_framework(search: Search, budget: Budget) -> tuple[str, ...]:
     lacks = [rule for rule in rules if not _passes(best.row, (rule,), objective.scenario).all()]
     lack = sentence(lacks[0], best.row.row(0), objective.scenario) if lacks else "it recomputes other layers by stage"
     words = _words(strategy_record(best.row, best.assignment, free.scenario), search)
-    return (f"{gain:.1%} faster with --for any, {words}, but {framework} cannot start it: {lack}",)
+    text = f"{gain:.1%} faster, {words}, but {framework} cannot start it: {lack}"
+    return (Advice(subject="--for any", text=text),)
 
 
 def _passes(rows: Strategies, rules: Sequence[Rule], scenario: Scenario) -> Bools:

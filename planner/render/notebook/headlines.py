@@ -85,7 +85,11 @@ def _plan(found: Any) -> Headline:
             ("fullest GPU", memory),
             ("tokens/s", format_prefixed(said.tokens_per_second)),
         ),
-        (*found.warnings, *(f"assumed: {one}" for one in found.defaults)),
+        (
+            *found.warnings,
+            *(f"with {one.subject}: {one.text}" for one in found.choices),
+            *(f"assumed: {one}" for one in found.defaults),
+        ),
         good=found.fits,
     )
 

@@ -112,7 +112,8 @@ def shown_plan(plan: Plan) -> Shown:
     assumed = (*plan.defaults, *scope, *plan.provenance.sources, _origin(kept["provenance"]))
     timeline, remark = timeline_of(plan)
     drawn: dict[str, Any] = {"memory": memory_of(plan), "timeline": timeline, "remark": remark, "advice": _advice(plan)}
-    drawn |= {"warnings": plan.warnings, "cards": cards(plan), "layout": layout_of(plan), "kernels": kernels_of(plan)}
+    said = (*plan.warnings, *(f"with {one.subject}: {one.text}" for one in plan.choices))
+    drawn |= {"warnings": said, "cards": cards(plan), "layout": layout_of(plan), "kernels": kernels_of(plan)}
     drawn["nearest"] = [
         [run.group, run.error, run.measured_seconds] for run in (plan.trust.nearest if plan.trust else ())
     ]

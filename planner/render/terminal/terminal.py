@@ -74,8 +74,7 @@ def _parts(plan: Plan, width: int, shown: Shown, *, blocks: bool) -> Iterator[Re
     runs = plan.status != "infeasible" and plan.fits
     yield Text(headline(plan), style="bold green" if runs else "bold red")
     for warning in plan.warnings:
-        if not _is_choice(warning):
-            yield Text(f"warning: {warning}", style="yellow")
+        yield Text(f"warning: {warning}", style="yellow")
     yield from _question(plan, width)
     if plan.status == "infeasible":
         yield from _refusal(plan)
@@ -91,11 +90,6 @@ def _parts(plan: Plan, width: int, shown: Shown, *, blocks: bool) -> Iterator[Re
         yield from ("", pairs([("Assumed", "; ".join(plan.defaults))], style="bold"))
     if more := "" if shown.whole else _more(plan, shown):
         yield from ("", Text(f"-v adds {more}", style="dim"))
-
-
-def _is_choice(warning: str) -> bool:
-    """Whether it tells another plan that there would be with another option, not what may go wrong with this one."""
-    return warning.startswith("with --") or "% faster with --" in warning
 
 
 def _question(plan: Plan, width: int) -> Iterator[RenderableType]:
@@ -200,7 +194,7 @@ def _beside(plan: Plan) -> Iterator[RenderableType]:
     """Which of tied alternatives is better validated, and whether there may be others."""
     if not plan.alternatives_complete:
         yield indented(Text(CUT_SHORT, style="dim"))
-    yield from (indented(Text(other)) for other in plan.warnings if _is_choice(other))
+    yield from (indented(Text(f"with {one.subject}: {one.text}")) for one in plan.choices)
     if better := plan.better_validated:
         yield indented(Text(f"--ties validated takes {better.subject}: {better.text}"))
 
@@ -256,7 +250,7 @@ def _launch(plan: Plan, strategy: Strategy, width: int) -> Iterator[RenderableTy
         text = other if device_refusal(plan) else f"{other}; --format args writes the plan as arguments of Megatron-LM"
         yield from ("", pairs([("Launch", text)], style="bold"))
         return
-    if any("cannot start this plan" in warning for warning in plan.warnings):
+    if not plan.startable:
         return
     try:
         start = launch(plan, strategy)

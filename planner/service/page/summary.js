@@ -14,7 +14,8 @@ function summary(plan, drawn) {
 }
 
 function warningsOf(plan) {
-  return plan.warnings.length ? [html("div", { class: "warnings", role: "note" }, ...plan.warnings.map((line) => warning(line, "plain")))] : [];
+  const lines = [...plan.warnings, ...plan.choices.map((one) => `with ${one.subject}: ${one.text}`)];
+  return lines.length ? [html("div", { class: "warnings", role: "note" }, ...lines.map((line) => warning(line, "plain")))] : [];
 }
 
 function refusedIn(plan) {

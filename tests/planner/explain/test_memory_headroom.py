@@ -17,9 +17,9 @@ def full():
 
 
 def test_a_plan_that_fills_the_memory_says_that_it_may_run_out(full):
-    first, second = full.warnings[:2]
+    first, (second, *_) = full.warnings[0], full.choices
     assert re.match(r"stage \d fills (9[5-9]\.\d|100\.0)% of the usable memory and may run out .* leaves more$", first)
-    assert second.startswith("with --memory-margin 5%: ")
+    assert second.subject == "--memory-margin 5%"
 
 
 def test_the_plan_with_a_margin_is_the_plan_that_is_asked_for_with_one(full):
@@ -27,23 +27,24 @@ def test_the_plan_with_a_margin_is_the_plan_that_is_asked_for_with_one(full):
     pins = {"offload": full.strategy.offload}
     safe = plan(PlanRequest(**FULL, memory_margin=0.05, framework="any", pins=pins, reasons=False))
     slower = safe.prediction.iteration_seconds / full.prediction.iteration_seconds - 1.0
-    told = full.warnings[1]
-    assert f": {slower:.1%} slower, TP {safe.strategy.tp} " in told
+    told = full.choices[0].text
+    assert told.startswith(f"{slower:.1%} slower, TP {safe.strategy.tp} ")
     assert f"PP {safe.strategy.pp} " in told
     assert not any("usable memory" in warning for warning in safe.warnings)
 
 
 def test_a_plan_with_room_or_with_a_margin_asked_for_says_nothing():
     for asked in ({"model": "gpt3-125m", "gpus": 8}, FULL | {"memory_margin": 0.02, "pins": {"offload": "any"}}):
-        assert not any("--memory-margin" in warning for warning in plan(PlanRequest(**asked)).warnings)
+        answer = plan(PlanRequest(**asked))
+        assert not any("--memory-margin" in said for said in (*answer.warnings, *(c.subject for c in answer.choices)))
 
 
 def test_what_fits_with_a_margin_only_by_what_saves_memory_is_not_said_to_fit_not_at_all():
     plain = PlanRequest(model="llama3-8b", gpus=2, cluster="dgx-h100", memory_margin=0, pins={"offload": "none"})
-    told = plan(plain).warnings
+    told = {one.subject: one.text for one in plan(plain).choices}
     safe = plan(PlanRequest(model="llama3-8b", gpus=2, cluster="dgx-h100", memory_margin=0.05, reasons=False))
     assert safe.strategy.offload != "none"
-    assert "with --memory-margin 5% nothing fits without offloading or recomputing layers together" in told
+    assert told["--memory-margin 5%"] == "nothing fits without offloading or recomputing layers together"
 
 
 TIGHT = {"model": "175b", "gpus": 1024, "top": 0}
@@ -57,8 +58,8 @@ def test_a_plan_leaves_a_margin_unless_it_is_told_otherwise_and_says_what_that_c
         < max(stage.total / stage.limit for stage in edge.memory_bytes)
     )
     gain = 1.0 - edge.prediction.iteration_seconds / usual.prediction.iteration_seconds
-    (said,) = (one for one in usual.warnings if one.startswith("with --memory-margin 0: "))
-    assert f": {gain:.1%} faster, TP {edge.strategy.tp} PP {edge.strategy.pp} " in said
+    (said,) = (one.text for one in usual.choices if one.subject == "--memory-margin 0")
+    assert said.startswith(f"{gain:.1%} faster, TP {edge.strategy.tp} PP {edge.strategy.pp} ")
     assert "memory margin 5% (--memory-margin 0 plans to the edge)" in usual.defaults
 
 
@@ -66,7 +67,7 @@ def test_a_faster_plan_of_the_same_degrees_says_what_it_has_otherwise():
     tuned = {"model": "qwen3-8b", "gpus": 8, "cluster": "dgx-h100", "task": "finetune", "top": 0}
     usual, edge = plan(PlanRequest(**tuned)), plan(PlanRequest(**tuned, memory_margin=0, reasons=False))
     assert (usual.strategy.dp, usual.strategy.zero_stage) == (edge.strategy.dp, 3)
-    assert any(f" faster, DP 8 ZeRO-{edge.strategy.zero_stage}; " in one for one in usual.warnings)
+    assert any(f" faster, DP 8 ZeRO-{edge.strategy.zero_stage}; " in one.text for one in usual.choices)
 
 
 def test_what_fits_only_at_the_edge_is_planned_there_and_said():

@@ -245,10 +245,12 @@ def test_the_risk_says_how_far_a_plan_is_from_measured_runs(distance, beyond, sa
 
 
 def test_warnings_follow_the_answer_and_what_another_option_gives_stands_by_the_alternatives():
-    choice = "with --memory-margin 0: 2.0% faster, TP 4"
-    text = screen(fake_plan(warnings=["stage 0 fills 99% and may run out; --memory-margin 5% leaves more", choice]))
+    full = "stage 0 fills 99% and may run out; --memory-margin 5% leaves more"
+    text = screen(fake_plan(warnings=[full], choices=[{"subject": "--memory-margin 0", "text": "2.0% faster, TP 4"}]))
     assert text.index("Use TP 8") < text.index("\nwarning: stage 0 fills 99%") < text.index("Strategy")
-    assert text.index("Alternatives") < text.index(f"  {choice}") < text.index("Why not")
+    assert (
+        text.index("Alternatives") < text.index("  with --memory-margin 0: 2.0% faster, TP 4") < text.index("Why not")
+    )
 
 
 def test_a_priced_strategy_claims_no_search():
