@@ -20,7 +20,7 @@ from planner.request.budget import Budget
 from planner.request.defaults import default_batch, trained_batch
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
-from planner.space.divisors import around
+from planner.rules.divisors import around
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,13 @@ from costmodels.catalogue import catalogue_hash as models_hash
 from costmodels.layer.context import ulysses_ranks
 from costmodels.layer.recompute_modules import module_names
 from costmodels.layout.split import Assignment
+from costmodels.model.catalogue import entry_on_hub
 from costmodels.model.flops import (
     module_flops,
     recomputed_flops,
     utilization,
 )
+from costmodels.model.model import Model
 from costmodels.model.parameters import parameters
 from costmodels.names import VALUE_NAMES, Recompute
 from costmodels.node_groups import (
@@ -42,6 +44,7 @@ from hardware.errors import MeshwrightError
 from hardware.records import Cluster
 from hardware.writing import cluster_document
 from planner.answer.plan import Goodput, Interval, Prediction, Provenance, Stage, StageMemory, Strategy
+from planner.answer.text import plural
 from planner.request.fields import FIELDS, QUESTION
 from planner.request.resolve import Resolved
 from planner.request.tables import short_cluster
@@ -90,14 +93,19 @@ def _by_group(record: Strategy, row: MixedStrategies, question: AnyScenario) -> 
 
 
 def degrees_in_words(row: Strategies, question: AnyScenario) -> str:
-    """The degrees of one strategy, of every node group: "a100 4 stages tp 2 cp 1 dp 8, h100 4 stages tp 1 ..."."""
+    """The degrees above 1 of one strategy, or of each node group: "TP 2, DP 8", "4 stages of a100 with TP 2; ..."."""
     if not isinstance(row, MixedStrategies):
-        return " ".join(f"{name} {getattr(row, name)[0]}" for name in ("tp", "cp", "pp", "dp"))
+        return _above_one(row, "tp", "cp", "pp", "ep", "dp")
     parts = zip(parts_of(question), row.groups, row.stages[0].tolist(), strict=True)
-    return ", ".join(
-        f"{one.group.name} {stages} stages tp {group.tp[0]} cp {group.cp[0]} dp {group.dp[0]}"
+    return "; ".join(
+        f"{plural(stages, 'stage')} of {one.group.name} with {_above_one(group, 'tp', 'cp', 'dp')}"
         for one, group, stages in parts
     )
+
+
+def _above_one(row: Strategies, *axes: str) -> str:
+    found = [f"{axis.upper()} {degree}" for axis in axes if (degree := int(getattr(row, axis)[0])) > 1]
+    return ", ".join(found) or "one GPU"
 
 
 def order_in_words(order: Iterable[int], question: AnyScenario) -> str:
@@ -219,7 +227,7 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
     scenario, asked = resolved.scenario, resolved.request
     adapters, stability = scenario.stack.switches.adapters, resolved.stability
     found = {
-        "model": scenario.model.model_dump(exclude_defaults=True) | {"parameters": parameters(scenario.model)},
+        "model": _model_record(scenario.model, asked.model),
         "cluster": short_cluster(resolved.cluster) | _own_file(resolved.machines),
         "stack": _stack_record(resolved.software),
         "as_of": None,  # the release that it picked is in the stack's name
@@ -235,6 +243,12 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
     said = {name: found[name] if name in found else getattr(asked, name) for name in QUESTION if FIELDS[name].saved}
     pins = {name: _text(value) for name, value in asked.pins.items() if value is not None}
     return {name: value for name, value in said.items() if value is not None} | {"pins": pins}
+
+
+def _model_record(model: Model, asked: str | Model) -> dict[str, Any]:
+    """The model's sizes, with its parameters, and its name on a hub where that is what was asked for."""
+    hub = {"hub": asked} if isinstance(asked, str) and entry_on_hub(asked) else {}
+    return model.model_dump(exclude_defaults=True) | {"parameters": parameters(model)} | hub
 
 
 def _made(changes: Mapping[str, Any], scenario: Scenario) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from planner.answer.text import (
     main_restriction,
     plural,
     short_seconds,
+    what_works,
     why_infeasible,
 )
 
@@ -36,10 +37,11 @@ def headline(plan: Plan) -> str:
 
 def result(plan: Plan) -> str:
     """The first sentence: what to run and what it takes, or why there is nothing to run."""
+    short = any(one.rule == "memory" for one in plan.rejected)
     if plan.strategy is None or plan.prediction is None:
-        return f"Nothing that was asked for can run: {_why_not(plan)}"
+        return f"Nothing that was asked for {'fits in memory' if short else 'can run'}: {_why_not(plan)}"
     if plan.status == "infeasible":
-        return f"This strategy cannot run: {_why_not(plan)}"
+        return f"This strategy {'does not fit in memory' if short else 'cannot run'}: {_why_not(plan)}"
     start = "Use " if plan.proof is not None else ""
     return f"{start}{degrees(plan.strategy)}: {', '.join(_figures(plan, plan.prediction))}."
 
@@ -52,12 +54,15 @@ def standing(plan: Plan) -> str:
 
 
 def _why_not(plan: Plan) -> str:
-    """What refuses it, and what works in its place."""
-    nearest = plan.nearest
-    even = "even " if plan.strategy is None and any(one.rule == "memory" for one in plan.rejected) else ""
+    """What refuses it, and what works in its place, or how to find that."""
     reason = why_infeasible(plan.model_copy(update={"nearest": None, "nothing_near": ""}))
-    works = f" What works: {nearest.subject}: {nearest.text}." if nearest else ""
-    return f"{even}{reason}." + (f" Nothing near works (tried: {plan.nothing_near})." if plan.nothing_near else works)
+    if plan.nearest:
+        works = f"What works: {what_works(plan.nearest)}."
+    elif plan.nothing_near:
+        works = f"Nothing near works (tried: {plan.nothing_near})."
+    else:
+        works = "Plan without a given strategy to find one that does." if plan.strategy else ""
+    return f"{reason}. {works}".strip()
 
 
 def degrees(strategy: Strategy) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from hardware.units import format_quantity
 
 if TYPE_CHECKING:
-    from planner.answer.plan import Plan, Strategy
+    from planner.answer.plan import Advice, Plan, Strategy
 
 _SECONDS: Final = (("s", 1.0), ("ms", 1e3), ("us", 1e6))
 _PREFIXES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -193,8 +193,13 @@ def why_infeasible(answer: Plan) -> str:
     refused = sorted(answer.rejected, key=lambda one: one.rule != "memory")
     together = refused[:2] if len(refused) == 2 and refused[0].rule != "memory" else refused[:1]
     reason = "; ".join(one.example for one in together) or "nothing fits"
-    near = f"; nearest: {answer.nearest.subject}: {answer.nearest.text}" if answer.nearest else ""
+    near = f"; nearest: {what_works(answer.nearest)}" if answer.nearest else ""
     return reason + (f"; nothing near works: {answer.nothing_near}" if answer.nothing_near else near)
+
+
+def what_works(nearest: Advice) -> str:
+    """What works in place of what was asked for: "16 GPUs (the same request with --global-batch 512)"."""
+    return f"{nearest.subject} ({nearest.text})"
 
 
 def main_restriction(scope: Iterable[str]) -> str:

@@ -24,10 +24,10 @@ from planner.request.fields import FIELDS, optional_fields
 from planner.request.pins import Pin, parse_pins, shown_value
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve_search, with_margin
+from planner.rules.divisors import divisors
 from planner.search.given import broken_rules, checked_layers, single_strategy, split_or_given
 from planner.search.memory_savers import best_of, describe_savers
 from planner.search.split import Incumbent
-from planner.space.divisors import divisors
 from planner.space.lattice import MESH_AXES
 
 
@@ -182,7 +182,7 @@ def _more_gpus(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget) -> A
         if best := best_of(larger, pins, budget):
             gpus, best = _between(resolved, (few, larger.gpus), best, lambda at: best_of(at, pins, budget))
             freed = "" if len(pins) == len(asked) else f" {without(asked)}"
-            text = f"the same request{freed} fits, with the same batch (--global-batch {larger.global_batch_size})"
+            text = f"the same request{freed} with --global-batch {larger.global_batch_size}"
             return Advice(subject=plural(gpus, "GPU"), text=_with_savings(text, best), iteration_seconds=best.iteration)
         few = larger.gpus
     return None
@@ -193,7 +193,7 @@ def _fewer_gpus(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget) -> 
     for count in _below(resolved.scenario.gpus):
         scenario = None if budget.spent() else with_gpus(resolved, count)
         if scenario and (found := best_of(scenario, pins, budget)):
-            text = _with_savings("the same request fits, with the same batch", found)
+            text = _with_savings(f"the same request with --global-batch {scenario.global_batch_size}", found)
             return Advice(subject=plural(count, "GPU"), text=text, iteration_seconds=found.iteration)
     return None
 

@@ -9,7 +9,9 @@ from costmodels.model.parameters import parameters
 from costmodels.node_groups import AnyScenario, Mixed
 from costmodels.scenario import Scenario
 from costmodels.step.offload import described
+from costmodels.strategy import Strategies
 from hardware.records import Accelerator
+from planner.answer.build import degrees_in_words
 from planner.answer.plan import Plan, Strategy
 from planner.answer.text import NOTABLE, WITHOUT, format_bytes, format_seconds
 from planner.search.best_first import Outcome
@@ -27,13 +29,18 @@ def memory_example(outcome: Outcome, question: AnyScenario) -> str:
     if outcome.nearest is None:
         return f"more than {format_bytes(scenario.group.accelerator.usable_memory)} per GPU"
     needed, row = outcome.nearest
-    at = row.row(0)
-    limit = scenario.group.accelerator.usable_memory
-    name = f"tp {at['tp']} cp {at['cp']} pp {at['pp']} dp {at['dp']} ZeRO-{at['zero_stage']}"
-    text = f"{name} needs {format_bytes(needed)} per GPU, {format_bytes(limit)} available"
+    limit = format_bytes(scenario.group.accelerator.usable_memory)
+    needs = f"needs {format_bytes(needed)} per GPU, {limit} available"
+    text = f"the nearest to fitting, {_named(row, scenario)}, {needs}"
     if scenario.stack.supports.offloads and not described(scenario):
         text += "; nothing can be offloaded: the cluster says no host_memory, host_link or host_bandwidth"
     return text
+
+
+def _named(row: Strategies, scenario: Scenario) -> str:
+    """The degrees of a strategy, with ZeRO where ranks share states."""
+    zero = int(row.zero_stage[0])
+    return ", ".join([degrees_in_words(row, scenario), *([f"ZeRO-{zero}"] if zero else [])])
 
 
 def closest_run(scenario: Scenario) -> str | None:

@@ -20,12 +20,12 @@ from planner.explain.levers import faster_between, faster_networks, scale_comput
 from planner.explain.nearest import rounder_counts, with_gpus
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
+from planner.rules.divisors import divisors
 from planner.search.best_first import Outcome
 from planner.search.core_bounds import known_bound
 from planner.search.memory_savers import DEGREES, describe_savers, saver_flags, saver_options, values_of
 from planner.search.objective import Objective, Search
 from planner.search.split import Incumbent
-from planner.space.divisors import divisors
 from planner.space.lattice import LARGEST_MICRO_BATCH, build
 from planner.space.mixed import MixedSpace, lay_out
 from planner.space.scope import offloads

@@ -89,7 +89,7 @@ BRIDGE: Final = (
         sentence="no mixed precision recipe for {precision}; {works}"),
     usual("bridge-optimizer", "megatron.bridge.utils.activation_map: str_to_dtype", "adam", "adam-bf16", "sgd", "muon",
         sentence="no optimizer {optimizer}: no override says moments in 8 bits; {works}"),
-    FrameworkRule("bridge-hybrid", ("tp",), "no overrides here for layers by pattern; megatron-lm works",
+    FrameworkRule("bridge-hybrid", ("tp",), "no layers by pattern; megatron-lm does",
         "megatron.bridge.models: layers of a hybrid model are the recipe's", fact(lambda x: not x.model.layer_pattern)),
 )  # fmt: skip
 """What Megatron-Bridge lacks beyond ``RULES``."""

@@ -22,7 +22,7 @@ def broken(job: Job, framework: str, *, version: str = "") -> Iterator[str]:
         if rule.holds_in(version) and not np.all(rule.holds(columns, facts)):
             more = {"precision": facts.precision, "accelerator": facts.accelerator}
             words = words_of(row.row(0), facts.model, facts.switches, **more)
-            yield f"{rule.sentence.format(**words)} ({rule.source})"
+            yield f"it takes {rule.sentence.format(**words)} ({rule.source})"
 
 
 def device_lack(job: Job, framework: str) -> str | None:
@@ -30,7 +30,7 @@ def device_lack(job: Job, framework: str) -> str | None:
     facts, any_row = _facts(job), {"tp": np.ones(1, dtype=np.int64)}
     for rule in FRAMEWORKS[framework].constraints:
         if rule.name.endswith("-device") and not np.all(rule.holds(any_row, facts)):
-            return f"{rule.sentence.format(accelerator=facts.accelerator)} ({rule.source})"
+            return f"it takes {rule.sentence.format(accelerator=facts.accelerator)} ({rule.source})"
     return None
 
 

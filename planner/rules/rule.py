@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -27,6 +27,14 @@ class Rule:
     """Why a row fails, with ``{tp}``-like places for its numbers and the scenario's."""
     source: str
     passes: Callable[[Columns, Scenario], Mask]
+    near: Callable[[Mapping[str, Any], Scenario], str] | None = None
+    """The nearest that works, of what the places of the sentence stand for: "4 and 8 do"."""
+
+
+def listed(values: Iterable[object]) -> str:
+    """Values as a sentence names them: "1f1b, gpipe and zb-v"."""
+    *others, last = [*map(str, values)] or [""]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 _OF_MODEL: Final = ("num_layers", "num_heads", "num_query_groups", "hidden_size", "ffn_hidden_size")

@@ -24,10 +24,11 @@ from planner.request.pins import Pin
 from planner.request.resolve import Resolved
 from planner.rules.conditions import FOLDED, gradients_accumulate
 from planner.rules.core import Rule, sentence
+from planner.rules.divisors import nearest_divisor, nearest_multiple
 from planner.search.least_memory import least_memory_split
 from planner.search.split import best_split, given_split
 from planner.space.active_rules import binding
-from planner.space.divisors import nearest_degrees, nearest_divisor, nearest_multiple
+from planner.space.divisors import nearest_degrees
 from planner.space.lattice import MESH_AXES, layouts
 from planner.stages.from_strategies import fewest_layers, framework_split, own_split
 

@@ -18,10 +18,10 @@ from planner.errors import BadRequest
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.resolve import Resolved
+from planner.rules.divisors import around, divisors
 from planner.search.given import Given, checked_layers, plain_strategy, refused_by, single_value, with_recomputed
 from planner.search.split import best_split, given_split
 from planner.space.active_rules import binding
-from planner.space.divisors import around, divisors
 from planner.space.mixed import WIDTH
 
 

@@ -1,8 +1,7 @@
-"""Divisors and multiples: what makes up a number of devices, layers or sequences, and what comes nearest to it."""
+"""Degrees and counts of devices that come nearest to what is asked."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -10,22 +9,9 @@ import numpy as np
 
 from costmodels.strategy import Floats, Ints
 from planner.request.pins import Pin
+from planner.rules.divisors import divisors
 
 _SMOOTH: Final = (2, 3, 5, 7, 11, 13)
-
-
-def divisors(number: int) -> list[int]:
-    """All divisors, ascending."""
-    small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
-    return sorted({*small, *(number // d for d in small)})
-
-
-def around(values: list[int], wanted: int) -> str:
-    """The values on either side of the wanted one, as the end of a sentence: "4 and 8 do"."""
-    below = [value for value in values if value < wanted][-1:]
-    above = [value for value in values if value > wanted][:1]
-    near = [str(value) for value in (*below, *above)]
-    return f"{' and '.join(near)} {'do' if len(near) > 1 else 'does'}"
 
 
 def nearest_degrees(columns: Mapping[str, Ints], pins: Mapping[str, Pin]) -> str:
@@ -43,16 +29,6 @@ def _times_off(degrees: Ints, pin: Pin) -> Floats:
     ends = np.clip(degrees, max(pin.low, 1), pin.high)[:, None]
     allowed = np.array(pin.values, dtype=np.float64)[None, :] if pin.values else ends
     return np.asarray(np.abs(np.log(degrees[:, None] / allowed)).min(axis=1))
-
-
-def nearest_divisor(number: int, wanted: int) -> str:
-    """The divisors of ``number`` on either side of ``wanted``, as the end of a sentence."""
-    return around(divisors(number), wanted)
-
-
-def nearest_multiple(number: int, step: int) -> int:
-    """The multiple of ``step`` nearest to ``number``, at least one step."""
-    return max(round(number / step), 1) * step
 
 
 def good_counts(gpus: int, batch: int, node: int) -> list[int]:

@@ -29,8 +29,9 @@ from planner.errors import BadRequest, UnfilledPins
 from planner.request.budget import Budget
 from planner.request.pins import Pin
 from planner.rules.conditions import FOLDED, LOOPED, REPEATS, fills
+from planner.rules.divisors import around, divisors
 from planner.space.active_rules import active
-from planner.space.divisors import around, divisors, nearest_degrees
+from planner.space.divisors import nearest_degrees
 from planner.space.table import Columns, Refusal, Table
 
 LARGEST_MICRO_BATCH = 64

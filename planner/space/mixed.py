@@ -23,8 +23,8 @@ from planner.request.budget import Budget
 from planner.request.pins import Pin
 from planner.rules.conditions import REPEATS
 from planner.rules.core import GROUP_RULES, Rule
+from planner.rules.divisors import around, divisors
 from planner.space.active_rules import active
-from planner.space.divisors import around, divisors
 from planner.space.lattice import (
     LARGEST_MICRO_BATCH,
     SHARDING,

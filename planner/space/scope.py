@@ -17,8 +17,8 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import Ints, Strategies
 from planner.answer.text import NO_OFFLOADING
 from planner.request.pins import Pin, parse_pins
+from planner.rules.divisors import divisors
 from planner.space.active_rules import binding
-from planner.space.divisors import divisors
 from planner.space.lattice import LARGEST_MICRO_BATCH, Space, axes_of, sharding_degrees, sharding_domains
 from planner.space.mixed import MixedSpace
 

@@ -119,7 +119,7 @@ class Table:
             for group, scenario in enumerate(self.parts):
                 failed = alive & ~np.asarray(rule.passes(wide[group], scenario))
                 if failed.any():
-                    example = sentence(rule, point(group, int(np.argmax(failed))), scenario)
+                    example = sentence(rule, point(group, int(np.argmax(failed))), scenario, scenario.framework)
                     self.note(Refusal(rule.name, int(failed.sum()) * self.beyond, example))
                     alive &= ~failed
         return np.flatnonzero(alive)
@@ -138,7 +138,8 @@ class Table:
             at = tuple(int(place[0]) for place in np.nonzero(failed))
             row = {name: int(np.broadcast_to(column, failed.shape)[at]) for name, column in wide.items()}
             count = int((failed * times[:, None]).sum())
-            self.note(Refusal(rule.name, count, sentence(rule, row, self.parts[group])))
+            scenario = self.parts[group]
+            self.note(Refusal(rule.name, count, sentence(rule, row, scenario, scenario.framework)))
 
     def check_budget(self, rows: int) -> None:
         """Raises: OutOfTime: the budget is spent; half a lattice proves nothing."""

@@ -112,7 +112,7 @@ def infeasible_plan() -> Plan:
                 {
                     "rule": "heads",
                     "count": 40,
-                    "example": "tensor parallel size 5 does not divide 96 attention heads",
+                    "example": "tp 5 does not divide the 96 attention heads; 4 and 6 do",
                 },
             ],
             "nearest": {"subject": "64 GPUs", "text": "TP 8, PP 8 fits at 41.2 s per iteration"},

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from planner.errors import BadRequest
 from planner.jobs.options import Arguments, present
-from planner.space.divisors import nearest_divisor
+from planner.rules.divisors import nearest_divisor
 
 LETTERS: Final = "M*-E"
 """Mamba, attention, a feed-forward layer, one of experts."""

@@ -16,6 +16,7 @@ from planner.answer.text import (
     plural,
     short_seconds,
     strategy_in_words,
+    what_works,
 )
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _why_not(found: Any) -> Headline:
     mine, best = found.iteration_seconds, found.best_iteration_seconds
     beside = f"{short_seconds(mine)} beside {short_seconds(best)} of the best plan" if mine and best else ""
     rules = "; ".join(f"{one.rule}: {one.example}" for one in found.rules)
-    near = f"nearest that works: {found.nearest.subject}: {found.nearest.text}" if found.nearest else ""
+    near = f"what works: {what_works(found.nearest)}" if found.nearest else ""
     facts = (("this", short_seconds(mine)), ("best plan", short_seconds(best))) if mine and best else ()
     sure = "; ".join(filter(None, (beside, rules, near))) or "no price"
     return Headline(f"Why not {pins}", found.verdict, sure, facts, good=mine is not None)

@@ -304,7 +304,10 @@ def test_a_job_that_may_not_wait_and_fits_nowhere_is_told_what_is_short_and_how_
     found = allocate(queue_of(queue(huge)))
     assert found.status == "infeasible"
     short, near = found.statement.split("; nearest that works: ")
-    assert re.search(r"^j0 .* none of its 3 placements: on 32 new tp .* needs [\d.]+ GiB per GPU, [\d.]+ GiB av", short)
+    assert re.search(
+        r"^j0 .* none of its 3 placements: on 32 new the nearest .* needs [\d.]+ GiB per GPU, [\d.]+ GiB av",
+        short,
+    )
     enough = MIXED["groups"][1] | {"nodes": int(near.removesuffix(" GPUs")) // 8}
     assert allocate(queue_of(queue(huge, cluster=MIXED | {"groups": [enough]}))).jobs[0].placed
 
@@ -361,7 +364,7 @@ WRONG = [
         queue(SMALL | {"global_batch": 8, "global_batch_size": 8}),
         "job j0: global_batch_size and global_batch are the same option",
     ),
-    (queue(SMALL | {"priority": 0}), "job j0: priority: input should be greater than 0, got 0"),
+    (queue(SMALL | {"priority": 0}), "job j0: priority: expected more than 0, got 0"),
     (queue(SMALL | {"deadline": 3}), "deadline: expected a time"),
     (queue(SMALL | {"deadline": "3 GB"}), "deadline"),
     (
@@ -373,14 +376,14 @@ WRONG = [
     (queue(SMALL | {"min_gpus": 16, "max_gpus": 8}), "min_gpus 16 exceeds max_gpus 8"),
     (queue(SMALL | {"gpus": [8], "min_gpus": 16}), "job j0: gpus 8: none is within min_gpus 16"),
     (queue(SMALL | {"migration": "1 h"}), "say where it runs"),
-    (queue(SMALL | {"priority": "2"}), "job j0: priority: input should be a valid number, got '2'"),
+    (queue(SMALL | {"priority": "2"}), "job j0: priority: expected a number, got '2'"),
     (queue(SMALL | {"tokens": "many"}), "job j0: tokens"),
     (queue(SMALL | {"tokens": "1.5"}), "job j0: tokens: expected a whole number such as 300B, got '1.5'"),
     (queue(SMALL | {"tokens": 1.5}), "job j0: tokens: expected a whole number such as 300B, got 1.5"),
     (queue(SMALL | {"name": "x"}, SMALL | {"name": "x"}), "job x: two jobs have this name"),
     (queue(SMALL | {"model": "gpt3-125"}), "job j0: unknown model 'gpt3-125': did you mean gpt3-125m"),
     (queue(SMALL | {"pins": {"tpp": 2}}), "job j0: pins: cannot pin 'tpp'"),
-    (queue(SMALL, objective="speed"), "objective: input should be 'throughput', 'weighted-finish'"),
+    (queue(SMALL, objective="speed"), "objective: expected 'throughput', 'weighted-finish'"),
 ]
 
 

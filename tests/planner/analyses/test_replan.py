@@ -224,7 +224,7 @@ def test_too_few_devices_are_told_with_what_is_short_and_how_many_would_do():
     found = replan(runs, 1)
     assert found.status == "infeasible"
     short, near = found.statement.split("; nearest that works: ")
-    assert short.startswith("nothing fits on 1 GPU with a global batch of 64: tp 1 cp 1 pp 1 dp 1 ZeRO-0 needs ")
+    assert short.startswith("nothing fits on 1 GPU with a global batch of 64: the nearest to fitting, one GPU, needs ")
     assert short.endswith(" GiB available")
     assert replan(runs, int(near.removesuffix(" GPUs"))).fastest
 

@@ -33,7 +33,7 @@ def test_one_line_tells_both_of_two_rules_that_stand_together():
         main, ["--model", "deepseek-v3", "--gpus", "96", "--for", "accelerate", "--tp", "2..8"]
     ).stderr.splitlines()  # fmt: skip
     assert len(said) == 1
-    assert "need sequence parallelism; stack fsdp has no sequence parallelism; nearest: " in said[0]
+    assert "need sequence parallelism; tp 1 does not; stack fsdp has no sequence parallelism; nearest: " in said[0]
 
 
 def due_in(**asked):

@@ -14,7 +14,7 @@ def remarks(**asked):
 
 def test_a_plan_that_megatron_refuses_says_so_and_what_it_starts():
     (said,) = remarks(model="llama3-70b", gpus=8, framework="any")
-    assert said.startswith("megatron-lm cannot start this plan: no optimizer adam")
+    assert said.startswith("megatron-lm cannot start this plan: it takes no optimizer adam")
     assert said.endswith("--for megatron-lm searches for one that it can")
 
 
@@ -43,7 +43,7 @@ def test_a_plan_starts_with_the_framework_of_its_stack_and_what_does_not_stands_
     gain = 1.0 - free.prediction.iteration_seconds / found.prediction.iteration_seconds
     (said,) = beyond(**asked)
     assert said.startswith(f"{gain:.1%} faster, ")
-    assert "megatron-lm cannot start it: no rank order tp-cp-ep-pp-dp with" in said
+    assert "megatron-lm cannot start it: it takes no rank order tp-cp-ep-pp-dp with" in said
 
 
 def test_what_needs_a_users_own_code_is_planned_only_where_its_axis_is_pinned():
@@ -57,4 +57,6 @@ def test_where_the_framework_starts_nothing_of_what_is_pinned_it_is_planned_with
     found = plan(PlanRequest(model="175b", gpus=1024, pins=pins))
     assert found.strategy.rank_order == "tp-cp-ep-pp-dp"
     assert "framework any (nothing fits that the stack's framework can start)" in found.defaults
-    assert any("megatron-lm cannot start this plan: no rank order tp-cp-ep-pp-dp" in said for said in found.warnings)
+    assert any(
+        "megatron-lm cannot start this plan: it takes no rank order tp-cp-ep-pp-dp" in said for said in found.warnings
+    )

@@ -22,7 +22,7 @@ def idle(answer):
     ("pins", "said"),
     [
         ({"tp": "1,3"}, "no strategy has tp 3: tp 3 does not divide 8 GPUs; 2 and 4 do"),
-        ({"zero_stage": "0,2"}, "no strategy has zero_stage 2: stack toy has no ZeRO stage 2"),
+        ({"zero_stage": "0,2"}, "no strategy has zero_stage 2: stack toy has no ZeRO stage 2; it has 0 and 1"),
         ({"micro_batch_size": "1,5"}, "no strategy has micro_batch_size 5: "),
         ({"tp": "1,2", "sharding_degree": "1,3"}, "no strategy has sharding_degree 3: "),
     ],

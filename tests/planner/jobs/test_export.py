@@ -141,7 +141,7 @@ def test_what_a_target_lacks_is_refused_with_what_it_takes(saved):
     saved.write_text(plan.to_json())
     done = run(saved, "--to", "accelerate")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "accelerate cannot start this plan: no pipeline" in done.stderr
+    assert "accelerate cannot start this plan: it takes no pipeline" in done.stderr
     assert "--for accelerate" in done.stderr
     assert done.stderr.count("\n") == 1
 

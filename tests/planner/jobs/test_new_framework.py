@@ -81,7 +81,7 @@ def test_a_framework_of_three_rows_is_planned_for_written_and_read_back(toy, tmp
 def test_what_it_refuses_is_searched_around_and_refused_in_its_files(toy):
     asked = {**JOB, "model": "llama3-70b", "pins": {"pp": 2}}
     assert plan(PlanRequest(**asked, framework=toy)).status == "infeasible"
-    with pytest.raises(Inexpressible, match="toy cannot start this plan: no pipeline; pp is 2"):
+    with pytest.raises(Inexpressible, match="toy cannot start this plan: it takes no pipeline; pp is 2"):
         export(plan(PlanRequest(**asked)), toy)
     started = export(plan(PlanRequest(**JOB, framework=toy)), "torchrun").files
     assert set(started) == {"torchrun.sh", "toy.json"}

@@ -263,9 +263,9 @@ def test_a_priced_strategy_claims_no_search():
 def test_an_infeasible_plan_says_what_works_and_gives_reasons_by_rule_with_counts():
     text = screen(infeasible_plan())
     said = (
-        "Nothing that was asked for can run: even stage 0 needs 410.6 GiB of memory, 79.2 GiB available. What works: "
+        "Nothing that was asked for fits in memory: stage 0 needs 410.6 GiB of memory, 79.2 GiB available. What works: "
     )
-    assert " ".join(text.split()).startswith(f"{said}64 GPUs: TP 8, PP 8 fits at 41.2 s per iteration.")
+    assert " ".join(text.split()).startswith(f"{said}64 GPUs (TP 8, PP 8 fits at 41.2 s per iteration).")
     assert "memory      812  stage 0 needs 410.6 GiB of memory, 79.2 GiB available" in text
     assert "heads        40" in text
 
@@ -273,7 +273,7 @@ def test_an_infeasible_plan_says_what_works_and_gives_reasons_by_rule_with_count
 def test_a_priced_strategy_that_does_not_fit_is_no_launch():
     refused = [{"rule": "memory", "count": 1, "example": "stage 0 needs 90 GiB"}]
     text = screen(fake_plan(status="infeasible", fits=False, proof=None, rejected=refused))
-    assert text.startswith("This strategy cannot run: stage 0 needs 90 GiB.")
+    assert text.startswith("This strategy does not fit in memory: stage 0 needs 90 GiB.")
     assert text.count("Why not") == 1
     assert "--tensor-model-parallel-size" not in text
 
@@ -307,7 +307,7 @@ def test_why_not_names_the_rules_that_forbid():
     rule = {
         "rule": "heads",
         "count": 3,
-        "example": "tensor parallel size 5 does not divide 96 attention heads",
+        "example": "tp 5 does not divide the 96 attention heads; 4 and 6 do",
     }
     forbidden = objection(strategy=None, terms={}, rules=[rule], iteration_seconds=None, verdict="it cannot run")
     text = screen(forbidden, draw=render_why_not, width=60)
