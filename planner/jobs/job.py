@@ -120,6 +120,11 @@ class Job:
         named = words if words[:1].isalpha() else f"train-{words}"
         return f"{named[: LARGEST_NAME - len(f'-{self.gpus}')].strip('-')}-{self.gpus}"
 
+    @property
+    def hub(self) -> str:
+        """The model's name on a hub, "" where it was not asked for by one."""
+        return str(self.plan.request["model"].get("hub", ""))
+
     def asked(self, name: str) -> Any:
         """A field of the request, None where it is not said."""
         return self.plan.request.get(name)

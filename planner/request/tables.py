@@ -65,9 +65,10 @@ def accepts_table(of: str) -> Any:
 def model_of(table: Table) -> Model:
     """The model of a table: a record, as the schema has it and an answer states it, or the sizes of a model file.
 
-    A record says every field that has no default; the number of parameters, which follows, may stand beside them.
+    A record says every field that has no default; the number of parameters, which follows, and the name on a hub may
+    stand beside them.
     """
-    fields = {name: value for name, value in table.items() if name != "parameters"}
+    fields = {name: value for name, value in table.items() if name not in {"parameters", "hub"}}
     if any(field.is_required() and name not in fields for name, field in Model.model_fields.items()):
         return from_shape(fields)
     return checked(fields, label=str(fields["name"]))

@@ -121,7 +121,7 @@ def _values(job: Job, how: Written, by: str, task: str) -> dict[str, Any]:
     backend = (job.asked("changes") or {}).get("stack.attention_backend")
     attention = next((word for kernel, word in _ATTENTION.items() if kernel in list(backend or [])[:1]), None)
     values = {
-        "model": job.model.name,
+        "model": job.hub or job.model.name,
         "seq_length": job.seq_length,
         "micro_batch_size": at.micro_batch_size,
         "steps": at.num_microbatches,
@@ -168,7 +168,7 @@ def _remarks(job: Job, how: Written, by: str) -> tuple[str, ...]:
     stack = "deepspeed" if by == "deepspeed" else "transformers"
     own, kernels = "16-bit" if by == "deepspeed" else "autocast", job.adapters.kernels if job.adapters else ""
     return applicable({
-        f"{model}: {job.model.name} is the catalogue's name; write that of the hub, or a path": True,
+        f"{model}: {job.model.name} is the catalogue's name; write that of the hub, or a path": not job.hub,
         "give it its data": True,
         f"adapters are priced with kernels {kernels}; this trainer uses PEFT's, {own}": kernels not in {"", own},
         f"{job.gpus} processes take part, {job.gpus_per_node} on a node": True,

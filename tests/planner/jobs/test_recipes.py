@@ -94,6 +94,17 @@ def test_a_recipe_says_how_it_is_started():
     assert f"{started} torchrun --nproc-per-node 8 -m axolotl.cli.train recipe.yaml" in export(zero, "axolotl").remarks
 
 
+@pytest.mark.parametrize("framework", ["trl", "axolotl", "llamafactory", "swift"])
+def test_a_model_asked_for_by_its_name_on_a_hub_is_written_by_it(framework):
+    asked = {"gpus": 8, "stack": "deepspeed", "task": "sft", "pins": {"zero_stage": 3}}
+    named, short = (predict(PlanRequest(**asked, model=model)) for model in ("Qwen/Qwen3-8B", "qwen3-8b"))
+    made = export(type(named).model_validate_json(named.to_json()), framework)
+    assert "Qwen/Qwen3-8B" in f"{made.program} {list(made.files.values())}"
+    assert not any("catalogue's name" in one for one in made.remarks)
+    assert any("qwen3-8b is the catalogue's name" in one for one in export(short, framework).remarks)
+    assert named.prediction == short.prediction
+
+
 def test_what_a_trainer_lacks_is_refused_by_name():
     asked = {"model": "llama3-8b", "gpus": 8, "stack": "deepspeed", "reasons": False, "top": 0}
     two = predict(PlanRequest(**asked, pins={"tp": 2, "sequence_parallel": "false"}))
