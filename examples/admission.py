@@ -19,8 +19,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
 from planner import MeshwrightError, OutOfTime, PlanRequest, plan
 
 PREFIX = "plan/"
@@ -46,7 +44,7 @@ def verdict(job: Mapping[str, Any]) -> dict[str, Any]:
         answer = plan(PlanRequest(gpus=gpus(job), reasons=False, time_limit=8.0, **question))
     except OutOfTime as error:
         return {"allowed": True, "warnings": [f"plan: {error}"]}
-    except (MeshwrightError, ValidationError) as error:
+    except MeshwrightError as error:
         return denied(" ".join(str(error).split()))
     if answer.strategy is None:
         return denied(answer.rejected[0].example)

@@ -16,8 +16,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
 from planner import MeshwrightError, PlanRequest, plan
 
 OWN = ("id", "gpus", "deadline_days")
@@ -30,7 +28,7 @@ def decided(job: Mapping[str, Any]) -> dict[str, Any]:
     for gpus in sorted(job["gpus"]):
         try:
             answer = plan(PlanRequest(gpus=gpus, top=0, **question))
-        except (MeshwrightError, ValidationError) as error:
+        except MeshwrightError as error:
             reason = str(error)
             continue
         if answer.strategy is None or answer.prediction is None:

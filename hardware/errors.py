@@ -27,6 +27,15 @@ _EXPECTED = {
     **dict.fromkeys(("int_from_float", "int_parsing_size"), "expected a whole number"),
 }
 """What pydantic says in Python's words, by the type of its finding."""
+_PLAIN: Final = {
+    "Input should be ": "expected ",
+    "a valid integer": "a whole number",
+    "a valid ": "a ",
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    "greater than": "more than",
+}
+"""What pydantic says otherwise, in plain words; the first of them first."""
 
 
 class MeshwrightError(Exception):
@@ -131,6 +140,7 @@ def flatten(error: "ValidationError") -> str:
     # A list whose items are wrong counts as empty besides.
     within = {finding["loc"][:depth] for finding in found for depth in range(len(finding["loc"]))}
     findings = [finding for finding in found if finding["type"] != "too_short" or finding["loc"] not in within]
+    findings.sort(key=lambda finding: finding["type"] != "extra_forbidden")  # a misspelt field is missing besides
     lines = [_finding(finding) for finding in findings[:3]]
     if len(findings) > len(lines):
         lines.append(f"and {len(findings) - len(lines)} more")
@@ -145,6 +155,9 @@ def _finding(finding: Mapping[str, Any]) -> str:
     if kind == "missing":
         return f"{where}: required, but missing"
     message = _EXPECTED.get(kind, message.removeprefix("Value error, "))
+    if message.startswith("Input should be "):
+        for theirs, plain in _PLAIN.items():
+            message = message.replace(theirs, plain)
     # Our own sentences about a whole table, or those that show the value, need it not a second time.
     parts = [given, *(given if isinstance(given, list | tuple) else ())]
     said = any(_short(part) in message or (isinstance(part, str) and part and part in message) for part in parts)

@@ -27,6 +27,7 @@ from planner.request.features import features, turned
 from planner.request.pins import shown_value
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
+from planner.request.values import expect_type
 from planner.runs.case import case_of
 from planner.runs.files import read_runs
 from planner.runs.judge import HOME
@@ -138,7 +139,9 @@ def side_of_run(asked: Run | str) -> Side:
 def _side(given: Side | Plan | Run | str, name: str) -> Side:
     if isinstance(given, Side):
         return given
-    return side_of_plan(given, name) if isinstance(given, Plan) else side_of_run(given)
+    if isinstance(given, Run | str):
+        return side_of_run(given)
+    return side_of_plan(expect_type(name, given, Plan, example="plan(request)"), name)
 
 
 @cache

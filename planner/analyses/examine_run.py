@@ -20,6 +20,7 @@ from planner.frameworks.registry import framework_of, goes_with
 from planner.request.fields import GIVEN_SPLIT
 from planner.request.overrides import changed_stack
 from planner.request.request import PlanRequest
+from planner.request.values import expect_type
 from planner.runs.case import Case, Unpriceable, case_of
 from planner.runs.judge import Verdict, judge_run
 from planner.runs.schema import Run, run_of
@@ -112,7 +113,7 @@ def examine_run(run: Run | Mapping[str, Any], framework: str | None = None) -> E
         Unpriceable: the run makes no request.
         MeshwrightError: its request contradicts itself.
     """
-    run = run_of(run) if isinstance(run, Mapping) else run
+    run = run_of(run) if isinstance(run, Mapping) else expect_type("the run", run, Run, example="read_runs(path)[0]")
     if run.request is None:
         raise Unpriceable(run.unpriced)
     found, verdicts = case_of(run), {verdict.metric: verdict for verdict in judge_run(run)}

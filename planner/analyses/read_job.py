@@ -15,6 +15,7 @@ from planner.jobs.readers import read_job as read_files
 from planner.request.changes import RequestChanges
 from planner.request.fields import GIVEN_SPLIT
 from planner.request.request import PlanRequest, request_from
+from planner.request.values import file_names
 
 
 class JobRead(Answer):
@@ -56,7 +57,7 @@ def read_job(
         BadFile: a file is missing, unreadable or of no kind that is known.
         BadRequest: the files contradict each other.
     """
-    paths = [Path(one) for one in ([files] if isinstance(files, str | Path) else files)]
+    paths = [Path(one) for one in ([files] if isinstance(files, str | Path) else file_names("files", files))]
     above: dict[str, Any] = {name: value for name, value in (*fields.items(), ("gpus", gpus)) if value is not None}
     found = read_files(paths, Context(known=frozenset(above)))
     asked, pins = _completed(found.job, above)

@@ -20,7 +20,7 @@ from hardware.errors import flatten, meant
 from hardware.records import Cluster
 from planner.errors import BadRequest
 from planner.request import tables
-from planner.request.fields import FIELDS, PIN_AXES, default_of, field_of
+from planner.request.fields import FIELDS, PIN_AXES, default_of, field_of, no_such_field
 from planner.request.overrides import known_changes
 from planner.request.pins import without_numpy
 from planner.request.values import LONGEST, MOST_TOKENS, READERS
@@ -57,7 +57,24 @@ def _described(schema: dict[str, Any]) -> None:
             field["description"] = FIELDS[name].help
 
 
-class PlanRequest(BaseModel):
+class _OneLineErrors(type(BaseModel)):  # type: ignore[misc]  # the metaclass has no public name
+    """What is wrong with a question that Python makes is one line, not a report of pydantic's."""
+
+    if not TYPE_CHECKING:
+
+        def __call__(cls, *values: Any, **fields: Any) -> Any:
+            """The question; raises BadRequest with what is wrong, and the nearest field there is."""
+            if values:
+                raise BadRequest(f"{cls.__name__} takes its fields by name: {cls.__name__}(model='llama3-8b', gpus=64)")
+            if unknown := sorted(fields.keys() - cls.model_fields.keys()):
+                raise BadRequest(no_such_field(unknown[0], "pins"))
+            try:
+                return super().__call__(**fields)
+            except ValidationError as error:
+                raise BadRequest(flatten(error)) from None
+
+
+class PlanRequest(BaseModel, metaclass=_OneLineErrors):
     """A planning question; the table says what its fields are. `resolve` fills unset ones, and says what it filled.
 
     ``pins`` restricts axes: a value, a list of values, or a range as text ("8", "4,8", "..8", "2..16").
@@ -131,7 +148,7 @@ class PlanRequest(BaseModel):
         def __init__(
             self, *, model: str | Path | Mapping[str, Any] | Model, gpus: int, **fields: Unpack[RequestFields]
         ) -> None:
-            """Check the fields; raises pydantic's ValidationError."""
+            """Check the fields; raises BadRequest."""
 
     @field_validator("*", mode="before")
     @classmethod
@@ -224,7 +241,7 @@ def request_from(fields: Mapping[str, Any], where: str = "") -> PlanRequest:
     """
     try:
         return PlanRequest(**fields)
-    except ValidationError as error:
-        raise BadRequest(f"{where}{flatten(error)}") from None
+    except BadRequest as error:
+        raise BadRequest(f"{where}{error}") from None
     except TypeError:
         raise BadRequest(f"{where}its fields are not names") from None

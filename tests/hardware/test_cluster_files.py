@@ -153,7 +153,7 @@ def test_a_dumped_cluster_is_a_cluster_file(tmp_path):
         (BASE.replace("gpus_per_node", "gpus_per_nod"), "gpus_per_nod: .* did you mean gpus_per_node?"),
         (BASE.replace("h100-sxm", "h10"), "unknown accelerator 'h10': did you mean h100"),
         (BASE.replace("= 8", '= "eight"'), "gpus_per_node: expected a whole number, got 'eight'"),
-        (BASE.replace("= 8", "= 0"), "gpus_per_node: input should be greater than 0, got 0"),
+        (BASE.replace("= 8", "= 0"), "gpus_per_node: expected more than 0, got 0"),
         (HEAD, "network: required with more than one node"),
         (HEAD + '[network]\nlatency = "5 us"\n', "network.bandwidth: required, such as '400 Gb/s', or like = "),
         (HEAD + '[[tiers]]\nname = "rail"\n', "rail.bandwidth: required"),
@@ -176,7 +176,7 @@ def test_a_dumped_cluster_is_a_cluster_file(tmp_path):
             "network: latency and step_latency are the same; leave out one",
         ),
         (BASE + '[scale_up]\nlatency = "-5 us"\n', "scale_up: latency: expected a time such as '5 us', got '-5 us'"),
-        (BASE + "efficiency = 1e-300\n", "efficiency: input should be greater than or equal to 0.001, got 1e-300"),
+        (BASE + "efficiency = 1e-300\n", "efficiency: expected at least 0.001, got 1e-300"),
         (BASE + "group_penalty = -inf\n", "group_penalty: .* got -inf"),
         (
             HEAD + 'host_memory = "1 B"\n' + BASE.partition(HEAD)[2],

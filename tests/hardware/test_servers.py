@@ -52,7 +52,7 @@ def test_a_file_of_ones_own_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("nodes = 4", "nodes = 0"), "groups.0.nodes: input should be greater than 0, got 0"),
+        (("nodes = 4", "nodes = 0"), "groups.0.nodes: expected more than 0, got 0"),
         (('"64 GB"', "64"), "groups.0.memory: expected a size such as"),
         (("mine", "mi\\u001bne"), "name: expected text without control characters, got 'mi"),
         (("cores", "kores"), "groups.0.cores: required, but missing"),

@@ -52,8 +52,8 @@ def test_tokens_are_read_as_on_the_command_line(written):
     [
         ("two", "expected a count such as '175B', got 'two'"),
         ("1.5", "expected a whole number such as 300B, got '1.5'"),
-        (0, "greater than 0"),
-        (True, "valid integer"),
+        (0, "more than 0"),
+        (True, "whole number"),
         ("9000P", "less than"),
     ],
 )
@@ -167,7 +167,7 @@ def test_a_size_of_the_wrong_type_is_one_line(field, value):
         ({"gated_ffn": True, "activation": "gelu"}, "activation 'gelu' contradicts gated_ffn True"),
         ({"position": "rotary", "max_positions": 5}, "max_positions 5 contradicts position 'rotary'"),
         ({"max_positions": 0}, "max_positions 0 contradicts position 'learned'"),
-        ({"num_layers": 10_001}, "num_layers: input should be less than or equal to 10000"),
+        ({"num_layers": 10_001}, "num_layers: expected at most 10000"),
         ({"padded_vocab_size": 900}, "padded_vocab_size 900 is less than vocab_size 1000"),
         ({"sliding_window_every": 2}, "sliding_window_every 2 needs a sliding_window"),
         ({"num_norms": 1}, "num_norms 1 needs parallel_block"),

@@ -243,7 +243,7 @@ def test_the_trillion_has_a_trillion():
         (("rows = 1_000_001", "rows = 1.5"), "tables.0.rows: expected a whole number, got 1.5"),
         (("hotness = 26", "hotness = true"), "tables.0.hotness: expected a number, got true"),
         (("width = 10", "width = 1.5"), "tables.0.width"),
-        (('optimizer = "sgd"', 'optimizer = "lamb"'), "optimizer: input should be 'sgd', 'adagrad'"),
+        (('optimizer = "sgd"', 'optimizer = "lamb"'), "optimizer: expected 'sgd', 'adagrad'"),
         (("hotness", "hotnes"), "tables.0.hotnes: there is no such field"),
     ],
 )

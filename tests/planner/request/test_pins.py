@@ -2,10 +2,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from costmodels.names import RANK_ORDERS, SCHEDULE_NAMES, VALUE_NAMES
-from hardware.errors import flatten
 from planner import PlanRequest
 from planner.errors import BadRequest
 from planner.request.fields import PIN_AXES
@@ -108,19 +106,19 @@ def test_arrays_pin_as_lists_do_and_bytes_pin_nothing():
     asked = {"model": "llama3-8b", "gpus": 8}
     assert PlanRequest(**asked, pins={"tp": np.array([1, 2]), "pp": np.int64(2)}).pins == {"tp": [1, 2], "pp": 2}
     for odd in (b"8", [b"8"], memoryview(b"8"), np.array([[1, 2]]), {"at": 8}):
-        with pytest.raises(ValidationError, match="tp: expected a value"):
+        with pytest.raises(BadRequest, match="tp: expected a value"):
             PlanRequest(**asked, pins={"tp": odd})
 
 
 @pytest.mark.parametrize("field", ["gpus", "precision", "time_limit", "model"])
 def test_bytes_are_no_text(field):
-    with pytest.raises(ValidationError) as refused:
+    with pytest.raises(BadRequest) as refused:
         PlanRequest(**({"model": "llama3-8b", "gpus": 8} | {field: b"8"}))
-    assert flatten(refused.value) == f"{field}: expected text or a number, got b'8'"
+    assert str(refused.value) == f"{field}: expected text or a number, got b'8'"
 
 
 def test_bytes_are_no_value_of_a_change():
-    with pytest.raises(ValidationError, match=r"stack.overlap.pp: expected text or a number, got b'0.1'"):
+    with pytest.raises(BadRequest, match=r"stack.overlap.pp: expected text or a number, got b'0.1'"):
         PlanRequest(model="llama3-8b", gpus=8, changes={"stack": {"overlap": {"pp": b"0.1"}}})
 
 
@@ -128,5 +126,5 @@ def test_a_count_of_tokens_is_whole():
     for text, count in {"1.5T": 1_500_000_000_000, "0.3B": 300_000_000, "1.1B": 1_100_000_000, "7": 7}.items():
         assert PlanRequest(model="llama3-8b", gpus=8, tokens=text).tokens == count
     for text in ("1.5", "0.4", "1.0000005M", 1.5):
-        with pytest.raises(ValidationError, match="expected a whole number such as 300B"):
+        with pytest.raises(BadRequest, match="expected a whole number such as 300B"):
             PlanRequest(model="llama3-8b", gpus=8, tokens=text)
