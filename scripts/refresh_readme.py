@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from statistics import mean, median
-from typing import Any
+from typing import Any, Final
 
 from origins_table import origins_table
 from predicted_plot import drawn
@@ -74,6 +74,31 @@ def sparse() -> str:
     command = ("sparse", "--model", "examples/ads-10tb.toml", "--cluster", "hierps", "--max-cost", "150 $/h")
     shown = re.sub(r"(search: proved) in [\d.]+ m?s$", r"\1", printed(*command), flags=re.MULTILINE)
     return fenced(f"$ plan {shlex.join(command)}\n\n{shown.strip()}", "text")
+
+
+LARGE: Final = (
+    ("GPT-3 175B", "12,288 H100", ("-m", "175b", "-g", "12288")),
+    ("Llama 3.1 405B", "16,384 H100", ("-m", "llama3.1-405b", "-g", "16384")),
+    ("DeepSeek-V3", "2,048 H800", ("-m", "deepseek-v3", "-g", "2048", "-c", "dgx-h800", "--global-batch", "15360")),
+    ("Qwen3-235B-A22B", "16,384 H100", ("-m", "qwen3-235b-a22b", "-g", "16384", "--global-batch", "16384")),
+    ("Kimi-K2", "16,384 H100", ("-m", "kimi-k2", "-g", "16384", "--global-batch", "16384")),
+    ("Llama 2 70B", "64 A100 + 64 H100", ("-m", "llama2-70b", "-g", "128", "-c", "a100-h100-mixed", "--pp", "8")),
+)
+"""Questions whose effort is told: model, machines, options."""
+
+
+def effort() -> str:
+    """What it takes to answer some large questions, in counts that no load of the machine changes."""
+    lines = [
+        "| model | machines | strategies | priced | layers split by the solver | proved |",
+        "|---|---|--:|--:|--:|---|",
+    ]
+    for model, machines, asked in LARGE:
+        answer = json.loads(printed(*asked, "--no-reasons", "--format", "json"))
+        proof, proved = answer["proof"], "yes" if answer["status"] == "optimal" else "no"
+        counts = f"{proof['candidates']:,} | {proof['priced']:,} | {proof['solves']:,}"
+        lines.append(f"| {model} | {machines} | {counts} | {proved} |")
+    return "\n".join(lines)
 
 
 def example(name: str) -> Callable[[], str]:
@@ -205,6 +230,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/accuracy.md": {"ranking": ranking, "unpriced": unpriced},
     "docs/accuracy-by-source.md": {"sources": sources, "origins": lambda: origins_table(printed)},
     "docs/machines.md": {"my-model": example("my-model.toml"), "my-cluster": example("my-cluster.toml")},
+    "docs/asking.md": {"effort": effort},
     "docs/sparse.md": {"sparse": sparse},
     "docs/studies.md": {"sweep": example("sweep.toml")},
     "CHANGELOG.md": {"predictions": predictions},
