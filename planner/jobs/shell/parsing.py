@@ -42,7 +42,7 @@ def _mistaken() -> Query:
         language,
         '(concatenation "$" @sign) (command (variable_assignment) name: (_) @name) '
         "(file_redirect) @place (redirected_statement body: (command)) @redirected "
-        '(command_substitution . "`" . (comment) @note)',
+        '(command_substitution . "`" . (comment) @note) (heredoc_redirect) @document',
     )
 
 
@@ -68,7 +68,8 @@ def _taken_apart(text: str) -> tuple[str, Node]:
 
     It takes some variables for a sign and a word (``$A/$B.txt``), a line of assignments for the beginning of a command
     on the next line, places that are to be filled in (``--data <path to data> --fp16``) for redirections, words
-    behind a redirection for more of its files, and what follows a comment between backticks for the comment.
+    behind a redirection for more of its files, those behind a here-document's sign for its own, and what follows a
+    comment between backticks for the comment.
     """
     from tree_sitter import QueryCursor
 
@@ -84,6 +85,8 @@ def _taken_apart(text: str) -> tuple[str, Node]:
         edits |= {one.start(): (one.end(), b"'" + one[0] + b"'") for one in places}
         notes = [one for node in found.get("note", []) if (one := _NOTE.match(data, _parent_start(node)))]
         edits |= {one.start(): (one.end(), b"") for one in notes}
+        for node in found.get("document", []) if not edits else ():
+            edits |= _words_before_document(data, node)
         for node in found.get("redirected", []) if not edits else ():
             edits |= _words_first(data, node)
         if not edits:
@@ -109,6 +112,15 @@ def _words_first(data: bytes, statement: Node) -> dict[int, tuple[int, bytes]]:
     behind = b"".join(data[one[0].end_byte : one[-1].end_byte] for one in files if len(one) > 1)
     kept = (data[node.start_byte : one[0].end_byte] for node, one in zip(redirects, files, strict=True))
     return {redirects[0].start_byte: (redirects[-1].end_byte, behind.lstrip() + b" " + b" ".join(kept))}
+
+
+def _words_before_document(data: bytes, redirect: Node) -> dict[int, tuple[int, bytes]]:
+    """What the words behind the sign of a here-document are replaced by, so that they stand in front of it."""
+    files = (one.children_by_field_name("destination")[1:] for one in redirect.children if one.type == "file_redirect")
+    behind = [one for one in (redirect.children_by_field_name("argument"), *files) if one]
+    cut = {one[0].start_byte: (one[-1].end_byte, b"") for one in behind}
+    line = b" ".join(data[start:end] for start, (end, _) in cut.items())
+    return {redirect.start_byte: (redirect.start_byte, line + b" "), **cut} if cut else {}
 
 
 def _line_end(name: Node) -> int:

@@ -12,6 +12,22 @@ def words(text: str, **given) -> list[str]:
 
 
 @pytest.mark.parametrize(
+    "behind",
+    [
+        '<<< "yes" --foo 1',
+        "< <(cat in) --foo 1",
+        "2> >(tee err) > log --foo 1",
+        "<<END --foo 1\nhi\nEND",
+        "> log <<END --foo 1\nhi\nEND",
+        "<<END > log --foo 1\nhi\nEND",
+        "<<END \\\n  --foo 1 && echo done\nhi\nEND",
+    ],
+)
+def test_options_behind_what_a_command_reads_or_writes_are_its_own(behind):
+    assert words(f"torchrun train.py --tp 2 {behind}\n") == ["torchrun train.py --tp 2 --foo 1"]
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "touch marker",
