@@ -1,18 +1,18 @@
 // Scales, frames, marks and the looks of what is drawn.
 const SHAPES = ["disc", "square", "triangle", "diamond", "cross", "wedge", "bar", "plus"];
 const DASHES = ["", "7 3", "2 3", "9 3 2 3", "5 2", "1 4", "12 4", "3 3"];
-const LOOKS = { // colour and texture of every term and part, always the same
+const LOOKS = bare({ // colour and texture of every term and part, always the same
   compute: [0, 0], recompute: [0, 1], tp: [1, 0], cp: [1, 3], ep: [5, 0], pp: [3, 0], bubble: [6, 1], dp: [2, 0], optimizer: [7, 0],
   host: [6, 0], straggler: [6, 5], offload: [4, 1],
   weights: [0, 0], gradients: [1, 1], activations: [2, 0], logits: [5, 3], slack: [6, 1], reserved: [6, 0],
-};
-const WORDS = { // what the terms and parts are
+});
+const WORDS = bare({ // what the terms and parts are
   compute: "computing", recompute: "computing again what was not kept", tp: "tensor-parallel traffic", cp: "context-parallel traffic",
   ep: "experts' traffic", pp: "sending between stages", bubble: "stages waiting for each other (bubble)", dp: "adding up gradients",
   optimizer: "updating weights", host: "waiting for the host", straggler: "waiting for slower GPUs", offload: "moving to and from the host",
   slack: "slack: left for the allocator", reserved: "reserved by drivers and libraries", logits: "logits of the output",
   optimizer_states: "optimizer states",
-};
+});
 const wordOf = (name, part = false) => WORDS[part && name === "optimizer" ? "optimizer_states" : name] ?? name;
 const lookOf = (name) => LOOKS[name] ?? [4, 6];
 

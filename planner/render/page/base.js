@@ -1,6 +1,9 @@
 // What all figures use: elements, numbers in words, what is said where the pointer or the arrow keys are.
 const SVG = "http://www.w3.org/2000/svg";
 
+// A table by name that has no names but its own: files, axes and terms may be called __proto__ or constructor.
+const bare = (values = {}) => Object.assign(Object.create(null), values);
+
 function html(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -39,7 +42,7 @@ const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)} %`;
 const counted = (count, thing) => `${count.toLocaleString("en")} ${thing}${count === 1 ? "" : "s"}`;
 
 // Name, how a value is written, whether less is better.
-const FIGURES = {
+const FIGURES = bare({
   seconds: { name: "seconds per iteration", show: seconds, less: true },
   mfu: { name: "MFU", show: (value) => percent(value, 1), less: false },
   days: { name: "days", show: three, less: true },
@@ -48,7 +51,7 @@ const FIGURES = {
   gpus: { name: "GPUs", show: (value) => value.toLocaleString("en"), less: true },
   rate: { name: "tokens per second", show: short, less: false },
   speedup: { name: "speedup", show: (value) => `${value.toFixed(2)}x`, less: false },
-};
+});
 const said = (figure, value) => value == null ? "" : FIGURES[figure].show(value);
 
 const distinct = (values) => [...new Set(values)];
