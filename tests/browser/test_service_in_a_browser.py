@@ -311,6 +311,21 @@ def test_nothing_sticks_out_and_nobody_is_left_out(open_page, screen):
     assert found.violations_count == 0, found.generate_report()
 
 
+def test_no_table_is_wider_than_a_phone(open_page):
+    page = whole(open_page(SMALL + "&tp=2", "phone"))
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert page.locator("main table.stacks").count() >= 3
+    wide = page.locator("main .scroll:has(table.stacks)").evaluate_all(
+        "all => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.ariaLabel)"
+    )
+    assert wide == []
+    assert (
+        page.locator("#others [role=cell]").nth(1).evaluate("one => getComputedStyle(one, '::before').content")
+        == "none"
+    )
+    assert page.locator("#others [role=row]").count() > 2
+
+
 def test_the_description_of_the_endpoints_leaves_nobody_out_either(browser, served):
     page = browser.new_page()
     page.goto(served.url + "/docs")

@@ -85,18 +85,26 @@ function decades(low, high, room) {
   return [];
 }
 
+// Words of ticks, with more digits where they would say the same.
+function apart(ticks, show) {
+  const words = ticks.map(show);
+  return distinct(words).length === words.length ? words : ticks.map((tick) => tick.toLocaleString("en", { maximumSignificantDigits: 6 }));
+}
+
 // A frame with both axes: returns the figure and its scales.
 function frame(width, height, { xs, ys, x, y, xTicks, xlog = false, ylog = false, zero = false, title = "", left = 58, text = "" }) {
   const top = 26, bottom = 44, right = 14;
   const figure = canvas(width, height, `${y.name} over ${x.name}`, text);
   const across = scale(xs, left + 8, width - right, { log: xlog }), up = scale(ys, height - bottom, top, { log: ylog, zero, every: 38 });
-  for (const tick of up.ticks) {
+  const upward = apart(up.ticks, y.show);
+  up.ticks.forEach((tick, i) => {
     figure.append(svg("path", { d: `M${left} ${up(tick)}H${width - right}`, class: "grid" }));
-    figure.append(svg("text", { x: left - 6, y: up(tick) + 4, "text-anchor": "end", class: "soft" }, y.show(tick)));
-  }
+    figure.append(svg("text", { x: left - 6, y: up(tick) + 4, "text-anchor": "end", class: "soft" }, upward[i]));
+  });
   let free = -Infinity;
-  for (const tick of xTicks ?? across.ticks) {
-    const text = x.show(tick), half = text.length * 3.4, place = across(tick);
+  const ticks = xTicks ?? across.ticks, below = apart(ticks, x.show);
+  for (const [i, tick] of ticks.entries()) {
+    const text = below[i], half = text.length * 3.4, place = across(tick);
     figure.append(svg("path", { d: `M${place} ${height - bottom}v5`, class: "axis" }));
     if (place - half < free || place + half > width + 4) continue;
     figure.append(svg("text", { x: place, y: height - bottom + 18, "text-anchor": "middle", class: "soft" }, text));

@@ -151,10 +151,19 @@ function choice(text, options, chosen, change) {
 
 // A table: heads are texts, or [text, "number"] and [text, "wide"] for what is in the column; cells are texts or elements.
 function table(heads, rows, { name = "", ...attributes } = {}) {
-  const kind = (i) => Array.isArray(heads[i]) ? heads[i][1] : null;
-  return html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": name || null }, html("table", attributes,
-    html("thead", {}, html("tr", {}, ...heads.map((head, i) => html("th", { scope: "col", class: kind(i) }, kind(i) ? head[0] : head)))),
-    html("tbody", {}, ...rows.map((row) => html("tr", {}, ...row.map((cell, i) => html("td", { class: kind(i) }, cell ?? "")))))));
+  const kind = (i) => Array.isArray(heads[i]) ? heads[i][1] : null, word = (i) => kind(i) ? heads[i][0] : heads[i];
+  return stacking(name, attributes, heads.map((_, i) => html("th", { class: kind(i) }, word(i))),
+    rows.map((row) => row.map((cell, i) => html("td", { class: kind(i), "data-head": word(i) }, cell ?? ""))), heads.length > 3);
+}
+
+// Where it is too narrow for its columns each row stands by itself, every cell behind its head; the roles keep it a table.
+function stacking(name, attributes, heads, rows, stacks = true) {
+  const row = (cells) => html("tr", { role: "row" }, ...cells);
+  for (const head of heads) for (const [key, value] of [["scope", "col"], ["role", "columnheader"]]) head.setAttribute(key, value);
+  for (const cell of rows.flat()) cell.setAttribute("role", "cell");
+  return html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": name || null },
+    html("table", { ...attributes, class: [attributes.class, stacks && "stacks"].filter(Boolean).join(" ") || null, role: "table" },
+      html("thead", { role: "rowgroup" }, row(heads)), html("tbody", { role: "rowgroup" }, ...rows.map(row))));
 }
 
 // The numbers behind a figure, for those who cannot see it or want to copy them.
