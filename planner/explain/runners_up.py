@@ -58,7 +58,7 @@ def runners_up(search: Search, tried: Sequence[Challenged], budget: Budget) -> R
     for known in sorted((best for best in searched if best), key=objective.value):
         add(known)
     complete = all(one.outcome.proved for one in alike)
-    for bound, row in objective.promising(outcome):
+    for bound, row in objective.promising(outcome, budget):
         if _settled([value for value, _ in found], top, bound):
             break
         if budget.spent():

@@ -198,6 +198,8 @@ def _replanned(
     What is fastest today is what it gains at least, and what others must beat. Where machines are so many ``times``
     faster in one respect, no strategy gains more: those that would have to are left out.
     """
+    if budget.late:
+        return Advice(subject=subject, text=NOT_KNOWN, proved=False)
     fastest, near = search.fastest, None
     there = changed.compared(fastest)
     if times is not None:
@@ -303,6 +305,8 @@ def _degrees_below(search: Search, ceiling: float) -> dict[str, Pin]:
 
 def _larger_batch(search: Search, budget: Budget) -> Advice:
     """The gain of a plan with twice the batch, per sequence."""
+    if budget.late:
+        return Advice(subject="batch 2x", text=NOT_KNOWN, proved=False)
     scenario, fastest = search.objective.scenario, search.fastest
     double = search.objective.on(replace(scenario, global_batch_size=2 * scenario.global_batch_size))
     same = replace(fastest, row=replace(fastest.row, num_microbatches=2 * fastest.row.num_microbatches))

@@ -74,10 +74,12 @@ def challenges(search: Search, budget: Budget) -> list[Challenged]:
     space, objective, best = search.space, search.objective, search.taken
     if isinstance(space, MixedSpace):
         return _group_challenges(space, objective, best, budget)
-    whole = _whole_layers(space, objective.scenario, search.pins)
     found = []
     for subject, keep in _challenges(best):
-        tried = whole if subject == FULL_RECOMPUTE else space
+        if budget.late:
+            found.append(Challenged(subject, keep, Outcome(proved=False, lower_bound=0.0), objective.question))
+            continue
+        tried = _whole_layers(space, objective.scenario, search.pins) if subject == FULL_RECOMPUTE else space
         among = np.flatnonzero(keep(tried.cores))
         before = [part.take(keep(part.rows)) for part in search.outcome.pool]
         outcome = objective.search(tried, budget=budget, among=among, margin=1.0, seen=before, confirm=False)

@@ -88,6 +88,11 @@ class Budget:
         return self.effort <= 0.0 or (self.timed and time.perf_counter() >= self.end)
 
     @property
+    def late(self) -> bool:
+        """Whether a time limit has passed, after which nothing more begins; effort that is spent makes nothing late."""
+        return self.timed and self.spent()
+
+    @property
     def seconds(self) -> float:
         """Seconds that are left of the time limit; infinite where there is none."""
         return max(self.end - time.perf_counter(), 0.0) if self.timed else math.inf

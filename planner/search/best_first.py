@@ -322,7 +322,7 @@ def _tight(part: Priced, scenario: AnyScenario) -> tuple[Floats, Bools]:
 
 def _tight_in_time(part: Priced, scenario: AnyScenario, budget: Budget) -> tuple[Floats, Bools]:
     """``_tight``, or the bound that the rows have already where a time limit has passed."""
-    if budget.timed and budget.spent():
+    if budget.late:
         return part.bound, np.ones(len(part.rows), dtype=bool)
     return _tight(part, scenario)
 
@@ -379,11 +379,14 @@ def _try(outcome: Outcome, one: Priced, scenario: AnyScenario, budget: Budget) -
         outcome.feasible += not (isinstance(scenario, Mixed) or one.fits[0])  # else it is counted already
 
 
-def promising(outcome: Outcome, scenario: AnyScenario) -> Iterator[tuple[float, Strategies]]:
-    """The most promising rows seen, by the seconds that no split of theirs can beat; those that cannot fit left out."""
+def promising(outcome: Outcome, scenario: AnyScenario, budget: Budget) -> Iterator[tuple[float, Strategies]]:
+    """The most promising rows seen, by the seconds that no split of theirs can beat; those that cannot fit left out.
+
+    Once a time limit has passed they come by the bound that they have, those that cannot fit among them.
+    """
     count = None if isinstance(scenario, Mixed) else PROMISING
     kept = [part.take(np.argsort(part.bound, kind="stable")[:count]) for part in outcome.pool if len(part.rows)]
-    tight = ((part, *_tight(part, scenario)) for part in kept)
+    tight = ((part, *_tight_in_time(part, scenario, budget)) for part in kept)
     yield from in_order([(part, np.where(fits, bound, np.inf)) for part, bound, fits in tight], count)
 
 

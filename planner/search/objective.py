@@ -150,7 +150,7 @@ class Objective:
         """Whether one is better than another by more than rounding."""
         return self.value(one) < self.value(other) * (1.0 - TOLERANCE)
 
-    def promising(self, outcome: Outcome) -> Iterator[Promising]:
+    def promising(self, outcome: Outcome, budget: Budget) -> Iterator[Promising]:
         """The most promising rows that a search saw, each with its bound, best first."""
         if self.by_memory:
             yield from least_memory_strategies(outcome, self.scenario)
@@ -158,7 +158,7 @@ class Objective:
         best, alike = outcome.best, 1.0
         if best and not self.by_time:  # a search leaves out of wall time what all strategies lose alike
             alike = self.value(best) / iteration_seconds(best.row, self.scenario, best.assignment)
-        for bound, row in promising(outcome, self.question):
+        for bound, row in promising(outcome, self.question, budget):
             yield bound * alike, row
 
     def split(self, row: Strategies, budget: Budget) -> Incumbent | None:

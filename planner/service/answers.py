@@ -174,6 +174,14 @@ def _read(body: Body, seconds: float) -> str:
     return _json(read_uploaded(body, seconds))
 
 
+def _machines(body: Body, _seconds: float) -> str:
+    from planner.service.machines import machines_in
+
+    if unknown := sorted(set(body) - {"text"}):
+        raise BadRequest(f"there is no field {unknown[0]!r:.40}; there is text")
+    return _json(machines_in(body.get("text")))
+
+
 def _plan_in(body: Body) -> Plan:
     """The answer of a search or of a priced strategy that a body holds, checked."""
     from planner.answer.load import checked
@@ -208,6 +216,7 @@ QUESTIONS: Final[Mapping[str, Callable[[Body, float], str]]] = {
     "replan": _replan,
     "export": _export,
     "read": _read,
+    "machines": _machines,
     "drawn": _drawn,
     "list": _list,
     "choices": _choices,

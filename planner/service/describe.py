@@ -14,6 +14,7 @@ from planner.answer.plan import Plan, Record
 from planner.explain.why_not import WhyNot
 from planner.render.catalogue import KINDS
 from planner.request.request import PlanRequest
+from planner.service.machines import Machines
 from planner.service.reading import Reading
 
 
@@ -110,6 +111,11 @@ def _files_schema() -> dict[str, Any]:
     }
 
 
+def _text_schema() -> dict[str, Any]:
+    text = {"type": "string", "description": "A cluster file or a profile, TOML or JSON, as `plan init` writes it."}
+    return {"type": "object", "required": ["text"], "additionalProperties": False, "properties": {"text": text}}
+
+
 class Exported(Record):
     """Schema ``export/1``."""
 
@@ -135,6 +141,7 @@ ENDPOINTS: Final = (
         to={"type": ["string", "null"], "default": None, "description": "Of /v1/exporters; one that can, unless said."},
         version={"type": ["string", "null"], "default": None, "description": "Of it; the usual one unless said."},
     ), Exported),
+    Endpoint("machines", "What a cluster file tells, as a question takes it.", _text_schema(), Machines),
     Endpoint("read", "What a job's files are read as, their price, the best plan beside it.", _files_schema(), Reading),
     Endpoint("drawn", "What the page draws of an answer.", _of_plan(), dict[str, Any]),
 )  # fmt: skip

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import os
 import signal
 import sys
@@ -11,13 +13,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from planner.errors import MeshwrightError
+from planner.request.values import seconds_written
 from planner.service.answers import failure
 from planner.service.worker import LENGTH
 
 Answer = tuple[int, bytes]
+LEAST_SECONDS: Final = 0.001
+"""That a worker is given at least, for it to say that they do not suffice."""
 STARTUP = 120.0
 """Seconds in which a process has to say that it is ready."""
 
+_LIMIT: Final = b'"time_limit"'
 LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 """Names of this machine to itself; a browser that was led here under another name is refused."""
 
@@ -91,20 +98,32 @@ class Pool:
         """
         if self.waiting >= self.settings.waiting and self._free.empty():
             raise Busy
-        self.waiting += 1
-        try:
-            worker = await self._free.get()
-        finally:
-            self.waiting -= 1
+        now, own = asyncio.get_running_loop().time, limit_of(body)
+        until = now() + own
+        worker = await self._one_free(until)
+        if worker is None:
+            return 422, failure("out-of-time", f"no worker was free within {own:g} s; ask later, or give more time", 4)
         self.busy += 1
         try:
-            return await self._asked(worker, kind, body)
+            left = max(until - now(), LEAST_SECONDS)
+            return await self._asked(worker, kind, body, min(left, self.settings.seconds))
         finally:
             self.busy -= 1
             if worker.process is None and not self._stopping:
                 self._begin_again(worker)
             else:
                 self._free.put_nowait(worker)
+
+    async def _one_free(self, until: float) -> Worker | None:
+        """The next free worker; None where none was by then."""
+        self.waiting += 1
+        try:
+            async with asyncio.timeout_at(until if math.isfinite(until) else None):
+                return await self._free.get()
+        except TimeoutError:
+            return None
+        finally:
+            self.waiting -= 1
 
     def _begin_again(self, worker: Worker) -> None:
         """Start a process that was ended at once, while others answer: the next question need not wait for it."""
@@ -121,17 +140,16 @@ class Pool:
         self._beginning.add(task)
         task.add_done_callback(self._beginning.discard)
 
-    async def _asked(self, worker: Worker, kind: str, body: bytes) -> Answer:
-        limit = self.settings.seconds
+    async def _asked(self, worker: Worker, kind: str, body: bytes, limit: float) -> Answer:
         done = False
         try:
             process = await self._started(worker)
             async with asyncio.timeout(limit + self.settings.grace):
-                found = await _exchange(process, f"{kind} {limit:g}\n".encode() + body)
+                found = await _exchange(process, f"{kind} {limit:.6g}\n".encode() + body)
             worker.answered += 1
             done = worker.answered < self.settings.tasks
         except TimeoutError:
-            return 422, failure("out-of-time", f"no answer within {limit:g} s; ask for less", 4)
+            return 422, failure("out-of-time", f"no answer within {limit:.3g} s; ask for less", 4)
         except (asyncio.IncompleteReadError, BrokenPipeError, ConnectionResetError):
             return await _ended_by_itself(worker)
         else:
@@ -151,6 +169,20 @@ class Pool:
             async with asyncio.timeout(STARTUP):
                 await _read_frame(worker.process)
         return worker.process
+
+
+def limit_of(body: bytes) -> float:
+    """Seconds that a question gives itself, the wait for a worker among them; infinite where it says none.
+
+    What is wrong with a body is for the worker to say.
+    """
+    if _LIMIT not in body:
+        return math.inf
+    try:
+        said = float(seconds_written(json.loads(body)["time_limit"]))
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError, MeshwrightError):
+        return math.inf
+    return said if said > 0.0 else math.inf
 
 
 async def _ended_by_itself(worker: Worker) -> Answer:

@@ -5,7 +5,7 @@ They are text in a question. None of them is run, and what they name is looked f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -17,9 +17,11 @@ from planner.errors import BadRequest, MeshwrightError
 from planner.request.document import question_fields
 from planner.request.fields import DEFAULT_CLUSTER, GIVEN_SPLIT
 from planner.service.guard import names_only
+from planner.service.machines import machines_in, tells_machines
 
 if TYPE_CHECKING:
     from planner.jobs.assemble import FilesOfJob
+    from planner.jobs.reader import JobFile
 
 MOST_FILES: Final = 16
 _LONGEST_NAME: Final = 200
@@ -73,10 +75,15 @@ def read_uploaded(body: Mapping[str, Any], seconds: float) -> Reading:
     Raises:
         BadRequest: they are no files of a job, or contradict each other or a field.
     """
-    found = _files_of(body)
-    given = _given(body)
     from planner.jobs.question import question_of, still_missing
 
+    files, form = _files_in(body), _given(body)
+    of_machines = [one for one in files if tells_machines(one.text)]
+    beside = _of_machines(of_machines)
+    given = {**beside, **form}
+    if len(files) == len(of_machines):
+        return _machines_alone(of_machines[0], given)
+    found = _job_of([one for one in files if one not in of_machines], body, given)
     asked = question_of(found.job, given) | _joined_changes(found, given)
     asked = {**asked, **{name: value for name, value in given.items() if name != "changes"}}
     request = _request(asked)
@@ -84,9 +91,9 @@ def read_uploaded(body: Mapping[str, Any], seconds: float) -> Reading:
     job, lacking = found.job, still_missing(found.job, asked)
     said = () if "cluster" in asked or any("--cluster" in line for line in lacking) else (_NOT_SAID,)
     reading = Reading(
-        files=tuple(ReadFile(name=str(part.file.path), title=part.title) for part in found.parts),
+        files=(*_read_as(found), *map(_of_cluster, of_machines)),
         request=request,
-        origins={name: job.origins.get(name, "form" if name in given else "follows") for name in asked},
+        origins={name: _origin(name, job.origins, form, of_machines if name in beside else ()) for name in asked},
         framework=job.framework,
         measured=dict((found.run or {}).get("measured") or {}),
         missing=tuple(lacking),
@@ -97,9 +104,50 @@ def read_uploaded(body: Mapping[str, Any], seconds: float) -> Reading:
     return reading if lacking else _priced(reading, found, seconds)
 
 
-def _files_of(body: Mapping[str, Any]) -> FilesOfJob:
-    from planner.jobs.reader import Context, JobFile
-    from planner.jobs.readers import read_job
+def _read_as(found: FilesOfJob) -> Iterator[ReadFile]:
+    yield from (ReadFile(name=str(part.file.path), title=part.title) for part in found.parts)
+
+
+def _of_cluster(file: JobFile) -> ReadFile:
+    return ReadFile(name=str(file.path), title=f"machines: {machines_in(file.text, file.path).words}")
+
+
+def _origin(name: str, said: Mapping[str, str], form: Collection[str], machines: Sequence[JobFile]) -> str:
+    """What said a field: a file of the job, a cluster file, the form, or all of these together."""
+    usual = "form" if name in form else str(machines[0].path) if machines else "follows"
+    return usual if machines else said.get(name, usual)
+
+
+def _of_machines(files: Sequence[JobFile]) -> dict[str, Any]:
+    """Fields of a question that a cluster file among the uploads says.
+
+    Raises:
+        BadRequest: there are several.
+    """
+    if len(files) > 1:
+        raise BadRequest(f"files: {files[0].path} and {files[1].path} both tell of machines; give one")
+    told = [machines_in(one.text, one.path) for one in files]
+    fields = [{"cluster": one.cluster} | ({"stack": one.stack} if one.stack else {}) for one in told]
+    return fields[0] if fields else {}
+
+
+def _machines_alone(file: JobFile, given: Mapping[str, Any]) -> Reading:
+    """A cluster file without a job: the machines of the next question."""
+    return Reading(
+        files=(_of_cluster(file),),
+        request=_request(given),
+        origins=dict.fromkeys(given, str(file.path)),
+        framework=None,
+        measured={},
+        missing=("what is to be trained: --model, or a script beside the cluster file",),
+        assumed=(),
+        unpriced=(),
+        remarks=(),
+    )
+
+
+def _files_in(body: Mapping[str, Any]) -> list[JobFile]:
+    from planner.jobs.reader import JobFile
 
     texts = body.get("files")
     if not isinstance(texts, Mapping) or not texts or not all(isinstance(one, str) for one in texts.values()):
@@ -111,6 +159,13 @@ def _files_of(body: Mapping[str, Any]) -> FilesOfJob:
         raise BadRequest(f"files: {binary.path} is not a text file")
     if len({one.path for one in files}) < len(files):
         raise BadRequest("files: two of them have the same name; rename one")
+    return files
+
+
+def _job_of(files: list[JobFile], body: Mapping[str, Any], given: Collection[str]) -> FilesOfJob:
+    from planner.jobs.reader import Context
+    from planner.jobs.readers import read_job
+
     environment, arguments, launch = (body.get(name) for name in ("environment", "arguments", "launch"))
     if not isinstance(environment or {}, Mapping) or not isinstance(arguments or [], list):
         raise BadRequest("environment is a table of variables, arguments a list of words")
@@ -119,7 +174,7 @@ def _files_of(body: Mapping[str, Any]) -> FilesOfJob:
     return read_job(
         files,
         Context(
-            known=frozenset(_given(body)),
+            known=frozenset(given),
             environment={str(name): str(value) for name, value in (environment or {}).items()},
             arguments=tuple(map(str, arguments or ())),
             launch=launch,

@@ -1,10 +1,12 @@
 """The page in a real browser: it draws, complains of nothing, answers the pointer, filters, sorts and prints."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from planner import PlanRequest, plan
 from planner.render.page import digest, embedded, page_of, script_with, shown_plan, shown_study, style
 from tests.planner.page_samples import EVIL, results, saved, small_plan
 
@@ -22,9 +24,15 @@ def pages(tmp_path_factory):
     return {
         "study": saved(folder, study, "study.html").as_uri(),
         "plan": saved(folder, page_of(shown_plan(small_plan())), "plan.html").as_uri(),
+        "mixed": saved(folder, page_of(shown_plan(mixed_plan())), "mixed.html").as_uri(),
         "large": saved(folder, page_of(shown_study(many(5000), "many", ("gpus", "cluster"))), "large.html").as_uri(),
         "other": saved(folder, other_page(), "other.html").as_uri(),
     }
+
+
+def mixed_plan():
+    cluster = str(Path(__file__).parents[2] / "examples/my-mixed-cluster.toml")
+    return plan(PlanRequest(model="llama3-8b", gpus=64, cluster=cluster, global_batch_size=64, pins={"pp": "4"}))
 
 
 def many(count):
@@ -158,7 +166,7 @@ def test_axes_of_the_heat_map_can_be_changed(open_page):
     assert "choose two different axes" in section.inner_text()
 
 
-@pytest.mark.parametrize("name", ["study", "plan"])
+@pytest.mark.parametrize("name", ["study", "plan", "mixed"])
 @pytest.mark.parametrize("screen", SCREENS)
 def test_nothing_sticks_out_on_any_screen(open_page, name, screen):
     page = open_page(name, screen)
@@ -189,7 +197,7 @@ def test_print_leaves_controls_out_and_figures_in(open_page):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-@pytest.mark.parametrize("name", ["study", "plan", "other"])
+@pytest.mark.parametrize("name", ["study", "plan", "mixed", "other"])
 @pytest.mark.parametrize("screen", SCREENS)
 def test_axe_finds_nothing_that_keeps_anybody_out(open_page, name, screen):
     page = open_page(name, screen, bypass_csp=True)  # axe runs as a script of its own
@@ -233,6 +241,37 @@ def test_figures_have_names_descriptions_and_tables(open_page):
     terms = page.locator("section:has(h2:text-is('Where the time goes')) details")
     terms.locator("summary").click()
     assert "computing" in terms.locator("table").inner_text()
+
+
+def test_node_groups_are_drawn_one_by_one(open_page):
+    page = open_page("mixed")
+    places, network = (
+        page.locator(f"section:has(h2:text-is('{name}'))")
+        for name in ("Where the GPUs sit", "Who talks over which network")
+    )
+    for drawn in (places, network):
+        assert [text.split(":")[0] for text in drawn.locator("h3").all_inner_texts()] in (
+            ["old", "new"],
+            ["new", "old"],
+        )
+        assert drawn.locator("svg[role=img]").count() == 2
+    assert "12.5 GB/s per GPU" in network.inner_text()
+    kernels = page.locator("section:has(h2:text-is('Kernels of a layer'))")
+    before = kernels.locator("svg text").first.text_content()
+    kernels.get_by_label("machines").select_option("1")
+    assert kernels.locator("svg text").all_text_contents() != before
+    assert len({before, *kernels.locator("svg text").filter(has_text="TFLOP/s of NVIDIA").all_text_contents()}) == 2
+
+
+def test_axes_called_as_what_objects_have_already_are_drawn(browser, tmp_path):
+    odd = [replace(one, axes={"constructor": one.axes["gpus"], "__proto__": one.axes["cluster"]}) for one in results()]
+    page, complaints = browser.new_page(), []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(saved(tmp_path, page_of(shown_study(odd, "odd", ("constructor", "__proto__")))).as_uri())
+    assert page.locator(".points tbody tr").count() == 8
+    assert page.locator(".points tbody tr").last.inner_text().startswith("64")
+    assert complaints == []
+    page.close()
 
 
 def test_every_plan_is_a_line_and_the_best_ones_stand_out(open_page):

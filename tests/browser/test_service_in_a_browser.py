@@ -7,7 +7,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.planner.service.test_page_of_service import SCRIPT
+from tests.planner.service.test_page_of_service import MINE, SCRIPT
 from tests.planner.service.test_service import Served
 
 SCREENS = {
@@ -193,6 +193,54 @@ def test_a_configuration_of_a_model_becomes_the_model(open_page):
     assert "num_layers" in page.url
 
 
+def test_machines_of_one_s_own_are_pasted_and_part_of_the_link(open_page):
+    page = whole(open_page())
+    page.get_by_text("My own machines").click()
+    page.get_by_label("Cluster file").fill(MINE)
+    expect(page.locator("p.headline")).to_contain_text("on 32 GPUs of mine", timeout=60_000)
+    assert "4 nodes of 8 NVIDIA H100" in page.locator("#machines-note").inner_text()
+    assert page.get_by_label("$ per GPU-hour").get_attribute("placeholder") == "2 (your file)"
+    other = whole(open_page("#" + whole(page).url.partition("#")[2]))
+    assert sentence(other) == sentence(page)
+    assert '"gpus_per_node": 8' in other.get_by_label("Cluster file").input_value()
+    page.get_by_label("Machines", exact=True).fill("dgx-h100")
+    expect(page.locator("p.headline")).to_contain_text("of dgx-h100", timeout=60_000)
+    assert page.get_by_label("Cluster file").input_value() == ""
+
+
+def test_what_is_wrong_in_a_cluster_file_stands_below_it_until_it_is_mended(open_page):
+    page = whole(open_page())
+    page.get_by_text("My own machines").click()
+    area, note = page.get_by_label("Cluster file"), page.locator("#machines-note")
+    area.fill(MINE.replace("400 Gb/s", "fast"))
+    expect(note).to_contain_text("bandwidth: expected a bandwidth", timeout=60_000)
+    assert area.get_attribute("aria-invalid") == "true"
+    assert "for other machines" in page.locator("#refusal").inner_text()
+    area.fill(MINE)
+    expect(page.locator("p.headline")).to_contain_text("of mine", timeout=60_000)
+    assert area.get_attribute("aria-invalid") is None
+    assert page.locator("#refusal").inner_text() == ""
+
+
+def test_a_cluster_file_that_is_dropped_as_a_job_becomes_the_machines(open_page):
+    page = whole(open_page())
+    page.locator("#files").set_input_files({"name": "c.toml", "mimeType": "text/plain", "buffer": MINE.encode()})
+    expect(page.locator("p.headline")).to_contain_text("gpt3-1.3b on 32 GPUs of mine", timeout=60_000)
+    assert page.locator("#uploaded li").count() == 0
+
+
+def test_a_name_that_objects_have_already_is_a_name_like_others(open_page):
+    page = open_page(SMALL + "&__proto__=%7B%22tp%22%3A%228%22%7D")
+    expect(page.locator("#refusal")).to_contain_text("there is no field '__proto__'", timeout=60_000)
+    assert page.locator("#field-tp").input_value() == ""
+    page.get_by_role("button", name="leave __proto__ out").click()
+    whole(page)
+    page.locator("#files").set_input_files({"name": "__proto__", "mimeType": "text/plain", "buffer": SCRIPT.encode()})
+    expect(page.locator("#reading")).to_contain_text("__proto__: arguments of Megatron-LM", timeout=60_000)
+    page.get_by_role("button", name="leave __proto__ out").click()
+    expect(page.locator("#others")).to_be_visible(timeout=60_000)
+
+
 def test_a_file_that_is_no_job_says_so_beside_the_files(open_page):
     page = whole(open_page())
     page.locator("#files").set_input_files({"name": "x.txt", "mimeType": "text/plain", "buffer": b"hello"})
@@ -261,6 +309,21 @@ def test_nothing_sticks_out_and_nobody_is_left_out(open_page, screen):
         group.evaluate("one => { one.open = true; }")
     found = Axe().run(page, options=RULES)
     assert found.violations_count == 0, found.generate_report()
+
+
+def test_no_table_is_wider_than_a_phone(open_page):
+    page = whole(open_page(SMALL + "&tp=2", "phone"))
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert page.locator("main table.stacks").count() >= 3
+    wide = page.locator("main .scroll:has(table.stacks)").evaluate_all(
+        "all => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.ariaLabel)"
+    )
+    assert wide == []
+    assert (
+        page.locator("#others [role=cell]").nth(1).evaluate("one => getComputedStyle(one, '::before').content")
+        == "none"
+    )
+    assert page.locator("#others [role=row]").count() > 2
 
 
 def test_the_description_of_the_endpoints_leaves_nobody_out_either(browser, served):

@@ -1,18 +1,18 @@
 // Scales, frames, marks and the looks of what is drawn.
 const SHAPES = ["disc", "square", "triangle", "diamond", "cross", "wedge", "bar", "plus"];
 const DASHES = ["", "7 3", "2 3", "9 3 2 3", "5 2", "1 4", "12 4", "3 3"];
-const LOOKS = { // colour and texture of every term and part, always the same
+const LOOKS = bare({ // colour and texture of every term and part, always the same
   compute: [0, 0], recompute: [0, 1], tp: [1, 0], cp: [1, 3], ep: [5, 0], pp: [3, 0], bubble: [6, 1], dp: [2, 0], optimizer: [7, 0],
   host: [6, 0], straggler: [6, 5], offload: [4, 1],
   weights: [0, 0], gradients: [1, 1], activations: [2, 0], logits: [5, 3], slack: [6, 1], reserved: [6, 0],
-};
-const WORDS = { // what the terms and parts are
+});
+const WORDS = bare({ // what the terms and parts are
   compute: "computing", recompute: "computing again what was not kept", tp: "tensor-parallel traffic", cp: "context-parallel traffic",
   ep: "experts' traffic", pp: "sending between stages", bubble: "stages waiting for each other (bubble)", dp: "adding up gradients",
   optimizer: "updating weights", host: "waiting for the host", straggler: "waiting for slower GPUs", offload: "moving to and from the host",
   slack: "slack: left for the allocator", reserved: "reserved by drivers and libraries", logits: "logits of the output",
   optimizer_states: "optimizer states",
-};
+});
 const wordOf = (name, part = false) => WORDS[part && name === "optimizer" ? "optimizer_states" : name] ?? name;
 const lookOf = (name) => LOOKS[name] ?? [4, 6];
 
@@ -85,18 +85,26 @@ function decades(low, high, room) {
   return [];
 }
 
+// Words of ticks, with more digits where they would say the same.
+function apart(ticks, show) {
+  const words = ticks.map(show);
+  return distinct(words).length === words.length ? words : ticks.map((tick) => tick.toLocaleString("en", { maximumSignificantDigits: 6 }));
+}
+
 // A frame with both axes: returns the figure and its scales.
 function frame(width, height, { xs, ys, x, y, xTicks, xlog = false, ylog = false, zero = false, title = "", left = 58, text = "" }) {
   const top = 26, bottom = 44, right = 14;
   const figure = canvas(width, height, `${y.name} over ${x.name}`, text);
   const across = scale(xs, left + 8, width - right, { log: xlog }), up = scale(ys, height - bottom, top, { log: ylog, zero, every: 38 });
-  for (const tick of up.ticks) {
+  const upward = apart(up.ticks, y.show);
+  up.ticks.forEach((tick, i) => {
     figure.append(svg("path", { d: `M${left} ${up(tick)}H${width - right}`, class: "grid" }));
-    figure.append(svg("text", { x: left - 6, y: up(tick) + 4, "text-anchor": "end", class: "soft" }, y.show(tick)));
-  }
+    figure.append(svg("text", { x: left - 6, y: up(tick) + 4, "text-anchor": "end", class: "soft" }, upward[i]));
+  });
   let free = -Infinity;
-  for (const tick of xTicks ?? across.ticks) {
-    const text = x.show(tick), half = text.length * 3.4, place = across(tick);
+  const ticks = xTicks ?? across.ticks, below = apart(ticks, x.show);
+  for (const [i, tick] of ticks.entries()) {
+    const text = below[i], half = text.length * 3.4, place = across(tick);
     figure.append(svg("path", { d: `M${place} ${height - bottom}v5`, class: "axis" }));
     if (place - half < free || place + half > width + 4) continue;
     figure.append(svg("text", { x: place, y: height - bottom + 18, "text-anchor": "middle", class: "soft" }, text));

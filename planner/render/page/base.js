@@ -1,6 +1,9 @@
 // What all figures use: elements, numbers in words, what is said where the pointer or the arrow keys are.
 const SVG = "http://www.w3.org/2000/svg";
 
+// A table by name that has no names but its own: files, axes and terms may be called __proto__ or constructor.
+const bare = (values = {}) => Object.assign(Object.create(null), values);
+
 function html(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -39,7 +42,7 @@ const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)} %`;
 const counted = (count, thing) => `${count.toLocaleString("en")} ${thing}${count === 1 ? "" : "s"}`;
 
 // Name, how a value is written, whether less is better.
-const FIGURES = {
+const FIGURES = bare({
   seconds: { name: "seconds per iteration", show: seconds, less: true },
   mfu: { name: "MFU", show: (value) => percent(value, 1), less: false },
   days: { name: "days", show: three, less: true },
@@ -48,7 +51,7 @@ const FIGURES = {
   gpus: { name: "GPUs", show: (value) => value.toLocaleString("en"), less: true },
   rate: { name: "tokens per second", show: short, less: false },
   speedup: { name: "speedup", show: (value) => `${value.toFixed(2)}x`, less: false },
-};
+});
 const said = (figure, value) => value == null ? "" : FIGURES[figure].show(value);
 
 const distinct = (values) => [...new Set(values)];
@@ -148,10 +151,19 @@ function choice(text, options, chosen, change) {
 
 // A table: heads are texts, or [text, "number"] and [text, "wide"] for what is in the column; cells are texts or elements.
 function table(heads, rows, { name = "", ...attributes } = {}) {
-  const kind = (i) => Array.isArray(heads[i]) ? heads[i][1] : null;
-  return html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": name || null }, html("table", attributes,
-    html("thead", {}, html("tr", {}, ...heads.map((head, i) => html("th", { scope: "col", class: kind(i) }, kind(i) ? head[0] : head)))),
-    html("tbody", {}, ...rows.map((row) => html("tr", {}, ...row.map((cell, i) => html("td", { class: kind(i) }, cell ?? "")))))));
+  const kind = (i) => Array.isArray(heads[i]) ? heads[i][1] : null, word = (i) => kind(i) ? heads[i][0] : heads[i];
+  return stacking(name, attributes, heads.map((_, i) => html("th", { class: kind(i) }, word(i))),
+    rows.map((row) => row.map((cell, i) => html("td", { class: kind(i), "data-head": word(i) }, cell ?? ""))), heads.length > 3);
+}
+
+// Where it is too narrow for its columns each row stands by itself, every cell behind its head; the roles keep it a table.
+function stacking(name, attributes, heads, rows, stacks = true) {
+  const row = (cells) => html("tr", { role: "row" }, ...cells);
+  for (const head of heads) for (const [key, value] of [["scope", "col"], ["role", "columnheader"]]) head.setAttribute(key, value);
+  for (const cell of rows.flat()) cell.setAttribute("role", "cell");
+  return html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": name || null },
+    html("table", { ...attributes, class: [attributes.class, stacks && "stacks"].filter(Boolean).join(" ") || null, role: "table" },
+      html("thead", { role: "rowgroup" }, row(heads)), html("tbody", { role: "rowgroup" }, ...rows.map(row))));
 }
 
 // The numbers behind a figure, for those who cannot see it or want to copy them.

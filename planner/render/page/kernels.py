@@ -13,6 +13,7 @@ from costmodels.strategy import Strategies
 from planner.answer.load import strategy_from_plan
 from planner.answer.plan import Plan
 from planner.errors import MeshwrightError
+from planner.render.page.by_group import parts_by_group
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
 
@@ -42,7 +43,8 @@ def kernels_of(plan: Plan) -> dict[str, Any] | None:
     """The kernels of every kind of layer, most frequent first, one micro-batch on one GPU; None where there are none.
 
     ``machine`` has the roofs: FLOP/s of the layers' precision and of 16 bits, bytes/s. Of every kernel ``flops``,
-    ``bytes`` and ``seconds`` are [forward, backward].
+    ``bytes`` and ``seconds`` are [forward, backward]. Over several node groups ``parts`` have both of
+    each, by ``name``.
     """
     if plan.strategy is None:
         return None
@@ -50,9 +52,13 @@ def kernels_of(plan: Plan) -> dict[str, Any] | None:
         resolved = resolve(PlanRequest(**plan.request))
     except MeshwrightError:
         return None
-    if resolved.mixed:
-        return None
-    scenario, row = resolved.scenario, strategy_from_plan(plan.strategy)
+    if resolved.mixed is None:
+        return _of_group(strategy_from_plan(plan.strategy), resolved.scenario)
+    parts = parts_by_group(plan.strategy, resolved.mixed)
+    return {"parts": [{"name": part.scenario.group.name, **_of_group(part.row, part.scenario)} for part in parts]}
+
+
+def _of_group(row: Strategies, scenario: Scenario) -> dict[str, Any]:
     counts = Counter(scenario.depth.kinds[place] for place in scenario.depth.layers.tolist())
     layers = [_layer(row, scenario, kind, count) for kind, count in counts.most_common()]
     return {"machine": _machine(scenario), "layers": layers}

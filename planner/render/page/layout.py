@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 
 from costmodels.layout.placement import expert_group, group_of, inner_data_ranks, strides
+from costmodels.node_groups import Mixed
 from costmodels.primitives.rank_groups import Group
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
 from planner.answer.load import strategy_from_plan
 from planner.answer.plan import Plan
 from planner.errors import MeshwrightError
+from planner.render.page.by_group import Part, parts_by_group
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
 
@@ -38,7 +41,8 @@ def layout_of(plan: Plan) -> dict[str, Any] | None:
     ``stages`` have the layers, the node group and the degrees of every stage. ``domains`` are drawn nodes: their number
     and GPUs as [rank, replica, stage, tensor, context, expert index], all from 0; ``replica`` says how many there are
     and what one of them takes. ``tiers`` is the network inside out, ``groups`` who talks over which of them, with the
-    seconds that are not hidden. Over several node groups only stages are told.
+    seconds that are not hidden. Over several node groups ``parts`` have all this of each, in the order of the pipeline,
+    and ``between`` the bytes per second of a GPU from one to the next.
     """
     if plan.strategy is None:
         return None
@@ -56,16 +60,48 @@ def layout_of(plan: Plan) -> dict[str, Any] | None:
         resolved = resolve(PlanRequest(**plan.request))
     except MeshwrightError as reason:
         return told | {"remark": f"no GPUs drawn: {reason}"}
-    if resolved.mixed:
-        return told | {"remark": "the stages lie on node groups of different machines; their GPUs are not drawn"}
-    row, scenario = strategy_from_plan(strategy), resolved.scenario
-    return told | _drawn(row, scenario) | {"tiers": _tiers(scenario), "groups": list(_groups(row, scenario, plan))}
+    if resolved.mixed is None:
+        row, scenario = strategy_from_plan(strategy), resolved.scenario
+        return told | _placed(row, scenario, plan.breakdown_seconds)
+    parts = list(parts_by_group(strategy, resolved.mixed))
+    places = itertools.pairwise(part.scenario.group.name for part in parts)
+    return told | {
+        "parts": [_part(part, told["stages"]) for part in parts],
+        "between": [_between(resolved.mixed, *pair) for pair in places],
+    }
 
 
-def _drawn(row: Strategies, scenario: Scenario) -> dict[str, Any]:
+def _placed(row: Strategies, scenario: Scenario, seconds: Mapping[str, float], first: int = 0) -> dict[str, Any]:
+    """GPUs and network of one node group; ``first`` is its first stage, ``seconds`` what is not hidden where known."""
+    drawn = _drawn(row, scenario, first)
+    return drawn | {"tiers": _tiers(scenario), "groups": list(_groups(row, scenario, seconds))}
+
+
+def _part(part: Part, stages: list[dict[str, Any]]) -> dict[str, Any]:
+    """One of several node groups, as ``layout_of`` tells all of a single one; what a term costs is no group's own."""
+    group, count = part.scenario.group, int(part.row.pp[0])
+    return {
+        "name": group.name,
+        "device": group.accelerator.title,
+        "gpus": part.scenario.gpus,
+        "first": part.first,
+        "degrees": {word: int(getattr(part.row, name)[0]) for word, name, _ in _GROUPS},
+        "stages": stages[part.first : part.first + count],
+        **_placed(part.row, part.scenario, {}, part.first),
+    }
+
+
+def _between(mixed: Mixed, one: str, other: str) -> dict[str, Any]:
+    """The way from one node group to the next, as wide as the narrower of its two ends."""
+    tiers = mixed.cluster.crossing(one, other)
+    return {"groups": [one, other], "bandwidth": min(tier.link.bandwidth for tier in tiers)}
+
+
+def _drawn(row: Strategies, scenario: Scenario, first: int) -> dict[str, Any]:
     """The nodes of the first replica, or the first of them."""
     gpus, size = scenario.gpus, _domain(scenario)
     mine = _coordinates(row, np.arange(gpus))
+    mine["pp"] += first
     held = np.unique(np.flatnonzero(mine["replica"] == 0) // size)
     most = max(1, min(MOST_DOMAINS, MOST_GPUS // size))
     names = ("rank", "replica", "pp", "tp", "cp", "ep")
@@ -111,7 +147,7 @@ def _tiers(scenario: Scenario) -> list[dict[str, Any]]:
     ]
 
 
-def _groups(row: Strategies, scenario: Scenario, plan: Plan) -> Iterator[dict[str, Any]]:
+def _groups(row: Strategies, scenario: Scenario, seconds: Mapping[str, float]) -> Iterator[dict[str, Any]]:
     """Every group of more than one GPU with the outermost tier that it crosses; without one it is copied nowhere."""
     domains, outermost = tuple(tier.domain for tier in scenario.group.tiers), len(_tiers(scenario)) - 1
     found: dict[str, Group] = {name: group_of(row, name) for name in ("tp", "cp", "pp")}
@@ -126,7 +162,7 @@ def _groups(row: Strategies, scenario: Scenario, plan: Plan) -> Iterator[dict[st
             "gpus": int(group.size[0]),
             "tier": min(crossed[-1].tier, outermost) if crossed else 0,
             "inside": int(group.ranks_within(domains[0])[0]),
-            "seconds": max(plan.breakdown_seconds.get(name, 0.0), 0.0),
+            "seconds": max(seconds.get(name, 0.0), 0.0) if seconds else None,
             "meaning": meaning if name != "dp" else _of_data_ranks(row, meaning),
         }
 

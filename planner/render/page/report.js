@@ -1,6 +1,8 @@
 // The page of `plan report`: its data, and sections that draw themselves again when their width or the filter changes.
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const points = DATA.points;
+for (const point of points) Object.assign(point, { axes: bare(point.axes), terms: bare(point.terms) });
+for (const figure of Object.keys(DATA.importance ?? {})) DATA.importance[figure] = bare(DATA.importance[figure]);
 const STUDY = !DATA.plan;
 const PRINTED = 700; // pixels between the margins of a printed page
 const present = (figure) => points.some((point) => point[figure] != null);

@@ -5,11 +5,12 @@ const OF_KIND = { product: ["disc", 0, "matrix products"], attention: ["diamond"
 
 function rooflineFigure(kernels, width, again) {
   if (!kernels) return null;
-  const state = rooflineState.get(kernels) ?? { layer: 0, pass: "both" };
-  const set = (key) => (value) => { rooflineState.set(kernels, { ...state, [key]: key === "layer" ? Number(value) : value }); again(); };
-  const { machine } = kernels, layer = kernels.layers[state.layer], rows = measuredKernels(layer.kernels, machine, state.pass);
+  const state = rooflineState.get(kernels) ?? { layer: 0, pass: "both", part: 0 };
+  const set = (key) => (value) => { rooflineState.set(kernels, { ...state, [key]: key === "pass" ? value : Number(value) }); again(); };
+  const { machine, layers } = kernels.parts?.[state.part] ?? kernels, layer = layers[state.layer], rows = measuredKernels(layer.kernels, machine, state.pass);
   const controls = html("div", { class: "controls" }, choice("passes", Object.entries(PASSES), state.pass, set("pass")));
-  if (kernels.layers.length > 1) controls.append(choice("layers", kernels.layers.map(({ kind, count }, i) => [String(i), `${counted(count, "layer")}: ${kind}`]), String(state.layer), set("layer")));
+  if (kernels.parts?.length > 1) controls.append(choice("machines", kernels.parts.map(({ name, machine: { name: device } }, i) => [String(i), `${name}: ${device}`]), String(state.part), set("part")));
+  if (layers.length > 1) controls.append(choice("layers", layers.map(({ kind, count }, i) => [String(i), `${counted(count, "layer")}: ${kind}`]), String(state.layer), set("layer")));
   const drawn = rows.filter((row) => row.flops > 0 && row.bytes > 0), parts = [controls];
   if (drawn.length) parts.push(underRoofs(drawn, machine, width));
   const all = rows.reduce((sum, row) => sum + row.seconds, 0);
@@ -43,7 +44,7 @@ function underRoofs(rows, machine, width) {
   figure.append(svg("text", { x: across(xs[1]), y: up(machine.peak / 1e12) - 6, "text-anchor": "end" }, `peak in ${machine.precision}: ${three(machine.peak / 1e12)} TFLOP/s`));
   if (peaks.length > 1) figure.append(svg("text", { x: across(xs[1]), y: up(machine.half / 1e12) - 6, "text-anchor": "end" }, `in 16 bits: ${three(machine.half / 1e12)}`));
   const middle = Math.sqrt(Math.max(xs[0], ys[0] * 1e12 / machine.bandwidth) * ridge);
-  figure.append(svg("text", { x: across(middle) + 14, y: up(machine.bandwidth * middle / 1e12) + 8, class: "soft halo" }, `memory: ${three(machine.bandwidth / 1e12)} TB/s`));
+  if (width > 560) figure.append(svg("text", { x: across(middle) + 14, y: up(machine.bandwidth * middle / 1e12) + 8, class: "soft halo" }, `memory: ${three(machine.bandwidth / 1e12)} TB/s`));
   const all = rows.reduce((sum, row) => sum + row.seconds, 0), marks = [];
   for (const row of [...rows].sort((a, b) => b.seconds - a.seconds)) {
     const [kind, colour] = OF_KIND[row.kind], [px, py] = [across(intensity(row)), up(rate(row) / 1e12)], size = 4 + 10 * Math.sqrt(row.seconds / all);
@@ -56,7 +57,7 @@ function underRoofs(rows, machine, width) {
   const sign = ([kind, colour]) => tiny(shape(kind, 15, 7, 4.5, colour, true));
   const kinds = distinct(rows.map((row) => row.kind));
   return html("div", {}, figure, legend([...kinds.map((kind) => ({ sign: sign(OF_KIND[kind]), text: `${OF_KIND[kind][2]}; larger: more time` })),
-    { sign: tiny(svg("path", { d: "M2 12L12 4H28", class: "limit" })), text: "roofs: what memory and arithmetic allow" }]));
+    { sign: tiny(svg("path", { d: "M2 12L12 4H28", class: "limit" })), text: `roofs: what memory (${three(machine.bandwidth / 1e12)} TB/s) and arithmetic allow` }]));
 }
 
 // Numbers below the marks, each at the first free place, so that none covers another.

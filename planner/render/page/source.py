@@ -9,12 +9,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from costmodels.pricing import price_strategy
+from costmodels.node_groups import price
+from costmodels.pricing import Price, price_strategy
 from planner.answer.headline import headline
 from planner.answer.load import stages_from_plan, strategy_from_plan
-from planner.answer.plan import Plan
+from planner.answer.plan import Plan, Strategy
 from planner.answer.text import CUT_SHORT, name_in, plural
 from planner.errors import BadRequest, MeshwrightError
+from planner.render.page.by_group import row_over_groups
 from planner.render.page.headline import cards, cluster_name, study_headline
 from planner.render.page.importance import importance
 from planner.render.page.kernels import kernels_of
@@ -22,7 +24,7 @@ from planner.render.page.layout import layout_of
 from planner.render.trace import trace
 from planner.request.fields import FIELDS, QUESTION
 from planner.request.request import PlanRequest
-from planner.request.resolve import resolve
+from planner.request.resolve import Resolved, resolve
 from planner.studies.result import Result
 from planner.trust.table import measured
 
@@ -108,7 +110,8 @@ def shown_plan(plan: Plan) -> Shown:
     others = [_point(Result(i, *other, None, None)) for i, other in enumerate(runners_up(plan, kept), start=1)]
     for point, terms in zip(others, breakdowns(plan), strict=False):
         point["terms"] = terms
-    scope = (f"proved of strategies {'; '.join(plan.proof.scope)}",) if plan.proof and plan.proof.scope else ()
+    within = "; ".join(plan.proof.scope).removeprefix("among strategies ") if plan.proof else ""
+    scope = (f"proved of strategies {within}",) if within else ()
     assumed = (*plan.defaults, *scope, *plan.provenance.sources, _origin(kept["provenance"]))
     timeline, remark = timeline_of(plan)
     drawn: dict[str, Any] = {"memory": memory_of(plan), "timeline": timeline, "remark": remark, "advice": _advice(plan)}
@@ -288,7 +291,8 @@ def runners_up(plan: Plan, kept: dict[str, Any]) -> Iterator[tuple[dict[str, Any
             "cost_dollars": None if said["cost_dollars"] is None else said["cost_dollars"] * longer,
             "tokens_per_second": said["tokens_per_second"] / longer,
         }
-        note = ["tied with the best: " + other.differs if other.tied else other.differs]
+        differs = other.differs.replace("_", " ").replace(" False", " off").replace(" True", " on")
+        note = [f"tied with the best: {differs}" if other.tied else differs]
         document: dict[str, Any] = {"prediction": prediction, "strategy": other.strategy.model_dump(), "warnings": note}
         document |= {"request": kept["request"], "peak_memory_bytes": other.peak_memory_bytes}
         yield {"plan": f"{number}{'=' if other.tied else ''}"}, "alternative", document
@@ -300,15 +304,20 @@ def breakdowns(plan: Plan) -> list[dict[str, float]]:
         resolved = resolve(PlanRequest(**plan.request))
     except MeshwrightError:
         return []
-    if resolved.mixed:
-        return []
     found = []
     for other in plan.alternatives:
-        priced = price_strategy(strategy_from_plan(other.strategy), resolved.scenario, stages_from_plan(other.strategy))
+        priced = _priced_again(other.strategy, resolved)
         if abs(priced.iteration - other.iteration_seconds) > 1e-6 * other.iteration_seconds:
             return []
         found.append({name: seconds for name, seconds in priced.breakdown.items() if seconds > 0})
     return found
+
+
+def _priced_again(strategy: Strategy, resolved: Resolved) -> Price:
+    split = stages_from_plan(strategy)
+    if resolved.mixed is None:
+        return price_strategy(strategy_from_plan(strategy), resolved.scenario, split)
+    return price(row_over_groups(strategy, resolved.mixed), resolved.mixed, split)
 
 
 def timeline_of(plan: Plan) -> tuple[dict[str, Any] | None, str]:
@@ -325,5 +334,6 @@ def timeline_of(plan: Plan) -> tuple[dict[str, Any] | None, str]:
         [event["pid"], streams.index(event["cat"]), round(event["ts"]), round(event["dur"]), places[event["name"]]]
         for event in events
     ]
-    remark = f"{drawn.drawn} of {drawn.planned} micro-batches" if drawn.drawn < drawn.planned else "the whole iteration"
+    few = f"drawn with {drawn.drawn} of the {drawn.planned:,} micro-batches"
+    remark = few if drawn.drawn < drawn.planned else "the whole iteration"
     return {"streams": streams, "names": names, "events": rows, "span": drawn.span}, remark

@@ -50,14 +50,14 @@ function sorted(some) {
 }
 
 function drawTable(some, _width, again) {
-  const head = html("tr", {}, ...COLUMNS.map(({ key, name, number }) => html("th",
-    { scope: "col", class: number ? "number" : null, "aria-sort": state.sort === key ? (state.down ? "descending" : "ascending") : null },
+  const heads = COLUMNS.map(({ key, name, number }) => html("th",
+    { class: number ? "number" : null, "aria-sort": state.sort === key ? (state.down ? "descending" : "ascending") : null },
     html("button", { type: "button", onclick: () => { state.down = state.sort === key && !state.down; state.sort = key; again(); } },
-      name, state.sort === key ? (state.down ? " ↓" : " ↑") : ""))));
-  const rows = sorted(some).slice(0, state.rows).map((point) => html("tr", {}, ...COLUMNS.map(({ key, of, show, number, wide }) =>
-    html("td", { class: number ? "number" : key === "note" && point.seconds == null ? "wide bad" : wide ? "wide" : "name" }, show(of(point))))));
+      name, state.sort === key ? (state.down ? " ↓" : " ↑") : "")));
+  const rows = sorted(some).slice(0, state.rows).map((point) => COLUMNS.map(({ key, name, of, show, number, wide }) =>
+    html("td", { class: number ? "number" : key === "note" && point.seconds == null ? "wide bad" : wide ? "wide" : "name", "data-head": name }, show(of(point)))));
   const parts = [html("p", { class: "caption", id: "count" }, `${some.length.toLocaleString("en")} of ${points.length.toLocaleString("en")} rows`),
-    html("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "points" }, html("table", { class: "points" }, html("thead", {}, head), html("tbody", {}, ...rows)))];
+    stacking("points", { class: "points" }, heads, rows)];
   if (some.length > state.rows) parts.push(html("p", { class: "more" }, html("button", { type: "button", onclick: () => { state.rows *= 5; again(); } }, "show more rows")));
   return parts;
 }

@@ -17,7 +17,7 @@ from planner.render.page import digest, filled, script_with, style
 from planner.service.page.docs import docs_body
 
 _SCRIPTS: Final = (
-    *("words.js", "state.js", "ask.js", "form.js", "summary.js", "others.js"),
+    *("words.js", "state.js", "ask.js", "form.js", "machines.js", "summary.js", "others.js"),
     *("otherwise.js", "launch.js", "upload.js", "out.js", "main.js"),
 )
 _POLICY: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "

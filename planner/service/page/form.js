@@ -3,19 +3,19 @@ const GOALS = {
   time: "least time", mfu: "highest MFU", cost: "least cost", "tokens-per-gpu-hour": "most tokens per GPU-hour",
   memory: "least memory", goodput: "least time with failures",
 };
-const AXES = {
+const AXES = bare({
   tp: { label: "TP" }, cp: { label: "CP" }, pp: { label: "PP" }, vpp: { label: "VPP" }, dp: { label: "DP" },
   ep: { label: "EP" }, etp: { label: "ETP" }, micro_batch_size: { label: "Micro-batch" },
   zero_stage: { label: "ZeRO stage", options: ["0", "1", "2", "3"] },
   schedule: { label: "Schedule", options: [], wide: true },
   recompute: { label: "Recompute", options: ["none", "selective", "partial", "full"], wide: true },
   offload: { label: "Offload", options: ["none", "activations", "optimizer", "optimizer+parameters", "any"], wide: true },
-};
-const FORM = {
+});
+const FORM = bare({
   model: { label: "Model", list: true, wide: true, hint: "A name, a hub id, or a config.json dropped below", group: "main" },
   gpus: { label: "GPUs", group: "main", numeric: true },
   price: { label: "$ per GPU-hour", group: "main", numeric: true },
-  cluster: { label: "Machines", list: true, wide: true, group: "main" },
+  cluster: { label: "Machines", list: true, wide: true, group: "main", below: () => machinesBox() },
   objective: { label: "Goal", options: Object.keys(GOALS), words: GOALS, wide: true, group: "main" },
   global_batch_size: { label: "Global batch", group: "job", numeric: true },
   seq_length: { label: "Sequence length", group: "job" },
@@ -24,11 +24,12 @@ const FORM = {
   stack: { label: "Software stack", list: true, group: "job" },
   memory_margin: { label: "Memory margin", group: "job" },
   framework: { label: "Framework", options: [], group: "job" },
+  time_limit: { label: "Time limit", group: "job", example: "30s" },
   adapters: { label: "LoRA rank", group: "tune", hint: "16, or 16:linear_qkv" },
   base_precision: { label: "Frozen weights", options: ["fp32", "bf16", "int8", "nf4", "fp4", "nf4-double", "fp4-double"], group: "tune" },
   task: { label: "Task", options: ["pretrain", "finetune", "dpo", "kto", "orpo", "simpo", "reward"], group: "tune" },
   ...Object.fromEntries(Object.entries(AXES).map(([name, row]) => [name, { group: "pins", ...row }])),
-};
+});
 const GROUPS = {
   main: { title: null },
   job: { title: "Batch, precision, software" },
@@ -54,21 +55,22 @@ function fieldRow(name, row) {
   const shared = { id, name, autocomplete: "off", spellcheck: "false", "aria-describedby": `${id}-note` };
   const control = row.options
     ? html("select", { ...shared, onchange: () => typed(name) })
-    : html("input", { ...shared, type: "text", inputmode: row.numeric ? "decimal" : "text", list: row.list ? `${id}-list` : null,
+    : html("input", { ...shared, type: "text", inputmode: row.numeric ? "decimal" : "text", list: row.list ? `${id}-list` : null, placeholder: row.example,
       oninput: () => typed(name) });
   const title = MEANINGS[name];
   return html("div", { class: row.wide ? "field wide" : "field" },
     html("label", { for: id, title }, row.label), control,
     ...(row.list ? [html("datalist", { id: `${id}-list` })] : []),
-    html("p", { class: "note", id: `${id}-note` }, row.hint ?? ""));
+    html("p", { class: "note", id: `${id}-note` }, row.hint ?? ""), ...(row.below ? [row.below()] : []));
 }
 
 const control = (name) => document.getElementById(`field-${name}`);
 
 function typed(name) {
   const value = control(name).value;
-  if (name === "model" && typeof state.fields.model === "object" && value === shortName(state.fields.model)) return;
+  if (typeof valueOf(name) === "object" && value === shortName(valueOf(name))) return;
   set(name, value);
+  if (name === "cluster") showMachines();
 }
 
 // What is asked and has no place in the form, with a way to leave it out.
@@ -81,6 +83,7 @@ function showOthers() {
 // Show the state in the form, and open the groups that say something.
 function showForm() {
   showOthers();
+  showMachines();
   for (const [name, row] of Object.entries(FORM)) {
     const value = valueOf(name), shown = typeof value === "object" ? shortName(value) : value;
     if (row.options) fillOptions(name, row, shown);
@@ -111,9 +114,9 @@ function offer(choices) {
 }
 
 function showPrice() {
-  const name = state.fields.cluster ?? "dgx-h100";
-  const known = offered?.cluster.find((one) => one.name === name)?.price;
-  control("price").placeholder = known ? `${known} (catalogue)` : "not known";
+  const chosen = state.fields.cluster ?? "dgx-h100", own = typeof chosen === "object";
+  const known = own ? machines.price : offered?.cluster.find((one) => one.name === chosen)?.price;
+  control("price").placeholder = known ? `${three(known)} (${own ? "your file" : "catalogue"})` : "not known";
 }
 
 // Fields whose placeholder says what was taken.

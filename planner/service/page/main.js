@@ -15,7 +15,7 @@ async function answer() {
   stop("drawn"); // of the answer before, which then goes no further
   tellStatus("Searching …", true);
   try {
-    if (Object.keys(state.files).length) await answerFiles();
+    if (state.files.size) await answerFiles();
     else await answerQuestion();
   } catch (error) {
     showRefusal(error);
@@ -37,8 +37,13 @@ async function answerQuestion() {
 }
 
 async function answerFiles() {
-  const reading = await ask("read", { files: state.files, ...question(), ...besideFiles() }, "answer");
+  const reading = await ask("read", { files: Object.fromEntries(state.files), ...question(), ...besideFiles() }, "answer");
   if (!reading) return;
+  if (machinesAlone(reading)) {
+    const [text] = state.files.values();
+    bringBack();
+    return takeMachines(text);
+  }
   if (modelAlone(reading)) {
     bringBack({ model: reading.request.model });
     return;
@@ -93,7 +98,7 @@ function showSections(parts) {
 
 function showRefusal(error) {
   tellStatus("");
-  const files = Object.keys(state.files).length > 0, beside = showError(error.field, error.message);
+  const files = state.files.size > 0, beside = showError(error.field, error.message);
   if (files && !beside) filesNote(error.message);
   at("answer").classList.add("stale");
   at("refusal").replaceChildren(beside ? html("p", {}, `Mend what is marked in the form: ${inForm(error.message)}`) : html("p", { role: "alert" }, `⚠ ${inForm(error.message)}`));

@@ -1,7 +1,7 @@
 // What is asked: fields of a question as people typed them, and the link that says it all again.
 const EXAMPLE = { model: "llama3-70b", gpus: "128", cluster: "dgx-h100" };
 const NUMBERS = new Set(["gpus", "global_batch_size"]);
-const state = { fields: {}, pins: {}, files: {} };
+const state = { fields: bare(), pins: bare(), files: new Map() };
 const listeners = [];
 
 const isAxis = (name) => name in AXES;
@@ -29,12 +29,12 @@ function fragment() {
 }
 
 function fromFragment(text) {
-  state.fields = {};
-  state.pins = {};
+  state.fields = bare();
+  state.pins = bare();
   for (const [name, value] of new URLSearchParams(text)) {
     set(name, name in FORM && !value.startsWith("{") ? value : parsed(value), { quiet: true });
   }
-  if (!Object.keys(state.fields).length) state.fields = { ...EXAMPLE };
+  if (!Object.keys(state.fields).length) state.fields = bare(EXAMPLE);
 }
 
 // Tables, and fields that the form has no place for: files of a job may say any that a question has.
@@ -45,10 +45,10 @@ function parsed(text) {
 
 // The body of a question.
 function question(more = {}) {
-  const asked = {};
+  const asked = bare();
   for (const [name, value] of Object.entries(state.fields)) {
     const plain = typeof value === "string" ? value.trim() : value;
-    asked[name] = NUMBERS.has(name) && /^\d+$/.test(plain.replace(/[,_ ]/g, "")) ? Number(plain.replace(/[,_ ]/g, "")) : plain;
+    asked[name] = NUMBERS.has(name) && typeof plain === "string" && /^\d+$/.test(plain.replace(/[,_ ]/g, "")) ? Number(plain.replace(/[,_ ]/g, "")) : plain;
   }
   const pins = Object.fromEntries(Object.entries(state.pins).map(([name, value]) => [name, String(value).trim()]));
   return { ...asked, ...(Object.keys(pins).length ? { pins } : {}), ...more };

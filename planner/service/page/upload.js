@@ -6,9 +6,7 @@ function uploadPanel() {
   const input = html("input", { type: "file", id: "files", multiple: true, class: "unseen", onchange: () => { takeFiles(input.files); input.value = ""; } });
   const area = html("label", { for: "files", class: "drop" }, html("b", {}, "Check my script"),
     html("span", {}, "Drop a launch script, a configuration, a config.json or a log here, or choose files. They are read, never run."));
-  for (const kind of ["dragenter", "dragover"]) area.addEventListener(kind, (event) => { event.preventDefault(); area.classList.add("over"); });
-  area.addEventListener("dragleave", () => area.classList.remove("over"));
-  area.addEventListener("drop", (event) => { event.preventDefault(); area.classList.remove("over"); takeFiles(event.dataTransfer.files); });
+  droppable(area, takeFiles);
   return html("div", { class: "upload" }, input, area, html("ul", { id: "uploaded", class: "taken", "aria-label": "files that are read" }),
     html("p", { class: "note", id: "files-note" }), html("div", { class: "fields", id: "of-script", hidden: true }, ...Object.entries(OF_SCRIPT).map(scriptField)));
 }
@@ -30,18 +28,18 @@ let aside = null;
 function leaveAside() {
   if (aside) return;
   aside = { fields: state.fields, pins: state.pins };
-  Object.assign(state, { fields: {}, pins: {} });
+  Object.assign(state, { fields: bare(), pins: bare() });
   for (const name of TAKEN) control(name).placeholder = "from your files";
 }
 
 function forgetFiles() {
-  state.files = {};
+  state.files = new Map();
   aside = null;
   showFiles();
 }
 
 function bringBack(more = {}) {
-  Object.assign(state, { files: {}, fields: { ...(aside?.fields ?? state.fields), ...more }, pins: aside?.pins ?? state.pins });
+  Object.assign(state, { files: new Map(), fields: bare({ ...(aside?.fields ?? state.fields), ...more }), pins: aside?.pins ?? state.pins });
   aside = null;
   showFiles();
   changed();
@@ -53,7 +51,7 @@ async function takeFiles(list) {
   for (const file of list) {
     if (file.size > MOST_BYTES) cutFiles.add(file.name);
     else cutFiles.delete(file.name);
-    state.files[file.name] = await file.slice(0, MOST_BYTES).text();
+    state.files.set(file.name, await file.slice(0, MOST_BYTES).text());
   }
   showFiles();
   showForm();
@@ -61,17 +59,17 @@ async function takeFiles(list) {
 }
 
 function dropFile(name) {
-  delete state.files[name];
-  if (!Object.keys(state.files).length) return bringBack();
+  state.files.delete(name);
+  if (!state.files.size) return bringBack();
   showFiles();
   return changed();
 }
 
 function showFiles() {
-  document.getElementById("uploaded").replaceChildren(...Object.keys(state.files).map((name) => html("li", { class: "chip" },
+  document.getElementById("uploaded").replaceChildren(...[...state.files.keys()].map((name) => html("li", { class: "chip" },
     name, cutFiles.has(name) ? " (its beginning)" : "",
     html("button", { type: "button", "aria-label": `leave ${name} out`, onclick: () => dropFile(name) }, "×"))));
-  document.getElementById("of-script").hidden = !Object.keys(state.files).length;
+  document.getElementById("of-script").hidden = !state.files.size;
   filesNote("");
 }
 
@@ -86,6 +84,9 @@ function modelAlone(reading) {
   const said = Object.keys(reading.request).filter((name) => !["model", "stack"].includes(name));
   return typeof reading.request.model === "object" && !said.some((name) => reading.origins[name] && reading.origins[name] !== "form" && reading.origins[name] !== "follows");
 }
+
+// A cluster file alone is the form's machines.
+const machinesAlone = (reading) => reading.files.length === 1 && typeof reading.request.cluster === "object" && !reading.request.model && !reading.framework;
 
 function readingSection(reading) {
   const files = reading.files.map((one) => html("li", {}, html("code", {}, one.name), `: ${one.title}`));
@@ -140,7 +141,7 @@ const sizesInWords = (model) => `${model.title && model.title !== "given" ? `${m
 function freeJob(reading) {
   const { pins, layers_per_stage: split, recomputed_per_stage: again, ...job } = reading.request;
   for (const [name, value] of Object.entries(job)) state.fields[name] = name in FORM && typeof value === "number" ? String(value) : value;
-  aside = { fields: state.fields, pins: {} };
+  aside = { fields: state.fields, pins: bare() };
   bringBack();
 }
 

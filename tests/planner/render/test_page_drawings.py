@@ -6,14 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from costmodels.node_groups import price
 from planner.answer.headline import headline
+from planner.answer.load import stages_from_plan
 from planner.api import plan, predict
+from planner.errors import BadRequest
 from planner.render.page import shown_plan, shown_study
+from planner.render.page.by_group import row_over_groups
 from planner.render.page.headline import cards
 from planner.render.page.importance import importance
 from planner.render.page.kernels import kernels_of
 from planner.render.page.layout import MOST_DOMAINS, layout_of
 from planner.request.request import PlanRequest
+from planner.request.resolve import resolve
 from tests.planner.page_samples import results, small_plan
 
 
@@ -107,15 +112,50 @@ def test_a_job_inside_a_node_is_drawn_without_the_network_beyond():
     assert [len(domain["gpus"]) for domain in layout["domains"]] == [4]
 
 
-def test_stages_on_several_node_groups_are_told_without_gpus():
+@pytest.fixture(scope="module")
+def mixed():
     cluster = str(Path(__file__).parents[3] / "examples/my-mixed-cluster.toml")
-    mixed = plan(PlanRequest(model="llama3-8b", gpus=64, cluster=cluster, global_batch_size=64))
+    return plan(PlanRequest(model="llama3-8b", gpus=64, cluster=cluster, global_batch_size=64, pins={"pp": "4"}))
+
+
+def test_every_node_group_is_drawn_with_its_own_stages(mixed):
     layout, said = layout_of(mixed), mixed.strategy
-    assert {stage["group"] for stage in layout["stages"]} == {stage.group for stage in said.stages} == {"old", "new"}
     assert sum(stage["layers"] for stage in layout["stages"]) == 32
-    assert "domains" not in layout
-    assert "node groups" in layout["remark"]
-    assert kernels_of(mixed) is None
+    assert [part["name"] for part in layout["parts"]] == list(dict.fromkeys(stage.group for stage in said.stages))
+    for part in layout["parts"]:
+        held = range(part["first"], part["first"] + len(part["stages"]))
+        assert {said.stages[stage].group for stage in held} == {part["name"]}
+        drawn = [gpu for domain in part["domains"] for gpu in domain["gpus"]]
+        assert {gpu[2] for gpu in drawn} == set(held)
+        assert part["gpus"] == len(held) * part["degrees"]["TP"] * part["degrees"]["CP"] * part["degrees"]["DP"]
+        assert part["tiers"][-1]["gpus"] == part["gpus"] == 32
+    assert [way["groups"] for way in layout["between"]] == [[part["name"] for part in layout["parts"]]]
+    assert layout["between"][0]["bandwidth"] == pytest.approx(100e9 / 8)
+
+
+def test_kernels_of_every_node_group_run_under_the_roofs_of_its_machine(mixed):
+    told = kernels_of(mixed)["parts"]
+    assert {part["name"]: part["machine"]["peak"] for part in told} == {"old": 312e12, "new": 989e12}
+    for part in told:
+        for kernel in part["layers"][0]["kernels"]:
+            assert kernel["flops"][0] <= part["machine"]["peak"] * kernel["seconds"][0]
+
+
+@pytest.mark.parametrize("pins", [{"pp": "4"}, {"tp": "1.."}, {"tp": "4,8", "micro_batch_size": "1,2"}])
+def test_rows_over_node_groups_are_those_that_were_priced(pins):
+    cluster = str(Path(__file__).parents[3] / "examples/my-mixed-cluster.toml")
+    found = plan(PlanRequest(model="llama3-8b", gpus=64, cluster=cluster, global_batch_size=64, pins=pins))
+    question = resolve(PlanRequest(**found.request)).mixed
+    pairs = [(found.strategy, found.prediction), *((other.strategy, other) for other in found.alternatives)]
+    for strategy, said in pairs:
+        row, split = row_over_groups(strategy, question), stages_from_plan(strategy)
+        assert price(row, question, split).iteration == pytest.approx(said.iteration_seconds, rel=1e-9)
+
+
+def test_a_plan_whose_stages_lie_elsewhere_than_its_machines_is_refused(mixed):
+    stages = tuple(stage.model_copy(update={"group": "gone"}) for stage in mixed.strategy.stages)
+    with pytest.raises(BadRequest, match="they lie on gone; the machines are old, new"):
+        layout_of(mixed.model_copy(update={"strategy": mixed.strategy.model_copy(update={"stages": stages})}))
 
 
 def test_kernels_are_told_for_every_kind_of_layer(experts):

@@ -12,6 +12,9 @@ import pytest
 
 import planner
 from planner import PlanRequest, plan
+from planner.answer.text import NOT_KNOWN
+from planner.api import answers
+from planner.explain import why_not
 from planner.request.budget import BEGUN, Budget
 from planner.request.resolve import resolve_search
 from planner.search import best_first
@@ -147,6 +150,28 @@ def test_no_row_is_bounded_tightly_once_a_time_limit_has_passed(monkeypatch):
     assert not late
     assert not found.proved
     assert 0.0 < found.lower_bound <= found.best.iteration
+
+
+def test_no_reason_is_looked_for_once_a_time_limit_has_passed(monkeypatch):
+    clock, settled, late = [0.0], answers._with_trust, []
+
+    def found(*given):
+        clock[0] = 1e9  # the limit passes while the plan is put together
+        return settled(*given)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(answers, "_with_trust", found)
+    monkeypatch.setattr(why_not, "build", lambda *_: late.append("a lattice"))
+    for name in ("_tight", "_price_chunk", "_confirm"):
+        do = getattr(best_first, name)
+        monkeypatch.setattr(
+            best_first, name, lambda *given, do=do, name=name: late.extend([name] * (clock[0] > 0.0)) or do(*given)
+        )
+    answer = plan(PlanRequest(model="llama3-70b", gpus=256, time_limit=60.0))
+    assert late == []
+    assert not answer.alternatives_complete
+    assert all(line.proved or line.text == NOT_KNOWN for line in answer.what_helps)
+    assert {line.text for line in answer.why_not} == {NOT_KNOWN}
 
 
 @pytest.mark.parametrize("asked", [{"model": "llama3-8b", "gpus": 2}, {"model": "llama3-8b", "gpus": 64}])

@@ -211,6 +211,71 @@ def test_a_configuration_of_a_model_becomes_a_table():
     assert found["answer"]["status"] == "feasible"
 
 
+MINE = """
+name = "mine"
+accelerator = "h100-sxm"
+gpus_per_node = 8
+nodes = 4
+price = "2 $/h"
+[network]
+bandwidth = "400 Gb/s"
+"""
+
+
+def test_a_cluster_file_becomes_the_table_of_a_question():
+    status, found = asked("machines", {"text": MINE})
+    assert status == 200
+    assert (found["words"], found["gpus"]) == ("4 nodes of 8 NVIDIA H100 SXM5 80 GB", 32)
+    assert found["usd_per_gpu_hour"] == pytest.approx(2.0)
+    status, answered = asked("plan", {**SMALL, "gpus": 32, "cluster": found["cluster"], "reasons": False})
+    assert (status, answered["request"]["cluster"]["name"]) == (200, "mine")
+    assert asked("machines", {"text": json.dumps(found["cluster"])})[1] == found
+
+
+def test_a_profile_brings_its_stack_along():
+    text = "schema = 'profile/1'\n[stack]\nname = 's'\n[cluster]\n" + MINE.replace("[network]", "[cluster.network]")
+    assert asked("machines", {"text": text})[1]["stack"] == {"name": "s"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (7, "expected what a cluster file holds"),
+        (" ", "expected what a cluster file holds"),
+        ("gpus", "your file: not TOML"),
+        (MINE.replace('"400 Gb/s"', "400"), "network: bandwidth: expected a bandwidth"),
+        (MINE.replace("h100-sxm", "h10"), "unknown accelerator 'h10'"),
+        (MINE.replace("h100-sxm", "/etc/passwd"), "unknown accelerator '/etc/passwd'"),
+        (MINE.replace("nodes = 4", "nods = 4"), "nods: there is no such field"),
+        ("schema = 'profile/1'", "this profile has no [cluster] table"),
+        ("PARTITION GRES NODES\nbatch gpu:h100:8 4\n", "`plan init FILE` makes a cluster file of it"),
+    ],
+)
+def test_a_text_that_is_no_cluster_file_is_refused_in_one_line(text, message):
+    assert message in refusal("machines", {"text": text})["message"]
+
+
+def test_a_script_is_priced_on_the_machines_of_a_cluster_file_beside_it():
+    found = read({"mine.toml": MINE, "run.sh": SCRIPT})
+    assert found["files"][1] == {"name": "mine.toml", "title": "machines: 4 nodes of 8 NVIDIA H100 SXM5 80 GB"}
+    assert (found["request"]["cluster"]["name"], found["origins"]["cluster"]) == ("mine", "mine.toml")
+    assert found["answer"]["request"]["cluster"]["name"] == "mine"
+    assert not any("machines are not said" in line for line in found["assumed"])
+    assert "unknown accelerator" in refusal("read", {"files": {"a.toml": MINE.replace("h100", "h10")}})["message"]
+    assert "both tell of machines" in refusal("read", {"files": {"a.toml": MINE, "b.toml": MINE}})["message"]
+
+
+def test_a_cluster_file_alone_is_read_as_machines_and_asks_for_a_job():
+    found = read({"mine.toml": MINE})
+    assert (found["request"]["cluster"]["name"], found["answer"]) == ("mine", None)
+    assert any("what is to be trained" in line for line in found["missing"])
+
+
+@pytest.mark.parametrize("name", ["__proto__", "constructor", "a b.sh", "..", "-rf", "%2e%2e"])
+def test_a_file_of_any_name_is_read(name):
+    assert read({name: SCRIPT})["files"][0]["name"] == name
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [

@@ -1,8 +1,10 @@
 """The service as a client meets it: right answers, one line for what is wrong, limits, and nothing run or read."""
 
+import asyncio
 import concurrent.futures
 import contextlib
 import json
+import math
 import os
 import random
 import re
@@ -22,6 +24,7 @@ from planner import PlanRequest, plan
 from planner.cli import main
 from planner.service.answers import answer
 from planner.service.guard import names_only
+from planner.service.pool import Pool, Settings, limit_of
 
 SMALL = {"model": "gpt3-125m", "gpus": 8}
 HEAVY = {"model": "megatron-1008b", "gpus": 3072, "cluster": "dgx-a100-80gb", "global_batch_size": 3072}
@@ -347,6 +350,42 @@ def test_a_worker_that_is_killed_is_replaced(served):
     codes = [served.ask("plan", SMALL | {"tokens": 1000 + n}).status_code for n in range(3)]
     assert codes[-1] == 200
     assert set(codes) <= {200, 422}
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        (b'{"time_limit": "2 min"}', 120.0),
+        (b'{"time_limit": 1.5}', 1.5),
+        *[(body, math.inf) for body in (b"{}", b'{"time_limit": "soon"}', b'{"time_limit": -1}', b'["time_limit"]')],
+        (b'{"time_limit": ' + b"[" * 100_000, math.inf),
+    ],
+)
+def test_a_question_s_own_limit_is_known_before_a_worker_has_it(said, seconds):
+    assert limit_of(said) == seconds
+
+
+def test_the_wait_for_a_worker_counts_in_a_question_s_limit(monkeypatch):
+    given = []
+
+    async def answered(_pool, _worker, _kind, _body, seconds):
+        given.append(seconds)
+        await asyncio.sleep(0.3)
+        return 200, b"{}"
+
+    monkeypatch.setattr(Pool, "_asked", answered)
+    monkeypatch.setattr(Pool, "_begin_again", lambda pool, worker: pool._free.put_nowait(worker))
+
+    async def three():
+        pool = Pool(Settings(workers=1, seconds=30.0))
+        bodies = (b"{}", b'{"time_limit": 2}', b'{"time_limit": 0.1}')
+        return await asyncio.gather(*(pool.ask("plan", body) for body in bodies))
+
+    *_, late = asyncio.run(three())
+    assert given[0] == 30.0
+    assert 0.0 < given[1] <= 1.7
+    assert len(given) == 2
+    assert (late[0], json.loads(late[1])["error"]["kind"]) == (422, "out-of-time")
 
 
 @pytest.mark.parametrize("limit", [1000, "1000", "20 min"])
