@@ -34,6 +34,8 @@ RULES: tuple[Rule, ...] = (
          lambda c, x: (x.model.ffn_hidden_size % c["tp"] == 0) & (x.model.hidden_size % c["tp"] == 0)),
     Rule("layers", "must", ("pp",), "{pp} pipeline stages for {num_layers} layers leave stages empty",
          "arithmetic", lambda c, x: c["pp"] <= x.model.num_layers),
+    Rule("shared-blocks", "must", ("pp",), "layers that share their weights stay on one stage; pp is {pp}",
+         "one set of weights has one owner", lambda c, x: (c["pp"] == 1) | (x.model.shared_blocks is None)),
     Rule("experts", "must", ("ep", "etp"), "expert ranks {ep} x {etp} need a model with experts; {model} has none",
          "arithmetic", lambda c, x: (c["ep"] * c["etp"] == 1) | (x.model.moe is not None)),
     Rule("experts-divide", "must", ("ep",), "expert parallel size {ep} does not divide {num_experts} experts",
