@@ -19,6 +19,13 @@ LEFT_OUT = frozenset(
     | {"output_attentions", "model_type", "use_cache", "is_decoder", "add_cross_attention"}
 )
 
+DERIVED = {
+    "rwkv": {"attention_hidden_size", "intermediate_size"},
+    "zamba": {"attention_hidden_size", "attention_head_dim", "mamba_dt_rank"},
+    "zamba2": {"attention_hidden_size", "attention_head_dim", "mamba_headdim", "intermediate_size", "kv_channels"},
+}
+"""What follows from a family's other sizes, so that a file which is silent on it does not mean the default's."""
+
 
 def lines(family: str) -> Iterator[str]:
     """The numbers, switches and words of a family's default configuration."""
@@ -27,7 +34,7 @@ def lines(family: str) -> Iterator[str]:
     except (AttributeError, TypeError, ValueError):  # what needs more than its defaults has none
         return
     entries = json.loads(config.to_json_string(use_diff=False))
-    said = {name: value for name, value in sorted(entries.items()) if name not in LEFT_OUT}
+    said = {name: value for name, value in sorted(entries.items()) if name not in LEFT_OUT | DERIVED.get(family, set())}
     plain = {
         name: value
         for name, value in said.items()

@@ -19,9 +19,10 @@ from costmodels.layer.forward_backward import (
     streamed,
     tokens_per_rank,
 )
+from costmodels.model.further import entries_of, further_parts, further_projections, scored_keys
 from costmodels.model.layer_kinds import DENSE, Kind, reach_of
 from costmodels.model.model import Model
-from costmodels.model.parameters import attention_projections, indexer_projections
+from costmodels.model.parameters import attention_projections
 from costmodels.primitives.kernels import (
     attention_flops,
     attention_seconds,
@@ -93,31 +94,38 @@ def projected_widths(model: Model, t: Floats) -> tuple[Floats, ...]:
 
 
 def has_further_matmuls(scenario: Scenario, kind: Kind) -> bool:
-    """Whether an indexer selects keys, or the layer has an embedding of its own."""
-    return kind.mixer == "sparse" or scenario.model.per_layer_embedding > 0
+    """Whether the layer multiplies by matrices beside those of its mixer and its network."""
+    return bool(further_parts(scenario.model, kind))
 
 
 def further_matmuls(strategies: Strategies, scenario: Scenario, kind: Kind) -> Passes:
-    """Products of an indexer and its scores of all keys, and of an embedding of the layer's own, whole on every rank.
+    """Products of ``further_parts`` and an indexer's scores of all keys, whole on every tensor rank.
 
     Scores are products in 8 bits in DeepSeek-V3.2's kernel; priced in the format of the layers.
     """
     model, region = scenario.model, region_tokens(strategies, scenario)
-    total, h = no_passes(strategies), float(model.hidden_size)
-    for p in indexer_projections(model, kind):
+    total, keys = no_passes(strategies), scored_keys(model, kind, float(scenario.seq_length))
+    for p in further_projections(model, kind):
         total = total + linear(region, float(p.outputs), float(p.inputs), scenario)
-    if kind.mixer == "sparse" and model.indexer is not None:
-        keys, width = causal_pairs(float(scenario.seq_length)) / scenario.seq_length, float(model.indexer.head_dim)
+    if keys and model.indexer is not None:
+        width = float(model.indexer.head_dim)
         total = total + linear(region * model.indexer.num_heads, keys, width, scenario)
-    if model.per_layer_embedding:
-        width = float(model.per_layer_embedding)
-        total = total + linear(region, width, h, scenario) + linear(region, h, width, scenario)
     return total
 
 
 def attended_pairs(model: Model, seq_length: float, kind: Kind = DENSE) -> float:
-    """Causal query-key pairs per sequence and head."""
-    return causal_pairs(seq_length, window=_window(model, kind), chunked=_chunked(model, kind))
+    """Causal query-key pairs per sequence and head, those with compressed keys included."""
+    pairs = causal_pairs(seq_length, window=_window(model, kind), chunked=_chunked(model, kind))
+    return pairs + _compressed_pairs(model, seq_length, kind)
+
+
+def _compressed_pairs(model: Model, seq_length: float, kind: Kind) -> float:
+    """Pairs with keys that stand for so many tokens each, all of them or as many as an indexer selects."""
+    entries = entries_of(model, kind)
+    if entries is None:
+        return 0.0
+    rate, chosen = entries
+    return rate * causal_pairs(seq_length / rate, window=None if chosen is None else float(chosen))
 
 
 def _window(model: Model, kind: Kind) -> float | None:
@@ -139,7 +147,8 @@ def computed_pairs(model: Model, seq_length: float, kind: Kind, block: float) ->
     """Pairs of a sequence and head that a kernel computes in blocks of ``block`` queries and keys; 0: just those."""
     if not block:
         return attended_pairs(model, seq_length, kind)
-    return blocked_pairs(seq_length, block, window=_window(model, kind), chunked=_chunked(model, kind))
+    blocks = blocked_pairs(seq_length, block, window=_window(model, kind), chunked=_chunked(model, kind))
+    return blocks + _compressed_pairs(model, seq_length, kind)
 
 
 def attention_core(strategies: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:

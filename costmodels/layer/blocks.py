@@ -182,9 +182,10 @@ def _products(strategies: Strategies, scenario: Scenario, kind: Kind, experts: E
         output = attention_matmuls(strategies, scenario, ("output",))
         beyond = output + matmul
         matmul = attention_matmuls(strategies, scenario, but="output") + output + matmul
-        matmul = further_matmuls(strategies, scenario, kind) + matmul if has_further_matmuls(scenario, kind) else matmul
         if scenario.model.parallel_block and kind.ffn == "dense":
             unread, output = unread + output, nothing
+    if has_further_matmuls(scenario, kind):
+        matmul = further_matmuls(strategies, scenario, kind) + matmul
     if kind.other_mixer:
         matmul = mixer_matmuls(strategies, scenario, kind.other_mixer) + matmul
     return _Products(matmul, beyond, output, unread)

@@ -7,6 +7,7 @@ import numpy as np
 from costmodels.layer.adapters import trained_experts, trained_share
 from costmodels.layer.forward_backward import Passes, no_passes, region_tokens, streamed, tokens_per_rank
 from costmodels.layout.parameters_per_rank import kind_expert_parameters, kind_parameters_per_rank
+from costmodels.model.further import further_parts
 from costmodels.model.layer_kinds import DENSE, Kind
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
@@ -81,14 +82,15 @@ def stream_traffic(scenario: Scenario, kind: Kind = DENSE) -> tuple[tuple[float,
     turning = kind.attends * rotary_traffic(scenario)
     inner = kind.attends * (model.qk_norm != "none") * (model.attention_width + model.key_value_width)
     there, back = copied_traffic(scenario, kind)
+    further = scenario.word * sum(part.moved for part in further_parts(model, kind))
     split = 0.0 if fused else 4.0
     forward = (
-        norms * 4.0 * passes + branches * (6.0 + mask + apart),
+        norms * 4.0 * passes + branches * (6.0 + mask + apart) + further,
         turning + there + inner * 4.0 * passes + f * ((6.0 if model.gated_ffn else 4.0) + split),
     )
     slow = max(rates.stream / rates.norm_backward, returned)
     backward = (
-        norms * 6.0 * slow + branches * (4.0 + 4.0 * mask),
+        norms * 6.0 * slow + branches * (4.0 + 4.0 * mask) + 2.0 * further,
         turning + back + inner * 6.0 * slow + f * ((10.0 + 2.0 * split) if model.gated_ffn else (6.0 + split)),
     )
     return forward, backward

@@ -51,11 +51,12 @@ from costmodels.layer.fp8_scales import scale_seconds
 from costmodels.layer.frozen_weights import unpacking_seconds
 from costmodels.layer.launches import small_kernels
 from costmodels.layer.mixers import mixer_matmuls, scan
+from costmodels.model.further import further_projections, scored_keys
 from costmodels.model.layer_kinds import Kind
 from costmodels.model.mixers import Projection, mixer_of
-from costmodels.model.parameters import attention_projections, indexer_projections
+from costmodels.model.parameters import attention_projections
 from costmodels.names import WORD
-from costmodels.primitives.kernels import BACKWARD_PRODUCTS, attention_flops, causal_pairs
+from costmodels.primitives.kernels import BACKWARD_PRODUCTS, attention_flops
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
 
@@ -96,6 +97,9 @@ def _mixing(strategies: Strategies, scenario: Scenario, kind: Kind) -> Iterator[
         sizes = [_projected(p, strategies, scenario, rowwise=p.rowwise) for p in projections]
         yield _product("mixer", mixer_matmuls(strategies, scenario, kind.other_mixer), sizes, scenario)
         yield _moving("scan", scan(strategies, scenario, kind.other_mixer), scenario)
+    if has_further_matmuls(scenario, kind):
+        further = further_matmuls(strategies, scenario, kind)
+        yield _product("indexers and branches", further, _further(strategies, scenario, kind), scenario)
     if not kind.attends:
         return
     *before, output = attention_projections(scenario.model)
@@ -104,9 +108,6 @@ def _mixing(strategies: Strategies, scenario: Scenario, kind: Kind) -> Iterator[
         yield _product(p.name, seconds, [_projected(p, strategies, scenario)], scenario)
     if scenario.model.localized_filtering:
         yield _filtering(strategies, scenario)
-    if has_further_matmuls(scenario, kind):
-        further = further_matmuls(strategies, scenario, kind)
-        yield _product("indexer", further, _further(strategies, scenario, kind), scenario)
     yield _attention(strategies, scenario, kind)
     seconds = attention_matmuls(strategies, scenario, ("output",))
     yield _product("output", seconds, [_projected(output, strategies, scenario, rowwise=True)], scenario)
@@ -127,13 +128,10 @@ def _filtering(strategies: Strategies, scenario: Scenario) -> Kernel:
 
 def _further(strategies: Strategies, scenario: Scenario, kind: Kind) -> list[Size]:
     model, region = scenario.model, region_tokens(strategies, scenario)
-    sizes: list[Size] = [(region, p.outputs, p.inputs, 1.0) for p in indexer_projections(model, kind)]
-    if kind.mixer == "sparse" and model.indexer is not None:
-        keys = causal_pairs(float(scenario.seq_length)) / scenario.seq_length
+    sizes: list[Size] = [(region, p.outputs, p.inputs, 1.0) for p in further_projections(model, kind)]
+    keys = scored_keys(model, kind, float(scenario.seq_length))
+    if keys and model.indexer is not None:
         sizes.append((region * model.indexer.num_heads, keys, model.indexer.head_dim, 1.0))
-    if model.per_layer_embedding:
-        width, h = model.per_layer_embedding, model.hidden_size
-        sizes += [(region, width, h, 1.0), (region, h, width, 1.0)]
     return sizes
 
 

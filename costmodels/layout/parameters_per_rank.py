@@ -9,6 +9,7 @@ import numpy as np
 from costmodels.layout.layers_by_kind import contents
 from costmodels.layout.split import even_layers
 from costmodels.layout.stage_contents import copies, ends, folded, joined
+from costmodels.model.further import stream_ends
 from costmodels.model.layer_kinds import EXPERTS, Kind, mtp_kind
 from costmodels.model.parameters import (
     embedding_norm_parameters,
@@ -19,7 +20,10 @@ from costmodels.model.parameters import (
     kind_replicated_parameters,
     mtp_projection_parameters,
     mtp_sets,
+    per_layer_table_parameters,
     position_parameters,
+    shared_parameters,
+    shared_sets,
 )
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
@@ -35,8 +39,11 @@ def layer_parameters_per_rank(strategies: Strategies, scenario: Scenario) -> Flo
 
 def kind_parameters_per_rank(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     """Parameters of a layer of one kind on one tensor rank, routed experts left out, shape (N,)."""
-    matrix = kind_matrix_parameters(scenario.model, kind)
-    return np.asarray(matrix / strategies.tp + kind_replicated_parameters(scenario.model, kind))
+    matrix, whole = kind_matrix_parameters(scenario.model, kind), kind_replicated_parameters(scenario.model, kind)
+    if scenario.model.shared_blocks is not None:  # a layer's share of what several of them hold together
+        (sets, runs), (split, alike) = shared_sets(scenario.model), shared_parameters(scenario.model, kind)
+        return np.asarray((matrix - split * (1 - sets / runs)) / strategies.tp + whole - alike * (1 - sets / runs))
+    return np.asarray(matrix / strategies.tp + whole)
 
 
 def embedding_parameters_per_rank(strategies: Strategies, scenario: Scenario) -> Floats:
@@ -44,6 +51,7 @@ def embedding_parameters_per_rank(strategies: Strategies, scenario: Scenario) ->
     model = scenario.model
     table = vocabulary_rows(strategies, scenario, "embedding") * model.embedding_width
     whole = position_parameters(model) + embedding_projection_parameters(model) + embedding_norm_parameters(model)
+    whole += stream_ends(model)[0] + model.model_vectors + per_layer_table_parameters(model)
     return table + whole
 
 
@@ -57,7 +65,12 @@ def head_parameters_per_rank(strategies: Strategies, scenario: Scenario) -> Floa
     own = np.ones(len(strategies)) if not model.tied_embeddings else (~joined(strategies)).astype(np.float64)
     width = model.embedding_width if model.tied_embeddings else model.hidden_size
     mtp = kind_parameters_per_rank(strategies, scenario, mtp_kind(model)) + mtp_projection_parameters(model)
-    return vocabulary * (own * width + int(model.head_bias)) + final_norm_parameters(model) + mtp_sets(model) * mtp
+    return (
+        vocabulary * (own * width + int(model.head_bias))
+        + final_norm_parameters(model)
+        + stream_ends(model)[1]
+        + mtp_sets(model) * mtp
+    )
 
 
 def heaviest_stage_parameters(strategies: Strategies, scenario: Scenario) -> Floats:

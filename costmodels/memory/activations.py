@@ -13,6 +13,7 @@ from costmodels.layer.frozen_weights import cast_bytes
 from costmodels.layer.mixers import mixer_kept_width
 from costmodels.layer.recompute_modules import before_activation, module_bytes, sum_of_modules
 from costmodels.layout.parameters_per_rank import kind_expert_parameters, kind_parameters_per_rank
+from costmodels.model.further import further_parts, stream_width
 from costmodels.model.layer_kinds import Kind
 from costmodels.model.model import Model
 from costmodels.names import SHARDED_PARAMETERS, Recompute
@@ -92,7 +93,10 @@ def _widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     if kind.other_mixer:
         inner += mixer_kept_width(scenario, saved, kind.other_mixer)
     inner += kind.attends * scenario.word * _gates(model)
-    whole += 2.0 * scenario.word * model.per_layer_embedding
+    whole += scenario.word * sum(part.kept for part in further_parts(model, kind))
+    if kind.attends and model.compressed is not None:
+        whole += scenario.word * model.compressed.query_rank
+        inner += scenario.word * model.compressed.output_groups * model.compressed.output_rank
     if kind.attends and model.mla is not None:
         whole += scenario.word * (model.mla.q_down_width + model.mla.kv_down_width)
     if kind.attends and model.localized_filtering:
@@ -210,7 +214,7 @@ def layer_checkpoint_bytes(strategies: Strategies, scenario: Scenario) -> Floats
     region = region_tokens(strategies, scenario)
     if scenario.stack.recompute.partitioned_inputs:
         region = np.minimum(region, tokens_per_rank(strategies, scenario) / strategies.tp)
-    whole = checkpoint_bytes(tokens=region, hidden_size=scenario.model.hidden_size, word=scenario.word)
+    whole = checkpoint_bytes(tokens=region, hidden_size=stream_width(scenario.model), word=scenario.word)
     return whole / strategies.recompute_num_layers + returned_bytes(strategies, scenario)
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
+from costmodels.model.mechanisms import CompressedKeys, Receptance, SharedBlocks, Streams
 from costmodels.model.parts import (
     Activation,
     Count,
@@ -140,12 +141,13 @@ class Architecture(Record):
     mtp_layers: CountOrZero = 0
     mtp_repeated: Switch = False
     layer_pattern: Annotated[str, Matching("[M*E-]*", "layers as M, *, E and -, such as M-M*")] = ""
-    mixer_pattern: Annotated[str, Field(pattern=r"^[*wstBMSDLCRn]*$")] = ""
+    mixer_pattern: Annotated[str, Field(pattern=r"^[*wstcxBPMSDLCRWn]*$")] = ""
     """What mixes the tokens of every classic layer, one letter each: `*` attention, `w` attention in the window, `s`
-    attention with the keys that an indexer selects, `t` with those that an earlier layer's selected, `B` attention and
-    a Mamba-2 mixer side by side, `M` a Mamba-2 mixer, `S` a selective scan (Mamba), `D` a delta rule, `L` linear
-    attention, `C` a short convolution, `R` a gated recurrence, `n` nothing. Empty is attention in all of them, with
-    windows by `sliding_window_every`."""
+    attention with the keys that an indexer selects, `t` with those that an earlier layer's selected, `c` in the window
+    and to all compressed keys, `x` to those that an indexer selects, `B` attention and a Mamba-2 mixer side by side,
+    `P` attention and a selective scan side by side, `M` a Mamba-2 mixer, `S` a selective scan (Mamba), `D` a delta
+    rule, `L` linear attention, `C` a short convolution, `R` a gated recurrence, `W` a recurrence by receptance, `n`
+    nothing. Empty is attention in all of them, with windows by `sliding_window_every`."""
     ffn_pattern: Annotated[str, Field(pattern=r"^[-En]*$")] = ""
     """What follows in every classic layer: `-` a dense network, `E` experts, `n` nothing. Empty is as `moe` says."""
     variants: tuple[Variant, ...] = ()
@@ -163,8 +165,21 @@ class Architecture(Record):
     """Short convolutions between two gates."""
     recurrent: GatedRecurrence | None = None
     """Gated linear recurrences (RG-LRU)."""
+    receptance: Receptance | None = None
+    """Recurrences weighted by a receptance."""
     indexer: Indexer | None = None
     """What selects the keys of sparse attention."""
+    compressed: CompressedKeys | None = None
+    """Attention to compressed keys; the model's only kind of attention."""
+    attention_experts: CountOrZero = 0
+    """Projections of queries and outputs that a token is routed among, as many at once as heads share a key (JetMoE);
+    0 without a choice."""
+    shared_blocks: SharedBlocks | None = None
+    """Attention and networks whose weights several layers share; all of them are such."""
+    streams: Streams | None = None
+    """Copies of the residual stream; None is the one."""
+    narrow_branch: CountOrZero = 0
+    """Width of a branch of two matrices beside attention (Gemma 3n); 0 without one."""
     value_head_dim: Count | None = None
     """Width of one head's value in ordinary attention; None is `head_dim`."""
     attention_gate: Gate = "none"
@@ -263,7 +278,7 @@ class Architecture(Record):
     def num_attention_layers(self) -> int:
         """Layers with attention, without multi-token-prediction layers."""
         if self.mixer_pattern:
-            return sum(letter in "*wstB" for letter in self.mixer_pattern)
+            return sum(letter in "*wstcxBP" for letter in self.mixer_pattern)
         return self.layer_pattern.count("*") if self.layer_pattern else self.num_layers
 
     @property

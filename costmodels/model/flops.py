@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Literal
 
+from costmodels.model.further import entries_of, further_projections, scored_keys, stream_ends
 from costmodels.model.layer_kinds import DENSE, Kind, layer_kinds, mtp_kind, reach_of
 from costmodels.model.mixers import mixer_of
 from costmodels.model.model import Model
@@ -20,7 +21,6 @@ from costmodels.model.parameters import (
     embedding_projection_parameters,
     expert_projection_parameters,
     experts_of,
-    indexer_projections,
     localized_filtering_parameters,
 )
 from costmodels.primitives.kernels import attention_flops as pair_flops
@@ -50,9 +50,8 @@ def kind_matmul_weights(model: Model, kind: Kind) -> int:
     """Weights of one layer of a kind that multiply a token."""
     model = model.with_sizes_of(kind.variant)
     mixer = attention_matmul_weights(model) if kind.attends else 0
-    mixer += sum(projection.weights for projection in indexer_projections(model, kind))
+    mixer += sum(projection.weights for projection in further_projections(model, kind))
     mixer += mixer_of(model, kind.other_mixer).matmul_weights if kind.other_mixer else 0
-    mixer += 2 * model.per_layer_embedding * model.hidden_size
     dense = (model.fc1_width + model.ffn_hidden_size) * model.hidden_size
     return mixer + (dense if kind.ffn == "dense" else expert_matmul_weights(model) if kind.ffn == "experts" else 0)
 
@@ -85,7 +84,8 @@ def logit_matmul_weights(model: Model) -> int:
     Every multi-token-prediction layer passes the head once more.
     """
     width = model.embedding_width if model.tied_embeddings else model.hidden_size
-    return (1 + model.mtp_layers) * model.vocab_size * width + embedding_projection_parameters(model)
+    ends = sum(stream_ends(model)) + embedding_projection_parameters(model)
+    return (1 + model.mtp_layers) * model.vocab_size * width + ends
 
 
 def attended_tokens(model: Model, *, seq_length: int, causal: bool = False, windowed: bool = True) -> float:
@@ -118,6 +118,10 @@ def _attending(model: Model, seq_length: int, *, causal: bool, windowed: bool) -
 
 
 def _attended(model: Model, kind: Kind, seq_length: int, *, causal: bool, windowed: bool) -> float:
+    entries = entries_of(model, kind)
+    if entries is not None and windowed:
+        keys = _within(seq_length / entries[0], entries[1], causal=causal)
+        return keys + _within(float(seq_length), model.sliding_window, causal=causal)
     every = seq_length / 2 if causal else float(seq_length)
     reach = reach_of(model, kind)
     if not windowed or reach is None:
@@ -126,6 +130,12 @@ def _attended(model: Model, kind: Kind, seq_length: int, *, causal: bool, window
     if model.chunked_attention and kind.mixer == "local":
         whole, rest = divmod(seq_length, window)
         return (whole * window**2 + rest**2) / seq_length / (2 if causal else 1)
+    return _within(float(seq_length), window, causal=causal)
+
+
+def _within(seq_length: float, reach: int | None, *, causal: bool) -> float:
+    """Keys of ``seq_length`` that one query attends to on average, of at most ``reach``."""
+    window = seq_length if reach is None else min(reach, seq_length)
     return window - window**2 / (2 * seq_length) if causal else float(window)
 
 
@@ -153,9 +163,10 @@ def _pair_flops(model: Model, span: float) -> float:
 
 def _indexer_flops(model: Model, kind: Kind, seq_length: int, *, causal: bool) -> float:
     """Of one token whose keys a layer's indexer selects, out of all of them; 0 without one."""
-    if kind.mixer != "sparse" or model.indexer is None:
+    if model.indexer is None:
         return 0.0
-    return (1.0 if causal else 2.0) * seq_length * model.indexer.num_heads * model.indexer.head_dim
+    keys = (2.0 if causal else 4.0) * scored_keys(model, kind, float(seq_length))
+    return keys * model.indexer.num_heads * model.indexer.head_dim
 
 
 def forward_flops(

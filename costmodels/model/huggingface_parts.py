@@ -191,7 +191,7 @@ def _sparse_layers(config: Config, usual: int, count: int) -> list[bool]:
     """Which layers have experts, by whichever key says it; all but so many leading ones where none does."""
     kinds, switches = config.get("mlp_layer_types"), config.get("moe_layer_freq")
     if isinstance(kinds, list):
-        return [kind == "sparse" for kind in kinds]
+        return [kind != "dense" for kind in kinds]
     listed = config.get("moe_layers") or config.get("moe_layers_enum")
     if isinstance(listed, str):
         listed = [int(layer) for layer in listed.split(",") if layer.strip().isdigit()]

@@ -70,6 +70,7 @@ UNUSED = frozenset(
     | {"mla_scale_q_lora", "mla_scale_kv_lora", "zero_expert_type", "shared_moe_mode", "use_mixed_mlp_moe"}
     | {"moe_norm_min", "moe_routed_scaling_factor", "expert_selection_fn", "shared_expert_combination_strategy"}
     | {"router_aux_loss_coef", "moe_router_scaling_factor", "use_moe_router_bias", "output_gate_type", "ignore_index"}
+    | {"expert_dtype", "n_mamba_heads", "use_mamba_kernels", "hidden_mamba_act", "hybrid_layer_ids"}
 )
 """Keys that say nothing of sizes that another one does not: formats, losses, initial values."""
 
@@ -176,7 +177,7 @@ def _sizes(config: Config, known: Mapping[str, Any]) -> Fields:
         "num_heads": num_heads,
         "num_query_groups": config.count("num_key_value_heads", default=num_heads),
         "head_dim": head_dim,
-        "ffn_hidden_size": hidden_size * known["width"] if "width" in known else _width(config, hidden_size),
+        "ffn_hidden_size": hidden_size * known["width"] if "width" in known else _width(config, known, hidden_size),
         "position": "rotary" if rotates else "none",
         "rotary_fraction": partial_rotary(config, default=known.get("rotary_fraction", 1.0)) if rotates else 1.0,
         "rotary_scaled": rotates and rotary_scaled(config),
@@ -190,8 +191,10 @@ def _sizes(config: Config, known: Mapping[str, Any]) -> Fields:
     }
 
 
-def _width(config: Config, hidden_size: int) -> int:
+def _width(config: Config, known: Mapping[str, Any], hidden_size: int) -> int:
     """Of a dense network; where none is said no layer has one, and what experts have stands in."""
+    if known.get("listed_width") and isinstance(config.get("intermediate_size"), list):
+        return hidden_size  # a part of the family reads them
     return config.count("intermediate_size", "moe_intermediate_size", default=hidden_size)
 
 

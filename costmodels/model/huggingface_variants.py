@@ -263,6 +263,109 @@ def openelm(read: Reading) -> Fields:
     return per_layer[-1] | _varied([], [sizes if sizes != per_layer[-1] else {} for sizes in per_layer])
 
 
+COMPRESSION = {0: "w", 4: "x", 128: "c"}
+"""Letters of layers by the tokens that a compressed key stands for, in DeepSeek's own files."""
+
+
+def compressed(read: Reading) -> Fields:
+    """Attention in a window and to compressed keys; streams of the residual (DeepSeek-V4)."""
+    config, count = read.config, _count_layers(read.fields)
+    letters, ratios = str(read.fields.get("mixer_pattern", "")), config.get("compress_ratios")
+    if isinstance(ratios, list) and not isinstance(config.get("layer_types"), list):
+        if strange := [ratio for ratio in ratios[:count] if ratio not in COMPRESSION]:
+            raise BadModel(f"{config.label}: compress_ratios: keys of {strange[0]} tokens are not priced")
+        letters = "".join(COMPRESSION[ratio] for ratio in ratios[:count])
+    if len(letters) != count:  # two of the heavier kind, then both in turn
+        letters = "".join("c" if layer < 2 or layer % 2 == 0 else "x" for layer in range(count))
+    rates = config.inner("compress_rates")
+    return {
+        "mixer_pattern": letters,
+        "num_query_groups": 1,
+        "ffn_hidden_size": config.count("moe_intermediate_size"),
+        "rotary_fraction": config.count("qk_rope_head_dim", default=64) / int(str(read.fields["head_dim"])),
+        "compressed": {
+            "query_rank": config.count("q_lora_rank"),
+            "output_groups": config.count("o_groups"),
+            "output_rank": config.count("o_lora_rank"),
+            "sparse_rate": rates.count("compressed_sparse_attention", default=4),
+            "dense_rate": rates.count("heavily_compressed_attention", default=128),
+        },
+        "indexer": _plain_indexer(config),
+        "streams": {"count": config.count("hc_mult"), "kind": "hyper"},
+        "sliding_window": config.count("sliding_window"),
+    }
+
+
+def _plain_indexer(config: Config) -> Fields:
+    names = {"num_heads": "index_n_heads", "head_dim": "index_head_dim", "top_k": "index_topk"}
+    return {field: config.count(key) for field, key in names.items()}
+
+
+def gemma3n(read: Reading) -> Fields:
+    """Four streams of which one is computed, narrow branches, an embedding a layer; late layers share their keys."""
+    config, count = read.config, _count_layers(read.fields)
+    widths = config.get("intermediate_size")
+    usual = widths[0] if isinstance(widths, list) else read.fields["ffn_hidden_size"]
+    listed = widths if isinstance(widths, list) else [usual] * count
+    if len(listed) != count:
+        raise BadModel(f"{config.label}: intermediate_size: {len(listed)} entries for num_hidden_layers {count}")
+    own = count - config.count_or_zero("num_kv_shared_layers")
+    layers: list[Fields] = [
+        ({"shared_keys": "all"} if layer >= own else {}) | ({"ffn_hidden_size": width} if width != usual else {})
+        for layer, width in enumerate(listed)
+    ]
+    return {
+        "ffn_hidden_size": usual,
+        "narrow_branch": config.count("laurel_rank"),
+        "streams": {"count": config.count("altup_num_inputs"), "kind": "alternating"},
+        **_varied([], layers),
+    }
+
+
+def attention_experts(read: Reading) -> Fields:
+    """Queries and outputs that a token is routed among; biases behind attention and network (JetMoE)."""
+    groups, chosen = read.config.count("num_key_value_heads"), read.config.count("num_experts_per_tok")
+    return {
+        "num_query_groups": groups,
+        "num_heads": groups * chosen,
+        "head_dim": read.config.count("head_dim", "kv_channels"),
+        "attention_experts": read.config.count("num_local_experts"),
+        "layer_vectors": 2 * int(str(read.fields["hidden_size"])),
+    }
+
+
+def receptance(read: Reading) -> Fields:
+    """Recurrences by receptance in every layer, behind a norm of the embedding (RWKV)."""
+    hidden = int(str(read.fields["hidden_size"]))
+    return {
+        "mixer_pattern": "W" * _count_layers(read.fields),
+        "receptance": {"width": read.config.count("attention_hidden_size", default=hidden)},
+        "ffn_hidden_size": read.config.count("intermediate_size", default=4 * hidden),
+    }
+
+
+def shared_blocks(read: Reading) -> Fields:
+    """Attention of twice the width and a network that layers share, beside a scan in some layers (Zamba)."""
+    config, heads = read.config, int(str(read.fields["num_heads"]))
+    letters, hidden = str(read.fields["mixer_pattern"]), int(str(read.fields["hidden_size"]))
+    if config.count("attention_hidden_size", default=2 * hidden) != 2 * hidden:
+        raise config.wrong("attention_hidden_size", f"twice hidden_size {hidden}")
+    second = config.get("num_mem_blocks") is not None
+    adapted = config.switch("use_shared_attention_adapter", default=False)
+    rank = config.count("adapter_rank", default=128) if second else 0
+    found: Fields = {
+        "head_dim": config.count("attention_head_dim", default=2 * hidden // heads),
+        "ffn_hidden_size": config.count("intermediate_size", default=4 * hidden),
+        "ffn_pattern": "".join("-" if letter in "BP" else "n" for letter in letters),
+        "shared_blocks": {
+            "count": config.count("num_mem_blocks", default=1),
+            "attention_rank": rank * adapted,
+            "network_rank": rank,
+        },
+    }
+    return found
+
+
 FURTHER_PARTS: dict[str, Part] = {
     "norm_behind_experts": norm_behind_experts,
     "dynamic_mask": dynamic_mask,
@@ -279,5 +382,10 @@ FURTHER_PARTS: dict[str, Part] = {
     "minimax_m3": minimax_m3,
     "no_window": no_window,
     "halved_width": halved_width,
+    "compressed": compressed,
+    "gemma3n": gemma3n,
+    "attention_experts": attention_experts,
+    "receptance": receptance,
+    "shared_blocks": shared_blocks,
 }
 """Name in the table to what reads it."""

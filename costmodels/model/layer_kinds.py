@@ -23,15 +23,23 @@ MixerName = Literal[
     "local",
     "sparse",
     "selected",
+    "compressed",
+    "compressed_sparse",
     "both",
+    "both_selective",
     "mamba",
     "selective",
     "delta",
     "linear",
     "convolution",
     "recurrent",
+    "receptance",
     "none",
 ]
+ATTENTION = ("global", "local", "sparse", "selected", "compressed", "compressed_sparse")
+"""Mixers that are attention alone."""
+BOTH = {"both": "mamba", "both_selective": "selective"}
+"""Mixers that are attention and another beside it."""
 
 
 class Kind(NamedTuple):
@@ -47,13 +55,13 @@ class Kind(NamedTuple):
     @property
     def attends(self) -> bool:
         """Whether it has attention."""
-        return self.mixer in ("global", "local", "sparse", "selected", "both")
+        return self.mixer in (*ATTENTION, *BOTH)
 
     @property
     def other_mixer(self) -> str:
         """The mixer that it has instead of attention, or beside it; empty without one."""
-        attention = dict.fromkeys(("global", "local", "sparse", "selected", "none"), "")
-        return {**attention, "both": "mamba"}.get(self.mixer, self.mixer)
+        attention = dict.fromkeys((*ATTENTION, "none"), "")
+        return {**attention, **BOTH}.get(self.mixer, self.mixer)
 
     @property
     def parts(self) -> int:
@@ -75,13 +83,17 @@ MIXER_LETTERS: dict[str, MixerName] = {
     "w": "local",
     "s": "sparse",
     "t": "selected",
+    "c": "compressed",
+    "x": "compressed_sparse",
     "B": "both",
+    "P": "both_selective",
     "M": "mamba",
     "S": "selective",
     "D": "delta",
     "L": "linear",
     "C": "convolution",
     "R": "recurrent",
+    "W": "receptance",
     "n": "none",
 }
 """Letters of ``mixer_pattern``."""
@@ -123,10 +135,13 @@ def _ffn(model: Model, layer: int) -> Literal["dense", "experts", "none"]:
 
 
 def reach_of(model: Model, kind: Kind) -> int | None:
-    """Tokens that a layer attends to at the most: its window, or what its indexer selects; None is all of them."""
+    """Tokens that a layer attends to at the most: its window, or what its indexer selects; None is all of them.
+
+    Compressed keys come beside the window.
+    """
     if kind.mixer in ("sparse", "selected") and model.indexer is not None:
         return model.indexer.top_k
-    return model.sliding_window if kind.mixer == "local" else None
+    return model.sliding_window if kind.mixer in ("local", "compressed", "compressed_sparse") else None
 
 
 def mtp_kind(model: Model) -> Kind:

@@ -11,6 +11,7 @@ half is not left out, as the kernels compute them.
 [MiniMax25]: MiniMax, "MiniMax-01", arXiv 2501.08313, section 2.2.
 [LFM2]: Liquid AI, "LFM2 technical report", arXiv 2511.23404.
 [De24]: S. De et al., "Griffin", arXiv 2402.19427, section 2.4.
+[Peng23]: B. Peng et al., "RWKV", arXiv 2305.13048, section 3; its WKV kernel keeps a running sum in 32 bits.
 """
 
 from __future__ import annotations
@@ -287,6 +288,37 @@ def _recurrent(model: Model) -> Mixer:
     )
 
 
+def _receptance(model: Model) -> Mixer:
+    """Tokens mixed with those before them, a decaying sum of values a channel, gates of it and of the network [Peng23].
+
+    The network's own receptance, a square matrix, is counted here; its two others are those of a dense network. Mixing
+    reads a token and writes three, of the network two; the sum takes some 14 operations a channel, outside of matrix
+    units.
+    """
+    w, h = _described(model.receptance).width, model.hidden_size
+    mix, gate, again = ScanKernel(8.0 * h), ScanKernel(6.0 * w), ScanKernel(6.0 * h)
+    decay, gated = ScanKernel(6.0 * w, vector=14.0 * w), ScanKernel(6.0 * h)
+    forward = (mix, decay, gate, again, gated)
+    return Mixer(
+        projections=(
+            Projection("in", h, 3 * w),
+            Projection("out", w, h, rowwise=True),
+            Projection("network_receptance", h, h),
+        ),
+        vectors=2 * w + 5 * h,
+        forward=forward,
+        backward=tuple(ScanKernel(2.0 * kernel.traffic, vector=2.0 * kernel.vector) for kernel in forward),
+        flops=14.0 * w,
+        kept=4.0 * h + 4.0 * w,
+        multiplied=w,
+        kept_32bit=0.0,
+        exchanged=4.0 * w,
+        grouped=0.0,
+        heads=w,
+        groups=w,
+    )
+
+
 def _described(part: Any) -> Any:
     """A part of a model that has it."""
     assert part is not None
@@ -300,5 +332,6 @@ MIXERS: Final[dict[str, Callable[[Model], Mixer]]] = {
     "linear": _linear,
     "convolution": _convolution,
     "recurrent": _recurrent,
+    "receptance": _receptance,
 }
 """Name to what it costs."""

@@ -20,13 +20,15 @@ __all__ = ["BadModel", "Experts", "LatentAttention", "Mamba", "Model", "checked"
 
 _DESCRIBED = {
     "MB": "mamba",
-    "S": "selective",
+    "SP": "selective",
     "D": "delta",
     "L": "linear",
     "C": "convolution",
     "R": "recurrent",
-    "st": "indexer",
-    "w": "sliding_window",
+    "W": "receptance",
+    "stx": "indexer",
+    "cx": "compressed",
+    "wcx": "sliding_window",
 }
 """Letters of `mixer_pattern` and the field that describes such layers."""
 

@@ -8,14 +8,35 @@ expert parallelism deals whole experts out, and tensor parallelism may shard eac
 
 from collections import Counter
 
+from costmodels.model.further import further_parameters, norm_parameters, stream_ends
 from costmodels.model.layer_kinds import Kind, layer_kinds, mtp_kind
+from costmodels.model.mechanisms import CompressedKeys
 from costmodels.model.mixers import Projection, mixer_of, mixer_parameters
 from costmodels.model.model import Experts, Model
 
 
-def norm_parameters(model: Model, width: int) -> int:
-    """Parameters of one norm over `width` values."""
-    return width * (int(model.norm_weight) + int(model.norm_bias))
+def attention_input(model: Model) -> int:
+    """Width of what attention reads: twice the hidden size where a token stands beside its embedding."""
+    return model.hidden_size * (1 if model.shared_blocks is None else 2)
+
+
+def shared_parameters(model: Model, kind: Kind) -> tuple[int, int]:
+    """Of a layer of a kind, parameters that layers share with it: split over tensor ranks, and whole on each of them.
+
+    A norm of what attention reads and one in front of the network are among the latter.
+    """
+    if model.shared_blocks is None or not kind.attends:
+        return 0, 0
+    whole = attention_replicated_parameters(model) + norm_parameters(model, model.hidden_size)
+    whole += int(model.ffn_bias) * model.hidden_size
+    matrices = attention_matrix_parameters(model) + _ffn_parameters(model, model.ffn_hidden_size, model.hidden_size)
+    return matrices, whole
+
+
+def shared_sets(model: Model) -> tuple[int, int]:
+    """Sets of such weights, and layers that run them."""
+    layers = model.num_attention_layers
+    return (layers if model.shared_blocks is None else min(model.shared_blocks.count, layers)), layers
 
 
 def attention_projections(model: Model) -> tuple[Projection, ...]:
@@ -27,8 +48,10 @@ def attention_projections(model: Model) -> tuple[Projection, ...]:
     h, mla = model.hidden_size, model.mla
     output = Projection("output", model.attention_output_width, h, sharded=True)
     gate = (Projection("gate", h, model.gate_width, sharded=True),) if model.gate_width else ()
+    if model.compressed is not None:
+        return _compressed_projections(model, model.compressed)
     if mla is None:
-        return Projection("qkv", h, model.projected_width, sharded=True), *gate, output
+        return Projection("qkv", attention_input(model), model.projected_width, sharded=True), *gate, output
     if mla.q_lora_rank is None:
         queries: tuple[Projection, ...] = (Projection("q", h, model.attention_width, sharded=True),)
     else:
@@ -40,6 +63,18 @@ def attention_projections(model: Model) -> tuple[Projection, ...]:
         Projection("kv_up", mla.kv_lora_rank, model.num_heads * mla.kv_up_head_dim, sharded=True),
         *gate,
         output,
+    )
+
+
+def _compressed_projections(model: Model, part: CompressedKeys) -> tuple[Projection, ...]:
+    """Queries out of a latent vector, one key that is the value too, outputs by groups of heads."""
+    h, latent = model.hidden_size, part.output_groups * part.output_rank
+    return (
+        Projection("q_down", h, part.query_rank, sharded=False),
+        Projection("q_up", part.query_rank, model.attention_width),
+        Projection("key", h, model.key_value_width, sharded=False),
+        Projection("groups", model.attention_output_width // part.output_groups, latent),
+        Projection("output", latent, h),
     )
 
 
@@ -57,6 +92,9 @@ def attention_matrix_parameters(model: Model) -> int:
     biases = model.projected_width if model.qkv_bias and model.mla is None else 0
     biases += model.gate_width * int(model.gate_bias)
     sinks = model.num_heads if model.attention_sinks else 0
+    if model.attention_experts:
+        idle = model.attention_experts - model.num_heads // model.num_query_groups
+        matrices += 2 * idle * model.key_value_width * model.hidden_size
     return matrices + biases + sinks + localized_filtering_parameters(model)
 
 
@@ -70,6 +108,10 @@ def attention_replicated_parameters(model: Model) -> int:
     if (mla := model.mla) is not None:
         down += norm_parameters(model, mla.q_down_width + mla.kv_lora_rank)
         down += int(model.qkv_bias) * (mla.q_down_width + mla.kv_down_width)
+    if model.compressed is not None:
+        down += norm_parameters(model, model.compressed.query_rank + model.key_value_width)
+    if model.shared_blocks is not None:
+        down += norm_parameters(model, attention_input(model))
     keys = model.shared_keys != "all"  # shared ones are normed where they are made
     widths = {
         "none": 0,
@@ -77,32 +119,6 @@ def attention_replicated_parameters(model: Model) -> int:
         "full": model.attention_width + keys * model.key_value_width,
     }
     return down + widths[model.qk_norm] * (1 + int(model.qk_norm_bias)) + int(model.output_bias) * model.hidden_size
-
-
-def indexer_projections(model: Model, kind: Kind) -> tuple[Projection, ...]:
-    """The matrices of the indexer of a sparse layer, whole on every tensor rank; none of another layer's.
-
-    Queries come out of the queries' latent vector where there is one [DeepSeek-V3.2]; one key for all heads, and a
-    weight a head.
-    """
-    if kind.mixer != "sparse" or model.indexer is None:
-        return ()
-    indexer, h = model.indexer, model.hidden_size
-    source = h if model.mla is None or model.mla.q_lora_rank is None else model.mla.q_lora_rank
-    names = (
-        Projection("index_queries", source, indexer.num_heads * indexer.head_dim, sharded=False),
-        Projection("index_key", h, indexer.head_dim, sharded=False),
-        Projection("index_weights", h, indexer.num_heads, sharded=False),
-    )
-    return names[:2] if indexer.per_group else names
-
-
-def indexer_parameters(model: Model, kind: Kind) -> int:
-    """Parameters of a layer's indexer: its matrices and the norms of its key and perhaps its queries."""
-    projections = indexer_projections(model, kind)
-    if not projections or model.indexer is None:
-        return 0
-    return sum(p.weights for p in projections) + 2 * model.indexer.head_dim
 
 
 def _ffn_parameters(model: Model, width: int, hidden_size: int) -> int:
@@ -129,9 +145,9 @@ def kind_replicated_parameters(model: Model, kind: Kind) -> int:
     model = model.with_sizes_of(kind.variant)
     h = model.hidden_size
     norms = model.num_norms + int(model.localized_filtering) if kind.parts > 1 else kind.parts
-    attention = attention_replicated_parameters(model) + indexer_parameters(model, kind) if kind.attends else 0
+    attention = attention_replicated_parameters(model) if kind.attends else 0
     attention += mixer_parameters(mixer_of(model, kind.other_mixer))[1] if kind.other_mixer else 0
-    attention += model.layer_vectors + per_layer_parameters(model)
+    attention += model.layer_vectors + further_parameters(model, kind)
     ffn = int(model.ffn_bias) * h if kind.ffn == "dense" else 0
     if kind.ffn == "experts":
         moe = experts_of(model)
@@ -145,12 +161,6 @@ def kind_parameters(model: Model, kind: Kind) -> int:
     """All parameters of one layer of a kind."""
     experts = experts_of(model).num_experts * expert_parameters(model) if kind.ffn == "experts" else 0
     return kind_matrix_parameters(model, kind) + kind_replicated_parameters(model, kind) + experts
-
-
-def per_layer_parameters(model: Model) -> int:
-    """Of one layer, what brings in an embedding of its own: a gate, a projection, a norm behind it; 0 without one."""
-    width, h = model.per_layer_embedding, model.hidden_size
-    return 2 * width * h + norm_parameters(model, h) if width else 0
 
 
 def per_layer_table_parameters(model: Model) -> int:
@@ -198,6 +208,7 @@ def embedding_parameters(model: Model) -> int:
     ERNIE): both projections count here when the head is tied.
     """
     table = model.vocab_size * model.embedding_width + per_layer_table_parameters(model) + model.model_vectors
+    table += stream_ends(model)[0]
     return table + embedding_projection_parameters(model) + embedding_norm_parameters(model)
 
 
@@ -249,8 +260,11 @@ def parameters(model: Model) -> int:
     True
     """
     layers = sum(count * kind_parameters(model, kind) for kind, count in Counter(layer_kinds(model)).items())
+    sets, runs = shared_sets(model)
+    once = max((sum(shared_parameters(model, kind)) for kind in layer_kinds(model)), default=0)
+    layers -= (runs - sets) * once
     mtp = kind_parameters(model, mtp_kind(model)) + mtp_projection_parameters(model)
-    ends = embedding_parameters(model) + position_parameters(model) + head_parameters(model)
+    ends = embedding_parameters(model) + position_parameters(model) + head_parameters(model) + stream_ends(model)[1]
     return layers + mtp_sets(model) * mtp + final_norm_parameters(model) + ends
 
 
@@ -259,8 +273,12 @@ def active_parameters(model: Model) -> int:
 
     Embedding and head count, as in most published figures ("37B activated" of DeepSeek-V3).
     """
+    whole = parameters(model)
+    if model.attention_experts:
+        spare = model.attention_experts - model.num_heads // model.num_query_groups
+        whole -= model.num_attention_layers * 2 * spare * model.key_value_width * model.hidden_size
     if model.moe is None:
-        return parameters(model)
+        return whole
     met = model.moe.computed_experts if model.moe.zero_experts else model.moe.top_k
     idle = int((model.moe.num_experts - met) * expert_parameters(model))
-    return parameters(model) - (model.num_moe_layers + mtp_sets(model)) * idle
+    return whole - (model.num_moe_layers + mtp_sets(model)) * idle

@@ -28,6 +28,7 @@ from costmodels.layout.parameters_per_rank import (
 from costmodels.layout.placement import expert_data_group, group_of, sharding_groups, strides
 from costmodels.layout.split import even_layers
 from costmodels.layout.stage_contents import by_chunk, joined
+from costmodels.model.further import stream_width
 from costmodels.model.parameters import attention_projections
 from costmodels.names import SCHEDULE_NAMES, SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
 from costmodels.pipeline.schedules import SCHEDULES
@@ -49,7 +50,7 @@ def stage_send_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     (``Schedule.waits``).
     """
     stack = scenario.stack
-    size = WORD * tokens_per_rank(strategies, scenario) * scenario.model.hidden_size
+    size = WORD * tokens_per_rank(strategies, scenario) * stream_width(scenario.model)
     split = (strategies.sequence_parallel > 0) | stack.pipeline.scatter_gather
     size = np.where(split, size / strategies.tp, size)
     stride, reach = (column.astype(np.float64) for column in (strides(strategies)["pp"], strategies.pp))

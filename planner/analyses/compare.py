@@ -19,6 +19,7 @@ from costmodels.strategy import Strategies
 from costmodels.useful_flops import counted_flops
 from hardware.errors import meant
 from hardware.records import NodeGroup
+from planner.analyses.layout_steps import FIRST, Layout, layout_steps
 from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.answer.plan import Answer, Plan, Record
 from planner.answer.text import why_infeasible
@@ -299,21 +300,22 @@ def _stacks(here: Scenario, goal: Scenario) -> Changes:
 
 
 def _strategies(here: Side, b: Side) -> Iterator[tuple[str, str, Side]]:
-    """The degrees, and the batch last where only the number of micro-batches follows from it."""
+    """The layout, GPUs and batch option by option; all else at once where that is not the same yet."""
     goal = b.scenario
-    if here.scenario.global_batch_size != goal.global_batch_size and here.scenario.gpus == goal.gpus:
-        batch = here.scenario.global_batch_size
-        count = batch * b.row.num_microbatches / goal.global_batch_size
-        if count[0] == int(count[0]) >= 1:
-            row = replace(b.row, num_microbatches=count.astype(b.row.num_microbatches.dtype))
-            middle = Side(b.name, replace(goal, global_batch_size=batch), row, b.split)
-            if _axes(here.row) != _axes(row) or list(here.split.layers) != list(b.split.layers):
-                yield "strategy", _moved(here, middle), middle
-            yield "batch", f"{batch} -> {goal.global_batch_size} sequences", b
-            return
-    if _facts(here) != _facts(b):
-        alone = here.scenario.gpus == goal.gpus
-        yield "strategy" if alone else "GPUs and strategy", _moved(here, b), b
+    if _facts(here) == _facts(b):
+        return
+    batch, group, precision = goal.global_batch_size, goal.group, goal.precision
+    alike = replace(here.scenario, gpus=goal.gpus, global_batch_size=batch, group=group, precision=precision)
+    if alike != goal:
+        yield "all that is left", _moved(here, b), b
+        return
+    start, end = (Layout(side.scenario, side.row, side.split) for side in (here, b))
+    for options, together, reached in layout_steps(start, end):
+        there = Side(b.name, reached.scenario, reached.row, reached.split)
+        why = f" (together, for {together})" if together else ""
+        moved = options[0] == FIRST and here.scenario.group.accelerator.name != goal.group.accelerator.name
+        yield " and ".join(["machines"] * moved + [*options]), f"{_moved(here, there)}{why}", there
+        here = there
 
 
 def _moved(here: Side, there: Side) -> str:

@@ -152,7 +152,10 @@ UNPROVEN = {
     "linear": "linear attention",
     "convolution": "short convolutions",
     "recurrent": "gated recurrences",
+    "receptance": "recurrences by receptance",
     "sparse": "an indexer's selection",
+    "compressed": "compressed keys",
+    "compressed_sparse": "an indexer's selection of compressed keys",
 }
 """Mechanisms that no measured run has, as the screen calls them."""
 

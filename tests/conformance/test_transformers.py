@@ -33,7 +33,9 @@ NEEDED = {
 }
 # Where an instance is not the model: LongCat-Flash's identity experts get input matrices that nothing reads; Helium's
 # output projection is always square; MPT's network is always four times as wide, without biases; Nemotron-H's head is
-# never shared, its attention has no biases, its shared experts are one. DBRX cannot be made.
+# never shared, its attention has no biases, its shared experts are one. DBRX cannot be made. Zamba shares no
+# block where it does not share the embedding; Zamba2's convolution always has a bias, and its heads are as wide as
+# their number leaves.
 OTHERWISE = {
     ("longcat_flash", None),
     ("dbrx", None),
@@ -42,6 +44,10 @@ OTHERWISE = {
     ("helium", "head_dim"),
     ("mpt", "expansion_ratio"),
     ("mpt", "no_bias"),
+    ("zamba", "tie_word_embeddings"),
+    ("zamba2", "tie_word_embeddings"),
+    ("zamba2", "use_conv_bias"),
+    ("zamba2", "mamba_headdim"),
     ("nemotron_h", "attention_bias"),
     ("nemotron_h", "n_shared_experts"),
     ("nemotron_h", "tie_word_embeddings"),

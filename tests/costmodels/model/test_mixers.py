@@ -7,7 +7,7 @@ from costmodels.layer.blocks import kind_seconds
 from costmodels.layer.mixers import exchange_of_heads, mixer_kept_width, mixer_matmuls, scan
 from costmodels.memory.activations import kind_activation_bytes
 from costmodels.model.flops import attention_flops, forward_flops
-from costmodels.model.layer_kinds import MIXER_LETTERS, layer_kinds, reach_of
+from costmodels.model.layer_kinds import ATTENTION, BOTH, MIXER_LETTERS, layer_kinds, reach_of
 from costmodels.model.mixers import MIXERS, mixer_of, mixer_parameters
 from costmodels.model.model import BadModel, from_shape
 from costmodels.model.parameters import kind_parameters, parameters
@@ -22,6 +22,7 @@ PARTS = {
     "L": ("linear", {"num_heads": 8, "head_dim": 64}),
     "C": ("convolution", {"kernel": 3}),
     "R": ("recurrent", {"width": 512, "num_blocks": 8}),
+    "W": ("receptance", {"width": 512}),
 }
 
 
@@ -109,7 +110,7 @@ def test_attention_beside_a_mixer_costs_both():
 
 
 def test_every_letter_has_a_mixer_or_is_attention():
-    assert set(MIXERS) == set(MIXER_LETTERS.values()) - {"global", "local", "sparse", "selected", "both", "none"}
+    assert set(MIXERS) == set(MIXER_LETTERS.values()) - {*ATTENTION, *BOTH, "none"}
 
 
 def test_layers_of_other_sizes_count_and_attend_by_their_own():

@@ -67,13 +67,13 @@ TPU = {"cluster": "tpu-v5e-pod", "stack": "maxtext", "precision": "int8", "pins"
         (H100, A100, ["precision", "machines"]),
         (A100, H100, ["machines", "precision"]),
         (H100, TPU, ["machines and precision"]),
-        (A100 | {"gpus": 128}, H100, ["GPUs and strategy"]),
-        (H100, A100 | {"gpus": 128}, ["precision", "GPUs and strategy"]),
+        (A100 | {"gpus": 128}, H100, ["machines and GPUs"]),
+        (H100, A100 | {"gpus": 128}, ["precision", "machines and GPUs"]),
     ],
 )
 def test_no_step_computes_in_a_format_that_its_machines_lack(one, other, changes):
     found = compare(side(**one), side(**other))
-    told = ("precision", "machines", "machines and precision", "GPUs and strategy")
+    told = ("precision", "machines", "machines and precision", "machines and GPUs")
     assert [step.change for step in found.steps if step.change in told] == changes
     assert left_over(found) == pytest.approx(0.0, abs=1e-9)
 
@@ -88,15 +88,30 @@ def left_over(found):
 def test_over_other_gpus_the_parts_add_up_and_replicas_are_told(batch):
     found = compare(pinned(tp=2, pp=2), side(gpus=128, global_batch_size=batch, pins={"tp": 2, "pp": 2}))
     assert found.differences["dp"] == (16, 32)
-    assert [step.change for step in found.steps] == ["GPUs and strategy"]
+    assert [step.change for step in found.steps] == ["GPUs", "batch"][: 1 + (batch > 256)]
     assert "dp 16 -> 32" in found.steps[0].detail
     assert left_over(found) == pytest.approx(0.0, abs=1e-9)
     b = found.b.iteration_seconds
     assert found.more_tokens_seconds == pytest.approx(b * (1 - 256 / batch))
-    assert found.steps[0].saved_seconds == pytest.approx(found.a.iteration_seconds - b * 256 / batch)
+    saved = sum(step.saved_seconds for step in found.steps)
+    assert saved == pytest.approx(found.a.iteration_seconds - b * 256 / batch)
     table = printed(found)
     assert ("more tokens" in table) == (batch > 256)
     assert table.count("  sum ") == 2
+
+
+def test_options_of_the_layout_change_one_at_a_time():
+    found = compare(pinned(tp=2), pinned(tp=4, pp=2, micro_batch_size=2, recompute="full"))
+    assert {step.change for step in found.steps} == {"TP", "PP", "micro-batch", "recomputation"}
+    assert found.steps[-1].iteration_seconds == pytest.approx(found.b.iteration_seconds)
+    assert left_over(found) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_options_that_no_allowed_run_lies_between_change_together_and_say_why():
+    few = {"gpus": 8, "global_batch_size": 4, "pins": {"tp": 8}}
+    found = compare(side(**few), side(**few | {"pins": {"pp": 8}}))
+    assert [step.change for step in found.steps] == ["TP and PP"]
+    assert "together, for TP alone: GPUs or batch do not divide" in found.steps[0].detail
 
 
 def test_layers_that_are_recomputed_beside_others_are_a_difference():

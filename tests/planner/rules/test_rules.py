@@ -37,6 +37,7 @@ EXPERTS = toy_scenario(model=with_experts(toy_model(), expert_ffn_hidden_size=10
 HYBRID = toy_scenario(
     model=toy_hybrid(mamba={"num_heads": 16, "head_dim": 32, "state_size": 16, "num_groups": 4}), seq_length=4096
 )
+SHARED = toy_scenario(model=toy_model(shared_blocks={"count": 1}))
 P2P, A2A, GATHER, BOTH = range(len(CP_KINDS))
 ALL_KINDS = toy_scenario(stack=toy_stack(cp_kinds=CP_KINDS, rank_orders=RANK_ORDERS))
 SPREAD = toy_scenario(stack=toy_stack(vocabulary=("ends", "spread")))
@@ -54,6 +55,7 @@ PAIRS = {
     "query-groups": (GROUPS, {"tp": 8}, {"tp": 6}),
     "ffn": (NARROW, {"tp": 4}, {"tp": 8}),
     "layers": (EVEN, {"pp": 8}, {"pp": 16}),
+    "shared-blocks": (SHARED, {"pp": 1}, {"pp": 2}),
     "experts": (EVEN, {"ep": 1, "etp": 1}, {"ep": 2, "etp": 1}),
     "experts-divide": (EXPERTS, {"ep": 4}, {"ep": 3}),
     "experts-fold": (

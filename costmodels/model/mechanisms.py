@@ -1,0 +1,63 @@
+"""What a model may have beside attention, mixers and networks: compressed keys, shared weights, residual streams."""
+
+from typing import Literal
+
+from costmodels.model.parts import Count, CountOrZero
+from hardware.kernels import Record
+
+
+class CompressedKeys(Record):
+    """Attention in a window and to keys that each stand for many tokens; values are the keys (DeepSeek-V4).
+
+    Attributes:
+        query_rank: Width of the latent vector of the queries.
+        output_groups: Groups of heads whose outputs are projected apart.
+        output_rank: Width that each group is projected to; all of them together are projected to the hidden size.
+        dense_rate: Tokens that a key stands for where all keys are attended to.
+        sparse_rate: The same where an indexer selects.
+    """
+
+    query_rank: Count
+    output_groups: Count = 1
+    output_rank: Count
+    dense_rate: Count = 128
+    sparse_rate: Count = 4
+
+
+class Streams(Record):
+    """Several copies of the residual stream.
+
+    Attributes:
+        count: How many.
+        kind: Weighed anew around every block ("hyper", arXiv 2409.19606), or one of them computed and the others
+            predicted, layer by layer ("alternating", arXiv 2301.13310).
+    """
+
+    count: Count
+    kind: Literal["hyper", "alternating"]
+
+
+class SharedBlocks(Record):
+    """Blocks of attention and a network that several layers run with one set of weights (Zamba, arXiv 2405.16712).
+
+    They read a token beside its embedding, twice the hidden size, and every layer has a square matrix behind them.
+
+    Attributes:
+        count: Sets of weights, which take turns.
+        attention_rank: Width of low-rank additions to queries, keys and values that every layer has for itself.
+        network_rank: The same of the network's first matrices (Zamba2, arXiv 2411.15242); 0 without them.
+    """
+
+    count: Count = 1
+    attention_rank: CountOrZero = 0
+    network_rank: CountOrZero = 0
+
+
+class Receptance(Record):
+    """A recurrence of every channel, weighted by a receptance; the network behind it has one too (RWKV, 2305.13048).
+
+    Attributes:
+        width: Channels.
+    """
+
+    width: Count
