@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, Literal
@@ -79,6 +79,18 @@ def text(word: str, field: str = "", **more: Any) -> Option:
 
 def _field(word: str) -> str:
     return word.replace("-", "_")
+
+
+def rows(table: Mapping[str, str | Mapping[str, Any]]) -> Iterator[Option]:
+    """Options of a table of data: by its word the kind, or the field under the kind, with older words in one text."""
+    for word, said in table.items():
+        more = {said: ""} if isinstance(said, str) else dict(said)
+        kind = next(one for one in _KINDS if one in more)
+        field, older = more.pop(kind), tuple(more.pop("older", "").split())
+        yield _KINDS[kind](word, field, older=older, **more)
+
+
+_KINDS: Final[Mapping[str, Callable[..., Option]]] = {"number": number, "flag": flag, "text": text}
 
 
 class Options:

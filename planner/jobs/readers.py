@@ -10,12 +10,10 @@ from planner.errors import BadRequest
 from planner.jobs import documents, recipes, unread
 from planner.jobs.accelerate import read as accelerate
 from planner.jobs.assemble import FilesOfJob, read_files
-from planner.jobs.axolotl import read as axolotl
 from planner.jobs.deepspeed import read as deepspeed
 from planner.jobs.flagscale import read as flagscale
 from planner.jobs.imported import ImportedJob
 from planner.jobs.internevo import read as internevo
-from planner.jobs.llamafactory import read as llamafactory
 from planner.jobs.llmfoundry import read as llmfoundry
 from planner.jobs.maxtext import log as maxtext_log
 from planner.jobs.maxtext import read as maxtext
@@ -28,16 +26,14 @@ from planner.jobs.nemo import log as nemo_log
 from planner.jobs.nemo import read as nemo
 from planner.jobs.neox import log as neox_log
 from planner.jobs.neox import read as neox
-from planner.jobs.openrlhf import read as openrlhf
 from planner.jobs.primus import read as primus
 from planner.jobs.reader import Context, JobFile, Reader
 from planner.jobs.roll import read as roll
-from planner.jobs.swift import read as swift
 from planner.jobs.torchtitan import log as torchtitan_log
 from planner.jobs.torchtitan import read as torchtitan
+from planner.jobs.trainers import axolotl, llamafactory, openrlhf, swift, trl
 from planner.jobs.transformers import log as transformers_log
 from planner.jobs.transformers import read as transformers
-from planner.jobs.trl import read as trl
 from planner.jobs.verl import read as verl
 
 READERS: Final[list[Reader]] = [

@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from planner.jobs.axolotl import read as axolotl
 from planner.jobs.imported import ImportedJob
-from planner.jobs.llamafactory import read as llamafactory
 from planner.jobs.reader import CommandReader, Context, JobFile, Launch
-from planner.jobs.swift import read as swift
+from planner.jobs.trainers import axolotl, llamafactory, swift, trl
 from planner.jobs.transformers.arguments import files_of, started, values_of
 from planner.jobs.transformers.options import OPTIONS
 from planner.jobs.transformers.read import command_job, command_of
 from planner.jobs.transformers.trainer import TRANSFORMERS, Trainer
-from planner.jobs.trl import read as trl
 
 _TRAINERS: Final[Mapping[str, Trainer]] = {
     "llamafactory": llamafactory.LLAMA_FACTORY,

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import ast
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import islice, pairwise
-from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import BadRequest
+from planner.jobs.data import data
 from planner.jobs.values import literal
 
-_FILE: Final = Path(__file__).with_name("recipes.toml")
 _CALLS: Final = frozenset({"pretrain_recipe", "finetune_recipe"})
 _ARGUMENTS: Final = {
     "num_nodes": "nnodes", "num_gpus_per_node": "nproc-per-node", "tensor_parallelism": "tensor-model-parallel-size",
@@ -75,10 +72,9 @@ class Recipe:
     values: dict[str, Any] = field(default_factory=dict)
 
 
-@cache
 def known_recipes() -> Mapping[str, Mapping[str, Any]]:
     """What recipes set, by the names of their modules."""
-    found: Mapping[str, Mapping[str, Any]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))["recipes"]
+    found: Mapping[str, Mapping[str, Any]] = data("nemo/recipes")["recipes"]
     return found
 
 
