@@ -5,18 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from planner.jobs.imported import ImportedJob
-from planner.jobs.megatron.dialect import Dialect
-from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
+from planner.jobs.megatron.dialect import dialect
 from planner.jobs.megatron.tables import table_job, table_words
 from planner.jobs.reader import Context, DocumentReader, JobFile
 
-_DIALECT: Final = Dialect(
-    name="FlagScale",
-    means={"tokenizer.tokenizer-path": "--tokenizer-model {}"},
-    unpriced={**UNPRICED, "hetero.enable-hetero": "stages on several kinds of devices: one kind is priced"},
-    harmless=OF_THE_RUN + r"|(precision|checkpoint|logging|straggler|tokenizer|optimizer|hetero)\.[\w.-]+",
-    booleans=True,
-)
+_DIALECT: Final = dialect("flagscale")
 _TABLES: Final = {
     "system": "", "system.precision": "", "model": "", "model.optimizer": "", "data": "", "data.tokenizer": "",
     "experiment.runner": "",

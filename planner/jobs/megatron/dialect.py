@@ -14,8 +14,10 @@ from itertools import takewhile
 from typing import Final
 
 from planner.errors import BadRequest
+from planner.jobs.data import data
 from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
 from planner.jobs.reader import Launch
+from planner.jobs.values import pattern, words
 
 Words = dict[str, list[str]]
 """Values of every option, without dashes in front."""
@@ -60,6 +62,25 @@ class Dialect:
 
 
 MEGATRON: Final = Dialect()
+
+
+def dialect(name: str, knows: Callable[[Launch], bool] | None = None) -> Dialect:
+    """The dialect of a table, which stands above Megatron-LM's own; launches are known by its options unless told."""
+    said = dict(data(f"megatron/dialects/{name}"))
+    own = frozenset(said.pop("options", "").split())
+    harmless, unpriced = words(said.pop("harmless", "")), said.pop("unpriced", {})
+    return Dialect(**said | {
+        "says": tuple(said.get("says", ())),
+        "knows": knows or (lambda launch: bool(own & _names(launch)) or not own),
+        "harmless": f"{OF_THE_RUN}|{pattern(harmless)}" if harmless else OF_THE_RUN,
+        "unpriced": {**UNPRICED, **unpriced},
+    })  # fmt: skip
+
+
+def _names(launch: Launch) -> set[str]:
+    return {word[2:].partition("=")[0].replace("_", "-") for word in launch.words if word.startswith("--")}
+
+
 _ON: Final = frozenset({"true", "yes", "on", "1"})
 _OFF: Final = frozenset({"false", "no", "off", "0"})
 _NUMBER: Final = re.compile(r"-\.?\d")

@@ -11,124 +11,15 @@ from typing import Any, Final
 from costmodels.model.catalogue import model
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
-from planner.jobs.megatron.dialect import Dialect, Words
-from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
+from planner.jobs.megatron.dialect import Words, dialect
 from planner.jobs.megatron.read import BOTH_WAYS
 from planner.jobs.megatron.tables import table_job, table_words
 from planner.jobs.nemo.bridge import configurations_in, words_of_configuration
 from planner.jobs.nemo.python import DECIDE, Recipe, known_recipes, recipe_of_command, recipes_in, words_of
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
 
-_BF16: Final = "--bf16"
-_FP16: Final = "--fp16"
-_SHARED: Final = {
-    "virtual-pipeline-model-parallel-size": "--num-virtual-stages-per-pipeline-rank {}",
-    "num-moe-experts": "--num-experts {}",
-    "layernorm-epsilon": "--norm-epsilon {}",
-    "gated-linear-unit": "--swiglu",
-    "microbatch-group-size-per-vp-stage": "--microbatch-group-size-per-virtual-pipeline-stage {}",
-    "vocab-size": "--vocab-size {}",
-}
-_ONE: Final = Dialect(
-    name="NeMo 1",
-    means={
-        **_SHARED,
-        "num-query-groups": "--group-query-attention --num-query-groups {}",
-        "data.seq-length": "--seq-length {}",
-        "activation": {
-            "gelu": "", "fast-swiglu": "--swiglu", "swiglu": "--swiglu", "squared-relu": "--squared-relu",
-            "geglu": "--quick-geglu", "fast-geglu": "--quick-geglu", "openai-gelu": "",
-        },
-        "normalization": {
-            "rmsnorm": "--normalization RMSNorm", "layernorm": "--normalization LayerNorm",
-            "layernorm1p": "--normalization LayerNorm", "low_precision_layernorm": "--normalization LayerNorm",
-        },
-        "position-embedding-type": {
-            "rope": "--position-embedding-type rope", "learned_absolute": "--position-embedding-type learned_absolute",
-            "alibi": "--position-embedding-type alibi", "none": "--position-embedding-type none",
-        },
-        "rotary-percentage": "--rotary-percent {}",
-        "activations-checkpoint-granularity": "--recompute-granularity {}",
-        "activations-checkpoint-method": "--recompute-method {}",
-        "activations-checkpoint-num-layers": "--recompute-num-layers {}",
-        "ub-tp-comm-overlap": "--tp-comm-overlap",
-        "fp8-hybrid": "--fp8-format hybrid",
-        "fp8-e4m3": "--fp8-format e4m3",
-        "optim.name": {
-            "distributed_fused_adam": "--use-distributed-optimizer", "mcore_distributed_optim":
-            "--use-distributed-optimizer", "fused_adam": "", "adam": "", "adamw": "", "megatron_fused_adam": "",
-        },
-        "optim.overlap-grad-sync": "--overlap-grad-reduce",
-        "optim.overlap-param-sync": "--overlap-param-gather",
-        "optim.grad-sync-dtype": {"bf16": "--grad-reduce-in-bf16", "fp32": ""},
-        "trainer.precision": {
-            "bf16": _BF16, "bf16-mixed": _BF16, "16": _FP16, "16-mixed": _FP16, "32": "",
-            "32-true": "", "bf16-true": _BF16,
-        },
-        "trainer.devices": "--nproc-per-node {}",
-        "trainer.num-nodes": "--nnodes {}",
-        "trainer.max-steps": "--train-iters {}",
-        "tokenizer.model": "--tokenizer-model {}",
-        "peft.peft-scheme": {"lora": "--peft", "none": "", "null": ""},
-        "peft.lora-tuning.adapter-dim": "--peft.dim {}",
-    },
-    unpriced={
-        **UNPRICED,
-        "optim.bucket-cap-mb": "gradient buckets of another size than priced",
-        "num-micro-batches-with-partial-activation-checkpoints": "some micro-batches recompute less: slightly shorter",
-    },
-    harmless=OF_THE_RUN
-    + r"|(trainer|optim|tokenizer|data|nsys-profile|peft|wandb|gc)[.\w-]*|mcore-gpt|use-scaled-init-method"
-    r"|ffn-dropout|pre-"
-    r"process|post-process|do-layer-norm-weight-decay|headscale|transformer-block-type|normalize-attention-scores"
-    r"|attention-type|native-amp-[\w-]+|megatron-amp-[\w-]+|grad-allreduce-chunk-size-mb|grad-div-ar-fusion"
-    r"|resume-from-"
-    r"checkpoint|apex-transformer-log-level|gradient-as-bucket-view|sync-batch-comm|transformer-engine"
-    r"|use-emha|use-flash-"
-    r"attention|batch-p2p-comm|gc-interval|activations-checkpoint-layers-per-pipeline|fp8|fp8-params|name|precision"
-    r"|restore-from-path|ub-tp-comm-overlap-cfg[\w.-]*|dist-ckpt-[\w-]+|optimizer|hidden-act|overlap-p2p-comm"
-    r"|num-layers-"
-    r"per-[\w-]+|answer-only-loss|hf-[\w-]+|persist-layer-norm|apply-query-key-layer-scaling"
-    r"|tensor-model-parallel-comm",
-    stack="nemo",
-    framework="megatron-bridge",
-    booleans=True,
-)  # fmt: skip
-_FORMATS: Final = {
-    "bf16_mixed": _BF16, "bf16-mixed": _BF16, "fp16_mixed": _FP16, "fp16-mixed": _FP16, "16-mixed": _FP16,
-    "bf16_with_fp8_delayed_scaling_mixed": "--bf16 --fp8-format hybrid",
-    "bf16_with_fp8_mixed": "--bf16 --fp8-format hybrid",  # NeMo 2's word
-    "bf16_with_fp8_current_scaling_mixed": "--bf16 --fp8-format hybrid --fp8-recipe tensorwise",
-    "nemotron_h_bf16_with_fp8_current_scaling_mixed": "--bf16 --fp8-format hybrid --fp8-recipe tensorwise",
-    "bf16_with_fp8_subchannel_scaling_mixed": "--bf16 --fp8-format e4m3 --fp8-recipe blockwise",
-    "bf16_with_mxfp8_mixed": "--bf16 --fp8-format e4m3 --fp8-recipe mxfp8",
-    "bf16_with_nvfp4_mixed": "--bf16 --fp4-format e2m1",
-}  # fmt: skip
-"""Megatron-LM's words for the recipes of mixed precision."""
-_BRIDGE: Final = Dialect(
-    name="Megatron-Bridge",
-    usual=(
-        "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --attention-dropout 0.0 "
-        "--hidden-dropout 0.0 --moe-grouped-gemm --moe-permute-fusion --moe-token-dispatcher-type alltoall "
-        "--micro-batch-size 1"
-    ),
-    means={
-        **_SHARED,
-        "recipe": "--model.name {}",
-        "num-query-groups": "--group-query-attention --num-query-groups {}",
-        "seq-length": "--seq-length {}",
-        "grad-reduce-in-fp32": "--accumulate-allreduce-grads-in-fp32",
-        "mixed-precision": _FORMATS,
-        "peft.dim": "--peft --peft.dim {}",
-    },
-    harmless=OF_THE_RUN + r"|pipeline-dtype|check-for-nan-in-grad|average-in-collective"
-    r"|(dataset|checkpoint|logger|rng|scheduler|tokenizer|profiling|trainer|log|peft"
-    r"|comm)[.\w-]*|-target-",
-    stack="nemo",
-    framework="megatron-bridge",
-    booleans=True,
-    says=("other settings of the recipe are not read: sizes come from the model, overlap from the stack",),
-)  # fmt: skip
+_ONE: Final = dialect("nemo")
+_BRIDGE: Final = dialect("bridge")
 _PARTS: Final = {
     "model": "",
     "train": "",

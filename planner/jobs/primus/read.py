@@ -6,47 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from planner.jobs.imported import ImportedJob
-from planner.jobs.megatron.dialect import Dialect
-from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
+from planner.jobs.megatron.dialect import dialect
 from planner.jobs.megatron.tables import table_job, table_words
 from planner.jobs.reader import Context, DocumentReader, JobFile
 
-_DIALECT: Final = Dialect(
-    name="Primus",
-    # primus/configs/modules/megatron: trainer_base.yaml, pre_trainer.yaml
-    usual=(
-        "--bf16 --use-distributed-optimizer --micro-batch-size 2 --global-batch-size 16 --seq-length 1024 "
-        "--use-flash-attn --moe-grouped-gemm --moe-token-dispatcher-type alltoall --attention-dropout 0.0 "
-        "--hidden-dropout 0.0"
-    ),
-    means={
-        "model": "--model.name {}",
-        "virtual-pipeline-model-parallel-size": "--num-virtual-stages-per-pipeline-rank {}",
-        "fp8": "--fp8-format {}",
-        "moe-use-fused-router-with-aux-score": "--moe-router-fusion",
-        "use-deepep": "--moe-enable-deepep",
-        "turbo-deepep": "--moe-enable-deepep",
-        "use-turbo-deepep": "--moe-enable-deepep",
-    },
-    unpriced={
-        **UNPRICED,
-        "use-turbo-attention": "attention uses Primus-Turbo's kernels: the time differs",
-        "use-turbo-grouped-gemm": "expert matrix products use Primus-Turbo's kernels: the time differs",
-        "use-turbo-parallel-linear": "matrix products use Primus-Turbo's kernels: the time differs",
-        "patch-zero-bubble": "a zero-bubble schedule; 1F1B is priced, so the iteration is shorter",
-        "patch-primus-pipeline": "a schedule of Primus; Megatron's is priced, so the iteration is shorter",
-        "recompute-layer-ids": "it names the layers to recompute: memory and time differ",
-        "turbo-sync-free-moe-stage": "experts do not wait for the host: the iteration is shorter",
-    },
-    harmless=OF_THE_RUN
-    + r"|enable-primus-turbo|stderr-sink-level|file-sink-level|disable-(wandb|tensorboard|last-saving"
-    r"|compile-dependencies)"
-    r"|auto-continue-train|trainer|framework|config|no-fp8-weight-transpose-cache|dump-pp-data|pp-warmup|use-pytorch-"
-    r"profiler|moe-use-legacy-grouped-gemm|turbo-[\w-]+|disable-profiler-activity-cpu|torch-profiler-[\w-]+"
-    r"|train-backend",
-    cluster="mi300x-8x",
-    booleans=True,
-)
+_DIALECT: Final = dialect("primus")
 
 
 def _trainer(document: Mapping[str, Any]) -> Mapping[str, Any]:

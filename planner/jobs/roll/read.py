@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
-from planner.jobs.megatron.dialect import Dialect
-from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
+from planner.jobs.megatron.dialect import dialect
 from planner.jobs.megatron.tables import resolved_tables, table_job, table_words
 from planner.jobs.options import present
 from planner.jobs.reader import Context, DocumentReader, JobFile
@@ -20,26 +19,7 @@ from planner.jobs.transformers.trainer import Trainer
 from planner.jobs.values import truth, whole, words
 
 _DEVICES: Final = re.compile(r"list\(range\((\d+),\s*(\d+)\)\)")
-_MEGATRON: Final = Dialect(
-    name="ROLL on Megatron-Core",
-    usual=(
-        "--bf16 --attention-dropout 0.0 --hidden-dropout 0.0 --micro-batch-size 1 --moe-grouped-gemm "
-        "--moe-token-dispatcher-type alltoall"
-    ),
-    means={
-        "virtual-pipeline-model-parallel-size": "--num-virtual-stages-per-pipeline-rank {}",
-        "recompute-granularity": {  # mcore_adapter/models/model_config.py
-            "full": "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
-            "selective": "--recompute-granularity selective",
-        },
-        "num-layers-in-first-pipeline-stage": "--decoder-first-pipeline-num-layers {}",
-        "num-layers-in-last-pipeline-stage": "--decoder-last-pipeline-num-layers {}",
-    },
-    unpriced={**UNPRICED, "additional-configs": "options of Megatron-Core that are not read"},
-    harmless=OF_THE_RUN + r"|apply-loss-scale|bias-activation-fusion|account-.*",
-    booleans=True,
-    says=("the actor's training is priced; what samples and judges beside it comes on top",),
-)
+_MEGATRON: Final = dialect("roll")
 _FSDP: Final = Trainer(
     "ROLL",
     OPTIONS,

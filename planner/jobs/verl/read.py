@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from planner.jobs.imported import ImportedJob
-from planner.jobs.megatron.dialect import Dialect, Words
-from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
+from planner.jobs.megatron.dialect import Words, dialect
 from planner.jobs.megatron.tables import table_job
 from planner.jobs.reader import CommandReader, Context, Launch
 from planner.jobs.verl import fsdp
@@ -33,26 +32,7 @@ _KEYS: Final = {  # by path, the option of the actor's training
 }
 _SAME: Final = (f"{ACTOR}megatron.override_transformer_config.", f"{ACTOR}megatron.")
 """What stands in front of Megatron's own names."""
-_DIALECT: Final = Dialect(
-    name="verl on Megatron-Core",
-    usual=(
-        "--bf16 --use-distributed-optimizer --sequence-parallel --moe-token-dispatcher-type alltoall "
-        "--moe-grouped-gemm --attention-dropout 0.0 --hidden-dropout 0.0 --micro-batch-size 1"
-    ),
-    unpriced={
-        **UNPRICED,
-        "verl.optimizer-offload": "optimizer states are on the host during rollouts, not while the actor trains",
-        "verl.param-offload": "parameters are on the host during rollouts, not while the actor trains",
-        "verl.grad-offload": "gradients are on the host during rollouts, not while the actor trains",
-        "verl.use-kl-loss": "a reference model runs forward too: more memory and time",
-    },
-    harmless=OF_THE_RUN
-    + r"|use-mbridge|vanilla-mbridge|(use-)?dist-checkpointing(-path)?|deallocate-pipeline-outputs|extra",
-    booleans=True,
-    says=(
-        "only the actor's training is priced, not the rollouts; sequences are as long as prompt and response may be",
-    ),
-)
+_DIALECT: Final = dialect("verl")
 
 
 def _recognises(launch: Launch) -> bool:
