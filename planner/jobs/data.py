@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,3 +14,13 @@ from typing import Any
 def data(name: str) -> Mapping[str, Any]:
     """The tables of a file of this package, by its path without the ending."""
     return tomllib.loads((Path(__file__).parent / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Names that are written one behind the other; a star in one stands for anything."""
+    return tuple(text.split())
+
+
+def pattern(names: Iterable[str]) -> str:
+    """What matches any of some names."""
+    return "|".join(".*".join(map(re.escape, name.split("*"))) for name in names)

@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 from planner.errors import BadRequest
+from planner.jobs.data import pattern, words
 
 ALIKE: Final = 0.85
 """How alike two names are of which one may be meant by the other (``difflib``)."""
@@ -263,6 +264,10 @@ class Document:
     def unread(self, path: str, harmless: str) -> tuple[str, ...]:
         """Remarks on the names of a table that were not read."""
         return self.table(path).unread(harmless, prefix=path and f"{path}.")
+
+    def left(self, tables: Mapping[str, str]) -> tuple[str, ...]:
+        """Remarks on the names of tables that were not read; those behind each table's path change no price."""
+        return tuple(line for path, names in tables.items() for line in self.unread(path, pattern(words(names))))
 
     def _place(self, field: str) -> tuple[Tracked, str]:
         """The table and the key that a field has here, of the older spellings where only their table is there."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from planner.jobs.options import Option, Options
@@ -102,16 +101,6 @@ def literal(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return text
-
-
-def words(text: str) -> tuple[str, ...]:
-    """Names that are written one behind the other; a star in one stands for anything."""
-    return tuple(text.split())
-
-
-def pattern(names: Iterable[str]) -> str:
-    """What matches any of some names."""
-    return "|".join(".*".join(map(re.escape, name.split("*"))) for name in names)
 
 
 def unpriced(values: Mapping[str, Any], effects: Mapping[str, str]) -> tuple[str, ...]:

@@ -11,24 +11,13 @@ from costmodels.names import SHARDED_PARAMETERS
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.accelerate.options import BACKENDS, LEFT, OPTIONS, PLUGIN, SHARDING
+from planner.jobs.data import data
 from planner.jobs.deepspeed.read import OF_SCRIPT, deepspeed_job
 from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.options import Document, present
 from planner.jobs.reader import Context, DocumentReader, JobFile
 from planner.jobs.values import typed
 
-_HARMLESS: Final = (
-    r"compute_environment|debug|main_.*|machine_rank|rdzv_.*|num_machines|same_network|tpu_.*|use_cpu|downcast_bf16|"
-    r"gpu_ids|command_file|commands|enable_cpu_affinity|deepspeed_hostfile|mpirun_config|num_cpu_threads_per_process|"
-    r"fsdp_config|deepspeed_config|parallelism_config|megatron_lm_config|dynamo_config|ipex_config|deepspeed_fields.*"
-)
-_OF_FSDP: Final = (
-    r"fsdp_(version|auto_wrap_policy|backward_prefetch.*|cpu_ram_efficient_loading|forward_prefetch|state_dict_type|"
-    r"sync_module_states|use_orig_params|transformer_layer_cls_to_wrap|min_num_params|limit_all_gathers)"
-)
-_OF_PARALLELISM: Final = r"parallelism_config_(cp_backend|sp_backend|sp_seq_length.*|sp_attn_implementation)"
-_OF_MEGATRON: Final = r"megatron_lm_(gradient_clipping|no_save_optim|no_load_optim|eod_mask_loss)"
-"""Keys that change no price."""
 SPLIT: Final = "transformers"
 """The stack that splits sequences, which FSDP's usual one does not."""
 _KEYS: Final = frozenset({"distributed_type", "mixed_precision"})
@@ -51,9 +40,7 @@ def accelerate_job(document: Mapping[str, Any], find: Find = lambda _: None) -> 
     compiled = str(at("compiler") or "no").lower() not in {"no", "none", "eager"}
     more = {"gpus": at("gpus"), "changes": {"stack.fused_elementwise": True} if compiled else None}
     _ = [at.raw(field) for field in ("tp", "cp", "sp", "shard", "replicas", "cp_kind")]
-    tables = {"": _HARMLESS, "fsdp_config": _OF_FSDP, "parallelism_config": _OF_PARALLELISM}
-    unread = [line for table, harmless in tables.items() for line in at.unread(table, harmless)]
-    return joined(found, ImportedJob(present(**more), unpriced=tuple(unread)))
+    return joined(found, ImportedJob(present(**more), unpriced=at.left(data("accelerate/words")["harmless"])))
 
 
 def deepspeed_document(document: Mapping[str, Any], find: Find = lambda _: None) -> Mapping[str, Any] | None:
@@ -118,7 +105,7 @@ def _of_megatron(at: Document, _find: Find) -> ImportedJob:
         recompute="selective" if at("megatron_recompute") else "none",
     )
     fields = {"stack": FRAMEWORKS["megatron-lm"].stack, "precision": at("precision")}
-    return ImportedJob(fields, pins, unpriced=at.unread("megatron_lm_config", _OF_MEGATRON), framework="megatron-lm")
+    return ImportedJob(fields, pins, unpriced=at.left(data("accelerate/words")["megatron"]), framework="megatron-lm")
 
 
 def _of_pytorch(at: Document, _find: Find) -> ImportedJob:

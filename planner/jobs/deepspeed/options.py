@@ -50,32 +50,6 @@ OPTIONS: Final = Options(
 
 ONE_BIT: Final = frozenset({"onebitadam", "onebitlamb", "zerooneadam"})
 """Optimizers whose gradients travel in one bit."""
-EFFECTS: Final = {
-    "zero_optimization.zero_quantized_weights": "parameters are gathered in 8 bits, in half the bytes",
-    "zero_optimization.zero_quantized_gradients": "gradients are reduced in 4 bits, in a quarter of the bytes",
-    "zero_optimization.zero_quantized_nontrainable_weights": "frozen weights are kept in 8 bits",
-    "zero_optimization.zenflow": "a part of the step on the host is hidden behind computation",
-    "zero_optimization.offload_optimizer.super_offload": "a part of the step on the host is hidden behind computation",
-    "bf16.bf16_master_weights_and_grads": "master weights and gradients in 16 bits: less memory",
-    "bf16.bf16_optimizer_states": "moments in 16 bits: less memory",
-    "fp16.fp16_master_weights_and_grads": "master weights and gradients in 16 bits: less memory",
-    "amp.enabled": "Apex keeps its own weights in 16 bits: more memory",
-    "torch_autocast.enabled": "weights stay in fp32 and are cast for each product: more memory",
-    "compile.deepcompile": "a compiler schedules gathers and kernels: a shorter iteration",
-    "activation_checkpointing.partition_activations": "stored activations are split over tensor ranks: less memory",
-    "activation_checkpointing.cpu_checkpointing": "stored activations move to the host: less memory, longer passes",
-    "sparse_attention": "attention over a part of the tokens: less computation",
-    "progressive_layer_drop.enabled": "layers are left out at random: a shorter iteration",
-    "curriculum_learning.enabled": "sequences begin short: shorter iterations at first",
-    "data_efficiency.enabled": "sequences or layers see a part of the tokens: shorter iterations",
-    "compression_training": "weights or activations are also rounded in each step: more work",
-    "hybrid_engine.enabled": "the engine also generates, between training steps: more time and memory",
-    "quantize_training.enabled": "weights are also rounded in each step: more work",
-    "communication_data_type": "gradients are sent in that format: more or fewer bytes",
-    "seq_parallel_communication_data_type": "sequences are exchanged in that format: more or fewer bytes",
-}
-"""What keys do that are read and not priced, where they are there and not off."""
-
 CARRIED: Final = (
     *("optimizer", "stack.offload_fraction", "stack.reduce_bucket_size", "stack.overlap_grad_reduce"),
     *("stack.overlap_zero3", "stack.zero_hpz"),

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from costmodels.stack.adapters import ADAPTED
 from planner.errors import BadRequest
+from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, joined
-from planner.jobs.llmfoundry.options import EFFECTS, HARMLESS, OF_FSDP, OF_MODEL, OPTIONS
+from planner.jobs.llmfoundry.options import OPTIONS
 from planner.jobs.megatron.tables import resolved_tables
 from planner.jobs.options import Document, present
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
@@ -69,17 +70,12 @@ def foundry_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
         fields,
         pins,
         missing=missing,
-        unpriced=(*unpriced(document, EFFECTS), *((said,) if hybrid else ())),
+        unpriced=(*unpriced(document, data("llmfoundry/words")["unpriced"]), *((said,) if hybrid else ())),
         length=_length(at),
         framework="accelerate",
     )
     made = joined(plain, _model(at, context), _adapters(at))
-    unread = [
-        remark
-        for table, harmless in {"": HARMLESS, "model": OF_MODEL, "fsdp_config": OF_FSDP}.items()
-        for remark in at.unread(table, harmless)
-    ]
-    return joined(made, ImportedJob(unpriced=tuple(unread)))
+    return joined(made, ImportedJob(unpriced=at.left(data("llmfoundry/words")["harmless"])))
 
 
 def _length(at: Document) -> Length | None:

@@ -14,6 +14,7 @@ from costmodels.names import SHARDED_PARAMETERS
 from hardware.catalogue import names
 from planner.errors import BadRequest
 from planner.frameworks.maxtext import MAXTEXT
+from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, llama_shape
 from planner.jobs.maxtext.options import AXES, CALLED, NARROW_STATES, NEARLY, OPTIONS, SIZES
 from planner.jobs.options import Document, present
@@ -26,12 +27,6 @@ _BETWEEN: Final = ("ici_", "dcn_")
 """How names of ranks inside a slice and between slices begin."""
 _OF_BASE: Final = 150
 """Keys of a file that is base.yml, which has all of them."""
-_HARMLESS: Final = (
-    r"base_(config|output_directory)|run_name|dataset_.*|hf_.*|grain_.*|tokenizer_.*|vocab.*|steps|learning_rate.*|"
-    r"warmup_.*|adam_.*|gradient_clipping.*|enable_.*|checkpoint.*|async_checkpointing|load_.*|eval_.*|log_.*|seed|"
-    r".*_seed|packing|attention|hardware|profiler.*|skip_first_n_steps_for_profiler|gcs_metrics"
-)
-"""Keys that change no price."""
 
 
 def maxtext_job(document: Mapping[str, Any]) -> ImportedJob:
@@ -80,7 +75,7 @@ def maxtext_job(document: Mapping[str, Any]) -> ImportedJob:
     return ImportedJob(
         fields,
         pins,
-        remarks=at.unread("", _HARMLESS),
+        remarks=at.left(data("maxtext/words")["harmless"]),
         assumed=tuple(remarks),
         unpriced=nearly,
         length=length,

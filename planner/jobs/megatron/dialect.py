@@ -14,10 +14,9 @@ from itertools import takewhile
 from typing import Final
 
 from planner.errors import BadRequest
-from planner.jobs.data import data
+from planner.jobs.data import data, pattern, words
 from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
 from planner.jobs.reader import Launch
-from planner.jobs.values import pattern, words
 
 Words = dict[str, list[str]]
 """Values of every option, without dashes in front."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from planner.jobs.data import data
-from planner.jobs.values import pattern, words
+from planner.jobs.data import data, pattern, words
 
 _SAID: Final = data("megatron/effects")
 OF_VISION: Final[Mapping[str, str]] = _SAID["vision"]

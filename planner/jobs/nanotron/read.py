@@ -7,16 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import BadRequest
+from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, llama_shape
 from planner.jobs.nanotron.options import OPTIONS, SIZES
 from planner.jobs.options import Document, present
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
-
-_HARMLESS: Final = (
-    r"general|tokenizer|data.*|checkpoints|logging|profiler|lighteval|s3_upload|(val|limit)_.*|seed|step|init_method|"
-    r"(bos|eos|pad)_token_id|initializer_range|rms_norm_eps|rope_.*|use_cache|ddp_bucket_cap_mb"
-)
-"""Keys that change no price."""
 
 
 def nanotron_job(document: Mapping[str, Any]) -> ImportedJob:
@@ -51,8 +46,8 @@ def nanotron_job(document: Mapping[str, Any]) -> ImportedJob:
     length = Length(at("iterations"), "iterations", OPTIONS["iterations"].word) if at("iterations") else None
     assumed = ["parallelism.pp_engine is not given; afab is priced"] if pp > 1 and at.raw("schedule") is None else []
     tables = ("", "parallelism", "model", "model.model_config", "tokens", "optimizer")
-    unread = [remark for table in tables for remark in at.unread(table, _HARMLESS)]
-    return ImportedJob(fields, pins, remarks=tuple(unread), assumed=tuple(assumed), length=length, lacks=lacks)
+    unread = at.left(dict.fromkeys(tables, data("nanotron/words")["harmless"]))
+    return ImportedJob(fields, pins, remarks=unread, assumed=tuple(assumed), length=length, lacks=lacks)
 
 
 def _unknown(at: Document) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from planner.errors import BadRequest
+from planner.jobs.data import words
 from planner.jobs.imported import ImportedJob
 from planner.jobs.megatron.dialect import dialect
 from planner.jobs.megatron.tables import resolved_tables, table_job, table_words
@@ -16,7 +17,7 @@ from planner.jobs.reader import Context, DocumentReader, JobFile
 from planner.jobs.transformers.job import training_job
 from planner.jobs.transformers.options import EFFECTS, OPTIONS
 from planner.jobs.transformers.trainer import Trainer
-from planner.jobs.values import truth, whole, words
+from planner.jobs.values import truth, whole
 
 _DEVICES: Final = re.compile(r"list\(range\((\d+),\s*(\d+)\)\)")
 _MEGATRON: Final = dialect("roll")

@@ -11,6 +11,7 @@ from costmodels.names import SHARDED_PARAMETERS
 from hardware.errors import meant
 from planner.answer.text import plural
 from planner.errors import BadRequest
+from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length
 from planner.jobs.options import Document, applicable, present
 from planner.jobs.torchtitan.options import EAGER, EAGER_LOSS, FOLDED, NARROW_STATES, OPTIONS, READ_MODELS
@@ -20,12 +21,7 @@ _SHARDED = 2
 _ONE_CHUNK: Final = ("gpipe", "1f1b")
 _LAYERWISE: Final = "breadth-first"
 """The schedule whose micro-batches end a layer together, so that its gradients are reduced once anyway."""
-_OF_RUN: Final = (
-    r"dataset.*|max_norm|gc_.*|deterministic|seed|debug.*|disable_loss_parallel|enable_loss_parallel|warmup_steps|"
-    r"mixed_precision_reduce|dataloader|enable_compiled_autograd|spmd_backend|context_parallel_load_balancer|"
-    r"pipeline_parallel_schedule_csv"
-)
-"""Keys of torchtitan's ``training``, ``parallelism`` and ``experimental`` that change no price."""
+_READ: Final = ("training", "parallelism", "experimental")
 _LINEAR: Final = {"quantize.linear.float8": "float8", "float8": "float8", "quantize.linear.mx": "mx", "mx": "mx"}
 _GROUPED: Final = {"quantize.grouped_mm.float8": "float8", "quantize.grouped_mm.mx": "mx"}
 """Converters by the format that they make: of a layer's products, and of the experts'."""
@@ -82,13 +78,13 @@ def torchtitan_job(document: Mapping[str, Any]) -> ImportedJob:
     )
     # Its own 10,000 steps are of a trial.
     length = Length(at("steps"), "iterations", "training.steps") if at("steps") else None
-    unread = [line for table in ("training", "parallelism", "experimental") for line in at.unread(table, _OF_RUN)]
+    harmless = data("torchtitan/words")["harmless"]
     return ImportedJob(
         fields,
         pins,
         layers or (recomputed and (find_model(str(model)).num_layers,)),
         recomputed=recomputed,
-        remarks=(*about_layers, *about_precision, *unread),
+        remarks=(*about_layers, *about_precision, *at.left(dict.fromkeys(_READ, harmless))),
         assumed=(*about_batch, *_assumed(at, pp)),
         unpriced=(*about_again, *_unpriced(at, pp)),
         length=length,

@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from planner.jobs.data import data
+from planner.jobs.data import data, words
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import rows
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
@@ -15,7 +15,6 @@ from planner.jobs.transformers.arguments import Started, started
 from planner.jobs.transformers.options import EFFECTS, HARMLESS, training_options
 from planner.jobs.transformers.read import command_job, command_of, file_job
 from planner.jobs.transformers.trainer import Trainer, zero
-from planner.jobs.values import words
 
 Read = Callable[[Launch, Context], ImportedJob]
 

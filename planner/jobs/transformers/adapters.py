@@ -7,12 +7,13 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from costmodels.stack.adapters import ADAPTED, OF_ATTENTION
+from planner.jobs.data import pattern
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import Document
 from planner.jobs.transformers.options import EVERYWHERE, FORMATS, TARGETS
 from planner.jobs.transformers.sharding import STACK
 from planner.jobs.transformers.trainer import Trainer
-from planner.jobs.values import pattern, truth
+from planner.jobs.values import truth
 
 _WHOLE: Final = frozenset({"full", "none", "false", "all"})
 _LOW_RANK: Final = frozenset({"lora", "qlora", "adalora", "dora", "longlora", "lora+", "pissa", "rslora"})

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any, Final
 
 from costmodels.stack.finetune import GENERATING
+from planner.jobs.data import words
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import present
 from planner.jobs.reader import CommandReader, Context, Launch
@@ -16,7 +17,7 @@ from planner.jobs.transformers.arguments import Started
 from planner.jobs.transformers.options import EFFECTS, OPTIONS
 from planner.jobs.transformers.read import Command, command_job
 from planner.jobs.transformers.trainer import Trainer
-from planner.jobs.values import truth, whole, words
+from planner.jobs.values import truth, whole
 from planner.jobs.verl.overrides import ACTOR, LENGTHS, MODEL, SAMPLES, pairs_of
 
 _SFT: Final = ("verl.trainer.fsdp_sft_trainer", "verl.trainer.sft_trainer")
