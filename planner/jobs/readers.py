@@ -14,13 +14,14 @@ from planner.jobs.deepspeed import read as deepspeed
 from planner.jobs.flagscale import read as flagscale
 from planner.jobs.imported import ImportedJob
 from planner.jobs.internevo import read as internevo
+from planner.jobs.llmfoundry import log as llmfoundry_log
 from planner.jobs.llmfoundry import read as llmfoundry
+from planner.jobs.logs.tables import log_reader
 from planner.jobs.maxtext import log as maxtext_log
 from planner.jobs.maxtext import read as maxtext
 from planner.jobs.megatron import functional
 from planner.jobs.megatron import log as megatron_log
 from planner.jobs.megatron import read as megatron
-from planner.jobs.nanotron import log as nanotron_log
 from planner.jobs.nanotron import read as nanotron
 from planner.jobs.nemo import log as nemo_log
 from planner.jobs.nemo import read as nemo
@@ -61,10 +62,11 @@ READERS: Final[list[Reader]] = [
     *llmfoundry.READERS,
     *maxtext.READERS,
     *documents.READERS,
-    *nanotron_log.READERS,
+    log_reader("nanotron"),
     *torchtitan_log.READERS,
     *maxtext_log.READERS,
     *nemo_log.READERS,
+    *llmfoundry_log.READERS,
     *neox_log.READERS,
     *megatron_log.READERS,
     *transformers_log.READERS,

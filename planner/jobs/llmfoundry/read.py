@@ -19,7 +19,7 @@ from planner.jobs.transformers.job import model_named
 from planner.jobs.transformers.options import EVERYWHERE, TARGETS
 from planner.jobs.values import unpriced, whole
 
-_STACK: Final = "fsdp"
+STACK: Final = "fsdp"
 _MPT: Final = "mpt_causal_lm"
 _DURATION: Final = re.compile(r"([\d_]+)\s*(ba|tok|sp)")
 _OF: Final = {"ba": "iterations", "tok": "tokens", "sp": "sequences"}
@@ -44,7 +44,7 @@ def foundry_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
     if str(at("kind")) == _MPT or at("flash"):
         changes["stack.attention_backend"] = at("attention_backend")
     fields = present(
-        stack=_STACK,
+        stack=STACK,
         gpus=at("gpus"),
         seq_length=at("seq_length"),
         global_batch_size=at("global_batch_size"),

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.scan import Start
+from planner.jobs.logs.tables import made_job
 from planner.jobs.megatron.dialects import DEEPSPEED
 from planner.jobs.megatron.options import OPTIONS
 from planner.jobs.megatron.read import READERS as COMMANDS
@@ -75,10 +75,9 @@ _LEFT: Final = frozenset(
 def dumped_job(start: Start, context: Context) -> ImportedJob:
     """The job of a dump; where it makes none, why, beside what was measured."""
     said = start.said
-    try:
-        return _of_dump(said, start.table, context) if said else ImportedJob()
-    except BadRequest as error:
-        return replace(sizes_alone(said), missing=(f"the options that it prints do not make a job: {error}",))
+    if not said:
+        return ImportedJob()
+    return made_job(lambda: _of_dump(said, start.table, context), "options that it prints do", sizes_alone(said))
 
 
 def _of_dump(said: Mapping[str, str], settings: str, context: Context) -> ImportedJob:
