@@ -13,7 +13,12 @@ from typing import Any
 @cache
 def data(name: str) -> Mapping[str, Any]:
     """The tables of a file of this package, by its path without the ending."""
-    return tomllib.loads((Path(__file__).parent / f"{name}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(template(f"{name}.toml"))
+
+
+def template(name: str) -> str:
+    """The text of a file of this package, such as what an exporter fills in."""
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
 def words(text: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 from planner.errors import BadRequest
-from planner.jobs.data import pattern, words
+from planner.jobs.data import data, pattern, words
 
 ALIKE: Final = 0.85
 """How alike two names are of which one may be meant by the other (``difflib``)."""
@@ -82,16 +82,24 @@ def _field(word: str) -> str:
     return word.replace("-", "_")
 
 
-def rows(table: Mapping[str, str | Mapping[str, Any]]) -> Iterator[Option]:
-    """Options of a table of data: by its word the kind, or the field under the kind, with older words in one text."""
+def rows(table: Mapping[str, str | Mapping[str, Any]], values: Mapping[str, Mapping[str, Any]]) -> Iterator[Option]:
+    """Options of a table of data.
+
+    Args:
+        table: by an option's word its kind, or its field under the kind with the rest of it; older words are one text.
+        values: what words stand for, by field, where the row does not say it.
+    """
     for word, said in table.items():
-        more = {said: ""} if isinstance(said, str) else dict(said)
+        more: dict[str, Any] = {said: ""} if isinstance(said, str) else dict(said)
         kind = next(one for one in _KINDS if one in more)
-        field, older = more.pop(kind), tuple(more.pop("older", "").split())
+        field, older = more.pop(kind) or _field(word), tuple(more.pop("older", "").split())
+        if kind == "choice":
+            known = more.pop("values", None) or values[field]
+            more["values"] = known.split() if isinstance(known, str) else known
         yield _KINDS[kind](word, field, older=older, **more)
 
 
-_KINDS: Final[Mapping[str, Callable[..., Option]]] = {"number": number, "flag": flag, "text": text}
+_KINDS: Final[Mapping[str, Callable[..., Option]]] = {"number": number, "flag": flag, "text": text, "choice": choice}
 
 
 class Options:
@@ -140,6 +148,12 @@ class Options:
                 at = at.setdefault(name, {})
             at[key] = value
         return found
+
+
+def options_of(name: str) -> Options:
+    """The options of a framework by its folder, whose ``options.toml`` has a row each."""
+    said = data(f"{name}/options")
+    return Options(*rows(said["options"], said.get("values", {})))
 
 
 def _words(value: Any) -> list[str]:

@@ -133,6 +133,11 @@ class Launch:
     when: tuple[str, ...] = ()
     outer: tuple[tuple[str, ...], ...] = ()
 
+    def file(self, name: str, context: Context) -> JobFile | None:
+        """The file that it names: as the script itself writes it, else as the context has it."""
+        written = self.written.get(name)
+        return context.find(name) if written is None else JobFile(Path(name), written)
+
 
 @dataclass(frozen=True)
 class Context:
@@ -211,6 +216,20 @@ class DocumentReader(FileReader):
     """Reads a kind of document."""
 
     __slots__ = ()
+
+
+def reader_of_tables(
+    form: str,
+    title: str,
+    framework: str,
+    knows: Callable[[Mapping[str, Any]], bool],
+    read: Callable[[Mapping[str, Any], Context], ImportedJob],
+) -> DocumentReader:
+    """The reader of a kind of table, whatever file it stands in; arguments as of ``FileReader``."""
+    return DocumentReader(
+        form, title, framework,
+        lambda file: knows(file.document or {}), lambda file, context: read(file.document or {}, context),
+    )  # fmt: skip
 
 
 class LogReader(FileReader):

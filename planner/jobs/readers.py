@@ -11,7 +11,6 @@ from planner.jobs import documents, recipes, unread
 from planner.jobs.accelerate import read as accelerate
 from planner.jobs.assemble import FilesOfJob, read_files
 from planner.jobs.deepspeed import read as deepspeed
-from planner.jobs.flagscale import read as flagscale
 from planner.jobs.imported import ImportedJob
 from planner.jobs.internevo import read as internevo
 from planner.jobs.llmfoundry import log as llmfoundry_log
@@ -19,7 +18,7 @@ from planner.jobs.llmfoundry import read as llmfoundry
 from planner.jobs.logs.tables import log_reader
 from planner.jobs.maxtext import log as maxtext_log
 from planner.jobs.maxtext import read as maxtext
-from planner.jobs.megatron import functional
+from planner.jobs.megatron import configurations
 from planner.jobs.megatron import log as megatron_log
 from planner.jobs.megatron import read as megatron
 from planner.jobs.nanotron import read as nanotron
@@ -27,7 +26,6 @@ from planner.jobs.nemo import log as nemo_log
 from planner.jobs.nemo import read as nemo
 from planner.jobs.neox import log as neox_log
 from planner.jobs.neox import read as neox
-from planner.jobs.primus import read as primus
 from planner.jobs.reader import Context, JobFile, Reader
 from planner.jobs.roll import read as roll
 from planner.jobs.torchtitan import log as torchtitan_log
@@ -40,11 +38,11 @@ from planner.jobs.verl import read as verl
 READERS: Final[list[Reader]] = [
     *unread.READERS,
     *megatron.READERS,
-    functional.READER,
+    configurations.ARGUMENTS,
     *nemo.READERS,
-    *primus.READERS,
+    configurations.PRIMUS,
     *neox.READERS,
-    *flagscale.READERS,
+    configurations.FLAGSCALE,
     *verl.READERS,
     *internevo.READERS,
     *openrlhf.READERS,

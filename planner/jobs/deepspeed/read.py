@@ -11,7 +11,7 @@ from planner.jobs.data import data
 from planner.jobs.deepspeed.options import ONE_BIT, OPTIONS
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import Document, applicable, present
-from planner.jobs.reader import Context, DocumentReader, JobFile
+from planner.jobs.reader import Context, reader_of_tables
 from planner.jobs.values import typed, unpriced
 
 AUTO: Final = "auto"
@@ -172,18 +172,14 @@ def _precision(at: Document) -> tuple[str, list[str]]:
     return auto[0], [f"{auto[0]}.enabled is {AUTO}, which Hugging Face fills in; {auto[0]} is priced"]
 
 
-def _recognises(file: JobFile) -> bool:
-    keys = set(file.document or ())
-    return bool(_KEYS & keys) and not keys.intersection(_OF_MODEL)
+def _recognises(keys: Mapping[str, Any]) -> bool:
+    return bool(_KEYS & keys.keys()) and not keys.keys() & set(_OF_MODEL)
 
 
-def _read(file: JobFile, _: Context) -> ImportedJob:
-    found = deepspeed_job(file.document or {})
-    return (
-        found
-        if {"global_batch_size", "micro_batch_size"} & {*found.fields, *found.pins}
-        else replace(found, unsaid=OF_SCRIPT)
-    )
+def _read(document: Mapping[str, Any], _: Context) -> ImportedJob:
+    found = deepspeed_job(document)
+    sized = {"global_batch_size", "micro_batch_size"} & {*found.fields, *found.pins}
+    return found if sized else replace(found, unsaid=OF_SCRIPT)
 
 
-READERS: Final = (DocumentReader("deepspeed", "a configuration of DeepSpeed", "deepspeed", _recognises, _read),)
+READERS: Final = (reader_of_tables("deepspeed", "a configuration of DeepSpeed", "deepspeed", _recognises, _read),)

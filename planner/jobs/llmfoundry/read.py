@@ -11,14 +11,15 @@ from costmodels.stack.adapters import ADAPTED
 from planner.errors import BadRequest
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, joined
-from planner.jobs.llmfoundry.options import OPTIONS
 from planner.jobs.megatron.tables import resolved_tables
-from planner.jobs.options import Document, present
-from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
+from planner.jobs.options import Document, options_of, present
+from planner.jobs.reader import CommandReader, Context, Launch, reader_of_tables
 from planner.jobs.transformers.job import model_named
 from planner.jobs.transformers.options import EVERYWHERE, TARGETS
 from planner.jobs.values import unpriced, whole
 
+OPTIONS: Final = options_of("llmfoundry")
+"""Keys of its YAML, as of llm-foundry 0.22, with the values that Composer and MPT take unless told."""
 STACK: Final = "fsdp"
 _MPT: Final = "mpt_causal_lm"
 _DURATION: Final = re.compile(r"([\d_]+)\s*(ba|tok|sp)")
@@ -137,16 +138,11 @@ def _adapters(at: Document) -> ImportedJob:
     return ImportedJob({"adapters": f"{at('rank')}:{','.join(modules)}/autocast{dropout}"}, unpriced=told)
 
 
-def _recognises(file: JobFile) -> bool:
-    at = file.document or {}
+def _recognises(at: Mapping[str, Any]) -> bool:
     inner = at.get("parameters")
     keys = set(at) | set(inner if isinstance(inner, Mapping) else ())
     model = at.get("model")
     return len(keys & _KEYS) > 1 and "model" in keys and (not isinstance(model, Mapping) or "name" in model)
-
-
-def _read(file: JobFile, context: Context) -> ImportedJob:
-    return foundry_job(file.document or {}, context)
 
 
 def _starts(launch: Launch) -> bool:
@@ -157,8 +153,7 @@ def _starts(launch: Launch) -> bool:
 def _read_command(launch: Launch, context: Context) -> ImportedJob:
     """The job of the file that a command line names, with its overrides (``max_duration=10ba``)."""
     name = next(word for word in launch.words if word.endswith((".yaml", ".yml")))
-    written = launch.written.get(name)
-    file = context.find(name) if written is None else JobFile(Path(name), written)
+    file = launch.file(name, context)
     if file is None or file.document is None:
         return ImportedJob(missing=(f"{name} is not here, which has the job; give it beside this file",))
     document: dict[str, Any] = {**file.document}
@@ -179,5 +174,5 @@ def _plain(value: str) -> Any:
 
 READERS: Final = (
     CommandReader("llm-foundry", "a command line of llm-foundry", "", _starts, _read_command),
-    DocumentReader("llm-foundry", "a configuration of llm-foundry", "", _recognises, _read),
+    reader_of_tables("llm-foundry", "a configuration of llm-foundry", "", _recognises, foundry_job),
 )

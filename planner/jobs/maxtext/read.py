@@ -18,7 +18,7 @@ from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, llama_shape
 from planner.jobs.maxtext.options import AXES, CALLED, NARROW_STATES, NEARLY, OPTIONS, SIZES
 from planner.jobs.options import Document, present
-from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
+from planner.jobs.reader import CommandReader, Context, Launch, reader_of_tables
 from planner.jobs.shell.processes import processes
 from planner.jobs.yaml_text import parse_yaml
 
@@ -187,13 +187,8 @@ _OWN: Final = frozenset({"per_device_batch_size", "max_target_length", "base_con
 """Keys that no other framework's file has."""
 
 
-def _recognises(file: JobFile) -> bool:
-    keys = set(file.document or ())
-    return bool(_OWN & keys) or any(str(key).startswith(("ici_", "dcn_")) for key in keys)
-
-
-def _read(file: JobFile, context: Context) -> ImportedJob:
-    return _on_machines(file.document or {}, context)
+def _recognises(keys: Mapping[str, Any]) -> bool:
+    return bool(_OWN & keys.keys()) or any(str(key).startswith(("ici_", "dcn_")) for key in keys)
 
 
 def _on_machines(document: Mapping[str, Any], context: Context) -> ImportedJob:
@@ -249,6 +244,6 @@ def _read_command(launch: Launch, context: Context) -> ImportedJob:
 
 
 READERS: Final = (
-    DocumentReader("maxtext", "a configuration of MaxText", "maxtext", _recognises, _read),
+    reader_of_tables("maxtext", "a configuration of MaxText", "maxtext", _recognises, _on_machines),
     CommandReader("maxtext", "a command line of MaxText", "maxtext", _starts, _read_command),
 )

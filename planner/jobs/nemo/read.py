@@ -16,7 +16,7 @@ from planner.jobs.megatron.read import BOTH_WAYS
 from planner.jobs.megatron.tables import table_job, table_words
 from planner.jobs.nemo.bridge import configurations_in, words_of_configuration
 from planner.jobs.nemo.python import DECIDE, Recipe, known_recipes, recipe_of_command, recipes_in, words_of
-from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
+from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch, reader_of_tables
 
 _ONE: Final = dialect("nemo")
 _BRIDGE: Final = dialect("bridge")
@@ -40,8 +40,8 @@ def _one_words(document: Mapping[str, Any], context: Context) -> Words:
     return words
 
 
-def _is_one(file: JobFile) -> bool:
-    model = (file.document or {}).get("model")
+def _is_one(document: Mapping[str, Any]) -> bool:
+    model = document.get("model")
     own = {"encoder_seq_length", "megatron_amp_O2", "mcore_gpt", "activations_checkpoint_granularity"}
     return isinstance(model, dict) and (bool(own & set(model)) or {"micro_batch_size", "optim"} <= set(model))
 
@@ -60,25 +60,19 @@ def nemo_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
     return replace(found, unpriced=(*found.unpriced, BOTH_WAYS)) if "bert_binary_head" in model else found
 
 
-def _read_one(file: JobFile, context: Context) -> ImportedJob:
-    return nemo_job(file.document or {}, context)
-
-
-def _is_bridge(file: JobFile) -> bool:
-    document = file.document or {}
+def _is_bridge(document: Mapping[str, Any]) -> bool:
     parts = [document.get(name) for name in ("model", "train")]
     return (
         all(isinstance(part, dict) for part in parts)
-        and not _is_one(file)
+        and not _is_one(document)
         and "system" not in document
         and (bool({"ddp", "optimizer", "checkpoint", "mixed_precision"} & set(document)))
         and any("parallel_size" in key for key in document["model"])
     )
 
 
-def _read_bridge(file: JobFile, context: Context) -> ImportedJob:
-    words = table_words(file.document or {}, _PARTS, context.environment)
-    return table_job(words, _BRIDGE, context)
+def _read_bridge(document: Mapping[str, Any], context: Context) -> ImportedJob:
+    return table_job(table_words(document, _PARTS, context.environment), _BRIDGE, context)
 
 
 def _overrides(launch: Launch) -> dict[str, str]:
@@ -191,27 +185,17 @@ def _read_nemo(launch: Launch, context: Context) -> ImportedJob:
     return _of_recipe(recipe_of_command(launch.words), context)
 
 
+_BRIDGES: Final = "megatron-bridge"
 READERS: Final = (
     DocumentReader(
-        "nemo-recipe",
-        "a recipe of NeMo 2",
-        "megatron-bridge",
-        lambda file: bool(recipes_in(file.text)),
-        _read_python,
+        "nemo-recipe", "a recipe of NeMo 2", _BRIDGES, lambda file: bool(recipes_in(file.text)), _read_python
     ),
     DocumentReader(
-        "bridge-recipe",
-        "a recipe of Megatron-Bridge",
-        "megatron-bridge",
-        lambda file: bool(configurations_in(file.text)),
+        "bridge-recipe", "a recipe of Megatron-Bridge", _BRIDGES, lambda file: bool(configurations_in(file.text)),
         _read_configuration,
     ),
-    CommandReader("nemo-recipe", "a command line of NeMo 2", "megatron-bridge", _is_nemo, _read_nemo),
-    DocumentReader("nemo", "a configuration of NeMo 1", "megatron-bridge", _is_one, _read_one),
-    DocumentReader(
-        "megatron-bridge", "a configuration of Megatron-Bridge", "megatron-bridge", _is_bridge, _read_bridge
-    ),
-    CommandReader(
-        "megatron-bridge", "overrides of a recipe of Megatron-Bridge", "megatron-bridge", _is_recipe, _read_recipe
-    ),
-)
+    CommandReader("nemo-recipe", "a command line of NeMo 2", _BRIDGES, _is_nemo, _read_nemo),
+    reader_of_tables("nemo", "a configuration of NeMo 1", _BRIDGES, _is_one, nemo_job),
+    reader_of_tables(_BRIDGES, "a configuration of Megatron-Bridge", _BRIDGES, _is_bridge, _read_bridge),
+    CommandReader(_BRIDGES, "overrides of a recipe of Megatron-Bridge", _BRIDGES, _is_recipe, _read_recipe),
+)  # fmt: skip

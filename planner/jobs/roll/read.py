@@ -13,7 +13,7 @@ from planner.jobs.imported import ImportedJob
 from planner.jobs.megatron.dialect import dialect
 from planner.jobs.megatron.tables import resolved_tables, table_job, table_words
 from planner.jobs.options import present
-from planner.jobs.reader import Context, DocumentReader, JobFile
+from planner.jobs.reader import Context, reader_of_tables
 from planner.jobs.transformers.job import training_job
 from planner.jobs.transformers.options import EFFECTS, OPTIONS
 from planner.jobs.transformers.trainer import Trainer
@@ -83,13 +83,8 @@ def _table(at: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _recognises(file: JobFile) -> bool:
-    actor = (file.document or {}).get("actor_train")
-    return isinstance(actor, Mapping) and "strategy_args" in actor
+def _recognises(document: Mapping[str, Any]) -> bool:
+    return "strategy_args" in _table(document, "actor_train")
 
 
-def _read(file: JobFile, context: Context) -> ImportedJob:
-    return _roll_job(file.document or {}, context)
-
-
-READERS: Final = (DocumentReader("roll", "a configuration of ROLL", "", _recognises, _read),)
+READERS: Final = (reader_of_tables("roll", "a configuration of ROLL", "", _recognises, _roll_job),)

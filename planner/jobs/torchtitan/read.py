@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from planner.errors import BadRequest
@@ -67,10 +66,7 @@ def _read_command(launch: Launch, context: Context) -> ImportedJob:
 def _configured(launch: Launch, context: Context) -> ImportedJob:
     path, words = configuration_file(launch.words), launch.words
     if path is not None:
-        if path in launch.written:
-            file: JobFile | None = JobFile(Path(path), launch.written[path])
-        else:
-            file = context.find(path)
+        file = launch.file(path, context)
         if file is None:
             return _absent(f"{path}, which --job.config_file names, is not here; give that file too")
         if file.document is None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from costmodels.names import SHARDED_PARAMETERS
 from planner.answer.plan import Strategy
+from planner.jobs.data import data
 from planner.jobs.job import Export, Job, chunk_layers
 from planner.jobs.launchers import shell
 from planner.jobs.options import applicable
@@ -123,19 +124,6 @@ def _quantised(job: Job) -> dict[str, Any]:
 
 
 _POLICIES: Final = {"selective": "SelectiveAC", "full": "FullAC"}
-_PYTHON = '''
-def apply(config):
-    """Give a torchtitan configuration this plan."""
-{body}    return config
-'''
-_KNOWN = '''
-
-def planned():
-    """--module {module} --config planned"""
-    from torchtitan.models.{home}.config_registry import {function}
-
-    return apply({function}())
-'''
 
 
 def _as_python(job: Job, version: str) -> Export:
@@ -144,8 +132,9 @@ def _as_python(job: Job, version: str) -> Export:
     policy = _POLICIES.get(job.strategy.recompute)
     imported = f"\nfrom torchtitan.distributed.activation_checkpoint import {policy}\n" if policy else ""
     body = "".join(f"    {line}\n" for line in _statements(job, version))
-    known = _KNOWN.format(module=MODULE, home=home, function=function) if home else ""
-    code = f"{imported}\n{_PYTHON.format(body=body)}{known}"
+    texts = data("torchtitan/templates")
+    known = texts["known"].format(module=MODULE, home=home, function=function) if home else ""
+    code = f"{imported}\n{texts['python'].format(body=body)}{known}"
     program = ("-m", "torchtitan.train", "--module", MODULE, "--config", "planned")
     text = shell.commented(f"torchtitan {version}", remarks, code)
     return Export(files={f"{MODULE}.py": text}, program=program, remarks=remarks)

@@ -30,7 +30,7 @@ def trainer(name: str, translated: Callable[[Mapping[str, Any]], Mapping[str, An
     said = data(f"trainers/{name}")
     plain = {one.name: said[one.name] for one in fields(Trainer) if one.name in said}
     return Trainer(**plain | {
-        "options": training_options(*rows(said["options"])),
+        "options": training_options(*rows(said["options"], {})),
         "harmless": words(said["harmless"]) + (() if alone else HARMLESS),
         "effects": {**EFFECTS, **said["unpriced"]},
         "deepspeed": {one: zero(**row) for one, row in said.get("deepspeed", {}).items()},

@@ -16,7 +16,7 @@ _SAID: Final = data("transformers/words")
 
 def training_options(*own: Option) -> Options:
     """TrainingArguments with a trainer's own options, each in the place of the one of its field if there is one."""
-    return Options(*({row.field: row for row in rows(_SAID["options"])} | {row.field: row for row in own}).values())
+    return Options(*({row.field: row for row in rows(_SAID["options"], {})} | {row.field: row for row in own}).values())
 
 
 OPTIONS: Final = training_options()

@@ -12,8 +12,7 @@ from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
 from planner.jobs.transformers.arguments import Started, files_of, is_option, overrides_of, started, values_of
 from planner.jobs.transformers.job import training_job
-from planner.jobs.transformers.launched import accelerate_of
-from planner.jobs.transformers.machines import gpus_of
+from planner.jobs.transformers.launched import accelerate_of, gpus_of
 from planner.jobs.transformers.trainer import TRANSFORMERS, Trainer
 
 MARKS: Final = frozenset({
@@ -67,8 +66,7 @@ def command_of(launch: Launch, context: Context, trainer: Trainer, words: Collec
     named = [*files_of(given, *_SUFFIXES), *(str(own.pop(name)) for name in ("config", "config_file") if name in own)]
     missing = None
     for name in named:
-        written = launch.written.get(name)
-        file = JobFile(Path(name), written) if written is not None else context.find(name)
+        file = launch.file(name, context)
         if file is not None and file.document is not None:
             return Command(start, {**file.document, **own}, file.path)
         missing = name
