@@ -194,20 +194,24 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class FileReader:
-    """Reads a kind of file.
+class _Kind:
+    """A kind of file or of command line.
 
     Attributes:
         form: the kind's name, as ``--from`` takes it.
         title: what a person calls it.
-        framework: name of the exporter's framework whose stack is priced, "" where the file says none.
-        recognises: whether a file is of this kind, by its content alone.
-        read: what the file asks for.
+        framework: name of the exporter's framework whose stack is priced, "" where nothing says one.
     """
 
     form: str
     title: str
     framework: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileReader(_Kind):
+    """Reads a kind of file, which is known by its content alone."""
+
     recognises: Callable[[JobFile], bool]
     read: Callable[[JobFile, Context], ImportedJob]
 
@@ -239,20 +243,9 @@ class LogReader(FileReader):
 
 
 @dataclass(frozen=True, slots=True)
-class CommandReader:
-    """Reads the command lines of a program.
+class CommandReader(_Kind):
+    """Reads the command lines of a program, which are known by program, module or options."""
 
-    Attributes:
-        form: as ``--from`` takes it.
-        title: what a person calls it.
-        framework: name of the exporter's framework whose stack is priced, "" where the line says none.
-        recognises: whether a launch is the program's, by program, module or its options.
-        read: what the line asks for.
-    """
-
-    form: str
-    title: str
-    framework: str
     recognises: Callable[[Launch], bool]
     read: Callable[[Launch, Context], ImportedJob]
 

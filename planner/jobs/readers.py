@@ -13,18 +13,14 @@ from planner.jobs.assemble import FilesOfJob, read_files
 from planner.jobs.deepspeed import read as deepspeed
 from planner.jobs.imported import ImportedJob
 from planner.jobs.internevo import read as internevo
-from planner.jobs.llmfoundry import log as llmfoundry_log
 from planner.jobs.llmfoundry import read as llmfoundry
 from planner.jobs.logs.tables import log_reader
-from planner.jobs.maxtext import log as maxtext_log
 from planner.jobs.maxtext import read as maxtext
-from planner.jobs.megatron import configurations
-from planner.jobs.megatron import log as megatron_log
+from planner.jobs.megatron import configurations, dump
 from planner.jobs.megatron import read as megatron
 from planner.jobs.nanotron import read as nanotron
 from planner.jobs.nemo import log as nemo_log
 from planner.jobs.nemo import read as nemo
-from planner.jobs.neox import log as neox_log
 from planner.jobs.neox import read as neox
 from planner.jobs.reader import Context, JobFile, Reader
 from planner.jobs.roll import read as roll
@@ -36,39 +32,14 @@ from planner.jobs.transformers import read as transformers
 from planner.jobs.verl import read as verl
 
 READERS: Final[list[Reader]] = [
-    *unread.READERS,
-    *megatron.READERS,
-    configurations.ARGUMENTS,
-    *nemo.READERS,
-    configurations.PRIMUS,
-    *neox.READERS,
-    configurations.FLAGSCALE,
-    *verl.READERS,
-    *internevo.READERS,
-    *openrlhf.READERS,
-    *roll.READERS,
-    *deepspeed.READERS,
-    *llamafactory.READERS,
-    *axolotl.READERS,
-    *swift.READERS,
-    *trl.READERS,
-    *transformers.READERS,
-    *recipes.READERS,
-    *torchtitan.READERS,
-    *accelerate.READERS,
-    *nanotron.READERS,
-    *llmfoundry.READERS,
-    *maxtext.READERS,
-    *documents.READERS,
-    log_reader("nanotron"),
-    *torchtitan_log.READERS,
-    *maxtext_log.READERS,
-    *nemo_log.READERS,
-    *llmfoundry_log.READERS,
-    *neox_log.READERS,
-    *megatron_log.READERS,
+    *unread.READERS, *megatron.READERS, configurations.ARGUMENTS, *nemo.READERS, configurations.PRIMUS,
+    *neox.READERS, configurations.FLAGSCALE, *verl.READERS, *internevo.READERS, *openrlhf.READERS, *roll.READERS,
+    *deepspeed.READERS, *llamafactory.READERS, *axolotl.READERS, *swift.READERS, *trl.READERS,
+    *transformers.READERS, *recipes.READERS, *torchtitan.READERS, *accelerate.READERS, *nanotron.READERS,
+    *llmfoundry.READERS, *maxtext.READERS, *documents.READERS, log_reader("nanotron"), *torchtitan_log.READERS,
+    maxtext.LOG, *nemo_log.READERS, llmfoundry.LOG, neox.LOG, dump.LOG,
     *transformers_log.READERS,
-]
+]  # fmt: skip
 """Those of every framework; the first of a form is the usual one, and of logs those first that others resemble."""
 
 

@@ -186,11 +186,7 @@ def _program(job: Job) -> Export:
 
 
 def _check(job: Job, framework: Target, version: str) -> None:
-    """Refuse what breaks a rule of a framework's version; what an older one lacks itself is its exporter's to say.
-
-    Raises:
-        Inexpressible: the first rule that is broken.
-    """
+    """Refuse what breaks a rule of a framework's version; what an older one lacks itself is its exporter's to say."""
     if framework.name in FRAMEWORKS:
         lacks = broken(job, framework.name, version=version if version != framework.versions[0] else "")
         refuse(f"{framework.name} cannot start this plan:", ((True, lack) for lack in lacks))

@@ -45,11 +45,8 @@ def deepspeed_job(document: Mapping[str, Any]) -> ImportedJob:
     assumed += more
     if at.raw("reduce_bucket") == AUTO:
         assumed.append("zero_optimization.reduce_bucket_size is auto, the square of a layer's width; 5e8 is priced")
-    assumed += (
-        []
-        if at("optimizer")
-        else ["no optimizer in the DeepSpeed configuration; Adam is priced, --optimizer changes it"]
-    )
+    if not at("optimizer"):
+        assumed.append("no optimizer in the DeepSpeed configuration; Adam is priced, --optimizer changes it")
     fields = present(
         global_batch_size=sizes.pop("global_batch_size", None),
         precision=precision,
@@ -73,13 +70,7 @@ def deepspeed_job(document: Mapping[str, Any]) -> ImportedJob:
     effects = (*unpriced(document, said["unpriced"]), *_effects_of_values(at, stage), *at.left(said["harmless"]))
     left = AUTO in (at.raw("bf16"), at.raw("fp16")) and not any(at.raw(one) is True for one in ("bf16", "fp16"))
     filled = frozenset({"precision"} if left else ())
-    return ImportedJob(
-        fields,
-        pins,
-        assumed=tuple(assumed),
-        unpriced=effects,
-        filled=filled,
-    )
+    return ImportedJob(fields, pins, assumed=tuple(assumed), unpriced=effects, filled=filled)
 
 
 def _with_stage(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -100,11 +91,7 @@ def _changes(at: Document, stage: int, precision: str) -> dict[str, Any]:
     overlap = "stack.overlap_zero3" if stage == _STAGES else "stack.overlap_grad_reduce"
     bucket = None if at.raw("reduce_bucket") == AUTO else at("reduce_bucket")
     changes = {
-        overlap: None
-        if at.raw("overlap_comm") == AUTO
-        else at("overlap_comm")
-        if at.raw("overlap_comm") is not None
-        else None,
+        overlap: None if at.raw("overlap_comm") in (None, AUTO) else at("overlap_comm"),
         "stack.reduce_bucket_size": None if bucket is None else f"{bucket * (4 if precision == 'fp32' else 2)} B",
         "stack.zero_hpz": (at("second_shard") or 1) > 1 or None,
     }

@@ -13,6 +13,7 @@ from planner.jobs.imported import ImportedJob
 from planner.jobs.megatron.dialect import dialect
 from planner.jobs.megatron.tables import table_job, table_words
 from planner.jobs.reader import Context, DocumentReader, JobFile
+from planner.jobs.values import program_of
 
 _OPERATORS: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -28,12 +29,8 @@ _DIALECT: Final = dialect("internevo")
 @cache
 def _tables(text: str) -> dict[str, Any]:
     """Variables of a file that are constants or tables of them; empty where it is no Python."""
-    try:
-        body = ast.parse(text).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return {}
     known: dict[str, Any] = {}
-    for one in body:
+    for one in program_of(text).body:
         if isinstance(one, ast.Assign) and len(one.targets) == 1 and isinstance(one.targets[0], ast.Name):
             known[one.targets[0].id] = _value(one.value, known)
     return known

@@ -7,26 +7,14 @@ import shlex
 from collections.abc import Mapping
 from typing import Final
 
-from planner.jobs.data import template
+from planner.jobs.data import data, template
 from planner.jobs.job import Export, Job, Nodes, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.launchers.torchrun import PORT, program_files, program_words
 from planner.jobs.options import present
 from planner.jobs.yaml_text import yaml_text
 
-_ACCELERATORS: Final[Mapping[str, str]] = {
-    "a100-sxm-40gb": "A100",
-    "a100-sxm-80gb": "A100-80GB",
-    "h100-sxm": "H100",
-    "h200-sxm": "H200",
-    "b200": "B200",
-    "gb200": "GB200",
-    "v100-sxm2-16gb": "V100",
-    "v100-sxm2-32gb": "V100-32GB",
-    "l4": "L4",
-    "l40s": "L40S",
-    "t4": "T4",
-}
+_ACCELERATORS: Final[Mapping[str, str]] = data("launchers/skypilot")["accelerators"]
 """Names of SkyPilot's catalogue."""
 
 

@@ -11,9 +11,12 @@ from costmodels.stack.adapters import ADAPTED
 from planner.errors import BadRequest
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, joined
+from planner.jobs.logs.statements import Findings
+from planner.jobs.logs.tables import log_reader
 from planner.jobs.megatron.tables import resolved_tables
 from planner.jobs.options import Document, options_of, present
-from planner.jobs.reader import CommandReader, Context, Launch, reader_of_tables
+from planner.jobs.reader import CommandReader, Context, JobFile, Launch, reader_of_tables
+from planner.jobs.transformers.arguments import overrides_of
 from planner.jobs.transformers.job import model_named
 from planner.jobs.transformers.options import EVERYWHERE, TARGETS
 from planner.jobs.values import unpriced, whole
@@ -86,11 +89,7 @@ def _length(at: Document) -> Length | None:
 
 
 def _model(at: Document, context: Context) -> ImportedJob:
-    """MPT by its sizes, Transformers' models by their names.
-
-    Raises:
-        BadRequest: experts, whose layers are MegaBlocks'.
-    """
+    """MPT by its sizes, Transformers' models by their names."""
     kind = str(at("kind"))
     if kind != _MPT:
         task = "finetune" if at.raw("pretrained") is not False else "pretrain"
@@ -157,8 +156,8 @@ def _read_command(launch: Launch, context: Context) -> ImportedJob:
     if file is None or file.document is None:
         return ImportedJob(missing=(f"{name} is not here, which has the job; give it beside this file",))
     document: dict[str, Any] = {**file.document}
-    for path, _, value in (word.partition("=") for word in launch.words if "=" in word and not word.startswith("-")):
-        *tables, key = path.lstrip("+").split(".")
+    for path, value in overrides_of(launch.words).items():
+        *tables, key = path.split(".")
         inner = document
         for table in tables:
             inner[table] = {**(inner.get(table) or {})}
@@ -176,3 +175,23 @@ READERS: Final = (
     CommandReader("llm-foundry", "a command line of llm-foundry", "", _starts, _read_command),
     reader_of_tables("llm-foundry", "a configuration of llm-foundry", "", _recognises, foundry_job),
 )
+
+
+def _of_log(findings: Findings, _: JobFile, __: Context) -> ImportedJob:
+    """The batch and the length by what was counted, where they come out even; padding may not count."""
+    said = {name: int(value) for name, value in findings.start.said.items()}
+    fields = present(
+        stack=STACK,
+        gpus=said["each"] * said["nodes"] if {"each", "nodes"} <= said.keys() else None,
+        global_batch_size=_share(said.get("samples", 0), said.get("batches", 0)),
+        seq_length=_share(said.get("tokens", 0), said.get("samples", 0)),
+    )
+    pins = present(tp=1, pp=1, cp=1, micro_batch_size=said.get("micro_batch_size"))
+    return ImportedJob(fields, pins, framework="accelerate", filled=frozenset({"stack"}))
+
+
+def _share(whole: int, parts: int) -> int | None:
+    return whole // parts if parts and whole % parts == 0 else None
+
+
+LOG: Final = log_reader("llmfoundry", _of_log)

@@ -5,33 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from planner.jobs.data import data
 from planner.jobs.options import options_of
 
 AXES: Final = ("data", "pipeline", "fsdp", "context", "tensor", "tensor_sequence", "expert")
 """Axes of its mesh that a plan may use, as they lie between slices and inside one."""
 
-NEARLY: Final[dict[str, str]] = {
-    "minimal_flash": "none",  # as minimal_with_context was called
-    "minimal": "selective",
-    "save_dot_with_context_except_mlp": "selective",
-    "save_dot_except_mlpwi": "selective",
-    "save_dot_except_mlp": "selective",
-    "save_out_proj": "selective",
-    "custom": "full",
-    "minimal_offloaded": "none",
-    "qkv_proj_offloaded": "selective",
-}
+NEARLY: Final[Mapping[str, str]] = data("maxtext/words")["nearly"]
 """Policies that are priced as the nearest of the three: what they keep lies between them, or on the host."""
 NARROW_STATES: Final[Mapping[str, Any]] = {"stack.states.weight_bytes": 2, "stack.states.optimizer_bytes": 8}
 """Weights in bfloat16, which have no copy in fp32, and whose moments are of their format."""
-CALLED: Final[Mapping[str, str]] = {
-    "deepseek2-16b": "deepseek-v2-lite",
-    "deepseek2-236b": "deepseek-v2",
-    "deepseek3-671b": "deepseek-v3",
-    "kimi-k2-1t": "kimi-k2",
-    "llama4-17b-128e": "llama4-maverick",
-    "llama4-17b-16e": "llama4-scout",
-}
+CALLED: Final[Mapping[str, str]] = data("maxtext/words")["called"]
 """What MaxText calls models of the catalogue by names of its own."""
 
 OPTIONS: Final = options_of("maxtext")

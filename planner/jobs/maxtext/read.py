@@ -16,10 +16,13 @@ from planner.errors import BadRequest
 from planner.frameworks.maxtext import MAXTEXT
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, llama_shape
+from planner.jobs.logs.statements import Findings
+from planner.jobs.logs.tables import log_reader, made_job
 from planner.jobs.maxtext.options import AXES, CALLED, NARROW_STATES, NEARLY, OPTIONS, SIZES
 from planner.jobs.options import Document, present
-from planner.jobs.reader import CommandReader, Context, Launch, reader_of_tables
+from planner.jobs.reader import CommandReader, Context, JobFile, Launch, reader_of_tables
 from planner.jobs.shell.processes import processes
+from planner.jobs.values import literal
 from planner.jobs.yaml_text import parse_yaml
 
 _AUTO: Final = -1
@@ -84,11 +87,7 @@ def maxtext_job(document: Mapping[str, Any]) -> ImportedJob:
 
 
 def _scaled(at: Document) -> dict[str, int]:
-    """The sizes of a model that is a base times some power of two: heads and inner width grow first, layers last.
-
-    Raises:
-        BadRequest: it is no power of two (MaxText's ``get_individual_scales``).
-    """
+    """The sizes of a model that is a base times some power of two: heads and inner width grow first, layers last."""
     scale = at("scale")
     doublings = scale.bit_length() - 1
     if scale != 2**doublings:
@@ -247,3 +246,25 @@ READERS: Final = (
     reader_of_tables("maxtext", "a configuration of MaxText", "maxtext", _recognises, _on_machines),
     CommandReader("maxtext", "a command line of MaxText", "maxtext", _starts, _read_command),
 )
+
+
+def _of_log(findings: Findings, _: JobFile, __: Context) -> ImportedJob:
+    said = {name: literal(value) for name, value in findings.start.said.items()}
+    known = {option.word for option in OPTIONS}
+    settings = {name: value for name, value in said.items() if name in known and value not in (None, "")}
+    job = made_job(lambda: _settled(settings), "configuration that it prints does")
+    gpus = {"gpus": said["num_devices"]} if "num_devices" in said else {}
+    return replace(job, fields={**job.fields, **gpus}, length=None)
+
+
+def _settled(settings: Mapping[str, Any]) -> ImportedJob:
+    """The job of the settings, without its model where an excerpt leaves sizes out."""
+    job = maxtext_job(settings) if settings else ImportedJob()
+    if not isinstance(job.fields.get("model"), Mapping) or all(OPTIONS[size].word in settings for size in SIZES):
+        return job
+    fields = {name: value for name, value in job.fields.items() if name != "model"}
+    lacks = "the log does not give all sizes of the model; give the model with --model"
+    return replace(job, fields=fields, lacks=lacks)
+
+
+LOG: Final = log_reader("maxtext", _of_log)

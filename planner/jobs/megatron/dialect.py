@@ -169,24 +169,5 @@ def _switch(found: Words, name: str, values: list[str]) -> None:
         found[name] = values
 
 
-OFF: Final[Mapping[str, str]] = {
-    "gradient-accumulation-fusion": "no-gradient-accumulation-fusion",
-    "masked-softmax-fusion": "no-masked-softmax-fusion",
-    "bias-gelu-fusion": "no-bias-gelu-fusion",
-    "bias-swiglu-fusion": "no-bias-swiglu-fusion",
-    "bias-activation-fusion": "no-bias-gelu-fusion",
-    "scaled-upper-triang-masked-softmax-fusion": "no-masked-softmax-fusion",
-    "use-bias-in-attn-linear": "disable-bias-linear",
-    "bias": "disable-bias-linear",
-    "bias-dropout-fusion": "no-bias-dropout-fusion",
-    "bias-dropout-add-fusion": "no-bias-dropout-fusion",
-    "apply-rope-fusion": "no-rope-fusion",
-    "rope-fusion": "no-rope-fusion",
-    "persist-layer-norm": "no-persist-layer-norm",
-    "overlap-p2p-comm": "no-overlap-p2p-communication",
-    "add-bias-linear": "disable-bias-linear",
-    "add-position-embedding": "no-position-embedding",
-    "share-embeddings-and-output-weights": "untie-embeddings-and-output-weights",
-    "tie-word-embeddings": "untie-embeddings-and-output-weights",
-}
+OFF: Final[Mapping[str, str]] = data("megatron/words")["off"]
 """What is on unless it is switched off, as configurations call it, and Megatron-LM's word for off."""

@@ -6,21 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from costmodels.model.model import Model
+from planner.jobs.data import data
 from planner.jobs.options import options_of
 
 OPTIONS: Final = options_of("megatron")
 """Options by field, in the order in which they are written; those that are never written say what others say."""
 
-PRECISIONS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "fp32": {},
-    "fp16": {"fp16": True},
-    "bf16": {"bf16": True},
-    "fp8": {"bf16": True, "fp8": "hybrid"},
-    "fp8-current": {"bf16": True, "fp8": "hybrid", "fp8_recipe": "tensorwise"},
-    "fp8-block": {"bf16": True, "fp8": "e4m3", "fp8_recipe": "blockwise"},
-    "mxfp8": {"bf16": True, "fp8": "e4m3", "fp8_recipe": "mxfp8"},
-    "nvfp4": {"bf16": True, "fp4": "e2m1"},
-}
+PRECISIONS: Final[Mapping[str, Mapping[str, Any]]] = data("megatron/words")["precisions"]
 """Megatron-LM trains in fp32 unless an option says otherwise; the narrow formats come on top of bf16."""
 MOMENTS: Final = {"bf16": "adam-bf16", "fp16": "adam-bf16", "fp8": "adam-8bit"}
 """Formats of Adam's moments, and the optimizer that has them; the first of an optimizer is the one that is written."""
@@ -34,30 +26,9 @@ NATIVE_LOSS: Final = 28
 """Bytes a logit of the cross-entropy in compiled pieces, counted from their code, not measured (Megatron-Core's
 fused_cross_entropy.py): calculate_logits_max 2 + 4, calculate_predicted_logits 4 + 4, calculate_cross_entropy_loss
 4 + 4, calculate_gradients 4 + 2."""
-STANDS_FOR: Final[Mapping[str, Mapping[str, Any]]] = {
-    "deterministic_mode": {"stack.deterministic": True},
-    "use_nccl_ub": {"stack.nccl_ub": True},
-    "use_transformer_engine_op_fuser": {"stack.fused_experts": True},
-    "distribute_saved_activations": {"stack.recompute.partitioned_inputs": True},
-    "no_overlap_p2p_communication": {"stack.overlap.pp_interleaved": 1.0},
-    "no_masked_softmax_fusion": {"stack.fused_softmax": False},
-    # products of complex numbers, as before the fused kernel (release 2023-11 of the stack)
-    "no_rope_fusion": {"stack.kernels.rotary_traffic": 6},
-    # a product's own gradient in 16 bits is written, then read and added to the buffer: 2 + 4 + 4 bytes
-    "no_gradient_accumulation_fusion": {
-        "stack.gradients.accumulate_traffic": 10,
-        "stack.gradients.micro_batch_gradient_bytes": 2,
-        "stack.gradients.dummy_gradients": False,
-    },
-}
+STANDS_FOR: Final[Mapping[str, Mapping[str, Any]]] = data("megatron/words")["stands_for"]
 """Flags that stand for fields of the stack where they are there, by the flag's field."""
-SWITCHED: Final = {
-    "overlap_grad_reduce": "overlap_grad_reduce",
-    "overlap_param_gather": "overlap_param_gather",
-    "tp_comm_overlap": "tp_comm_overlap",
-    "overlap_moe_expert_parallel_comm": "overlap_moe_expert_parallel_comm",
-    "moe_shared_expert_overlap": "shared_expert_overlap",
-}
+SWITCHED: Final[Mapping[str, str]] = data("megatron/words")["switched"]
 """Flags whose absence is off, and the switch of the stack for each."""
 
 CARRIED: Final = (

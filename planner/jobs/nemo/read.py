@@ -17,15 +17,12 @@ from planner.jobs.megatron.tables import table_job, table_words
 from planner.jobs.nemo.bridge import configurations_in, words_of_configuration
 from planner.jobs.nemo.python import DECIDE, Recipe, known_recipes, recipe_of_command, recipes_in, words_of
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch, reader_of_tables
+from planner.jobs.transformers.arguments import overrides_of
 
 _ONE: Final = dialect("nemo")
 _BRIDGE: Final = dialect("bridge")
 _PARTS: Final = {
-    "model": "",
-    "train": "",
-    "ddp": "",
-    "optimizer": "",
-    "dist": "",
+    **dict.fromkeys(("model", "train", "ddp", "optimizer", "dist"), ""),
     "mixed_precision": "mixed-precision.",
 }
 _RECIPE: Final = re.compile(r"_(pretrain|sft|finetune|peft|lora|performance)?_?(config|recipe)?$")
@@ -77,8 +74,8 @@ def _read_bridge(document: Mapping[str, Any], context: Context) -> ImportedJob:
 
 def _overrides(launch: Launch) -> dict[str, str]:
     """Overrides such as ``model.tensor_model_parallel_size=2`` of a launch, by path."""
-    pairs = (word.lstrip("+~").partition("=") for word in launch.words if "=" in word and not word.startswith("-"))
-    return {name: value for name, _, value in pairs if name.partition(".")[0] in {*_PARTS, "peft", "cfg"}}
+    known = {*_PARTS, "peft", "cfg"}
+    return {name: one for name, one in overrides_of(launch.words).items() if name.partition(".")[0] in known}
 
 
 def _is_recipe(launch: Launch) -> bool:
@@ -146,11 +143,7 @@ def _read_python(file: JobFile, context: Context) -> ImportedJob:
 
 
 def _chosen(recipes: Sequence[Recipe], context: Context) -> Recipe | ImportedJob:
-    """The recipe of several that is meant, else that it must be said.
-
-    Raises:
-        BadRequest: there is none of that number.
-    """
+    """The recipe of several that is meant, else that it must be said."""
     if context.launch is None and len(recipes) > 1:
         listed = ", ".join(f"{place}: {one.name}.{one.call}" for place, one in enumerate(recipes, 1))
         return ImportedJob(missing=(f"--launch N says which of its {len(recipes)} recipes ({listed})",))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
+from planner.jobs.logs.statements import Findings
+from planner.jobs.logs.tables import log_reader, made_job
 from planner.jobs.megatron.dialect import Words, dialect
+from planner.jobs.megatron.dump import sizes_alone
 from planner.jobs.megatron.tables import table_job, table_words
 from planner.jobs.reader import Context, DocumentReader, JobFile
+from planner.jobs.values import literal
 
 _DIALECT: Final = dialect("neox")
 _KEYS: Final = frozenset({"pipe-parallel-size", "model-parallel-size", "pos-emb", "gpt-j-residual", "attention-config"})
@@ -91,3 +96,20 @@ def _width(words: Words, hidden: int) -> int:
 
 
 READERS: Final = (DocumentReader("gpt-neox", "a configuration of GPT-NeoX", "", _recognises, _read),)
+
+
+_SET_BY: Final = re.compile(r"\.{2,}(?:updated|default)\s*$", re.MULTILINE)
+"""What stands behind a value: whether the user set it."""
+
+
+def _of_log(findings: Findings, _: JobFile, context: Context) -> ImportedJob:
+    """The job of what the user set, by the reader of its files; where that makes none, why."""
+    given = findings.start.said
+    said = {name: _SET_BY.sub("", value).strip() for name, value in given.items()}
+    updated = {name: literal(said[name]) for name, value in given.items() if value.rstrip().endswith("updated")}
+    sizes = sizes_alone(said)
+    job = made_job(lambda: neox_job(updated, context), "settings that it prints do", sizes)
+    return replace(job, fields={**job.fields, **sizes.fields}, pins={**job.pins, **sizes.pins}, length=None)
+
+
+LOG: Final = log_reader("neox", _of_log)

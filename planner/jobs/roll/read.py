@@ -8,36 +8,22 @@ from dataclasses import replace
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.data import words
 from planner.jobs.imported import ImportedJob
 from planner.jobs.megatron.dialect import dialect
 from planner.jobs.megatron.tables import resolved_tables, table_job, table_words
 from planner.jobs.options import present
 from planner.jobs.reader import Context, reader_of_tables
+from planner.jobs.trainers.family import trainer
 from planner.jobs.transformers.job import training_job
-from planner.jobs.transformers.options import EFFECTS, OPTIONS
-from planner.jobs.transformers.trainer import Trainer
 from planner.jobs.values import truth, whole
 
 _DEVICES: Final = re.compile(r"list\(range\((\d+),\s*(\d+)\)\)")
 _MEGATRON: Final = dialect("roll")
-_FSDP: Final = Trainer(
-    "ROLL",
-    OPTIONS,
-    harmless=words("fsdp fsdp_config"),
-    effects={**EFFECTS, "use_dynamic_batching_in_train": "micro-batches hold as many tokens as fit"},
-    precision="bf16",
-    adapters="asked",
-    recompute=True,
-)
+_FSDP: Final = trainer("roll", alone=True)
 
 
 def _roll_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
-    """The job of the actor.
-
-    Raises:
-        BadRequest: it trains by a strategy that is not priced.
-    """
+    """The job of the actor."""
     document = resolved_tables(document, document)
     actor = document["actor_train"]
     training, strategy, model = (_table(actor, name) for name in ("training_args", "strategy_args", "model_args"))

@@ -93,11 +93,7 @@ def torchtitan_job(document: Mapping[str, Any]) -> ImportedJob:
 
 
 def _in_sequences(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The newest versions count tokens: here they are sequences of the longest context, as the older ones have them.
-
-    Raises:
-        BadRequest: they are no whole number of sequences.
-    """
+    """The newest versions count tokens: here they are sequences of the longest context, as the older ones have them."""
     training, parallelism = (document.get(name) for name in ("training", "parallelism"))
     at = Document(document, OPTIONS)
     if not isinstance(training, Mapping) or at.raw("micro_batch_tokens") is None:
@@ -187,11 +183,7 @@ def _pipeline(
 
 
 def _split(at: Document, pp: int, model: str | None) -> tuple[int, ...]:
-    """Layers of every chunk by the points at which an older version splits; empty where they are not said.
-
-    Raises:
-        BadRequest: they make no chunks of these stages.
-    """
+    """Layers of every chunk by the points at which an older version splits; empty where they are not said."""
     points = at.raw("split_points")
     if not points or model is None:
         return ()
@@ -245,11 +237,7 @@ def _batch(at: Document, pp: int, ranks: _Ranks) -> tuple[dict[str, Any], int | 
 
 
 def _micro_batch(at: Document, local: int, pp: int) -> int:
-    """Sequences of a pipeline's micro-batch; the first versions say how many there are, as many as stages unless said.
-
-    Raises:
-        BadRequest: they do not divide the local batch.
-    """
+    """Sequences of a pipeline's micro-batch; the first versions say how many there are, as many as stages if not."""
     older = at.table("experimental") or at.raw("micro_batches") is not None
     if not older:
         return int(at("micro_batch_size"))
@@ -262,11 +250,7 @@ def _micro_batch(at: Document, local: int, pp: int) -> int:
 def _recomputation(
     at: Document, pp: int, model: str | None
 ) -> tuple[dict[str, Any], tuple[int, ...] | None, tuple[str, ...]]:
-    """What is recomputed: selective of every so many layers is full recomputation of some of them.
-
-    Raises:
-        BadRequest: selective_ac_option is neither op nor a number.
-    """
+    """What is recomputed: selective of every so many layers is full recomputation of some of them."""
     mode, given = at("recompute"), at.raw("selective_option")
     option = "2" if given is None else str(given)
     if mode != "selective" or option == "op":
@@ -322,11 +306,7 @@ def _unpriced(at: Document, pp: int) -> tuple[str, ...]:
 
 
 def _precision(at: Document, ep: int) -> tuple[str, bool, list[str]]:
-    """The recipe of the products, whether weights are gathered in 8 bits, and remarks.
-
-    Raises:
-        BadRequest: a converter or a recipe that is not priced.
-    """
+    """The recipe of the products, whether weights are gathered in 8 bits, and remarks."""
     used, width = _converters(at), at("width")
     if not used and (at("older_float8") or at.raw("oldest_float8")):
         used = ["float8"]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from costmodels.names import SHARDED_PARAMETERS
@@ -19,18 +19,7 @@ from planner.jobs.torchtitan.options import CONVERTERS, FOLDED, MODELS, OPTIONS,
 
 MODULE: Final = "meshwright_plan"
 TOML: Final = "torchtitan.toml"
-_REGISTERED: Final[Mapping[str, tuple[str, str]]] = {
-    "llama3-8b": ("llama3", "llama3_8b"),
-    "llama3-70b": ("llama3", "llama3_70b"),
-    "deepseek-v3": ("deepseek_v3", "deepseek_v3_671b"),
-    "qwen3-0.6b": ("qwen3", "qwen3_0_6b"),
-    "qwen3-1.7b": ("qwen3", "qwen3_1_7b"),
-    "qwen3-14b": ("qwen3", "qwen3_14b"),
-    "qwen3-32b": ("qwen3", "qwen3_32b"),
-    "qwen3-30b-a3b": ("qwen3", "qwen3_30b_a3b"),
-    "gpt-oss-20b": ("gpt_oss", "gpt_oss_20b"),
-    "gpt-oss-120b": ("gpt_oss", "gpt_oss_120b"),
-}
+_REGISTERED: Final[Mapping[str, Sequence[str]]] = data("torchtitan/words")["registered"]
 """Catalogue models that torchtitan 0.3 registers in bf16: module and configuration function."""
 
 

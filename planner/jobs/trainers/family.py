@@ -19,7 +19,9 @@ from planner.jobs.transformers.trainer import Trainer, zero
 Read = Callable[[Launch, Context], ImportedJob]
 
 
-def trainer(name: str, translated: Callable[[Mapping[str, Any]], Mapping[str, Any]], *, alone: bool = False) -> Trainer:
+def trainer(
+    name: str, translated: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict, *, alone: bool = False
+) -> Trainer:
     """A trainer by its table.
 
     Args:
@@ -30,7 +32,7 @@ def trainer(name: str, translated: Callable[[Mapping[str, Any]], Mapping[str, An
     said = data(f"trainers/{name}")
     plain = {one.name: said[one.name] for one in fields(Trainer) if one.name in said}
     return Trainer(**plain | {
-        "options": training_options(*rows(said["options"], {})),
+        "options": training_options(*rows(said.get("options", {}), {})),
         "harmless": words(said["harmless"]) + (() if alone else HARMLESS),
         "effects": {**EFFECTS, **said["unpriced"]},
         "deepspeed": {one: zero(**row) for one, row in said.get("deepspeed", {}).items()},

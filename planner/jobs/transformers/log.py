@@ -18,6 +18,7 @@ from planner.jobs.logs.statements import Findings, findings_of, tell, with_findi
 from planner.jobs.logs.tables import log_reader, tables
 from planner.jobs.options import present
 from planner.jobs.reader import Context, JobFile
+from planner.jobs.values import real
 
 _TABLES: Final = "transformers/log"
 
@@ -51,21 +52,13 @@ def _of_state(document: Mapping[str, Any], context: Context) -> ImportedJob:
     entries = [one for one in document["log_history"] if isinstance(one, Mapping)]
     last = next((one for one in reversed(entries) if "train_runtime" in one), {})
     said = {"runtime": str(last.get("train_runtime", "")), "steps": str(last.get("step", ""))}
-    evaluated = sum(_number(one.get("eval_runtime")) for one in entries)
+    evaluated = sum(real(one.get("eval_runtime")) for one in entries)
     findings = _whole_run(tell([Start()], tables(_TABLES).forms), said, evaluated=evaluated)
     if not findings.timing and "iteration_seconds" not in findings.measured:
         findings = replace(findings, remarks=(_NO_CLOCK,))
     size = document.get("train_batch_size")
     pins = {"micro_batch_size": size} if isinstance(size, int) and size > 0 else {}
     return with_findings(_alone(ImportedJob(pins=pins)), findings, context, aside=tuple(_tokens(document)))
-
-
-def _number(value: Any) -> float:
-    """A number, or 0 where a log has none."""
-    try:
-        return float(value or 0.0)
-    except (TypeError, ValueError):
-        return 0.0
 
 
 def _alone(job: ImportedJob) -> ImportedJob:
@@ -90,7 +83,7 @@ def _whole_run(findings: Findings, said: Mapping[str, str], *, evaluated: float 
         said: ``runtime`` in seconds, and ``steps`` or how many of them a second.
         evaluated: seconds of evaluations.
     """
-    steps, runtime, rate = (_number(said.get(name)) for name in ("steps", "runtime", "steps_per_second"))
+    steps, runtime, rate = (real(said.get(name)) for name in ("steps", "runtime", "steps_per_second"))
     steps, rounding = (steps, 0.0) if steps else (runtime * rate, last_digit(said.get("steps_per_second", "")) / 2)
     if findings.timing or steps < _FEWEST or runtime <= evaluated:
         return findings

@@ -95,9 +95,7 @@ def command_job(
     launched, missing = accelerate_of(command.start, context)
     accelerate = accelerate or launched
     gpus, assumed = gpus_of(launch, command.start, accelerate)
-    found = training_job(
-        values, trainer, context, beside=command.file, accelerate=accelerate, gpus=gpus, task=task
-    )  # fmt: skip
+    found = training_job(values, trainer, context, beside=command.file, accelerate=accelerate, gpus=gpus, task=task)
     more = [f"{lost} has the options, but is not here; give that file too"] if lost is not None else []
     return joined(found, ImportedJob(assumed=(assumed,) if assumed else (), missing=(*more, *missing, *unknown)))
 
@@ -117,10 +115,8 @@ def _known(values: Mapping[str, Any], launch: Launch, trainer: Trainer) -> tuple
 def names_in(launch: Launch) -> set[str]:
     """Names of the options of what a command line starts."""
     return {
-        word.lstrip("-").partition("=")[0].replace("-", "_")
-        for word in started(launch.words).words
-        if is_option(word)
-    }  # fmt: skip
+        word.lstrip("-").partition("=")[0].replace("-", "_") for word in started(launch.words).words if is_option(word)
+    }
 
 
 def _recognises(launch: Launch) -> bool:

@@ -8,15 +8,14 @@ from math import prod
 from typing import Any, Final
 
 from costmodels.stack.finetune import GENERATING
-from planner.jobs.data import data, words
+from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import present
 from planner.jobs.reader import CommandReader, Context, Launch
 from planner.jobs.shell.processes import processes
-from planner.jobs.transformers.arguments import Started
-from planner.jobs.transformers.options import EFFECTS, OPTIONS
+from planner.jobs.trainers.family import trainer
+from planner.jobs.transformers.arguments import Started, overrides_of
 from planner.jobs.transformers.read import Command, command_job
-from planner.jobs.transformers.trainer import Trainer
 from planner.jobs.values import truth, whole
 
 ACTOR: Final = "actor_rollout_ref.actor."
@@ -27,28 +26,12 @@ SAMPLES: Final = "actor_rollout_ref.rollout.n"
 _SFT: Final = ("verl.trainer.fsdp_sft_trainer", "verl.trainer.sft_trainer")
 _SEQUENCES, _PARTS, _WHOLE, _MICRO = 256, (512, 512), 1024, 4
 """Of a batch, tokens of prompt and response or of a whole sequence, and sequences that a device tunes on at a time."""
-_TRAINER: Final = Trainer(
-    "verl",
-    OPTIONS,
-    harmless=words("batch* micro_of_all offload_policy reshard fsdp_size fsdp fsdp_config"),
-    effects={
-        **EFFECTS,
-        "optimizer_offload": "optimizer states are on the host during rollouts, not while the actor trains",
-        "param_offload": "parameters are on the host during rollouts, not while the actor trains",
-        "use_kl_loss": "a reference model's forward pass comes beside: more memory and time",
-        "use_dynamic_bsz": "micro-batches hold as many tokens as fit, whole sequences of one size are priced",
-        "use_fused_kernels": "a fused loss: less memory",
-    },
-    precision="bf16",
-    adapters="asked",
-    recompute=True,
-)
+_TRAINER: Final = trainer("verl", alone=True)
 
 
 def pairs_of(launch: Launch) -> dict[str, str]:
     """The overrides of a command line."""
-    pairs = (word.lstrip("+~").partition("=") for word in launch.words if "=" in word and not word.startswith("--"))
-    return {name: value.strip("'\"") for name, _, value in pairs}
+    return {name: value.strip("'\"") for name, value in overrides_of(launch.words).items()}
 
 
 def _program(launch: Launch) -> str:
