@@ -233,11 +233,7 @@ def _table(table: str, every: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:
 
 
 def _joined(parts: Sequence[Part], context: Context) -> ImportedJob:
-    """All that the files say.
-
-    Raises:
-        BadRequest: two of them say the same thing otherwise.
-    """
+    """All that the files say."""
     said: dict[str, tuple[Any, str]] = {}
     filled: dict[str, tuple[Any, str]] = {}
     read = [(part, part.job) for part in parts if part.job is not None]
@@ -259,17 +255,16 @@ def _joined(parts: Sequence[Part], context: Context) -> ImportedJob:
     origins = {name: origin for name, (_, origin) in every.items() if not name.startswith("changes.")}
     changed = {origin: None for name, (_, origin) in every.items() if name.startswith("changes.")}
     lacks = "" if "model" in every else next((job.lacks for job in jobs if job.lacks), "")
+    common: dict[str, Any] = {
+        name: next((found for job in jobs if (found := getattr(job, name))), None)
+        for name in ("layers", "recomputed", "framework", "length")
+    }
+    for name in ("remarks", "assumed", "unpriced", "missing"):
+        common[name] = _each_once(getattr(job, name) for job in jobs)
     return ImportedJob(
         fields=fields | ({"changes": changes} if changes else {}),
         pins=_table("pins", every),
-        layers=next((job.layers for job in jobs if job.layers), None),
-        recomputed=next((job.recomputed for job in jobs if job.recomputed), None),
-        remarks=_each_once(job.remarks for job in jobs),
-        assumed=_each_once(job.assumed for job in jobs),
-        unpriced=_each_once(job.unpriced for job in jobs),
-        missing=_each_once(job.missing for job in jobs),
-        framework=next((job.framework for job in jobs if job.framework), None),
-        length=next((job.length for job in jobs if job.length), None),
+        **common,
         lacks=lacks,
         unsaid={name: line for job in jobs for name, line in job.unsaid.items() if name not in every},
         filled=frozenset(filled.keys() - said.keys()),

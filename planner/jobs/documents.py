@@ -41,14 +41,6 @@ def _schema(file: JobFile) -> str:
     return str(at.get("schema", "run/" if {"request", "measured"} <= set(at) else ""))
 
 
-def _is_run(file: JobFile) -> bool:
-    return _schema(file).startswith("run/")
-
-
-def _is_answer(file: JobFile) -> bool:
-    return _schema(file).startswith(("plan/", "replan/"))
-
-
 def _is_request(file: JobFile) -> bool:
     """A table whose names are all fields of a question; a model and a batch or the devices are among them."""
     at = file.document or {}
@@ -87,7 +79,9 @@ def _read_model(file: JobFile, context: Context) -> ImportedJob:
 READERS: Final = (
     DocumentReader("hf", "a Hugging Face model configuration", "", _is_hugging_face, _read_model),
     DocumentReader("model", "a description of a model", "", _is_model, _read_model),
-    DocumentReader("run", "a measured run", "", _is_run, _read_own),
-    DocumentReader("plan", "an answer of plan", "", _is_answer, _read_own),
+    DocumentReader("run", "a measured run", "", lambda file: _schema(file).startswith("run/"), _read_own),
+    DocumentReader(
+        "plan", "an answer of plan", "", lambda file: _schema(file).startswith(("plan/", "replan/")), _read_own
+    ),
     DocumentReader("request", "a question for plan", "", _is_request, _read_own),
 )

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-_FILE: Final = Path(__file__).with_suffix(".toml")
+from planner.jobs.data import data
 
 
 @cache
 def known_constants() -> Mapping[str, Mapping[str, Any]]:
     """The constants that are known, by the catalogue's names of the models."""
-    rows = tomllib.loads(_FILE.read_text(encoding="utf-8"))["constants"]
-    return {name: row for row in rows for name in row["models"]}
+    return {name: row for row in data("model_constants")["constants"] for name in row["models"]}
 
 
 def model_constants(name: str) -> Mapping[str, Any]:

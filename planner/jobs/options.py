@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 from planner.errors import BadRequest
+from planner.jobs.data import data, pattern, words
 
 ALIKE: Final = 0.85
 """How alike two names are of which one may be meant by the other (``difflib``)."""
@@ -81,6 +82,26 @@ def _field(word: str) -> str:
     return word.replace("-", "_")
 
 
+def rows(table: Mapping[str, str | Mapping[str, Any]], values: Mapping[str, Mapping[str, Any]]) -> Iterator[Option]:
+    """Options of a table of data.
+
+    Args:
+        table: by an option's word its kind, or its field under the kind with the rest of it; older words are one text.
+        values: what words stand for, by field, where the row does not say it.
+    """
+    for word, said in table.items():
+        more: dict[str, Any] = {said: ""} if isinstance(said, str) else dict(said)
+        kind = next(one for one in _KINDS if one in more)
+        field, older = more.pop(kind) or _field(word), tuple(more.pop("older", "").split())
+        if kind == "choice":
+            known = more.pop("values", None) or values[field]
+            more["values"] = known.split() if isinstance(known, str) else known
+        yield _KINDS[kind](word, field, older=older, **more)
+
+
+_KINDS: Final[Mapping[str, Callable[..., Option]]] = {"number": number, "flag": flag, "text": text, "choice": choice}
+
+
 class Options:
     """The options of a framework by field, in the order in which they are written."""
 
@@ -127,6 +148,12 @@ class Options:
                 at = at.setdefault(name, {})
             at[key] = value
         return found
+
+
+def options_of(name: str) -> Options:
+    """The options of a framework by its folder, whose ``options.toml`` has a row each."""
+    said = data(f"{name}/options")
+    return Options(*rows(said["options"], said.get("values", {})))
 
 
 def _words(value: Any) -> list[str]:
@@ -251,6 +278,10 @@ class Document:
     def unread(self, path: str, harmless: str) -> tuple[str, ...]:
         """Remarks on the names of a table that were not read."""
         return self.table(path).unread(harmless, prefix=path and f"{path}.")
+
+    def left(self, tables: Mapping[str, str]) -> tuple[str, ...]:
+        """Remarks on the names of tables that were not read; those behind each table's path change no price."""
+        return tuple(line for path, names in tables.items() for line in self.unread(path, pattern(words(names))))
 
     def _place(self, field: str) -> tuple[Tracked, str]:
         """The table and the key that a field has here, of the older spellings where only their table is there."""

@@ -13,44 +13,17 @@ from planner.answer.text import name_in
 from planner.errors import BadRequest
 from planner.jobs.check import broken, device_lack
 from planner.jobs.choices import uncarried_choices
+from planner.jobs.data import data
 from planner.jobs.job import groups_in_turn, job_of
 from planner.jobs.megatron.options import CARRIED, OPTIONS
 from planner.jobs.megatron.write import strategy_lacks, strategy_values
 from planner.jobs.megatron.write_stack import stack_values, state_values
 from planner.jobs.torchtitan.write import torchtitan_arguments
 
-_FORKS: Final[Mapping[str, str]] = {
-    "megatron-core": "",
-    "megatron-lm-2020": "the release of 2020 knows fewer of them",
-    "megatron-lm-2021": "the release of 2021 knows fewer of them",
-    "megatron-lm-2022": "the release of 2022 knows fewer of them",
-    "megascale": "MegaScale itself is not public",
-    "nemo": "Megatron-Bridge takes the same names as overrides, such as model.tensor_model_parallel_size=8",
-    "nemo-26.06": "Megatron-Bridge takes the same names as overrides, such as model.tensor_model_parallel_size=8",
-    "megatron-deepspeed": "Megatron-DeepSpeed takes ZeRO and precision from its DeepSpeed JSON",
-    "megatron-deepspeed-2021": "Megatron-DeepSpeed takes ZeRO and precision from its DeepSpeed JSON",
-    "vocabulary-parallel": "the fork adds --enable-vocab-parallel",
-    "yuan2": "Yuan 2.0's fork takes the layers of every stage in an option of its own",
-    "zero-bubble": "the zero-bubble fork adds --enable-zero-bubble and its kin for the schedule, and has no layout",
-}
+_FORKS: Final[Mapping[str, str]] = data("preview")["forks"]
 """Stacks whose parser is Megatron-LM's or descends from it, and in what it is another one."""
 
-_OTHERS: Final[Mapping[str, str]] = {
-    "aleph-alpha": "Aleph Alpha's scaling is launched with a YAML file",
-    "deepseek": "HAI-LLM is not public",
-    "deepspeed": "plan export --to deepspeed writes its JSON file, and a pipeline in Python",
-    "deepspeed-2021": "plan export --to deepspeed writes its JSON file, and a pipeline in Python",
-    "fsdp": "plan export --to accelerate writes a YAML file, --to pytorch the Python of the mesh",
-    "transformers": "Transformers' Trainer reads its plan from a recipe (plan export --to trl or llamafactory)",
-    "gpt-neox": "GPT-NeoX is launched with a YAML file",
-    "generic": "no framework in particular is meant",
-    "internevo": "InternEvo is launched with a Python configuration",
-    "maxtext": "plan export --to maxtext writes its YAML",
-    "mindformers": "MindFormers is launched with a YAML file",
-    "nanotron": "plan export --to nanotron writes its YAML",
-    "paddle": "PaddlePaddle is launched with its own hybrid-parallel arguments",
-    "paddle-2021": "static graphs of PaddlePaddle are planned in a training script",
-}
+_OTHERS: Final[Mapping[str, str]] = data("preview")["others"]
 """Stacks that are launched otherwise, and how."""
 
 
@@ -93,11 +66,7 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
 
 
 def _check(plan: Plan) -> None:
-    """Refuse arguments that Megatron-LM would stop at; what a fork of it takes is for its remark to say.
-
-    Raises:
-        BadRequest: it would, with the way to a plan that it starts.
-    """
+    """Refuse arguments that Megatron-LM would stop at; what a fork of it takes is for its remark to say."""
     if why := device_refusal(plan):
         other = f"; {_OTHERS['maxtext']}" if _family(plan) == "maxtext" else ""
         raise BadRequest(f"no options, because megatron-lm cannot start this plan: {why}{other}")

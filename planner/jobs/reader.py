@@ -133,6 +133,11 @@ class Launch:
     when: tuple[str, ...] = ()
     outer: tuple[tuple[str, ...], ...] = ()
 
+    def file(self, name: str, context: Context) -> JobFile | None:
+        """The file that it names: as the script itself writes it, else as the context has it."""
+        written = self.written.get(name)
+        return context.find(name) if written is None else JobFile(Path(name), written)
+
 
 @dataclass(frozen=True)
 class Context:
@@ -189,20 +194,24 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class FileReader:
-    """Reads a kind of file.
+class _Kind:
+    """A kind of file or of command line.
 
     Attributes:
         form: the kind's name, as ``--from`` takes it.
         title: what a person calls it.
-        framework: name of the exporter's framework whose stack is priced, "" where the file says none.
-        recognises: whether a file is of this kind, by its content alone.
-        read: what the file asks for.
+        framework: name of the exporter's framework whose stack is priced, "" where nothing says one.
     """
 
     form: str
     title: str
     framework: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileReader(_Kind):
+    """Reads a kind of file, which is known by its content alone."""
+
     recognises: Callable[[JobFile], bool]
     read: Callable[[JobFile, Context], ImportedJob]
 
@@ -213,6 +222,20 @@ class DocumentReader(FileReader):
     __slots__ = ()
 
 
+def reader_of_tables(
+    form: str,
+    title: str,
+    framework: str,
+    knows: Callable[[Mapping[str, Any]], bool],
+    read: Callable[[Mapping[str, Any], Context], ImportedJob],
+) -> DocumentReader:
+    """The reader of a kind of table, whatever file it stands in; arguments as of ``FileReader``."""
+    return DocumentReader(
+        form, title, framework,
+        lambda file: knows(file.document or {}), lambda file, context: read(file.document or {}, context),
+    )  # fmt: skip
+
+
 class LogReader(FileReader):
     """Reads what a run printed: the job as far as the log says it, with what was ``measured``."""
 
@@ -220,20 +243,9 @@ class LogReader(FileReader):
 
 
 @dataclass(frozen=True, slots=True)
-class CommandReader:
-    """Reads the command lines of a program.
+class CommandReader(_Kind):
+    """Reads the command lines of a program, which are known by program, module or options."""
 
-    Attributes:
-        form: as ``--from`` takes it.
-        title: what a person calls it.
-        framework: name of the exporter's framework whose stack is priced, "" where the line says none.
-        recognises: whether a launch is the program's, by program, module or its options.
-        read: what the line asks for.
-    """
-
-    form: str
-    title: str
-    framework: str
     recognises: Callable[[Launch], bool]
     read: Callable[[Launch, Context], ImportedJob]
 

@@ -10,69 +10,36 @@ from planner.errors import BadRequest
 from planner.jobs import documents, recipes, unread
 from planner.jobs.accelerate import read as accelerate
 from planner.jobs.assemble import FilesOfJob, read_files
-from planner.jobs.axolotl import read as axolotl
 from planner.jobs.deepspeed import read as deepspeed
-from planner.jobs.flagscale import read as flagscale
 from planner.jobs.imported import ImportedJob
 from planner.jobs.internevo import read as internevo
-from planner.jobs.llamafactory import read as llamafactory
 from planner.jobs.llmfoundry import read as llmfoundry
-from planner.jobs.maxtext import log as maxtext_log
+from planner.jobs.logs.tables import log_reader
 from planner.jobs.maxtext import read as maxtext
-from planner.jobs.megatron import functional
-from planner.jobs.megatron import log as megatron_log
+from planner.jobs.megatron import configurations, dump
 from planner.jobs.megatron import read as megatron
-from planner.jobs.nanotron import log as nanotron_log
 from planner.jobs.nanotron import read as nanotron
 from planner.jobs.nemo import log as nemo_log
 from planner.jobs.nemo import read as nemo
-from planner.jobs.neox import log as neox_log
 from planner.jobs.neox import read as neox
-from planner.jobs.openrlhf import read as openrlhf
-from planner.jobs.primus import read as primus
 from planner.jobs.reader import Context, JobFile, Reader
 from planner.jobs.roll import read as roll
-from planner.jobs.swift import read as swift
 from planner.jobs.torchtitan import log as torchtitan_log
 from planner.jobs.torchtitan import read as torchtitan
+from planner.jobs.trainers import axolotl, llamafactory, openrlhf, swift, trl
 from planner.jobs.transformers import log as transformers_log
 from planner.jobs.transformers import read as transformers
-from planner.jobs.trl import read as trl
 from planner.jobs.verl import read as verl
 
 READERS: Final[list[Reader]] = [
-    *unread.READERS,
-    *megatron.READERS,
-    functional.READER,
-    *nemo.READERS,
-    *primus.READERS,
-    *neox.READERS,
-    *flagscale.READERS,
-    *verl.READERS,
-    *internevo.READERS,
-    *openrlhf.READERS,
-    *roll.READERS,
-    *deepspeed.READERS,
-    *llamafactory.READERS,
-    *axolotl.READERS,
-    *swift.READERS,
-    *trl.READERS,
-    *transformers.READERS,
-    *recipes.READERS,
-    *torchtitan.READERS,
-    *accelerate.READERS,
-    *nanotron.READERS,
-    *llmfoundry.READERS,
-    *maxtext.READERS,
-    *documents.READERS,
-    *nanotron_log.READERS,
-    *torchtitan_log.READERS,
-    *maxtext_log.READERS,
-    *nemo_log.READERS,
-    *neox_log.READERS,
-    *megatron_log.READERS,
+    *unread.READERS, *megatron.READERS, configurations.ARGUMENTS, *nemo.READERS, configurations.PRIMUS,
+    *neox.READERS, configurations.FLAGSCALE, *verl.READERS, *internevo.READERS, *openrlhf.READERS, *roll.READERS,
+    *deepspeed.READERS, *llamafactory.READERS, *axolotl.READERS, *swift.READERS, *trl.READERS,
+    *transformers.READERS, *recipes.READERS, *torchtitan.READERS, *accelerate.READERS, *nanotron.READERS,
+    *llmfoundry.READERS, *maxtext.READERS, *documents.READERS, log_reader("nanotron"), *torchtitan_log.READERS,
+    maxtext.LOG, *nemo_log.READERS, llmfoundry.LOG, neox.LOG, dump.LOG,
     *transformers_log.READERS,
-]
+]  # fmt: skip
 """Those of every framework; the first of a form is the usual one, and of logs those first that others resemble."""
 
 

@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from planner.jobs.axolotl import read as axolotl
 from planner.jobs.imported import ImportedJob
-from planner.jobs.llamafactory import read as llamafactory
-from planner.jobs.reader import CommandReader, Context, JobFile, Launch
-from planner.jobs.swift import read as swift
+from planner.jobs.reader import CommandReader, Context, Launch
+from planner.jobs.trainers import axolotl, llamafactory, swift, trl
 from planner.jobs.transformers.arguments import files_of, started, values_of
 from planner.jobs.transformers.options import OPTIONS
 from planner.jobs.transformers.read import command_job, command_of
 from planner.jobs.transformers.trainer import TRANSFORMERS, Trainer
-from planner.jobs.trl import read as trl
 
 _TRAINERS: Final[Mapping[str, Trainer]] = {
     "llamafactory": llamafactory.LLAMA_FACTORY,
@@ -49,8 +46,7 @@ def _read(launch: Launch, context: Context) -> ImportedJob:
 def _trainer(launch: Launch, context: Context) -> Trainer:
     """The trainer whose recipe it is; Transformers' own where it is none of those that are known, or not here."""
     name = _recipe(launch) or ""
-    written = launch.written.get(name)
-    file = context.find(name) if written is None else JobFile(Path(name), written)
+    file = launch.file(name, context)
     known = [one.form for one in _READERS if not isinstance(one, CommandReader) and file and one.recognises(file)]
     return _TRAINERS[known[0]] if known else TRANSFORMERS
 

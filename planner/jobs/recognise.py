@@ -9,6 +9,7 @@ from typing import Final
 
 from planner.errors import BadFile
 from planner.jobs.reader import SYNTAXES, FileReader, JobFile, LogReader, Reader
+from planner.jobs.values import program_of
 
 _SHELL: Final = re.compile(
     r"\A#!.*\b(ba|z|k|da)?sh\b"
@@ -77,11 +78,8 @@ def is_script(file: JobFile) -> bool:
 
 def is_python(file: JobFile) -> bool:
     """Whether a text is Python's: it parses and has a definition or an import."""
-    try:
-        body = ast.parse(file.text).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return any(isinstance(one, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef) for one in body)
+    kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
+    return any(isinstance(one, kinds) for one in program_of(file.text).body)
 
 
 def _broken(file: JobFile, name: str) -> str:

@@ -11,7 +11,6 @@ from planner.errors import BadRequest, UnknownName
 from planner.frameworks.registry import ANY, FRAMEWORKS, framework_of
 from planner.frameworks.vendors import TPU, XLA
 from planner.jobs.accelerate.write import accelerate
-from planner.jobs.axolotl.write import axolotl
 from planner.jobs.check import broken
 from planner.jobs.choices import uncarried_choices
 from planner.jobs.deepspeed import options as deepspeed_options
@@ -21,7 +20,6 @@ from planner.jobs.launchers.clouds import ray, skypilot
 from planner.jobs.launchers.kubernetes import jobset, kueue, trainjob, volcano
 from planner.jobs.launchers.slurm import slurm
 from planner.jobs.launchers.torchrun import torchrun
-from planner.jobs.llamafactory.write import llamafactory
 from planner.jobs.maxtext.write import maxtext
 from planner.jobs.megatron import options as megatron_options
 from planner.jobs.megatron.bridge import CARRIED as BRIDGE_CARRIED
@@ -31,10 +29,9 @@ from planner.jobs.nanotron import options as nanotron_options
 from planner.jobs.nanotron.write import nanotron
 from planner.jobs.paddle.write import paddle
 from planner.jobs.pytorch.write import pytorch
-from planner.jobs.swift.write import swift
 from planner.jobs.torchtitan.write import torchtitan
+from planner.jobs.trainers.write import recipe
 from planner.jobs.transformers.write import CARRIED as TRAINERS_CARRIED
-from planner.jobs.trl.write import trl
 
 Start = Callable[[Job, str, Export], Export]
 """A launcher: a job, the launcher's version, and what the framework runs."""
@@ -85,13 +82,13 @@ TARGETS: Final[Mapping[str, Target]] = {target.name: target for target in (
            nanotron, carries=nanotron_options.CARRIED),
     Target("maxtext", "MaxText configuration", ("0.2.5",),
            "pyconfig, and the mesh of JAX over simulated devices", maxtext, carries=("optimizer",)),
-    Target("trl", "TRL recipe with DeepSpeed JSON or Accelerate YAML", ("1.16",), "its own reader", trl,
+    Target("trl", "TRL recipe with DeepSpeed JSON or Accelerate YAML", ("1.16",), "its own reader", recipe("trl"),
            carries=TRAINERS_CARRIED),
     Target("llamafactory", "LLaMA-Factory recipe with DeepSpeed JSON or Accelerate YAML", ("0.9",), "its own reader",
-           llamafactory, carries=TRAINERS_CARRIED),
-    Target("axolotl", "axolotl YAML with DeepSpeed JSON", ("0.19",), "its own reader", axolotl,
+           recipe("llamafactory"), carries=TRAINERS_CARRIED),
+    Target("axolotl", "axolotl YAML with DeepSpeed JSON", ("0.19",), "its own reader", recipe("axolotl"),
            carries=TRAINERS_CARRIED),
-    Target("swift", "ms-swift arguments with DeepSpeed JSON", ("4.6",), "its own reader", swift,
+    Target("swift", "ms-swift arguments with DeepSpeed JSON", ("4.6",), "its own reader", recipe("swift"),
            carries=TRAINERS_CARRIED),
     Target("torchrun", "torchrun script", ("2.13",), "torch.distributed.run", start=torchrun),
     Target("slurm", "Slurm batch script", ("22.05", "24.05"),
@@ -189,11 +186,7 @@ def _program(job: Job) -> Export:
 
 
 def _check(job: Job, framework: Target, version: str) -> None:
-    """Refuse what breaks a rule of a framework's version; what an older one lacks itself is its exporter's to say.
-
-    Raises:
-        Inexpressible: the first rule that is broken.
-    """
+    """Refuse what breaks a rule of a framework's version; what an older one lacks itself is its exporter's to say."""
     if framework.name in FRAMEWORKS:
         lacks = broken(job, framework.name, version=version if version != framework.versions[0] else "")
         refuse(f"{framework.name} cannot start this plan:", ((True, lack) for lack in lacks))

@@ -59,8 +59,7 @@ def job_of_script(file: JobFile, context: Context, readers: Sequence[Reader]) ->
     if not known:
         return None
     beside = ImportedJob(
-        assumed=script.assumed,
-        remarks=(*script.unread, *script.wanted, *((WARNING,) if context.expand else ())),
+        assumed=script.assumed, remarks=(*script.unread, *script.wanted, *((WARNING,) if context.expand else ()))
     )
     if script.needs and (context.launch is None or len(known) < 2):
         asked = tuple(f"{one.option or 'its value'} ({one.reason})" for one in script.needs)
@@ -155,11 +154,7 @@ def _in_words(place: int, launch: Launch) -> str:
 
 
 def _chosen(known: Sequence[Started], number: int | None) -> Started:
-    """The launch that is meant.
-
-    Raises:
-        BadRequest: there is none of that number.
-    """
+    """The launch that is meant."""
     if number is not None and number > len(known):
         said = _several(known) or ("it starts only one training; leave --launch out",)
         raise BadRequest(f"there is no launch {number}: {said[0]}")
@@ -167,11 +162,7 @@ def _chosen(known: Sequence[Started], number: int | None) -> Started:
 
 
 def _read(one: Started, context: Context) -> ImportedJob:
-    """A launch, read; of what depends on values that are not known, what they are and how they are said, all at once.
-
-    Raises:
-        BadRequest: it is wrong whatever these values are.
-    """
+    """A launch, read; of what depends on values that are not known, what they are and how they are said."""
     launch, read = one.launch, one.reader.read
     unknown = {text: option for text, option in launch.unknown.items() if any(text in word for word in _texts(launch))}
     if not unknown:
@@ -246,11 +237,7 @@ def _differing(one: ImportedJob, other: ImportedJob | None) -> set[str]:
 def _refused(
     read: Callable[[Launch, Context], ImportedJob], launch: Launch, context: Context, unknown: Mapping[str, str]
 ) -> ImportedJob:
-    """What a launch is refused for as it stands: the values that are not known, where they are to blame.
-
-    Raises:
-        BadRequest: it is wrong whatever they are.
-    """
+    """What a launch is refused for as it stands: the values that are not known, where they are to blame."""
     try:
         return read(launch, context)
     except MeshwrightError as error:

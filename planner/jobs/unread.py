@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn
 
 from planner.errors import BadRequest
 from planner.jobs.reader import CommandReader, DocumentReader, JobFile, Launch, Reader
+from planner.jobs.values import at_path
 
 _SAY: Final = (
     "say its job by options: --model, --gpus, --global-batch-size, --seq-length, and --tp, --pp, --zero of its strategy"
@@ -46,12 +47,9 @@ UNREAD: Final = (
 
 
 def _has(document: Mapping[str, Any], path: str) -> bool:
-    at: Any = document
-    for name in path.split("."):
-        if not isinstance(at, Mapping) or name not in at:
-            return False
-        at = at[name]
-    return True
+    above, _, name = path.rpartition(".")
+    at = at_path(document, above) if above else document
+    return isinstance(at, Mapping) and name in at
 
 
 def _of_file(one: Unread) -> Callable[[JobFile], bool]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from planner.jobs.options import Option, Options
@@ -96,22 +95,28 @@ def truth(value: Any) -> bool | None:
     return _TRUTH.get(str(value).strip().lower())
 
 
+def real(value: Any) -> float:
+    """The number that a value is or says, 0 where it is none."""
+    try:
+        return float(value or 0.0)
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def program_of(text: str) -> ast.Module:
+    """A program of Python by its syntax, never run; an empty one where a text is none."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.Module([], [])
+
+
 def literal(text: str) -> Any:
     """A value as Python prints it; itself where it is text."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return text
-
-
-def words(text: str) -> tuple[str, ...]:
-    """Names that are written one behind the other; a star in one stands for anything."""
-    return tuple(text.split())
-
-
-def pattern(names: Iterable[str]) -> str:
-    """What matches any of some names."""
-    return "|".join(".*".join(map(re.escape, name.split("*"))) for name in names)
 
 
 def unpriced(values: Mapping[str, Any], effects: Mapping[str, str]) -> tuple[str, ...]:
@@ -121,13 +126,12 @@ def unpriced(values: Mapping[str, Any], effects: Mapping[str, str]) -> tuple[str
         values: of a file; a word is a path into its tables.
         effects: on time or memory, by word.
     """
-    said = {word: _at(values, word) for word in effects}
-    return tuple(
-        f"{word} is read and not priced: {effects[word]}" for word, value in said.items() if _on(value)
-    )  # fmt: skip
+    said = {word: at_path(values, word) for word in effects}
+    return tuple(f"{word} is read and not priced: {effects[word]}" for word, value in said.items() if _on(value))
 
 
-def _at(values: Mapping[str, Any], word: str) -> Any:
+def at_path(values: Mapping[str, Any], word: str) -> Any:
+    """What a path such as ``model.optim`` has in tables within tables; None where nothing is."""
     found: Any = values
     for name in word.split("."):
         found = found.get(name) if isinstance(found, Mapping) else None

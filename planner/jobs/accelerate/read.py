@@ -10,25 +10,16 @@ from typing import Any, Final
 from costmodels.names import SHARDED_PARAMETERS
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS
-from planner.jobs.accelerate.options import BACKENDS, LEFT, OPTIONS, PLUGIN, SHARDING
+from planner.jobs.accelerate.options import BACKENDS, OPTIONS
+from planner.jobs.data import data, words
 from planner.jobs.deepspeed.read import OF_SCRIPT, deepspeed_job
 from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.options import Document, present
 from planner.jobs.reader import Context, DocumentReader, JobFile
 from planner.jobs.values import typed
 
-_HARMLESS: Final = (
-    r"compute_environment|debug|main_.*|machine_rank|rdzv_.*|num_machines|same_network|tpu_.*|use_cpu|downcast_bf16|"
-    r"gpu_ids|command_file|commands|enable_cpu_affinity|deepspeed_hostfile|mpirun_config|num_cpu_threads_per_process|"
-    r"fsdp_config|deepspeed_config|parallelism_config|megatron_lm_config|dynamo_config|ipex_config|deepspeed_fields.*"
-)
-_OF_FSDP: Final = (
-    r"fsdp_(version|auto_wrap_policy|backward_prefetch.*|cpu_ram_efficient_loading|forward_prefetch|state_dict_type|"
-    r"sync_module_states|use_orig_params|transformer_layer_cls_to_wrap|min_num_params|limit_all_gathers)"
-)
-_OF_PARALLELISM: Final = r"parallelism_config_(cp_backend|sp_backend|sp_seq_length.*|sp_attn_implementation)"
-_OF_MEGATRON: Final = r"megatron_lm_(gradient_clipping|no_save_optim|no_load_optim|eod_mask_loss)"
-"""Keys that change no price."""
+_SAID: Final = data("accelerate/words")
+_PLUGIN: Final[Mapping[str, str]] = _SAID["plugin"]
 SPLIT: Final = "transformers"
 """The stack that splits sequences, which FSDP's usual one does not."""
 _KEYS: Final = frozenset({"distributed_type", "mixed_precision"})
@@ -51,9 +42,7 @@ def accelerate_job(document: Mapping[str, Any], find: Find = lambda _: None) -> 
     compiled = str(at("compiler") or "no").lower() not in {"no", "none", "eager"}
     more = {"gpus": at("gpus"), "changes": {"stack.fused_elementwise": True} if compiled else None}
     _ = [at.raw(field) for field in ("tp", "cp", "sp", "shard", "replicas", "cp_kind")]
-    tables = {"": _HARMLESS, "fsdp_config": _OF_FSDP, "parallelism_config": _OF_PARALLELISM}
-    unread = [line for table, harmless in tables.items() for line in at.unread(table, harmless)]
-    return joined(found, ImportedJob(present(**more), unpriced=tuple(unread)))
+    return joined(found, ImportedJob(present(**more), unpriced=at.left(_SAID["harmless"])))
 
 
 def deepspeed_document(document: Mapping[str, Any], find: Find = lambda _: None) -> Mapping[str, Any] | None:
@@ -67,7 +56,7 @@ def deepspeed_document(document: Mapping[str, Any], find: Find = lambda _: None)
         file = find(str(name))
         return None if file is None else file.document or {}
     made: dict[str, Any] = {"zero_optimization": {}}
-    for word, key in PLUGIN.items():
+    for word, key in _PLUGIN.items():
         value = plugin.get(word)
         if value in {None, "none", "auto", ""}:
             continue
@@ -88,7 +77,7 @@ def _of_deepspeed(at: Document, find: Find) -> ImportedJob:
         name = plugin.get("deepspeed_config_file")
         said = f"deepspeed_config_file {name} says how states are sharded, but is not here; give that file too"
         return ImportedJob({"stack": FRAMEWORKS["deepspeed"].stack}, missing=(said,), framework="deepspeed")
-    _ = {plugin.get(word) for word in (*PLUGIN, *LEFT)}
+    _ = {plugin.get(word) for word in (*_PLUGIN, *words(_SAID["left"]))}
     steps, precision = made.get("gradient_accumulation_steps"), at("precision")
     found = deepspeed_job({"train_micro_batch_size_per_gpu": "auto", **made})
     pins = {name: pin for name, pin in found.pins.items() if name != "steps"} | present(
@@ -118,7 +107,7 @@ def _of_megatron(at: Document, _find: Find) -> ImportedJob:
         recompute="selective" if at("megatron_recompute") else "none",
     )
     fields = {"stack": FRAMEWORKS["megatron-lm"].stack, "precision": at("precision")}
-    return ImportedJob(fields, pins, unpriced=at.unread("megatron_lm_config", _OF_MEGATRON), framework="megatron-lm")
+    return ImportedJob(fields, pins, unpriced=at.left(_SAID["megatron"]), framework="megatron-lm")
 
 
 def _of_pytorch(at: Document, _find: Find) -> ImportedJob:
@@ -159,7 +148,7 @@ def _stage(at: Document) -> int:
     """The ZeRO stage, negative where every node has a copy; FSDP2 says it as whether it reshards, FSDP1 by name."""
     for field, word in [(field, at.raw(field)) for field in ("strategy", "reshard")]:
         if word is not None:
-            found = SHARDING.get(str(word).strip().lower())
+            found = _SAID["sharding"].get(str(word).strip().lower())
             if found is None:
                 known = "FULL_SHARD, SHARD_GRAD_OP, HYBRID_SHARD, HYBRID_SHARD_ZERO2, NO_SHARD, true, false"
                 raise BadRequest(f"{OPTIONS[field].word}: {word!r:.40} is not priced; {known} are")

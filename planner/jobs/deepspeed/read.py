@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.deepspeed.options import EFFECTS, ONE_BIT, OPTIONS
+from planner.jobs.data import data
+from planner.jobs.deepspeed.options import ONE_BIT, OPTIONS
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import Document, applicable, present
-from planner.jobs.reader import Context, DocumentReader, JobFile
+from planner.jobs.reader import Context, reader_of_tables
 from planner.jobs.values import typed, unpriced
 
 AUTO: Final = "auto"
@@ -23,23 +24,6 @@ OF_SCRIPT: Final = {
 _STAGES: Final = 3
 _SIZES: Final = ("global_batch_size", "micro_batch_size", "steps")
 _BATCH, _MICRO, _STEPS = (OPTIONS[field].word for field in _SIZES)
-_HARMLESS: Final = (
-    r"scheduler|gradient_clipping|steps_per_print|wall_clock_breakdown|tensorboard|wandb|csv_monitor|comet|"
-    r"flops_profiler|comms_logger|zero_allow_untested_optimizer|dump_state|memory_breakdown|checkpoint|aio|"
-    r"prescale_gradients|gradient_predivide_factor|zero_force_ds_cpu_optimizer|elasticity|monitor_config|"
-    r"zero_allow_comm_data_type_fp32|disable_allgather|fp32_allreduce|timers|seed|nebula|comms_config|_.*|graph_harvesting|"
-    rf"activation_checkpointing|{'|'.join(sorted({word.partition('.')[0] for word in EFFECTS}))}"
-)
-"""Keys of DeepSpeed that change no price, or are told of by ``EFFECTS``."""
-_OVERLAPPED: Final = (
-    r"allgather_bucket_size|.*bucket_elements|contiguous_gradients|allgather_partitions|stage3_.*|sub_group_size|"
-    r"round_robin_gradients|ignore_unused_parameters|elastic_checkpoint|load_from_fp32_weights|"
-    r"gather_16bit_weights_on_model_save|zero3_init_flag|memory_efficient_linear|prefetch_bucket_size|"
-    rf"{'|'.join(word.split('.')[1] for word in EFFECTS if word.startswith('zero_optimization.'))}"
-)
-"""Keys of its ``zero_optimization`` that are priced as the stack has them, or are told of."""
-
-
 _KEYS: Final = frozenset({"zero_optimization", _BATCH, _MICRO})
 _OF_MODEL: Final = ("num_layers", "num-layers", "pipe_parallel_size", "pipe-parallel-size")
 """What a file has of GPT-NeoX, which passes DeepSpeed's own keys on."""
@@ -61,11 +45,8 @@ def deepspeed_job(document: Mapping[str, Any]) -> ImportedJob:
     assumed += more
     if at.raw("reduce_bucket") == AUTO:
         assumed.append("zero_optimization.reduce_bucket_size is auto, the square of a layer's width; 5e8 is priced")
-    assumed += (
-        []
-        if at("optimizer")
-        else ["no optimizer in the DeepSpeed configuration; Adam is priced, --optimizer changes it"]
-    )
+    if not at("optimizer"):
+        assumed.append("no optimizer in the DeepSpeed configuration; Adam is priced, --optimizer changes it")
     fields = present(
         global_batch_size=sizes.pop("global_batch_size", None),
         precision=precision,
@@ -85,11 +66,11 @@ def deepspeed_job(document: Mapping[str, Any]) -> ImportedJob:
         sequence_parallel="false",
         offload=_offload(at, stage),
     )
-    effects = (*unpriced(document, EFFECTS), *_effects_of_values(at, stage))
-    unread = (*at.unread("", _HARMLESS), *at.unread("zero_optimization", _OVERLAPPED))
+    said = data("deepspeed/words")
+    effects = (*unpriced(document, said["unpriced"]), *_effects_of_values(at, stage), *at.left(said["harmless"]))
     left = AUTO in (at.raw("bf16"), at.raw("fp16")) and not any(at.raw(one) is True for one in ("bf16", "fp16"))
     filled = frozenset({"precision"} if left else ())
-    return ImportedJob(fields, pins, assumed=tuple(assumed), unpriced=(*effects, *unread), filled=filled)
+    return ImportedJob(fields, pins, assumed=tuple(assumed), unpriced=effects, filled=filled)
 
 
 def _with_stage(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -110,11 +91,7 @@ def _changes(at: Document, stage: int, precision: str) -> dict[str, Any]:
     overlap = "stack.overlap_zero3" if stage == _STAGES else "stack.overlap_grad_reduce"
     bucket = None if at.raw("reduce_bucket") == AUTO else at("reduce_bucket")
     changes = {
-        overlap: None
-        if at.raw("overlap_comm") == AUTO
-        else at("overlap_comm")
-        if at.raw("overlap_comm") is not None
-        else None,
+        overlap: None if at.raw("overlap_comm") in (None, AUTO) else at("overlap_comm"),
         "stack.reduce_bucket_size": None if bucket is None else f"{bucket * (4 if precision == 'fp32' else 2)} B",
         "stack.zero_hpz": (at("second_shard") or 1) > 1 or None,
     }
@@ -182,18 +159,14 @@ def _precision(at: Document) -> tuple[str, list[str]]:
     return auto[0], [f"{auto[0]}.enabled is {AUTO}, which Hugging Face fills in; {auto[0]} is priced"]
 
 
-def _recognises(file: JobFile) -> bool:
-    keys = set(file.document or ())
-    return bool(_KEYS & keys) and not keys.intersection(_OF_MODEL)
+def _recognises(keys: Mapping[str, Any]) -> bool:
+    return bool(_KEYS & keys.keys()) and not keys.keys() & set(_OF_MODEL)
 
 
-def _read(file: JobFile, _: Context) -> ImportedJob:
-    found = deepspeed_job(file.document or {})
-    return (
-        found
-        if {"global_batch_size", "micro_batch_size"} & {*found.fields, *found.pins}
-        else replace(found, unsaid=OF_SCRIPT)
-    )
+def _read(document: Mapping[str, Any], _: Context) -> ImportedJob:
+    found = deepspeed_job(document)
+    sized = {"global_batch_size", "micro_batch_size"} & {*found.fields, *found.pins}
+    return found if sized else replace(found, unsaid=OF_SCRIPT)
 
 
-READERS: Final = (DocumentReader("deepspeed", "a configuration of DeepSpeed", "deepspeed", _recognises, _read),)
+READERS: Final = (reader_of_tables("deepspeed", "a configuration of DeepSpeed", "deepspeed", _recognises, _read),)

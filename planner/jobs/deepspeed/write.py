@@ -6,6 +6,7 @@ import json
 from typing import Any, Final
 
 from costmodels.names import SHARDED_PARAMETERS
+from planner.jobs.data import template
 from planner.jobs.deepspeed.options import OPTIONS
 from planner.jobs.job import Export, Job, refuse
 from planner.jobs.launchers import shell
@@ -84,31 +85,12 @@ def _remarks(job: Job) -> tuple[str, ...]:
     return applicable(remarks)
 
 
-_STUB = '''
-from deepspeed.pipe import PipelineModule
-from deepspeed.runtime.pipe.topology import PipeDataParallelTopology
-
-PIPELINE_STAGES = {pp}
-DATA_PARALLEL = {dp}
-LAYERS_PER_STAGE = {layers}
-CHECKPOINT_INTERVAL = {interval}
-
-
-def pipeline(layers, *, block, loss_fn):
-    """The model over its stages: LayerSpecs from embedding to head; `block` is the class of a decoder layer."""
-    return PipelineModule(
-        layers,
-        topology=PipeDataParallelTopology(num_pp=PIPELINE_STAGES, num_dp=DATA_PARALLEL),
-        loss_fn=loss_fn,
-        partition_method=f"type:{{block.__name__}}",
-        activation_checkpoint_interval=CHECKPOINT_INTERVAL,
-    )
-'''
+_STUB: Final = "deepspeed/ds_pipeline.txt"
 
 
 def _stub(job: Job, version: str) -> str:
     strategy = job.strategy
-    body = _STUB.format(
+    body = template(_STUB).format(
         pp=strategy.pp,
         dp=strategy.dp,
         layers=[stage.layers for stage in strategy.stages],

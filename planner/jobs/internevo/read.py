@@ -10,9 +10,10 @@ from functools import cache
 from typing import Any, Final
 
 from planner.jobs.imported import ImportedJob
-from planner.jobs.megatron.dialect import Dialect
+from planner.jobs.megatron.dialect import dialect
 from planner.jobs.megatron.tables import table_job, table_words
 from planner.jobs.reader import Context, DocumentReader, JobFile
+from planner.jobs.values import program_of
 
 _OPERATORS: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -22,58 +23,14 @@ _LARGEST: Final = 2**53
 _ROUNDED: Final = 256
 """What the inner width is a multiple of (internlm/model: FeedForward, multiple_of)."""
 _TABLES: Final = frozenset({"model", "parallel", "data"})
-_DIALECT: Final = Dialect(
-    name="InternEvo",
-    usual="--swiglu --normalization RMSNorm --position-embedding-type rope --untie-embeddings-and-output-weights "
-    "--attention-dropout 0.0 --hidden-dropout 0.0",
-    means={
-        "data.seq-len": "--seq-length {}",
-        "data.micro-bsz": "--micro-batch-size {}",
-        "data.micro-num": "--gradient-accumulation-steps {}",
-        "data.total-steps": "--train-iters {}",
-        "model.num-layers": "--num-layers {}",
-        "model.hidden-size": "--hidden-size {}",
-        "model.num-attention-heads": "--num-attention-heads {}",
-        "model.num-kv-attention-heads": "--group-query-attention --num-query-groups {}",
-        "model.vocab-size": "--vocab-size {}",
-        "model.num-experts": "--num-experts {}",
-        "model.no-bias": "--disable-bias-linear",
-        "model.checkpoint": {
-            "false": "", "0": "",
-            **dict.fromkeys(
-                ("true", "1", "1.0"), "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
-            ),
-        },
-        "model.dtype": {"torch.bfloat16": "--bf16", "torch.float16": "--fp16", "torch.half": "--fp16",
-                        "torch.tf32": "", "torch.float32": ""},
-        "parallel.tensor.size": "--tensor-model-parallel-size {}",
-        "parallel.tensor.mode": {"mtp": "", "msp": "--sequence-parallel", "fsp": "--sequence-parallel"},
-        "parallel.pipeline.size": "--pipeline-model-parallel-size {}",
-        "parallel.expert.size": "--expert-model-parallel-size {}",
-        "model.num-chunks": "--num-virtual-stages-per-pipeline-rank {}",
-        "hybrid-zero-optimizer.overlap-sync-grad": "--overlap-grad-reduce",
-        "hybrid-zero-optimizer.overlap-sync-param": "--overlap-param-gather",
-    },
-    harmless=r"data\.(valid-[\w-]+|train-[\w-]+|skip-batches|min-length|[\w-]*tokenizer[\w-]*|type|diag-outlier-ratio"
-    r"|empty-cache-and-diag-interval|num-worker|gradient-accumulation|rampup-batch-size|use-shm|pack-sample-into-one)"
-    r"|model\.(embed-split-hidden|embed-grad-scale|parallel-output|apply-post-layer-norm|norm-type|mlp-ratio|use-flash-attn"
-    r"|layer-norm-epsilon|use-fp32-logits|rope-base|multiple-of|start-layer-idx|adapt-hf|norm-head|qk-interleaved)"
-    r"|parallel\.(zero1|weight|pipeline)\.[\w-]+|parallel\.zero1|hybrid-zero-optimizer\.(clip-grad-norm|reduce-bucket-size)",
-    stack="internevo",
-    framework="",
-    booleans=True,
-)  # fmt: skip
+_DIALECT: Final = dialect("internevo")
 
 
 @cache
 def _tables(text: str) -> dict[str, Any]:
     """Variables of a file that are constants or tables of them; empty where it is no Python."""
-    try:
-        body = ast.parse(text).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return {}
     known: dict[str, Any] = {}
-    for one in body:
+    for one in program_of(text).body:
         if isinstance(one, ast.Assign) and len(one.targets) == 1 and isinstance(one.targets[0], ast.Name):
             known[one.targets[0].id] = _value(one.value, known)
     return known

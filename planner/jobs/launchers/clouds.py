@@ -7,25 +7,14 @@ import shlex
 from collections.abc import Mapping
 from typing import Final
 
+from planner.jobs.data import data, template
 from planner.jobs.job import Export, Job, Nodes, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.launchers.torchrun import PORT, program_files, program_words
 from planner.jobs.options import present
 from planner.jobs.yaml_text import yaml_text
 
-_ACCELERATORS: Final[Mapping[str, str]] = {
-    "a100-sxm-40gb": "A100",
-    "a100-sxm-80gb": "A100-80GB",
-    "h100-sxm": "H100",
-    "h200-sxm": "H200",
-    "b200": "B200",
-    "gb200": "GB200",
-    "v100-sxm2-16gb": "V100",
-    "v100-sxm2-32gb": "V100-32GB",
-    "l4": "L4",
-    "l40s": "L40S",
-    "t4": "T4",
-}
+_ACCELERATORS: Final[Mapping[str, str]] = data("launchers/skypilot")["accelerators"]
 """Names of SkyPilot's catalogue."""
 
 
@@ -56,65 +45,12 @@ def _sky_name(nodes: Nodes) -> str:
     return _ACCELERATORS.get(nodes.accelerator, re.sub(r"-(sxm|pcie).*", "", nodes.accelerator).upper())
 
 
-_RAY = '''
-import os
-import subprocess
-
-import ray
-from ray.util.placement_group import placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-
-NODES = {nodes}
-GPUS_PER_NODE = {each}
-PORT = {port}
-ENVIRONMENT = {environment}
-PROGRAM = {program}
-
-
-def group():
-    """One bundle a node: of bundles of one GPU, Ray does not say which share a node."""
-    bundles = [{{"GPU": GPUS_PER_NODE, "CPU": 1}} for _ in range(NODES)]
-    return placement_group(bundles, strategy="STRICT_SPREAD", name={name!r})
-
-
-@ray.remote(num_cpus=1, num_gpus=GPUS_PER_NODE)
-class Node:
-    """The launcher of one node."""
-
-    def address(self):
-        return ray.util.get_node_ip_address()
-
-    def run(self, rank, address, more):
-        words = ["torchrun", "--nnodes", str(NODES), "--nproc-per-node", str(GPUS_PER_NODE), "--node-rank", str(rank)]
-        words += ["--master-addr", address, "--master-port", str(PORT), *PROGRAM, *more]
-        return subprocess.run(words, env=os.environ | ENVIRONMENT, check=True).returncode
-
-
-def launch(more=()):
-    """Start every node, neighbours by address, and wait for all."""
-    placed = group()
-    ray.get(placed.ready())
-    placements = [PlacementGroupSchedulingStrategy(placed, placement_group_bundle_index=n) for n in range(NODES)]
-    nodes = [Node.options(scheduling_strategy=one).remote() for one in placements]
-    turn = sorted(zip(ray.get([node.address.remote() for node in nodes]), nodes), key=lambda pair: _key(pair[0]))
-    return ray.get([node.run.remote(rank, turn[0][0], list(more)) for rank, (_, node) in enumerate(turn)])
-
-
-def _key(address):
-    return [int(part) if part.isdigit() else 0 for part in address.split(".")]
-
-
-if __name__ == "__main__":
-    import sys
-
-    ray.init()
-    launch(sys.argv[1:])
-'''
+_RAY = "launchers/ray_launch.txt"
 
 
 def ray(job: Job, version: str, program: Export) -> Export:
     """A driver that reserves whole nodes and starts torchrun on each, as of Ray 2."""
-    body = _RAY.format(
+    body = template(_RAY).format(
         nodes=job.node_count,
         each=job.gpus_per_node,
         port=PORT,

@@ -9,16 +9,21 @@ from typing import Any, Final
 
 from costmodels.stack.adapters import ADAPTED
 from planner.errors import BadRequest
+from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, joined
-from planner.jobs.llmfoundry.options import EFFECTS, HARMLESS, OF_FSDP, OF_MODEL, OPTIONS
+from planner.jobs.logs.statements import Findings
+from planner.jobs.logs.tables import log_reader
 from planner.jobs.megatron.tables import resolved_tables
-from planner.jobs.options import Document, present
-from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
+from planner.jobs.options import Document, options_of, present
+from planner.jobs.reader import CommandReader, Context, JobFile, Launch, reader_of_tables
+from planner.jobs.transformers.arguments import overrides_of
 from planner.jobs.transformers.job import model_named
 from planner.jobs.transformers.options import EVERYWHERE, TARGETS
 from planner.jobs.values import unpriced, whole
 
-_STACK: Final = "fsdp"
+OPTIONS: Final = options_of("llmfoundry")
+"""Keys of its YAML, as of llm-foundry 0.22, with the values that Composer and MPT take unless told."""
+STACK: Final = "fsdp"
 _MPT: Final = "mpt_causal_lm"
 _DURATION: Final = re.compile(r"([\d_]+)\s*(ba|tok|sp)")
 _OF: Final = {"ba": "iterations", "tok": "tokens", "sp": "sequences"}
@@ -43,7 +48,7 @@ def foundry_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
     if str(at("kind")) == _MPT or at("flash"):
         changes["stack.attention_backend"] = at("attention_backend")
     fields = present(
-        stack=_STACK,
+        stack=STACK,
         gpus=at("gpus"),
         seq_length=at("seq_length"),
         global_batch_size=at("global_batch_size"),
@@ -69,17 +74,12 @@ def foundry_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
         fields,
         pins,
         missing=missing,
-        unpriced=(*unpriced(document, EFFECTS), *((said,) if hybrid else ())),
+        unpriced=(*unpriced(document, data("llmfoundry/words")["unpriced"]), *((said,) if hybrid else ())),
         length=_length(at),
         framework="accelerate",
     )
     made = joined(plain, _model(at, context), _adapters(at))
-    unread = [
-        remark
-        for table, harmless in {"": HARMLESS, "model": OF_MODEL, "fsdp_config": OF_FSDP}.items()
-        for remark in at.unread(table, harmless)
-    ]
-    return joined(made, ImportedJob(unpriced=tuple(unread)))
+    return joined(made, ImportedJob(unpriced=at.left(data("llmfoundry/words")["harmless"])))
 
 
 def _length(at: Document) -> Length | None:
@@ -89,11 +89,7 @@ def _length(at: Document) -> Length | None:
 
 
 def _model(at: Document, context: Context) -> ImportedJob:
-    """MPT by its sizes, Transformers' models by their names.
-
-    Raises:
-        BadRequest: experts, whose layers are MegaBlocks'.
-    """
+    """MPT by its sizes, Transformers' models by their names."""
     kind = str(at("kind"))
     if kind != _MPT:
         task = "finetune" if at.raw("pretrained") is not False else "pretrain"
@@ -141,16 +137,11 @@ def _adapters(at: Document) -> ImportedJob:
     return ImportedJob({"adapters": f"{at('rank')}:{','.join(modules)}/autocast{dropout}"}, unpriced=told)
 
 
-def _recognises(file: JobFile) -> bool:
-    at = file.document or {}
+def _recognises(at: Mapping[str, Any]) -> bool:
     inner = at.get("parameters")
     keys = set(at) | set(inner if isinstance(inner, Mapping) else ())
     model = at.get("model")
     return len(keys & _KEYS) > 1 and "model" in keys and (not isinstance(model, Mapping) or "name" in model)
-
-
-def _read(file: JobFile, context: Context) -> ImportedJob:
-    return foundry_job(file.document or {}, context)
 
 
 def _starts(launch: Launch) -> bool:
@@ -161,13 +152,12 @@ def _starts(launch: Launch) -> bool:
 def _read_command(launch: Launch, context: Context) -> ImportedJob:
     """The job of the file that a command line names, with its overrides (``max_duration=10ba``)."""
     name = next(word for word in launch.words if word.endswith((".yaml", ".yml")))
-    written = launch.written.get(name)
-    file = context.find(name) if written is None else JobFile(Path(name), written)
+    file = launch.file(name, context)
     if file is None or file.document is None:
         return ImportedJob(missing=(f"{name} is not here, which has the job; give it beside this file",))
     document: dict[str, Any] = {**file.document}
-    for path, _, value in (word.partition("=") for word in launch.words if "=" in word and not word.startswith("-")):
-        *tables, key = path.lstrip("+").split(".")
+    for path, value in overrides_of(launch.words).items():
+        *tables, key = path.split(".")
         inner = document
         for table in tables:
             inner[table] = {**(inner.get(table) or {})}
@@ -183,5 +173,25 @@ def _plain(value: str) -> Any:
 
 READERS: Final = (
     CommandReader("llm-foundry", "a command line of llm-foundry", "", _starts, _read_command),
-    DocumentReader("llm-foundry", "a configuration of llm-foundry", "", _recognises, _read),
+    reader_of_tables("llm-foundry", "a configuration of llm-foundry", "", _recognises, foundry_job),
 )
+
+
+def _of_log(findings: Findings, _: JobFile, __: Context) -> ImportedJob:
+    """The batch and the length by what was counted, where they come out even; padding may not count."""
+    said = {name: int(value) for name, value in findings.start.said.items()}
+    fields = present(
+        stack=STACK,
+        gpus=said["each"] * said["nodes"] if {"each", "nodes"} <= said.keys() else None,
+        global_batch_size=_share(said.get("samples", 0), said.get("batches", 0)),
+        seq_length=_share(said.get("tokens", 0), said.get("samples", 0)),
+    )
+    pins = present(tp=1, pp=1, cp=1, micro_batch_size=said.get("micro_batch_size"))
+    return ImportedJob(fields, pins, framework="accelerate", filled=frozenset({"stack"}))
+
+
+def _share(whole: int, parts: int) -> int | None:
+    return whole // parts if parts and whole % parts == 0 else None
+
+
+LOG: Final = log_reader("llmfoundry", _of_log)

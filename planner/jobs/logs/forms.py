@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,8 +13,8 @@ from planner.jobs.logs.lines import last_digit, number_in, seconds_in, stamp_of
 
 Groups = Mapping[str, str]
 """What a line says, by name: ``step``, ``of``, ``ms``, ``s``, ``per_s`` (iterations a second), ``elapsed`` (since the
-start), ``speed`` (iterations a second since the start), ``pace`` (seconds an iteration since the start), ``samples_s``
-(sequences a second), ``tokens_s`` (a device's tokens a second), ``batch``, ``skipped``, ``stamp``."""
+start), ``hours`` and ``since`` (hours and seconds of training), ``speed`` (iterations a second since then), ``pace``
+(seconds an iteration since the start), ``batch``, ``skipped``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,6 @@ class Step:
         fine: what one of the last printed digit of that is worth, in seconds.
         clock: seconds since some zero.
         coarse: how coarse that clock is, in seconds.
-        samples_s: sequences a second, 0 where it is not said.
-        tokens_s: of a device, likewise.
         batch: sequences of the iteration, 0 where it is not said.
         skipped: iterations since the last line whose update was dropped.
     """
@@ -61,13 +59,11 @@ class Step:
     fine: float = 0.0
     clock: float | None = None
     coarse: float = 0.0
-    samples_s: float = 0.0
-    tokens_s: float = 0.0
     batch: int = 0
     skipped: int = 0
 
 
-def row(mark: str, begin: str, *parts: str, **more: Any) -> Form:
+def row(mark: str, begin: str, parts: Sequence[str] = (), **more: Any) -> Form:
     """A form by a pattern of its begin and patterns of parts that may follow in any order.
 
     Named groups are those of ``Groups``.
@@ -143,8 +139,6 @@ def step_of(form: Form, line: str) -> Step | None:
         fine=fine,
         clock=clock,
         coarse=coarse,
-        samples_s=_count(said, "samples_s"),
-        tokens_s=_count(said, "tokens_s"),
         batch=int(_count(said, "batch")),
         skipped=int(_count(said, "skipped")),
     )
@@ -165,6 +159,9 @@ def _seconds(said: Groups) -> tuple[float | None, float]:
 
 def _clock(form: Form, said: Groups, line: str, done: float) -> tuple[float | None, float]:
     """Seconds since some zero, and how coarse they are: of an average since the start where the time agrees with it."""
+    for name, unit in _TRAINED.items():
+        if name in said and (value := number_in(said[name])) is not None:
+            return value * unit, last_digit(said[name]) * unit
     elapsed = seconds_in(said["elapsed"]) if "elapsed" in said else None
     for name in ("speed", "pace"):
         if name in said and (value := number_in(said[name])):
@@ -176,5 +173,6 @@ def _clock(form: Form, said: Groups, line: str, done: float) -> tuple[float | No
     return (stamp_of(line) or (None, 0.0)) if form.clock else (None, 0.0)
 
 
+_TRAINED: Final = {"since": 1.0, "hours": 3600.0}
 _AGREES: Final = 0.02
 """How far an average since the start may be from the time since then; a run that was resumed counts steps otherwise."""

@@ -40,6 +40,18 @@ def plain(lines: Iterator[str]) -> Iterator[str]:
             yield _COLOURS.sub("", part) if "[" in part else part
 
 
+def gathered(lines: Iterator[str], follows: str) -> Iterator[str]:
+    """Lines with those that go on with them, as far as these begin so behind their indent."""
+    whole: list[str] = []
+    for line in lines:
+        if whole and not line.lstrip().startswith(follows):
+            yield " ".join(whole)
+            whole = []
+        whole.append(line)
+    if whole:
+        yield " ".join(whole)
+
+
 @lru_cache(maxsize=4)
 def uncoloured(text: str) -> str:
     """A text without terminal sequences."""

@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 from planner.jobs.logs.lines import last_digit, number_in, rank_of
 
 Kind = Literal["allocated", "reserved", "device"]
-_BYTES: Final = {"B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "KB": 2**10, "MB": 2**20, "GB": 2**30}
-"""Frameworks divide by powers of two whatever they call the unit."""
+_BYTES: Final = {"B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "KB": 2**10, "MB": 2**20, "GB": 2**30, "1E9": 10**9}
+"""Frameworks divide by powers of two whatever they call the unit, but for those that a table says."""
 
 
 @dataclass(frozen=True, slots=True)

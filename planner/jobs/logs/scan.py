@@ -73,6 +73,7 @@ class Tables:
         starts: what is printed once at every start.
         table: what stands in front of the settings as JSON, nothing where they are not printed so.
         settings: what a line with one setting has, and its pattern, groups ``name`` and ``value``.
+        follows: how lines begin that go on with the line before, behind their indent; nothing where none do.
     """
 
     forms: tuple[Form, ...]
@@ -82,6 +83,7 @@ class Tables:
     starts: tuple[str, ...] = ()
     table: str = ""
     settings: tuple[str, re.Pattern[str]] | None = None
+    follows: str = ""
 
 
 @dataclass

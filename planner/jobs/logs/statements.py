@@ -10,7 +10,7 @@ from planner.answer.text import plural, short_seconds
 from planner.jobs.documents import describes_model
 from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.forms import Form
-from planner.jobs.logs.lines import plain
+from planner.jobs.logs.lines import gathered, plain
 from planner.jobs.logs.memory import peak_memory
 from planner.jobs.logs.scan import Scan, Start, Tables
 from planner.jobs.logs.series import FEWEST, Reading, Timing, readings, timing
@@ -38,7 +38,8 @@ class Findings:
 
 def findings_of(file: JobFile, tables: Tables) -> Findings:
     """Read a log through the tables of its framework."""
-    return tell(Scan(tables).feed(plain(file.lines())), tables.forms)
+    lines = plain(file.lines())
+    return tell(Scan(tables).feed(gathered(lines, tables.follows) if tables.follows else lines), tables.forms)
 
 
 def tell(starts: Sequence[Start], forms: Sequence[Form]) -> Findings:

@@ -14,11 +14,15 @@ from costmodels.names import SHARDED_PARAMETERS
 from hardware.catalogue import names
 from planner.errors import BadRequest
 from planner.frameworks.maxtext import MAXTEXT
+from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, llama_shape
+from planner.jobs.logs.statements import Findings
+from planner.jobs.logs.tables import log_reader, made_job
 from planner.jobs.maxtext.options import AXES, CALLED, NARROW_STATES, NEARLY, OPTIONS, SIZES
 from planner.jobs.options import Document, present
-from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
+from planner.jobs.reader import CommandReader, Context, JobFile, Launch, reader_of_tables
 from planner.jobs.shell.processes import processes
+from planner.jobs.values import literal
 from planner.jobs.yaml_text import parse_yaml
 
 _AUTO: Final = -1
@@ -26,12 +30,6 @@ _BETWEEN: Final = ("ici_", "dcn_")
 """How names of ranks inside a slice and between slices begin."""
 _OF_BASE: Final = 150
 """Keys of a file that is base.yml, which has all of them."""
-_HARMLESS: Final = (
-    r"base_(config|output_directory)|run_name|dataset_.*|hf_.*|grain_.*|tokenizer_.*|vocab.*|steps|learning_rate.*|"
-    r"warmup_.*|adam_.*|gradient_clipping.*|enable_.*|checkpoint.*|async_checkpointing|load_.*|eval_.*|log_.*|seed|"
-    r".*_seed|packing|attention|hardware|profiler.*|skip_first_n_steps_for_profiler|gcs_metrics"
-)
-"""Keys that change no price."""
 
 
 def maxtext_job(document: Mapping[str, Any]) -> ImportedJob:
@@ -80,7 +78,7 @@ def maxtext_job(document: Mapping[str, Any]) -> ImportedJob:
     return ImportedJob(
         fields,
         pins,
-        remarks=at.unread("", _HARMLESS),
+        remarks=at.left(data("maxtext/words")["harmless"]),
         assumed=tuple(remarks),
         unpriced=nearly,
         length=length,
@@ -89,11 +87,7 @@ def maxtext_job(document: Mapping[str, Any]) -> ImportedJob:
 
 
 def _scaled(at: Document) -> dict[str, int]:
-    """The sizes of a model that is a base times some power of two: heads and inner width grow first, layers last.
-
-    Raises:
-        BadRequest: it is no power of two (MaxText's ``get_individual_scales``).
-    """
+    """The sizes of a model that is a base times some power of two: heads and inner width grow first, layers last."""
     scale = at("scale")
     doublings = scale.bit_length() - 1
     if scale != 2**doublings:
@@ -192,13 +186,8 @@ _OWN: Final = frozenset({"per_device_batch_size", "max_target_length", "base_con
 """Keys that no other framework's file has."""
 
 
-def _recognises(file: JobFile) -> bool:
-    keys = set(file.document or ())
-    return bool(_OWN & keys) or any(str(key).startswith(("ici_", "dcn_")) for key in keys)
-
-
-def _read(file: JobFile, context: Context) -> ImportedJob:
-    return _on_machines(file.document or {}, context)
+def _recognises(keys: Mapping[str, Any]) -> bool:
+    return bool(_OWN & keys.keys()) or any(str(key).startswith(("ici_", "dcn_")) for key in keys)
 
 
 def _on_machines(document: Mapping[str, Any], context: Context) -> ImportedJob:
@@ -254,6 +243,28 @@ def _read_command(launch: Launch, context: Context) -> ImportedJob:
 
 
 READERS: Final = (
-    DocumentReader("maxtext", "a configuration of MaxText", "maxtext", _recognises, _read),
+    reader_of_tables("maxtext", "a configuration of MaxText", "maxtext", _recognises, _on_machines),
     CommandReader("maxtext", "a command line of MaxText", "maxtext", _starts, _read_command),
 )
+
+
+def _of_log(findings: Findings, _: JobFile, __: Context) -> ImportedJob:
+    said = {name: literal(value) for name, value in findings.start.said.items()}
+    known = {option.word for option in OPTIONS}
+    settings = {name: value for name, value in said.items() if name in known and value not in (None, "")}
+    job = made_job(lambda: _settled(settings), "configuration that it prints does")
+    gpus = {"gpus": said["num_devices"]} if "num_devices" in said else {}
+    return replace(job, fields={**job.fields, **gpus}, length=None)
+
+
+def _settled(settings: Mapping[str, Any]) -> ImportedJob:
+    """The job of the settings, without its model where an excerpt leaves sizes out."""
+    job = maxtext_job(settings) if settings else ImportedJob()
+    if not isinstance(job.fields.get("model"), Mapping) or all(OPTIONS[size].word in settings for size in SIZES):
+        return job
+    fields = {name: value for name, value in job.fields.items() if name != "model"}
+    lacks = "the log does not give all sizes of the model; give the model with --model"
+    return replace(job, fields=fields, lacks=lacks)
+
+
+LOG: Final = log_reader("maxtext", _of_log)

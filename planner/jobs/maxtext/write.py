@@ -105,11 +105,7 @@ def _slices(job: Job) -> int:
 
 
 def _between(job: Job, ranks: Mapping[str, int]) -> str:
-    """The outermost axis of the plan that slices share out evenly; none on one slice.
-
-    Raises:
-        Inexpressible: no outer axis has a multiple of the slices.
-    """
+    """The outermost axis of the plan that slices share out evenly; none on one slice."""
     slices = _slices(job)
     if slices == 1:
         return ""

@@ -14,6 +14,7 @@ from itertools import takewhile
 from typing import Final
 
 from planner.errors import BadRequest
+from planner.jobs.data import data, pattern, words
 from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
 from planner.jobs.reader import Launch
 
@@ -60,6 +61,25 @@ class Dialect:
 
 
 MEGATRON: Final = Dialect()
+
+
+def dialect(name: str, knows: Callable[[Launch], bool] | None = None) -> Dialect:
+    """The dialect of a table, which stands above Megatron-LM's own; launches are known by its options unless told."""
+    said = dict(data(f"megatron/dialects/{name}"))
+    own = frozenset(said.pop("options", "").split())
+    harmless, unpriced = words(said.pop("harmless", "")), said.pop("unpriced", {})
+    return Dialect(**said | {
+        "says": tuple(said.get("says", ())),
+        "knows": knows or (lambda launch: bool(own & _names(launch)) or not own),
+        "harmless": f"{OF_THE_RUN}|{pattern(harmless)}" if harmless else OF_THE_RUN,
+        "unpriced": {**UNPRICED, **unpriced},
+    })  # fmt: skip
+
+
+def _names(launch: Launch) -> set[str]:
+    return {word[2:].partition("=")[0].replace("_", "-") for word in launch.words if word.startswith("--")}
+
+
 _ON: Final = frozenset({"true", "yes", "on", "1"})
 _OFF: Final = frozenset({"false", "no", "off", "0"})
 _NUMBER: Final = re.compile(r"-\.?\d")
@@ -149,24 +169,5 @@ def _switch(found: Words, name: str, values: list[str]) -> None:
         found[name] = values
 
 
-OFF: Final[Mapping[str, str]] = {
-    "gradient-accumulation-fusion": "no-gradient-accumulation-fusion",
-    "masked-softmax-fusion": "no-masked-softmax-fusion",
-    "bias-gelu-fusion": "no-bias-gelu-fusion",
-    "bias-swiglu-fusion": "no-bias-swiglu-fusion",
-    "bias-activation-fusion": "no-bias-gelu-fusion",
-    "scaled-upper-triang-masked-softmax-fusion": "no-masked-softmax-fusion",
-    "use-bias-in-attn-linear": "disable-bias-linear",
-    "bias": "disable-bias-linear",
-    "bias-dropout-fusion": "no-bias-dropout-fusion",
-    "bias-dropout-add-fusion": "no-bias-dropout-fusion",
-    "apply-rope-fusion": "no-rope-fusion",
-    "rope-fusion": "no-rope-fusion",
-    "persist-layer-norm": "no-persist-layer-norm",
-    "overlap-p2p-comm": "no-overlap-p2p-communication",
-    "add-bias-linear": "disable-bias-linear",
-    "add-position-embedding": "no-position-embedding",
-    "share-embeddings-and-output-weights": "untie-embeddings-and-output-weights",
-    "tie-word-embeddings": "untie-embeddings-and-output-weights",
-}
+OFF: Final[Mapping[str, str]] = data("megatron/words")["off"]
 """What is on unless it is switched off, as configurations call it, and Megatron-LM's word for off."""

@@ -3,68 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from planner.errors import BadRequest
+from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.scan import Start
+from planner.jobs.logs.tables import log_reader, made_job
 from planner.jobs.megatron.dialects import DEEPSPEED
 from planner.jobs.megatron.options import OPTIONS
 from planner.jobs.megatron.read import READERS as COMMANDS
 from planner.jobs.reader import Context, Launch
 
 _UNSET: Final = ("", "None", "False", "[]", "{}")
-_TURNED: Final[Mapping[str, tuple[str, str]]] = {
-    "add_bias_linear": ("False", "disable-bias-linear"),
-    "masked_softmax_fusion": ("False", "no-masked-softmax-fusion"),
-    "bias_gelu_fusion": ("False", "no-bias-gelu-fusion"),
-    "bias_swiglu_fusion": ("False", "no-bias-swiglu-fusion"),
-    "bias_dropout_fusion": ("False", "no-bias-dropout-fusion"),
-    "apply_rope_fusion": ("False", "no-rope-fusion"),
-    "gradient_accumulation_fusion": ("False", "no-gradient-accumulation-fusion"),
-    "overlap_p2p_comm": ("False", "no-overlap-p2p-communication"),
-}
+_TURNED: Final[Mapping[str, Sequence[str]]] = data("megatron/dump")["turned"]
 """Arguments that a dump has by another name than the option that turns them off, and the value which that gives."""
-_RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
-    "num-layers": ("encoder_num_layers",),
-    "seq-length": ("encoder_seq_length",),
-    "vocab-size": ("padded_vocab_size",),
-    "num-query-groups": ("num_key_value_heads",),
-    "num-virtual-stages-per-pipeline-rank": ("virtual_pipeline_model_parallel_size",),
-    "micro-batch-size": ("batch_size",),
-    "tensor-model-parallel-size": ("model_parallel_size",),
-    "fp8-format": ("fp8",),
-    "fp4-format": ("fp4",),
-    "use-megatron-fsdp": ("use_custom_fsdp",),
-    "hybrid-layer-pattern": ("hybrid_override_pattern",),
-}
+_RENAMED: Final[Mapping[str, Sequence[str]]] = data("megatron/dump")["renamed"]
 """Options by what dumps call them, where that is not the option's own name or was not in older versions."""
-_WORDS: Final = {
-    "rmsnorm": "RMSNorm",
-    "layernorm": "LayerNorm",
-    "torch.float32": "fp32",
-    "torch.bfloat16": "bf16",
-    "torch.float16": "fp16",
-    "torch.uint8": "fp8",
-}
+_WORDS: Final[Mapping[str, str]] = data("megatron/dump")["words"]
 """Values as dumps have them, by what the option takes."""
-_OF: Final[Mapping[str, tuple[str, ...]]] = {
-    "num_experts": ("moe-", "expert-"),
-    "multi_latent_attention": ("q-lora-", "kv-lora-", "qk-head-", "qk-pos-", "v-head-"),
-    "hybrid_layer_pattern": ("mamba-",),
-    "hybrid_override_pattern": ("mamba-",),
-    "group_query_attention": ("num-query-groups",),
-    "num_key_value_heads": ("num-query-groups",),
-    "optimizer_cpu_offload": ("optimizer-offload-",),
-    "fine_grained_activation_offloading": ("offload-modules",),
-    "fp8": ("fp8-",),
-    "fp4": ("fp4-",),
-    "enable_cuda_graph": ("cuda-graph-scope",),
-    "use_megatron_fsdp": ("data-parallel-sharding-",),
-    "use_custom_fsdp": ("data-parallel-sharding-",),
-}
+_OF: Final[Mapping[str, Sequence[str]]] = data("megatron/dump")["needs"]
 """Arguments, and how the options begin that say nothing without one of them: a dump has their defaults."""
 _LEFT: Final = frozenset(
     {"fp8", "zero-stage", "train-iters", "train-samples", "train-tokens", "nnodes", "nproc-per-node"}
@@ -75,10 +34,9 @@ _LEFT: Final = frozenset(
 def dumped_job(start: Start, context: Context) -> ImportedJob:
     """The job of a dump; where it makes none, why, beside what was measured."""
     said = start.said
-    try:
-        return _of_dump(said, start.table, context) if said else ImportedJob()
-    except BadRequest as error:
-        return replace(sizes_alone(said), missing=(f"the options that it prints do not make a job: {error}",))
+    if not said:
+        return ImportedJob()
+    return made_job(lambda: _of_dump(said, start.table, context), "options that it prints do", sizes_alone(said))
 
 
 def _of_dump(said: Mapping[str, str], settings: str, context: Context) -> ImportedJob:
@@ -165,7 +123,7 @@ def _field(said: Mapping[str, str], word: str) -> str:
 
 def _idle(said: Mapping[str, str], word: str) -> bool:
     """Whether an option says nothing, for want of another."""
-    needs = [name for name, begins in _OF.items() if word.startswith(begins)]
+    needs = [name for name, begins in _OF.items() if word.startswith(tuple(begins))]
     return bool(needs) and all(said.get(name, "") in _UNSET for name in needs)
 
 
@@ -194,14 +152,7 @@ def _recomputed(said: Mapping[str, str]) -> list[str]:
     return ["--recompute-granularity", "full", "--recompute-method", "uniform", "--recompute-num-layers", count]
 
 
-_COUNTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "gpus": ("global_num_gpus", "world_size"),
-    "global_batch_size": ("train_batch_size", "global_batch_size"),
-    "seq_length": ("seq_length",),
-    "pins.tp": ("model_parallel_size", "tensor_model_parallel_size"),
-    "pins.pp": ("pipe_parallel_size", "pipeline_model_parallel_size"),
-    "pins.micro_batch_size": ("train_micro_batch_size_per_gpu", "micro_batch_size"),
-}
+_COUNTS: Final[Mapping[str, Sequence[str]]] = data("megatron/dump")["counts"]
 """Sizes that a dump has whatever else it has, by what GPT-NeoX and Megatron-LM call them."""
 
 
@@ -217,3 +168,7 @@ def sizes_alone(said: Mapping[str, str]) -> ImportedJob:
 
 def _whole(text: str | None) -> int:
     return int(text) if text and text.isdecimal() else 0
+
+
+LOG: Final = log_reader("megatron", lambda findings, _, context: dumped_job(findings.start, context))
+"""Of its logs, and those of what left its lines as they are: Megatron-DeepSpeed, MindSpeed, Pai's and others."""

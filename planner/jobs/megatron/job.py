@@ -118,11 +118,7 @@ def _assumed(at: Arguments) -> Iterator[str]:
 
 
 def _batch(at: Arguments) -> int | None:
-    """Sequences of an iteration; the last of a schedule such as ``0:768 250B:1536``.
-
-    Raises:
-        BadRequest: a schedule that is none.
-    """
+    """Sequences of an iteration; the last of a schedule such as ``0:768 250B:1536``."""
     if not at.given("step_batch_size_schedule"):
         found: int | None = at("global_batch_size")
         return found
@@ -268,11 +264,7 @@ def _changes(at: Arguments, dialect: Dialect, environment: Mapping[str, str], pi
 
 
 def _length(at: Arguments) -> Length | None:
-    """Iterations, samples or tokens, where a number says them; a variable of the environment does not.
-
-    Raises:
-        BadRequest: both iterations and samples, which Megatron-LM refuses (arguments.py: validate_args).
-    """
+    """Iterations, samples or tokens, where a number says them; a variable of the environment does not."""
     known = {field: at(field) for field in _LENGTHS if not at.text(field).startswith("$")}
     found = {field: count for field, count in known.items() if count}
     if {"train_iters", "train_samples"} <= set(found):

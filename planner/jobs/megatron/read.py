@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
@@ -9,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import BadRequest
+from planner.jobs.data import data, words
 from planner.jobs.imported import ImportedJob
-from planner.jobs.megatron.deepspeed_file import deepspeed_words
 from planner.jobs.megatron.dialect import MEGATRON, Dialect, Words, options_of
 from planner.jobs.megatron.dialects import DIALECTS, SWIFT, dialect_of
 from planner.jobs.megatron.hybrid import HYBRID
@@ -31,15 +32,7 @@ def _recognises(launch: Launch) -> bool:
     return named or SWIFT.knows(launch)
 
 
-_OTHER_MODELS: Final = {
-    "pretrain_t5": "an encoder as well as a decoder",
-    "pretrain_ict": "two encoders",
-    "pretrain_biencoder_nq": "two encoders",
-    "pretrain_retro": "an encoder for what it retrieves",
-    "pretrain_vision_classify": "a model of images",
-    "pretrain_vision_dino": "a model of images",
-    "pretrain_vision_inpaint": "a model of images",
-}
+_OTHER_MODELS: Final[Mapping[str, str]] = data("megatron/words")["other_models"]
 """Scripts of Megatron-LM that train no decoder of text."""
 BOTH_WAYS: Final = "BERT's bidirectional attention and head are priced like a decoder's: the run takes more time"
 
@@ -55,7 +48,7 @@ def _read(launch: Launch, context: Context) -> ImportedJob:
 
 def _of_decoder(launch: Launch, context: Context) -> ImportedJob:
     given, dialect = options_of(launch.words), dialect_of(launch)
-    given = {**deepspeed_words(given, launch, context), **given}
+    given = {**_of_deepspeed(given, launch, context), **given}
     programs = {Path(word).stem for word in launch.words if word.endswith(".py")}
     vision = tuple(said_of_vision(given)) if is_multimodal(given, programs) else ()
     given = of_language(given) if vision else given
@@ -83,6 +76,41 @@ def _of_decoder(launch: Launch, context: Context) -> ImportedJob:
     )
 
 
+def _of_deepspeed(given: Mapping[str, Sequence[str]], launch: Launch, context: Context) -> Words:
+    """Stage, format and offloading that the file says; nothing where there is none, or it is no table.
+
+    A script often writes the file itself, right in front of the launch.
+    """
+    name = next(iter(given.get("deepspeed-config", ())), "")
+    if not name:
+        return {}
+    written = {Path(path).name: text for path, text in launch.written.items()}
+    text = written.get(Path(name).name)
+    if text is None and (file := context.find(name)):
+        text = file.text
+    try:
+        document = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return _deepspeed_options(document) if isinstance(document, dict) else {}
+
+
+def _deepspeed_options(document: Mapping[str, Any]) -> Words:
+    zero = document.get("zero_optimization")
+    zero = zero if isinstance(zero, dict) else {}
+    found: Words = {}
+    if isinstance(stage := zero.get("stage"), int):
+        found["zero-stage"] = [str(stage)]
+    for name in ("bf16", "fp16"):
+        part = document.get(name)
+        if isinstance(part, dict) and part.get("enabled") is True:
+            found[name] = []
+    offload = zero.get("offload_optimizer")
+    if isinstance(offload, dict) and offload.get("device") not in {None, "none"}:
+        found["optimizer-cpu-offload"] = []
+    return found
+
+
 def _with_devices(job: ImportedJob, launch: Launch) -> dict[str, Any]:
     """Fields with the devices that the launch takes, where only it says them and the ranks fit on them."""
     found = dict(job.fields)
@@ -93,15 +121,10 @@ def _with_devices(job: ImportedJob, launch: Launch) -> dict[str, Any]:
 
 
 _OF_MODEL: Final = frozenset(
-    {"num-layers", "hidden-size", "num-attention-heads", "ffn-hidden-size", "seq-length", "max-position-embeddings"}
-    | {
-        "num-experts",
-        "moe-ffn-hidden-size",
-        "moe-layer-freq",
-        "hybrid-layer-pattern",
-        "num-query-groups",
-        "kv-channels",
-    }
+    words("""
+    num-layers hidden-size num-attention-heads ffn-hidden-size seq-length max-position-embeddings num-experts
+    moe-ffn-hidden-size moe-layer-freq hybrid-layer-pattern num-query-groups kv-channels
+""")
 )
 """Options without whose values there is no model."""
 _FREE: Final = frozenset(

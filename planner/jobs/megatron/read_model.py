@@ -10,19 +10,14 @@ from typing import Any, Final
 
 from costmodels.model.parts import Experts
 from planner.errors import BadRequest
+from planner.jobs.data import data
 from planner.jobs.megatron.read_pipeline import empty_layers, hybrid_pattern
 from planner.jobs.options import Arguments, applicable
 
 _ACTIVATIONS: Final = {"swiglu": "swiglu", "quick_geglu": "swiglu", "squared_relu": "squared_relu"}
 _VOCABULARY: Final = 50256
 """Tokens of GPT-2's tokenizer, which Megatron-LM's examples use."""
-_VOCABULARIES: Final = {
-    "qwen3.5": 248320, "qwen3.6": 248320, "qwen2.5-7b": 152064, "qwen2.5-14b": 152064, "qwen2.5-32b": 152064,
-    "qwen2.5-72b": 152064, "qwen": 151936, "llama-4": 202048, "llama-3": 128256, "llama3": 128256, "llama-2": 32000,
-    "llama2": 32000, "deepseek-v2": 102400, "deepseekv2": 102400, "deepseek-v3": 129280, "deepseekv3": 129280,
-    "deepseek-r1": 129280, "mixtral": 32000, "mistral-7b-v0.3": 32768, "mistral-7b-instruct-v0.3": 32768,
-    "mistral-7b": 32000,
-}  # fmt: skip
+_VOCABULARIES: Final[Mapping[str, int]] = data("megatron/words")["vocabularies"]
 """Rows of the embedding by what a tokenizer's name has in it, the first that fits: ``vocab_size`` in config.json of the
 makers' models (Qwen2.5-72B: of Pai-Megatron-Patch's example). What Megatron-LM builds is the tokenizer's own length,
 padded, which may be some hundreds less."""
@@ -145,11 +140,7 @@ def _window(at: Arguments) -> dict[str, Any]:
 
 
 def _full_layers(at: Arguments) -> dict[str, int]:
-    """Every how many layers one attends to all tokens, by a number or by bits, of which 0 is such a layer.
-
-    Raises:
-        BadRequest: bits of another order.
-    """
+    """Every how many layers one attends to all tokens, by a number or by bits, of which 0 is such a layer."""
     text = "".join(at.words("sliding_window_every"))
     if not text:
         return {}
@@ -194,11 +185,7 @@ _EVERY: Final = frozenset({"", "1", "-1"})
 
 
 def _places(at: Arguments, layers: int) -> dict[str, int]:
-    """Which layers have experts.
-
-    Raises:
-        BadRequest: neither all behind some dense ones have, nor every n-th, or it is no pattern of the model's layers.
-    """
+    """Which layers have experts."""
     text = "".join(at.words("moe_layer_freq"))
     dense = at.text("dense_layers")
     if dense.isdecimal() and text in _EVERY:

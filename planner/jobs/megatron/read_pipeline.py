@@ -135,11 +135,7 @@ def _without(chunks: Sequence[int], empty: Sequence[int]) -> list[int]:
 
 
 def _listed(at: Arguments, total: int, pp: int) -> list[int]:
-    """Layers of every stage where they are written out.
-
-    Raises:
-        BadRequest: they are not those of the model, or of as many stages.
-    """
+    """Layers of every stage where they are written out."""
     words = [part for word in at.words("layer_list") for part in word.split(",") if part]
     if not words:
         return []

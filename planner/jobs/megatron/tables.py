@@ -10,6 +10,7 @@ from planner.jobs.imported import ImportedJob
 from planner.jobs.megatron.dialect import Dialect, Words
 from planner.jobs.megatron.job import job_of
 from planner.jobs.reader import Context
+from planner.jobs.values import at_path
 
 _REFERENCE: Final = re.compile(r"\$\{(?P<env>oc\.env:)?(?P<name>[\w.]+)(?:[:,](?P<other>[^{}]*))?\}")
 _ABSENT: Final = frozenset({"???", "null", "none", ""})
@@ -30,7 +31,7 @@ def table_words(
     """
     found: Words = {}
     for path, prefix in paths.items():
-        table = _at(document, path) if path else document
+        table = at_path(document, path) if path else document
         if isinstance(table, Mapping):
             found |= _flat(table, prefix, document, environment or {})
         elif (words := _values(table, {**document, "": {}}, environment or {})) is not None:
@@ -49,14 +50,6 @@ def resolved_tables(table: Mapping[str, Any], document: Mapping[str, Any]) -> di
             known = _resolved(value, {**document, "": table}, {}) if refers else value
         found |= {} if known is None else {str(key): known}
     return found
-
-
-def _at(document: Mapping[str, Any], path: str) -> Any:
-    """What is at a path such as ``model.optim``; None where nothing is."""
-    at: Any = document
-    for name in path.split("."):
-        at = at.get(name) if isinstance(at, Mapping) else None
-    return at
 
 
 def _flat(table: Mapping[str, Any], prefix: str, document: Mapping[str, Any], environment: Mapping[str, str]) -> Words:
@@ -92,8 +85,8 @@ def _resolved(text: str, document: Mapping[str, Any], environment: Mapping[str, 
         name = found["name"]
         if name in environment or found["other"] is not None or found["env"]:
             return environment.get(name, found["other"])
-        at = document[""].get(name[1:]) if name.startswith(".") else _at(document, name)
-        return _at(document, name.partition(".")[2]) if at is None and "." in name else at
+        at = document[""].get(name[1:]) if name.startswith(".") else at_path(document, name)
+        return at_path(document, name.partition(".")[2]) if at is None and "." in name else at
 
     whole = _REFERENCE.fullmatch(text.strip())
     if whole:

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import BadRequest
+from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, llama_shape
 from planner.jobs.nanotron.options import OPTIONS, SIZES
 from planner.jobs.options import Document, present
-from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
-
-_HARMLESS: Final = (
-    r"general|tokenizer|data.*|checkpoints|logging|profiler|lighteval|s3_upload|(val|limit)_.*|seed|step|init_method|"
-    r"(bos|eos|pad)_token_id|initializer_range|rms_norm_eps|rope_.*|use_cache|ddp_bucket_cap_mb"
-)
-"""Keys that change no price."""
+from planner.jobs.reader import CommandReader, Context, Launch, reader_of_tables
 
 
 def nanotron_job(document: Mapping[str, Any]) -> ImportedJob:
@@ -51,8 +45,8 @@ def nanotron_job(document: Mapping[str, Any]) -> ImportedJob:
     length = Length(at("iterations"), "iterations", OPTIONS["iterations"].word) if at("iterations") else None
     assumed = ["parallelism.pp_engine is not given; afab is priced"] if pp > 1 and at.raw("schedule") is None else []
     tables = ("", "parallelism", "model", "model.model_config", "tokens", "optimizer")
-    unread = [remark for table in tables for remark in at.unread(table, _HARMLESS)]
-    return ImportedJob(fields, pins, remarks=tuple(unread), assumed=tuple(assumed), length=length, lacks=lacks)
+    unread = at.left(dict.fromkeys(tables, data("nanotron/words")["harmless"]))
+    return ImportedJob(fields, pins, remarks=unread, assumed=tuple(assumed), length=length, lacks=lacks)
 
 
 def _unknown(at: Document) -> str:
@@ -64,14 +58,9 @@ def _unknown(at: Document) -> str:
     return f"model.model_config.{other} is not read; give the model with --model" if other else ""
 
 
-def _recognises(file: JobFile) -> bool:
-    at = file.document or {}
+def _recognises(at: Mapping[str, Any]) -> bool:
     degrees = at.get("parallelism")
     return isinstance(degrees, Mapping) and bool({"dp", "tp", "pp"} & set(degrees))
-
-
-def _read(file: JobFile, _: Context) -> ImportedJob:
-    return nanotron_job(file.document or {})
 
 
 def _starts(launch: Launch) -> bool:
@@ -85,16 +74,15 @@ def _read_command(launch: Launch, context: Context) -> ImportedJob:
     place = next(place for place, word in enumerate(launch.words) if word.startswith("--config-file"))
     _, sign, value = launch.words[place].partition("=")
     name = value if sign else next(iter(launch.words[place + 1 :]), "")
-    if name in launch.written:
-        file: JobFile | None = JobFile(Path(name), launch.written[name])
-    else:
-        file = context.find(name)
+    file = launch.file(name, context)
     if file is None:
         return ImportedJob(missing=(f"{name}, which --config-file names, is not here; give that file too",))
     return nanotron_job(file.document or {})
 
 
 READERS: Final = (
-    DocumentReader("nanotron", "a configuration of nanotron", "nanotron", _recognises, _read),
+    reader_of_tables(
+        "nanotron", "a configuration of nanotron", "nanotron", _recognises, lambda document, _: nanotron_job(document)
+    ),
     CommandReader("nanotron", "a command line of nanotron", "nanotron", _starts, _read_command),
 )

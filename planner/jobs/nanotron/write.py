@@ -27,11 +27,7 @@ _OF_RUN: Final = {
         "min_decay_lr": 3e-5,
     },
     "data_stages": [
-        {
-            "name": "stable",
-            "start_training_step": 1,
-            "data": {"dataset": None, "seed": 42, "num_loading_workers": 1},
-        }
+        {"name": "stable", "start_training_step": 1, "data": {"dataset": None, "seed": 42, "num_loading_workers": 1}}
     ],
 }
 """What nanotron insists on and a plan does not know."""

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from planner.jobs.nemo.python import FORMATS, Recipe, assigned, constants_of, dotted, parsed, value_of
+from planner.jobs.nemo.python import FORMATS, Recipe, assigned, constants_of, dotted, value_of
+from planner.jobs.values import program_of
 
 _BEGINS: Final = re.compile(r"_?(?:\w+_)?(?:pretrain|sft|peft|finetune)_(?:\w*config|common)")
 """Functions that make a configuration: a recipe, or what recipes begin with."""
@@ -25,9 +26,7 @@ def configurations_in(text: str) -> list[Recipe]:
     """The configurations that a script makes, in its order; the name of each is the function that makes it."""
     if "cfg." not in text and "config." not in text:
         return []
-    module = parsed(text)
-    if module is None:
-        return []
+    module = program_of(text)
     scopes: list[tuple[str, Sequence[ast.stmt]]] = [("", module.body)]
     scopes += [(one.name, one.body) for one in ast.walk(module) if isinstance(one, ast.FunctionDef)]
     known = constants_of(module.body)

@@ -7,52 +7,29 @@ from __future__ import annotations
 
 import ast
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import islice, pairwise
-from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.values import literal
+from planner.jobs.data import data
+from planner.jobs.values import literal, program_of
 
-_FILE: Final = Path(__file__).with_name("recipes.toml")
 _CALLS: Final = frozenset({"pretrain_recipe", "finetune_recipe"})
-_ARGUMENTS: Final = {
-    "num_nodes": "nnodes", "num_gpus_per_node": "nproc-per-node", "tensor_parallelism": "tensor-model-parallel-size",
-    "pipeline_parallelism": "pipeline-model-parallel-size", "context_parallelism": "context-parallel-size",
-    "virtual_pipeline_parallelism": "virtual-pipeline-model-parallel-size",
-    "expert_parallelism": "expert-model-parallel-size", "sequence_parallelism": "sequence-parallel",
-    "global_batch_size": "global-batch-size", "micro_batch_size": "micro-batch-size", "seq_length": "seq-length",
-    "max_steps": "train-iters",
-}  # fmt: skip
+_ARGUMENTS: Final[Mapping[str, str]] = data("nemo/words")["arguments"]
 """Options by the arguments of a recipe."""
-_ROWS: Final = {
-    "tp": "tensor-model-parallel-size", "pp": "pipeline-model-parallel-size", "cp": "context-parallel-size",
-    "vpp": "virtual-pipeline-model-parallel-size", "ep": "expert-model-parallel-size", "sp": "sequence-parallel",
-    "nodes": "nnodes", "seq": "seq-length", "batch": "global-batch-size", "micro": "micro-batch-size",
-    "model": "recipe",
-}  # fmt: skip
+_ROWS: Final[Mapping[str, str]] = data("nemo/words")["rows"]
 """Options by the columns of the table."""
-_PATHS: Final = {
-    "trainer.num_nodes": "nnodes", "trainer.devices": "nproc-per-node", "trainer.max_steps": "train-iters",
-    "trainer.plugins.grad_reduce_in_fp32": "grad-reduce-in-fp32", "trainer.plugins": "mixed-precision",
-    "trainer.plugins.precision": "mixed-precision", "data.global_batch_size": "global-batch-size",
-    "data.micro_batch_size": "micro-batch-size", "data.seq_length": "seq-length", "peft.dim": "peft.dim",
-}  # fmt: skip
+_PATHS: Final[Mapping[str, str]] = data("nemo/words")["paths"]
 _PREFIXES: Final = ("trainer.strategy.ddp.", "trainer.strategy.", "model.config.", "optim.config.")
 _WHOLE: Final = frozenset({"data.global_batch_size", "data.micro_batch_size", "data.seq_length"})
 FORMATS: Final = re.compile(r"(?:\w+\.)*((?:bf16|fp16|nemotron_h)_\w*mixed)")
 
 
-DECIDE: Final = {
-    "nnodes": ("gpus", ""), "nproc-per-node": ("gpus", ""), "seq-length": ("seq_length", "--seq-length"),
-    "tensor-model-parallel-size": ("pins.tp", "--tp"), "pipeline-model-parallel-size": ("pins.pp", "--pp"),
-    "context-parallel-size": ("pins.cp", "--cp"), "global-batch-size": ("global_batch_size", "--global-batch-size"),
-    "micro-batch-size": ("pins.micro_batch_size", "--micro-batch-size"),
-}  # fmt: skip
+DECIDE: Final[Mapping[str, tuple[str, str]]] = {
+    word: (field, option) for word, (field, option) in data("nemo/words")["decide"].items()
+}
 """Options without which there is no price: the field of the request, and the option of ours that says it."""
 
 
@@ -75,10 +52,9 @@ class Recipe:
     values: dict[str, Any] = field(default_factory=dict)
 
 
-@cache
 def known_recipes() -> Mapping[str, Mapping[str, Any]]:
     """What recipes set, by the names of their modules."""
-    found: Mapping[str, Mapping[str, Any]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))["recipes"]
+    found: Mapping[str, Mapping[str, Any]] = data("nemo/recipes")["recipes"]
     return found
 
 
@@ -124,21 +100,11 @@ def _words(value: Any) -> list[str]:
     return [str(one).lower() if isinstance(one, bool) else str(one) for one in several]
 
 
-def parsed(text: str) -> ast.Module | None:
-    """A script's tree; None where it is no Python."""
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
 def recipes_in(text: str) -> list[Recipe]:
     """The recipes that a script calls, in its order, each with what its own function or module sets of it."""
     if not any(name in text for name in _CALLS):
         return []
-    module = parsed(text)
-    if module is None:
-        return []
+    module = program_of(text)
     scopes: list[ast.Module | ast.FunctionDef] = [module]
     scopes += [one for one in ast.walk(module) if isinstance(one, ast.FunctionDef)]
     outer = constants_of(module.body)

@@ -11,130 +11,18 @@ from typing import Any, Final
 from costmodels.model.catalogue import model
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
-from planner.jobs.megatron.dialect import Dialect, Words
-from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
+from planner.jobs.megatron.dialect import Words, dialect
 from planner.jobs.megatron.read import BOTH_WAYS
 from planner.jobs.megatron.tables import table_job, table_words
 from planner.jobs.nemo.bridge import configurations_in, words_of_configuration
 from planner.jobs.nemo.python import DECIDE, Recipe, known_recipes, recipe_of_command, recipes_in, words_of
-from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
+from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch, reader_of_tables
+from planner.jobs.transformers.arguments import overrides_of
 
-_BF16: Final = "--bf16"
-_FP16: Final = "--fp16"
-_SHARED: Final = {
-    "virtual-pipeline-model-parallel-size": "--num-virtual-stages-per-pipeline-rank {}",
-    "num-moe-experts": "--num-experts {}",
-    "layernorm-epsilon": "--norm-epsilon {}",
-    "gated-linear-unit": "--swiglu",
-    "microbatch-group-size-per-vp-stage": "--microbatch-group-size-per-virtual-pipeline-stage {}",
-    "vocab-size": "--vocab-size {}",
-}
-_ONE: Final = Dialect(
-    name="NeMo 1",
-    means={
-        **_SHARED,
-        "num-query-groups": "--group-query-attention --num-query-groups {}",
-        "data.seq-length": "--seq-length {}",
-        "activation": {
-            "gelu": "", "fast-swiglu": "--swiglu", "swiglu": "--swiglu", "squared-relu": "--squared-relu",
-            "geglu": "--quick-geglu", "fast-geglu": "--quick-geglu", "openai-gelu": "",
-        },
-        "normalization": {
-            "rmsnorm": "--normalization RMSNorm", "layernorm": "--normalization LayerNorm",
-            "layernorm1p": "--normalization LayerNorm", "low_precision_layernorm": "--normalization LayerNorm",
-        },
-        "position-embedding-type": {
-            "rope": "--position-embedding-type rope", "learned_absolute": "--position-embedding-type learned_absolute",
-            "alibi": "--position-embedding-type alibi", "none": "--position-embedding-type none",
-        },
-        "rotary-percentage": "--rotary-percent {}",
-        "activations-checkpoint-granularity": "--recompute-granularity {}",
-        "activations-checkpoint-method": "--recompute-method {}",
-        "activations-checkpoint-num-layers": "--recompute-num-layers {}",
-        "ub-tp-comm-overlap": "--tp-comm-overlap",
-        "fp8-hybrid": "--fp8-format hybrid",
-        "fp8-e4m3": "--fp8-format e4m3",
-        "optim.name": {
-            "distributed_fused_adam": "--use-distributed-optimizer", "mcore_distributed_optim":
-            "--use-distributed-optimizer", "fused_adam": "", "adam": "", "adamw": "", "megatron_fused_adam": "",
-        },
-        "optim.overlap-grad-sync": "--overlap-grad-reduce",
-        "optim.overlap-param-sync": "--overlap-param-gather",
-        "optim.grad-sync-dtype": {"bf16": "--grad-reduce-in-bf16", "fp32": ""},
-        "trainer.precision": {
-            "bf16": _BF16, "bf16-mixed": _BF16, "16": _FP16, "16-mixed": _FP16, "32": "",
-            "32-true": "", "bf16-true": _BF16,
-        },
-        "trainer.devices": "--nproc-per-node {}",
-        "trainer.num-nodes": "--nnodes {}",
-        "trainer.max-steps": "--train-iters {}",
-        "tokenizer.model": "--tokenizer-model {}",
-        "peft.peft-scheme": {"lora": "--peft", "none": "", "null": ""},
-        "peft.lora-tuning.adapter-dim": "--peft.dim {}",
-    },
-    unpriced={
-        **UNPRICED,
-        "optim.bucket-cap-mb": "gradient buckets of another size than priced",
-        "num-micro-batches-with-partial-activation-checkpoints": "some micro-batches recompute less: slightly shorter",
-    },
-    harmless=OF_THE_RUN
-    + r"|(trainer|optim|tokenizer|data|nsys-profile|peft|wandb|gc)[.\w-]*|mcore-gpt|use-scaled-init-method"
-    r"|ffn-dropout|pre-"
-    r"process|post-process|do-layer-norm-weight-decay|headscale|transformer-block-type|normalize-attention-scores"
-    r"|attention-type|native-amp-[\w-]+|megatron-amp-[\w-]+|grad-allreduce-chunk-size-mb|grad-div-ar-fusion"
-    r"|resume-from-"
-    r"checkpoint|apex-transformer-log-level|gradient-as-bucket-view|sync-batch-comm|transformer-engine"
-    r"|use-emha|use-flash-"
-    r"attention|batch-p2p-comm|gc-interval|activations-checkpoint-layers-per-pipeline|fp8|fp8-params|name|precision"
-    r"|restore-from-path|ub-tp-comm-overlap-cfg[\w.-]*|dist-ckpt-[\w-]+|optimizer|hidden-act|overlap-p2p-comm"
-    r"|num-layers-"
-    r"per-[\w-]+|answer-only-loss|hf-[\w-]+|persist-layer-norm|apply-query-key-layer-scaling"
-    r"|tensor-model-parallel-comm",
-    stack="nemo",
-    framework="megatron-bridge",
-    booleans=True,
-)  # fmt: skip
-_FORMATS: Final = {
-    "bf16_mixed": _BF16, "bf16-mixed": _BF16, "fp16_mixed": _FP16, "fp16-mixed": _FP16, "16-mixed": _FP16,
-    "bf16_with_fp8_delayed_scaling_mixed": "--bf16 --fp8-format hybrid",
-    "bf16_with_fp8_mixed": "--bf16 --fp8-format hybrid",  # NeMo 2's word
-    "bf16_with_fp8_current_scaling_mixed": "--bf16 --fp8-format hybrid --fp8-recipe tensorwise",
-    "nemotron_h_bf16_with_fp8_current_scaling_mixed": "--bf16 --fp8-format hybrid --fp8-recipe tensorwise",
-    "bf16_with_fp8_subchannel_scaling_mixed": "--bf16 --fp8-format e4m3 --fp8-recipe blockwise",
-    "bf16_with_mxfp8_mixed": "--bf16 --fp8-format e4m3 --fp8-recipe mxfp8",
-    "bf16_with_nvfp4_mixed": "--bf16 --fp4-format e2m1",
-}  # fmt: skip
-"""Megatron-LM's words for the recipes of mixed precision."""
-_BRIDGE: Final = Dialect(
-    name="Megatron-Bridge",
-    usual=(
-        "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --attention-dropout 0.0 "
-        "--hidden-dropout 0.0 --moe-grouped-gemm --moe-permute-fusion --moe-token-dispatcher-type alltoall "
-        "--micro-batch-size 1"
-    ),
-    means={
-        **_SHARED,
-        "recipe": "--model.name {}",
-        "num-query-groups": "--group-query-attention --num-query-groups {}",
-        "seq-length": "--seq-length {}",
-        "grad-reduce-in-fp32": "--accumulate-allreduce-grads-in-fp32",
-        "mixed-precision": _FORMATS,
-        "peft.dim": "--peft --peft.dim {}",
-    },
-    harmless=OF_THE_RUN + r"|pipeline-dtype|check-for-nan-in-grad|average-in-collective"
-    r"|(dataset|checkpoint|logger|rng|scheduler|tokenizer|profiling|trainer|log|peft"
-    r"|comm)[.\w-]*|-target-",
-    stack="nemo",
-    framework="megatron-bridge",
-    booleans=True,
-    says=("other settings of the recipe are not read: sizes come from the model, overlap from the stack",),
-)  # fmt: skip
+_ONE: Final = dialect("nemo")
+_BRIDGE: Final = dialect("bridge")
 _PARTS: Final = {
-    "model": "",
-    "train": "",
-    "ddp": "",
-    "optimizer": "",
-    "dist": "",
+    **dict.fromkeys(("model", "train", "ddp", "optimizer", "dist"), ""),
     "mixed_precision": "mixed-precision.",
 }
 _RECIPE: Final = re.compile(r"_(pretrain|sft|finetune|peft|lora|performance)?_?(config|recipe)?$")
@@ -149,8 +37,8 @@ def _one_words(document: Mapping[str, Any], context: Context) -> Words:
     return words
 
 
-def _is_one(file: JobFile) -> bool:
-    model = (file.document or {}).get("model")
+def _is_one(document: Mapping[str, Any]) -> bool:
+    model = document.get("model")
     own = {"encoder_seq_length", "megatron_amp_O2", "mcore_gpt", "activations_checkpoint_granularity"}
     return isinstance(model, dict) and (bool(own & set(model)) or {"micro_batch_size", "optim"} <= set(model))
 
@@ -169,31 +57,25 @@ def nemo_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
     return replace(found, unpriced=(*found.unpriced, BOTH_WAYS)) if "bert_binary_head" in model else found
 
 
-def _read_one(file: JobFile, context: Context) -> ImportedJob:
-    return nemo_job(file.document or {}, context)
-
-
-def _is_bridge(file: JobFile) -> bool:
-    document = file.document or {}
+def _is_bridge(document: Mapping[str, Any]) -> bool:
     parts = [document.get(name) for name in ("model", "train")]
     return (
         all(isinstance(part, dict) for part in parts)
-        and not _is_one(file)
+        and not _is_one(document)
         and "system" not in document
         and (bool({"ddp", "optimizer", "checkpoint", "mixed_precision"} & set(document)))
         and any("parallel_size" in key for key in document["model"])
     )
 
 
-def _read_bridge(file: JobFile, context: Context) -> ImportedJob:
-    words = table_words(file.document or {}, _PARTS, context.environment)
-    return table_job(words, _BRIDGE, context)
+def _read_bridge(document: Mapping[str, Any], context: Context) -> ImportedJob:
+    return table_job(table_words(document, _PARTS, context.environment), _BRIDGE, context)
 
 
 def _overrides(launch: Launch) -> dict[str, str]:
     """Overrides such as ``model.tensor_model_parallel_size=2`` of a launch, by path."""
-    pairs = (word.lstrip("+~").partition("=") for word in launch.words if "=" in word and not word.startswith("-"))
-    return {name: value for name, _, value in pairs if name.partition(".")[0] in {*_PARTS, "peft", "cfg"}}
+    known = {*_PARTS, "peft", "cfg"}
+    return {name: one for name, one in overrides_of(launch.words).items() if name.partition(".")[0] in known}
 
 
 def _is_recipe(launch: Launch) -> bool:
@@ -261,11 +143,7 @@ def _read_python(file: JobFile, context: Context) -> ImportedJob:
 
 
 def _chosen(recipes: Sequence[Recipe], context: Context) -> Recipe | ImportedJob:
-    """The recipe of several that is meant, else that it must be said.
-
-    Raises:
-        BadRequest: there is none of that number.
-    """
+    """The recipe of several that is meant, else that it must be said."""
     if context.launch is None and len(recipes) > 1:
         listed = ", ".join(f"{place}: {one.name}.{one.call}" for place, one in enumerate(recipes, 1))
         return ImportedJob(missing=(f"--launch N says which of its {len(recipes)} recipes ({listed})",))
@@ -300,27 +178,17 @@ def _read_nemo(launch: Launch, context: Context) -> ImportedJob:
     return _of_recipe(recipe_of_command(launch.words), context)
 
 
+_BRIDGES: Final = "megatron-bridge"
 READERS: Final = (
     DocumentReader(
-        "nemo-recipe",
-        "a recipe of NeMo 2",
-        "megatron-bridge",
-        lambda file: bool(recipes_in(file.text)),
-        _read_python,
+        "nemo-recipe", "a recipe of NeMo 2", _BRIDGES, lambda file: bool(recipes_in(file.text)), _read_python
     ),
     DocumentReader(
-        "bridge-recipe",
-        "a recipe of Megatron-Bridge",
-        "megatron-bridge",
-        lambda file: bool(configurations_in(file.text)),
+        "bridge-recipe", "a recipe of Megatron-Bridge", _BRIDGES, lambda file: bool(configurations_in(file.text)),
         _read_configuration,
     ),
-    CommandReader("nemo-recipe", "a command line of NeMo 2", "megatron-bridge", _is_nemo, _read_nemo),
-    DocumentReader("nemo", "a configuration of NeMo 1", "megatron-bridge", _is_one, _read_one),
-    DocumentReader(
-        "megatron-bridge", "a configuration of Megatron-Bridge", "megatron-bridge", _is_bridge, _read_bridge
-    ),
-    CommandReader(
-        "megatron-bridge", "overrides of a recipe of Megatron-Bridge", "megatron-bridge", _is_recipe, _read_recipe
-    ),
-)
+    CommandReader("nemo-recipe", "a command line of NeMo 2", _BRIDGES, _is_nemo, _read_nemo),
+    reader_of_tables("nemo", "a configuration of NeMo 1", _BRIDGES, _is_one, nemo_job),
+    reader_of_tables(_BRIDGES, "a configuration of Megatron-Bridge", _BRIDGES, _is_bridge, _read_bridge),
+    CommandReader(_BRIDGES, "overrides of a recipe of Megatron-Bridge", _BRIDGES, _is_recipe, _read_recipe),
+)  # fmt: skip

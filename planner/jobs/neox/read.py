@@ -2,87 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
-from planner.jobs.megatron.dialect import Dialect, Words
-from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
+from planner.jobs.logs.statements import Findings
+from planner.jobs.logs.tables import log_reader, made_job
+from planner.jobs.megatron.dialect import Words, dialect
+from planner.jobs.megatron.dump import sizes_alone
 from planner.jobs.megatron.tables import table_job, table_words
 from planner.jobs.reader import Context, DocumentReader, JobFile
+from planner.jobs.values import literal
 
-_DIALECT: Final = Dialect(
-    name="GPT-NeoX",
-    # megatron/neox_arguments/neox_args.py: nothing is dropped or fused unless it is asked for
-    usual=(
-        "--transformer-impl local --attention-dropout 0.0 --hidden-dropout 0.0 --no-masked-softmax-fusion"
-    ),
-    means={
-        "pipe-parallel-size": "--pipeline-model-parallel-size {}",
-        "model-parallel-size": "--tensor-model-parallel-size {}",
-        "pos-emb": {
-            "rotary": "--position-embedding-type rope", "learned": "--position-embedding-type learned_absolute",
-            "alibi": "--position-embedding-type alibi", "none": "--position-embedding-type none",
-            "sinusoidal": "--position-embedding-type none",
-        },
-        "rotary-pct": "--rotary-percent {}",
-        "rotary-emb-base": "--rotary-base {}",
-        "no-weight-tying": "--untie-embeddings-and-output-weights",
-        "norm": {
-            "layernorm": "--normalization LayerNorm", "rmsnorm": "--normalization RMSNorm",
-            "te_layernorm": "--normalization LayerNorm", "te_rmsnorm": "--normalization RMSNorm",
-            "scalenorm": "--normalization RMSNorm", "non_parametric_layernorm": "--normalization LayerNorm",
-        },
-        "activation": {"gelu": "", "swiglu": "--swiglu", "geglu": "--quick-geglu", "relu": ""},
-        "mlp-type": {"llama": "--swiglu", "regular": ""},
-        "num-kv-heads": "--group-query-attention --num-query-groups {}",
-        "train-micro-batch-size-per-gpu": "--micro-batch-size {}",
-        "train-batch-size": "--global-batch-size {}",
-        "zero-optimization.stage": "--zero-stage {}",
-        "zero-optimization.overlap-comm": "--overlap-grad-reduce",
-        "zero-optimization.offload-optimizer.device": {"cpu": "--optimizer-cpu-offload", "none": ""},
-        "zero-optimization.cpu-offload": "--optimizer-cpu-offload",
-        "checkpoint-activations": "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
-        "checkpoint-num-layers": "--recompute-num-layers {}",
-        "partition-activations": "--distribute-saved-activations",
-        "fp16.enabled": "--fp16",
-        "bf16.enabled": "--bf16",
-        "precision": {"fp16": "--fp16", "bfloat16": "--bf16", "fp32": ""},
-        "optimizer.type": {
-            "adam": "", "adamw": "", "sgd": "--optimizer sgd", "onebitadam": "", "cpu_adam": "--optimizer-cpu-offload",
-        },
-        "moe-num-experts": "--num-experts {}",
-        "moe-expert-parallel-size": "--expert-model-parallel-size {}",
-        "moe-top-k": "--moe-router-topk {}",
-        "moe-expert-interval": "--expert-interval {}",
-    },
-    refused={"gmlp": "other layers than attention are not priced here"},
-    unpriced={
-        **UNPRICED,
-        "checkpoint-in-cpu": "inputs of recomputed layers go to the host: less memory, more time",
-        "pipe-partition-method": "layers are split as evenly as possible, whatever else it weighs",
-        "seq-length-warmup": "sequences are shorter at first: whole ones are priced",
-        "curriculum-learning.enabled": "sequences are shorter at first: whole ones are priced",
-        "kto": "a second loss and a frozen reference model: more memory and time",
-    },
-    harmless=OF_THE_RUN
-    + r"|(optimizer|scheduler|fp16|bf16|zero-optimization|wall-clock|flops-profiler|comms-logger|autotuning"
-    r"|data-types|activation-checkpointing|tensorboard|wandb|csv-monitor|monitor|curriculum-learning|s3|sparsity-config"
-    r"|attention-config|extra-save-iters|load-universal|comet)(\.[\w.-]+)?"
-    r"|vocab-file|[\w-]*data-path[s]?|[\w-]*-weights|data-impl|steps-per-print|wall-clock-breakdown|output-layer-[\w-]+"
-    r"|init-method|min-lr|gradient-clipping|checkpoint-factor|keep-last-n-checkpoints|launcher|deepspeed-[\w-]+|include"
-    r"|synchronize-each-layer|contiguous-checkpointing|layernorm-fusion|rmsnorm-fusion|use-(wandb|comet|tensorboard|shared"
-    r"-fs|tutel)|[\w-]+-epsilon|gpt-j-tied|prescale-gradients|hostfile|seed|dataloader-type|attention-precision|warmup"
-    r"|num-(gpus|nodes|workers)|master-[\w-]+|log-dir|text-gen-type|sample-[\w-]+|maximum-tokens|temperature|top-[kp]"
-    r"|recompute|user-script|save-base-shapes|slurm-comment|no-ssh-check|rmsnorm-eps|scaled-masked-softmax-fusion|load"
-    r"|print-stats|parallel-output|zero-[\w-]+|override-lr-scheduler|use-checkpoint-lr-scheduler|monitor|git-hash|eval-tasks"
-    r"|label-data-paths|finetune|account|nccl-debug|mup-[\w-]+|wandb[\w-]*|comet[\w-]*",
-    stack="gpt-neox",
-    booleans=True,
-    balanced=True,
-)  # fmt: skip
+_DIALECT: Final = dialect("neox")
 _KEYS: Final = frozenset({"pipe-parallel-size", "model-parallel-size", "pos-emb", "gpt-j-residual", "attention-config"})
 _GATED: Final = frozenset({"swiglu", "geglu", "reglu", "bilinear", "glu"})
 _SIZES: Final = frozenset({"num-layers", "hidden-size", "num-attention-heads"})
@@ -161,3 +96,20 @@ def _width(words: Words, hidden: int) -> int:
 
 
 READERS: Final = (DocumentReader("gpt-neox", "a configuration of GPT-NeoX", "", _recognises, _read),)
+
+
+_SET_BY: Final = re.compile(r"\.{2,}(?:updated|default)\s*$", re.MULTILINE)
+"""What stands behind a value: whether the user set it."""
+
+
+def _of_log(findings: Findings, _: JobFile, context: Context) -> ImportedJob:
+    """The job of what the user set, by the reader of its files; where that makes none, why."""
+    given = findings.start.said
+    said = {name: _SET_BY.sub("", value).strip() for name, value in given.items()}
+    updated = {name: literal(said[name]) for name, value in given.items() if value.rstrip().endswith("updated")}
+    sizes = sizes_alone(said)
+    job = made_job(lambda: neox_job(updated, context), "settings that it prints do", sizes)
+    return replace(job, fields={**job.fields, **sizes.fields}, pins={**job.pins, **sizes.pins}, length=None)
+
+
+LOG: Final = log_reader("neox", _of_log)

@@ -13,9 +13,10 @@ import json
 from typing import Any, Final
 
 from planner.jobs.job import Export, Job, refuse
-from planner.jobs.options import applicable, present
-from planner.jobs.paddle.options import OPTIONS
+from planner.jobs.options import applicable, options_of, present
 
+OPTIONS: Final = options_of("paddle")
+"""Training arguments of PaddleFormers 1.2 by field, in the order in which they are written."""
 FILE: Final = "paddle_args.json"
 FLEET: Final = "hybrid_configs.json"
 _SHARDS_OUTSIDE: Final = "tp-cp-ep-pp-dp"

@@ -7,67 +7,15 @@ from typing import Final
 
 from costmodels.names import SHARDED_PARAMETERS
 from planner.answer.plan import Strategy
+from planner.jobs.data import data
 from planner.jobs.job import Export, Job, chunk_layers
 from planner.jobs.launchers import shell
 from planner.jobs.torchtitan.options import FOLDED, SCHEDULES
 from planner.jobs.torchtitan.write import shard_ranks
 
 FILE: Final = "torch_plan.py"
+_TEXTS: Final = data("pytorch/templates")
 _TYPES: Final = {"bf16": "torch.bfloat16", "fp16": "torch.float16", "fp32": "torch.float32"}
-_MODULE: Final = '''
-{imports}
-
-MESH = {mesh}
-"""Ranks of every dimension, slowest first."""
-MICRO_BATCH_SIZE = {micro}
-MICRO_BATCHES = {batches}
-"""Of one replica and step: pipelined, or accumulated where there is one stage."""
-SCHEDULE = {schedule!r}
-CHUNKS = {chunks}
-"""Layers of every pipeline chunk, in the order in which a micro-batch passes them."""
-RECOMPUTE = {recompute!r}
-CONTEXT_ROTATION = {rotation!r}
-"""For torch.distributed.tensor.experimental._attention.set_rotate_method."""
-
-
-def mesh(device_type="cuda"):
-    """The device mesh, with the ranks that share states as one more dimension."""
-    made = init_device_mesh(device_type, tuple(MESH.values()), mesh_dim_names=tuple(MESH))
-    made["shard", "cp"]._flatten("states")
-    return made
-
-
-{shard}
-
-
-{scheduled}
-'''
-_SHARDED: Final = '''
-def shard(module, layers, made):
-    """FSDP2 on a stage: every layer, then what is around them. Tensor ranks are the model's own plan."""
-    inner = made["replicate", "states"] if MESH["replicate"] > 1 else made["states"]
-    policy = MixedPrecisionPolicy(param_dtype={dtype}, reduce_dtype=torch.float32)
-    offload = {offload}()
-    for layer in (*layers, module):
-        fully_shard(layer, mesh=inner, reshard_after_forward={reshard}, mp_policy=policy, offload_policy=offload)
-    return module
-'''
-_WHOLE: Final = '''
-def shard(module, layers, made):
-    """Every replica keeps the whole of a stage. Tensor ranks are the model's own plan."""
-    return module
-'''
-_PIPELINED: Final = '''
-def schedule(stages, loss_fn):
-    """The pipeline's schedule of this rank's stages."""
-    chosen = get_schedule_class(SCHEDULE)
-    first = stages if issubclass(chosen, PipelineScheduleMulti) else stages[0]
-    return chosen(first, n_microbatches=MICRO_BATCHES, loss_fn=loss_fn)
-'''
-_ALONE: Final = '''
-def schedule(stages, loss_fn):
-    """None: one stage needs no schedule, the training script accumulates its micro-batches."""
-'''
 
 
 def _imports(strategy: Strategy) -> Iterator[str]:
@@ -90,12 +38,9 @@ def _sharding(job: Job) -> str:
     """The function that shards a stage, as the plan's ZeRO stage has it."""
     strategy = job.strategy
     if strategy.zero_stage == 0:
-        return _WHOLE.strip()
-    return _SHARDED.strip().format(
-        dtype=_TYPES[job.precision],
-        offload=_offload(strategy),
-        reshard=strategy.zero_stage == SHARDED_PARAMETERS,
-    )
+        return str(_TEXTS["whole"].strip())
+    said = {"dtype": _TYPES[job.precision], "reshard": strategy.zero_stage == SHARDED_PARAMETERS}
+    return str(_TEXTS["sharded"].strip().format(offload=_offload(strategy), **said))
 
 
 def _remarks(job: Job) -> Iterator[str]:
@@ -119,7 +64,7 @@ def pytorch(job: Job, version: str) -> Export:
         "cp": strategy.cp,
         "tp": strategy.tp,
     }
-    body = _MODULE.format(
+    body = _TEXTS["module"].format(
         imports="\n".join(_imports(strategy)),
         mesh=mesh,
         micro=strategy.micro_batch_size,
@@ -129,7 +74,7 @@ def pytorch(job: Job, version: str) -> Export:
         recompute=strategy.recompute,
         rotation={"all-gather": "allgather", "p2p": "alltoall"}[strategy.cp_kind] if strategy.cp > 1 else "",
         shard=_sharding(job),
-        scheduled=(_PIPELINED if strategy.pp > 1 else _ALONE).strip(),
+        scheduled=(_TEXTS["pipelined"] if strategy.pp > 1 else _TEXTS["alone"]).strip(),
     )
     remarks = tuple(_remarks(job))
     text = shell.commented(f"PyTorch {version}", remarks, body)

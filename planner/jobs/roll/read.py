@@ -9,54 +9,21 @@ from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
-from planner.jobs.megatron.dialect import Dialect
-from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
+from planner.jobs.megatron.dialect import dialect
 from planner.jobs.megatron.tables import resolved_tables, table_job, table_words
 from planner.jobs.options import present
-from planner.jobs.reader import Context, DocumentReader, JobFile
+from planner.jobs.reader import Context, reader_of_tables
+from planner.jobs.trainers.family import trainer
 from planner.jobs.transformers.job import training_job
-from planner.jobs.transformers.options import EFFECTS, OPTIONS
-from planner.jobs.transformers.trainer import Trainer
-from planner.jobs.values import truth, whole, words
+from planner.jobs.values import truth, whole
 
 _DEVICES: Final = re.compile(r"list\(range\((\d+),\s*(\d+)\)\)")
-_MEGATRON: Final = Dialect(
-    name="ROLL on Megatron-Core",
-    usual=(
-        "--bf16 --attention-dropout 0.0 --hidden-dropout 0.0 --micro-batch-size 1 --moe-grouped-gemm "
-        "--moe-token-dispatcher-type alltoall"
-    ),
-    means={
-        "virtual-pipeline-model-parallel-size": "--num-virtual-stages-per-pipeline-rank {}",
-        "recompute-granularity": {  # mcore_adapter/models/model_config.py
-            "full": "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
-            "selective": "--recompute-granularity selective",
-        },
-        "num-layers-in-first-pipeline-stage": "--decoder-first-pipeline-num-layers {}",
-        "num-layers-in-last-pipeline-stage": "--decoder-last-pipeline-num-layers {}",
-    },
-    unpriced={**UNPRICED, "additional-configs": "options of Megatron-Core that are not read"},
-    harmless=OF_THE_RUN + r"|apply-loss-scale|bias-activation-fusion|account-.*",
-    booleans=True,
-    says=("the actor's training is priced; what samples and judges beside it comes on top",),
-)
-_FSDP: Final = Trainer(
-    "ROLL",
-    OPTIONS,
-    harmless=words("fsdp fsdp_config"),
-    effects={**EFFECTS, "use_dynamic_batching_in_train": "micro-batches hold as many tokens as fit"},
-    precision="bf16",
-    adapters="asked",
-    recompute=True,
-)
+_MEGATRON: Final = dialect("roll")
+_FSDP: Final = trainer("roll", alone=True)
 
 
 def _roll_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
-    """The job of the actor.
-
-    Raises:
-        BadRequest: it trains by a strategy that is not priced.
-    """
+    """The job of the actor."""
     document = resolved_tables(document, document)
     actor = document["actor_train"]
     training, strategy, model = (_table(actor, name) for name in ("training_args", "strategy_args", "model_args"))
@@ -102,13 +69,8 @@ def _table(at: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _recognises(file: JobFile) -> bool:
-    actor = (file.document or {}).get("actor_train")
-    return isinstance(actor, Mapping) and "strategy_args" in actor
+def _recognises(document: Mapping[str, Any]) -> bool:
+    return "strategy_args" in _table(document, "actor_train")
 
 
-def _read(file: JobFile, context: Context) -> ImportedJob:
-    return _roll_job(file.document or {}, context)
-
-
-READERS: Final = (DocumentReader("roll", "a configuration of ROLL", "", _recognises, _read),)
+READERS: Final = (reader_of_tables("roll", "a configuration of ROLL", "", _recognises, _roll_job),)

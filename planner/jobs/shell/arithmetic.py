@@ -140,11 +140,7 @@ def _binary(shell: Shell, node: Node, depth: int) -> int:
         return value
     first = _node(shell, left, depth)
     if sign in {"&&", "||"}:
-        return (
-            int(bool(first) and bool(_node(shell, right, depth)))
-            if sign == "&&"
-            else int(bool(first) or bool(_node(shell, right, depth)))
-        )
+        return int(bool(_node(shell, right, depth) if bool(first) == (sign == "&&") else first))
     if sign not in _BINARY:
         raise ValueError
     return int(_BINARY[sign](first, _node(shell, right, depth)))

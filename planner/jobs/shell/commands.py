@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
+from planner.jobs.data import data, words
 from planner.jobs.shell.builtins import BUILTINS
 from planner.jobs.shell.inner import inner_script
 from planner.jobs.shell.parameters import key_of
@@ -19,10 +20,7 @@ from planner.jobs.shell.wrappers import unwrapped
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-QUESTIONS: Final = frozenset({
-    "grep", "egrep", "fgrep", "command", "which", "type", "hash", "pgrep", "nc", "curl", "wget", "ping", "diff", "cmp",
-    "nvidia-smi", "lsof", "ss", "netstat", "id", "getent", "dpkg", "rpm", "mountpoint", "conda", "docker", "squeue",
-})  # fmt: skip
+QUESTIONS: Final = frozenset(words(data("shell/words")["questions"]))
 """Programs that are run for how they end."""
 
 
@@ -113,10 +111,7 @@ def _launch_inside(shell: Shell, words: tuple[str, ...]) -> int:
 
 
 _LAUNCHERS: Final = frozenset({"torchrun", "accelerate", "deepspeed", "python", "python3"})
-_ABOUT: Final = frozenset({
-    "pkill", "kill", "killall", "ps", "git", "apt", "apt-get", "pip", "pip3", "ln", "ls", "rm", "mv", "chmod", "chown",
-    "mkdir", "touch", "python", "python3", "ruff", "module", "alias", "rsync", "scp", "tar", "find", "date", "sleep",
-})  # fmt: skip
+_ABOUT: Final = frozenset(words(data("shell/words")["about"]))
 """Programs that speak of others without running them."""
 
 

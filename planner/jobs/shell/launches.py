@@ -7,23 +7,12 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final
 
+from planner.jobs.data import data
+
 _ANY: Final = frozenset({""})
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_PROGRAMS: Final[dict[str, frozenset[str]]] = {
-    **dict.fromkeys(_words("torchrun deepspeed ds composer paddle nemo_run primus-cli openrlhf msrun"), _ANY),
-    **dict.fromkeys(_words("dlrover-run elastic-launch metaseq-train fairseq-train fairseq-hydra-train"), _ANY),
-    "trl": _words("sft dpo grpo kto ppo reward rloo orpo cpo bco gkd online-dpo"),
-    "accelerate": _words("launch"), "llamafactory-cli": _words("train"), "swift": _words("sft pt rlhf"),
-    "megatron": _words("sft pt rlhf"), "axolotl": _words("train"), "xtuner": _words("train"), "tune": _words("run"),
-    "colossalai": _words("run"), "lightning": _words("run fit"), "fabric": _words("run"), "torchx": _words("run"),
-    "litgpt": _words("pretrain finetune finetune_full finetune_lora"), "nemo": _words("llm"),
-    "flagscale": _words("train"), "autotrain": _words("llm"), "openmind-cli": _words("train"),
-}  # fmt: skip
+_PROGRAMS: Final = {name: frozenset(under.split(" ")) for name, under in data("shell/words")["programs"].items()}
 """Programs that start a training, with the words of theirs that do; any word where it is empty."""
 _PYTHON: Final = re.compile(r"(?:pypy|python|ipython)[\d.]*")
 _LAUNCHERS: Final = ("torch.distributed", "accelerate.commands", "paddle.distributed", "deepspeed")
@@ -34,7 +23,7 @@ _OTHER: Final = re.compile(
     r"|json\.tool|http\.server|venv|virtualenv|ensurepip|gradio|build|checkpoint_util|zero_to_fp32|get_|wait_|check"
     r"|print_|parse|summar|visuali[sz]|sample|site|compileall|nltk|spacy|hf_to|to_hf|hf2|2hf|transfer|cleanup"
     r"|monitor|split_|clean_|filter_|make_|pytest|unittest|coverage|compare|post_?process|prefetch|inspect|analy[sz]e"
-    r"|score|lint|ruff|black|mypy|pylint)",
+    r"|score|lint|ruff|black|mypy|pylint)"
 )
 """Programs of Python that do something else: data, checkpoints, inference."""
 _TRAINING: Final = re.compile(r"(?i)(run_)?(pre_?)?train|fine_?tune|sft|dpo|grpo")

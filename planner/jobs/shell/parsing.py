@@ -191,9 +191,7 @@ def _protected_defaults(text: str, root: Node) -> str:
 
 _BARE: Final = re.compile(r"(\$\{\w+(?:\[@\])?:)\$(\w+)(?=[^{}]*\})")
 """A place in a text or a list that is a variable without braces, after which the grammar expects the end."""
-_OPENING: Final = re.compile(
-    r"(?<!\\)\$\{[!#]?\w+(?:\[[^\]]*\])?(?::[-+=?]|##?|%%?|//?#?|[-+=?:^,@])?",
-)
+_OPENING: Final = re.compile(r"(?<!\\)\$\{[!#]?\w+(?:\[[^\]]*\])?(?::[-+=?]|##?|%%?|//?#?|[-+=?:^,@])?")
 
 
 def _within(text: str, change: Callable[[str], str]) -> str:

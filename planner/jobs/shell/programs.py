@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from planner.jobs.shell.arithmetic import calculated
@@ -194,14 +195,6 @@ def _characters(text: str) -> str:
     return re.sub(r"(.)-(.)", lambda at: "".join(map(chr, range(ord(at[1]), ord(at[2]) + 1))), text)
 
 
-def _head(shell: Shell, words: list[str]) -> Done:
-    return _some_lines(shell, words, last=False)
-
-
-def _tail(shell: Shell, words: list[str]) -> Done:
-    return _some_lines(shell, words, last=True)
-
-
 def _some_lines(shell: Shell, words: list[str], *, last: bool) -> Done:
     found = re.fullmatch(r"(?:-n *|-)?(\d*)", " ".join(words))
     text = _known_input(shell, []) if found else None
@@ -294,7 +287,8 @@ def _on_one_line(shell: Shell, words: list[str]) -> Done:
 
 PROGRAMS: Final[dict[str, Callable[[Shell, list[str]], Done]]] = {
     "echo": _echo, "printf": _printf, "seq": _seq, "cat": _cat, "wc": _wc, "basename": _basename, "dirname": _dirname,
-    "realpath": _real_path, "readlink": _real_path, "cut": _cut, "tr": _tr, "head": _head, "tail": _tail,
+    "realpath": _real_path, "readlink": _real_path, "cut": _cut, "tr": _tr,
+    "head": partial(_some_lines, last=False), "tail": partial(_some_lines, last=True),
     "grep": _grep, "awk": _awk, "sed": _sed, "tee": _tee, "expr": _expr, "bc": _bc, "cp": _copy,
     "pwd": lambda shell, words: (value_of(shell, "PWD") or ".") + "\n",
     "xargs": _on_one_line,

@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Final
 
+from planner.jobs.data import data
+from planner.jobs.data import words as names_in
+
 _DIRECTIVE: Final = re.compile(r"#SBATCH[ \t]+(.*)")
-_SHORT: Final = {
-    "-N": "nodes",
-    "-n": "ntasks",
-    "-G": "gpus",
-    "-c": "cpus-per-task",
-    "-J": "job-name",
-    "-p": "partition",
-}
-_VARIABLES: Final = {
-    "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
-    "ntasks": ("SLURM_NTASKS", "SLURM_NPROCS"),
-    "ntasks-per-node": ("SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE"),
-    "gpus-per-node": ("SLURM_GPUS_PER_NODE",),
-    "gpus": ("SLURM_GPUS",),
-    "cpus-per-task": ("SLURM_CPUS_PER_TASK",),
-    "job-name": ("SLURM_JOB_NAME",),
-    "partition": ("SLURM_JOB_PARTITION",),
-}
+_SHORT: Final[Mapping[str, str]] = data("shell/words")["slurm"]["short"]
+_VARIABLES: Final = {one: names_in(names) for one, names in data("shell/words")["slurm"]["variables"].items()}
 
 
 def directives(text: str) -> tuple[str, ...]:

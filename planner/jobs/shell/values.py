@@ -11,11 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from planner.jobs.data import data, words
+
 _FIRST: Final = 0xF0000
-RANKS: Final = frozenset({
-    "NODE_RANK", "RANK", "LOCAL_RANK", "MACHINE_RANK", "GROUP_RANK", "SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID",
-    "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MLP_ROLE_INDEX", "VC_TASK_INDEX", "JOB_COMPLETION_INDEX", "PET_NODE_RANK",
-})  # fmt: skip
+RANKS: Final = frozenset(words(data("shell/words")["ranks"]))
 """Variables that number nodes or processes: a script is read as the first of them runs it."""
 _PRIVATE: Final = re.compile("[\U000f0000-\U000ffffd]")
 

@@ -11,60 +11,23 @@ from dataclasses import replace
 from typing import Any, Final
 
 from costmodels.names import SHARDED_PARAMETERS
-from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
-from planner.jobs.logs.forms import row
-from planner.jobs.logs.lines import has
-from planner.jobs.logs.memory import MemoryForm
-from planner.jobs.logs.scan import Fact, Tables
-from planner.jobs.logs.statements import Findings, findings_of, with_findings
+from planner.jobs.logs.statements import Findings
+from planner.jobs.logs.tables import log_reader, made_job
 from planner.jobs.options import applicable
-from planner.jobs.reader import Context, JobFile, LogReader
+from planner.jobs.reader import Context, JobFile
 from planner.jobs.torchtitan.options import MODELS
 from planner.jobs.torchtitan.settings import torchtitan_job
 
-TABLES: Final = Tables(
-    forms=(
-        row(
-            "step:",
-            r"\bstep:\s*(?P<step>\d+)\s+loss:",
-            r"\btps:\s*(?P<tokens_s>[\d,.]+)",
-            clock=True,
-        ),
-    ),
-    memory=(MemoryForm("memory:", re.compile(r"memory:\s*(?P<bytes>[\d.]+)(?P<unit>[KMG]iB)\("), "reserved"),),
-    facts=(
-        Fact("Building ", re.compile(r"model (?P<model>\w+) (?P<flavor>\S+) with ")),
-        Fact("Model ", re.compile(r"Model (?P<model>\w+) (?P<flavor>\S+) size: (?P<parameters>[\d,]+)")),
-        Fact("local batch size", re.compile(r"local batch size:? (?P<local_batch_size>\d+)")),
-        Fact("global batch size", re.compile(r"global batch size:? (?P<global_batch_size>\d+)")),
-        Fact("sequence length", re.compile(r"sequence length:? (?P<seq_len>\d+)")),
-        Fact("device mesh with", re.compile(r"device mesh with \[(?P<mesh>[^\]]*)\], \[(?P<degrees>[\d, ]*)\]")),
-        Fact("mesh with parallelism", re.compile(r"mesh with parallelism: (?P<parallelism>[\w=, ]+)")),
-        Fact("capacity: ", re.compile(r"[A-Z]+ (?:memory )?capacity: (?P<device>.+?) with ")),
-    ),
-    starts=("Starting job:", "Training starts at step"),
-    table="Running with ",
-)  # fmt: skip
-"""Peaks are those that its allocator reserved (components/metrics.py: DeviceMemoryMonitor)."""
 _AXES: Final = {"tp": "tp", "cp": "cp", "pp": "pp"}
 _SHARES: Final = ("dp_shard", "dp_replicate", "dp", *_AXES)
 """Dimensions of the mesh that it prints; the others are made of these."""
 
 
-def _read(file: JobFile, context: Context) -> ImportedJob:
-    findings = findings_of(file, TABLES)
-    said, document = findings.start.said, _document(findings.start.table)
-    job = _settled(document)
-    return with_findings(_with_facts(job, said), findings, context, aside=_seen(findings))
-
-
-def _settled(document: Mapping[str, Any]) -> ImportedJob:
-    """The job of the configuration; where it makes none, why."""
-    try:
-        return torchtitan_job(document) if document else ImportedJob()
-    except BadRequest as error:
-        return ImportedJob(missing=(f"the configuration that it prints does not make a job: {error}",))
+def _job(findings: Findings, _: JobFile, __: Context) -> ImportedJob:
+    document = _document(findings.start.table)
+    make = lambda: torchtitan_job(document) if document else ImportedJob()  # noqa: E731
+    return _with_facts(made_job(make, "configuration that it prints does"), findings.start.said)
 
 
 def _document(text: str) -> Mapping[str, Any]:
@@ -146,10 +109,4 @@ def _seen(findings: Findings) -> tuple[str, ...]:
     return (machine,) if machine else ()
 
 
-def _recognises(file: JobFile) -> bool:
-    return has(file.text, _SIGN)
-
-
-_SIGN: Final = re.compile(r"\bstep:\s*\d+\s.{0,400}\bmemory:\s*[\d.]+[KMG]iB\(|\[titan\]|Starting job: .*")
-
-READERS: Final = (LogReader("torchtitan-log", "a log of torchtitan", "torchtitan", _recognises, _read),)
+READERS: Final = (log_reader("torchtitan", _job, aside=_seen),)

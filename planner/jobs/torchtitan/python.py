@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from planner.jobs.values import program_of
+
 _TABLES: Final = ("training", "parallelism", "compile", "optimizer", "activation_checkpoint")
 _POLICIES: Final = {"FullAC": "full", "SelectiveAC": "selective", "MemoryBudgetAC": "memory_budget"}
 _CONVERTERS: Final = {
@@ -50,11 +52,7 @@ def functions(text: str) -> dict[str, ast.FunctionDef]:
 
     Those that only take one, as ``apply(config)`` does, are none.
     """
-    try:
-        body = ast.parse(text).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return {}
-    found = {one.name: one for one in body if isinstance(one, ast.FunctionDef)}
+    found = {one.name: one for one in program_of(text).body if isinstance(one, ast.FunctionDef)}
     return {name: one for name, one in found.items() if _makes(one, found)}
 
 

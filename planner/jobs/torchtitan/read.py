@@ -4,17 +4,77 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
+from planner.jobs.options import Options
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
 from planner.jobs.shell.processes import processes
-from planner.jobs.torchtitan.commands import configuration_file, named, overridden
 from planner.jobs.torchtitan.options import OPTIONS
 from planner.jobs.torchtitan.python import configuration, functions
 from planner.jobs.torchtitan.settings import torchtitan_job
+
+_FILE: Final = ("job.config_file",)
+_TRUE: Final = {"true": True, "false": False}
+
+
+def named(words: Sequence[str], *names: str) -> str | None:
+    """The value of the first of some options that a command line has."""
+    for place, word in enumerate(words):
+        name, sign, value = word.removeprefix("--").partition("=")
+        if word.startswith("--") and name.replace("-", "_") in names:
+            return value if sign else next(iter(words[place + 1 : place + 2]), None)
+    return None
+
+
+def configuration_file(words: Sequence[str]) -> str | None:
+    """The TOML that a command line names."""
+    return named(words, *_FILE)
+
+
+def overridden(document: Mapping[str, Any], words: Sequence[str], options: Options = OPTIONS) -> dict[str, Any]:
+    """The configuration with what a command line says otherwise: ``--training.local_batch_size 2``.
+
+    Switches stand alone, as ``--training.compile`` and ``--compile.no-enable`` do.
+    """
+    tables = {name: dict(table) if isinstance(table, Mapping) else table for name, table in document.items()}
+    kinds = {word: row.kind for row in options for word in (row.word, *row.older)}
+    for place, word in enumerate(words):
+        if not word.startswith("--") or "." not in word:
+            continue
+        name, sign, value = word[2:].partition("=")
+        path, _, key = name.replace("-", "_").rpartition(".")
+        on = not key.startswith("no_")
+        key = key.removeprefix("no_")
+        after = [] if sign else _until_option(words[place + 1 :])
+        said = [value] if sign else after
+        held = tables.setdefault(path.partition(".")[0], {})
+        for part in path.split(".")[1:]:
+            held = held.setdefault(part, {}) if isinstance(held, dict) else {}
+        if isinstance(held, dict):
+            held[key] = _value(said, kinds.get(f"{path}.{key}", "text")) if said else on
+    return tables
+
+
+def _until_option(words: Sequence[str]) -> list[str]:
+    found = []
+    for word in words:
+        if word.startswith("--"):
+            break
+        found.append(word)
+    return found
+
+
+def _value(said: Sequence[str], kind: str) -> Any:
+    """Words as TOML would hold them."""
+    if len(said) > 1:
+        return list(said)
+    text = said[0]
+    if kind == "flag" or text.lower() in _TRUE:
+        return _TRUE.get(text.lower(), text)
+    plain = text.removeprefix("-")
+    return int(text) if kind != "choice" and plain.isascii() and plain.isdecimal() else text
 
 
 def _recognises(file: JobFile) -> bool:
@@ -67,10 +127,7 @@ def _read_command(launch: Launch, context: Context) -> ImportedJob:
 def _configured(launch: Launch, context: Context) -> ImportedJob:
     path, words = configuration_file(launch.words), launch.words
     if path is not None:
-        if path in launch.written:
-            file: JobFile | None = JobFile(Path(path), launch.written[path])
-        else:
-            file = context.find(path)
+        file = launch.file(path, context)
         if file is None:
             return _absent(f"{path}, which --job.config_file names, is not here; give that file too")
         if file.document is None:

@@ -11,6 +11,7 @@ from costmodels.names import SHARDED_PARAMETERS
 from hardware.errors import meant
 from planner.answer.text import plural
 from planner.errors import BadRequest
+from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length
 from planner.jobs.options import Document, applicable, present
 from planner.jobs.torchtitan.options import EAGER, EAGER_LOSS, FOLDED, NARROW_STATES, OPTIONS, READ_MODELS
@@ -20,12 +21,7 @@ _SHARDED = 2
 _ONE_CHUNK: Final = ("gpipe", "1f1b")
 _LAYERWISE: Final = "breadth-first"
 """The schedule whose micro-batches end a layer together, so that its gradients are reduced once anyway."""
-_OF_RUN: Final = (
-    r"dataset.*|max_norm|gc_.*|deterministic|seed|debug.*|disable_loss_parallel|enable_loss_parallel|warmup_steps|"
-    r"mixed_precision_reduce|dataloader|enable_compiled_autograd|spmd_backend|context_parallel_load_balancer|"
-    r"pipeline_parallel_schedule_csv"
-)
-"""Keys of torchtitan's ``training``, ``parallelism`` and ``experimental`` that change no price."""
+_READ: Final = ("training", "parallelism", "experimental")
 _LINEAR: Final = {"quantize.linear.float8": "float8", "float8": "float8", "quantize.linear.mx": "mx", "mx": "mx"}
 _GROUPED: Final = {"quantize.grouped_mm.float8": "float8", "quantize.grouped_mm.mx": "mx"}
 """Converters by the format that they make: of a layer's products, and of the experts'."""
@@ -82,13 +78,13 @@ def torchtitan_job(document: Mapping[str, Any]) -> ImportedJob:
     )
     # Its own 10,000 steps are of a trial.
     length = Length(at("steps"), "iterations", "training.steps") if at("steps") else None
-    unread = [line for table in ("training", "parallelism", "experimental") for line in at.unread(table, _OF_RUN)]
+    harmless = data("torchtitan/words")["harmless"]
     return ImportedJob(
         fields,
         pins,
         layers or (recomputed and (find_model(str(model)).num_layers,)),
         recomputed=recomputed,
-        remarks=(*about_layers, *about_precision, *unread),
+        remarks=(*about_layers, *about_precision, *at.left(dict.fromkeys(_READ, harmless))),
         assumed=(*about_batch, *_assumed(at, pp)),
         unpriced=(*about_again, *_unpriced(at, pp)),
         length=length,
@@ -97,11 +93,7 @@ def torchtitan_job(document: Mapping[str, Any]) -> ImportedJob:
 
 
 def _in_sequences(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The newest versions count tokens: here they are sequences of the longest context, as the older ones have them.
-
-    Raises:
-        BadRequest: they are no whole number of sequences.
-    """
+    """The newest versions count tokens: here they are sequences of the longest context, as the older ones have them."""
     training, parallelism = (document.get(name) for name in ("training", "parallelism"))
     at = Document(document, OPTIONS)
     if not isinstance(training, Mapping) or at.raw("micro_batch_tokens") is None:
@@ -191,11 +183,7 @@ def _pipeline(
 
 
 def _split(at: Document, pp: int, model: str | None) -> tuple[int, ...]:
-    """Layers of every chunk by the points at which an older version splits; empty where they are not said.
-
-    Raises:
-        BadRequest: they make no chunks of these stages.
-    """
+    """Layers of every chunk by the points at which an older version splits; empty where they are not said."""
     points = at.raw("split_points")
     if not points or model is None:
         return ()
@@ -249,11 +237,7 @@ def _batch(at: Document, pp: int, ranks: _Ranks) -> tuple[dict[str, Any], int | 
 
 
 def _micro_batch(at: Document, local: int, pp: int) -> int:
-    """Sequences of a pipeline's micro-batch; the first versions say how many there are, as many as stages unless said.
-
-    Raises:
-        BadRequest: they do not divide the local batch.
-    """
+    """Sequences of a pipeline's micro-batch; the first versions say how many there are, as many as stages if not."""
     older = at.table("experimental") or at.raw("micro_batches") is not None
     if not older:
         return int(at("micro_batch_size"))
@@ -266,11 +250,7 @@ def _micro_batch(at: Document, local: int, pp: int) -> int:
 def _recomputation(
     at: Document, pp: int, model: str | None
 ) -> tuple[dict[str, Any], tuple[int, ...] | None, tuple[str, ...]]:
-    """What is recomputed: selective of every so many layers is full recomputation of some of them.
-
-    Raises:
-        BadRequest: selective_ac_option is neither op nor a number.
-    """
+    """What is recomputed: selective of every so many layers is full recomputation of some of them."""
     mode, given = at("recompute"), at.raw("selective_option")
     option = "2" if given is None else str(given)
     if mode != "selective" or option == "op":
@@ -326,11 +306,7 @@ def _unpriced(at: Document, pp: int) -> tuple[str, ...]:
 
 
 def _precision(at: Document, ep: int) -> tuple[str, bool, list[str]]:
-    """The recipe of the products, whether weights are gathered in 8 bits, and remarks.
-
-    Raises:
-        BadRequest: a converter or a recipe that is not priced.
-    """
+    """The recipe of the products, whether weights are gathered in 8 bits, and remarks."""
     used, width = _converters(at), at("width")
     if not used and (at("older_float8") or at.raw("oldest_float8")):
         used = ["float8"]

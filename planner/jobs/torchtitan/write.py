@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from costmodels.names import SHARDED_PARAMETERS
 from planner.answer.plan import Strategy
+from planner.jobs.data import data
 from planner.jobs.job import Export, Job, chunk_layers
 from planner.jobs.launchers import shell
 from planner.jobs.options import applicable
@@ -18,18 +19,7 @@ from planner.jobs.torchtitan.options import CONVERTERS, FOLDED, MODELS, OPTIONS,
 
 MODULE: Final = "meshwright_plan"
 TOML: Final = "torchtitan.toml"
-_REGISTERED: Final[Mapping[str, tuple[str, str]]] = {
-    "llama3-8b": ("llama3", "llama3_8b"),
-    "llama3-70b": ("llama3", "llama3_70b"),
-    "deepseek-v3": ("deepseek_v3", "deepseek_v3_671b"),
-    "qwen3-0.6b": ("qwen3", "qwen3_0_6b"),
-    "qwen3-1.7b": ("qwen3", "qwen3_1_7b"),
-    "qwen3-14b": ("qwen3", "qwen3_14b"),
-    "qwen3-32b": ("qwen3", "qwen3_32b"),
-    "qwen3-30b-a3b": ("qwen3", "qwen3_30b_a3b"),
-    "gpt-oss-20b": ("gpt_oss", "gpt_oss_20b"),
-    "gpt-oss-120b": ("gpt_oss", "gpt_oss_120b"),
-}
+_REGISTERED: Final[Mapping[str, Sequence[str]]] = data("torchtitan/words")["registered"]
 """Catalogue models that torchtitan 0.3 registers in bf16: module and configuration function."""
 
 
@@ -123,19 +113,6 @@ def _quantised(job: Job) -> dict[str, Any]:
 
 
 _POLICIES: Final = {"selective": "SelectiveAC", "full": "FullAC"}
-_PYTHON = '''
-def apply(config):
-    """Give a torchtitan configuration this plan."""
-{body}    return config
-'''
-_KNOWN = '''
-
-def planned():
-    """--module {module} --config planned"""
-    from torchtitan.models.{home}.config_registry import {function}
-
-    return apply({function}())
-'''
 
 
 def _as_python(job: Job, version: str) -> Export:
@@ -144,8 +121,9 @@ def _as_python(job: Job, version: str) -> Export:
     policy = _POLICIES.get(job.strategy.recompute)
     imported = f"\nfrom torchtitan.distributed.activation_checkpoint import {policy}\n" if policy else ""
     body = "".join(f"    {line}\n" for line in _statements(job, version))
-    known = _KNOWN.format(module=MODULE, home=home, function=function) if home else ""
-    code = f"{imported}\n{_PYTHON.format(body=body)}{known}"
+    texts = data("torchtitan/templates")
+    known = texts["known"].format(module=MODULE, home=home, function=function) if home else ""
+    code = f"{imported}\n{texts['python'].format(body=body)}{known}"
     program = ("-m", "torchtitan.train", "--module", MODULE, "--config", "planned")
     text = shell.commented(f"torchtitan {version}", remarks, code)
     return Export(files={f"{MODULE}.py": text}, program=program, remarks=remarks)

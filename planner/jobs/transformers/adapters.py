@@ -7,12 +7,13 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from costmodels.stack.adapters import ADAPTED, OF_ATTENTION
+from planner.jobs.data import pattern, words
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import Document
 from planner.jobs.transformers.options import EVERYWHERE, FORMATS, TARGETS
 from planner.jobs.transformers.sharding import STACK
 from planner.jobs.transformers.trainer import Trainer
-from planner.jobs.values import pattern, truth
+from planner.jobs.values import real, truth
 
 _WHOLE: Final = frozenset({"full", "none", "false", "all"})
 _LOW_RANK: Final = frozenset({"lora", "qlora", "adalora", "dora", "longlora", "lora+", "pissa", "rslora"})
@@ -47,7 +48,7 @@ def adapted_job(
         unpriced += ("adapters of experts are not priced: more time and memory if there are any",)
     narrow = sharded.framework == "deepspeed" and sharded.fields.get("precision") != "fp32"
     base = _base(at, trainer, method, "bf16" if narrow else loaded)
-    dropout = "+dropout" if _number(at("lora_dropout")) > 0 else ""
+    dropout = "+dropout" if real(at("lora_dropout")) > 0 else ""
     kernels = "16-bit" if sharded.framework == "deepspeed" else "autocast"
     adapters = f"{at('rank') or trainer.rank}:{','.join(modules)}/{kernels}{dropout}"
     if said:
@@ -63,9 +64,7 @@ def adapted_job(
     return ImportedJob(fields, pins, assumed=(*why, *assumed), unpriced=unpriced)
 
 
-def _all_train(
-    at: Document, trainer: Trainer, sharded: ImportedJob, loaded: str, said: tuple[str, ...]
-) -> ImportedJob:  # fmt: skip
+def _all_train(at: Document, trainer: Trainer, sharded: ImportedJob, loaded: str, said: tuple[str, ...]) -> ImportedJob:
     """The job where all weights train, or are priced so."""
     method = str(at("method") or "").lower()
     other = bool(method) and method not in _WHOLE
@@ -167,13 +166,7 @@ def _base(at: Document, trainer: Trainer, method: str, loaded: str) -> str | Non
 
 def _doubled(at: Document, *, usual: bool) -> bool:
     """Whether the constants of blocks are quantised too."""
-    names = (
-        "use_bnb_nested_quant",
-        "double_quantization",
-        "bnb_4bit_use_double_quant",
-        "double_quant",
-        "use_nested_quant",
-    )
+    names = words("use_bnb_nested_quant double_quantization bnb_4bit_use_double_quant double_quant use_nested_quant")
     places = (at.table(""), at.table("bnb_config_kwargs"))
     said = [value for place in places for name in names if (value := truth(place.get(name, ""))) is not None]
     return said[0] if said else usual
@@ -199,10 +192,3 @@ def _modules(given: Any) -> tuple[Sequence[str], tuple[str, ...], tuple[str, ...
 
 def _listed(given: Any) -> Iterable[Any]:
     return given if isinstance(given, list | tuple) else str(given).split()
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return 0.0

@@ -86,10 +86,10 @@ def files_of(words: Sequence[str], *endings: str) -> list[str]:
     return [word for word in words[:first] if word.lower().endswith(endings)]
 
 
-def overrides_of(words: Sequence[str]) -> dict[str, Any]:
-    """Values that are given as ``key=value``."""
+def overrides_of(words: Sequence[str]) -> dict[str, str]:
+    """Values that are given as ``key=value``, what Hydra has in front of a key left out."""
     pairs = (word.partition("=") for word in words if "=" in word and not is_option(word))
-    return {key: value for key, _, value in pairs}
+    return {key.lstrip("+~"): value for key, _, value in pairs}
 
 
 def whole_of(values: Mapping[str, Any], *names: str) -> int | None:

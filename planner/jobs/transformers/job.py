@@ -15,6 +15,7 @@ from costmodels.stack.finetune import GENERATING, task_named
 from costmodels.stack.optimizers import OPTIMIZERS, named_optimizer
 from hardware.errors import MeshwrightError
 from planner.errors import BadRequest
+from planner.jobs.data import pattern
 from planner.jobs.imported import ImportedJob, Length, joined
 from planner.jobs.options import Document, applicable, present
 from planner.jobs.reader import Context
@@ -22,7 +23,7 @@ from planner.jobs.transformers.adapters import adapted_job, asked_adapters
 from planner.jobs.transformers.options import ATTENTION, PAGED, RANKED
 from planner.jobs.transformers.sharding import STACK, sharded_job
 from planner.jobs.transformers.trainer import Trainer
-from planner.jobs.values import pattern, typed, unpriced, whole
+from planner.jobs.values import typed, unpriced, whole
 
 _OFF: Final = "false"
 _EAGER: Final = 92

@@ -1,4 +1,4 @@
-"""What ``accelerate launch`` is told: its configuration, completed by its own options."""
+"""How a trainer is launched: what ``accelerate launch`` is told, and on how many GPUs a command line starts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from planner.jobs.options import Options
-from planner.jobs.reader import Context
-from planner.jobs.transformers.arguments import Started, values_of
+from planner.jobs.reader import Context, Launch
+from planner.jobs.shell.processes import processes
+from planner.jobs.transformers.arguments import Started, values_of, whole_of
 
 _TOP: Final = ("num_processes", "num_machines", "mixed_precision")
 _PLUGIN: Final = (
@@ -66,3 +67,18 @@ def _plain(value: Any) -> Any:
     if text.isdecimal():
         return int(text)
     return {"true": True, "false": False}.get(text.lower(), value)
+
+
+def gpus_of(launch: Launch, start: Started, accelerate: Mapping[str, Any] | None) -> tuple[int | None, str]:
+    """GPUs of a launch, None where nothing says them, and what was assumed for it.
+
+    Args:
+        launch: as the shell evaluated it.
+        start: the same, taken apart.
+        accelerate: the configuration of ``accelerate launch``, completed by its options.
+    """
+    count = (whole_of(accelerate, "num_processes") if accelerate is not None else None) or processes(launch)
+    alone = Path(launch.words[0]).name.startswith("python") and "-m" not in start.launcher and not launch.outer
+    if count is None and alone:
+        return 1, "it starts without a launcher, so on one GPU; --gpus changes it"
+    return count, ""

@@ -12,8 +12,7 @@ from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
 from planner.jobs.transformers.arguments import Started, files_of, is_option, overrides_of, started, values_of
 from planner.jobs.transformers.job import training_job
-from planner.jobs.transformers.launched import accelerate_of
-from planner.jobs.transformers.machines import gpus_of
+from planner.jobs.transformers.launched import accelerate_of, gpus_of
 from planner.jobs.transformers.trainer import TRANSFORMERS, Trainer
 
 MARKS: Final = frozenset({
@@ -67,8 +66,7 @@ def command_of(launch: Launch, context: Context, trainer: Trainer, words: Collec
     named = [*files_of(given, *_SUFFIXES), *(str(own.pop(name)) for name in ("config", "config_file") if name in own)]
     missing = None
     for name in named:
-        written = launch.written.get(name)
-        file = JobFile(Path(name), written) if written is not None else context.find(name)
+        file = launch.file(name, context)
         if file is not None and file.document is not None:
             return Command(start, {**file.document, **own}, file.path)
         missing = name
@@ -97,9 +95,7 @@ def command_job(
     launched, missing = accelerate_of(command.start, context)
     accelerate = accelerate or launched
     gpus, assumed = gpus_of(launch, command.start, accelerate)
-    found = training_job(
-        values, trainer, context, beside=command.file, accelerate=accelerate, gpus=gpus, task=task
-    )  # fmt: skip
+    found = training_job(values, trainer, context, beside=command.file, accelerate=accelerate, gpus=gpus, task=task)
     more = [f"{lost} has the options, but is not here; give that file too"] if lost is not None else []
     return joined(found, ImportedJob(assumed=(assumed,) if assumed else (), missing=(*more, *missing, *unknown)))
 
@@ -119,10 +115,8 @@ def _known(values: Mapping[str, Any], launch: Launch, trainer: Trainer) -> tuple
 def names_in(launch: Launch) -> set[str]:
     """Names of the options of what a command line starts."""
     return {
-        word.lstrip("-").partition("=")[0].replace("-", "_")
-        for word in started(launch.words).words
-        if is_option(word)
-    }  # fmt: skip
+        word.lstrip("-").partition("=")[0].replace("-", "_") for word in started(launch.words).words if is_option(word)
+    }
 
 
 def _recognises(launch: Launch) -> bool:

@@ -60,9 +60,7 @@ def sharded_job(
     return _of_pytorch(fsdp, at, trainer, accelerate or {})
 
 
-def _document(
-    named: Any, trainer: Trainer, context: Context, find: Find
-) -> Mapping[str, Any] | None:  # fmt: skip
+def _document(named: Any, trainer: Trainer, context: Context, find: Find) -> Mapping[str, Any] | None:
     """DeepSpeed's document: a table, JSON in words, a file, one that the trainer brings, or the only one given."""
     if isinstance(named, Mapping):
         return named
@@ -94,9 +92,7 @@ def _by_options(at: Document) -> Mapping[str, Any] | None:
             "fp16": {"enabled": format_ == "fp16"}}  # fmt: skip
 
 
-def _of_deepspeed(
-    document: Mapping[str, Any] | None, name: str, at: Document, hidden: int | None
-) -> ImportedJob:  # fmt: skip
+def _of_deepspeed(document: Mapping[str, Any] | None, name: str, at: Document, hidden: int | None) -> ImportedJob:
     stack = {"stack": FRAMEWORKS["deepspeed"].stack}
     if document is None:
         said = f"deepspeed {name} says how states are sharded, but is not here; give that file too"
@@ -205,9 +201,7 @@ def _of_pytorch(
     fields = {**found.fields, "stack": STACK, **gpus}
     pins = {name: pin for name, pin in found.pins.items() if name != "recompute" or pin != "none"}
     filled = frozenset({"precision"} if said else ())
-    return ImportedJob(
-        fields, pins, assumed=said, unpriced=found.unpriced, framework="accelerate", filled=filled
-    )  # fmt: skip
+    return ImportedJob(fields, pins, assumed=said, unpriced=found.unpriced, framework="accelerate", filled=filled)
 
 
 def _assumed(precision: str, trainer: Trainer, narrow: str | None) -> str:

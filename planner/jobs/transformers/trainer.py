@@ -56,12 +56,12 @@ class Trainer:
     translated: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
 
 
-def zero(stage: int, *, offload: bool = False, **more: Any) -> dict[str, Any]:
+def zero(stage: int, *, offload: bool = False, bf16: bool | str = "auto", **more: Any) -> dict[str, Any]:
     """A DeepSpeed document of the kind that trainers bring: everything but the stage is left to the Trainer."""
     host = {"device": "cpu", "pin_memory": True}
     away = {"offload_optimizer": host, **({"offload_param": host} if stage == 3 else {})} if offload else {}
     left = dict.fromkeys(("train_micro_batch_size_per_gpu", "gradient_accumulation_steps"), "auto")
-    tables = {name: {"enabled": "auto"} for name in ("bf16", "fp16")}
+    tables = {"bf16": {"enabled": bf16}, "fp16": {"enabled": "auto"}}
     return {**left, **tables, "zero_optimization": {"stage": stage, **away, **more}}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from costmodels.names import SHARDED_PARAMETERS
@@ -93,8 +94,7 @@ def _beside(job: Job, by: str) -> Export:
 
 
 def _refuse(job: Job, how: Written, by: str) -> None:
-    at, task = job.strategy, str(job.asked("task") or "finetune")
-    optimizer, known = job.switches.optimizer, ", ".join(_OPTIMIZERS)
+    at, task, optimizer = job.strategy, str(job.asked("task") or "finetune"), job.switches.optimizer
     base, other = str(job.asked("base_precision") or ""), next(iter(how.programs))
     reasons = [
         (at.pp > 1, f"no pipeline; pp is {at.pp}"),
@@ -102,17 +102,13 @@ def _refuse(job: Job, how: Written, by: str) -> None:
         (at.ep > 1, f"no expert ranks {at.ep}"),
         (at.cp > 1 and not how.splits, f"no context ranks {at.cp}"),
         (job.precision not in _FORMATS, f"no precision {job.precision}; {', '.join(_FORMATS)} work"),
-        (optimizer not in _OPTIMIZERS, f"no optimizer {optimizer}; {known} work"),
-        (
-            (base := str(job.asked("base_precision") or "")).startswith("fp4"),
-            f"no weights in {base}; nf4 and int8 work",
-        ),
+        (optimizer not in _OPTIMIZERS, f"no optimizer {optimizer}; {', '.join(_OPTIMIZERS)} work"),
+        (base.startswith("fp4"), f"no weights in {base}; nf4 and int8 work"),
         (task not in how.tasks, f"no task {task}; {', '.join(how.tasks)} work"),
     ]
-    refuse(f"{how.name} cannot start this plan:", reasons)
-    refuse(f"{how.name} cannot start this plan:", ((True, lack) for lack in broken(job, by)))
     unlike = f"{by} shards its states; {how.name} is written for {other}; plan again with --for {other}"
-    refuse(f"{how.name} cannot start this plan:", [(by not in how.programs, unlike)])
+    lacks = ((True, lack) for lack in broken(job, by))
+    refuse(f"{how.name} cannot start this plan:", chain(reasons, lacks, [(by not in how.programs, unlike)]))
 
 
 def _values(job: Job, how: Written, by: str, task: str) -> dict[str, Any]:

@@ -8,75 +8,30 @@ from math import prod
 from typing import Any, Final
 
 from costmodels.stack.finetune import GENERATING
+from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import present
 from planner.jobs.reader import CommandReader, Context, Launch
 from planner.jobs.shell.processes import processes
-from planner.jobs.transformers.arguments import Started
-from planner.jobs.transformers.options import EFFECTS, OPTIONS
+from planner.jobs.trainers.family import trainer
+from planner.jobs.transformers.arguments import Started, overrides_of
 from planner.jobs.transformers.read import Command, command_job
-from planner.jobs.transformers.trainer import Trainer
-from planner.jobs.values import truth, whole, words
-from planner.jobs.verl.overrides import ACTOR, LENGTHS, MODEL, SAMPLES, pairs_of
+from planner.jobs.values import truth, whole
 
+ACTOR: Final = "actor_rollout_ref.actor."
+MODEL: Final = "actor_rollout_ref.model."
+LENGTHS: Final = ("data.max_prompt_length", "data.max_response_length")
+SAMPLES: Final = "actor_rollout_ref.rollout.n"
+"""Responses to every prompt, each of them a sequence of the actor's batch."""
 _SFT: Final = ("verl.trainer.fsdp_sft_trainer", "verl.trainer.sft_trainer")
-_OF_ACTOR: Final = {
-    f"{MODEL}path": "model_name_or_path",
-    f"{MODEL}enable_gradient_checkpointing": "gradient_checkpointing",
-    f"{MODEL}lora_rank": "lora_r",
-    f"{MODEL}target_modules": "lora_target_modules",
-    f"{MODEL}use_liger": "use_liger_kernel",
-    f"{MODEL}use_remove_padding": "packing",
-    f"{ACTOR}ulysses_sequence_parallel_size": "sequence_parallel_size",
-    f"{ACTOR}fsdp_config.ulysses_sequence_parallel_size": "sequence_parallel_size",
-    f"{ACTOR}fsdp_config.model_dtype": "dtype",
-    f"{ACTOR}fsdp_config.offload_policy": "offload_policy",
-    f"{ACTOR}fsdp_config.optimizer_offload": "optimizer_offload",
-    f"{ACTOR}fsdp_config.param_offload": "param_offload",
-    f"{ACTOR}fsdp_config.reshard_after_forward": "reshard",
-    f"{ACTOR}fsdp_config.fsdp_size": "fsdp_size",
-    f"{ACTOR}ppo_mini_batch_size": "batch",
-    f"{ACTOR}ppo_micro_batch_size_per_gpu": "per_device_train_batch_size",
-    f"{ACTOR}ppo_micro_batch_size": "micro_of_all",
-    f"{ACTOR}use_dynamic_bsz": "use_dynamic_bsz",
-    f"{ACTOR}use_kl_loss": "use_kl_loss",
-    f"{MODEL}use_fused_kernels": "use_fused_kernels",
-}
-_OF_SFT: Final = {
-    "model.partial_pretrain": "model_name_or_path",
-    "model.path": "model_name_or_path",
-    "model.enable_gradient_checkpointing": "gradient_checkpointing",
-    "model.lora_rank": "lora_r",
-    "model.target_modules": "lora_target_modules",
-    "model.use_liger": "use_liger_kernel",
-    "model.fsdp_config.model_dtype": "dtype",
-    "model.fsdp_config.cpu_offload": "offload_policy",
-    "use_remove_padding": "packing",
-    "ulysses_sequence_parallel_size": "sequence_parallel_size",
-    "data.max_length": "max_length",
-    "data.train_batch_size": "batch",
-    "data.micro_batch_size_per_gpu": "per_device_train_batch_size",
-    "data.micro_batch_size": "micro_of_all",
-}
-"""Words of Transformers, or of the tables here, by the path of an override."""
 _SEQUENCES, _PARTS, _WHOLE, _MICRO = 256, (512, 512), 1024, 4
 """Of a batch, tokens of prompt and response or of a whole sequence, and sequences that a device tunes on at a time."""
-_TRAINER: Final = Trainer(
-    "verl",
-    OPTIONS,
-    harmless=words("batch* micro_of_all offload_policy reshard fsdp_size fsdp fsdp_config"),
-    effects={
-        **EFFECTS,
-        "optimizer_offload": "optimizer states are on the host during rollouts, not while the actor trains",
-        "param_offload": "parameters are on the host during rollouts, not while the actor trains",
-        "use_kl_loss": "a reference model's forward pass comes beside: more memory and time",
-        "use_dynamic_bsz": "micro-batches hold as many tokens as fit, whole sequences of one size are priced",
-        "use_fused_kernels": "a fused loss: less memory",
-    },
-    precision="bf16",
-    adapters="asked",
-    recompute=True,
-)
+_TRAINER: Final = trainer("verl", alone=True)
+
+
+def pairs_of(launch: Launch) -> dict[str, str]:
+    """The overrides of a command line."""
+    return {name: value.strip("'\"") for name, value in overrides_of(launch.words).items()}
 
 
 def _program(launch: Launch) -> str:
@@ -94,7 +49,7 @@ def _read(launch: Launch, context: Context) -> ImportedJob:
     pairs, program = pairs_of(launch), _program(launch)
     sft = program in _SFT
     made: dict[str, Any] = {
-        name: pairs[path] for path, name in (_OF_SFT if sft else _OF_ACTOR).items() if path in pairs
+        name: pairs[path] for path, name in data("verl/words")["sft" if sft else "fsdp"].items() if path in pairs
     }
     gpus = processes(launch) if sft else prod(whole(pairs.get(f"trainer.{of}")) or usual for of, usual in _NODES)
     batch = _batch(made, pairs, gpus, sft=sft)

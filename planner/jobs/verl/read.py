@@ -2,57 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob
-from planner.jobs.megatron.dialect import Dialect, Words
-from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
+from planner.jobs.megatron.dialect import Words, dialect
 from planner.jobs.megatron.tables import table_job
 from planner.jobs.reader import CommandReader, Context, Launch
 from planner.jobs.verl import fsdp
-from planner.jobs.verl.overrides import ACTOR, LENGTHS, SAMPLES, pairs_of
+from planner.jobs.verl.fsdp import ACTOR, LENGTHS, SAMPLES, pairs_of
 
-_KEYS: Final = {  # by path, the option of the actor's training
-    "actor_rollout_ref.model.path": "model.name",
-    "trainer.nnodes": "nnodes",
-    "trainer.n_gpus_per_node": "nproc-per-node",
-    f"{ACTOR}ppo_mini_batch_size": "global-batch-size",
-    f"{ACTOR}ppo_micro_batch_size_per_gpu": "micro-batch-size",
-    f"{ACTOR}megatron.virtual_pipeline_model_parallel_size": "num-virtual-stages-per-pipeline-rank",
-    f"{ACTOR}megatron.override_transformer_config.num_layers_in_first_pipeline_stage": (
-        "decoder-first-pipeline-num-layers"
-    ),
-    f"{ACTOR}megatron.override_transformer_config.num_layers_in_last_pipeline_stage": (
-        "decoder-last-pipeline-num-layers"
-    ),
-    f"{ACTOR}megatron.optimizer_offload": "verl.optimizer-offload",
-    f"{ACTOR}megatron.param_offload": "verl.param-offload",
-    f"{ACTOR}megatron.grad_offload": "verl.grad-offload",
-    f"{ACTOR}use_kl_loss": "verl.use-kl-loss",
-    f"{ACTOR}optim.override_optimizer_config.optimizer_cpu_offload": "optimizer-cpu-offload",
-}
+_KEYS: Final[Mapping[str, str]] = data("verl/words")["megatron"]
+"""Options of the actor's training by path."""
 _SAME: Final = (f"{ACTOR}megatron.override_transformer_config.", f"{ACTOR}megatron.")
 """What stands in front of Megatron's own names."""
-_DIALECT: Final = Dialect(
-    name="verl on Megatron-Core",
-    usual=(
-        "--bf16 --use-distributed-optimizer --sequence-parallel --moe-token-dispatcher-type alltoall "
-        "--moe-grouped-gemm --attention-dropout 0.0 --hidden-dropout 0.0 --micro-batch-size 1"
-    ),
-    unpriced={
-        **UNPRICED,
-        "verl.optimizer-offload": "optimizer states are on the host during rollouts, not while the actor trains",
-        "verl.param-offload": "parameters are on the host during rollouts, not while the actor trains",
-        "verl.grad-offload": "gradients are on the host during rollouts, not while the actor trains",
-        "verl.use-kl-loss": "a reference model runs forward too: more memory and time",
-    },
-    harmless=OF_THE_RUN
-    + r"|use-mbridge|vanilla-mbridge|(use-)?dist-checkpointing(-path)?|deallocate-pipeline-outputs|extra",
-    booleans=True,
-    says=(
-        "only the actor's training is priced, not the rollouts; sequences are as long as prompt and response may be",
-    ),
-)
+_DIALECT: Final = dialect("verl")
 
 
 def _recognises(launch: Launch) -> bool:

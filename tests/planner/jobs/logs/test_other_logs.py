@@ -234,3 +234,44 @@ def test_a_trainer_s_state_whose_clock_is_no_number_has_no_time(tmp_path, name):
 def test_what_repeats_itself_is_told_at_once(text):
     with pytest.raises(BadFile, match="looks like"):
         read_job([JobFile(Path("run.txt"), text)], Context(disk=False))
+
+
+def composer(step: int, of: int, **said: object) -> str:
+    lines = [f"\t Train {name.replace('__', '/')}: {value}\n" for name, value in said.items()]
+    return f"[batch={step}/{of}]:\n{''.join(lines)}"
+
+
+def test_a_batch_of_composer_s_console_goes_over_many_lines(tmp_path):
+    text = "num_gpus_per_node: 8\nnum_nodes: 2\n" + "".join(
+        composer(
+            step,
+            100,
+            time__batch=step - 1,
+            time__sample=256 * (step - 1),
+            time__token=256 * 2048 * (step - 1),
+            memory__peak_allocated_mem="44.6420",
+            memory__peak_reserved_mem="51.3280",
+            trainer__device_train_microbatch_size=8,
+            throughput__batches_per_sec="0.2500" if step > 12 else "0.1000",
+            throughput__device__batches_per_sec="0.0156",
+        )
+        for step in range(1, 60)
+    )
+    job = read(tmp_path, text)
+    assert job.measured["iteration_seconds"] == 4.0
+    assert job.measured["peak_memory"]["bytes"] == pytest.approx(44.642e9)
+    assert (job.fields["gpus"], job.fields["global_batch_size"], job.fields["seq_length"]) == (16, 256, 2048)
+    assert job.pins["micro_batch_size"] == 8
+    assert any("give --model" in line for line in job.missing)
+
+
+@pytest.mark.parametrize(
+    ("line", "each"),
+    [
+        ("[batch={step}/500]:\n\t Train loss/train/total: 9.8\n\t Train time/train: {hours:.4f}\n", 72.0),
+        ("[batch={step}/500]: wall_clock/train: {seconds:.4f}\n[batch={step}/500]: loss/train/total: 9.8\n", 72.0),
+    ],
+)
+def test_composer_without_speeds_has_the_time_since_the_start(tmp_path, line, each):
+    text = "".join(line.format(step=step, hours=step * each / 3600, seconds=step * each) for step in range(1, 40))
+    assert measured(tmp_path, text)["iteration_seconds"] == pytest.approx(each, rel=0.01)

@@ -1,0 +1,31 @@
+"""Tables of words that stand beside the code, as TOML."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+
+@cache
+def data(name: str) -> Mapping[str, Any]:
+    """The tables of a file of this package, by its path without the ending."""
+    return tomllib.loads(template(f"{name}.toml"))
+
+
+def template(name: str) -> str:
+    """The text of a file of this package, such as what an exporter fills in."""
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Names that are written one behind the other; a star in one stands for anything."""
+    return tuple(text.split())
+
+
+def pattern(names: Iterable[str]) -> str:
+    """What matches any of some names."""
+    return "|".join(".*".join(map(re.escape, name.split("*"))) for name in names)

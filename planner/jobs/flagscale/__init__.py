@@ -1,1 +1,0 @@
-"""FlagScale: YAML over Megatron-Core."""

@@ -1,1 +1,0 @@
-"""LLaMA-Factory: its recipes and command lines."""

@@ -1,1 +1,0 @@
-"""OpenRLHF: command lines of its trainers on DeepSpeed, as questions."""

@@ -1,1 +1,0 @@
-"""AMD Primus: YAML over Megatron-Core."""

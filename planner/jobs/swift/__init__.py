@@ -1,1 +1,0 @@
-"""ms-swift on Transformers: ``swift sft``, ``swift pt`` and ``swift rlhf``."""

@@ -1,1 +1,0 @@
-"""TRL: its commands, and the recipes of options that projects on it keep."""
