@@ -28,21 +28,23 @@ from planner.runs.fit_memory import caches, held, tensor_slacks, tensor_verdicts
 from planner.runs.judge import learnt_from, shipped, stages_read
 from planner.runs.residuals import thinned_evenly
 from planner.runs.schema import Run
-from planner.trust.error_model import Variances, below, likeness, spread
+from planner.trust.error_model import Variances, likeness, spread
 from planner.trust.interval import micro_batch_tokens
-from planner.trust.memory import EXTENT, SETTING, Readings, from_rows, of_setting
+from planner.trust.memory import EXTENT, FREEDOM, SETTING, Readings, below, from_rows, of_setting
 from planner.trust.similarity import distance, traits
 from planner.trust.table import source
 
 TIGHT: Final = math.log(2.0)
 """Room beyond which a run that ran says nothing of errors."""
-FREE: Final = ("common", "cell", "smooth", "noise", "distance")
+FREE: Final = ("common", "cell", "smooth", "noise", "distance", "few")
 """What is found; memory has no terms."""
 USUAL: Final = Variances(**dict.fromkeys(Variances._fields, 0.0))._replace(
     common=0.05, cell=0.03, smooth=0.03, noise=0.02, distance=0.4
 )
 """Where the search begins, and the middle of its wide prior."""
-_PRIOR: Final = np.array([2.0, 2.0, 2.0, 2.0, 1.0])
+_DEVIATIONS: Final = 4
+"""How many of these are standard deviations, which are sought by their logarithms."""
+_PRIOR: Final = np.array([2.0] * _DEVIATIONS + [1.0, 0.5])
 
 
 def table() -> list[dict[str, str]]:
@@ -152,7 +154,7 @@ def fitted(known: Readings) -> Variances:
 
     def unlikely(at: Floats) -> float:
         here = _meant(at)
-        said = sum(likelihood(*part, here) * min(1.0, SPEAK / len(part[1])) for part in parts)
+        said = sum(likelihood(*part, here, FREEDOM) * min(1.0, SPEAK / len(part[1])) for part in parts)
         said += float(weight @ np.log(np.maximum(below(reached / spread(beside, here)), 1e-12)))
         return float(0.5 * (((at - middle) / _PRIOR) ** 2).sum() - said)
 
@@ -167,12 +169,13 @@ def _weights(names: NDArray[np.str_]) -> Floats:
 
 
 def _sought(known: Variances) -> Floats:
-    *deviations, away = (getattr(known, name) for name in FREE)
-    return np.array([*np.log(deviations), away])
+    found = np.array([getattr(known, name) for name in FREE])
+    return np.array([*np.log(found[:_DEVIATIONS]), *found[_DEVIATIONS:]])
 
 
 def _meant(at: Floats) -> Variances:
-    return USUAL._replace(**dict(zip(FREE, map(float, (*np.exp(at[:-1]), at[-1])), strict=True)))
+    found = (*np.exp(at[:_DEVIATIONS]), *at[_DEVIATIONS:])
+    return USUAL._replace(**dict(zip(FREE, map(float, found), strict=True)))
 
 
 def as_csv(rows: Sequence[Mapping[str, str]]) -> str:
