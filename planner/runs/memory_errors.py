@@ -18,14 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from costmodels.memory.footprint import readings as shown
 from costmodels.stack.costs import Calibrated
 from costmodels.strategy import Floats
 from planner.runs.case import Case
 from planner.runs.corpus import grouped, scored_cases
 from planner.runs.error_fit import FOLDS, SPEAK, likelihood
 from planner.runs.fit_memory import caches, held, tensor_slacks, tensor_verdicts
-from planner.runs.judge import learnt_from, shipped, stages_read
+from planner.runs.judge import learnt_from, room_of, shipped, shown_bytes
 from planner.runs.residuals import thinned_evenly
 from planner.runs.schema import Run
 from planner.trust.error_model import Variances, likeness, spread
@@ -63,10 +62,10 @@ def _record(run: Run, case: Case) -> dict[str, str]:
     peak = None if said.out_of_memory else said.peak_memory
     known, unseen = traits(scenario, row), _unseen(case, source(run.group))
     fits = {None: "", True: "yes", False: "no"}[said.fits]
-    numbers = {"error": math.nan, "miss": math.nan, "room": _room(unseen)}
+    numbers = {"error": math.nan, "miss": math.nan, "room": room_of(unseen)}
     if peak is not None:
-        numbers["error"] = _shown(run, case) / peak.bytes - 1.0
-        numbers["miss"] = math.log(peak.bytes / _shown(run, unseen))
+        numbers["error"] = shown_bytes(run, case, case.price()) / peak.bytes - 1.0
+        numbers["miss"] = math.log(peak.bytes / shown_bytes(run, unseen, unseen.price()))
     sizes = {key: 2.0 ** float(known.sizes[key][0]) for key in (*EXTENT, "tp", "pp")}
     sizes |= {
         "micro_batch_tokens": micro_batch_tokens(scenario, row)[0],
@@ -81,19 +80,6 @@ def _record(run: Run, case: Case) -> dict[str, str]:
         **{name: str(known.names[name][0]) for name in SETTING},
         **{name: f"{value:.4g}" for name, value in sizes.items()},
     }
-
-
-def _shown(run: Run, case: Case) -> float:
-    """Predicted bytes of the quantity that was read."""
-    peak, said = case.price().footprint, run.measured.peak_memory
-    reserved, device = shown(peak, case.scenario)
-    quantities = {"allocated": peak.handed_out, "reserved": reserved, "device": device}
-    return float(np.max(quantities[said.kind if said else "allocated"][stages_read(run)]))
-
-
-def _room(case: Case) -> float:
-    usable = case.scenario.group.accelerator.usable_memory
-    return math.log(usable / float(np.max(case.price().footprint.total)))
 
 
 def _unseen(case: Case, publisher: str) -> Case:

@@ -16,7 +16,7 @@ each publisher left out in turn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
@@ -94,6 +94,11 @@ class Points:
     def take(self, chosen: NDArray[np.int64]) -> Points:
         """Some of the runs."""
         return Points(*(getattr(self, field.name)[chosen] for field in fields(self)))
+
+    @classmethod
+    def joined(cls, parts: Iterable[Points]) -> Points:
+        """The runs of several together."""
+        return cls(*(np.concatenate(columns) for columns in zip(*(vars(one).values() for one in parts), strict=True)))
 
     def widths(self, known: Variances) -> Floats:
         """s, (M,)."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats
+from planner.trust import error_model
 from planner.trust.error_model import FEW, SHARES, Points
 from planner.trust.similarity import NAMES, Traits, distance, setting
 from planner.trust.table import figures, source
@@ -133,10 +134,14 @@ def of_setting(found: Traits) -> Traits:
     return Traits({key: found.names[key] for key in SETTING}, {key: found.sizes[key] for key in EXTENT})
 
 
+def nearest_reading(scenario: Scenario) -> float:
+    """Distance of a question's setting to the nearest where memory was read."""
+    return float(distance(of_setting(setting(scenario)), _settings()).min())
+
+
 def memory_scale(scenario: Scenario) -> float:
     """Scale of the logarithm of needed over predicted memory, of every strategy of a question."""
-    known = figures().memory
-    nearest = float(distance(of_setting(setting(scenario)), _settings()).min())
+    known, nearest = figures().memory, nearest_reading(scenario)
     alone = known.common**2 + known.cell**2 + known.smooth**2 + known.noise**2
     return math.sqrt(alone) * math.exp(known.distance * nearest + known.few * (scenario.gpus < FEW))
 
@@ -160,13 +165,17 @@ def _settings() -> Traits:
 
 
 def fit_probability(scenario: Scenario, filled: float) -> float:
-    """Probability that a strategy fits.
+    """Probability that a strategy fits; by what runs of one's own need, where a stack was calibrated on such.
 
     Args:
         scenario: what is trained on what.
         filled: share of what its fullest device has that it is predicted to need.
     """
-    return float(below(np.array([-math.log(max(filled, 1e-9)) / memory_scale(scenario)]))[0])
+    room, own = -math.log(max(filled, 1e-9)), scenario.stack.calibrated
+    if own.memory_runs:
+        score = (room - math.log(own.memory_needed)) / max(own.memory_uncertain, 1e-9)
+        return float(error_model.below(np.array([score]))[0])
+    return float(below(np.array([room / memory_scale(scenario)]))[0])
 
 
 def probabilities(known: Readings) -> Floats:
