@@ -48,12 +48,14 @@ def alike(old: str, new: str) -> bool:
 def near(old: str, new: str) -> bool:
     """Whether two files of figures say the same, but for last digits."""
     was, due = map(tomllib.loads, (old, new))
-    parts = [({**was, **was[name]}, {**due, **due[name]}) for name in ("variances", "memory")]
+    parts = [({**was, **was[name]}, {**due, **due[name]}) for name in ("variances", "memory", "ends")]
     return all(a.keys() == b.keys() and all(_near(a[key], b[key]) for key in b) for a, b in parts)
 
 
 def _near(was: object, due: object) -> bool:
-    """Numbers that are alike; tables are compared by their own figures."""
+    """Numbers that are alike, or lists of them; tables are compared by their own figures."""
+    if isinstance(was, list) and isinstance(due, list):
+        return all(map(_near, was, due))
     return not isinstance(was, float) or not isinstance(due, float) or abs(was - due) <= 0.02 * abs(due)
 
 

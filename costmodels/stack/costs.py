@@ -353,6 +353,16 @@ class Calibrated(Record):
     """Of the optimizer's step."""
     offload_time: float = Field(1.0, gt=0)
     """Of traffic to and from the host, and of its own step."""
+    memory_needed: float = Field(1.0, gt=0)
+    """How many times as much memory is needed as is predicted, by runs of the user's own. Prices leave it aside; the
+    probability of fitting has it."""
+    memory_uncertain: float = Field(0.0, ge=0)
+    """Scale of its logarithm."""
+    memory_margin: float | None = Field(None, ge=0, le=0.9)
+    """Share of the memory that a search leaves alone so that it fits with a probability of 80 %; None where no run of
+    one's own says it."""
+    memory_runs: int = Field(0, ge=0)
+    """Runs of one's own that this rests on."""
     basis: str = "not calibrated"
     """What these constants rest on, and the error that remained."""
     own_runs: int = Field(0, ge=0)

@@ -24,7 +24,9 @@ from planner.request.values import changed_value
 
 ROOTS: Final = ("stack", "model")
 _TABLES: Final = frozenset({*ROOTS, *(f"stack.{group}" for group in GROUPS)})
-FIXED: Final = frozenset(f"calibrated.{name}" for name in ("basis", "own_runs", "uncorrected", "covariance"))
+FIXED: Final = frozenset(
+    f"calibrated.{name}" for name in ("basis", "own_runs", "uncorrected", "covariance", "memory_runs")
+)
 """What a stack's constants rest on."""
 _SWITCHES: Final = "switches."
 _FIXED_MODEL: Final = frozenset(

@@ -76,8 +76,12 @@ class Resolved:
         return self.mixed or self.scenario
 
 
-def resolve(request: PlanRequest) -> Resolved:
+def resolve(request: PlanRequest, *, with_usual_margin: bool = False) -> Resolved:
     """Look up every name, fill every default; `resolve_search` those of a search too.
+
+    Args:
+        request: the question.
+        with_usual_margin: a search's margin of memory, whatever the request says.
 
     Raises:
         BadRequest: values that contradict each other.
@@ -96,7 +100,7 @@ def resolve(request: PlanRequest) -> Resolved:
     seq_length = request.seq_length or model.seq_length
     _check_positions(model, seq_length)
     batch = request.global_batch_size or usual_batch(request, model, request.gpus, seq_length)
-    margin = request.memory_margin or 0.0
+    margin = usual_margin(stack) if with_usual_margin else request.memory_margin or 0.0
     cluster = _with_price(with_margin(cluster, margin), request.price)
     tokens = request.tokens or default_tokens(model, tuned=stack.switches.task != "pretrain")
     asked = "" if request.framework in {None, ANY} else str(request.framework)
@@ -116,6 +120,12 @@ def resolve(request: PlanRequest) -> Resolved:
     return Resolved(request, scenario, cluster, base, software, tokens, defaults, margin, stability, mixed)
 
 
+def usual_margin(stack: Stack) -> float:
+    """The share of the memory that a search leaves alone unless it is told otherwise."""
+    own = stack.calibrated.memory_margin
+    return MEMORY_MARGIN if own is None else own
+
+
 _OF_ADAPTERS: Final = {"megatron-lm": "megatron-bridge"}
 """For a framework that trains no adapters, the one that does."""
 
@@ -132,8 +142,9 @@ def resolve_search(request: PlanRequest) -> Resolved:
                 f"{name}: a search chooses the split of the layers itself; `plan predict` prices a given one"
             )
     usual = request.memory_margin is None and request.objective != "memory"
-    found = resolve(request.model_copy(update={"memory_margin": MEMORY_MARGIN}) if usual else request)
-    said = [f"memory margin {MEMORY_MARGIN:.0%} (--memory-margin 0 plans to the edge)"] if usual else []
+    found = resolve(request, with_usual_margin=usual)
+    sure = "80 % sure by runs of yours; " * (found.software.calibrated.memory_margin is not None)
+    said = [f"memory margin {100 * found.margin:.3g}% ({sure}--memory-margin 0 plans to the edge)"] if usual else []
     scenario = found.scenario
     if request.framework is None and not found.mixed and (framework := usual_framework(scenario)):
         scenario = replace(scenario, framework=framework)

@@ -70,13 +70,13 @@ def fitted(known: Measured, start: Variances = _USUAL, steps: int = STEPS) -> Va
     return _meant(minimize(unlikely, _sought(start), method="L-BFGS-B", options={"maxiter": steps}).x)
 
 
-def likelihood(points: Points, misses: Floats, alike: Likeness, known: Variances) -> float:
+def likelihood(points: Points, misses: Floats, alike: Likeness, known: Variances, freedom: float = FREEDOM) -> float:
     """Logarithm of the density of a publisher's errors: a multivariate Student-t around none."""
     count = len(misses)
     root = np.linalg.cholesky(covariance(points, points, known, alike))
     wide = float((np.linalg.solve(root, misses) ** 2).sum())
-    constant = gammaln((FREEDOM + count) / 2.0) - gammaln(FREEDOM / 2.0) - count / 2.0 * np.log(FREEDOM * np.pi)
-    return float(constant - np.log(np.diag(root)).sum() - (FREEDOM + count) / 2.0 * np.log1p(wide / FREEDOM))
+    constant = gammaln((freedom + count) / 2.0) - gammaln(freedom / 2.0) - count / 2.0 * np.log(freedom * np.pi)
+    return float(constant - np.log(np.diag(root)).sum() - (freedom + count) / 2.0 * np.log1p(wide / freedom))
 
 
 def _sought(known: Variances) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -209,14 +210,25 @@ def stages_read(run: Run) -> slice:
     return slice(None) if peak is None or peak.stage is None else slice(peak.stage, peak.stage + 1)
 
 
-def _predicted(run: Run, found: Case, priced: Price) -> dict[str, float | bool]:
-    usable = found.scenario.group.accelerator.usable_memory
+def shown_bytes(run: Run, found: Case, priced: Price) -> float:
+    """Predicted bytes of the quantity that was read of a run."""
     reserved, device = readings(priced.footprint, found.scenario)
     quantities = {"allocated": priced.footprint.handed_out, "reserved": reserved, "device": device}
     kind = run.measured.peak_memory.kind if run.measured.peak_memory else "allocated"
+    return float(np.max(quantities[kind][stages_read(run)]))
+
+
+def room_of(found: Case) -> float:
+    """Logarithm of what the device has over what the run is predicted to need."""
+    usable = found.scenario.group.accelerator.usable_memory
+    return math.log(usable / float(np.max(found.price().footprint.total)))
+
+
+def _predicted(run: Run, found: Case, priced: Price) -> dict[str, float | bool]:
+    usable = found.scenario.group.accelerator.usable_memory
     return {
         "iteration_time": priced.iteration,
-        "memory": float(np.max(quantities[kind][stages_read(run)])),
+        "memory": shown_bytes(run, found, priced),
         "fits": bool(np.max(priced.footprint.total) <= usable),
     }
 

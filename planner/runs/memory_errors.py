@@ -18,31 +18,32 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from costmodels.memory.footprint import readings as shown
 from costmodels.stack.costs import Calibrated
 from costmodels.strategy import Floats
 from planner.runs.case import Case
 from planner.runs.corpus import grouped, scored_cases
 from planner.runs.error_fit import FOLDS, SPEAK, likelihood
 from planner.runs.fit_memory import caches, held, tensor_slacks, tensor_verdicts
-from planner.runs.judge import learnt_from, shipped, stages_read
+from planner.runs.judge import learnt_from, room_of, shipped, shown_bytes
 from planner.runs.residuals import thinned_evenly
 from planner.runs.schema import Run
-from planner.trust.error_model import Variances, below, likeness, spread
+from planner.trust.error_model import Variances, likeness, spread
 from planner.trust.interval import micro_batch_tokens
-from planner.trust.memory import EXTENT, SETTING, Readings, from_rows, of_setting
+from planner.trust.memory import EXTENT, FREEDOM, SETTING, Readings, below, from_rows, of_setting
 from planner.trust.similarity import distance, traits
 from planner.trust.table import source
 
 TIGHT: Final = math.log(2.0)
 """Room beyond which a run that ran says nothing of errors."""
-FREE: Final = ("common", "cell", "smooth", "noise", "distance")
+FREE: Final = ("common", "cell", "smooth", "noise", "distance", "few")
 """What is found; memory has no terms."""
 USUAL: Final = Variances(**dict.fromkeys(Variances._fields, 0.0))._replace(
     common=0.05, cell=0.03, smooth=0.03, noise=0.02, distance=0.4
 )
 """Where the search begins, and the middle of its wide prior."""
-_PRIOR: Final = np.array([2.0, 2.0, 2.0, 2.0, 1.0])
+_DEVIATIONS: Final = 4
+"""How many of these are standard deviations, which are sought by their logarithms."""
+_PRIOR: Final = np.array([2.0] * _DEVIATIONS + [1.0, 0.5])
 
 
 def table() -> list[dict[str, str]]:
@@ -61,10 +62,10 @@ def _record(run: Run, case: Case) -> dict[str, str]:
     peak = None if said.out_of_memory else said.peak_memory
     known, unseen = traits(scenario, row), _unseen(case, source(run.group))
     fits = {None: "", True: "yes", False: "no"}[said.fits]
-    numbers = {"error": math.nan, "miss": math.nan, "room": _room(unseen)}
+    numbers = {"error": math.nan, "miss": math.nan, "room": room_of(unseen)}
     if peak is not None:
-        numbers["error"] = _shown(run, case) / peak.bytes - 1.0
-        numbers["miss"] = math.log(peak.bytes / _shown(run, unseen))
+        numbers["error"] = shown_bytes(run, case, case.price()) / peak.bytes - 1.0
+        numbers["miss"] = math.log(peak.bytes / shown_bytes(run, unseen, unseen.price()))
     sizes = {key: 2.0 ** float(known.sizes[key][0]) for key in (*EXTENT, "tp", "pp")}
     sizes |= {
         "micro_batch_tokens": micro_batch_tokens(scenario, row)[0],
@@ -79,19 +80,6 @@ def _record(run: Run, case: Case) -> dict[str, str]:
         **{name: str(known.names[name][0]) for name in SETTING},
         **{name: f"{value:.4g}" for name, value in sizes.items()},
     }
-
-
-def _shown(run: Run, case: Case) -> float:
-    """Predicted bytes of the quantity that was read."""
-    peak, said = case.price().footprint, run.measured.peak_memory
-    reserved, device = shown(peak, case.scenario)
-    quantities = {"allocated": peak.handed_out, "reserved": reserved, "device": device}
-    return float(np.max(quantities[said.kind if said else "allocated"][stages_read(run)]))
-
-
-def _room(case: Case) -> float:
-    usable = case.scenario.group.accelerator.usable_memory
-    return math.log(usable / float(np.max(case.price().footprint.total)))
 
 
 def _unseen(case: Case, publisher: str) -> Case:
@@ -152,7 +140,7 @@ def fitted(known: Readings) -> Variances:
 
     def unlikely(at: Floats) -> float:
         here = _meant(at)
-        said = sum(likelihood(*part, here) * min(1.0, SPEAK / len(part[1])) for part in parts)
+        said = sum(likelihood(*part, here, FREEDOM) * min(1.0, SPEAK / len(part[1])) for part in parts)
         said += float(weight @ np.log(np.maximum(below(reached / spread(beside, here)), 1e-12)))
         return float(0.5 * (((at - middle) / _PRIOR) ** 2).sum() - said)
 
@@ -167,12 +155,13 @@ def _weights(names: NDArray[np.str_]) -> Floats:
 
 
 def _sought(known: Variances) -> Floats:
-    *deviations, away = (getattr(known, name) for name in FREE)
-    return np.array([*np.log(deviations), away])
+    found = np.array([getattr(known, name) for name in FREE])
+    return np.array([*np.log(found[:_DEVIATIONS]), *found[_DEVIATIONS:]])
 
 
 def _meant(at: Floats) -> Variances:
-    return USUAL._replace(**dict(zip(FREE, map(float, (*np.exp(at[:-1]), at[-1])), strict=True)))
+    found = (*np.exp(at[:_DEVIATIONS]), *at[_DEVIATIONS:])
+    return USUAL._replace(**dict(zip(FREE, map(float, found), strict=True)))
 
 
 def as_csv(rows: Sequence[Mapping[str, str]]) -> str:

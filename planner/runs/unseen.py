@@ -16,10 +16,9 @@ import numpy as np
 from planner.request.resolve import MEMORY_MARGIN
 from planner.runs.corpus import Item, grouped
 from planner.runs.figures import Column, table
-from planner.trust.error_model import score_at
 from planner.trust.interval import COVERAGE
 from planner.trust.kinds import kinds_of, kinds_of_readings
-from planner.trust.memory import Reading, Readings, probabilities, readings, verdicts
+from planner.trust.memory import Reading, Readings, probabilities, readings, score_at, verdicts
 from planner.trust.table import Measured, measured
 
 COLUMNS: Final = (

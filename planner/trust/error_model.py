@@ -16,8 +16,7 @@ each publisher left out in turn.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
@@ -96,6 +95,11 @@ class Points:
         """Some of the runs."""
         return Points(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
+    @classmethod
+    def joined(cls, parts: Iterable[Points]) -> Points:
+        """The runs of several together."""
+        return cls(*(np.concatenate(columns) for columns in zip(*(vars(one).values() for one in parts), strict=True)))
+
     def widths(self, known: Variances) -> Floats:
         """s, (M,)."""
         few = 2.0 ** self.sizes[:, SIZES.index("gpus")] < FEW
@@ -165,10 +169,3 @@ def below(scores: Floats) -> Floats:
     """Probability that a Student-t of ``FREEDOM`` = 4 degrees lies below each score [Abramowitz64, 26.7.4]."""
     share = scores / np.sqrt(FREEDOM + scores**2)
     return 0.5 + share * (0.75 - 0.25 * share**2)
-
-
-def score_at(share: float) -> float:
-    """The score that a Student-t of ``FREEDOM`` = 4 degrees lies below with a probability: the inverse of `below`."""
-    level = math.sqrt(4.0 * share * (1.0 - share))
-    root = 2.0 * math.sqrt(max(math.cos(math.acos(level) / 3.0) / level - 1.0, 0.0))
-    return math.copysign(root, share - 0.5)

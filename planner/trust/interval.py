@@ -1,8 +1,9 @@
 """How far one prediction can be trusted: its interval, the measured runs nearest to it, the validated region.
 
 The interval is that of an error of somebody's run that nobody has measured: its scale by the model of errors
-(:mod:`planner.trust.error_model`), times the quantiles of the measured errors in these scales, every publisher counting
-the same and none judged by its own runs [Lei18]. They are not alike to both sides: what is forgotten takes time.
+(:mod:`planner.trust.error_model`), times the quantiles of the measured errors of such runs in these scales, every
+publisher counting the same and none judged by its own runs [Lei18]. They are not alike to both sides: what is forgotten
+takes time.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from planner.answer.build import Trusted
 from planner.answer.plan import Comparable, Interval, Trust
 from planner.trust import error_model, own_runs
 from planner.trust.error_model import SHARES, TERMS, Points, spread
+from planner.trust.kinds import kind_for_ends
 from planner.trust.memory import fit_probability
 from planner.trust.own_runs import Learnt, left_uncertain
-from planner.trust.similarity import EXTENTS, MIXTURE, Traits, apart, distance, traits
+from planner.trust.similarity import EXTENTS, MIXTURE, Traits, apart, distance, setting, traits
 from planner.trust.table import Measured, Run, figures, measured
 
 COVERAGE = 0.9
@@ -82,7 +84,7 @@ def interval(
         low, high = center + found.own_low * scale, center + found.own_high * scale
     else:
         scale = float(spread(mine, found.variances)[0])
-        low, high = found.low * scale, found.high * scale
+        low, high = (end * scale for end in found.ends[str(kind_for_ends(setting(scenario))[0])])
     ends = (seconds * math.exp(end) for end in (min(low, 0.0), max(high, 0.0)))
     return Interval(**dict(zip(("low", "high"), ends, strict=True)), coverage=COVERAGE)
 

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodels.strategy import Bools
 from planner.trust.error_model import FEW
 from planner.trust.memory import Readings
+from planner.trust.similarity import Traits
 from planner.trust.table import Measured
 
 MANY = 512
 """GPUs beyond which a run is large."""
+KINDS = ("few GPUs", "experts", "8 and 4 bit", "Megatron", "others")
+"""Kinds whose intervals end at places of their own; a run is of the first that holds."""
+
+
+def kind_for_ends(known: Traits) -> NDArray[np.str_]:
+    """The one of ``KINDS`` that each of M runs is of, (M,)."""
+    names = known.names
+    tests = [
+        2.0 ** known.sizes["gpus"] < FEW,
+        names["kind"] != "dense",
+        names["bits"] != "fp16",
+        names["framework"] == "megatron",
+    ]
+    return np.select(tests, KINDS[:-1], KINDS[-1])
 
 
 def kinds_of(table: Measured) -> dict[str, Bools]:

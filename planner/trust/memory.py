@@ -20,10 +20,14 @@ from numpy.typing import NDArray
 
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats
-from planner.trust.error_model import SHARES, Points, below
+from planner.trust import error_model
+from planner.trust.error_model import FEW, SHARES, Points
 from planner.trust.similarity import NAMES, Traits, distance, setting
 from planner.trust.table import figures, source
 
+FREEDOM: Final = 2.0
+"""Degrees of freedom of the Student-t: errors of memory have heavier tails than those of times. Most publishers are off
+by a few per cent, and some by a third, where something is kept that the model does not know of."""
 TABLE: Final = Path(__file__).with_name("memory.csv")
 SETTING: Final = tuple(name for name in NAMES if name != "schedule")
 """Names that a setting is told apart by."""
@@ -130,12 +134,27 @@ def of_setting(found: Traits) -> Traits:
     return Traits({key: found.names[key] for key in SETTING}, {key: found.sizes[key] for key in EXTENT})
 
 
+def nearest_reading(scenario: Scenario) -> float:
+    """Distance of a question's setting to the nearest where memory was read."""
+    return float(distance(of_setting(setting(scenario)), _settings()).min())
+
+
 def memory_scale(scenario: Scenario) -> float:
     """Scale of the logarithm of needed over predicted memory, of every strategy of a question."""
-    known = figures().memory
-    nearest = float(distance(of_setting(setting(scenario)), _settings()).min())
+    known, nearest = figures().memory, nearest_reading(scenario)
     alone = known.common**2 + known.cell**2 + known.smooth**2 + known.noise**2
-    return math.sqrt(alone) * math.exp(known.distance * nearest)
+    return math.sqrt(alone) * math.exp(known.distance * nearest + known.few * (scenario.gpus < FEW))
+
+
+def below(scores: Floats) -> Floats:
+    """Probability that a Student-t of ``FREEDOM`` = 2 degrees lies below each score [Abramowitz64, 26.7.4]."""
+    return 0.5 + scores / (2.0 * np.sqrt(FREEDOM + scores**2))
+
+
+def score_at(share: float) -> float:
+    """The score that it lies below with a probability: the inverse of `below`."""
+    side = 2.0 * share - 1.0
+    return side * math.sqrt(FREEDOM / (1.0 - side**2))
 
 
 @cache
@@ -146,13 +165,17 @@ def _settings() -> Traits:
 
 
 def fit_probability(scenario: Scenario, filled: float) -> float:
-    """Probability that a strategy fits.
+    """Probability that a strategy fits; by what runs of one's own need, where a stack was calibrated on such.
 
     Args:
         scenario: what is trained on what.
         filled: share of what its fullest device has that it is predicted to need.
     """
-    return float(below(np.array([-math.log(max(filled, 1e-9)) / memory_scale(scenario)]))[0])
+    room, own = -math.log(max(filled, 1e-9)), scenario.stack.calibrated
+    if own.memory_runs:
+        score = (room - math.log(own.memory_needed)) / max(own.memory_uncertain, 1e-9)
+        return float(error_model.below(np.array([score]))[0])
+    return float(below(np.array([room / memory_scale(scenario)]))[0])
 
 
 def probabilities(known: Readings) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -125,17 +126,17 @@ class Measured:
 class Figures(NamedTuple):
     """What ``scripts/refresh_measured.py`` finds in the table and the sweeps; the keys of ``trust.toml``."""
 
-    low: float
-    """Least error that the interval holds, in scales of the model of errors; negative: faster than predicted."""
-    high: float
-    """Largest error that it holds."""
     own_low: float
-    """The same of a publisher once ``ENOUGH`` of its runs have shown how fast it is."""
+    """Least error that the interval holds of a publisher once ``ENOUGH`` of its runs have shown how fast it is, in
+    scales of the model of errors; negative: faster than predicted."""
     own_high: float
+    """Largest error that it holds."""
     region: float
     """Distance to the nearest run of another publisher that nine of ten measured runs keep within."""
     curse: float
     """Share by which the strategy predicted fastest of a measured sweep disappoints against the others of it."""
+    ends: Mapping[str, tuple[float, float]]
+    """Least and largest error that the interval of anybody's run holds, likewise, by ``planner.trust.kinds.KINDS``."""
     variances: Variances
     memory: Variances
     """The same of errors of memory, which know no terms of a breakdown."""

@@ -55,7 +55,10 @@ def request_of(case: Case) -> Table:
 
 _IDENTITY: Final = frozenset({"name", "title", "source", "release", "bf16", "fp16"})
 _UNSETTABLE: Final = frozenset(
-    {*(f"calibrated.{name}" for name in ("basis", "own_runs", "uncorrected", "covariance")), "switches.adapters"}
+    {
+        *(f"calibrated.{name}" for name in ("basis", "own_runs", "uncorrected", "covariance", "memory_runs")),
+        "switches.adapters",
+    }
 )
 
 

@@ -15,6 +15,7 @@ from planner.request.values import file_names, name_or_path
 from planner.runs.calibrate.document import Calibration
 from planner.runs.calibrate.evidence import gather
 from planner.runs.calibrate.links import fit_links
+from planner.runs.calibrate.memory import fit_memory, kept
 from planner.runs.calibrate.probe import fit_probe
 from planner.runs.calibrate.products import fit_products
 from planner.runs.calibrate.profile import profile
@@ -75,7 +76,7 @@ def calibrate(
     machines = _named(machines)
     if evidence.runs and software is not None:
         software, fitted = _runs(evidence.runs, machines, started, software, notes, tell)
-        parts.append(fitted)
+        parts += fitted
     constants = tuple(one for part in parts for one in part.constants)
     warnings = tuple(line for part in parts for line in part.warnings)
     return Calibration(
@@ -94,19 +95,31 @@ def calibrate(
 
 def _runs(
     given: Sequence[FileRun], machines: Cluster, started: Cluster, stack: Stack, notes: list[str], tell: Tell
-) -> tuple[Stack, Part]:
-    """The stack fitted to the runs that can be used.
+) -> tuple[Stack, list[Part]]:
+    """The stack fitted to the runs that can be used, by their times and by their memory.
 
     Raises:
         BadRequest: none can.
     """
     stack = uncorrected(stack)
     runs, unused = priced(given, machines, stack, tell)
-    notes += unused
-    if not runs:
+    held, unread = kept(given, machines, stack)
+    if not (runs or held):
         raise BadRequest(unused[0] + (f"; and {len(unused) - 1} more" if len(unused) > 1 else ""))
-    before, _ = priced([(one.file, one.run) for one in runs], started, stack, tell)
-    return fit_runs(runs, before, stack, tell)
+    heads = tuple(f"{one.file}, run {one.run.id}: not used" for one in held)
+    notes += [
+        line.replace("not used", "used for its memory alone", 1) if line.startswith(heads) else line for line in unused
+    ]
+    notes += unread
+    parts = []
+    if runs:
+        before, _ = priced([(one.file, one.run) for one in runs], started, stack, tell)
+        stack, part = fit_runs(runs, before, stack, tell)
+        parts.append(part)
+    if held:
+        stack, part = fit_memory(held, stack)
+        parts.append(part)
+    return stack, parts
 
 
 def _named(machines: Cluster) -> Cluster:

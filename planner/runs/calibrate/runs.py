@@ -43,6 +43,8 @@ FIELDS: Final[Mapping[str, str]] = {
     "offload": "offload_time",
 }
 """Constants of a stack that have a factor; the common one is in all of them."""
+MEMORY: Final = ("memory_needed", "memory_uncertain", "memory_margin", "memory_runs")
+"""What a stack says of the memory that runs need."""
 STEP: Final = 0.05
 """Of a logarithm, for a slope."""
 TOLD: Final = 0.9
@@ -106,7 +108,7 @@ def _measured(run: Run, cluster: Cluster, stack: Stack) -> tuple[Case, float]:
 def uncorrected(stack: Stack) -> Stack:
     """A stack as it is without what runs of one's own taught before."""
     before = type(stack.calibrated)()
-    names = (*FIELDS.values(), "own_runs", "uncorrected", "covariance")
+    names = (*FIELDS.values(), "own_runs", "uncorrected", "covariance", *MEMORY)
     return stack.changed({f"calibrated.{name}": getattr(before, name) for name in names})
 
 
@@ -124,8 +126,7 @@ class Configurations:
     @cached_property
     def points(self) -> Points:
         """What the model of errors knows of each."""
-        found = [_point(case) for case in self.cases]
-        return Points(*(np.concatenate(parts) for parts in zip(*(vars(one).values() for one in found), strict=True)))
+        return Points.joined(map(point_of, self.cases))
 
     def longer(self, at: Floats) -> Floats:
         """How much longer they take under logarithms of factors, (M,)."""
@@ -148,7 +149,8 @@ class Configurations:
         return any(case.scenario.model.moe for case in self.cases)
 
 
-def _point(case: Case) -> Points:
+def point_of(case: Case) -> Points:
+    """What the model of errors knows of one configuration."""
     found = case.price()
     mfu = np.array([mfu_of(case.scenario, found.iteration)])
     return points(case.scenario, case.strategy, found.breakdown, mfu)

@@ -47,4 +47,4 @@ def test_a_run_that_is_not_used_says_why(tmp_path):
     made[3]["measured"]["out_of_memory"] = True
     told = "\n".join(calibrate([written(tmp_path / "runs.jsonl", made)]).notes)
     assert "run made-2: not used: the machine was not in order" in told
-    assert "run made-3: not used: it ran out of memory" in told
+    assert "run made-3: used for its memory alone: it ran out of memory" in told

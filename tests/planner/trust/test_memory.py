@@ -8,15 +8,25 @@ from scipy.stats import t
 
 from planner import PlanRequest, plan, predict
 from planner.runs import memory_errors
-from planner.trust.error_model import FREEDOM, score_at
-from planner.trust.memory import fit_probability, memory_scale, probabilities, readings, verdicts
+from planner.trust.memory import (
+    FREEDOM,
+    below,
+    fit_probability,
+    memory_scale,
+    probabilities,
+    readings,
+    score_at,
+    verdicts,
+)
 from planner.trust.table import figures
 from tests.planner.trust.test_trust import asked
 
 
 def test_the_score_at_a_probability_is_that_of_a_student_t():
     shares = np.array([0.05, 0.3, 0.5, 0.8, 0.95, 0.999])
-    assert [score_at(share) for share in shares] == pytest.approx(t(FREEDOM).ppf(shares), abs=1e-9)
+    scores = t(FREEDOM).ppf(shares)
+    assert [score_at(share) for share in shares] == pytest.approx(scores, abs=1e-9)
+    assert below(scores) == pytest.approx(shares, abs=1e-9)
 
 
 def test_what_fills_its_memory_fits_as_often_as_not_and_less_fits_more_surely():
@@ -30,6 +40,10 @@ def test_where_no_reading_is_near_memory_is_less_sure():
     far = asked(cluster="mi355x-8x", stack="paddle")
     assert memory_scale(far) > 1.2 * memory_scale(asked())
     assert fit_probability(far, 0.9) < fit_probability(asked(), 0.9)
+
+
+def test_on_few_gpus_memory_is_less_sure():
+    assert memory_scale(asked(gpus=4, model="llama3-8b")) > 1.5 * memory_scale(asked(gpus=8, model="llama3-8b"))
 
 
 def test_an_answer_tells_how_surely_its_fullest_stage_fits():
