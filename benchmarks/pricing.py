@@ -17,7 +17,8 @@ import time
 import numpy as np
 
 from costmodels.memory.even_peaks import even_peaks
-from costmodels.memory.rows import memory_limit, row_bytes
+from costmodels.memory.limits import memory_limit
+from costmodels.memory.rows import row_bytes
 from costmodels.names import SCHEDULE_NAMES
 from costmodels.pricing import price
 from costmodels.scenario import Scenario

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -74,23 +74,11 @@ class Strategies:
         ``sub, inverse = strategies.distinct("tp", "cp"); cost(sub)[inverse]``. Axes not named take the
         values of an arbitrary strategy of the combination.
         """
-        key, size = np.zeros(len(self), dtype=np.int64), 1
-        for name in names:
-            codes, count = self._code(name)
-            if count > 1:
-                key, size = key * count + codes, size * count
-        if size > max(4 * len(self), LARGEST_TABLE):
-            _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-            return self.take(first), inverse.reshape(-1)
-        first = np.full(size, -1, dtype=np.int64)
-        first[key] = np.arange(len(self))
-        present = np.flatnonzero(first >= 0)
-        place = np.empty(size, dtype=np.int64)
-        place[present] = np.arange(len(present))
-        return self.take(first[present]), place[key]
+        first, inverse = combinations([self._code(name) for name in names], len(self))
+        return self.take(first), inverse
 
     def _code(self, name: str) -> tuple[Ints, int]:
-        codes: tuple[Ints, int] = self.once(f"codes of {name}", lambda: _codes(getattr(self, name)))
+        codes: tuple[Ints, int] = self.once(f"codes of {name}", lambda: column_codes(getattr(self, name)))
         return codes
 
     def once(self, name: str, derive: Callable[[], Derived]) -> Derived:
@@ -130,7 +118,15 @@ def strategies(**axes: ArrayLike) -> Strategies:
 
 def concatenate(parts: list[Strategies]) -> Strategies:
     """All strategies of the parts, in order."""
-    return Strategies(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in AXES})
+    return Strategies(**{name: _concatenated([getattr(part, name) for part in parts]) for name in AXES})
+
+
+def _concatenated(columns: list[NDArray[Any]]) -> NDArray[Any]:
+    """All columns, in order; one value that they share is not written out."""
+    some = [column for column in columns if len(column)]
+    if some and all(is_constant(column) and column[0] == some[0][0] for column in some):
+        return _one_value(some[0], sum(map(len, some)))
+    return np.concatenate(columns)
 
 
 def is_constant(column: NDArray[Any]) -> bool:
@@ -154,7 +150,28 @@ def _one_value(column: NDArray[Any], length: int) -> NDArray[Any]:
     return spread
 
 
-def _codes(column: NDArray[Any]) -> tuple[Ints, int]:
+def combinations(codes: Iterable[tuple[Ints, int]], length: int) -> tuple[Ints, Ints]:
+    """The first or another place of every combination of columns that are known by their codes, and which one each has.
+
+    The columns are of one ``length``.
+    """
+    key, size = np.zeros(length, dtype=np.int64), 1
+    for column, count in codes:
+        if count > 1:
+            key, size = key * count + column, size * count
+    if size > max(4 * length, LARGEST_TABLE):
+        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+        return first, inverse.reshape(-1)
+    first = np.full(size, -1, dtype=np.int64)
+    first[key] = np.arange(length)
+    present = np.flatnonzero(first >= 0)
+    place = np.empty(size, dtype=np.int64)
+    place[present] = np.arange(len(present))
+    return first[present], place[key]
+
+
+def column_codes(column: NDArray[Any]) -> tuple[Ints, int]:
+    """Whole numbers below a count that tell the values of a column apart, and that count."""
     if is_constant(column):
         return np.zeros(1, dtype=np.int64), 1
     whole = column.astype(np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -111,7 +112,10 @@ def memory_headroom(search: Search, budget: Budget) -> tuple[Advice, ...]:
     if objective.by_memory or filled <= NEARLY_FULL:
         return ()
     smaller = objective.on(scale_device(scenario, usable_memory=1.0 - MARGIN))
-    found = smaller.search(search.space, budget=budget, margin=1.0 + objective.tie_width, confirm=False)
+    near = 1.0 + objective.tie_width
+    found = smaller.search(search.space, budget=budget, margin=near, confirm=False)
+    if search.space.below < math.inf and not (found.best and found.best.iteration * near < search.space.below):
+        found = smaller.search(search.whole(), budget=budget, margin=near, confirm=False)
     if not found.proved:
         return ()
     asked = f"--memory-margin {MARGIN:.0%}"

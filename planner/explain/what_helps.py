@@ -200,11 +200,12 @@ def _replanned(
     """
     if budget.late:
         return Advice(subject=subject, text=NOT_KNOWN, proved=False)
-    fastest, near = search.fastest, None
+    fastest, space, near = search.fastest, search.space, None
     there = changed.compared(fastest)
     if times is not None:
-        near = np.flatnonzero(known_bound(search.space.cores, search.objective.scenario) < times * there)
-    found = changed.search(search.space, budget=budget, among=near, margin=1.0, confirm=False, below=there)
+        space = space if times * there < space.below else search.whole()
+        near = np.flatnonzero(known_bound(space.cores, search.objective.scenario) < times * there)
+    found = changed.search(space, budget=budget, among=near, margin=1.0, confirm=False, below=there)
     least = min(changed.revalue(fastest), changed.value(found.best) if found.best else math.inf)
     return gained(subject, least, search.objective.value(fastest), proved=found.proved)
 

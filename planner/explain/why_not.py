@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,9 +26,9 @@ from planner.request.pins import Pin, shown_value
 from planner.request.request import PlanRequest
 from planner.rules.core import GROUP_RULES
 from planner.search.best_first import Outcome
-from planner.search.objective import Objective, Search
+from planner.search.objective import Objective, Search, near_lattice
 from planner.search.split import Incumbent
-from planner.space.lattice import Space, build
+from planner.space.lattice import Space, begin, build
 from planner.space.mixed import WIDTH, MixedSpace
 
 FULL_RECOMPUTE = "full recompute"
@@ -79,12 +80,20 @@ def challenges(search: Search, budget: Budget) -> list[Challenged]:
         if budget.late:
             found.append(Challenged(subject, keep, Outcome(proved=False, lower_bound=0.0), objective.question))
             continue
-        tried = _whole_layers(space, objective.scenario, search.pins) if subject == FULL_RECOMPUTE else space
-        among = np.flatnonzero(keep(tried.cores))
-        before = [part.take(keep(part.rows)) for part in search.outcome.pool]
-        outcome = objective.search(tried, budget=budget, among=among, margin=1.0, seen=before, confirm=False)
+        all_recomputed = subject == FULL_RECOMPUTE
+        tried = _whole_layers(search) if all_recomputed else space
+        outcome = _challenge(search, tried, keep, budget)
+        found_near = outcome.best and outcome.best.iteration < tried.below
+        if tried.outline is not None and not found_near and keep(tried.outline).any():
+            whole = _all_recomputed(search, math.inf) if all_recomputed else search.whole(keep)
+            outcome = _challenge(search, whole, keep, budget)
         found.append(Challenged(subject, keep, outcome, objective.question))
     return found
+
+
+def _challenge(search: Search, space: Space, keep: Keep, budget: Budget) -> Outcome:
+    among, before = np.flatnonzero(keep(space.cores)), [part.take(keep(part.rows)) for part in search.outcome.pool]
+    return search.objective.search(space, budget=budget, among=among, margin=1.0, seen=before, confirm=False)
 
 
 def _group_challenges(space: MixedSpace, objective: Objective, best: Incumbent, budget: Budget) -> list[Challenged]:
@@ -122,24 +131,25 @@ def _alike(rows: Strategies) -> Bools:
     return np.all([(group.tp == rows.tp) & (group.dp == rows.dp) for group in rows.groups], axis=0)
 
 
-def _whole_layers(space: Space, scenario: Scenario, pins: Mapping[str, Pin]) -> Space:
+def _whole_layers(search: Search) -> Space:
     """The lattice of a request that asks for recomputation of every layer; made once.
 
     In the plain one the rules leave such strategies out, where those that recompute some layers are as fast.
     """
-    return space.cores.once("whole layers", lambda: _all_recomputed(space, scenario, pins))
+    return search.space.cores.once("whole layers", lambda: _all_recomputed(search, search.space.below))
 
 
-def _all_recomputed(space: Space, scenario: Scenario, pins: Mapping[str, Pin]) -> Space:
-    full = int(Recompute.FULL)
-    asked = pins.get("recompute")
+def _all_recomputed(search: Search, below: float) -> Space:
+    full, scenario = int(Recompute.FULL), search.objective.scenario
+    asked = search.pins.get("recompute")
     if asked is None or full in asked.values:
         try:
-            return build(scenario, {**pins, "recompute": Pin("recompute", (full,))})
+            begun = begin(scenario, {**search.pins, "recompute": Pin("recompute", (full,))})
         except BadRequest:  # pins that leave nothing beside it
             pass
-    nothing = np.zeros(0, dtype=np.int64)
-    return replace(space, cores=space.cores.take(nothing), layout=nothing, allowed=space.allowed[nothing])
+        else:
+            return near_lattice(begun, scenario, below)
+    return search.space.among(np.zeros(0, dtype=np.int64))
 
 
 def why_not_lines(search: Search, tried: Sequence[Challenged]) -> tuple[Advice, ...]:

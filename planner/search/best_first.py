@@ -312,26 +312,29 @@ def _unbeaten(parts: list[Priced], outcome: Outcome) -> list[Priced]:
     return [kept for part in parts if len((kept := part.take(part.bound < _ceiling(outcome))).rows)]
 
 
-def _tight(part: Priced, scenario: AnyScenario) -> tuple[Floats, Bools]:
-    """The larger of a row's two bounds, (N,), and whether its layers fit: where layers differ neither is always it."""
+def _tight(part: Priced, scenario: AnyScenario, below: float = np.inf) -> tuple[Floats, Bools]:
+    """The larger of a row's two bounds, (N,), and whether its layers fit: where layers differ neither is always it.
+
+    Rows that take ``below`` seconds or more may count as those that do not.
+    """
     if isinstance(scenario, Mixed):
         return part.bound, part.fits
-    bound, feasible = stage_bounds(part.rows, part.seconds, part.memory, scenario)
+    bound, feasible = stage_bounds(part.rows, part.seconds, part.memory, scenario, below)
     return np.maximum(bound, part.bound), feasible
 
 
-def _tight_in_time(part: Priced, scenario: AnyScenario, budget: Budget) -> tuple[Floats, Bools]:
+def _tight_in_time(part: Priced, scenario: AnyScenario, below: float, budget: Budget) -> tuple[Floats, Bools]:
     """``_tight``, or the bound that the rows have already where a time limit has passed."""
     if budget.late:
         return part.bound, np.ones(len(part.rows), dtype=bool)
-    return _tight(part, scenario)
+    return _tight(part, scenario, below)
 
 
 def _settle(outcome: Outcome, pending: list[Priced], scenario: AnyScenario, budget: Budget) -> None:
     """Solve the open rows in the order of their tight bounds until none can beat the incumbent."""
     if not isinstance(scenario, Mixed):  # whose bounds are tight already
         budget.spend(sum(len(part.rows) for part in pending))
-    candidates = [(part, *_tight_in_time(part, scenario, budget)) for part in pending]
+    candidates = [(part, *_tight_in_time(part, scenario, _ceiling(outcome), budget)) for part in pending]
     flat = [
         (float(bound[i]), part, i)
         for part, bound, feasible in candidates
@@ -386,7 +389,7 @@ def promising(outcome: Outcome, scenario: AnyScenario, budget: Budget) -> Iterat
     """
     count = None if isinstance(scenario, Mixed) else PROMISING
     kept = [part.take(np.argsort(part.bound, kind="stable")[:count]) for part in outcome.pool if len(part.rows)]
-    tight = ((part, *_tight_in_time(part, scenario, budget)) for part in kept)
+    tight = ((part, *_tight_in_time(part, scenario, np.inf, budget)) for part in kept)
     yield from in_order([(part, np.where(fits, bound, np.inf)) for part, bound, fits in tight], count)
 
 

@@ -24,13 +24,22 @@ from planner.request.pins import Pin, parse_pins
 from planner.request.resolve import Resolved
 from planner.search.best_first import MARGIN, Outcome, promising, search
 from planner.search.choice import Choice, choose, width
-from planner.search.core_bounds import layer_bound
+from planner.search.core_bounds import core_bound, layer_bound
 from planner.search.least_memory import least_memory_split, least_memory_strategies, search_least_memory
-from planner.search.priced import Priced
+from planner.search.priced import Priced, price_cores
 from planner.search.split import TOLERANCE, Incumbent, best_split
 from planner.space.cache import cached_space
-from planner.space.lattice import Space, build
+from planner.space.lattice import Begun, Likely, Space, begin, build
 from planner.space.mixed import lay_out
+
+MANY = 1 << 17
+"""Rows of a lattice without switches from which what is far slower is left out of it."""
+LEAST = 1 / 8
+"""Share of the rows, those of the least bounds, that a first strategy is looked for in."""
+SAMPLE = 512
+"""Rows that it is looked for in."""
+FAR = 2.25
+"""Times the seconds of that strategy from which others are left out: a machine twice as fast gains no more."""
 
 Promising = tuple[float, Strategies]
 """A row, and what no split of it needs less of."""
@@ -193,6 +202,7 @@ class Search:
         outcome: what the search found there.
         within: what else the lattice was restricted to, as a phrase.
         beyond: what is faster without that restriction, as a sentence.
+        kept: which cores it was restricted to, (N,); all of them unless given.
     """
 
     resolved: Resolved
@@ -201,6 +211,13 @@ class Search:
     outcome: Outcome
     within: str = ""
     beyond: str = ""
+    kept: Likely | None = None
+
+    def whole(self, rows: Likely | None = None) -> Space:
+        """The lattice with what was left out of it for being far slower; of one node group, the ``rows`` alone."""
+        begun = begin(self.objective.scenario, self.pins)
+        space = begun.finish(np.flatnonzero(rows(begun.rows())) if rows else slice(None))
+        return space.among(np.flatnonzero(self.kept(space.cores))) if self.kept else space
 
     @cached_property
     def objective(self) -> Objective:
@@ -243,9 +260,7 @@ def search_question(
     """
     objective, pins = objective_of(resolved), pins or parse_pins(resolved.request.pins)
     question = objective.question
-    space = (
-        lay_out(question, pins, budget=budget) if isinstance(question, Mixed) else cached_space(question, pins, budget)
-    )
+    space = lay_out(question, pins, budget=budget) if isinstance(question, Mixed) else _lattice(objective, pins, budget)
     outcome = objective.search(space, budget=budget)
     if isinstance(question, Mixed) and outcome.best is None and outcome.proved:
         wider = lay_out(question, pins, one_width=False, budget=budget)
@@ -255,4 +270,34 @@ def search_question(
     return Search(resolved, pins, space, outcome)
 
 
-__all__ = ["Objective", "Search", "objective_of", "search_question"]
+def _lattice(objective: Objective, pins: Mapping[str, Pin], budget: Budget) -> Space:
+    """The lattice of one node group; of a large one what may be of use, where an answer does not list its values."""
+    listed = any(len(pin.values) > 1 for pin in pins.values())
+    if objective.by_memory or listed:
+        return cached_space(objective.scenario, pins, budget)
+    return cached_space(objective.scenario, pins, budget, lambda begun: _far_left_out(begun, objective.scenario))
+
+
+def _far_left_out(begun: Begun, scenario: Scenario) -> Space | None:
+    """A large lattice without what takes far longer than some strategy that fits; None of others, or where none does.
+
+    The strategy comes from rows spread over those of the least bounds.
+    """
+    if len(begun.table) < MANY:
+        return None
+    bound = layer_bound(begun.rows(), scenario)
+    least = np.flatnonzero(bound <= np.quantile(bound, LEAST))
+    some = begun.finish(least[:: -(-len(least) // SAMPLE)])
+    priced = price_cores(some, np.arange(len(some.cores)), scenario)
+    return near_lattice(begun, scenario, FAR * float(priced.even_split_seconds.min(initial=np.inf, where=priced.fits)))
+
+
+def near_lattice(begun: Begun, scenario: Scenario, below: float) -> Space:
+    """A lattice without what cannot take less than so many seconds."""
+    if not math.isfinite(below):
+        return begun.finish()
+    bound = layer_bound(begun.rows(), scenario)
+    return begun.finish_near(bound < below, lambda cores: core_bound(cores, scenario) < below, below)
+
+
+__all__ = ["Objective", "Search", "near_lattice", "objective_of", "search_question"]

@@ -7,11 +7,10 @@ than one chance in three.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from costmodels.node_groups import Mixed
+from costmodels.strategy import Bools, Strategies
 from planner.request.budget import Budget
 from planner.search.choice import SURE, WIDEST, faster
 from planner.search.objective import Search
@@ -34,15 +33,17 @@ def prefer_measured(search: Search, budget: Budget) -> Search:
     if not past:
         return search
     most = {axis: known for axis, known in measured_extents(question).items() if axis not in search.pins}
-    cores = search.space.cores
-    near = np.flatnonzero(np.all([getattr(cores, axis) <= known for axis, known in most.items()], axis=0))
-    layout, allowed = search.space.layout[near], search.space.allowed[near]
-    narrow = replace(search.space, cores=cores.take(near), layout=layout, allowed=allowed)
+
+    def measured(rows: Strategies) -> Bools:
+        return np.all([getattr(rows, axis) <= known for axis, known in most.items()], axis=0)
+
+    narrow = search.space.among(np.flatnonzero(measured(search.space.cores)))
     outcome = search.objective.search(narrow, budget=budget.part(EFFORT, share=1 / 4))
     if outcome.best is None or not outcome.proved:
         return search
     said = ", ".join(f"{axis.upper()} {known}" for axis, known in past.items())
-    inside = Search(search.resolved, search.pins, narrow, outcome, within=f"among degrees that runs have, up to {said}")
+    within = f"among degrees that runs have, up to {said}"
+    inside = Search(search.resolved, search.pins, narrow, outcome, within, kept=measured)
     best, other = search.taken, inside.taken
     chance = faster(best, other, search.resolved)
     if chance >= SURE or other.iteration > best.iteration * (1.0 + WIDEST):

@@ -6,7 +6,7 @@ questions whose machines differ in rates, sizes and prices.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from threading import Lock
 from typing import Any, Final
@@ -15,7 +15,7 @@ from costmodels.scenario import Scenario
 from hardware.records import NodeGroup
 from planner.request.budget import Budget
 from planner.request.pins import Pin
-from planner.space.lattice import Space, build
+from planner.space.lattice import Begun, Space, begin
 
 KEPT: Final = 4
 MOST_CORES: Final = 1_000_000
@@ -51,15 +51,26 @@ _recent: list[tuple[Scenario, dict[str, Pin], Space]] = []
 _lock = Lock()
 
 
-def cached_space(scenario: Scenario, pins: Mapping[str, Pin], budget: Budget | None = None) -> Space:
+def cached_space(
+    scenario: Scenario,
+    pins: Mapping[str, Pin],
+    budget: Budget | None = None,
+    partly: Callable[[Begun], Space | None] = lambda _: None,
+) -> Space:
     """The lattice of a question, kept from one of the last few about machines of the same shape where there is one.
+
+    ``partly`` may finish a lattice that is not known otherwise, for this question alone.
 
     Raises:
         BadRequest, OutOfTime: as `build`.
     """
     shape, asked = shape_of(scenario), dict(pins)
     known = next((one for one in tuple(_recent) if one[1] == asked and one[0] == shape), None)
-    space = known[2] if known else build(scenario, asked, budget=budget)
+    if known is None:
+        begun = begin(scenario, asked, budget=budget)
+        if some := partly(begun):
+            return some
+    space = known[2] if known else begun.finish()
     with _lock:
         _recent[:] = [(shape, asked, space), *(one for one in _recent if one is not known)]
         while _recent and (len(_recent) > KEPT or sum(len(one.cores) for _, _, one in _recent) > MOST_CORES):

@@ -7,9 +7,9 @@ materialised as rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from costmodels.strategy import (
     Bools,
     Ints,
     Strategies,
+    concatenate,
     strategies,
 )
 from planner.answer.text import plural
@@ -43,6 +44,10 @@ NODES_OF_SHARDS = (1, 4)
 MESH_AXES = ("tp", "cp", "pp", "dp")
 LAYER = frozenset({*MESH_AXES, "ep", "etp", "cp_kind", "micro_batch_size", "sequence_parallel"})
 """Axes that decide what a layer costs which nothing recomputes."""
+OUTLINE = (*MESH_AXES, "vpp", "schedule", "recompute")
+"""Axes that the scope of a proof and the obvious other choices depend on."""
+SLAB = 1 << 15
+"""Rows without switches that are laid out at a time where most are left out."""
 SHARDING = frozenset({"zero_stage", "sharding_degree"})
 """Axes of sharding; the other ones, with those of the layout, make a core."""
 
@@ -62,6 +67,14 @@ class Space:
     degree: Ints
     allowed: Bools
     refusals: tuple[Refusal, ...]
+    below: float = field(default=math.inf, kw_only=True)
+    """Seconds of an iteration that no core takes less than which was left out; infinite where none was."""
+    outline: Strategies | None = field(default=None, kw_only=True)
+    """What cores there are of the axes of `OUTLINE`, those left out among them, where any were."""
+
+    def among(self, cores: Ints) -> Self:
+        """The given cores alone."""
+        return replace(self, cores=self.cores.take(cores), layout=self.layout[cores], allowed=self.allowed[cores])
 
     def rows(self, core: Ints, option: Ints) -> Strategies:
         """The strategies of (core, option) pairs, arrays of equal length."""
@@ -72,6 +85,65 @@ class Space:
 
 Likely = Callable[[Strategies], Bools]
 """Which rows are worth laying out further, (N,), by the axes of `LAYER`; the others have their neutral value."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A lattice that is laid out as far as the axes of `LAYER`, or a little further."""
+
+    table: Table
+    rest: tuple[tuple[str, Ints], ...]
+    """The axes to come with their values."""
+    kinds: Ints
+    """Kinds of recomputation asked for."""
+    options: Ints
+    """Pairs of ZeRO stage and degree, (Z, 2)."""
+    candidates: int
+
+    def rows(self) -> Strategies:
+        """What is laid out, by the axes of `LAYER`; the others have their neutral value."""
+        known = {name: self.table.shared[name] for name in LAYER}
+        return strategies(**known, num_microbatches=_micro_batches(self.table))
+
+    def finish(self, rows: Ints | slice = slice(None)) -> Space:
+        """All strategies of the given rows."""
+        return self._finish(self.table.part(rows))
+
+    def finish_near(self, likely: Bools, near: Likely, below: float) -> Space:
+        """The strategies of rows that are ``likely``, of those the ones whose cores are ``near``; all are counted.
+
+        The others cannot take less than ``below`` seconds. Few rows at a time need little memory.
+        """
+        parts, refusals = [], list(self.table.refusals)
+        for start in range(0, len(likely), SLAB):
+            table = replace(self.table.part(slice(start, start + SLAB)), marked=likely[start : start + SLAB])
+            table.refusals = refusals
+            part = self._finish(table)
+            assert table.marked is not None
+            if len(kept := np.flatnonzero(table.marked)):
+                kept = kept[near(part.cores.take(kept))]
+            parts.append((part.among(kept), part.cores.distinct(*OUTLINE)[0]))
+        spaces, outlines = zip(*parts, strict=True)
+        candidates = self.candidates + sum(part.candidates - self.candidates for part in spaces)
+        spoken = tuple(sorted(refusals, key=lambda one: self._turn(one.rule)))
+        outline, _ = concatenate(list(outlines)).distinct(*OUTLINE)
+        return replace(_joined(spaces), candidates=candidates, refusals=spoken, outline=outline, below=below)
+
+    def _turn(self, name: str) -> tuple[int, int]:
+        """When a rule speaks."""
+        place, rule = next((i, rule) for i, rule in enumerate(self.table.rules) if rule.name == name)
+        turns = {axis: turn for turn, (axis, _) in enumerate(self.rest, 1)} | dict.fromkeys(
+            SHARDING, len(self.rest) + 1
+        )
+        last = max(turns.get(axis, 0) for axis in rule.reads)
+        return last, place * (last > 0)
+
+    def _finish(self, table: Table) -> Space:
+        for axis, values in self.rest:
+            table.expand(axis, values)
+        candidates = self.candidates + add_partial(table, self.kinds, self.options)
+        table.check_budget(len(table))
+        return _with_sharding(table, self.options, candidates)
 
 
 def build(
@@ -91,6 +163,19 @@ def build(
         BadRequest: pinned degrees that cannot make up the number of GPUs.
         OutOfTime: the time limit passed.
     """
+    begun = begin(scenario, pins, without=without, budget=budget, layer_first=likely is not None)
+    return begun.finish(np.flatnonzero(likely(begun.rows())) if likely else slice(None))
+
+
+def begin(
+    scenario: Scenario,
+    pins: Mapping[str, Pin],
+    *,
+    without: str = "",
+    budget: Budget | None = None,
+    layer_first: bool = False,
+) -> Begun:
+    """The lattice as far as the axes of `LAYER`; arguments and errors as of `build`."""
     axes = axes_of(scenario, pins)
     columns: Columns = dict(layouts(scenario.gpus, pins))
     options = axes.pop("sharding")
@@ -100,18 +185,10 @@ def build(
     candidates = len(table) * beyond
     table.refuse(MESH_AXES)
     # Axes of one value first: they multiply nothing, and let rules speak while there are few rows.
-    for axis, values in sorted(
-        axes.items(), key=lambda item: (len(item[1]) > 1, bool(likely) and item[0] not in LAYER)
-    ):
-        table.expand(axis, values)
-        if likely and set(table.shared) >= LAYER:
-            batches = scenario.global_batch_size // (table.shared["dp"] * table.shared["micro_batch_size"])
-            known = {name: table.shared[name] for name in LAYER}
-            table.keep(np.flatnonzero(likely(strategies(**known, num_microbatches=batches))))
-            likely = None
-    candidates += add_partial(table, axes["recompute"], options)
-    table.check_budget(len(table))
-    return _with_sharding(table, options, candidates)
+    ordered = sorted(axes.items(), key=lambda item: (len(item[1]) > 1, layer_first and item[0] not in LAYER))
+    while not set(table.shared) >= LAYER:
+        table.expand(*ordered.pop(0))
+    return Begun(table, tuple(ordered), axes["recompute"], options, candidates)
 
 
 def add_partial(table: Table, kinds: Ints, sharding: Ints) -> int:
@@ -253,10 +330,25 @@ def shown(pin: Pin) -> str:
     return ",".join(map(str, pin.values)) if pin.values else pin.span()
 
 
+def _micro_batches(table: Table) -> Ints:
+    return table.parts[0].global_batch_size // (table.shared["dp"] * table.shared["micro_batch_size"])
+
+
+def _joined(spaces: Sequence[Space]) -> Space:
+    """Parts of one lattice as one."""
+    before = np.cumsum([0, *(len(part.degree) for part in spaces)])
+    return replace(
+        spaces[0],
+        cores=concatenate([part.cores for part in spaces]),
+        layout=np.concatenate([part.layout + start for part, start in zip(spaces, before, strict=False)]),
+        degree=np.concatenate([part.degree for part in spaces]),
+        allowed=np.concatenate([part.allowed for part in spaces]),
+    )
+
+
 def _with_sharding(table: Table, options: Ints, candidates: int) -> Space:
     (scenario,), columns = table.parts, table.shared
-    batches = scenario.global_batch_size // (columns["dp"] * columns["micro_batch_size"])
-    cores = strategies(**columns, num_microbatches=batches)
+    cores = strategies(**columns, num_microbatches=_micro_batches(table))
     stage, degree = options.T
     late = [rule for rule in table.rules if set(rule.reads) & SHARDING]
     reads = dict.fromkeys((*MESH_AXES, *(axis for rule in late for axis in rule.reads if axis not in SHARDING)))

@@ -38,7 +38,7 @@ def scope_of(
         by_memory: whether the least memory is searched for.
     """
     if not isinstance(question, Mixed):
-        return left_out(question, pins, space.cores, by_memory=by_memory)
+        return left_out(question, pins, space.outline or space.cores, by_memory=by_memory)
     assert isinstance(space, MixedSpace)
     alone = {**pins, **parse_pins({"offload": "none", "recompute_num_layers": 1})}  # rules refuse all else
     parts = zip(question.scenarios, space.cores.groups, strict=True)

@@ -6,15 +6,16 @@ without ever being written down. Over several node groups some columns are each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.scenario import Scenario
-from costmodels.strategy import Bools, Ints, is_constant
+from costmodels.strategy import LARGEST_TABLE, Bools, Ints, column_codes, combinations, is_constant
 from planner.errors import OutOfTime
 from planner.request.budget import LAYOUT, Budget
 from planner.rules.core import sentence
@@ -47,6 +48,8 @@ class Table:
     """Whether groups of one tensor rank go without the sequence parallelism of the others, as ``predict`` has it."""
     budget: Budget | None = None
     refusals: list[Refusal] = field(default_factory=list)
+    marked: Bools | None = None
+    """Something about every row that those which come of it inherit, (N,)."""
 
     def __len__(self) -> int:
         return len(next(iter(self.shared.values())))
@@ -64,6 +67,16 @@ class Table:
         """The given rows alone (indices)."""
         self.shared = chosen(self.shared, rows)
         self.own = [chosen(table, rows) for table in self.own]
+        self.marked = None if self.marked is None else self.marked[rows]
+
+    def part(self, rows: Ints | slice) -> Table:
+        """The given rows as a table of their own, for one node group."""
+        shared = (
+            {name: column[rows] for name, column in self.shared.items()}
+            if isinstance(rows, slice)
+            else chosen(self.shared, rows)
+        )
+        return replace(self, shared=shared, own=[{}], refusals=list(self.refusals))
 
     def expand(self, axis: str, values: NDArray[Any]) -> None:
         """The cross product of the rows with one more axis that all groups share, less what the rules refuse.
@@ -73,56 +86,47 @@ class Table:
         rows, times = len(self), len(values)
         self.check_budget(rows * times)
         self.beyond //= times
-        row = np.repeat(np.arange(rows), times)
-        added = np.broadcast_to(values, (rows,)) if times == 1 else np.tile(values, rows)
-        rules = self._decidable({axis}, axis)
-        names = {name for rule in rules for name in rule.reads if name != axis}
-        names |= {"tp"} if self.split_apart else set()
-        wide = []
-        for table in self.own:
-            reads = {name: table[name] if name in table else self.shared[name] for name in names}
-            wide.append(self._seen({**(reads if times == 1 else chosen(reads, row)), axis: added}))
-
-        def point(group: int, place: int) -> dict[str, int]:
-            here = {name: column[[row[place]]] for name, column in {**self.shared, **self.own[group]}.items()}
-            return _point(self._seen({**here, axis: added[[place]]}), 0)
-
-        kept = self._allowed(rules, wide, point, rows * times)
-        if times == 1 and len(kept) == rows:
-            self.shared[axis] = added
-            return
-        self.keep(row[kept])
-        self.shared |= chosen({axis: added}, kept)
+        places = self._allowed(self._decidable({axis}, axis), {axis: values[None, :]}, times)
+        if len(places) < rows * times or times > 1:
+            self.keep(places // times)
+        self.shared[axis] = np.broadcast_to(values, places.shape) if times == 1 else values[places % times]
 
     def refuse(self, new: Iterable[str]) -> None:
         """Apply the rules that the new columns complete."""
         self.check_budget(len(self))
-        wide = [self.columns(group) for group in range(len(self.own))]
-        self.keep(self._allowed(self._decidable(new), wide, lambda g, place: _point(wide[g], place), len(self)))
+        self.keep(self._allowed(self._decidable(new), {}, 1))
 
     def _decidable(self, new: Iterable[str], *more: str) -> list[Rule]:
         """The rules that can be evaluated on the known axes and could not be before the new ones came."""
         known, new = {*self.shared, *self.own[0], *more}, set(new)
         return [rule for rule in self.rules if set(rule.reads) <= known and set(rule.reads) & new]
 
-    def _allowed(
-        self, rules: list[Rule], wide: list[Columns], point: Callable[[int, int], dict[str, int]], rows: int
-    ) -> Ints:
-        """The rows that pass on every group; each refused one stands for ``beyond`` lattice points.
+    def _allowed(self, rules: list[Rule], added: Columns, times: int) -> Ints:
+        """Places of the rows with each value of what is ``added``, (1, times), that pass on every group: N x times.
 
-        ``wide`` is what the rules read, ``point`` a row of a group in full, as a refusal tells it.
+        Each refused one stands for ``beyond`` lattice points. Rows that rules cannot tell apart are asked about once.
         """
-        alive = np.ones(rows, dtype=bool)
+        names = {name for rule in rules for name in rule.reads} | ({"tp"} if self.split_apart else set())
+        coded = [column_codes(table[name]) for table in (self.shared, *self.own) for name in names if name in table]
+        several = math.prod(count for _, count in coded) <= max(4 * len(self), LARGEST_TABLE)
+        first, alike = combinations(coded, len(self)) if several else (np.arange(len(self)),) * 2
+        each, alive = np.bincount(alike, minlength=len(first)), np.ones((len(first), times), dtype=bool)
+        tables = [{**self.shared, **own} for own in self.own]
+        wide = [{name: table[name][first][:, None] for name in names - set(added)} for table in tables]
         for rule in rules:
             if self.budget and self.budget.timed:  # one rule may take a second of millions of rows
-                self._check_spent(rows)
+                self._check_spent(len(self) * times)
             for group, scenario in enumerate(self.parts):
-                failed = alive & ~np.asarray(rule.passes(wide[group], scenario))
+                failed: Bools = alive & ~np.asarray(rule.passes(self._seen(wide[group] | added), scenario))
                 if failed.any():
-                    example = sentence(rule, point(group, int(np.argmax(failed))), scenario, scenario.framework)
-                    self.note(Refusal(rule.name, int(failed.sum()) * self.beyond, example))
+                    row = int(np.argmax(np.any(failed, axis=1)[alike]))
+                    option = int(np.argmax(failed[alike[row]]))
+                    point = {name: column[[row]] for name, column in tables[group].items()}
+                    point |= {name: values[0, [option]] for name, values in added.items()}
+                    example = sentence(rule, _point(self._seen(point), 0), scenario, scenario.framework)
+                    self.note(Refusal(rule.name, int(failed.sum(axis=1) @ each) * self.beyond, example))
                     alive &= ~failed
-        return np.flatnonzero(alive)
+        return np.flatnonzero(alive[alike])
 
     def note(self, new: Refusal) -> None:
         """Add a refusal, to the rule's earlier ones where there are any."""

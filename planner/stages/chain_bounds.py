@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.iteration import RowSeconds, all_sides, end_send, fullest_stage, stage_extras
+from costmodels.arrays import Columns
+from costmodels.iteration import RowSeconds, all_sides, end_send, fullest_stage, pipeline_within, stage_extras
 from costmodels.layout.layers_by_kind import kind_slices
 from costmodels.layout.stage_contents import ends, folded, in_flight
 from costmodels.memory.limits import memory_limit
@@ -28,17 +29,20 @@ _SLACK = 1e-9
 """Relative room for rounding: a bound must stay on the optimistic side."""
 _HALVINGS = 14
 """Halvings of the distance between a limit that is too low and one that is not."""
+_COARSE = 1e-3
+"""Room for how coarsely a bisection ends."""
 _CELLS = 1 << 20
 """Rows times stages times slices to work on at a time."""
 
 
 def chain_lower_bound(
-    rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario, fewest: Ints
+    rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario, fewest: Ints, below: float
 ) -> StageBound:
     """Bounds on the slowest stage's seconds and on their sum over the stages, arrays (N,).
 
     No split of a row has a smaller slowest stage or a smaller sum. A row marked infeasible has no split that fits
-    in memory; one marked feasible may have none. ``fewest`` (N, P) is the slices that each stage holds at least.
+    in memory and takes less than ``below`` seconds an iteration; one marked feasible may have none. ``fewest`` (N, P)
+    is the slices that each stage holds at least.
     """
     assert seconds.kinds is not None
     layers = scenario.model.num_layers
@@ -47,11 +51,24 @@ def chain_lower_bound(
     fullest = fullest_stage(rows, seconds.layer, seconds.kinds, layers, np.zeros(len(rows)))
     low = np.maximum(total / rows.pp, fullest + end_send(rows, seconds) + seconds.host + seconds.vocabulary_spread)
     bound = StageBound(np.zeros(len(rows)), total * (1 - _SLACK), np.zeros(len(rows), dtype=np.bool_))
-    for part in _alike(rows, scenario):
+    limit = _slowest_below(rows, seconds, total, below)
+    worth = np.flatnonzero(low < limit)
+    for some in _alike(rows.take(worth), scenario):
+        part = worth[some]
         chains = _chains(rows.take(part), seconds.take(part), memory.take(part), scenario, fewest[part])
-        bound.feasible[part] = chains.reaches(np.full(len(part), np.inf))
-        bound.slowest[part] = _lowest(chains, low[part]) * (1 - _SLACK)
+        if len(held := np.flatnonzero(chains.reaches(limit[part]))):
+            bound.feasible[part[held]] = True
+            bound.slowest[part[held]] = _lowest(chains.take(held), low[part[held]]) * (1 - _SLACK)
     return bound
+
+
+def _slowest_below(rows: Strategies, seconds: RowSeconds, total: Floats, below: float) -> Floats:
+    """Seconds of the slowest stage from which an iteration takes ``below`` seconds, and a little more, (N,)."""
+    if not np.isfinite(below):
+        return np.full(len(rows), np.inf)
+    times = rows.num_microbatches - seconds.bubble
+    left = pipeline_within(seconds, below) - total * seconds.bubble
+    return np.where(times > 0, left / np.where(times > 0, times, 1.0) * (1 + _COARSE), np.inf)
 
 
 def _alike(rows: Strategies, scenario: Scenario) -> Iterator[Ints]:
@@ -77,7 +94,7 @@ def _lowest(chains: _Chains, low: Floats) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chains:
+class _Chains(Columns):
     """Rows with the same number of stages p and slices S: sums in front of every slice, (n, S + 1) each."""
 
     prefix: Floats
@@ -90,13 +107,13 @@ class _Chains:
     """Seconds to recompute every slice, (n,)."""
     behind: Ints
     """Slices that the stages behind each one hold at least, (n, p)."""
-    thin: list[Floats]
+    thin: tuple[Floats, ...]
     """Bytes of slices in their leanest form, for each stage."""
-    room: list[Floats]
+    room: tuple[Floats, ...]
     """Bytes that a stage has for its slices, (n,) for each stage."""
-    bent: list[Floats]
+    bent: tuple[Floats, ...]
     """Seconds and what memory asks to recompute for each slice stored, for each stage."""
-    spare: list[Floats]
+    spare: tuple[Floats, ...]
     """Recomputation that the room of a stage saves, seconds, (n,) for each stage."""
 
     def reaches(self, limit: Floats) -> Bools:
@@ -151,7 +168,7 @@ def _chains(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: S
         spare.append(rate * left)
     least = ((fewest > 0) * plain.min(axis=0)[:, None] + extra).max(axis=1)
     behind = fewest[:, ::-1].cumsum(axis=1)[:, ::-1] - fewest
-    return _Chains(_sums(plain), extra, least, again.sum(axis=0), behind, thin, room, bent, spare)
+    return _Chains(_sums(plain), extra, least, again.sum(axis=0), behind, *map(tuple, (thin, room, bent, spare)))
 
 
 def _cheapest(again: Floats, saved: Floats) -> Floats:

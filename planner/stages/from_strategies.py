@@ -123,9 +123,14 @@ def whole_pipeline(solution: StageSolution, one: Strategies) -> tuple[Floats, Fl
     return np.array([solution.slowest_seconds]), copies(one) * solution.total_seconds
 
 
-def stage_bounds(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> tuple[Floats, Bools]:
-    """(seconds of the iteration that no split of a row can beat, whether any split fits memory), arrays (N,)."""
-    bound = _split_bounds(rows, seconds, memory, scenario)
+def stage_bounds(
+    rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario, below: float = np.inf
+) -> tuple[Floats, Bools]:
+    """(seconds of the iteration that no split of a row can beat, whether any split fits memory), arrays (N,).
+
+    A row that is seen not to take less than ``below`` seconds may count as one that does not fit.
+    """
+    bound = _split_bounds(rows, seconds, memory, scenario, below)
     slowest = np.where(bound.feasible, bound.slowest, 0.0)
     total = np.where(bound.feasible, bound.total, 0.0) * copies(rows)
     return np.where(bound.feasible, compose(rows, seconds, slowest, total), np.inf), bound.feasible
@@ -144,7 +149,9 @@ def least_peaks(rows: Strategies, memory: RowBytes, scenario: Scenario) -> Float
     return memory.everywhere + (layers + memory.first + memory.last) * twice / rows.pp
 
 
-def _split_bounds(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> StageBound:
+def _split_bounds(
+    rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario, below: float
+) -> StageBound:
     """Bounds of every row's stage problem: of slices that differ, or of average ones where stages mirror each other."""
     mirrored = np.ones(len(rows), dtype=np.bool_) if seconds.kinds is None else copies(rows) > 1
     if mirrored.all():
@@ -155,7 +162,7 @@ def _split_bounds(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scena
         if alike:
             found = stage_lower_bound(stage_problems(*some, scenario))
         else:
-            found = chain_lower_bound(*some, scenario, _fewest_slices(some[0], scenario))
+            found = chain_lower_bound(*some, scenario, _fewest_slices(some[0], scenario), below)
         for whole, values in zip(bound, found, strict=True):
             whole[part] = values
     return bound
