@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import click
 
@@ -14,9 +13,10 @@ from planner.cli.command import Command, option
 from planner.cli.output import check_writable, write
 from planner.cli.values import Text
 from planner.errors import BadRequest
+from planner.runs.probe.program import program
 from planner.runs.probe.records import SECTIONS
 
-PROGRAM = Path(__file__).parents[1] / "runs" / "probe" / "measure.py"
+PROGRAM = "planner.runs.probe.measure"
 
 
 @click.command("probe", cls=Command, short_help="Measure this machine, for `plan calibrate`.")
@@ -44,7 +44,7 @@ def probe(printed: bool, only: str | None, output: str) -> None:
     if unknown := [name for name in (only or "").split(",") if name and name not in (*SECTIONS, "collectives")]:
         raise BadRequest(f"--only {unknown[0]:.40}: there is no such section; {meant(unknown[0], SECTIONS)}")
     if printed:
-        write(PROGRAM.read_text(encoding="utf-8"), None)
+        write(program(), None)
         return
     check_writable(output, "--output")
     if find_spec("torch") is None:
@@ -52,6 +52,6 @@ def probe(printed: bool, only: str | None, output: str) -> None:
             "plan probe needs PyTorch, which is not here; plan probe --print > measure.py, and run it where it is"
         )
     chosen = ["--only", only] if only else []
-    ended = subprocess.run([sys.executable, str(PROGRAM), "-o", output, *chosen], check=False).returncode  # noqa: S603
+    ended = subprocess.run([sys.executable, "-m", PROGRAM, "-o", output, *chosen], check=False).returncode  # noqa: S603
     if ended:
         raise BadRequest(f"the program that measures ended with {ended}; sections that were done stand in {output}")

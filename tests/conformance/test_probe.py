@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from planner.cli.probe import PROGRAM
+from planner.runs.probe.program import program
 from planner.runs.probe.records import SCHEMA
 
 pytest.importorskip("torch")
@@ -17,7 +18,8 @@ COLLECTIVES = {"all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadc
 def measured(folder, *, ranks, only=()):
     torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks)] if ranks > 1 else []
     chosen = ["--only", ",".join(only)] if only else []
-    command = [sys.executable, *torchrun, str(PROGRAM), "-o", "probe.json", *chosen]
+    (folder / "measure.py").write_text(program(), encoding="utf-8")
+    command = [sys.executable, *torchrun, "measure.py", "-o", "probe.json", *chosen]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     return json.loads((folder / "probe.json").read_text(encoding="utf-8")), done.stderr
 
@@ -52,7 +54,7 @@ def test_a_second_start_measures_only_what_is_missing(tmp_path):
 def test_a_file_of_something_else_is_left_alone(tmp_path, text):
     path = tmp_path / "probe.json"
     path.write_text(text, encoding="utf-8")
-    done = subprocess.run([sys.executable, str(PROGRAM), "-o", str(path)], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-m", PROGRAM, "-o", path], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].endswith("give another -o")
     assert "Traceback" not in done.stderr

@@ -22,7 +22,7 @@ ALLOWED = {
     "tree_sitter": {"planner/jobs/shell/parsing.py"},
     "tree_sitter_bash": {"planner/jobs/shell/parsing.py"},
     "ray": {"planner/studies/ray_engine.py"},
-    "torch": {"planner/runs/probe/measure.py"},  # runs in a process of its own
+    "torch": {"planner/runs/probe/measure"},  # runs in a process of its own
     "pyarrow": {"planner/studies/table.py"},
 }
 """Library to the files and folders (or beginnings of names) that may import it."""

@@ -41,10 +41,11 @@ def plain(lines: Iterator[str]) -> Iterator[str]:
 
 
 def gathered(lines: Iterator[str], follows: str) -> Iterator[str]:
-    """Lines with those that go on with them, as far as these begin so behind their indent."""
+    """Lines with those that go on with them, as far as these begin so behind their rank and their indent."""
+    begins = re.compile(rf"(?:\s*\d+:)?\s*{re.escape(follows)}")
     whole: list[str] = []
     for line in lines:
-        if whole and not line.lstrip().startswith(follows):
+        if whole and not begins.match(line):
             yield " ".join(whole)
             whole = []
         whole.append(line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Final
 
 from planner.jobs.shell.arithmetic import calculated, number_of
@@ -82,17 +83,11 @@ def _source(shell: Shell, words: list[str]) -> Status:
     if text is None:
         shell.want(f"line {shell.line} sources {shell.unknowns.shown(name)}, which is not known")
         return True
-    state = shell.state
-    before = (state.arguments, state.complete, state.shifted)
-    if len(words) > 2:
-        state.arguments, state.complete, state.shifted = words[2:], True, 0
     try:
-        return run_text(shell, text)
+        with shell.given_arguments(words[2:]) if len(words) > 2 else nullcontext():
+            return run_text(shell, text)
     except Return:
         return shell.state.status
-    finally:
-        if len(words) > 2:
-            shell.state.arguments, shell.state.complete, shell.state.shifted = before
 
 
 def _let(shell: Shell, words: list[str]) -> Status:

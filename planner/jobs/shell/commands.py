@@ -42,11 +42,8 @@ def command(shell: Shell, node: Node) -> Status:
     given = [one for one in node.children if one.type == "herestring_redirect"]
     if not given:
         return dispatched(shell, words, for_it)
-    outer, shell.input = shell.input, [joined(shell, given[-1].named_children[-1]) + "\n"]
-    try:
+    with shell.having(input=[joined(shell, given[-1].named_children[-1]) + "\n"]):
         return dispatched(shell, words, for_it)
-    finally:
-        shell.input = outer
 
 
 def _word_nodes(node: Node) -> list[Node]:
@@ -143,12 +140,8 @@ def _launched(shell: Shell, words: tuple[str, ...]) -> Status:
 def _wrapped(shell: Shell, words: tuple[str, ...], inner: tuple[tuple[str, ...], dict[str, str]]) -> Status:
     """The command inside another one, with what the outer one says of processes."""
     rest, more = inner
-    outer = shell.outer
-    shell.outer = (*outer, words[: len(words) - len(rest)])
-    try:
+    with shell.having(outer=(*shell.outer, words[: len(words) - len(rest)])):
         return dispatched(shell, rest, more) if rest else True
-    finally:
-        shell.outer = outer
 
 
 def _ended(shell: Shell, words: Sequence[str]) -> Status:
@@ -163,20 +156,16 @@ def _ended(shell: Shell, words: Sequence[str]) -> Status:
 
 def _called(shell: Shell, words: Sequence[str]) -> Status:
     """A function of the script."""
-    state = shell.state
-    before = (state.arguments, state.complete, state.shifted)
-    state.arguments, state.complete, state.shifted = list(words[1:]), True, 0
+    body = shell.state.functions[words[0]]
     shell.locals.append({})
-    shell.depth += 1
     try:
-        return shell.run(shell, state.functions[words[0]])
+        with shell.given_arguments(list(words[1:])), shell.having(depth=shell.depth + 1):
+            return shell.run(shell, body)
     except Return:
         return shell.state.status
     finally:
-        shell.depth -= 1
         for name, value in shell.locals.pop().items():
             _restore(shell, name, value, was_exported=True)
-        shell.state.arguments, shell.state.complete, shell.state.shifted = before
 
 
 def set_variables(shell: Shell, nodes: Sequence[Node]) -> None:

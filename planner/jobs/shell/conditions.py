@@ -31,13 +31,11 @@ def judged(shell: Shell, evaluate: Callable[[], Status]) -> Status:
         return False
     if isinstance(found, bool) or shell.supposing:
         return found
-    before, shell.state, shell.supposing = shell.state, shell.state.copied(), True
     try:
-        fresh = evaluate()
+        with shell.having(state=shell.state.copied(), supposing=True):
+            fresh = evaluate()
     except _Wrong:
         fresh = found
-    finally:
-        shell.state, shell.supposing = before, False
     return replace(found, unset=fresh if isinstance(fresh, bool) else None)
 
 

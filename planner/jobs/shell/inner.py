@@ -27,13 +27,10 @@ _REMOTE: Final[dict[str, str]] = {
 
 def run_text(shell: Shell, text: str) -> Status:
     """Run the commands of a text in the shell itself."""
-    shell.depth += 1
     if not_understood(parsed(text)):
         shell.unread.append(f"line {shell.line}: {shell.unknowns.shown(text)[:60]!r} is not understood")
-    try:
+    with shell.having(depth=shell.depth + 1):
         return shell.run(shell, parsed(text))
-    finally:
-        shell.depth -= 1
 
 
 def script_text(shell: Shell, name: str) -> str | None:
@@ -80,12 +77,9 @@ def _batch(shell: Shell, words: tuple[str, ...]) -> Status | None:
     text = wrapped or "".join(shell.input or ())
     if not text:
         return None
-    batch, outer = directives(text), shell.outer
-    shell.outer = (*outer, ("sbatch", *batch, *words[1:]))
-    try:
+    batch = directives(text)
+    with shell.having(outer=(*shell.outer, ("sbatch", *batch, *words[1:]))):
         return _apart(shell, text, (), slurm_variables((*batch, *words[1:])))
-    finally:
-        shell.outer = outer
 
 
 def _shell(shell: Shell, words: tuple[str, ...]) -> Status | None:
@@ -111,14 +105,10 @@ def _file(shell: Shell, words: tuple[str, ...]) -> Status:
     if text is None:
         shell.want(f"line {shell.line} runs {shell.unknowns.shown(words[0])}, which is not known")
         return Doubt(shell.unknowns.shown(" ".join(words)), shell.line, unset=True, status=True)
-    before, outer = shell.name, shell.outer
-    shell.name = words[0]
     batch = directives(text)
-    shell.outer = (*outer, ("sbatch", *batch)) if batch else outer
-    try:
+    around = (("sbatch", *batch),) if batch else ()
+    with shell.having(name=words[0], outer=(*shell.outer, *around)):
         return _apart(shell, text, words[1:], slurm_variables(batch))
-    finally:
-        shell.name, shell.outer = before, outer
 
 
 def _apart(shell: Shell, text: str, arguments: Sequence[str], more: dict[str, str] | None = None) -> Status:

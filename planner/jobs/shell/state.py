@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -199,6 +200,29 @@ class Shell:
     wanted: list[str] = field(default_factory=list)
     met: list[Branch] = field(default_factory=list)
     locals: list[dict[str, str | Array | None]] = field(default_factory=list)
+
+    @contextmanager
+    def having(self, **values: Any) -> Iterator[None]:
+        """With some fields set otherwise for a while."""
+        before = {name: getattr(self, name) for name in values}
+        for name, value in values.items():
+            setattr(self, name, value)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                setattr(self, name, value)
+
+    @contextmanager
+    def given_arguments(self, arguments: list[str]) -> Iterator[None]:
+        """With arguments of a function or of a file that is taken in, all of which are known."""
+        state = self.state
+        before = (state.arguments, state.complete, state.shifted)
+        state.arguments, state.complete, state.shifted = arguments, True, 0
+        try:
+            yield
+        finally:
+            self.state.arguments, self.state.complete, self.state.shifted = before
 
     def spend(self) -> None:
         """Count one step.

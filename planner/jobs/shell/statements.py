@@ -326,17 +326,15 @@ def _pipeline(shell: Shell, node: Node) -> Status:
 
 def piped(shell: Shell, stages: Sequence[Node]) -> Status:
     """Commands of which each reads what the one before prints."""
-    outer, given = shell.output, shell.input
+    outer = shell.output
     status: Status = True
-    try:
+    with shell.having(output=outer, input=shell.input):
         for place, stage in enumerate(stages):
             last = place == len(stages) - 1
             shell.output = outer if last else []
             status = subshell(shell, lambda stage=stage: run(shell, stage))  # type: ignore[misc]
             if not last:
                 shell.input = "".join(shell.output or ()).splitlines(keepends=True)
-    finally:
-        shell.output, shell.input = outer, given
     return status
 
 

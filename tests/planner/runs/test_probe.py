@@ -1,7 +1,9 @@
 """A machine from what ``plan probe`` measured: constants come back, what is missing is said, runs are priced better."""
 
+import ast
 import json
 import re
+import sys
 import tomllib
 from pathlib import Path
 from statistics import median
@@ -14,11 +16,12 @@ from costmodels.primitives.kernels import attention_seconds, matmul_seconds
 from hardware.catalogue import accelerator, cluster
 from hardware.errors import BadFile
 from planner.cli import main
-from planner.cli.probe import PROGRAM
 from planner.errors import BadRequest
 from planner.runs.calibrate.calibrate import calibrate
 from planner.runs.calibrate.links import transfer_seconds
 from planner.runs.calibrate.records import Log
+from planner.runs.probe import measure
+from planner.runs.probe.program import MODULES, program
 from planner.runs.probe.records import SECTIONS
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "probe" / "h100.json"
@@ -177,7 +180,7 @@ def test_a_file_that_tells_nothing_is_refused_in_one_line(tmp_path, changes, mes
 
 
 def test_sections_are_those_of_the_program():
-    table = re.search(r"^SECTIONS\b.*?^}", PROGRAM.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)[0]
+    table = re.search(r"^SECTIONS\b.*?^}", program(), re.DOTALL | re.MULTILINE)[0]
     assert tuple(re.findall(r'^    "(\w+)"', table, re.MULTILINE)) == SECTIONS
     refused = CliRunner().invoke(main, ["probe", "--only", "matrx"])
     assert (refused.exit_code, refused.stderr) == (
@@ -188,7 +191,20 @@ def test_sections_are_those_of_the_program():
 
 def test_the_command_prints_the_program_and_says_what_it_needs(tmp_path):
     printed = CliRunner().invoke(main, ["probe", "--print"])
-    assert (printed.exit_code, printed.stdout) == (0, PROGRAM.read_text(encoding="utf-8"))
+    assert (printed.exit_code, printed.stdout) == (0, program())
     refused = CliRunner().invoke(main, ["probe", "-o", str(tmp_path / "no" / "probe.json")])
     assert refused.exit_code == 2
     assert "folder" in refused.stderr
+
+
+def test_the_program_that_is_printed_is_all_that_measures_and_needs_only_pytorch():
+    printed = ast.parse(program())
+    defined = {node.name for node in printed.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    folder = Path(measure.__path__[0])
+    assert {path.stem for path in folder.glob("*.py")} == {*MODULES, "__init__"}
+    for name in MODULES:
+        own = ast.parse((folder / f"{name}.py").read_text(encoding="utf-8")).body
+        assert {node.name for node in own if isinstance(node, ast.FunctionDef | ast.ClassDef)} <= defined
+    imported = {node.module for node in ast.walk(printed) if isinstance(node, ast.ImportFrom)}
+    imported |= {one.name for node in ast.walk(printed) if isinstance(node, ast.Import) for one in node.names}
+    assert {name.partition(".")[0] for name in imported} <= {*sys.stdlib_module_names, "torch"}

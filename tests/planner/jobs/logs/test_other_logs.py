@@ -269,9 +269,11 @@ def test_a_batch_of_composer_s_console_goes_over_many_lines(tmp_path):
     ("line", "each"),
     [
         ("[batch={step}/500]:\n\t Train loss/train/total: 9.8\n\t Train time/train: {hours:.4f}\n", 72.0),
+        ("0: [batch={step}/500]:\n0:\t Train time/batch: {before}\n0:\t Train time/train: {hours:.4f}\n", 72.0),
         ("[batch={step}/500]: wall_clock/train: {seconds:.4f}\n[batch={step}/500]: loss/train/total: 9.8\n", 72.0),
     ],
 )
-def test_composer_without_speeds_has_the_time_since_the_start(tmp_path, line, each):
-    text = "".join(line.format(step=step, hours=step * each / 3600, seconds=step * each) for step in range(1, 40))
+def test_composer_tells_the_time_since_the_start(tmp_path, line, each):
+    at = [{"step": one, "before": one - 1, "hours": one * each / 3600, "seconds": one * each} for one in range(1, 40)]
+    text = "".join(line.format(**one) for one in at)
     assert measured(tmp_path, text)["iteration_seconds"] == pytest.approx(each, rel=0.01)
