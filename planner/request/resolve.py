@@ -133,11 +133,11 @@ def resolve_search(request: PlanRequest) -> Resolved:
             )
     usual = request.memory_margin is None and request.objective != "memory"
     found = resolve(request.model_copy(update={"memory_margin": MEMORY_MARGIN}) if usual else request)
-    said = [f"memory margin {MEMORY_MARGIN:.0%} (--memory-margin 0 plans to the edge)"] if usual else []
+    said = [f"memory margin {MEMORY_MARGIN:.0%} (--memory-margin 0 leaves none)"] if usual else []
     scenario = found.scenario
     if request.framework is None and not found.mixed and (framework := usual_framework(scenario)):
         scenario = replace(scenario, framework=framework)
-        said.append(f"a plan that {framework} starts (--for any lifts that)")
+        said.append(f"a plan that {framework} starts (--for any allows others)")
     elif request.framework is None and scenario.frozen and (own := framework_of(scenario.stack.name)):
         own = _OF_ADAPTERS.get(own, own)
         said.append(f"a plan that {own} may not start (--for {own} keeps to those)")

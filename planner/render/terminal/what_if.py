@@ -51,8 +51,12 @@ def _helps(found: Sensitivity) -> str:
     now = found.iteration_seconds
     saved = [(change, one) for one in found.levers if (change := _change(one.more, now)) and change < -_WORTH]
     best = sorted(saved, key=lambda pair: pair[0])[:_TOLD]
-    told = [f"{one.more.factor:g} x {one.lever} ({format_percent(change)})" for change, one in best]
-    return f"What shortens the training most: {', '.join(told)}." if told else "More of no lever shortens the training."
+    levers = [f"{one.more.factor:g} x {one.lever} ({format_percent(change)})" for change, one in best]
+    return (
+        f"What shortens the training most: {', '.join(levers)}."
+        if levers
+        else "More of no lever shortens the training."
+    )
 
 
 def _row(one: Leverage, found: Sensitivity, widest: float) -> tuple[str, ...]:
