@@ -44,7 +44,7 @@ def remembered_interrupts() -> Iterator[None]:
 
 
 def remember_interrupt() -> None:
-    """Remember an interrupt of which Python only told."""
+    """Remember an interrupt of which Python only report."""
     _seen.append(signal.SIGINT)
 
 
@@ -85,12 +85,12 @@ def map_in_processes(
     *,
     workers: int,
     chunk: int = 1,
-    told: Callable[[list[Result]], None] | None = None,
+    report: Callable[[list[Result]], None] | None = None,
 ) -> list[Result]:
     """What ``function`` gives for every item, in order, worked out by so many fresh processes.
 
     They end with this call, also where it is interrupted or fails. Function, items and results are things that another
-    process can be sent, and the main module of the program is one that another process can import. ``told`` is given
+    process can be sent, and the main module of the program is one that another process can import. ``report`` is given
     results as they come, in any order.
 
     Raises:
@@ -104,7 +104,7 @@ def map_in_processes(
         for _ in range(min(workers, len(parts))):
             pipe, process = _started(function)
             running[pipe] = process
-        _work(parts, list(running), found, told)
+        _work(parts, list(running), found, report)
     finally:
         for pipe, process in running.items():
             pipe.close()
@@ -118,7 +118,7 @@ def _work(
     parts: Sequence[Sequence[Any]],
     idle: list[Connection],
     found: dict[int, list[Any]],
-    told: Callable[[list[Any]], None] | None,
+    report: Callable[[list[Any]], None] | None,
 ) -> None:
     from multiprocessing.connection import wait
 
@@ -138,8 +138,8 @@ def _work(
                 raise RuntimeError("a process ended before it had answered; out of memory?") from None
             number = asked.pop(pipe)
             found[number] = results
-            if told is not None and error is None:
-                told(results)
+            if report is not None and error is None:
+                report(results)
             if error is not None:
                 errors[number] = error
                 waiting.clear()  # those of lower numbers are under way, and one of them may fail too

@@ -63,7 +63,7 @@ def allocate(queue: Queue, *, workers: int = 1, progress: Tell | None = None) ->
         return _infeasible(queue, known, budget, lambda: _fits_nowhere(queue, place, known, budget))
     table = _table(queue, choices)
     budget.go_on("searching the best division among the jobs")
-    found = solve(table, budget=budget, told=partial(_tell, queue, budget))
+    found = solve(table, budget=budget, report=partial(_tell, queue, budget))
     if found is None:
         return _infeasible(queue, known, budget, lambda: _too_many(queue, known, choices))
     budget.settle("looking for what each job would get with more")

@@ -189,15 +189,15 @@ def _searched(
     questions: Sequence[PlanRequest],
     budget: Budget,
     workers: int,
-    told: Callable[[list[Point | Refused | None]], None],
+    report: Callable[[list[Point | Refused | None]], None],
 ) -> Iterator[Point | Refused | None]:
-    """What comes of every question, in order; ``told`` is given answers as they come."""
+    """What comes of every question, in order; ``report`` is given answers as they come."""
     if workers > 1 and len(questions) >= 2 * workers:
-        yield from map_in_processes(partial(best_point, budget=budget), questions, workers=workers, told=told)
+        yield from map_in_processes(partial(best_point, budget=budget), questions, workers=workers, report=report)
         return
     for question in questions:
         point = best_point(question, budget)
-        told([point])
+        report([point])
         yield point
 
 

@@ -73,7 +73,7 @@ def solve(
     budget: Budget,
     banned: Ints | None = None,
     hint: Ints | None = None,
-    told: Callable[[float, float], None] | None = None,
+    report: Callable[[float, float], None] | None = None,
 ) -> Choice | None:
     """The best choice, None where nothing was found.
 
@@ -82,7 +82,7 @@ def solve(
         budget: what the solver may take, and is charged to.
         banned: options that nobody may take.
         hint: a choice to begin with.
-        told: given the sum of the last objective and its bound, of every choice that is the best so far.
+        report: given the sum of the last objective and its bound, of every choice that is the best so far.
 
     Returns:
         a choice, proved if every objective was proved best (to one part in ``RESOLUTION`` of its range); None if no
@@ -102,7 +102,7 @@ def solve(
         solver = cp_model.CpSolver()
         for name, value in (*_SOLVER.items(), *budget.solver_limits.items()):
             setattr(solver.parameters, name, value)
-        watched = told if place == len(options.objectives) else None
+        watched = report if place == len(options.objectives) else None
         status = solver.solve(model, watched and _watcher(watched, unit, base))
         budget.spend_solver(solver.response_proto.deterministic_time)
         if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
@@ -117,13 +117,13 @@ def solve(
     return _choice(options, best, bound, proved=proved)
 
 
-def _watcher(told: Callable[[float, float], None], unit: float, base: float) -> Any:
+def _watcher(report: Callable[[float, float], None], unit: float, base: float) -> Any:
     """What CP-SAT calls with every better solution, in whole units above a base."""
     from ortools.sat.python import cp_model
 
     class Watcher(cp_model.CpSolverSolutionCallback):
         def on_solution_callback(self) -> None:
-            told(base + unit * self.objective_value, base + unit * self.best_objective_bound)
+            report(base + unit * self.objective_value, base + unit * self.best_objective_bound)
 
     return Watcher()
 

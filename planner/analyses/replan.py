@@ -339,9 +339,8 @@ def _statement(fastest: Candidate, *, proved: bool, same: bool, tolerance: float
         why = "as nothing fits without" if math.isinf(there.without) else "which is far faster"
         said += f", with {describe_savers(fastest.row) or 'less memory margin'}, {why}"
     if same:
-        which = "the only other does not move" if number == 1 else f"none of {number:,} others moves"
-        return f"{said}; within {tolerance:.0%} {which} less"
-    return f"{said}; the nearest moves least of {number} within {tolerance:.0%}"
+        return f"{said}; none of {number:,} plans at most {tolerance:.0%} slower moves less data"
+    return f"{said}; nearest: of {number:,} plans at most {tolerance:.0%} slower the one that moves the least data"
 
 
 def _why_infeasible(searches: list[_Search], counts: Sequence[int], budget: Budget) -> str:

@@ -217,8 +217,8 @@ def robust(request: PlanRequest, within: float | str, *, progress: Tell | None =
         best=candidate(best),
         others=tuple(ranked[1 : 1 + resolved.request.top]),
         radius=_radius(asked, candidates, within, best),
-        statement=f"exact over {len(candidates)} candidates and {len(corners)} scenarios, each of whose best times is "
-        "proved; other strategies, and points between the corners, are not looked at",
+        statement=f"{len(candidates)} strategies were priced in {len(corners)} scenarios, each of whose best times is "
+        "proved; other strategies, and rates between these scenarios, were not",
         defaults=resolved.defaults,
         provenance=provenance_record(resolved),
     )

@@ -1,4 +1,4 @@
-"""Predicted beside measured: every figure of some runs, as one document."""
+"""Predicted against measured: every figure of some runs, as one document."""
 
 from __future__ import annotations
 

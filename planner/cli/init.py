@@ -68,15 +68,15 @@ def init(files: tuple[str, ...], output: str | None, force: bool, no_questions: 
     from planner.machines.readers import read_machines
 
     _check_place(output, force=force)
-    told = read_machines([expanded(name) for name in files])
-    nodes = chosen_kinds(joined(told), params["accelerator"])
+    outputs = read_machines([expanded(name) for name in files])
+    nodes = chosen_kinds(joined(outputs), params["accelerator"])
     ask = _asked if at_terminal() and not (no_questions or params["quiet"]) else None
     for node in nodes:
         _complete(node, params, ask, alone=len(nodes) == 1)
     name = params["name"] or (Path(output).stem if output else "my-cluster")
-    text = cluster_file(name, nodes, [f"{one.path.name} ({one.reader.title})" for one in told])
+    text = cluster_file(name, nodes, [f"{one.path.name} ({one.reader.title})" for one in outputs])
     write(text, output)
-    _conclude(told, nodes, output, params)
+    _conclude(outputs, nodes, output, params)
 
 
 def at_terminal() -> bool:
@@ -138,9 +138,9 @@ def _asked(text: str, suggested: str | None) -> str:
     return said.strip()
 
 
-def _conclude(told: Sequence[Told], nodes: Sequence[Node], output: str | None, params: dict[str, Any]) -> None:
+def _conclude(outputs: Sequence[Told], nodes: Sequence[Node], output: str | None, params: dict[str, Any]) -> None:
     """What was read and is to be looked at, and what to do with the file."""
-    for one in told:
+    for one in outputs:
         talk(params, f"{one.path}: {one.reader.title}")
     talk(params, *dict.fromkeys(remark for node in nodes for remark in node.remarks))
     assumed = [name for node in nodes for name, figure in node.figures.items() if figure.source.startswith("assumed")]

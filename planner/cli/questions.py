@@ -56,8 +56,8 @@ def solve(ctx: click.Context, /, **params: Any) -> None:
         return
     from planner.api import plan
 
-    with working("searching", params, in_bytes=asked.request.objective == "memory") as told:
-        answer = plan(asked.request, **told)
+    with working("searching", params, in_bytes=asked.request.objective == "memory") as watched:
+        answer = plan(asked.request, **watched)
     say_of_files(params, found)
     _deliver(answer, params)
 
@@ -82,11 +82,11 @@ def _answered_instead(request: PlanRequest, params: dict[str, Any]) -> bool:
     draw: Any
     try:
         if params["what_if"]:
-            with working("searching", params) as told:
-                answer, draw = what_if(request, **told), print_sensitivity
+            with working("searching", params) as watched:
+                answer, draw = what_if(request, **watched), print_sensitivity
         else:
-            with working("searching", params) as told:
-                answer, draw = robust(request, params["robust"], **told), print_robust
+            with working("searching", params) as watched:
+                answer, draw = robust(request, params["robust"], **watched), print_robust
     except NothingFits:
         return False
     deliver(answer, draw, params)
@@ -126,7 +126,7 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
             ran = None
     answer = price(request, chunked=chunked, as_ran=ran is not None)
     if ran is not None and (seconds := ran.measured.iteration_seconds) and answer.prediction:
-        talk(params, _beside(seconds, answer.prediction.iteration_seconds))
+        talk(params, _against_measured(seconds, answer.prediction.iteration_seconds))
     if found:
         _say_measured(answer, found, params)
         from planner.analyses.compare_with_best import compare_with_best
@@ -146,7 +146,7 @@ def _changed(asked: Question, config: str) -> list[str]:
     return [name for path, name in fields.items() if name in bear and asked.origins[path] not in (config, "default")]
 
 
-def _beside(measured: float, predicted: float) -> str:
+def _against_measured(measured: float, predicted: float) -> str:
     """A measured iteration beside its price."""
     return f"measured {measured:.4g} s; predicted {predicted / measured - 1.0:+.1%}, {predicted:.4g} s"
 
@@ -155,7 +155,7 @@ def _say_measured(answer: Plan, found: FilesOfJob, params: dict[str, Any]) -> No
     """How far the price is from what a log measured."""
     measured = (found.run or {}).get("measured") or {}
     if (seconds := measured.get("iteration_seconds")) and answer.prediction:
-        talk(params, _beside(seconds, answer.prediction.iteration_seconds))
+        talk(params, _against_measured(seconds, answer.prediction.iteration_seconds))
 
 
 def _length(found: FilesOfJob, asked: Question) -> list[str]:
@@ -185,9 +185,9 @@ def why_not(ctx: click.Context, /, **params: Any) -> None:
         return
     from planner.api import why_not as object_to
 
-    with working("searching", params, in_bytes=asked.request.objective == "memory") as told:
+    with working("searching", params, in_bytes=asked.request.objective == "memory") as watched:
         request = asked.request.model_copy(update=dict.fromkeys(GIVEN_SPLIT)) if found else asked.request
-        answer = object_to(request, **told)
+        answer = object_to(request, **watched)
     say_of_files(params, found)
     from planner.render.terminal.why_not import render_why_not
 

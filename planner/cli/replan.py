@@ -46,8 +46,8 @@ def replan(result: str, gpus: int, tolerance: float, pick: str, **params: Any) -
     old = answer_in(result, quiet=params["quiet"])
     _named_once(old, params)
     changes = {name: params[name] for name in _CHANGES if params[name] is not None}
-    with working("searching", params) as told:
-        answer = plan_again(old, gpus, tolerance=tolerance, **changes, **told)
+    with working("searching", params) as watched:
+        answer = plan_again(old, gpus, tolerance=tolerance, **changes, **watched)
     chosen = getattr(answer, pick)
     if params["form"] in {"table", "json"}:
         from planner.render.terminal.replan import render

@@ -58,8 +58,8 @@ def size(ctx: click.Context, /, deadline: float | None, budget: float | None, **
     found_files = files_of_job(ctx)
     asked = question(ctx, found_files, usual={"gpus": MOST_GPUS}, strategy=False).request
     say_of_files(params, found_files)
-    with working("searching", params) as told:
-        found = sized(asked, days=deadline, dollars=budget, **told)
+    with working("searching", params) as watched:
+        found = sized(asked, days=deadline, dollars=budget, **watched)
     deliver(found, print_size, params)
     if found.status == "infeasible":
         said = found.statement

@@ -48,8 +48,8 @@ def trace(ctx: click.Context, /, result: str | None, **params: Any) -> None:
         asked = question(ctx)
         from planner.api import plan
 
-        with working("searching", params) as told:
-            answer = plan(asked.request, **told)
+        with working("searching", params) as watched:
+            answer = plan(asked.request, **watched)
     from planner.render.trace import trace as draw
 
     drawn = draw(answer, params["micro_batches"])

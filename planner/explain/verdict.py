@@ -13,7 +13,7 @@ from costmodels.strategy import Strategies
 from hardware.records import Accelerator
 from planner.answer.build import degrees_in_words
 from planner.answer.plan import Plan, Strategy
-from planner.answer.text import NOTABLE, WITHOUT, format_bytes, format_seconds
+from planner.answer.text import NOTABLE, SHORT_TERMS, WITHOUT, format_bytes, format_seconds
 from planner.search.best_first import Outcome
 from planner.trust.published import Landmark, landmarks
 
@@ -105,12 +105,12 @@ def _compared(pinned: Plan, best: Plan, terms: Mapping[str, tuple[float, float]]
             if by_memory or wall
             else f"{most}, the best takes {least}"
         )
-        return f"nothing speaks against it: {compared}"
+        return f"it is as good as the best plan: {compared}"
     name = max(terms, key=lambda term: terms[term][0] - terms[term][1])
     this, other = terms[name]
     return (
         f"it {needs} {most}{of}, {mine / theirs - 1:.1%} {'more' if by_memory else 'longer'} than {least}; "
-        f"most of it is {name}: {formatted(this)} against {formatted(other)}"
+        f"most of it is {SHORT_TERMS.get(name, name)}: {formatted(this)} against {formatted(other)}"
     )
 
 

@@ -100,13 +100,13 @@ def _fields(node: Node) -> Iterator[Line]:
         if found := node.figures.get(field):
             yield field, found.value, found.source
     if "nodes" not in node.figures:
-        yield "nodes", None, "not told: a plan may ask for as many as it likes"
+        yield "nodes", None, "not stated: a plan may ask for as many as it likes"
     yield from _power(node)
     yield from _host(node)
     if found := node.figures.get("price"):
         yield "price", found.value, found.source
     else:
-        yield "price", None, "not told, and the catalogue has none; without it no dollars are said"
+        yield "price", None, "not stated, and the catalogue has none; without it no costs are shown"
 
 
 def _power(node: Node) -> Iterator[Line]:
@@ -137,7 +137,7 @@ def _host(node: Node) -> Iterator[Line]:
         said = f'{processor.source}: {sockets or "?"} x "{processor.value}"; its memory\'s bandwidth is not known'
         yield "host_bandwidth", None, said
     if not {"host_memory", "host_link"} & node.figures.keys():
-        yield "host_memory", None, 'not told; offloading to the host needs it, as "2 TiB"'
+        yield "host_memory", None, 'not stated; offloading to the host needs it, as "2 TiB"'
 
 
 def _links(node: Node) -> Iterator[tuple[str, dict[str, Any], str]]:

@@ -31,14 +31,14 @@ def _queried(text: str, name: str) -> list[Node]:
         node.say("gpus_per_node", count, f"{source}, {count} devices of that name")
         if len(products) > 1:
             others = ", ".join(f"{number} x {other}" for other, number in products.items() if other != product)
-            node.remarks.append(f"{source}: {others} beside {count} x {product}; a node has one kind here")
+            node.remarks.append(f"{source}: {others} and {count} x {product}; a node has one kind here")
     else:
         node.say("gpus_per_node", len(devices) or None, f"{source}, attached devices")
         node.remarks.append(f"{source}: no Product Name; without -d it tells the device")
     attached = _ATTACHED.search(text)
     if attached and attached[1] != str(len(devices)):
         node.remarks.append(
-            f"{source}: {attached[1]} GPUs are attached, {len(devices)} are told; is the file cut short?"
+            f"{source}: {attached[1]} GPUs are attached, {len(devices)} are listed; is the file cut short?"
         )
     first = next((one for one in devices if one.get("Product Name") == node.value("gpu")), {})
     _say_memory(node, first, source)

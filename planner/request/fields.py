@@ -104,10 +104,10 @@ _ROWS: Final = (
     _choice("loss_block", "Tokens whose logits exist at once.", "TOKENS", kind="count"),
     _choice("offload_fraction", "Share of the optimizer states to offload.", "SHARE", kind="share"),
     _choice("adapters",
-            "Train adapters beside frozen weights; of linear_qkv,linear_proj,linear_fc1,linear_fc2,experts, "
+            "Train adapters on frozen weights; of linear_qkv,linear_proj,linear_fc1,linear_fc2,experts, "
             "or all-linear, attention, q_proj ...; all but experts unless said.",
             "RANK[:MODULES]", ("adapters", "lora")),
-    _choice("base_precision", "Frozen weights beside adapters: fp32, bf16, int8, nf4, fp4, nf4-double, fp4-double.",
+    _choice("base_precision", "Frozen weights under adapters: fp32, bf16, int8, nf4, fp4, nf4-double, fp4-double.",
             "NAME"),
     _choice("frozen_layers", "First layers that do not train, nor does the embedding.", kind="count"),
     _choice("frozen_embeddings", "The embedding, and a head tied to it, do not train.", kind="switch"),

@@ -144,11 +144,11 @@ def resolve_search(request: PlanRequest) -> Resolved:
     usual = request.memory_margin is None and request.objective != "memory"
     found = resolve(request, with_usual_margin=usual)
     sure = "80 % sure by runs of yours; " * (found.software.calibrated.memory_margin is not None)
-    said = [f"memory margin {100 * found.margin:.3g}% ({sure}--memory-margin 0 plans to the edge)"] if usual else []
+    said = [f"memory margin {100 * found.margin:.3g}% ({sure}--memory-margin 0 leaves none)"] if usual else []
     scenario = found.scenario
     if request.framework is None and not found.mixed and (framework := usual_framework(scenario)):
         scenario = replace(scenario, framework=framework)
-        said.append(f"a plan that {framework} starts (--for any lifts that)")
+        said.append(f"a plan that {framework} starts (--for any allows others)")
     elif request.framework is None and scenario.frozen and (own := framework_of(scenario.stack.name)):
         own = _OF_ADAPTERS.get(own, own)
         said.append(f"a plan that {own} may not start (--for {own} keeps to those)")

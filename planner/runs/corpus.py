@@ -50,17 +50,17 @@ def map_runs(
     function: Callable[[Run], Result],
     *,
     workers: int = 1,
-    told: Callable[[list[Result]], None] | None = None,
+    report: Callable[[list[Result]], None] | None = None,
 ) -> list[Result]:
-    """What ``function`` gives for every run, in order; ``told`` is given results as they come.
+    """What ``function`` gives for every run, in order; ``report`` is given results as they come.
 
     With several workers it must be something that another process can be sent.
     """
     if workers > 1 and len(runs) >= FEWEST:
-        return map_in_processes(function, runs, workers=workers, chunk=CHUNK, told=told)
+        return map_in_processes(function, runs, workers=workers, chunk=CHUNK, report=report)
     found = []
     for run in runs:
         found.append(function(run))
-        if told is not None:
-            told(found[-1:])
+        if report is not None:
+            report(found[-1:])
     return found

@@ -118,8 +118,8 @@ def judge(
     """
     named = list(read_named(paths))
     parts: Mapping[str, Any] = {} if profile is None else profile_records(profile)
-    told = None if progress is None else _Counted(len(named), progress)
-    verdicts = map_runs([run for _, run in named], partial(judge_run, **parts), workers=workers, told=told)
+    report = None if progress is None else _Counted(len(named), progress)
+    verdicts = map_runs([run for _, run in named], partial(judge_run, **parts), workers=workers, report=report)
     by_file = grouped(zip(named, verdicts, strict=True), lambda pair: pair[0][0])
     return {name: [verdict for _, found in pairs for verdict in found] for name, pairs in by_file.items()}
 

@@ -172,6 +172,7 @@ def _covered(verdicts: list[Verdict]) -> dict[str, Any]:
 
 def _table(by_file: Compared, figures: Mapping[str, Any]) -> Iterator[str]:
     published, verdicts = {path.name for path in shipped()}, _all(by_file)
+    yield from _answer(figures)
     yield from run_lines({name: found for name, found in by_file.items() if name not in published})
     for title, key in (("Iteration time", ""), ("Memory", "memory_")):
         yield f"{title}: predicted / measured - 1"
@@ -192,6 +193,14 @@ def _table(by_file: Compared, figures: Mapping[str, Any]) -> Iterator[str]:
             yield f"{COVERAGE:.0%} interval, {name}: {shares}"
     yield "Fits: " + ", ".join(f"{count} {_FITS[name]}" for name, count in figures["fits"].items())
     yield from (*_assumed(verdicts), *_repeated(by_file), *_reasons(verdicts))
+
+
+def _answer(figures: Mapping[str, Any]) -> Iterator[str]:
+    """How far predictions are off, in one sentence."""
+    named = (("iteration times", figures["summary"]), ("memory", figures["memory_summary"]))
+    said = [f"{what} by a median of {one['median_abs_error']:.1%}" for what, one in named if one["n"]]
+    if said:
+        yield from (f"Predictions miss {' and '.join(said)}.", "")
 
 
 def _assumed(verdicts: list[Verdict]) -> list[str]:

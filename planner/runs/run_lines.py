@@ -13,8 +13,8 @@ from planner.trust.interval import COVERAGE
 
 MOST: Final = 40
 """Runs up to which each has its lines."""
-_WIDEST: Final = 40
-"""Characters of a run's name for which columns make room."""
+_WIDEST: Final = 28
+"""Characters of a run's name for which columns make room; a longer one has a line of its own."""
 _METRICS: Final = {"iteration_time": "time", "memory": "memory", "fits": "fits"}
 
 
@@ -27,7 +27,7 @@ def run_lines(by_file: Mapping[str, list[Verdict]]) -> list[str]:
     if runs > MOST:
         return [f"{runs:,} runs; --format json has the error of each, this table of up to {MOST}", ""]
     name = min(max(len(verdict.id) for verdict in found), _WIDEST)
-    head = f"{'run':{name}s}  {'':6s}{'measured':>12s}{'predicted':>12s}{'error':>9s}  {COVERAGE:.0%} interval"
+    head = f"{'run':{name}s}  {'':6s}{'measured':>10s}{'predicted':>11s}{'error':>8s}  {COVERAGE:.0%} interval"
     shared = _shared(found)
     lines = [head]
     for file, verdicts in by_file.items():
@@ -44,21 +44,23 @@ def _of_run(verdicts: list[Verdict], name: int, shared: frozenset[str]) -> list[
     shown = refused[:1] + [verdict for verdict in verdicts if not verdict.reason and not _as_predicted(verdict)]
     notes = dict.fromkeys(note for verdict in shown for note in verdict.notes)
     alone = [note for note in notes if note not in shared]
-    return [*(_line(verdict, name) for verdict in shown), *(f"{'':{name}s}    {note}" for note in alone)]
+    apart = len(verdicts[0].id) > name
+    figures = [_line(verdict, name, "" if apart else verdict.id) for verdict in shown]
+    return [*([verdicts[0].id] if apart and shown else []), *figures, *(f"    {note}" for note in alone)]
 
 
 def _as_predicted(verdict: Verdict) -> bool:
     return verdict.metric == "fits" and verdict.measured == verdict.predicted
 
 
-def _line(verdict: Verdict, name: int) -> str:
-    begin = f"{verdict.id:{name}s}  {_METRICS[verdict.metric]:6s}"
+def _line(verdict: Verdict, name: int, called: str) -> str:
+    begin = f"{called:{name}s}  {_METRICS[verdict.metric]:6s}"
     if verdict.reason:
-        return f"{begin}{_said(verdict, verdict.measured):>12s}  not priced: {verdict.reason}"
+        return f"{begin}{_said(verdict, verdict.measured):>10s}  not priced: {verdict.reason}"
     error = "wrong" if verdict.error is None else f"{verdict.error:+.1%}"
     within = {True: "inside", False: "outside", None: ""}[verdict.within]
     aside = "" if verdict.scored else "  not scored"
-    figures = f"{_said(verdict, verdict.measured):>12s}{_said(verdict, verdict.predicted):>12s}{error:>9s}"
+    figures = f"{_said(verdict, verdict.measured):>10s}{_said(verdict, verdict.predicted):>11s}{error:>8s}"
     return f"{begin}{figures}  {within}{aside}".rstrip()
 
 

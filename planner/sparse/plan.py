@@ -42,7 +42,7 @@ from planner.sparse.solver import Limits
 from planner.sparse.standing import HOUR, Standing
 from planner.version import VERSION
 
-QUICKENED = 2.5e6
+SPEEDING_UP = 2.5e6
 """Effort for a faster plan among the cheapest, beside as much as the search took."""
 
 
@@ -143,12 +143,12 @@ def answered(request: SparseRequest, progress: Tell | None = None) -> SparsePlan
         return _refused(request, limits, tried, budget)
     place = tried.index(min(plans, key=partial(_rank, request)))
     if request.min_throughput is not None:
-        more = budget.part(before - budget.effort + QUICKENED, share=1.0)
-        tried = _quickened(tried, place, limits, budget=more)
+        more = budget.part(before - budget.effort + SPEEDING_UP, share=1.0)
+        tried = _sped_up(tried, place, limits, budget=more)
     return _document(request, tried[place], tried, budget.elapsed)
 
 
-def _quickened(tried: list[Tried], first: int, limits: Limits, *, budget: Budget) -> list[Tried]:
+def _sped_up(tried: list[Tried], first: int, limits: Limits, *, budget: Budget) -> list[Tried]:
     """The cheapest plan, and then those as cheap that stand beside it, each the fastest for its rent."""
     found, rent = list(tried), tried[first].best.cost * (1.0 + SLACK)
     for place in sorted(range(len(tried)), key=lambda one: one != first):
@@ -184,9 +184,9 @@ def _tried(request: SparseRequest, limits: Limits, budget: Budget) -> Iterator[T
                 nodes = np.zeros(len(whole.prices), dtype=np.int64)
                 bests[machines] = Best("infeasible", whole, (), nodes, 0.0, math.inf, math.inf, math.inf)
             elif request.min_throughput is None:
-                bests[machines] = fastest(part, limits, budget=budget, known=known, told=standing.found)
+                bests[machines] = fastest(part, limits, budget=budget, known=known, report=standing.found)
             else:
-                bests[machines] = cheapest(part, limits, budget=budget, told=standing.found)
+                bests[machines] = cheapest(part, limits, budget=budget, report=standing.found)
             done += 1
         yield from (Tried(machines, mode, bests[machines]) for machines, _ in parts)
 

@@ -25,7 +25,7 @@ _FIRST = 1.0
 """Examples per second at which a search for the most begins: what holds the tables at all."""
 
 
-Told = Callable[[float, float, float], None]
+Report = Callable[[float, float, float], None]
 """What is given examples per second, dollars per second, and a bound on what is looked for."""
 
 
@@ -54,11 +54,11 @@ class Best:
     gap: float
 
 
-def cheapest(layout: Layout, limits: Limits, *, budget: Budget, told: Told | None = None) -> Best:
+def cheapest(layout: Layout, limits: Limits, *, budget: Budget, report: Report | None = None) -> Best:
     """The least dollars per second within the limits; among equally dear plans a fast one."""
     best = _within(layout, limits, budget=budget, dear=False)
-    if told and best.chosen:
-        told(best.rate, best.cost, best.bound)
+    if report and best.chosen:
+        report(best.rate, best.cost, best.bound)
     return best
 
 
@@ -85,13 +85,15 @@ def _within(layout: Layout, limits: Limits, *, budget: Budget, dear: bool) -> Be
     return Best(status, layout, chosen, found.nodes, _rate(layout, chosen, found.nodes), cost, bound, gap)
 
 
-def fastest(layout: Layout, limits: Limits, *, budget: Budget, known: float = 0.0, told: Told | None = None) -> Best:
+def fastest(
+    layout: Layout, limits: Limits, *, budget: Budget, known: float = 0.0, report: Report | None = None
+) -> Best:
     """The most examples per second that a budget buys; among plans as fast as that the cheapest.
 
     A throughput is in reach or proved out of it by the solver; doubling brackets the most, and every plan on the way
     counts with the throughput that it really has. Polished plans are often the best already, so the next to be asked
     for is a relative 1e-4 more, then steps that grow as long as they succeed, up to half-way to what is out of reach.
-    ``known`` examples per second are in reach, as a smaller question has found. ``told`` is given throughput and cost
+    ``known`` examples per second are in reach, as a smaller question has found. ``report`` is given throughput and cost
     of every plan, and what is out of reach.
     """
     first = max(limits.rate, known * (1 - 2 * SLACK), _FIRST)
@@ -104,8 +106,8 @@ def fastest(layout: Layout, limits: Limits, *, budget: Budget, known: float = 0.
         aim = half if math.isinf(beyond) else max(min(half, best.rate * (1 + step)), best.rate * (1 + RESOLUTION))
         if aim > FASTEST:
             break
-        if told:
-            told(best.rate, best.cost, beyond)
+        if report:
+            report(best.rate, best.cost, beyond)
         tried = _within(layout, limits._replace(rate=aim), budget=budget, dear=True)
         if tried.chosen:
             best, step = max(best, tried, key=lambda one: one.rate), _GROWTH * step

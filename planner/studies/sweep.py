@@ -67,7 +67,7 @@ def sweep(
     """
     asked = study_of(with_profile(dict(study))) if isinstance(study, Mapping) else read_study(study)
     with _place(store) as kept:
-        watch = None if progress is None else lambda counts: progress(_told(counts))
+        watch = None if progress is None else lambda counts: progress(_standing(counts))
         run(asked, kept, workers=workers, retry_failed=retry_failed, watch=watch)
         found = tuple(results(asked, kept))
     answer = Sweep(
@@ -90,6 +90,6 @@ def _place(store: str | Path | None) -> Iterator[str | Path]:
         yield Path(folder) / "answers.sqlite"
 
 
-def _told(counts: Counts) -> Progress:
+def _standing(counts: Counts) -> Progress:
     best = f", best {counts.best[1]}" if counts.best else ""
     return Progress(f"{counts.done:,} of {counts.total:,} points{best}", done=counts.done, total=counts.total)

@@ -98,11 +98,11 @@ def _plan(found: Any) -> Headline:
 def _why_not(found: Any) -> Headline:
     pins = ", ".join(f"{name} {value}" for name, value in found.pins.items()) or "nothing pinned"
     mine, best = found.iteration_seconds, found.best_iteration_seconds
-    beside = f"{short_seconds(mine)} beside {short_seconds(best)} of the best plan" if mine and best else ""
+    against = f"{short_seconds(mine)} against {short_seconds(best)} of the best plan" if mine and best else ""
     rules = "; ".join(f"{one.rule}: {one.example}" for one in found.rules)
     near = f"what works: {what_works(found.nearest)}" if found.nearest else ""
     facts = (("this", short_seconds(mine)), ("best plan", short_seconds(best))) if mine and best else ()
-    sure = "; ".join(filter(None, (beside, rules, near))) or "no price"
+    sure = "; ".join(filter(None, (against, rules, near))) or "no price"
     return Headline(f"Why not {pins}", found.verdict, sure, facts, good=mine is not None)
 
 
@@ -219,11 +219,11 @@ def _calibrated(found: Any) -> Headline:
 def _examined(found: Any) -> Headline:
     measured = found.measured_seconds
     took = f"measured {short_seconds(measured)}, " if measured else ""
-    beside = f"; the best plan {short_seconds(found.best_seconds)}" if found.best_seconds else ""
+    best = f"; the best plan {short_seconds(found.best_seconds)}" if found.best_seconds else ""
     first = found.changes[0].text if found.changes else "nothing is known that helps"
     return Headline(
         f"Run {found.id}: {found.model} on {plural(found.gpus, 'GPU')} of {found.cluster}",
-        f"{took}predicted {short_seconds(found.predicted_seconds)}{beside}",
+        f"{took}predicted {short_seconds(found.predicted_seconds)}{best}",
         f"first: {first}",
         notes=tuple(found.notes),
     )
@@ -249,7 +249,7 @@ def _validated(found: Any) -> Headline:
     errors = sorted(abs(row["error"]) for row in found.rows if row["error"] is not None)
     middle = f"median error {errors[len(errors) // 2]:.1%}" if errors else "nothing could be priced"
     return Headline(
-        f"Predicted beside measured: {', '.join(found.files)}",
+        f"Predicted against measured: {', '.join(found.files)}",
         f"{middle} of {plural(len(errors), 'figure')}",
         f"{len(found.rows) - len(errors):,} without an error; .to_frame() has a row a figure",
         good=bool(errors),

@@ -64,4 +64,4 @@ def _reasons(jobs: tuple[JobAnswer, ...]) -> Iterator[tuple[Text, Text]]:
     for job in jobs:
         yield Text(job.name), Text(job.because)
         if job.with_more:
-            yield Text(), Text(f"with more: {job.with_more}", style="dim")
+            yield Text(), Text(f"with more: {job.with_more}")

@@ -25,12 +25,12 @@ def render(answer: Calibration, console: Console) -> None:
         print_rows([_run(one) for one in answer.runs], console)
     _heading(console, "Errors: predicted / measured - 1")
     print_rows([_errors(one) for one in answer.errors], console, named=False)
-    told = (
+    sections = (
         ("Warnings", answer.warnings),
         ("What to measure next", (answer.measure_next,) if answer.measure_next else ()),
         ("Assumed or left aside", answer.notes),
     )
-    for heading, lines in told:
+    for heading, lines in sections:
         if lines:
             _heading(console, heading)
             table = Table.grid(padding=(0, 1))

@@ -59,7 +59,7 @@ WIDE: Final = 110
 """Columns from which the alternatives say in words what they differ in."""
 _LEAST: Final = 5e-4
 _SMALL: Final = 0.02
-"""Share of an iteration below which terms are told together, unless all is asked for."""
+"""Share of an iteration below which terms are in_words together, unless all is asked for."""
 
 
 def time_panel(plan: Plan, *, blocks: bool, whole: bool) -> Text:
@@ -128,7 +128,7 @@ def alternatives_table(plan: Plan, *, width: int, most: int) -> Table:
     A choice that is 1 in all of them has no column. Columns do not tell what stages of several node groups have.
     """
     several = plan.strategy is not None and len({stage.group for stage in plan.strategy.stages}) > 1
-    told, gap = width >= WIDE or several, 2 if width >= WIDE else 1
+    in_words, gap = width >= WIDE or several, 2 if width >= WIDE else 1
     rows = [*_the_plan(plan), *plan.alternatives[:most]]
     cells = [_cells(place, one) for place, one in enumerate(rows, start=1)]
     shown = [name for name in (cells[0] if cells else ()) if _told_by(name, cells, several=several)]
@@ -136,16 +136,18 @@ def alternatives_table(plan: Plan, *, width: int, most: int) -> Table:
     for name in shown:
         text = name == "recompute"
         table.add_column(name, justify="left" if text else "right", overflow="fold", no_wrap=not text)
-    if told:
-        table.add_column("in place of the first", overflow="fold", style="dim")
+    if in_words:
+        table.add_column("in place of the first", overflow="fold")
     for row, one in zip(cells, rows, strict=True):
         style = "bold" if one is rows[0] and plan.strategy is not None else ""
-        table.add_row(*(row[name] for name in shown), *([one.differs.replace("_", " ")] if told else []), style=style)
+        table.add_row(
+            *(row[name] for name in shown), *([one.differs.replace("_", " ")] if in_words else []), style=style
+        )
     return table
 
 
 def _told_by(name: str, rows: Sequence[Mapping[str, str]], *, several: bool) -> bool:
-    """Whether a column is of use: figures are, choices where they are not 1 in every row, or told in words."""
+    """Whether a column is of use: figures are, choices where they are not 1 in every row, or in_words in words."""
     if name in _CHOICES:
         return not several and (name in {"DP", "recompute"} or any(row[name] != "1" for row in rows))
     return True

@@ -66,7 +66,7 @@ def print_reading(found: Reading, console: Console, *, whole: bool = False) -> N
         section("Read", _table(shown, found.origins), console)
     if plain:
         said = ", ".join(f"{name.removeprefix('pins.')} {_short(found.values[name])}" for name in plain)
-        console.print(indented(Text(f"as usual: {said}", style="dim")))
+        console.print(indented(Text(f"as usual: {said}")))
     _print_list("Read and not priced", found.unpriced, console)
     _print_list("Assumed", found.assumed, console)
     _print_list("Also", found.remarks, console)

@@ -18,7 +18,7 @@ from planner.answer.text import (
     plural,
     short_seconds,
 )
-from planner.render.terminal.tables import grid, line, print_assumed
+from planner.render.terminal.tables import grid, line, print_assumed, warned
 
 _UNDISTURBED: Final = ("GPUs", "time", "cost", "MFU", "iteration", "batch")
 _WITH_INTERRUPTIONS: Final = ("GPUs", "wall time", "cost", "spares", "goodput", "batch")
@@ -35,7 +35,7 @@ def print_size(found: Size, console: Console) -> None:
     recommended = {option.gpus: option for option in (found.smallest, found.cheapest, found.fastest) if option}
     for gpus, option in sorted(recommended.items()):
         for warning in option.careful:
-            line(console, f"warning: on {plural(gpus, 'GPU')} {warning}", "yellow")
+            console.print(warned(f"on {plural(gpus, 'GPU')} {warning}"), overflow="fold")
     asked = f"{found.model}, {format_count(found.tokens)} tokens, on {found.cluster} {' '.join(filter(None, limits))}"
     console.print()
     line(console, asked.strip())

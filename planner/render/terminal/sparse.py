@@ -42,7 +42,7 @@ _FULL = 0.995
 def print_sparse(plan: SparsePlan, console: Console) -> None:
     """The whole answer, within the width of the console."""
     works = plan.status != "infeasible"
-    line(console, headline(plan), "bold green" if works else "bold red")
+    line(console, headline(plan), "bold")
     _print_question(plan, console)
     if works:
         section("Strategy", pairs([(f"{plan.mode} mode", _MODES[plan.mode or "sync"])]), console)
@@ -58,10 +58,11 @@ def _print_question(plan: SparsePlan, console: Console) -> None:
     count = format_quantity(plan.parameters, "count")
     size = format_quantity(plan.table_bytes, "bytes")
     width = max(len(model.name), len(cluster.name))
-    head = Text(f"\n{model.name:<{width}}  ", style="bold")
-    console.print(head + Text(f"{count} parameters  tables of {size} with {model.optimizer} states", style=""))
+    facts = f"{count} parameters  tables of {size} with {model.optimizer} states"
     groups = ", ".join(map(_stock, cluster.groups))
-    console.print(Text(f"{cluster.name:<{width}}  ", style="bold") + Text(groups, style=""), overflow="fold")
+    console.print()
+    for name, said in ((model.name, facts), (cluster.name, groups)):
+        console.print(Text.assemble((f"{name:<{width}}  ", "bold"), said), overflow="fold")
 
 
 def _stock(group: ServerGroup) -> str:

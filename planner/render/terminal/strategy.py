@@ -102,7 +102,7 @@ def recomputation(strategy: Strategy) -> str:
 
 
 def along_the_pipeline(strategy: Strategy) -> list[Row]:
-    """The node groups from the first stage to the last, where there are several, each with what differs."""
+    """The node groups from the first stage to the last, where there are several, with their GPUs and what differs."""
     if len({stage.group for stage in strategy.stages}) < 2:
         return []
     rows, start = [], 0
@@ -110,12 +110,21 @@ def along_the_pipeline(strategy: Strategy) -> list[Row]:
         stages = list(run)
         end = start + len(stages) - 1
         where = f"stage {start}" if start == end else f"stages {start} to {end}"
-        parts = [where, f"layers {_runs([stage.layers for stage in stages])}", *_degrees_of(stages[0])]
+        gpus = sum((one.tp or strategy.tp) * strategy.cp * (one.dp or strategy.dp) for one in stages)
+        parts = [where, _layers(stages), plural(gpus, "GPU"), *_degrees_of(stages[0])]
         if again := sum(stage.recompute_layers for stage in stages):
             parts.append(f"{again} recomputed")
         rows.append((name, ", ".join(parts)))
         start = end + 1
     return rows
+
+
+def _layers(stages: Sequence[Stage]) -> str:
+    """The layers of some stages: "12 layers each", "layers 11, 12"."""
+    counts = [stage.layers for stage in stages]
+    if len(set(counts)) > 1:
+        return f"layers {_runs(counts)}"
+    return f"{plural(counts[0], 'layer')}{' each' if len(counts) > 1 else ''}"
 
 
 def _degrees_of(stage: Stage) -> list[str]:

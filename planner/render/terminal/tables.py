@@ -120,7 +120,7 @@ def print_figures(heading: str, facts: Iterable[Figure], console: Console) -> No
     console.print(printable_text(heading, console, style="bold"), overflow="fold")
     for source, group in groupby(facts, key=lambda fact: fact.source):
         text = source or "what it is, as the catalogue names it"
-        console.print("", printable_text(text, console, style="dim"), sep="\n", overflow="fold")
+        console.print("", printable_text(text, console), sep="\n", overflow="fold")
         rows = [[printable_text(said, console) for said in (fact.field, fact.text)] for fact in group]
         console.print(indented(columns(rows, {"min_width": 28})))
 
@@ -139,9 +139,9 @@ def print_switches(
         if not words:
             value, sentence = one.short
             head = printable_text(f"  {one.name:<21}  {value:<9}  ", console)
-            console.print(head + printable_text(sentence, console, style="dim"), **cut)
+            console.print(head + printable_text(sentence, console), **cut)
         else:
-            meaning = printable_text(f"{one.sentence} ({'; '.join(one.words)})", console, style="dim")
+            meaning = printable_text(f"{one.sentence} ({'; '.join(one.words)})", console)
             rows.append([printable_text(one.name, console), printable_text(one.text, console), meaning])
     if words:
         console.print(indented(columns(rows, {"no_wrap": True}, {"max_width": 20})))
@@ -202,6 +202,11 @@ def print_assumed(assumed: Sequence[str], console: Console) -> None:
     """What nobody said and was filled in, as the last thing that is told."""
     if assumed:
         console.print("", pairs([("Assumed", "; ".join(assumed))], style="bold"), sep="\n")
+
+
+def warned(text: str) -> Text:
+    """A warning: its first word stands out; colours that read well on every background there are none."""
+    return Text.assemble(("warning: ", "bold"), text)
 
 
 def line(console: Console, text: str, style: str = "") -> None:

@@ -27,7 +27,7 @@ from planner.render.terminal.panels import (
     training_lines,
 )
 from planner.render.terminal.strategy import along_the_pipeline, strategy_rows
-from planner.render.terminal.tables import grid, headed, indented, pairs, printable, speaks_utf
+from planner.render.terminal.tables import grid, headed, indented, pairs, printable, speaks_utf, warned
 from planner.request.overrides import written
 
 LINES: Final = 60
@@ -72,9 +72,9 @@ class Shown:
 
 def _parts(plan: Plan, width: int, shown: Shown, *, blocks: bool) -> Iterator[RenderableType]:
     runs = plan.status != "infeasible" and plan.fits
-    yield Text(headline(plan), style="bold green" if runs else "bold red")
+    yield Text(headline(plan), style="bold")
     for warning in plan.warnings:
-        yield Text(f"warning: {warning}", style="yellow")
+        yield warned(warning)
     yield from _question(plan, width)
     if plan.status == "infeasible":
         yield from _refusal(plan)
@@ -89,7 +89,7 @@ def _parts(plan: Plan, width: int, shown: Shown, *, blocks: bool) -> Iterator[Re
     if plan.defaults:
         yield from ("", pairs([("Assumed", "; ".join(plan.defaults))], style="bold"))
     if more := "" if shown.whole else _more(plan, shown):
-        yield from ("", Text(f"-v adds {more}", style="dim"))
+        yield from ("", Text(f"-v adds {more}"))
 
 
 def _question(plan: Plan, width: int) -> Iterator[RenderableType]:
@@ -164,21 +164,21 @@ def _proof(status: str, proof: Proof, *, whole: bool) -> str:
     counts = f"{proof.feasible:,} of {proof.candidates:,} strategies can run; "
     took = f"in {short_seconds(proof.wall_seconds)}"
     if status in {"optimal", "infeasible"} or proof.fastest_seconds is not None:
-        told = whole or proof.fastest_seconds is not None  # the headline says the rest
-        return f"{counts}proved {took}{f': {proof.statement}' if told else ''}"
+        stated = whole or proof.fastest_seconds is not None  # the headline says the rest
+        return f"{counts}proved {took}{f': {proof.statement}' if stated else ''}"
     far = f"at most {format_percent(proof.gap)} from the optimum" if proof.gap < 1.0 else proof.statement
     return f"{counts}best found {took}, not proved: {far}"
 
 
 def _reasons(plan: Plan, width: int, shown: Shown) -> Iterator[RenderableType]:
     """What else there is: runners-up, why not something else, what would help, what others measured."""
-    beside, others = [*_beside(plan)], plan.alternatives[: shown.others]
-    if beside and not others:
+    options, others = [*_other_options(plan)], plan.alternatives[: shown.others]
+    if options and not others:
         yield from headed("Alternatives")
     if others:
         tied = " (= tied: may turn out faster)" if any(other.tied for other in others) else ""
         yield from headed(f"Alternatives{tied}", alternatives_table(plan, width=width - 2, most=shown.others))
-    yield from beside
+    yield from options
     yield from _advice("Why not (best with that choice; terms that grow)", plan.why_not[: shown.reasons])
     if not shown.whole:
         return
@@ -190,10 +190,10 @@ def _reasons(plan: Plan, width: int, shown: Shown) -> Iterator[RenderableType]:
         yield from headed("Nearest measured runs; distance 0 is alike", *runs)
 
 
-def _beside(plan: Plan) -> Iterator[RenderableType]:
+def _other_options(plan: Plan) -> Iterator[RenderableType]:
     """Which of tied alternatives is better validated, and whether there may be others."""
     if not plan.alternatives_complete:
-        yield indented(Text(CUT_SHORT, style="dim"))
+        yield indented(Text(CUT_SHORT))
     yield from (indented(Text(f"with {one.subject}: {one.text}")) for one in plan.choices)
     if better := plan.better_validated:
         yield indented(Text(f"--ties validated takes {better.subject}: {better.text}"))
@@ -259,7 +259,7 @@ def _launch(plan: Plan, strategy: Strategy, width: int) -> Iterator[RenderableTy
         return
     yield from headed("Launch (--format args prints one line)")
     for remark in start.remarks:
-        yield Text(_comment(remark, width), style="dim")
+        yield Text(_comment(remark, width))
     yield Text("\n".join(block(start.words, width)))
 
 

@@ -51,8 +51,12 @@ def _helps(found: Sensitivity) -> str:
     now = found.iteration_seconds
     saved = [(change, one) for one in found.levers if (change := _change(one.more, now)) and change < -_WORTH]
     best = sorted(saved, key=lambda pair: pair[0])[:_TOLD]
-    told = [f"{one.more.factor:g} x {one.lever} ({format_percent(change)})" for change, one in best]
-    return f"What shortens the training most: {', '.join(told)}." if told else "More of no lever shortens the training."
+    levers = [f"{one.more.factor:g} x {one.lever} ({format_percent(change)})" for change, one in best]
+    return (
+        f"What shortens the training most: {', '.join(levers)}."
+        if levers
+        else "More of no lever shortens the training."
+    )
 
 
 def _row(one: Leverage, found: Sensitivity, widest: float) -> tuple[str, ...]:
@@ -116,9 +120,8 @@ def print_robust(found: Robust, console: Console) -> None:
     console.print(_candidates(found))
     console.print()
     line(console, f"The choice is worst where: {_where(found.chosen)}.")
-    whole = found.radius >= found.within
-    share = format_percent(found.within) if whole else f"{100 * found.radius:.2g} %"
-    line(console, f"The nominal best stays best, to 0.1 %, at every corner {'of' if whole else 'up to'} {share}.")
+    share = format_percent(found.within) if found.radius >= found.within else f"{100 * found.radius:.2g} %"
+    line(console, f"The best plan for the stated rates stays best, to 0.1 %, where all of them are up to {share} off.")
     line(console, f"{found.statement[0].upper()}{found.statement[1:]}.")
     print_assumed(found.defaults, console)
 

@@ -36,11 +36,11 @@ _WORDS: Final = Wording(
     "cluster.",
     "these tests",
     {
-        "efficiency": "larger messages, or all_gather_perf beside all_reduce_perf",
+        "efficiency": "larger messages, or all_gather_perf as well as all_reduce_perf",
         "saturation": "sizes from 1 MB to 1 GB",
         "base_latency": "sizes from 64 kB on",
         "step_latency": "the same test over another number of ranks",
-        "all_reduce_gain": "all_gather_perf beside all_reduce_perf",
+        "all_reduce_gain": "all_gather_perf as well as all_reduce_perf",
         "point_to_point": "sendrecv_perf with larger messages",
     },
     exponential,

@@ -276,7 +276,7 @@ def _constants(learnt: Learnt, prior: Floats, fields: Mapping[str, float], said:
                 narrowed=float(narrowed[which]),
                 source=said
                 if told
-                else f"not told by {said.partition(':')[0]}; moves with what all causes have in common",
+                else f"not determined by {said.partition(':')[0]}; moves with what all causes have in common",
             )
         )
     return tuple(found)

@@ -125,7 +125,7 @@ class Wording:
             after=self.size(one.value) if one.fitted else before,
             standard_error=spread,
             narrowed=one.narrowed,
-            source=said if one.fitted else f"not told by {said.partition(':')[0]}; as before",
+            source=said if one.fitted else f"not determined by {said.partition(':')[0]}; as before",
         )
 
     def warnings(self, fit: Fit) -> tuple[str, ...]:

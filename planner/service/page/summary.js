@@ -14,7 +14,7 @@ function summary(plan, drawn) {
 }
 
 function warningsOf(plan) {
-  const lines = [...plan.warnings, ...plan.choices.map((one) => `with ${one.subject}: ${one.text}`)];
+  const lines = [...plan.warnings, ...(plan.choices ?? []).map((one) => `with ${one.subject}: ${one.text}`)];
   return lines.length ? [html("div", { class: "warnings", role: "note" }, ...lines.map((line) => warning(line, "plain")))] : [];
 }
 

@@ -60,7 +60,7 @@ def test_a_plan_leaves_a_margin_unless_it_is_told_otherwise_and_says_what_that_c
     gain = 1.0 - edge.prediction.iteration_seconds / usual.prediction.iteration_seconds
     (said,) = (one.text for one in usual.choices if one.subject == "--memory-margin 0")
     assert said.startswith(f"{gain:.1%} faster, TP {edge.strategy.tp} PP {edge.strategy.pp} ")
-    assert "memory margin 5% (--memory-margin 0 plans to the edge)" in usual.defaults
+    assert "memory margin 5% (--memory-margin 0 leaves none)" in usual.defaults
 
 
 def test_a_faster_plan_of_the_same_degrees_says_what_it_has_otherwise():

@@ -39,7 +39,7 @@ def test_a_plan_starts_with_the_framework_of_its_stack_and_what_does_not_stands_
     asked = {"model": "llama3.1-405b", "gpus": 16384, "cluster": "meta-24k"}
     found, free = (plan(PlanRequest(**asked, **more, reasons=False)) for more in ({}, {"framework": "any"}))
     assert found.strategy.rank_order == "tp-cp-ep-dp-pp"
-    assert "a plan that megatron-lm starts (--for any lifts that)" in found.defaults
+    assert "a plan that megatron-lm starts (--for any allows others)" in found.defaults
     gain = 1.0 - free.prediction.iteration_seconds / found.prediction.iteration_seconds
     (said,) = beyond(**asked)
     assert said.startswith(f"{gain:.1%} faster, ")

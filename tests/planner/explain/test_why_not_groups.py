@@ -63,7 +63,7 @@ def test_what_no_launcher_starts_is_said_with_what_it_would_take():
     assert [rule.rule for rule in answer.rules] == ["group-width"]
     console = Console(width=100, record=True, file=StringIO())
     render_why_not(answer, console)
-    assert "g1 stage 2, layers 1, TP 1, DP 16" in " ".join(console.export_text().split())
+    assert "g1 stage 2, 1 layer, 16 GPUs, TP 1, DP 16" in " ".join(console.export_text().split())
     assert answer.rules[0].example.startswith("stages have 2 ranks on one node group and 16 on another; launchers")
 
 

@@ -95,7 +95,7 @@ def test_devices_without_a_name_are_counted_and_said(read):
 def test_two_kinds_of_devices_in_a_node_and_mig_are_said(read):
     text = samples.SMI.replace("HBM3\n    FB", "HBM2e\n    FB").replace("Disabled", "Enabled")
     remarks = read(text).nodes[0].remarks
-    assert "1 x NVIDIA H100 80GB HBM2e beside 1 x NVIDIA H100 80GB HBM3" in remarks[0]
+    assert "1 x NVIDIA H100 80GB HBM2e and 1 x NVIDIA H100 80GB HBM3" in remarks[0]
     assert "MIG is enabled" in remarks[1]
 
 
@@ -237,7 +237,7 @@ def test_a_file_that_ends_early_is_said(read):
     whole = samples.SMI
     told = read(whole[: whole.rindex("GPU 0000")])
     assert values(told)[0]["gpus_per_node"] == 1
-    assert any("2 GPUs are attached, 1 are told" in remark for remark in told.nodes[0].remarks)
+    assert any("2 GPUs are attached, 1 are listed" in remark for remark in told.nodes[0].remarks)
 
 
 def test_devices_cut_by_mig_are_said(read):

@@ -102,7 +102,7 @@ def test_what_runs_cannot_tell_moves_with_what_all_causes_have_in_common(tmp_pat
     found = by_name(answer)
     alone = [found[f"stack.calibrated.{name}_time"] for name in ("expert_traffic", "pipeline_traffic", "offload")]
     assert {(one.standard_error, one.after) for one in alone} == {(None, found["stack.calibrated.compute_time"].after)}
-    assert all("not told" in one.source for one in alone)
+    assert all("not determined" in one.source for one in alone)
     assert all(abs(one.after) < abs(one.before) / 3.0 for one in answer.runs)
     assert all(one.left_out is None for one in answer.runs)
 

@@ -16,7 +16,10 @@ def asked(path, rows, *words):
 
 
 def lines(said):
-    return said.partition("\n\n")[0].splitlines()
+    """The lines of runs, below the answer."""
+    answer, _, rest = said.partition("\n\n")
+    assert answer.startswith("Predictions miss iteration times by a median of ")
+    return rest.partition("\n\n")[0].splitlines()
 
 
 def test_measured_has_a_line_with_its_error_and_whether_it_is_inside(tmp_path):
@@ -29,6 +32,13 @@ def test_measured_has_a_line_with_its_error_and_whether_it_is_inside(tmp_path):
         assert line.startswith(row["id"])
         assert f"{row['error']:+.1%}" in line
         assert line.endswith("inside" if row["within_interval"] else "outside")
+
+
+def test_a_run_with_a_long_name_has_it_on_a_line_of_its_own_and_fits_eighty_columns(tmp_path):
+    said = lines(asked(tmp_path / "mine.jsonl", [run(id="a-run-with-a-name-" * 3)]))
+    assert said[1] == "a-run-with-a-name-" * 3
+    assert said[2].split()[0] == "time"
+    assert max(map(len, said)) <= 80
 
 
 def test_what_was_assumed_of_one_run_alone_stands_below_it(tmp_path):
