@@ -1,4 +1,4 @@
-"""The command that draws a study or a plan as one page: report."""
+"""The command that draws an answer or a study as one page: report."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.command import Command, option
-from planner.cli.input import answer_in
+from planner.cli.input import answer_in, text_in
 from planner.cli.options import output_options
 from planner.cli.output import talk, write
 from planner.cli.values import Text
 from planner.errors import BadRequest
 
 if TYPE_CHECKING:
-    from planner.render.page import Shown
+    from planner.render.page import Shown, ShownAnswer
 
 _SQLITE = b"SQLite format 3\0"
 
 
-@click.command("report", cls=Command, short_help="A study or a plan as one interactive page.")
+@click.command("report", cls=Command, short_help="An answer or a study as one interactive page.")
 @click.argument("source", type=Text(), metavar="STORE|ANSWER")
 @option("--study", metavar="STUDY", help="Show this study's points of the store, all of them.")
 @output_options()
 def report(source: str, study: str | None, **params: Any) -> None:
     """Draw a page that needs nothing but itself: the answer in a sentence, then its drawings, tables and sources.
 
-    STORE is what `plan sweep` keeps its answers in; ANSWER is what `plan --format json` or `plan sweep --format json`
-    wrote (- for a plan on stdin).
+    STORE is what `plan sweep` keeps its answers in; ANSWER is what a command wrote with --format json: a plan, a sweep,
+    a comparison, an allocation, a validation, a plan with parameter servers and more (- for one on stdin, but a sweep).
     """
     from planner.render.page import page_of
 
@@ -37,13 +37,13 @@ def report(source: str, study: str | None, **params: Any) -> None:
     talk(params, f"{len(page.encode()) / 1e3:,.0f} kB; open it in a browser, it needs no network")
 
 
-def _shown(source: str, study: str | None, *, quiet: bool) -> Shown:
+def _shown(source: str, study: str | None, *, quiet: bool) -> Shown | ShownAnswer:
     from hardware.files import expanded, read_text
-    from planner.render.page import shown_plan, shown_study
+    from planner.render.page import shown_study
     from planner.render.page.source import study_in
 
     if source == "-":
-        return shown_plan(answer_in(source, quiet=quiet))
+        return _of_answer(text_in(source), source, quiet=quiet)
     path = expanded(source)
     if _is_store(path):
         return _of_store(path, study)
@@ -52,7 +52,15 @@ def _shown(source: str, study: str | None, *, quiet: bool) -> Shown:
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else read_text(path)
     if '"sweep/1"' in text[:200]:
         return shown_study(*study_in(path, text))
-    return shown_plan(answer_in(source, quiet=quiet))
+    return _of_answer(text, source, quiet=quiet)
+
+
+def _of_answer(text: str, source: str, *, quiet: bool) -> Shown | ShownAnswer:
+    """A plan, or another answer with all that notebooks show of it."""
+    from planner.render.page import answer_of, read_document, shown_answer, shown_plan
+
+    found = answer_of(read_document(text), source)
+    return shown_plan(answer_in(source, quiet=quiet)) if found is None else shown_answer(found)
 
 
 def _is_store(path: Path) -> bool:

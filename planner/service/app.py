@@ -124,7 +124,10 @@ def _page(made: Callable[[], Page]) -> Callable[[Request], Awaitable[Response]]:
         found = made()
         if request.headers.get("if-none-match") == found.tag:
             return Response(status_code=304, headers={"etag": found.tag})
-        return Response(found.text, media_type="text/html; charset=utf-8", headers=dict(found.headers))
+        packs = "gzip" in request.headers.get("accept-encoding", "")
+        headers = {**found.headers, **({"content-encoding": "gzip"} if packs else {})}
+        content = found.packed if packs else found.text
+        return Response(content, media_type="text/html; charset=utf-8", headers=headers)
 
     return show
 

@@ -145,7 +145,7 @@ class Pool:
         try:
             process = await self._started(worker)
             async with asyncio.timeout(limit + self.settings.grace):
-                found = await _exchange(process, f"{kind} {limit:.6g}\n".encode() + body)
+                found = await _exchange(process, f"{kind} {limit:.3g}\n".encode() + body)
             worker.answered += 1
             done = worker.answered < self.settings.tasks
         except TimeoutError:

@@ -6,8 +6,18 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from planner import PlanRequest, plan
-from planner.render.page import digest, embedded, page_of, script_with, shown_plan, shown_study, style
+from planner import PlanRequest, compare, plan, predict
+from planner.render.page import (
+    answer_of,
+    digest,
+    embedded,
+    page_of,
+    script_with,
+    shown_answer,
+    shown_plan,
+    shown_study,
+    style,
+)
 from tests.planner.page_samples import EVIL, results, saved, small_plan
 
 SCREENS = {
@@ -24,6 +34,8 @@ def pages(tmp_path_factory):
     return {
         "study": saved(folder, study, "study.html").as_uri(),
         "plan": saved(folder, page_of(shown_plan(small_plan())), "plan.html").as_uri(),
+        "answer": saved(folder, page_of(shown_answer(validated())), "answer.html").as_uri(),
+        "compared": saved(folder, page_of(shown_answer(compared())), "compared.html").as_uri(),
         "mixed": saved(folder, page_of(shown_plan(mixed_plan())), "mixed.html").as_uri(),
         "large": saved(folder, page_of(shown_study(many(5000), "many", ("gpus", "cluster"))), "large.html").as_uri(),
         "other": saved(folder, other_page(), "other.html").as_uri(),
@@ -33,6 +45,28 @@ def pages(tmp_path_factory):
 def mixed_plan():
     cluster = str(Path(__file__).parents[2] / "examples/my-mixed-cluster.toml")
     return plan(PlanRequest(model="llama3-8b", gpus=64, cluster=cluster, global_batch_size=64, pins={"pp": "4"}))
+
+
+def validated():
+    """Predictions of 60 figures, and one that has none."""
+    rows = [
+        {
+            "id": f"run {n}",
+            "group": f"g{n % 3}",
+            "metric": "iteration_time",
+            "measured": 1.0 + n,
+            "error": 0.01 * n - 0.2,
+        }
+        for n in range(60)
+    ]
+    rows = [row | {"predicted": row["measured"] * (1 + row["error"])} for row in rows]
+    rows.append({"id": EVIL, "group": "g0", "metric": "fits", "measured": True, "predicted": True, "error": None})
+    return answer_of({"rows": rows, "groups": {}, "summary": {}}, "mine.json")
+
+
+def compared():
+    one = PlanRequest(model="llama3-8b", gpus=16, global_batch_size=64)
+    return compare(predict(one.model_copy(update={"pins": {"tp": "8"}})), small_plan())
 
 
 def many(count):
@@ -166,12 +200,12 @@ def test_axes_of_the_heat_map_can_be_changed(open_page):
     assert "choose two different axes" in section.inner_text()
 
 
-@pytest.mark.parametrize("name", ["study", "plan", "mixed"])
+@pytest.mark.parametrize("name", ["study", "plan", "mixed", "answer", "compared"])
 @pytest.mark.parametrize("screen", SCREENS)
 def test_nothing_sticks_out_on_any_screen(open_page, name, screen):
     page = open_page(name, screen)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert page.locator("svg text").count() > 20
+    assert page.locator("svg text").count() > (8 if name == "answer" else 20)  # which has one drawing
     shades = page.evaluate(
         "[document.body, document.querySelector('section')].map(e => getComputedStyle(e).backgroundColor)"
     )
@@ -197,7 +231,7 @@ def test_print_leaves_controls_out_and_figures_in(open_page):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-@pytest.mark.parametrize("name", ["study", "plan", "mixed", "other"])
+@pytest.mark.parametrize("name", ["study", "plan", "mixed", "answer", "compared", "other"])
 @pytest.mark.parametrize("screen", SCREENS)
 def test_axe_finds_nothing_that_keeps_anybody_out(open_page, name, screen):
     page = open_page(name, screen, bypass_csp=True)  # axe runs as a script of its own
@@ -205,7 +239,7 @@ def test_axe_finds_nothing_that_keeps_anybody_out(open_page, name, screen):
     assert [(one["id"], [node["target"] for node in one["nodes"]]) for one in found] == []
 
 
-@pytest.mark.parametrize("name", ["study", "plan", "large"])
+@pytest.mark.parametrize("name", ["study", "plan", "mixed", "answer", "large"])
 def test_a_printed_page_is_below_a_megabyte_and_without_pictures(open_page, name):
     """Patterns of SVG print as pictures, and outlines of thousands of points as megabytes."""
     printed = open_page(name).pdf(format="A4", print_background=True)
@@ -272,6 +306,22 @@ def test_axes_called_as_what_objects_have_already_are_drawn(browser, tmp_path):
     assert page.locator(".points tbody tr").last.inner_text().startswith("64")
     assert complaints == []
     page.close()
+
+
+def test_any_other_answer_has_its_figures_and_tables(open_page):
+    page = open_page("answer")
+    assert page.locator("header h1").inner_text().startswith("Median error ")
+    assert headings(page) == ["Predicted beside measured", "Errors by group", "Every figure"]
+    rows = page.locator("section:has(h2:text-is('Every figure')) tbody tr")
+    assert rows.count() == 40
+    page.get_by_role("button", name="show more rows").click()
+    assert rows.count() == 61
+    assert rows.first.inner_text().startswith("run 59")
+    page = open_page("compared")
+    bars = page.locator("section:has(h2:text-is('Time of an iteration')) svg[role=img]")
+    bars.focus()
+    page.keyboard.press("ArrowRight")
+    assert "computing" in page.locator("#tip").inner_text()
 
 
 def test_every_plan_is_a_line_and_the_best_ones_stand_out(open_page):

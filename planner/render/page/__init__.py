@@ -18,17 +18,22 @@ an element, keeps it as wide as that, and gives the function that draws it again
 script's or style's hash for a content security policy; nothing needs ``unsafe-inline`` or ``unsafe-eval``.
 """
 
+from planner.render.page.answers import ShownAnswer, answer_of, read_document, shown_answer
 from planner.render.page.html import digest, embedded, filled, page_of, script_with, style
 from planner.render.page.source import LARGEST_PAGE, Shown, shown_plan, shown_study
 
 __all__ = [
     "LARGEST_PAGE",
     "Shown",
+    "ShownAnswer",
+    "answer_of",
     "digest",
     "embedded",
     "filled",
     "page_of",
+    "read_document",
     "script_with",
+    "shown_answer",
     "shown_plan",
     "shown_study",
     "style",

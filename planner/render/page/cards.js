@@ -4,7 +4,7 @@ const LEVELS = { good: ["✓", "good"], warn: ["!", "look at this"], bad: ["✗"
 function headline(data) { return html("p", { class: "headline" }, data.headline); }
 
 function cards(list) {
-  return html("ul", { class: "cards" }, ...list.map(({ name, value, detail, meaning, level }) => {
+  return html("ul", { class: list.length < 4 ? "cards few" : "cards" }, ...list.map(({ name, value, detail, meaning, level }) => {
     const [sign, word] = LEVELS[level] ?? [];
     const mark = sign ? html("span", { class: `level ${level}`, role: "img", "aria-label": word }, sign) : "";
     return html("li", { class: "card" }, html("h2", {}, name, " ", mark), html("p", { class: "value" }, value),

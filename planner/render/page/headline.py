@@ -142,4 +142,4 @@ def _choice(axis: str, value: object) -> str:
 
 
 def _axis(name: str) -> str:
-    return {"gpus": "GPUs"}.get(name, name.replace("_", " "))
+    return {"gpus": "GPUs"}.get(name, name.removeprefix("cluster.").replace("_", " ").replace(".", " "))

@@ -15,6 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
+from planner.render.page.answers import ShownAnswer
 from planner.render.page.source import Shown
 
 _COMPONENTS: Final = (
@@ -29,6 +30,7 @@ _COMPONENTS: Final = (
     "measured.js",
 )
 _REPORT: Final = ("report.js", "charts.js", "table.js")
+_ANSWER: Final = ("answer.js",)
 
 
 @cache
@@ -36,9 +38,10 @@ def _part(name: str) -> str:
     return files("planner.render.page").joinpath(name).read_text(encoding="utf-8")
 
 
-def page_of(shown: Shown) -> str:
+def page_of(shown: Shown | ShownAnswer) -> str:
     """The page as text."""
-    look, script = style(), script_with("".join(map(_part, _REPORT)))
+    own = _REPORT if isinstance(shown, Shown) else _ANSWER
+    look, script = style(), script_with("".join(map(_part, own)))
     values = {
         "TITLE": html.escape(shown.title),
         "NAME": "" if shown.headline.startswith(shown.title) else html.escape(shown.title),

@@ -67,7 +67,7 @@ function layoutWords({ gpus, degrees, stages, replica }) {
 function layoutCut({ domains, domain, replica }) {
   const left = replica.domains - domains.length, others = replica.count - 1;
   const drawn = left > 0 ? `the first ${domains.length} of ${counted(replica.domains, domain.name)} that hold replica 0; the others look like these, with later stages or ranks` : `every ${domain.name} that holds a part of replica 0`;
-  return `Drawn: ${drawn}.${others > 0 ? ` The other ${counted(others, "replica")} ${others === 1 ? "is" : "are"} laid out alike.` : ""}`;
+  return `Drawn: ${drawn}.${others > 1 ? ` The other ${counted(others, "replica")} are laid out alike.` : others ? " The other replica is laid out alike." : ""}`;
 }
 
 function gpuCell(figure, { degrees }, [rank, replica, stage, tp, cp, ep], staged, { x, y, cell }) {

@@ -30,7 +30,7 @@ function filters() {
 
 const COLUMNS = [
   ...DATA.axes.map((axis) => ({ key: axis, name: named(axis), of: (point) => axisValue(point, axis), show: label })),
-  { key: "status", name: "status", of: (point) => point.status, show: label },
+  ...(FILTERED.includes("status") ? [{ key: "status", name: "status", of: (point) => point.status, show: label }] : []),
   ...["seconds", "mfu", "days", "cost", "gib", "rate", "speedup"].filter(present).map((figure) => (
     { key: figure, name: figure === "seconds" ? "iteration" : FIGURES[figure].name, of: (point) => point[figure], show: (value) => said(figure, value), number: true })),
   { key: "front", name: "front", of: (point) => FRONT.has(point) ? "◆" : null, show: (value) => value ?? "" },
@@ -55,7 +55,7 @@ function drawTable(some, _width, again) {
     html("button", { type: "button", onclick: () => { state.down = state.sort === key && !state.down; state.sort = key; again(); } },
       name, state.sort === key ? (state.down ? " ↓" : " ↑") : "")));
   const rows = sorted(some).slice(0, state.rows).map((point) => COLUMNS.map(({ key, name, of, show, number, wide }) =>
-    html("td", { class: number ? "number" : key === "note" && point.seconds == null ? "wide bad" : wide ? "wide" : "name", "data-head": name }, show(of(point)))));
+    html("td", { class: number ? "number" : key === "note" && point.seconds == null ? "wide bad" : wide ? "wide" : String(of(point) ?? "").length > 18 ? "name" : "name keep", "data-head": name }, show(of(point)))));
   const parts = [html("p", { class: "caption", id: "count" }, `${some.length.toLocaleString("en")} of ${points.length.toLocaleString("en")} rows`),
     stacking("points", { class: "points" }, heads, rows)];
   if (some.length > state.rows) parts.push(html("p", { class: "more" }, html("button", { type: "button", onclick: () => { state.rows *= 5; again(); } }, "show more rows")));

@@ -6,10 +6,11 @@ it, and lets a browser ask nobody but this service.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any, Final
 
@@ -35,6 +36,11 @@ class Page:
         """What names this text."""
         return self.headers["etag"]
 
+    @cached_property
+    def packed(self) -> bytes:
+        """The text as most browsers take it, a third as long."""
+        return gzip.compress(self.text.encode(), mtime=0)
+
 
 @cache
 def page() -> Page:
@@ -55,6 +61,7 @@ def _page(text: str, allowed: str) -> Page:
     headers = {
         "content-security-policy": _POLICY + allowed,
         "cache-control": "no-cache",
+        "vary": "accept-encoding",
         "etag": f'"{hashlib.sha256(text.encode()).hexdigest()[:16]}"',
         "referrer-policy": "no-referrer",
         "x-content-type-options": "nosniff",

@@ -47,10 +47,10 @@ function launchFiles(made) {
   return [...files, ...program, ...environment, ...remarks];
 }
 
-function copyButton(text, what, words = "Copy") {
+function copyButton(text, what, words = "Copy", remark = () => "") {
   const button = html("button", { type: "button", onclick: async () => {
     await navigator.clipboard.writeText(typeof text === "function" ? text() : text);
-    tellStatus(`Copied ${what}.`);
+    tellStatus(`Copied ${what}.${remark()}`);
     button.firstChild.textContent = "Copied";
     setTimeout(() => { button.firstChild.textContent = words; }, 1500);
   } }, words, html("span", { class: "unseen" }, ` ${what}`));

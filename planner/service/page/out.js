@@ -1,8 +1,10 @@
 // What leaves the page: the answer as JSON, a picture, a link.
+const LONG_LINK = 4000; // characters that programs take without cutting
+const longLink = () => location.href.length > LONG_LINK ? ` It has ${(location.href.length / 1000).toFixed(1)} kB, as your model or machines stand in it: where a program cuts it, send the JSON, which “Check my script” takes.` : "";
 function toolbar(plan) {
   const name = `plan-${shortName(plan.request.model)}-${plan.request.gpus}`;
   return html("div", { class: "toolbar row", role: "group", "aria-label": "Take it along" },
-    copyButton(() => location.href, "a link to this question", "Link"),
+    copyButton(() => location.href, "a link to this question", "Link", longLink),
     html("button", { type: "button", onclick: () => save(`${name}.json`, JSON.stringify(plan, null, 2), "application/json") }, "JSON"),
     html("button", { type: "button", onclick: async () => save(`${name}.png`, await pictureOf(), "image/png") }, "PNG"),
     html("button", { type: "button", onclick: () => window.print() }, "Print"));

@@ -112,7 +112,7 @@ function priced({ answer }) {
   return [html("p", { class: "verdict" }, html("strong", {}, far)), ...differsOf(answer), ...(best ? [small(best.text)] : [])];
 }
 
-const differsOf = ({ alternatives }) => alternatives[0]?.differs ? [small(`The best has ${alternatives[0].differs}`)] : [];
+const differsOf = ({ alternatives }) => alternatives[0]?.differs ? [small(`The best has ${alternatives[0].differs.replaceAll("_", " ")}`)] : [];
 
 function misfit(answer, best, mine) {
   const fitting = best?.iteration_seconds ? ` The best plan that fits takes ${seconds(best.iteration_seconds)}.` : "";

@@ -56,6 +56,9 @@ def test_the_page_asks_nobody_but_the_service_and_runs_what_stands_in_it(served)
     assert "unsafe" not in policy
     assert not re.findall(r"""(?:src|href)=["'](?!/docs|data:|#)""", got.text)
     assert len(got.content) < 200_000
+    plain = served.client.get("/", headers={"accept-encoding": "identity"})
+    assert (got.headers["content-encoding"], plain.headers.get("content-encoding")) == ("gzip", None)
+    assert got.text == plain.text
     again = served.client.get("/", headers={"if-none-match": got.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
 
