@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from costmodels.model.huggingface_config import Config, Fields, biases, llama_decoder, tied, upper_window, window
-from costmodels.model.huggingface_towers import describe_tower
+from costmodels.model.huggingface_towers import unknown_tower
 from costmodels.model.parts import BadModel
 
 # Families whose configuration holds the decoder beside a vision tower, where that does not name its own family.
@@ -36,8 +36,8 @@ def text_part(config: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def left_out(config: Mapping[str, object]) -> str:
-    """What of a configuration is no part of its model: a tower for pictures, layers that predict further tokens."""
-    tower = describe_tower(config)
+    """What of a configuration is no part of its model: a tower of unknown kind, layers that predict further tokens."""
+    tower = unknown_tower(config)
     mtp = text_part(config).get("num_nextn_predict_layers")
     layers = f"layers that predict further tokens (--set model.mtp_layers={mtp})" if mtp else ""
     return " and ".join(filter(None, (tower, layers)))
