@@ -30,7 +30,8 @@ def text_part(config: Mapping[str, object]) -> Mapping[str, object]:
     if not isinstance(inner, Mapping):
         flat = STANDING_ALONE.get(str(config.get("model_type")))
         return {**config, "model_type": flat} if flat and "num_hidden_layers" in config else config
-    family = TEXT_PARTS.get(str(config.get("model_type"))) or inner.get("model_type")
+    whole = str(config.get("model_type"))
+    family = TEXT_PARTS.get(whole) or inner.get("model_type") or STANDING_ALONE.get(whole)
     outer = {"tie_word_embeddings": config["tie_word_embeddings"]} if "tie_word_embeddings" in config else {}
     return {**inner, **outer, "model_type": family} if family else config
 
