@@ -19,6 +19,7 @@ from costmodels.layer.fp8_scales import sharing_seconds
 from costmodels.layer.overlapped_experts import paired_terms
 from costmodels.layer.recompute_modules import checkpoint_seconds, selective_seconds
 from costmodels.layer.terms import LayerTerms
+from costmodels.layer.tower import repeated_tower_seconds, tower_seconds
 from costmodels.layer.vocabulary import embedding_seconds, further_token_projection, head_seconds
 from costmodels.layout.layers_by_kind import ByKind, contents, heaviest_at_least
 from costmodels.layout.split import even_layers
@@ -87,6 +88,10 @@ def core_seconds(strategies: Strategies, scenario: Scenario) -> RowSeconds:
     mean = average(terms, depth.shares)
     saved = hidden[0] if len(hidden) == 1 else np.dot(depth.shares, hidden)
     embedding = _with_forwards(embedding_seconds(block, scenario), scenario).total[inverse]
+    if scenario.tower is not None:
+        embedding = embedding + _with_forwards(tower_seconds(block, scenario), scenario).total[inverse]
+        again = strategies.recompute >= Recompute.FULL
+        embedding = embedding + again * repeated_tower_seconds(block, scenario)[inverse]
     head = (_with_forwards(head_seconds(block, scenario), scenario) + _further_tokens(block, scenario)).total[inverse]
     head = head - scenario.model.mtp_layers * saved
     stack, nothing, spread = scenario.stack, np.zeros(len(strategies)), strategies.vocabulary.astype(np.float64)

@@ -8,6 +8,7 @@ from functools import cached_property
 from costmodels.arrays import Floats, Number
 from costmodels.model.layer_kinds import Depth, depth_of
 from costmodels.model.model import Model
+from costmodels.model.towers import encoder
 from costmodels.names import WORD
 from costmodels.primitives.kernels import stream_seconds
 from costmodels.stability import Stability
@@ -24,6 +25,10 @@ UNBOUND = 1.42
 """Time of the host's calls where a process may run on any processor, over that on those beside its device: seven of
 Megatron-LM's functional tests on DGX H100, recorded twice with one image and taken to differ in that
 (``benchmarks/host_binding.py``); assumed for all hosts."""
+
+
+USUAL_IMAGE = 1024
+"""Tokens of an image where nothing says how large images are: about a million pixels in patches of 14, four a token."""
 
 
 class NoUnitsLeft(MeshwrightError):
@@ -185,6 +190,30 @@ class Scenario:
     @cached_property
     def _varied(self) -> dict[int, Scenario]:
         return {}
+
+    @cached_property
+    def tower(self) -> Scenario | None:
+        """The tower's layers as a model of their own, of as many tokens as an image has patches; None without images.
+
+        Attention has no mask; what adapters and packing change is the decoder's.
+        """
+        tower, switches = self.model.tower, self.stack.switches
+        if tower is None or not switches.images_per_sample:
+            return None
+        alone = {"switches.adapters": None, "switches.document_length": 0, "switches.images_per_sample": 0}
+        patches = self.image_tokens * tower.patches_per_token
+        return replace(self, model=encoder(tower), stack=self.stack.changed(alone), seq_length=patches, framework="")
+
+    @property
+    def image_tokens(self) -> int:
+        """Tokens of the sequence that stand for an image: as is said, or as its tower makes of every image."""
+        known = None if self.model.tower is None else self.model.tower.image_tokens
+        return self.stack.switches.image_tokens or known or USUAL_IMAGE
+
+    @property
+    def tower_trains(self) -> bool:
+        """Whether the vision tower has gradients."""
+        return self.stack.switches.train_tower and not self.frozen
 
     @cached_property
     def depth(self) -> Depth:

@@ -115,6 +115,8 @@ def further_matmuls(strategies: Strategies, scenario: Scenario, kind: Kind) -> P
 
 def attended_pairs(model: Model, seq_length: float, kind: Kind = DENSE) -> float:
     """Causal query-key pairs per sequence and head, those with compressed keys included."""
+    if model.bidirectional:
+        return seq_length * seq_length
     pairs = causal_pairs(seq_length, window=_window(model, kind), chunked=_chunked(model, kind))
     return pairs + _compressed_pairs(model, seq_length, kind)
 
@@ -145,7 +147,7 @@ def packed_pairs(scenario: Scenario, kind: Kind = DENSE) -> float:
 
 def computed_pairs(model: Model, seq_length: float, kind: Kind, block: float) -> float:
     """Pairs of a sequence and head that a kernel computes in blocks of ``block`` queries and keys; 0: just those."""
-    if not block:
+    if not block or model.bidirectional:
         return attended_pairs(model, seq_length, kind)
     blocks = blocked_pairs(seq_length, block, window=_window(model, kind), chunked=_chunked(model, kind))
     return blocks + _compressed_pairs(model, seq_length, kind)

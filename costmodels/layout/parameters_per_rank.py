@@ -47,12 +47,22 @@ def kind_parameters_per_rank(strategies: Strategies, scenario: Scenario, kind: K
 
 
 def embedding_parameters_per_rank(strategies: Strategies, scenario: Scenario) -> Floats:
-    """Parameters of the first stage beside its layers: its vocabulary slice, positions, projections."""
+    """Parameters of the first stage beside its layers: vocabulary slice, positions, projections, a training tower."""
     model = scenario.model
     table = vocabulary_rows(strategies, scenario, "embedding") * model.embedding_width
+    if scenario.tower is not None:
+        table = table + tower_parameters(strategies, scenario, trained=True)
     whole = position_parameters(model) + embedding_projection_parameters(model) + embedding_norm_parameters(model)
     whole += stream_ends(model)[0] + model.model_vectors + per_layer_table_parameters(model)
     return table + whole
+
+
+def tower_parameters(strategies: Strategies, scenario: Scenario, *, trained: bool) -> Floats:
+    """Parameters of a vision tower on one tensor rank, where it trains as ``trained`` says, (N,); else 0."""
+    tower = scenario.model.tower
+    if scenario.tower is None or tower is None or scenario.tower_trains != trained:
+        return np.zeros(len(strategies))
+    return tower.parameters / strategies.tp.astype(np.float64)
 
 
 def head_parameters_per_rank(strategies: Strategies, scenario: Scenario) -> Floats:

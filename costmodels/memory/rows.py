@@ -40,6 +40,7 @@ from costmodels.memory.activations import (
 )
 from costmodels.memory.peaks import loss_peak, momentary_bytes, standing_bytes, step_bytes
 from costmodels.memory.states import StateBytes, state_bytes
+from costmodels.memory.tower import frozen_tower_bytes, image_activation_bytes
 from costmodels.model.layer_kinds import Kind, mtp_kind
 from costmodels.model.parameters import mtp_sets
 from costmodels.names import SCHEDULE_NAMES, SHARDED_PARAMETERS, Recompute
@@ -168,8 +169,10 @@ def row_bytes(strategies: Strategies, scenario: Scenario) -> RowBytes:
         checkpoint=scenario.trained_depth * here * layer_checkpoint_bytes(strategies, scenario),
         working=working,
         logits_released=released,
-        embedding_activation=dropout * float(scenario.model.hidden_size) * region_tokens(strategies, scenario),
-        first_peak=at_ends * (_first_peak(strategies, scenario, moment, stored) + root * gathered * embedding),
+        embedding_activation=dropout * float(scenario.model.hidden_size) * region_tokens(strategies, scenario)
+        + image_activation_bytes(strategies, scenario),
+        first_peak=at_ends * (_first_peak(strategies, scenario, moment, stored) + root * gathered * embedding)
+        + frozen_tower_bytes(strategies, scenario),
         logits=(logits + gathered * head) * at_ends,
         mtp_states=mtp_bytes(strategies, scenario, expert_state.total),
         queued=queued(strategies, scenario.stack.pipeline.vocabulary_in_flight),

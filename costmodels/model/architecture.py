@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from costmodels.model.mechanisms import CompressedKeys, Receptance, SharedBlocks, Streams
+from costmodels.model.mechanisms import CompressedKeys, Receptance, SharedBlocks, Streams, VisionTower
 from costmodels.model.parts import (
     Activation,
     Count,
@@ -190,6 +190,10 @@ class Architecture(Record):
     """Norms on queries and keys have a shift too."""
     shared_keys: SharedKeys = "none"
     """Values are the keys, or keys and values are an earlier layer's: no projections of their own."""
+    tower: VisionTower | None = None
+    """An encoder of images; no part of the decoder's parameters and FLOP."""
+    bidirectional: Switch = False
+    """Every token attends to all others, as in an encoder."""
     layer_vectors: CountOrZero = 0
     """Further learned numbers of a layer that multiply no token by a matrix: scales of residuals, of an activation,
     norms within a block. Only their states are priced."""

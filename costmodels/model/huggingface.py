@@ -36,6 +36,7 @@ from costmodels.model.huggingface_table import (
     refuse_mechanism,
     table_config,
 )
+from costmodels.model.huggingface_towers import tower_of
 from costmodels.model.model import Model, checked
 from costmodels.model.parts import BadModel, Position
 from hardware.errors import meant
@@ -90,6 +91,7 @@ def from_config(config: Mapping[str, object], *, name: str = "", seq_length: int
         "family": family,
         "source": f"{CONFIGURATION}{without and f' without its {without}'}",
         "vocab_size": vocab_size,
+        "tower": tower_of(whole),
         **described,
     }
     return checked(fields, label=label)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from costmodels.model.huggingface_config import Config, Fields, biases, llama_decoder, tied, upper_window, window
-from costmodels.model.huggingface_towers import describe_tower
+from costmodels.model.huggingface_towers import unknown_tower
 from costmodels.model.parts import BadModel
 
 # Families whose configuration holds the decoder beside a vision tower, where that does not name its own family.
@@ -30,14 +30,15 @@ def text_part(config: Mapping[str, object]) -> Mapping[str, object]:
     if not isinstance(inner, Mapping):
         flat = STANDING_ALONE.get(str(config.get("model_type")))
         return {**config, "model_type": flat} if flat and "num_hidden_layers" in config else config
-    family = TEXT_PARTS.get(str(config.get("model_type"))) or inner.get("model_type")
+    whole = str(config.get("model_type"))
+    family = TEXT_PARTS.get(whole) or inner.get("model_type") or STANDING_ALONE.get(whole)
     outer = {"tie_word_embeddings": config["tie_word_embeddings"]} if "tie_word_embeddings" in config else {}
     return {**inner, **outer, "model_type": family} if family else config
 
 
 def left_out(config: Mapping[str, object]) -> str:
-    """What of a configuration is no part of its model: a tower for pictures, layers that predict further tokens."""
-    tower = describe_tower(config)
+    """What of a configuration is no part of its model: a tower of unknown kind, layers that predict further tokens."""
+    tower = unknown_tower(config)
     mtp = text_part(config).get("num_nextn_predict_layers")
     layers = f"layers that predict further tokens (--set model.mtp_layers={mtp})" if mtp else ""
     return " and ".join(filter(None, (tower, layers)))

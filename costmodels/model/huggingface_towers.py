@@ -1,15 +1,14 @@
-"""Vision towers beside a decoder, as far as they are told: their parameters, and FLOP of a patch.
+"""Vision towers beside a decoder: their sizes and parameters, and what projects their output into the decoder.
 
-A tower is no part of a `Model`: what trains or freezes it is not priced. Counted are the tower's own module and, where
-it is part of that, the merger into the decoder's width; projectors that stand apart are not.
+Where the projection is part of the tower's own module it is counted with it, else by the family of the whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from costmodels.model.huggingface_config import Config
+from costmodels.model.huggingface_config import Config, Fields
 from costmodels.model.parts import BadModel
 
 
@@ -55,11 +54,18 @@ SEVERAL: Final = frozenset({"deepseek_vl_hybrid", "video_llava"})
 """Families with a tower more."""
 
 
-def tower_of(config: Mapping[str, object]) -> tuple[int, float] | None:
-    """Parameters of a configuration's vision tower and forward FLOP of one patch; None where it is of no known kind.
+PROJECTIONS: Final[Mapping[str, Callable[[int, int], tuple[int, int]]]] = {
+    "llava": lambda v, h: (v * h + h * h, 2 * h),
+    "llava_next": lambda v, h: (v * h + h * h, 3 * h),
+    "gemma3": lambda v, h: (v * h, v),
+    "paligemma": lambda v, h: (v * h, h),
+    "mistral3": lambda v, h: (4 * v * v + v * h + h * h, v),
+}
+"""By family, of the tower's and the decoder's width: weights that a token multiplies, learned numbers beside them."""
 
-    FLOP are those of the layers' matrices; attention among patches grows with an image and is left out.
-    """
+
+def tower_of(config: Mapping[str, object]) -> Fields | None:
+    """The fields of a configuration's vision tower; None where it is of no known kind."""
     vision = config.get("vision_config")
     if not isinstance(vision, Mapping) or config.get("model_type") in SEVERAL:
         return None
@@ -67,19 +73,54 @@ def tower_of(config: Mapping[str, object]) -> tuple[int, float] | None:
     if known is None:
         return None
     try:
-        return _counted(Config(vision, "vision_config"), known)
+        return _described(Config(config, "configuration"), Config(vision, "vision_config"), known)
     except BadModel:  # sizes that are the default are left out of many files
         return None
+
+
+def _described(whole: Config, config: Config, tower: Tower) -> Fields:
+    h, decoder = config.count(tower.width), whole.inner("text_config").get("hidden_size") or whole.get("hidden_size")
+    weights, beside = 0, 0
+    if (projection := PROJECTIONS.get(str(whole.get("model_type")))) and isinstance(decoder, int):
+        weights, beside = projection(h, decoder)
+    patches, merged = _patches_of(whole, config, tower)
+    return {
+        "num_layers": config.count(tower.depth),
+        "hidden_size": h,
+        "num_heads": config.count("num_attention_heads", "num_heads", default=max(h // 64, 1)),
+        "ffn_hidden_size": _width(config, h),
+        "gated_ffn": tower.gated,
+        "parameters": _counted(config, tower) + weights + beside,
+        "projection": _merger_weights(config, tower, h) if tower.merger else weights,
+        "patches_per_token": merged,
+        "image_tokens": None if patches is None else max(patches // merged, 1),
+    }
+
+
+def _patches_of(whole: Config, config: Config, tower: Tower) -> tuple[int | None, int]:
+    """Patches of an image, None where images keep their own size, and how many of them make a token."""
+    fixed = tower.positions == "square"
+    side = config.count("image_size") // config.count("patch_size", "spatial_patch_size") if fixed else None
+    patches = None if side is None else side * side
+    if patches and isinstance(tokens := whole.get("mm_tokens_per_image"), int):
+        return patches, max(patches // tokens, 1)
+    merge = config.count("spatial_merge_size", default=whole.count("spatial_merge_size", default=2 * tower.merger or 1))
+    return patches, merge * merge
+
+
+def _width(config: Config, h: int) -> int:
+    ratio = config.get("mlp_ratio")
+    return int(ratio * h) if isinstance(ratio, int | float) else config.count("intermediate_size")
 
 
 def _kind(config: Mapping[str, object]) -> str:
     return str(config.get("model_type", "")).removesuffix("_vision").removesuffix("_vision_encoder")
 
 
-def _counted(config: Config, tower: Tower) -> tuple[int, float]:
+def _counted(config: Config, tower: Tower) -> int:
+    """Parameters of the tower's own module."""
     h, layers = config.count(tower.width), config.count(tower.depth)
-    ratio = config.get("mlp_ratio")
-    f = int(ratio * h) if isinstance(ratio, int | float) else config.count("intermediate_size")
+    f = _width(config, h)
     weights = 4 * h * h + (3 if tower.gated else 2) * h * f
     biases = (4 * h + (2 if tower.gated else 1) * f + h) * int(tower.bias)
     layer = weights + biases + 2 * tower.norm * h
@@ -88,7 +129,7 @@ def _counted(config: Config, tower: Tower) -> tuple[int, float]:
         outside += h + 4 * h * h + 4 * h + 2 * h + 2 * h * f + f + h
     if tower.merger:
         outside += _merger(config, tower, h)
-    return layers * layer + outside, 2.0 * layers * weights
+    return layers * layer + outside
 
 
 def _patches(config: Config, tower: Tower, h: int) -> int:
@@ -117,10 +158,13 @@ def _merger(config: Config, tower: Tower, h: int) -> int:
     return (1 + count) * matrices + tower.norm * h + count * tower.norm * wide
 
 
-def describe_tower(config: Mapping[str, object]) -> str:
-    """The vision tower that a configuration has beside its decoder, with its size where that is known."""
-    counted = tower_of(config)
-    if counted is None:
-        return "vision tower" if isinstance(config.get("text_config") or config.get("vision_config"), Mapping) else ""
-    count, flops = counted
-    return f"vision tower ({count / 1e6:,.0f} M parameters, {flops / 1e9:.2g} GFLOP a patch, forward)"
+def _merger_weights(config: Config, tower: Tower, h: int) -> int:
+    """Weights of the last merger, which a token multiplies."""
+    wide = h * config.count("spatial_merge_size", default=2) ** 2
+    return wide * wide + wide * config.count("hidden_size" if tower.width == "embed_dim" else "out_hidden_size")
+
+
+def unknown_tower(config: Mapping[str, object]) -> str:
+    """What a configuration has beside its decoder where no tower of a known kind was read."""
+    beside = any(isinstance(config.get(part), Mapping) for part in ("text_config", "vision_config"))
+    return "vision tower" if beside and tower_of(config) is None else ""

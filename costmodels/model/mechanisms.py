@@ -1,8 +1,8 @@
-"""What a model may have beside attention, mixers and networks: compressed keys, shared weights, residual streams."""
+"""What a model may have beside attention, mixers and networks: compressed keys, shared weights, streams, a tower."""
 
 from typing import Literal
 
-from costmodels.model.parts import Count, CountOrZero
+from costmodels.model.parts import Count, CountOrZero, Switch, Total
 from hardware.kernels import Record
 
 
@@ -61,3 +61,29 @@ class Receptance(Record):
     """
 
     width: Count
+
+
+class VisionTower(Record):
+    """An encoder of images in front of the first layer, and what projects its output into the decoder.
+
+    Attributes:
+        num_layers: Its layers: attention without a mask, and a network.
+        hidden_size: Its width.
+        num_heads: Heads.
+        ffn_hidden_size: Inner width of its networks.
+        gated_ffn: Three matrices in them, not two.
+        parameters: All its parameters, the projection's included.
+        projection: Weights that a token multiplies on its way into the decoder.
+        patches_per_token: Patches that one token of the sequence stands for.
+        image_tokens: Tokens of an image; None where images keep their own size.
+    """
+
+    num_layers: Count
+    hidden_size: Count
+    num_heads: Count
+    ffn_hidden_size: Count
+    gated_ffn: Switch = False
+    parameters: Total
+    projection: CountOrZero = 0
+    patches_per_token: Count = 1
+    image_tokens: Count | None = None

@@ -28,6 +28,9 @@ def chosen(
     document_length: int | None = None,
     frozen_layers: int | None = None,
     frozen_embeddings: bool | None = None,
+    images_per_sample: int | None = None,
+    image_tokens: int | None = None,
+    train_tower: bool | None = None,
 ) -> Stack:
     """The stack with what is said; what is None stays as the stack has it.
 
@@ -49,6 +52,9 @@ def chosen(
         "switches.document_length": document_length,
         "switches.frozen_layers": frozen_layers,
         "switches.frozen_embeddings": frozen_embeddings,
+        "switches.images_per_sample": images_per_sample,
+        "switches.image_tokens": image_tokens,
+        "switches.train_tower": train_tower,
     }
     if main_grads is not None:
         changes |= COMBINED["main_grads"].fields[main_grads]

@@ -196,6 +196,27 @@ class Switches(Record):
         ge=0,
         le=2**31,
     )
+    images_per_sample: int = _switch(
+        0,
+        "Images of a sample; for a vision tower",
+        "images in a data set of LLaMA-Factory, ms-swift or TRL",
+        ge=0,
+        le=2**20,
+    )
+    image_tokens: int = _switch(
+        0,
+        "Tokens of a sequence that stand for an image; 0: as its tower has it, or 1,024",
+        "LLaMA-Factory image_max_pixels",
+        "ms-swift --max_pixels",
+        ge=0,
+        le=2**20,
+    )
+    train_tower: bool = _switch(
+        False,
+        "A vision tower trains; else it is frozen, and runs forward only",
+        "LLaMA-Factory freeze_vision_tower",
+        "ms-swift --freeze_vit",
+    )
     offload_fraction: float = _switch(
         1.0,
         "Share of optimizer states offloaded; where they are at all",

@@ -86,6 +86,9 @@ _PRICED: Final[Mapping[str, Callable[[Stack, str], str]]] = {
     "document_length": lambda priced, _: f"{priced.switches.document_length} tokens",
     "frozen_layers": lambda priced, _: str(priced.switches.frozen_layers),
     "frozen_embeddings": lambda priced, _: _ON[priced.switches.frozen_embeddings],
+    "images_per_sample": lambda priced, _: str(priced.switches.images_per_sample),
+    "image_tokens": lambda priced, _: str(priced.switches.image_tokens or "as the tower has it"),
+    "train_tower": lambda priced, _: _ON[priced.switches.train_tower],
 }
 """Every choice with its value in words, from the priced stack and the precision."""
 

@@ -17,6 +17,7 @@ from costmodels.iteration import RowSeconds, row_seconds
 from costmodels.layer.blocks import LayerSeconds, kind_seconds, layer_seconds
 from costmodels.layer.forward_backward import Passes
 from costmodels.layer.terms import LayerTerms
+from costmodels.layer.tower import tower_seconds
 from costmodels.layer.vocabulary import embedding_seconds, head_seconds
 from costmodels.layout.layers_by_kind import stage_layers
 from costmodels.layout.split import Assignment, end_places
@@ -272,7 +273,7 @@ def pieces_of(one: Strategies, split: Assignment, scenario: Scenario, schedule: 
     }
     first, last = schedule.paths(p, v)[0][0], schedule.paths(p, v)[0][-1]
     ends = (
-        (first, embedding_seconds(one, scenario), seconds.embedding),
+        (first, embedding_seconds(one, scenario) + tower_seconds(one, scenario), seconds.embedding),
         (last, head_seconds(one, scenario), seconds.head),
     )
     for kind in ("F", "B"):

@@ -44,6 +44,9 @@ class RequestFields(TypedDict, total=False):
     task: str | None
     reference_model: str | None
     document_length: int | None
+    images_per_sample: int | None
+    image_tokens: int | None
+    train_tower: bool | None
     changes: Mapping[str, Any]
     stability: Stability | Mapping[str, Any] | Path | str | None
     reasons: bool

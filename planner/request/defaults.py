@@ -146,6 +146,23 @@ def _left_out_of_the_model(scenario: Scenario) -> list[str]:
     return [f"without the {excluded}"] if described and not scenario.model.mtp_layers else []
 
 
+def _describe_tower(request: PlanRequest, scenario: Scenario) -> list[str]:
+    """What of a vision tower is priced, and of which images."""
+    tower, switches = scenario.model.tower, scenario.stack.switches
+    if tower is None:
+        return []
+    size = f"vision tower of {tower.parameters / 1e6:,.0f} M parameters"
+    if not switches.images_per_sample:
+        return [f"text alone, without the {size} (--images-per-sample N prices it)"]
+    state = "trains" if scenario.tower_trains else "is frozen and runs forward only (--train-tower)"
+    if scenario.frozen:
+        state = "is frozen and runs forward only"
+    count = f"{switches.images_per_sample} image{'s' * (switches.images_per_sample > 1)} a sample"
+    assumed = " (assumed; --image-tokens)" if not (request.image_tokens or tower.image_tokens) else ""
+    tokens = f"{scenario.image_tokens:,} tokens each, within the sequence{assumed}"
+    return [f"the {size} {state}, on the first stage: {count}, {tokens}; MFU counts the decoder alone"]
+
+
 UNPROVEN = {
     "selective": "selective scans",
     "delta": "delta rules",
@@ -304,7 +321,7 @@ def describe_defaults(request: PlanRequest, scenario: Scenario, cluster: Cluster
         what = "sequences" if scenario.task.sequences == 1 else "pairs"
         lines.append(f"global batch {scenario.global_batch_size} {what} ({rule})")
     lines += _describe_fine_tune(request, scenario)
-    lines += _left_out_of_the_model(scenario) + _without_measured_runs(scenario)
+    lines += _left_out_of_the_model(scenario) + _describe_tower(request, scenario) + _without_measured_runs(scenario)
     if request.seq_length is None:
         lines.append(f"sequence length {scenario.seq_length} ({length_source(scenario.model)})")
     if request.tokens is None:

@@ -115,6 +115,9 @@ _ROWS: Final = (
             "these learn from pairs.", "NAME"),
     _choice("reference_model", "Of dpo and kto: copy, adapters-off or none (computed before).", "NAME"),
     _choice("document_length", "Mean tokens of packed documents, to which attention keeps.", "TOKENS", kind="count"),
+    _choice("images_per_sample", "Images of a sample, which the model's vision tower encodes.", kind="count"),
+    _choice("image_tokens", "Tokens of the sequence that stand for an image.", "TOKENS", kind="count"),
+    _choice("train_tower", "The vision tower trains; else it is frozen.", kind="switch"),
     Field("changes",
           "One field of the stack or the model, such as stack.overlap.pp=0.1 or model.sliding_window=1024; or a "
           "feature as another stack has it, stack.pipeline-overlap=megascale. Again for more.",

@@ -126,6 +126,12 @@ class PlanRequest(BaseModel, metaclass=_OneLineErrors):
     """Unset: the same weights with adapters off where adapters train, else a copy, where the task has a reference."""
     document_length: Annotated[int, Field(gt=0, le=LARGEST_SEQUENCE)] | None = None
     """Mean tokens of the documents that are packed into a sequence; unset: attention spans the sequence."""
+    images_per_sample: Annotated[int, Field(gt=0, le=2**20)] | None = None
+    """Images of a sample, which a model with a vision tower encodes; unset: text alone."""
+    image_tokens: Annotated[int, Field(gt=0, le=LARGEST_SEQUENCE)] | None = None
+    """Tokens of the sequence that stand for an image; unset: as the tower has it, or 1,024."""
+    train_tower: bool | None = None
+    """Whether the vision tower trains; unset: it is frozen."""
     changes: Mapping[str, Any] = Field(default_factory=dict)
     """Single fields of the stack and the model by path, such as ``stack.overlap.pp``; also whole features of a stack,
     as another one has them. Tables may be nested."""

@@ -107,6 +107,7 @@ def resolve(request: PlanRequest, *, with_usual_margin: bool = False) -> Resolve
     sizes = (request.gpus, seq_length, batch, request.precision)
     scenario = Scenario(model, cluster.groups[0], stack, *sizes, framework=asked)
     _ = scenario.rates
+    _check_images(scenario)
     defaults = describe_defaults(request, scenario, cluster, tokens) + assumed_prices(base)
     if isinstance(request.model, str) and entry_on_hub(request.model):
         defaults += (f"model {model.name} (from the catalogue, for {request.model})",)
@@ -244,6 +245,21 @@ def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:
 def _freezes(switches: Switches) -> bool:
     """Whether some weights are frozen and the others train."""
     return switches.frozen_embeddings or switches.frozen_layers > 0
+
+
+def _check_images(scenario: Scenario) -> None:
+    """Raises BadRequest where images are asked of a model without a tower, or do not fit into a sequence."""
+    switches, model = scenario.stack.switches, scenario.model
+    count = switches.images_per_sample
+    if model.tower is None and (count or switches.train_tower):
+        raise BadRequest(f"images_per_sample: {model.name} has no vision tower whose sizes are known; leave it out")
+    if switches.train_tower and not count:
+        raise BadRequest("train_tower without images trains nothing; images_per_sample 1 gives one")
+    if count * scenario.image_tokens > scenario.seq_length:
+        raise BadRequest(
+            f"images_per_sample {count} of {scenario.image_tokens} tokens are more than the sequence of "
+            f"{scenario.seq_length}; a longer one, or image_tokens {scenario.seq_length // count}, would do"
+        )
 
 
 def _with_task(stack: Stack, model: Model, request: PlanRequest) -> Stack:

@@ -114,13 +114,41 @@ TOWERS = [
 
 
 @pytest.mark.parametrize(("kind", "vision", "count"), TOWERS)
-def test_a_vision_tower_is_counted_and_told(kind, vision, count):
+def test_a_vision_tower_is_counted_and_kept_beside_the_decoder(kind, vision, count):
     whole = {"vision_config": vision | {"model_type": kind}, "text_config": small("llama")}
-    counted = tower_of(whole)
-    assert counted is not None
-    assert counted[0] == count
-    told = f"without its vision tower ({count / 1e6:,.0f} M parameters, "
-    assert told in from_config(whole | {"model_type": "llava"}).source
+    found = tower_of(whole)
+    assert found is not None
+    assert found["parameters"] == count
+    read = from_config(whole | {"model_type": "mistral3"})
+    assert read.tower is not None
+    assert (read.tower.hidden_size, read.tower.num_layers) == (found["hidden_size"], found["num_layers"])
+    assert read.source == "Hugging Face configuration"
+
+
+# Of instances (transformers 5.24), all parameters less the decoder's and the tower's: the family's projection.
+PROJECTED = [("llava", 0, 20_979_712), ("llava_next", 0, 20_983_808)]
+
+
+@pytest.mark.parametrize(("family", "kind", "count"), PROJECTED)
+def test_what_projects_into_the_decoder_is_counted_by_the_family(family, kind, count):
+    name, vision, own = TOWERS[kind]
+    text = small("llama") | {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 128}
+    whole = {"model_type": family, "vision_config": vision | {"model_type": name}, "text_config": text}
+    tower = from_config(whole).tower
+    assert tower is not None
+    assert tower.parameters - own == count
+
+
+def test_tokens_of_an_image_are_those_of_a_tower_of_one_size_or_open():
+    clip, qwen = (TOWERS[place] for place in (0, 2))
+    fixed, free = (
+        from_config({"model_type": "llava", "vision_config": vision | {"model_type": kind}, "text_config": text}).tower
+        for (kind, vision, _), text in ((clip, small("llama")), (qwen, small("qwen3_vl_text")))
+    )
+    assert fixed is not None
+    assert free is not None
+    assert (fixed.image_tokens, fixed.patches_per_token) == (576, 1)
+    assert (free.image_tokens, free.patches_per_token) == (None, 4)
 
 
 def test_of_an_unknown_tower_only_the_absence_is_told():
