@@ -1,33 +1,64 @@
-"""What the model of errors foretells of publishers that it has not seen: intervals, own runs, the order of two layouts.
+"""What the models of errors foretell of publishers that they have not seen: intervals, own runs, orders, memory.
 
-Every publisher of the shipped table is judged by figures that were found without it. Printed are
+Every publisher of the shipped tables is judged by figures that were found without it. Printed are
 
 - the log score of single runs, mean over publishers (higher is better), beside a model without the breakdown's terms;
-- after k runs of one's own on one machine and software, drawn at random ten times: the median error of the others,
-  before and after the correction, the share of draws that it made worse by more than half a point,
-  and what the 90 % interval holds;
-- of two strategies of one job: how often the one said to be faster was, by what was said; and the log loss.
+- after k runs of one's own on one machine and software, drawn at random: the median error of the others, before and
+  after the correction, the share of draws that it made worse by more than half a point, and what the 90 % interval
+  holds; then the same where the others had twice as many GPUs or more;
+- of two strategies of one job: how often the one said to be faster was, by what was said; and the log loss;
+- of runs said to fit with a probability, how many ran: of all publishers, and of those that report failures too;
+- after k readings of memory of one's own, how the others are foretold, and which of the further runs fit.
 
-    python benchmarks/error_model.py
+    python benchmarks/error_model.py              # half a minute: a correction is one of each term's share of the time
+    python benchmarks/error_model.py --repriced   # ten minutes: as plan calibrate makes it, one machine a publisher
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import stdtr
 from scipy.stats import t as student
 
-from planner.runs.error_fit import publishers, without_each
-from planner.trust.error_model import FREEDOM, covariance, spread
-from planner.trust.own_runs import by_shares, learn, left_uncertain, prior_of, scatter_of
-from planner.trust.table import figures, measured
+from planner.request.resolve import MEMORY_MARGIN
+from planner.runs import memory_errors
+from planner.runs.calibrate.runs import Configurations
+from planner.runs.corpus import grouped
+from planner.runs.error_fit import FOLDS, publishers, without_each
+from planner.runs.fit import samples
+from planner.runs.judge import learnt_from
+from planner.runs.least_squares import with_constants
+from planner.runs.leave_one_out import without_each as constants_without_each
+from planner.runs.residuals import priced_runs
+from planner.trust import memory
+from planner.trust.error_model import FREEDOM, Points, Variances, covariance, spread
+from planner.trust.memory import probabilities, readings
+from planner.trust.own_memory import SURE_SCORE, Seen, learn_needs
+from planner.trust.own_runs import Change, by_shares, learn, left_uncertain, prior_of, scatter_of
+from planner.trust.table import LEFT_OUT, figures, measured, source
 
 OWN, DRAWS, FEWEST = (1, 2, 3, 5), 10, 7
+REPRICED, MOST = (2, 5), 14
 STEPS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
+HARM = 0.005
+
+
+class Place(NamedTuple):
+    """Runs of one publisher on one machine and software, as a profile is of one, and the figures without it."""
+
+    points: Points
+    misses: np.ndarray
+    change: Callable[[np.ndarray], Change]
+    """What factors do to some of the runs."""
+    known: Variances
 
 
 def judged():
@@ -50,34 +81,85 @@ def scores(parts):
     print(f"log score {np.mean(with_terms):.3f}, without terms of the breakdown {np.mean(alone):.3f}")
 
 
-def places(parts):
-    """Publisher, the figures without it, and its runs on one machine and software, as a profile is of one."""
-    names = measured().traits.names
+def tabled(parts):
+    """The places of the shipped table, whose runs are known by the shares of their terms."""
+    table = measured()
     for _, runs, known in parts:
-        place = np.array(["|".join((names["accelerator"][i], names["stack"][i])) for i in runs])
-        yield from ((runs[place == at], known) for at in np.unique(place) if (place == at).sum() >= FEWEST)
+        place = np.array(["|".join(table.traits.names[n][i] for n in ("accelerator", "stack")) for i in runs])
+        for at in np.unique(place):
+            if (place == at).sum() >= FEWEST:
+                points = table.points.take(mine := runs[place == at])
+                yield Place(points, table.misses[mine], lambda rows, of=points: by_shares(of.take(rows)), known)
 
 
-def own_runs(parts):
-    table, draw = measured(), np.random.default_rng(0)
-    ends, together = figures(), list(places(parts))
-    for k in OWN:
-        rows = []
-        for runs, known in together:
-            mine = []
-            for _ in range(DRAWS):
-                order = draw.permutation(runs)
-                own, new, misses = table.points.take(order[:k]), table.points.take(order[k:]), table.misses[order[k:]]
-                found = learn(by_shares(own), table.misses[order[:k]], prior_of(own, known), scatter_of(own, known))
-                left = misses - by_shares(new).longer(found.factors)
-                before, after = np.median(abs(misses)), np.median(abs(left))
-                center, scale = left_uncertain(found, new, known)
-                inside = (left >= center + ends.own_low * scale) & (left <= center + ends.own_high * scale)
-                mine.append((before, after, after > before + 0.005, inside.mean()))
-            rows.append(np.mean(mine, axis=0))
-        before, after, harmed, inside = np.mean(rows, axis=0)
-        gained = f"error {before:.1%} -> {after:.1%}, made worse in {harmed:.0%} of draws"
-        print(f"{k} own runs, {len(rows)} machines: {gained}; interval holds {inside:.0%}")
+def repriced(parts):
+    """One place a publisher, of at most ``MOST`` configurations, with constants fitted without it."""
+    known = {name: found for name, _, found in parts}
+    fitted = [path for path in learnt_from() if path.name.startswith("fit.")]
+    without = constants_without_each(samples(fitted, LEFT_OUT))
+    runs = [one for one in priced_runs() if source(one.run.group) in known]
+    places = grouped(
+        runs,
+        lambda one: (source(one.run.group), one.case.scenario.group.accelerator.name, one.case.scenario.stack.name),
+    )
+    largest = {}
+    for (name, *_), found in places.items():
+        asked = list(grouped(found, lambda one: one.run.question).values())
+        if len(asked) >= max(FEWEST, len(largest.get(name, ()))):
+            largest[name] = asked
+    for name, asked in largest.items():
+        same = asked[:: -(-len(asked) // MOST)]
+        cases = [
+            replace(c, scenario=with_constants(c.scenario, without.get(name, {}))) for c in (s[0].case for s in same)
+        ]
+        all_of_it = Configurations(tuple(cases))
+        misses = np.array([np.mean([np.log(one.measured) for one in s]) for s in same]) - np.log(all_of_it.seconds)
+
+        def change(rows, cases=cases):
+            some = Configurations(tuple(cases[i] for i in rows))
+            return Change(some.longer, some.slopes)
+
+        yield Place(all_of_it.points, misses, change, known[name])
+
+
+def drawn(place, k, draw, *, growing):
+    """k runs of one's own, and the others; growing: those on twice as many GPUs or more. None where there are none."""
+    everything, gpus = np.arange(len(place.misses)), 2.0 ** place.points.sizes[:, 0]
+    if not growing:
+        order = draw.permutation(everything)
+        return order[:k], order[k:]
+    most = [g for g in np.unique(gpus) if (gpus <= g).sum() >= k and (gpus >= 2 * g).any()]
+    if not most:
+        return None
+    own = draw.permutation(everything[gpus <= draw.choice(most)])[:k]
+    return own, everything[gpus >= 2 * gpus[own].max()]
+
+
+def corrected(place, own, new):
+    """Error before and after, whether it is worse, and what the interval holds."""
+    points, later, ends = place.points.take(own), place.points.take(new), figures()
+    prior, scatter = prior_of(points, place.known), scatter_of(points, place.known)
+    found = learn(place.change(own), place.misses[own], prior, scatter)
+    left = place.misses[new] - (place.change(new).longer(found.factors) if found.kept else 0.0)
+    before, after = np.median(abs(np.expm1(-place.misses[new]))), np.median(abs(np.expm1(-left)))
+    center, scale = left_uncertain(found, later, place.known)
+    inside = (left >= center + ends.own_low * scale) & (left <= center + ends.own_high * scale)
+    return before, after, after > before + HARM, inside.mean()
+
+
+def own_runs(places, counts, draws):
+    draw = np.random.default_rng(0)
+    for growing in (False, True):
+        for k in counts:
+            rows = []
+            for place in places:
+                found = [drawn(place, k, draw, growing=growing) for _ in range(draws)]
+                if found[0] is not None and len(place.misses) > k + 1:
+                    rows.append(np.mean([corrected(place, *one) for one in found], axis=0))
+            before, after, harmed, inside = np.mean(rows, axis=0)
+            gained = f"error {before:.1%} -> {after:.1%}, made worse in {harmed:.1%} of draws"
+            others = ", others on twice the GPUs or more" * growing
+            print(f"{k} own runs, {len(rows)} machines{others}: {gained}; interval holds {inside:.0%}", flush=True)
 
 
 def job(run, traits, i):
@@ -115,11 +197,77 @@ def order(parts):
         print(f"  said {shares[0]:.0%}, were {shares[1]:.0%}, {among.sum()} pairs")
 
 
+def fitting(known):
+    """Of runs said to fit with a probability, how many ran; what runs that had room read, whom nobody chose for it."""
+    said, fits = probabilities(known), known.column("fits")
+    told, ran = fits != "", fits == "yes"
+    both = np.isin(known.sources, known.sources[told & ~ran])
+    for low, high in pairwise((0.0, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99, 1.0001)):
+        among = told & (said >= low) & (said < high)
+        parts = [f"{ran[m].mean():.0%} of {m.sum()} ran, said {said[m].mean():.0%}" for m in (among, among & both)]
+        print(f"said {low:.0%} to {min(high, 1.0):.0%}: {parts[0]}; publishers that report failures: {parts[1]}")
+    score = known.column("miss") / known.column("scale")
+    roomy = known.read & (known.column("room") > 0.3)
+    for share in (0.5, 0.7, 0.8, 0.9, 0.95):
+        held = score <= memory.score_at(share)
+        print(f"readings of runs with a quarter to spare: {share:.0%} foretold, {over_sources(known, held, roomy):.0%}")
+
+
+def over_sources(known, flags, among):
+    return np.mean([flags[among & (known.sources == name)].mean() for name in np.unique(known.sources[among])])
+
+
+def own_memory(known):
+    names, draw = np.unique(known.sources), np.random.default_rng(0)
+    room, missed, fits = (known.column(name) for name in ("room", "miss", "fits"))
+    side = np.select([known.read | (fits == ""), fits == "yes"], [np.nan, 1.0], -1.0)
+    place = np.array([" ".join(at) for at in zip(known.sources, known.traits.names["accelerator"],
+                                                 known.traits.names["stack"], strict=True)])  # fmt: skip
+    without = {}
+    for fold in range(FOLDS):
+        held = np.isin(known.sources, names[fold::FOLDS])
+        without |= dict.fromkeys(names[fold::FOLDS], memory_errors.fitted(known.take(np.flatnonzero(~held))))
+    for k in (1, 2, 5):
+        rows, told = [], []
+        for at in np.unique(place):
+            mine = np.flatnonzero(place == at)
+            found = without[known.sources[mine[0]]]
+            for _ in range(DRAWS if known.read[mine].sum() >= k + 2 else 0):
+                chosen = draw.permutation(mine[known.read[mine]])
+                own, new = chosen[:k], chosen[k:]
+                needs = learn_needs(known.points.take(own), Seen(missed[own], room[own], side[own]), found)
+                wide, z = spread(known.points.take(new), found), (missed[new] - needs.center) / needs.scale
+                before = student.logpdf(missed[new] / wide, memory.FREEDOM) - np.log(wide)
+                after = student.logpdf(z, FREEDOM) - np.log(needs.scale)
+                held = abs(z) <= student.ppf(0.95, FREEDOM)
+                rows.append((known.sources[mine[0]], before.mean(), after.mean(), held.mean()))
+                others = np.setdiff1d(mine, own)
+                sure = room[others] >= needs.center + SURE_SCORE * needs.scale
+                told += [(fits[i] == "yes", room[i] >= -np.log1p(-MEMORY_MARGIN), s)
+                         for i, s in zip(others, sure, strict=True) if fits[i]]  # fmt: skip
+        by = grouped(rows, lambda row: row[0]).values()
+        before, after, held = np.mean([np.mean([row[1:] for row in of], axis=0) for of in by], axis=0)
+        print(
+            f"{k} own readings, {len(by)} publishers: log score {before:.2f} -> {after:.2f}, interval holds {held:.0%}"
+        )
+        ran, *said = np.array(told).T
+        for name, fit in zip((f"margin {MEMORY_MARGIN:.0%}", "80 % sure"), said, strict=True):
+            shares = f"{(~fit[~ran]).mean():.0%} of failures caught, {(~fit[ran]).mean():.1%} of what ran refused"
+            print(f"  {name}: {shares}, of those said to fit {ran[fit].mean():.1%} ran")
+
+
 def main() -> int:
+    parser = argparse.ArgumentParser(description="Judge the models of errors on publishers that they have not seen.")
+    parser.add_argument("--repriced", action="store_true", help="correct by repricing, as plan calibrate does")
     parts = list(judged())
+    if parser.parse_args().repriced:
+        own_runs(list(repriced(parts)), REPRICED, 2)
+        return 0
     scores(parts)
-    own_runs(parts)
+    own_runs(list(tabled(parts)), OWN, DRAWS)
     order(parts)
+    fitting(readings())
+    own_memory(readings())
     return 0
 
 
