@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -58,8 +59,8 @@ def runners_up(search: Search, tried: Sequence[Challenged], budget: Budget) -> R
     for known in sorted((best for best in searched if best), key=objective.value):
         add(known)
     complete = all(one.outcome.proved for one in alike)
-    for bound, row in objective.promising(outcome, budget):
-        if _settled([value for value, _ in found], top, bound):
+    for bound, row in objective.promising(outcome, _last(found, top), budget):
+        if bound >= _last(found, top):
             break
         if budget.spent():
             complete = False
@@ -69,9 +70,11 @@ def runners_up(search: Search, tried: Sequence[Challenged], budget: Budget) -> R
     return RunnersUp(tuple(one for _, one in sorted(found, key=lambda pair: pair[0])), complete)
 
 
-def _settled(values: list[float], top: int, bound: float) -> bool:
-    """Whether no later row, none of them better than ``bound``, can be among the best ``top`` beside the plan."""
-    return len(values) > top and (top == 0 or bound >= sorted(values)[top])
+def _last(found: list[tuple[float, Incumbent]], top: int) -> float:
+    """The value from which on nothing can be among the best ``top`` beside the plan; infinite while those lack."""
+    if len(found) <= top:
+        return math.inf
+    return sorted(value for value, _ in found)[top] if top else 0.0
 
 
 def alternatives(search: Search, others: Sequence[Incumbent]) -> tuple[Alternative, ...]:

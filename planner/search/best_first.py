@@ -119,7 +119,7 @@ def search(
     if not len(cores):
         return outcome
     several = isinstance(scenario, Mixed)
-    pace = SEVERAL_GROUPS if several else ONE_GROUP
+    pace = _pace(several=several, found=bool(np.isfinite(below)))
     for part in seen:
         remember(outcome, part, scenario)
     optimistic = _bounds(space.cores, scenario, cores, budget)
@@ -148,6 +148,12 @@ def search(
         outcome.lower_bound = outcome.best.iteration
         _tell(outcome, outcome.lower_bound, budget)
     return outcome
+
+
+def _pace(*, several: bool, found: bool) -> Pace:
+    """The pace over several node groups or over one; at once where a good strategy need not be ``found`` first."""
+    pace = SEVERAL_GROUPS if several else ONE_GROUP
+    return replace(pace, first=pace.chunk) if found else pace
 
 
 def _tell(outcome: Outcome, bound: float, budget: Budget) -> None:
@@ -382,14 +388,18 @@ def _try(outcome: Outcome, one: Priced, scenario: AnyScenario, budget: Budget) -
         outcome.feasible += not (isinstance(scenario, Mixed) or one.fits[0])  # else it is counted already
 
 
-def promising(outcome: Outcome, scenario: AnyScenario, budget: Budget) -> Iterator[tuple[float, Strategies]]:
+def promising(
+    outcome: Outcome, scenario: AnyScenario, budget: Budget, below: float = np.inf
+) -> Iterator[tuple[float, Strategies]]:
     """The most promising rows seen, by the seconds that no split of theirs can beat; those that cannot fit left out.
 
-    Once a time limit has passed they come by the bound that they have, those that cannot fit among them.
+    Those of ``below`` seconds or more are not looked for. Once a time limit has passed they come by the bound that they
+    have, those that cannot fit among them.
     """
     count = None if isinstance(scenario, Mixed) else PROMISING
     kept = [part.take(np.argsort(part.bound, kind="stable")[:count]) for part in outcome.pool if len(part.rows)]
-    tight = ((part, *_tight_in_time(part, scenario, np.inf, budget)) for part in kept)
+    kept = [near for part in kept if len((near := part.take(part.bound < below)).rows)]
+    tight = ((part, *_tight_in_time(part, scenario, below, budget)) for part in kept)
     yield from in_order([(part, np.where(fits, bound, np.inf)) for part, bound, fits in tight], count)
 
 

@@ -84,8 +84,7 @@ def _alike(rows: Strategies, scenario: Scenario) -> Iterator[Ints]:
 def _lowest(chains: _Chains, low: Floats) -> Floats:
     """A limit on the slowest stage that is too low or just enough, (n,): no split is below."""
     low = np.maximum(low, chains.least)
-    high = chains.prefix[:, -1] + chains.extra.max(axis=1) + chains.again
-    enough = chains.reaches(low)
+    high, enough = chains.most, chains.reaches(low)
     for _ in range(_HALVINGS):
         middle = np.minimum((low + high) / 2.0, 1.25 * low)
         reached = chains.reaches(middle)
@@ -95,46 +94,39 @@ def _lowest(chains: _Chains, low: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class _Chains(Columns):
-    """Rows with the same number of stages p and slices S: sums in front of every slice, (n, S + 1) each."""
+    """Rows with the same number of stages p and slices S."""
 
-    prefix: Floats
-    """Seconds."""
     extra: Floats
     """Seconds of each stage beside its slices, (n, p)."""
     least: Floats
     """No slowest stage is below, (n,)."""
-    again: Floats
-    """Seconds to recompute every slice, (n,)."""
+    most: Floats
+    """Seconds that no slowest stage needs more than, (n,)."""
     behind: Ints
     """Slices that the stages behind each one hold at least, (n, p)."""
-    thin: tuple[Floats, ...]
-    """Bytes of slices in their leanest form, for each stage."""
+    sums: tuple[Floats, ...]
+    """Of each stage (n, 3, S + 1): in front of every slice its seconds; bytes of slices in their leanest form; seconds
+    and what memory asks to recompute for each slice stored."""
     room: tuple[Floats, ...]
     """Bytes that a stage has for its slices, (n,) for each stage."""
-    bent: tuple[Floats, ...]
-    """Seconds and what memory asks to recompute for each slice stored, for each stage."""
     spare: tuple[Floats, ...]
     """Recomputation that the room of a stage saves, seconds, (n,) for each stage."""
 
     def reaches(self, limit: Floats) -> Bools:
         """Whether stages within ``limit`` can hold all slices, some each at least, as far as this bound sees, (n,)."""
-        row, start = np.arange(len(limit)), np.zeros(len(limit), dtype=np.int64)
-        slices, stages = self.prefix.shape[1] - 1, self.extra.shape[1]
-        for stage in range(stages):
+        start, slices = np.zeros(len(limit), dtype=np.int64), self.sums[0].shape[2] - 1
+        for stage, sums in enumerate(self.sums):
             left = limit - self.extra[:, stage]
-            reach = _within(self.prefix, row, start, left)
-            reach = np.minimum(reach, _within(self.thin[stage], row, start, self.room[stage]))
-            reach = np.minimum(reach, _within(self.bent[stage], row, start, left + self.spare[stage]))
-            start = np.maximum(start, np.minimum(reach, slices - self.behind[:, stage]))
+            budget = np.stack([left, self.room[stage], left + self.spare[stage]], axis=1)
+            start = np.maximum(start, np.minimum(_within(sums, start, budget), slices - self.behind[:, stage]))
         return (start >= slices) & (np.array(self.room) >= 0.0).all(axis=0)
 
 
-def _within(before: Floats, row: Ints, start: Ints, budget: Floats) -> Ints:
-    """The last slice boundary whose sum from ``start`` is within the budget, (n,)."""
-    target = before[row, start] + budget
-    with np.errstate(invalid="ignore"):
-        target = target + _SLACK * np.abs(target) + _SLACK * before[:, -1]
-    return np.count_nonzero(before <= target[:, None], axis=1) - 1
+def _within(before: Floats, start: Ints, budget: Floats) -> Ints:
+    """The last slice boundary whose sums from ``start`` are all within their budgets, (n, 3): (n,)."""
+    target = before[np.arange(len(start)), :, start] + budget
+    target = target + _SLACK * np.abs(target) + _SLACK * before[:, :, -1]
+    return np.asarray((before <= target[:, :, None]).sum(axis=2).min(axis=1) - 1)
 
 
 def _chains(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario, fewest: Ints) -> _Chains:
@@ -154,21 +146,23 @@ def _chains(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: S
     extra, (first, last) = stage_extras(rows, seconds, places), ends(rows, places)
     fewest = fewest[:, :pp] if bool(scenario.stack.supports.uneven_stages) else np.ones_like(held, dtype=np.int64)
     usable = memory_limit(scenario, rows) - memory.everywhere
-    thin, room, bent, spare = [], [], [], []
+    lean = np.where(every, light, np.where(free, np.minimum(light, stored), stored))
+    cheapest = np.where(free, _cheapest(again, np.maximum(stored - light, 0.0)), 0.0)
+    passed, states, whole, leanest = (_sums(each) for each in (plain, state, stored, lean))
+    sums, room, spare = [], [], []
     for stage in range(pp):
         mine = held[:, stage]
         fixed = first[:, stage] * (memory.first + mine * memory.embedding_activation) + last[:, stage] * memory.last
-        saved = mine * np.maximum(stored - light, 0.0)
-        rate = np.where(free, _cheapest(again, saved), 0.0)
-        kept = np.where(every, light, np.where(free, np.minimum(light, stored), stored))
         left = usable - fixed - (every & (fewest[:, stage] > 0)) * memory.working_at(last[:, stage]) + _SLACK * usable
-        thin.append(_sums(state + mine * kept))
+        rate, times = cheapest / mine, mine[:, None]
+        bent = passed + rate[:, None] * (states + times * whole)
+        sums.append(np.stack([passed, states + times * leanest, bent], axis=1))
         room.append(left)
-        bent.append(_sums(plain + rate * (state + mine * stored)))
         spare.append(rate * left)
     least = ((fewest > 0) * plain.min(axis=0)[:, None] + extra).max(axis=1)
     behind = fewest[:, ::-1].cumsum(axis=1)[:, ::-1] - fewest
-    return _Chains(_sums(plain), extra, least, again.sum(axis=0), behind, *map(tuple, (thin, room, bent, spare)))
+    most = passed[:, -1] + extra.max(axis=1) + again.sum(axis=0)
+    return _Chains(extra, least, most, behind, tuple(sums), tuple(room), tuple(spare))
 
 
 def _cheapest(again: Floats, saved: Floats) -> Floats:

@@ -65,8 +65,11 @@ def counted(monkeypatch):
 @pytest.mark.parametrize(
     ("asked", "searches", "cores", "priced"),
     [
-        ({"model": "175b", "gpus": 12288, "global_batch_size": 6144}, 22, 240_000, 270_000),
-        ({"model": "deepseek-v3", "gpus": 2048, "global_batch_size": 4096}, 22, 120_000, 240_000),
+        ({"model": "175b", "gpus": 12288, "global_batch_size": 6144}, 22, 240_000, 286_000),
+        ({"model": "deepseek-v3", "gpus": 2048, "global_batch_size": 4096}, 22, 110_000, 245_000),
+        ({"model": "deepseek-v3", "gpus": 2048}, 21, 350_000, 555_000),
+        ({"model": "llama3.1-405b", "gpus": 16384}, 22, 246_000, 476_000),
+        ({"model": "22b", "gpus": 128, "cluster": "a100-h100-mixed"}, 8, 195_000, 185_000),
     ],
 )
 def test_a_plan_with_its_reasons_takes_a_bounded_number_of_searches_cores_and_strategies(
