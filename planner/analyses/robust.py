@@ -70,7 +70,7 @@ class Question:
     def runners_up(self, found: Outcome) -> list[Incumbent]:
         """Good ones of the outcome with everything at its stated value, each under its best split."""
         question = self.objective.question
-        solved = (best_split(one, question, budget=self.budget) for _, one in promising(found, question))
+        solved = (best_split(one, question, budget=self.budget) for _, one in promising(found, question, self.budget))
         within = takewhile(lambda _: not self.budget.spent(), solved)
         return list(islice((one for one in within if one is not None), RUNNERS_UP))
 
