@@ -108,7 +108,7 @@ def core_seconds(strategies: Strategies, scenario: Scenario) -> RowSeconds:
         data_parallel=nothing,
         optimizer=nothing,
         offload=nothing,
-        overhead=nothing + stack.calibrated.host_time * stack.calibrated.iteration_overhead,
+        overhead=nothing + _step_overhead(scenario),
         bubble=bubble_share(strategies, stack, **passes),
         straggler=nothing + straggler_share(stack.calibrated.straggler, nodes),
         upkeep=nothing + 1.0,
@@ -187,6 +187,12 @@ def with_step(strategies: Strategies, scenario: Scenario, core: RowSeconds) -> R
         optimizer=optimizer_seconds(strategies, scenario),
         offload=step_offload_seconds(strategies, scenario, layer),
     )
+
+
+def _step_overhead(scenario: Scenario) -> float:
+    """Seconds that an iteration costs the host beside its passes."""
+    known = scenario.stack.calibrated
+    return known.host_time * known.iteration_overhead + scenario.stack.host.calls_per_step * scenario.rates.launch
 
 
 def _host_seconds(strategies: Strategies, scenario: Scenario) -> Floats:

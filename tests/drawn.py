@@ -168,6 +168,7 @@ def _rest(pick):
         "deterministic": pick(False, False, True),
         "iteration_overhead": pick("0 s", "3 ms"),
         "micro_batch_overhead": pick("0 s", "50 us"),
+        "calls_per_step": pick(0.0, 1000.0),
         "scale_kernels": pick(0, 10),
         "amax_group": pick("none", "tensor", "data"),
         "optimizer": pick("adam", "adam", "adam-8bit", "muon"),

@@ -88,6 +88,10 @@ class HostCosts(Record):
     """Further kernels for each expert of the rank, in formats whose scales are found anew."""
     micro_batch_overhead: TimeQuantity = 0.0
     """Time per micro-batch and stage."""
+    calls_per_step: float = Field(0.0, ge=0)
+    """What an iteration costs the host beside its passes, in launches, while the device waits: the step reads the norm
+    of the gradients, or whether they are finite, from the device, so that the host has lost its lead. Loops over the
+    parameters, schedules, logging, the next batch. 0 where a step reads nothing."""
 
 
 class ExpertCosts(Record):

@@ -67,7 +67,12 @@ FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
         "exchange.keeps_gathered_inputs",
         "logits.gathered_logits",
     ),
-    "data, host and stragglers": ("calibrated.iteration_overhead", "host.micro_batch_overhead", "calibrated.straggler"),
+    "data, host and stragglers": (
+        "calibrated.iteration_overhead",
+        "host.calls_per_step",
+        "host.micro_batch_overhead",
+        "calibrated.straggler",
+    ),
 }
 """What a stack does, in the order in which one is turned into another; its other fields come last together."""
 

@@ -153,6 +153,20 @@ def test_host_time_counts_once_an_iteration_and_once_a_micro_batch():
     assert slow.breakdown["host"] == pytest.approx(19e-3)
 
 
+def test_what_a_step_calls_beside_its_passes_takes_as_long_as_so_many_launches():
+    rows, known = strategies(num_microbatches=16), {"launch_time": "1 us", "cuda_graphs": True}
+    plain, slow = (
+        price_strategy(
+            rows, toy_scenario(gpus=1, stack=toy_stack(calls_per_step=calls, **known)), row_assignment(strategies(), 8)
+        )
+        for calls in (0, 500)
+    )
+    launch = toy_scenario(gpus=1, stack=toy_stack(**known)).rates.launch
+    assert launch > 0
+    assert slow.iteration - plain.iteration == pytest.approx(500 * launch)
+    assert slow.breakdown["host"] - plain.breakdown["host"] == pytest.approx(500 * launch)
+
+
 def test_recomputing_a_layer_costs_its_forward_pass_again():
     rows = strategies(num_microbatches=1, recompute=Recompute.FULL)
     none, two = (price_strategy(rows, toy_scenario(gpus=1), Assignment(np.array([8]), np.array([r]))) for r in (0, 2))
