@@ -109,7 +109,7 @@ def _complete(node: Node, params: dict[str, Any], ask: Callable[[str, str | None
             if ask:
                 _ask_until_understood(node, question, ask)
     if "accelerator" not in node.figures:
-        raise BadRequest("no file tells the accelerator; --accelerator says it, `plan list accelerators` has all")
+        raise BadRequest("no accelerator is known; give --accelerator NAME (`plan list accelerators`) or nvidia-smi -q")
     if "gpus_per_node" not in node.figures:
         usual = next(one.suggested for one in open_questions(node) if one.figure == "gpus_per_node") or "8"
         answered(node, "gpus_per_node", usual, "assumed: as most nodes with it; --gpus-per-node says otherwise")
