@@ -56,7 +56,7 @@ class Efforts(NamedTuple):
     """What would help is searched anew on other machines; over several node groups each search has its own."""
 
 
-ONE_GROUP = Efforts(challenges=5e5, runners_up=2.5e5, beside=1e6, helps=1.5e6)
+ONE_GROUP = Efforts(challenges=7.5e5, runners_up=2.5e5, beside=1e6, helps=1.5e6)
 SEVERAL_GROUPS = Efforts(challenges=1e6, runners_up=1e6, beside=0.0, helps=1e6)
 HIGH = 0.85
 """Utilisation beyond which a device does less than is counted."""

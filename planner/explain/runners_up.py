@@ -59,7 +59,7 @@ def runners_up(search: Search, tried: Sequence[Challenged], budget: Budget) -> R
     for known in sorted((best for best in searched if best), key=objective.value):
         add(known)
     complete = all(one.outcome.proved for one in alike)
-    for bound, row in objective.promising(outcome, _last(found, top), budget):
+    for bound, row in objective.promising(outcome, budget, _last(found, top)):
         if bound >= _last(found, top):
             break
         if budget.spent():

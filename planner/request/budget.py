@@ -30,6 +30,8 @@ SPLIT: Final = 5e6
 """Effort of the layers of one strategy that are split alone, which take a thousandth of it."""
 CELL: Final = 0.005
 """Effort of one cell of a table that dynamic programming passes through."""
+SLICE: Final = 0.02
+"""Effort of a slice on a stage where the bound of a strategy is asked for whose slices differ."""
 
 
 BEGUN: Final = 0.95
@@ -146,4 +148,4 @@ class Budget:
         return one
 
 
-__all__ = ["CELL", "CORE", "SEARCH", "SOLVE", "SPLIT", "Budget"]
+__all__ = ["CELL", "CORE", "SEARCH", "SLICE", "SOLVE", "SPLIT", "Budget"]

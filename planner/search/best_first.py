@@ -29,7 +29,7 @@ from costmodels.strategy import (
     Ints,
     Strategies,
 )
-from planner.request.budget import CORE, Budget
+from planner.request.budget import CORE, SLICE, Budget
 from planner.search.core_bounds import known_bound, mixed_core_bound
 from planner.search.priced import Priced, pairs, price_mixed_strategies, price_pairs
 from planner.search.split import TOLERANCE, Incumbent, best_split, solve_split
@@ -119,7 +119,7 @@ def search(
     if not len(cores):
         return outcome
     several = isinstance(scenario, Mixed)
-    pace = _pace(several=several, found=bool(np.isfinite(below)))
+    pace = _pace(several=several, found=bool(np.isfinite(below)) and not budget.timed)
     for part in seen:
         remember(outcome, part, scenario)
     optimistic = _bounds(space.cores, scenario, cores, budget)
@@ -151,9 +151,10 @@ def search(
 
 
 def _pace(*, several: bool, found: bool) -> Pace:
-    """The pace over several node groups or over one; at once where a good strategy need not be ``found`` first."""
-    pace = SEVERAL_GROUPS if several else ONE_GROUP
-    return replace(pace, first=pace.chunk) if found else pace
+    """The pace over several node groups, or over one: at once where a good strategy need not be ``found`` first."""
+    if several:
+        return SEVERAL_GROUPS
+    return replace(ONE_GROUP, first=CHUNK) if found else ONE_GROUP
 
 
 def _tell(outcome: Outcome, bound: float, budget: Budget) -> None:
@@ -318,29 +319,25 @@ def _unbeaten(parts: list[Priced], outcome: Outcome) -> list[Priced]:
     return [kept for part in parts if len((kept := part.take(part.bound < _ceiling(outcome))).rows)]
 
 
-def _tight(part: Priced, scenario: AnyScenario, below: float = np.inf) -> tuple[Floats, Bools]:
+def _tight(part: Priced, scenario: AnyScenario, below: float, budget: Budget) -> tuple[Floats, Bools]:
     """The larger of a row's two bounds, (N,), and whether its layers fit: where layers differ neither is always it.
 
-    Rows that take ``below`` seconds or more may count as those that do not.
+    Rows that take ``below`` seconds or more may count as those that do not. Where the budget is spent, the bound that
+    the rows have already.
     """
-    if isinstance(scenario, Mixed):
+    if isinstance(scenario, Mixed):  # whose bounds are tight already
         return part.bound, part.fits
+    if budget.spent():
+        return part.bound, np.ones(len(part.rows), dtype=bool)
+    slices = 0 if part.seconds.kinds is None else scenario.model.num_layers
+    budget.spend(len(part.rows) + SLICE * slices * int(part.rows.pp.sum()))
     bound, feasible = stage_bounds(part.rows, part.seconds, part.memory, scenario, below)
     return np.maximum(bound, part.bound), feasible
 
 
-def _tight_in_time(part: Priced, scenario: AnyScenario, below: float, budget: Budget) -> tuple[Floats, Bools]:
-    """``_tight``, or the bound that the rows have already where a time limit has passed."""
-    if budget.late:
-        return part.bound, np.ones(len(part.rows), dtype=bool)
-    return _tight(part, scenario, below)
-
-
 def _settle(outcome: Outcome, pending: list[Priced], scenario: AnyScenario, budget: Budget) -> None:
     """Solve the open rows in the order of their tight bounds until none can beat the incumbent."""
-    if not isinstance(scenario, Mixed):  # whose bounds are tight already
-        budget.spend(sum(len(part.rows) for part in pending))
-    candidates = [(part, *_tight_in_time(part, scenario, _ceiling(outcome), budget)) for part in pending]
+    candidates = [(part, *_tight(part, scenario, _ceiling(outcome), budget)) for part in pending]
     flat = [
         (float(bound[i]), part, i)
         for part, bound, feasible in candidates
@@ -393,13 +390,13 @@ def promising(
 ) -> Iterator[tuple[float, Strategies]]:
     """The most promising rows seen, by the seconds that no split of theirs can beat; those that cannot fit left out.
 
-    Those of ``below`` seconds or more are not looked for. Once a time limit has passed they come by the bound that they
+    Those of ``below`` seconds or more are not looked for. Where the budget is spent they come by the bound that they
     have, those that cannot fit among them.
     """
     count = None if isinstance(scenario, Mixed) else PROMISING
     kept = [part.take(np.argsort(part.bound, kind="stable")[:count]) for part in outcome.pool if len(part.rows)]
     kept = [near for part in kept if len((near := part.take(part.bound < below)).rows)]
-    tight = ((part, *_tight_in_time(part, scenario, below, budget)) for part in kept)
+    tight = ((part, *_tight(part, scenario, below, budget)) for part in kept)
     yield from in_order([(part, np.where(fits, bound, np.inf)) for part, bound, fits in tight], count)
 
 

@@ -159,7 +159,7 @@ class Objective:
         """Whether one is better than another by more than rounding."""
         return self.value(one) < self.value(other) * (1.0 - TOLERANCE)
 
-    def promising(self, outcome: Outcome, below: float, budget: Budget) -> Iterator[Promising]:
+    def promising(self, outcome: Outcome, budget: Budget, below: float) -> Iterator[Promising]:
         """The most promising rows that a search saw, each with its bound, best first; some only, from ``below`` on."""
         if self.by_memory:
             yield from least_memory_strategies(outcome, self.scenario)

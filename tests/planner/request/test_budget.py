@@ -145,7 +145,7 @@ def test_no_row_is_bounded_tightly_once_a_time_limit_has_passed(monkeypatch):
 
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
     monkeypatch.setattr(best_first, "_price_chunk", priced)
-    monkeypatch.setattr(best_first, "_tight", lambda *_: late.append(1))
+    monkeypatch.setattr(best_first, "stage_bounds", lambda *_: late.append(1))
     found = best_first.search(space, resolved.scenario, budget=Budget(5.0))
     assert not late
     assert not found.proved

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ import planner.search.objective as searches
 from planner import PlanRequest, plan
 from planner.explain.levers import scale_compute, scale_device, scale_links
 from planner.search.core_bounds import core_bound, layer_bound
+from planner.search.objective import near_lattice
 from planner.space import lattice
-from planner.space.lattice import build
+from planner.space.lattice import begin, build
 from tests.drawn import drawn_scenarios
 
 SOME = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -45,6 +47,24 @@ def test_what_is_laid_out_for_less_than_some_seconds_holds_every_core_that_may_t
     part = build(scenario, {}, likely=lambda rows: layer_bound(rows, scenario) < below)
     some = core_bound(part.cores, scenario)
     assert sorted(bound[bound < below]) == pytest.approx(sorted(some[some < below]), rel=1e-12)
+
+
+@SOME
+@given(drawn_scenarios(**FEW))
+def test_a_lattice_without_what_is_far_slower_counts_as_the_whole_one_and_keeps_what_is_faster(scenario):
+    whole, begun = build(scenario, {}), begin(scenario, {})
+    assume(len(whole.cores))
+    bound = core_bound(whole.cores, scenario)
+    below = float(np.median(bound))
+    with mock.patch.object(lattice, "SLAB", 7):
+        part = near_lattice(begun, scenario, below)
+    assert (part.candidates, part.refusals) == (whole.candidates, whole.refusals)
+    kept = np.flatnonzero(bound < below)
+    columns = ("tp", "cp", "pp", "vpp", "dp", "schedule", "recompute", "micro_batch_size")
+    for name in columns:
+        assert (getattr(part.cores, name) == getattr(whole.cores, name)[kept]).all()
+    assert (part.allowed == whole.allowed[kept]).all()
+    assert (part.degree[part.layout] == whole.degree[whole.layout[kept]]).all()
 
 
 @pytest.fixture
