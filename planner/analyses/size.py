@@ -244,7 +244,7 @@ def _missed(sizes: Sizes, limits: Limits, resolved: Resolved) -> Size:
     missed = f"no size {upto} meets the limits (searched: {len(sizes.known)} of {sizes.most})"
     if rest:
         known = plural(len(sizes.known), "size")
-        missed = f"none of the {known} searched {upto} meets the limits; {rest} were not searched"
+        missed = f"none of the {known} searched {upto} meets the limits; {rest:,} were not searched"
     nearest = _nearest(sizes, limits)
     return Size(status="infeasible", nearest=nearest, statement=missed, **_frame(sizes, limits, resolved))
 

@@ -297,8 +297,8 @@ def _doubts(refused: tuple[Rejection, ...], row: Strategies, priced: Price, reso
     over = float((priced.footprint.total / stage_limits(row, resolved.question)).max())
     if not refused or refused[0].rule != "memory" or resolved.margin or over > 1.0 + DOUBTFUL:
         return ()
-    known = f"of measured runs that are predicted up to {DOUBTFUL:.0%} above their memory {RAN:.0%} ran"
-    return (f"{refused[0].example}: likely to run out, though {known}",)
+    known = f"{RAN:.0%} of the measured runs predicted up to {DOUBTFUL:.0%} above their memory ran"
+    return (f"{refused[0].example}: likely to run out of memory. {known}, so try a few iterations, or save memory",)
 
 
 def _host_rejection(row: Strategies, scenario: Scenario) -> Rejection:
@@ -323,8 +323,8 @@ def _warnings(row: Strategies, priced: Price, resolved: Resolved, predicted: Pre
         found.append(f"{stack} does not run on {device.name}; --stack {XLA} does, through XLA")
     halved = predicted.mfu / causal_excess(resolved.scenario)
     if predicted.mfu > FLATTERED * halved or max(predicted.mfu, predicted.hfu) > HIGH:
-        whole = "MFU and HFU count full attention, of which causal kernels compute half"
-        found.append(f"{whole}: MFU is {halved:.1%} by that half, and long sequences pass 100 %")
+        whole = "MFU and HFU count attention in full, though causal kernels compute only half of it"
+        found.append(f"{whole}; counted by that half, MFU is {halved:.1%}")
     if resolved.request.objective == "cost" and predicted.cost_dollars is None:
         name = resolved.cluster.name
         found.append(f"{name} has no price, so the cheapest plan is taken to be the fastest; give it price = '2 $/h'")

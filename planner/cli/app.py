@@ -41,7 +41,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
 }
 """Commands by what they are for; those that stand nowhere here come last."""
 EPILOG = """\b
-Exit codes: 0 answered; 1 unexpected error, or an output that takes no more;
+Exit codes: 0 answered; 1 unexpected error, or output that cannot be written;
 2 bad request; 3 proved infeasible; 4 time ran out before any plan;
 130 interrupted.
 Every option reads its default from PLAN_<OPTION>, such as PLAN_CLUSTER."""

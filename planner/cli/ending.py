@@ -136,12 +136,19 @@ def drop_stderr() -> None:
     sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - it lives as long as the process
 
 
+def _begun(error: click.NoSuchOption) -> list[str]:
+    """Options that begin with what was typed, which may share less with it than shorter ones do."""
+    params = error.ctx.command.params if error.ctx else []
+    return [name for param in params for name in param.opts if name.startswith(error.option_name)]
+
+
 def _usage(error: click.ClickException) -> str:
     """Click's finding without its frame, in the form of the other errors."""
     hint = " (`plan --help` shows what there is)"
     match error:
         case click.NoSuchOption():
-            near = f"; did you mean {' or '.join(error.possibilities)}?" if error.possibilities else hint
+            possible = _begun(error) or error.possibilities
+            near = f"; did you mean {' or '.join(possible)}?" if possible else hint
             return f"no such option {error.option_name}{near}"
         case click.MissingParameter(param=click.Parameter() as param, ctx=click.Context() as ctx):
             name = f"{param.opts[0]} " if isinstance(param, click.Option) else ""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.command("export", cls=Command, short_help="A plan as the files that start it.")
 @click.argument("answer", type=Text(), metavar="PLAN")
 @option("--to", "target", metavar="NAME", required=True, help="`plan list exporters` shows them.")
-@option("--target-version", metavar="VERSION", help="Of the target (default: the first that it lists).")
+@option("--target-version", metavar="VERSION", help="Version of the target (default: the first listed).")
 @option("--force", heading="Answer", is_flag=True, help="Overwrite files that are there.")
 @output_options(takes="DIR", written="Write the files there; without it the first one goes to stdout.")
 def export(answer: str, target: str, **params: Any) -> None:

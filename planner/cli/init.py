@@ -32,7 +32,7 @@ OPTIONS = {
 """The five questions, by the figure that answers each."""
 
 
-@click.command("init", cls=Command, short_help="Write a file of your machines, from their own words or five answers.")
+@click.command("init", cls=Command, short_help="Write a cluster file, from outputs of nvidia-smi etc. or five answers.")
 @click.argument("files", type=Text(), nargs=-1, metavar="[FILE]...")
 @option(
     "--accelerator",
@@ -46,7 +46,7 @@ OPTIONS = {
 @option("--price", heading=_M, metavar="MONEY", help="Rent of one GPU and hour, such as 2.50.")
 @option("--name", heading=_A, metavar="NAME", help="Name of the cluster (default: that of the file).")
 @option("--output", "-o", heading=_A, metavar="PLACE", default="my-cluster.toml", help="File to write; - is stdout.")
-@option("--force", heading=_A, is_flag=True, help="Write over a file that is there.")
+@option("--force", heading=_A, is_flag=True, help="Overwrite an existing file.")
 @option("--no-questions", heading=_A, is_flag=True, help="Ask nothing (default without a terminal).")
 @talk_options
 def init(files: tuple[str, ...], output: str | None, force: bool, no_questions: bool, **params: Any) -> None:
@@ -109,7 +109,7 @@ def _complete(node: Node, params: dict[str, Any], ask: Callable[[str, str | None
             if ask:
                 _ask_until_understood(node, question, ask)
     if "accelerator" not in node.figures:
-        raise BadRequest("no file tells the accelerator; --accelerator says it, `plan list accelerators` has all")
+        raise BadRequest("no accelerator is known; give --accelerator NAME (`plan list accelerators`) or nvidia-smi -q")
     if "gpus_per_node" not in node.figures:
         usual = next(one.suggested for one in open_questions(node) if one.figure == "gpus_per_node") or "8"
         answered(node, "gpus_per_node", usual, "assumed: as most nodes with it; --gpus-per-node says otherwise")

@@ -126,13 +126,13 @@ def output_options(*formats: str, takes: str = "FILE", written: str = "Write the
 
 
 talk_options = stacked(
-    option("--quiet", "-q", heading=ANSWER, is_flag=True, help="No talk on stderr."),
+    option("--quiet", "-q", heading=ANSWER, is_flag=True, help="Print no messages on stderr."),
     option(
         "--verbose",
         "-v",
         heading=ANSWER,
         is_flag=True,
-        help="Show all there is to say; tracebacks of unexpected errors.",
+        help="Show everything, and tracebacks of unexpected errors.",
     ),
 )
 

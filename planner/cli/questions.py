@@ -36,8 +36,8 @@ _INSTEAD = "Instead of a plan"
 @file_options
 @question_options
 @pin_options
-@option("--what-if", heading=_INSTEAD, is_flag=True, help="What would help: every lever turned both ways.")
-@option("--robust", heading=_INSTEAD, metavar="SHARE", help="Least worst regret, rates uncertain by so much: 20%.")
+@option("--what-if", heading=_INSTEAD, is_flag=True, help="Plan again with each figure of the machines up and down.")
+@option("--robust", heading=_INSTEAD, metavar="SHARE", help="Least worst regret if rates are off by a SHARE like 20%.")
 @field_option("top")
 @field_option("reasons")
 @output_options(*FORMATS)

@@ -34,7 +34,8 @@ def report(source: str, study: str | None, **params: Any) -> None:
 
     page = page_of(_shown(source, study, quiet=params["quiet"]))
     write(page, params["output"])
-    talk(params, f"{len(page.encode()) / 1e3:,.0f} kB; open it in a browser, it needs no network")
+    size = f"{len(page.encode()) / 1e3:,.0f} kB"
+    talk(params, f"wrote {params['output'] or 'the page'}, {size}: open it in a browser; it needs no network")
 
 
 def _shown(source: str, study: str | None, *, quiet: bool) -> Shown | ShownAnswer:

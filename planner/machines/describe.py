@@ -280,7 +280,7 @@ def settle_price(node: Node) -> None:
     name = str(node.value("accelerator"))
     if "price" not in node.figures and (rent := _rent(name)) is not None:
         source = accelerator(name).sources.get("price", "catalogue")
-        node.say("price", f"{rent} $/h", f"assumed: the catalogue's for {name} ({source}); --price says yours")
+        node.say("price", f"{rent} $/h", f"assumed: the catalogue's for {name} ({source}); --price sets yours")
 
 
 def settle_network(node: Node, *, alone: bool) -> None:
@@ -300,7 +300,7 @@ def settle_network(node: Node, *, alone: bool) -> None:
     near = usual_cluster(node)
     found = network_of(near) if near else None
     if near is None or found is None:
-        raise BadRequest('no file tells the network between nodes; --network "400 Gb/s" says it, or --nodes 1')
+        raise BadRequest('the network between nodes is not known; give --network, such as "400 Gb/s", or --nodes 1')
     machine = node.figures.get("machine")
     of_cloud = machine is not None and _cluster_called(machine.value) == near
     why = f"{machine.source}: {machine.value}, " if machine and of_cloud else "assumed: as "

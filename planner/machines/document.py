@@ -31,8 +31,8 @@ _OWN: Final = ("pcie", "socket")
 """Beginnings of links that are no faster than PCIe."""
 MEASURE: Final = (
     "what the GPUs really reach: plan probe -o probe.json (plan probe --print > measure.py where only PyTorch is)",
-    "links between GPUs: torchrun --nproc-per-node GPUS measure.py -o probe.json",
-    "links between nodes: all_reduce_perf of nccl-tests over 2 and more nodes, its output in a file",
+    "the links between GPUs: torchrun --nproc-per-node GPUS measure.py -o probe.json",
+    "the links between nodes: all_reduce_perf of nccl-tests over 2 and more nodes, its output in a file",
     "then plan calibrate probe.json *.log --cluster THIS_FILE -o profile.toml, and plan --profile profile.toml",
 )
 Line = tuple[str, Any, str]
@@ -50,8 +50,9 @@ def cluster_file(name: str, nodes: Sequence[Node], read: Sequence[str]) -> str:
     Raises:
         BadRequest: what was said makes no cluster.
     """
-    made = f"Written by plan init from {', '.join(read) or 'answers'}. Above each figure stands where it is from."
-    head = [*_comment(made), *_comment("Change what is wrong: docs/machines.md explains the fields."), ""]
+    made = f"Written by plan init from {', '.join(read) or 'answers'}."
+    notes = "The line above a figure says where it comes from.", "docs/machines.md explains the fields."
+    head = [*(part for note in (made, *notes) for part in _comment(note)), ""]
     lines = [*head, _field("name", name), ""]
     if len(nodes) == 1:
         lines += _group(nodes[0], "")
@@ -60,7 +61,7 @@ def cluster_file(name: str, nodes: Sequence[Node], read: Sequence[str]) -> str:
         for title, node in zip(titles, nodes, strict=True):
             lines += ["[[groups]]", _field("name", title), *_group(node, "groups."), ""]
     remarks = list(dict.fromkeys(remark for node in nodes for remark in node.remarks))
-    for heading, said in (("Look at this:", remarks), ("No file tells, so measure it:", MEASURE)):
+    for heading, said in (("Please check:", remarks), ("Not in any file, so measure it:", MEASURE)):
         if said:
             lines += ["", *_comment(heading), *(part for one in said for part in _comment(one, "- "))]
     text = "\n".join(lines) + "\n"

@@ -197,7 +197,7 @@ class PlanRequest(BaseModel, metaclass=_OneLineErrors):
 
         if under := TRAINERS.get(value or ""):
             raise ValueError(
-                f"{value!r} trains on {under}: ask for {under}, and `plan export --to {value}` writes its files"
+                f"{value!r} trains on {under}: give {under} here; then `plan export --to {value}` writes its files"
             )
         if value not in {None, ANY, *FRAMEWORKS}:
             raise ValueError(f"unknown framework {value!r:.60}; {meant(str(value), FRAMEWORKS, most=2)}")

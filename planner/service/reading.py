@@ -28,7 +28,7 @@ _LONGEST_NAME: Final = 200
 _OWN: Final = ("files", "environment", "arguments", "launch")
 _SEARCHES: Final = 12
 """That a reading takes at most, of the job and of a log's changes: the time is divided among them."""
-_NOT_SAID: Final = f"the machines are not said; {DEFAULT_CLUSTER} is priced"
+_NOT_SAID: Final = f"nothing names the machines; {DEFAULT_CLUSTER} is priced"
 
 
 class ReadFile(Record):

@@ -115,7 +115,7 @@ def _base_unknown(job: Job) -> bool:
 
 
 def _left_out(job: Job) -> str:
-    base = "; Megatron-LM's own base is 10000, which few models of today have" if _base_unknown(job) else ""
+    base = " (the default --rotary-base, 10000, is not that of most recent models)" if _base_unknown(job) else ""
     return f"add your own options: {', '.join(_own_words(job))}{base}"
 
 

@@ -141,7 +141,7 @@ def assumption(branch: Branch) -> str:
     """What was taken for granted at a branch, and what else there is."""
     assert branch.usual is not None
     others = [arm for place, arm in enumerate(branch.arms) if place != branch.usual]
-    return f"line {branch.line}: taken as {branch.arms[branch.usual]}; it could be {' or '.join(others)}"
+    return f"line {branch.line}: {branch.arms[branch.usual]} is assumed; the script also allows {' or '.join(others)}"
 
 
 def needs_of(branches: Sequence[Branch], routes: Sequence[Route]) -> tuple[Need, ...]:

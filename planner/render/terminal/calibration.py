@@ -16,8 +16,8 @@ _TIMES = ("latency", "overhead", "launch_time")
 def render(answer: Calibration, console: Console) -> None:
     """Draw the constants before and after, the errors of each run and set, and what the evidence leaves open."""
     answer = printable(answer, console)
-    stack = "no stack" if answer.stack is None else answer.stack
-    line(console, f"Fitted to {answer.cluster}, {stack}{_gained(answer)}.", "bold")
+    fitted = answer.cluster if answer.stack is None else f"{answer.cluster}, {answer.stack}"
+    line(console, f"Fitted to {fitted}.{_gained(answer)}", "bold")
     _heading(console, "Constants")
     print_rows([_constant(one) for one in answer.constants], console)
     if answer.runs:
@@ -41,8 +41,8 @@ def render(answer: Calibration, console: Console) -> None:
 
 def _gained(answer: Calibration) -> str:
     """How far predictions of the runs missed before and after: medians."""
-    said = [f"{one.what} off by {one.median_before:.1%} before, {one.median_after:.1%} after" for one in answer.errors]
-    return f": {', '.join(said)}" if said else ""
+    said = [f"{one.what}: {one.median_before:.1%} before, {one.median_after:.1%} after" for one in answer.errors]
+    return f" Median error of {'; of '.join(said)}." if said else ""
 
 
 def _heading(console: Console, text: str) -> None:

@@ -12,6 +12,8 @@ from planner.render.terminal.panels import TERMS
 from planner.render.terminal.tables import grid, line, section
 
 _LEAST = 5e-4
+_ROUNDING = 1e-9
+"""Of an iteration: a difference below it is one of sums in another order."""
 
 
 def print_comparison(found: Comparison, console: Console) -> None:
@@ -81,8 +83,9 @@ def _terms(found: Comparison) -> Table:
 
 
 def _difference(a: float, b: float, total: float) -> tuple[str, ...]:
-    sign = "-" if b < a else "+"
-    return short_seconds(a), short_seconds(b), f"{sign}{short_seconds(abs(b - a))}", f"{(b - a) / total:+.1%}"
+    more = 0.0 if abs(b - a) < _ROUNDING * total else b - a
+    sign = "-" if more < 0 else "+" if more else ""
+    return short_seconds(a), short_seconds(b), f"{sign}{short_seconds(abs(more))}", f"{more / total:+.1%}"
 
 
 def _steps(found: Comparison) -> Table:

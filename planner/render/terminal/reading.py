@@ -15,6 +15,8 @@ from planner.answer.text import format_gib, plural, short_seconds
 from planner.render.terminal.tables import columns, grid, indented, line, section
 
 _DEGREES: Final = ("tp", "cp", "pp", "vpp", "ep", "dp")
+_COPIES: Final = {"the model": ("tp", "cp", "pp"), "its experts": ("ep", "etp", "pp")}
+"""Axes whose degrees make one copy of a part of the model."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def print_reading(found: Reading, console: Console, *, whole: bool = False) -> N
         section("Read", _table(shown, found.origins), console)
     if plain:
         said = ", ".join(f"{name.removeprefix('pins.')} {_short(found.values[name])}" for name in plain)
-        console.print(indented(Text(f"as usual: {said}")))
+        console.print(indented(Text(f"at their defaults: {said}")))
     _print_list("Read and not priced", found.unpriced, console)
     _print_list("Assumed", found.assumed, console)
     _print_list("Also", found.remarks, console)
@@ -112,7 +114,7 @@ def _usual(name: str, value: Any, values: Mapping[str, Any]) -> bool:
 def _job(found: Reading) -> str:
     """The job in a few words."""
     gpus = found.values.get("gpus")
-    words = [found.model or "a model that is not said"]
+    words = [found.model or "an unknown model"]
     words += [f"on {plural(gpus, 'GPU')}"] if isinstance(gpus, int) else []
     degrees = [(axis, found.values.get(f"pins.{axis}")) for axis in _DEGREES]
     split = " ".join(f"{axis.upper()} {value}" for axis, value in degrees if str(value) not in {"None", "1"})
@@ -124,18 +126,26 @@ def _verdict(found: Reading) -> str:
         return f"it has no price: {found.refused}"
     if not found.missing:
         return _unfilled(found.values) or "it can be priced (plan predict)"
-    return f"{plural(len(found.missing), 'thing')} must be said before it has a price"
+    lacks = plural(len(found.missing), "thing")
+    return f"no price yet, {lacks} {'is' if len(found.missing) == 1 else 'are'} missing"
 
 
 def _unfilled(values: Mapping[str, Any]) -> str:
-    """That the devices are no whole number of copies of the model, as in scripts whose users set the nodes."""
-    gpus, degrees = values.get("gpus"), [values.get(f"pins.{axis}", 1) for axis in ("tp", "cp", "pp")]
-    if not isinstance(gpus, int) or not all(isinstance(one, int) for one in degrees):
+    """That the devices are no whole number of copies of the model, as in scripts whose users set the nodes.
+
+    A copy of the experts may take more devices than one of the other layers: its degrees share out data-parallel ranks.
+    """
+    gpus = values.get("gpus")
+    copies = {part: [values.get(f"pins.{axis}", 1) for axis in axes] for part, axes in _COPIES.items()}
+    if not isinstance(gpus, int) or not all(isinstance(one, int) for degrees in copies.values() for one in degrees):
         return ""
-    copy = math.prod(degrees)
-    if gpus % copy == 0:
-        return ""
-    return f"one copy of the model takes {plural(copy, 'GPU')}, so {gpus} do not fit; --gpus {copy} can be priced"
+    sizes = {part: math.prod(degrees) for part, degrees in copies.items()}
+    for part, size in sizes.items():
+        if gpus % size:
+            takes = f"one copy of {part} takes {plural(size, 'GPU')}"
+            few = f"{gpus} are not enough" if gpus < size else f"{gpus} are no whole number of copies"
+            return f"{takes}, so {few}; --gpus {math.lcm(*sizes.values())} can be priced"
+    return ""
 
 
 def _measured(measured: Mapping[str, Any]) -> str:

@@ -37,8 +37,9 @@ def _objection(answer: WhyNot) -> Iterator[RenderableType]:
     if answer.terms:
         whole = (answer.iteration_seconds, answer.best_iteration_seconds)
         largest = max((value for value in whole if value), default=1.0)
-        terms = {TERMS.get(name, name): pair for name, pair in answer.terms.items() if any(pair)}
         show = partial(column_seconds, largest=largest)
+        seen = {name: pair for name, pair in answer.terms.items() if {*map(show, pair)} != {show(0.0)}}
+        terms = {TERMS.get(name, name): pair for name, pair in seen.items()}
         table = _comparison(terms, show)
         if whole[0] is not None and whole[1] is not None:
             table.add_row("iteration", *_compared(whole[0], whole[1], show), style="bold")
@@ -57,4 +58,5 @@ def _comparison(terms: Mapping[str, tuple[float, float]], show: Callable[[float]
 
 
 def _compared(this: float, best: float, show: Callable[[float], str]) -> tuple[str, str, str]:
-    return show(this), show(best), f"{'+' if this >= best else '-'}{show(abs(this - best))}"
+    sign = "" if show(abs(this - best)) == show(0.0) else "+" if this > best else "-"
+    return show(this), show(best), f"{sign}{show(abs(this - best))}"

@@ -51,6 +51,7 @@ CASES = {
     "an unknown precision": ([*ASK, "--precision", "bf17"], "bf16"),
     "an unknown objective": ([*ASK, "--objective", "fun"], "objective"),
     "an unknown option": (["--modl", "22b", *GPUS], "did you mean --model"),
+    "the beginning of an option": (["--model", "22b", *GPUS, "--images", "2"], "did you mean --images-per-sample?"),
     "an unknown command": (["sovle", *ASK], "did you mean solve"),
     "a stray word": ([*ASK, "extra"], "extra"),
     "an unknown format": ([*ASK, "--format", "jsn"], "did you mean json"),

@@ -164,7 +164,7 @@ def test_nothing_is_written_over_without_force(plan, tmp_path):
 def test_without_a_terminal_nothing_is_asked(plan):
     done = plan("init", input="h100\n8\n2\n400 Gb/s\n2\n")
     assert done.exit_code == 2
-    assert "--accelerator says it" in done.stderr
+    assert "give --accelerator" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_a_model_beside_a_log_says_nothing_of_how_it_was_split(files):
 def test_a_family_that_is_not_known_is_among_what_is_missing(files):
     (files / "config.json").write_text(json.dumps(MODEL | {"model_type": "qqzz"}))
     done = run("read", files / "config.json")
-    assert "a model that is not priced: 2 things must be said" in done.stdout.splitlines()[0]
+    assert "a model that is not priced: no price yet, 2 things are missing" in done.stdout.splitlines()[0]
     assert "family 'qqzz' is not supported" in done.stdout.partition("Missing")[2]
 
 
@@ -87,7 +87,7 @@ def test_a_price_begins_with_how_far_from_the_best_it_is(files):
 
 def test_what_is_as_in_any_job_takes_one_line_unless_all_is_asked_for(files):
     usual, whole = (run("read", files / "train.sh", *more).stdout for more in ([], ["-v"]))
-    assert "as usual: " in usual
+    assert "at their defaults: " in usual
     assert not re.search(r"^  ep  +1", usual, re.MULTILINE)
     assert re.search(r"^  ep  +1", whole, re.MULTILINE)
 
@@ -274,6 +274,19 @@ def test_a_script_for_other_devices_than_its_degrees_take_is_not_said_to_have_a_
         "--micro-batch-size 1 --global-batch-size 1536 --bf16 --vocab-size 50257\n"
     )
     said = " ".join(run("read", path).stdout.split())
-    assert "takes 128 GPUs, so 8 do not fit; --gpus 128 can be priced" in said
+    assert "takes 128 GPUs, so 8 are not enough; --gpus 128 can be priced" in said
     assert run("predict", path).exit_code == 2
     assert run("predict", path, "--gpus", "128").exit_code == 0
+
+
+def test_experts_over_more_devices_than_there_are_are_not_said_to_have_a_price(tmp_path):
+    path = tmp_path / "run.sh"
+    path.write_text(
+        "torchrun --nproc_per_node 8 pretrain_gpt.py --pipeline-model-parallel-size 4 --expert-model-parallel-size 8 "
+        "--num-experts 8 --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 2048 "
+        "--max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 256 --bf16 --vocab-size 50257\n"
+    )
+    said = " ".join(run("read", path).stdout.split())
+    assert "one copy of its experts takes 32 GPUs, so 8 are not enough; --gpus 32 can be priced" in said
+    assert run("predict", path).exit_code == 3
+    assert run("predict", path, "--gpus", "32").exit_code == 0

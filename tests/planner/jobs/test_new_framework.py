@@ -89,7 +89,7 @@ def test_what_it_refuses_is_searched_around_and_refused_in_its_files(toy):
 
 
 def test_it_is_gone_with_its_rows(tmp_path):
-    with pytest.raises(ValueError, match="'trl' trains on accelerate: ask for accelerate"):
+    with pytest.raises(ValueError, match="'trl' trains on accelerate: give accelerate here"):
         PlanRequest(model="llama3-8b", gpus=8, framework="trl")
     with pytest.raises(ValueError, match="unknown framework 'toy'"):
         PlanRequest(**JOB, framework="toy")

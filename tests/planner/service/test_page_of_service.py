@@ -176,7 +176,7 @@ def test_a_script_is_priced_beside_the_best_plan():
     found = read({"run.sh": SCRIPT})
     assert found["files"] == [{"name": "run.sh", "title": "arguments of Megatron-LM, line 1"}]
     assert (found["request"]["gpus"], found["request"]["pins"]["tp"]) == (16, 8)
-    assert any("machines are not said" in line for line in found["assumed"])
+    assert any("nothing names the machines" in line for line in found["assumed"])
     best = found["answer"]["why_not"][0]
     assert best["iteration_seconds"] < found["answer"]["prediction"]["iteration_seconds"]
 
@@ -197,7 +197,7 @@ def test_what_stands_beside_the_files_wins_over_them():
     found = read({"run.sh": SCRIPT}, gpus=32, cluster="dgx-a100-80gb")
     assert (found["request"]["gpus"], found["request"]["cluster"]) == (32, "dgx-a100-80gb")
     assert found["origins"]["cluster"] == "form"
-    assert not any("machines are not said" in line for line in found["assumed"])
+    assert not any("nothing names the machines" in line for line in found["assumed"])
 
 
 def test_what_is_missing_is_named_and_nothing_priced():
@@ -263,7 +263,7 @@ def test_a_script_is_priced_on_the_machines_of_a_cluster_file_beside_it():
     assert found["files"][1] == {"name": "mine.toml", "title": "machines: 4 nodes of 8 NVIDIA H100 SXM5 80 GB"}
     assert (found["request"]["cluster"]["name"], found["origins"]["cluster"]) == ("mine", "mine.toml")
     assert found["answer"]["request"]["cluster"]["name"] == "mine"
-    assert not any("machines are not said" in line for line in found["assumed"])
+    assert not any("nothing names the machines" in line for line in found["assumed"])
     assert "unknown accelerator" in refusal("read", {"files": {"a.toml": MINE.replace("h100", "h10")}})["message"]
     assert "both tell of machines" in refusal("read", {"files": {"a.toml": MINE, "b.toml": MINE}})["message"]
 

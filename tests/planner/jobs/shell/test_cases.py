@@ -57,7 +57,7 @@ def test_what_does_not_run_is_not_read(name):
 
 def test_a_branch_on_a_variable_that_nobody_set_is_told_and_can_be_given():
     script = read_script((CASES / "if_one_line.sh").read_text())
-    assert script.assumed == ("line 3: taken as $GPU other than a100; it could be $GPU a100",)
+    assert script.assumed == ("line 3: $GPU other than a100 is assumed; the script also allows $GPU a100",)
     assert options("if_one_line.sh", environment={"GPU": "a100"})["tensor-model-parallel-size"] == "2"
 
 

@@ -73,7 +73,7 @@ def test_all_that_a_branch_can_be_asked_for_is_said_at_once():
     script = read_script(text)
     assert [one.option for one in script.needs] == ["--arg 1B or 7B", "--env MODE=full or selective"]
     assert script.missing.startswith("not known from the script: --arg 1B or 7B (line 2: $1 = 1B), --env MODE=full")
-    assert script.assumed == ('line 4: taken as -z "${VP}"; it could be not -z "${VP}"',)
+    assert script.assumed == ('line 4: -z "${VP}" is assumed; the script also allows not -z "${VP}"',)
     given = {"arguments": ["7B"], "environment": {"MODE": "full", "VP": "2"}}
     assert words(text, **given) == ["torchrun train.py --layers 32 --recompute full --vp 2"]
 
@@ -81,7 +81,7 @@ def test_all_that_a_branch_can_be_asked_for_is_said_at_once():
 def test_a_script_is_read_as_the_first_of_its_nodes_runs_it():
     script = read_script('if [ "$NODE_RANK" -eq 0 ]; then A=1; else A=2; fi; torchrun train.py --x $A')
     assert [one.words[-1] for one in script.launches] == ["1"]
-    assert script.assumed == ("line 1: taken as $NODE_RANK 0; it could be $NODE_RANK other than 0",)
+    assert script.assumed == ("line 1: $NODE_RANK 0 is assumed; the script also allows $NODE_RANK other than 0",)
 
 
 def test_arms_that_start_the_same_are_no_obstacle():
