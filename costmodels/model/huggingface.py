@@ -79,6 +79,7 @@ def from_config(config: Mapping[str, object], *, name: str = "", seq_length: int
         config = table_config(config, family, nested=nested)
     entries = Entries(config)
     reader = Config(entries, label, seq_length)
+    reader.few_layers()
     vocab_size = reader.count("vocab_size")
     described = ADAPTERS[family](reader) if family in ADAPTERS else read_by_table(reader, family)
     if "moe" not in described and "unused_experts" not in families().get(family, {}):

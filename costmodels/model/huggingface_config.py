@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import UnionType
 from typing import Any
 
-from costmodels.model.parts import Activation, BadModel
+from costmodels.model.parts import MOST_LAYERS, Activation, BadModel
 
 # A configuration states how far positions reach, not the length the model was trained at.
 LONGEST_DEFAULT_SEQUENCE = 8192
@@ -106,6 +106,12 @@ class Config:
         if default is None:
             raise BadModel(f"{self.label}: {spellings[0]}: missing from the Hugging Face configuration")
         return default
+
+    def few_layers(self) -> None:
+        """Refuse a number of layers that no model has, before a list of them is made."""
+        layers = self.get("num_hidden_layers")
+        if isinstance(layers, int) and layers > MOST_LAYERS:
+            raise self.wrong("num_hidden_layers", f"at most {MOST_LAYERS:,} layers")
 
     def reach(self, *spellings: str) -> int:
         """How far positions reach, at least as far as the sequence that is asked for where nothing says it."""

@@ -54,7 +54,7 @@ def _listed(config: Config, said: Known, count: int) -> str:
     if not isinstance(kinds, list) or said.get("unlisted"):
         return ""
     known = {**LAYER_LETTERS, **{name: letter for name, letter in said.items() if isinstance(letter, str)}}
-    if strange := sorted({str(kind) for kind in kinds if kind not in known}):
+    if strange := sorted({str(kind) for kind in kinds if not (isinstance(kind, str) and kind in known)}):
         raise BadModel(
             f"{config.label}: {key}: layers of kind {', '.join(strange)} are not priced; {', '.join(known)} are"
         )

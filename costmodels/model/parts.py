@@ -10,7 +10,8 @@ from hardware.units import counted
 
 # Bounds far above any model keep products of sizes within what arrays of floats and integers hold.
 Count = Annotated[int, Field(strict=True, gt=0, lt=2**31)]
-Layers = Annotated[int, Field(strict=True, gt=0, le=10_000)]
+MOST_LAYERS = 10_000
+Layers = Annotated[int, Field(strict=True, gt=0, le=MOST_LAYERS)]
 """Ten times the deepest that was ever trained; slices of a depth are looked at one by one."""
 CountOrZero = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
 _WRITTEN = WithJsonSchema(

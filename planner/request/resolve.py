@@ -127,6 +127,7 @@ def usual_margin(stack: Stack) -> float:
     return MEMORY_MARGIN if own is None else own
 
 
+_OF_IMAGES: Final = ("images_per_sample", "image_tokens", "train_tower")
 _OF_ADAPTERS: Final = {"megatron-lm": "megatron-bridge"}
 """For a framework that trains no adapters, the one that does."""
 
@@ -251,14 +252,16 @@ def _check_images(scenario: Scenario) -> None:
     """Raises BadRequest where images are asked of a model without a tower, or do not fit into a sequence."""
     switches, model = scenario.stack.switches, scenario.model
     count = switches.images_per_sample
-    if model.tower is None and (count or switches.train_tower):
-        raise BadRequest(f"images_per_sample: {model.name} has no vision tower whose sizes are known; leave it out")
-    if switches.train_tower and not count:
-        raise BadRequest("train_tower without images trains nothing; images_per_sample 1 gives one")
+    asked = [name for name in _OF_IMAGES if getattr(switches, name)]
+    if asked and model.tower is None:
+        raise BadRequest(f"{asked[0]}: {model.name} has no vision tower whose sizes are known; leave it out")
+    if asked and not count:
+        raise BadRequest(f"{asked[0]} without images changes nothing; images_per_sample 1 gives one")
     if count * scenario.image_tokens > scenario.seq_length:
+        fewer = f"image_tokens {fits}" if (fits := scenario.seq_length // count) else "fewer images"
         raise BadRequest(
             f"images_per_sample {count} of {scenario.image_tokens} tokens are more than the sequence of "
-            f"{scenario.seq_length}; a longer one, or image_tokens {scenario.seq_length // count}, would do"
+            f"{scenario.seq_length}; a longer one, or {fewer}, would do"
         )
 
 

@@ -80,7 +80,7 @@ RULES: tuple[Rule, ...] = (
          "sequence length {seq_length} does not divide into two chunks for each rank of cp {cp}",
          "Megatron-Core context parallelism, causal load balance",
          lambda c, x: (c["cp"] == 1) | (x.seq_length % (2 * c["cp"]) == 0),
-         near=near.dividing("cp", lambda x: max(x.seq_length // 2, 1) if x.seq_length % 2 == 0 else 1)),
+         near=near.chunks),
     Rule("context-kind", "dominated", ("cp", "cp_kind"),
          "without context parallelism all its kinds are the same; {cp_kind} repeats p2p", "arithmetic",
          lambda c, _x: (c["cp"] > 1) | (c["cp_kind"] == RING)),

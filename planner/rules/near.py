@@ -14,18 +14,19 @@ Words = Mapping[str, Any]
 
 
 def dividing(axis: str, count: Callable[[Scenario], int]) -> Callable[[Words, Scenario], str]:
-    """The degrees of an axis on either side of the given one that divide a count."""
-    return lambda words, scenario: nearest_divisor(count(scenario), int(words[axis]))
+    """The degrees of an axis on either side of the given one that divide a count, and the GPUs."""
+    return lambda words, scenario: nearest_divisor(math.gcd(count(scenario), scenario.gpus), int(words[axis]))
 
 
 def heads(words: Words, scenario: Scenario) -> str:
-    """Degrees of tensor parallelism that divide the attention heads of every layer."""
+    """Degrees of tensor parallelism that divide the attention heads of every layer, and the GPUs."""
     return nearest_divisor(_heads(scenario), int(words["tp"]))
 
 
 def _heads(scenario: Scenario) -> int:
     kinds = [kind for kind in scenario.depth.kinds if kind.attends]
-    return math.gcd(*(scenario.model.with_sizes_of(kind.variant).num_heads for kind in kinds)) or 1
+    heads = (scenario.model.with_sizes_of(kind.variant).num_heads for kind in kinds)
+    return math.gcd(scenario.gpus, *heads)
 
 
 def query_groups(words: Words, scenario: Scenario) -> str:
@@ -44,6 +45,12 @@ def expert_ranks(words: Words, _scenario: Scenario) -> str:
 def shards(words: Words, _scenario: Scenario) -> str:
     """Degrees of sharding that divide the data and context ranks."""
     return nearest_divisor(int(words["dp"]) * int(words["cp"]), int(words["sharding_degree"]))
+
+
+def chunks(words: Words, scenario: Scenario) -> str:
+    """Degrees of context parallelism whose ranks take two chunks of the sequence each."""
+    half = scenario.seq_length // 2 if scenario.seq_length % 2 == 0 else 1
+    return f"cp {nearest_divisor(math.gcd(half, scenario.gpus), int(words['cp']))}"
 
 
 def batches(words: Words, _scenario: Scenario) -> str:

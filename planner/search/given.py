@@ -164,7 +164,7 @@ def plain_strategy(scenario: Scenario, axes: Mapping[str, int], batches: int) ->
 def _replicas(scenario: Scenario, axes: Mapping[str, int], ranks: int, said: str) -> int:
     """The data-parallel ranks: those that are left beside the ``ranks`` of one copy."""
     if scenario.gpus % ranks:
-        near = _dividing(scenario.gpus, axes) or nearest_divisor(scenario.gpus, ranks)
+        near = _dividing(scenario.gpus, axes)
         raise BadRequest(f"{said} = {ranks} does not divide {plural(scenario.gpus, 'GPU')}; {near}")
     dp = scenario.gpus // ranks
     if axes.get("dp", dp) != dp:
@@ -173,9 +173,11 @@ def _replicas(scenario: Scenario, axes: Mapping[str, int], ranks: int, said: str
 
 
 def _dividing(gpus: int, axes: Mapping[str, int]) -> str:
-    """The degrees closest to those of one copy that divide the devices, to end a sentence; "" of fewer than two."""
+    """The degrees closest to those of one copy that divide the devices, to end a sentence: of one both neighbours."""
     asked = {name: Pin(name, (axes[name],)) for name in ("tp", "cp", "pp") if axes.get(name, 1) > 1}
-    return f"{nearest_degrees(layouts(gpus, {}), asked)} do" if len(asked) > 1 else ""
+    if len(asked) > 1:
+        return f"{nearest_degrees(layouts(gpus, {}), asked)} do"
+    return " ".join(f"{name} {nearest_divisor(gpus, axes[name])}" for name in asked)
 
 
 def _batches(scenario: Scenario, micro: int, dp: int, *, as_ran: bool) -> int:

@@ -157,6 +157,18 @@ def test_of_an_unknown_tower_only_the_absence_is_told():
     assert from_config(whole).source == "Hugging Face configuration without its vision tower"
 
 
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"num_hidden_layers": 10**30}, "num_hidden_layers: expected at most 10,000 layers"),
+        ({"layer_types": [["full_attention"]] * 2}, r"layers of kind \['full_attention'\] are not priced"),
+    ],
+)
+def test_layers_that_no_list_can_hold_are_refused_in_one_line(more, says):
+    with pytest.raises(BadModel, match=says):
+        from_config(small("minimax") | more)
+
+
 def test_what_a_key_asks_for_that_is_not_priced_is_refused():
     with pytest.raises(BadModel, match="use_cla: keys that neighbouring layers share are not priced"):
         from_config(small("hunyuan_v1_dense", use_cla=True))

@@ -43,12 +43,15 @@ def test_images_say_whether_the_tower_trains_and_how_large_they_are():
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"tower": None, "images_per_sample": 1}, "has no vision tower whose sizes are known"),
+        ({"tower": None, "images_per_sample": 1}, "images_per_sample: .* has no vision tower whose sizes are known"),
+        ({"tower": None, "image_tokens": 256}, "image_tokens: .* has no vision tower whose sizes are known"),
+        ({"image_tokens": 256}, "image_tokens without images changes nothing"),
+        ({"images_per_sample": 5000}, "the sequence of 4096; a longer one, or fewer images, would do"),
         (
             {"images_per_sample": 5},
             "5 of 1024 tokens are more than the sequence of 4096; .* image_tokens 819, would do",
         ),
-        ({"train_tower": True}, "train_tower without images trains nothing"),
+        ({"train_tower": True}, "train_tower without images changes nothing"),
     ],
 )
 def test_images_that_nothing_encodes_or_holds_are_refused(more, said):

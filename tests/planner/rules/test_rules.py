@@ -253,6 +253,21 @@ def test_a_refusal_is_one_sentence_with_the_numbers_of_the_row(rule):
     assert rule.source
 
 
+DEGREES = {"heads": "tp", "query-groups": "tp", "ffn": "tp", "experts-divide": "ep", "context-split": "cp"}
+
+
+@pytest.mark.parametrize(("name", "axis"), DEGREES.items())
+def test_the_nearest_degrees_that_a_refusal_names_pass_its_rule_and_divide_the_gpus(name, axis):
+    scenario, _, refused = PAIRS[name]
+    rule = next(rule for rule in RULES if rule.name == name)
+    says = sentence(rule, strategies(**refused).row(0), scenario)
+    near = [int(word) for word in says.rpartition("; ")[2].split() if word.isdigit()]
+    assert near
+    for degree in near:
+        assert np.all(rule.passes(columns(refused | {axis: degree}), scenario))
+        assert scenario.gpus % degree == 0
+
+
 @pytest.mark.parametrize("rule", RULES, ids=IDS)
 def test_a_rule_answers_for_columns_that_broadcast(rule):
     scenario, accepted, refused = PAIRS[rule.name]
