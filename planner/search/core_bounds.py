@@ -114,6 +114,21 @@ def mixed_core_bound(cores: MixedStrategies, mixed: Mixed) -> Floats:
     return pipeline + np.min([one.overhead for one in prices], axis=0)
 
 
+def mixed_layer_bound(rows: MixedStrategies, mixed: Mixed) -> Floats:
+    """Optimistic seconds of rows of which only the axes of a layer are known, (N,): below ``mixed_core_bound``.
+
+    Of the slowest stage alone, without recomputation and the traffic of experts, which a schedule may hide.
+    """
+    layer = []
+    for group, scenario in zip(rows.groups, mixed.scenarios, strict=True):
+        block, inverse = group.distinct(*BLOCK_AXES)
+        price = core_seconds(block, scenario)
+        layer.append((price.layer - price.layer_ep)[inverse])
+    seconds, layers = np.stack(layer, axis=1), mixed.lead.model.num_layers
+    level = layers / (rows.stages / seconds).sum(axis=1)
+    return rows.num_microbatches * _whole_slices(rows.stages, seconds, np.full(len(rows), layers), level)
+
+
 def _whole_slices(stages: Ints, seconds: Floats, slices: Ints, slowest: Floats) -> Floats:
     """The slowest stage's seconds raised to where whole slices fit on all stages, or as far as few steps go, (C,).
 
