@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from costmodels.arrays import Columns
 from costmodels.iteration import RowSeconds, breakdown, compose, core_seconds
 from costmodels.layout.split import Assignment
-from costmodels.layout.stage_contents import in_flight
+from costmodels.layout.stage_contents import stages_in_flight
 from costmodels.memory.footprint import Footprint, footprint
 from costmodels.memory.limits import memory_limit
 from costmodels.memory.rows import RowBytes, row_bytes
@@ -244,10 +244,9 @@ def _links(rows: MixedStrategies, mixed: Mixed) -> Floats:
 def mixed_bytes(rows: MixedStrategies, mixed: Mixed) -> MixedBytes:
     """The memory of N strategies stage by stage, up to what a split of the layers multiplies."""
     groups = _group_bytes(rows, mixed)
-    at, n = rows.group_at(), len(rows)
+    at = rows.group_at()
     stages = np.arange(at.shape[1])
-    spread = rows.groups[0].take(np.repeat(np.arange(n), len(stages)))
-    held = in_flight(spread, np.tile(stages, n)).reshape(at.shape) + _at(at, [g.queued for g in groups])
+    held = stages_in_flight(rows.groups[0], len(stages)) + _at(at, [g.queued for g in groups])
     first, last = stages == 0, stages == rows.pp[:, None] - 1
     ends = first * (_at(at, [g.first for g in groups]) + held * _at(at, [g.embedding_activation for g in groups]))
     return MixedBytes(

@@ -127,6 +127,15 @@ class HeaviestStage(NamedTuple):
 
 def heaviest_stage(strategies: Strategies, scenario: Scenario) -> HeaviestStage:
     """The stage whose parameters on one rank, routed experts included, are the most under an even split."""
+    known: list[tuple[Scenario, HeaviestStage]] = strategies.once("heaviest stages", list)
+    found = next((stage for other, stage in known if other is scenario), None)
+    if found is None:
+        found = _heaviest_stage(strategies, scenario)
+        known[:] = [(scenario, found)]
+    return found
+
+
+def _heaviest_stage(strategies: Strategies, scenario: Scenario) -> HeaviestStage:
     depth = scenario.depth
     stages = contents(strategies, depth)
     first, last = embedding_parameters_per_rank(strategies, scenario), head_parameters_per_rank(strategies, scenario)

@@ -74,6 +74,13 @@ def in_flight_at(strategies: Strategies, place: Callable[[Ints], Ints]) -> Float
     return in_flight(few, place(few.pp))[inverse]
 
 
+def stages_in_flight(strategies: Strategies, width: int) -> Floats:
+    """``in_flight`` of every stage, (N, width), once for all of one schedule; behind the last stage of no meaning."""
+    few, inverse = strategies.distinct("schedule", "pp", "vpp", "num_microbatches")
+    spread = few.take(np.repeat(np.arange(len(few)), width))
+    return in_flight(spread, np.tile(np.arange(width), len(few))).reshape(len(few), width)[inverse]
+
+
 def in_flight(strategies: Strategies, stage: Ints) -> Floats:
     """Micro-batches whose activations a stage holds at the worst moment, in whole stages, shape (N,)."""
     held = np.ones(len(strategies))

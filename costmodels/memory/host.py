@@ -37,4 +37,6 @@ def host_need(strategies: Strategies, scenario: Scenario) -> Floats:
     held = in_flight_at(strategies, np.zeros_like) + queued(strategies, stack.pipeline.vocabulary_in_flight)
     layers = even_layers(scenario.model.num_layers, strategies).high
     activations = activations_away(strategies, scenario) * held * layers
-    return states + parameters + activations * kept_bytes_of_layer(strategies, scenario)
+    (away,) = np.nonzero(activations)
+    activations[away] *= kept_bytes_of_layer(strategies.take(away), scenario)
+    return states + parameters + activations

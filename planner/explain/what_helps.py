@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from costmodels.names import SHARDED_GRADIENTS, Recompute
-from costmodels.node_groups import Mixed
+from costmodels.node_groups import Mixed, MixedStrategies
 from costmodels.pricing import seconds_if_it_fits
+from costmodels.strategy import Bools
 from planner.answer.build import degrees_in_words
 from planner.answer.plan import Advice
 from planner.answer.text import NOT_KNOWN, NOTABLE, format_bytes, format_seconds, plural
@@ -22,12 +23,13 @@ from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.rules.divisors import divisors
 from planner.search.best_first import Outcome
-from planner.search.core_bounds import known_bound
+from planner.search.core_bounds import known_bound, mixed_layer_bound
 from planner.search.memory_savers import DEGREES, describe_savers, saver_flags, saver_options, values_of
 from planner.search.objective import Objective, Search
 from planner.search.split import Incumbent
 from planner.space.lattice import LARGEST_MICRO_BATCH, build
-from planner.space.mixed import MixedSpace, lay_out
+from planner.space.mixed import MixedSpace
+from planner.space.mixed import build as build_mixed
 from planner.space.scope import offloads
 
 MORE_MEMORY = "memory 2x"
@@ -70,11 +72,16 @@ def _better_groups(search: Search, space: MixedSpace, budget: Budget) -> tuple[A
 def _other_widths(search: Search, mixed: Mixed, budget: Budget) -> Advice | None:
     """The gain where stages of node groups may differ in their ranks; None where there is none."""
     subject, now = "stages of other widths", search.value
+
+    def likely(rows: MixedStrategies) -> Bools:
+        return mixed_layer_bound(rows, mixed) < now
+
+    limit = budget.part(3 * PART, share=1 / 2)
     try:
-        space = lay_out(mixed, search.pins, one_width=False, budget=budget.part(3 * PART, share=1 / 2))
+        space = build_mixed(mixed, search.pins, one_width=False, budget=limit, likely=likely)
     except OutOfTime:
         return Advice(subject=subject, text=NOT_KNOWN, proved=False)
-    found = search.objective.search(space, budget=budget.part(PART, share=1 / 2))
+    found = search.objective.search(space, budget=budget.part(PART, share=1 / 2), below=now)
     line = gained(subject, found.best.iteration if found.best else now, now, proved=found.proved)
     if found.best is None or found.best.iteration >= now:
         return None if found.proved else line

@@ -10,7 +10,7 @@ from costmodels.iteration import BLOCK_AXES, LAYER_AXES, RowSeconds, core_second
 from costmodels.layer.overlapped_experts import further_axes, hidden_experts, is_overlapped
 from costmodels.layer.terms import LayerTerms
 from costmodels.layout.layers_by_kind import heaviest_at_least
-from costmodels.layout.split import even_layers
+from costmodels.layout.split import even_layers, slice_layers
 from costmodels.names import Recompute
 from costmodels.node_groups import Mixed, MixedStrategies
 from costmodels.pipeline.bubble_share import bubble_share
@@ -20,6 +20,8 @@ from costmodels.strategy import Floats, Ints, Strategies
 
 KEPT_BOUNDS = 8
 """Scenarios whose bounds of the same cores are remembered."""
+_ROUNDING = 1e-9
+"""Relative room for rounding where whole slices are counted."""
 FEW = 0.5
 """Share of the cores below which it pays to bound them alone."""
 
@@ -93,20 +95,53 @@ def mixed_core_bound(cores: MixedStrategies, mixed: Mixed) -> Floats:
     """``core_bound`` over several node groups, in any order of them, shape (C,).
 
     Were layers divisible, all stages would be busy for M = L / sum of (stages / seconds of a layer), and no slowest
-    stage is faster. A slower one could leave more layers to the fastest group: where that might pay, all layers
-    are priced there.
+    stage is faster; whole slices raise that. A slower one could leave more layers to the fastest group: where that
+    might pay, all layers are priced there, elsewhere it saves no more than every layer of the other groups moved.
     """
     prices = [_block(group, scenario) for group, scenario in zip(cores.groups, mixed.scenarios, strict=True)]
     again = cores.recompute == Recompute.FULL
     layer = np.stack([one.layer + np.where(again, one.recompute, 0.0) for one in prices], axis=1)
     ends = np.min([one.embedding for one in prices], axis=0) + np.min([one.head for one in prices], axis=0)
     layers = mixed.lead.model.num_layers
-    slowest = layers / (cores.stages / layer).sum(axis=1)
+    level = layers / (cores.stages / layer).sum(axis=1)
+    step = slice_layers(layers, cores)
+    slowest = _whole_slices(cores.stages, layer * step[:, None], layers // step, level)
     saving = (cores.stages * (layer.max(axis=1, keepdims=True) / layer - 1.0)).sum(axis=1)
     pays = cores.num_microbatches * cores.vpp - 1.0 < saving
-    total = np.where(pays, layers * layer.min(axis=1), cores.pp * slowest) + ends
+    filled = cores.pp * level - saving * (slowest - level)
+    total = np.where(pays, layers * layer.min(axis=1), filled) + ends
     pipeline = cores.num_microbatches * slowest + (total - slowest) / cores.vpp
     return pipeline + np.min([one.overhead for one in prices], axis=0)
+
+
+def mixed_layer_bound(rows: MixedStrategies, mixed: Mixed) -> Floats:
+    """Optimistic seconds of rows of which only the axes of a layer are known, (N,): below ``mixed_core_bound``.
+
+    Of the slowest stage alone, without recomputation and the traffic of experts, which a schedule may hide.
+    """
+    layer = []
+    for group, scenario in zip(rows.groups, mixed.scenarios, strict=True):
+        block, inverse = group.distinct(*BLOCK_AXES)
+        price = core_seconds(block, scenario)
+        layer.append((price.layer - price.layer_ep)[inverse])
+    seconds, layers = np.stack(layer, axis=1), mixed.lead.model.num_layers
+    level = layers / (rows.stages / seconds).sum(axis=1)
+    return rows.num_microbatches * _whole_slices(rows.stages, seconds, np.full(len(rows), layers), level)
+
+
+def _whole_slices(stages: Ints, seconds: Floats, slices: Ints, slowest: Floats) -> Floats:
+    """The slowest stage's seconds raised to where whole slices fit on all stages, or as far as few steps go, (C,).
+
+    ``seconds`` are those of a slice on each group, (C, G), like the ``stages``. Every step is to the next time at which
+    the stages of some group hold another slice.
+    """
+    for _ in range(2 * stages.shape[1]):
+        held = np.floor(slowest[:, None] / seconds * (1.0 + _ROUNDING))
+        short = (stages * held).sum(axis=1) < slices
+        if not short.any():
+            break
+        slowest = np.where(short, ((held + 1.0) * seconds).min(axis=1), slowest)
+    return slowest
 
 
 def _block(cores: Strategies, scenario: Scenario) -> RowSeconds:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies
 from costmodels.scenario import Scenario
-from costmodels.strategy import AXES, Ints, Strategies, strategies
+from costmodels.strategy import AXES, Bools, Ints, Strategies, strategies
 from planner.errors import BadRequest
 from planner.request.budget import Budget
 from planner.request.pins import Pin
@@ -27,6 +27,7 @@ from planner.rules.divisors import around, divisors
 from planner.space.active_rules import active
 from planner.space.lattice import (
     LARGEST_MICRO_BATCH,
+    LAYER,
     SHARDING,
     Space,
     add_partial,
@@ -89,7 +90,18 @@ def _sharded(group: Strategies, zero_stage: Ints, degree: Ints) -> Strategies:
     return Strategies(**columns, zero_stage=zero_stage, sharding_degree=degree)
 
 
-def build(mixed: Mixed, pins: Mapping[str, Pin], *, one_width: bool = True, budget: Budget | None = None) -> MixedSpace:
+LikelyOnGroups = Callable[[MixedStrategies], Bools]
+"""Which rows over several node groups are worth laying out further, (N,), by the axes of `LAYER`."""
+
+
+def build(
+    mixed: Mixed,
+    pins: Mapping[str, Pin],
+    *,
+    one_width: bool = True,
+    budget: Budget | None = None,
+    likely: LikelyOnGroups | None = None,
+) -> MixedSpace:
     """Lay out the lattice under the pins and apply every rule but memory.
 
     Args:
@@ -97,6 +109,7 @@ def build(mixed: Mixed, pins: Mapping[str, Pin], *, one_width: bool = True, budg
         pins: tp, dp and micro-batch restrict every group, or each has its own, pp the whole pipeline.
         one_width: whether every stage has as many ranks.
         budget: what it may take, and is charged to; as much as it takes unless given.
+        likely: what alone is laid out, where somebody knows; counts and refusals are then of no use.
 
     Raises:
         BadRequest: pinned degrees that cannot make up the GPUs of the groups.
@@ -113,7 +126,12 @@ def build(mixed: Mixed, pins: Mapping[str, Pin], *, one_width: bool = True, budg
     table.refuse({"tp", "cp", "dp", "pp", "ranks", "widest"})
     table.expand("batch_width", widths)
     _deal_out(table, pins)
-    for name in _SHARED:
+    early = [name for name in _SHARED if likely and name in LAYER]
+    for name in early:
+        table.expand(name, axes[name])
+    if likely:
+        table.keep(np.flatnonzero(likely(_cores(table))))
+    for name in (name for name in _SHARED if name not in early):
         table.expand(name, axes[name])
     candidates += add_partial(table, axes["recompute"], axes["sharding"]) * len(orders)
     return _with_sharding(table, axes["sharding"], orders, candidates, one_width=one_width)
@@ -239,8 +257,8 @@ def _shards(table: Table, stage: Ints, degree: Ints) -> tuple[Ints, Ints]:
 def _cores(table: Table) -> MixedStrategies:
     names = (*_SHARED, "cp", "pp", "tp", "dp", "micro_batch_size")
     batches = table.parts[0].global_batch_size // table.shared["batch_width"]
-    columns = [table.columns(g) for g in range(len(table.own))]
-    groups = tuple(strategies(**{name: one[name] for name in names}, num_microbatches=batches) for one in columns)
+    columns = [{name: x for name, x in table.columns(g).items() if name in names} for g in range(len(table.own))]
+    groups = tuple(strategies(**one, num_microbatches=batches) for one in columns)
     stages = np.stack([one["stages"] for one in table.own], axis=1)
     return MixedStrategies.of(groups, stages, np.tile(np.arange(len(groups)), (len(table), 1)))
 

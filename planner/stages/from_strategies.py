@@ -10,7 +10,7 @@ import numpy as np
 from costmodels.iteration import RowSeconds, compose, stage_extras
 from costmodels.layout.layers_by_kind import kind_slices
 from costmodels.layout.split import Assignment, end_places, slice_layers
-from costmodels.layout.stage_contents import copies, ends, folded, in_flight, joined
+from costmodels.layout.stage_contents import copies, ends, folded, in_flight, joined, stages_in_flight
 from costmodels.memory.limits import memory_limit
 from costmodels.memory.rows import RowBytes
 from costmodels.model.model import Model
@@ -237,9 +237,8 @@ def _kept(rows: Strategies, memory: RowBytes, held: Floats) -> Floats:
 
 
 def _in_flight(rows: Strategies, memory: RowBytes, width: int) -> Floats:
-    """Micro-batches of every row that a stage holds, (N, P), those of a schedule worked out once."""
-    few, inverse = rows.distinct("schedule", "pp", "vpp", "num_microbatches")
-    return _each_in_flight(few, width)[inverse] + memory.queued[:, None]
+    """Micro-batches of every row that a stage holds, (N, P)."""
+    return stages_in_flight(rows, width) + memory.queued[:, None]
 
 
 def _least_in_flight(rows: Strategies) -> Floats:
@@ -247,12 +246,7 @@ def _least_in_flight(rows: Strategies) -> Floats:
     few, inverse = rows.distinct("schedule", "pp", "vpp", "num_microbatches")
     width = int(rows.pp.max(initial=1))
     exists = np.arange(width) < few.pp[:, None]
-    return np.where(exists, _each_in_flight(few, width), np.inf).min(axis=1)[inverse]
-
-
-def _each_in_flight(rows: Strategies, width: int) -> Floats:
-    spread = rows.take(np.repeat(np.arange(len(rows)), width))
-    return in_flight(spread, np.tile(np.arange(width), len(rows))).reshape(len(rows), width)
+    return np.where(exists, stages_in_flight(few, width), np.inf).min(axis=1)[inverse]
 
 
 def _fewest_slices(rows: Strategies, scenario: Scenario) -> Ints:
