@@ -9,6 +9,7 @@ from costmodels.layer.forward_backward import Passes, no_passes, region_tokens, 
 from costmodels.layout.parameters_per_rank import kind_expert_parameters, kind_parameters_per_rank
 from costmodels.model.further import further_parts
 from costmodels.model.layer_kinds import DENSE, Kind
+from costmodels.model.model import Model
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Strategies
 
@@ -37,6 +38,11 @@ def layer_streams(strategies: Strategies, scenario: Scenario, kind: Kind = DENSE
 def norms_of(scenario: Scenario, kind: Kind) -> int:
     """Norms of a layer of a kind, those of queries and keys left out."""
     return scenario.model.num_norms if kind.parts > 1 else kind.parts
+
+
+def normalised_width(model: Model, kind: Kind) -> float:
+    """Values per token of queries and keys that have a norm, over all tensor ranks."""
+    return float(kind.attends * (model.qk_norm != "none") * (model.attention_width + model.key_value_width))
 
 
 def norm_passes(scenario: Scenario) -> tuple[float, float]:
@@ -80,7 +86,7 @@ def stream_traffic(scenario: Scenario, kind: Kind = DENSE) -> tuple[tuple[float,
     mask = 1.0 if stack.switches.dropout else 0.0
     apart = 0.0 if fused else 4.0 * model.linear_bias + 5.0 * mask
     turning = kind.attends * rotary_traffic(scenario)
-    inner = kind.attends * (model.qk_norm != "none") * (model.attention_width + model.key_value_width)
+    inner = normalised_width(model, kind)
     there, back = copied_traffic(scenario, kind)
     further = scenario.word * sum(part.moved for part in further_parts(model, kind))
     split = 0.0 if fused else 4.0

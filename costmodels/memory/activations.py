@@ -7,6 +7,7 @@ import numpy as np
 from costmodels.layer.adapters import kept_copy_bytes, kept_input_bytes
 from costmodels.layer.attention import attention_kept
 from costmodels.layer.context import repeated_bytes
+from costmodels.layer.elementwise import normalised_width
 from costmodels.layer.experts import exchanged_bytes, expert_activation_bytes
 from costmodels.layer.forward_backward import region_tokens, tokens_per_rank
 from costmodels.layer.frozen_weights import cast_bytes
@@ -86,6 +87,7 @@ def _widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
     normed = 0.0 if scenario.frozen and "norm" in scenario.stack.kernels.saved_tensors else scenario.word
     whole = norms * normed * h + _product_inputs(scenario, kind) + kind.parts * mask * h
     attention = kind.attends * scenario.word * (model.qkv_width + model.attention_output_width)
+    attention += normed * normalised_width(model, kind)
     attention += kept_copy_bytes(scenario, kind) * model.attention_output_width
     if not saved:  # but attention's output is no cheap thing to make again, and its cast reads all of it
         attention += kind.attends * scenario.recipe.word * model.attention_output_width
@@ -186,7 +188,8 @@ def _unfused_widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
         "transposed": scenario.word * kind.attends * model.attention_output_width,
     }
     width = 4.0 * ("norm" in keeps) + scenario.word * ("norm-16" in keeps)
-    return width * model.hidden_size * norms, sum(inner.get(name, 0.0) for name in keeps)
+    kept = sum(inner.get(name, 0.0) for name in keeps) + width * normalised_width(model, kind)
+    return width * model.hidden_size * norms, kept
 
 
 def _kept_weights(strategies: Strategies, scenario: Scenario, kind: Kind) -> tuple[Floats, Floats]:

@@ -68,6 +68,8 @@ COMBINED: Final[Mapping[str, Combined]] = {
                 "kernels.saved_tensors": (),
                 "host.kernels_per_layer": COMPILED_KERNELS,
                 "logits.cross_entropy_bytes": 4,
+                # compiled: read for the largest, the sum and the gradient, which is written
+                "logits.cross_entropy_traffic": 8,
                 "logits.shared_loss_bytes": 0,
                 "allocator.logits_freed_early": False,
             },
@@ -78,6 +80,7 @@ COMBINED: Final[Mapping[str, Combined]] = {
                 # a copy in fp32, the softmax's logarithm and its gradient; with loss_parallel two more of them at once:
                 # zeros for the gradient, and the exponential (torch/distributed/tensor/parallel/loss.py)
                 "logits.cross_entropy_bytes": 12,
+                "logits.cross_entropy_traffic": 66,
                 "logits.shared_loss_bytes": 4,
                 "allocator.logits_freed_early": True,
             },

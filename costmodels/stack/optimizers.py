@@ -129,8 +129,21 @@ def kept_bytes(stack: Stack, *, fp32: bool = False) -> float:
     return masters + optimizer_of(stack).moments
 
 
+def is_narrow(stack: Stack) -> bool:
+    """Whether weights and gradients have 16 bits at most and nothing is kept in fp32 but what moments are."""
+    states = stack.states
+    return max(states.weight_bytes, stack.gradients.gradient_bytes) <= WORD and states.optimizer_bytes == ADAM_MOMENTS
+
+
 def step_traffic_bytes(stack: Stack) -> float:
-    """Bytes per parameter that clip, step and cast move: what is kept is read and written."""
+    """Bytes per parameter that clip, step and cast move: what is kept is read and written.
+
+    Where weights, gradients and moments all have 16 bits, and no masters stand behind them, the kernels of a step in
+    fp32 move half as much (``_multi_tensor_adamw`` and ``_fused_adamw`` of torch/optim/adamw.py make what they need in
+    the format of the parameters).
+    """
     chosen = optimizer_of(stack)
+    if chosen is OPTIMIZERS["adam-bf16"] and is_narrow(stack):
+        return stack.states.optimizer_traffic * WORD / 4.0
     kept = chosen.moments - ADAM_MOMENTS - (2.0 if stack.switches.main_params == "fp16" else 0.0)
     return stack.states.optimizer_traffic + 2.0 * kept + chosen.extra_traffic

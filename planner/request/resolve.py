@@ -230,7 +230,8 @@ def _with_adapters(stack: Stack, model: Model, request: PlanRequest) -> Stack:
     asked = stack.switches.adapters
     if asked is not None and stack.name in OF_TRANSFORMERS and not says_kernels(str(request.adapters)):
         asked = asked.model_copy(update={"kernels": "autocast"})
-        base = stack.switches.base_precision or ("bf16" if request.precision == "bf16" else None)
+        stored = "bf16" if request.precision == "bf16" and not stack.states.frozen_bytes else None
+        base = stack.switches.base_precision or stored
         stack = stack.changed({"switches.adapters": asked, "switches.base_precision": base})
     if asked is None or model.moe is None or set(asked.modules) <= {*OF_ATTENTION, "experts"}:
         return stack

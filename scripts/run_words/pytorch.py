@@ -11,7 +11,6 @@ from costmodels.stack.stack import Stack
 from run_words import heard as re
 from run_words.dated import month, of_its_time
 from run_words.peft_words import flags_said
-from run_words.saving import NARROW
 
 Row = Mapping[str, Any]
 
@@ -30,8 +29,6 @@ PLAIN = ("fsdp", "torchtitan", "deepspeed", "generic")
 MANY_PASSES = 92
 """Bytes per parameter that PyTorch's multi-tensor AdamW moves, a kernel an operation: decay 8, first moment 12, second
 moment 8 and 12, root 8, its correction 8, epsilon 8, step 16, and 12 for the clipped norm; fused it is one pass."""
-NARROW_PASSES = 46 + 8
-"""The same where all states have 16 bits; narrower moments take 8 off again (``optimizers.step_traffic_bytes``)."""
 _NOT_OFF = r"(?!\W{0,3}(false|off|no\b|0\b))"
 FUSED_STEP = (
     rf"(?<!no )(?<!not )(?<!without )\bfused[ _-]adamw?\b{_NOT_OFF}|\badamw?(,? \(?|_)fused\b(?! ?=){_NOT_OFF}"
@@ -106,9 +103,7 @@ def _step(row: Row, chosen: Stack) -> dict[str, Any]:
     plain = chosen.name == "generic" and re.search(SCRIPT, said) and not re.search(f"{FUSED_STEP}|{FUSING}", said)
     if not plain and chosen.name != "fsdp":
         return {}
-    noted = row.get("strategy", {}).get("precision_note")
-    narrow = re.search(NARROW, f"{noted} {said}".lower())
-    return {"optimizer_traffic": NARROW_PASSES} if narrow else {"optimizer_traffic": MANY_PASSES} if plain else {}
+    return {"optimizer_traffic": MANY_PASSES} if plain else {}
 
 
 def stepped(row: Row, chosen: Stack) -> dict[str, Any]:

@@ -255,6 +255,16 @@ def test_rotated_queries_and_keys_lie_beside_their_projection_unless_values_are_
     assert turned.stored - plain.stored == pytest.approx(beside * both)
 
 
+@pytest.mark.parametrize(("keeps", "word"), [((), 2), (("norm",), 2 + 4), (("norm-16",), 2 + 2)])
+def test_norms_of_queries_and_keys_keep_what_they_read_beside_what_attention_does(keeps, word):
+    rows, model = strategies(tp=[1, 4]), toy_model(num_query_groups=4)
+    normed = model.model_copy(update={"qk_norm": "head"})
+    own = toy_stack(saved_tensors=keeps)
+    plain, more = (row_bytes(rows, toy_scenario(model=each, stack=own)) for each in (model, normed))
+    width = 1024 * (model.attention_width + model.key_value_width)
+    assert more.stored - plain.stored == pytest.approx(np.array([1, 1 / 4]) * word * width)
+
+
 @pytest.mark.parametrize(("passes", "beside"), [(1, 0), (2, 1)])
 def test_keys_and_values_that_a_model_returns_are_held_once_for_every_pass(passes, beside):
     rows, model = strategies(tp=[1, 4], recompute=Recompute.FULL), toy_model(num_query_groups=4)

@@ -43,6 +43,16 @@ def test_each_change_differs_from_what_was_before(name, release):
             assert before.name != name or getattr(getattr(before, group), field) != now
 
 
+@pytest.mark.parametrize(("name", "moved"), [("torchtitan@2025-03", 66), ("torchtitan@2025-04", 8), ("maxtext", 16)])
+def test_a_compiled_loss_reads_logits_three_times_and_writes_their_gradient(name, moved):
+    assert stack(name).logits.cross_entropy_traffic == moved
+
+
+def test_a_loss_that_is_not_compiled_moves_what_eager_kernels_do():
+    eager = resolve(PlanRequest(**ASK, stack="torchtitan", changes={"stack.compile": False})).scenario.stack
+    assert eager.logits.cross_entropy_traffic == 66
+
+
 def test_changes_are_taken_back_the_newest_first():
     known = [
         Release(name=name, since=since, reason="so", before={"host": {"kernels_per_layer": count}})

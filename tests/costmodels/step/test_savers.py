@@ -120,6 +120,14 @@ def test_the_default_moves_what_the_stack_says():
     assert step_traffic_bytes(toy_stack(optimizer_traffic=38)) == 38.0
 
 
+@pytest.mark.parametrize(("traffic", "moved"), [(92, 46.0), (38, 19.0)])
+def test_a_step_of_16_bits_alone_moves_half_of_what_it_does_in_fp32(traffic, moved):
+    narrow = {"weight_bytes": 2, "gradient_bytes": 2, "optimizer_bytes": 8, "optimizer_traffic": traffic}
+    assert step_traffic_bytes(toy_stack(optimizer="adam-bf16", **narrow)) == moved
+    wide = narrow | {"gradient_bytes": 4}
+    assert step_traffic_bytes(toy_stack(optimizer="adam-bf16", **wide)) == traffic - 8.0
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_fewer_bytes_of_states_are_never_slower_but_for_more_passes(name):
     now = optimizer_seconds(ROW, toy_scenario(stack=toy_stack(optimizer=name)))

@@ -15,6 +15,7 @@ from planner.errors import BadRequest
 from planner.jobs.job import Inexpressible
 from planner.jobs.preview import launch
 from planner.jobs.registry import export
+from planner.request.resolve import resolve
 from planner.runs.case import case_of
 from planner.runs.files import read_runs
 from planner.runs.judge import HOME
@@ -153,3 +154,9 @@ def test_a_fine_tune_is_not_given_the_tokens_of_a_whole_training():
 def test_a_study_knows_a_fine_tune_by_the_tokens_that_it_takes():
     fields = {"model": "llama2-70b", "gpus": 8, "adapters": "16"}
     assert key_of(fields, "predict") == key_of(fields | {"tokens": 10**8}, "predict")
+
+
+@pytest.mark.parametrize(("changes", "bytes_each"), [({}, 2.0), ({"stack.states.frozen_bytes": 0.516}, 0.516)])
+def test_frozen_weights_are_as_narrow_as_a_change_says_whatever_kernels_adapters_have(changes, bytes_each):
+    asked = {"model": "llama3-8b", "gpus": 1, "adapters": "16:linear_qkv", "stack": "fsdp", "precision": "bf16"}
+    assert resolve(PlanRequest(**asked, changes=changes)).scenario.base_bytes == bytes_each
