@@ -306,6 +306,7 @@ def _strategies(here: Side, b: Side) -> Iterator[tuple[str, str, Side]]:
         return
     batch, group, precision = goal.global_batch_size, goal.group, goal.precision
     alike = replace(here.scenario, gpus=goal.gpus, global_batch_size=batch, group=group, precision=precision)
+    alike = replace(alike, framework=goal.framework)
     if alike != goal:
         yield "all that is left", _moved(here, b), b
         return

@@ -23,8 +23,9 @@ def render(answer: Calibration, console: Console) -> None:
     if answer.runs:
         _heading(console, "Runs: predicted / measured - 1")
         print_rows([_run(one) for one in answer.runs], console)
-    _heading(console, "Errors: predicted / measured - 1")
-    print_rows([_errors(one) for one in answer.errors], console, named=False)
+    if answer.errors:
+        _heading(console, "Errors: predicted / measured - 1")
+        print_rows([_errors(one) for one in answer.errors], console, named=False)
     sections = (
         ("Warnings", answer.warnings),
         ("What to measure next", (answer.measure_next,) if answer.measure_next else ()),

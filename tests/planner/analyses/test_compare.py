@@ -107,6 +107,13 @@ def test_options_of_the_layout_change_one_at_a_time():
     assert left_over(found) == pytest.approx(0.0, abs=1e-9)
 
 
+def test_options_change_one_at_a_time_on_the_way_to_what_a_framework_starts():
+    best = side(framework="megatron-lm", pins={"tp": 2, "pp": 2, "recompute": "none"})
+    found = compare(pinned(tp=8, pp=1, recompute="full"), best)
+    assert {step.change for step in found.steps} >= {"TP", "PP", "recomputation"}
+    assert left_over(found) == pytest.approx(0.0, abs=1e-9)
+
+
 def test_options_that_no_allowed_run_lies_between_change_together_and_say_why():
     few = {"gpus": 8, "global_batch_size": 4, "pins": {"tp": 8}}
     found = compare(side(**few), side(**few | {"pins": {"pp": 8}}))
