@@ -22,7 +22,7 @@ QUESTIONS = {
     "--model 175b --gpus 12288 --no-reasons": (1.8, 250),
     "--model deepseek-v3 --gpus 2048": (3.6, 300),
     "--model llama3.1-405b --gpus 16384": (2.2, 300),
-    "--model 22b --gpus 128 --cluster a100-h100-mixed": (6.0, 300),
+    "--model 22b --gpus 128 --cluster a100-h100-mixed": (4.5, 300),
     "--model 175b --gpus 1048576": (5.0, 500),
 }
 """Command lines with what they may take: times the imports alone, and MiB at the peak."""
