@@ -212,7 +212,7 @@ def test_an_empty_configuration_names_the_first_missing_field(family):
         ({"rope_parameters": [1]}, "rope_parameters: expected an object"),
         ({"num_key_value_heads": 3}, "num_query_groups 3 does not divide num_heads 8; 1, 2, 4, 8 do"),
         ({"num_attention_heads": 7}, "7 heads do not divide a hidden size of 64"),
-        ({"num_hidden_layers": 10**30}, "num_layers"),
+        ({"num_hidden_layers": 10**30}, "num_hidden_layers: expected at most 10,000 layers"),
     ],
 )
 def test_other_contradictions_are_one_line_too(changes, message):
