@@ -208,8 +208,8 @@ def test_releases_of_a_source_are_one_source():
 def test_the_table_holds_what_the_model_predicts_today():
     """A few groups; ``scripts/refresh_measured.py --check`` compares all of them."""
     runs = residuals.priced_runs(SMALL)
-    due = {(r.split, r.run.group, f"{r.measured:.4g}"): r.predicted / r.measured - 1.0 for r in residuals.thinned(runs)}
-    shown = {(r.split, r.group, f"{r.seconds:.4g}"): r.error for r in measured().runs if r.group in SMALL}
+    due = {(r.run.group, f"{r.measured:.4g}"): r.predicted / r.measured - 1.0 for r in residuals.thinned(runs)}
+    shown = {(r.group, f"{r.seconds:.4g}"): r.error for r in measured().runs if r.group in SMALL}
     assert shown.keys() == due.keys()
     stale = [key for key, error in due.items() if abs(shown[key] - error) > 0.0021]
     assert not stale, "run python scripts/refresh_measured.py"
