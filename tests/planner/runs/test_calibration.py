@@ -77,7 +77,8 @@ def by_name(answer):
 
 def test_the_factors_that_made_the_runs_are_found_from_the_shipped_stack(tmp_path):
     truth = {"compute_time": 1.4, "tensor_traffic_time": 1.8, "host_time": 1.5}
-    answer = calibrate([written(tmp_path / "runs.jsonl", rows(copies=3, **truth))])
+    more = [{"model": {"num_layers": 24, "hidden_size": width}, "micro": 4, "tp": 8} for width in (1024, 2048, 4096)]
+    answer = calibrate([written(tmp_path / "runs.jsonl", rows((*SHAPES, *more), copies=3, **truth))])
     found = by_name(answer)
     for name, value in truth.items():
         constant = found[f"stack.calibrated.{name}"]
