@@ -34,7 +34,7 @@ from planner.runs.calibrate.runs import Configurations
 from planner.runs.corpus import grouped
 from planner.runs.error_fit import FOLDS, publishers, without_each
 from planner.runs.fit import samples
-from planner.runs.judge import learnt_from
+from planner.runs.judge import shipped
 from planner.runs.least_squares import with_constants
 from planner.runs.leave_one_out import without_each as constants_without_each
 from planner.runs.residuals import priced_runs
@@ -95,8 +95,7 @@ def tabled(parts):
 def repriced(parts):
     """One place a publisher, of at most ``MOST`` configurations, with constants fitted without it."""
     known = {name: found for name, _, found in parts}
-    fitted = [path for path in learnt_from() if path.name.startswith("fit.")]
-    without = constants_without_each(samples(fitted, LEFT_OUT))
+    without = constants_without_each(samples(shipped(), LEFT_OUT))
     runs = [one for one in priced_runs() if source(one.run.group) in known]
     places = grouped(
         runs,

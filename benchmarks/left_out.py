@@ -2,9 +2,9 @@
 
     python benchmarks/left_out.py [PULL...]
 
-Dense runs of the fit split, along the slopes at the shipped constants, so that a fit takes a second. A minute for all
-five. Printed for every pull: the error of runs that were fitted to, and of the same runs under constants fitted to all
-other sources (mean over groups of the median). Then the second by source.
+Dense runs that constants are fitted to, along the slopes at the shipped constants, so that a fit takes a second. A
+minute for all five. Printed for every pull: the error of runs that were fitted to, and of the same runs under
+constants fitted to all other sources (mean over groups of the median). Then the second by source.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.runs import judge
 from planner.runs.fit import by_experts, layout_of, linear, linearized, samples
-from planner.runs.judge import learnt_from
 from planner.runs.least_squares import PRIOR, solve
 from planner.runs.leave_one_out import shipped
 from planner.trust.table import LEFT_OUT, source
@@ -31,7 +31,7 @@ def medians(errors: NDArray[np.float64], groups: NDArray[np.str_]) -> dict[str, 
 
 def main() -> None:
     """Print the table."""
-    chosen = samples([path for path in learnt_from() if path.name.startswith("fit.")], LEFT_OUT)
+    chosen = samples(judge.shipped(), LEFT_OUT)
     dense, _ = by_experts(chosen)
     layout = layout_of(dense)
     knobs, values = [knob for _, knob in layout], shipped(layout)

@@ -3,7 +3,7 @@
 Two of a machine's figures are not of its data sheet. Its rate in training, which is fitted to runs: struck out, and
 given by four rules that know only the other machines. And its tables of products and attention: struck out, and taken
 from another machine as shares of the peak, as ``like`` does in the catalogue. Errors are medians inside a source, with
-their sign and without, averaged over the sources of a machine and split.
+their sign and without, averaged over the sources of a machine.
 
     python benchmarks/strikeout.py rates|tables [--all]
 """
@@ -24,7 +24,7 @@ from hardware.catalogue import accelerator, names
 from hardware.files import entry
 from planner.runs.case import case_of
 from planner.runs.files import read_runs
-from planner.runs.judge import HOME
+from planner.runs.judge import shipped
 from planner.runs.least_squares import with_rate
 
 RULES = ("fitted", "neutral", "silicon", "vendor", "all")
@@ -99,11 +99,11 @@ def swapped(scenario, group):
     )
 
 
-def study(split, ways, incomplete):
-    """Misses of a split's runs by machine and source, in every way."""
+def study(ways, incomplete):
+    """Misses of runs by machine and source, in every way."""
     found = defaultdict(list)
     sources = defaultdict(list)
-    for run in read_runs(HOME / f"{split}.jsonl.gz"):
+    for run in (run for path in shipped() for run in read_runs(path)):
         if run.request and run.measured.iteration_seconds and (run.complete or incomplete) and not run.suspect:
             known = case_of(run)
             sources[run.group, known.scenario.group.accelerator.name].append((known, run.measured.iteration_seconds))
@@ -120,12 +120,12 @@ def study(split, ways, incomplete):
     return {key: runs for key, runs in found.items() if len(runs) >= LEAST}
 
 
-def report(split, found):
+def report(found):
     ways = next(iter(found.values()))[0].keys()
     machines = defaultdict(list)
     for (machine, _), runs in found.items():
         machines[machine].append(runs)
-    print(f"{split:26s} sources" + "".join(f"{way[:14]:>17s}" for way in ways))
+    print(f"{'machine':26s} sources" + "".join(f"{way[:14]:>17s}" for way in ways))
     for machine, groups in sorted(machines.items()):
         cells = []
         for way in ways:
@@ -139,11 +139,9 @@ def report(split, found):
 def main() -> int:
     parser = argparse.ArgumentParser(description="Price every machine without what was measured on it.")
     parser.add_argument("what", choices=("rates", "tables"))
-    parser.add_argument("--split", nargs="*", default=["fit", "dev"])
     parser.add_argument("--all", action="store_true", help="incomplete runs as well")
     given = parser.parse_args()
-    for split in given.split:
-        report(split, study(split, by_rate if given.what == "rates" else by_table, given.all))
+    report(study(by_rate if given.what == "rates" else by_table, given.all))
     return 0
 
 

@@ -22,7 +22,7 @@ from hardware.errors import MeshwrightError
 from hardware.files import entry
 from planner.runs.case import case_of
 from planner.runs.files import read_runs
-from planner.runs.judge import learnt_from
+from planner.runs.judge import shipped
 from planner.runs.least_squares import with_rate
 
 MOST = 40
@@ -64,9 +64,9 @@ def misses(run):
 
 
 def study(incomplete):
-    """Misses by source, split, stack and machine."""
+    """Misses by source, stack and machine."""
     found: dict[tuple[str, ...], list[Mapping[str, float]]] = defaultdict(list)
-    for path in learnt_from():
+    for path in shipped():
         sources = defaultdict(list)
         for run in read_runs(path):
             if (run.complete or incomplete) and not run.suspect:
@@ -78,7 +78,7 @@ def study(incomplete):
                 except UNPRICED:
                     continue
                 if missed:
-                    key = (path.name[:3], group, known.stack.name, known.group.accelerator.name)
+                    key = (group, known.stack.name, known.group.accelerator.name)
                     found[key].append(missed)
     return found
 
@@ -100,10 +100,8 @@ def main() -> int:
     print(f"{'':64s}" + "  ".join(f"{way:>14s}" for way in WAYS))
     for key in sorted(found, key=lambda k: -size(found[k], given.sort)):
         print(f"{' '.join(key):58.58s} {len(found[key]):4d}  {told(found[key])}")
-    for split in ("fit", "dev"):
-        mine = [runs for key, runs in found.items() if key[0] == split]
-        means = "  ".join(f"{'':7s} {statistics.mean(size(runs, way) for runs in mine):6.1%}" for way in WAYS)
-        print(f"{'mean of ' + split:58s} {len(mine):4d}  {means}")
+    means = "  ".join(f"{'':7s} {statistics.mean(size(runs, way) for runs in found.values()):6.1%}" for way in WAYS)
+    print(f"{'mean':58s} {len(found):4d}  {means}")
     return 0
 
 

@@ -2,7 +2,7 @@
 
     python scripts/convert_runs.py OLD.jsonl... -o NEW.jsonl[.gz]
 
-A run keeps its id, group and split, and whether it is complete or suspect. What its source says stands under ``said``,
+A run keeps its id and group, and whether it is complete or suspect. What its source says stands under ``said``,
 what had to be assumed under ``assumed`` with the reason, what no rule understood under ``unread``, for a person to
 complete. A run whose words make no request is kept with the reason under ``unpriced``, and told on stderr.
 """

@@ -22,12 +22,12 @@ from hardware.catalogue import accelerator
 from planner.answer.build import mfu_of
 from planner.runs.case import Case, case_of
 from planner.runs.files import read_runs
+from planner.runs.judge import shipped
 from planner.runs.schema import Run
 from planner.trust.published import Landmark
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "planner" / "trust" / "published.csv"
-RUNS = tuple(ROOT / "planner" / "runs" / "data" / f"{split}.jsonl.gz" for split in ("fit", "dev"))
 _RELEASE = re.compile(r"-(v?\d+\.[\d.]+|20\d\d(\.\d+)?|early20\d\d)$")
 _SOURCE = re.compile(r"(?:\([^)]*\)|[^,;+(])+")
 _DETAIL = re.compile(r" ([^( ]+/|result sheet|results repo|docs |with the job|recipe|README).*")
@@ -42,7 +42,8 @@ ELSEWHERE: tuple[tuple[str, str, float, int, str, str], ...] = (
 def landmarks() -> list[Landmark]:
     """The chosen runs, by size, accelerator, GPUs and source."""
     chosen = dict[tuple[str, str, str, int], tuple[tuple[bool, float], Run, Case]]()
-    for run in (run for path in RUNS for run in read_runs(path) if run.source.printed and run.request):
+    runs = (run for path in shipped() for run in read_runs(path) if run.request)
+    for run in (run for run in runs if run.source.printed and run.source.billions):
         found = case_of(run)
         where = (_RELEASE.sub("", run.group), run.source.model.lower(), found.scenario.group.accelerator.name)
         key, merit = (*where, found.scenario.gpus), (found.scenario.precision in {"bf16", "fp16"}, speed(run, found))

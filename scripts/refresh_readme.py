@@ -29,13 +29,12 @@ from origins_table import origins_table
 from predicted_plot import drawn
 
 from planner.runs.files import read_runs
-from planner.runs.judge import learnt_from
+from planner.runs.judge import shipped
 from planner.trust.table import Run, measured
 
 ROOT = Path(__file__).resolve().parents[1]
 QUESTION = ("--model", "175b", "--gpus", "12288")
 WIDTH = 80
-SPLITS = ("fit", "dev", "check")
 _NUMBER = re.compile(r"\d[\d,]*\.?\d*")
 _WALL_TIME = re.compile(r"proved in [\d.]+ \w+")
 
@@ -43,7 +42,7 @@ _WALL_TIME = re.compile(r"proved in [\d.]+ \w+")
 @cache
 def unfitted() -> Mapping[str, str]:
     """Groups that the calibration of times leaves out, in part or wholly, and why."""
-    runs = (run for path in learnt_from() for run in read_runs(path) if run.not_fitted)
+    runs = (run for path in shipped() for run in read_runs(path) if run.not_fitted)
     partly = {run.group: f"fitted to in part: {run.not_fitted}" for run in runs}
     whole = tomllib.loads((ROOT / "planner" / "trust" / "not_fitted.toml").read_text(encoding="utf-8"))
     return partly | {name: f"not fitted to: {why}" for name, why in whole.items()}
@@ -186,16 +185,14 @@ def unpriced() -> str:
 def ranking() -> str:
     """How well the model chooses among the strategies of measured sweeps."""
     lines = [
-        "| sweeps of four or more strategies | sources | sweeps | mean regret | floor | rank correlation | ceiling |",
-        "|---|--:|--:|--:|--:|--:|--:|",
+        "| sources | sweeps of four or more strategies | mean regret | floor | rank correlation | ceiling |",
+        "|--:|--:|--:|--:|--:|--:|",
     ]
-    for split in SPLITS:
-        found = json.loads(printed("validate", split, "--ranking", "--format", "json"))
-        total, sources = found["summary"], len(found["groups"])
-        regret = f"{total['mean_regret']:.1%} | {total['regret_floor']:.1%}"
-        figures = f"{regret} | {total['rank_correlation']:.2f} | {total['ceiling']:.2f}"
-        lines.append(f"| {split} | {sources} | {total['sweeps']} | {figures} |")
-    return "\n".join(lines)
+    found = json.loads(printed("validate", "--ranking", "--format", "json"))
+    total, sources = found["summary"], len(found["groups"])
+    regret = f"{total['mean_regret']:.1%} | {total['regret_floor']:.1%}"
+    figures = f"{regret} | {total['rank_correlation']:.2f} | {total['ceiling']:.2f}"
+    return "\n".join([*lines, f"| {sources} | {total['sweeps']} | {figures} |"])
 
 
 def _errors(errors: Mapping[str, float]) -> str:

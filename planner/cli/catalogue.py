@@ -106,8 +106,8 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 def validate(files: tuple[str, ...], ranking: bool, floor: bool, profile: str | None, **params: Any) -> None:
     """Compare predictions with measured runs: error per run of a file of yours, per group and in all.
 
-    FILE holds runs as JSON lines (- for stdin), or is a split of the shipped ones: fit, dev or check. None means all
-    three. The table has a line for every run where these are 40 or fewer; --format json has one for each of any number.
+    FILE holds runs as JSON lines (- for stdin). None means the shipped ones. The table has a line for every run where
+    these are 40 or fewer; --format json has one for each of any number.
     """
     from planner.render.terminal.tables import print_lines
     from planner.runs.report import bottom, check_priced, compared, rank, written

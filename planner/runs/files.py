@@ -16,8 +16,6 @@ from planner.runs.schema import SCHEMA, Run, run_of
 
 STDIN: Final = Path("-")
 """What stands for the runs that come in by a pipe, which can be read once."""
-CHECK: Final = "check"
-"""The split that nothing is fitted to, chosen by or bounded with: gathered afterwards, to see what is not known."""
 FREE_TEXT: Final = ("cluster", "strategy", "stack", "model", "measured")
 """Sections of a run in free text, which nothing but ``scripts/convert_runs.py`` reads."""
 

@@ -47,7 +47,7 @@ ACCELERATORS = ROOT / "hardware" / "catalogue" / "accelerators"
 
 SHRUNK = 0.75
 """Power of the fitted expert efficiency that is kept: measured runs with experts are few and of few recipes. From
-half-way to here the bias of both splits comes closer to nothing; the whole fit does worse on the dev split."""
+half-way to here the bias comes closer to nothing on runs fitted and not; the whole fit does worse on those not."""
 KNOBS = (replace(STACK_KNOBS[0], spread=0.1), *STACK_KNOBS[1:])
 """Of a stack: all call the same libraries, so that what stacks on a machine have in common is the machine's."""
 GATHERING = ("fsdp", "torchtitan")
@@ -106,7 +106,7 @@ def samples(paths: Iterable[Path], without: Iterable[str] = ()) -> list[Sample]:
 
 
 def _may_be_fitted(run: Run) -> bool:
-    return bool(run.measured.iteration_seconds) and not run.held_back and not run.not_fitted
+    return bool(run.measured.iteration_seconds) and "speed" in run.constants and not run.not_fitted
 
 
 def by_experts(chosen: Iterable[Sample]) -> tuple[list[Sample], list[Sample]]:
@@ -200,7 +200,7 @@ def errors_left(chosen: Iterable[Sample], constants: Constants) -> dict[str, str
     errors = grouped((s for s in chosen if (s.stack, STACK_KNOBS[0].field) in constants), lambda s: s.stack)
     left = {name: error_figures([math.expm1(s.error(constants)) for s in mine]) for name, mine in errors.items()}
     figures = "bias {bias:+.1%}, median {median_abs_error:.1%}, 90th percentile {p90_abs_error:.1%}"
-    return {name: f"{m['n']} runs of the fit split: {figures.format(**m)}" for name, m in sorted(left.items())}
+    return {name: f"{m['n']} runs that it is fitted to: {figures.format(**m)}" for name, m in sorted(left.items())}
 
 
 def report(constants: Constants, left: Mapping[str, str], of_experts: Mapping[str, str]) -> str:

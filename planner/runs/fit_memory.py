@@ -50,7 +50,7 @@ def held(paths: Iterable[Path]) -> Held:
 
     def wanted(run: Run) -> bool:
         peak = run.measured.peak_memory
-        return peak is not None and peak.kind != "allocated" and not run.held_back
+        return peak is not None and peak.kind != "allocated" and "memory" in run.constants
 
     found: Held = defaultdict(list)
     for run, case in scored_cases(paths, wanted):
@@ -80,7 +80,7 @@ def tensor_verdicts(paths: Iterable[Path]) -> Verdicts:
     """What is known of runs with tensor parallelism."""
 
     def wanted(run: Run) -> bool:
-        return not run.held_back and bool(run.measured.out_of_memory or run.measured.iteration_seconds)
+        return "memory" in run.constants and bool(run.measured.out_of_memory or run.measured.iteration_seconds)
 
     found: Verdicts = defaultdict(list)
     for run, case in scored_cases(paths, wanted):

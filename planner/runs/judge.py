@@ -23,7 +23,7 @@ from planner.request.files import profile_records
 from planner.request.progress import Progress, Tell
 from planner.runs.case import Case, case_of
 from planner.runs.corpus import grouped, map_runs
-from planner.runs.files import CHECK, read_runs
+from planner.runs.files import read_runs
 from planner.runs.schema import Run
 from planner.trust.interval import interval
 from planner.trust.table import source
@@ -86,13 +86,8 @@ class Verdict:
 
 
 def shipped() -> list[Path]:
-    """The measured runs that come with the project, a file a split; those that nothing is learnt from come last."""
-    return [*learnt_from(), *HOME.glob(f"{CHECK}.jsonl.gz")]
-
-
-def learnt_from() -> list[Path]:
-    """The shipped runs that constants, intervals, nearest runs and ties may rest on: all but the check split."""
-    return sorted(path for path in HOME.glob("*.jsonl.gz") if path.name != f"{CHECK}.jsonl.gz")
+    """The measured runs that come with the project: the evidence of constants, intervals, nearest runs and ties."""
+    return [HOME / "runs.jsonl.gz"]
 
 
 def read_named(paths: Iterable[Path]) -> Iterator[tuple[str, Run]]:

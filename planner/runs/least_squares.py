@@ -22,7 +22,7 @@ Constants = dict[tuple[str, str], float]
 """Values by the stack or the accelerator that has them, no two of which are called alike, and the path of the field."""
 
 PRIOR = 0.03
-"""Weight of the pull towards neutral values against one source group; chosen on the dev split."""
+"""Weight of the pull towards neutral values against one source group; chosen on runs that nothing is fitted to."""
 
 MOST_ROWS = 60
 """Runs used per group: enough to see its shape."""

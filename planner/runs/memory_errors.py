@@ -24,7 +24,7 @@ from planner.runs.case import Case
 from planner.runs.corpus import grouped, scored_cases
 from planner.runs.error_fit import FOLDS, SPEAK, likelihood
 from planner.runs.fit_memory import caches, held, tensor_slacks, tensor_verdicts
-from planner.runs.judge import learnt_from, room_of, shipped, shown_bytes
+from planner.runs.judge import room_of, shipped, shown_bytes
 from planner.runs.residuals import thinned_evenly
 from planner.runs.schema import Run
 from planner.trust.error_model import Variances, likeness, spread
@@ -101,8 +101,8 @@ def _constants(stack: str, publisher: str) -> Mapping[str, float | None]:
     return found
 
 
-_held = cache(lambda: held(learnt_from()))
-_ran = cache(lambda: tensor_verdicts(learnt_from()))
+_held = cache(lambda: held(shipped()))
+_ran = cache(lambda: tensor_verdicts(shipped()))
 
 
 def _with_nearest(rows: list[dict[str, str]]) -> list[dict[str, str]]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.runs.corpus import grouped, map_runs
 from planner.runs.figures import Column, line, table
-from planner.runs.judge import Verdict, error_figures, judge_run, read_named, shipped
+from planner.runs.judge import Verdict, error_figures, judge_run, read_named
 from planner.runs.schema import Run
 from planner.trust.table import source
 
@@ -28,22 +28,13 @@ class Miss(NamedTuple):
     p90: float
 
 
-AIMS: dict[tuple[str, str], Miss] = {
-    ("fit", "iteration_time"): Miss(0.04, 0.12),
-    ("dev", "iteration_time"): Miss(0.05, 0.15),
-    ("fit", "memory"): Miss(0.02, np.inf),
-    ("dev", "memory"): Miss(0.03, np.inf),
-}
-"""What the project wants to reach in the mean over groups, by split and metric."""
-
-
 class Judged(NamedTuple):
     """One scored figure with the run that it is of."""
 
     run: Run
     verdict: Verdict
     part: str = "runs"
-    """The split of the shipped runs that it is in, else its file."""
+    """Its file."""
 
     @property
     def measured(self) -> float:
@@ -76,11 +67,10 @@ class Floor(NamedTuple):
 
 def judged(paths: Iterable[Path], *, workers: int = 1) -> list[Judged]:
     """Every scored time and memory figure of the files."""
-    splits = {path.name: path.name.removesuffix(".jsonl.gz") for path in shipped()}
     named = list(read_named(paths))
     verdicts = map_runs([run for _, run in named], judge_run, workers=workers)
     return [
-        Judged(run, verdict, splits.get(name, name))
+        Judged(run, verdict, name)
         for (name, run), found in zip(named, verdicts, strict=True)
         for verdict in found
         if verdict.scored and verdict.error is not None
@@ -178,11 +168,11 @@ def mean(floors: Iterable[Floor]) -> dict[str, Miss]:
 
 
 def floors(runs: Iterable[Judged]) -> dict[tuple[str, str], dict[str, Floor]]:
-    """By split or file and metric, by group."""
+    """By file and metric, by group."""
     parts = grouped(runs, lambda run: (run.part, run.verdict.metric))
     return {
         part: {name: floor(found) for name, found in sorted(grouped(mine, lambda run: run.verdict.group).items())}
-        for part, mine in sorted(parts.items(), key=lambda item: (item[0][1], item[0][0] != "fit", item[0][0]))
+        for part, mine in sorted(parts.items(), key=lambda item: item[0][::-1])
     }
 
 
@@ -197,15 +187,12 @@ def report(paths: Iterable[Path], *, form: str = "table", workers: int = 1) -> s
 
 
 def _documents(by_part: dict[tuple[str, str], dict[str, Floor]]) -> Iterator[dict[str, Any]]:
-    for (split, metric), found in by_part.items():
-        aim = AIMS.get((split, metric))
+    for (file, metric), found in by_part.items():
         yield {
-            "split": split,
+            "file": file,
             "metric": metric,
             "groups": _plain(found),
             "mean": _plain(mean(found.values())),
-            "aim": aim and {name: size for name, size in aim._asdict().items() if size < np.inf},
-            "proved_out_of_reach": aim and _beyond(mean(found.values())["bound"], aim),
         }
 
 
@@ -215,12 +202,8 @@ def _plain(found: Any) -> Any:
     return {name: _plain(part) for name, part in found.items()} if isinstance(found, dict) else found
 
 
-def _beyond(bound: Miss, aim: Miss) -> bool:
-    return bound.median > aim.median or bound.p90 > aim.p90
-
-
 def _both(size: Miss) -> str:
-    return f"{size.median:6.1%}" + (f"{size.p90:7.1%}" if size.p90 < np.inf else f"{'':7s}")
+    return f"{size.median:6.1%}{size.p90:7.1%}"
 
 
 COLUMNS = (
@@ -238,15 +221,12 @@ BETWEEN = (
 
 
 def _tables(by_part: dict[tuple[str, str], dict[str, Floor]]) -> Iterator[str]:
-    for (split, metric), found in by_part.items():
+    for (file, metric), found in by_part.items():
         total: dict[str, Any] = {"n": sum(one.n for one in found.values()), **mean(found.values())}
         title = metric.replace("_", " ").capitalize()
-        yield f"{title}, {split}: |predicted / measured - 1|, median and 90th percentile"
+        yield f"{title}, {file}: |predicted / measured - 1|, median and 90th percentile"
         yield from table({name: one._asdict() for name, one in found.items()}, COLUMNS)
         yield line("mean over groups", total, COLUMNS)
-        if (aim := AIMS.get((split, metric))) is not None:
-            proved = "is proved" if _beyond(total["bound"], aim) else "is not proved"
-            yield f"{'aim':36s}{_both(aim)}  which {proved} out of reach by the bound"
         yield ""
 
 
@@ -258,8 +238,7 @@ def _between(found: dict[str, Releases]) -> list[str]:
 
 
 LEGEND = (
-    "bound: no model that predicts one figure for equal configurations misses less; rows measured once bound nothing,",
-    "  so an aim above it may still be out of reach.",
+    "bound: no model that predicts one figure for equal configurations misses less; rows measured once bound nothing.",
     "spread: how far rows that were measured again lie from the median of their configuration.",
     "rounding: what is missed on average for want of digits, were predictions exact.",
     "constant: what the best factor for each group would leave of this model's errors; fitted to what it is judged by,",

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from planner.errors import BadFile, BadRequest
+from planner.errors import BadRequest
 from planner.request.progress import Tell
 from planner.runs.figures import Column, line, table
 from planner.runs.judge import Compared, Verdict, coverage, groups, judge, shipped, summary
@@ -103,13 +103,8 @@ def bottom(files: Sequence[str] = (), *, form: str = "table", workers: int = 1) 
 
 
 def paths_of(files: Sequence[str]) -> list[Path]:
-    """Files, or the shipped splits of those names (``fit``, ``dev``, ``check``), each once; all splits for none."""
-    here = {path.name.removesuffix(".jsonl.gz"): path for path in shipped()}
-    found = [here[name] if name in here and not Path(name).is_file() else Path(name) for name in files]
-    for name, path in zip(files, found, strict=True):
-        if name.isalpha() and not path.exists():
-            raise BadFile(name, f"no such file, nor a split of the shipped runs ({', '.join(here)})")
-    return list(dict.fromkeys(found)) or shipped()
+    """The files, each once; the shipped runs for none."""
+    return [Path(name) for name in dict.fromkeys(files)] or shipped()
 
 
 _FITS: Final = {
@@ -139,7 +134,7 @@ def _figures(by_file: Compared) -> dict[str, Any]:
             "out_of_memory_and_predicted_to": counts[False, False],
             "missed_out_of_memory": counts[False, True],
         },
-        "splits": {
+        "files": {
             name: {metric: summary(groups(found, metric)) for metric in METRICS} for name, found in by_file.items()
         },
         "interval_coverage": {name: _covered(found) for name, found in by_file.items()},
@@ -149,11 +144,10 @@ def _figures(by_file: Compared) -> dict[str, Any]:
 
 
 def _unseen(by_file: Compared) -> dict[str, Any]:
-    """Errors with the run's own publisher left out: of times of the files compared, of memory where all are."""
-    splits = {name.removesuffix(".jsonl.gz") for name in by_file}
+    """Errors with the run's own publisher left out, where the shipped runs are compared."""
     whole = {path.name for path in shipped()} <= by_file.keys()
     return {
-        "unseen": unseen_times(splits),
+        "unseen": unseen_times() if whole else {},
         "unseen_memory": unseen_memory() if whole else {},
         "unseen_fits": unseen_fits() if whole else {},
     }
@@ -180,7 +174,7 @@ def _table(by_file: Compared, figures: Mapping[str, Any]) -> Iterator[str]:
         if (total := figures[f"{key}summary"])["n"]:
             yield line("mean over groups", total, COLUMNS)
         yield ""
-    for name, metrics in figures["splits"].items() if len(by_file) > 1 else ():
+    for name, metrics in figures["files"].items() if len(by_file) > 1 else ():
         for metric, total in metrics.items():
             if total["n"] and name not in published:
                 yield line(f"{metric.replace('_', ' ')}, {name}", total, COLUMNS)

@@ -18,7 +18,7 @@ from planner.runs.case import Case
 from planner.runs.corpus import Item, grouped, scored_cases
 from planner.runs.error_fit import fitted, without_each
 from planner.runs.fit import samples
-from planner.runs.judge import learnt_from, shipped
+from planner.runs.judge import shipped
 from planner.runs.least_squares import Constants, log_error
 from planner.runs.leave_one_out import without_each as constants_without_each
 from planner.runs.ranking import SMALLEST, Cell, cell_of
@@ -31,7 +31,7 @@ from planner.trust.similarity import EXTENTS, NAMES, SIZES, SWITCHES, distance, 
 from planner.trust.table import ENOUGH, LEFT_OUT, Figures, Measured, Run, from_rows, source
 
 MOST = 30
-"""Runs of a group and split that the table keeps: enough to see its shape."""
+"""Runs of a group that the table keeps: enough to see its shape."""
 TRUSTED_AFTER = 5.0
 """Publishers after which ends of a kind's own count as much as those of all. Of publishers left out the interval score
 is 1.07 so, 1.10 with 20, 1.20 with ends of all alone, and 1.07 with those of the kind alone, which hold too few."""
@@ -48,11 +48,6 @@ class Priced(NamedTuple):
     predicted: float
     breakdown: Mapping[str, float]
 
-    @property
-    def split(self) -> str:
-        """Its split, and that of its file."""
-        return self.run.split or ""
-
 
 def priced_runs(among: Container[str] | None = None) -> list[Priced]:
     """Every run that counts in the table of errors and can be priced; of these groups, where they are given."""
@@ -67,8 +62,8 @@ def priced_runs(among: Container[str] | None = None) -> list[Priced]:
 
 
 def thinned(runs: Iterable[Priced]) -> list[Priced]:
-    """At most ``MOST`` runs of every group and split, evenly picked."""
-    groups = grouped(runs, lambda one: (one.split, one.run.group))
+    """At most ``MOST`` runs of every group, evenly picked."""
+    groups = grouped(runs, lambda one: one.run.group)
     return [one for key in sorted(groups) for one in thinned_evenly(groups[key])]
 
 
@@ -92,8 +87,7 @@ def miss(priced: Priced, without: Mapping[str, Constants]) -> float:
 
 def table(runs: Sequence[Priced]) -> list[dict[str, str]]:
     """The rows of ``measured.csv``, the ends of their intervals still open."""
-    fitted = [path for path in learnt_from() if path.name.startswith("fit.")]
-    without = constants_without_each(samples(fitted, LEFT_OUT))
+    without = constants_without_each(samples(shipped(), LEFT_OUT))
     return _with_nearest([_record(run, miss(run, without)) for run in thinned(runs)])
 
 
@@ -109,7 +103,6 @@ def _record(priced: Priced, missed: float) -> dict[str, str]:
     sizes = {key: f"{2.0 ** float(known.sizes[key][0]):.4g}" for key in SIZES} | {"gpus": str(scenario.gpus)}
     return {
         "group": run.group,
-        "split": priced.split,
         "model": run.source.model or scenario.model.name,
         "seconds": f"{priced.measured:.4g}",
         "mfu": f"{mfu_of(scenario, priced.measured):.3f}",
@@ -119,6 +112,7 @@ def _record(priced: Priced, missed: float) -> dict[str, str]:
         "high": "0",
         "micro_batch_tokens": f"{micro_batch_tokens(scenario, row)[0]:.4g}",
         "tokens_per_gpu": f"{scenario.tokens / scenario.gpus:.4g}",
+        "network": f"{scenario.group.tiers[-1].link.bandwidth / 1e9:.4g}",
         "precision": scenario.precision,
         "shares": " ".join(f"{1e3 * share:.0f}" for share in shares(scenario, priced.breakdown)),
         **{key: str(known.names[key][0]) for key in NAMES},
@@ -248,9 +242,9 @@ def tails(scores: Floats, weight: Floats) -> tuple[float, float]:
     return weighted_quantile(scores, weight, beyond), weighted_quantile(scores, weight, 1.0 - beyond)
 
 
-def sweeps(runs: Iterable[Priced], split: str = "fit") -> dict[Cell, Floats]:
+def sweeps(runs: Iterable[Priced]) -> dict[Cell, Floats]:
     """Logarithms of predicted and measured seconds per token (2, N), by sweep of ``SMALLEST`` or more strategies."""
-    cells = grouped((one for one in runs if one.split == split), lambda one: cell_of(one.run, one.case))
+    cells = grouped(runs, lambda one: cell_of(one.run, one.case))
     return {
         cell: np.log([(one.predicted / (n := one.case.scenario.tokens), one.measured / n) for one in found]).T
         for cell, found in cells.items()
@@ -258,13 +252,13 @@ def sweeps(runs: Iterable[Priced], split: str = "fit") -> dict[Cell, Floats]:
     }
 
 
-def curse(runs: Iterable[Priced], split: str = "fit") -> float:
+def curse(runs: Iterable[Priced]) -> float:
     """How much the strategy predicted fastest disappoints within its sweep: median over the sources, at least 0.
 
     Its miss less the median miss of the sweep, meaned over the sweeps of a source.
     """
     found: dict[str, list[float]] = defaultdict(list)
-    for cell, (predicted, measured) in sweeps(runs, split).items():
+    for cell, (predicted, measured) in sweeps(runs).items():
         missed = measured - predicted
         found[source(cell.group)].append(float(missed[np.argmin(predicted)] - np.median(missed)))
     return max(float(np.median([np.mean(mine) for mine in found.values()])), 0.0)

@@ -23,7 +23,7 @@ from planner.request.fields import by_own_name
 from planner.request.request import PlanRequest
 
 SCHEMA: Final = "run/1"
-Split = Literal["fit", "dev", "check"]
+Constants = Literal["speed", "memory"]
 MemoryKind = Literal["allocated", "reserved", "device"]
 Measure = Annotated[float, Field(ge=1e-9, le=1e18)]
 Digits = Annotated[float, Field(ge=0, le=1)]
@@ -105,8 +105,8 @@ class Run(_Part):
     id: Annotated[str, Field(min_length=1)]
     group: str = ""
     """Source group; runs of one group share what is peculiar to it. The file's name where none is said."""
-    split: Split | None = None
-    """What the run may be used for: fit constants, develop, or check what is not known; any where none is said."""
+    constants: tuple[Constants, ...] = ("speed", "memory")
+    """What constants are fitted to it: of speed, of the allocator's memory. All runs are evidence of errors."""
     source: Source = Source(title="one's own")
     request: PlanRequest | None = None
     """What ran, as ``plan predict --config`` takes it."""
@@ -169,11 +169,6 @@ class Run(_Part):
     def scored(self) -> bool:
         """Complete and not suspect: counts in summaries."""
         return self.complete and not self.suspect
-
-    @property
-    def held_back(self) -> bool:
-        """Whether nothing may be learnt from it."""
-        return self.split == "check"
 
     @cached_property
     def question(self) -> str:

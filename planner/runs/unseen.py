@@ -33,12 +33,10 @@ SURE: Final = 0.8
 """A probability of fitting that may be asked for."""
 
 
-def unseen_times(splits: Collection[str]) -> dict[str, dict[str, float]]:
-    """Of iteration times of some splits: error in sample and unseen, share inside the interval, its half width."""
+def unseen_times() -> dict[str, dict[str, float]]:
+    """Of iteration times: error in sample and unseen, share inside the interval, its half width."""
     known = measured()
-    compared = np.isin(known.splits, list(splits))
-    found = {name: compared & runs for name, runs in kinds_of(known).items()}
-    return {name: _times(known.take(np.flatnonzero(runs))) for name, runs in found.items() if runs.any()}
+    return {name: _times(known.take(np.flatnonzero(runs))) for name, runs in kinds_of(known).items() if runs.any()}
 
 
 def _times(known: Measured) -> dict[str, float]:

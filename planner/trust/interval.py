@@ -158,7 +158,7 @@ def micro_batch_tokens(scenario: Scenario, rows: Strategies) -> Floats:
 
 
 def trust(scenario: Scenario, row: Strategies, *, mfu: float = 1.0, mixture: bool = False) -> Trust:
-    """The measured runs nearest to one strategy, of either split, and whether that is near.
+    """The measured runs nearest to one strategy, and whether that is near.
 
     ``mfu`` is its predicted utilisation.
     """

@@ -13,6 +13,8 @@ from planner.trust.table import Measured
 
 MANY = 512
 """GPUs beyond which a run is large."""
+SLOW = 12.5
+"""GB/s a GPU up to which a network is slow."""
 KINDS = ("few GPUs", "experts", "8 and 4 bit", "Megatron", "others")
 """Kinds whose intervals end at places of their own; a run is of the first that holds."""
 
@@ -34,6 +36,7 @@ def kinds_of(table: Measured) -> dict[str, Bools]:
     names, gpus = table.traits.names, 2.0 ** table.traits.sizes["gpus"]
     dense, half = names["kind"] == "dense", names["bits"] == "fp16"
     several, megatron = gpus >= FEW, names["framework"] == "megatron"
+    network = np.array([run.network for run in table.runs])
     return {
         "all": np.ones(len(gpus), dtype=bool),
         "dense, 16 bit, Megatron": dense & half & several & megatron,
@@ -42,6 +45,8 @@ def kinds_of(table: Measured) -> dict[str, Bools]:
         "experts and hybrids": ~dense,
         f"fewer than {FEW} GPUs": ~several,
         f"more than {MANY} GPUs": gpus > MANY,
+        f"networks of {8 * SLOW:.0f} Gb/s a GPU or less": (gpus > 1) & (network <= SLOW),
+        "TPU": names["vendor"] == "Google",
         "other than NVIDIA": names["vendor"] != "NVIDIA",
     }
 

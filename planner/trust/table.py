@@ -24,7 +24,7 @@ FIGURES = Path(__file__).with_name("trust.toml")
 ENOUGH = 2
 """Runs of one's own, of different strategies, that show how fast a source's runs are against predictions."""
 LEFT_OUT = tuple(tomllib.loads(Path(__file__).with_name("not_fitted.toml").read_text(encoding="utf-8")))
-"""Groups of the fit split that no constant is fitted to; the file says why."""
+"""Groups that no constant is fitted to; the file says why."""
 
 _PUBLISHERS = tomllib.loads(Path(__file__).with_name("publishers.toml").read_text(encoding="utf-8"))
 _PUBLISHER = {group: name for name, groups in _PUBLISHERS.items() for group in groups}
@@ -35,8 +35,6 @@ class Run(NamedTuple):
     """One measured run; the fields are the first columns of ``measured.csv``, the traits follow them."""
 
     group: str
-    split: str
-    """"fit", "dev" or "check"."""
     model: str
     seconds: float
     """Measured time of an iteration."""
@@ -55,6 +53,8 @@ class Run(NamedTuple):
     """Tokens that a replica takes at a time."""
     tokens_per_gpu: float
     """Of an iteration."""
+    network: float
+    """GB/s of a GPU in the outermost network that it uses."""
     precision: str
     shares: str
     """Of the predicted time, in thousandths, by ``error_model.SHARES``: "12 0 105 0 31 0 9 0 0"."""
@@ -81,11 +81,6 @@ class Measured:
     def sources(self) -> NDArray[np.str_]:
         """Who measured each."""
         return np.array([run.source for run in self.runs])
-
-    @cached_property
-    def splits(self) -> NDArray[np.str_]:
-        """What each may be used for."""
-        return np.array([run.split for run in self.runs])
 
     @cached_property
     def misses(self) -> Floats:
@@ -117,10 +112,6 @@ class Measured:
     def take(self, chosen: NDArray[np.int64]) -> Measured:
         """Some of the runs."""
         return Measured(tuple(self.runs[i] for i in chosen), self.traits.take(chosen))
-
-    def of(self, *splits: str) -> Measured:
-        """The runs of some splits."""
-        return self.take(np.flatnonzero(np.isin(self.splits, splits)))
 
 
 class Figures(NamedTuple):
@@ -164,7 +155,7 @@ def figures() -> Figures:
 
 def from_rows(rows: list[dict[str, str]]) -> Measured:
     """The table out of its rows as text."""
-    words = ("group", "split", "model", "precision", "shares")
+    words = ("group", "model", "precision", "shares")
     values: list[dict[str, Any]] = [
         {name: row[name] if name in words else float(row[name]) for name in Run._fields} for row in rows
     ]

@@ -15,13 +15,13 @@ from run_words.figures import (
     rounding,
     seconds_of,
     time_remarks,
-    unread_fields,
 )
 from run_words.heard import listening
 from run_words.landmark_words import printed
 from run_words.mapping import Case, case
 from run_words.memory_words import memory_kind, stage_read
 from run_words.question import request_of
+from run_words.row_fields import unknown_fields
 from run_words.row_values import wrong_value
 from run_words.unread import unread_clauses
 
@@ -53,14 +53,13 @@ def converted(row: Row, among: list[Row]) -> Document:
         "schema": SCHEMA,
         "id": str(row.get("id", "?")),
         "group": str(row.get("group", "?")),
-        "split": row.get("split") if row.get("split") in ("fit", "dev", "check") else None,
         "source": _source(row),
         "request": asked or None,
         "unpriced": reason,
         "measured": measured,
         "said": _said(row, asked, assumed),
         "assumed": assumed,
-        "unread": [*unread_fields(row), *unread],
+        "unread": [*unknown_fields(row), *unread],
         "complete": row.get("complete") is not False,
         "suspect": bool(row.get("suspect")),
         "derived_from": "" if wrong_value(row) else derived_from(row, found),
@@ -70,7 +69,6 @@ def converted(row: Row, among: list[Row]) -> Document:
 
 
 USUAL: Final[Mapping[str, Any]] = {
-    "split": None,
     "request": None,
     "unpriced": "",
     "measured": {},

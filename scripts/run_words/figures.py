@@ -10,8 +10,7 @@ from costmodels.model.flops import Recompute as Repeated
 from costmodels.model.flops import flops_per_token
 from run_words.mapping import Case
 from run_words.memory_words import MEBIBYTES, memory_kind, memory_said, share_of
-from run_words.row_fields import unknown_fields
-from run_words.rows import contradicting, convention, efficiency_seconds, measured_seconds, told_by, unknown_split
+from run_words.rows import contradicting, convention, efficiency_seconds, measured_seconds, told_by
 
 Row = Mapping[str, Any]
 
@@ -79,11 +78,6 @@ def memory_bytes(row: Row) -> float | None:
     """The memory figure in bytes; None where there is none, or its unit cannot be told."""
     figure, (unit, _kind) = row["measured"].get("memory"), memory_kind(row)
     return float(figure) * unit if figure is not None and unit else None
-
-
-def unread_fields(row: Row) -> tuple[str, ...]:
-    """Fields that nothing reads, and a split that nobody knows."""
-    return unknown_split(row) + unknown_fields(row)
 
 
 def time_remarks(row: Row, mapped: Case) -> tuple[str, ...]:

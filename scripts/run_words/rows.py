@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from hardware.errors import BadFile
-from planner.runs.files import CHECK, STDIN, json_lines
+from planner.runs.files import STDIN, json_lines
 from run_words import heard as re
 
 Row = Mapping[str, Any]
-
-SPLITS = ("fit", "dev", CHECK)
-"""What a run may be for, where that is said."""
 
 _SECTIONS = ("cluster", "stack", "model", "strategy", "measured")
 
@@ -44,13 +41,6 @@ def row_of(path: Path, where: str, row: object) -> Row:
         raise BadFile(path, f"{where}: no run, which has sections {', '.join(_SECTIONS)}")
     group = row.get("group") or ("stdin" if path == STDIN else Path(path).name)
     return row | {"group": group} | {section: said.get(section, {}) for section in _SECTIONS}
-
-
-def unknown_split(row: Row) -> tuple[str, ...]:
-    """A note where a run is said to be for what nobody knows, such as "test"."""
-    said = row.get("split")
-    known = said is None or said in SPLITS
-    return () if known else (f"split {said!r:.40} is none of {', '.join(SPLITS)}, and is ignored",)
 
 
 def measured_seconds(row: Row) -> float | None:

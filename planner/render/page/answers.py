@@ -213,9 +213,7 @@ def _runs(rows: Sequence[Row]) -> dict[str, Any] | None:
     """Measured seconds and predicted over measured, of every run that has both."""
     timed = [row for row in rows if row["metric"] == "iteration_time" and row["error"] is not None]
     groups = sorted({row["group"] for row in timed})
-    pairs = [
-        [float(f"{row['measured']:.4g}"), round(1 + row["error"], 3), 1, groups.index(row["group"])] for row in timed
-    ]
+    pairs = [[float(f"{row['measured']:.4g}"), round(1 + row["error"], 3), groups.index(row["group"])] for row in timed]
     return {"groups": groups, "runs": pairs} if pairs else None
 
 

@@ -233,11 +233,11 @@ def _origin(provenance: Mapping[str, Any]) -> str:
 
 
 def _measured() -> dict[str, Any]:
-    """The shipped measured runs: groups, and for each run seconds, predicted over measured, split and group."""
+    """The shipped measured runs: groups, and for each run seconds, predicted over measured, and group."""
     runs = measured().runs
     groups = sorted({run.group for run in runs})
     place = {group: i for i, group in enumerate(groups)}
-    rows = [[float(f"{r.seconds:.4g}"), round(1 + r.error, 3), int(r.split == "dev"), place[r.group]] for r in runs]
+    rows = [[float(f"{r.seconds:.4g}"), round(1 + r.error, 3), place[r.group]] for r in runs]
     return {"groups": groups, "runs": rows}
 
 

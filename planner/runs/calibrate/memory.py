@@ -57,7 +57,7 @@ def kept(runs: Iterable[FileRun], cluster: Cluster, stack: Stack) -> tuple[list[
     """
     found, notes = [], []
     for file, run in runs:
-        said, usable = run.measured, run.scored and not run.held_back and not run.not_fitted
+        said, usable = run.measured, run.scored and not run.not_fitted
         if not usable or (said.peak_memory is None and said.fits is None):
             continue
         try:

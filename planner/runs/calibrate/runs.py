@@ -24,7 +24,6 @@ from planner.runs.calibrate.records import FileRun
 from planner.runs.calibrate.summary import FARTHEST, FEWEST_LEFT_OUT, Part, errors, plain, source
 from planner.runs.case import Case, Unpriceable, case_of
 from planner.runs.corpus import grouped
-from planner.runs.files import CHECK
 from planner.runs.least_squares import MOST_ROWS, Floats, log_error
 from planner.runs.schema import Run
 from planner.trust.error_model import EXPERT_COMPUTE, Points
@@ -90,7 +89,6 @@ def _measured(run: Run, cluster: Cluster, stack: Stack) -> tuple[Case, float]:
     unusable = {
         "marked as suspect": run.suspect,
         "marked as incomplete": not run.complete,
-        f"of the split {CHECK!r}, which nothing is learnt from": run.held_back,
         run.not_fitted: run.not_fitted,
         "it ran out of memory": run.measured.out_of_memory,
         "no iteration time is said": run.measured.iteration_seconds is None,

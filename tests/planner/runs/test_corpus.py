@@ -43,7 +43,7 @@ def test_verdicts_are_the_same_however_many_processes_judge(tmp_path, monkeypatc
     from planner.runs.judge import shipped
 
     monkeypatch.setattr(corpus, "FEWEST", 20)
-    rows = [document for path in shipped() for _, document in islice(json_lines(path), 20)]
+    rows = [document for path in shipped() for _, document in islice(json_lines(path), 60)]
     halves = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
     for path, part in zip(halves, (rows[:25], rows[25:]), strict=True):
         path.write_text("".join(json.dumps(row) + "\n" for row in part), encoding="utf-8")

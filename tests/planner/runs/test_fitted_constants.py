@@ -79,7 +79,7 @@ def test_three_quarters_of_the_expert_efficiency_are_kept():
     found = calibrate_experts(mine, known)
     assert found == {key: pytest.approx(0.64**0.75, rel=0.01)}
     assert EXPERTS.low < found[key] < EXPERTS.high
-    assert "1 runs of the fit split: bias -" in errors_left(mine, {**known, **found})[stack.name]
+    assert "1 runs that it is fitted to: bias -" in errors_left(mine, {**known, **found})[stack.name]
     assert calibrate_experts(mine, {}) == {}
 
 

@@ -1,6 +1,5 @@
 """What the measurements leave to any model: no prediction does better than the bound, and the bound is reached."""
 
-import gzip
 import itertools
 import json
 from dataclasses import replace
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.runs.judge import Verdict
-from planner.runs.noise_floor import AIMS, Judged, floor, floors, judged, least_errors, miss, releases, report, rounding
+from planner.runs.noise_floor import Judged, floor, floors, judged, least_errors, miss, releases, report, rounding
 from planner.runs.schema import run_of
 from tests.planner.measured_run import run
 
@@ -81,21 +80,11 @@ def test_releases_of_one_source_are_compared_and_other_sources_are_not():
     assert found["x"].bound.p90 == pytest.approx(1 / 7)
 
 
-def test_the_table_says_whether_an_aim_is_proved_out_of_reach(tmp_path, monkeypatch):
-    path = tmp_path / "fit.jsonl.gz"
-    monkeypatch.setattr("planner.runs.noise_floor.shipped", lambda: [path])
-    noisy = [run(id=str(t), split="fit", measured={"iteration_seconds": t}) for t in (1.0, 2.0)]
-    path.write_bytes(gzip.compress("\n".join(map(json.dumps, noisy)).encode()))
-    assert "which is proved out of reach" in report([path])
-    (part,) = json.loads(report([path], form="json"))["parts"]
-    assert part["proved_out_of_reach"]
-    assert part["aim"] == AIMS["fit", "iteration_time"]._asdict()
-    path.write_bytes(gzip.compress(json.dumps(noisy[0]).encode()))
-    assert "which is not proved out of reach" in report([path])
-
-
-def test_a_file_of_one_s_own_is_called_by_its_name_and_has_no_aim(tmp_path):
+def test_the_report_tells_every_file_apart(tmp_path):
     path = tmp_path / "mine.jsonl"
-    path.write_text(json.dumps(run(split="dev")))
+    noisy = [run(id=str(t), measured={"iteration_seconds": t}) for t in (1.0, 2.0)]
+    path.write_text("\n".join(map(json.dumps, noisy)))
     assert list(floors(judged([path]))) == [("mine.jsonl", "iteration_time")]
-    assert "aim  " not in report([path])
+    assert report([path]).startswith("Iteration time, mine.jsonl: ")
+    (part,) = json.loads(report([path], form="json"))["parts"]
+    assert (part["file"], part["mean"]["bound"]["p90"]) == ("mine.jsonl", pytest.approx(1 / 3))

@@ -69,7 +69,7 @@ def test_runs_without_a_group_are_called_by_their_file(group, tmp_path):
 def test_the_shipped_runs_have_no_lines_of_their_own():
     from planner.runs import report
 
-    here = {"dev.jsonl.gz": []}
+    here = {"runs.jsonl.gz": []}
     assert report.written(here).startswith("Iteration time: predicted / measured - 1")
 
 

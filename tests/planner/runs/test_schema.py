@@ -30,7 +30,7 @@ def asked(tmp_path, document, *words, name="run.json"):
         ({"request": {"gpu": 8}}, "request: gpu: there is no such field; did you mean gpus?"),
         ({"pins": {"tensor": 8}}, "cannot pin 'tensor'"),
         ({"model": {"layers": 8}}, "layers"),
-        ({"split": "test"}, "split"),
+        ({"constants": ["time"]}, "constants"),
         ({"measured": {"iteration_seconds": -1}}, "measured.iteration_seconds"),
         ({"measured": {"peak_memory": {"bytes": 1e9, "kind": "shown"}}}, "measured.peak_memory.kind"),
         ({"schema": "run/2"}, "schema"),
