@@ -43,7 +43,7 @@ def test_where_no_reading_is_near_memory_is_less_sure():
 
 
 def test_on_few_gpus_memory_is_less_sure():
-    assert memory_scale(asked(gpus=4, model="llama3-8b")) > 1.5 * memory_scale(asked(gpus=8, model="llama3-8b"))
+    assert memory_scale(asked(gpus=4, model="llama3-8b")) > 1.2 * memory_scale(asked(gpus=8, model="llama3-8b"))
 
 
 def test_an_answer_tells_how_surely_its_fullest_stage_fits():
