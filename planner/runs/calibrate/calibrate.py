@@ -104,12 +104,14 @@ def _runs(
     stack = uncorrected(stack)
     runs, unused = priced(given, machines, stack, tell)
     held, unread = kept(given, machines, stack)
-    if not (runs or held):
-        raise BadRequest(unused[0] + (f"; and {len(unused) - 1} more" if len(unused) > 1 else ""))
-    heads = tuple(f"{one.file}, run {one.run.id}: not used" for one in held)
-    notes += [
-        line.replace("not used", "used for its memory alone", 1) if line.startswith(heads) else line for line in unused
+    by_memory = {(one.file, one.run.id) for one in held}
+    lines = [
+        f"{file}, run {run.id}: {'used for its memory alone' if (file, run.id) in by_memory else 'not used'}: {why}"
+        for (file, run), why in unused
     ]
+    if not (runs or held):
+        raise BadRequest(lines[0] + (f"; and {len(lines) - 1} more" if len(lines) > 1 else ""))
+    notes += lines
     notes += unread
     parts = []
     if runs:

@@ -71,17 +71,17 @@ class Measured(NamedTuple):
 
 def priced(
     runs: Sequence[FileRun], cluster: Cluster, stack: Stack, tell: Tell = ignore
-) -> tuple[list[Measured], list[str]]:
-    """The runs on that cluster and stack with their times, and those that cannot be used and why."""
-    found, notes = [], []
+) -> tuple[list[Measured], list[tuple[FileRun, str]]]:
+    """The runs on that cluster and stack with their times, and those whose time cannot be used, each with why."""
+    found, unused = [], []
     for place, (file, run) in enumerate(runs):
         tell(Progress("pricing your runs", done=place, total=len(runs)))
         try:
             found.append(Measured(file, run, *_measured(run, cluster, stack)))
         except (MeshwrightError, ValueError, ArithmeticError) as error:
             check_interrupt(error)
-            notes.append(f"{file}, run {run.id}: not used: {error}")
-    return found, notes
+            unused.append(((file, run), str(error)))
+    return found, unused
 
 
 def _measured(run: Run, cluster: Cluster, stack: Stack) -> tuple[Case, float]:
