@@ -274,7 +274,7 @@ def _beyond(mine: Traits, table: Measured) -> tuple[str, ...]:
         return degrees
     own, most = (length / 2**10 for length in found)
     under = " under such software" if descent.any() else ""
-    return (*degrees, f"sequences of {own:.3g} Ki tokens against {most:.3g} Ki at most{under}")
+    return (*degrees, f"sequences of {own:,.0f} Ki tokens against {most:,.0f} Ki at most{under}")
 
 
 def _comparable(table: Measured, i: int, away: float) -> Comparable:

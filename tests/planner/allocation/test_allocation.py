@@ -423,4 +423,4 @@ def test_a_job_that_ends_within_a_day_has_its_finish_in_shorter_units(tmp_path):
     row = next(
         line for line in CliRunner().invoke(main, ["allocate", str(path)]).stdout.splitlines() if "  j0 " in line
     )
-    assert re.search(r" \d+\.\d seconds ", row)
+    assert re.search(r" \d+\.\d+ (seconds|minutes) ", row)

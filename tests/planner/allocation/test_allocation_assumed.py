@@ -42,7 +42,9 @@ def test_a_price_that_nobody_said_is_said(own, said):
 def test_a_job_that_fits_nowhere_waits_and_says_so():
     found = allocate(queue_of(queue({"model": "llama3.1-405b", "tokens": "1B"}, SMALL)))
     assert found.jobs[0].placed is None
-    assert found.jobs[0].because.startswith("no strategy fits on any placement that it allows: on 32 new tp ")
+    assert found.jobs[0].because.startswith(
+        "no strategy fits on any placement that it allows: on 32 new the nearest to fitting, TP "
+    )
     assert "GiB per GPU" in found.jobs[0].because
     assert found.jobs[1].placed is not None
 

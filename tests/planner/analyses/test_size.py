@@ -303,8 +303,8 @@ def test_limits_that_are_none_are_refused_in_one_line(limit):
 def test_more_nodes_that_break_more_often_do_not_hide_the_size_that_meets_a_deadline():
     breaks = {"model": "llama3-8b", "gpus": 256, "tokens": 2 * 10**12, "objective": "goodput"}
     request = PlanRequest(**breaks, stability={"spare_nodes": 0, "repair": "30d"})
-    found = size(request, days=68.35)
+    found = size(request, days=68.5)
     assert found.status == "met"
     assert found.answer.gpus == 88
     assert any("interruptions" in line for line in found.defaults)
-    assert min(option.days for option in found.neighbours) > 68.35
+    assert min(option.days for option in found.neighbours) > 68.5

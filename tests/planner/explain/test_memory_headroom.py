@@ -64,10 +64,15 @@ def test_a_plan_leaves_a_margin_unless_it_is_told_otherwise_and_says_what_that_c
 
 
 def test_a_faster_plan_of_the_same_degrees_says_what_it_has_otherwise():
-    tuned = {"model": "qwen3-8b", "gpus": 8, "cluster": "dgx-h100", "task": "finetune", "top": 0}
-    usual, edge = plan(PlanRequest(**tuned)), plan(PlanRequest(**tuned, memory_margin=0, reasons=False))
-    assert (usual.strategy.dp, usual.strategy.zero_stage) == (edge.strategy.dp, 3)
-    assert any(f" faster, DP 8 ZeRO-{edge.strategy.zero_stage}; " in one.text for one in usual.choices)
+    tuned = {"model": "llama3-8b", "gpus": 4, "cluster": "dgx-h100", "task": "finetune", "top": 0}
+    usual, edge = (
+        plan(PlanRequest(**tuned)).strategy,
+        plan(PlanRequest(**tuned, memory_margin=0, reasons=False)).strategy,
+    )
+    assert (usual.dp, usual.tp, usual.pp) == (edge.dp, edge.tp, edge.pp)
+    assert usual.micro_batch_size != edge.micro_batch_size
+    said = f" faster, DP 4 micro-batch {edge.micro_batch_size}; it fills"
+    assert any(said in one.text for one in plan(PlanRequest(**tuned)).choices)
 
 
 def test_what_fits_only_at_the_edge_is_planned_there_and_said():

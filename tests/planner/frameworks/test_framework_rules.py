@@ -263,7 +263,7 @@ def test_a_rule_reads_no_more_than_it_says(rule):
 def test_a_refusal_says_what_the_framework_lacks_and_who_says_so(name, rule):
     _, (scenario, refused) = pair(rule)
     words = sentence(rule, strategies(**refused).row(0), scenario)
-    assert words.startswith("no ")
+    assert words.startswith("it takes ")
     assert "{" not in words
     assert rule.kind == "framework"
     assert "." in rule.source, name

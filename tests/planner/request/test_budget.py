@@ -162,7 +162,7 @@ def test_no_reason_is_looked_for_once_a_time_limit_has_passed(monkeypatch):
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
     monkeypatch.setattr(answers, "_with_trust", found)
     monkeypatch.setattr(why_not, "build", lambda *_: late.append("a lattice"))
-    for name in ("_tight", "_price_chunk", "_confirm"):
+    for name in ("stage_bounds", "_price_chunk", "_confirm"):
         do = getattr(best_first, name)
         monkeypatch.setattr(
             best_first, name, lambda *given, do=do, name=name: late.extend([name] * (clock[0] > 0.0)) or do(*given)
