@@ -57,14 +57,12 @@ def changes_of(words: list[str]) -> dict[str, Any]:
         found["stack.kernels.saved_tensors"] = ["gate", "norm"] if foreign or full else ["gate"]
     if not foreign:  # norms 2, products 7, rotary 12, attention, sums 2, activation 2; casts of 7 weights and 5 inputs
         found["stack.host.kernels_per_layer"] = 18 if compiled else 38 if full else 26
-    if full:  # weights, gradients and moments in 32 bits, weights cast for every pass
-        found["stack.states.optimizer_traffic"] = 38 if fused else 92
-    else:  # all of it in 16: half the bytes, of which the planner takes 8 off for moments of 16 bits
+    found["stack.states.optimizer_traffic"] = 38 if fused else 92  # of fp32; the planner halves it for 16 bits
+    if not full:  # weights, gradients and moments in 16 bits
         found |= {
             "stack.optimizer": "adam-bf16",
             "stack.states.weight_bytes": 2,
             "stack.states.optimizer_bytes": 8,
-            "stack.states.optimizer_traffic": (38 if fused else 92) // 2 + 8,
             "stack.gradients.gradient_bytes": 2,
         }
     for word, kernels in BACKENDS.items():

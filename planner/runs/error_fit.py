@@ -46,7 +46,7 @@ _USUAL: Final = Variances(
 """Where the search begins, and the middle of its wide prior."""
 _DEVIATIONS: Final = 13
 """How many of the figures are standard deviations, which are sought by their logarithms."""
-_PRIOR: Final = np.array([2.0] * _DEVIATIONS + [1.0, 1.0, 0.5])
+_PRIOR: Final = np.array([2.0] * _DEVIATIONS + [1.0, 1.0, 0.5])  # errors of times know no factor of own models
 """How far the figures, or their logarithms, may lie from the usual: spread of the prior."""
 
 
@@ -80,7 +80,7 @@ def likelihood(points: Points, misses: Floats, alike: Likeness, known: Variances
 
 
 def _sought(known: Variances) -> Floats:
-    return np.array([*np.log(known[:_DEVIATIONS]), *known[_DEVIATIONS:]])
+    return np.array([*np.log(known[:_DEVIATIONS]), *known[_DEVIATIONS : len(_PRIOR)]])
 
 
 def _meant(at: Floats) -> Variances:

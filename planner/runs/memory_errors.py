@@ -35,7 +35,7 @@ from planner.trust.table import source
 
 TIGHT: Final = math.log(2.0)
 """Room beyond which a run that ran says nothing of errors."""
-FREE: Final = ("common", "cell", "smooth", "noise", "distance", "few")
+FREE: Final = ("common", "cell", "smooth", "noise", "distance", "few", "own_model")
 """What is found; memory has no terms."""
 USUAL: Final = Variances(**dict.fromkeys(Variances._fields, 0.0))._replace(
     common=0.05, cell=0.03, smooth=0.03, noise=0.02, distance=0.4
@@ -43,7 +43,7 @@ USUAL: Final = Variances(**dict.fromkeys(Variances._fields, 0.0))._replace(
 """Where the search begins, and the middle of its wide prior."""
 _DEVIATIONS: Final = 4
 """How many of these are standard deviations, which are sought by their logarithms."""
-_PRIOR: Final = np.array([2.0] * _DEVIATIONS + [1.0, 0.5])
+_PRIOR: Final = np.array([2.0] * _DEVIATIONS + [1.0, 0.5, 0.5])
 
 
 def table() -> list[dict[str, str]]:

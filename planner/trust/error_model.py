@@ -9,8 +9,9 @@ share of the predicted time, which is the slope of log time in the log of that f
 one machine, software, kind of model and number format; ``g`` is smooth in the logarithms x of sizes; ``e`` is noise.
 All are normal with the standard deviations of ``Variances`` and share one chi variable, so that runs of a publisher
 are together a multivariate Student-t: publishers differ by more than runs do, and some by far more [Rasmussen06, ch.
-9.9]. s is how much wider the errors of such a run are: s = mfu^-p e^(q d) r^[few], with its predicted utilisation,
-its distance to the nearest measured run, and fewer than eight GPUs. ``planner.runs.error_fit`` finds the figures,
+9.9]. s is how much wider the errors of such a run are: s = mfu^-p e^(q d) r^[few] o^[own], with its predicted
+utilisation, its distance to the nearest measured run, fewer than eight GPUs, and a model of the program's own, by which
+errors of memory alone are told apart. ``planner.runs.error_fit`` finds the figures,
 each publisher left out in turn.
 """
 
@@ -23,7 +24,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.strategy import Floats
+from costmodels.strategy import Bools, Floats
 
 TERMS: Final[Mapping[str, tuple[str, ...]]] = {
     "tensor_traffic": ("tp", "cp"),
@@ -45,6 +46,8 @@ FREEDOM: Final = 4.0
 """Degrees of freedom of the Student-t: between 3 and 6 unseen publishers are foretold alike."""
 FEW: Final = 8
 """GPUs below which errors are wider."""
+OWN_MODELS: Final = ("deepspeed", "fsdp", "generic", "transformers")
+"""Stacks that train whatever model a program brings: what its code keeps beside the usual, they do not say."""
 
 
 class Variances(NamedTuple):
@@ -69,6 +72,8 @@ class Variances(NamedTuple):
     """Rate q of the distance to the nearest measured run."""
     few: float
     """Logarithm of the factor r of runs on few GPUs."""
+    own_model: float = 0.0
+    """Logarithm of the factor o of runs under one of ``OWN_MODELS``."""
 
     @property
     def shares(self) -> Floats:
@@ -90,6 +95,8 @@ class Points:
     """Predicted, 0 to 1."""
     nearest: Floats
     """Distance to the nearest measured run of another publisher."""
+    own_model: Bools
+    """Whether its stack is one of ``OWN_MODELS``."""
 
     def take(self, chosen: NDArray[np.int64]) -> Points:
         """Some of the runs."""
@@ -103,7 +110,7 @@ class Points:
     def widths(self, known: Variances) -> Floats:
         """s, (M,)."""
         few = 2.0 ** self.sizes[:, SIZES.index("gpus")] < FEW
-        grown = known.distance * self.nearest + known.few * few
+        grown = known.distance * self.nearest + known.few * few + known.own_model * self.own_model
         widths: Floats = np.maximum(self.utilisation, 1e-3) ** -known.utilisation * np.exp(grown)
         return widths
 

@@ -2,8 +2,9 @@
 
 What is learnt from are readings of memory, log(measured / predicted), and runs that ran or ran out of memory, which say
 on which side of what a device has the need lay. The scale of an error grows with the distance between a question's
-setting (machine, software, kind of model, number format, sizes) and that of the nearest reading of another publisher.
-It is the same for all strategies of a question, so that a probability of fitting is a margin of memory.
+setting (machine, software, kind of model, number format, sizes) and that of the nearest reading of another publisher;
+it is larger on few GPUs and where a program brings a model of its own. It is the same for all strategies of a question,
+so that a probability of fitting is a margin of memory.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats
 from planner.trust import error_model
-from planner.trust.error_model import FEW, SHARES, Points
+from planner.trust.error_model import FEW, OWN_MODELS, SHARES, Points
 from planner.trust.similarity import NAMES, Traits, distance, setting
 from planner.trust.table import figures, source
 
@@ -99,6 +100,7 @@ class Readings:
             cells=np.array(["|".join(cell) for cell in cells]),
             utilisation=np.ones(count),
             nearest=self.column("nearest"),
+            own_model=np.isin(names["stack"], OWN_MODELS),
         )
 
     def take(self, chosen: NDArray[np.int64]) -> Readings:
@@ -143,7 +145,8 @@ def memory_scale(scenario: Scenario) -> float:
     """Scale of the logarithm of needed over predicted memory, of every strategy of a question."""
     known, nearest = figures().memory, nearest_reading(scenario)
     alone = known.common**2 + known.cell**2 + known.smooth**2 + known.noise**2
-    return math.sqrt(alone) * math.exp(known.distance * nearest + known.few * (scenario.gpus < FEW))
+    own = known.own_model * (scenario.stack.name in OWN_MODELS)
+    return math.sqrt(alone) * math.exp(known.distance * nearest + known.few * (scenario.gpus < FEW) + own)
 
 
 def below(scores: Floats) -> Floats:

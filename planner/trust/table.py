@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.strategy import Floats
-from planner.trust.error_model import SHARES, Points, Variances
+from planner.trust.error_model import OWN_MODELS, SHARES, Points, Variances
 from planner.trust.similarity import EXTENTS, NAMES, SIZES, SWITCHES, Traits
 
 TABLE = Path(__file__).with_name("measured.csv")
@@ -106,7 +106,12 @@ class Measured:
         )
         nearest = np.array([run.nearest for run in self.runs])
         return Points(
-            shares, np.stack(columns, axis=1), np.array(["|".join(cell) for cell in cells]), self.mfus, nearest
+            shares=shares,
+            sizes=np.stack(columns, axis=1),
+            cells=np.array(["|".join(cell) for cell in cells]),
+            utilisation=self.mfus,
+            nearest=nearest,
+            own_model=np.isin(names["stack"], OWN_MODELS),
         )
 
     def take(self, chosen: NDArray[np.int64]) -> Measured:

@@ -58,11 +58,12 @@ UNFUSED_NORM = r"use_fused_rms_norm[ =:]*(off|false)"
 
 EAGER_LOSS: dict[str, Any] = {
     "cross_entropy_bytes": 12,
+    "cross_entropy_traffic": 66,
     "idle_logits": True,
     "keeps": ("gate", "norm", "key-values"),
 }
 """torchtitan before it compiled the loss: in fp32 the logits' log-softmax and two gradients, behind the 16-bit logits,
-which the trainer lets go; norms and gates are PyTorch's own."""
+which the trainer lets go, and the traffic of kernels an operation; norms and gates are PyTorch's own."""
 COMPILED_SINCE = "2025-04"
 """torchtitan compiles its loss from 2 April 2025 on (commit bbb1b616e); from 18 December 2024 it did not, since that
 failed (e8977b007)."""

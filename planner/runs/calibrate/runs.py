@@ -238,7 +238,10 @@ def _left_out(
     scatter: Floats,
     count: Callable[[int, int], None],
 ) -> Floats:
-    """Logarithms of predicted over measured of each configuration by what the others teach, to first order, (M,)."""
+    """Logarithms of predicted over measured of each configuration by factors that the others teach, (M,).
+
+    Only the factors are those of first order, along the slopes at the factors of all.
+    """
     slopes, here, found = known.slopes(learnt.mean), known.longer(learnt.mean), np.array(misses)
     for left in range(len(misses)):
         count(left, len(misses))
@@ -252,7 +255,9 @@ def _left_out(
 
         if len(others):
             taught = learn(Change(longer, turned), misses[others], prior, scatter[np.ix_(others, others)])
-            found[left] -= here[left] + slopes[left] @ (taught.factors - learnt.mean)
+            # The correction is made in part, far from where the slopes are: the run itself is priced.
+            seconds = _seconds(known.cases[left], fields_of(taught.factors, experts=known.experts))
+            found[left] -= math.log(seconds / known.seconds[left])
     return -found
 
 

@@ -31,6 +31,7 @@ def points(count, seed=0, cells=2):
         cells=draw.integers(0, cells, count).astype(str),
         utilisation=draw.uniform(0.1, 0.6, count),
         nearest=draw.uniform(0.0, 3.0, count),
+        own_model=draw.uniform(size=count) < 0.5,
     )
 
 

@@ -8,6 +8,7 @@ from scipy.stats import t
 
 from planner import PlanRequest, plan, predict
 from planner.runs import memory_errors
+from planner.trust.error_model import OWN_MODELS, spread
 from planner.trust.memory import (
     FREEDOM,
     below,
@@ -43,7 +44,16 @@ def test_where_no_reading_is_near_memory_is_less_sure():
 
 
 def test_on_few_gpus_memory_is_less_sure():
-    assert memory_scale(asked(gpus=4, model="llama3-8b")) > 1.2 * memory_scale(asked(gpus=8, model="llama3-8b"))
+    assert memory_scale(asked(gpus=4, model="llama3-8b")) > 1.15 * memory_scale(asked(gpus=8, model="llama3-8b"))
+
+
+@pytest.mark.parametrize("stack", OWN_MODELS)
+def test_where_a_program_brings_its_model_memory_is_less_sure(stack):
+    assert memory_scale(asked(stack=stack)) > 1.5 * memory_scale(asked())
+    alone = replace(readings().points, nearest=np.zeros(len(readings().runs)))
+    wide = spread(alone, figures().memory)
+    brought = readings().traits.names["stack"] == stack
+    assert wide[brought].min() > 1.15 * np.median(wide[~alone.own_model])
 
 
 def test_an_answer_tells_how_surely_its_fullest_stage_fits():
@@ -71,7 +81,6 @@ def test_what_is_said_to_fit_ran():
     assert found["caught"] > 0.7
 
 
-@pytest.mark.xfail(reason="unseen publishers need more than predicted, and the model of these errors has no bias")
 def test_readings_of_publishers_left_out_lie_where_they_should():
     known = readings().take(np.flatnonzero(readings().read))
     below = [np.mean(_scores(known)[known.sources == name] <= score_at(0.8)) for name in np.unique(known.sources)]
