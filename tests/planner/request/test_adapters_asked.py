@@ -128,7 +128,7 @@ def test_frameworks_that_train_whole_models_refuse_adapters_and_others_are_told_
 
 def test_nvidias_own_fine_tuning_runs_come_out_within_four_percent():
     """Megatron-Bridge 26.06: five of Llama 3 70B on GB300, GB200 and H100, none of which anything was fitted to."""
-    runs = [run for run in read_runs(HOME / "fit.jsonl.gz") if "bridge-26_06" in run.id and run.request.adapters]
+    runs = [run for run in read_runs(HOME / "runs.jsonl.gz") if "bridge-26_06" in run.id and run.request.adapters]
     cases = [case_of(run) for run in runs]
     errors = [
         float(price_strategy(one.strategy, one.scenario, one.assignment).iteration / run.measured.iteration_seconds) - 1
