@@ -18,13 +18,15 @@ class Column(NamedTuple):
     show: Callable[[Any], str]
 
 
-def line(name: str, figures: Mapping[str, Any], columns: tuple[Column, ...]) -> str:
+def line(name: str, figures: Mapping[str, Any], columns: tuple[Column, ...], wide: int = FIRST) -> str:
     """The figures of one group; a place is empty where there is none."""
     cells = (f"{'' if (v := figures.get(c.key)) is None else c.show(v):>{c.width}s}" for c in columns)
-    return f"{name:{FIRST}s}{''.join(cells)}".rstrip()
+    return f"{name:{wide}s}{''.join(cells)}".rstrip()
 
 
-def table(rows: Mapping[str, Mapping[str, Any]], columns: tuple[Column, ...], first: str = "group") -> list[str]:
-    """Headings, and a line for every group."""
-    head = f"{first:{FIRST}s}" + "".join(f"{column.heading:>{column.width}s}" for column in columns)
-    return [head, *(line(name, figures, columns) for name, figures in rows.items())]
+def table(
+    rows: Mapping[str, Mapping[str, Any]], columns: tuple[Column, ...], first: str = "group", wide: int = FIRST
+) -> list[str]:
+    """Headings, and a line for every group; its name takes ``wide`` characters."""
+    head = f"{first:{wide}s}" + "".join(f"{column.heading:>{column.width}s}" for column in columns)
+    return [head, *(line(name, figures, columns, wide) for name, figures in rows.items())]

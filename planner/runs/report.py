@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,8 @@ FEW = 100
 """Runs up to which the table says what was assumed of them."""
 MOST_REASONS = 20
 """Reasons that a table gives; the rest is counted."""
+FARTHEST_OFF = 3
+"""Groups, rules and reasons that the table on the shipped runs gives where all are not asked for."""
 LEAST = 4
 """Groups that are named where the interval holds less than it promises."""
 COLUMNS: Final = (
@@ -58,12 +61,12 @@ def compared(
     return judge(paths_of(files), profile, workers=workers, progress=progress)
 
 
-def written(by_file: Compared, *, form: str = "table") -> str:
-    """The verdicts as a table or as JSON."""
+def written(by_file: Compared, *, form: str = "table", whole: bool = False) -> str:
+    """The verdicts as a table or as JSON; the table on the shipped runs is short unless it is to be ``whole``."""
     figures = _figures(by_file)
     if form == "json":
         return json.dumps({"rows": [verdict.document() for verdict in _all(by_file)], **figures}, indent=1)
-    return "\n".join(_table(by_file, figures))
+    return "\n".join(_table(by_file, figures, math.inf if whole or not figures["unseen"] else FARTHEST_OFF))
 
 
 def check_priced(by_file: Compared) -> None:
@@ -164,13 +167,18 @@ def _covered(verdicts: list[Verdict]) -> dict[str, Any]:
     return {"promised": COVERAGE, "mean": mean, "groups": by_group}
 
 
-def _table(by_file: Compared, figures: Mapping[str, Any]) -> Iterator[str]:
+def _table(by_file: Compared, figures: Mapping[str, Any], most: float) -> Iterator[str]:
+    """The report: the answer, errors by kind of run, then ``most`` groups, rules and reasons."""
     published, verdicts = {path.name for path in shipped()}, _all(by_file)
     yield from _answer(figures)
     yield from run_lines({name: found for name, found in by_file.items() if name not in published})
+    yield from unseen_lines(figures)
     for title, key in (("Iteration time", ""), ("Memory", "memory_")):
-        yield f"{title}: predicted / measured - 1"
-        yield from table(figures[f"{key}groups"], COLUMNS)
+        each = figures[f"{key}groups"]
+        shown = each if len(each) <= most else dict(sorted(each.items(), key=_off)[: int(most)])
+        farthest = f", the {len(shown)} of {len(each)} groups farthest off" if shown is not each else ""
+        yield f"{title}: predicted / measured - 1{farthest}"
+        yield from table(shown, COLUMNS)
         if (total := figures[f"{key}summary"])["n"]:
             yield line("mean over groups", total, COLUMNS)
         yield ""
@@ -178,7 +186,15 @@ def _table(by_file: Compared, figures: Mapping[str, Any]) -> Iterator[str]:
         for metric, total in metrics.items():
             if total["n"] and name not in published:
                 yield line(f"{metric.replace('_', ' ')}, {name}", total, COLUMNS)
-    yield from unseen_lines(figures)
+    if most == math.inf:
+        yield from _with_all_known(figures)
+    yield from (*_assumed(verdicts), *_repeated(by_file), *_reasons(verdicts, most))
+    if most < math.inf:
+        yield from ("", "-v shows every group, rule and reason")
+
+
+def _with_all_known(figures: Mapping[str, Any]) -> Iterator[str]:
+    """What the interval holds and what is said to fit, nobody's runs left out."""
     for name, held in figures["interval_coverage"].items():
         if by_group := held["groups"]:
             least = sorted(by_group, key=by_group.__getitem__)[:LEAST]
@@ -186,11 +202,19 @@ def _table(by_file: Compared, figures: Mapping[str, Any]) -> Iterator[str]:
             shares = f"holds {held['mean']:.1%}, mean over groups{low and f'; least: {low}'}"
             yield f"{COVERAGE:.0%} interval, {name}: {shares}"
     yield "Fits: " + ", ".join(f"{count} {_FITS[name]}" for name, count in figures["fits"].items())
-    yield from (*_assumed(verdicts), *_repeated(by_file), *_reasons(verdicts))
+
+
+def _off(named: tuple[str, Mapping[str, Any]]) -> float:
+    return -float(named[1]["median_abs_error"] or 0.0)
 
 
 def _answer(figures: Mapping[str, Any]) -> Iterator[str]:
-    """How far predictions are off, in one sentence."""
+    """How far predictions are off, in one sentence; of the shipped runs, as one of a publisher nobody knew is."""
+    if unseen := figures["unseen"]:
+        time, memory = unseen["all"]["unseen"], figures["unseen_memory"]["all"]["unseen"]
+        yield f"Expect to be off by {time:.1%} in time and {memory:.1%} in memory on runs of somebody new"
+        yield from ("(the median of each publisher's runs, in the mean over publishers).", "")
+        return
     named = (("iteration times", figures["summary"]), ("memory", figures["memory_summary"]))
     said = [f"{what} by a median of {one['median_abs_error']:.1%}" for what, one in named if one["n"]]
     if said:
@@ -218,25 +242,28 @@ def _repeated(by_file: Compared) -> list[str]:
     return lines
 
 
-def _broken(verdicts: list[Verdict]) -> list[str]:
+def _broken(verdicts: list[Verdict], most: float) -> list[str]:
     """Rules that would refuse as plans what really ran, with how many runs break each."""
     broken = {(verdict.group, verdict.id, rule.partition(":")[0]) for verdict in verdicts for rule in verdict.broken}
     runs = len({run[:2] for run in broken})
     if not runs:
         return []
     counts = Counter(rule for *_, rule in broken)
-    each = ", ".join(f"{rule} {n}" for rule, n in sorted(counts.items(), key=lambda found: (-found[1], found[0])))
+    ordered = sorted(counts.items(), key=lambda found: (-found[1], found[0]))
+    each = ", ".join(f"{rule} {n}" for rule, n in ordered[: int(min(most, len(ordered)))])
+    each += ", ..." * (len(ordered) > most)
     return [f"Runs that break a rule for plans, priced as they ran: {runs} ({each})"]
 
 
-def _reasons(verdicts: list[Verdict]) -> list[str]:
+def _reasons(verdicts: list[Verdict], most: float) -> list[str]:
     reasons = Counter(verdict.reason for verdict in verdicts if verdict.reason)
     aside = sum(not verdict.scored and not verdict.reason for verdict in verdicts)
     left = [f"Priced but not scored, of runs marked incomplete or suspect: {aside} figures"] if aside else []
-    left += _broken(verdicts)
+    left += _broken(verdicts, most)
     if not reasons:
         return left
-    first, rest = reasons.most_common()[:MOST_REASONS], reasons.most_common()[MOST_REASONS:]
+    count = int(min(most, MOST_REASONS))
+    first, rest = reasons.most_common()[:count], reasons.most_common()[count:]
     return [
         *left,
         "",

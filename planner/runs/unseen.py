@@ -23,12 +23,22 @@ from planner.trust.table import Measured, measured
 
 COLUMNS: Final = (
     Column("n", "runs", 6, str),
-    Column("publishers", "publishers", 12, str),
-    Column("in_sample", "in sample", 11, "{:.1%}".format),
-    Column("unseen", "unseen", 9, "{:.1%}".format),
-    Column("inside", "inside", 8, "{:.0%}".format),
-    Column("width", "half width", 12, "{:.0%}".format),
+    Column("publishers", "publishers", 11, str),
+    Column("in_sample", "in sample", 10, "{:.1%}".format),
+    Column("unseen", "unseen", 8, "{:.1%}".format),
+    Column("inside", "inside", 7, "{:.0%}".format),
+    Column("width", "half width", 11, "{:.0%}".format),
 )
+FITS: Final = (
+    Column("right", "right", 8, "{:.1%}".format),
+    Column("caught", "failures caught", 17, "{:.0%}".format),
+    Column("ran", "fit and ran", 13, "{:.1%}".format),
+    Column("refused", "ran, refused", 14, "{:.1%}".format),
+)
+WIDE: Final = 26
+"""Characters of the names of kinds, with which the tables fit a terminal."""
+ASKED: Final = 28
+"""The same of what is asked of a run that is said to fit."""
 SURE: Final = 0.8
 """A probability of fitting that may be asked for."""
 
@@ -78,9 +88,7 @@ def unseen_fits() -> dict[str, dict[str, float]]:
     room, chance = known.column("room"), probabilities(known)
     return {
         "to the edge of the memory": verdicts(known, room >= 0.0),
-        f"with a margin of {MEMORY_MARGIN:.0%}, as plans are searched": verdicts(
-            known, room >= -math.log1p(-MEMORY_MARGIN)
-        ),
+        f"with a margin of {MEMORY_MARGIN:.0%} (usual)": verdicts(known, room >= -math.log1p(-MEMORY_MARGIN)),
         f"with a probability of {SURE:.0%}": verdicts(known, chance >= SURE),
     }
 
@@ -103,10 +111,9 @@ def unseen_lines(figures: Mapping[str, Any]) -> Iterator[str]:
     parts = (("unseen", "Iteration time"), ("unseen_memory", "Memory"))
     for key, title in parts:
         if figures[key]:
-            yield ""
-            yield f"{title}, the run's own publisher left out: means over publishers, {COVERAGE:.0%} intervals"
-            yield from (*table(figures[key], COLUMNS, "kind"), "")
-    for name, one in figures["unseen_fits"].items():
-        shares = f"{one['right']:.1%} right, {one['caught']:.0%} of {one['failed']} failures caught"
-        said = f"of those said to fit {one['ran']:.1%} ran, of those that ran {one['refused']:.1%} refused"
-        yield f"Fits {name}, unseen, {one['runs']:,} runs: {shares}; {said}"
+            yield f"{title}, the run's own publisher left out; {COVERAGE:.0%} interval"
+            yield from (*table(figures[key], COLUMNS, "kind", WIDE), "")
+    if asked := figures["unseen_fits"]:
+        one = next(iter(asked.values()))
+        yield f"Does it fit: {one['runs']:,} runs, {one['failed']} of which ran out of memory; publisher left out"
+        yield from (*table(asked, FITS, "said to fit", ASKED), "")

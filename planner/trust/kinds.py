@@ -45,7 +45,7 @@ def kinds_of(table: Measured) -> dict[str, Bools]:
         "experts and hybrids": ~dense,
         f"fewer than {FEW} GPUs": ~several,
         f"more than {MANY} GPUs": gpus > MANY,
-        f"networks of {8 * SLOW:.0f} Gb/s a GPU or less": (gpus > 1) & (network <= SLOW),
+        f"networks up to {8 * SLOW:.0f} Gb/s": (gpus > 1) & (network <= SLOW),
         "TPU": names["vendor"] == "Google",
         "other than NVIDIA": names["vendor"] != "NVIDIA",
     }

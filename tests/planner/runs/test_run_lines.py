@@ -70,7 +70,9 @@ def test_the_shipped_runs_have_no_lines_of_their_own():
     from planner.runs import report
 
     here = {"runs.jsonl.gz": []}
-    assert report.written(here).startswith("Iteration time: predicted / measured - 1")
+    said = report.written(here)
+    assert said.startswith("Expect to be off by ")
+    assert "runs.jsonl.gz:" not in said
 
 
 def test_runs_whose_sequence_the_catalogue_knows_are_ranked(tmp_path):
@@ -93,3 +95,19 @@ def test_a_mark_of_byte_order_is_read_over_on_stdin_too():
     done = CliRunner().invoke(main, ["validate", "-"], input="\ufeff" + json.dumps(run(id="piped")) + "\n")
     assert done.exit_code == 0, done.stderr
     assert lines(done.stdout)[1].startswith("piped")
+
+
+def test_of_many_shipped_groups_a_terminal_has_those_farthest_off_and_the_rest_on_demand():
+    from planner.runs import report
+    from planner.runs.judge import Verdict
+
+    off = [Verdict(str(n), f"group-{n:02d}", "iteration_time", 1.0, 1.0 + n / 100, scored=True) for n in range(40)]
+    short, whole = (report.written({"runs.jsonl.gz": off}, whole=whole) for whole in (False, True))
+    assert len(short.splitlines()) <= 60
+    assert "the 3 of 40 groups farthest off" in short
+    assert [line.split()[0] for line in short.splitlines() if line.startswith("group-")] == [
+        "group-39",
+        "group-38",
+        "group-37",
+    ]
+    assert all(f"group-{n:02d}" in whole for n in range(40))
