@@ -37,6 +37,11 @@ NO_OFFLOADING = "without offloading"
 """What a proof leaves out unless it is asked for: the restriction that most often matters."""
 
 
+def probability_words(chance: float) -> str:
+    """A probability in whole percent, of which none is called certain or impossible."""
+    return "more than 99%" if chance > 0.99 else "less than 1%" if chance < 0.01 else f"{chance:.0%}"
+
+
 def format_seconds(value: float) -> str:
     """Seconds as a sentence says them."""
     if value == 0:

@@ -15,6 +15,7 @@ from planner.answer.text import (
     format_seconds,
     name_in,
     plural,
+    probability_words,
 )
 
 MEANINGS: Final = {
@@ -78,7 +79,7 @@ def _memory(plan: Plan) -> dict[str, str]:
     of = f"{format_gib(fullest.total)} of {format_gib(fullest.limit)} GiB"
     where = f"stage {fullest.stage} of {len(plan.memory_bytes)}" if len(plan.memory_bytes) > 1 else ""
     chance = plan.prediction.fit_probability if plan.prediction else None
-    sure = "" if chance is None else f"fits with a probability of {100 * chance:.0f} %"
+    sure = "" if chance is None else f"fits with a probability of {probability_words(chance)}"
     if not plan.fits or share > 1.0:
         return _card("Memory", of, f"{format_gib(-free)} GiB too much", sure, where, level="bad")
     left = f"{format_gib(free)} GiB left"

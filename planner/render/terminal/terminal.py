@@ -12,7 +12,7 @@ from rich.text import Text
 
 from planner.answer.headline import headline
 from planner.answer.plan import Advice, Comparable, Plan, Prediction, Proof, Rejection, Strategy, Trust
-from planner.answer.text import CUT_SHORT, format_percent, name_in, plural, short_seconds
+from planner.answer.text import CUT_SHORT, format_percent, name_in, plural, probability_words, short_seconds
 from planner.errors import BadRequest
 from planner.jobs.preview import block, device_refusal, launch, other_launcher
 from planner.render.terminal.bars import flow
@@ -123,7 +123,7 @@ def _risk(plan: Plan, found: Prediction, *, whole: bool) -> Iterator[str]:
     low, high = short_seconds(found.interval.low), short_seconds(found.interval.high)
     yield f"time: {low} to {high} per iteration ({found.interval.coverage:.0%} interval of measured runs)"
     if found.fit_probability is not None:
-        yield f"memory: fits with a probability of {found.fit_probability:.0%}"
+        yield f"memory: fits with a probability of {probability_words(found.fit_probability)}"
     if plan.trust:
         yield f"nearest measured run: {_nearest(plan.trust)}"
     if plan.proof:
