@@ -50,6 +50,9 @@ PAD = 4.0 * WORD
 that send a token once per domain (DeepEP, HybridEP) pad while they permute, and a fixed capacity is such a multiple."""
 BIAS = (28.0, 36.0)
 """A bias scaled by the router's fp32 weight: outer product, sum, concatenation and cast, and their gradients."""
+WEIGHED = (20.0, 36.0)
+"""Scores operation by operation: a cast to fp32, a product and a cast back; backward both products' gradients, and the
+sum over a token's values that a score's gradient is."""
 ACTIVATION = {True: (6.0, 10.0), False: (4.0, 6.0)}
 """An activation, gated or not: what enters it is read, what leaves it written, and their gradients."""
 CLAMP = (16.0, 20.0)
@@ -253,7 +256,10 @@ def expert_streams(strategies: Strategies, scenario: Scenario) -> Passes:
     shared = moe.shared_expert_ffn_hidden_size / strategies.tp * tokens_per_rank(strategies, scenario)
     forward, backward, copied = routed_traffic(scenario, arrived=arrived, inner=inner, held=held)
     routed, moved = streamed(forward, backward, scenario, _routed_share(scenario)), ACTIVATION[scenario.model.gated_ffn]
-    return routed + streamed(moved[0] * shared + copied, moved[1] * shared + copied, scenario)
+    weighed = routed_tokens(strategies, scenario) * float(scenario.model.expert_hidden_size)
+    weighed = weighed * scenario.stack.experts.scores_in_fp32
+    forward, backward = copied + WEIGHED[0] * weighed, copied + WEIGHED[1] * weighed
+    return routed + streamed(moved[0] * shared + forward, moved[1] * shared + backward, scenario)
 
 
 def routed_traffic(
@@ -379,7 +385,13 @@ def expert_activation_bytes(
     shared = moe.shared_expert_ffn_hidden_size / strategies.tp * tokens_per_rank(strategies, scenario)
     enters, leaves = kept_expert_bytes(scenario)
     read = (saved + enters) * model.expert_hidden_size + leaves * f
-    return arrived * (read + each * f) + shared * each
+    return arrived * (read + each * f) + shared * each + weighed_bytes(strategies, scenario)
+
+
+def weighed_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
+    """Bytes of what one layer's experts returned, in fp32, where a product with its scores keeps it, (N,)."""
+    width = 4.0 * scenario.model.expert_hidden_size * scenario.stack.experts.scores_in_fp32
+    return routed_tokens(strategies, scenario) * width
 
 
 def exchanged_bytes(strategies: Strategies, scenario: Scenario) -> Floats:

@@ -11,7 +11,7 @@ import numpy as np
 
 from costmodels.layer.adapters import kept_input_bytes, trained_share
 from costmodels.layer.attention import attention_kept
-from costmodels.layer.experts import arrived_tokens, experts_of
+from costmodels.layer.experts import arrived_tokens, experts_of, weighed_bytes
 from costmodels.layer.forward_backward import region_tokens, tokens_per_rank
 from costmodels.layer.frozen_weights import unpacked_bytes
 from costmodels.layer.recompute_modules import before_activation
@@ -70,7 +70,7 @@ def step_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
 
 
 def _layer_peak(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floats:
-    """The most of three moments: behind the activation, behind the first matrix, behind the attention's softmax, (N,).
+    """The most of four moments, (N,): behind experts' scores, the activation, the first matrix, attention's softmax.
 
     A layer goes backwards from its end: what a piece has kept is let go as its gradient is made.
     """
@@ -90,6 +90,8 @@ def _layer_peak(strategies: Strategies, scenario: Scenario, kind: Kind) -> Float
     wgrad = 0.0 if scenario.stack.gradients.dummy_gradients or scenario.frozen else scenario.word * first
     wgrad = wgrad + unpacked_bytes(strategies, scenario, kind)
     moments = [arriving + wide + read - _kept_of(read, scenario, kind), arriving + wide + inputs + wgrad - let_go]
+    if kind.ffn == "experts":  # the gradient in 16 bits and in fp32, and its products with scores and with outputs
+        moments.append(arriving + 3.5 * weighed_bytes(strategies, scenario))
     if kind.attends and scenario.rates.attention is None:
         moments.append(arriving + _scores(strategies, scenario) - let_go - 2.0 * scenario.word * h * region)
     return np.asarray(np.max(moments, axis=0))

@@ -104,6 +104,9 @@ class ExpertCosts(Record):
     dispatch_masks: bool = False
     """Tokens reach their places in front of the experts, and come back, by products of a sequence's tokens with a mask
     of tokens by places, as many as the capacity leaves [Lepikhin20]."""
+    scores_in_fp32: bool = False
+    """What experts return is cast to fp32, multiplied by its scores and cast back, operation by operation, so that
+    autograd keeps it in fp32; else one kernel weighs and adds up."""
     bias_gradient_slowdown: float = Field(1.0, ge=1, le=20)
     """Time of the fused experts' kernel for the activation's gradient where experts have biases, whose gradients it
     sums too, over its time where its compiler keeps these in registers."""
