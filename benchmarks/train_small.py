@@ -111,7 +111,7 @@ moe s4096 b2 autocast
 
 
 class Linear(nn.Linear):
-    """A product without bias; with a rank, frozen, and two narrow products beside it that train."""
+    """A product without bias; with a rank, frozen, and two further narrow products that train."""
 
     def __init__(self, width, out, rank=0):
         super().__init__(width, out, bias=False)

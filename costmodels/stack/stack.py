@@ -77,7 +77,7 @@ class Stack(Record):
     sharding: ShardingCosts = ShardingCosts()
     """How parameters and gradients travel between data ranks."""
     gradients: GradientCosts = GradientCosts()
-    """Formats of gradients and what is held beside them."""
+    """Formats of gradients and what is held with them."""
     pipeline: PipelineCosts = PipelineCosts()
     """What stages send and wait for."""
     recompute: RecomputeCosts = RecomputeCosts()
