@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,10 +30,15 @@ ALLOWED = {
 PLAIN = {"numpy", "pydantic", *FLOORS, *sys.stdlib_module_names}
 
 
+@cache
+def tree_of(path):
+    return ast.parse(path.read_text())
+
+
 def imports(path, *, at_run_time=True):
     """Top-level packages that a module imports; what only type checkers see can be left out."""
     found = set()
-    for node in walk(ast.parse(path.read_text()), at_run_time=at_run_time):
+    for node in walk(tree_of(path), at_run_time=at_run_time):
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -46,7 +52,8 @@ def walk(node, *, at_run_time):
     for child in ast.iter_child_nodes(node):
         if at_run_time and isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
             continue
-        yield from walk(child, at_run_time=at_run_time)
+        if not isinstance(child, ast.expr):
+            yield from walk(child, at_run_time=at_run_time)
 
 
 def name_of(path):
