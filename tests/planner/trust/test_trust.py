@@ -1,6 +1,5 @@
 """Intervals cover what they promise, widen where nothing is comparable, and the tables they rest on are today's."""
 
-import csv
 import json
 import re
 from statistics import fmean
@@ -38,11 +37,6 @@ def row(**axes):
 
 def away(mine, other, first=None, second=None):
     return float(distance(traits(mine, first or row()), traits(other, second or row()))[0, 0])
-
-
-def table_rows():
-    with TABLE.open(encoding="utf-8", newline="") as lines:
-        return list(csv.DictReader(lines))
 
 
 def test_a_run_is_at_no_distance_from_itself_and_distances_are_mutual():
