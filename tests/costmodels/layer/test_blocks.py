@@ -238,7 +238,7 @@ def test_the_host_launches_on_while_tensor_ranks_exchange():
 
 
 def test_launches_that_wait_for_every_kernel_are_hidden_by_none():
-    """Ten kernels of a millisecond forward, twenty backward, beside whatever the layer computes; ten calls for tp."""
+    """Ten kernels of a millisecond forward, twenty backward, besides what the layer computes; ten calls for tp."""
     free, waits = (
         layer_seconds(
             strategies(tp=[1, 8], micro_batch_size=64),

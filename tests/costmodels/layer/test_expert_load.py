@@ -1,4 +1,4 @@
-"""What experts compute, move, launch and wait for, beside their products: counted by hand on toy machines."""
+"""What experts compute, move, launch and wait for, besides their products: counted by hand on toy machines."""
 
 from dataclasses import replace
 

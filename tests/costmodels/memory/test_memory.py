@@ -102,7 +102,7 @@ def test_single_precision_has_no_copies():
 @settings(max_examples=40, deadline=None)
 @given(drawn_scenarios(gpus=(8,)), st.sampled_from([2, 4, 8]))
 def test_a_higher_zero_stage_and_a_wider_group_never_hold_more_state(scenario, degree):
-    """Save that stage 2 of full sharding steps on shards beside what it keeps gathered; stage 1 steps in place."""
+    """Save that stage 2 of full sharding steps on shards besides what it keeps gathered; stage 1 steps in place."""
     totals = state_bytes(
         strategies(dp=8, zero_stage=[0, 1, 2, 3], sharding_degree=[1, degree, degree, degree]), scenario
     ).total

@@ -282,7 +282,7 @@ def test_a_named_module_costs_time_and_saves_what_it_says(scenario, seed, name):
     slower = core_seconds(named, scenario).layer - core_seconds(rows, scenario).layer
     assert slower == pytest.approx(core_seconds(named, scenario).selective)
     assert (slower >= 0).all()
-    # A module's exchange of tokens is repeated beside nothing, a layer's beside the layer.
+    # A module's exchange of tokens is repeated exposed, a layer's overlaps the layer.
     beside = np.dot(depth.shares, [_exchanged_beside(rows, scenario, kind) for kind in depth.kinds])
     # A layer that is recomputed whole may end before its last products, as `lean_recompute` says; a module runs whole.
     early = np.dot(depth.shares, [kind_seconds(rows, scenario, kind).skipped for kind in depth.kinds])

@@ -1,4 +1,4 @@
-"""Hugging Face's TrainingArguments on command lines and in files, with the files beside them."""
+"""Hugging Face's TrainingArguments on command lines and in files, with the files they name."""
 
 import json
 from contextlib import suppress
