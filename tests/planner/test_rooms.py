@@ -5,8 +5,6 @@ import sys
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 FLOORS = {"hardware": 0, "costmodels": 1, "planner": 2}
 MODULES = sorted(path for floor in FLOORS for path in (ROOT / floor).rglob("*.py"))
@@ -60,18 +58,18 @@ def name_of(path):
     return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_packages_only_look_down(path):
-    mine = FLOORS[path.relative_to(ROOT).parts[0]]
-    above = {name for name, floor in FLOORS.items() if floor > mine}
-    assert not imports(path, at_run_time=False) & above
+def test_packages_only_look_down():
+    for path in MODULES:
+        mine = FLOORS[path.relative_to(ROOT).parts[0]]
+        above = {name for name, floor in FLOORS.items() if floor > mine}
+        assert not imports(path, at_run_time=False) & above, name_of(path)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_heavy_libraries_stay_where_they_are_needed(path):
-    for library in imports(path) - PLAIN:
-        assert library in ALLOWED, f"{name_of(path)} imports {library}"
-        assert any(name_of(path).startswith(home) for home in ALLOWED[library]), f"{name_of(path)} imports {library}"
+def test_heavy_libraries_stay_where_they_are_needed():
+    for path in MODULES:
+        for library in imports(path) - PLAIN:
+            homes = ALLOWED.get(library, ())
+            assert any(name_of(path).startswith(home) for home in homes), f"{name_of(path)} imports {library}"
 
 
 def test_the_search_imports_its_solver_only_when_it_solves():
