@@ -230,7 +230,7 @@ _ALL: tuple[Schedule, ...] = (
     ),
     Schedule(
         name="zb-v",
-        order=lambda p, m, _v, stage: zero_bubble.vee(p, m)[stage],
+        order=lambda p, m, _v, stage: zero_bubble.zb_v_orders(p, m)[stage],
         runs=lambda p, m, v: (p >= 2) & (m >= 2 * p - 1) & (v == 2),
         requires="two stages or more, two chunks per stage and at least 2 p - 1 micro-batches",
         source="P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241: ZB-V",

@@ -231,7 +231,7 @@ def test_a_run_is_judged_by_constants_that_its_source_was_not_fitted_with():
 def test_either_tail_has_half_of_what_an_interval_leaves_out(scores, seed):
     values = np.array(scores)
     weight = np.random.default_rng(seed).uniform(0.1, 1.0, len(values))
-    low, high = residuals.tails(values, weight)
+    low, high = residuals.tail_bounds(values, weight)
     half = (1.0 - COVERAGE) / 2.0
     assert weight[values < low].sum() / weight.sum() < half + 1e-9
     assert weight[values <= low].sum() / weight.sum() >= half - 1e-9
