@@ -105,7 +105,7 @@ def test_no_alternatives_where_none_are_asked_for():
 
 @pytest.mark.parametrize("objective", ["time", "mfu", "cost", "tokens-per-gpu-hour"])
 def test_with_a_given_machine_time_mfu_cost_and_throughput_want_the_same(objective):
-    assert plan(request(objective=objective)).strategy == plan(request()).strategy
+    assert plan(request(objective=objective, reasons=False)).strategy == plan(request(reasons=False)).strategy
 
 
 def test_what_memory_refuses_is_named_with_its_bytes_and_its_limit():
