@@ -1,4 +1,4 @@
-"""Does the search drift to where its model is too kind? Chosen plans beside the measured runs nearest to them.
+"""Does the search drift to where its model is too kind? Chosen plans next to the measured runs nearest to them.
 
 Plans every model of a list on every kind of machine and prints, for each plan, its distance to the nearest measured run
 and that run's error, whether it is inside the validated region, its predicted MFU and the best measured on that
@@ -54,7 +54,7 @@ def best_measured(accelerator, what, bits):
 def exotic(strategy, orders):
     """What the strategy uses that a plain one leaves alone."""
     wide = strategy.zero_stage >= 2 and strategy.sharding_degree > WIDE
-    told = {
+    settings = {
         f"VPP {strategy.vpp}": strategy.vpp > 4,
         f"CP {strategy.cp}": strategy.cp > 1,
         f"EP {strategy.ep}": strategy.ep > 8,
@@ -65,7 +65,7 @@ def exotic(strategy, orders):
         f"ranks {strategy.rank_order}": strategy.rank_order != orders[0],
         f"recompute {'+'.join(strategy.recompute_modules)}": bool(strategy.recompute_modules),
     }
-    return [words for words, used in told.items() if used]
+    return [words for words, used in settings.items() if used]
 
 
 class Row(NamedTuple):
@@ -83,7 +83,7 @@ class Row(NamedTuple):
 
 
 def row(answer, what, orders):
-    """One plan beside what was measured."""
+    """One plan with what was measured."""
     better, seconds = answer.better_validated, answer.prediction.iteration_seconds
     return Row(
         accelerator=answer.request["cluster"]["accelerator"],
@@ -130,13 +130,13 @@ def main() -> int:
 
 
 def over_machine(name, seen):
-    """Predicted MFU beside the best measured on one accelerator, and beside the nearest run."""
+    """Predicted MFU against the best measured on one accelerator, and against the nearest run."""
     mine = [one for one in seen if one.accelerator == name]
     best = [100 * (one.mfu - one.measured) for one in mine if one.measured]
     near = [100 * (one.mfu - one.trust.nearest[0].measured_mfu) for one in mine]
-    told = f"{statistics.median(best):+.1f}" if best else "-"
+    gap = f"{statistics.median(best):+.1f}" if best else "-"
     middle = statistics.median(near)
-    return f"  {name}: {len(mine)} plans, {told} points of the best measured, {middle:+.1f} of the nearest run"
+    return f"  {name}: {len(mine)} plans, {gap} points of the best measured, {middle:+.1f} of the nearest run"
 
 
 def totals(seen):

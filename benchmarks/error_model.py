@@ -2,7 +2,7 @@
 
 Every publisher of the shipped tables is judged by figures that were found without it. Printed are
 
-- the log score of single runs, mean over publishers (higher is better), beside a model without the breakdown's terms;
+- the log score of single runs, mean over publishers (higher is better), against a model without the breakdown's terms;
 - after k runs of one's own on one machine and software, drawn at random: the median error of the others, before and
   after the correction, the share of draws that it made worse by more than half a point, and what the 90 % interval
   holds; then the same where the others had twice as many GPUs or more;

@@ -1,4 +1,4 @@
-"""What does it cost a host that processes are not bound to the processors beside their device?
+"""What does it cost a host that processes are not bound to the processors next to their device?
 
 NCCL before 2.30 left a process on those processors once it had set up a communicator; from then on, and by NVIDIA's
 known issues from PyTorch's image 26.04, a launcher has to bind it [Megatron-Bridge-0.5.1]. ``host_binding.csv`` holds

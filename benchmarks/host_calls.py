@@ -37,7 +37,7 @@ def parts(test: dict[str, str]) -> list[float]:
 
 
 def fit(tests: list[dict[str, str]]) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds of every part beside the first host with the factors of the others, and the errors of the tests."""
+    """Seconds of every part on the first host with the factors of the others, and the errors of the tests."""
     counts = np.array([parts(test) for test in tests])
     measured = np.array([float(test["seconds"]) for test in tests])
     host = np.array([HOSTS.index(test["host"]) for test in tests])

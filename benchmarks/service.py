@@ -75,8 +75,8 @@ def spoiled(count: int) -> list[bytes]:
 def show(name: str, service: Service, found: tuple[Counter[int], list[float], float]) -> None:
     statuses, ms, rate = found
     p50, p99 = ms[len(ms) // 2], ms[min(int(len(ms) * 0.99), len(ms) - 1)]
-    told = ", ".join(f"{count} x {status}" for status, count in sorted(statuses.items()))
-    print(f"{name:34s} {rate:8.1f}/s   p50 {p50:7.1f} ms   p99 {p99:7.1f} ms   {service.resident():5.0f} MB   {told}")
+    codes = ", ".join(f"{count} x {status}" for status, count in sorted(statuses.items()))
+    print(f"{name:34s} {rate:8.1f}/s   p50 {p50:7.1f} ms   p99 {p99:7.1f} ms   {service.resident():5.0f} MB   {codes}")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""How much processor time whole planning processes take beside the imports that they cannot do without, and memory.
+"""How much processor time whole planning processes take beyond the imports that they cannot do without, and memory.
 
 Every measurement is a fresh process. Questions and the bare imports of the planner's libraries run in turns, so that
 whatever else the machine does hits both; the least of each is compared, which a busy machine disturbs least.

@@ -4,7 +4,7 @@
 
 Runs are written as words, such as "1b s2048 b8 autocast flash full": sizes, then what differs from bf16 weights, what
 PyTorch picks for attention, fused AdamW, one micro-batch a step, nothing recomputed, not compiled. They are ordered by
-what is learnt from them; those that the file holds already are skipped.
+what is learnt from them in ``train_small.txt``; those that the output holds already are skipped.
 """
 
 from __future__ import annotations
@@ -39,79 +39,11 @@ SIZES = {
     "moe": (1024, 12, 16, 16, 2816, 32000),
 }
 EXPERTS, CHOSEN = 8, 2
-RUNS = """
-1b s2048 b8
-1b s2048 b8 autocast
-350m s1024 b16
-125m s1024 b32
-3b s2048 b4
-1b s8192 b2 flash
-1b s8192 b2 cudnn
-1b s2048 b8 full
-1b s2048 b8 compile
-350m s1024 b16 autocast
-3b s4096 b2 autocast full
-3b s4096 b8 autocast
-1b s2048 b2 a4
-3b s2048 b4 lora
-1b-words s4096 b4
-125m s1024 b8
-125m s1024 b1
-1b s2048 b8 foreach
-350m s2048 b8 flash
-350m s2048 b8 cudnn
-350m s2048 b8 math
-1b-mha s2048 b8
-moe s2048 b8
-1b s4096 b4 autocast
-350m s2048 b8 compile
-1b s2048 b8 autocast compile
-1b s1024 b1
-1b s2048 b64
-3b s2048 b4 full
-3b s8192 b2 full
-1b s8192 b2 lora
-125m s4096 b8
-125m s8192 b4 flash
-125m s8192 b4 cudnn
-350m s4096 b4 autocast
-350m s4096 b4 full
-1b s2048 b2 a4 autocast
-1b s2048 b4 autocast loop
-3b s2048 b8 autocast
-3b s2048 b1
-1b-words s2048 b8 autocast
-1b-words s8192 b16
-350m s8192 b8 math
-moe s4096 b2 autocast
-3b s4096 b2 compile
-125m s1024 b32 autocast
-125m s2048 b16 foreach
-350m s1024 b4 a4
-350m s2048 b4 loop
-1b-mha s4096 b2 full
-1b s2048 b8 hf
-350m s2048 b8 hf
-1b s2048 b8 hf autocast
-3b s2048 b4 hf full
-3b s2048 b4 hf peft
-1b s4096 b4 hf peft
-3b s4096 b16 hf
-125m s1024 b16 hf
-1b s4096 b2 full compile
-350m s4096 b4 autocast compile
-1b s2048 b1
-350m s1024 b1
-3b s1024 b8
-3b s2048 b2 a4
-1b s4096 b4 efficient
-1b s16384 b1
-1b s32768 b1 full
-"""
+RUNS = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
 
 
 class Linear(nn.Linear):
-    """A product without bias; with a rank, frozen, and two narrow products beside it that train."""
+    """A product without bias; with a rank, frozen, and two further narrow products that train."""
 
     def __init__(self, width, out, rank=0):
         super().__init__(width, out, bias=False)

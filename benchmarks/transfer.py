@@ -87,7 +87,7 @@ def size(found, way):
     return statistics.median(abs(one[way]) for one in found)
 
 
-def told(found):
+def summary(found):
     return "  ".join(f"{statistics.median(m[way] for m in found):+7.1%} {size(found, way):6.1%}" for way in WAYS)
 
 
@@ -99,7 +99,7 @@ def main() -> int:
     found = study(given.all)
     print(f"{'':64s}" + "  ".join(f"{way:>14s}" for way in WAYS))
     for key in sorted(found, key=lambda k: -size(found[k], given.sort)):
-        print(f"{' '.join(key):58.58s} {len(found[key]):4d}  {told(found[key])}")
+        print(f"{' '.join(key):58.58s} {len(found[key]):4d}  {summary(found[key])}")
     means = "  ".join(f"{'':7s} {statistics.mean(size(runs, way) for runs in found.values()):6.1%}" for way in WAYS)
     print(f"{'mean':58s} {len(found):4d}  {means}")
     return 0

@@ -38,7 +38,7 @@ from costmodels.training.goodput import wall_stretch
 BLOCK_AXES = ("tp", "cp", "cp_kind", "micro_batch_size", "sequence_parallel", "ep", "etp")
 """All that the cost of a layer, the embedding and the head depends on."""
 LAYER_AXES = (*BLOCK_AXES, "recompute", "recompute_modules", "recompute_num_layers", "offload")
-"""Axes that the cost of a recomputed or offloaded layer depends on, beside ``overlapped_experts.further_axes``."""
+"""Axes that the cost of a recomputed or offloaded layer depends on, besides ``overlapped_experts.further_axes``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ def with_step(strategies: Strategies, scenario: Scenario, core: RowSeconds) -> R
 
 
 def _step_overhead(scenario: Scenario) -> float:
-    """Seconds that an iteration costs the host beside its passes."""
+    """Seconds that an iteration costs the host besides its passes."""
     known = scenario.stack.calibrated
     return known.host_time * known.iteration_overhead + scenario.stack.host.calls_per_step * scenario.rates.launch
 
@@ -250,13 +250,13 @@ def end_send(strategies: Strategies, seconds: RowSeconds) -> Floats:
 
 
 def all_sides(strategies: Strategies, seconds: RowSeconds) -> Floats:
-    """Seconds per micro-batch that all stages together spend beside layers, embedding and head, (N,)."""
+    """Seconds per micro-batch that all stages together spend besides layers, embedding and head, (N,)."""
     hops = (strategies.pp - 2.0) * middle_send(strategies, seconds) + 2.0 * end_send(strategies, seconds)
     return hops + strategies.pp * (seconds.host + seconds.vocabulary_spread)
 
 
 def stage_extras(strategies: Strategies, seconds: RowSeconds, stages: NDArray[np.int64]) -> Floats:
-    """Seconds per micro-batch that stages spend beside their layers; both are of shape (N, P)."""
+    """Seconds per micro-batch that stages spend besides their layers; both are of shape (N, P)."""
     side = sends_at(strategies, seconds, stages) + (seconds.host + seconds.vocabulary_spread)[:, None]
     first, last = ends(strategies, stages)
     embedding, head = ((x / copies(strategies))[:, None] for x in (seconds.embedding, seconds.head))
@@ -286,8 +286,8 @@ def _slowest_uniform(strategies: Strategies, seconds: RowSeconds, num_layers: in
     apart = np.maximum(held.first * unit + seconds.embedding, held.last * unit + seconds.head)
     inner = np.where(strategies.pp > 1, held.high * unit, 0.0)
     outer, hop = end_send(strategies, seconds), middle_send(strategies, seconds)
-    beside = np.where(strategies.pp > 2, hop, outer)
-    slowest = np.maximum(np.where(joined(strategies), both, apart) + outer, inner + beside)
+    further = np.where(strategies.pp > 2, hop, outer)
+    slowest = np.maximum(np.where(joined(strategies), both, apart) + outer, inner + further)
     return slowest + seconds.host + seconds.vocabulary_spread
 
 

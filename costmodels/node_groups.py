@@ -123,7 +123,7 @@ class MixedSeconds(Columns):
     recompute: Floats
     send: Floats
     extra: Floats
-    """What a stage spends per micro-batch beside its layers, its hops included."""
+    """What a stage spends per micro-batch besides its layers, its hops included."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from hardware.records import NodeGroup, UnsupportedDtype
 REDUCED = frozenset(name for name, recipe in RECIPES.items() if recipe.reduced)
 """Precisions in which only the layers' matrix products run reduced; attention and head stay in bf16."""
 UNBOUND = 1.42
-"""Time of the host's calls where a process may run on any processor, over that on those beside its device: seven of
+"""Time of the host's calls where a process may run on any processor, over that on those next to its device: seven of
 Megatron-LM's functional tests on DGX H100, recorded twice with one image and taken to differ in that
 (``benchmarks/host_binding.py``); assumed for all hosts."""
 
@@ -49,7 +49,7 @@ class Scenario:
     stability: Stability | None = None
     """Where interruptions and checkpoints count in the price of an iteration."""
     framework: str = ""
-    """The framework whose own rules hold beside the stack's, as the planner names it; nothing is priced by it."""
+    """The framework whose own rules hold besides the stack's, as the planner names it; it changes no price."""
 
     @property
     def recipe(self) -> Recipe:
@@ -59,7 +59,7 @@ class Scenario:
 
     @property
     def frozen(self) -> bool:
-        """Whether weights stay as they are, and adapters beside them train."""
+        """Whether weights stay as they are, and only adapters train."""
         return self.stack.switches.adapters is not None
 
     @property
@@ -74,7 +74,7 @@ class Scenario:
 
     @property
     def further_forwards(self) -> int:
-        """Forward passes without gradients beside the one that trains: of a reference model, or for a divergence."""
+        """Forward passes without gradients besides the one that trains: of a reference model, or for a divergence."""
         referenced = self.stack.switches.reference_model != "none"
         return self.task.policy_forwards + self.task.reference_forwards * referenced
 
@@ -237,7 +237,7 @@ class Rates:
     vocabulary_peak: float
     """Of the output head's product, larger than any of a layer: none of the rate that the stack loses in layers."""
     vector: GemmFit
-    """Of products that run beside the matrix units."""
+    """Of products that do not run on the matrix units."""
     vector_peak: float
     attention: AttentionFit | None
     attention_name: str
@@ -295,7 +295,7 @@ def _rates(scenario: Scenario) -> Rates:
 
 
 def _units_left(scenario: Scenario) -> int:
-    """The compute units that kernels run on beside those that only communicate.
+    """The compute units that kernels run on, without those that only communicate.
 
     Raises:
         NoUnitsLeft: nothing would be computed, in a time without end.

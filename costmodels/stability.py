@@ -42,7 +42,7 @@ class Stability(Record):
     interval: Annotated[TimeQuantity, within("1 s", "30 d", "time")] | None = None
     """Between checkpoints; the best one where unset."""
     spare_nodes: int | None = Field(default=None, strict=True, ge=0, le=2**20)
-    """Nodes beside the job's that replace broken ones; unset: as many as it takes."""
+    """Nodes besides the job's that replace broken ones; unset: as many as it takes."""
     repair: Wait = 86400.0
     """Until a broken node is back."""
     broken: float = Field(default=0.78, ge=0.0, le=1.0)

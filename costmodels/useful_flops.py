@@ -11,7 +11,7 @@ from costmodels.scenario import Scenario
 def counted_flops(scenario: Scenario, *, causal: bool = False) -> float:
     """FLOP per token that count as useful: no gradients that nobody computes, no attention beyond a sliding window.
 
-    Adapters, which are narrow, count as little as the gradients of the frozen weights beside them.
+    Adapters, which are narrow, count as little as the gradients of the frozen weights they adapt.
 
     Args:
         scenario: What is trained; tokens attend to their own document.

@@ -64,10 +64,10 @@ def _filled(document: Document) -> Document:
 
 
 def _same_silicon(document: Document, base: Document) -> bool:
-    """Whether two accelerators are of one vendor and architecture, whatever stands beside the die ("Hopper + Grace").
+    """Whether two accelerators share vendor and architecture, whatever is packaged with the die ("Hopper + Grace").
 
     What is left of kernels' rates in training is a matter of a die's clock and power: struck out in turn, the rates of
-    machines are told better by others of their silicon than by none, and worse by those of other silicon
+    machines are predicted better from others of their silicon than by none, and worse by those of other silicon
     (``benchmarks/strikeout.py``).
     """
     return document.get("vendor") == base.get("vendor") and _silicon(document) == _silicon(base)

@@ -8,7 +8,7 @@ nearest thing that works. ::
     ├── UnknownName      a catalogue name that does not exist
     ├── BadQuantity      a quantity without a unit, with the wrong unit, or out of range
     └── BadFile          a file that is missing, unreadable, or whose fields are wrong
-        (further branches live beside the code that raises them)
+        (further branches live with the code that raises them)
 """
 
 import difflib

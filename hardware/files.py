@@ -6,7 +6,8 @@ Listing a folder is cheap, parsing sixty TOML files is not; so nothing here pars
 import hashlib
 import json
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, get_args
@@ -206,16 +207,10 @@ def read_text(path: Path, *, most: int = LARGEST) -> str:
     Raises:
         BadFile: missing, a folder, a pipe by name, too large (devices that never end are), or not text.
     """
-    try:
+    with reading(path):
         refuse_pipe(path)
         with path.open("rb") as stream:
             content = stream.read(most + 1)
-    except FileNotFoundError:
-        raise BadFile(path, "no such file") from None
-    except IsADirectoryError:
-        raise BadFile(path, "a folder, where a file is expected") from None
-    except OSError as error:
-        raise BadFile(path, (error.strerror or "cannot be read").lower()) from None
     if len(content) > most:
         expected = "; a description of a few kB is expected" if most == LARGEST else ""
         raise BadFile(path, f"more than {most // 2**20} MiB{expected}")
@@ -223,6 +218,23 @@ def read_text(path: Path, *, most: int = LARGEST) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise BadFile(path, "not a text file in UTF-8") from None
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Say in one line why the file cannot be read.
+
+    Raises:
+        BadFile: missing, a folder, or whatever else the system says.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise BadFile(path, "no such file") from None
+    except IsADirectoryError:
+        raise BadFile(path, "a folder, where a file is expected") from None
+    except OSError as error:
+        raise BadFile(path, (error.strerror or "cannot be read").lower()) from None
 
 
 def refuse_pipe(path: Path) -> None:

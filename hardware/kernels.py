@@ -155,7 +155,7 @@ class ScanFit(Record):
     """
 
     efficiency: Share = 0.069
-    """Share of the dense 16-bit peak; low, since tiles are small and registers let few warps run beside each other."""
+    """Share of the dense 16-bit peak; low, since tiles are small and registers let few warps run at a time."""
     source: str = (
         "[tileops] chunk scan forward on H200 at 1830 MHz: median 68 TFLOP/s of 19 shapes of five models (32 to 75) at "
         "a fifth of the bandwidth; assumed for the other products, forward and backward, and elsewhere"

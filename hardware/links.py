@@ -53,7 +53,7 @@ class Link(Record):
     point_to_point: Share
     """Share of nominal that a send and receive reach."""
     slowdown: Annotated[float, "", Field(ge=0.0, le=10.0)] | None = None
-    """How much computation slows beside a collective that stays in one domain; None: not known, as stacks say."""
+    """How much computation slows during a collective that stays in one domain; None: not known, as stacks say."""
     through_hosts: bool = False
     """Whether collectives pass the memory and the processors of hosts: their latency holds up whatever they serve."""
     source: str
@@ -74,7 +74,7 @@ class Tier(Record):
     oversubscription: float = Field(default=1.0, ge=1.0, le=1000.0)
     """Bandwidth below the switches of this tier over the bandwidth above them."""
     lanes: int = Field(default=0, strict=True, ge=0, le=2**20)
-    """Network cards of one node; only told: the link's bandwidth is theirs over the node's devices already, which is
+    """Network cards of one node, for display: the link's bandwidth is theirs over the node's devices already, which is
     what each device has when all of its node send at once, as the groups of a training run do."""
 
 

@@ -222,7 +222,7 @@ class Cluster(Record):
         return self
 
     def crossing(self, one: str, other: str) -> tuple[Tier, Tier]:
-        """What traffic between two groups goes through, as either of them sees it: its own way out, unless told."""
+        """What traffic between two groups goes through, as either of them sees it: its own way out, unless stated."""
         for link in self.between:
             if {one, other} == set(link.groups):
                 tier = Tier(name="between", domain=0, link=link.link)

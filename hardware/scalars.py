@@ -28,7 +28,7 @@ def check_scalar(field: FieldInfo, value: bool | str | int) -> None:
 
 @cache
 def _scalars(annotation: Any, *, read: bool = False) -> frozenset[type]:
-    """The plain values that a field takes beside None; none where it takes text or records, or text is ``read``."""
+    """The plain values that a field takes besides None; none where it takes text or records, or text is ``read``."""
     if read:
         return frozenset()
     if get_origin(annotation) is Annotated:

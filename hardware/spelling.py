@@ -15,7 +15,7 @@ FILLERS: Final = re.compile(
     r"nvidia|amd|intel|google|huawei|habana|aws|amazon|baidu|geforce|tesla|quadro|instinct|radeon"
     r"|accelerator|[ghnt]pus?|chips?|cards?|oam|hbm3e?|\d{2,4}w|grace|hopper|superchip|data|center|datacenter|generation|edition|r|tm"
 )
-"""Words that tell no entry of the catalogue from another: vendors, families, and what stands beside their names, as
+"""Words that tell no entry of the catalogue from another: vendors, families, and what is written with their names, as
 the kind of a board or of its memory and the power that it is allowed."""
 _SIZE: Final = re.compile(r"(?<![a-z0-9.])(\d+)[ _-]?gi?b(?![a-z0-9])")
 _WORD: Final = re.compile(r"[a-z0-9]+")

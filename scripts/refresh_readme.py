@@ -83,7 +83,7 @@ LARGE: Final = (
     ("Kimi-K2", "16,384 H100", ("-m", "kimi-k2", "-g", "16384", "--global-batch", "16384")),
     ("Llama 2 70B", "64 A100 + 64 H100", ("-m", "llama2-70b", "-g", "128", "-c", "a100-h100-mixed", "--pp", "8")),
 )
-"""Questions whose effort is told: model, machines, options."""
+"""Questions whose effort is shown: model, machines, options."""
 
 
 def effort() -> str:

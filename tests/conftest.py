@@ -1,9 +1,10 @@
 """Every plain run draws the same examples; `--examples 10` draws ten times as many, others at each run."""
 
+import pytest
 from hypothesis import Phase, is_hypothesis_test, settings
 
-SHARE = 0.3
-"""Of the examples that a property asks for, what a plain run draws: a third of the time."""
+SHARE = 0.2
+"""Of the examples that a property asks for, what a plain run draws."""
 
 
 def pytest_addoption(parser):
@@ -16,7 +17,7 @@ def pytest_collection_modifyitems(config, items):
         "derandomize": False,
         "database": None,
         "deadline": None,
-        "phases": [Phase.generate],  # a failure is told as it was found: shrinking one takes minutes
+        "phases": [Phase.generate],  # a failure is shown as it was found: shrinking one takes minutes
     }
     drawn = {getattr(item.obj, "__func__", item.obj) for item in items if is_hypothesis_test(item.obj)}
     for function in drawn:  # one for all parameters of a test
@@ -25,3 +26,11 @@ def pytest_collection_modifyitems(config, items):
         function._hypothesis_internal_use_settings = settings(
             usual, max_examples=count, **(deep if times > 1 else {"derandomize": True})
         )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """A file is tested by one process, so that what its tests share is made once: services, answers with reasons."""
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log) if config.getoption("dist") == "load" else None

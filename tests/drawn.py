@@ -187,7 +187,7 @@ def _rest(pick):
 
 
 def _passes(pick):
-    """What passes beside products move."""
+    """What passes move besides products."""
     return {
         "longest_fused_softmax": pick(0, 512, 4096),
         "fused_norms": pick(False, True),

@@ -68,7 +68,7 @@ def toy_tiers(*, node=4, inner=None, outer=None):
 def toy_device(
     *, peak=100e12, bandwidth=1e12, memory=80e9, overhead=0.0, k_half=0.0, occupancy=0.0, rows_half=0.0, group="0 s"
 ):
-    """An accelerator that reaches its peak in every kernel unless told otherwise."""
+    """An accelerator that reaches its peak in every kernel by default."""
     late = f"{overhead!r} s"
     gemm = GemmFit(efficiency=1.0, k_half=k_half, memory_efficiency=1.0, overhead=late, wgrad_ratio=1.0, source="toy")
     attention = AttentionFit(

@@ -54,12 +54,13 @@ def test_one_file_adds_an_accelerator_a_cluster_a_model_and_a_stack(copy, added)
     request = json.loads(answer.stdout)["request"]
     assert (request["cluster"]["name"], request["cluster"]["accelerator"]) == ("toy-cluster", "toy-device")
     assert (request["stack"], request["gpus"]) == ("toy-stack", 16)
-    for name in added:
+    for name in added[:1]:  # the question above found the others
         shown = ask(copy, "show", name)
         assert shown.returncode == 0, shown.stderr
         assert name in shown.stdout
 
 
 def test_what_is_taken_away_again_is_not_known(copy):
-    for _, _, name in RELATIVES.values():
-        assert ask(copy, "show", name).returncode == 2
+    gone = ask(copy, "--model", "toy-model", "--gpus", "16")
+    assert gone.returncode == 2
+    assert "unknown model 'toy-model'" in gone.stderr

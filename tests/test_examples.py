@@ -114,14 +114,14 @@ def test_embedding_chooses_the_fastest_cluster():
 
 
 def test_embedding_ends_with_the_code_for_infeasible_where_nothing_fits():
-    assert script("embed.py", "llama3.1-405b", "8", "dgx-h100").returncode == ending.INFEASIBLE
+    assert script("embed.py", "175b", "8", "dgx-h100").returncode == ending.INFEASIBLE
 
 
 def test_the_queue_hook_answers_line_by_line():
     jobs = [
-        {"id": "loose", "model": "llama3-8b", "gpus": [32, 16], "tokens": 10**9},
-        {"id": "tight", "model": "llama3-8b", "gpus": [16, 32], "tokens": 10**12, "deadline_days": 0.01},
-        {"id": "big", "model": "llama3.1-405b", "gpus": [8]},
+        {"id": "loose", "model": "gpt3-1.3b", "gpus": [32, 16], "tokens": 10**9},
+        {"id": "tight", "model": "gpt3-1.3b", "gpus": [16, 32], "tokens": 10**12, "deadline_days": 0.01},
+        {"id": "big", "model": "175b", "gpus": [8]},
         {"id": "wrong", "model": "no-such-model", "gpus": [8]},
     ]
     done = script("queue_filter.py", stdin="".join(f"{json.dumps(job)}\n" for job in jobs))
@@ -147,7 +147,8 @@ def slurm(tmp_path):
         path.write_text(f"#!/bin/bash\n{body}\n")
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
     granted = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "4", "SLURM_JOB_NODELIST": "node-[1-4]"}
-    return tmp_path, {**os.environ, **granted, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    quick = {"PLAN_REASONS": "false", "PLAN_WORKERS": "1"}
+    return tmp_path, {**os.environ, **granted, **quick, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
 
 
 def batch(slurm, **settings):
@@ -159,24 +160,30 @@ def batch(slurm, **settings):
 
 def test_the_study_is_answered_by_an_array_of_parts_as_by_one_process(slurm):
     folder, environment = slurm
-    study = str(EXAMPLES / "sweep.toml")
+    whole = (EXAMPLES / "sweep.toml").read_text(encoding="utf-8")
+    study = folder / "sweep.toml"
+    study.write_text(whole.replace('["llama3-8b", "22b"]', '["gpt3-1.3b"]'), encoding="utf-8")
     command = ["bash", str(EXAMPLES / "sweep-array.sh")]
-    for task in "123":
-        known = environment | {"SLURM_ARRAY_TASK_ID": task, "SLURM_ARRAY_TASK_COUNT": "3"}
+    for task in "12":
+        known = environment | {"SLURM_ARRAY_TASK_ID": task, "SLURM_ARRAY_TASK_COUNT": "2"}
         subprocess.run([*command, study], cwd=folder, env=known, capture_output=True, check=True, timeout=120)
     subprocess.run([*command, "--merge", study], cwd=folder, env=environment, check=True, timeout=120)
-    assert len(list((folder / "parts").glob("*.sqlite"))) == 3
-    merged = CliRunner().invoke(main, ["sweep", study, "-o", str(folder / "sweep.sqlite"), "--format", "json"])
+    assert len(list((folder / "parts").glob("*.sqlite"))) == 2
+    merged = CliRunner().invoke(
+        main, ["sweep", str(study), "-o", str(folder / "sweep.sqlite"), "--workers", "1", "--format", "json"]
+    )
     assert "0 answered now" in merged.stderr
-    alone = CliRunner().invoke(main, ["sweep", study, "-o", str(folder / "one.sqlite"), "--format", "json", "-q"])
+    alone = CliRunner().invoke(
+        main, ["sweep", str(study), "-o", str(folder / "one.sqlite"), "--workers", "1", "--format", "json", "-q"]
+    )
     assert alone.stdout == merged.stdout
     found = json.loads(alone.stdout)["results"]
-    assert len(found) == 20
+    assert len(found) == 12
     assert all(one["speedup"] == 1.0 for one in found if one["point"]["cluster"] == "dgx-a100-80gb")
 
 
 def test_the_batch_script_launches_with_the_plan(slurm):
-    done = batch(slurm, MEGATRON_ARGS="--bf16")
+    done = batch(slurm, MODEL="gpt3-1.3b", MEGATRON_ARGS="--bf16")
     assert done.returncode == 0, done.stderr
     recorded = json.loads((slurm[0] / "plan-7.json").read_text())
     launched = (slurm[0] / "launched.txt").read_text().split()
@@ -197,7 +204,7 @@ def test_the_batch_script_unquotes_a_pipeline_layout(slurm):
 
 
 def test_the_batch_script_ends_where_nothing_fits(slurm):
-    done = batch(slurm, MODEL="llama3.1-405b", SLURM_JOB_NUM_NODES="1")
+    done = batch(slurm, MODEL="175b", SLURM_JOB_NUM_NODES="1")
     assert done.returncode == ending.INFEASIBLE
     assert not (slurm[0] / "launched.txt").exists()
 

@@ -91,7 +91,7 @@ def layer_kernels(strategies: Strategies, scenario: Scenario, kind: Kind) -> tup
 
 
 def _mixing(strategies: Strategies, scenario: Scenario, kind: Kind) -> Iterator[Kernel]:
-    """Attention with its projections, and a mixer in its place or beside it."""
+    """Attention with its projections, and a mixer in its place or in parallel."""
     if kind.other_mixer:
         projections = mixer_of(scenario.model, kind.other_mixer).projections
         sizes = [_projected(p, strategies, scenario, rowwise=p.rowwise) for p in projections]

@@ -48,7 +48,7 @@ SHARED: Final = 0.1
 
 NORM: Final = 10.0
 """Calls of the host for one norm of queries, or of keys, a module of its own: Transformer Engine's take 90 to 100 us
-each beside Grace (GitHub NVIDIA/TransformerEngine, issue 2053)."""
+each on a Grace host (GitHub NVIDIA/TransformerEngine, issue 2053)."""
 
 CALLS: Final = 5.0
 """Calls of the host for one collective of PyTorch, each like a launch: an event on the stream of the computation, a
@@ -56,7 +56,7 @@ wait for it on that of the communication, the kernel, an event behind it, a wait
 
 
 def small_kernels(strategies: Strategies, scenario: Scenario, kind: Kind) -> Passes:
-    """Device seconds to start and drain the kernels of a layer beside its products and attention, (N,).
+    """Device seconds to start and drain the kernels of a layer besides its products and attention, (N,).
 
     Bytes over bandwidth leave out what a kernel takes whatever its size: the time that the fit of products has as
     ``overhead``, measured in replayed graphs, without any host. Backward every one of them has two.
@@ -100,7 +100,7 @@ def module_calls(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floa
     """Calls of the host, in launches, for the modules of a layer but its experts, shape (N,).
 
     172 small models of Megatron-LM's functional tests, all bound by their hosts, take 2.9 ms a layer and micro-batch
-    beside a DGX H100's, forward and backward; 3.9 more where attention is latent, 1.7 on context ranks, 1.5 in 8 bits
+    on a DGX H100's host, forward and backward; 3.9 more where attention is latent, 1.7 on context ranks, 1.5 in 8 bits
     and 3.7 with experts [Megatron-Functional].
     """
     stack = scenario.stack
@@ -135,7 +135,7 @@ def expert_calls(strategies: Strategies, scenario: Scenario) -> Floats:
 
 
 def local_kernels(strategies: Strategies, scenario: Scenario) -> Floats:
-    """Kernels that a rank's experts have of their own, each of them, beside their products, shape (N,).
+    """Kernels that a rank's experts have of their own, each of them, besides their products, shape (N,).
 
     Where scales are found anew, inputs are quantised and scales laid out expert by expert.
     """

@@ -1,4 +1,4 @@
-"""Seconds and bytes of mixers beside attention: projections, kernels of their own between them, exchange of heads.
+"""Seconds and bytes of mixers other than attention: projections, kernels of their own between them, exchange of heads.
 
 Tensor ranks split heads and groups; input projections are column-parallel, the output projection row-parallel and
 norms are per group, so that nothing is reduced in between. Context ranks exchange tokens for heads in front of the
@@ -50,14 +50,14 @@ def scan(strategies: Strategies, scenario: Scenario, name: str = "mamba") -> Pas
 def _transpose_seconds(strategies: Strategies, scenario: Scenario, mixer: Mixer) -> Floats:
     """Seconds per token to lay the sequences of a micro-batch one after the other for the scan, and back again.
 
-    Megatron-Core has the tokens of several sequences beside each other and copies what comes out of the input
+    Megatron-Core interleaves the tokens of several sequences and copies what comes out of the input
     projection and what goes into the output projection (MambaMixer's ``rearrange(...).contiguous()``); their gradients
     go the same way. A single sequence lies in either order.
     """
     moved = 2.0 * WORD * (mixer.projections[0].outputs + mixer.multiplied)
     ordered = scenario.stack.exchange.batch_first or scenario.stack.sharding.fsdp_stage2
-    beside = (strategies.micro_batch_size > 1.0) & (not ordered)
-    return np.where(beside, scenario.rates.stream_seconds(moved), 0.0)
+    strided = (strategies.micro_batch_size > 1.0) & (not ordered)
+    return np.where(strided, scenario.rates.stream_seconds(moved), 0.0)
 
 
 def _per_token(kernels: Sequence[ScanKernel], scenario: Scenario) -> float:

@@ -1,9 +1,9 @@
-"""The experts' traffic of a pass beside the computation of another micro-batch's.
+"""The experts' traffic of a pass, overlapped with the computation of another micro-batch.
 
-Megatron-Core runs the forward pass of one micro-batch beside the backward pass of another, layer by layer, on one
+Megatron-Core runs the forward pass of one micro-batch alongside the backward pass of another, layer by layer, on one
 stream that computes and one that communicates (``model_chunk_schedule_plan.py``): what comes before dispatch
-(attention, norms, router) beside the other's combine, experts backward beside dispatch, experts forward beside the
-other's dispatch, and attention backward beside combine. Each stream waits for the other's part before the next.
+(attention, norms, router) with the other's combine, experts backward with dispatch, experts forward with the other's
+dispatch, and attention backward with combine. Each stream waits for the other's part before the next.
 Schedules of both directions pair whole passes instead [DeepSeek24].
 """
 
@@ -23,28 +23,28 @@ from costmodels.stack.stack import Stack
 from costmodels.strategy import Floats, Strategies
 
 PAIRING = tuple(name for name, schedule in SCHEDULES.items() if schedule.pairs is not no_pairs)
-"""Schedules that run a forward beside a backward pass of the other direction."""
+"""Schedules that run a forward alongside a backward pass of the other direction."""
 
 PAIR_AXES = ("pp", "vpp", "num_microbatches")
 """What decides how many micro-batches of an iteration have no partner."""
 
 
 def is_overlapped(stack: Stack) -> bool:
-    """Whether forward and backward passes of neighbouring micro-batches run beside each other [MegatronMoE26]."""
+    """Whether forward and backward passes of neighbouring micro-batches run alongside each other [MegatronMoE26]."""
     return 0.0 < stack.overlap.ep < 1.0 and not stack.overlap.paired_passes
 
 
 def further_axes(stack: Stack) -> tuple[str, ...]:
-    """Axes that the price of a layer depends on beside those of a block."""
+    """Axes that the price of a layer depends on in addition to those of a block."""
     return PAIR_AXES if is_overlapped(stack) else ()
 
 
 def exposed_seconds(traffic: Passes, *, layer: Passes, experts: Passes, stack: Stack) -> tuple[Passes, Passes]:
     """Seconds of dispatch and combine that lengthen a layer with a partner; and those of computation that hide them.
 
-    Each of the four exchanges outlasts the part that it runs beside, or takes ``overlap.ep`` of the units from it for
+    Each of the four exchanges outlasts the part that it overlaps, or takes ``overlap.ep`` of the units from it for
     as long as both run. The sum over both passes is what counts; each pass is given its own exchanges' part. What hides
-    them is given by the pass that computes: the other one's exchanges run beside it.
+    them is given by the pass that computes: the other one's exchanges run alongside it.
 
     Args:
         traffic: dispatch and combine, halves of each pass.
@@ -61,7 +61,7 @@ def exposed_seconds(traffic: Passes, *, layer: Passes, experts: Passes, stack: S
 
 
 def _hidden(traffic: Floats, around: Floats, experts: Floats) -> Floats:
-    """Seconds for which the two exchanges of one pass run beside the parts of the other."""
+    """Seconds for which the two exchanges of one pass run alongside the parts of the other."""
     return np.minimum(traffic / 2.0, around) + np.minimum(traffic / 2.0, experts)
 
 
@@ -92,9 +92,9 @@ def _paired(layer: LayerTerms, strategies: Strategies, stack: Stack) -> tuple[Fl
 
 
 def hidden_experts(strategies: Strategies, stack: Stack, *, traffic: Floats, window: Floats) -> Floats:
-    """Seconds of one layer's dispatch and combine beside another pass, on average over the micro-batches, (N,).
+    """Seconds of one layer's dispatch and combine that overlap another pass, averaged over micro-batches, (N,).
 
-    Where a forward runs beside a backward pass, the traffic of both hides behind the computation of both, up to its
+    Where a forward runs alongside a backward pass, the traffic of both hides behind the computation of both, up to its
     length and at the price of ``overlap_slowdown``; the passes that fill and drain the pipeline have no partner
     [DeepSeek24]. What a recomputed layer exchanges again is not hidden.
     """
@@ -107,7 +107,7 @@ def hidden_experts(strategies: Strategies, stack: Stack, *, traffic: Floats, win
 
 
 def unpaired_share(strategies: Strategies) -> Floats:
-    """Share of an iteration's micro-batches that have no partner beside them, shape (N,).
+    """Share of an iteration's micro-batches that have no partner to overlap with, shape (N,).
 
     The first forward and the last backward pass have none, nor have the passes that fill and drain the pipeline:
     (1 + (p - 1) / v) of the m + (p - 1) / v micro-batches that an iteration lasts.

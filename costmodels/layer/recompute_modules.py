@@ -35,7 +35,7 @@ from costmodels.strategy import Floats, Ints, Strategies
 CHECKPOINT: Final = 0.72
 """Calls of the host for one checkpoint beyond those of what runs again, over those of a dense layer's forward pass:
 states of random generators read and set back in either pass, and a backward pass of its own. Layers that are recomputed
-whole take 0.68 ms more than another forward pass, which takes 0.94, beside a DGX H100's host [Megatron-Functional]."""
+whole take 0.68 ms more than another forward pass, which takes 0.94, on a DGX H100's host [Megatron-Functional]."""
 DISCARDED: Final = 0.5
 """Calls over ``CHECKPOINT`` of a part that only lets its output go (``CheckpointWithoutOutput``), which needs no
 backward pass of its own; assumed."""
@@ -48,7 +48,7 @@ LATENT: Final = 0.5
 """The way up out of latent vectors, of what latent attention calls beyond any attention; assumed."""
 
 INSIDE = {"moe": ("moe_act", "shared_experts")}
-"""Modules that are part of another; named beside it they add nothing."""
+"""Modules that are part of another; named together with it they add nothing."""
 
 
 def module_mask(names: Iterable[str]) -> int:
@@ -194,7 +194,7 @@ def checkpoint_seconds(scenario: Scenario, layer: LayerSeconds) -> Floats:
 
 
 def whole_calls(scenario: Scenario) -> float:
-    """Calls of the host for one checkpoint beside what it runs again, in launches."""
+    """Calls of the host for one checkpoint besides what it runs again, in launches."""
     return CHECKPOINT * 2.0 * half_calls(scenario.stack)
 
 

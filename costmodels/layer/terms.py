@@ -40,7 +40,7 @@ class LayerTerms(Columns):
     """Computation that the backward pass of every layer begins with where all layers are recomputed: what travels in
     every micro-batch can hide behind it."""
     paired: Passes
-    """Computation that another micro-batch's exchanges of experts run beside, on average."""
+    """Computation that overlaps another micro-batch's exchanges of experts, on average."""
 
     @property
     def repeating_window(self) -> Passes:

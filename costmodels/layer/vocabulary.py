@@ -22,7 +22,7 @@ FUSED_TRAFFIC = 3.0 * WORD
 ODD = 0.37
 """Rate of a product with rows of an odd number of 16-bit values over that of others. They start at odd words, which no
 copy behind the threads' backs takes, so that a kernel of the generation before runs: A100's one for 248,077 outputs is
-Turing's (GitHub pegainfer-project/pegainfer, pull request 1046). Measured by what a micro-batch takes beside its layers
+Turing's (GitHub pegainfer-project/pegainfer, pull request 1046). Measured by what a micro-batch takes beyond its layers
 with 50,257 tokens on one tensor rank, per sequence, of two widths: 82 TFLOP/s on A100 [vTrain]."""
 FORWARD = 0.6
 """Share of a plain loss's traffic that its forward pass moves."""

@@ -47,7 +47,7 @@ def kind_parameters_per_rank(strategies: Strategies, scenario: Scenario, kind: K
 
 
 def embedding_parameters_per_rank(strategies: Strategies, scenario: Scenario) -> Floats:
-    """Parameters of the first stage beside its layers: vocabulary slice, positions, projections, a training tower."""
+    """Parameters of the first stage besides its layers: vocabulary slice, positions, projections, a training tower."""
     model = scenario.model
     table = vocabulary_rows(strategies, scenario, "embedding") * model.embedding_width
     if scenario.tower is not None:
@@ -66,7 +66,7 @@ def tower_parameters(strategies: Strategies, scenario: Scenario, *, trained: boo
 
 
 def head_parameters_per_rank(strategies: Strategies, scenario: Scenario) -> Floats:
-    """Parameters of the last stage beside its layers: the output matrix, a copy of a tied one unless both meet.
+    """Parameters of the last stage besides its layers: the output matrix, a copy of a tied one unless both meet.
 
     Multi-token-prediction layers sit there too; their routed experts are counted with the layers'.
     """

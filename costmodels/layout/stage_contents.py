@@ -103,5 +103,5 @@ def mtp_in_flight(strategies: Strategies) -> Floats:
 
 
 def queued(strategies: Strategies, waits: float) -> Floats:
-    """Micro-batches that stages hold beside those of the schedule where they share the vocabulary, (N,): one a wait."""
+    """Micro-batches that stages hold beyond the schedule's where they share the vocabulary, (N,): one a wait."""
     return np.asarray(waits * strategies.vocabulary, dtype=np.float64)

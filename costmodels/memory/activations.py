@@ -107,7 +107,7 @@ def _widths(scenario: Scenario, kind: Kind) -> tuple[float, float]:
 
 
 def _gates(model: Model) -> float:
-    """Values per token that a gate of attention keeps beside what it scales: itself, and the output as it was."""
+    """Values per token that a gate of attention keeps besides what it scales: itself, and the output as it was."""
     return float(model.gate_width + model.attention_output_width * (model.gate_width > 0))
 
 
@@ -198,7 +198,7 @@ def _kept_weights(strategies: Strategies, scenario: Scenario, kind: Kind) -> tup
     PyTorch's autograd saves a view of what a product multiplied. DeepSpeed puts a product in its place that saves the
     parameter itself (runtime/zero/linear.py), but where models are built outside ``zero.Init``, or with
     ``mem_efficient_linear=False``. A compiled graph keeps weights as it cast them to 8 bits for the forward pass,
-    whatever full sharding then gives up, unless it is told to cast again (``force_recompute_fp8_weight_in_bwd``
+    whatever full sharding then gives up, unless it casts again (``force_recompute_fp8_weight_in_bwd``
     [TorchAO]).
     """
     saved = scenario.stack.kernels.saved_tensors

@@ -1,8 +1,8 @@
-"""What the allocator has taken beside its peak: blocks that it cannot hand out yet, or that fit nothing else.
+"""What the allocator has reserved beyond its peak: blocks that it cannot hand out yet, or that fit nothing else.
 
 A block that a collective's stream has used returns to PyTorch's pool only once the host has seen an event behind that
 use (its pull request 76861), and the host is hundreds of kernels ahead of the device. In the forward pass the partial
-sums of every row-parallel product pile up so, beside all that is kept. Flat copies of gradients need room that the many
+sums of every row-parallel product pile up so, on top of what is kept. Flat copies of gradients need room that the many
 small blocks of activations, free by then, do not offer; and a stream keeps to blocks of its own. All show in what a
 device reports, and fail no run: before an allocation does, the allocator waits for the device and gives back what is
 idle.
@@ -103,9 +103,9 @@ def gather_buffer_bytes(
 
 
 def logits_block_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
-    """Bytes of blocks that lie idle beside the logits where the head is, (N,).
+    """Bytes of blocks that lie idle while the logits exist, on the stage with the head, (N,).
 
-    An eager loss in fp32 leaves the block that the model's own logits had. In fixed segments logits are put beside what
+    An eager loss in fp32 leaves the block that the model's own logits had. In fixed segments logits cannot use what
     the last layer's forward pass let go; and since the first step makes its states in blocks that are idle then, one of
     the logits' blocks is cut and taken anew, where the loss has none but these and their gradients'.
     """
@@ -117,15 +117,15 @@ def logits_block_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     if stack.switches.expandable_segments:
         return idle
     passed, largest = _let_go(strategies, scenario)
-    beside = idle + np.where(logits > largest, passed, 0.0)
-    return np.maximum(beside, logits) if stack.logits.cross_entropy_bytes <= 2 * WORD else beside
+    unused = idle + np.where(logits > largest, passed, 0.0)
+    return np.maximum(unused, logits) if stack.logits.cross_entropy_bytes <= 2 * WORD else unused
 
 
 def _let_go(strategies: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
     """Bytes that the forward pass of one dense layer makes and does not keep, and its largest block, (N,).
 
     Gate, its other half and their product, less those that are kept for the backward pass; and under tensor
-    parallelism the whole input and the whole partial sums, unless both travel in pieces beside the products.
+    parallelism the whole input and the whole partial sums, unless both travel in pieces during the products.
     """
     stack, model, T = scenario.stack, scenario.model, tokens_per_rank(strategies, scenario)
     inner, outer = T * model.ffn_hidden_size / strategies.tp, T * model.hidden_size

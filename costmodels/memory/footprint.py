@@ -40,9 +40,9 @@ class Footprint:
     slack: NDArray[np.float64]
     reserved: NDArray[np.float64]
     reclaimable: NDArray[np.float64]
-    """What the allocator has taken beside and gives back before it fails, so that it counts in readings alone."""
+    """What the allocator reserves further and gives back before it fails, so that it counts in readings alone."""
     late: NDArray[np.float64]
-    """Of the gradients: what comes as activations and logits go, and never lies beside them."""
+    """Of the gradients: what comes as activations and logits go, and never coexists with them."""
 
     @property
     def handed_out(self) -> NDArray[np.float64]:
@@ -128,7 +128,7 @@ def _reclaimable(
     parameters: Floats,
     outer: tuple[Floats, Floats],
 ) -> Floats:
-    """What the allocator has taken beside the peak on every stage, (pp,), but for lists of the whole stage's states.
+    """What the allocator has reserved beyond the peak on every stage, (pp,), but for lists of the whole stage's states.
 
     ``parameters`` are all of a stage, ``outer`` those of its embedding and of its head.
     """

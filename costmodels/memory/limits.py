@@ -72,9 +72,9 @@ def fresh_gradients(strategies: Strategies, scenario: Scenario) -> Bools:
 def late_bytes(
     strategies: Strategies, scenario: Scenario, *, kept: Floats, parameters: Floats, gradients: Floats
 ) -> Floats:
-    """Bytes of ``gradients`` that never lie beside the ``kept`` activations and logits, (N,).
+    """Bytes of ``gradients`` that never coexist with the ``kept`` activations and logits, (N,).
 
-    The optimizer's step, which all gradients stand beside, takes room of its own.
+    The optimizer's step, during which all gradients exist, takes room of its own.
 
     Args:
         strategies: (N,) of them, or of one for every stage.

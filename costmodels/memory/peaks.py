@@ -38,7 +38,7 @@ def momentary_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
 
 
 def standing_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
-    """Bytes that stay from the first iteration on, beside states, (N,).
+    """Bytes that stay from the first iteration on, besides states, (N,).
 
     Workspaces, gradients that nobody frees, and buffers that gradients are copied into for their reduction.
     """
@@ -53,7 +53,7 @@ def step_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes per parameter that reducing gradients and stepping hold for the moment, (N,).
 
     Flattened copies of the gradients, and copies in fp32 of 16-bit ones for the master weights, of a rank's own shard;
-    or, where one collective gathers all new parameters, these in 16 bits, shards and whole, beside the old ones; or
+    or, where one collective gathers all new parameters, these in 16 bits, shards and whole, besides the old ones; or
     the roots of a rank's second moments.
     """
     stack = scenario.stack
@@ -155,8 +155,8 @@ def _dummy_gradients(strategies: Strategies, scenario: Scenario) -> Floats:
 def loss_peak(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes held at the head and the loss, (N,): logits and their softmax, or the gradients of the head's product.
 
-    The larger of two moments: the cross-entropy, and the head's backward pass, in which the logits' gradient stands
-    beside that of the weights and of the final norm's output. To both come that norm's input and output, the latter
+    The larger of two moments: the cross-entropy, and the head's backward pass, in which the logits' gradient coexists
+    with that of the weights and of the final norm's output. To both come that norm's input and output, the latter
     whole where what was gathered is kept.
     """
     T, t, h = tokens_per_rank(strategies, scenario), strategies.tp, float(scenario.model.hidden_size)
@@ -169,7 +169,7 @@ def loss_peak(strategies: Strategies, scenario: Scenario) -> Floats:
         gathered = np.where((strategies.sequence_parallel > 0) & (t > 1), 2.0, 1.0)
         weights = 0.0 if scenario.head_frozen else vocabulary * h
         held = np.maximum(held, scenario.word * (T * vocabulary + weights + gathered * T * h))
-    if scenario.further_forwards:  # logits of a pass without gradients, beside those that a gradient will read
+    if scenario.further_forwards:  # logits of a pass without gradients, besides those that a gradient will read
         held = held + scenario.word * T * seen
     region, gathers = region_tokens(strategies, scenario), scenario.stack.exchange.keeps_gathered_inputs
     return held + 2.0 * scenario.word * h * region + gathers * scenario.word * h * (T - region)

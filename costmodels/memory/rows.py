@@ -84,7 +84,7 @@ class RowBytes(Columns):
     working: Floats
     """Activations of the layers that are recomputed together; of the kind with the most, where layers differ."""
     logits_released: Floats
-    """Part of ``working`` that is not held beside the logits: where a micro-batch goes back as soon as it came, the
+    """Part of ``working`` that is not held with the logits: where a micro-batch goes back as soon as it came, the
     logits are let go before the first layer is recomputed."""
     embedding_activation: Floats
     """Per micro-batch in flight on the first stage."""
@@ -96,11 +96,11 @@ class RowBytes(Columns):
     mtp_states: Floats
     """States of the experts of multi-token-prediction layers, and those layers' activations, on the last stage."""
     queued: Floats
-    """Micro-batches that every stage holds beside those of its schedule, waiting for its part of the vocabulary."""
+    """Micro-batches that every stage holds beyond those of its schedule, waiting for its part of the vocabulary."""
     passing: Floats
     """Activations and gradients of the moment on every stage, which ``everywhere`` holds too."""
     everywhere: Floats
-    """On every stage beside its layers: parameters gathered for the moment under ZeRO stage 3, and the stage's
+    """On every stage besides its layers: parameters gathered for the moment under ZeRO stage 3, and the stage's
     share of a vocabulary that is split over the stages."""
     kinds: ByKind[LayerBytes] | None = None
     """One layer of each kind, where layers differ along the depth."""

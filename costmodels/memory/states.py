@@ -37,10 +37,10 @@ def state_bytes(
 ) -> StateBytes:
     """Bytes per parameter whose states the sharding degree's ranks share, or those of experts ``shards``, arrays (N,).
 
-    ZeRO 1 shards the optimizer, 2 the gradients too, 3 the weights too [Rajbhandari20], beside which a pipeline may
+    ZeRO 1 shards the optimizer, 2 the gradients too, 3 the weights too [Rajbhandari20], and a pipeline may then
     hold them whole; so does stage 2 of what shards fully, which leaves them gathered between the passes
     (SHARD_GRAD_OP, ``reshard_after_forward=False`` [FSDP1] [FSDP2]). Where a pipeline holds every parameter twice, the
-    two copies are replicas of each other and share what is sharded. Beside frozen weights lie adapters and their
+    two copies are replicas of each other and share what is sharded. Frozen weights come with adapters and their
     states, by ``trained_share``; ``ends`` are embedding and head, which stay as wide as others.
     """
     stack, z = scenario.stack, strategies.zero_stage
@@ -49,7 +49,7 @@ def state_bytes(
     weights, sharded = 4.0 if fp32 else WORD, 4.0 if fp32 else float(stack.states.weight_bytes)
     if scenario.recipe.reduced:
         narrow = stack.switches.fp8_param_gather and stack.states.weight_bytes == WORD
-        # a copy along columns beside that along rows [TE]: where products take both inputs along the depth, or where
+        # a copy along columns and one along rows [TE]: where products take both inputs along the depth, or where
         # both have scales of their own, so that what is gathered has 16 bits
         both = 2.0 if scenario.along_depth or scenario.recipe.gather_word >= WORD else 1.0
         more = scenario.recipe.word * both - WORD if narrow else stack.states.reduced_weight_bytes

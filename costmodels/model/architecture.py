@@ -179,7 +179,7 @@ class Architecture(Record):
     streams: Streams | None = None
     """Copies of the residual stream; None is the one."""
     narrow_branch: CountOrZero = 0
-    """Width of a branch of two matrices beside attention (Gemma 3n); 0 without one."""
+    """Width of a branch of two matrices next to attention (Gemma 3n); 0 without one."""
     value_head_dim: Count | None = None
     """Width of one head's value in ordinary attention; None is `head_dim`."""
     attention_gate: Gate = "none"

@@ -42,7 +42,7 @@ from costmodels.model.parts import BadModel, Position
 from hardware.errors import meant
 
 CONFIGURATION = "Hugging Face configuration"
-"""Source of such models; what the file describes beside them follows."""
+"""Source of such models; what the file describes besides them follows."""
 
 
 def from_config(config: Mapping[str, object], *, name: str = "", seq_length: int | None = None) -> Model:

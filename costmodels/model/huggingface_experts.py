@@ -8,7 +8,7 @@ from costmodels.model.huggingface_config import Config, Fields, biases, llama_de
 from costmodels.model.huggingface_towers import unknown_tower
 from costmodels.model.parts import BadModel
 
-# Families whose configuration holds the decoder beside a vision tower, where that does not name its own family.
+# Families whose configuration holds both the decoder and a vision tower, where that does not name its own family.
 STANDING_ALONE = {
     "gemma3": "gemma3_text",
     "gemma4": "gemma4_text",

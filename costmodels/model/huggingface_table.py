@@ -31,7 +31,7 @@ from costmodels.model.parts import BadModel
 
 FOLDER = Path(__file__).parent
 SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
-"""Common keys that a file of its own must say; beside a vision tower files leave out what is the default."""
+"""Common keys that a file of its own must say; files with a vision tower leave out defaults."""
 
 
 @cache
@@ -112,7 +112,7 @@ def table_config(config: Mapping[str, object], family: str, *, nested: bool) -> 
 
 
 def _renamed(config: Mapping[str, object], keys: Mapping[str, Any]) -> dict[str, object]:
-    """The entries with common names beside the family's own; a dot leads into an inner object."""
+    """The entries with common names besides the family's own; a dot leads into an inner object."""
     named = {name: value for name, value in config.items() if value is not None}
     for common, spellings in keys.items():
         for own in [spellings] if isinstance(spellings, str) else spellings:

@@ -1,4 +1,4 @@
-"""Vision towers beside a decoder: their sizes and parameters, and what projects their output into the decoder.
+"""Vision towers of a decoder: their sizes and parameters, and what projects their output into the decoder.
 
 Where the projection is part of the tower's own module it is counted with it, else by the family of the whole.
 """
@@ -61,7 +61,7 @@ PROJECTIONS: Final[Mapping[str, Callable[[int, int], tuple[int, int]]]] = {
     "paligemma": lambda v, h: (v * h, h),
     "mistral3": lambda v, h: (4 * v * v + v * h + h * h, v),
 }
-"""By family, of the tower's and the decoder's width: weights that a token multiplies, learned numbers beside them."""
+"""By family, of the tower's and the decoder's width: weights that a token multiplies, and other parameters."""
 
 
 def tower_of(config: Mapping[str, object]) -> Fields | None:
@@ -80,9 +80,9 @@ def tower_of(config: Mapping[str, object]) -> Fields | None:
 
 def _described(whole: Config, config: Config, tower: Tower) -> Fields:
     h, decoder = config.count(tower.width), whole.inner("text_config").get("hidden_size") or whole.get("hidden_size")
-    weights, beside = 0, 0
+    weights, others = 0, 0
     if (projection := PROJECTIONS.get(str(whole.get("model_type")))) and isinstance(decoder, int):
-        weights, beside = projection(h, decoder)
+        weights, others = projection(h, decoder)
     patches, merged = _patches_of(whole, config, tower)
     return {
         "num_layers": config.count(tower.depth),
@@ -90,7 +90,7 @@ def _described(whole: Config, config: Config, tower: Tower) -> Fields:
         "num_heads": config.count("num_attention_heads", "num_heads", default=max(h // 64, 1)),
         "ffn_hidden_size": _width(config, h),
         "gated_ffn": tower.gated,
-        "parameters": _counted(config, tower) + weights + beside,
+        "parameters": _counted(config, tower) + weights + others,
         "projection": _merger_weights(config, tower, h) if tower.merger else weights,
         "patches_per_token": merged,
         "image_tokens": None if patches is None else max(patches // merged, 1),
@@ -165,6 +165,6 @@ def _merger_weights(config: Config, tower: Tower, h: int) -> int:
 
 
 def unknown_tower(config: Mapping[str, object]) -> str:
-    """What a configuration has beside its decoder where no tower of a known kind was read."""
-    beside = any(isinstance(config.get(part), Mapping) for part in ("text_config", "vision_config"))
-    return "vision tower" if beside and tower_of(config) is None else ""
+    """What a configuration has besides its decoder where no tower of a known kind was read."""
+    multimodal = any(isinstance(config.get(part), Mapping) for part in ("text_config", "vision_config"))
+    return "vision tower" if multimodal and tower_of(config) is None else ""

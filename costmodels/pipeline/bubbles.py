@@ -1,4 +1,4 @@
-"""Idle seconds of a stage per iteration, for equal stages: what each order of passes costs beside its work.
+"""Idle seconds of a stage per iteration, for equal stages: what each order of passes costs besides its work.
 
 Every function takes ``(p, m, v, forward, backward, weight)``, arrays that broadcast, and ``barrier``: p stages, m
 micro-batches, v chunks of a stage, and the seconds f, b and w of its forward, input-gradient and weight-gradient passes
@@ -200,7 +200,7 @@ def _warmed_up(n: Floats, p: Floats, f: Floats, b: Floats, w: Floats) -> tuple[F
     """What a first stage waits that has n forward passes until its first gradient comes.
 
     Gradients come as fast as the last stage makes them, one in ``f + b``, with weights' gradients in between; or the
-    first one comes late, ``p f + (p - 1) b`` after the start. With p and 2 p - 1 they are the terms of [Qi23] and those
-    beside them, with fewer those of a pipeline that m micro-batches do not fill.
+    first one comes late, ``p f + (p - 1) b`` after the start. With p and 2 p - 1 they are the terms of [Qi23] and their
+    neighbours, with fewer those of a pipeline that m micro-batches do not fill.
     """
     return (p - 1) * (f + b) - (n - 1) * w, p * f + (p - 1) * b - n * f

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from costmodels.arrays import Ints
 from costmodels.pipeline.slots import Slot, alternate, looped
-from costmodels.pipeline.zero_bubble import Orders, woven
+from costmodels.pipeline.zero_bubble import Orders, with_weight_passes
 
 
 def breadth_first(m: int, v: int) -> list[Slot]:
@@ -62,4 +62,4 @@ def _visits(m: int, v: int, group: int) -> tuple[list[Slot], list[Slot]]:
 def zero_bubble(p: int, m: int, v: int) -> Orders:
     """Depth first with half the warm-up, and weight gradients where a stage would wait [Qi23]."""
     orders = [alternate(*_visits(m, v, p), warmup=p - stage - 1 + (v - 1) * p) for stage in range(p)]
-    return woven(orders, path=looped(p, v)[0], limit=v * p)
+    return with_weight_passes(orders, path=looped(p, v)[0], limit=v * p)

@@ -1,4 +1,4 @@
-"""How much a schedule holds, and which of its passes run beside one of the other direction.
+"""How much a schedule holds, and which of its passes run alongside one of the other direction.
 
 Symbols as in ``schedules``; every function takes arrays that broadcast. What is in flight is counted in
 micro-batches through a whole stage, which is chunks held, divided by v.
@@ -50,7 +50,7 @@ def groups_in_flight(p: Ints, m: Ints, v: Ints, stage: Ints) -> Floats:
 
 @elementwise
 def no_pairs(_p: Ints, _m: Ints, _v: Ints) -> int:
-    """No pass runs beside one of the other direction."""
+    """No pass runs alongside one of the other direction."""
     return 0
 
 

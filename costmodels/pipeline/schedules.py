@@ -43,7 +43,7 @@ class Schedule:
         paths: ``(p, v)`` to the ways through the model; micro-batch i takes the (i mod len)-th of them.
         parameters_held: copies of every parameter that the stages hold together.
         splits_backward: whether the gradient of the weights is a pass of its own.
-        pairs: ``(p, m, v)`` to how many forward passes run beside a backward pass of the other direction, so that
+        pairs: ``(p, m, v)`` to how many forward passes run alongside a backward pass of the other direction, so that
             each hides its traffic behind the other's computation, on the stage with the fewest of them; in units of
             one micro-batch through the whole stage.
         delays: ``(p, m, v)`` to how many micro-batches' sends and receives of a stage an iteration waits for, arrays of
@@ -80,7 +80,7 @@ class Schedule:
         """How many micro-batches' sends and receives of a stage an iteration waits for, all chunks, both ways.
 
         All, where a send stops both stages. Schedules whose backward pass is split have weight gradients to run while
-        an input travels, and executors that send and receive beside the computation. The delays add up along the
+        an input travels, and executors that send and receive during the computation. The delays add up along the
         longest path of the order, so each form is a line in p and m; they were read off the simulation of the orders
         for passes of the same time and sends of up to a tenth of them, and agree with it to rounding, but for V-Half
         (3 % at most) and V-Min (8 %). Where forward, backward and weights take 0.28 to 0.4 of a stage's time each, the
@@ -230,7 +230,7 @@ _ALL: tuple[Schedule, ...] = (
     ),
     Schedule(
         name="zb-v",
-        order=lambda p, m, _v, stage: zero_bubble.vee(p, m)[stage],
+        order=lambda p, m, _v, stage: zero_bubble.zb_v_orders(p, m)[stage],
         runs=lambda p, m, v: (p >= 2) & (m >= 2 * p - 1) & (v == 2),
         requires="two stages or more, two chunks per stage and at least 2 p - 1 micro-batches",
         source="P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241: ZB-V",

@@ -54,14 +54,14 @@ def straight(p: int, m: int, depth: int) -> Orders:
     forward = [Slot("F", i, 0) for i in range(m)]
     backward = [Slot("B", i, 0) for i in range(m)]
     orders = [alternate(forward, backward, warmup=depth * (p - stage - 1)) for stage in range(p)]
-    return woven(orders, path=looped(p, 1)[0], limit=depth * (p - 1) + 1)
+    return with_weight_passes(orders, path=looped(p, 1)[0], limit=depth * (p - 1) + 1)
 
 
 @lru_cache(maxsize=32)
-def vee(p: int, m: int) -> Orders:
+def zb_v_orders(p: int, m: int) -> Orders:
     """ZB-V: two chunks a stage, the first and the last of the model on stage 0 [Qi23, section 6]."""
     orders = [_counted(_vee_program(p, m, stage), m) for stage in range(p)]
-    return woven(orders, path=folded(p, 2)[0], limit=2 * p)
+    return with_weight_passes(orders, path=folded(p, 2)[0], limit=2 * p)
 
 
 def _vee_program(p: int, m: int, stage: int) -> list[str]:
@@ -109,7 +109,7 @@ def _blocks(p: int, m: int, steps: tuple[int, ...], gaps: tuple[int, ...], limit
             for i in range(m)
         ]
         orders.append([slot for _, slot in sorted(timed)])
-    return woven(orders, path=folded(p, 2)[0], limit=limit)
+    return with_weight_passes(orders, path=folded(p, 2)[0], limit=limit)
 
 
 @dataclass(slots=True)
@@ -139,7 +139,7 @@ class _Stage:
             self.owed.append(Slot("W", slot.micro_batch, slot.chunk))
 
 
-def woven(orders: list[list[Slot]], *, path: Path, limit: int) -> Orders:
+def with_weight_passes(orders: list[list[Slot]], *, path: Path, limit: int) -> Orders:
     """The orders with their weight gradients, from a run in unit time; ``limit`` is in chunks held a stage."""
     place = {step: k for k, step in enumerate(path)}
     stages = [_Stage(index, deque(order)) for index, order in enumerate(orders)]

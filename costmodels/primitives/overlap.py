@@ -1,4 +1,4 @@
-"""Communication beside computation: what of it lengthens a step.
+"""Communication overlapped with computation: what of it lengthens a step.
 
 [Rajbhandari20] and [Zhao23] hide collectives behind the layer that runs; [Liu23] hides the ring's sends behind its
 steps; [TE] cuts a collective into pieces between pieces of a product.
@@ -12,7 +12,7 @@ from costmodels.arrays import Bools, Floats, Number
 
 
 def slowdown(hidden: Number, slow: Number) -> Floats:
-    """Seconds by which hidden communication holds up the computation that it runs beside.
+    """Seconds by which hidden communication holds up the computation that it runs alongside.
 
         t = T s / (1 + s)
 
@@ -26,9 +26,9 @@ def slowdown(hidden: Number, slow: Number) -> Floats:
         Seconds, shape (N,).
 
     Source:
-        Measured for products beside collectives [copy_engines].
+        Measured for products during collectives [copy_engines].
 
-    >>> slowdown(1.3, 0.3)  # of 1.3 s beside a collective, 1 s would have done
+    >>> slowdown(1.3, 0.3)  # of 1.3 s during a collective, 1 s would have done
     0.3
     """
     return hidden * slow / (1.0 + slow)
@@ -46,7 +46,7 @@ def exposed(seconds: Number, window: Number, share: Number, *, slow: Number, hid
         window: W, seconds of computation to hide behind, shape (N,).
         share: f, the last bucket's share of all, shape (N,).
         slow: share by which computation is slowed meanwhile.
-        hidden: whether it travels beside computation at all; else all of it is exposed.
+        hidden: whether it overlaps computation at all; else all of it is exposed.
 
     Returns:
         Seconds, shape (N,).
@@ -89,7 +89,7 @@ def prefetched(seconds: Number, window: Number, *, slow: Number, hidden: Bools) 
 
 
 def ring_attention_exposed(*, ranks: Number, send: Number, attention: Number, floor: Number) -> Floats:
-    """What a ring of keys and values adds to the attention that it runs beside.
+    """What a ring of keys and values adds to the attention that it runs alongside.
 
         t = max((r - 1) T - A (r - 1) / r, f (r - 1) T)
 
@@ -137,7 +137,7 @@ def pipelined_exposed(moving: Number, product: Number, ranks: Number) -> Floats:
 
 
 def shared_units(moving: Number, product: Number, taken: float) -> Floats:
-    """What a collective adds to a product beside it by taking some of the device's compute units.
+    """What a collective adds to a product that runs at the same time by taking some of the device's compute units.
 
         t = max(T - P', 0) + a min(T, P')  with  P' = P / (1 - a)
 

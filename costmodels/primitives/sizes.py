@@ -104,7 +104,7 @@ def optimizer_traffic(*, updated: Number, step: Number, held: Number, gradient: 
         Bytes, shape (N,).
 
     Source:
-        [Rajbhandari20], section 3: Adam in mixed precision keeps 12 bytes beside weight and gradient.
+        [Rajbhandari20], section 3: Adam in mixed precision keeps 12 bytes in addition to weight and gradient.
 
     >>> optimizer_traffic(updated=1e9, step=30.0, held=1e9, gradient=4.0)
     34000000000.0
@@ -136,7 +136,7 @@ def key_value_bytes(*, tokens: Number, heads: Number, key_width: Number, value_w
     return word * tokens * heads * (key_width + value_width)
 
 
-def dispatched_bytes(*, copies: Number, hidden_size: Number, word: Number, beside: Number = 0.0) -> Floats:
+def dispatched_bytes(*, copies: Number, hidden_size: Number, word: Number, extra: Number = 0.0) -> Floats:
     """Bytes that one rank sends to experts, or gets back from them.
 
         S = k T (w h + c)
@@ -145,7 +145,7 @@ def dispatched_bytes(*, copies: Number, hidden_size: Number, word: Number, besid
         copies: k T, tokens of a rank times the experts that each goes to, shape (N,).
         hidden_size: h, width of a token at the experts.
         word: w, bytes of a value on its way.
-        beside: c, bytes that travel beside every copy, such as the router's weights.
+        extra: c, bytes that travel with every copy, such as the router's weights.
 
     Returns:
         Bytes, shape (N,).
@@ -156,7 +156,7 @@ def dispatched_bytes(*, copies: Number, hidden_size: Number, word: Number, besid
     >>> dispatched_bytes(copies=4096 * 8, hidden_size=7168, word=1.0) / 2**20  # 4,096 tokens to 8 experts in 8 bits
     224.0
     """
-    return copies * (word * hidden_size + beside)
+    return copies * (word * hidden_size + extra)
 
 
 def expert_places(*, tokens: Number, top_k: Number, capacity: Number) -> Floats:

@@ -21,7 +21,7 @@ def distinct_rows(draws: float, *, rows: float, skew: float, ranks: ArrayLike) -
 
     Row i of R, the i-th in popularity, is drawn with probability p(i) (Zipf's law); after n draws it is missing
     with probability (1 - p)^n, here exp(-n p). Ranks beyond the first 64 share bins of equal ratio, whose mass is
-    the integral of the law. Behind a cache that holds the most popular rows, the first ranks, it tells what misses.
+    the integral of the law. Behind a cache that holds the most popular rows, the first ranks, it is what misses.
 
     Args:
         draws: n, look-ups.

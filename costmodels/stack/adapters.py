@@ -1,4 +1,4 @@
-"""Low-rank adapters beside frozen weights: what is asked for."""
+"""Low-rank adapters on frozen weights: what is asked for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WORDS: dict[str, tuple[Adapted, ...]] = {
 }
 """Modules by the names that models of Transformers give them; of queries, keys and values one stands for all [PEFT]."""
 AdapterKernels = Literal["summed", "16-bit", "autocast", "32-bit"]
-"""Kernels beside an adapter's two products: one sum; or PEFT's, each an operation, with adapters in 16 bits, in 32 that
+"""Kernels besides the two products: one sum; or PEFT's, each an operation, with adapters in 16 bits, in 32 that
 are cast to 16 for the products, or in 32 [PEFT]."""
 ADAPTER_KERNELS: tuple[AdapterKernels, ...] = get_args(AdapterKernels)
 

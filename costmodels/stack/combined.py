@@ -16,10 +16,10 @@ moment 8 and 12, root 8, its correction 8, epsilon 8, step 16, and 12 for the cl
 COMPILED_KERNELS, EAGER_KERNELS = 18, 36
 """Kernels that the forward pass of a layer of torchtitan launches, compiled and not."""
 EXCHANGE_UNITS = 32 / 148
-"""Share of a Blackwell's units that dispatch and combine take from the computation beside them
+"""Share of a Blackwell's units that dispatch and combine take from overlapped computation
 (``moe_hybridep_num_sms`` of Megatron-Bridge's performance recipes)."""
 INTERLEAVED_LAUNCHES = 1.45
-"""Launches of a layer that runs beside another micro-batch's over those of one that does not [Together26]."""
+"""Launches of a layer that runs alongside another micro-batch's over those of one that does not [Together26]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ COMBINED: Final[Mapping[str, Combined]] = {
         lambda stack: "bf16" if stack.gradients.gradient_bytes == 2 else "fp32",
         {
             "fp32": {"gradients.gradient_bytes": 4, "gradients.reduce_bytes": 4},
-            # nothing is added up beside them
+            # nothing is added up in addition
             "bf16": {
                 "gradients.gradient_bytes": 2,
                 "gradients.reduce_bytes": 2,

@@ -83,13 +83,13 @@ class HostCosts(Record):
     calls_to_cast: float = Field(0.0, ge=0)
     """Further launches' worth of products in 8 bits or fewer, beyond those in 16."""
     kernels_per_expert_layer: Count = 40
-    """Kernels that routing, dispatch, experts and combine of one layer launch beside its attention."""
+    """Kernels that routing, dispatch, experts and combine of one layer launch besides its attention."""
     kernels_per_local_expert: Count = 0
     """Further kernels for each expert of the rank, in formats whose scales are found anew."""
     micro_batch_overhead: TimeQuantity = 0.0
     """Time per micro-batch and stage."""
     calls_per_step: float = Field(0.0, ge=0)
-    """What an iteration costs the host beside its passes, in launches, while the device waits: the step reads the norm
+    """What an iteration costs the host besides its passes, in launches, while the device waits: the step reads the norm
     of the gradients, or whether they are finite, from the device, so that the host has lost its lead. Loops over the
     parameters, schedules, logging, the next batch. 0 where a step reads nothing."""
 
@@ -151,14 +151,14 @@ class RecomputeCosts(Record):
 
 
 class Overlap(Record):
-    """The part of each communication that stays exposed, and what hiding the rest costs the computation beside it."""
+    """The part of each communication that stays exposed, and what hiding the rest costs the computation."""
 
     tp_forward: Exposed = 1.0
     """Tensor-parallel collectives of the forward pass."""
     tp_backward: Exposed = 1.0
     """Tensor-parallel collectives of the backward pass (most frameworks run one behind the weight gradient)."""
     ep: Exposed = 1.0
-    """Dispatch and combine of experts; where they run beside another micro-batch, the share of the units they take."""
+    """Dispatch and combine of experts; where they overlap another micro-batch, the share of the units they take."""
     cp: Exposed = 0.3
     """Context-parallel exchange beyond what attention itself can hide."""
     cp_collective: Exposed = 1.0
@@ -168,13 +168,13 @@ class Overlap(Record):
     pp_interleaved: Exposed = 1.0
     """Sends and receives with several chunks per stage, where a framework may post them asynchronously."""
     paired_passes: bool = False
-    """Where a schedule runs a forward beside a backward pass (DualPipe), each hides the other's experts' traffic."""
+    """Where a schedule runs a forward alongside a backward pass (DualPipe), each hides the other's experts' traffic."""
     by_chunk: bool = False
     """With interleaved stages a chunk's gradients travel while the last micro-batches pass back through the chunks
     before it, and its parameters while the first ones pass through them, where both are overlapped [Jiang24, section
     3.2]."""
     compute_slowdown: float = Field(0.126, ge=0, le=1)
-    """How much computation slows while a collective runs beside it [Galvatron]."""
+    """How much computation slows while a collective runs alongside it [Galvatron]."""
     communication_units: int = Field(0, ge=0)
     """Compute units set aside for communication all the time; kernels run on the others."""
 
@@ -193,7 +193,7 @@ class ShardingCosts(Record):
     parameter_exchange: Literal["gather", "listed", "broadcast"] = "gather"
     """How stepped parameters come back: gathered, or into a list and copied part by part, or broadcast by owners."""
     joint_gather: bool = False
-    """New parameters of ZeRO stages 1 and 2 are gathered by one collective, the old ones beside them [Alpa]."""
+    """New parameters of ZeRO stages 1 and 2 are gathered by one collective, while the old ones are held [Alpa]."""
     scatters_each_micro_batch: bool = True
     """From ZeRO stage 2 on gradients are scattered in every micro-batch, and not kept whole until the last."""
     replicas_reduce_once: bool = False
@@ -227,14 +227,14 @@ class ShardingCosts(Record):
 
 
 class GradientCosts(Record):
-    """Formats of gradients, how they are added up, and what is held beside them."""
+    """Formats of gradients, how they are added up, and what is held with them."""
 
     gradient_bytes: Count = 4
     """Bytes per parameter of the gradient buffer that is accumulated and kept."""
     reduce_bytes: Count = 4
     """Bytes per parameter on the wire when gradients are reduced."""
     micro_batch_gradient_bytes: Count = 0
-    """Bytes per parameter of a micro-batch's own gradients that stay beside the buffer until the next backward pass."""
+    """Bytes per parameter of a micro-batch's own gradients that stay besides the buffer until the next backward."""
     accumulate_traffic: Count = 0
     """Bytes moved per parameter and micro-batch to add its gradient to the buffer; 0 where the product itself does."""
     kept_until_next_step: bool = False
@@ -244,11 +244,11 @@ class GradientCosts(Record):
     after ``zero_grad(set_to_none=True)``)."""
     dummy_gradients: bool = False
     """Products add gradients to the framework's own buffer, and an unused gradient of each shape of weight is kept
-    beside it (Transformer Engine's ``get_dummy_wgrad``)."""
+    with it (Transformer Engine's ``get_dummy_wgrad``)."""
     flattened_copy: bool = False
     """Gradients are copied into one flat tensor for their reduction, all at once."""
     ddp_bucket_bytes: Count = 0
-    """Bytes per parameter of the buckets that PyTorch's DDP, at ZeRO stage 0, keeps beside the gradients."""
+    """Bytes per parameter of the buckets that PyTorch's DDP, at ZeRO stage 0, keeps besides the gradients."""
     flat_step_bytes: float = Field(0.0, ge=0)
     """Bytes per parameter of its own shard in two flat copies of 16-bit gradients, which fit no block of the allocator
     [DeepSpeed]."""
@@ -355,7 +355,7 @@ class Calibrated(Record):
     pipeline_traffic_time: float = Field(1.0, gt=0)
     """Of sends between stages."""
     host_time: float = Field(1.0, gt=0)
-    """Of launches, and of what the host does beside."""
+    """Of launches, and of everything else that the host does."""
     optimizer_time: float = Field(1.0, gt=0)
     """Of the optimizer's step."""
     offload_time: float = Field(1.0, gt=0)

@@ -23,10 +23,10 @@ Kept = Literal[
     "cache",
     "casts",
 ]
-"""The activated branch of a gated network beside its product; inputs of norms in fp32, or their outputs before they are
-scaled, in 16 bits; keys and values repeated for every head; the softmax of unfused attention in fp32 beside its copy in
-16 bits; rotated queries and keys beside the projection that values are a view of, or keys and values beside the one of
-queries, of as many heads; attention's output by head beside the same by token; weights as ZeRO stage 3 gathered them,
+"""The activated branch of a gated network and its product; inputs of norms in fp32, or their outputs before they are
+scaled, in 16 bits; keys and values repeated for every head; the softmax of unfused attention in fp32 and its copy in
+16 bits; rotated queries and keys and the projection that values are a view of, or keys and values and the one of
+queries, of as many heads; attention's output by head and the same by token; weights as ZeRO stage 3 gathered them,
 which PyTorch's own products hold a view of, so that to give them up frees nothing (DeepSpeed without
 ``mem_efficient_linear``); keys and values that the model returns of a pass, once for every pass whose are held;
 weights as a compiled forward pass cast them to 8 bits."""

@@ -19,7 +19,7 @@ class Task:
     Attributes:
         title: for people.
         sequences: of a sample; the batch counts samples.
-        referenced: whether log-probabilities of a reference model are taken, beside the trained one's.
+        referenced: whether log-probabilities of a reference model are computed in addition to the trained one's.
         policy_forwards: passes of the trained model without gradients, of every sample.
         reference_forwards: passes of the reference model, of every sample.
     """

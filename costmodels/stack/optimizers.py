@@ -20,7 +20,7 @@ BLOCK_SCALES = 2.0 * 4.0 / 256.0
 
 @dataclass(frozen=True, slots=True)
 class Optimizer:
-    """Per parameter: bytes kept beside the master weight, bytes moved beyond reading and writing these."""
+    """Per parameter: bytes kept besides the master weight, bytes moved beyond reading and writing these."""
 
     moments: float
     edge_moments: float
@@ -37,12 +37,12 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "adam-4bit": Optimizer(1.0 + 2.0 * 4.0 / 128.0, 1.0 + 2.0 * 4.0 / 128.0),  # blocks of 128 values [TorchAO]
     # Second moments of whole rows or heads, for which squares are written and averaged [Zhang24].
     "adam-mini": Optimizer(4.0, 4.0, extra_traffic=12.0, roots=False),
-    # A slow first moment beside the fast one [Pagliardini24].
+    # A slow first moment in addition to the fast one [Pagliardini24].
     "ademamix": Optimizer(12.0, 12.0),
     "ademamix-8bit": Optimizer(3.0 + 1.5 * BLOCK_SCALES, 3.0 + 1.5 * BLOCK_SCALES),
     # An average of the weights in place of a first moment, which each step reads once more [Defazio24].
     "schedule-free-adam": Optimizer(ADAM_MOMENTS, ADAM_MOMENTS, extra_traffic=8.0),
-    # Two passes: the update is written, read for its norm beside the weight's, and read again to be applied [You20].
+    # Two passes: the update is written, read for its norm and the weight's, and read again to be applied [You20].
     "lamb": Optimizer(ADAM_MOMENTS, ADAM_MOMENTS, extra_traffic=20.0),
     "sgd": Optimizer(4.0, 4.0),
     "sgd-plain": Optimizer(0.0, 0.0, roots=False),
@@ -109,7 +109,7 @@ ONE_PASS = 38
 
 
 def root_bytes(stack: Stack) -> float:
-    """Bytes per parameter of the second moments' roots, which a step that is no single kernel writes out beside them.
+    """Bytes per parameter of the second moments' roots, which a step that is no single kernel writes to memory.
 
     ``_foreach_sqrt`` in torch/optim/adamw.py, of all parameters of a rank at once.
     """

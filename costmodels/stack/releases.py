@@ -48,7 +48,7 @@ def chosen(name: str, wanted: str, releases: Sequence[Release]) -> int:
     raise UnknownName(f"release of stack {name}", wanted, known, listed_by=f"plan show {name} --kind stacks")
 
 
-def taken_back(fields: Mapping[str, Any], later: Sequence[Release]) -> dict[str, Any]:
+def before_releases(fields: Mapping[str, Any], later: Sequence[Release]) -> dict[str, Any]:
     """The fields of a stack's file as they were before some releases, the oldest of which comes first."""
     found = {name: dict(value) if isinstance(value, Mapping) else value for name, value in fields.items()}
     for release in reversed(later):

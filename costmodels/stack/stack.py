@@ -26,7 +26,7 @@ from costmodels.stack.costs import (
     StateCosts,
 )
 from costmodels.stack.fields import Count
-from costmodels.stack.releases import Release, chosen, taken_back
+from costmodels.stack.releases import Release, before_releases, chosen
 from costmodels.stack.renamed import check_renamed
 from costmodels.stack.supports import Supports
 from costmodels.stack.switches import Switches
@@ -77,7 +77,7 @@ class Stack(Record):
     sharding: ShardingCosts = ShardingCosts()
     """How parameters and gradients travel between data ranks."""
     gradients: GradientCosts = GradientCosts()
-    """Formats of gradients and what is held beside them."""
+    """Formats of gradients and what is held with them."""
     pipeline: PipelineCosts = PipelineCosts()
     """What stages send and wait for."""
     recompute: RecomputeCosts = RecomputeCosts()
@@ -183,7 +183,7 @@ def _at_release(name: str, wanted: str) -> Stack:
     current = known[max(count - 1, 0)] if known else None
     if current is not None and current.stack is not None:
         return _shipped(_known(current.stack))
-    found = built(taken_back(fields, known[count:]), Stack.model_validate, path)
+    found = built(before_releases(fields, known[count:]), Stack.model_validate, path)
     same = found == Stack.model_validate(fields)
     return found if same else found.changed({"release": wanted.strip().lower()})
 

@@ -163,7 +163,7 @@ class Switches(Record):
         "Megatron --fp8-param-gather",
     )
     adapters: Adapters | None = _switch(
-        None, "What trains beside frozen weights; none: all weights", "PEFT LoraConfig", "Megatron-Bridge LoRA"
+        None, "What trains on frozen weights; none: all weights", "PEFT LoraConfig", "Megatron-Bridge LoRA"
     )
     base_precision: BasePrecision | None = _switch(
         None,
@@ -247,7 +247,7 @@ class Switches(Record):
     )
     expandable_segments: bool = _switch(
         True,
-        "The allocator grows its segments; else logits take room beside freed blocks [Segments]",
+        "The allocator grows its segments; else logits cannot use freed blocks [Segments]",
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
     )
     nccl_ub: bool = _switch(

@@ -99,7 +99,7 @@ def every_micro_batch(
     the backward pass at stage 2. Copies around the collectives are on the stream that computes (``_copying``), of the
     embedding and the head too. Copies of the model that meet once an iteration do so in the last micro-batch. A
     pipeline that holds what it gathered does so once an iteration, unless every forward pass gives it back and the
-    backward pass gathers it, and scatters gradients when its last backward pass is over, beside nothing. Under an 8-bit
+    backward pass gathers it, and scatters gradients when its last backward pass is over, fully exposed. Under an 8-bit
     recipe weights that were gathered in 16 bits are quantised next. By chunks, a layer is gathered and its gradients
     are scattered once for all micro-batches, which that then hides behind. ``layer`` and ``paired`` are as in
     ``traffic.step_traffic``.
@@ -110,7 +110,7 @@ def every_micro_batch(
     each = [_layer(strategies, scenario, kind) for kind in (depth.kinds if depth else (None,))]
     pairs = [(one.repeating_window, one.paired) for one in kinds.parts] if kinds else [(layer, paired)]
     micro_batches = np.where(by_chunk(strategies), strategies.num_microbatches, 1)
-    windows = [micro_batches * _unpaired_window(window, beside, whole) for window, beside in pairs]
+    windows = [micro_batches * _unpaired_window(window, paired, whole) for window, paired in pairs]
     in_forward, in_backward = [one.forward for one in windows], [one.backward for one in windows]
     layers = copies(strategies) * even_layers(scenario.model.num_layers, strategies).high
     gathers = [one.gather for one in each]
@@ -148,7 +148,7 @@ def every_micro_batch(
 def _copying(strategies: Strategies, scenario: Scenario, layers: Floats) -> tuple[Floats, Floats]:
     """Seconds to copy parameters out of the buffer they arrive in, and their gradients into theirs, (N,).
 
-    Those of so many layers and of embedding and head. Quantising the layers' moves more beside the former; the latter
+    Those of so many layers and of embedding and head. Quantising the layers' moves more for the former; the latter
     casts to the width of the reduction, by a kernel of less bandwidth (``packing``). FSDP2 does both; FSDP1 uses the
     flat parameter of a unit where it arrives, joins its gradients as they are, and casts them on another stream
     [FSDP1]; the buffers of Megatron-FSDP are the parameters' own, and the products write gradients into them [MFSDP].
@@ -189,7 +189,7 @@ def weights_per_layer(model: Model) -> float:
 def _unpaired_window(window: Passes, paired: Passes | None, once: Bools) -> Passes:
     """What of a layer's computation the traffic of other micro-batches' experts leaves.
 
-    All of it ``once`` an iteration, beside the micro-batch without a partner; none where that traffic runs beside the
+    All of it ``once`` an iteration, with the micro-batch without a partner; none where that traffic overlaps the
     layer's tensor-parallel traffic too, and outlasts the computation.
     """
     if paired is None:
@@ -260,7 +260,7 @@ def second_shards(strategies: Strategies, scenario: Scenario) -> Ints:
 
 
 def compute_slowdown(group: Group, scenario: Scenario) -> Floats:
-    """How much computation slows beside a collective of such groups, (N,).
+    """How much computation slows during a collective of such groups, (N,).
 
     Within one innermost domain as its link says, where kernels of the library take units and memory from others;
     elsewhere, or where the stack has them run in a few units, as the stack says.

@@ -4,7 +4,7 @@ Megatron-Core fills buckets with parameters in the order in which their gradient
 last gradient is there, so that the last one, with the embedding, has no backward pass left to hide behind. Parameters
 come back bucket by bucket in the opposite order. Every bucket goes round the ring by itself: with many ranks it is as
 long on its way as it takes to send. With a pipeline only the first stage has buckets, while the others reduce whole
-chunks beside its last passes; that is left at one collective [Megatron-Core, distributed_data_parallel.py].
+chunks during its last passes; that is left at one collective [Megatron-Core, distributed_data_parallel.py].
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ _PLUGIN: Final = "accelerate.utils.dataclasses: FullyShardedDataParallelPlugin"
 
 
 def _replicas_share(c: Columns, _x: Facts) -> Mask:
-    """Replicas beside tensor or context ranks have data ranks that share a copy."""
+    """Replicas together with tensor or context ranks have data ranks that share a copy."""
     copies = np.where(c["zero_stage"] == 0, 1, np.maximum(c["sharding_degree"] // c["cp"], 1))
     return (c["tp"] * c["cp"] == 1) | (copies > 1) | (c["dp"] == 1)
 

@@ -16,7 +16,7 @@ _LAYERS: Final = "paddle.distributed.fleet.meta_parallel"
 
 
 def _experts_fill_shards(c: Columns, _x: Facts) -> Mask:
-    """Expert ranks beside no copies, and tensor ranks that divide them."""
+    """Expert ranks without replicas, and tensor ranks that divide them."""
     whole = (c["zero_stage"] > 0) & (c["sharding_degree"] == c["dp"] * c["cp"])
     return (c["ep"] == 1) | (whole & (c["ep"] % c["tp"] == 0))
 

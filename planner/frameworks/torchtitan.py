@@ -24,7 +24,7 @@ def _experts_within_copy(c: Columns, _x: Facts) -> Mask:
 
 
 def _nothing_repeated_in_pairs(c: Columns, _x: Facts) -> Mask:
-    """A pass beside another one's exchanges of tokens with experts repeats nothing."""
+    """A pass that overlaps another one's expert exchanges recomputes nothing."""
     pairs = among(c, "schedule", ["dualpipe-v"]) & (c["ep"] > 1)
     return ~pairs | (c["recompute"] == Recompute.NONE)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
 from hardware.errors import BadFile
-from hardware.files import LARGEST, refuse_pipe
+from hardware.files import LARGEST, reading, refuse_pipe
 from planner.jobs.imported import ImportedJob
 from planner.jobs.yaml_text import parse_yaml
 
@@ -80,18 +80,13 @@ def job_file(path: Path) -> JobFile:
     Raises:
         BadFile: it is missing, a folder, or no text.
     """
-    try:
-        with _opened(path) as lines:
-            text = lines.read(LARGEST)
-            whole = not lines.read(1)
-    except (EOFError, gzip.BadGzipFile):
-        raise BadFile(path, "not a gzip file, though its name says so") from None
-    except FileNotFoundError:
-        raise BadFile(path, "no such file") from None
-    except IsADirectoryError:
-        raise BadFile(path, "a folder, where a file is expected") from None
-    except OSError as error:
-        raise BadFile(path, (error.strerror or "cannot be read").lower()) from None
+    with reading(path):
+        try:
+            with _opened(path) as lines:
+                text = lines.read(LARGEST)
+                whole = not lines.read(1)
+        except (EOFError, gzip.BadGzipFile):
+            raise BadFile(path, "not a gzip file, though its name says so") from None
     if "\0" in text or text.count(_NO_TEXT) * _RARE > len(text):
         raise BadFile(path, "not a text file in UTF-8")
     return JobFile(path, text, whole)

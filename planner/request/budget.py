@@ -23,7 +23,7 @@ CORE: Final = 0.1
 LAYOUT: Final = 0.02
 """Effort of one more axis of one row of a lattice."""
 SOLVE: Final = 500.0
-"""Effort of one stage problem, beside what the solver counts itself."""
+"""Effort of one stage problem, in addition to what the solver counts itself."""
 SOLVER_SECOND: Final = 2.5e6
 """Effort of a second of the deterministic time of CP-SAT, which is several of the clock."""
 SPLIT: Final = 5e6
@@ -39,12 +39,12 @@ BEGUN: Final = 0.95
 
 
 _STARTED: Final = 19
-"""Place of the start in what Linux tells of a process, behind its name."""
+"""Place of the start in Linux's status line of a process, after its name."""
 _start_up = [0.0]
 
 
 def count_start_up() -> None:
-    """Let the time limits of this process count how long it took to start, where the system tells that."""
+    """Let the time limits of this process count how long it took to start, where the system says so."""
     try:
         said = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         begun = int(said[_STARTED]) / os.sysconf("SC_CLK_TCK")
@@ -61,7 +61,7 @@ class Budget:
         started: when the question was asked, by the clock of this process, to report how long the answer took.
         end: when nothing more begins, by the same clock, for the time limit to hold; infinite where there is none.
         limit: what ended a search that found nothing, as the end of a sentence.
-        watch: who is told how far the answer has come; None where nobody asked.
+        watch: receives how far the answer has come; None where nobody asked.
     """
 
     __slots__ = ("effort", "end", "limit", "started", "watch")
@@ -111,7 +111,7 @@ class Budget:
         return time.perf_counter() - self.started
 
     def settle(self, doing: str) -> None:
-        """Say that the answer is found and what is looked for beside it."""
+        """Say that the answer is found and what is looked for next."""
         if self.watch is not None:
             self.watch.settle(doing)
 

@@ -27,7 +27,7 @@ FINE_TUNE_TOKENS = 100_000_000
 FINE_TUNE_BATCH = 64
 """Samples, as the fine-tuning recipes of TRL, LLaMA-Factory and axolotl take 16 to 128."""
 FINE_TUNE_STACK = "fsdp"
-"""What Transformers' trainers shard with unless they are told to use DeepSpeed."""
+"""What Transformers' trainers shard with unless DeepSpeed is asked for."""
 UNITS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (1, ""))
 SMALLEST_BATCH_TOKENS = 4 * 2**20
 BATCH_TOKENS_PER_GPU = 1024
@@ -37,7 +37,7 @@ ATTENTION = frozenset({"stack.attention_backend", "stack.kernels.blackwell_atten
 """Paths of a stack's kernels of attention."""
 FUSED = ("flash-2", "cudnn", "flash-1")
 OF_TRANSFORMERS = frozenset({"deepspeed", "fsdp"})
-"""Stacks of models that take another attention where they are told to (``attn_implementation``)."""
+"""Stacks of models that take another attention where it is set (``attn_implementation``)."""
 UNCALIBRATED = "not calibrated"
 HOST = ("host_memory", "host_bandwidth")
 UNREAD = re.compile("recalled|assumed|illustrative|no figure of its own")
@@ -281,7 +281,7 @@ def describe_spares(scenario: Scenario, stability: Stability, machines: Cluster)
     """What is taken of the nodes that stand by, on one node group.
 
     Raises:
-        BadRequest: more are asked for than the cluster has beside the job's.
+        BadRequest: more are asked for than the cluster has besides the job's.
     """
     spares, group = spare_nodes(scenario, stability), machines.groups[0]
     if not spares:

@@ -165,7 +165,7 @@ IN_STEPS: Final = ("steps", "local", "copies")
 """Beside the axes, what the pins of a file may say until the devices are known: micro-batches of a rank, sequences that
 it takes at a time, groups of ranks that share a copy of the states (``planner.jobs.imported``)."""
 QUESTION: Final = tuple(row.name for row in _ROWS if not row.axis)
-"""Fields of a request beside its pins."""
+"""Fields of a request besides its pins."""
 PIN_AXES: Final = tuple(row.name for row in _ROWS if row.axis)
 VARIED: Final = tuple(row.name for row in _ROWS if row.varies and not row.axis)
 """Fields of a request that bear on its answer."""

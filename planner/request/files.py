@@ -1,4 +1,4 @@
-"""Files that another file names: looked for beside it first, then from the working directory."""
+"""Files that another file names: looked for next to it first, then from the working directory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONDITIONS: Final = "where"
 
 
 def with_relative_files(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The document with the files that lie beside its own file named as they are from here.
+    """The document with the files that lie next to its own file named as they are from here.
 
     Args:
         document: what a file holds.

@@ -1,6 +1,6 @@
-"""How far an answer has come, told to whoever asked for it: what is being done, the best so far, how far it may be off.
+"""How far an answer has come, reported to whoever asked: what is being done, the best so far, how far it may be off.
 
-Progress is told where effort is counted anyway, after every batch of strategies, so that it never changes an answer.
+Progress is reported where effort is counted anyway, after every batch of strategies, so it changes no answer.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ Tell = Callable[[Progress], None]
 
 
 def ignore(_at: Progress) -> None:
-    """What is told where nobody asked."""
+    """Reports nothing, where nobody asked."""
 
 
 class Watch:
-    """Keeps where an answer stands, and tells it.
+    """Keeps where an answer stands, and reports it.
 
-    Only the search for the answer has a best; what is searched beside it, for reasons, keeps that.
+    Only the search for the answer has a best; a further search, for reasons, keeps that.
     """
 
     __slots__ = ("_at", "_settled", "_tell")

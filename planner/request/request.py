@@ -113,7 +113,7 @@ class PlanRequest(BaseModel, metaclass=_OneLineErrors):
     loss_block: Annotated[int, Field(gt=0, le=2**31)] | None = None
     offload_fraction: Annotated[float, Field(gt=0, le=1), _PERCENT] | None = None
     adapters: str | None = None
-    """Rank of low-rank adapters that train beside frozen weights, and the modules that have them: "16" or
+    """Rank of low-rank adapters that train on frozen weights, and the modules that have them: "16" or
     "16:linear_qkv,linear_proj"; with kernels of PEFT's "16/autocast+dropout"."""
     base_precision: BasePrecision | None = None
     """Format that frozen weights are stored in; -double: constants of 4-bit blocks are quantised too."""

@@ -44,7 +44,7 @@ from planner.request.overrides import changed_model, changed_stack
 from planner.request.request import PlanRequest
 
 MEMORY_MARGIN: Final = 0.05
-"""Share of the usable memory that a search leaves alone unless it is told otherwise: predictions of memory miss by a
+"""Share of the usable memory that a search leaves free by default: predictions of memory miss by a
 few per cent, and what runs out of memory trains nothing."""
 GRADIENTS: Final = frozenset({"stack.gradients.gradient_bytes", "stack.gradients.reduce_bytes"})
 """What main_grads says too."""
@@ -122,7 +122,7 @@ def resolve(request: PlanRequest, *, with_usual_margin: bool = False) -> Resolve
 
 
 def usual_margin(stack: Stack) -> float:
-    """The share of the memory that a search leaves alone unless it is told otherwise."""
+    """The share of the memory that a search leaves free by default."""
     own = stack.calibrated.memory_margin
     return MEMORY_MARGIN if own is None else own
 

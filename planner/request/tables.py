@@ -66,7 +66,7 @@ def model_of(table: Table) -> Model:
     """The model of a table: a record, as the schema has it and an answer states it, or the sizes of a model file.
 
     A record says every field that has no default; the number of parameters, which follows, and the name on a hub may
-    stand beside them.
+    be given too.
     """
     fields = {name: value for name, value in table.items() if name not in {"parameters", "hub"}}
     if any(field.is_required() and name not in fields for name, field in Model.model_fields.items()):
@@ -80,7 +80,7 @@ def stack_of(table: Table) -> Stack:
 
 
 def cluster_of(table: Table) -> Cluster | str:
-    """The cluster of a table as in its file, or the name of the one that an answer tells of in short.
+    """The cluster of a table as in its file, or the name of the one that an answer gives in short.
 
     An answer on a cluster that the catalogue does not hold states all of it, under ``file``.
 
@@ -105,7 +105,7 @@ def cluster_of(table: Table) -> Cluster | str:
 
 
 def short_cluster(cluster: Cluster) -> dict[str, Any]:
-    """A cluster as an answer tells of it: its one node group at the top level, several under ``groups``."""
+    """A cluster as an answer shows it: its one node group at the top level, several under ``groups``."""
     if len(cluster.groups) == 1:
         return {"name": cluster.name, **_short_group(cluster.groups[0])}
     return {"name": cluster.name, "groups": [{"name": one.name, **_short_group(one)} for one in cluster.groups]}
@@ -126,7 +126,7 @@ def _short_group(group: NodeGroup) -> dict[str, Any]:
 
 
 def _is_short(group: object) -> bool:
-    """Whether a table tells of a node group so; the tiers of a file say ``domain``."""
+    """Whether a table describes a node group so; the tiers of a file say ``domain``."""
     tiers = group.get("tiers") if isinstance(group, Mapping) and "accelerator" in group else None
     return isinstance(tiers, list | tuple) and all(isinstance(tier, Mapping) and "gpus" in tier for tier in tiers)
 

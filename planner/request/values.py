@@ -333,7 +333,7 @@ def counts(name: str, value: Any) -> tuple[int, ...] | None:
 
 
 def name_or_path(value: Any) -> Any:
-    """A path as text that is told from a name by its separator; all else as it is."""
+    """A path as text, recognised by its separator; all else as it is."""
     if not isinstance(value, os.PathLike):
         return value
     text = os.fsdecode(value)

@@ -173,7 +173,7 @@ def linearized(chosen: Sequence[Sample], layout: Layout, values: Floats) -> tupl
 
 
 def alone_on_machines(chosen: Iterable[Sample]) -> set[str]:
-    """Stacks that run on machines of their own, whose kernels nothing tells from the machines'."""
+    """Stacks that run on machines of their own, whose kernels cannot be separated from the machines'."""
     users = [{s.stack for s in runs} for runs in grouped(chosen, lambda s: s.device).values()]
     return set().union(*users).difference(*(names for names in users if len(names) > 1))
 

@@ -222,7 +222,7 @@ def _answer(figures: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _assumed(verdicts: list[Verdict]) -> list[str]:
-    """What runs leave out and was assumed, with how many leave it out; nothing of many runs, which the JSON tells."""
+    """What runs leave out and was assumed, with how many leave it out; nothing of many runs, which are in the JSON."""
     runs = {verdict.id for verdict in verdicts}
     notes = {(verdict.id, note) for verdict in verdicts for note in verdict.notes}
     if len(runs) > FEW or not notes:

@@ -93,7 +93,7 @@ def table(runs: Sequence[Priced]) -> list[dict[str, str]]:
 
 def _with_nearest(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     known = from_rows([row | {"nearest": "0"} for row in rows])
-    nearest = others_away(known, known).min(axis=1)
+    nearest = distances_to_other_sources(known, known).min(axis=1)
     return [row | {"nearest": f"{away:.3f}"} for row, away in zip(rows, nearest, strict=True)]
 
 
@@ -152,7 +152,7 @@ def find(rows: list[dict[str, str]], runs: Sequence[Priced], memory: Variances) 
     low, high = scale * ends[:, 0], scale * ends[:, 1]
     rows = [row | {"low": f"{a:.3f}", "high": f"{b:.3f}"} for row, a, b in zip(rows, low, high, strict=True)]
     region = weighted_quantile(
-        others_away(known, known).min(axis=1), weights([run.group for run in known.runs]), WITHIN
+        distances_to_other_sources(known, known).min(axis=1), weights([run.group for run in known.runs]), WITHIN
     )
     own = once_conditioned(known, parts)
     return rows, Figures(
@@ -178,7 +178,7 @@ def ends_by_kind(scores: Floats, sources: NDArray[np.str_], kinds: NDArray[np.st
 
 
 def _ends(scores: Floats, sources: NDArray[np.str_]) -> tuple[float, float]:
-    low, high = tails(scores, weights(sources))
+    low, high = tail_bounds(scores, weights(sources))
     return min(low, 0.0), max(high, 0.0)
 
 
@@ -212,7 +212,7 @@ def _scored(known: Measured, own: NDArray[np.int64], others: NDArray[np.int64], 
     return scores
 
 
-def others_away(known: Measured, among: Measured) -> Floats:
+def distances_to_other_sources(known: Measured, among: Measured) -> Floats:
     """Distances from N runs to M others (N, M), infinite to those of the same source."""
     same = known.sources[:, None] == among.sources
     return np.where(same, np.inf, distance(known.traits, among.traits))
@@ -236,7 +236,7 @@ def weighted_quantile(values: Floats, weight: Floats, share: float) -> float:
     return float(values[order][min(int(np.searchsorted(reached, share - 1e-12)), len(values) - 1)])
 
 
-def tails(scores: Floats, weight: Floats) -> tuple[float, float]:
+def tail_bounds(scores: Floats, weight: Floats) -> tuple[float, float]:
     """The ends beyond which either tail has half of what ``COVERAGE`` leaves out."""
     beyond = (1.0 - COVERAGE) / 2.0
     return weighted_quantile(scores, weight, beyond), weighted_quantile(scores, weight, 1.0 - beyond)

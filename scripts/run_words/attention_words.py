@@ -28,7 +28,7 @@ KERNEL: Final = (
 )
 """How they call a kernel of its own without saying which."""
 PLAIN: Final = r"\b(no|off|none|false|disabled|vanilla|standard|plain|0|softmax)\b"
-"""What says that there is none, where no kernel is named beside it."""
+"""What says that there is none, where no kernel is named."""
 IN_8_BITS: Final = re.compile(
     r"fp8_(dpa|dot_product_attention|mha|multi_head_attention)|\bfp8[ _-]attention", re.IGNORECASE
 )

@@ -18,7 +18,7 @@ CONTAINER: Final = re.compile(r"\b(?:nemo|ngc|nvidia)\b[^\d()]{0,20}\bv?(2[3-9])
 """A monthly container by name: "NeMo 26.02.01 container", "NGC PyTorch 26.05", "NVIDIA 26.01 family"."""
 
 MEASURED: Final = r"\b(?:measured|measurements?|re-?run|re-?ran|dated|benchmarked|timed)\b[^\d,;]{0,20}(20[12]\d)"
-"""How a source says when it measured, beside the years of what it cites."""
+"""How a source says when it measured, apart from the years of what it cites."""
 
 
 def years(words: str) -> list[int]:

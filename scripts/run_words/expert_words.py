@@ -12,10 +12,10 @@ from run_words import heard as re
 WHOLE: Final = "cuda graphs of whole layers"
 """Words for graphs that hold all of a layer."""
 UNITS: Final = 32 / 148
-"""Share of a Blackwell's units that dispatch and combine take from the computation beside them
+"""Share of a Blackwell's units that dispatch and combine take from overlapped computation
 (``moe_hybridep_num_sms`` of Megatron-Bridge's performance recipes; NCCL's exchanges have up to as many channels)."""
 COMBINED: Final = 1.45
-"""Launches of a layer that runs beside another micro-batch's over those of one that does not: its parts go through
+"""Launches of a layer that overlaps another micro-batch's over those of one that does not: its parts go through
 autograd one by one, weight gradients apart. 256 B200 train Qwen3 235B-A22B in mxfp8 at 21.4 ms a layer with the
 overlap and 14.8 without, both with graphs of the router, both bound by the host [Together26]."""
 
@@ -38,7 +38,7 @@ def expert_changes(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _overlap(*, overlapped: bool, listed: bool) -> dict[str, Any]:
-    """What experts' traffic takes from the work it overlaps, and what running it beside other work costs the host."""
+    """What experts' traffic takes from the work it overlaps, and what overlapping it costs the host."""
     if overlapped:
         return {"overlap.ep": UNITS, "combined_launches": COMBINED}
     return {"overlap.ep": 1.0} if listed else {}

@@ -75,7 +75,7 @@ def memory_remarks(row: Row) -> Iterator[str]:
 
 
 def memory_bytes(row: Row) -> float | None:
-    """The memory figure in bytes; None where there is none, or its unit cannot be told."""
+    """The memory figure in bytes; None where there is none, or its unit is not clear."""
     figure, (unit, _kind) = row["measured"].get("memory"), memory_kind(row)
     return float(figure) * unit if figure is not None and unit else None
 

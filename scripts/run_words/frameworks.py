@@ -68,7 +68,7 @@ COMPILED_SINCE = "2025-04"
 """torchtitan compiles its loss from 2 April 2025 on (commit bbb1b616e); from 18 December 2024 it did not, since that
 failed (e8977b007)."""
 EAGER_SPLIT_LOSS = 16
-"""Bytes per logit of the same where ``loss_parallel`` splits it over tensor ranks: beside the log-softmax its backward
+"""Bytes per logit of the same where ``loss_parallel`` splits it over tensor ranks: besides the log-softmax its backward
 pass writes zeros, the exponential, their sum and the product one after the other, of which three stand at a time
 (torch.distributed.tensor.parallel.loss, ``_nll_loss_and_log_softmax_backward``)."""
 
@@ -125,7 +125,7 @@ def _not_made_again(row: Row, chosen: Stack, keeps: tuple[Kept, ...]) -> tuple[K
 
 
 def _loop(row: Row, framework: str, keeps: tuple[Kept, ...]) -> dict[str, Any]:
-    """What a model of Transformers, and the loop around it, keeps beside ``keeps``."""
+    """What a model of Transformers, and the loop around it, keeps besides ``keeps``."""
     if re.search(PLAIN_LINEAR, str(row["stack"].get("notes")).lower()):
         keeps = (*keeps, "gathered")
     if re.search(r"transformers|hugging ?face", framework) and row["stack"].get("attention") not in NATIVE_GROUPS:

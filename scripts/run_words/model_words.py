@@ -40,7 +40,7 @@ SAID_AS: Final = {
 ASSUMED: Final = ("ffn_hidden_size", "gated_ffn", "vocab_size", "num_query_groups")
 """Sizes that a run may leave out, and that usual ones stand for then."""
 NAMED: Final = ("ffn_hidden_size", "gated_ffn", "vocab_size", "num_query_groups", "head_dim")
-"""Sizes that its name tells, where a run leaves them out."""
+"""Sizes that its name gives, where a run leaves them out."""
 LEFT_OUT: Final = (
     "rotary_scaled",
     "chunked_attention",

@@ -17,7 +17,7 @@ WITHIN: Final = re.compile(
     r"\b(none|single|ici|inside|torus|nvlink|not (stated|detailed))\b|^\W*$",
     re.IGNORECASE,
 )
-"""Words on a network that name no bandwidth because there is none, or none that is told."""
+"""Words on a network that name no bandwidth because there is none, or none that is stated."""
 
 UNNAMED: Final = (
     r"^(?!.*(infiniband|\bib\b|[efhnqx]dr\b|roce|rdma|gaudi|hpu))"
@@ -77,7 +77,7 @@ CARDS: Final = re.compile(
 )
 """A count of cards, before or behind them, or by that word."""
 VIRTUAL: Final = r"\b(?:ena|g?vnic|vpc)\b"
-"""Networks of virtual machines, which carry TCP and are told by the machine."""
+"""Networks of virtual machines, which carry TCP and are known by the machine."""
 OF_A_DEVICE: Final = re.compile(
     r"(?:\bper |\beach |/ ?)(?:GPU|HPU|NPU|XPU|TPU|chip|accelerator|device)\b", re.IGNORECASE
 )
@@ -160,7 +160,7 @@ def assumed(text: str, gpus_per_node: int, fastest: float = FASTEST_CARD) -> str
 
 
 def _of_devices(text: str, clause: str, cards: int | None, total: bool) -> bool:
-    """Whether a rate is every device's own, by the words beside it or, where nothing is counted, by any."""
+    """Whether a rate is every device's own, by the words around it or, where nothing is counted, by any."""
     if cards is None or total:
         return bool(OF_A_DEVICE.search(clause if total else text))
     alone = re.search(r"[(,;]\s*(?:each )?per GPU\s*[),;]?\s*$", text, re.IGNORECASE)

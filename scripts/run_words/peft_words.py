@@ -22,7 +22,7 @@ COMPILED: Final = (
 )
 """Words, in notes too, for what joins such operations."""
 UPCAST_SINCE: Final = "2024-08"
-"""Adapters beside weights of 16 bits are of 32 from PEFT 0.12 of 24 July 2024 on (commit ae1ae20b7) [PEFT]."""
+"""Adapters on weights of 16 bits are of 32 from PEFT 0.12 of 24 July 2024 on (commit ae1ae20b7) [PEFT]."""
 _OF_THE_MODEL: Final = "".join(
     rf"(?<!{name}[ _-])" for name in ("attention", "attn", "hidden", "resid", "embd", "model")
 )
@@ -45,7 +45,7 @@ def peft_changes(row: Row, *, quantised: bool) -> dict[str, Any]:
 
 
 def _kernels(row: Row, said: str, *, quantised: bool) -> str:
-    """Which kernels they are; products of adapters beside 4 bits take what autocast gives them as it is."""
+    """Which kernels they are; products of adapters on 4 bits take what autocast gives them as it is."""
     uncast = re.search(NARROW, said) is not None
     if quantised:
         return "32-bit" if uncast else "16-bit"

@@ -1,4 +1,4 @@
-"""The fields of a measured run, so that a misspelt one is told and not lost."""
+"""The fields of a measured run, so that a misspelt one is reported and not lost."""
 
 from __future__ import annotations
 

@@ -49,12 +49,12 @@ def measured_seconds(row: Row) -> float | None:
 
 
 def told_by(row: Row) -> str:
-    """Which figure of a run tells its time; "" where none does."""
+    """Which figure of a run gives its time; "" where none does."""
     return next((name for name, _ in _times(row)), "")
 
 
 def _times(row: Row) -> Iterator[tuple[str, float]]:
-    """Seconds per iteration by each figure that tells them, the first the one that counts."""
+    """Seconds per iteration by each figure that gives them, the first the one that counts."""
     said, plan = row["measured"], row["strategy"]
     if said.get("iteration_time_s"):
         yield "iteration_time_s", float(said["iteration_time_s"])
@@ -96,7 +96,7 @@ CONVENTIONS: tuple[tuple[str, str], ...] = (
     ),
     (r"\bmfu\b", "model"),
 )
-"""First match of a stated FLOP convention names a definition of ``model.flops``; none where it cannot be told."""
+"""First match of a stated FLOP convention names a definition of ``model.flops``; none where it is not clear."""
 
 _REPEATED = r"(?:(?:the|activation|selective|full|gradient|extra) )*(?:recomp\w*|checkpoint\w*|remat\w*)"
 SPELLINGS: Final = (
@@ -122,7 +122,7 @@ SPELLINGS: Final = (
 
 
 def convention(row: Row) -> str:
-    """The FLOP definition of a row's TFLOP/s, MFU or HFU; "" where it cannot be told. A plain MFU counts "model"."""
+    """The FLOP definition of a row's TFLOP/s, MFU or HFU; "" where it is not clear. A plain MFU counts "model"."""
     measured = row["measured"]
     said = measured.get("flops_convention")
     if said is None and measured.get("hfu") and not (measured.get("mfu") or measured.get("tflops_per_gpu")):

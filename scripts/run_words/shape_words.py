@@ -33,7 +33,7 @@ KINDS: Final = (
 REMARKS: Final = frozenset(
     ("kind", "params_b", "attention", "full_model_layers", "params_reduced_model", "dropped_capacity_factor")
 )
-"""What a run says of its model beside the sizes: remarks, and sizes of an unreduced model."""
+"""What a run says of its model besides the sizes: remarks, and sizes of an unreduced model."""
 HYBRIDS: Final = {"dense-hybrid-mamba2": False, "moe-hybrid-mamba2": True}
 """Kinds of model with Mamba-2 mixers, and whether they have experts."""
 PADDED: Final = 51_200

@@ -112,7 +112,7 @@ def _adjusted(chosen: Stack, row: Row) -> Stack:
 
 
 def _launched(row: Row) -> dict[str, bool]:
-    """How the host launches kernels, as the notes say: whether it waits for each, whether it runs beside its device."""
+    """How the host launches kernels, as the notes say: whether it waits for each, if it is next to its device."""
     said = str(row["stack"].get("notes"))
     found = {"blocking_launches": True} if "launches blocking" in said else {}
     return found | ({"bound_processes": False} if "processes unbound" in said else {})

@@ -51,7 +51,7 @@ STACKS: tuple[tuple[str, str], ...] = (
 """First match of the framework's words (lower case) names the stack; ``megatron-lm`` is then dated."""
 
 FIRST, LAST = 2020, 2022
-"""Releases of Megatron-LM that are told apart by their year; on V100 a run without a date is of the first."""
+"""Releases of Megatron-LM that are distinguished by their year; on V100 a run without a date is of the first."""
 
 CORE_SINCE = 2023
 """Year from whose middle on Megatron-LM is built on Megatron-Core, whatever attention it runs."""

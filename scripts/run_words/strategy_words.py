@@ -56,7 +56,7 @@ def as_ranked(row: Row, notes: list[str]) -> Row:
 
 
 def as_batched(row: Row, notes: list[str]) -> Row:
-    """The run with the batch, or the micro-batch, that it alone leaves out, as its number of micro-batches tells.
+    """The run with the batch, or the micro-batch, that it alone leaves out, from its number of micro-batches.
 
     A batch may also be told by its tokens.
     """

@@ -40,7 +40,7 @@ MEASURED_RUNS = [
 
 
 def unsourced(document, keys):
-    """Paths of the quantities that neither the table of sources nor a text beside them accounts for."""
+    """Paths of the quantities that neither the table of sources nor a text of their own accounts for."""
     return [key for key in document if key not in UNSOURCED and document["sources"].get(key) not in keys]
 
 

@@ -109,7 +109,7 @@ def test_the_only_part_of_a_name_needs_no_size():
 
 @pytest.mark.parametrize("kind", files.KINDS)
 def test_no_two_entries_are_spelled_alike(kind):
-    """What a person writes for one of them must not fit another, whatever the case, separators and words beside it."""
+    """What a person writes for one of them must not fit another, whatever the case, separators and words around it."""
     called = {name: name for name in catalogue.names(kind)} | files.aliases(kind)
     for one, other in combinations(called, 2):
         if called[one] != called[other]:

@@ -64,7 +64,7 @@ def read_logs(path: Path, text: str) -> tuple[list[Log], list[str]]:
     """The tests that a file holds, and what had to be left aside.
 
     Raises:
-        BadFile: no test in it, or one whose ranks or collective cannot be told.
+        BadFile: no test in it, or one whose ranks or collective are not clear.
     """
     blocks = [block for block in _blocks(text) if block.rows or block.cut or block.ranks or block.wrong]
     notes: list[str] = []

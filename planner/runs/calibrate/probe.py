@@ -85,7 +85,7 @@ class Probed:
 
 
 def fit_probe(probe: Probe, cluster: Cluster) -> tuple[Cluster, Part]:
-    """The cluster with the accelerator, the host's launches and the host link that a probe tells.
+    """The cluster with the accelerator, the host's launches and the host link that a probe measured.
 
     Raises:
         BadFile: its times are those of no such machine.

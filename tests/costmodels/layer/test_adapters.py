@@ -1,4 +1,4 @@
-"""Adapters beside frozen weights: what they take and what they spare, by hand and on runs that were measured."""
+"""Adapters on frozen weights: what they cost and save, by hand and on runs that were measured."""
 
 from dataclasses import replace
 
@@ -164,7 +164,7 @@ def test_no_pass_of_a_layer_has_a_weight_gradient_and_its_forward_products_stay(
 
 
 def test_adapters_are_narrow_products_and_sums_that_memory_bounds():
-    """Rank 16 beside 8 times as much: the products grow with the rank, the sums do not."""
+    """Rank 16 and 8 times as much: the products grow with the rank, the sums do not."""
     before = kind_seconds(ROW, WHOLE, DENSE).stream.forward
     narrow, wide = (kind_seconds(ROW, adapted("linear_fc2", rank=r), DENSE).stream.forward - before for r in (1, 512))
     T, m = 2.0 * WHOLE.seq_length, WHOLE.model
@@ -178,7 +178,7 @@ def test_the_host_launches_four_kernels_more_for_every_adapter():
 
 
 def beside(kernels, module, *, dropout=False):
-    """Bytes per token beside the products of an adapter with kernels of PEFT's, of either pass."""
+    """Bytes per token besides the products of an adapter with kernels of PEFT's, of either pass."""
     one = adapted(module)
     asked = one.stack.switches.adapters.model_copy(update={"kernels": kernels, "dropout": dropout})
     one = replace(one, stack=one.stack.changed({"switches.adapters": asked}))

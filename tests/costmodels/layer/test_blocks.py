@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from costmodels.layer.attention import attended_pairs, attention_core, attention_matmuls
 from costmodels.layer.blocks import layer_seconds
 from costmodels.layer.context import context_parallel
-from costmodels.layer.elementwise import UNFUSED_ROTARY, stream_traffic
+from costmodels.layer.elementwise import stream_traffic
 from costmodels.layer.forward_backward import ffn_matmuls, region_tokens, tokens_per_rank
 from costmodels.layer.launches import launch_floor, small_kernels, tensor_collectives
 from costmodels.layer.tensor_parallel import tensor_parallel
@@ -238,7 +238,7 @@ def test_the_host_launches_on_while_tensor_ranks_exchange():
 
 
 def test_launches_that_wait_for_every_kernel_are_hidden_by_none():
-    """Ten kernels of a millisecond forward, twenty backward, beside whatever the layer computes; ten calls for tp."""
+    """Ten kernels of a millisecond forward, twenty backward, besides what the layer computes; ten calls for tp."""
     free, waits = (
         layer_seconds(
             strategies(tp=[1, 8], micro_batch_size=64),
@@ -371,31 +371,3 @@ def test_norms_of_queries_and_keys_are_read_and_written_like_others():
         [4 * width, 6 * width * max(slow, 1.0)]
     )
     assert [other[0] for other in more] == [one[0] for one in once]
-
-
-def test_rotary_positions_with_a_factor_are_written_out_where_the_fused_kernel_knows_none():
-    plain = toy_model().model_copy(update={"position": "rotary"})
-    scaled = plain.model_copy(update={"rotary_scaled": True})
-
-    def moved(model, **stack):
-        return stream_traffic(toy_scenario(model=model, stack=toy_stack(fused_elementwise=True, **stack)))
-
-    once, apart = moved(plain, fused_scaled_rotary=False), moved(scaled, fused_scaled_rotary=False)
-    width = plain.attention_width + plain.key_value_width
-    for one, other in zip(once, apart, strict=True):
-        assert other[1] - one[1] == pytest.approx((UNFUSED_ROTARY - 1) * 4 * width)
-        assert other[0] == one[0]
-    assert moved(scaled) == once
-
-
-def test_rotary_positions_that_no_compiler_fuses_make_passes_of_their_own_where_the_rest_is_fused():
-    model = toy_model().model_copy(update={"position": "rotary"})
-    once, often, plain = (
-        stream_traffic(toy_scenario(model=model, stack=toy_stack(fused_elementwise=fused, rotary_traffic=passes)))
-        for fused, passes in ((True, 1.0), (True, 5.0), (False, 5.0))
-    )
-    width = model.attention_width + model.key_value_width
-    for one, other in zip(once, often, strict=True):
-        assert other[1] - one[1] == pytest.approx(4 * 4 * width)
-        assert other[0] == one[0]
-    assert plain == stream_traffic(toy_scenario(model=model, stack=toy_stack(fused_elementwise=False)))

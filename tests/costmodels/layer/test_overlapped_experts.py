@@ -1,4 +1,4 @@
-"""Experts' traffic beside another micro-batch's passes: what has no partner, and what waits for a host."""
+"""Experts' traffic overlapped with another micro-batch's passes: what has no partner, and what waits for a host."""
 
 import pytest
 
@@ -13,7 +13,7 @@ SLOW = toy_group(tiers=toy_tiers(inner=toy_link(bandwidth=2e9)))
 
 
 def overlapping(**changes):
-    """Experts whose traffic runs beside another micro-batch's passes, taking a quarter of the units."""
+    """Experts whose traffic overlaps another micro-batch's passes, taking a quarter of the units."""
     stack = toy_stack(overlap={"ep": 0.25}, **changes)
     return toy_scenario(model=with_experts(toy_model()), group=SLOW, gpus=8, stack=stack)
 

@@ -1,4 +1,4 @@
-"""Experts' traffic beside the computation of another micro-batch."""
+"""Experts' traffic overlapped with the computation of another micro-batch."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_traffic_that_every_part_outlasts_costs_the_units_that_it_takes():
 
 
 def test_each_exchange_hides_behind_the_part_that_runs_beside_it_and_no_other():
-    """Attention forward takes 1 second, beside the 3 seconds of the other micro-batch's combine; experts are long."""
+    """Attention forward takes 1 second, during the 3 seconds of the other micro-batch's combine; experts are long."""
     beside = exposed((6.0, 6.0), layer=(101.0, 110.0), experts=(100.0, 100.0))
     assert beside.forward == pytest.approx(LEFT * 6.0)
     assert beside.backward == pytest.approx((3.0 - 1.0 + LEFT * 1.0) + LEFT * 3.0)

@@ -102,7 +102,7 @@ def test_single_precision_has_no_copies():
 @settings(max_examples=40, deadline=None)
 @given(drawn_scenarios(gpus=(8,)), st.sampled_from([2, 4, 8]))
 def test_a_higher_zero_stage_and_a_wider_group_never_hold_more_state(scenario, degree):
-    """Save that stage 2 of full sharding steps on shards beside what it keeps gathered; stage 1 steps in place."""
+    """Save that stage 2 of full sharding steps on shards besides what it keeps gathered; stage 1 steps in place."""
     totals = state_bytes(
         strategies(dp=8, zero_stage=[0, 1, 2, 3], sharding_degree=[1, degree, degree, degree]), scenario
     ).total
@@ -340,51 +340,6 @@ def test_an_embedding_that_is_not_split_is_whole_on_every_tensor_rank():
     assert whole.embedding_parameters[0] == whole.embedding_parameters[1] == split.embedding_parameters[0]
     assert split.embedding_parameters[1] < split.embedding_parameters[0] / 2
     assert whole.head_parameters.tolist() == split.head_parameters.tolist()
-
-
-def test_a_list_of_operators_keeps_attention_and_every_second_product_in_16_bits():
-    rows = strategies(recompute=Recompute.SELECTIVE)
-    model = toy_model(gated_ffn=True, ffn_hidden_size=4096)
-    compiled, eager = (
-        toy_scenario(
-            model=model,
-            stack=toy_stack(recompute_policy="operators", fused_elementwise=fused, attention_backend=("flash-2",)),
-        )
-        for fused in (True, False)
-    )
-    kept = average_activation_bytes(rows, compiled)[0] / 1024
-    per_head = 4.0 * model.num_heads
-    assert kept == 2 * (1024 + model.attention_width + model.value_width + 1024 + 4096) + per_head
-    assert average_activation_bytes(rows, eager)[0] / 1024 - kept == 2 * 1024
-
-
-def test_keeping_what_products_return_keeps_the_input_and_their_outputs():
-    rows = strategies(recompute=Recompute.SELECTIVE)
-    scenario = toy_scenario(stack=toy_stack(recompute_policy="products", attention_backend=("flash-2",)))
-    model = scenario.model
-    per_token = average_activation_bytes(rows, scenario)[0] / 1024
-    assert per_token == 2.0 * (2 * model.hidden_size + model.qkv_width + model.fc1_width) + 4.0 * model.num_heads
-
-
-@pytest.mark.parametrize("kind", ["attention", "products", "projections", "attention-products", "feed-forward"])
-def test_a_policy_that_keeps_products_with_weights_keeps_no_scores(kind):
-    rows = strategies(recompute=Recompute.SELECTIVE)
-    written, fused = (
-        toy_scenario(stack=toy_stack(recompute_policy=kind, attention_backend=(name,)))
-        for name in ("unfused", "flash-2")
-    )
-    more = average_activation_bytes(rows, written) - average_activation_bytes(rows, fused)
-    assert more[0] <= 0
-
-
-def test_the_more_of_attention_a_policy_keeps_the_more_memory_it_takes():
-    rows, kinds = strategies(recompute=Recompute.SELECTIVE), ("projections", "attention-products", "feed-forward")
-    stacks = [toy_stack(recompute_policy=kind, attention_backend=("flash-2",)) for kind in kinds]
-    scenarios = [toy_scenario(stack=one) for one in stacks]
-    least, more, most = (average_activation_bytes(rows, one)[0] / 1024 for one in scenarios)
-    model = scenarios[0].model
-    assert more - least == 2.0 * model.hidden_size
-    assert most - more == 2.0 * model.attention_output_width
 
 
 def test_training_in_fp32_keeps_four_bytes_of_every_value():

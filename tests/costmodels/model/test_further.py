@@ -1,4 +1,4 @@
-"""What layers have beside mixers and networks: counted by hand, and what it adds to products, traffic and memory."""
+"""What layers have besides mixers and networks: counted by hand, and what it adds to products, traffic and memory."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Mixers beside attention, layers of several sizes and sparse attention: counted by hand, split over ranks."""
+"""Mixers other than attention, layers of several sizes and sparse attention: counted by hand, split over ranks."""
 
 import numpy as np
 import pytest

@@ -212,7 +212,7 @@ def test_a_quarter_of_grok_s_experts_and_all_else_are_active():
 
 def test_deepseek_v3_with_its_prediction_layer_is_the_checkpoint_without_its_copies():
     model = catalogue.model("deepseek-v3").model_copy(update={"mtp_layers": 1})
-    # The published checkpoint repeats embedding and head beside the prediction layer.
+    # The published checkpoint repeats embedding and head for the prediction layer.
     assert parameters.parameters(model) + 2 * 129280 * 7168 == 684_489_845_504
 
 

@@ -122,7 +122,7 @@ BYTE_FORMULAS = {
     "checkpoint_bytes": {"tokens": COUNTS, "hidden_size": 64, "word": WORDS},
     "optimizer_traffic": {"updated": COUNTS, "step": 14.0 * BYTES, "held": COUNTS, "gradient": 4.0 * BYTES},
     "key_value_bytes": {"tokens": COUNTS, "heads": 8, "key_width": 64, "value_width": 32, "word": WORDS},
-    "dispatched_bytes": {"copies": COUNTS, "hidden_size": 64, "word": WORDS, "beside": 4.0 * BYTES},
+    "dispatched_bytes": {"copies": COUNTS, "hidden_size": 64, "word": WORDS, "extra": 4.0 * BYTES},
     "sharded_bytes": {"whole": COUNTS * BYTES, "shards": 4, "sharded": np.array([True, False, True])},
 }
 """Formulas of ``primitives.sizes`` that return bytes, with arguments that carry units."""
@@ -164,7 +164,7 @@ def test_what_overlap_leaves_is_seconds(name):
         getattr(overlap, name)(**{k: v.magnitude if isinstance(v, UNITS.Quantity) else v for k, v in given.items()})
         for given in (quantities, by_thousand)
     )
-    assert other == pytest.approx(1e3 * plain), "a bare zero stands beside seconds: checked by homogeneity"
+    assert other == pytest.approx(1e3 * plain), "a bare zero among seconds: checked by homogeneity"
 
 
 def test_every_overlap_is_proved():

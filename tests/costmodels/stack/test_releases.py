@@ -3,7 +3,7 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from costmodels.stack.releases import Release, taken_back
+from costmodels.stack.releases import Release, before_releases
 from costmodels.stack.stack import releases, stack, stack_names
 from hardware.errors import UnknownName
 from planner import PlanRequest, predict
@@ -59,7 +59,7 @@ def test_changes_are_taken_back_the_newest_first():
         for name, since, count in (("1", "2024-01", 7), ("2", "2025-01", 8))
     ]
     fields = {"name": "mine", "host": {"kernels_per_layer": 9, "calls_per_layer": 3}}
-    counts = [taken_back(fields, known[later:])["host"]["kernels_per_layer"] for later in range(3)]
+    counts = [before_releases(fields, known[later:])["host"]["kernels_per_layer"] for later in range(3)]
     assert counts == [7, 8, 9]
     assert fields["host"] == {"kernels_per_layer": 9, "calls_per_layer": 3}
 

@@ -102,7 +102,7 @@ def test_parameters_kept_from_forward_to_backward_are_gathered_once_a_micro_batc
 
 
 def test_a_head_in_the_unit_of_the_embedding_has_nothing_to_hide_behind():
-    """A head in a unit of its own travels beside the last layer, where the time of that allows."""
+    """A head in a unit of its own travels during the last layer, where the time of that allows."""
     layers = Passes(np.full(1, 1e3), np.full(1, 1e3))
     known = {"fsdp_stage2": True, "switches": HIDING, "compute_slowdown": 0.0}
     scenarios = [sharded(3, root_unit=root, **known)[3] for root in (False, True)]

@@ -1,4 +1,4 @@
-"""A log by itself: measured beside predicted, the best plan for the same job, and the one change that gains most."""
+"""A log by itself: measured and predicted, the best plan for the same job, and the one change that gains most."""
 
 from __future__ import annotations
 

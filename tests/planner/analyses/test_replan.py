@@ -142,12 +142,12 @@ def test_good_counts_divide_the_batch_and_fill_nodes():
 
 @pytest.fixture(scope="module")
 def old():
-    return plan(PlanRequest(model="llama2-7b", gpus=64, global_batch_size=192, top=0))
+    return plan(PlanRequest(model="llama2-7b", gpus=64, global_batch_size=192, top=0, reasons=False))
 
 
 def test_the_fastest_is_what_a_plan_for_its_devices_finds(old):
     found = replan(old, 56)
-    again = plan(PlanRequest(model="llama2-7b", gpus=found.fastest.gpus, global_batch_size=192, top=0))
+    again = plan(PlanRequest(model="llama2-7b", gpus=found.fastest.gpus, global_batch_size=192, top=0, reasons=False))
     assert found.fastest.iteration_seconds == pytest.approx(again.prediction.iteration_seconds)
     assert found.fastest.idle_gpus == 56 - found.fastest.gpus
     assert found.status == "optimal"
@@ -205,7 +205,9 @@ def test_the_answer_s_own_cluster_stands(old, tmp_path):
 
 
 def test_pins_stay_but_those_of_the_number_of_replicas():
-    asked = PlanRequest(model="llama2-7b", gpus=64, global_batch_size=192, pins={"tp": "2", "dp": "32"}, top=0)
+    asked = PlanRequest(
+        model="llama2-7b", gpus=64, global_batch_size=192, pins={"tp": "2", "dp": "32"}, top=0, reasons=False
+    )
     assert replan(plan(asked), 48).fastest.plan.strategy.tp == 2
 
 
@@ -231,8 +233,8 @@ def test_too_few_devices_are_told_with_what_is_short_and_how_many_would_do():
 
 def test_answers_that_cannot_be_planned_anew_are_refused():
     with pytest.raises(BadRequest, match=r"infeasible and has no strategy to start from: .* GiB.*; nearest: \d+ GPUs"):
-        replan(plan(PlanRequest(model="llama3.1-405b", gpus=8, pins={"offload": "none"})), 16)
-    mixed = plan(PlanRequest(model="llama2-7b", gpus=128, cluster="a100-h100-mixed", top=0))
+        replan(plan(PlanRequest(model="llama2-70b", gpus=8, pins={"offload": "none"})), 16)
+    mixed = plan(PlanRequest(model="llama2-7b", gpus=128, cluster="a100-h100-mixed", top=0, reasons=False))
     with pytest.raises(BadRequest, match="several node groups"):
         replan(mixed, 64)
 

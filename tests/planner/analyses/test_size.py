@@ -37,7 +37,7 @@ def test_no_smaller_size_meets_the_deadline_and_the_answer_does(met):
     assert (met.status, met.proved, answer) == ("met", True, met.smallest)
     assert answer.days <= 6.0
     for nodes in range(1, answer.nodes):
-        slower = plan(ASK.model_copy(update={"gpus": 8 * nodes, "top": 0}))
+        slower = plan(ASK.model_copy(update={"gpus": 8 * nodes, "top": 0, "reasons": False}))
         assert slower.prediction is None or slower.prediction.training_days > 6.0
 
 
@@ -50,7 +50,7 @@ def test_what_is_smaller_than_the_least_size_is_no_whole_node_or_needs_more_than
 
 
 def test_an_option_is_what_plan_says_of_that_size(met):
-    said = plan(ASK.model_copy(update={"gpus": met.answer.gpus}))
+    said = plan(ASK.model_copy(update={"gpus": met.answer.gpus, "reasons": False}))
     assert met.answer.days == said.prediction.training_days
     assert met.answer.cost_dollars == said.prediction.cost_dollars
     assert met.answer.strategy == said.strategy
@@ -82,7 +82,7 @@ def test_neighbours_and_days_stand_beside_the_answer(met):
 
 def test_a_day_more_is_told_where_it_takes_fewer_nodes_and_not_where_it_takes_as_many(met):
     assert met.day_later is None
-    fewer = plan(ASK.model_copy(update={"gpus": met.answer.gpus - 8, "top": 0})).prediction
+    fewer = plan(ASK.model_copy(update={"gpus": met.answer.gpus - 8, "top": 0, "reasons": False})).prediction
     late = size(ASK, days=fewer.training_days - 0.5)
     assert late.answer.nodes == met.answer.nodes
     assert late.day_later.option.nodes == met.answer.nodes - 1

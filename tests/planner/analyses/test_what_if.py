@@ -25,6 +25,14 @@ from planner.search.best_first import search
 ASK = PlanRequest(model="22b", gpus=64, global_batch_size=128, ties="fastest")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _a_coarse_radius():
+    """Every halving of the radius plans all corners anew."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("planner.analyses.robust.STEPS", 2)
+        yield
+
+
 @pytest.fixture(scope="module")
 def levers():
     return what_if(ASK)
@@ -96,16 +104,16 @@ def test_the_strongest_lever_comes_first(levers):
 
 def test_twice_the_gpus_are_what_plan_says_of_them(levers):
     one = next(one for one in levers.levers if one.lever == "GPUs")
-    doubled = plan(ASK.model_copy(update={"gpus": 128}))
+    doubled = plan(ASK.model_copy(update={"gpus": 128, "reasons": False}))
     assert one.more.seconds == pytest.approx(doubled.prediction.iteration_seconds)
     batch = next(one for one in levers.levers if one.lever == "batch")
-    larger = plan(ASK.model_copy(update={"global_batch_size": 256}))
+    larger = plan(ASK.model_copy(update={"global_batch_size": 256, "reasons": False}))
     assert batch.more.seconds == pytest.approx(larger.prediction.iteration_seconds / 2)
 
 
 def test_a_lever_at_one_changes_no_price():
     scenario = resolve(ASK).scenario
-    found = plan(ASK)
+    found = plan(ASK.model_copy(update={"reasons": False}))
     row, split = strategy_from_plan(found.strategy), stages_from_plan(found.strategy)
     for lever in (*machine_levers(scenario).values(), *uncertain_levers(scenario).values()):
         assert (
@@ -160,7 +168,21 @@ def run(*arguments):
     return CliRunner().invoke(main, [*ask, *arguments], env={"COLUMNS": "80", "NO_COLOR": "1"})
 
 
-def test_the_commands_answer_in_words_and_in_json():
+def once(ask):
+    """The question, searched the first time that it is asked."""
+    made = []
+
+    def answer(*given, **named):
+        if not made:
+            made.append(ask(*given, **named))
+        return made[0]
+
+    return answer
+
+
+def test_the_commands_answer_in_words_and_in_json(monkeypatch):
+    monkeypatch.setattr("planner.analyses.what_if.what_if", once(what_if))
+    monkeypatch.setattr("planner.analyses.robust.robust", once(robust))
     shown = run("--what-if")
     assert shown.exit_code == 0, shown.output
     assert "memory bandwidth" in shown.stdout

@@ -42,12 +42,15 @@ def test_json_keeps_every_letter_where_stdout_is_ascii(tmp_path):
 
 @pytest.mark.parametrize(
     "words",
-    [["--version"], ["--help"], ["list", "stacks"], ["sweep", "examples/sweep.toml", "--format", "csv", "--quiet"]],
+    [["--version"], ["--help"], ["list", "stacks"], ["sweep", "STUDY", "--format", "csv", "--quiet"]],
     ids=lambda words: words[0],
 )
 def test_every_command_tells_of_a_full_disk_in_one_line(words, tmp_path):
-    store = f"-o {tmp_path}/runs.sqlite" if words[0] == "sweep" else ""
-    done = shell(f'"{sys.executable}" -m planner {" ".join(words)} {store} 2>&1 >/dev/full')
+    study = tmp_path / "study.toml"
+    study.write_text('model = "gpt3-125m"\ngpus = 8\n')
+    store = f"-o {tmp_path}/runs.sqlite --workers 1" if words[0] == "sweep" else ""
+    said = " ".join(words).replace("STUDY", str(study))
+    done = shell(f'"{sys.executable}" -m planner {said} {store} 2>&1 >/dev/full')
     assert (done.returncode, done.stdout) == (1, "plan: the answer cannot be written: No space left on device\n")
 
 

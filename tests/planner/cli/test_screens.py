@@ -22,6 +22,11 @@ def widest(text):
     return max(map(len, text.splitlines()))
 
 
+@pytest.fixture(autouse=True)
+def _a_coarse_radius(monkeypatch):
+    monkeypatch.setattr("planner.analyses.robust.STEPS", 1)  # every halving plans all corners anew
+
+
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory):
     path = tmp_path_factory.mktemp("plan") / "an-answer-with-quite-a-long-name-of-its-own.json"

@@ -8,7 +8,7 @@ from hardware.catalogue import cluster
 from planner import PlanRequest, plan, predict
 from planner.request.fields import PIN_AXES
 
-FULL = {"model": "llama3.1-405b", "gpus": 64}
+FULL = {"model": "llama3-70b", "gpus": 8}
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Offloading is searched where it is asked for; what it would save is told where memory is short."""
+"""Offloading is searched where it is asked for; what it would save is said where memory is short."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""A framework is priced as what it runs, and a configuration stands beside what its own framework starts."""
+"""A framework is priced as what it runs, and a configuration is compared with what its own framework starts."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Megatron-LM's arguments are priced, told of or refused, as its own parser and checks take them."""
+"""Megatron-LM's arguments are priced, named or refused, as its own parser and checks take them."""
 
 import json
 from pathlib import Path

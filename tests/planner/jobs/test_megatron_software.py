@@ -1,4 +1,4 @@
-"""What Megatron-LM's arguments say of its software is priced, or told where it is not."""
+"""What Megatron-LM's arguments say of its software is priced, or named where it is not."""
 
 import json
 import re

@@ -46,7 +46,7 @@ OF_THE_SCRIPT = {
     "deepspeed": ("pp", "vpp", "schedule", "ep", "etp", "recompute", "recompute_num_layers"),
     "accelerate": ("micro_batch_size", "sequence_parallel", "recompute"),
 }
-"""Axes that a framework is told in a training script, not in its files."""
+"""Axes that are set in a training script, not in a framework's files."""
 STATES = ("switches.optimizer", "switches.main_params", "gradients.gradient_bytes", "switches.expert_capacity")
 SHARDED = ("switches.fp8_param_gather",)
 OFFLOADED = ("switches.offload_fraction",)

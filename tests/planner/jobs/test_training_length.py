@@ -1,4 +1,4 @@
-"""How long a file has the training decides days and cost, unless the tokens are given beside it."""
+"""How long a file has the training decides days and cost, unless the tokens are given too."""
 
 import pytest
 from click.testing import CliRunner

@@ -16,7 +16,9 @@ def layers(answer):
 
 
 def test_an_end_stage_holds_the_vocabulary_alone_where_the_stack_can_say_so():
-    free, held = (plan(PlanRequest(**JOB, stack=stack, pins=PINS)) for stack in ("megatron-core", "torchtitan"))
+    free, held = (
+        plan(PlanRequest(**JOB, stack=stack, pins=PINS, reasons=False)) for stack in ("megatron-core", "torchtitan")
+    )
     assert layers(free)[-1] == 0
     assert min(layers(held)) == 1
     layout = strategy_values(free.strategy, free.request)[0]["layout"]
@@ -38,9 +40,9 @@ def test_layers_given_by_hand_leave_an_end_stage_empty_only_where_that_is_known(
 def test_a_large_vocabulary_is_spread_over_the_stages_where_the_stack_can():
     job = JOB | {"stack": "zero-bubble", "cluster": "dgx-a100-80gb"}
     pins = {"pp": 16}
-    best = plan(PlanRequest(**job, pins=pins))
+    best = plan(PlanRequest(**job, pins=pins, reasons=False))
     assert best.strategy.vocabulary == "spread"
-    ends = plan(PlanRequest(**job, pins={**pins, "vocabulary": "ends"}))
+    ends = plan(PlanRequest(**job, pins={**pins, "vocabulary": "ends"}, reasons=False))
     assert best.prediction.iteration_seconds < ends.prediction.iteration_seconds
     _, remarks = strategy_values(best.strategy, best.request)
     assert any("--enable-vocab-parallel" in remark for remark in remarks)

@@ -1,4 +1,4 @@
-"""What each program prints of a machine is told by its content, and read with the place of every figure."""
+"""What each program prints of a machine is recognised by its content, and read with the place of every figure."""
 
 import re
 

@@ -90,7 +90,7 @@ def document(**asked):
     "asked",
     [
         {"model": "llama3-8b", "gpus": 64},
-        {"model": "175b", "gpus": 8},
+        {"model": "llama3-70b", "gpus": 8, "pins": {"offload": "none"}},
         {"model": "22b", "gpus": 64, "cluster": "a100-h100-mixed"},
         {"model": "mixtral-8x7b", "gpus": 32, "top": 0},
     ],

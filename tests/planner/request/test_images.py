@@ -1,4 +1,4 @@
-"""Images beside text: asked for by number, described in a line, refused where nothing could encode them."""
+"""Images with text: asked for by number, described in a line, refused where nothing could encode them."""
 
 import pytest
 

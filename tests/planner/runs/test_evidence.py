@@ -1,4 +1,4 @@
-"""Evidence is told apart by its content; logs as the real tools print them; whatever is wrong is named in one line."""
+"""Evidence is recognised by its content; logs as the real tools print them; whatever is wrong is named in one line."""
 
 from pathlib import Path
 

@@ -56,7 +56,7 @@ def test_what_a_source_alone_speaks_of_is_neutral_without_it():
 
 
 def test_a_stack_alone_on_its_machines_leaves_their_speed_to_them():
-    """No run tells its kernels from the machine's; where another stack runs there too, one does."""
+    """No run separates its kernels from the machine's; where another stack runs there too, one does."""
     mapped = case(run())
     scenario = mapped.scenario
     others = scenario.stack.changed({"name": "another"})

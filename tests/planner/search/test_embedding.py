@@ -120,15 +120,15 @@ def test_the_same_question_has_the_same_document(question):
 
 
 def test_threads_do_not_disturb_each_other():
-    asked = [PlanRequest(model="llama2-7b", gpus=gpus) for gpus in (8, 16, 24, 32)] * 2
+    asked = [PlanRequest(model="gpt3-1.3b", gpus=gpus) for gpus in (8, 16, 24)]
     alone = [without_clock(plan(one).to_json()) for one in asked]
     with ThreadPoolExecutor(2) as pool:
-        together = [without_clock(answer.to_json()) for answer in pool.map(plan, asked)]
-    assert together == alone
+        together = [without_clock(answer.to_json()) for answer in pool.map(plan, asked * 2)]
+    assert together == alone * 2
 
 
 def test_threads_share_a_lattice_without_disturbing_each_other():
-    asked = [PlanRequest(model="llama2-7b", gpus=32, tokens=10**9 * n, reasons=n % 2 == 0) for n in range(1, 7)]
+    asked = [PlanRequest(model="llama2-7b", gpus=32, tokens=10**9 * n, reasons=n % 2 == 0) for n in range(1, 5)]
     alone = [without_clock(plan(one).to_json()) for one in asked]
     with ThreadPoolExecutor(3) as pool:
         together = [without_clock(answer.to_json()) for answer in pool.map(plan, asked)]

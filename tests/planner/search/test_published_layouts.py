@@ -1,4 +1,4 @@
-"""Layouts that trained somewhere are never told to be impossible: those of papers, and the largest of every source."""
+"""Layouts that trained somewhere are never called impossible: those of papers, and the largest of every source."""
 
 import tomllib
 from pathlib import Path

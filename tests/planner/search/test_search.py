@@ -49,7 +49,7 @@ def test_the_search_finds_what_trying_everything_finds(scenario, tightness, any_
     agree(found(scenario, {"sharding_degree": "1.."} if any_degree else {}), tried(rows, scenario))
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn_scenarios(gpus=(8, 16), batches=(16, 24), layers=(4, 6, 8)), TIGHTNESS)
 def test_the_search_finds_the_same_on_larger_machines(scenario, tightness):
     rows = every_row(scenario, keep=lambda row: row["micro_batch_size"] in {1, 2} and row["rank_order"] == 0, most=1500)

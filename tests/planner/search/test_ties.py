@@ -1,6 +1,7 @@
 """Among strategies that measurements cannot tell apart the better-validated is taken, and the proof stays true."""
 
 import json
+from functools import cache
 
 import numpy as np
 import pytest
@@ -113,6 +114,7 @@ def test_the_proof_is_of_the_fastest_whatever_is_taken(answered):
     assert answer.request["ties"] == ties
 
 
+@cache
 def search_seconds():
     outcome, _ = found(model="gpt3-175b", gpus=12288)
     return outcome.best.iteration

@@ -328,7 +328,7 @@ NAMED = [
 
 @pytest.mark.parametrize("text", NAMED)
 def test_what_a_file_names_is_as_if_it_were_not_there(served, tmp_path, text):
-    """A file of the server's that an upload names is neither read nor told from one that does not exist."""
+    """A file of the server's that an upload names is not read, and answered like one that does not exist."""
     there, gone = (tmp_path / side / "same.json" for side in ("side0", "side1"))
     there.parent.mkdir()
     there.write_text(json.dumps({"train_micro_batch_size_per_gpu": 77, "num_layers": 7, "secret": "SECRET"}))

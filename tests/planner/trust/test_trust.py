@@ -1,6 +1,5 @@
 """Intervals cover what they promise, widen where nothing is comparable, and the tables they rest on are today's."""
 
-import csv
 import json
 import re
 from statistics import fmean
@@ -38,11 +37,6 @@ def row(**axes):
 
 def away(mine, other, first=None, second=None):
     return float(distance(traits(mine, first or row()), traits(other, second or row()))[0, 0])
-
-
-def table_rows():
-    with TABLE.open(encoding="utf-8", newline="") as lines:
-        return list(csv.DictReader(lines))
 
 
 def test_a_run_is_at_no_distance_from_itself_and_distances_are_mutual():
@@ -237,7 +231,7 @@ def test_a_run_is_judged_by_constants_that_its_source_was_not_fitted_with():
 def test_either_tail_has_half_of_what_an_interval_leaves_out(scores, seed):
     values = np.array(scores)
     weight = np.random.default_rng(seed).uniform(0.1, 1.0, len(values))
-    low, high = residuals.tails(values, weight)
+    low, high = residuals.tail_bounds(values, weight)
     half = (1.0 - COVERAGE) / 2.0
     assert weight[values < low].sum() / weight.sum() < half + 1e-9
     assert weight[values <= low].sum() / weight.sum() >= half - 1e-9

@@ -87,7 +87,7 @@ def numa_nodes() -> dict[str, list[int]]:
 
 
 def numa_of_device() -> int:
-    """The NUMA node beside the device, 0 where nobody says it."""
+    """The device's NUMA node, 0 where it is not known."""
     said = str(smi("pci.bus_id").get("pci.bus_id")).lower()[4:]
     path = Path(f"/sys/bus/pci/devices/{said}/numa_node")
     return max(0, int(path.read_text(encoding="ascii"))) if said and path.exists() else 0

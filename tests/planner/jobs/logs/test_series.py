@@ -1,4 +1,4 @@
-"""The time of an iteration is the median after warm-up; what is left out is told."""
+"""The time of an iteration is the median after warm-up; what is left out is reported."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from planner.jobs.imported import ImportedJob
-from planner.jobs.reader import Context, JobFile
+from planner.jobs.reader import Context
 from planner.jobs.readers import read_job
 
 
@@ -24,11 +24,6 @@ def measured(tmp_path: Path, text: str, *, name: str = "train.log") -> dict[str,
     run = read_job([path], Context()).run
     assert run is not None
     return dict(run["measured"])
-
-
-def log_file(text: str) -> JobFile:
-    """A log that needs no disk."""
-    return JobFile(Path("train.log"), text)
 
 
 def megatron(step: int, ms: float, *, of: int = 100, batch: int = 64, skipped: int = 0) -> str:

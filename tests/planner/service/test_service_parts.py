@@ -1,0 +1,142 @@
+"""Parts of the service on their own: what a worker may open, and how long a question may take."""
+
+import asyncio
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from planner import PlanRequest, plan
+from planner.cli import main
+from planner.service.answers import answer
+from planner.service.guard import names_only
+from planner.service.pool import Pool, Settings, limit_of
+from tests.planner.service.test_service import HEAVY, SMALL
+
+
+def test_a_worker_opens_no_files_even_if_a_path_gets_through(tmp_path):
+    secret = tmp_path / "secret.toml"
+    secret.write_text("num_layers = 4")
+    code = (
+        "import sys\n"
+        "from planner.service.guard import confine\n"
+        "from costmodels.model.catalogue import model\n"
+        "from planner.errors import BadFile\n"
+        "model('gpt3-125m')\n"
+        "confine()\n"
+        "import costmodels, os, subprocess, socket\n"
+        "from pathlib import Path\n"
+        "assert model('gpt3-1.3b')\n"
+        "def tried(f):\n"
+        "    try: f()\n"
+        "    except (PermissionError, BadFile): return\n"
+        "    sys.exit('not refused')\n"
+        f"tried(lambda: model({str(secret)!r}))\n"
+        "tried(lambda: Path('beside.toml').read_text())\n"
+        "tried(lambda: Path(costmodels.__path__[0] + '-else').read_text())\n"
+        f"tried(lambda: os.open({str(tmp_path / 'new')!r}, os.O_CREAT))\n"
+        f"tried(lambda: Path({str(tmp_path / 'new')!r}).write_text('x'))\n"
+        f"tried(lambda: os.remove({str(secret)!r}))\n"
+        "tried(lambda: os.system('true'))\n"
+        "tried(lambda: subprocess.run(['true']))\n"
+        "tried(lambda: socket.create_connection(('127.0.0.1', 9)))\n"
+    )
+    (tmp_path / "beside.toml").write_text("num_layers = 4")
+    environment = {**os.environ, "PYTHONPATH": f"{Path(__file__).resolve().parents[3]}:{tmp_path}"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert secret.exists()
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        (b'{"time_limit": "2 min"}', 120.0),
+        (b'{"time_limit": 1.5}', 1.5),
+        *[(body, math.inf) for body in (b"{}", b'{"time_limit": "soon"}', b'{"time_limit": -1}', b'["time_limit"]')],
+        (b'{"time_limit": ' + b"[" * 100_000, math.inf),
+    ],
+)
+def test_a_question_s_own_limit_is_known_before_a_worker_has_it(said, seconds):
+    assert limit_of(said) == seconds
+
+
+def test_the_wait_for_a_worker_counts_in_a_question_s_limit(monkeypatch):
+    given = []
+
+    async def answered(_pool, _worker, _kind, _body, seconds):
+        given.append(seconds)
+        await asyncio.sleep(0.3)
+        return 200, b"{}"
+
+    monkeypatch.setattr(Pool, "_asked", answered)
+    monkeypatch.setattr(Pool, "_begin_again", lambda pool, worker: pool._free.put_nowait(worker))
+
+    async def three():
+        pool = Pool(Settings(workers=1, seconds=30.0))
+        bodies = (b"{}", b'{"time_limit": 2}', b'{"time_limit": 0.1}')
+        return await asyncio.gather(*(pool.ask("plan", body) for body in bodies))
+
+    *_, late = asyncio.run(three())
+    assert given[0] == 30.0
+    assert 0.0 < given[1] <= 1.7
+    assert len(given) == 2
+    assert (late[0], json.loads(late[1])["error"]["kind"]) == (422, "out-of-time")
+
+
+@pytest.mark.parametrize("limit", [1000, "1000", "20 min"])
+def test_time_is_bounded_and_out_of_it_has_its_code(limit):
+    status, document = answer("plan", json.dumps(HEAVY | {"time_limit": limit}).encode(), 1e-6)
+    assert status == 422
+    assert json.loads(document)["error"] == {
+        "kind": "out-of-time",
+        "message": json.loads(document)["error"]["message"],
+        "exit_code": 4,
+    }
+
+
+def test_names_are_no_paths():
+    names_only({"model": "175b", "cluster": {"name": "mine", "accelerator": "h100-sxm"}, "stack": "fsdp"})
+
+
+def test_an_interrupt_while_the_workers_start_leaves_no_traceback():
+    command = [sys.executable, "-m", "planner", "serve", "--port", "0"]
+    hear = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}  # a background job ignores it
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **hear) as process:
+        assert process.stderr.readline().startswith("plan: listening")
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+    assert "Traceback" not in said
+    assert process.returncode in {0, 130}
+
+
+def test_a_service_that_does_not_start_is_not_called_infeasible(monkeypatch):
+    def fail(_server, **_sockets):
+        sys.exit(3)
+
+    monkeypatch.setattr("uvicorn.Server.run", fail)
+    done = CliRunner().invoke(main, ["serve", "--port", "0"])
+    assert done.exit_code == 1
+    assert "did not start" in done.stderr
+
+
+def test_a_profile_beside_files_is_not_opened():
+    status, said = answer(
+        "read", json.dumps({"files": {"a.sh": "torchrun x.py"}, "profile": "/etc/passwd"}).encode(), 30.0
+    )
+    assert status == 422
+    assert "the service reads no files" in json.loads(said)["error"]["message"]
+
+
+def test_answers_with_numbers_beyond_reason_are_refused():
+    found = json.loads(plan(PlanRequest(**SMALL)).to_json())
+    found["request"]["cluster"]["name"] = True
+    assert answer("replan", json.dumps({"plan": found, "gpus": 8}).encode(), 30.0)[0] == 422
