@@ -11,8 +11,8 @@ from planner.answer.headline import headline
 from planner.answer.load import stages_from_plan
 from planner.api import plan, predict
 from planner.errors import BadRequest
+from planner.render.by_group import row_over_groups
 from planner.render.page import shown_plan, shown_study
-from planner.render.page.by_group import row_over_groups
 from planner.render.page.headline import cards
 from planner.render.page.importance import importance
 from planner.render.page.kernels import kernels_of
