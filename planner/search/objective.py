@@ -213,9 +213,13 @@ class Search:
     beyond: str = ""
     kept: Likely | None = None
 
-    def whole(self, rows: Likely | None = None) -> Space:
-        """The lattice with what was left out of it for being far slower; of one node group, the ``rows`` alone."""
-        begun = begin(self.objective.scenario, self.pins)
+    def whole(self, budget: Budget, rows: Likely | None = None) -> Space:
+        """The lattice with what was left out of it for being far slower; of one node group, the ``rows`` alone.
+
+        Raises:
+            OutOfTime: the time limit passed.
+        """
+        begun = begin(self.objective.scenario, self.pins, budget=budget)
         space = begun.finish(np.flatnonzero(rows(begun.rows())) if rows else slice(None))
         return space.among(np.flatnonzero(self.kept(space.cores))) if self.kept else space
 
