@@ -337,6 +337,24 @@ def test_a_client_that_has_said_all_is_answered(served):
     assert json.loads(document)["status"] == "optimal"
 
 
+def test_a_client_that_leaves_within_its_body_leaves_no_traceback(served):
+    host, port = served.url.removeprefix("http://").split(":")
+    head = b"POST /v1/plan HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"
+    with socket.create_connection((host, int(port)), timeout=30) as client:
+        client.sendall(head)
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(4096) == b""  # and `served` looks into the log
+
+
+def test_what_is_no_request_is_refused_in_the_form_of_all_errors(served):
+    host, port = served.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as client:
+        client.sendall(b"GET /\0 HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        answered = client.makefile("rb").read()
+    assert answered.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(answered.partition(b"\r\n\r\n")[2])["error"]["kind"] == "bad-request"
+
+
 def until(holds, within=10.0):
     deadline = time.perf_counter() + within
     while not holds():
