@@ -8,7 +8,7 @@ function cards(list) {
     const [sign, word] = LEVELS[level] ?? [];
     const mark = sign ? html("span", { class: `level ${level}`, role: "img", "aria-label": word }, sign) : "";
     return html("li", { class: "card" }, html("h2", {}, name, " ", mark), html("p", { class: "value" }, value),
-      ...detail.split("; ").map((line) => html("p", { class: "detail" }, line)), html("p", { class: "meaning" }, meaning));
+      ...detail.split("; ").map((line) => html("p", { class: "detail" }, unbroken(line))), html("p", { class: "meaning" }, meaning));
   }));
 }
 
