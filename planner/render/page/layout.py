@@ -78,7 +78,7 @@ def _placed(row: Strategies, scenario: Scenario, seconds: Mapping[str, float], f
 
 
 def _part(part: Part, stages: list[dict[str, Any]]) -> dict[str, Any]:
-    """One of several node groups, as ``layout_of`` tells all of a single one; what a term costs is no group's own."""
+    """One of several node groups, described as ``layout_of`` describes a single one, without seconds of terms."""
     group, count = part.scenario.group, int(part.row.pp[0])
     return {
         "name": group.name,

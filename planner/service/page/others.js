@@ -59,12 +59,12 @@ function adviceSection(id, title, several, plan) {
   if (!several?.length) return null;
   const base = plan.prediction?.iteration_seconds, timed = base && !["goodput", "memory"].includes(plan.request.objective);
   const gaps = several.map((one) => timed && one.iteration_seconds ? one.iteration_seconds / base - 1 : 0), most = Math.max(...gaps.map(Math.abs));
-  const words = (text) => inForm(text).replaceAll(" -> ", " → ").replace(/(^|[ (])-(?=\d)/g, "$1−");
+  const words = (text) => unbroken(inForm(text).replaceAll(" -> ", " → ").replace(/(^|[ (])-(?=\d)/g, "$1−"));
   return panel(id, title, ADVICE[id], html("ul", { class: most ? "advice drawn" : "advice" }, ...several.map((one, i) => html("li", {},
     html("b", {}, inForm(one.subject)), ...(most ? [gainBar(gaps[i], most)] : []), html("span", {}, words(one.text))))));
 }
 
-// What a change saves or costs, as long as its share of the iteration; the words beside it say the same.
+// What a change saves or costs, as long as its share of the iteration; the words next to it say the same.
 const gainBar = (gap, most) => svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true", class: "gain" },
   svg("rect", { width: 100 * Math.min(Math.abs(gap) / Math.min(most, 1), 1), height: 10, rx: 1, class: `c${gap < 0 ? 2 : 1} fill` }));
 

@@ -1,4 +1,4 @@
-// Scripts, configurations and logs: read by the service, never run, and priced beside the best plan.
+// Scripts, configurations and logs: read by the service, never run, and compared with the best plan.
 const MOST_BYTES = 700_000; // of one file; a body takes a MiB, and a log's beginning says what it is
 const cutFiles = new Set();
 
@@ -145,7 +145,7 @@ function freeJob(reading) {
   bringBack();
 }
 
-// What is missing, beside the fields that say it.
+// What is missing, next to the fields that say it.
 function showMissing(reading) {
   for (const line of reading.missing) for (const [, word] of line.matchAll(/--([a-z][a-z-]*[a-z])/g)) {
     if (!showError(offered?.options[word], line)) filesNote(reading.missing.join("; "));
