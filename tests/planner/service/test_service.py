@@ -362,6 +362,22 @@ def until(holds, within=10.0):
         time.sleep(0.005)
 
 
+def test_a_first_question_waits_for_no_module():
+    code = """
+import json, sys
+from planner.service import worker
+worker._warm()
+known = set(sys.modules)
+asked = {"model": "llama3-70b", "gpus": 128}
+found = json.loads(worker.answer("plan", json.dumps(asked).encode(), 60.0)[1])
+for kind, body in (("drawn", {"plan": found}), ("export", {"plan": found}), ("why-not", asked | {"pins": {"tp": 8}})):
+    assert worker.answer(kind, json.dumps(body).encode(), 60.0)[0] == 200
+print(sorted(name for name in set(sys.modules) - known if name.startswith(("planner", "costmodels", "ortools"))))
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
 def test_a_worker_that_is_killed_is_replaced(served):
     for pid in children(served.process.pid):
         os.kill(pid, signal.SIGKILL)
