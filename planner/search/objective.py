@@ -162,7 +162,7 @@ class Objective:
     def promising(self, outcome: Outcome, budget: Budget, below: float) -> Iterator[Promising]:
         """The most promising rows that a search saw, each with its bound, best first; some only, from ``below`` on."""
         if self.by_memory:
-            yield from least_memory_strategies(outcome, self.scenario)
+            yield from least_memory_strategies(outcome, self.scenario, budget)
             return
         best, alike = outcome.best, 1.0
         if best and not self.by_time:  # a search leaves out of wall time what all strategies lose alike
