@@ -62,13 +62,14 @@ class Trace:
     planned: int
 
 
-def trace(plan: Plan, micro_batches: int | None = None, largest: int = LARGEST_TRACE) -> Trace:
+def trace(plan: Plan, micro_batches: int | None = None, largest: int = LARGEST_TRACE, *, arrows: bool = True) -> Trace:
     """The timeline of a plan's strategy, from its own document.
 
     Args:
         plan: an answer with a strategy.
         micro_batches: how many to draw; unless given all, or as many as make ``largest`` passes.
         largest: passes to draw unless more micro-batches are asked for.
+        arrows: whether to draw what goes from a pass to the next stage.
 
     Raises:
         BadRequest: the answer has no strategy, was priced otherwise, or cannot run so many micro-batches.
@@ -79,7 +80,8 @@ def trace(plan: Plan, micro_batches: int | None = None, largest: int = LARGEST_T
     record, row = plan.strategy, strategy_on(plan.strategy, question)
     _check_same(price(row, question, split).iteration, plan)
     drawn = _drawn(SCHEDULES[record.schedule], record, micro_batches, largest)
-    return _trace(record, strategy_on(record.model_copy(update={"num_microbatches": drawn}), question), split, question)
+    some = strategy_on(record.model_copy(update={"num_microbatches": drawn}), question)
+    return _trace(record, some, split, question, arrows=arrows)
 
 
 def _check_same(now: float, plan: Plan) -> None:
@@ -110,7 +112,7 @@ def _drawn(schedule: Schedule, strategy: StrategyRecord, wanted: int | None, lar
     return wanted
 
 
-def _trace(record: StrategyRecord, row: Strategies, split: Assignment, question: AnyScenario) -> Trace:
+def _trace(record: StrategyRecord, row: Strategies, split: Assignment, question: AnyScenario, *, arrows: bool) -> Trace:
     priced, schedule = price(row, question, split), SCHEDULES[record.schedule]
     pieces = pieces_of(row, split, question, schedule)
     m = int(row.num_microbatches[0])
@@ -130,7 +132,7 @@ def _trace(record: StrategyRecord, row: Strategies, split: Assignment, question:
         *_passes(run, pieces, schedule, record),
         *(event for s, once in enumerate(_once(row, priced, question)) for event in _tail(s, ends[s], *once)),
     ]
-    flows = _flows(run, pieces, schedule, record) if len(run.events) <= LARGEST_TRACE else ()
+    flows = _flows(run, pieces, schedule, record) if arrows and len(run.events) <= LARGEST_TRACE else ()
     timed = sorted([*events, *flows], key=lambda event: event["ts"])
     span = max(event["ts"] + event["dur"] for event in events) / _MICRO
     if early:

@@ -319,10 +319,10 @@ def timeline_of(plan: Plan) -> tuple[dict[str, Any] | None, str]:
     ``groups`` name the node group of every stage where there are several.
     """
     try:
-        drawn = trace(plan, largest=PASSES)
+        drawn = trace(plan, largest=PASSES, arrows=False)
     except MeshwrightError as reason:
         return None, f"No timeline: {reason}"
-    events = [event for event in drawn.document["traceEvents"] if event["ph"] == "X"]
+    events = [event for event in drawn.document["traceEvents"] if event["ph"] == "X"]  # without names of rows
     streams = sorted({event["cat"] for event in events})
     names = sorted({event["name"] for event in events})
     places = {name: i for i, name in enumerate(names)}

@@ -202,9 +202,9 @@ def test_the_command_says_that_the_ends_lengthen_their_chunks(tmp_path):
     assert "chunks" not in ran.stderr
 
 
-@pytest.mark.parametrize("job", [{"model": "llama3-8b"}, {"model": "mixtral-8x7b", "seq_length": 4096}])
+@pytest.mark.parametrize("job", [{"model": "llama3-8b"}, {"model": "mixtral-8x7b", "pins": {"pp": 4, "tp": 4}}])
 def test_every_stage_of_several_node_groups_is_drawn_as_its_group_runs_it(job):
-    told = plan(PlanRequest(**job, cluster=MIXED, gpus=64, global_batch_size=64))
+    told = plan(PlanRequest(**job, cluster=MIXED, gpus=64, global_batch_size=64, reasons=False))
     question, split = resolve(PlanRequest(**told.request)).question, stages_from_plan(told.strategy)
     made, priced = trace(told), price(strategy_on(told.strategy, question), question, split)
     complete, events = drawn(made)
