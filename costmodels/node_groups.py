@@ -28,7 +28,7 @@ from costmodels.pipeline.bubble_share import straggler_share
 from costmodels.pricing import Price, effective_recompute, price_strategy, stage_bytes
 from costmodels.scenario import Scenario
 from costmodels.step.optimizer import optimizer_seconds
-from costmodels.step.traffic import stage_send_seconds, step_traffic, tied_embedding_seconds
+from costmodels.step.traffic import StepTraffic, stage_send_seconds, step_traffic, tied_embedding_seconds
 from costmodels.strategy import AXES, Floats, Ints, Strategies
 from hardware.records import Cluster
 
@@ -173,11 +173,12 @@ def _together(rows: MixedStrategies, mixed: Mixed, cores: list[RowSeconds]) -> t
     The groups reduce their gradients and step their optimizers at the same time; the iteration waits for the
     slowest of them. A tied embedding is reduced between the first and the last group.
     """
-    traffic, optimizer = _once(rows, mixed, cores)
+    steps = steps_of_groups(rows, mixed, cores)
+    traffic = np.stack([step.gradients + step.parameters for step, _ in steps], axis=1)
+    optimizer = np.stack([seconds for _, seconds in steps], axis=1)
     slowest = np.argmax(traffic + optimizer, axis=1)[:, None]
-    tied = _between(rows, mixed, tied_embedding_seconds)[np.arange(len(rows)), rows.order[:, 0], rows.order[:, -1]]
     common = {
-        "data_parallel": np.take_along_axis(traffic, slowest, axis=1)[:, 0] + tied,
+        "data_parallel": np.take_along_axis(traffic, slowest, axis=1)[:, 0] + steps[0][0].tied,
         "optimizer": np.take_along_axis(optimizer, slowest, axis=1)[:, 0],
         "overhead": np.max([one.overhead for one in cores], axis=0),
         "straggler": np.full(len(rows), straggler_share(mixed.lead.stack.calibrated.straggler, mixed.nodes)),
@@ -186,21 +187,23 @@ def _together(rows: MixedStrategies, mixed: Mixed, cores: list[RowSeconds]) -> t
     return tuple(replace(one, **common) for one in cores)
 
 
-def _once(rows: MixedStrategies, mixed: Mixed, cores: list[RowSeconds]) -> tuple[Floats, Floats]:
-    """Exposed data-parallel traffic and the optimizer of every group, (N, G), for the layers its stages should hold.
+def steps_of_groups(
+    rows: MixedStrategies, mixed: Mixed, cores: Sequence[RowSeconds]
+) -> list[tuple[StepTraffic, Floats]]:
+    """Exposed data-parallel traffic and the optimizer of every group, (N,), for the layers its stages should hold.
 
     They are reckoned before any split: where all stages take as long, a stage holds what it would in an even pipeline
     of ``sum_k stages_k (layer seconds here / layer seconds on group k)`` stages like itself.
     """
     pace = np.sum([rows.stages[:, k] / core.layer for k, core in enumerate(cores)], axis=0)
     most = max(mixed.lead.model.num_layers, 2)
-    traffic, optimizer = [], []
+    tied = _between(rows, mixed, tied_embedding_seconds)[np.arange(len(rows)), rows.order[:, 0], rows.order[:, -1]]
+    steps = []
     for group, one, core in zip(rows.groups, mixed.scenarios, cores, strict=True):
         alike = replace(group, pp=np.clip(np.rint(core.layer * pace).astype(np.int64), 2, most))
         step = step_traffic(alike, one, core.window, paired=core.paired, repeated=core.repeated_window)
-        traffic.append(step.gradients + step.parameters)
-        optimizer.append(optimizer_seconds(alike, one))
-    return np.stack(traffic, axis=1), np.stack(optimizer, axis=1)
+        steps.append((replace(step, tied=tied), optimizer_seconds(alike, one)))
+    return steps
 
 
 def _between(rows: MixedStrategies, mixed: Mixed, cost: Callable[[Strategies, Scenario], Floats]) -> Floats:

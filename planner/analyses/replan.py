@@ -128,7 +128,7 @@ def replan(
     batch = request.global_batch_size or before.scenario.global_batch_size
     request = request.model_copy(update={"global_batch_size": batch})
     budget = Budget(request.time_limit, progress=progress)
-    searches = _searches(_questions(request, before, layout), budget)
+    searches, complete = _searches(_questions(request, before, layout), budget)
     best = min((s for s in searches if s.outcome.best), key=lambda found: found.value, default=None)
     frame: dict[str, Any] = {
         "old_gpus": before.scenario.gpus,
@@ -139,6 +139,8 @@ def replan(
         "counts": tuple(s.resolved.scenario.gpus for s in searches),
     }
     if best is None:
+        if not complete or not all(found.outcome.proved for found in searches):
+            raise OutOfTime(f"no plan {budget.limit}")
         statement = _why_infeasible(searches, frame["counts"], budget)
         return Replan(status="infeasible", fastest=None, nearest=None, statement=statement, **frame)
     ceiling = best.value * (1.0 + tolerance)
@@ -147,7 +149,7 @@ def replan(
     fastest = _candidate(best)
     quick = (fastest, _move(layout, fastest, before, lost))
     near = min([quick, *choices], key=lambda pair: (_bytes(pair[1]), pair[0].value))
-    proved, same = all(s.outcome.proved for s in searches), near[0] is fastest
+    proved, same = complete and all(s.outcome.proved for s in searches), near[0] is fastest
     return Replan(
         status="optimal" if proved else "feasible",
         **frame,
@@ -184,28 +186,34 @@ def _questions(request: PlanRequest, before: Resolved, layout: Layout) -> Iterat
         yield request.model_copy(update={"gpus": count})
 
 
-def _searches(questions: Iterable[PlanRequest], budget: Budget) -> list[_Search]:
-    """The search of every number of devices that the pins can make up.
+def _searches(questions: Iterable[PlanRequest], budget: Budget) -> tuple[list[_Search], bool]:
+    """The search of every number of devices that the pins can make up, and whether there was time for all of them.
 
     Raises:
         UnfilledPins: they make up none of them, in the words of the first.
+        OutOfTime: the time limit passed before the first was searched.
     """
-    found, refused = [], []
+    found: list[_Search] = []
+    refused: list[UnfilledPins] = []
     for one in questions:
         try:
             found.append(_searched(one, budget))
         except UnfilledPins as error:
             refused.append(error)
+        except OutOfTime:
+            if not found:
+                raise
+            return found, False
     if not found:
         raise refused[0]
-    return found
+    return found, True
 
 
 def _searched(request: PlanRequest, budget: Budget) -> _Search:
     """As `plan` searches: where nothing fits, with what saves memory at a price."""
     resolved = resolve_search(request)
     objective = objective_of(resolved)
-    space = build(resolved.scenario, parse_pins(request.pins))
+    space = build(resolved.scenario, parse_pins(request.pins), budget=budget)
     found = _Search(resolved, objective, space, objective.search(space, budget=budget))
     if wider := answered_instead(request, resolved, space, found.outcome, budget):
         return replace(_searched(wider.request, budget), asked=request, there=wider)
@@ -236,8 +244,8 @@ def _near(found: _Search, layout: Layout, budget: Budget) -> Iterator[Candidate]
         kept = parse_pins({axis: shown_value(axis, int(old[axis])) for axis in axes})
         pins = parse_pins(found.resolved.request.pins) | kept
         try:
-            outcome = found.objective.search(build(scenario, pins), budget=budget)
-        except UnfilledPins:
+            outcome = found.objective.search(build(scenario, pins, budget=budget), budget=budget)
+        except (UnfilledPins, OutOfTime):
             continue
         if outcome.best is None:
             continue
@@ -344,8 +352,6 @@ def _statement(fastest: Candidate, *, proved: bool, same: bool, tolerance: float
 
 
 def _why_infeasible(searches: list[_Search], counts: Sequence[int], budget: Budget) -> str:
-    if not all(found.outcome.proved for found in searches):
-        raise OutOfTime(f"no plan {budget.limit}")
     most, (*others, last) = searches[0], counts
     on = "".join(f"{count:,}, " for count in others) + plural(last, "GPU")
     why = refusal_summary(most.resolved, most.space, most.outcome) + nearest_in_words(most.resolved, budget)

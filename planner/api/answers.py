@@ -157,12 +157,11 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
             settled["better_validated"] = better_validated(
                 outcome, search.taken, search.objective.scenario, resolved.margin
             )
+    settled["alternatives"], settled["why_not"] = alternatives(search, others.best), why_not_lines(search, tried)
     budget.settle("looking for what would help")
-    helps = what_helps(search, budget.part(efforts.helps, share=1.0))
+    helps = what_helps(search, budget.part(efforts.helps, share=1.0))  # last, as it takes all the time that is left
     return Plan(
-        alternatives=alternatives(search, others.best),
         alternatives_complete=others.complete,
-        why_not=why_not_lines(search, tried),
         what_helps=helps,
         saving_memory=None if several else wins_by_saving(helps, search.value),
         closest_run=None if several else explain.closest_run(resolved.scenario),

@@ -67,6 +67,7 @@ def runners_up(search: Search, tried: Sequence[Challenged], budget: Budget) -> R
             break
         if _row_kind(row) not in seen and (solved := objective.split(row, budget)):
             add(solved)
+    complete = complete and not budget.late
     return RunnersUp(tuple(one for _, one in sorted(found, key=lambda pair: pair[0])), complete)
 
 

@@ -115,7 +115,10 @@ def memory_headroom(search: Search, budget: Budget) -> tuple[Advice, ...]:
     near = 1.0 + objective.tie_width
     found = smaller.search(search.space, budget=budget, margin=near, confirm=False)
     if search.space.below < math.inf and not (found.best and found.best.iteration * near < search.space.below):
-        found = smaller.search(search.whole(), budget=budget, margin=near, confirm=False)
+        try:
+            found = smaller.search(search.whole(budget), budget=budget, margin=near, confirm=False)
+        except OutOfTime:
+            return ()
     if not found.proved:
         return ()
     asked = f"--memory-margin {MARGIN:.0%}"

@@ -210,7 +210,10 @@ def _replanned(
     fastest, space, near = search.fastest, search.space, None
     there = changed.compared(fastest)
     if times is not None:
-        space = space if times * there < space.below else search.whole()
+        try:
+            space = space if times * there < space.below else search.whole(budget)
+        except OutOfTime:
+            return Advice(subject=subject, text=NOT_KNOWN, proved=False)
         near = np.flatnonzero(known_bound(space.cores, search.objective.scenario) < times * there)
     found = changed.search(space, budget=budget, among=near, margin=1.0, confirm=False, below=there)
     least = min(changed.revalue(fastest), changed.value(found.best) if found.best else math.inf)

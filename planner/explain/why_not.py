@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -19,7 +20,7 @@ from costmodels.strategy import Bools, Ints, Strategies
 from planner.answer.build import order_in_words
 from planner.answer.plan import Advice, Answer, Plan, Rejection, Strategy
 from planner.answer.text import NOT_KNOWN, NOTABLE, SHORT_TERMS, format_bytes, format_seconds
-from planner.errors import BadRequest
+from planner.errors import BadRequest, OutOfTime
 from planner.explain import verdict as explain
 from planner.request.budget import Budget
 from planner.request.pins import Pin, shown_value
@@ -77,18 +78,23 @@ def challenges(search: Search, budget: Budget) -> list[Challenged]:
         return _group_challenges(space, objective, best, budget)
     found = []
     for subject, keep in _challenges(best):
-        if budget.late:
-            found.append(Challenged(subject, keep, Outcome(proved=False, lower_bound=0.0), objective.question))
-            continue
-        all_recomputed = subject == FULL_RECOMPUTE
-        tried = _whole_layers(search) if all_recomputed else space
-        outcome = _challenge(search, tried, keep, budget)
-        found_near = outcome.best and outcome.best.iteration < tried.below
-        if tried.outline is not None and not found_near and keep(tried.outline).any():
-            whole = _all_recomputed(search, math.inf) if all_recomputed else search.whole(keep)
-            outcome = _challenge(search, whole, keep, budget)
+        outcome = Outcome(proved=False, lower_bound=0.0)
+        if not budget.late:
+            with suppress(OutOfTime):
+                outcome = _challenged(search, subject == FULL_RECOMPUTE, keep, budget)
         found.append(Challenged(subject, keep, outcome, objective.question))
     return found
+
+
+def _challenged(search: Search, all_recomputed: bool, keep: Keep, budget: Budget) -> Outcome:
+    """The search of one choice, first among what is not far slower than the best."""
+    tried = _whole_layers(search, budget) if all_recomputed else search.space
+    outcome = _challenge(search, tried, keep, budget)
+    found_near = outcome.best and outcome.best.iteration < tried.below
+    if tried.outline is not None and not found_near and keep(tried.outline).any():
+        whole = _all_recomputed(search, math.inf, budget) if all_recomputed else search.whole(budget, keep)
+        outcome = _challenge(search, whole, keep, budget)
+    return outcome
 
 
 def _challenge(search: Search, space: Space, keep: Keep, budget: Budget) -> Outcome:
@@ -131,20 +137,20 @@ def _alike(rows: Strategies) -> Bools:
     return np.all([(group.tp == rows.tp) & (group.dp == rows.dp) for group in rows.groups], axis=0)
 
 
-def _whole_layers(search: Search) -> Space:
+def _whole_layers(search: Search, budget: Budget) -> Space:
     """The lattice of a request that asks for recomputation of every layer; made once.
 
     In the plain one the rules leave such strategies out, where those that recompute some layers are as fast.
     """
-    return search.space.cores.once("whole layers", lambda: _all_recomputed(search, search.space.below))
+    return search.space.cores.once("whole layers", lambda: _all_recomputed(search, search.space.below, budget))
 
 
-def _all_recomputed(search: Search, below: float) -> Space:
+def _all_recomputed(search: Search, below: float, budget: Budget) -> Space:
     full, scenario = int(Recompute.FULL), search.objective.scenario
     asked = search.pins.get("recompute")
     if asked is None or full in asked.values:
         try:
-            begun = begin(scenario, {**search.pins, "recompute": Pin("recompute", (full,))})
+            begun = begin(scenario, {**search.pins, "recompute": Pin("recompute", (full,))}, budget=budget)
         except BadRequest:  # pins that leave nothing beside it
             pass
         else:

@@ -6,33 +6,27 @@ drawn twice: a communication stream shows the part that lengthens the iteration,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain, pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
-from costmodels.iteration import RowSeconds, row_seconds
-from costmodels.layer.blocks import LayerSeconds, kind_seconds, layer_seconds
-from costmodels.layer.forward_backward import Passes
-from costmodels.layer.terms import LayerTerms
-from costmodels.layer.tower import tower_seconds
-from costmodels.layer.vocabulary import embedding_seconds, head_seconds
-from costmodels.layout.layers_by_kind import stage_layers
-from costmodels.layout.split import Assignment, end_places
-from costmodels.layout.stage_contents import copies
+from costmodels.iteration import RowSeconds
+from costmodels.layout.split import Assignment
+from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies, mixed_seconds, parts_of, price, steps_of_groups
 from costmodels.pipeline.schedules import SCHEDULES, Schedule
 from costmodels.pipeline.slots import Path
-from costmodels.pricing import Price, price_strategy
-from costmodels.scenario import Scenario
-from costmodels.step.traffic import step_traffic
-from costmodels.strategy import Floats, Ints, Strategies, strategies
-from planner.answer.load import stages_from_plan, strategy_from_plan
+from costmodels.pricing import Price
+from costmodels.step.traffic import StepTraffic, step_traffic
+from costmodels.strategy import Floats, Strategies
+from planner.answer.load import stages_from_plan
 from planner.answer.plan import Plan
 from planner.answer.plan import Strategy as StrategyRecord
 from planner.answer.text import plural, why_infeasible
 from planner.errors import BadRequest
+from planner.render.by_group import strategy_on
+from planner.render.pass_seconds import KINDS, Pieces, pieces_of
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
 from planner.verify.simulate import Event, Simulation, simulate
@@ -43,6 +37,8 @@ MOST_PASSES: Final = 400_000
 """Passes that are drawn at most: about 200 MB of JSON."""
 AGREEMENT: Final = 1e-6
 """Relative difference up to which an answer's iteration time is this version's."""
+STREAMS: Final = ("compute", "tp", "cp", "ep", "p2p", "dp", "offload", "host")
+"""Threads of a stage, in the order in which they are drawn."""
 _MICRO: Final = 1e6
 _WORDS: Final = {"F": "forward", "B": "backward", "W": "weight gradients"}
 
@@ -66,28 +62,26 @@ class Trace:
     planned: int
 
 
-def trace(plan: Plan, micro_batches: int | None = None, largest: int = LARGEST_TRACE) -> Trace:
+def trace(plan: Plan, micro_batches: int | None = None, largest: int = LARGEST_TRACE, *, arrows: bool = True) -> Trace:
     """The timeline of a plan's strategy, from its own document.
 
     Args:
         plan: an answer with a strategy.
         micro_batches: how many to draw; unless given all, or as many as make ``largest`` passes.
         largest: passes to draw unless more micro-batches are asked for.
+        arrows: whether to draw what goes from a pass to the next stage.
 
     Raises:
         BadRequest: the answer has no strategy, was priced otherwise, or cannot run so many micro-batches.
     """
     if plan.strategy is None or plan.prediction is None:
         raise BadRequest(f"the answer is {plan.status} and has no strategy to trace: {why_infeasible(plan)}")
-    resolved = resolve(PlanRequest(**plan.request))
-    if resolved.mixed:
-        raise BadRequest("a plan over several node groups cannot be traced; one over a single group can")
-    scenario = resolved.scenario
-    row, split = strategy_from_plan(plan.strategy), stages_from_plan(plan.strategy)
-    _check_same(price_strategy(row, scenario, split).iteration, plan)
-    schedule = SCHEDULES[plan.strategy.schedule]
-    drawn = _drawn(schedule, plan.strategy, micro_batches, largest)
-    return _trace(strategies(**row.row(0) | {"num_microbatches": drawn}), split, scenario, plan.strategy)
+    question, split = resolve(PlanRequest(**plan.request)).question, stages_from_plan(plan.strategy)
+    record, row = plan.strategy, strategy_on(plan.strategy, question)
+    _check_same(price(row, question, split).iteration, plan)
+    drawn = _drawn(SCHEDULES[record.schedule], record, micro_batches, largest)
+    some = strategy_on(record.model_copy(update={"num_microbatches": drawn}), question)
+    return _trace(record, some, split, question, arrows=arrows)
 
 
 def _check_same(now: float, plan: Plan) -> None:
@@ -118,9 +112,9 @@ def _drawn(schedule: Schedule, strategy: StrategyRecord, wanted: int | None, lar
     return wanted
 
 
-def _trace(row: Strategies, split: Assignment, scenario: Scenario, record: StrategyRecord) -> Trace:
-    priced, schedule = price_strategy(row, scenario, split), SCHEDULES[record.schedule]
-    pieces = pieces_of(row, split, scenario, schedule)
+def _trace(record: StrategyRecord, row: Strategies, split: Assignment, question: AnyScenario, *, arrows: bool) -> Trace:
+    priced, schedule = price(row, question, split), SCHEDULES[record.schedule]
+    pieces = pieces_of(row, split, question, schedule)
     m = int(row.num_microbatches[0])
     times = {kind: sum(pieces[kind].values(), np.zeros((record.pp, record.vpp))) for kind in KINDS}
     run = simulate(
@@ -132,13 +126,13 @@ def _trace(row: Strategies, split: Assignment, scenario: Scenario, record: Strat
         backward=times["B"],
         weight=times["W"] if schedule.splits_backward else None,
     )
-    early = scenario.stack.pipeline.post_validation
+    early = parts_of(question)[0].stack.pipeline.post_validation
     ends = [max(e.end for e in run.events if e.stage == s) if early else run.makespan for s in range(record.pp)]
     events = [
         *_passes(run, pieces, schedule, record),
-        *(event for s, end in enumerate(ends) for event in _tail(s, end, row, priced, scenario)),
+        *(event for s, once in enumerate(_once(row, priced, question)) for event in _tail(s, ends[s], *once)),
     ]
-    flows = _flows(run, pieces, schedule, record) if len(run.events) <= LARGEST_TRACE else ()
+    flows = _flows(run, pieces, schedule, record) if arrows and len(run.events) <= LARGEST_TRACE else ()
     timed = sorted([*events, *flows], key=lambda event: event["ts"])
     span = max(event["ts"] + event["dur"] for event in events) / _MICRO
     if early:
@@ -174,14 +168,25 @@ def _args(event: Event) -> dict[str, Any]:
     return {"micro-batch": event.micro_batch, "chunk": event.chunk, "pass": _WORDS[event.kind]}
 
 
-def _tail(stage: int, start: float, row: Strategies, priced: Price, scenario: Scenario) -> Iterator[dict[str, Any]]:
-    """What happens once, behind the pipeline: the slowest node, gradients, the optimizer, parameters, the host."""
+def _once(row: Strategies, priced: Price, question: AnyScenario) -> list[tuple[RowSeconds, StepTraffic, Floats]]:
+    """What happens once, of every stage: seconds of its node group, its traffic and its optimizer."""
+    if isinstance(row, MixedStrategies) and isinstance(question, Mixed):
+        groups = mixed_seconds(row, question).groups
+        steps = steps_of_groups(row, question, groups)
+        return [(groups[at], *steps[at]) for at in row.group_at()[0].tolist()]
     seconds = priced.seconds
-    traffic = step_traffic(row, scenario, seconds.window, seconds.kinds, seconds.paired, seconds.repeated_window)
+    windows = (seconds.window, seconds.kinds, seconds.paired, seconds.repeated_window)
+    return [(seconds, step_traffic(row, parts_of(question)[0], *windows), seconds.optimizer)] * int(row.pp[0])
+
+
+def _tail(
+    stage: int, start: float, seconds: RowSeconds, traffic: StepTraffic, optimizer: Floats
+) -> Iterator[dict[str, Any]]:
+    """What happens once, behind the pipeline: the slowest node, gradients, the optimizer, parameters, the host."""
     steps: tuple[tuple[str, str, Floats], ...] = (
         ("host", "wait for the slowest node", start * seconds.straggler),
         ("dp", "reduce gradients", traffic.gradients + traffic.tied),
-        ("compute", "optimizer", seconds.optimizer),
+        ("compute", "optimizer", optimizer),
         ("offload", "step and states on the host", seconds.offload),
         ("dp", "gather parameters", traffic.parameters),
         ("host", "data and bookkeeping", seconds.overhead),
@@ -228,144 +233,12 @@ def _complete(
 
 
 def _names(record: StrategyRecord) -> Iterator[dict[str, Any]]:
+    several = len({held.group for held in record.stages}) > 1
     for stage, held in enumerate(record.stages):
-        label = {"name": f"stage {stage}: {plural(held.layers, 'layer')}"}
+        where = f" on {held.group}" if several else ""
+        label = {"name": f"stage {stage}: {plural(held.layers, 'layer')}{where}"}
         yield {"ph": "M", "name": "process_name", "pid": stage, "tid": 0, "args": label}
         yield {"ph": "M", "name": "process_sort_index", "pid": stage, "tid": 0, "args": {"sort_index": stage}}
         for tid, stream in enumerate(STREAMS):
             yield {"ph": "M", "name": "thread_name", "pid": stage, "tid": tid, "args": {"name": stream}}
             yield {"ph": "M", "name": "thread_sort_index", "pid": stage, "tid": tid, "args": {"sort_index": tid}}
-
-
-# What every piece of a model costs in every pass, stream by stream: the price of a plan, taken apart for drawing.
-
-STREAMS: Final = ("compute", "tp", "cp", "ep", "p2p", "dp", "offload", "host")
-"""Threads of a stage, in the order in which they are drawn."""
-KINDS: Final = ("F", "B", "W")
-
-Pieces = Mapping[str, Mapping[str, Floats]]
-"""Seconds by kind of pass and by stream, arrays (p, v): pieces by their place on the schedule's first path."""
-
-
-class _Part(NamedTuple):
-    """The layers of one kind: their passes, what an iteration reads of them, and how many are where, (p, v)."""
-
-    passes: LayerSeconds
-    terms: LayerTerms | RowSeconds
-    held: Floats
-    again: Floats
-
-
-def pieces_of(one: Strategies, split: Assignment, scenario: Scenario, schedule: Schedule) -> Pieces:
-    """Seconds of every pass of every piece of one row's model; together they are the stages' seconds.
-
-    A stage's layers, of each kind, are spread evenly over its chunks, but for those whose places the ends take. The
-    embedding is part of the first piece, the head and layers that predict further tokens of the last, both as
-    computation.
-    """
-    p, v = int(one.pp[0]), int(one.vpp[0])
-    seconds, apart = row_seconds(one, scenario), schedule.splits_backward
-    parts = _parts(one, split, scenario, seconds)
-    pieces = {
-        "F": _summed(_forward(part) for part in parts),
-        "B": _summed(_backward(part, apart=apart) for part in parts),
-        "W": {"compute": sum((part.held * part.terms.weight[0] for part in parts if apart), np.zeros((p, v)))},
-    }
-    first, last = schedule.paths(p, v)[0][0], schedule.paths(p, v)[0][-1]
-    ends = (
-        (first, embedding_seconds(one, scenario) + tower_seconds(one, scenario), seconds.embedding),
-        (last, head_seconds(one, scenario), seconds.head),
-    )
-    for kind in ("F", "B"):
-        for place, passes, whole in ends:
-            share = _share(passes, kind)
-            pieces[kind]["compute"][place] += share * whole[0]
-            pieces[kind]["compute"] += share * _spread_part(passes, ends, seconds) / v
-        pieces[kind]["p2p"] = seconds.send[0] / (2 * v) * _neighbours(schedule.paths(p, v)[0], (p, v))
-        pieces[kind]["host"] += seconds.host[0] / (2 * v)
-    return pieces
-
-
-def _parts(one: Strategies, split: Assignment, scenario: Scenario, seconds: RowSeconds) -> list[_Part]:
-    """The layers kind by kind, average ones where stages mirror each other, as they are priced."""
-    held, again = (_chunks(layers, one, scenario) for layers in (split.layers, split.recomputed))
-    if seconds.kinds is None or copies(one)[0] > 1:
-        return [_Part(layer_seconds(one, scenario), seconds, held, again)]
-    shares = held / np.maximum(held.sum(axis=1, keepdims=True), 1.0)
-    by_kind = (
-        layers.T[:, :, None] * shares
-        for layers in stage_layers(one, seconds.kinds.depth, split.layers, split.recomputed)
-    )
-    each = zip(seconds.kinds.depth.kinds, seconds.kinds.parts, *by_kind, strict=True)
-    return [_Part(kind_seconds(one, scenario, kind), terms, *counts) for kind, terms, *counts in each]
-
-
-def _summed(parts: Iterable[Mapping[str, Floats]]) -> dict[str, Floats]:
-    """Stream by stream."""
-    total: dict[str, Floats] = {}
-    for stream, seconds in chain.from_iterable(part.items() for part in parts):
-        total[stream] = total[stream] + seconds if stream in total else seconds
-    return total
-
-
-def _neighbours(path: Sequence[tuple[int, int]], shape: tuple[int, int]) -> Floats:
-    """Of the two messages of a pass, the share that goes to or comes from another stage, by piece."""
-    share = np.zeros(shape)
-    for one, other in pairwise(path):
-        if one[0] != other[0]:
-            share[one] += 0.5
-            share[other] += 0.5
-    return share
-
-
-def _chunks(held: Ints, one: Strategies, scenario: Scenario) -> Floats:
-    """Layers of every chunk, (p, v)."""
-    v, (embedding, head) = int(one.vpp[0]), end_places(scenario.model.num_layers, one)
-    places = held.astype(np.float64)
-    places[0] += embedding[0] * (held[0] > 0)
-    places[-1] += head[0] * (held[-1] > 0)
-    chunks = np.repeat(places[:, None] / v, v, axis=1)
-    chunks[0, 0] -= embedding[0] * (held[0] > 0)
-    chunks[-1, -1] -= head[0] * (held[-1] > 0)
-    return chunks
-
-
-def _forward(part: _Part) -> dict[str, Floats]:
-    layer, terms, held = part.passes, part.terms, part.held
-    return {
-        "compute": held * (layer.compute.forward[0] - layer.launch.forward[0]),
-        "tp": held * layer.tp.forward[0],
-        "cp": held * layer.cp.forward[0],
-        "ep": held * terms.layer_ep[0] / 2,
-        "offload": held * terms.layer_offload[0] / 2,
-        "host": held * layer.launch.forward[0],
-    }
-
-
-def _backward(part: _Part, *, apart: bool) -> dict[str, Floats]:
-    """A recomputed layer's second forward pass comes on top; ``apart`` takes the weight gradients out."""
-    layer, terms, held, again = part
-    own = layer.compute.backward[0] - layer.launch.backward[0] + terms.selective[0]
-    own -= terms.weight[0] if apart else 0.0
-    return {
-        "compute": held * own + again * (terms.recompute[0] - layer.alone.forward[0]),
-        "tp": held * layer.tp.backward[0] + again * layer.tp.forward[0],
-        "cp": held * layer.cp.backward[0] + again * layer.cp.forward[0],
-        "ep": held * terms.layer_ep[0] / 2 + again * layer.ep_alone.forward[0],
-        "offload": held * terms.layer_offload[0] / 2,
-        "host": held * layer.launch.backward[0],
-    }
-
-
-def _share(passes: Passes, kind: str) -> float:
-    """The part of an end's seconds that its forward or its backward pass takes."""
-    whole = float(passes.forward[0] + passes.backward[0])
-    return float(passes.forward[0] if kind == "F" else passes.backward[0]) / whole
-
-
-def _spread_part(
-    passes: Passes, ends: tuple[tuple[tuple[int, int], Passes, Floats], ...], seconds: RowSeconds
-) -> float:
-    """What an end adds to every stage where the vocabulary is split over them."""
-    both = sum(float(end.forward[0] + end.backward[0]) for _, end, _ in ends)
-    return float(seconds.vocabulary_spread[0] * (passes.forward[0] + passes.backward[0])) / both

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,8 @@ from planner.space.lattice import Space
 from planner.stages.bounds import RECOMPUTE_MODES, StageRows
 from planner.stages.from_strategies import stage_problems
 
+TIMED_CHUNK = CHUNK // 4
+"""Cores that are priced between two looks at a time limit, in place of those of a chunk."""
 HALVINGS = 60
 """Enough to tell two limits apart that differ in the last digits of a byte count."""
 SUM_ROUNDING = 1e-12
@@ -107,12 +110,13 @@ def search_least_memory(space: Space, scenario: Scenario, *, budget: Budget, amo
     """
     outcome = Outcome()
     cores = np.arange(len(space.cores)) if among is None else among
-    for start in range(0, len(cores), CHUNK):
+    chunk = TIMED_CHUNK if budget.timed else CHUNK
+    for start in range(0, len(cores), chunk):
         if budget.spent():
             outcome.proved = False
             break
-        priced = price_cores(space, cores[start : start + CHUNK], scenario)
-        budget.spend(CORE * CHUNK + len(priced.rows))
+        priced = price_cores(space, cores[start : start + chunk], scenario)
+        budget.spend(CORE * chunk + len(priced.rows))
         remember(outcome, priced, scenario, by_memory=True)
         if _may_be_uneven(scenario):
             _unevenly(outcome, priced, scenario, budget)
@@ -122,9 +126,13 @@ def search_least_memory(space: Space, scenario: Scenario, *, budget: Budget, amo
     return outcome
 
 
-def least_memory_strategies(outcome: Outcome, scenario: Scenario) -> Iterator[tuple[float, Strategies]]:
-    """The strategies of least memory seen, by the bytes of the fullest stage under the split that needs least."""
-    yield from in_order([(part, _least(part, scenario)) for part in outcome.pool], PROMISING)
+def least_memory_strategies(outcome: Outcome, scenario: Scenario, budget: Budget) -> Iterator[tuple[float, Strategies]]:
+    """The strategies of least memory seen, by the bytes of the fullest stage under the split that needs least.
+
+    What a time limit leaves no time to look at is not among them.
+    """
+    seen = takewhile(lambda _: not budget.late, outcome.pool)
+    yield from in_order([(part, _least(part, scenario)) for part in seen], PROMISING)
 
 
 def least_memory_split(row: Strategies, scenario: Scenario, *, budget: Budget | None = None) -> Incumbent | None:

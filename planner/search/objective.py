@@ -162,7 +162,7 @@ class Objective:
     def promising(self, outcome: Outcome, budget: Budget, below: float) -> Iterator[Promising]:
         """The most promising rows that a search saw, each with its bound, best first; some only, from ``below`` on."""
         if self.by_memory:
-            yield from least_memory_strategies(outcome, self.scenario)
+            yield from least_memory_strategies(outcome, self.scenario, budget)
             return
         best, alike = outcome.best, 1.0
         if best and not self.by_time:  # a search leaves out of wall time what all strategies lose alike
@@ -213,9 +213,13 @@ class Search:
     beyond: str = ""
     kept: Likely | None = None
 
-    def whole(self, rows: Likely | None = None) -> Space:
-        """The lattice with what was left out of it for being far slower; of one node group, the ``rows`` alone."""
-        begun = begin(self.objective.scenario, self.pins)
+    def whole(self, budget: Budget, rows: Likely | None = None) -> Space:
+        """The lattice with what was left out of it for being far slower; of one node group, the ``rows`` alone.
+
+        Raises:
+            OutOfTime: the time limit passed.
+        """
+        begun = begin(self.objective.scenario, self.pins, budget=budget)
         space = begun.finish(np.flatnonzero(rows(begun.rows())) if rows else slice(None))
         return space.among(np.flatnonzero(self.kept(space.cores))) if self.kept else space
 

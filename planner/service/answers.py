@@ -85,6 +85,11 @@ def _in_time(asked: _T, seconds: float) -> _T:
     return asked.model_copy(update={"time_limit": min(asked.time_limit or seconds, seconds)})
 
 
+def _only(body: Body, *fields: str) -> None:
+    if unknown := sorted(set(body) - {*fields}):
+        raise BadRequest(f"there is no field {unknown[0]!r:.40}; a body has {', '.join(fields)}")
+
+
 def _json(answer: Any) -> str:
     text: str = answer.to_json(indent=None) if hasattr(answer, "to_json") else answer.model_dump_json(by_alias=True)
     return text
@@ -106,8 +111,7 @@ def _replan(body: Body, seconds: float) -> str:
     from planner.analyses.replan import replan
 
     gpus: Any = body.get("gpus")
-    if unknown := sorted(set(body) - {"plan", "gpus", "tolerance"}):
-        raise BadRequest(f"there is no field {unknown[0]!r:.40}; there are plan, gpus, tolerance")
+    _only(body, "plan", "gpus", "tolerance")
     return _json(replan(_plan_in(body), gpus, tolerance=body.get("tolerance", 0.05), time_limit=seconds))
 
 
@@ -116,8 +120,7 @@ def _export(body: Body, _seconds: float) -> str:
     from planner.jobs.nearest import nearest_expressible
     from planner.jobs.registry import export
 
-    if unknown := sorted(set(body) - {"plan", "to", "version"}):
-        raise BadRequest(f"there is no field {unknown[0]!r:.40}; there are plan, to, version")
+    _only(body, "plan", "to", "version")
     found, to, version = _plan_in(body), body.get("to"), body.get("version")
     if not isinstance(to, str | None) or not isinstance(version, str | None):
         raise BadRequest(f"to: expected the name of an exporter, got {to!r:.40}")
@@ -159,8 +162,7 @@ def _drawn(body: Body, _seconds: float) -> str:
     """What the drawings of a page show of an answer."""
     from planner.render.page import shown_plan
 
-    if unknown := sorted(set(body) - {"plan"}):
-        raise BadRequest(f"there is no field {unknown[0]!r:.40}; there is plan")
+    _only(body, "plan")
     plan = _plan_in(body)
     try:
         return json.dumps({"schema": "drawn/1", **shown_plan(plan).data()}, allow_nan=False)
@@ -177,8 +179,7 @@ def _read(body: Body, seconds: float) -> str:
 def _machines(body: Body, _seconds: float) -> str:
     from planner.service.machines import machines_in
 
-    if unknown := sorted(set(body) - {"text"}):
-        raise BadRequest(f"there is no field {unknown[0]!r:.40}; there is text")
+    _only(body, "text")
     return _json(machines_in(body.get("text")))
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from fastapi import Depends, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from planner.service.answers import failure
 from planner.service.describe import CATALOGUES, ENDPOINTS, responses, with_questions
@@ -219,6 +220,8 @@ async def _body(request: Request, most: int) -> bytes:
                 parts += part
                 if len(parts) > most:
                     raise too_long
+    except ClientDisconnect:
+        raise ClientGone from None
     except TimeoutError:
         raise Refused(408, "too-slow", f"the body did not come within {BODY_SECONDS:g} s") from None
     return bytes(parts)

@@ -78,8 +78,16 @@ class Connection(H11Protocol):
             self._timer.cancel()
             self._timer = None
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request, in the form of all errors."""
+        self._turn_away("400 Bad Request", "bad-request", msg.rstrip("."))
+
     def _too_slow(self) -> None:
-        body = failure("too-slow", f"the head of the request did not come within {HEAD_SECONDS:g} s", 2)
-        head = f"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: {len(body)}\r\n"
+        said = f"the head of the request did not come within {HEAD_SECONDS:g} s"
+        self._turn_away("408 Request Timeout", "too-slow", said)
+
+    def _turn_away(self, status: str, kind: str, message: str) -> None:
+        body = failure(kind, message, 2)
+        head = f"HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {len(body)}\r\n"
         self.transport.write(f"{head}content-type: application/json\r\n\r\n".encode() + body)
         self.transport.close()

@@ -31,7 +31,7 @@ _FORBIDDEN: Final = (
 
 _HUB: Final = re.compile(r"[A-Za-z0-9][\w-]*/[A-Za-z0-9][\w.-]*(?<!\.json)(?<!\.toml)", re.IGNORECASE)
 _PROC: Final = ("self/stat", "self/statm", "self/status", "cpuinfo", "meminfo", "stat")
-"""What tells of this machine's load and size; not what tells variables and open files of processes."""
+"""Load and size of this machine; nothing about the variables and open files of processes."""
 _LIBRARIES: Final = frozenset({"site-packages", "dist-packages"})
 _WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 

@@ -1,4 +1,4 @@
-"""A cluster file that somebody uploads or pastes: its table, checked, and what machines it tells of."""
+"""A cluster file that somebody uploads or pastes: its table, checked, and the machines in words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ YOURS: Final = Path("your file")
 
 
 class Machines(Record):
-    """What a cluster file tells, schema ``machines/1``."""
+    """What a cluster file says, schema ``machines/1``."""
 
     schema_: Literal["machines/1"] = Field("machines/1", alias="schema")
     cluster: dict[str, Any]

@@ -61,7 +61,7 @@ class Reading(Record):
     answer: Plan | None = None
     """The price of what they ask for, with the best plan for the same job as its alternative."""
     examined: Examined | None = None
-    """Of a log: measured beside predicted, and what to change first."""
+    """Of a log: measured against predicted, and what to change first."""
 
 
 def read_uploaded(body: Mapping[str, Any], seconds: float) -> Reading:
@@ -192,7 +192,7 @@ def _plain(name: str) -> str:
 
 
 def _given(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a question and pins that stand beside the files."""
+    """Fields of a question and pins that came with the files."""
     if "profile" in body:
         raise BadRequest("profile: the service reads no files; give its cluster and stack as tables")
     return question_fields({name: value for name, value in body.items() if name not in _OWN}, "the body")
@@ -210,7 +210,7 @@ def _request(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _priced(reading: Reading, found: FilesOfJob, seconds: float) -> Reading:
-    """The same with its price beside the best, and of a log with what was measured; or why there is none."""
+    """The same with its price and the best plan, and of a log with what was measured; or why there is none."""
     from planner.analyses.compare_with_best import compare_with_best
     from planner.analyses.examine_run import examine_run
     from planner.api import predict

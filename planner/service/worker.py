@@ -7,6 +7,7 @@ nobody expected ends the process with its traceback in the log; the client hears
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from contextlib import suppress
@@ -16,6 +17,7 @@ from planner.service.answers import answer
 from planner.service.guard import confine
 
 LENGTH = 8
+_WARM_SECONDS = 60.0
 
 
 def main() -> None:
@@ -46,11 +48,12 @@ def _limit_memory(most: int) -> None:
 
 
 def _warm() -> None:
-    """Load what a first question would wait for."""
-    from planner.api import plan
-    from planner.request.request import PlanRequest
-
-    plan(PlanRequest(model="gpt3-125m", gpus=8))
+    """Load what first questions would wait for, within their time limits: the search, a page's parts, the solver."""
+    asked = {"model": "gpt3-125m", "gpus": 8}
+    found = json.loads(answer("plan", json.dumps(asked).encode(), _WARM_SECONDS)[1])
+    queue = {"cluster": "dgx-h100", "gpus": 8, "jobs": [{"name": "one", "model": "gpt3-125m"}]}
+    for kind, body in (("drawn", {"plan": found}), ("export", {"plan": found}), ("allocate", queue)):
+        answer(kind, json.dumps(body).encode(), _WARM_SECONDS)
 
 
 def _receive(stream: BinaryIO) -> bytes | None:

@@ -290,6 +290,13 @@ def test_node_groups_are_drawn_one_by_one(open_page):
         )
         assert drawn.locator("svg[role=img]").count() == 2
     assert "12.5 GB/s per GPU" in network.inner_text()
+    timeline = page.locator("section:has(h2:text-is('Pipeline timeline'))")
+    rows = timeline.locator("svg[role=img] text").all_text_contents()
+    drawn = [text for text in rows if text in {"old", "new"}]
+    assert drawn == [text.split(":")[0] for text in places.locator("h3").all_inner_texts()]
+    assert timeline.locator("svg[role=img] path").count() >= 4
+    timeline.locator("summary").click()
+    assert {"old", "new"} <= {text.split(", ")[-1] for text in timeline.locator("tbody th, tbody td").all_inner_texts()}
     kernels = page.locator("section:has(h2:text-is('Kernels of a layer'))")
     before = kernels.locator("svg text").first.text_content()
     kernels.get_by_label("machines").select_option("1")

@@ -1,4 +1,4 @@
-"""Every answer beside plans and studies as a page: its headline, figures and tables, as notebooks have them."""
+"""Every answer other than plans and studies as a page: its headline, figures and tables, as notebooks have them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _UNITS: Final = {"_seconds": "", "_bytes": "", "_dollars": "", "_per_hour": " an
 """What is left of these ends in the head of a column."""
 _SHARES: Final = frozenset({"mfu", "measured_mfu", "share", "median", "worst", "gap"})
 _CHANGES: Final = frozenset({"error", "saved", "bias", "before", "after"})
-"""Shares of which more and less are told apart."""
+"""Shares that are written with their sign."""
 _HEADS: Final = {"gpus": "GPUs", "mfu": "MFU", "a": "A", "b": "B", "id": "run"}
 _SIDES: Final = {"terms": "seconds", "memory": "bytes", "breakdown": "seconds"}
 """What the two sides of a table are in."""

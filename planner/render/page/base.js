@@ -38,6 +38,8 @@ const short = (value) => {
   return three(value);
 };
 const seconds = (value) => value >= 1 ? `${three(value)} s` : value >= 1e-3 ? `${three(value * 1e3)} ms` : value > 0 ? `${three(value * 1e6)} µs` : "0 s";
+// No line ends between a number and its unit.
+const unbroken = (text) => text.replace(/(\d) (?=(?:s|ms|µs|%|k|M|GiB|MWh|days|years|hours|h)\b|%)/g, "$1\u00a0").replace("% sure", "%\u00a0sure");
 const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)} %`;
 const counted = (count, thing) => `${count.toLocaleString("en")} ${thing}${count === 1 ? "" : "s"}`;
 

@@ -8,7 +8,7 @@ function cards(list) {
     const [sign, word] = LEVELS[level] ?? [];
     const mark = sign ? html("span", { class: `level ${level}`, role: "img", "aria-label": word }, sign) : "";
     return html("li", { class: "card" }, html("h2", {}, name, " ", mark), html("p", { class: "value" }, value),
-      ...detail.split("; ").map((line) => html("p", { class: "detail" }, line)), html("p", { class: "meaning" }, meaning));
+      ...detail.split("; ").map((line) => html("p", { class: "detail" }, unbroken(line))), html("p", { class: "meaning" }, meaning));
   }));
 }
 
@@ -29,7 +29,7 @@ function alternatives(plans, width, again, { picked = null, onpick = null } = {}
   return parts;
 }
 
-const change = (share) => Math.abs(share) < 5e-5 ? "same" : `${share > 0 ? "+" : "−"}${percent(Math.abs(share), Math.abs(share) < 0.1 ? 1 : 0)}`;
+const change = (share) => Math.abs(share) < 5e-5 ? "same" : `${share > 0 ? "+" : "−"}${percent(Math.abs(share), Math.abs(share) < 5e-4 ? 2 : Math.abs(share) < 0.1 ? 1 : 0)}`;
 
 // How much longer or shorter every term of one plan is than of the best: bars to the right and to the left.
 function compared(best, other, width) {

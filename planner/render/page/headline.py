@@ -53,8 +53,8 @@ def _time(plan: Plan, said: Prediction) -> dict[str, str]:
     sure = f"{100 * said.interval.coverage:.0f} % sure"
     rate = f"{format_prefixed(said.tokens_per_second)} tokens per second"
     failures = "interruptions and checkpoints included" if plan.goodput else ""
-    each = f"{format_seconds(said.iteration_seconds)} per iteration, {low} to {high} ({sure})"
-    return _card("Time", format_days(days), each, rate, failures)
+    each = f"{format_seconds(said.iteration_seconds)} per iteration"
+    return _card("Time", format_days(days), each, f"{low} to {high} ({sure})", rate, failures)
 
 
 def _mfu(said: Prediction) -> dict[str, str]:
@@ -76,14 +76,14 @@ def _cost(plan: Plan, said: Prediction) -> dict[str, str]:
 def _memory(plan: Plan) -> dict[str, str]:
     fullest = max(plan.memory_bytes, key=lambda stage: stage.total / stage.limit)
     share, free = fullest.total / fullest.limit, fullest.limit - fullest.total
-    of = f"{format_gib(fullest.total)} of {format_gib(fullest.limit)} GiB"
+    needed, limit = f"{format_gib(fullest.total)} GiB", f"{format_gib(fullest.limit)} GiB"
     where = f"stage {fullest.stage} of {len(plan.memory_bytes)}" if len(plan.memory_bytes) > 1 else ""
     chance = plan.prediction.fit_probability if plan.prediction else None
     sure = "" if chance is None else f"fits with a probability of {probability_words(chance)}"
     if not plan.fits or share > 1.0:
-        return _card("Memory", of, f"{format_gib(-free)} GiB too much", sure, where, level="bad")
-    left = f"{format_gib(free)} GiB left"
-    return _card("Memory", of, left, sure, where, level="warn" if share > _TIGHT else "good")
+        return _card("Memory", needed, f"{format_gib(-free)} GiB too much for {limit}", sure, where, level="bad")
+    left = f"{format_gib(free)} of {limit} left"
+    return _card("Memory", needed, left, sure, where, level="warn" if share > _TIGHT else "good")
 
 
 def _risk(plan: Plan) -> dict[str, str]:

@@ -28,6 +28,7 @@ _COMPONENTS: Final = (
     "timeline.js",
     "parallel.js",
     "measured.js",
+    "drawings.js",
 )
 _REPORT: Final = ("report.js", "charts.js", "table.js")
 _ANSWER: Final = ("answer.js",)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 FIGURES: Final = ("days", "cost", "mfu", "gib")
-"""What importance is told of."""
+"""Figures whose importance is computed."""
 _LEAST: Final = 1e-12
 """Sum of squares below which nothing differs."""
 

@@ -13,7 +13,7 @@ from costmodels.strategy import Strategies
 from planner.answer.load import strategy_from_plan
 from planner.answer.plan import Plan
 from planner.errors import MeshwrightError
-from planner.render.page.by_group import parts_by_group
+from planner.render.by_group import parts_by_group
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
 

@@ -16,7 +16,7 @@ from costmodels.strategy import Strategies
 from planner.answer.load import strategy_from_plan
 from planner.answer.plan import Plan
 from planner.errors import MeshwrightError
-from planner.render.page.by_group import Part, parts_by_group
+from planner.render.by_group import Part, parts_by_group
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
 
@@ -78,7 +78,7 @@ def _placed(row: Strategies, scenario: Scenario, seconds: Mapping[str, float], f
 
 
 def _part(part: Part, stages: list[dict[str, Any]]) -> dict[str, Any]:
-    """One of several node groups, as ``layout_of`` tells all of a single one; what a term costs is no group's own."""
+    """One of several node groups, described as ``layout_of`` describes a single one, without seconds of terms."""
     group, count = part.scenario.group, int(part.row.pp[0])
     return {
         "name": group.name,

@@ -1,5 +1,5 @@
 // A study at a glance: every plan as a line over all axes, and how much of the spread each axis explains.
-const LINES = 2000; // more would neither be told apart nor print
+const LINES = 2000; // more cannot be distinguished, nor printed
 const TENTH = 0.1;
 
 function parallelLines(all, axes, width, again, state) {

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from costmodels.node_groups import price
-from costmodels.pricing import Price, price_strategy
 from planner.answer.headline import headline
-from planner.answer.load import stages_from_plan, strategy_from_plan
-from planner.answer.plan import Plan, Strategy
+from planner.answer.load import stages_from_plan
+from planner.answer.plan import Plan
 from planner.answer.text import CUT_SHORT, name_in, plural
 from planner.errors import BadRequest, MeshwrightError
-from planner.render.page.by_group import row_over_groups
+from planner.render.by_group import strategy_on
 from planner.render.page.headline import cards, cluster_name, study_headline
 from planner.render.page.importance import importance
 from planner.render.page.kernels import kernels_of
@@ -24,7 +23,7 @@ from planner.render.page.layout import layout_of
 from planner.render.trace import trace
 from planner.request.fields import FIELDS, QUESTION
 from planner.request.request import PlanRequest
-from planner.request.resolve import Resolved, resolve
+from planner.request.resolve import resolve
 from planner.studies.result import Result
 from planner.trust.table import measured
 
@@ -306,27 +305,24 @@ def breakdowns(plan: Plan) -> list[dict[str, float]]:
         return []
     found = []
     for other in plan.alternatives:
-        priced = _priced_again(other.strategy, resolved)
+        row, split = strategy_on(other.strategy, resolved.question), stages_from_plan(other.strategy)
+        priced = price(row, resolved.question, split)
         if abs(priced.iteration - other.iteration_seconds) > 1e-6 * other.iteration_seconds:
             return []
         found.append({name: seconds for name, seconds in priced.breakdown.items() if seconds > 0})
     return found
 
 
-def _priced_again(strategy: Strategy, resolved: Resolved) -> Price:
-    split = stages_from_plan(strategy)
-    if resolved.mixed is None:
-        return price_strategy(strategy_from_plan(strategy), resolved.scenario, split)
-    return price(row_over_groups(strategy, resolved.mixed), resolved.mixed, split)
-
-
 def timeline_of(plan: Plan) -> tuple[dict[str, Any] | None, str]:
-    """One iteration as [stage, stream, start, length, name] in seconds, and a remark; None where it cannot be drawn."""
+    """One iteration as [stage, stream, start, length, name], microseconds, and a remark; None where it is not drawn.
+
+    ``groups`` name the node group of every stage where there are several.
+    """
     try:
-        drawn = trace(plan, largest=PASSES)
+        drawn = trace(plan, largest=PASSES, arrows=False)
     except MeshwrightError as reason:
-        return None, f"no timeline: {reason}"
-    events = [event for event in drawn.document["traceEvents"] if event["ph"] == "X"]
+        return None, f"No timeline: {reason}"
+    events = [event for event in drawn.document["traceEvents"] if event["ph"] == "X"]  # without names of rows
     streams = sorted({event["cat"] for event in events})
     names = sorted({event["name"] for event in events})
     places = {name: i for i, name in enumerate(names)}
@@ -334,6 +330,8 @@ def timeline_of(plan: Plan) -> tuple[dict[str, Any] | None, str]:
         [event["pid"], streams.index(event["cat"]), round(event["ts"]), round(event["dur"]), places[event["name"]]]
         for event in events
     ]
-    few = f"drawn with {drawn.drawn} of the {drawn.planned:,} micro-batches"
-    remark = few if drawn.drawn < drawn.planned else "the whole iteration"
-    return {"streams": streams, "names": names, "events": rows, "span": drawn.span}, remark
+    few = f"{drawn.drawn:,} of the {drawn.planned:,} micro-batches are drawn."
+    remark = few if drawn.drawn < drawn.planned else "The whole iteration is drawn."
+    groups = [stage.group for stage in plan.strategy.stages] if plan.strategy else []
+    told = {"streams": streams, "names": names, "events": rows, "span": drawn.span}
+    return told | {"groups": groups if len(set(groups)) > 1 else []}, remark

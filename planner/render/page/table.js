@@ -67,19 +67,15 @@ function drawAdvice() {
   return advice.length ? table(["question", "about", ["answer", "wide"]], advice, { name: "reasons" }) : null;
 }
 
-const plan = DATA.plan, name = (point) => STUDY ? where(point) : `${label(point.axes.plan)}: ${point.strategy}`;
+const PARETO = "What no other plan beats in both. Less is better on every axis; plans of one job are compared.";
+const plan = DATA.plan;
 if (plan) {
   document.getElementById("cards").append(cards(plan.cards ?? []));
   section("Warnings", "", () => plan.warnings?.length ? html("ul", { class: "assumptions" }, ...plan.warnings.map((text) => html("li", {}, text))) : null, { long: true });
-  section("Where the GPUs sit", "", (_some, width) => plan.layout && layoutFigure(plan.layout, width));
-  section("Who talks over which network", "Bars are as long as the logarithm of a GPU's bandwidth; “not hidden” is what the iteration waits for.",
-    (_some, width) => plan.layout && networkFigure(plan.layout, width));
-  section("Where the time goes", "One iteration of the plan and its alternatives, term by term.", (some, width, again) => timeBars(some, width, again, { name }));
-  section("Memory by stage", "The fullest GPU of every pipeline stage; dashed: what is usable.", (_some, width) => memoryBars(plan.memory, width), { half: true });
-  section("Pareto front", "What no other plan beats in both. Less is better on every axis; plans of one job are compared.", drawPareto, { half: true });
-  section("Pipeline timeline", "A row for every stage; gaps are waiting.", (_some, width) => timelineFigure(plan.timeline, plan.remark, width));
-  section("Kernels of a layer", "How near every kernel comes to the roof: what arithmetic allows on the right, what memory allows on the left.",
-    (_some, width, again) => rooflineFigure(plan.kernels, width, again));
+  for (const [id, title, text, draw] of DRAWINGS) {
+    section(title, text, (_some, width, again) => draw(DATA, width, again), { half: id === "memory" });
+    if (id === "memory") section("Pareto front", PARETO, drawPareto, { half: true });
+  }
   section("Alternatives", "Pick a plan to see in what it differs from the best. “=” is as fast as the best, as far as can be told.",
     (some, width, again) => some.length > 1 ? alternatives(points, width, again) : null, { long: true });
 } else {
@@ -91,8 +87,8 @@ if (plan) {
   if (points.length > 1) { const box = filters(); section("Filter", "All figures and the table show what is chosen here.", () => box); }
   section("Scaling", "Each mark is the best of the points that share its place.", drawCurves);
   section("Two axes", "Each cell is the best point of its row and column.", drawHeat, { half: true });
-  section("Pareto front", "What no other plan beats in both. Less is better on every axis; plans of one job are compared.", drawPareto, { half: true });
-  section("Where the time goes", "", (some, width, again) => timeBars(sorted(some), width, again, { name }));
+  section("Pareto front", PARETO, drawPareto, { half: true });
+  section("Where the time goes", "", (some, width, again) => timeBars(sorted(some), width, again));
   section("Points", "Click a heading to sort.", drawTable, { long: true });
 }
 section("Reasons", "", drawAdvice, { long: true });

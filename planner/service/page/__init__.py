@@ -26,7 +26,7 @@ _POLICY: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame
 
 @dataclass(frozen=True)
 class Page:
-    """A page and what a browser is told with it."""
+    """A page and the headers that a browser gets with it."""
 
     text: str
     headers: Mapping[str, str]

@@ -1,4 +1,4 @@
-// The form: a row of the table for every field, what they offer, and what is wrong beside the field that caused it.
+// The form: a row of the table for every field, what they offer, and what is wrong next to the field that caused it.
 const GOALS = {
   time: "least time", mfu: "highest MFU", cost: "least cost", "tokens-per-gpu-hour": "most tokens per GPU-hour",
   memory: "least memory", goodput: "least time with failures",
@@ -133,7 +133,7 @@ function showTaken(request) {
   }
 }
 
-// Errors beside the field that caused them: true where there is such a field.
+// Errors next to the field that caused them: true where there is such a field.
 function showError(field, message) {
   if (!(field in FORM)) return false;
   const at = control(field), note = document.getElementById(`field-${field}-note`);

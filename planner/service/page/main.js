@@ -73,8 +73,8 @@ function sectionsOf(plan, drawn) {
     reading: now.reading && readingSection(now.reading),
     others: searched && othersSection(plan, drawn),
     otherwise: searched && otherwiseSection(plan),
-    helps: adviceSection("helps", "What would help", plan.what_helps),
-    against: searched && adviceSection("against", "Why not the usual other choices", plan.why_not),
+    helps: adviceSection("helps", "What would help", plan.what_helps, plan),
+    against: searched && adviceSection("against", "Why not the usual other choices", plan.why_not, plan),
     launch: plan.prediction && plan.fits && launchSection(plan),
     assumed: assumedSection(plan),
   };
@@ -109,7 +109,7 @@ function showWays() {
   const there = [...document.querySelectorAll("#sections .block:not([hidden])")];
   at("jump").replaceChildren(...there.map((box) => html("button", { type: "button", onclick: () => box.scrollIntoView({ behavior: "smooth" }) }, WAYS[box.id] ?? box.id)));
 }
-const WAYS = { reading: "your files", others: "other plans", otherwise: "why not otherwise", helps: "what helps", against: "usual choices", launch: "launch files" };
+const WAYS = { reading: "your files", others: "plans", otherwise: "what if", helps: "what helps", against: "why not", launch: "launch" };
 
 for (const name of SECTIONS) at("sections").append(html("div", { id: `part-${name}` }));
 buildDrawings(at("part-drawings"));

@@ -1,13 +1,4 @@
 // The drawings, other plans to compare, what would help, and what was taken for granted.
-const plansName = (point) => `${label(point.axes.plan)}: ${point.strategy}`;
-const DRAWINGS = [
-  ["layout", "Where the GPUs sit", "", (drawn, width) => drawn.plan.layout && layoutFigure(drawn.plan.layout, width)],
-  ["network", "Who talks over which network", "Bars grow with the logarithm of a GPU's bandwidth; “not hidden” is what the iteration waits for.", (drawn, width) => drawn.plan.layout && networkFigure(drawn.plan.layout, width)],
-  ["time", "Where the time goes", "One iteration of the plan, and of the other plans below it.", (drawn, width, again) => timeBars(drawn.points, width, again, { name: plansName })],
-  ["memory", "Memory by stage", "The fullest GPU of every pipeline stage; dashed: what is usable.", (drawn, width) => memoryBars(drawn.plan.memory, width)],
-  ["timeline", "Pipeline timeline", "A row for every stage; gaps are waiting.", (drawn, width) => timelineFigure(drawn.plan.timeline, drawn.plan.remark, width)],
-  ["kernels", "Kernels of a layer", "How near each comes to its roof: arithmetic on the right, memory on the left.", (drawn, width, again) => rooflineFigure(drawn.plan.kernels, width, again)],
-];
 const redrawn = [];
 
 // What is drawn again gives the keyboard back the place that it had.
@@ -55,10 +46,18 @@ const ADVICE = {
   helps: "What an iteration of the best plan gains where the machines or the job are otherwise.",
   against: "What the best plan with that choice takes, and the terms that change most.",
 };
-function adviceSection(id, title, several) {
+function adviceSection(id, title, several, plan) {
   if (!several?.length) return null;
-  return panel(id, title, ADVICE[id], html("ul", { class: "advice" }, ...several.map((one) => html("li", {}, html("b", {}, inForm(one.subject)), html("span", {}, inForm(one.text).replaceAll(" -> ", " → "))))));
+  const base = plan.prediction?.iteration_seconds, timed = base && !["goodput", "memory"].includes(plan.request.objective);
+  const gaps = several.map((one) => timed && one.iteration_seconds ? one.iteration_seconds / base - 1 : 0), most = Math.max(...gaps.map(Math.abs));
+  const words = (text) => unbroken(inForm(text).replaceAll(" -> ", " → ").replace(/(^|[ (])-(?=\d)/g, "$1−"));
+  return panel(id, title, ADVICE[id], html("ul", { class: most ? "advice drawn" : "advice" }, ...several.map((one, i) => html("li", {},
+    html("b", {}, inForm(one.subject)), ...(most ? [gainBar(gaps[i], most)] : []), html("span", {}, words(one.text))))));
 }
+
+// What a change saves or costs, as long as its share of the iteration; the words next to it say the same.
+const gainBar = (gap, most) => svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true", class: "gain" },
+  svg("rect", { width: 100 * Math.min(Math.abs(gap) / Math.min(most, 1), 1), height: 10, rx: 1, class: `c${gap < 0 ? 2 : 1} fill` }));
 
 function assumedSection(plan) {
   const proof = plan.proof ? [html("h3", {}, "Proof"), listed([plan.proof.statement, ...(plan.proof.scope ?? []).map((one) => `among strategies ${one}`)])] : [];

@@ -10,7 +10,7 @@ function toolbar(plan) {
     html("button", { type: "button", onclick: () => window.print() }, "Print"));
 }
 
-const STYLED = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "opacity", "font-size", "font-weight", "font-family", "text-anchor"];
+const STYLED = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "paint-order", "opacity", "font-size", "font-weight", "font-family", "text-anchor"];
 
 // A drawing with its looks written into it, as a picture has no style sheet.
 function withLooks(drawing) {
@@ -37,18 +37,32 @@ async function pictureOf() {
     text(card.querySelector(".value").textContent.trim(), x, y + 50, 18, 700);
   });
   y += 78;
-  for (const drawing of document.querySelectorAll("#part-drawings svg[role=img]")) {
-    const box = drawing.getBoundingClientRect(), high = (WIDE - 2 * EDGE) * box.height / box.width, section = drawing.closest("section");
-    if (!box.width) continue;
-    text(section.querySelector("h2").textContent, EDGE, y + 20, 17, 600);
-    y = placedLegend(whole, section, y + 44, text);
-    whole.append(placed(withLooks(drawing), EDGE, y, WIDE - 2 * EDGE, high));
-    y += high + 26;
+  const drawings = [...document.querySelectorAll("#part-drawings svg[role=img]")].map((drawing) => [drawing, drawing.getBoundingClientRect()]).filter(([, box]) => box.width);
+  const larger = (WIDE - 2 * EDGE) / Math.max(...drawings.map(([, box]) => box.width));
+  let before = null;
+  for (const [drawing, box] of drawings) {
+    const section = drawing.closest("section"), group = headBefore(drawing);
+    if (section !== before) {
+      text(section.querySelector("h2").textContent, EDGE, y + 20, 17, 600);
+      y = placedLegend(whole, section, y + 44, text);
+    }
+    if (group) text(group.textContent, EDGE, y += 12, 13, 600);
+    y += group ? 12 : 0;
+    before = section;
+    whole.append(placed(withLooks(drawing), EDGE, y, larger * box.width, larger * box.height));
+    y += larger * box.height + 26;
   }
   for (const definitions of document.querySelectorAll("svg.defs defs")) whole.prepend(withLooks(definitions));
   for (const [name, value] of Object.entries({ width: WIDE, height: y + EDGE, viewBox: `0 0 ${WIDE} ${y + EDGE}` })) whole.setAttribute(name, value);
   whole.prepend(svg("rect", { width: WIDE, height: y + EDGE, fill: looks.backgroundColor }));
   return rasterised(new XMLSerializer().serializeToString(whole), WIDE, y + EDGE);
+}
+
+// The heading of the node group that a drawing is of, where it is of one.
+function headBefore(drawing) {
+  let one = drawing;
+  while (one && one.tagName !== "H3") one = one.previousElementSibling;
+  return one;
 }
 
 function placed(drawing, x, y, width, height) {
@@ -79,7 +93,7 @@ async function rasterised(text, wide, high) {
 
 function wrapped(text, most) {
   const found = [""];
-  for (const word of text.trim().split(/\s+/)) {
+  for (const word of text.trim().split(/[ \n]+/)) {
     if (`${found.at(-1)} ${word}`.length > most) found.push(word);
     else found[found.length - 1] = `${found.at(-1)} ${word}`.trim();
   }

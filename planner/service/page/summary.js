@@ -1,26 +1,32 @@
 // The answer in one sentence, its cards, and what may be wrong with it; or why nothing fits, and what does.
 function summary(plan, drawn) {
   const words = inForm(drawn.headline).replace(/^given on/, "Your model on"), sentence = headline({ headline: words });
-  if (!plan.prediction) return [sentence, ...refusedIn(plan)];
+  if (!plan.prediction) {
+    const [, job, failed, why] = /^(.*?: )([^:]*)(: .*)$/.exec(words) ?? [];
+    if (failed) sentence.replaceChildren(html("span", { class: "job" }, job), html("strong", { class: "bad" }, failed), html("span", { class: "unseen" }, why.slice(0, 2)), why[2].toUpperCase() + why.slice(3));
+    return [sentence, ...refusedIn(plan)];
+  }
   const [, start, layout, rest] = /^(.*?: )([^:]*)(: .*)$/.exec(words) ?? [];
-  if (layout) sentence.replaceChildren(start, html("strong", {}, layout), rest.replace(/(\d) (?=s|ms|%|[kM]\b|days|years|hours)/g, "$1\u00a0"));
+  if (layout) sentence.replaceChildren(html("span", { class: "job" }, start), html("strong", {}, layout.split(", ").map((one) => one.replaceAll(" ", "\u00a0")).join(", ")),
+    html("span", { class: "unseen" }, rest.slice(0, 2)), unbroken(rest.slice(2)));
   const list = cards(drawn.plan.cards);
   drawn.plan.cards.forEach(({ value, meaning }, i) => {
     list.children[i].querySelector("h2").title = meaning;
     list.children[i].querySelector(".value").classList.toggle("long", value.length > 12);
   });
   for (const [i, gauge] of gauges(plan, drawn.plan.cards)) list.children[i].querySelector(".value").after(gauge);
-  return [sentence, list, ...warningsOf(plan), toolbar(plan)];
+  return [html("div", { class: "opening" }, sentence, toolbar(plan)), list, ...warningsOf(plan)];
 }
 
 function warningsOf(plan) {
-  const lines = [...plan.warnings, ...(plan.choices ?? []).map((one) => `with ${one.subject}: ${one.text}`)];
-  return lines.length ? [html("div", { class: "warnings", role: "note" }, ...lines.map((line) => warning(line, "plain")))] : [];
+  const lines = plan.warnings.map((line) => warning(line, "plain"));
+  const choices = (plan.choices ?? []).map((one) => html("p", {}, "With ", html("b", {}, inForm(one.subject)), `: ${inForm(one.text)}.`));
+  return [["warnings", lines], ["settings", choices]].filter(([, some]) => some.length).map(([kind, some]) => html("div", { class: kind, role: "note" }, ...some));
 }
 
 function refusedIn(plan) {
   const near = plan.nearest ? [html("p", { class: "near" }, html("b", {}, "This works: "), inForm(`${plan.nearest.subject}: ${plan.nearest.text}`),
-    plan.nearest.iteration_seconds ? ` (${seconds(plan.nearest.iteration_seconds)} an iteration) ` : " ", ...unpin(plan.nearest.subject))] : [];
+    plan.nearest.iteration_seconds ? ` (${seconds(plan.nearest.iteration_seconds)} an iteration) ` : " ", ...unpin(plan.nearest.subject), ...asksFor(plan.nearest))] : [];
   const against = plan.rejected.map((one) => html("li", {}, html("b", {}, one.rule.replaceAll("-", " ")), `: ${inForm(one.example)}`));
   return [...near, ...(plan.nothing_near ? [html("p", {}, inForm(plan.nothing_near))] : []),
     html("details", { open: against.length < 6 }, html("summary", {}, "What stands against it"), html("ul", {}, ...against))];
@@ -32,6 +38,14 @@ function unpin(subject) {
   if (!(axis in AXES)) return [];
   showError(axis, "Nothing fits with this value.");
   return [html("button", { type: "button", onclick: () => { set(axis, ""); showForm(); } }, `Leave ${AXES[axis].label} open`)];
+}
+
+// Where another number of GPUs works, the form can ask for it.
+function asksFor({ subject, text }) {
+  const [, gpus] = /^([\d,]+) GPUs?$/.exec(subject) ?? [], [, batch] = /--global-batch (\d+)/.exec(text) ?? [];
+  if (!gpus) return [];
+  const ask = () => { set("gpus", gpus.replaceAll(",", "")); if (batch) set("global_batch_size", batch); showForm(); };
+  return [html("button", { type: "button", onclick: ask }, `Plan for ${subject}`)];
 }
 
 // Bars below the figures of three cards: where time and MFU may lie, and how full the memory is.

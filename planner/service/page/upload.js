@@ -1,4 +1,4 @@
-// Scripts, configurations and logs: read by the service, never run, and priced beside the best plan.
+// Scripts, configurations and logs: read by the service, never run, and compared with the best plan.
 const MOST_BYTES = 700_000; // of one file; a body takes a MiB, and a log's beginning says what it is
 const cutFiles = new Set();
 
@@ -108,11 +108,11 @@ function priced({ answer }) {
   if (!mine) return [warning(`It does not run: ${answer.rejected.map((one) => one.example).join("; ")}`)];
   const gain = best?.iteration_seconds ? 1 - best.iteration_seconds / mine : 0;
   if (!answer.fits) return misfit(answer, best, mine);
-  const far = gain > 0.0005 ? `The best plan is ${percent(gain, 1)} faster: ${seconds(best.iteration_seconds)} in place of ${seconds(mine)}.` : `It is as fast as the best plan: ${seconds(mine)}.`;
+  const far = gain > 0.0005 ? `The best plan takes ${percent(gain, 1)} less time: ${seconds(best.iteration_seconds)} instead of ${seconds(mine)} per iteration.` : `It is as fast as the best plan: ${seconds(mine)}.`;
   return [html("p", { class: "verdict" }, html("strong", {}, far)), ...differsOf(answer), ...(best ? [small(best.text)] : [])];
 }
 
-const differsOf = ({ alternatives }) => alternatives[0]?.differs ? [small(`The best has ${alternatives[0].differs.replaceAll("_", " ")}`)] : [];
+const differsOf = ({ alternatives }) => alternatives[0]?.differs ? [small(`The best has ${inAxes(alternatives[0].differs)}.`)] : [];
 
 function misfit(answer, best, mine) {
   const fitting = best?.iteration_seconds ? ` The best plan that fits takes ${seconds(best.iteration_seconds)}.` : "";
@@ -145,7 +145,7 @@ function freeJob(reading) {
   bringBack();
 }
 
-// What is missing, beside the fields that say it.
+// What is missing, next to the fields that say it.
 function showMissing(reading) {
   for (const line of reading.missing) for (const [, word] of line.matchAll(/--([a-z][a-z-]*[a-z])/g)) {
     if (!showError(offered?.options[word], line)) filesNote(reading.missing.join("; "));

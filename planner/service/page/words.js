@@ -36,6 +36,9 @@ const inForm = (text) => text.replace(/`plan list \w+` shows all/, "the field of
   return words ? `“${words}”` : option;
 });
 
+// Axes as the form calls them: "tp 4, micro_batch_size 2".
+const inAxes = (text) => text.replace(/\b[a-z]+(?:_[a-z]+)*\b/g, (word) => (AXES[word]?.label ?? word.replaceAll("_", " ")));
+
 // A part of the answer with its heading.
 const panel = (id, title, text, ...content) => html("section", { class: "block", id, "aria-labelledby": `${id}-title` },
   html("h2", { id: `${id}-title` }, title), ...(text ? [caption(text)] : []), ...content);

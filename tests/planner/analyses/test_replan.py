@@ -1,6 +1,8 @@
 """Planning anew when nodes fail or join: what moves, by hand and by counting devices, and what is nearest."""
 
 import json
+import math
+import time
 
 import numpy as np
 import pytest
@@ -21,7 +23,9 @@ from planner.analyses.replan import replan
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.request.resolve import resolve
+from planner.search.objective import Objective
 from planner.space.divisors import good_counts
+from planner.space.table import Table
 
 MODEL = "gpt3-1.3b"
 LAYERS = 24
@@ -151,6 +155,24 @@ def test_the_fastest_is_what_a_plan_for_its_devices_finds(old):
     assert found.fastest.iteration_seconds == pytest.approx(again.prediction.iteration_seconds)
     assert found.fastest.idle_gpus == 56 - found.fastest.gpus
     assert found.status == "optimal"
+
+
+def test_no_lattice_is_laid_out_once_the_time_limit_has_passed(old, monkeypatch):
+    clock, late = [0.0], []
+    search, allowed = Objective.search, Table._allowed
+
+    def searched(*given, **named):
+        found = search(*given, **named)
+        clock[0] = math.inf  # the limit passes while the first number of devices is searched
+        return found
+
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(Objective, "search", searched)
+    monkeypatch.setattr(Table, "_allowed", lambda *given: late.extend([1] * (clock[0] > 0.0)) or allowed(*given))
+    found = replan(old, 56, time_limit=60.0)
+    assert late == []
+    assert (found.status, found.counts) == ("feasible", (56,))
+    assert "ended before its proof" in found.statement
 
 
 def test_of_what_is_tied_with_the_fastest_it_takes_what_a_plan_takes():

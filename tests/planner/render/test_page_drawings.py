@@ -11,8 +11,8 @@ from planner.answer.headline import headline
 from planner.answer.load import stages_from_plan
 from planner.api import plan, predict
 from planner.errors import BadRequest
+from planner.render.by_group import row_over_groups
 from planner.render.page import shown_plan, shown_study
-from planner.render.page.by_group import row_over_groups
 from planner.render.page.headline import cards
 from planner.render.page.importance import importance
 from planner.render.page.kernels import kernels_of
@@ -67,7 +67,9 @@ def test_the_memory_card_is_of_the_fullest_stage_and_says_what_is_too_much(best)
         card for card in cards(best.model_copy(update={"memory_bytes": (*others, over)})) if card["name"] == "Memory"
     )
     assert card["level"] == "bad"
-    assert card["detail"].startswith("1.0 GiB too much; fits with a probability of ")
+    assert card["value"] == f"{first.total / 2**30:.1f} GiB"
+    too_much = f"1.0 GiB too much for {first.total / 2**30 - 1:.1f} GiB"
+    assert card["detail"].startswith(f"{too_much}; fits with a probability of ")
     assert card["detail"].endswith(f"; stage {first.stage} of 2")
 
 

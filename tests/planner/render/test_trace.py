@@ -3,23 +3,27 @@
 import json
 from collections import defaultdict
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from costmodels.node_groups import price
 from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.pricing import price_strategy
 from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.api import plan, predict
 from planner.cli.app import main
 from planner.errors import BadRequest
+from planner.render.by_group import strategy_on
 from planner.render.trace import STREAMS, trace
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
 
 DENSE = {"model": "llama3-8b", "gpus": 16, "global_batch_size": 48, "seq_length": 4096}
 EXPERTS = {"model": "deepseek-v2-lite", "gpus": 16, "global_batch_size": 64, "cluster": "dgx-h800"}
+MIXED = str(Path(__file__).parents[3] / "examples/my-mixed-cluster.toml")
 CASES = {
     "none": DENSE | {"pins": {"tp": 2, "cp": 2}},
     "gpipe": DENSE | {"stack": "zero-bubble", "pins": {"pp": 4, "tp": 2}},
@@ -198,11 +202,24 @@ def test_the_command_says_that_the_ends_lengthen_their_chunks(tmp_path):
     assert "chunks" not in ran.stderr
 
 
-def test_a_plan_over_several_node_groups_is_not_drawn():
-    job = {"model": "llama3-8b", "cluster": "a100-h100-mixed", "gpus": 128, "global_batch_size": 64}
-    told = predict(PlanRequest(**job, pins={"tp": 8}))
-    with pytest.raises(BadRequest, match="several node groups"):
-        trace(told)
+@pytest.mark.parametrize("job", [{"model": "llama3-8b"}, {"model": "mixtral-8x7b", "pins": {"pp": 4, "tp": 4}}])
+def test_every_stage_of_several_node_groups_is_drawn_as_its_group_runs_it(job):
+    told = plan(PlanRequest(**job, cluster=MIXED, gpus=64, global_batch_size=64, reasons=False))
+    question, split = resolve(PlanRequest(**told.request)).question, stages_from_plan(told.strategy)
+    made, priced = trace(told), price(strategy_on(told.strategy, question), question, split)
+    complete, events = drawn(made)
+    busy, once = np.zeros(told.strategy.pp), defaultdict(float)
+    for event in complete:
+        if "micro-batch" in event["args"]:
+            busy[event["pid"]] += event["dur"] / 1e6
+        elif event["name"] == "optimizer":
+            once[told.strategy.stages[event["pid"]].group] = event["dur"] / 1e6
+    np.testing.assert_allclose(busy, told.strategy.num_microbatches * priced.stage_seconds, rtol=1e-9)
+    assert max(once.values()) == pytest.approx(told.breakdown_seconds["optimizer"])
+    assert once["old"] != once["new"]
+    assert made.span == pytest.approx(told.prediction.iteration_seconds, rel=0.05)
+    labels = [event["args"]["name"] for event in events if event.get("name") == "process_name"]
+    assert all(stage.group in label for stage, label in zip(told.strategy.stages, labels, strict=True))
 
 
 def test_a_large_plan_is_drawn_in_part_and_says_so():

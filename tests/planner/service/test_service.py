@@ -294,11 +294,45 @@ def test_a_client_that_has_said_all_is_answered(served):
     assert json.loads(document)["status"] == "optimal"
 
 
+def test_a_client_that_leaves_within_its_body_leaves_no_traceback(served):
+    host, port = served.url.removeprefix("http://").split(":")
+    head = b"POST /v1/plan HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"
+    with socket.create_connection((host, int(port)), timeout=30) as client:
+        client.sendall(head)
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(4096) == b""  # and `served` looks into the log
+
+
+def test_what_is_no_request_is_refused_in_the_form_of_all_errors(served):
+    host, port = served.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as client:
+        client.sendall(b"GET /\0 HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        answered = client.makefile("rb").read()
+    assert answered.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(answered.partition(b"\r\n\r\n")[2])["error"]["kind"] == "bad-request"
+
+
 def until(holds, within=10.0):
     deadline = time.perf_counter() + within
     while not holds():
         assert time.perf_counter() < deadline
         time.sleep(0.005)
+
+
+def test_a_first_question_waits_for_no_module():
+    code = """
+import json, sys
+from planner.service import worker
+worker._warm()
+known = set(sys.modules)
+asked = {"model": "llama3-70b", "gpus": 128}
+found = json.loads(worker.answer("plan", json.dumps(asked).encode(), 60.0)[1])
+for kind, body in (("drawn", {"plan": found}), ("export", {"plan": found}), ("why-not", asked | {"pins": {"tp": 8}})):
+    assert worker.answer(kind, json.dumps(body).encode(), 60.0)[0] == 200
+print(sorted(name for name in set(sys.modules) - known if name.startswith(("planner", "costmodels", "ortools"))))
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
 
 
 def test_a_worker_that_is_killed_is_replaced(served):

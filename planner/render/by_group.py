@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodels.node_groups import Mixed, MixedStrategies
+from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies
 from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies, strategies
 from planner.answer.load import strategy_from_plan
@@ -35,6 +35,15 @@ def parts_by_group(record: Strategy, mixed: Mixed) -> Iterator[Part]:
         first += count
 
 
+def strategy_on(record: Strategy, question: AnyScenario) -> Strategies:
+    """The row behind a record on the machines of a question, N = 1.
+
+    Raises:
+        BadRequest: a group of the machines has no stage, or one of the record's is none of them.
+    """
+    return row_over_groups(record, question) if isinstance(question, Mixed) else strategy_from_plan(record)
+
+
 def row_over_groups(record: Strategy, mixed: Mixed) -> MixedStrategies:
     """The row behind a record whose stages lie on several node groups, N = 1.
 
@@ -54,7 +63,6 @@ def _of_group(record: Strategy, stage: Stage) -> Strategies:
     names = ("tp", "dp", "micro_batch_size", "sharding_degree")
     own = {name: said for name in names if (said := getattr(stage, name)) is not None}
     row = strategy_from_plan(record).row(0) | own
-    row["num_microbatches"] = record.global_batch_size // (row["micro_batch_size"] * row["dp"])
     row |= {"sequence_parallel": 0} if row["tp"] == 1 else {}
     row |= {"zero_stage": 0, "sharding_degree": 1} if row["dp"] * row["cp"] == 1 else {}
     return strategies(**row)
