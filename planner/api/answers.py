@@ -17,10 +17,11 @@ from costmodels.useful_flops import causal_excess
 from planner.answer.build import frame_record, priced_record
 from planner.answer.plan import Plan, Prediction, Proof, Rejection
 from planner.answer.text import main_restriction, nearly_full_warning
-from planner.errors import OutOfTime
+from planner.errors import OutOfTime, UnfilledPins
 from planner.explain import verdict as explain
+from planner.explain.combination import contradiction, nearest_given, nearest_searched
 from planner.explain.infeasible import refusal_reasons, rejections
-from planner.explain.nearest import nearest_request, nearest_strategy
+from planner.explain.nearest import NEAREST, nearest_request, nearest_strategy
 from planner.explain.runners_up import alternatives, runners_up
 from planner.explain.warnings import beyond_framework, memory_edge, memory_headroom, not_startable, unused_pin_values
 from planner.explain.what_helps import what_helps, wins_by_saving
@@ -80,7 +81,14 @@ def best_plan(
         BadRequest: pinned degrees that cannot make up the GPUs.
         OutOfTime: the search was stopped before it found a plan.
     """
-    search = search_question(resolved, budget, pins, any_width=bool(pins))
+    try:
+        search = search_question(resolved, budget, pins, any_width=bool(pins))
+    except UnfilledPins as error:
+        if resolved.mixed:
+            raise
+        asked = parse_pins(resolved.request.pins)
+        changed = nearest_searched(resolved.scenario, asked, budget.part(NEAREST))
+        raise contradiction(error, asked, changed) from None
     _check_found(search.outcome, budget)
     if there := answered_instead(resolved.request, resolved, search.space, search.outcome, budget):
         return note_savers(best_plan(resolve_search(there.request), budget, reasons=reasons), resolved.request, there)
@@ -243,7 +251,11 @@ def given_plan(
         found = given_on_groups(resolved, resolved.mixed, layers, recomputed, budget=budget, chunked=chunked)
         return _predicted(resolved, found) if isinstance(found, Given) else _infeasible(resolved, found)
     pins = parse_pins(resolved.request.pins)
-    found = given_strategy(resolved, pins, layers, recomputed, budget=budget, chunked=chunked, as_ran=as_ran)
+    try:
+        found = given_strategy(resolved, pins, layers, recomputed, budget=budget, chunked=chunked, as_ran=as_ran)
+    except UnfilledPins as error:
+        near_by = nearest_given(resolved.scenario, pins, layers) if near else None
+        raise contradiction(error, pins, near_by[0] if near_by else None) from None
     if isinstance(found, Given):
         return _predicted(resolved, found)
     advice = nearest_strategy(resolved.scenario, pins, layers) if near else None
