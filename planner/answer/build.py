@@ -230,6 +230,7 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
         "model": _model_record(scenario.model, asked.model),
         "cluster": short_cluster(resolved.cluster) | _own_file(resolved.machines),
         "stack": _stack_record(resolved.software),
+        "precision": scenario.precision,
         "as_of": None,  # the release that it picked is in the stack's name
         "global_batch_size": scenario.global_batch_size,
         "seq_length": scenario.seq_length,

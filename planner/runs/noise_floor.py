@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.runs.corpus import grouped, map_runs
+from planner.request.progress import Tell
+from planner.runs.corpus import counting, grouped, map_runs
 from planner.runs.figures import Column, line, table
 from planner.runs.judge import Verdict, error_figures, judge_run, read_named
 from planner.runs.schema import Run
@@ -65,10 +66,11 @@ class Floor(NamedTuple):
     """This model's, times the one constant of this group that suits it best."""
 
 
-def judged(paths: Iterable[Path], *, workers: int = 1) -> list[Judged]:
+def judged(paths: Iterable[Path], *, workers: int = 1, progress: Tell | None = None) -> list[Judged]:
     """Every scored time and memory figure of the files."""
     named = list(read_named(paths))
-    verdicts = map_runs([run for _, run in named], judge_run, workers=workers)
+    runs, report_done = [run for _, run in named], counting(len(named), progress)
+    verdicts = map_runs(runs, judge_run, workers=workers, report=report_done)
     return [
         Judged(run, verdict, name)
         for (name, run), found in zip(named, verdicts, strict=True)
@@ -176,9 +178,9 @@ def floors(runs: Iterable[Judged]) -> dict[tuple[str, str], dict[str, Floor]]:
     }
 
 
-def report(paths: Iterable[Path], *, form: str = "table", workers: int = 1) -> str:
+def report(paths: Iterable[Path], *, form: str = "table", workers: int = 1, progress: Tell | None = None) -> str:
     """All floors of the files as a table or as JSON."""
-    runs = judged(paths, workers=workers)
+    runs = judged(paths, workers=workers, progress=progress)
     by_part = floors(runs)
     between = releases(run for run in runs if run.verdict.metric == "iteration_time")
     if form == "json":

@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from costmodels.strategy import Floats
+from planner.request.progress import Tell
 from planner.runs.case import Case
-from planner.runs.corpus import grouped, map_runs, scored_case
+from planner.runs.corpus import counting, grouped, map_runs, scored_case
 from planner.runs.figures import Column, table
 from planner.runs.files import read_runs
 from planner.runs.schema import Run
@@ -71,13 +72,14 @@ class Timed(NamedTuple):
     question: str
 
 
-def sweeps(paths: Iterable[Path], *, workers: int = 1) -> list[Sweep]:
+def sweeps(paths: Iterable[Path], *, workers: int = 1, progress: Tell | None = None) -> list[Sweep]:
     """Every sweep of four or more measured strategies: same source, accelerator, model, sequence, GPUs and precision.
 
     Times are per token, since batches may differ. What was measured again counts once, with the median of its times.
     """
     runs = [run for path in paths for run in read_runs(path) if run.measured.iteration_seconds]
-    cells = grouped(filter(None, map_runs(runs, _timed, workers=workers)), lambda one: one.cell)
+    priced = map_runs(runs, _timed, workers=workers, report=counting(len(runs), progress))
+    cells = grouped(filter(None, priced), lambda one: one.cell)
     again = [list(grouped(cells[cell], lambda one: one.question).values()) for cell in sorted(cells, key=str)]
     noises = _noises(same for alike in again for same in alike if len(same) > 1)
     return [_judged(alike, noises) for alike in again if len(alike) >= SMALLEST]

@@ -86,7 +86,7 @@ def check_priced(by_file: Compared) -> None:
     raise BadRequest(f"{', '.join(by_file)}: no measured figure could be priced; {share}: {reason}")
 
 
-def rank(files: Sequence[str] = (), *, form: str = "table", workers: int = 1) -> str:
+def rank(files: Sequence[str] = (), *, form: str = "table", workers: int = 1, progress: Tell | None = None) -> str:
     """How well the model chooses among measured strategies: the report of ``ranking`` on the same files.
 
     Raises:
@@ -94,10 +94,10 @@ def rank(files: Sequence[str] = (), *, form: str = "table", workers: int = 1) ->
     """
     from planner.runs.ranking import report, sweeps
 
-    return report(sweeps(paths_of(files), workers=workers), form=form)
+    return report(sweeps(paths_of(files), workers=workers, progress=progress), form=form)
 
 
-def bottom(files: Sequence[str] = (), *, form: str = "table", workers: int = 1) -> str:
+def bottom(files: Sequence[str] = (), *, form: str = "table", workers: int = 1, progress: Tell | None = None) -> str:
     """What the measurements leave to any model: the report of ``noise_floor`` on the same files.
 
     Raises:
@@ -105,7 +105,7 @@ def bottom(files: Sequence[str] = (), *, form: str = "table", workers: int = 1) 
     """
     from planner.runs.noise_floor import report
 
-    return report(paths_of(files), form=form, workers=workers)
+    return report(paths_of(files), form=form, workers=workers, progress=progress)
 
 
 def paths_of(files: Sequence[str]) -> list[Path]:
