@@ -208,14 +208,14 @@ def _repeated_flops(scenario: Scenario, row: Strategies, assignment: Assignment)
 
 
 def memory_records(priced: Price, limits: Floats) -> tuple[StageMemory, ...]:
-    """The footprint of every stage, beside the usable memory of its device, margin included."""
+    """The footprint of every stage, with the usable memory of its device, margin included."""
     names = ("weights", "optimizer", "activations", "logits", "slack", "reserved", "total")
-    beside = priced.footprint.gradients - priced.footprint.late  # of those that come as activations go
+    held = priced.footprint.gradients - priced.footprint.late  # of those that come as activations go
     return tuple(
         StageMemory(
             stage=s,
             limit=float(limit),
-            gradients=float(beside[s]),
+            gradients=float(held[s]),
             **{name: float(getattr(priced.footprint, name)[s]) for name in names},
         )
         for s, limit in enumerate(limits)

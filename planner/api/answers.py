@@ -45,24 +45,24 @@ from planner.verify.check import LARGEST_SIMULATION, Verdict, verify
 
 
 class Efforts(NamedTuple):
-    """What each kind of reasons may take beside the plan; what is not proved by then is said not to be."""
+    """What each kind of reasons may take on top of the plan; what is not proved by then is said not to be."""
 
     challenges: float
     """The obvious other choices, which are searched as the plan was."""
     runners_up: float
     """Runners-up are split."""
-    beside: float
+    faster: float
     """What is faster beyond the margin of memory or the framework, of each."""
     helps: float
     """What would help is searched anew on other machines; over several node groups each search has its own."""
 
 
-ONE_GROUP = Efforts(challenges=7.5e5, runners_up=2.5e5, beside=1e6, helps=1.5e6)
-SEVERAL_GROUPS = Efforts(challenges=1e6, runners_up=1e6, beside=0.0, helps=1e6)
+ONE_GROUP = Efforts(challenges=7.5e5, runners_up=2.5e5, faster=1e6, helps=1.5e6)
+SEVERAL_GROUPS = Efforts(challenges=1e6, runners_up=1e6, faster=0.0, helps=1e6)
 HIGH = 0.85
 """Utilisation beyond which a device does less than is counted."""
 DOUBTFUL = 0.15
-"""Share of the memory by which a given strategy may be predicted too large, and is told to be in doubt, not refused."""
+"""Share of the memory by which a given strategy may be predicted too large, and is called doubtful, not refused."""
 RAN = 0.4
 """Share of the shipped runs predicted so, 35 of 91, that ran; of those predicted larger 13 of 427."""
 FLATTERED = 1.2
@@ -156,7 +156,7 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
         search.choice = Choice(outcome.best, "")
         settled = _with_trust(search, budget)
     if not several:
-        memory, code = (budget.part(efforts.beside, share=1 / 4) for _ in range(2))
+        memory, code = (budget.part(efforts.faster, share=1 / 4) for _ in range(2))
         full = (*memory_headroom(search, memory), *memory_edge(search, memory))
         refused = not_startable(search)
         settled["choices"] = (*full, *beyond_framework(search, code))

@@ -157,7 +157,7 @@ def _variable(param: click.Parameter) -> str:
 
 
 def _spell_profile(ctx: click.Context, given: dict[str, Any], origins: dict[str, str]) -> None:
-    """A profile is a cluster and, where it has one, a stack; either option beside it wins, a variable does not."""
+    """A profile is a cluster and, where it has one, a stack; --cluster or --stack win over it, a variable does not."""
     profile = ctx.params.get("profile")
     if profile is None:
         return

@@ -124,7 +124,8 @@ def validate(files: tuple[str, ...], ranking: bool, floor: bool, profile: str | 
     with working("pricing measured runs", params) as watched:
         by_file = None if ranking or floor else compared(files, profile=profile, workers=usable(), **watched)
         if by_file is None:
-            text = (rank if ranking else bottom)(files, form=params["form"], workers=usable(), **watched)
+            more = {} if ranking else {"whole": params["verbose"]}
+            text = (rank if ranking else bottom)(files, form=params["form"], workers=usable(), **watched, **more)
     if by_file is not None:
         text = written(by_file, form=params["form"], whole=params["verbose"])
     if params["form"] == "table":

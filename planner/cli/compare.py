@@ -57,7 +57,7 @@ def compare(ctx: click.Context, /, a: str, b: str | None, **params: Any) -> None
 
 
 def _examined(ctx: click.Context, given: str, params: dict[str, Any]) -> Examined | None:
-    """A log by itself: what was measured, beside what is predicted and what would be best; None for other files."""
+    """A log by itself: what was measured, what is predicted and what would be best; None for other files."""
     found = _job(ctx, given)
     if found is None or found.run is None:
         return None

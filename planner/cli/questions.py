@@ -147,7 +147,7 @@ def _changed(asked: Question, config: str) -> list[str]:
 
 
 def _against_measured(measured: float, predicted: float) -> str:
-    """A measured iteration beside its price."""
+    """A measured iteration compared with its price."""
     return f"measured {measured:.4g} s; predicted {predicted / measured - 1.0:+.1%}, {predicted:.4g} s"
 
 

@@ -120,7 +120,7 @@ def _fields(node: Node) -> Iterator[Line]:
 
 
 def _power(node: Node) -> Iterator[Line]:
-    """A limit below what the device is rated for, and what a node draws beside its devices."""
+    """A limit below what the device is rated for, and what the rest of a node draws."""
     limit, rated = node.figures.get("power_limit"), accelerator(str(node.value("accelerator"))).power
     if limit and limit.value < _LOWERED * rated:
         why = f"{limit.source}: held below the {rated:g} W that it is rated for"

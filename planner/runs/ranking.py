@@ -196,13 +196,15 @@ COLUMNS: Final = (
     Column("mean_regret", "regret", 9, "{:.1%}".format),
     Column("regret_floor", "floor", 9, "{:.1%}".format),
     Column("worst_regret", "worst", 9, "{:.1%}".format),
-    Column("rank_correlation", "rank correlation", 18, "{:.2f}".format),
+    Column("rank_correlation", "ranks", 8, "{:.2f}".format),
     Column("ceiling", "ceiling", 9, "{:.2f}".format),
 )
+NAME: Final = 28
+"""Characters of the name of a source, so that a line takes eighty."""
 LEGEND: Final = (
-    "Regret: how much longer the strategy predicted fastest took than the fastest of its sweep. Floor and ceiling: the "
-    "mean regret and rank correlation of a model that knows the measurements, once they are measured again with their "
-    "source's noise."
+    "Ranks: rank correlation of predicted and measured times. Regret: how much longer the strategy predicted fastest "
+    "took than the fastest of its sweep. Floor and ceiling: the mean regret and rank correlation of a model that knows "
+    "the measurements, once they are measured again with their source's noise."
 )
 
 
@@ -219,7 +221,15 @@ def report(found: list[Sweep], *, form: str = "table") -> str:
     means = {"mean over groups": total}
     if rest["sweeps"] not in {0, total["sweeps"]}:
         means["without those left out of fits"] = rest
-    return "\n".join([*table(groups | means, COLUMNS), "", LEGEND])
+    return "\n".join([_answer(total), "", *table(groups | means, COLUMNS, wide=NAME), "", LEGEND])
+
+
+def _answer(total: Mapping[str, float]) -> str:
+    """What following the predictions costs, in a sentence."""
+    return (
+        f"The strategy predicted fastest takes {total['mean_regret']:.1%} longer than the fastest measured one of its "
+        f"sweep, of which noise leaves {total['regret_floor']:.1%} to any model (means over sources)."
+    )
 
 
 def without_left_out(groups: dict[str, dict[str, float]]) -> dict[str, float]:

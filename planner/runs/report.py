@@ -97,7 +97,14 @@ def rank(files: Sequence[str] = (), *, form: str = "table", workers: int = 1, pr
     return report(sweeps(paths_of(files), workers=workers, progress=progress), form=form)
 
 
-def bottom(files: Sequence[str] = (), *, form: str = "table", workers: int = 1, progress: Tell | None = None) -> str:
+def bottom(
+    files: Sequence[str] = (),
+    *,
+    form: str = "table",
+    workers: int = 1,
+    progress: Tell | None = None,
+    whole: bool = False,
+) -> str:
     """What the measurements leave to any model: the report of ``noise_floor`` on the same files.
 
     Raises:
@@ -105,7 +112,7 @@ def bottom(files: Sequence[str] = (), *, form: str = "table", workers: int = 1, 
     """
     from planner.runs.noise_floor import report
 
-    return report(paths_of(files), form=form, workers=workers, progress=progress)
+    return report(paths_of(files), form=form, workers=workers, progress=progress, whole=whole)
 
 
 def paths_of(files: Sequence[str]) -> list[Path]:

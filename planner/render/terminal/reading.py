@@ -101,7 +101,7 @@ def _parts(table: Mapping[str, Any]) -> dict[str, Any]:
 _ABOUT: Final[Mapping[str, str]] = {"cp_kind": "cp", "etp": "ep", "rank_order": "", "schedule": "pp", "vpp": "pp"}
 """Axes that matter only where another one splits anything; the order of ranks is seldom any one's choice."""
 _TOLD: Final = ("zero_stage", "micro_batch_size", "dp")
-"""Axes that are told whatever they are."""
+"""Axes that are always shown."""
 _NEUTRAL: Final = ("1", "none", "False", "false", "ends")
 
 

@@ -141,7 +141,7 @@ def columns(rows: Iterable[Sequence[Text]], *how: Mapping[str, Any]) -> Table:
 
 
 def pairs(rows: Iterable[tuple[str, str]], style: str = "") -> Table:
-    """What is explained, and the explanation beside it."""
+    """Names on the left, explanations on the right."""
     return columns(([Text(name, style=style), Text(said)] for name, said in rows), {"max_width": 24})
 
 
@@ -161,7 +161,7 @@ def section(heading: str, part: RenderableType, console: Console) -> None:
 
 
 def print_assumed(assumed: Sequence[str], console: Console) -> None:
-    """What nobody said and was filled in, as the last thing that is told."""
+    """What nobody said and was filled in, at the end of the screen."""
     if assumed:
         console.print("", pairs([("Assumed", "; ".join(assumed))], style="bold"), sep="\n")
 

@@ -86,7 +86,7 @@ def test_the_report_tells_every_file_apart(tmp_path):
     noisy = [run(id=str(t), measured={"iteration_seconds": t}) for t in (1.0, 2.0)]
     path.write_text("\n".join(map(json.dumps, noisy)))
     assert list(floors(judged([path]))) == [("mine.jsonl", "iteration_time")]
-    assert report([path]).startswith("Iteration time, mine.jsonl: ")
+    assert report([path]).startswith("Iteration time, mine.jsonl: predictions miss by ")
     (part,) = json.loads(report([path], form="json"))["parts"]
     assert (part["file"], part["mean"]["bound"]["p90"]) == ("mine.jsonl", pytest.approx(1 / 3))
 
