@@ -255,6 +255,8 @@ def find(name: str, kinds: tuple[str, ...] = tuple(KINDS)) -> tuple[Kind, str]:
     if not found:
         everything = [entry for kind in kinds for entry in (*KINDS[kind].names(), *KINDS[kind].aliases())]
         raise _unknown(name, kinds, everything)
+    if len(found) > 1:  # whoever names a framework means its stack, of which there is more to show than of its exporter
+        found = [one for one in found if one[0].name != "exporters"] or found
     if len(found) > 1:
         ways = " or ".join(f"`plan show {full} --kind {kind.name}`" for kind, full in found)
         raise BadRequest(f"{name!r} names several things: {ways}")

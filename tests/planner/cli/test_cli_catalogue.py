@@ -92,6 +92,7 @@ def test_show_finds_the_kind_by_itself():
         ("175b", "models", "gpt3-175b"),
         ("DGX-H100", "clusters", "dgx-h100"),
         ("nemo", "stacks", "nemo"),
+        ("torchtitan", "stacks", "torchtitan"),
         ("heads", "rules", "heads"),
         ("1f1b", "schedules", "1f1b"),
     ):
