@@ -43,7 +43,7 @@ def allocate(queue: Queue, *, workers: int = 1, progress: Tell | None = None) ->
     Args:
         queue: machines and jobs.
         workers: processes that search the jobs' curves.
-        progress: told how many placements are searched, then the best division so far, as a `Progress`.
+        progress: called with a `Progress`: placements searched, then the best division so far.
 
     Raises:
         BadRequest: a job's question contradicts itself, or cost is asked for where a group has no price.

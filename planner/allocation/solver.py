@@ -1,7 +1,7 @@
 """One option for every job within the nodes of every group, by CP-SAT, objective after objective.
 
 A multiple-choice knapsack with one capacity per node group. Aims are minimised one after the other: a later one only
-chooses among the best of those before it. Who waits starts when there are nodes for it beside those who run then.
+chooses among the best of those before it. A job that waits starts when the jobs that run then leave enough nodes.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from planner.errors import MeshwrightError
 from planner.frameworks.registry import framework_of, goes_with
 from planner.request.fields import GIVEN_SPLIT
 from planner.request.overrides import changed_stack
+from planner.request.progress import Tell
 from planner.request.request import PlanRequest
 from planner.request.values import expect_type
 from planner.runs.case import Case, Unpriceable, case_of
@@ -102,12 +103,13 @@ class Examined(Answer):
     notes: tuple[str, ...]
 
 
-def examine_run(run: Run | Mapping[str, Any], framework: str | None = None) -> Examined:
+def examine_run(run: Run | Mapping[str, Any], framework: str | None = None, progress: Tell | None = None) -> Examined:
     """What a run took, what it should take, where the time goes, and what would help first.
 
     Args:
         run: with a complete request; or the document of one.
         framework: whose configuration it is: the best plan is what that starts.
+        progress: told how far the search for the best plan has come.
 
     Raises:
         Unpriceable: the run makes no request.
@@ -120,7 +122,7 @@ def examine_run(run: Run | Mapping[str, Any], framework: str | None = None) -> E
     given = predict(run.request, as_ran=True)
     searched = run.request.model_copy(update=dict.fromkeys(GIVEN_SPLIT))
     framework = framework or framework_of(found.scenario.stack.name)
-    beside = compare_with_best(given, searched, framework)
+    beside = compare_with_best(given, searched, framework, progress)
     predicted = found.price().iteration
     best = beside.why_not[0] if beside.why_not else None
     return Examined(

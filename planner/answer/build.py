@@ -208,14 +208,14 @@ def _repeated_flops(scenario: Scenario, row: Strategies, assignment: Assignment)
 
 
 def memory_records(priced: Price, limits: Floats) -> tuple[StageMemory, ...]:
-    """The footprint of every stage, beside the usable memory of its device, margin included."""
+    """The footprint of every stage, with the usable memory of its device, margin included."""
     names = ("weights", "optimizer", "activations", "logits", "slack", "reserved", "total")
-    beside = priced.footprint.gradients - priced.footprint.late  # of those that come as activations go
+    held = priced.footprint.gradients - priced.footprint.late  # of those that come as activations go
     return tuple(
         StageMemory(
             stage=s,
             limit=float(limit),
-            gradients=float(beside[s]),
+            gradients=float(held[s]),
             **{name: float(getattr(priced.footprint, name)[s]) for name in names},
         )
         for s, limit in enumerate(limits)
@@ -230,6 +230,7 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
         "model": _model_record(scenario.model, asked.model),
         "cluster": short_cluster(resolved.cluster) | _own_file(resolved.machines),
         "stack": _stack_record(resolved.software),
+        "precision": scenario.precision,
         "as_of": None,  # the release that it picked is in the stack's name
         "global_batch_size": scenario.global_batch_size,
         "seq_length": scenario.seq_length,

@@ -30,7 +30,7 @@ CUT_SHORT = "not all were looked at: there may be better alternatives than these
 """Of runners-up of which not all were looked at."""
 
 BEST = "the best plan"
-"""What stands beside a configuration that somebody runs."""
+"""Name of the alternative to a configuration that somebody runs."""
 WITHOUT = " (nothing fits without)"
 """End of the remark that something that saves memory was not asked for."""
 NO_OFFLOADING = "without offloading"
@@ -46,7 +46,7 @@ def format_seconds(value: float) -> str:
     """Seconds as a sentence says them."""
     if value == 0:
         return "0 s"
-    if 1.0 <= abs(value) < 1000.0:  # beside other seconds, minutes are hard to compare
+    if 1.0 <= abs(value) < 1000.0:  # minutes are hard to compare with other seconds
         return f"{value:.3g} s"
     return format_quantity(value, "time") if value > 0 else f"-{format_quantity(-value, 'time')}"
 
@@ -69,7 +69,7 @@ def short_seconds(value: float) -> str:
 
 
 _MOST_DIGITS = 9
-"""After the point, of a figure beside a limit."""
+"""After the point, of a figure that is compared with a limit."""
 
 
 def column_seconds(value: float, largest: float) -> str:
@@ -208,7 +208,7 @@ def what_works(nearest: Advice) -> str:
 
 
 def main_restriction(scope: Iterable[str]) -> str:
-    """The restriction of a proof that is told wherever the proof is; the others stand in the document."""
+    """The restriction that is named wherever a proof is; the document has the others."""
     return next((said for said in scope if said == NO_OFFLOADING or said.startswith("among ")), "")
 
 

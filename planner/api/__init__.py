@@ -34,7 +34,7 @@ def plan(request: PlanRequest, *, progress: Tell | None = None) -> Plan:
 
     Args:
         request: the question; `help(PlanRequest)` has its fields.
-        progress: told how far the answer has come, as a `Progress`, after every batch of strategies.
+        progress: called with a `Progress` after every batch of strategies.
 
     Raises:
         BadRequest and its kin: a request that cannot be understood or contradicts itself.
@@ -61,7 +61,7 @@ def predict(
     Unless ``chunked`` they may make no equal chunks, as a job may have them that draws each of its own, and the answer
     warns of it. A strategy that breaks a rule or does not fit in memory comes back with status ``infeasible`` and the
     reasons, in the first case with the nearest that works unless ``near`` is False, in the second with its prediction.
-    ``as_ran`` prices what really ran though it breaks a rule; the rules stand beside the price.
+    ``as_ran`` prices what really ran though it breaks a rule; the answer lists the rules with the price.
 
     Raises:
         BadRequest: an axis with several values, degrees that do not make up the GPUs, or layers that no such pipeline
@@ -80,7 +80,7 @@ def why_not(request: PlanRequest, *, progress: Tell | None = None) -> WhyNot:
     """Compare the best strategy under the request's pins with the best of all.
 
     What the pins leave free is chosen as well as it can be, so that the comparison is fair. As many values as there are
-    node groups are one for each, as ``predict`` reads them. ``progress`` is told of both searches, as by ``plan``.
+    node groups are one for each, as ``predict`` reads them. ``progress`` is called in both searches, as by ``plan``.
     """
     from planner.explain.why_not import compared
 

@@ -17,10 +17,11 @@ from costmodels.useful_flops import causal_excess
 from planner.answer.build import frame_record, priced_record
 from planner.answer.plan import Plan, Prediction, Proof, Rejection
 from planner.answer.text import main_restriction, nearly_full_warning
-from planner.errors import OutOfTime
+from planner.errors import OutOfTime, UnfilledPins
 from planner.explain import verdict as explain
+from planner.explain.combination import contradiction, nearest_given, nearest_searched
 from planner.explain.infeasible import refusal_reasons, rejections
-from planner.explain.nearest import nearest_request, nearest_strategy
+from planner.explain.nearest import NEAREST, nearest_request, nearest_strategy
 from planner.explain.runners_up import alternatives, runners_up
 from planner.explain.warnings import beyond_framework, memory_edge, memory_headroom, not_startable, unused_pin_values
 from planner.explain.what_helps import what_helps, wins_by_saving
@@ -44,24 +45,24 @@ from planner.verify.check import LARGEST_SIMULATION, Verdict, verify
 
 
 class Efforts(NamedTuple):
-    """What each kind of reasons may take beside the plan; what is not proved by then is said not to be."""
+    """What each kind of reasons may take on top of the plan; what is not proved by then is said not to be."""
 
     challenges: float
     """The obvious other choices, which are searched as the plan was."""
     runners_up: float
     """Runners-up are split."""
-    beside: float
+    faster: float
     """What is faster beyond the margin of memory or the framework, of each."""
     helps: float
     """What would help is searched anew on other machines; over several node groups each search has its own."""
 
 
-ONE_GROUP = Efforts(challenges=7.5e5, runners_up=2.5e5, beside=1e6, helps=1.5e6)
-SEVERAL_GROUPS = Efforts(challenges=1e6, runners_up=1e6, beside=0.0, helps=1e6)
+ONE_GROUP = Efforts(challenges=7.5e5, runners_up=2.5e5, faster=1e6, helps=1.5e6)
+SEVERAL_GROUPS = Efforts(challenges=1e6, runners_up=1e6, faster=0.0, helps=1e6)
 HIGH = 0.85
 """Utilisation beyond which a device does less than is counted."""
 DOUBTFUL = 0.15
-"""Share of the memory by which a given strategy may be predicted too large, and is told to be in doubt, not refused."""
+"""Share of the memory by which a given strategy may be predicted too large, and is called doubtful, not refused."""
 RAN = 0.4
 """Share of the shipped runs predicted so, 35 of 91, that ran; of those predicted larger 13 of 427."""
 FLATTERED = 1.2
@@ -80,7 +81,14 @@ def best_plan(
         BadRequest: pinned degrees that cannot make up the GPUs.
         OutOfTime: the search was stopped before it found a plan.
     """
-    search = search_question(resolved, budget, pins, any_width=bool(pins))
+    try:
+        search = search_question(resolved, budget, pins, any_width=bool(pins))
+    except UnfilledPins as error:
+        if resolved.mixed:
+            raise
+        asked = parse_pins(resolved.request.pins)
+        changed = nearest_searched(resolved.scenario, asked, budget.part(NEAREST))
+        raise contradiction(error, asked, changed) from None
     _check_found(search.outcome, budget)
     if there := answered_instead(resolved.request, resolved, search.space, search.outcome, budget):
         return note_savers(best_plan(resolve_search(there.request), budget, reasons=reasons), resolved.request, there)
@@ -148,7 +156,7 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
         search.choice = Choice(outcome.best, "")
         settled = _with_trust(search, budget)
     if not several:
-        memory, code = (budget.part(efforts.beside, share=1 / 4) for _ in range(2))
+        memory, code = (budget.part(efforts.faster, share=1 / 4) for _ in range(2))
         full = (*memory_headroom(search, memory), *memory_edge(search, memory))
         refused = not_startable(search)
         settled["choices"] = (*full, *beyond_framework(search, code))
@@ -242,7 +250,11 @@ def given_plan(
         found = given_on_groups(resolved, resolved.mixed, layers, recomputed, budget=budget, chunked=chunked)
         return _predicted(resolved, found) if isinstance(found, Given) else _infeasible(resolved, found)
     pins = parse_pins(resolved.request.pins)
-    found = given_strategy(resolved, pins, layers, recomputed, budget=budget, chunked=chunked, as_ran=as_ran)
+    try:
+        found = given_strategy(resolved, pins, layers, recomputed, budget=budget, chunked=chunked, as_ran=as_ran)
+    except UnfilledPins as error:
+        near_by = nearest_given(resolved.scenario, pins, layers) if near else None
+        raise contradiction(error, pins, near_by[0] if near_by else None) from None
     if isinstance(found, Given):
         return _predicted(resolved, found)
     advice = nearest_strategy(resolved.scenario, pins, layers) if near else None

@@ -94,6 +94,7 @@ def gathered(
         _put_below(question_of(job, given, strategy=strategy), source, given, origins, job.origins)
     _put_below(usual or {}, "default", given, origins)
     _spell_chunks(ctx, given, origins)
+    _spell_trainer(ctx, given, origins)
     if ctx.params.get("goodput"):
         _wants_goodput(given, origins)
     return Given(given, origins)
@@ -156,7 +157,7 @@ def _variable(param: click.Parameter) -> str:
 
 
 def _spell_profile(ctx: click.Context, given: dict[str, Any], origins: dict[str, str]) -> None:
-    """A profile is a cluster and, where it has one, a stack; either option beside it wins, a variable does not."""
+    """A profile is a cluster and, where it has one, a stack; --cluster or --stack win over it, a variable does not."""
     profile = ctx.params.get("profile")
     if profile is None:
         return
@@ -218,6 +219,22 @@ def _spell_chunks(ctx: click.Context, given: dict[str, Any], origins: dict[str, 
             f"give --vpp for uneven stages"
         )
     given["pins.vpp"], origins["pins.vpp"] = str(chunks), flag
+
+
+def _spell_trainer(ctx: click.Context, given: dict[str, Any], origins: dict[str, str]) -> None:
+    """Turn a trainer on Hugging Face's into the framework that shards under it, without ranks that it lacks."""
+    from planner.cli.output import talk
+    from planner.frameworks.registry import TRAINERS
+
+    trainer = str(given.get("framework", "")).lower()
+    if (under := TRAINERS.get(trainer)) is None:
+        return
+    given["framework"] = under
+    for axis in ("pins.tp", "pins.ep"):
+        if axis not in given:
+            given[axis], origins[axis] = "1", f"--for {trainer}"
+    writes = f"`plan export PLAN --to {trainer}` writes its files"
+    talk(ctx.params, f"{trainer} runs on {under}: a plan for {under}; {writes}")
 
 
 def _request(given: Mapping[str, Any]) -> PlanRequest:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from planner.runs.calibrate.records import FileRun
 
 
+_MUCH = 3
+"""Things that a log lacks from which on its script is asked for."""
+
+
 @click.command("calibrate", cls=Command, short_help="A cluster and a stack from one's own measurements.")
 @click.argument("files", type=Text(), nargs=-1, required=True, metavar="FILE...")
 @job_options
@@ -78,8 +82,16 @@ def _of_log(ctx: click.Context, name: str) -> FileRun | None:
     found = files_of_side(ctx, name)
     given = gathered(ctx, found)
     if lacking := still_missing(found.job, given):
-        raise BadFile(path, "; ".join(lacking))
+        raise BadFile(path, _lacks(lacking, alone=not ctx.params.get("source")))
     try:
         return path.name, run_of(document_of(found, given))
     except ValueError as error:
         raise BadFile(path, str(error)) from None
+
+
+def _lacks(lacking: list[str], *, alone: bool) -> str:
+    """What a log does not say; of a log ``alone`` that lacks much, what says most of it at once."""
+    if not alone or len(lacking) < _MUCH:
+        return "; ".join(lacking)
+    options = ", ".join(one.rpartition("give ")[2] for one in lacking)
+    return f"the log alone says too little: --from SCRIPT adds what started it; or give {options}"

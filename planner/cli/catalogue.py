@@ -23,16 +23,19 @@ _KINDS = ("models", "clusters", "accelerators", "links", "servers", "stacks", "r
 
 @click.command("list", cls=Command, short_help="What the catalogue holds.")
 @click.argument("kind", type=Word(_KINDS), metavar="|".join(_KINDS))
+@click.argument("words", type=Text(), nargs=-1, metavar="[WORD]...")
 @output_options("table", "json")
-def list_(kind: str, **params: Any) -> None:
-    """List the entries of one kind.
+def list_(kind: str, words: tuple[str, ...], **params: Any) -> None:
+    """List the entries of one kind, or those that say a WORD: plan list clusters h100.
 
-    As JSON, what is stated as a number is one; quantities are text with their unit, as in the files.
+    What takes more than 60 lines is shown in short; with -v in full. As JSON, what is stated as a number is one;
+    quantities are text with their unit, as in the files.
     """
-    from planner.render.catalogue import lines, rows
-    from planner.render.terminal.tables import print_rows
+    from planner.render.catalogue import rows
+    from planner.render.terminal.catalogue import print_list
 
-    deliver(rows(kind), lambda _, console: print_rows(lines(kind), console), params)
+    word = " ".join(words)
+    deliver(rows(kind, word), lambda _, console: print_list(kind, word, console, whole=params["verbose"]), params)
 
 
 @click.command("show", cls=Command, short_help="One entry, every figure with its source.")
@@ -43,7 +46,7 @@ def show(name: str, kind: str | None, **params: Any) -> None:
     """Show one entry of the catalogue with the source of every figure.
 
     Of a stack, or a release of one (torchtitan@2024-12), it shows the switches that --set takes, a line each; with -v
-    all of it, what frameworks call them, and its costs.
+    all of it, what frameworks call them, and its costs. Of what has more than 60 lines it shows the most; with -v all.
     """
     from planner.render import catalogue as view
 
@@ -52,7 +55,7 @@ def show(name: str, kind: str | None, **params: Any) -> None:
     asked = f"{full}@{release}" if at else full
     facts = view.figures(found, full)
     heading, others = view.title(found, full), view.shorts(found, full)
-    from planner.render.terminal.tables import print_figures, print_switches
+    from planner.render.terminal.catalogue import print_figures, print_switches
 
     head = {"kind": found.name, "name": full, "title": heading, "aliases": others}
     also = f"  (also {', '.join(others)})" if others else ""
@@ -63,7 +66,7 @@ def show(name: str, kind: str | None, **params: Any) -> None:
             switches = view.switches(asked)
             print_switches(f"{asked}  {heading}{also}", switches, releases, console, words=bool(params["verbose"]))
         if found.name != "stacks" or params["verbose"]:
-            print_figures(f"{full}  {heading}{also}", facts, console)
+            print_figures(f"{full}  {heading}{also}", facts, console, whole=params["verbose"])
 
     deliver(head | {"figures": [vars(fact) for fact in facts]}, draw, params)
 
@@ -121,7 +124,8 @@ def validate(files: tuple[str, ...], ranking: bool, floor: bool, profile: str | 
     with working("pricing measured runs", params) as watched:
         by_file = None if ranking or floor else compared(files, profile=profile, workers=usable(), **watched)
         if by_file is None:
-            text = (rank if ranking else bottom)(files, form=params["form"], workers=usable())
+            more = {} if ranking else {"whole": params["verbose"]}
+            text = (rank if ranking else bottom)(files, form=params["form"], workers=usable(), **watched, **more)
     if by_file is not None:
         text = written(by_file, form=params["form"], whole=params["verbose"])
     if params["form"] == "table":

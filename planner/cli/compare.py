@@ -57,7 +57,7 @@ def compare(ctx: click.Context, /, a: str, b: str | None, **params: Any) -> None
 
 
 def _examined(ctx: click.Context, given: str, params: dict[str, Any]) -> Examined | None:
-    """A log by itself: what was measured, beside what is predicted and what would be best; None for other files."""
+    """A log by itself: what was measured, what is predicted and what would be best; None for other files."""
     found = _job(ctx, given)
     if found is None or found.run is None:
         return None
@@ -65,8 +65,8 @@ def _examined(ctx: click.Context, given: str, params: dict[str, Any]) -> Examine
     from planner.runs.schema import run_of
 
     question(ctx, found)  # which says what is missing
-    with working("comparing with the best plan", params):
-        return examine_run(run_of(document_of(found, gathered(ctx, found))), found.job.framework)
+    with working("comparing with the best plan", params) as watched:
+        return examine_run(run_of(document_of(found, gathered(ctx, found))), found.job.framework, **watched)
 
 
 def _side(ctx: click.Context, given: str, params: dict[str, Any]) -> Side:
@@ -128,6 +128,6 @@ def _best(ctx: click.Context, given: str, params: dict[str, Any]) -> Side:
             f"compare needs a second side B for {given}; only a script, a configuration or a log is compared alone"
         )
     asked = question(ctx, found, strategy=False).request
-    with working("comparing with the best plan", params):
-        best = plan(asked.model_copy(update={"reasons": False, **dict.fromkeys(GIVEN_SPLIT)}))
+    with working("searching", params) as watched:
+        best = plan(asked.model_copy(update={"reasons": False, **dict.fromkeys(GIVEN_SPLIT)}), **watched)
     return side_of_plan(best, "the best plan for it")

@@ -1,4 +1,4 @@
-"""The files of a job that a command is given: what is known beside them, and what they hold."""
+"""The files of a job that a command is given: what options add to them, and what they hold."""
 
 from __future__ import annotations
 

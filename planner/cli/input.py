@@ -66,10 +66,10 @@ def answer_in(path: str, *, quiet: bool = False) -> Plan:
 
 
 def with_saved_strategy(request: PlanRequest, config: str | None, origins: Mapping[str, str]) -> PlanRequest:
-    """The request with the strategy of the answer in ``config``; pins that were given beside it win.
+    """The request with the strategy of the answer in ``config``; pins that were given as options win.
 
     What the answer's question had pinned, such as a range, does not: its strategy keeps to that. ``origins`` says who
-    gave each value. Stages keep their layers where nothing beside says otherwise.
+    gave each value. Stages keep their layers where no option says otherwise.
 
     Raises:
         BadRequest: the answer was changed to what no plan says.

@@ -193,7 +193,7 @@ job_options = stacked(
         help="Let bash expand the script: this runs its own code, every program that it calls replaced by a recorder.",
     ),
 )
-"""What is known beside the files of a job."""
+"""What a job needs that its files do not say."""
 
 
 def _file_options(asked: str) -> Decorator:

@@ -131,9 +131,9 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
         _say_measured(answer, found, params)
         from planner.analyses.compare_with_best import compare_with_best
 
-        with working("comparing with the best plan", params):
+        with working("comparing with the best plan", params) as watched:
             searched = request.model_copy(update=dict.fromkeys(GIVEN_SPLIT))
-            answer = compare_with_best(answer, searched, found.job.framework)
+            answer = compare_with_best(answer, searched, found.job.framework, **watched)
         say_of_files(params, found)
         talk(params, *_length(found, asked))
     _deliver(answer, params)
@@ -147,7 +147,7 @@ def _changed(asked: Question, config: str) -> list[str]:
 
 
 def _against_measured(measured: float, predicted: float) -> str:
-    """A measured iteration beside its price."""
+    """A measured iteration compared with its price."""
     return f"measured {measured:.4g} s; predicted {predicted / measured - 1.0:+.1%}, {predicted:.4g} s"
 
 

@@ -50,6 +50,9 @@ def _shown(source: str, study: str | None, *, quiet: bool) -> Shown | ShownAnswe
         return _of_store(path, study)
     if study:
         raise BadRequest(f"--study needs a store, and {source} is not one")
+    if path.suffix == ".toml" and path.is_file():
+        asks = f"`plan sweep {source} -o runs.sqlite`, then `plan report runs.sqlite`"
+        raise BadRequest(f"{source} is a question, not an answer; if it is a study: {asks}")
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else read_text(path)
     if '"sweep/1"' in text[:200]:
         return shown_study(*study_in(path, text))

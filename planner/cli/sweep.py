@@ -178,10 +178,10 @@ def _deliver(study: Study, store: str, params: dict[str, Any]) -> Counted:
     from planner.studies.result import results
     from planner.studies.table import as_csv, as_json
 
-    counted, place = Counted(), params["results"]
+    counted, place, whole = Counted(), params["results"], bool(params["verbose"])
     found = counted.passing(results(study, store))
     if params["form"] == "table":
-        write(shown(lambda console: print_results(found, study, console), place), place, "--results")
+        write(shown(lambda console: print_results(found, study, console, whole=whole), place), place, "--results")
     elif params["form"] == "parquet":
         parquet_to(found, study, place)
     else:

@@ -19,6 +19,7 @@ from planner.answer.build import degrees_in_words
 from planner.answer.plan import Advice
 from planner.answer.text import plural
 from planner.errors import BadRequest
+from planner.explain.combination import nearest_given, said
 from planner.request.budget import Budget
 from planner.request.fields import FIELDS, optional_fields
 from planner.request.pins import Pin, parse_pins, shown_value
@@ -253,7 +254,7 @@ PRICED: Final = 40
 
 
 def nearest_strategy(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Advice | None:
-    """The strategy with one pin otherwise that breaks no rule and fits; None where none was found.
+    """The strategy with one pin otherwise, or else with several, that breaks no rule and fits; None where none is.
 
     Degrees and sizes a few times off come before other names. Data parallelism takes what other degrees leave.
     """
@@ -261,7 +262,12 @@ def nearest_strategy(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequen
         if (seconds := _seconds(scenario, row, layers)) is not None:
             words = degrees_in_words(row, scenario)
             return Advice(subject=f"{axis} {shown_value(axis, value)}", text=words, iteration_seconds=seconds)
-    return None
+    if (found := nearest_given(scenario, pins, layers)) is None:
+        return None
+    changed, row = found
+    return Advice(
+        subject=said(changed), text=degrees_in_words(row, scenario), iteration_seconds=_seconds(scenario, row, layers)
+    )
 
 
 def _allowed(

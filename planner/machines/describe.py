@@ -26,7 +26,7 @@ USUAL_NODE: Final = 8
 
 
 class Question(NamedTuple):
-    """What nobody told yet of a kind of node."""
+    """What is not known yet of a kind of node."""
 
     figure: str
     """Name of the figure, as of `Node`."""
@@ -135,7 +135,7 @@ def _left_out(node: Node) -> str:
 
 
 def identify(node: Node) -> None:
-    """Put the catalogue's name of the device beside the name that was told.
+    """Add the catalogue's name of the device to the name that a file says.
 
     Raises:
         BadRequest: no such accelerator is known; with the nearest.
@@ -171,7 +171,7 @@ def _sizes(memory: float) -> tuple[int, ...]:
 
 
 def _variants(said: str, found: str) -> list[str]:
-    """What a short name could be beside what it is taken for: other forms and memories."""
+    """What else a short name could mean: other forms and memories."""
     return [name for name in names("accelerator") if name != found and name.startswith(f"{said.lower()}-")]
 
 

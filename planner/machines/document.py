@@ -29,6 +29,7 @@ _FOR_EXAMPLE: Final = {"nodes": 16, "price": "2.50 $/h", "host_memory": "2 TiB",
 """How a field is written that is not known."""
 _OWN: Final = ("pcie", "socket")
 """Beginnings of links that are no faster than PCIe."""
+_BETWEEN: Final = "Groups meet over both their networks, unless a link between two of them is stated:"
 MEASURE: Final = (
     "what the GPUs really reach: plan probe -o probe.json (plan probe --print > measure.py where only PyTorch is)",
     "the links between GPUs: torchrun --nproc-per-node GPUS measure.py -o probe.json",
@@ -60,6 +61,7 @@ def cluster_file(name: str, nodes: Sequence[Node], read: Sequence[str]) -> str:
         titles = _titles(nodes)
         for title, node in zip(titles, nodes, strict=True):
             lines += ["[[groups]]", _field("name", title), *_group(node, "groups."), ""]
+        lines += [*_comment(_BETWEEN), *(f"# {line}" for line in _between(titles))]
     remarks = list(dict.fromkeys(remark for node in nodes for remark in node.remarks))
     for heading, said in (("Please check:", remarks), ("Not in any file, so measure it:", MEASURE)):
         if said:
@@ -82,6 +84,13 @@ def _titles(nodes: Sequence[Node]) -> list[str]:
         count = sum(one.partition(" ")[0] == title for one in titles)
         titles.append(f"{title} {count + 1}" if count else title)
     return titles
+
+
+def _between(titles: Sequence[str]) -> Iterator[str]:
+    """How a link between two groups would be stated."""
+    yield "[[between]]"
+    yield _field("groups", list(titles[:2]))
+    yield from (_field("bandwidth", "100 Gb/s"), _field("like", "ib-edr100"))
 
 
 def _group(node: Node, table: str) -> Iterator[str]:
@@ -111,7 +120,7 @@ def _fields(node: Node) -> Iterator[Line]:
 
 
 def _power(node: Node) -> Iterator[Line]:
-    """A limit below what the device is rated for, and what a node draws beside its devices."""
+    """A limit below what the device is rated for, and what the rest of a node draws."""
     limit, rated = node.figures.get("power_limit"), accelerator(str(node.value("accelerator"))).power
     if limit and limit.value < _LOWERED * rated:
         why = f"{limit.source}: held below the {rated:g} W that it is rated for"

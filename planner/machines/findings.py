@@ -52,7 +52,7 @@ class Port(NamedTuple):
 
 @dataclass(frozen=True)
 class Reader:
-    """How one kind of file is told and read.
+    """How one kind of file is recognised and read.
 
     Attributes:
         title: the command that wrote it.

@@ -50,7 +50,7 @@ def _queried(text: str, name: str) -> list[Node]:
 
 
 def _devices(text: str) -> Iterator[Mapping[str, str]]:
-    """Every device as ``section/key`` to value; sections are told by their indentation."""
+    """Every device as ``section/key`` to value; indentation makes the sections."""
     found: dict[str, str] | None = None
     path: list[tuple[int, str]] = []
     for line in text.splitlines():
@@ -116,7 +116,7 @@ def _listed(text: str, name: str) -> list[Node]:
 
 
 def _joined(text: str, name: str) -> list[Node]:
-    """A node of ``nvidia-smi topo -m``: what joins its devices, and the cards beside them."""
+    """A node of ``nvidia-smi topo -m``: what joins its devices, and the cards near them."""
     rows = [line.split() for line in _COLOUR.sub("", text).splitlines() if line.strip()]
     header = next(row for row in rows if row[0].startswith("GPU0"))
     devices = [column for column in header if re.fullmatch(r"GPU\d+", column)]
@@ -136,13 +136,13 @@ def _joined(text: str, name: str) -> list[Node]:
 
 
 def _say_cards(node: Node, header: list[str], body: Mapping[str, list[str]], count: int, source: str) -> None:
-    """How many network cards stand beside devices, by name of the column."""
+    """How many network cards share a PCIe switch with a device, by name of the column."""
     cards = [
         (place, column) for place, column in enumerate(header) if re.fullmatch(r"NIC\d+|mlx\d_\w+|hfi\d_\w+", column)
     ]
-    beside = {column for place, column in cards for row in body.values() if place < len(row) and row[place] in _NEAR}
-    if beside and count:
-        node.remarks.append(f"{source}: {len(beside)} of {len(cards)} network cards share a PCIe switch with a device")
+    near = {column for place, column in cards for row in body.values() if place < len(row) and row[place] in _NEAR}
+    if near and count:
+        node.remarks.append(f"{source}: {len(near)} of {len(cards)} network cards share a PCIe switch with a device")
 
 
 def _is_matrix(text: str) -> bool:

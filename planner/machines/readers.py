@@ -13,7 +13,7 @@ from planner.machines import host, kubernetes, nvidia_smi, slurm
 from planner.machines.findings import Node, Reader
 
 READERS: Final[tuple[Reader, ...]] = (*kubernetes.READERS, *nvidia_smi.READERS, *slurm.READERS, *host.READERS)
-"""Those whose files are told surest come first."""
+"""Those whose files are recognised most surely come first."""
 _HINTS: Final = (
     ("| NVIDIA-SMI ", "the table of nvidia-smi cuts names short; nvidia-smi -q > FILE tells all"),
     ("<nvidia_smi_log>", "XML; nvidia-smi -q > FILE, without -x, tells the same"),

@@ -66,6 +66,10 @@ class Kind:
     entry: Callable[[str], Mapping[str, Any]]
     columns: tuple[str, ...]
     """Fields that a list shows."""
+    brief: int
+    """How many of them, from the first, say what an entry is where there is no room for all."""
+    family: Callable[[Mapping[str, Any]], str]
+    """What a long list puts in one line, of an entry."""
 
 
 def _toml(folder: str) -> Callable[[str], Mapping[str, Any]]:
@@ -106,13 +110,28 @@ def _nobody() -> Mapping[str, str]:
     return {}
 
 
-def _hardware(kind: files.Kind, *columns: str) -> Kind:
+def _first_word(entry: Mapping[str, Any]) -> str:
+    return str(entry["name"]).partition("-")[0]
+
+
+def _accelerators(entry: Mapping[str, Any]) -> str:
+    """The first words of what a cluster's nodes have: "a100 + h100"."""
+    return " + ".join(dict.fromkeys(str(one).partition("-")[0] for one in _stated(entry, "accelerator")))
+
+
+def _maker(entry: Mapping[str, Any]) -> str:
+    return f"{entry.get('vendor', '')} {entry.get('architecture', '')}".strip()
+
+
+def _hardware(kind: files.Kind, family: Callable[[Mapping[str, Any]], str], *columns: str) -> Kind:
     return Kind(
         f"{kind}s",
         lambda: files.names(kind),
         lambda: files.aliases(kind),
         lambda name: {"name": name} | files.entry(kind, name),
         columns,
+        brief=2,
+        family=family,
     )
 
 
@@ -125,12 +144,14 @@ KINDS: Final[Mapping[str, Kind]] = {
             catalogue.aliases,
             _toml("model/models"),
             ("name", "title", "num_layers", "hidden_size", "num_heads", "seq_length"),
+            brief=2,
+            family=lambda entry: str(entry.get("family") or _first_word(entry)),
         ),
-        _hardware("cluster", "name", "title", "accelerator", "gpus_per_node"),
-        _hardware("accelerator", "name", "title", "memory", "memory_bandwidth", "year"),
-        _hardware("link", "name", "bandwidth", "efficiency", "step_latency"),
-        _hardware("server", "name", "title", "nodes", "memory", "accelerator", "price"),
-        Kind("stacks", stack_names, _nobody, _toml("stack/stacks"), ("name", "title")),
+        _hardware("cluster", _accelerators, "name", "title", "accelerator", "gpus_per_node"),
+        _hardware("accelerator", _maker, "name", "title", "memory", "memory_bandwidth", "year"),
+        _hardware("link", _first_word, "name", "bandwidth", "efficiency", "step_latency"),
+        _hardware("server", _first_word, "name", "title", "nodes", "memory", "accelerator", "price"),
+        Kind("stacks", stack_names, _nobody, _toml("stack/stacks"), ("name", "title"), 2, _first_word),
         Kind(
             "rules",
             lambda: tuple(r.name for r in EVERY_RULE),
@@ -140,6 +161,8 @@ KINDS: Final[Mapping[str, Kind]] = {
                 *("name", "kind", "reads", "sentence", "source"),
             ),
             ("name", "kind", "sentence", "source"),
+            brief=3,
+            family=lambda entry: _first_word(entry) if entry["kind"] == "framework" else str(entry["kind"]),
         ),
         Kind(
             "schedules",
@@ -147,6 +170,8 @@ KINDS: Final[Mapping[str, Kind]] = {
             lambda: ALIASES,
             _schedule,
             ("name", "bubble", "in_flight", "parameters", "requires", "source"),
+            brief=5,
+            family=_first_word,
         ),
         Kind(
             "exporters",
@@ -154,30 +179,58 @@ KINDS: Final[Mapping[str, Kind]] = {
             lambda: SHORT,
             _attributes(TARGETS.__getitem__, "name", "kind", "title", "versions", "checked"),
             ("name", "kind", "title", "versions", "checked"),
+            brief=3,
+            family=lambda entry: str(entry["kind"]),
         ),
     )
 }
 
 
-def rows(kind: str) -> list[dict[str, Any]]:
-    """Every entry of a kind with the fields that its list shows, as the files state them.
+def rows(kind: str, word: str = "") -> list[dict[str, Any]]:
+    """Every entry of a kind that says a word, with the fields that its list shows, as the files state them.
 
     Where the node groups of a cluster say different things there is a list, and None where nobody says anything.
     """
-    shown = ({column: _stated(entry, column) for column in KINDS[kind].columns} for entry in _entries(kind))
+    shown = ({column: _stated(entry, column) for column in KINDS[kind].columns} for entry in entries(kind, word))
     return [{c: said[0] if len(said) == 1 else said or None for c, said in row.items()} for row in shown]
 
 
-def lines(kind: str) -> list[dict[str, str]]:
+def lines(kind: str, word: str = "") -> list[dict[str, str]]:
     """The same as people read it."""
     return [
         {column: " + ".join(map(_text, _stated(entry, column))) for column in KINDS[kind].columns}
-        for entry in _entries(kind)
+        for entry in entries(kind, word)
     ]
 
 
-def _entries(kind: str) -> Iterator[Mapping[str, Any]]:
-    return map(KINDS[kind].entry, KINDS[kind].names())
+def families(kind: str, word: str = "") -> dict[str, list[str]]:
+    """The names of a kind's entries that say a word, by family, in the order of the alphabet."""
+    found: dict[str, list[str]] = {}
+    for entry in sorted(entries(kind, word), key=KINDS[kind].family):
+        found.setdefault(KINDS[kind].family(entry), []).append(str(entry["name"]))
+    return found
+
+
+def entries(kind: str, word: str = "") -> list[Mapping[str, Any]]:
+    """The entries of a kind; those that a word stands in, in a field of the list, the family or a short name.
+
+    Raises:
+        UnknownName: it stands in none; the message lists the nearest names.
+    """
+    listed = KINDS[kind]
+    others: dict[str, list[str]] = {}
+    for alias, full in listed.aliases().items():
+        others.setdefault(full, []).append(alias)
+
+    def says(entry: Mapping[str, Any]) -> str:
+        fields = [_text(one) for column in listed.columns for one in _stated(entry, column)]
+        return " ".join([*fields, listed.family(entry), *others.get(str(entry["name"]), ())]).lower()
+
+    wanted = word.lower().split()
+    found = [entry for entry in map(listed.entry, listed.names()) if all(one in says(entry) for one in wanted)]
+    if not found:
+        raise UnknownName(kind.removesuffix("s"), word, [*listed.names(), *listed.aliases()], bare_name(word))
+    return found
 
 
 def _stated(entry: Mapping[str, Any], column: str) -> list[Any]:
@@ -202,6 +255,8 @@ def find(name: str, kinds: tuple[str, ...] = tuple(KINDS)) -> tuple[Kind, str]:
     if not found:
         everything = [entry for kind in kinds for entry in (*KINDS[kind].names(), *KINDS[kind].aliases())]
         raise _unknown(name, kinds, everything)
+    if len(found) > 1:  # whoever names a framework means its stack, of which there is more to show than of its exporter
+        found = [one for one in found if one[0].name != "exporters"] or found
     if len(found) > 1:
         ways = " or ".join(f"`plan show {full} --kind {kind.name}`" for kind, full in found)
         raise BadRequest(f"{name!r} names several things: {ways}")

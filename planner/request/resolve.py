@@ -89,9 +89,10 @@ def resolve(request: PlanRequest, *, with_usual_margin: bool = False) -> Resolve
     """
     model = request.model if isinstance(request.model, Model) else find_model(request.model, request.seq_length)
     model = changed_model(model, request.changes)
+    base = request.cluster if isinstance(request.cluster, Cluster) else find_cluster(request.cluster)
+    request, lacking = _in_a_format_of(request, base)
     grads = _written_gradients(request)
     request = request.model_copy(update={"main_grads": grads}) if grads else request
-    base = request.cluster if isinstance(request.cluster, Cluster) else find_cluster(request.cluster)
     software = _stack(request, base)
     choices = choices_of(request)
     stack = chosen(changed_stack(software.at(request.precision), request.changes), **choices)
@@ -112,6 +113,7 @@ def resolve(request: PlanRequest, *, with_usual_margin: bool = False) -> Resolve
     if isinstance(request.model, str) and entry_on_hub(request.model):
         defaults += (f"model {model.name} (from the catalogue, for {request.model})",)
     defaults += describe_hosts(request, base)
+    defaults += (f"precision {request.precision} ({lacking} has no bf16)",) if lacking else ()
     defaults += (f"main gradients {grads} (as in the files for {asked})",) if grads else ()
     mixed = _mixed(request, scenario, cluster) if len(base.groups) > 1 else None
     if len(base.groups) > 1 and cluster.gpus != base.gpus:
@@ -119,6 +121,16 @@ def resolve(request: PlanRequest, *, with_usual_margin: bool = False) -> Resolve
     stability = request.stability or (Stability() if request.objective == "goodput" else None)
     defaults += describe_spares(scenario, stability, base) if stability else ()
     return Resolved(request, scenario, cluster, base, software, tokens, defaults, margin, stability, mixed)
+
+
+def _in_a_format_of(request: PlanRequest, cluster: Cluster) -> tuple[PlanRequest, str]:
+    """The question in 16 bits that all devices compute in, where no format is asked for; which of them has no bf16."""
+    lacking = [group.accelerator for group in cluster.groups if "bf16" not in group.accelerator.peak]
+    if "precision" in request.model_fields_set or not lacking:
+        return request, ""
+    shared = (name for name in ("fp16", "fp32") if all(name in group.accelerator.peak for group in cluster.groups))
+    found = next(shared, None)
+    return (request.model_copy(update={"precision": found}), lacking[0].name) if found else (request, "")
 
 
 def usual_margin(stack: Stack) -> float:

@@ -11,6 +11,8 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
+from costmodels.model.catalogue import entry_on_hub
+from costmodels.model.catalogue import model as find_model
 from costmodels.model.model import Model, checked, from_shape
 from costmodels.stack.stack import Stack
 from hardware.assembly import cluster_record
@@ -74,6 +76,14 @@ def model_of(table: Table) -> Model:
     return checked(fields, label=str(fields["name"]))
 
 
+def hub_or_model(table: Table) -> Model | str:
+    """The same, or the name on a hub that an answer says the model was asked for by, while it means these sizes."""
+    found, hub = model_of(table), table.get("hub")
+    if isinstance(hub, str) and entry_on_hub(hub) and find_model(hub) == found:
+        return hub
+    return found
+
+
 def stack_of(table: Table) -> Stack:
     """The stack of a table of its fields."""
     return Stack.model_validate(dict(table))
@@ -132,7 +142,7 @@ def _is_short(group: object) -> bool:
 
 
 RECORDS: Final[Mapping[str, tuple[type[BaseModel], Callable[[Table], Any]]]] = {
-    "model": (Model, model_of),
+    "model": (Model, hub_or_model),
     "cluster": (Cluster, cluster_of),
     "stack": (Stack, stack_of),
 }

@@ -78,7 +78,7 @@ def heads_divide(c: Columns, x: Scenario) -> Mask:
 
 
 def mixers(x: Scenario) -> tuple[Mixer, ...]:
-    """The model's mixers beside attention, each once."""
+    """The model's mixers other than attention, each once."""
     names = dict.fromkeys(kind.other_mixer for kind in x.depth.kinds if kind.other_mixer)
     return tuple(mixer_of(x.model, name) for name in names)
 

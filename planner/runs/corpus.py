@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from hardware.errors import MeshwrightError
 from planner.processes import map_in_processes
+from planner.request.progress import Progress, Tell
 from planner.runs.case import Case, case_of
 from planner.runs.files import read_runs
 from planner.runs.schema import Run
@@ -43,6 +44,20 @@ def scored_case(run: Run) -> Case | None:
         return case_of(run) if run.scored and not run.unpriced else None
     except MeshwrightError:
         return None
+
+
+def counting(total: int, progress: Tell | None) -> Callable[[list[Any]], None] | None:
+    """What tells how many of so many runs are priced, as results come; None where nobody asked."""
+    if progress is None:
+        return None
+    done = 0
+
+    def report(found: list[Any]) -> None:
+        nonlocal done
+        done += len(found)
+        progress(Progress("pricing measured runs", done=done, total=total))
+
+    return report
 
 
 def map_runs(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from planner.trust.sources import short_source
+
 FIRST: Final = 30
 """Characters of the column of names."""
 
@@ -25,8 +27,8 @@ def line(name: str, figures: Mapping[str, Any], columns: tuple[Column, ...], wid
 
 
 def table(
-    rows: Mapping[str, Mapping[str, Any]], columns: tuple[Column, ...], first: str = "group", wide: int = FIRST
+    rows: Mapping[str, Mapping[str, Any]], columns: tuple[Column, ...], first: str = "source", wide: int = FIRST
 ) -> list[str]:
-    """Headings, and a line for every group; its name takes ``wide`` characters."""
+    """Headings, and a line for every group by its source, whose title takes ``wide`` characters."""
     head = f"{first:{wide}s}" + "".join(f"{column.heading:>{column.width}s}" for column in columns)
-    return [head, *(line(name, figures, columns, wide) for name, figures in rows.items())]
+    return [head, *(line(short_source(name, wide - 1), figures, columns, wide) for name, figures in rows.items())]

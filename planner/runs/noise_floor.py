@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.runs.corpus import grouped, map_runs
+from planner.request.progress import Tell
+from planner.runs.corpus import counting, grouped, map_runs
 from planner.runs.figures import Column, line, table
 from planner.runs.judge import Verdict, error_figures, judge_run, read_named
 from planner.runs.schema import Run
@@ -65,10 +66,11 @@ class Floor(NamedTuple):
     """This model's, times the one constant of this group that suits it best."""
 
 
-def judged(paths: Iterable[Path], *, workers: int = 1) -> list[Judged]:
+def judged(paths: Iterable[Path], *, workers: int = 1, progress: Tell | None = None) -> list[Judged]:
     """Every scored time and memory figure of the files."""
     named = list(read_named(paths))
-    verdicts = map_runs([run for _, run in named], judge_run, workers=workers)
+    runs, report_done = [run for _, run in named], counting(len(named), progress)
+    verdicts = map_runs(runs, judge_run, workers=workers, report=report_done)
     return [
         Judged(run, verdict, name)
         for (name, run), found in zip(named, verdicts, strict=True)
@@ -176,14 +178,21 @@ def floors(runs: Iterable[Judged]) -> dict[tuple[str, str], dict[str, Floor]]:
     }
 
 
-def report(paths: Iterable[Path], *, form: str = "table", workers: int = 1) -> str:
-    """All floors of the files as a table or as JSON."""
-    runs = judged(paths, workers=workers)
+def report(
+    paths: Iterable[Path],
+    *,
+    form: str = "table",
+    workers: int = 1,
+    progress: Tell | None = None,
+    whole: bool = False,
+) -> str:
+    """All floors of the files as a table, of the groups farthest off unless it is to be ``whole``, or as JSON."""
+    runs = judged(paths, workers=workers, progress=progress)
     by_part = floors(runs)
     between = releases(run for run in runs if run.verdict.metric == "iteration_time")
     if form == "json":
         return json.dumps({"parts": [*_documents(by_part)], "releases": _plain(between)}, indent=1)
-    return "\n".join([*_tables(by_part), *_between(between), "", *LEGEND])
+    return "\n".join([*_answer(by_part), "", *_tables(by_part, whole=whole), *_between(between), "", *LEGEND])
 
 
 def _documents(by_part: dict[tuple[str, str], dict[str, Floor]]) -> Iterator[dict[str, Any]]:
@@ -206,12 +215,19 @@ def _both(size: Miss) -> str:
     return f"{size.median:6.1%}{size.p90:7.1%}"
 
 
+def _median(size: Miss) -> str:
+    return f"{size.median:.1%}"
+
+
+NAME = 24
+"""Characters of the name of a source, so that a line takes eighty."""
+FARTHEST_OFF = 12
+"""Groups that a table gives where all are not asked for."""
 COLUMNS = (
     Column("n", "n", 6, str),
-    Column("now", "now", 13, _both),
-    Column("bound", "bound", 13, _both),
-    Column("again", "again", 7, lambda count: str(count or "")),
-    *(Column(name, name, 13, _both) for name in SIDES[2:]),
+    Column("now", "now, p90", 14, _both),
+    *(Column(name, name, 8, _median) for name in ("bound", "spread")),
+    *(Column(name, name, 10, _median) for name in ("rounding", "constant")),
 )
 BETWEEN = (
     Column("configurations", "configurations", 15, str),
@@ -220,13 +236,25 @@ BETWEEN = (
 )
 
 
-def _tables(by_part: dict[tuple[str, str], dict[str, Floor]]) -> Iterator[str]:
+def _answer(by_part: dict[tuple[str, str], dict[str, Floor]]) -> Iterator[str]:
+    """What is missed, and what nothing could avoid, in a sentence for each quantity."""
     for (file, metric), found in by_part.items():
+        sides = mean(found.values())
+        title, now = metric.replace("_", " ").capitalize(), _median(sides["now"])
+        left = f"the best constant factor for each source would leave {_median(sides['constant'])}"
+        yield f"{title}, {file}: predictions miss by {now} (median, mean over sources); {left}."
+
+
+def _tables(by_part: dict[tuple[str, str], dict[str, Floor]], *, whole: bool) -> Iterator[str]:
+    for (file, metric), found in by_part.items():
+        far = sorted(found, key=lambda name: -found[name].now.median)[: len(found) if whole else FARTHEST_OFF]
+        shown = {name: one._asdict() for name, one in found.items() if name in far}
+        few = "" if len(shown) == len(found) else f"; the {len(shown)} of {len(found)} groups farthest off (-v: all)"
         total: dict[str, Any] = {"n": sum(one.n for one in found.values()), **mean(found.values())}
         title = metric.replace("_", " ").capitalize()
-        yield f"{title}, {file}: |predicted / measured - 1|, median and 90th percentile"
-        yield from table({name: one._asdict() for name, one in found.items()}, COLUMNS)
-        yield line("mean over groups", total, COLUMNS)
+        yield f"{title}, {file}: |predicted / measured - 1|, medians{few}"
+        yield from table(shown, COLUMNS, wide=NAME)
+        yield line("mean over groups", total, COLUMNS, NAME)
         yield ""
 
 

@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from costmodels.strategy import Floats
+from planner.request.progress import Tell
 from planner.runs.case import Case
-from planner.runs.corpus import grouped, map_runs, scored_case
+from planner.runs.corpus import counting, grouped, map_runs, scored_case
 from planner.runs.figures import Column, table
 from planner.runs.files import read_runs
 from planner.runs.schema import Run
@@ -71,13 +72,14 @@ class Timed(NamedTuple):
     question: str
 
 
-def sweeps(paths: Iterable[Path], *, workers: int = 1) -> list[Sweep]:
+def sweeps(paths: Iterable[Path], *, workers: int = 1, progress: Tell | None = None) -> list[Sweep]:
     """Every sweep of four or more measured strategies: same source, accelerator, model, sequence, GPUs and precision.
 
     Times are per token, since batches may differ. What was measured again counts once, with the median of its times.
     """
     runs = [run for path in paths for run in read_runs(path) if run.measured.iteration_seconds]
-    cells = grouped(filter(None, map_runs(runs, _timed, workers=workers)), lambda one: one.cell)
+    priced = map_runs(runs, _timed, workers=workers, report=counting(len(runs), progress))
+    cells = grouped(filter(None, priced), lambda one: one.cell)
     again = [list(grouped(cells[cell], lambda one: one.question).values()) for cell in sorted(cells, key=str)]
     noises = _noises(same for alike in again for same in alike if len(same) > 1)
     return [_judged(alike, noises) for alike in again if len(alike) >= SMALLEST]
@@ -194,13 +196,15 @@ COLUMNS: Final = (
     Column("mean_regret", "regret", 9, "{:.1%}".format),
     Column("regret_floor", "floor", 9, "{:.1%}".format),
     Column("worst_regret", "worst", 9, "{:.1%}".format),
-    Column("rank_correlation", "rank correlation", 18, "{:.2f}".format),
+    Column("rank_correlation", "ranks", 8, "{:.2f}".format),
     Column("ceiling", "ceiling", 9, "{:.2f}".format),
 )
+NAME: Final = 28
+"""Characters of the name of a source, so that a line takes eighty."""
 LEGEND: Final = (
-    "Regret: how much longer the strategy predicted fastest took than the fastest of its sweep. Floor and ceiling: the "
-    "mean regret and rank correlation of a model that knows the measurements, once they are measured again with their "
-    "source's noise."
+    "Ranks: rank correlation of predicted and measured times. Regret: how much longer the strategy predicted fastest "
+    "took than the fastest of its sweep. Floor and ceiling: the mean regret and rank correlation of a model that knows "
+    "the measurements, once they are measured again with their source's noise."
 )
 
 
@@ -217,7 +221,15 @@ def report(found: list[Sweep], *, form: str = "table") -> str:
     means = {"mean over groups": total}
     if rest["sweeps"] not in {0, total["sweeps"]}:
         means["without those left out of fits"] = rest
-    return "\n".join([*table(groups | means, COLUMNS), "", LEGEND])
+    return "\n".join([_answer(total), "", *table(groups | means, COLUMNS, wide=NAME), "", LEGEND])
+
+
+def _answer(total: Mapping[str, float]) -> str:
+    """What following the predictions costs, in a sentence."""
+    return (
+        f"The strategy predicted fastest takes {total['mean_regret']:.1%} longer than the fastest measured one of its "
+        f"sweep, of which noise leaves {total['regret_floor']:.1%} to any model (means over sources)."
+    )
 
 
 def without_left_out(groups: dict[str, dict[str, float]]) -> dict[str, float]:

@@ -17,6 +17,7 @@ from planner.runs.judge import Compared, Verdict, coverage, groups, judge, shipp
 from planner.runs.run_lines import run_lines
 from planner.runs.unseen import unseen_fits, unseen_lines, unseen_memory, unseen_times
 from planner.trust.interval import COVERAGE
+from planner.trust.sources import describe_source
 
 METRICS = ("iteration_time", "memory")
 FEW = 100
@@ -25,6 +26,8 @@ MOST_REASONS = 20
 """Reasons that a table gives; the rest is counted."""
 FARTHEST_OFF = 3
 """Groups, rules and reasons that the table on the shipped runs gives where all are not asked for."""
+WIDE = 44
+"""Characters of the name of a source in the table."""
 LEAST = 4
 """Groups that are named where the interval holds less than it promises."""
 COLUMNS: Final = (
@@ -83,7 +86,7 @@ def check_priced(by_file: Compared) -> None:
     raise BadRequest(f"{', '.join(by_file)}: no measured figure could be priced; {share}: {reason}")
 
 
-def rank(files: Sequence[str] = (), *, form: str = "table", workers: int = 1) -> str:
+def rank(files: Sequence[str] = (), *, form: str = "table", workers: int = 1, progress: Tell | None = None) -> str:
     """How well the model chooses among measured strategies: the report of ``ranking`` on the same files.
 
     Raises:
@@ -91,10 +94,17 @@ def rank(files: Sequence[str] = (), *, form: str = "table", workers: int = 1) ->
     """
     from planner.runs.ranking import report, sweeps
 
-    return report(sweeps(paths_of(files), workers=workers), form=form)
+    return report(sweeps(paths_of(files), workers=workers, progress=progress), form=form)
 
 
-def bottom(files: Sequence[str] = (), *, form: str = "table", workers: int = 1) -> str:
+def bottom(
+    files: Sequence[str] = (),
+    *,
+    form: str = "table",
+    workers: int = 1,
+    progress: Tell | None = None,
+    whole: bool = False,
+) -> str:
     """What the measurements leave to any model: the report of ``noise_floor`` on the same files.
 
     Raises:
@@ -102,7 +112,7 @@ def bottom(files: Sequence[str] = (), *, form: str = "table", workers: int = 1) 
     """
     from planner.runs.noise_floor import report
 
-    return report(paths_of(files), form=form, workers=workers)
+    return report(paths_of(files), form=form, workers=workers, progress=progress, whole=whole)
 
 
 def paths_of(files: Sequence[str]) -> list[Path]:
@@ -178,9 +188,9 @@ def _table(by_file: Compared, figures: Mapping[str, Any], most: float) -> Iterat
         shown = each if len(each) <= most else dict(sorted(each.items(), key=_off)[: int(most)])
         farthest = f", the {len(shown)} of {len(each)} groups farthest off" if shown is not each else ""
         yield f"{title}: predicted / measured - 1{farthest}"
-        yield from table(shown, COLUMNS)
+        yield from table(shown, COLUMNS, wide=WIDE)
         if (total := figures[f"{key}summary"])["n"]:
-            yield line("mean over groups", total, COLUMNS)
+            yield line("mean over groups", total, COLUMNS, WIDE)
         yield ""
     for name, metrics in figures["files"].items() if len(by_file) > 1 else ():
         for metric, total in metrics.items():
@@ -198,7 +208,8 @@ def _with_all_known(figures: Mapping[str, Any]) -> Iterator[str]:
     for name, held in figures["interval_coverage"].items():
         if by_group := held["groups"]:
             least = sorted(by_group, key=by_group.__getitem__)[:LEAST]
-            low = ", ".join(f"{group} {by_group[group]:.0%}" for group in least if by_group[group] < COVERAGE)
+            held_by = {describe_source(group): by_group[group] for group in least if by_group[group] < COVERAGE}
+            low = ", ".join(f"{title} {share:.0%}" for title, share in held_by.items())
             shares = f"holds {held['mean']:.1%}, mean over groups{low and f'; least: {low}'}"
             yield f"{COVERAGE:.0%} interval, {name}: {shares}"
     yield "Fits: " + ", ".join(f"{count} {_FITS[name]}" for name, count in figures["fits"].items())

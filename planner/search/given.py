@@ -18,7 +18,7 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Strategies, strategies
 from planner.answer.plan import Rejection
 from planner.answer.text import plural
-from planner.errors import BadRequest
+from planner.errors import BadRequest, UnfilledPins
 from planner.request.budget import Budget
 from planner.request.pins import Pin
 from planner.request.resolve import Resolved
@@ -165,10 +165,10 @@ def _replicas(scenario: Scenario, axes: Mapping[str, int], ranks: int, said: str
     """The data-parallel ranks: those that are left beside the ``ranks`` of one copy."""
     if scenario.gpus % ranks:
         near = _dividing(scenario.gpus, axes)
-        raise BadRequest(f"{said} = {ranks} does not divide {plural(scenario.gpus, 'GPU')}; {near}")
+        raise UnfilledPins(f"{said} = {ranks} does not divide {plural(scenario.gpus, 'GPU')}; {near}")
     dp = scenario.gpus // ranks
     if axes.get("dp", dp) != dp:
-        raise BadRequest(f"dp {axes['dp']} x {said} is not {plural(scenario.gpus, 'GPU')}; dp {dp} is")
+        raise UnfilledPins(f"dp {axes['dp']} x {said} is not {plural(scenario.gpus, 'GPU')}; dp {dp} is")
     return dp
 
 
@@ -184,7 +184,7 @@ def _batches(scenario: Scenario, micro: int, dp: int, *, as_ran: bool) -> int:
     if as_ran and scenario.global_batch_size > micro * dp:
         return round(scenario.global_batch_size / (micro * dp))
     if scenario.global_batch_size % (micro * dp):
-        raise BadRequest(
+        raise UnfilledPins(
             f"micro-batch {micro} x dp {dp} does not divide the global batch of {scenario.global_batch_size}; "
             f"{nearest_multiple(scenario.global_batch_size, micro * dp)} would"
         )

@@ -43,7 +43,7 @@ from planner.sparse.standing import HOUR, Standing
 from planner.version import VERSION
 
 SPEEDING_UP = 2.5e6
-"""Effort for a faster plan among the cheapest, beside as much as the search took."""
+"""Effort for a faster plan among the cheapest, on top of as much as the search took."""
 
 
 def plan_sparse(
@@ -69,7 +69,7 @@ def plan_sparse(
         max_staleness: steps of other workers between a worker's pull and its push, at most.
         nodes: nodes of some groups, at most; 0 leaves a group out.
         time_limit: seconds, also as text such as "2 min"; without it effort is counted.
-        progress: told which modes and machines are searched and the best so far, as a `Progress`.
+        progress: called with a `Progress`: the modes and machines searched, the best so far.
 
     Returns:
         A plan, or one of status "infeasible" with the reason and the nearest request that works.
@@ -149,7 +149,7 @@ def answered(request: SparseRequest, progress: Tell | None = None) -> SparsePlan
 
 
 def _sped_up(tried: list[Tried], first: int, limits: Limits, *, budget: Budget) -> list[Tried]:
-    """The cheapest plan, and then those as cheap that stand beside it, each the fastest for its rent."""
+    """The cheapest plan, then others as cheap, each the fastest for its rent."""
     found, rent = list(tried), tried[first].best.cost * (1.0 + SLACK)
     for place in sorted(range(len(tried)), key=lambda one: one != first):
         best = tried[place].best

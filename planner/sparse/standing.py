@@ -1,4 +1,4 @@
-"""How far a search for a sparse plan has come, told while it goes on."""
+"""How far a search for a sparse plan has come, while it goes on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Standing:
     """Tells the best plan so far, and how far from the best possible it may be.
 
     Attributes:
-        budget: of the search, which knows who is told.
+        budget: of the search, which knows whom to call.
         cheapest: whether the least cost is looked for, else the most speed.
         bounded: whether what is searched now holds every plan, so that its bound is one of all.
     """

@@ -34,7 +34,7 @@ ATTEMPTS: Final = 3
 OUTCOMES: Final = 64
 """Searches that a process keeps; each is a row and a few numbers."""
 RUNNERS_UP_WITHIN: Final = 1.0 + 1e-6
-"""Beside the width of a tie: no runners-up are wanted but those that may be taken."""
+"""With the width of a tie: the only runners-up kept are those that may be taken."""
 
 _DEFECTS: Final = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),

@@ -1,4 +1,4 @@
-"""The answers of a study, point by point, each beside its baseline."""
+"""The answers of a study, point by point, each with its baseline."""
 
 from __future__ import annotations
 

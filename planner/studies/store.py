@@ -1,7 +1,7 @@
 """The store: one SQLite file that keeps every answer under its key.
 
 A commit holds whole answers and is on the disk when it returns (rollback journal, ``synchronous = EXTRA``), so that a
-process may die at any moment. One process writes at a time: it holds a lock on a file beside the store, which the
+process may die at any moment. One process writes at a time: it holds a lock on a file next to the store, which the
 system takes back from a process that dies. Readers need no lock, but the right to write: whoever opens a store after
 a process died in a commit rolls that commit back.
 """

@@ -276,7 +276,7 @@ def _said(study: Study) -> Iterator[tuple[str, str, Any]]:
 
 
 def _check_value(study: Study, first: dict[str, Any], field: str, value: Any, where: str) -> None:
-    """One value beside the first ones of the other axes, as far as it can be judged alone."""
+    """One value with the first of every other axis, as far as it can be judged alone."""
     if "." in field and not field.startswith("pins."):
         return
     needed = {name: first[name] for name in _NEEDED if name in first}

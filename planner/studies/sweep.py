@@ -59,7 +59,7 @@ def sweep(
         store: file of the answers, which is gone on with where it is there; without one nothing is kept.
         workers: processes; 1 answers in this one. A script that asks for more needs ``if __name__ == "__main__":``.
         retry_failed: ask again what failed before.
-        progress: told how many points are answered, as a `Progress`.
+        progress: called with a `Progress`: how many points are answered.
 
     Raises:
         BadFile: the study cannot be read, or the store is none.

@@ -29,6 +29,7 @@ from planner.trust.kinds import kind_for_ends
 from planner.trust.memory import fit_probability
 from planner.trust.own_runs import Learnt, left_uncertain
 from planner.trust.similarity import EXTENTS, MIXTURE, Traits, apart, distance, setting, traits
+from planner.trust.sources import describe_source
 from planner.trust.table import Measured, Run, figures, measured
 
 COVERAGE = 0.9
@@ -198,7 +199,8 @@ def outside(found: Trust) -> tuple[str, ...]:
     if found.inside:
         return ()
     nearest, differs = found.nearest[0], ", ".join(found.differs) or "size"
-    said = [f"the nearest measured run, of {nearest.group}, differs in {differs}"] * (nearest.distance > found.region)
+    said = [f"the nearest measured run, of {describe_source(nearest.group)}, differs in {differs}"]
+    said *= nearest.distance > found.region
     said += [f"{', '.join(found.beyond)} in measured runs"] * bool(found.beyond)
     return (f"outside the validated region: {'; '.join(said)}",)
 
@@ -213,7 +215,7 @@ def above_measured(scenario: Scenario, row: Strategies, mfu: float) -> tuple[str
     best = max((table.runs[i] for i in np.flatnonzero(same)), key=lambda run: run.mfu, default=None)
     if best is None or mfu <= best.mfu:
         return ()
-    where = f"on half as many {mine.names['accelerator'][0]} or more ({best.mfu:.1%}, {best.group})"
+    where = f"on half as many {mine.names['accelerator'][0]} or more ({best.mfu:.1%}, by {describe_source(best.group)})"
     return (f"MFU {mfu:.1%} is above all that was measured {where}",)
 
 

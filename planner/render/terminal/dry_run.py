@@ -37,7 +37,7 @@ def lines(request: PlanRequest, origins: Mapping[str, str], *, searched: bool) -
         "global_batch_size": str(scenario.global_batch_size),
         "seq_length": str(scenario.seq_length),
         "tokens": f"{resolved.tokens}",
-        "precision": request.precision,
+        "precision": scenario.precision,
         "objective": request.objective,
         "ties": request.ties,
         **({"framework": scenario.framework} if scenario.framework else {}),

@@ -21,7 +21,7 @@ _SCREENS: Final = {
     "calibration/1": ("calibration", "render"),
     "examined-run/1": ("examined", "print_examined"),
 }
-"""The module beside this one, and the function in it, that draws each kind of answer."""
+"""The module of this folder, and the function in it, that draws each kind of answer."""
 
 
 def screen(answer: Any, width: int) -> str | None:

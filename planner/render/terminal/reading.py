@@ -85,19 +85,51 @@ def _table(values: Mapping[str, Any], origins: Mapping[str, str]) -> Table:
     several = len({origins.get(name, "") for name in values}) > 1
     table = grid("", "value", *(["from"] if several else []), left=(0, 1, 2))
     for name, value in values.items():
-        table.add_row(*map(Text, (name.removeprefix("pins."), _short(value), *([origins.get(name, "")] * several))))
+        parts = {"": value} if not isinstance(value, Mapping) else _parts(value)
+        for place, (part, inner) in enumerate(parts.items()):
+            heading = name.removeprefix("pins.") if not place else f"  {_PARTS.get(part, _words(part))}"
+            table.add_row(*map(Text, (heading, _short(inner), *([origins.get(name, "")] * several))))
     return table
+
+
+def _parts(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table without its inner tables, which follow it by their names."""
+    inner = {name: value for name, value in table.items() if isinstance(value, Mapping)}
+    return {"": {name: value for name, value in table.items() if name not in inner}} | inner
 
 
 _ABOUT: Final[Mapping[str, str]] = {"cp_kind": "cp", "etp": "ep", "rank_order": "", "schedule": "pp", "vpp": "pp"}
 """Axes that matter only where another one splits anything; the order of ranks is seldom any one's choice."""
 _TOLD: Final = ("zero_stage", "micro_batch_size", "dp")
-"""Axes that are told whatever they are."""
+"""Axes that are always shown."""
 _NEUTRAL: Final = ("1", "none", "False", "false", "ends")
 
 
 _OFF: Final = (False, None, "none")
 """Values of a table that say that something is not there."""
+_PARTS: Final = {"moe": "experts", "mla": "latent attention", "mtp": "multi-token prediction"}
+"""What the tables of a model are called; others by their own words."""
+_SAID: Final = {
+    "num_layers": "{} layers",
+    "hidden_size": "hidden size {}",
+    "num_heads": "{} heads",
+    "num_query_groups": "{} query groups",
+    "ffn_hidden_size": "feed-forward size {}",
+    "gated_ffn": "gated",
+    "vocab_size": "vocabulary {}",
+    "seq_length": "sequence {}",
+    "position": "{} positions",
+    "num_experts": "{} experts",
+    "top_k": "top {}",
+    "expert_ffn_hidden_size": "feed-forward size {}",
+    "num_shared_experts": "{} shared",
+    "shared_expert_ffn_hidden_size": "of size {}",
+    "dense_layers": "the first {} layers dense",
+    "tied_embeddings": "tied embeddings",
+}
+"""How an engineer says the sizes of a model; other fields by their own words."""
+_OF_ONE: Final = {"router_groups", "router_group_top_k"}
+"""Sizes that say nothing where they are 1."""
 
 
 def _usual(name: str, value: Any, values: Mapping[str, Any]) -> bool:
@@ -158,7 +190,26 @@ def _measured(measured: Mapping[str, Any]) -> str:
 
 def _short(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}={inner}" for name, inner in value.items() if name != "name" and inner not in _OFF)
+        return ", ".join(_said(name, inner) for name, inner in value.items() if _says(name, inner))
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value))
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _says(name: str, value: Any) -> bool:
+    """Whether a field of a table tells anything: what is there, or a change to what is not."""
+    return "." in name or not (name == "name" or value in _OFF or (name in _OF_ONE and value == 1))
+
+
+def _said(name: str, value: Any) -> str:
+    """A field of a table as people say it: "top 6", "qkv bias", "overlap grad reduce off"."""
+    if (form := _SAID.get(name)) is not None:
+        return form.format(_short(value))
+    if isinstance(value, bool):
+        return _words(name) if value and "." not in name else f"{_words(name)} {'on' if value else 'off'}"
+    return f"{_words(name)} {_short(value)}"
+
+
+def _words(name: str) -> str:
+    """The name of a field, or of a path such as ``stack.overlap_grad_reduce``, in words."""
+    return name.rpartition(".")[2].replace("_", " ")

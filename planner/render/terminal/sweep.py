@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from rich.console import Console
@@ -19,17 +19,23 @@ from planner.studies.study import Study
 from planner.studies.table import row
 
 SHOWN = 40
-"""Rows of a table; the rest is counted."""
+"""Rows of a table at most; the rest is counted."""
+MOST_SHOWN = 1000
+"""Rows where all are asked for."""
+LINES: Final = 55
+"""Lines of a table that is not asked for in full."""
 _FIGURES = ("seconds", "MFU", "days", "cost", "GiB", "speedup")
 _OPTIONAL = ("days", "cost", "GiB", "MFU", "speedup")
 """What a narrow terminal leaves out, the first first: the tokens, or another figure, tell it."""
 _DEGREES = ("tp", "cp", "pp", "vpp", "dp", "ep")
 
 
-def print_results(found: Iterable[Result], study: Study, console: Console) -> None:
-    """The first rows as a table, and how many more there are."""
+def print_results(found: Iterable[Result], study: Study, console: Console, *, whole: bool = False) -> None:
+    """The first rows as a table that takes no more than a screen, or the ``whole``, and how many more there are."""
     every = iter(found)
-    some = list(islice(every, SHOWN))
+    some = list(islice(every, MOST_SHOWN if whole else SHOWN))
+    while not whole and len(some) > 1 and _height(_columns(some, study), console) > LINES:
+        every = chain([some.pop()], every)
     more = sum(1 for _ in every)
     _print_table(_columns(some, study), console)
     for status in ("failed", "infeasible"):
@@ -37,7 +43,8 @@ def print_results(found: Iterable[Result], study: Study, console: Console) -> No
         if first is not None:
             console.print(f"{named(first)}: {status}: {_why(first)}", overflow="fold", markup=False)
     if more:
-        console.print(f"and {more:,} more rows; --format csv, json or parquet has them all")
+        shows = "" if whole else "-v shows them; "
+        console.print(f"and {more:,} more rows; {shows}--format csv, json or parquet has them all", overflow="fold")
 
 
 def _columns(some: Sequence[Result], study: Study) -> dict[str, list[str]]:
@@ -63,6 +70,13 @@ def _print_table(columns: Mapping[str, Sequence[str]], console: Console) -> None
     print_wide(_table(kept, wide, gap=gap), console)
     if gone := [name for name in columns if name not in kept]:
         console.print(f"without {', '.join(gone)}, for which there is no room; --format csv has them", overflow="fold")
+
+
+def _height(columns: Mapping[str, Sequence[str]], console: Console) -> int:
+    """Lines of the table on this console."""
+    with console.capture() as drawn:
+        _print_table(columns, console)
+    return drawn.get().count("\n")
 
 
 def _fitted(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel
 from rich.console import Console, RenderableType
@@ -16,9 +15,6 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.render.terminal.bars import plain
-
-if TYPE_CHECKING:
-    from planner.render.catalogue import Figure, Switch
 
 Document = TypeVar("Document", bound=BaseModel)
 _WIDEST = 400
@@ -115,40 +111,6 @@ _FIGURE: Final = re.compile(r"(± )?[+-]?[0-9,]*(\.[0-9]+)?(e[+-]?[0-9]+)?( ?(%|
 """A number with its unit, or nothing."""
 
 
-def print_figures(heading: str, facts: Iterable[Figure], console: Console) -> None:
-    """Every figure of an entry; a source is said once for figures in a row that share it."""
-    console.print(printable_text(heading, console, style="bold"), overflow="fold")
-    for source, group in groupby(facts, key=lambda fact: fact.source):
-        text = source or "what it is, as the catalogue names it"
-        console.print("", printable_text(text, console), sep="\n", overflow="fold")
-        rows = [[printable_text(said, console) for said in (fact.field, fact.text)] for fact in group]
-        console.print(indented(columns(rows, {"min_width": 28})))
-
-
-def print_switches(
-    heading: str, switches: Iterable[Switch], releases: Iterable[str], console: Console, *, words: bool
-) -> None:
-    """A stack's switches and releases: name, value, what each does in a line, cut where the console ends.
-
-    With ``words`` the whole of it, and what frameworks call it.
-    """
-    console.print(printable_text(heading, console, style="bold"), "", sep="\n", overflow="fold")
-    rows = []
-    cut: Any = {} if words else {"no_wrap": True, "overflow": "ellipsis"}
-    for one in switches:
-        if not words:
-            value, sentence = one.short
-            head = printable_text(f"  {one.name:<21}  {value:<9}  ", console)
-            console.print(head + printable_text(sentence, console), **cut)
-        else:
-            meaning = printable_text(f"{one.sentence} ({'; '.join(one.words)})", console)
-            rows.append([printable_text(one.name, console), printable_text(one.text, console), meaning])
-    if words:
-        console.print(indented(columns(rows, {"no_wrap": True}, {"max_width": 20})))
-    if lines := [printable_text(f"  {line}", console) for line in releases]:
-        console.print("", *lines, sep="\n", **cut)
-
-
 def unlined(gap: int = 2, **more: Any) -> Table:
     """A table without lines and without columns."""
     return Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold", **more)
@@ -179,7 +141,7 @@ def columns(rows: Iterable[Sequence[Text]], *how: Mapping[str, Any]) -> Table:
 
 
 def pairs(rows: Iterable[tuple[str, str]], style: str = "") -> Table:
-    """What is explained, and the explanation beside it."""
+    """Names on the left, explanations on the right."""
     return columns(([Text(name, style=style), Text(said)] for name, said in rows), {"max_width": 24})
 
 
@@ -199,7 +161,7 @@ def section(heading: str, part: RenderableType, console: Console) -> None:
 
 
 def print_assumed(assumed: Sequence[str], console: Console) -> None:
-    """What nobody said and was filled in, as the last thing that is told."""
+    """What nobody said and was filled in, at the end of the screen."""
     if assumed:
         console.print("", pairs([("Assumed", "; ".join(assumed))], style="bold"), sep="\n")
 

@@ -29,6 +29,7 @@ from planner.render.terminal.panels import (
 from planner.render.terminal.strategy import along_the_pipeline, strategy_rows
 from planner.render.terminal.tables import grid, headed, indented, pairs, printable, speaks_utf, warned
 from planner.request.overrides import written
+from planner.trust.sources import describe_source
 
 LINES: Final = 60
 """Of a screen that does not tell all, where that can be."""
@@ -147,7 +148,7 @@ def _missed(run: Comparable) -> str:
 
 
 def _measured(run: Comparable) -> str:
-    return f"{run.model}, {run.gpus:,} {run.accelerator}, {run.stack}, {run.layout} ({run.group})"
+    return f"{run.model}, {run.gpus:,} {run.accelerator}, {run.stack}, {run.layout}; {describe_source(run.group)}"
 
 
 def _where(found: Trust) -> str:

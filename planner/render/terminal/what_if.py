@@ -17,7 +17,7 @@ _HALF = 8
 _TOLD = 3
 """Levers of the answer."""
 _WORTH = 0.001
-"""Share of the time from which a lever is told in the answer."""
+"""Share of the time from which the answer names a lever."""
 
 
 def print_sensitivity(found: Sensitivity, console: Console) -> None:
@@ -110,7 +110,7 @@ def words(s: Strategy) -> str:
 
 
 def print_robust(found: Robust, console: Console) -> None:
-    """The choice, then it beside the best and the next candidates, and how far the best stays best."""
+    """The choice, a table of it, the best and the next candidates, and how far the best stays best."""
     worst = format_percent(found.chosen.worst_regret)
     spread = f"{', '.join(found.uncertain)} are each within {format_percent(found.within)} of what is stated"
     line(console, f"Use {words(found.chosen.strategy)}: at worst {worst} slower than the best, where {spread}.", "bold")

@@ -41,9 +41,32 @@ def test_lists_hold_numbers_as_numbers_and_quantities_with_their_unit():
 
 @pytest.mark.parametrize("kind", view.KINDS)
 def test_the_table_names_every_entry(kind):
-    shown = run("list", kind.removesuffix("s")).stdout
+    shown = run("list", kind.removesuffix("s"), "-v").stdout
     first_words = {line.split()[0] for line in shown.splitlines() if line.strip()}
     assert set(view.KINDS[kind].names()) <= first_words
+
+
+@pytest.mark.parametrize("kind", view.KINDS)
+def test_a_list_takes_a_screen_and_counts_what_it_leaves_to_v(kind):
+    shown = run("list", kind).stdout
+    assert len(shown.splitlines()) <= 60
+    assert "-v" in shown or all(name in shown for name in view.KINDS[kind].names())
+
+
+def test_a_word_lists_the_entries_that_say_it():
+    names = {entry["name"] for entry in json.loads(run("list", "clusters", "h100", "--format", "json").stdout)}
+    assert {"dgx-h100", "aws-p5", "a100-h100-mixed"} <= names
+    assert "dgx-a100-80gb" not in names
+    assert all(name in run("list", "clusters", "h100").stdout for name in names)
+    assert run("list", "clusters", "dgx-h10").stderr == ""
+    assert "did you mean dgx-h100" in run("list", "clusters", "dgxh100x").stderr
+
+
+@pytest.mark.parametrize("name", ["b200", "gb200", "persia", "a100-h100-mixed"])
+def test_a_long_entry_takes_a_screen_and_counts_the_rest(name):
+    short, whole = run("show", name).stdout, run("show", name, "-v").stdout
+    assert len(short.splitlines()) <= 60 < len(whole.splitlines())
+    assert re.search(r"Not shown: \d+ figures of \S+; -v shows all", short)
 
 
 @pytest.mark.parametrize("kind", view.KINDS)
@@ -69,6 +92,7 @@ def test_show_finds_the_kind_by_itself():
         ("175b", "models", "gpt3-175b"),
         ("DGX-H100", "clusters", "dgx-h100"),
         ("nemo", "stacks", "nemo"),
+        ("torchtitan", "stacks", "torchtitan"),
         ("heads", "rules", "heads"),
         ("1f1b", "schedules", "1f1b"),
     ):
@@ -128,7 +152,7 @@ def test_the_schema_of_a_request_takes_the_tables_that_requests_take():
 
 
 def listed(kind, columns):
-    return CliRunner().invoke(main, ["list", kind], env={"COLUMNS": str(columns)}).stdout
+    return CliRunner().invoke(main, ["list", kind, "-v"], env={"COLUMNS": str(columns)}).stdout
 
 
 @pytest.mark.parametrize("kind", ["models", "clusters", "accelerators", "servers", "stacks", "exporters"])

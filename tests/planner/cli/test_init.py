@@ -1,6 +1,7 @@
 """``plan init`` writes a cluster file that every command takes, and says where each figure is from."""
 
 import itertools
+import json
 import tomllib
 from pathlib import Path
 
@@ -234,6 +235,20 @@ def test_kinds_of_nodes_that_nobody_counts_are_one_each(plan, tmp_path):
     assert [group.nodes for group in machines.groups] == [1, 1]
     done = plan("-m", "gpt3-125m", "-c", "./mine.toml", "-g", "2", "--no-reasons")
     assert done.exit_code == 0, done.stderr
+
+
+def test_nodes_without_bf16_beside_others_are_planned_on_in_fp16_and_that_is_said(plan, tmp_path):
+    (tmp_path / "v100.txt").write_text("GPU 0: Tesla V100-SXM2-32GB (UUID: a)\n")
+    (tmp_path / "a100.txt").write_text("GPU 0: NVIDIA A100-SXM4-80GB (UUID: b)\n")
+    machines = written(plan, "v100.txt", "a100.txt")
+    assert len(machines.groups) == 2
+    assert "[[between]]" in (tmp_path / "mine.toml").read_text()
+    ask = ("-m", "gpt3-125m", "-c", "./mine.toml", "-g", "2", "--no-reasons")
+    shown = " ".join(plan(*ask).stdout.split())
+    assert "precision fp16 (v100-sxm2-32gb has no bf16)" in shown
+    assert "--fp16" in plan(*ask, "--format", "args").stdout
+    assert json.loads(plan(*ask, "--format", "json").stdout)["request"]["precision"] == "fp16"
+    assert "does not compute in bf16" in plan(*ask, "--precision", "bf16").stderr
 
 
 def test_a_scheduler_and_a_driver_that_name_other_devices_are_said(plan, tmp_path):
