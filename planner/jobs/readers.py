@@ -26,7 +26,7 @@ from planner.jobs.reader import Context, JobFile, Reader
 from planner.jobs.roll import read as roll
 from planner.jobs.torchtitan import log as torchtitan_log
 from planner.jobs.torchtitan import read as torchtitan
-from planner.jobs.trainers import axolotl, llamafactory, openrlhf, swift, trl
+from planner.jobs.trainers import axolotl, litgpt, llamafactory, openrlhf, oumi, swift, torchtune, trl
 from planner.jobs.transformers import log as transformers_log
 from planner.jobs.transformers import read as transformers
 from planner.jobs.verl import read as verl
@@ -35,6 +35,7 @@ READERS: Final[list[Reader]] = [
     *unread.READERS, *megatron.READERS, configurations.ARGUMENTS, *nemo.READERS, configurations.PRIMUS,
     *neox.READERS, configurations.FLAGSCALE, *verl.READERS, *internevo.READERS, *openrlhf.READERS, *roll.READERS,
     *deepspeed.READERS, *llamafactory.READERS, *axolotl.READERS, *swift.READERS, *trl.READERS,
+    *torchtune.READERS, *litgpt.READERS, *oumi.READERS,
     *transformers.READERS, *recipes.READERS, *torchtitan.READERS, *accelerate.READERS, *nanotron.READERS,
     *llmfoundry.READERS, *maxtext.READERS, *documents.READERS, log_reader("nanotron"), *torchtitan_log.READERS,
     maxtext.LOG, *nemo_log.READERS, llmfoundry.LOG, neox.LOG, dump.LOG,
