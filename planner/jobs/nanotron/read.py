@@ -11,6 +11,7 @@ from planner.jobs.imported import ImportedJob, Length, llama_shape
 from planner.jobs.nanotron.options import OPTIONS, SIZES
 from planner.jobs.options import Document, present
 from planner.jobs.reader import CommandReader, Context, Launch, reader_of_tables
+from planner.jobs.values import unpriced
 
 
 def nanotron_job(document: Mapping[str, Any]) -> ImportedJob:
@@ -24,8 +25,9 @@ def nanotron_job(document: Mapping[str, Any]) -> ImportedJob:
     at = Document(document, OPTIONS)
     tp, pp, dp = (at.needed(axis) for axis in ("tp", "pp", "dp"))
     lacks = _unknown(at)
+    shape = llama_shape(at, *SIZES, "seq_length") | present(qkv_bias=at("qkv_bias") or None)
     fields = present(
-        model=llama_shape(at, *SIZES, "seq_length") if at.raw("num_layers") and not lacks else None,
+        model=shape if at.raw("num_layers") and not lacks else None,
         gpus=tp * pp * dp,
         seq_length=at("seq_length"),
         precision=at("precision"),
@@ -45,8 +47,15 @@ def nanotron_job(document: Mapping[str, Any]) -> ImportedJob:
     length = Length(at("iterations"), "iterations", OPTIONS["iterations"].word) if at("iterations") else None
     assumed = ["parallelism.pp_engine is not given; afab is priced"] if pp > 1 and at.raw("schedule") is None else []
     tables = ("", "parallelism", "model", "model.model_config", "tokens", "optimizer")
-    unread = at.left(dict.fromkeys(tables, data("nanotron/words")["harmless"]))
-    return ImportedJob(fields, pins, remarks=unread, assumed=tuple(assumed), length=length, lacks=lacks)
+    said = data("nanotron/words")
+    effects = unpriced(document, said["unpriced"])
+    if pins["sequence_parallel"] == "true" and at.raw("tensor_overlap") is False:
+        effects += (f"{OPTIONS['tensor_overlap'].word} is off, which is not priced: tensor ranks wait longer",)
+    harmless = f"{said['harmless']} {' '.join(path.rpartition('.')[2] for path in said['unpriced'])}"
+    remarks = at.left(dict.fromkeys(tables, harmless))
+    return ImportedJob(
+        fields, pins, remarks=remarks, assumed=tuple(assumed), unpriced=effects, length=length, lacks=lacks
+    )
 
 
 def _unknown(at: Document) -> str:

@@ -79,14 +79,16 @@ def torchtitan_job(document: Mapping[str, Any]) -> ImportedJob:
     # Its own 10,000 steps are of a trial.
     length = Length(at("steps"), "iterations", "training.steps") if at("steps") else None
     harmless = data("torchtitan/words")["harmless"]
+    assumed, effects = (*about_batch, *_assumed(at, pp)), (*about_again, *_unpriced(at, pp))
+    _ = at.raw("etp")  # of no effect without experts
     return ImportedJob(
         fields,
         pins,
         layers or (recomputed and (find_model(str(model)).num_layers,)),
         recomputed=recomputed,
         remarks=(*about_layers, *about_precision, *at.left(dict.fromkeys(_READ, harmless))),
-        assumed=(*about_batch, *_assumed(at, pp)),
-        unpriced=(*about_again, *_unpriced(at, pp)),
+        assumed=assumed,
+        unpriced=effects,
         length=length,
         lacks=_unknown(at),
     )
