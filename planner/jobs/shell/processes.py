@@ -93,7 +93,7 @@ _MODULES: Final = {
 """Modules of Python that are programs."""
 _PROGRAMS: Final[Mapping[str, Callable[[Launch, Processes], Processes]]] = {
     **dict.fromkeys(("torchrun", "tune", "oumi"), _torchrun), **dict.fromkeys(("deepspeed", "ds"), _deepspeed),
-    "accelerate": _accelerate, "swift": _by_environment, "megatron": _by_environment, "llamafactory-cli": _by_environment,
+    **dict.fromkeys(("swift", "megatron", "llamafactory-cli"), _by_environment), "accelerate": _accelerate,
 }  # fmt: skip
 _DEVICES: Final = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
 
