@@ -71,6 +71,7 @@ def training_job(
         asked_adapters(at, trainer, context.known),
         _task_job(at, task),
         _frozen_job(at, shape, context),
+        _batch_of_script(at, trainer, sharded, context),
         named,
         ImportedJob(present(gpus=gpus or whole((accelerate or {}).get("num_processes")))),
     )
@@ -112,6 +113,16 @@ def _spread(job: ImportedJob) -> ImportedJob:
     kind = "a2a" if job.framework == "deepspeed" or plain else "p2p"
     pins = {**job.pins, "cp_kind": job.pins.get("cp_kind", kind)}
     return replace(job, pins=pins, framework=None if plain else job.framework)
+
+
+def _batch_of_script(at: Document, trainer: Trainer, sharded: ImportedJob, context: Context) -> ImportedJob:
+    """What must be said of a batch that a script has a word of its own for: whether it is a device's."""
+    said = {"global_batch_size", "pins.micro_batch_size"} & set(context.known)
+    if said or not trainer.own_adapters or at.raw("micro_batch_size") is not None or "steps" in sharded.pins:
+        return ImportedJob()
+    name = next((one for one in ("train_batch_size", "batch_size") if whole(at.table("").get(one))), "")
+    asked = f"{name} may be a GPU's or all GPUs' batch, depending on the script; --micro-batch-size N or "
+    return ImportedJob(missing=(f"{asked}--global-batch-size N says it",) if name else ())
 
 
 def _frozen_job(at: Document, shape: Model | None, context: Context) -> ImportedJob:
