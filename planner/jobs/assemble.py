@@ -78,7 +78,7 @@ def read_files(
 
     Args:
         given: their paths, or what they hold.
-        context: what is known beside them; its files are filled in.
+        context: what else is known; its files are filled in.
         readers: of all kinds.
         form: the kind of the file, or of one of several, where somebody said it.
 

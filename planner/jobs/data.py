@@ -1,4 +1,4 @@
-"""Tables of words that stand beside the code, as TOML."""
+"""Tables of words in TOML files next to the code."""
 
 from __future__ import annotations
 

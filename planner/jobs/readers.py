@@ -56,7 +56,7 @@ def read_job(given: Sequence[Path | JobFile], context: Context, form: str | None
 
     Args:
         given: the files of one job, by their paths or as what they hold.
-        context: what is known beside them.
+        context: what else is known.
         form: the kind of one of them, where somebody said it.
 
     Raises:

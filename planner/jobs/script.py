@@ -74,7 +74,7 @@ def job_of_script(file: JobFile, context: Context, readers: Sequence[Reader]) ->
 
 
 def script_of(file: JobFile, context: Context) -> Script:
-    """What a script starts, with the scripts beside it that it runs or takes in.
+    """What a script starts, with the scripts in its folder that it runs or sources.
 
     Raises:
         BadRequest: it takes too many steps to read.

@@ -70,7 +70,7 @@ def deepspeed_document(document: Mapping[str, Any], find: Find = lambda _: None)
 
 
 def _of_deepspeed(at: Document, find: Find) -> ImportedJob:
-    """The plugin's job; its micro-batch is the script's, so that it is not told of."""
+    """The plugin's job; its micro-batch is the script's, and is not reported as missing."""
     plugin = at.table("deepspeed_config")
     made = deepspeed_document(at.table(""), find)
     if made is None:

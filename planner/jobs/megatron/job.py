@@ -138,7 +138,7 @@ def _batch(at: Arguments) -> int | None:
 
 
 def _gpus(at: Arguments) -> int | None:
-    """Processes of all nodes, where numbers say them; torchrun has one node unless it is told."""
+    """Processes of all nodes, where numbers say them; torchrun has one node by default."""
     each, nodes = at.text("nproc_per_node"), at.text("nnodes") or "1"
     return int(each) * int(nodes) if each.isdecimal() and nodes.isdecimal() else None
 

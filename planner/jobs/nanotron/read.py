@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from planner.errors import BadRequest
+from planner.jobs.configured import configured
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, llama_shape
 from planner.jobs.nanotron.options import OPTIONS, SIZES
@@ -75,18 +76,13 @@ def _recognises(at: Mapping[str, Any]) -> bool:
 def _starts(launch: Launch) -> bool:
     """Whether a command line is that of nanotron's ``run_train.py``, which takes one file and no other option."""
     named = any(word.rpartition("/")[2] in {"run_train.py", "train_nanotron.py"} for word in launch.words)
-    return named and any(word.startswith("--config-file") for word in launch.words)
+    return named and launch.option("config_file") is not None
 
 
 def _read_command(launch: Launch, context: Context) -> ImportedJob:
     """The job of the file that a command line names, which has the number of devices too."""
-    place = next(place for place, word in enumerate(launch.words) if word.startswith("--config-file"))
-    _, sign, value = launch.words[place].partition("=")
-    name = value if sign else next(iter(launch.words[place + 1 :]), "")
-    file = launch.file(name, context)
-    if file is None:
-        return ImportedJob(missing=(f"{name}, which --config-file names, is not here; give that file too",))
-    return nanotron_job(file.document or {})
+    document = configured(launch, context, launch.option("config_file") or "")
+    return document if isinstance(document, ImportedJob) else nanotron_job(document)
 
 
 READERS: Final = (

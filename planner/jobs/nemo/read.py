@@ -34,7 +34,7 @@ def _one_words(document: Mapping[str, Any], context: Context) -> Words:
     kind = words.get("activations-checkpoint-granularity")
     for name in ("activations-checkpoint-method", "activations-checkpoint-num-layers"):
         if kind != ["full"]:
-            words.pop(name, None)  # written beside, and of no effect
+            words.pop(name, None)  # written too, and of no effect
     return words
 
 
@@ -48,7 +48,7 @@ def nemo_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
     """The job of a configuration of NeMo 1's Megatron GPT.
 
     Raises:
-        BadRequest: a value that is wrong or not priced, or a model with an encoder beside its decoder.
+        BadRequest: a value that is wrong or not priced, or a model with an encoder and a decoder.
     """
     model = document.get("model")
     model = model if isinstance(model, Mapping) else {}
@@ -100,9 +100,8 @@ def _read_recipe(launch: Launch, context: Context) -> ImportedJob:
         words[word.replace("_", "-")] = (
             value.strip("'\"[]").split(",") if value.startswith("[") else [value.strip("'\"")]
         )
-    if "--recipe" in launch.words:
-        named = launch.words[launch.words.index("--recipe") + 1 :][:1]
-        words["recipe"] = [_RECIPE.sub("", one).replace("_", "-") for one in named]
+    if named := launch.option("recipe"):
+        words["recipe"] = [_RECIPE.sub("", named).replace("_", "-")]
     return _of_bridge(words, context)
 
 

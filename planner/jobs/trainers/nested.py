@@ -10,10 +10,9 @@ from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.megatron.tables import resolved_tables
 from planner.jobs.options import present
-from planner.jobs.reader import Context, Launch
+from planner.jobs.reader import Context
 from planner.jobs.transformers.job import training_job
 from planner.jobs.transformers.trainer import Trainer
-from planner.jobs.yaml_text import parse_yaml
 
 
 def plain_words(document: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -34,31 +33,6 @@ def _leaves(table: Mapping[str, Any], front: str) -> Iterator[tuple[str, Any]]:
             yield from _leaves(value, f"{front}{key}.")
         elif value is not None:
             yield f"{front}{key}", value
-
-
-def with_overrides(document: Mapping[str, Any], pairs: Mapping[str, str]) -> dict[str, Any]:
-    """A document with what ``path=value`` says in its place; values are YAML's."""
-    made: dict[str, Any] = {**document}
-    for path, text in pairs.items():
-        *tables, key = path.split(".")
-        at = made
-        for table in tables:
-            inner = at.get(table)
-            at[table] = {**inner} if isinstance(inner, Mapping) else {}
-            at = at[table]
-        try:
-            at[key] = parse_yaml(text)
-        except ValueError:
-            at[key] = text
-    return made
-
-
-def configured(launch: Launch, context: Context, name: str, pairs: Mapping[str, str]) -> dict[str, Any] | ImportedJob:
-    """The file that a command line names with its overrides, or that it is not here."""
-    file = launch.file(name, context) if name else None
-    if name and (file is None or file.document is None):
-        return ImportedJob(missing=(f"{name} has the options, but is not here; give that file too",))
-    return with_overrides((file.document if file else None) or {}, pairs)
 
 
 def on_own_kernels(job: ImportedJob, name: str, *, compiled: bool) -> ImportedJob:

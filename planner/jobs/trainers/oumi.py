@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from planner.jobs.configured import configured
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob
 from planner.jobs.reader import CommandReader, Context, Launch, reader_of_tables
 from planner.jobs.shell.processes import processes
 from planner.jobs.trainers.family import trainer
-from planner.jobs.trainers.nested import configured, plain_words, tuned
+from planner.jobs.trainers.nested import plain_words, tuned
 from planner.jobs.transformers.arguments import values_of
 from planner.jobs.transformers.options import FORMATS, OPTIONS
 from planner.jobs.transformers.trainer import zero

@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from planner.jobs.configured import configured
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.options import present
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
 from planner.jobs.shell.processes import processes
 from planner.jobs.trainers.family import trainer
-from planner.jobs.trainers.nested import configured, on_own_kernels, plain_words, tuned
-from planner.jobs.transformers.arguments import overrides_of, values_of
-from planner.jobs.transformers.options import OPTIONS
+from planner.jobs.trainers.nested import on_own_kernels, plain_words, tuned
+from planner.jobs.transformers.arguments import overrides_of
 from planner.jobs.values import at_path, truth, whole
 
 TORCHTUNE: Final = trainer("torchtune", alone=True)
@@ -96,9 +96,7 @@ def _starts(launch: Launch) -> bool:
 
 
 def _read(launch: Launch, context: Context) -> ImportedJob:
-    place = launch.words.index("--config") if "--config" in launch.words else len(launch.words)
-    name = next(iter(launch.words[place + 1 :]), str(values_of(launch.words, OPTIONS).get("config", "")))
-    document = configured(launch, context, name, overrides_of(launch.words))
+    document = configured(launch, context, launch.option("config") or "", overrides_of(launch.words))
     if isinstance(document, ImportedJob):
         return document
     single = any("single_device" in word for word in launch.words)

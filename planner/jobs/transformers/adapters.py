@@ -1,4 +1,4 @@
-"""What trains of a model: all of it, or low-rank adapters beside weights that are frozen, and in which formats."""
+"""What trains of a model: all of it, or low-rank adapters on frozen weights, and in which formats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAST_LAYERS: Final = "freeze"
 """Only some layers train, the last ones usually."""
 _LOW_RANK: Final = frozenset({"lora", "qlora", "adalora", "dora", "longlora", "lora+", "pissa", "rslora"})
 _NO_PRICE: Final = frozenset({"oft", "qoft", "boft", "vera", "ia3", "fourierft", "reft", "bone", "prompt", "prefix"})
-"""Ways to train a few weights beside frozen ones that are not of low rank."""
+"""Ways to train a few weights of a frozen model that are not of low rank."""
 _OF_ADAPTERS: Final = frozenset({"lora", "qlora", "dora", "peft", "adapter", "adapters"})
 _OFF: Final = _WHOLE - {"all"} | {"0", "no", "off", "null"}
 _NARROW: Final = (4, 8)

@@ -44,7 +44,7 @@ def training_job(
     Args:
         values: of the options, by name, as a command line or a file has them.
         trainer: that reads them.
-        context: what is known beside them.
+        context: what else is known.
         beside: the file that they stand in, where they do.
         accelerate: the configuration of ``accelerate launch``, where that starts it.
         gpus: that the launcher starts, where it says so.

@@ -32,7 +32,7 @@ class Trainer:
         double: whether weights of 4 bits have quantised constants where nothing is said of it.
         deepspeed: DeepSpeed's files that it brings, by the name that an option has for them.
         fsdp: tables of ``fsdp_config`` that it brings, by the name that ``fsdp`` has for them.
-        recompute: whether it recomputes layers unless told not to.
+        recompute: whether it recomputes layers unless a job says not to.
         seq_length: of a job that says none; None: the model's.
         batch: sequences of an iteration, which accumulation makes up where no steps are said; None: one step.
         translated: its options in the words of ``options``, where some mean what no word there does.

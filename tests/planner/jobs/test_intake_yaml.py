@@ -259,7 +259,7 @@ def test_nanotron_s_command_line_names_its_file(tmp_path):
     assert (job.fields["gpus"], job.pins["tp"]) == (8, 2)
     assert "parallelism.pp_engine is not given; afab is priced" in job.assumed
     (absent,) = read(tmp_path, "torchrun --nproc_per_node=8 run_train.py --config-file absent.yaml").missing
-    assert absent.startswith("absent.yaml, which --config-file names, is not here")
+    assert absent.startswith("absent.yaml has the options, but is not here")
 
 
 def test_a_file_of_another_kind_is_named(tmp_path):
