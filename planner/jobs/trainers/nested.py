@@ -23,11 +23,15 @@ def plain_words(document: Mapping[str, Any], name: str) -> dict[str, Any]:
         name: of the table of the trainer.
     """
     said = data(f"trainers/{name}")["words"]
-    return {said.get(path, path): value for path, value in _leaves(resolved_tables(document, document), "")}
+    return {said.get(path, path): value for path, value in leaves(document)}
+
+
+def leaves(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What stands in tables within tables, by path, with what it refers to in its place; what is empty is left out."""
+    yield from _leaves(resolved_tables(document, document), "")
 
 
 def _leaves(table: Mapping[str, Any], front: str) -> Iterator[tuple[str, Any]]:
-    """What stands in tables within tables, by path; what is empty is left out."""
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from _leaves(value, f"{front}{key}.")

@@ -6,7 +6,7 @@ import pytest
 
 from planner.errors import BadRequest
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
-from planner.jobs.readers import READERS
+from planner.jobs.readers import READERS, read_job
 
 
 def read(words, **more):
@@ -132,3 +132,33 @@ def test_the_actor_of_roll_trains_on_fsdp():
 def test_another_strategy_of_roll_is_refused_by_name():
     with pytest.raises(BadRequest, match="strategy_name: 'hf_train' is not priced; megatron_train"):
         read_roll("hf_train", "")
+
+
+ACTOR = """
+data: {max_prompt_length: 512, max_response_length: 512, train_batch_size: 64}
+actor_rollout_ref:
+  model: {path: Qwen3-8B, enable_gradient_checkpointing: true, lora_rank: 0}
+  actor: {strategy: ENGINE, ppo_mini_batch_size: "${data.train_batch_size}", ppo_micro_batch_size_per_gpu: MICRO,
+          megatron: {tensor_model_parallel_size: 4}}
+  rollout: {n: 4}
+trainer: {nnodes: 2, n_gpus_per_node: 8}
+"""
+
+
+def of_file(engine, micro="2", **more):
+    text = ACTOR.replace("ENGINE", engine).replace("MICRO", micro)
+    return read_job([JobFile(Path("a.yaml"), text)], Context(disk=False, **more)).job
+
+
+@pytest.mark.parametrize(("engine", "tp", "zero"), [("fsdp", 1, 3), ("megatron", 4, 1)])
+def test_a_configuration_of_verl_is_read_as_its_overrides_are(engine, tp, zero):
+    job = of_file(engine)
+    assert (job.fields["gpus"], job.fields["global_batch_size"], job.fields["seq_length"]) == (16, 256, 1024)
+    assert (job.fields["model"], job.pins["micro_batch_size"], job.missing) == ("Qwen3-8B", 2, ())
+    assert (job.pins.get("tp", 1), job.pins["zero_stage"]) == (tp, zero)
+    assert not any("lora" in line for line in job.assumed)
+
+
+def test_a_micro_batch_that_a_configuration_of_verl_leaves_open_is_asked_for():
+    assert of_file("fsdp", "null").missing == ("no micro-batch is given; --micro-batch-size gives it",)
+    assert of_file("fsdp", "null", known={"pins.micro_batch_size"}).missing == ()
