@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from planner.jobs.data import put
 from planner.jobs.imported import ImportedJob
 from planner.jobs.reader import Context, Launch
 from planner.jobs.yaml_text import parse_yaml
@@ -14,16 +15,10 @@ def with_overrides(document: Mapping[str, Any], pairs: Mapping[str, str]) -> dic
     """A document with what ``path=value`` says in its place; values are YAML's."""
     made: dict[str, Any] = {**document}
     for path, text in pairs.items():
-        *tables, key = path.split(".")
-        at = made
-        for table in tables:
-            inner = at.get(table)
-            at[table] = {**inner} if isinstance(inner, Mapping) else {}
-            at = at[table]
         try:
-            at[key] = parse_yaml(text)
+            put(made, path.split("."), parse_yaml(text))
         except ValueError:
-            at[key] = text
+            put(made, path.split("."), text)
     return made
 
 
