@@ -62,15 +62,16 @@ def training_job(
     named, shape = model_named(at("model"), context)
     hidden = shape.hidden_size if shape else None
     sharded = sharded_job(at, trainer, accelerate, context, beside, hidden)
+    adapted = adapted_job(at, trainer, sharded, experts=bool(shape and shape.moe), said="adapters" in context.known)
     parts = (
         sharded,
         _optimizer_job(at, sharded),
         _kernels_job(at),
         _sizes_job(at, trainer, sharded),
-        adapted_job(at, trainer, sharded, experts=bool(shape and shape.moe), said="adapters" in context.known),
+        adapted,
         asked_adapters(at, trainer, context.known),
         _task_job(at, task),
-        _frozen_job(at, shape, context),
+        _frozen_job(at, shape, context, adapted="adapters" in adapted.fields),
         _batch_of_script(at, trainer, sharded, context),
         named,
         ImportedJob(present(gpus=gpus or whole((accelerate or {}).get("num_processes")))),
@@ -125,12 +126,15 @@ def _batch_of_script(at: Document, trainer: Trainer, sharded: ImportedJob, conte
     return ImportedJob(missing=(f"{asked}--global-batch-size N says it",) if name else ())
 
 
-def _frozen_job(at: Document, shape: Model | None, context: Context) -> ImportedJob:
+def _frozen_job(at: Document, shape: Model | None, context: Context, *, adapted: bool) -> ImportedJob:
     """What of a model is frozen: its first layers, or the vision tower, whose images no file counts."""
     fields: dict[str, Any] = {}
-    assumed, effects = [], []
+    assumed, effects = list[str](), list[str]()
     tower = shape is not None and shape.tower is not None
-    if at.raw("frozen_tower") is not None and not at("frozen_tower") and (tower or shape is None):
+    unfrozen = at.raw("frozen_tower") is not None and not at("frozen_tower")
+    if unfrozen and adapted:
+        effects = ["adapters of the vision tower are not priced: more time and memory"]
+    elif unfrozen and (tower or shape is None):
         fields = {"train_tower": True, "images_per_sample": 1}
         assumed = ["the vision tower trains, and one image a sample is priced; --images-per-sample changes it"]
     elif tower:
@@ -138,7 +142,7 @@ def _frozen_job(at: Document, shape: Model | None, context: Context) -> Imported
     if "images_per_sample" in context.known:
         assumed = []
     if at.raw("frozen_projector") is not None and not at("frozen_projector"):
-        effects = ["the projector of images trains, which is not priced: a little more memory"]
+        effects.append("the projector of images trains, which is not priced: a little more memory")
     if str(at("method") or "").lower() == LAST_LAYERS:
         some = "freeze trains only some weights; all are priced, so it takes less memory and time"
         if shape is None or not 0 < at("trained_layers") <= shape.num_layers or at.table("").get("use_llama_pro"):

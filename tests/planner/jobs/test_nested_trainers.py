@@ -161,6 +161,9 @@ def test_a_vision_tower_that_trains_is_priced_with_an_image(tmp_path, word):
     trained = job_of(f"{text}{word}: false\n")
     assert (trained.fields["train_tower"], trained.fields["images_per_sample"]) == (True, 1)
     assert any("one image a sample is priced; --images-per-sample changes it" in line for line in trained.assumed)
+    adapted = job_of(f"{text}{word}: false\n".replace("full", "lora"))
+    assert "train_tower" not in adapted.fields
+    assert "adapters of the vision tower are not priced: more time and memory" in adapted.unpriced
     frozen = job_of(f"{text}{word}: true\n")
     assert "train_tower" not in frozen.fields
     assert any("no images are priced, nor the vision tower" in line for line in frozen.assumed)
