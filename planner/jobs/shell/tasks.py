@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, Final
 
 from planner.jobs.reader import JobFile
 from planner.jobs.values import at_path, whole
+from planner.jobs.yaml_text import parse_yaml
 
+_KUBERNETES: Final = re.compile(r"^apiVersion:", re.MULTILINE)
+_BETWEEN: Final = re.compile(r"^---.*$", re.MULTILINE)
 _OF_CONTAINER: Final = re.compile(r"\$\((\w+)\)")
 """A variable as Kubernetes writes it in a command."""
 _RESOURCES: Final = ("resources", "resourcesPerNode")
@@ -29,15 +33,26 @@ class _Task:
 
 def scripted(file: JobFile) -> JobFile:
     """The file; of a task the script that it runs, whose lines are where they were where it has lines."""
-    document = file.document or {}
+    several = file.document is None and _KUBERNETES.search(file.text) is not None
+    documents = _documents(file.text) if several else [file.document or {}]
+    found = next((task for document in documents for task in _tasks(document)), None)
+    return replace(file, text=_text(found, file.text)) if found else file
+
+
+def _documents(text: str) -> list[Mapping[str, Any]]:
+    """The tables of a file that has several, one behind the other."""
+    found = []
+    for part in _BETWEEN.split(text):
+        with suppress(ValueError):
+            found.append(parse_yaml(part))
+    return [one for one in found if isinstance(one, Mapping)]
+
+
+def _tasks(document: Mapping[str, Any]) -> Iterator[_Task]:
     if isinstance(document.get("run"), str) and {"resources", "num_nodes"} & set(document):
-        tasks = [_of_skypilot(document)]
+        yield _of_skypilot(document)
     elif {"apiVersion", "kind"} <= set(document):
-        tasks = [*_of_kubernetes(document)]
-    else:
-        return file
-    found = list(dict.fromkeys(_text(task, file.text) for task in tasks))
-    return replace(file, text=found[0]) if found else file
+        yield from _of_kubernetes(document)
 
 
 def _text(task: _Task, whole_text: str) -> str:

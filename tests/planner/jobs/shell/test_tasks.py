@@ -10,6 +10,7 @@ from planner.errors import BadFile
 from planner.jobs.reader import Context, JobFile
 from planner.jobs.readers import read_job
 from planner.jobs.registry import export
+from planner.jobs.yaml_text import yaml_text
 
 SIZES = "--num-layers 4 --hidden-size 1024 --num-attention-heads 8 --seq-length 1024 --vocab-size 32000"
 SIZES += " --max-position-embeddings 1024 --micro-batch-size 1 --bf16"
@@ -52,8 +53,10 @@ SCRIPT = f"torchrun --nnodes $WORLD_SIZE --nproc-per-node 8 a.py {SIZES} --tenso
     [["torchrun", "a.py", *SIZES.split(), "--tensor-model-parallel-size", "$(TP)"], ["bash", "-lc", SCRIPT]],
 )
 def test_copies_of_a_pod_are_the_nodes_of_what_its_containers_run(command):
-    job = job_of(pods(command)).job
-    assert (job.fields["gpus"], job.pins["tp"], job.missing) == (32, 4, ())
+    settings = "apiVersion: v1\nkind: ConfigMap\ndata: {a: b}\n---\n"
+    for text in (pods(command), settings + yaml_text(json.loads(pods(command)))):
+        job = job_of(text).job
+        assert (job.fields["gpus"], job.pins["tp"], job.missing) == (32, 4, ())
 
 
 def test_files_of_clouds_that_were_written_are_read_back():
