@@ -21,6 +21,7 @@ from planner.jobs.megatron import read as megatron
 from planner.jobs.nanotron import read as nanotron
 from planner.jobs.nemo import log as nemo_log
 from planner.jobs.nemo import read as nemo
+from planner.jobs.nemo import rl as nemo_rl
 from planner.jobs.neox import read as neox
 from planner.jobs.reader import Context, JobFile, Reader
 from planner.jobs.roll import read as roll
@@ -35,7 +36,7 @@ READERS: Final[list[Reader]] = [
     *unread.READERS, *megatron.READERS, configurations.ARGUMENTS, *nemo.READERS, configurations.PRIMUS,
     *neox.READERS, configurations.FLAGSCALE, *verl.READERS, *internevo.READERS, *openrlhf.READERS, *roll.READERS,
     *deepspeed.READERS, *llamafactory.READERS, *axolotl.READERS, *swift.READERS, *trl.READERS,
-    *torchtune.READERS, *litgpt.READERS, *oumi.READERS,
+    *torchtune.READERS, *litgpt.READERS, *oumi.READERS, *nemo_rl.READERS,
     *transformers.READERS, *recipes.READERS, *torchtitan.READERS, *accelerate.READERS, *nanotron.READERS,
     *llmfoundry.READERS, *maxtext.READERS, *documents.READERS, log_reader("nanotron"), *torchtitan_log.READERS,
     maxtext.LOG, *nemo_log.READERS, llmfoundry.LOG, neox.LOG, dump.LOG,

@@ -36,7 +36,6 @@ class Unread:
 UNREAD: Final = (
     Unread("ColossalAI", r"colossalai", text=r"^[ \t]*(from|import) colossalai\b"),
     Unread("xtuner", r"xtuner", text=r"^[ \t]*(from|import) xtuner\b"),
-    Unread("NeMo RL", keys=("policy.train_global_batch_size", "cluster")),
     Unread("AReaL", keys=("actor.backend", "allocation_mode", "rollout")),
     Unread("OLMo", keys=("device_train_microbatch_size", "model.d_model", "model.n_layers", "model.mlp_ratio")),
     Unread("NeMo Automodel", keys=("step_scheduler", "distributed", "model")),
