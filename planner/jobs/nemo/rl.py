@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from math import prod
 from typing import Any, Final
 
 from planner.errors import BadRequest
+from planner.jobs.configured import configured
 from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.megatron.dialect import Words, dialect
 from planner.jobs.megatron.tables import resolved_tables, table_job, table_words
 from planner.jobs.options import present
-from planner.jobs.reader import Context, DocumentReader, JobFile
+from planner.jobs.reader import CommandReader, Context, Launch, reader_of_tables
 from planner.jobs.trainers.family import trainer
 from planner.jobs.trainers.nested import plain_words, tuned
+from planner.jobs.transformers.arguments import overrides_of
 from planner.jobs.values import at_path, truth, whole
 
 _CORE: Final = dialect("nemo-rl")
@@ -24,16 +27,17 @@ _NAMES: Final = {
     "train_global_batch_size": "global-batch-size", "train_micro_batch_size": "micro-batch-size",
     "max_total_sequence_length": "seq-length", "model_name": "model.name",
 }  # fmt: skip
+_PROGRAM: Final = re.compile(r"run_(?:grpo|sft|dpo|rm|distillation|vlm_grpo|opd)\w*\.py")
 _DEEPEST: Final = 8
 
 
-def _job(file: JobFile, context: Context) -> ImportedJob:
-    """The job of a file above those that its ``defaults`` name.
+def _job(given: Mapping[str, Any], context: Context) -> ImportedJob:
+    """The job of a configuration above those that its ``defaults`` name.
 
     Raises:
         BadRequest: a value that is wrong or not priced.
     """
-    document, lost = _whole(file.document or {}, context, _DEEPEST)
+    document, lost = _whole(given, context, _DEEPEST)
     found = _of_policy(resolved_tables(document, document), context)
     sizes = [whole(at_path(document, f"cluster.{name}")) for name in ("gpus_per_node", "num_nodes")]
     fields = present(gpus=prod(size or 1 for size in sizes) if any(sizes) else None)
@@ -99,11 +103,29 @@ def _words(policy: Mapping[str, Any], task: str) -> Words:
     return found | {name: [] for name, is_on in on.items() if is_on}
 
 
-def _recognises(file: JobFile) -> bool:
-    policy = (file.document or {}).get("policy")
+def _recognises(document: Mapping[str, Any]) -> bool:
+    policy = document.get("policy")
     return isinstance(policy, Mapping) and bool(
         {"dtensor_cfg", "megatron_cfg", "train_global_batch_size"} & set(policy)
     )
 
 
-READERS: Final = (DocumentReader("nemo-rl", "a configuration of NeMo RL", "", _recognises, _job),)
+def _starts(launch: Launch) -> bool:
+    program = any(_PROGRAM.fullmatch(word.rpartition("/")[2]) for word in launch.words)
+    said = any(path.startswith(("policy.", "cluster.")) for path in overrides_of(launch.words))
+    return program and (said or launch.option("config") is not None)
+
+
+def _read_command(launch: Launch, context: Context) -> ImportedJob:
+    document = configured(launch, context, launch.option("config") or "", overrides_of(launch.words))
+    if isinstance(document, ImportedJob):
+        return document
+    if "policy" not in document or launch.option("config") is None:
+        return ImportedJob(missing=("the script has its settings in a file of its own; give it too, with --config",))
+    return _job(document, context)
+
+
+READERS: Final = (
+    reader_of_tables("nemo-rl", "a configuration of NeMo RL", "", _recognises, _job),
+    CommandReader("nemo-rl", "a command line of NeMo RL", "", _starts, _read_command),
+)

@@ -197,6 +197,15 @@ def test_the_policy_of_nemo_rl_trains_on_all_that_the_cluster_has():
     assert any(line.startswith("grpo generates its samples") for line in job.unpriced)
 
 
+def test_a_command_line_of_nemo_rl_stands_above_its_file():
+    line = (
+        "uv run examples/run_grpo_math.py --config above.yaml cluster.num_nodes=2 ++policy.train_micro_batch_size=1\n"
+    )
+    files = [JobFile(Path("run.sh"), f"#!/bin/bash\n{line}"), JobFile(Path("above.yaml"), POLICY)]
+    job = read_job(files, Context(disk=False)).job
+    assert (job.fields["gpus"], job.pins["micro_batch_size"], job.missing) == (16, 1, ())
+
+
 def test_a_file_of_nemo_rl_stands_above_the_one_that_it_builds_on():
     job = of_files(CORE, POLICY)
     assert (job.fields["gpus"], job.fields["global_batch_size"], job.missing) == (32, 512, ())
