@@ -43,7 +43,7 @@ def torch(session: nox.Session) -> None:
 def megatron(session: nox.Session) -> None:
     """Megatron-LM's parser and checks, and Megatron-Core's configurations."""
     session.install(".", *COMMON, "torch==2.13.0", "einops", "packaging", "numpy", "triton")
-    session.install("--no-deps", "--ignore-requires-python", "megatron-core==0.19.0")
+    session.install("--no-deps", "--ignore-requires-python", "megatron-core==0.19.2")
     for name in ("megatron_lm", "megatron_parameters", "megatron_bridge"):
         session.run(*PYTEST, f"tests/conformance/test_{name}.py")
 

@@ -16,6 +16,7 @@ from planner.jobs.logs.comments import figures_in
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, LogReader, Reader, job_file
 from planner.jobs.recognise import is_script, kind, looks_like, readers_of
 from planner.jobs.script import JobOfScript, job_of_script, script_of, started
+from planner.jobs.shell.tasks import scripted
 from planner.request.fields import FIELDS
 
 Read = TypeVar("Read")
@@ -77,7 +78,7 @@ def read_files(
 
     Args:
         given: their paths, or what they hold.
-        context: what is known beside them; its files are filled in.
+        context: what else is known; its files are filled in.
         readers: of all kinds.
         form: the kind of the file, or of one of several, where somebody said it.
 
@@ -85,7 +86,7 @@ def read_files(
         BadFile: a file is missing or unreadable, or of another kind than somebody said.
         BadRequest: the files contradict each other, or one of them itself.
     """
-    files = tuple(one if isinstance(one, JobFile) else job_file(one) for one in given)
+    files = tuple(scripted(one if isinstance(one, JobFile) else job_file(one)) for one in given)
     context = replace(context, files=files, opened={})
     parts: dict[Path, Part] = {}
     for file in sorted(files, key=lambda file: not is_script(file)):  # scripts name other files

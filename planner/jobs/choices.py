@@ -1,4 +1,4 @@
-"""The choices that were priced beside the strategy, and which of them the files of a framework carry.
+"""The choices that were priced in addition to the strategy, and which of them the files of a framework carry.
 
 A choice is a field of the request or of its stack that changes the price: the optimizer, formats of states, the loss,
 what ``--set`` changed. A framework's files carry a choice, or the framework does it unasked; what is left is named in a

@@ -108,7 +108,7 @@ class Job:
 
     @property
     def adapters(self) -> Adapters | None:
-        """What trains beside frozen weights."""
+        """Adapters that train on frozen weights."""
         found = self.asked("adapters")
         return Adapters.read(str(found)) if found else None
 

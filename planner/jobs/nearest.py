@@ -31,7 +31,7 @@ def nearest_expressible(plan: Plan, target: str) -> str:
 
 
 def _ladder(asked: Mapping[str, Any], strategy: Strategy) -> Iterator[list[Mapping[str, Any]]]:
-    """Pins to try, the most like the plan first, those beside each other equally like it."""
+    """Pins to try, the most like the plan first, those next to each other equally like it."""
     same = {name: getattr(strategy, name) for name in _DEGREES}
     yield [{**asked, **same}]
     yield [asked]

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 from planner.errors import BadRequest
-from planner.jobs.data import data, pattern, words
+from planner.jobs.data import data, pattern, put, words
 
 ALIKE: Final = 0.85
 """How alike two names are of which one may be meant by the other (``difflib``)."""
@@ -142,11 +142,7 @@ class Options:
         """The same, as tables within tables."""
         found: dict[str, Any] = {}
         for row, value in self.written(values, version):
-            *path, key = row.word.split(".")
-            at = found
-            for name in path:
-                at = at.setdefault(name, {})
-            at[key] = value
+            put(found, row.word.split("."), value)
         return found
 
 

@@ -1,4 +1,4 @@
-"""The question that a job's files and what is given beside them ask, and what they leave open."""
+"""The question that a job's files and the user's options ask, and what they leave open."""
 
 from __future__ import annotations
 

@@ -133,10 +133,18 @@ class Launch:
         written = self.written.get(name)
         return context.find(name) if written is None else JobFile(Path(name), written)
 
+    def option(self, *names: str) -> str | None:
+        """The value of the first of some options that it has, ``--name VALUE`` or ``--name=VALUE``."""
+        for place, word in enumerate(self.words):
+            name, sign, value = word.removeprefix("--").partition("=")
+            if word.startswith("--") and name.replace("-", "_") in names:
+                return value if sign else next(iter(self.words[place + 1 : place + 2]), None)
+        return None
+
 
 @dataclass(frozen=True)
 class Context:
-    """What is known beside a file.
+    """What is known in addition to a file.
 
     Attributes:
         known: fields of the request that are given elsewhere, such as ``model``.
@@ -146,7 +154,7 @@ class Context:
         launch: which of several launches is meant, counted from 1; None where nobody said.
         expand: whether a script's own code may be run, its programs replaced by recorders.
         folder: where the file lies; what it names is looked for there, and in the folders above, where scripts are run.
-        disk: whether what files name is looked for on this machine, beside the files of the job.
+        disk: whether what files name is looked for on this machine, after the files of the job.
         opened: the files that others named and that were read with them, in that order.
     """
 

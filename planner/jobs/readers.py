@@ -21,12 +21,13 @@ from planner.jobs.megatron import read as megatron
 from planner.jobs.nanotron import read as nanotron
 from planner.jobs.nemo import log as nemo_log
 from planner.jobs.nemo import read as nemo
+from planner.jobs.nemo import rl as nemo_rl
 from planner.jobs.neox import read as neox
 from planner.jobs.reader import Context, JobFile, Reader
 from planner.jobs.roll import read as roll
 from planner.jobs.torchtitan import log as torchtitan_log
 from planner.jobs.torchtitan import read as torchtitan
-from planner.jobs.trainers import axolotl, llamafactory, openrlhf, swift, trl
+from planner.jobs.trainers import axolotl, litgpt, llamafactory, openrlhf, oumi, swift, torchtune, trl
 from planner.jobs.transformers import log as transformers_log
 from planner.jobs.transformers import read as transformers
 from planner.jobs.verl import read as verl
@@ -35,6 +36,7 @@ READERS: Final[list[Reader]] = [
     *unread.READERS, *megatron.READERS, configurations.ARGUMENTS, *nemo.READERS, configurations.PRIMUS,
     *neox.READERS, configurations.FLAGSCALE, *verl.READERS, *internevo.READERS, *openrlhf.READERS, *roll.READERS,
     *deepspeed.READERS, *llamafactory.READERS, *axolotl.READERS, *swift.READERS, *trl.READERS,
+    *torchtune.READERS, *litgpt.READERS, *oumi.READERS, *nemo_rl.READERS,
     *transformers.READERS, *recipes.READERS, *torchtitan.READERS, *accelerate.READERS, *nanotron.READERS,
     *llmfoundry.READERS, *maxtext.READERS, *documents.READERS, log_reader("nanotron"), *torchtitan_log.READERS,
     maxtext.LOG, *nemo_log.READERS, llmfoundry.LOG, neox.LOG, dump.LOG,
@@ -55,7 +57,7 @@ def read_job(given: Sequence[Path | JobFile], context: Context, form: str | None
 
     Args:
         given: the files of one job, by their paths or as what they hold.
-        context: what is known beside them.
+        context: what else is known.
         form: the kind of one of them, where somebody said it.
 
     Raises:

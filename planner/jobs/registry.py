@@ -86,7 +86,7 @@ TARGETS: Final[Mapping[str, Target]] = {target.name: target for target in (
            carries=TRAINERS_CARRIED),
     Target("llamafactory", "LLaMA-Factory recipe with DeepSpeed JSON or Accelerate YAML", ("0.9",), "its own reader",
            recipe("llamafactory"), carries=TRAINERS_CARRIED),
-    Target("axolotl", "axolotl YAML with DeepSpeed JSON", ("0.19",), "its own reader", recipe("axolotl"),
+    Target("axolotl", "axolotl YAML with DeepSpeed JSON", ("0.21",), "its own reader", recipe("axolotl"),
            carries=TRAINERS_CARRIED),
     Target("swift", "ms-swift arguments with DeepSpeed JSON", ("4.6",), "its own reader", recipe("swift"),
            carries=TRAINERS_CARRIED),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -73,7 +74,7 @@ def job_of_script(file: JobFile, context: Context, readers: Sequence[Reader]) ->
 
 
 def script_of(file: JobFile, context: Context) -> Script:
-    """What a script starts, with the scripts beside it that it runs or takes in.
+    """What a script starts, with the scripts in its folder that it runs or sources.
 
     Raises:
         BadRequest: it takes too many steps to read.
@@ -171,17 +172,18 @@ def _read(one: Started, context: Context) -> ImportedJob:
     base = _tried(read, launch, context, usual)
     if base is None:
         return _refused(read, launch, context, unknown)
-    missing, doubtful = [], set[str]()
+    missing, doubtful, assumed = [], set[str](), base.assumed
     length = base.length
     for text, option in unknown.items():
         other = _tried(read, launch, context, usual | {text: _TRIED[1]})
         depends = _differing(base, other)
+        assumed = tuple(_as_written(line, other.assumed if other else (), text) for line in assumed)
         length = length if other is not None and other.length == base.length else None
         if depends:
             said = ", ".join(name.removeprefix("pins.") for name in sorted(depends) if name) or "what it asks for"
             missing.append(f"{option or 'its value'}: {said} depends on {text}")
             doubtful |= depends
-    base = replace(base, length=length)
+    base = replace(base, length=length, assumed=assumed)
     if not missing:
         return base
     return replace(
@@ -192,6 +194,16 @@ def _read(one: Started, context: Context) -> ImportedJob:
         lacks="" if "model" in doubtful else base.lacks,
         missing=(*base.missing, *missing),
     )
+
+
+def _as_written(line: str, others: Sequence[str], text: str) -> str:
+    """A sentence with what is not known as the script has it, in the place of the value that was tried for it."""
+    if line in others:
+        return line
+    usual, other = _TRIED
+    places = (found.start() for found in re.finditer(usual, line))
+    pairs = ((line[:at], line[at + len(usual) :]) for at in places)
+    return next((f"{front}{text}{rest}" for front, rest in pairs if f"{front}{other}{rest}" in others), line)
 
 
 def _texts(launch: Launch) -> tuple[str, ...]:

@@ -36,11 +36,14 @@ class Unread:
 UNREAD: Final = (
     Unread("ColossalAI", r"colossalai", text=r"^[ \t]*(from|import) colossalai\b"),
     Unread("xtuner", r"xtuner", text=r"^[ \t]*(from|import) xtuner\b"),
-    Unread("torchtune", r"tune", keys=("model._component_", "tokenizer._component_")),
-    Unread("litgpt", r"litgpt", keys=("train.micro_batch_size", "train.global_batch_size", "precision")),
-    Unread("NeMo RL", keys=("policy.train_global_batch_size", "cluster")),
     Unread("AReaL", keys=("actor.backend", "allocation_mode", "rollout")),
     Unread("OLMo", keys=("device_train_microbatch_size", "model.d_model", "model.n_layers", "model.mlp_ratio")),
+    Unread("NeMo Automodel", keys=("step_scheduler", "distributed", "model")),
+    Unread("VeOmni", keys=("model.model_path", "train.micro_batch_size", "train.global_batch_size")),
+    Unread("ArcticTraining", r"arctic_training", keys=("model.name_or_path", "micro_batch_size", "data.sources")),
+    Unread("Fast-LLM", r"fast-llm", keys=("training.train_iters", "model.base_model")),
+    Unread("Lingua", keys=("distributed.fsdp_type", "model.n_layers", "data.batch_size")),
+    Unread("prime-rl", keys=("model.name", "data.micro_batch_size", "optim")),
     Unread("Levanter", r"levanter\.main\.\w+", keys=("trainer.train_batch_size", "model.type", "model.hidden_dim"),
            text=r"(?s)^model:\n.*^ +hidden_dim:.*^ +train_batch_size:"),
 )  # fmt: skip

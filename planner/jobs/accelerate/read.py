@@ -11,7 +11,7 @@ from costmodels.names import SHARDED_PARAMETERS
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.accelerate.options import BACKENDS, OPTIONS
-from planner.jobs.data import data, words
+from planner.jobs.data import data, put, words
 from planner.jobs.deepspeed.read import OF_SCRIPT, deepspeed_job
 from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.options import Document, present
@@ -60,17 +60,13 @@ def deepspeed_document(document: Mapping[str, Any], find: Find = lambda _: None)
         value = plugin.get(word)
         if value in {None, "none", "auto", ""}:
             continue
-        *path, last = key.split(".")
-        at = made
-        for one in path:
-            at = at.setdefault(one, {})
-        at[last] = int(value) if str(value).isdecimal() else value
+        put(made, key.split("."), int(value) if str(value).isdecimal() else value)
     precision = str(document.get("mixed_precision") or "no").lower()
     return made | ({precision: {"enabled": True}} if precision in {"bf16", "fp16"} else {})
 
 
 def _of_deepspeed(at: Document, find: Find) -> ImportedJob:
-    """The plugin's job; its micro-batch is the script's, so that it is not told of."""
+    """The plugin's job; its micro-batch is the script's, and is not reported as missing."""
     plugin = at.table("deepspeed_config")
     made = deepspeed_document(at.table(""), find)
     if made is None:

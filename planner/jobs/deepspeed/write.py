@@ -37,7 +37,7 @@ def deepspeed(job: Job, version: str) -> Export:
 
 
 def _values(job: Job) -> dict[str, Any]:
-    """Values by the fields of its options; AutoTP's ranks count as replicas, so that no batch stands beside them."""
+    """Values by the fields of its options; AutoTP's ranks count as replicas, so that no batch is written with them."""
     strategy, at = job.strategy, job.strategy.zero_stage
     sharded, whole, switches = True if at else None, at == SHARDED_PARAMETERS, job.switches
     hosted, all_hosted = strategy.offload.startswith("optimizer"), strategy.offload == "optimizer+parameters"

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from costmodels.stack.adapters import ADAPTED
 from planner.errors import BadRequest
+from planner.jobs.configured import configured
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, joined
 from planner.jobs.logs.statements import Findings
@@ -22,7 +23,7 @@ from planner.jobs.transformers.options import EVERYWHERE, TARGETS
 from planner.jobs.values import unpriced, whole
 
 OPTIONS: Final = options_of("llmfoundry")
-"""Keys of its YAML, as of llm-foundry 0.22, with the values that Composer and MPT take unless told."""
+"""Keys of its YAML, as of llm-foundry 0.22, with the values that Composer and MPT take by default."""
 STACK: Final = "fsdp"
 _MPT: Final = "mpt_causal_lm"
 _DURATION: Final = re.compile(r"([\d_]+)\s*(ba|tok|sp)")
@@ -152,23 +153,8 @@ def _starts(launch: Launch) -> bool:
 def _read_command(launch: Launch, context: Context) -> ImportedJob:
     """The job of the file that a command line names, with its overrides (``max_duration=10ba``)."""
     name = next(word for word in launch.words if word.endswith((".yaml", ".yml")))
-    file = launch.file(name, context)
-    if file is None or file.document is None:
-        return ImportedJob(missing=(f"{name} is not here, which has the job; give it beside this file",))
-    document: dict[str, Any] = {**file.document}
-    for path, value in overrides_of(launch.words).items():
-        *tables, key = path.split(".")
-        inner = document
-        for table in tables:
-            inner[table] = {**(inner.get(table) or {})}
-            inner = inner[table]
-        inner[key] = _plain(value)
-    return foundry_job(document, context)
-
-
-def _plain(value: str) -> Any:
-    number = whole(value)
-    return {"true": True, "false": False, "null": None}.get(value, value if number is None else number)
+    document = configured(launch, context, name, overrides_of(launch.words))
+    return document if isinstance(document, ImportedJob) else foundry_job(document, context)
 
 
 READERS: Final = (

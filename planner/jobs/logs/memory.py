@@ -54,7 +54,7 @@ def peaks_in(line: str, forms: Iterable[MemoryForm]) -> Iterator[Peak]:
 
 
 def peak_memory(found: Mapping[tuple[Kind, str], Peak]) -> dict[str, Any] | None:
-    """The record of the fullest device, of tensors where they are told; of the first stage where rank 0 alone tells."""
+    """The record of the fullest device, of tensors if the log has them; of the first stage if only rank 0 prints."""
     for kind in ("allocated", "reserved", "device"):
         alike = [one for one in found.values() if one.kind == kind]
         if alike:

@@ -111,7 +111,7 @@ class Start:
 
     @property
     def done(self) -> int:
-        """The last iteration that was told."""
+        """The last iteration that was printed."""
         return max((found[-1].step.done for found in self.steps.values() if found), default=0)
 
 
@@ -200,7 +200,7 @@ class Scan:
             self._aside = ""
 
     def _again(self, step: Step, found: Sequence[Timed]) -> bool:
-        """Whether a step that was told is told again: by the next line, as of an evaluation, or by another rank.
+        """Whether a step that was printed is printed again: by the next line, as of an evaluation, or by another rank.
 
         A rank does so at about the same clock, or within a few lines.
         """

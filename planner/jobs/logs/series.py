@@ -18,7 +18,7 @@ from planner.jobs.logs.forms import Step
 NEAR: Final = 0.1
 """How far from the reference warm-up ends."""
 OUTLIER: Final = 0.3
-"""How far above the median a reading is told."""
+"""How far above the median a reading is reported."""
 FEWEST: Final = 3
 """Iterations after warm-up without which there is no measurement."""
 RESTLESS: Final = 0.25

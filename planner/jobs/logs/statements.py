@@ -161,4 +161,4 @@ _ASKED: Final = {
     "pins.recompute": ("what is recomputed", "--recompute"),
 }
 """What must be known for a price of what ran, in words, and the option that says it; a configuration or a script
-beside the log says the rest as well, a model alone does not."""
+of the same job says the rest as well, a model alone does not."""

@@ -88,7 +88,7 @@ def log_reader(
 
 
 def made_job(make: Callable[[], ImportedJob], what: str, otherwise: ImportedJob | None = None) -> ImportedJob:
-    """The job of what a program prints; where that makes none, why, beside what is known all the same."""
+    """The job of what a program prints; where that makes none, the reason and what is known anyway."""
     try:
         return make()
     except BadRequest as error:

@@ -76,7 +76,7 @@ def axes(job: Job) -> dict[str, int]:
     """Axes of the mesh by field; GPUs are all of one slice, so that axes between slices have one rank.
 
     XLA takes every host of GPUs for a slice, and MaxText splits its axes between slices and the inside of one, unless
-    it is told how many there are. Parameters are sharded over the ranks of ``fsdp``, context and experts together.
+    the file says how many there are. Parameters are sharded over the ranks of ``fsdp``, context and experts together.
     """
     strategy = job.strategy
     inner = strategy.sharding_degree // (strategy.cp * strategy.ep) if strategy.zero_stage == SHARDED_PARAMETERS else 1

@@ -1,6 +1,6 @@
 """Programs that are started with Megatron-LM's arguments, and with some of their own: what those stand for in its.
 
-A dialect is a table. Its options are turned into Megatron-LM's, which one reader reads; what it runs with unless told
+A dialect is a table. Its options are turned into Megatron-LM's, which one reader reads; what it runs with by default
 otherwise stands below them.
 """
 
@@ -64,7 +64,7 @@ MEGATRON: Final = Dialect()
 
 
 def dialect(name: str, knows: Callable[[Launch], bool] | None = None) -> Dialect:
-    """The dialect of a table, which stands above Megatron-LM's own; launches are known by its options unless told."""
+    """The dialect of a table, which stands above Megatron-LM's own; launches are known by its options by default."""
     said = dict(data(f"megatron/dialects/{name}"))
     own = frozenset(said.pop("options", "").split())
     harmless, unpriced = words(said.pop("harmless", "")), said.pop("unpriced", {})

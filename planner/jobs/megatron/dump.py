@@ -32,7 +32,7 @@ _LEFT: Final = frozenset(
 
 
 def dumped_job(start: Start, context: Context) -> ImportedJob:
-    """The job of a dump; where it makes none, why, beside what was measured."""
+    """The job of a dump; where it makes none, the reason and what was measured."""
     said = start.said
     if not said:
         return ImportedJob()

@@ -15,6 +15,7 @@ from planner.jobs.megatron.options import MOMENTS, OPTIONS, PRECISIONS
 from planner.jobs.megatron.read_model import assumed_fields, model_fields
 from planner.jobs.megatron.read_pipeline import Pipeline, hybrid_pattern, pipeline_of, recomputation
 from planner.jobs.megatron.read_software import assumed, check_priced, not_priced, stack_changes
+from planner.jobs.model_names import known_model, taken_to_be
 from planner.jobs.options import Arguments, present
 
 _LENGTHS: Final[Mapping[str, Literal["iterations", "sequences", "tokens"]]] = {
@@ -54,8 +55,10 @@ def job_of(
     pipeline = pipeline_of(at, balanced=dialect.balanced)
     described = not model_known and (at.given("num_layers") or bool(hybrid_pattern(at)))
     again = recomputation(at, pipeline)
+    name = "" if described or model_known else at.text("model_name").rstrip("/")
+    known = (known_model(name) or (name, None))[0] if name else name
     fields = present(
-        model=model_fields(at) if described else at.text("model_name").rstrip("/") or None,
+        model=model_fields(at) if described else known,
         gpus=_gpus(at),
         cluster=dialect.cluster,
         stack=dialect.stack if dialect is not MEGATRON else None,
@@ -71,7 +74,12 @@ def job_of(
         pipeline.layers,
         again.layers,
         remarks=again.remarks,
-        assumed=(*_of_dialect(dialect), *(assumed_fields(at) if described else ()), *assumed(at), *_assumed(at)),
+        assumed=(
+            *_of_dialect(dialect),
+            *(assumed_fields(at) if described else taken_to_be(name, known)),
+            *assumed(at),
+            *_assumed(at),
+        ),
         unpriced=(*not_priced(at, dialect), *_unset(at), *at.unread(dialect.harmless, prefix="--")),
         length=_length(at),
         filled=_filled(at, dialect),
@@ -130,7 +138,7 @@ def _batch(at: Arguments) -> int | None:
 
 
 def _gpus(at: Arguments) -> int | None:
-    """Processes of all nodes, where numbers say them; torchrun has one node unless it is told."""
+    """Processes of all nodes, where numbers say them; torchrun has one node by default."""
     each, nodes = at.text("nproc_per_node"), at.text("nnodes") or "1"
     return int(each) * int(nodes) if each.isdecimal() and nodes.isdecimal() else None
 

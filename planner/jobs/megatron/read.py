@@ -21,15 +21,18 @@ from planner.jobs.megatron.vision import is_multimodal, of_language, said_of_vis
 from planner.jobs.reader import CommandReader, Context, Launch
 from planner.jobs.shell.processes import processes
 
-_OWN: Final = frozenset(
-    {"--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--micro-batch-size", "--num-layers"}
-)
+_OWN: Final = frozenset({"--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--micro-batch-size"})
 """Options by which a command line is known, whatever its program is called."""
+_OTHERS_SIZES: Final = frozenset(
+    {"--hidden-width", "--hidden-dim", "--num-heads", "--n-heads", "--n-embd", "--d-model"}
+)
+"""Sizes that programs have which call their layers as Megatron-LM does."""
 
 
 def _recognises(launch: Launch) -> bool:
-    named = any(word.partition("=")[0].replace("_", "-") in _OWN for word in launch.words)
-    return named or SWIFT.knows(launch)
+    names = {word.partition("=")[0].replace("_", "-") for word in launch.words if word.startswith("--")}
+    sized = "--num-layers" in names and not names & _OTHERS_SIZES
+    return sized or bool(names & _OWN) or SWIFT.knows(launch)
 
 
 _OTHER_MODELS: Final[Mapping[str, str]] = data("megatron/words")["other_models"]

@@ -125,7 +125,7 @@ def _vocabulary(at: Arguments) -> int:
 
 
 def _window(at: Arguments) -> dict[str, Any]:
-    """Tokens that a local layer attends to, the current one beside those on its left, and which layers are global.
+    """Tokens that a local layer attends to, the current one and those on its left, and which layers are global.
 
     -1 is all of them, no window.
     """

@@ -13,6 +13,8 @@ from planner.jobs.reader import Context
 from planner.jobs.values import at_path
 
 _REFERENCE: Final = re.compile(r"\$\{(?P<env>oc\.env:)?(?P<name>[\w.]+)(?:[:,](?P<other>[^{}]*))?\}")
+TYPES: Final = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16", "torch.uint8": "fp8"}
+"""Formats as Megatron-LM has them, by PyTorch's names."""
 _ABSENT: Final = frozenset({"???", "null", "none", ""})
 
 
@@ -71,7 +73,7 @@ def _values(value: Any, document: Mapping[str, Any], environment: Mapping[str, s
         value = _resolved(value, document, environment)
     if value is None or (isinstance(value, str) and value.strip().lower() in _ABSENT):
         return None
-    return [str(value).lower() if isinstance(value, bool) else str(value)]
+    return [str(value).lower() if isinstance(value, bool) else TYPES.get(str(value), str(value))]
 
 
 def _resolved(text: str, document: Mapping[str, Any], environment: Mapping[str, str]) -> Any:

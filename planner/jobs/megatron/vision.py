@@ -1,4 +1,4 @@
-"""Megatron-LM's multimodal programs: a vision tower beside the language model, which has a length of its own."""
+"""Megatron-LM's multimodal programs: a vision tower with its own length, and the language model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VISION: Final = "only the language model is priced, not the vision tower and its
 
 
 def is_multimodal(given: Mapping[str, Sequence[str]], programs: Collection[str]) -> bool:
-    """Whether a language model has a vision tower beside it, by the program's name or its options."""
+    """Whether a language model has a vision tower, by the program's name or its options."""
     return bool(_MULTIMODAL & set(programs)) or bool(OF_VISION.keys() & given.keys())
 
 

@@ -282,7 +282,7 @@ def _recompute(strategy: Strategy) -> Values:
 
 
 def _variables(strategy: Strategy) -> tuple[str, ...]:
-    """What its parser insists on beside the arguments."""
+    """What its parser requires in addition to the arguments."""
     if strategy.zero_stage > 1:
         return ("Megatron-FSDP refuses CUDA_DEVICE_MAX_CONNECTIONS=1; leave the variable unset",)
     if strategy.tp * strategy.cp == 1:

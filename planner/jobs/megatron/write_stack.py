@@ -1,4 +1,4 @@
-"""What was chosen beside the strategy as arguments of Megatron-LM: the optimizer, its states, what a stack hides.
+"""What was chosen besides the strategy, as arguments of Megatron-LM: the optimizer, its states, what a stack hides.
 
 As of Megatron-Core 0.19; without what a stack hides or captures the price would promise too much.
 """

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from planner.errors import BadRequest
+from planner.jobs.configured import configured
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, llama_shape
 from planner.jobs.nanotron.options import OPTIONS, SIZES
 from planner.jobs.options import Document, present
 from planner.jobs.reader import CommandReader, Context, Launch, reader_of_tables
+from planner.jobs.values import unpriced
 
 
 def nanotron_job(document: Mapping[str, Any]) -> ImportedJob:
@@ -24,8 +26,9 @@ def nanotron_job(document: Mapping[str, Any]) -> ImportedJob:
     at = Document(document, OPTIONS)
     tp, pp, dp = (at.needed(axis) for axis in ("tp", "pp", "dp"))
     lacks = _unknown(at)
+    shape = llama_shape(at, *SIZES, "seq_length") | present(qkv_bias=at("qkv_bias") or None)
     fields = present(
-        model=llama_shape(at, *SIZES, "seq_length") if at.raw("num_layers") and not lacks else None,
+        model=shape if at.raw("num_layers") and not lacks else None,
         gpus=tp * pp * dp,
         seq_length=at("seq_length"),
         precision=at("precision"),
@@ -45,8 +48,15 @@ def nanotron_job(document: Mapping[str, Any]) -> ImportedJob:
     length = Length(at("iterations"), "iterations", OPTIONS["iterations"].word) if at("iterations") else None
     assumed = ["parallelism.pp_engine is not given; afab is priced"] if pp > 1 and at.raw("schedule") is None else []
     tables = ("", "parallelism", "model", "model.model_config", "tokens", "optimizer")
-    unread = at.left(dict.fromkeys(tables, data("nanotron/words")["harmless"]))
-    return ImportedJob(fields, pins, remarks=unread, assumed=tuple(assumed), length=length, lacks=lacks)
+    said = data("nanotron/words")
+    effects = unpriced(document, said["unpriced"])
+    if pins["sequence_parallel"] == "true" and at.raw("tensor_overlap") is False:
+        effects += (f"{OPTIONS['tensor_overlap'].word} is off, which is not priced: tensor ranks wait longer",)
+    harmless = f"{said['harmless']} {' '.join(path.rpartition('.')[2] for path in said['unpriced'])}"
+    remarks = at.left(dict.fromkeys(tables, harmless))
+    return ImportedJob(
+        fields, pins, remarks=remarks, assumed=tuple(assumed), unpriced=effects, length=length, lacks=lacks
+    )
 
 
 def _unknown(at: Document) -> str:
@@ -66,18 +76,13 @@ def _recognises(at: Mapping[str, Any]) -> bool:
 def _starts(launch: Launch) -> bool:
     """Whether a command line is that of nanotron's ``run_train.py``, which takes one file and no other option."""
     named = any(word.rpartition("/")[2] in {"run_train.py", "train_nanotron.py"} for word in launch.words)
-    return named and any(word.startswith("--config-file") for word in launch.words)
+    return named and launch.option("config_file") is not None
 
 
 def _read_command(launch: Launch, context: Context) -> ImportedJob:
     """The job of the file that a command line names, which has the number of devices too."""
-    place = next(place for place, word in enumerate(launch.words) if word.startswith("--config-file"))
-    _, sign, value = launch.words[place].partition("=")
-    name = value if sign else next(iter(launch.words[place + 1 :]), "")
-    file = launch.file(name, context)
-    if file is None:
-        return ImportedJob(missing=(f"{name}, which --config-file names, is not here; give that file too",))
-    return nanotron_job(file.document or {})
+    document = configured(launch, context, launch.option("config_file") or "")
+    return document if isinstance(document, ImportedJob) else nanotron_job(document)
 
 
 READERS: Final = (

@@ -61,7 +61,7 @@ def nanotron(job: Job, version: str) -> Export:
 
 
 def _values(job: Job) -> dict[str, Any]:
-    """Values by the fields of its options; tensor ranks exchange beside products only where sequences are split too."""
+    """Values by the fields of its options; tensor ranks exchange during products only where sequences are split too."""
     strategy, model = job.strategy, job.model
     split = strategy.sequence_parallel and strategy.tp > 1
     adam = ADAM if job.switches.optimizer == "adam" else {}

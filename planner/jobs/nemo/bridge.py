@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from planner.jobs.megatron.tables import TYPES
 from planner.jobs.nemo.python import FORMATS, Recipe, assigned, constants_of, dotted, value_of
 from planner.jobs.values import program_of
 
@@ -17,7 +18,6 @@ _BEGINS: Final = re.compile(r"_?(?:\w+_)?(?:pretrain|sft|peft|finetune)_(?:\w*co
 """Functions that make a configuration: a recipe, or what recipes begin with."""
 _PARTS: Final = ("model", "train", "ddp", "optimizer")
 _PATHS: Final = {"mixed_precision": "mixed-precision", "dataset.seq_length": "seq-length", "peft.dim": "peft.dim"}
-_TYPES: Final = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16", "torch.uint8": "fp8"}
 _GPUS: Final = re.compile(r"_(\d+)gpus?_")
 _TAIL: Final = re.compile(r"_(?:pretrain|sft|peft|finetune)_.*")
 
@@ -49,7 +49,7 @@ def _of_body(name: str, body: Sequence[ast.stmt], known: Mapping[str, Any]) -> I
 
 def _value(value: ast.expr, known: Mapping[str, Any]) -> Any:
     if isinstance(value, ast.Attribute):
-        return _TYPES.get(dotted(value), ...)
+        return TYPES.get(dotted(value), ...)
     if isinstance(value, ast.Call) and (format_ := FORMATS.fullmatch(dotted(value.func))):
         return format_[1]
     if isinstance(value, ast.Call):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
+from planner.jobs.data import put
 from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.forms import table_in
 from planner.jobs.logs.statements import Findings
@@ -28,11 +29,7 @@ def _settled(_: Findings, file: JobFile, context: Context) -> ImportedJob:
         return ImportedJob()
     model: dict[str, Any] = {}
     for path, value in data.items():
-        *tables, key = str(path).removeprefix(_SETTING).split("/")
-        at = model
-        for name in tables:
-            at = at.setdefault(name, {})
-        at[key] = value
+        put(model, str(path).removeprefix(_SETTING).split("/"), value)
     document = {"model": model, "trainer": {"precision": model.pop("precision", None)}}
     return replace(made_job(lambda: nemo_job(document, context), "settings that it prints do"), length=None)
 

@@ -25,6 +25,7 @@ _PARTS: Final = {
     **dict.fromkeys(("model", "train", "ddp", "optimizer", "dist"), ""),
     "mixed_precision": "mixed-precision.",
 }
+_RECIPES_FORMAT: Final = "mixed_precision is not given; bf16 is priced, as recipes of Megatron-Bridge have it"
 _RECIPE: Final = re.compile(r"_(pretrain|sft|finetune|peft|lora|performance)?_?(config|recipe)?$")
 
 
@@ -33,7 +34,7 @@ def _one_words(document: Mapping[str, Any], context: Context) -> Words:
     kind = words.get("activations-checkpoint-granularity")
     for name in ("activations-checkpoint-method", "activations-checkpoint-num-layers"):
         if kind != ["full"]:
-            words.pop(name, None)  # written beside, and of no effect
+            words.pop(name, None)  # written too, and of no effect
     return words
 
 
@@ -47,7 +48,7 @@ def nemo_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
     """The job of a configuration of NeMo 1's Megatron GPT.
 
     Raises:
-        BadRequest: a value that is wrong or not priced, or a model with an encoder beside its decoder.
+        BadRequest: a value that is wrong or not priced, or a model with an encoder and a decoder.
     """
     model = document.get("model")
     model = model if isinstance(model, Mapping) else {}
@@ -69,7 +70,15 @@ def _is_bridge(document: Mapping[str, Any]) -> bool:
 
 
 def _read_bridge(document: Mapping[str, Any], context: Context) -> ImportedJob:
-    return table_job(table_words(document, _PARTS, context.environment), _BRIDGE, context)
+    return _of_bridge(table_words(document, _PARTS, context.environment), context)
+
+
+def _of_bridge(words: Words, context: Context) -> ImportedJob:
+    """The job of settings above a recipe's, which train in mixed precision unless they say another."""
+    if any(name.startswith(("mixed-precision", "bf16", "fp16")) for name in words):
+        return table_job(words, _BRIDGE, context)
+    found = table_job({**words, "mixed-precision": ["bf16_mixed"]}, _BRIDGE, context)
+    return replace(found, assumed=(*found.assumed, _RECIPES_FORMAT), filled=found.filled | {"precision"})
 
 
 def _overrides(launch: Launch) -> dict[str, str]:
@@ -91,10 +100,9 @@ def _read_recipe(launch: Launch, context: Context) -> ImportedJob:
         words[word.replace("_", "-")] = (
             value.strip("'\"[]").split(",") if value.startswith("[") else [value.strip("'\"")]
         )
-    if "--recipe" in launch.words:
-        named = launch.words[launch.words.index("--recipe") + 1 :][:1]
-        words["recipe"] = [_RECIPE.sub("", one).replace("_", "-") for one in named]
-    return table_job(words, _BRIDGE, context)
+    if named := launch.option("recipe"):
+        words["recipe"] = [_RECIPE.sub("", named).replace("_", "-")]
+    return _of_bridge(words, context)
 
 
 _TWO: Final = replace(

@@ -1,4 +1,4 @@
-"""ROLL's YAML as a question: what the actor trains; what samples and judges beside it is said."""
+"""ROLL's YAML as a question: what the actor trains; models that sample and judge are reported."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _FILES: Final = 1_000
 _LARGEST: Final = 1 << 20
 """Bytes of a file that is kept with the launches."""
 _PRELUDE: Final = "shell/prelude.sh"
-"""What bash is told first. What looks like a path in a command becomes a function of that name, in case it is run."""
+"""What bash runs first. What looks like a path in a command becomes a function of that name, in case it is run."""
 
 
 @dataclass(frozen=True)

@@ -45,11 +45,11 @@ def processes_of(launch: Launch) -> Processes:
 
 
 def _torchrun(launch: Launch, around: Processes) -> Processes:
-    """torchrun: one node with one process unless it says otherwise; "gpu" and "auto" are all devices of a node."""
-    said = _options(launch.words)
-    each = said.get("nproc-per-node", "1")
-    per_node = visible(launch.environment) or around.per_node if each in {"gpu", "auto"} else _count(each)
-    return Processes(_count(said.get("nnodes", "1").rpartition(":")[2]), per_node)
+    """torchrun: a node with a process unless words or variables say otherwise; "gpu" and "auto" are all of a node."""
+    said, given = _options(launch.words), launch.environment
+    each = said.get("nproc-per-node", given.get("PET_NPROC_PER_NODE", "1"))
+    per_node = visible(given) or around.per_node if each in {"gpu", "auto"} else _count(each)
+    return Processes(_count(said.get("nnodes", given.get("PET_NNODES", "1")).rpartition(":")[2]), per_node)
 
 
 def _deepspeed(launch: Launch, around: Processes) -> Processes:
@@ -63,6 +63,16 @@ def _deepspeed(launch: Launch, around: Processes) -> Processes:
     slots = _slots(launch.written.get(said.get("hostfile", "") or said.get("H", ""), ""))
     nodes = _count(said.get("num-nodes", "")) or (len(slots) or (None if {"hostfile", "H"} & set(said) else 1))
     return Processes(nodes, _count(said.get("num-gpus", "")) or (slots[0] if slots else visible(launch.environment)))
+
+
+def _oumi(launch: Launch, around: Processes) -> Processes:
+    """oumi: under ``distributed`` all devices of all nodes that SkyPilot or Slurm has, else one."""
+    said, given = _options(launch.words), launch.environment
+    if "distributed" not in launch.words:
+        return Processes(1, 1)
+    nodes = _count(said.get("nnodes", given.get("SKYPILOT_NUM_NODES", ""))) or around.nodes or 1
+    each = _count(said.get("nproc-per-node", given.get("SKYPILOT_NUM_GPUS_PER_NODE", "")))
+    return Processes(nodes, each or visible(given) or around.per_node)
 
 
 def _slots(text: str) -> list[int]:
@@ -92,8 +102,8 @@ _MODULES: Final = {
 }  # fmt: skip
 """Modules of Python that are programs."""
 _PROGRAMS: Final[Mapping[str, Callable[[Launch, Processes], Processes]]] = {
-    "torchrun": _torchrun, "deepspeed": _deepspeed, "ds": _deepspeed, "accelerate": _accelerate,
-    "swift": _by_environment, "megatron": _by_environment, "llamafactory-cli": _by_environment,
+    **dict.fromkeys(("torchrun", "tune"), _torchrun), "oumi": _oumi, **dict.fromkeys(("deepspeed", "ds"), _deepspeed),
+    **dict.fromkeys(("swift", "megatron", "llamafactory-cli"), _by_environment), "accelerate": _accelerate,
 }  # fmt: skip
 _DEVICES: Final = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
 

@@ -82,9 +82,9 @@ class Route:
 _INERT: Final = re.compile(
     r"(NCCL|UCX|GLOO|WANDB|HF|HUGGING|TRANSFORMERS|TOKENIZERS|SLURM|MASTER|OMP|TMP|TORCH_NCCL|TORCH_EXTENSIONS|HCCL|FI|EFA"
     r"|IBV|CUDA_HOME|CUDA_DEVICE_ORDER|LD|PYTHON\w+|MKL|RAY|GIT|CONDA|TRITON_CACHE|XDG)_?.*"
-    r"|\w*(PATH|DIR|KEY|TOKEN|PROXY|LOG\w*)"
+    r"|\w*(PATH|DIR|KEY|TOKEN|PROXY|LOG\w*)|(?i:ip_head|(\w+_)?(ip|addr|address|port|host|hostname))"
 )
-"""Variables that change neither time nor memory as the planner sees them: the network, caches, accounts, paths."""
+"""Variables that change neither time nor memory as the planner sees them: network, hosts, caches, accounts, paths."""
 
 
 def _said(launch: Launch) -> tuple[object, ...]:

@@ -15,22 +15,8 @@ from planner.jobs.torchtitan.options import OPTIONS
 from planner.jobs.torchtitan.python import configuration, functions
 from planner.jobs.torchtitan.settings import torchtitan_job
 
-_FILE: Final = ("job.config_file",)
+_FILE: Final = "job.config_file"
 _TRUE: Final = {"true": True, "false": False}
-
-
-def named(words: Sequence[str], *names: str) -> str | None:
-    """The value of the first of some options that a command line has."""
-    for place, word in enumerate(words):
-        name, sign, value = word.removeprefix("--").partition("=")
-        if word.startswith("--") and name.replace("-", "_") in names:
-            return value if sign else next(iter(words[place + 1 : place + 2]), None)
-    return None
-
-
-def configuration_file(words: Sequence[str]) -> str | None:
-    """The TOML that a command line names."""
-    return named(words, *_FILE)
 
 
 def overridden(document: Mapping[str, Any], words: Sequence[str], options: Options = OPTIONS) -> dict[str, Any]:
@@ -114,7 +100,7 @@ def _of_function(text: str, name: str, words: Sequence[str]) -> ImportedJob:
 
 def _starts(launch: Launch) -> bool:
     of_torchtitan = any("torchtitan" in word for word in launch.words if not word.startswith("--"))
-    return configuration_file(launch.words) is not None or (of_torchtitan and named(launch.words, "module") is not None)
+    return launch.option(_FILE) is not None or (of_torchtitan and launch.option("module") is not None)
 
 
 def _read_command(launch: Launch, context: Context) -> ImportedJob:
@@ -125,7 +111,7 @@ def _read_command(launch: Launch, context: Context) -> ImportedJob:
 
 
 def _configured(launch: Launch, context: Context) -> ImportedJob:
-    path, words = configuration_file(launch.words), launch.words
+    path, words = launch.option(_FILE), launch.words
     if path is not None:
         file = launch.file(path, context)
         if file is None:
@@ -133,7 +119,7 @@ def _configured(launch: Launch, context: Context) -> ImportedJob:
         if file.document is None:
             raise BadRequest(f"{path}: no TOML, which --job.config_file takes")
         return torchtitan_job(overridden(file.document, words))
-    module, name = named(words, "module") or "", named(words, "config") or ""
+    module, name = launch.option("module") or "", launch.option("config") or ""
     places = (f"{module.rpartition('.')[2]}.py", f"torchtitan/models/{module}/config_registry.py", "config_registry.py")
     for place in places:
         file = context.find(place)

@@ -13,6 +13,7 @@ from planner.answer.text import plural
 from planner.errors import BadRequest
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length
+from planner.jobs.model_names import known_model
 from planner.jobs.options import Document, applicable, present
 from planner.jobs.torchtitan.options import EAGER, EAGER_LOSS, FOLDED, NARROW_STATES, OPTIONS, READ_MODELS
 
@@ -79,14 +80,16 @@ def torchtitan_job(document: Mapping[str, Any]) -> ImportedJob:
     # Its own 10,000 steps are of a trial.
     length = Length(at("steps"), "iterations", "training.steps") if at("steps") else None
     harmless = data("torchtitan/words")["harmless"]
+    assumed, effects = (*about_batch, *_assumed(at, pp)), (*about_again, *_unpriced(at, pp))
+    _ = at.raw("etp")  # of no effect without experts
     return ImportedJob(
         fields,
         pins,
         layers or (recomputed and (find_model(str(model)).num_layers,)),
         recomputed=recomputed,
         remarks=(*about_layers, *about_precision, *at.left(dict.fromkeys(_READ, harmless))),
-        assumed=(*about_batch, *_assumed(at, pp)),
-        unpriced=(*about_again, *_unpriced(at, pp)),
+        assumed=assumed,
+        unpriced=effects,
         length=length,
         lacks=_unknown(at),
     )
@@ -114,21 +117,24 @@ def _in_sequences(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _model(at: Document) -> str | None:
-    """The model of the catalogue that a name and a flavor are."""
+    """The model of the catalogue that a name and a flavor are, or a hub's name alone."""
     named = tuple("" if (said := at.raw(field)) is None else str(said) for field in ("model", "flavor"))
+    hub = known_model(named[0]) if "/" in named[0] and not named[1] else None
     return next((known for known, (name, flavor) in READ_MODELS.items() if (name.lower(), flavor.lower()) ==
-                 (named[0].lower(), named[1].lower())), None)  # fmt: skip
+                 (named[0].lower(), named[1].lower())), hub and hub[0])  # fmt: skip
 
 
 def _unknown(at: Document) -> str:
     """That a model or its flavor is not known here; nothing where it is, or none is named."""
     name, flavor = ("" if name is None else str(name) for name in (at.raw("model"), at.raw("flavor")))
     flavors = [size for known, size in READ_MODELS.values() if known == name]
-    if not flavor or _model(at):
+    if not name or _model(at):
         return ""
     if not flavors:
         every = ", ".join(" ".join(known) for known in READ_MODELS.values())
         return f"model {name!r:.40} is not known here; {every} are; --model says any other"
+    if not flavor:
+        return f"{name} is named without its flavor; {', '.join(flavors)} are known; --model says any"
     near = meant(flavor, flavors, otherwise=f"{', '.join(flavors)} are;")
     return f"flavor {flavor!r:.40} of {name} is not known here; {near} --model says any other"
 

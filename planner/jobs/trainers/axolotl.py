@@ -1,4 +1,4 @@
-"""axolotl's YAML as a question, as of axolotl 0.19."""
+"""axolotl's YAML as a question, as of axolotl 0.21."""
 
 from __future__ import annotations
 

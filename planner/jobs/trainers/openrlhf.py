@@ -48,7 +48,7 @@ def _form(values: Mapping[str, Any]) -> str:
 
 
 def _translated(micro: int) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """Its options in the words of Transformers, beside DeepSpeed's configuration.
+    """Its options in the words of Transformers, with DeepSpeed's configuration.
 
     Args:
         micro: sequences of a device where none are said.

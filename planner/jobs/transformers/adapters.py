@@ -1,4 +1,4 @@
-"""What trains of a model: all of it, or low-rank adapters beside weights that are frozen, and in which formats."""
+"""What trains of a model: all of it, or low-rank adapters on frozen weights, and in which formats."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from planner.jobs.transformers.trainer import Trainer
 from planner.jobs.values import real, truth
 
 _WHOLE: Final = frozenset({"full", "none", "false", "all"})
+LAST_LAYERS: Final = "freeze"
+"""Only some layers train, the last ones usually."""
 _LOW_RANK: Final = frozenset({"lora", "qlora", "adalora", "dora", "longlora", "lora+", "pissa", "rslora"})
 _NO_PRICE: Final = frozenset({"oft", "qoft", "boft", "vera", "ia3", "fourierft", "reft", "bone", "prompt", "prefix"})
-"""Ways to train a few weights beside frozen ones that are not of low rank."""
+"""Ways to train a few weights of a frozen model that are not of low rank."""
 _OF_ADAPTERS: Final = frozenset({"lora", "qlora", "dora", "peft", "adapter", "adapters"})
 _OFF: Final = _WHOLE - {"all"} | {"0", "no", "off", "null"}
 _NARROW: Final = (4, 8)
@@ -67,7 +69,7 @@ def adapted_job(
 def _all_train(at: Document, trainer: Trainer, sharded: ImportedJob, loaded: str, said: tuple[str, ...]) -> ImportedJob:
     """The job where all weights train, or are priced so."""
     method = str(at("method") or "").lower()
-    other = bool(method) and method not in _WHOLE
+    other = bool(method) and method not in _WHOLE | {LAST_LAYERS}
     effect = f"{method} trains only some weights; all are priced, so it takes less memory and time"
     rank, switch = (trainer.options[field].word for field in ("rank", "use_peft"))
     silent = at.raw("use_peft") is None and not method and not trainer.own_adapters
@@ -132,7 +134,7 @@ def _loaded(at: Document, trainer: Trainer, sharded: ImportedJob) -> tuple[str, 
     word = str(at("weights") or "").rpartition(".")[2].lower()
     if word in FORMATS:
         return FORMATS[word], ()
-    usual = {"products": precision, "masters": precision}.get(trainer.weights, trainer.weights)
+    usual = dict.fromkeys(("products", "masters", "kept"), precision).get(trainer.weights, trainer.weights)
     usual = usual if usual in {"bf16", "fp16", "fp32"} else "bf16"
     if word == "auto":
         return "bf16", ("weights are loaded in the format of the checkpoint; bf16 is priced",)
@@ -143,7 +145,8 @@ def _loaded(at: Document, trainer: Trainer, sharded: ImportedJob) -> tuple[str, 
 
 def _states(loaded: str, at: Document, trainer: Trainer, sharded: ImportedJob) -> dict[str, Any]:
     """States of 16 bits where the optimizer steps the loaded weights themselves: neither DeepSpeed nor FSDP does."""
-    pure = sharded.fields.get("stack") == STACK and not sharded.pins.get("zero_stage") and loaded != "fp32"
+    alone = not sharded.pins.get("zero_stage") or trainer.weights == "kept"
+    pure = sharded.fields.get("stack") == STACK and alone and loaded != "fp32"
     if sharded.fields.get("stack") != STACK:
         return {}
     if not pure or trainer.weights == "masters":

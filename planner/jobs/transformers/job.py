@@ -9,17 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from costmodels.model.catalogue import model as find_model
 from costmodels.model.model import Model
 from costmodels.stack.finetune import GENERATING, task_named
 from costmodels.stack.optimizers import OPTIMIZERS, named_optimizer
-from hardware.errors import MeshwrightError
 from planner.errors import BadRequest
 from planner.jobs.data import pattern
 from planner.jobs.imported import ImportedJob, Length, joined
+from planner.jobs.model_names import known_model, taken_to_be
 from planner.jobs.options import Document, applicable, present
 from planner.jobs.reader import Context
-from planner.jobs.transformers.adapters import adapted_job, asked_adapters
+from planner.jobs.transformers.adapters import LAST_LAYERS, adapted_job, asked_adapters
 from planner.jobs.transformers.options import ATTENTION, PAGED, RANKED
 from planner.jobs.transformers.sharding import STACK, sharded_job
 from planner.jobs.transformers.trainer import Trainer
@@ -45,7 +44,7 @@ def training_job(
     Args:
         values: of the options, by name, as a command line or a file has them.
         trainer: that reads them.
-        context: what is known beside them.
+        context: what else is known.
         beside: the file that they stand in, where they do.
         accelerate: the configuration of ``accelerate launch``, where that starts it.
         gpus: that the launcher starts, where it says so.
@@ -63,14 +62,17 @@ def training_job(
     named, shape = model_named(at("model"), context)
     hidden = shape.hidden_size if shape else None
     sharded = sharded_job(at, trainer, accelerate, context, beside, hidden)
+    adapted = adapted_job(at, trainer, sharded, experts=bool(shape and shape.moe), said="adapters" in context.known)
     parts = (
         sharded,
         _optimizer_job(at, sharded),
         _kernels_job(at),
         _sizes_job(at, trainer, sharded),
-        adapted_job(at, trainer, sharded, experts=bool(shape and shape.moe), said="adapters" in context.known),
+        adapted,
         asked_adapters(at, trainer, context.known),
         _task_job(at, task),
+        _frozen_job(at, shape, context, adapted="adapters" in adapted.fields),
+        _batch_of_script(at, trainer, sharded, context),
         named,
         ImportedJob(present(gpus=gpus or whole((accelerate or {}).get("num_processes")))),
     )
@@ -114,6 +116,43 @@ def _spread(job: ImportedJob) -> ImportedJob:
     return replace(job, pins=pins, framework=None if plain else job.framework)
 
 
+def _batch_of_script(at: Document, trainer: Trainer, sharded: ImportedJob, context: Context) -> ImportedJob:
+    """What must be said of a batch that a script has a word of its own for: whether it is a device's."""
+    said = {"global_batch_size", "pins.micro_batch_size"} & set(context.known)
+    if said or not trainer.own_adapters or at.raw("micro_batch_size") is not None or "steps" in sharded.pins:
+        return ImportedJob()
+    name = next((one for one in ("train_batch_size", "batch_size") if whole(at.table("").get(one))), "")
+    asked = f"{name} may be a GPU's or all GPUs' batch, depending on the script; --micro-batch-size N or "
+    return ImportedJob(missing=(f"{asked}--global-batch-size N says it",) if name else ())
+
+
+def _frozen_job(at: Document, shape: Model | None, context: Context, *, adapted: bool) -> ImportedJob:
+    """What of a model is frozen: its first layers, or the vision tower, whose images no file counts."""
+    fields: dict[str, Any] = {}
+    assumed, effects = list[str](), list[str]()
+    tower = shape is not None and shape.tower is not None
+    unfrozen = at.raw("frozen_tower") is not None and not at("frozen_tower")
+    if unfrozen and adapted:
+        effects = ["adapters of the vision tower are not priced: more time and memory"]
+    elif unfrozen and (tower or shape is None):
+        fields = {"train_tower": True, "images_per_sample": 1}
+        assumed = ["the vision tower trains, and one image a sample is priced; --images-per-sample changes it"]
+    elif tower:
+        assumed = ["no images are priced, nor the vision tower; --images-per-sample prices both"]
+    if "images_per_sample" in context.known:
+        assumed = []
+    if at.raw("frozen_projector") is not None and not at("frozen_projector"):
+        effects.append("the projector of images trains, which is not priced: a little more memory")
+    if str(at("method") or "").lower() == LAST_LAYERS:
+        some = "freeze trains only some weights; all are priced, so it takes less memory and time"
+        if shape is None or not 0 < at("trained_layers") <= shape.num_layers or at.table("").get("use_llama_pro"):
+            effects.append(some)
+        else:
+            fields["frozen_layers"] = shape.num_layers - at("trained_layers")
+            effects.append("the head is priced as trained, though freeze trains layers alone: a little less memory")
+    return ImportedJob(fields, assumed=tuple(assumed), unpriced=tuple(effects))
+
+
 def _separated(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values, of which ``deepspeed`` gives way to the option that names its file where it is only a switch."""
     switched = str(values.get("deepspeed", "")).lower() in {"true", ""}
@@ -127,13 +166,8 @@ def model_named(name: Any, context: Context) -> tuple[ImportedJob, Model | None]
         return ImportedJob(), None
     if not name or name is True:
         return ImportedJob(lacks="no model is named; give it with --model"), None
-    for candidate in dict.fromkeys((str(name), str(name).rstrip("/").rpartition("/")[2])):
-        try:
-            found = find_model(candidate)
-        except (MeshwrightError, OSError):
-            continue
-        said = () if candidate == name else (f"{name} is taken to be {candidate}; --model changes it",)
-        return ImportedJob({"model": candidate}, assumed=said), found
+    if found := known_model(str(name)):
+        return ImportedJob({"model": found[0]}, assumed=taken_to_be(str(name), found[0])), found[1]
     lacks = f"model {str(name)!r:.80} is not in the catalogue; give it with --model, as a name or a config.json"
     return ImportedJob(lacks=lacks), None
 

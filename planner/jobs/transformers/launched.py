@@ -1,4 +1,4 @@
-"""How a trainer is launched: what ``accelerate launch`` is told, and on how many GPUs a command line starts."""
+"""How a trainer is launched: the settings of ``accelerate launch``, and on how many GPUs a command line starts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Logs of Hugging Face's Trainer and of what is built on it: LLaMA-Factory, ms-swift, axolotl, TRL; of DeepSpeed.
 
-They say how long steps took and little of the job: the script, the arguments or the YAML beside them say that.
+They say how long steps took and little of the job: the script, the arguments or the YAML of the same job say that.
 """
 
 from __future__ import annotations

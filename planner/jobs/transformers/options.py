@@ -1,6 +1,6 @@
 """What Transformers' TrainingArguments and the scripts around them say, as of Transformers 5; older names are read.
 
-Trainers that are built on them have these options too, with a few of their own beside them or in their place.
+Trainers that are built on them have these options too, with a few of their own added or in their place.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ OF_TRL: Final = frozenset({
     "dataset_name", "dataset_mixer", "dataset_mixture", "use_peft", "max_seq_length", "num_generations", "use_vllm",
     "max_prompt_length", "max_completion_length", "dataset_text_field", "dataset_id_or_path", "loss_type", "beta",
 })  # fmt: skip
-"""Names that recipes of TRL have beside TrainingArguments."""
+"""Names that recipes of TRL have in addition to TrainingArguments."""
 OF_ACCELERATE: Final = frozenset({"with_tracking", "checkpointing_steps"})
 """Names of the scripts that loop by themselves with Accelerate (``run_clm_no_trainer.py``), whatever else they have."""
 _OTHERS: Final = frozenset({

@@ -22,7 +22,8 @@ class Trainer:
         precision: of the products where neither bf16 nor fp16 is said.
         switches: whether it switches bf16 on itself where neither is said.
         weights: the format that a model is loaded in where nothing is said of it: bf16, fp16, fp32, or "products" for
-            that of the products; "masters" where weights that train are kept in fp32 whatever they are loaded in.
+            that of the products; "masters" where weights that train are kept in fp32 whatever they are loaded in,
+            "kept" where they train in the format that they are loaded in, sharded or not.
         adapters: "named" where a rank alone asks for them, "asked" where an option must, "unless" where they train
             unless an option says full.
         own_adapters: whether a script may have words of its own for adapters, so that those that nothing here switches
@@ -31,7 +32,7 @@ class Trainer:
         double: whether weights of 4 bits have quantised constants where nothing is said of it.
         deepspeed: DeepSpeed's files that it brings, by the name that an option has for them.
         fsdp: tables of ``fsdp_config`` that it brings, by the name that ``fsdp`` has for them.
-        recompute: whether it recomputes layers unless told not to.
+        recompute: whether it recomputes layers unless a job says not to.
         seq_length: of a job that says none; None: the model's.
         batch: sequences of an iteration, which accumulation makes up where no steps are said; None: one step.
         translated: its options in the words of ``options``, where some mean what no word there does.
@@ -43,7 +44,7 @@ class Trainer:
     effects: Mapping[str, str] = field(default_factory=lambda: usual.EFFECTS)
     precision: Literal["fp32", "bf16"] = "fp32"
     switches: bool = False
-    weights: Literal["bf16", "fp32", "products", "masters"] = "fp32"
+    weights: Literal["bf16", "fp32", "products", "masters", "kept"] = "fp32"
     adapters: Literal["named", "asked", "unless"] = "named"
     own_adapters: bool = False
     rank: int = 8

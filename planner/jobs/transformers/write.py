@@ -25,7 +25,7 @@ CARRIED: Final = (
     *("stack.reduce_bucket_size", "stack.overlap_grad_reduce", "stack.overlap_zero3", "stack.zero_hpz"),
     *("stack.offload_fraction",),
 )
-"""Choices and paths of changes that a recipe or the file beside it has."""
+"""Choices and paths of changes that a recipe or its sharding file has."""
 _OPTIMIZERS: Final = {
     "adam": "adamw_torch_fused", "adam-8bit": "adamw_bnb_8bit", "adafactor": "adafactor", "sgd": "sgd",
     "lion": "lion_32bit", "lion-8bit": "lion_8bit", "adagrad": "adagrad", "rmsprop": "rmsprop",
@@ -63,7 +63,7 @@ class Written:
 
 
 def written(job: Job, how: Written) -> Export:
-    """The recipe, and the file of DeepSpeed or Accelerate beside it.
+    """The recipe, and its file of DeepSpeed or Accelerate.
 
     Raises:
         Inexpressible: the trainer lacks a part of the plan.
@@ -137,7 +137,7 @@ def _values(job: Job, how: Written, by: str, task: str) -> dict[str, Any]:
 
 
 def _loaded(job: Job) -> str:
-    """The format that weights are loaded in: fp32 where they train, unless adapters do beside narrower ones."""
+    """The format that weights are loaded in: fp32 where they train, unless adapters train on narrower ones."""
     return "float32" if job.adapters is None or job.asked("base_precision") == "fp32" else "bfloat16"
 
 

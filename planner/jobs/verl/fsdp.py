@@ -45,7 +45,8 @@ def _recognises(launch: Launch) -> bool:
     return sft or (actor and not any(".megatron." in name for name in pairs))
 
 
-def _read(launch: Launch, context: Context) -> ImportedJob:
+def job_of(launch: Launch, context: Context) -> ImportedJob:
+    """The job of overrides of the actor, or of supervised fine-tuning."""
     pairs, program = pairs_of(launch), _program(launch)
     sft = program in _SFT
     made: dict[str, Any] = {
@@ -54,7 +55,9 @@ def _read(launch: Launch, context: Context) -> ImportedJob:
     gpus = processes(launch) if sft else prod(whole(pairs.get(f"trainer.{of}")) or usual for of, usual in _NODES)
     batch = _batch(made, pairs, gpus, sft=sft)
     made |= {"bf16": True, "attn_implementation": "flash_attention_2", "fsdp": "full_shard", **_fsdp(made)}
-    if whole(made.get("lora_r")):
+    if not whole(made.get("lora_r", 0)):
+        made = {name: value for name, value in made.items() if not name.startswith("lora_")}
+    else:
         made |= {"use_peft": True, "lora_target_modules": made.get("lora_target_modules", "all-linear")}
     estimator = pairs.get("algorithm.adv_estimator", "ppo").lower()
     task = "finetune" if sft else estimator if estimator in GENERATING else "ppo"
@@ -95,4 +98,4 @@ def _fsdp(made: Mapping[str, Any]) -> dict[str, Any]:
     return {"fsdp": " ".join([*words_, *(["offload"] if truth(made.get("offload_policy", False)) else [])])}
 
 
-READERS: Final = (CommandReader("verl", "overrides of verl on FSDP", "", _recognises, _read),)
+READERS: Final = (CommandReader("verl", "overrides of verl on FSDP", "", _recognises, job_of),)

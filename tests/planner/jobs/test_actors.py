@@ -6,7 +6,7 @@ import pytest
 
 from planner.errors import BadRequest
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
-from planner.jobs.readers import READERS
+from planner.jobs.readers import READERS, read_job
 
 
 def read(words, **more):
@@ -132,3 +132,85 @@ def test_the_actor_of_roll_trains_on_fsdp():
 def test_another_strategy_of_roll_is_refused_by_name():
     with pytest.raises(BadRequest, match="strategy_name: 'hf_train' is not priced; megatron_train"):
         read_roll("hf_train", "")
+
+
+ACTOR = """
+data: {max_prompt_length: 512, max_response_length: 512, train_batch_size: 64}
+actor_rollout_ref:
+  model: {path: Qwen3-8B, enable_gradient_checkpointing: true, lora_rank: 0}
+  actor: {strategy: ENGINE, ppo_mini_batch_size: "${data.train_batch_size}", ppo_micro_batch_size_per_gpu: MICRO,
+          megatron: {tensor_model_parallel_size: 4}}
+  rollout: {n: 4}
+trainer: {nnodes: 2, n_gpus_per_node: 8}
+"""
+
+
+def of_file(engine, micro="2", **more):
+    text = ACTOR.replace("ENGINE", engine).replace("MICRO", micro)
+    return read_job([JobFile(Path("a.yaml"), text)], Context(disk=False, **more)).job
+
+
+@pytest.mark.parametrize(("engine", "tp", "zero"), [("fsdp", 1, 3), ("megatron", 4, 1)])
+def test_a_configuration_of_verl_is_read_as_its_overrides_are(engine, tp, zero):
+    job = of_file(engine)
+    assert (job.fields["gpus"], job.fields["global_batch_size"], job.fields["seq_length"]) == (16, 256, 1024)
+    assert (job.fields["model"], job.pins["micro_batch_size"], job.missing) == ("Qwen3-8B", 2, ())
+    assert (job.pins.get("tp", 1), job.pins["zero_stage"]) == (tp, zero)
+    assert not any("lora" in line for line in job.assumed)
+
+
+def test_a_micro_batch_that_a_configuration_of_verl_leaves_open_is_asked_for():
+    assert of_file("fsdp", "null").missing == ("no micro-batch is given; --micro-batch-size gives it",)
+    assert of_file("fsdp", "null", known={"pins.micro_batch_size"}).missing == ()
+
+
+POLICY = """
+grpo: {num_prompts_per_step: 32}
+policy:
+  model_name: Qwen/Qwen3-8B
+  train_global_batch_size: 512
+  train_micro_batch_size: 2
+  max_total_sequence_length: 4096
+  precision: bfloat16
+  dtensor_cfg: {enabled: true, tensor_parallel_size: 2, activation_checkpointing: true, cpu_offload: false}
+  megatron_cfg: {enabled: false, tensor_model_parallel_size: "${policy.dtensor_cfg.tensor_parallel_size}",
+                 pipeline_model_parallel_size: 2, activation_checkpointing: true, sequence_parallel: true,
+                 optimizer: {optimizer: adam, lr: 1e-6, bf16: true, use_distributed_optimizer: true},
+                 distributed_data_parallel_config: {overlap_grad_reduce: true, grad_reduce_in_fp32: false}}
+  optimizer: {name: torch.optim.AdamW, kwargs: {lr: 5e-6}}
+cluster: {gpus_per_node: 8, num_nodes: 4}
+"""
+CORE = "defaults: below.yaml\npolicy: {megatron_cfg: {enabled: true}, dtensor_cfg: {enabled: false}}\n"
+
+
+def of_files(*texts):
+    names = ("above.yaml", "below.yaml")
+    files = [JobFile(Path(name), text) for name, text in zip(names, texts, strict=False)]
+    return read_job(files, Context(disk=False)).job
+
+
+def test_the_policy_of_nemo_rl_trains_on_all_that_the_cluster_has():
+    job = of_files(POLICY)
+    assert (job.fields["gpus"], job.fields["global_batch_size"], job.fields["seq_length"]) == (32, 512, 4096)
+    assert (job.fields["model"], job.fields["precision"], job.pins["micro_batch_size"]) == ("Qwen/Qwen3-8B", "bf16", 2)
+    assert (job.pins["tp"], job.pins["zero_stage"], job.pins["recompute"]) == (2, 3, "full")
+    assert any(line.startswith("grpo generates its samples") for line in job.unpriced)
+
+
+def test_a_command_line_of_nemo_rl_stands_above_its_file():
+    line = (
+        "uv run examples/run_grpo_math.py --config above.yaml cluster.num_nodes=2 ++policy.train_micro_batch_size=1\n"
+    )
+    files = [JobFile(Path("run.sh"), f"#!/bin/bash\n{line}"), JobFile(Path("above.yaml"), POLICY)]
+    job = read_job(files, Context(disk=False)).job
+    assert (job.fields["gpus"], job.pins["micro_batch_size"], job.missing) == (16, 1, ())
+
+
+def test_a_file_of_nemo_rl_stands_above_the_one_that_it_builds_on():
+    job = of_files(CORE, POLICY)
+    assert (job.fields["gpus"], job.fields["global_batch_size"], job.missing) == (32, 512, ())
+    assert {axis: job.pins[axis] for axis in ("tp", "pp", "zero_stage", "recompute")} == {
+        "tp": 2, "pp": 2, "zero_stage": 1, "recompute": "full"}  # fmt: skip
+    assert not any("not read" in line for line in job.unpriced)
+    alone = of_files(CORE.replace("policy: {", "policy: {train_global_batch_size: 8, "))
+    assert "below.yaml has the rest of the settings, but is not here; give that file too" in alone.missing

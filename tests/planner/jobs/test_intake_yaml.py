@@ -259,7 +259,7 @@ def test_nanotron_s_command_line_names_its_file(tmp_path):
     assert (job.fields["gpus"], job.pins["tp"]) == (8, 2)
     assert "parallelism.pp_engine is not given; afab is priced" in job.assumed
     (absent,) = read(tmp_path, "torchrun --nproc_per_node=8 run_train.py --config-file absent.yaml").missing
-    assert absent.startswith("absent.yaml, which --config-file names, is not here")
+    assert absent.startswith("absent.yaml has the options, but is not here")
 
 
 def test_a_file_of_another_kind_is_named(tmp_path):
@@ -310,3 +310,14 @@ def test_whatever_stands_in_a_file_is_read_or_refused(name, data):
 def test_a_train_py_with_a_run_name_is_not_maxtext_s(tmp_path):
     with pytest.raises(BadFile, match="of an unknown framework"):
         read(tmp_path, "#!/bin/bash\nfabric run train.py run_name=a max_seq_len=4096")
+
+
+def test_biases_and_packed_documents_of_nanotron_are_read_and_its_usual_keys_are_not_listed():
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+             "num_key_value_heads": 2, "vocab_size": 256, "tie_word_embeddings": True}  # fmt: skip
+    config = sizes | {"is_qwen2_config": True, "attention_bias": True, "_use_doc_masking": True, "hidden_act": "silu"}
+    job = nanotron_job(SMALL | {"model": {"model_config": config}})
+    assert (job.fields["model"]["qkv_bias"], job.remarks) == (True, ())
+    assert any("documents do not attend to each other" in line for line in job.unpriced)
+    plain = nanotron_job(SMALL | {"model": {"model_config": sizes}})
+    assert "qkv_bias" not in plain.fields["model"]

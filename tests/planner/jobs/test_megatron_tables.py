@@ -275,3 +275,15 @@ def test_tables_of_internevo_are_read_without_running_them():
 def test_ranks_that_share_weights_alone_are_refused_in_internevo():
     with pytest.raises(BadRequest, match=r"parallel\.tensor\.mode: 'isp' is not priced; mtp, msp, fsp are"):
         read(INTERNEVO.replace("msp", "isp"), "job.py")
+
+
+ABOVE = "model: {tensor_model_parallel_size: 2}\ntrain: {global_batch_size: 64, micro_batch_size: 1}\n"
+NARROW = "use_precision_aware_optimizer: true, exp_avg_dtype: torch.bfloat16, exp_avg_sq_dtype: torch.bfloat16"
+
+
+def test_settings_above_a_recipe_of_megatron_bridge_train_in_its_16_bits_unless_they_say_another():
+    _, plain = read(f"{ABOVE}optimizer: {{{NARROW}}}\n")
+    assert (plain.fields["precision"], plain.fields["optimizer"]) == ("bf16", "adam-bf16")
+    assert any(line.startswith("mixed_precision is not given; bf16 is priced") for line in plain.assumed)
+    _, other = read(f"{ABOVE}ddp: {{}}\nmixed_precision: fp16_mixed\n")
+    assert other.fields["precision"] == "fp16"

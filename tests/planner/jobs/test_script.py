@@ -96,3 +96,33 @@ def test_what_a_script_writes_for_deepspeed_stands_above_what_is_on_disk(tmp_pat
     unknown = read(tmp_path, f"python make_config.py > ds.json\n{line}").job
     assert "zero_stage" not in unknown.pins
     assert any("ds.json says how states are sharded, but is not here" in line for line in unknown.missing)
+
+
+VERL = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=$DATA/models/Qwen3-14B-Base"
+SIZED = "trainer.nnodes=2 actor_rollout_ref.actor.ppo_mini_batch_size=64 data.max_prompt_length=512"
+
+
+@pytest.mark.parametrize("engine", ["megatron.tensor_model_parallel_size=2", "ulysses_sequence_parallel_size=2"])
+def test_a_model_is_known_by_the_folder_that_it_lies_in_which_is_shown_as_the_script_has_it(tmp_path, engine):
+    job = read(tmp_path, f"{VERL} actor_rollout_ref.actor.{engine} {SIZED} data.max_response_length=512\n").job
+    assert job.fields["model"] == "Qwen3-14B-Base"
+    said = next(line for line in job.assumed if "is taken to be" in line)
+    assert said.startswith("${DATA}/models/Qwen3-14B-Base is taken to be Qwen3-14B-Base")
+
+
+def test_addresses_of_hosts_do_not_make_two_trainings_of_one(tmp_path):
+    text = f"""#!/bin/bash
+head_node_ip=$(srun hostname --ip-address)
+if [[ "$head_node_ip" == *" "* ]]; then head_node_ip=${{head_node_ip%% *}}; fi
+export ip_head=$head_node_ip:6379
+torchrun --nnodes 1 --nproc-per-node 8 pretrain_gpt.py {SIZES} --tensor-model-parallel-size 2
+"""
+    assert read(tmp_path, text).job.missing == ()
+
+
+def test_layers_beside_another_programs_sizes_are_not_taken_for_options_of_megatron(tmp_path):
+    text = (
+        "torchrun --nproc_per_node=8 train.py --num_layers=32 --num_heads=32 --hidden_width=4096 --train_batch_size=1"
+    )
+    with pytest.raises(BadFile, match="of an unknown framework"):
+        read(tmp_path, text)

@@ -233,3 +233,17 @@ def test_a_python_configuration_of_what_is_not_known_is_named(folder):
     assert read_job([path], Context(launch=3)).job.lacks.startswith("model 'qwen35' is not known here")
     with pytest.raises(BadRequest, match=r"model\.converters: 'NVFP4LinearConverter' is not priced"):
         read_job([path], Context(launch=4))
+
+
+def test_a_model_of_a_hub_needs_no_flavor_and_one_of_torchtitans_own_does():
+    training = {"training": {"local_batch_size": 2}}
+    hub = torchtitan_job({"model": {"name": "meta-llama/Llama-3.1-8B"}, **training})
+    assert hub.fields["model"] == "meta-llama/Llama-3.1-8B"
+    assert torchtitan_job({"model": {"name": "llama3"}, **training}).lacks.startswith(
+        "llama3 is named without its flavor"
+    )
+
+
+def test_options_that_are_off_are_not_listed_as_not_read():
+    off = {"expert_tensor_parallel_degree": 1, "enable_async_tensor_parallel": False}
+    assert torchtitan_job({"training": {"local_batch_size": 2}, "parallelism": off}).remarks == ()

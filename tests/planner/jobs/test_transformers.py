@@ -337,3 +337,12 @@ def test_a_rank_of_adapters_that_nobody_said_is_said():
     line = "python train.py --model_name_or_path llama3-8b --per_device_train_batch_size 1 --bf16 --load_in_4bit True"
     assert any("no rank of adapters is given; 8 is priced" in one for one in command(line).assumed)
     assert not any("no rank" in one for one in command(f"{line} --lora_r 32").assumed)
+
+
+def test_a_batch_that_a_script_calls_its_own_way_is_asked_for():
+    job = command(
+        "torchrun --nproc_per_node 8 a.py --model_name_or_path gpt2 --train_batch_size 4 --num_train_epochs 1"
+    )
+    assert any(line.startswith("train_batch_size may be a GPU's or all GPUs' batch") for line in job.missing)
+    plain = command("torchrun --nproc_per_node 8 a.py --model_name_or_path gpt2 --per_device_train_batch_size 4")
+    assert plain.missing == ()

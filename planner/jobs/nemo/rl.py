@@ -1,0 +1,131 @@
+"""NeMo RL: the training of its policy, on DTensor's FSDP or on Megatron-Core, by the files that say it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import prod
+from typing import Any, Final
+
+from planner.errors import BadRequest
+from planner.jobs.configured import configured
+from planner.jobs.imported import ImportedJob, joined
+from planner.jobs.megatron.dialect import Words, dialect
+from planner.jobs.megatron.tables import resolved_tables, table_job, table_words
+from planner.jobs.options import present
+from planner.jobs.reader import CommandReader, Context, Launch, reader_of_tables
+from planner.jobs.trainers.family import trainer
+from planner.jobs.trainers.nested import plain_words, tuned
+from planner.jobs.transformers.arguments import overrides_of
+from planner.jobs.values import at_path, truth, whole
+
+_CORE: Final = dialect("nemo-rl")
+_DTENSOR: Final = trainer("nemo-rl", alone=True)
+_TASKS: Final = {"sft": "finetune", "dpo": "dpo", "rm": "reward", "grpo": "grpo", "distillation": "finetune"}
+"""What is learnt, by the table of its settings."""
+_NAMES: Final = {
+    "train_global_batch_size": "global-batch-size", "train_micro_batch_size": "micro-batch-size",
+    "max_total_sequence_length": "seq-length", "model_name": "model.name",
+}  # fmt: skip
+_PROGRAM: Final = re.compile(r"run_(?:grpo|sft|dpo|rm|distillation|vlm_grpo|opd)\w*\.py")
+_DEEPEST: Final = 8
+
+
+def _job(given: Mapping[str, Any], context: Context) -> ImportedJob:
+    """The job of a configuration above those that its ``defaults`` name.
+
+    Raises:
+        BadRequest: a value that is wrong or not priced.
+    """
+    document, lost = _whole(given, context, _DEEPEST)
+    found = _of_policy(resolved_tables(document, document), context)
+    sizes = [whole(at_path(document, f"cluster.{name}")) for name in ("gpus_per_node", "num_nodes")]
+    fields = present(gpus=prod(size or 1 for size in sizes) if any(sizes) else None)
+    missing = tuple(f"{name} has the rest of the settings, but is not here; give that file too" for name in lost)
+    return joined(found, ImportedJob(fields, missing=missing))
+
+
+def _whole(document: Mapping[str, Any], context: Context, depth: int) -> tuple[dict[str, Any], list[str]]:
+    """A configuration above those that it builds on, and which of these are not here."""
+    made, lost = dict(document), []
+    names = document.get("defaults") or ()
+    for name in [names] if isinstance(names, str) else names:
+        file = context.find(str(name)) if depth else None
+        if file is None or file.document is None:
+            lost.append(str(name))
+            continue
+        below, more = _whole(file.document, context, depth - 1)
+        made, lost = _above(made, below), [*lost, *more]
+    return made, lost
+
+
+def _above(own: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(below)
+    for name, value in own.items():
+        under = found.get(name)
+        both = isinstance(value, Mapping) and isinstance(under, Mapping)
+        found[name] = _above(value, under) if both else value  # type: ignore[arg-type]
+    return found
+
+
+def _of_policy(document: Mapping[str, Any], context: Context) -> ImportedJob:
+    task = next((meant for name, meant in _TASKS.items() if name in document), "grpo")
+    policy = document["policy"]
+    if truth(at_path(policy, "megatron_cfg.enabled") or False):
+        return table_job(_words(policy, task), _CORE, context)
+    if truth(at_path(policy, "dtensor_cfg.enabled")) is False:
+        raise BadRequest("policy: neither dtensor_cfg nor megatron_cfg is enabled; FSDP of PyTorch 1 is not priced")
+    made = plain_words(document, "nemo-rl")
+    away = ["offload"] if truth(made.pop("policy.dtensor_cfg.cpu_offload", False)) else []
+    word = str(made.pop("policy.precision", "bfloat16")).removeprefix("torch.")
+    batch, optimizer = whole(made.pop("policy.train_global_batch_size", None)), str(made.pop("optim", "AdamW"))
+    made |= {"bf16": word == "bfloat16", "fp16": word == "float16", "fsdp": " ".join(["full_shard", *away])}
+    made |= {"optim": {"AdamW": "adamw_torch"}.get(kind := optimizer.rpartition(".")[2], kind.lower())}
+    return tuned(made, _DTENSOR, context, gpus=None, batch=batch, task=task)
+
+
+def _words(policy: Mapping[str, Any], task: str) -> Words:
+    """Megatron-LM's options of the policy."""
+    core = policy["megatron_cfg"]
+    tables = ("optimizer", "distributed_data_parallel_config")
+    plain = {name: value for name, value in core.items() if not isinstance(value, Mapping)}
+    found = table_words(plain, {"": ""})
+    for name in tables:
+        found |= table_words(core.get(name) or {}, {"": ""})
+    found |= {word: [str(policy[name])] for name, word in _NAMES.items() if policy.get(name) is not None}
+    on = {
+        "dpo": task == "dpo",
+        "peft": truth(at_path(core, "peft.enabled") or False),
+        "fp8-cfg": truth(at_path(core, "fp8_cfg.enabled") or False),
+        **{name.replace("_", "-"): truth(at_path(policy, f"{name}.enabled") or False)
+           for name in ("sequence_packing", "dynamic_batching")},
+    }  # fmt: skip
+    return found | {name: [] for name, is_on in on.items() if is_on}
+
+
+def _recognises(document: Mapping[str, Any]) -> bool:
+    policy = document.get("policy")
+    return isinstance(policy, Mapping) and bool(
+        {"dtensor_cfg", "megatron_cfg", "train_global_batch_size"} & set(policy)
+    )
+
+
+def _starts(launch: Launch) -> bool:
+    program = any(_PROGRAM.fullmatch(word.rpartition("/")[2]) for word in launch.words)
+    said = any(path.startswith(("policy.", "cluster.")) for path in overrides_of(launch.words))
+    return program and (said or launch.option("config") is not None)
+
+
+def _read_command(launch: Launch, context: Context) -> ImportedJob:
+    document = configured(launch, context, launch.option("config") or "", overrides_of(launch.words))
+    if isinstance(document, ImportedJob):
+        return document
+    if "policy" not in document or launch.option("config") is None:
+        return ImportedJob(missing=("the script has its settings in a file of its own; give it too, with --config",))
+    return _job(document, context)
+
+
+READERS: Final = (
+    reader_of_tables("nemo-rl", "a configuration of NeMo RL", "", _recognises, _job),
+    CommandReader("nemo-rl", "a command line of NeMo RL", "", _starts, _read_command),
+)
