@@ -13,12 +13,15 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from costmodels.model.huggingface import ADAPTERS
 from costmodels.model.huggingface_table import families as table
+from costmodels.model.huggingface_towers import TOWERS
 
 LEFT_OUT = frozenset(
     {"transformers_version", "output_hidden_states", "return_dict", "chunk_size_feed_forward", "is_encoder_decoder"}
     | {"output_attentions", "model_type", "use_cache", "is_decoder", "add_cross_attention"}
 )
 
+SIDES = frozenset({"image_size", "merge_kernel_size", "patch_size"})
+"""Sizes of towers that may be given for both directions."""
 DERIVED = {
     "rwkv": {"attention_hidden_size", "intermediate_size"},
     "zamba": {"attention_hidden_size", "attention_head_dim", "mamba_dt_rank"},
@@ -38,7 +41,9 @@ def lines(family: str) -> Iterator[str]:
     plain = {
         name: value
         for name, value in said.items()
-        if (isinstance(value, bool | int) and not name.endswith("token_id")) or name.endswith(("_act", "_activation"))
+        if (isinstance(value, bool | int) and not name.endswith("token_id"))
+        or name.endswith(("_act", "_activation"))
+        or name in SIDES
     }
     if plain:
         yield f"\n[{family!s}]" if family.replace("-", "_").isidentifier() else f'\n["{family}"]'
@@ -47,7 +52,10 @@ def lines(family: str) -> Iterator[str]:
 
 def main() -> None:
     """Print the table."""
+    transformers.logging.set_verbosity_error()
     families = [*ADAPTERS, *(name for name, known in table().items() if "refused" not in known)]
+    families += [kind for kind in TOWERS if kind.endswith("_vision_model") or kind == "pixtral"]
+    families += [f"{kind}{part}" for kind in TOWERS for part in ("_vision", "_vision_encoder")]
     known = [family for family in sorted(set(families)) if family in CONFIG_MAPPING]
     sys.stdout.write(
         f"# Written by scripts/huggingface_defaults.py out of transformers {transformers.__version__}: what its\n"

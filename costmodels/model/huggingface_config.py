@@ -21,6 +21,8 @@ ACTIVATIONS: dict[str, Activation] = {
     "relu2": "squared_relu",
     "swigluoai": "silu",
     "xielu": "xielu",
+    # Both branches are held within bounds by a hyperbolic tangent, in the same kernel.
+    "situ": "silu",
 }
 GATED: dict[Activation, Activation] = {"gelu": "geglu", "silu": "swiglu", "relu": "reglu"}
 

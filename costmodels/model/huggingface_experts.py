@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from costmodels.model.huggingface_config import Config, Fields, biases, llama_decoder, tied, upper_window, window
-from costmodels.model.huggingface_towers import unknown_tower
+from costmodels.model.huggingface_towers import left_out_parts
 from costmodels.model.parts import BadModel
 
 # Families whose configuration holds the decoder beside a vision tower, where that does not name its own family.
@@ -37,11 +37,11 @@ def text_part(config: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def left_out(config: Mapping[str, object]) -> str:
-    """What of a configuration is no part of its model: a tower of unknown kind, layers that predict further tokens."""
-    tower = unknown_tower(config)
+    """What of a configuration is no part of its model: towers of unknown kind, layers that predict further tokens."""
+    parts = left_out_parts(config)
     mtp = text_part(config).get("num_nextn_predict_layers")
     layers = f"layers that predict further tokens (--set model.mtp_layers={mtp})" if mtp else ""
-    return " and ".join(filter(None, (tower, layers)))
+    return " and ".join(filter(None, (*parts, layers)))
 
 
 def _routed(config: Config, *, experts: str, width: str, top_k: int | None, **more: object) -> Fields:

@@ -135,6 +135,7 @@ def experts(read: Reading) -> Fields:
         "expert_ffn_hidden_size": width,
         **_shared(read.config, said, width or 0),
         **_groups(read.config),
+        **_latent_width(read.config),
     }
     for name, (key, *meanings) in said.pop("choose", {}).items():
         value = read.config.get(key)
@@ -176,6 +177,13 @@ def _shared(config: Config, said: Known, width: int) -> Fields:
     else:
         whole = (number or 0) * width
     return {"num_shared_experts": number, "shared_expert_ffn_hidden_size": whole} if number and whole else {}
+
+
+def _latent_width(config: Config) -> Fields:
+    """Width that tokens are projected to in front of routed experts, where a file says one."""
+    width = _uniform(config, "moe_latent_size", "routed_expert_hidden_size")
+    norm = config.switch("latent_moe_use_norm", default=False)
+    return {"latent_size": width, "latent_norm": norm} if width else {}
 
 
 def _groups(config: Config) -> Fields:

@@ -70,6 +70,7 @@ UNUSED = frozenset(
     | {"mla_scale_q_lora", "mla_scale_kv_lora", "zero_expert_type", "shared_moe_mode", "use_mixed_mlp_moe"}
     | {"moe_norm_min", "moe_routed_scaling_factor", "expert_selection_fn", "shared_expert_combination_strategy"}
     | {"router_aux_loss_coef", "moe_router_scaling_factor", "use_moe_router_bias", "output_gate_type", "ignore_index"}
+    | {"moe_router_activation_func"}
     | {"expert_dtype", "n_mamba_heads", "use_mamba_kernels", "hidden_mamba_act", "hybrid_layer_ids"}
 )
 """Keys that say nothing of sizes that another one does not: formats, losses, initial values."""

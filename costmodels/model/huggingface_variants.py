@@ -344,6 +344,22 @@ def receptance(read: Reading) -> Fields:
     }
 
 
+def attended_streams(read: Reading) -> Fields:
+    """Sums of so many layers each, which all later blocks read by a softmax; gates straight from the tokens (Kimi K3).
+
+    With such gates there is one A for each channel of a key, not for each head.
+    """
+    found: Fields = {}
+    if size := read.config.count_or_zero("attn_res_block_size"):
+        found["streams"] = {"count": 1 - -_count_layers(read.fields) // size, "kind": "attended"}
+    delta = read.fields.get("delta")
+    if isinstance(delta, dict) and read.config.inner("linear_attn_config").switch("use_full_rank_gate", default=False):
+        further = delta["key_head_dim"] - delta["num_value_heads"]
+        found["delta"] = delta | {"gate_rank": None}
+        found["model_vectors"] = str(read.fields["mixer_pattern"]).count("D") * further
+    return found
+
+
 def shared_blocks(read: Reading) -> Fields:
     """Attention of twice the width and a network that layers share, beside a scan in some layers (Zamba)."""
     config, heads = read.config, int(str(read.fields["num_heads"]))
@@ -384,6 +400,7 @@ FURTHER_PARTS: dict[str, Part] = {
     "halved_width": halved_width,
     "compressed": compressed,
     "gemma3n": gemma3n,
+    "attended_streams": attended_streams,
     "attention_experts": attention_experts,
     "receptance": receptance,
     "shared_blocks": shared_blocks,

@@ -87,7 +87,7 @@ def test_every_adapter_is_tested_by_an_instance():
 
 def test_the_text_part_of_a_vision_model_is_read():
     text = small("llama4_text", **LLAMA4, attention_chunk_size=64, head_dim=8)
-    whole = {"model_type": "llama4", "text_config": text, "vision_config": {"hidden_size": 7}}
+    whole = {"model_type": "llama4", "text_config": text, "vision_config": {"hidden_size": -7}}
     read = from_config(whole)
     assert read.source == "Hugging Face configuration without its vision tower"
     assert read == from_config(text).model_copy(update={"source": read.source})
