@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator
 
 import transformers
+from huggingface_hub.errors import StrictDataclassError
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from costmodels.model.huggingface import ADAPTERS
 from costmodels.model.huggingface_table import families as table
 from costmodels.model.huggingface_towers import TOWERS
 
@@ -50,10 +50,25 @@ def lines(family: str) -> Iterator[str]:
         yield from (f"{name} = {json.dumps(value)}" for name, value in plain.items() if value is not None)
 
 
+def whole(family: str) -> Iterator[str]:
+    """Of a family with a decoder as a part: the part's family, and whether its head shares the embedding."""
+    try:
+        entries = json.loads(CONFIG_MAPPING[family]().to_json_string(use_diff=False))
+    except (AttributeError, ImportError, KeyError, StrictDataclassError, TypeError, ValueError):
+        return
+    part = entries.get("text_config")
+    if not isinstance(part, dict) or part.get("model_type") not in table():
+        return
+    yield f"\n[{family!s}]" if family.replace("-", "_").isidentifier() else f'\n["{family}"]'
+    yield f'text_part = "{part["model_type"]}"'
+    if isinstance(entries.get("tie_word_embeddings"), bool):
+        yield f"tie_word_embeddings = {json.dumps(entries['tie_word_embeddings'])}"
+
+
 def main() -> None:
     """Print the table."""
     transformers.logging.set_verbosity_error()
-    families = [*ADAPTERS, *(name for name, known in table().items() if "refused" not in known)]
+    families = [name for name, known in table().items() if "refused" not in known]
     families += [kind for kind in TOWERS if kind.endswith("_vision_model") or kind == "pixtral"]
     families += [f"{kind}{part}" for kind in TOWERS for part in ("_vision", "_vision_encoder")]
     known = [family for family in sorted(set(families)) if family in CONFIG_MAPPING]
@@ -63,6 +78,8 @@ def main() -> None:
     )
     for family in known:
         sys.stdout.writelines(f"{line}\n" for line in lines(family))
+    for family in sorted(set(CONFIG_MAPPING) - set(known) - set(table())):
+        sys.stdout.writelines(f"{line}\n" for line in whole(family))
 
 
 if __name__ == "__main__":

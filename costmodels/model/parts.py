@@ -132,7 +132,7 @@ class LatentAttention(Record):
     q_lora_rank: Count | None = None
     kv_lora_rank: Count
     qk_nope_head_dim: Count
-    qk_rope_head_dim: Count
+    qk_rope_head_dim: CountOrZero
     v_head_dim: Count
 
     @property
