@@ -150,9 +150,10 @@ def adjusted_width(read: Reading) -> Fields:
 
 
 def mimo(read: Reading) -> Fields:
-    """Layers in the window have twice the keys and values, and sinks (MiMo-V2)."""
-    groups = int(str(read.fields["num_query_groups"]))
-    near: Fields = {"num_query_groups": 2 * groups, "attention_sinks": True}
+    """Layers in the window have sinks, and a number of keys and values of their own, usually twice as many (MiMo)."""
+    usual = 2 * int(str(read.fields["num_query_groups"]))
+    groups = read.config.count("swa_num_key_value_heads", default=usual)
+    near: Fields = {"num_query_groups": groups, "attention_sinks": True}
     letters = letters_of(read.fields, count_layers(read.fields))
     found = varied([], [near if letter == "w" else {} for letter in letters])
     if read.config.get("sliding_window_size") is not None:  # without the token itself
