@@ -30,6 +30,21 @@ DERIVED = {
 """What follows from a family's other sizes, so that a file which is silent on it does not mean the default's."""
 
 
+def derived(family: str, entries: dict[str, object]) -> set[str]:
+    """Keys whose default follows from heads or width: they change where one of these does."""
+    found: set[str] = set()
+    for size in ("num_attention_heads", "hidden_size"):
+        value = entries.get(size)
+        if not isinstance(value, int):
+            continue
+        try:
+            other = json.loads(CONFIG_MAPPING[family](**{size: 2 * value}).to_json_string(use_diff=False))
+        except (AttributeError, StrictDataclassError, TypeError, ValueError):
+            continue
+        found |= {name for name in entries if name != size and other.get(name) != entries[name]}
+    return found
+
+
 def lines(family: str) -> Iterator[str]:
     """The numbers, switches and words of a family's default configuration."""
     try:
@@ -37,7 +52,8 @@ def lines(family: str) -> Iterator[str]:
     except (AttributeError, TypeError, ValueError):  # what needs more than its defaults has none
         return
     entries = json.loads(config.to_json_string(use_diff=False))
-    said = {name: value for name, value in sorted(entries.items()) if name not in LEFT_OUT | DERIVED.get(family, set())}
+    left_out = LEFT_OUT | DERIVED.get(family, set()) | derived(family, entries)
+    said = {name: value for name, value in sorted(entries.items()) if name not in left_out}
     plain = {
         name: value
         for name, value in said.items()

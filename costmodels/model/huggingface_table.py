@@ -163,7 +163,7 @@ def read_by_table(config: Config, family: str) -> Fields:
     for key, mechanism in known.get("refuse", {}).items():
         if config.get(key) not in (None, False, 0):
             raise BadModel(f"{config.label}: {key}: {mechanism} not priced")
-    fields = _sizes(config, known) | known.get("fixed", {}) | _chosen(config, known.get("choose", {}))
+    fields = _sizes(config, known, family) | known.get("fixed", {}) | _chosen(config, known.get("choose", {}))
     if "activation" not in fields:
         fields |= _activation(config, fields)
     if fields["position"] == "learned":
@@ -180,9 +180,10 @@ def read_by_table(config: Config, family: str) -> Fields:
     return fields
 
 
-def _sizes(config: Config, known: Mapping[str, Any]) -> Fields:
+def _sizes(config: Config, known: Mapping[str, Any], family: str) -> Fields:
     plain, hidden_size = known.get("plain", False), config.count("hidden_size")
-    num_heads = config.count("num_attention_heads", default=None if plain else 1)
+    attends = plain or "num_attention_heads" in defaults().get(family, {})
+    num_heads = config.count("num_attention_heads", default=None if attends else 1)
     head_dim = config.count("head_dim", default=max(hidden_size // num_heads, 1))
     rotates = known.get("fixed", {}).get("position", "rotary") == "rotary"
     reach = config.reach(*known.get("reach", ("max_position_embeddings",)))
