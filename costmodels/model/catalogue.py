@@ -20,6 +20,11 @@ _ANY_OTHER = "give any other model as a copy of its config.json"
 _WORD = re.compile(r"[a-z0-9.]+")
 _TUNED = re.compile(r"instruct|base|hf|chat|it|pt|thinking|preview|meta|\d{4}")
 """Words of a name that tell no sizes: what the weights were tuned for, by whom they are published, and when."""
+_SIZE = re.compile(r"\d+(\.\d+)?[bm]")
+_ACTIVE = re.compile(r"a\d+(\.\d+)?b")
+"""Words of a name that tell parameters: all of them, and those that a token meets."""
+_FORMAT = re.compile(r"(nv|mx)?fp[48]|int[48]|[48]bit|awq|gptq|bnb|gguf|w\d+a\d+|dynamic|static|channel|pertensor")
+"""Words of a name that tell how its weights are stored."""
 HUGGING_FACE_FIELDS = {"num_hidden_layers", "num_attention_heads", "n_layer", "n_head", "transformers_version"}
 """Fields that only a Hugging Face configuration has, whatever its family."""
 
@@ -63,7 +68,10 @@ def model(name_or_path: str, seq_length: int | None = None) -> Model:
 
 def _likes(name: str) -> str:
     """The entries most like a hub's name, for an error."""
-    near = nearest(name.rpartition("/")[2].lower(), names())
+    plain = "-".join(word for word in _WORD.findall(name.rpartition("/")[2].lower()) if not _FORMAT.fullmatch(word))
+    if (same := entry_of(plain)) is not None:
+        return f": did you mean {same}? its sizes are the same, and its weights not yet in another format"
+    near = nearest(plain, names())
     return f": did you mean {' or '.join(near)}? `plan list models` shows all" if near else " (plan list models)"
 
 
@@ -78,7 +86,8 @@ def entry_of(name: str) -> str | None:
     """The catalogue name behind a name, a short one, or one as hubs spell it; None where there is none, or several.
 
     What a model was tuned for, and when, changes none of its sizes: Qwen3-8B-Base and Llama-3.1-8B-Instruct are
-    entries. Numbers of versions and formats of weights do, and are never left out.
+    entries. Numbers of versions and formats of weights do, and are never left out. The parameters that a token meets
+    are, behind a name that has a size: Qwen3.5-35B.
     """
     lowered = name.lower()
     known = names()
@@ -90,12 +99,15 @@ def entry_of(name: str) -> str | None:
     stem = _stem(lowered)
     every = {known: known for known in known} | others
     found = {entry for one, entry in every.items() if _stem(one) == stem}
+    if not found and {bool(_SIZE.fullmatch(word)) for word in _WORD.findall(lowered)} == {True, False}:
+        found = {entry for one, entry in every.items() if _stem(one, without=_ACTIVE) == stem}
     return found.pop() if stem and len(found) == 1 else None
 
 
-def _stem(name: str) -> str:
-    """A name in lower case without separators and the words that say nothing of sizes."""
-    return "".join(word for word in _WORD.findall(name) if not _TUNED.fullmatch(word))
+def _stem(name: str, without: re.Pattern[str] = _TUNED) -> str:
+    """A name in lower case without separators and the words that say nothing of sizes, or others too."""
+    words = (word for word in _WORD.findall(name) if not _TUNED.fullmatch(word))
+    return "".join(word for word in words if not without.fullmatch(word))
 
 
 def from_file(path: Path, seq_length: int | None = None) -> Model:

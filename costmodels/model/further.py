@@ -8,6 +8,7 @@ values moved through memory, values kept.
     in transformers' deepseek_v4.
 [Gemma3n]: Google, as implemented in transformers' gemma3n; residual streams of AltUp, arXiv 2301.13310; narrow branches
     of LAuReL, arXiv 2411.07501.
+[KimiK3]: Kimi Team, arXiv 2607.24653, section 2.2, equations 8 to 10.
 [Zamba]: P. Glorioso et al., "Zamba", arXiv 2405.16712, and "Zamba2", arXiv 2411.15242.
 [JetMoE]: Y. Shen et al., "JetMoE", arXiv 2404.07413, section 2.
 """
@@ -161,12 +162,15 @@ def _streams(model: Model) -> Further | None:
 
     "hyper" [DeepSeek-V4]: each of two blocks reads n streams twice to weigh and to sum them up, and writes n streams
     that it mixed and added to, where an ordinary one moves three values; a third is kept. "alternating" [Gemma3n]: once
-    a layer n streams are predicted out of all n, and corrected by what one of them came to.
+    a layer n streams are predicted out of all n, and corrected by what one of them came to. "attended" [KimiK3]: each
+    of two blocks reads the streams so far, half of them on average, by a norm and a learned query.
     """
     streams, h = model.streams, model.hidden_size
     if streams is None:
         return None
     n = streams.count
+    if streams.kind == "attended":
+        return Further((), 4 * h, moved=(n + 3.0) * h, kept=2.0 * h)
     if streams.kind == "hyper":
         weights = n * (n + 2)
         each = Projection("streams", n * h, weights, sharded=False)
@@ -179,16 +183,22 @@ def _streams(model: Model) -> Further | None:
 def stream_ends(model: Model) -> tuple[int, int]:
     """Parameters in front of the layers and behind them that make streams of one and one of streams; 0 without any.
 
-    "hyper" copies in front and weighs behind; "alternating" has a square matrix for every further one at both ends.
+    "hyper" copies in front and weighs behind; "attended" reads once more behind; "alternating" has a square matrix for
+    every further one at both ends.
     """
     streams, h = model.streams, model.hidden_size
     if streams is None:
         return 0, 0
+    if streams.kind == "attended":
+        return 0, 2 * h
     if streams.kind == "hyper":
         return 0, streams.count * (streams.count * h + 1) + 1
     return (streams.count - 1) * h * h, (streams.count - 1) * h * h
 
 
 def stream_width(model: Model) -> int:
-    """Values of a token between two layers: of all residual streams."""
-    return model.hidden_size * (1 if model.streams is None else model.streams.count)
+    """Values of a token between two layers: of all residual streams, or on average of those so far and their sum."""
+    if model.streams is None:
+        return model.hidden_size
+    count = model.streams.count
+    return model.hidden_size * (count // 2 + 1 if model.streams.kind == "attended" else count)

@@ -1,5 +1,6 @@
 """Typed reading of a Hugging Face `config.json`, and the pieces that several model families share."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import UnionType
@@ -21,11 +22,10 @@ ACTIVATIONS: dict[str, Activation] = {
     "relu2": "squared_relu",
     "swigluoai": "silu",
     "xielu": "xielu",
+    # Both branches are held within bounds by a hyperbolic tangent, in the same kernel.
+    "situ": "silu",
 }
 GATED: dict[Activation, Activation] = {"gelu": "geglu", "silu": "swiglu", "relu": "reglu"}
-
-# Chunks end attention at fixed places; a window as wide is never shorter, and the same within one chunk.
-LOCAL_ATTENTION = frozenset({"sliding_attention", "chunked_attention"})
 
 # How families that have experts spell their number; some nest it in `ffn_config`.
 EXPERT_COUNTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts")
@@ -54,7 +54,7 @@ def model_type(config: Mapping[str, object], known: Iterable[str]) -> str:
         return family
     classes = config.get("architectures")
     if isinstance(classes, list) and classes and isinstance(classes[0], str):
-        stem = classes[0].removesuffix("ForCausalLM").removesuffix("LMHeadModel").lower()
+        stem = re.sub("(ForCausalLM|LMHeadModel|ForConditionalGeneration)$", "", classes[0]).lower()
         return next((name for name in known if name.replace("_", "") == stem), stem)
     raise BadModel("not a Hugging Face configuration: it names no family, neither as model_type nor as architectures")
 
@@ -80,6 +80,8 @@ class Config:
     label: str
     seq_length: int | None = None
     """Tokens of the sequence that is asked for, where one is."""
+    spelled: Mapping[str, str] | None = None
+    """The file's own names of keys that are asked for by a common one."""
 
     def get(self, field: str) -> object:
         """The raw entry, None when absent."""
@@ -104,7 +106,8 @@ class Config:
                     raise self.wrong(field, _WHOLE)
                 return int(value)
         if default is None:
-            raise BadModel(f"{self.label}: {spellings[0]}: missing from the Hugging Face configuration")
+            own = (self.spelled or {}).get(spellings[0], spellings[0])
+            raise BadModel(f"{self.label}: {own}: missing from the Hugging Face configuration")
         return default
 
     def few_layers(self) -> None:
@@ -116,9 +119,9 @@ class Config:
     def reach(self, *spellings: str) -> int:
         """How far positions reach, at least as far as the sequence that is asked for where nothing says it."""
         if self.seq_length is None and all(self.get(field) is None for field in spellings):
+            own = (self.spelled or {}).get(spellings[0], spellings[0])
             raise BadModel(
-                f"{self.label}: {spellings[0]}: missing from the Hugging Face configuration; add it, or give --seq-len "
-                "4096"
+                f"{self.label}: {own}: missing from the Hugging Face configuration; add it, or give --seq-len 4096"
             )
         return self.count(*spellings, default=self.seq_length)
 
@@ -167,99 +170,10 @@ def refuse_experts(config: Config, family: str) -> None:
                 )
 
 
-def biases(*, qkv: bool, output: bool, ffn: bool) -> Fields:
-    """Which projections have biases."""
-    return {"qkv_bias": qkv, "output_bias": output, "ffn_bias": ffn}
-
-
-def stated_biases(config: Config) -> Fields:
-    """Biases that a configuration states, none where it does not: of attention, and of the feed-forward network."""
-    attention = config.switch("attention_bias", default=False)
-    return biases(qkv=attention, output=attention, ffn=config.switch("mlp_bias", default=False))
-
-
-def tied(config: Config, *, default: bool) -> Fields:
-    """Whether the output head shares the embedding; `default` is the family's."""
-    return {"tied_embeddings": config.switch("tie_word_embeddings", default=default)}
-
-
-def even_heads(config: Config, hidden_size: int, num_heads: int, num_query_groups: int) -> Fields:
-    """Heads that divide the hidden size evenly, for families without a width of their own."""
-    if hidden_size % num_heads:
-        raise BadModel(f"{config.label}: {num_heads} heads do not divide a hidden size of {hidden_size}")
-    return {"num_heads": num_heads, "num_query_groups": num_query_groups, "head_dim": hidden_size // num_heads}
-
-
-def learned_positions(reach: int) -> Fields:
-    """A learned table of `reach` positions, all of which a training sequence uses."""
-    return {"position": "learned", "max_positions": reach, "seq_length": reach}
-
-
 def sequence(reach: int) -> Fields:
     """The default length where positions reach that far, and how far they do where it is held to less."""
     longer = reach > LONGEST_DEFAULT_SEQUENCE
     return {"seq_length": LONGEST_DEFAULT_SEQUENCE, "reach": reach} if longer else {"seq_length": reach}
-
-
-def window(config: Config, *, every: int | None, field: str = "sliding_window") -> Fields:
-    """The sliding window; `every` is the family's rhythm of global layers unless `layer_types` lists them.
-
-    Args:
-        config: The configuration.
-        every: Every n-th layer is global; None is none.
-        field: Entry with the width of the window.
-    """
-    if config.get(field) is None:
-        return {}
-    size = config.count(field)
-    kinds = config.get("layer_types")
-    if isinstance(kinds, list):
-        _check_kinds(config, kinds)
-        if not set(kinds) & LOCAL_ATTENTION:
-            return {}
-        every = _rhythm(config, kinds)
-    return {"sliding_window": size, "sliding_window_every": every}
-
-
-def upper_window(config: Config) -> Fields:
-    """Qwen's window, of the layers from `max_window_layers` on, if `use_sliding_window` asks for it."""
-    stated = config.get("sliding_window") is not None
-    if not stated or not config.switch("use_sliding_window", default=False):
-        return {}
-    if isinstance(config.get("layer_types"), list):
-        return window(config, every=None)
-    layers, full = config.count("num_hidden_layers"), 28
-    if config.get("max_window_layers") is not None:
-        full = config.count_or_zero("max_window_layers")
-    if 0 < full < layers:
-        raise BadModel(
-            f"{config.label}: max_window_layers: {full} of {layers} layers without a sliding window are not supported; "
-            f"0 gives every layer a window, {layers} or more none"
-        )
-    return {} if full else window(config, every=None)
-
-
-def _check_kinds(config: Config, kinds: list[object]) -> None:
-    """One known kind of attention per layer."""
-    known = (*sorted(LOCAL_ATTENTION), "full_attention")
-    if strange := [kind for kind in kinds if kind not in known]:
-        raise BadModel(f"{config.label}: layer_types: {strange[0]!r:.40} is unknown; there are {', '.join(known)}")
-    layers = config.get("num_hidden_layers")
-    if isinstance(layers, int) and len(kinds) != layers:
-        raise BadModel(
-            f"{config.label}: layer_types: {len(kinds)} entries for num_hidden_layers {layers}; give one per layer"
-        )
-
-
-def _rhythm(config: Config, kinds: list[object]) -> int | None:
-    if "full_attention" not in kinds:
-        return None
-    every = kinds.index("full_attention") + 1
-    local = kinds[0]
-    regular = ["full_attention" if layer % every == 0 else local for layer in range(1, len(kinds) + 1)]
-    if kinds != regular:
-        raise config.wrong("layer_types", f"full attention in every {every}-th layer only")
-    return every
 
 
 def partial_rotary(config: Config, *, default: float) -> float:
@@ -275,44 +189,3 @@ def rotary_scaled(config: Config) -> bool:
         if (entry.get("rope_type") or entry.get("type")) in ("yarn", "longrope"):
             return entry.get("mscale") is None or entry.get("mscale") != entry.get("mscale_all_dim")
     return False
-
-
-def rotary_decoder(config: Config) -> Fields:
-    """Sizes of a decoder with rotary positions, under the names that most families share."""
-    hidden_size, num_heads = config.count("hidden_size"), config.count("num_attention_heads")
-    head_dim = config.count("head_dim", default=max(hidden_size // num_heads, 1))
-    if config.get("head_dim") is None:
-        even_heads(config, hidden_size, num_heads, num_heads)
-    return {
-        "num_layers": config.count("num_hidden_layers"),
-        "hidden_size": hidden_size,
-        "num_heads": num_heads,
-        "num_query_groups": config.count("num_key_value_heads", default=num_heads),
-        "head_dim": head_dim,
-        "ffn_hidden_size": config.count("intermediate_size"),
-        "position": "rotary",
-        "rotary_fraction": partial_rotary(config, default=config.count("rotary_dim", default=head_dim) / head_dim),
-        "rotary_scaled": rotary_scaled(config),
-        **sequence(config.reach("max_position_embeddings")),
-    }
-
-
-def ungated_decoder(config: Config, *, activation: str) -> Fields:
-    """A rotary decoder with an ungated feed-forward network and LayerNorm."""
-    return {
-        **rotary_decoder(config),
-        "activation": config.activation("hidden_act", default=activation, gated=False),
-        "norm": "layernorm",
-    }
-
-
-def llama_decoder(config: Config) -> Fields:
-    """The gated RMSNorm decoder that most later families vary."""
-    return {
-        **rotary_decoder(config),
-        "gated_ffn": True,
-        "activation": config.activation("hidden_act", default="silu", gated=True),
-        "norm": "rmsnorm",
-        **stated_biases(config),
-        **tied(config, default=False),
-    }

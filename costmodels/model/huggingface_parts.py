@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from costmodels.model.huggingface_config import Config, Fields
-from costmodels.model.huggingface_variants import FURTHER_PARTS, Known, Part, Reading
+from costmodels.model.huggingface_mechanisms import MECHANISMS
+from costmodels.model.huggingface_variants import VARIANTS, Known, Part, Reading
 from costmodels.model.parts import BadModel
 
 LAYER_LETTERS = {
@@ -22,7 +23,9 @@ LAYER_LETTERS = {
 """Letters of kinds that all families name alike."""
 BOTH = ("mamba_proj_bias", "use_bias")
 """Keys of the biases of both projections of a Mamba-2 mixer."""
-LISTS = ("layer_types", "layers_block_type", "block_types")
+RULES = frozenset({"usual", "other", "offset", "offset_key"})
+"""Of what a family says of its layers, rules rather than kinds."""
+LISTS = ("layer_types", "layers_block_type", "block_types", "attention_layers")
 """Keys that list the kinds of layers."""
 
 
@@ -53,7 +56,8 @@ def _listed(config: Config, said: Known, count: int) -> str:
     kinds = config.get(key) if key else None
     if not isinstance(kinds, list) or said.get("unlisted"):
         return ""
-    known = {**LAYER_LETTERS, **{name: letter for name, letter in said.items() if isinstance(letter, str)}}
+    own = {name: said[name] for name in said.keys() - RULES if isinstance(said[name], str)}
+    known = {**LAYER_LETTERS, **own}
     if strange := sorted({str(kind) for kind in kinds if not (isinstance(kind, str) and kind in known)}):
         raise BadModel(
             f"{config.label}: {key}: layers of kind {', '.join(strange)} are not priced; {', '.join(known)} are"
@@ -105,9 +109,9 @@ def regular(letters: str, one: str, rest: str) -> int | None:
 
 def latent(read: Reading) -> Fields:
     """Latent attention; a query of no latent vector where its rank is 0 or unsaid."""
-    ranks = {
-        name: read.config.count(name) for name in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-    }
+    ranks = {name: read.config.count(name) for name in ("kv_lora_rank", "qk_nope_head_dim", "v_head_dim")}
+    unrotated = read.config.get("qk_rope_head_dim") == 0
+    ranks["qk_rope_head_dim"] = 0 if unrotated else read.config.count("qk_rope_head_dim")
     queries = None if read.config.get("q_lora_rank") in (None, 0) else read.config.count("q_lora_rank")
     width = ranks["qk_nope_head_dim"] + ranks["qk_rope_head_dim"]
     return {
@@ -122,19 +126,23 @@ def latent(read: Reading) -> Fields:
 def experts(read: Reading) -> Fields:
     """Experts and which layers have them; none where a file counts none or one."""
     said = dict(read.known.get("experts", {}))
-    if read.fields["ffn_bias"] is True:
-        raise BadModel(f"{read.config.label}: biases everywhere but in routed experts are not priced")
+    if read.config.get("mlp_bias") is True or (read.fields["ffn_bias"] is True and not said.get("router_bias")):
+        raise BadModel(f"{read.config.label}: mlp_bias: biases everywhere but in routed experts are not priced")
     count = _uniform(read.config, "num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
-    if not count or (count == 1 and not said.pop("one_counts", False)):
+    needed, one_counts = said.pop("needed", False), said.pop("one_counts", False)
+    if needed and not count:
+        raise BadModel(f"{read.config.label}: num_local_experts: missing from the Hugging Face configuration")
+    if not count or (count == 1 and not one_counts):
         return {}
-    said.pop("one_counts", None)
-    width = _uniform(read.config, "moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size")
+    widths = ("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size")
+    width = read.config.count(widths[0]) if said.pop("own_width", False) else _uniform(read.config, *widths)
     moe: dict[str, object] = {
         "num_experts": count,
         "top_k": _uniform(read.config, "num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k"),
         "expert_ffn_hidden_size": width,
         **_shared(read.config, said, width or 0),
         **_groups(read.config),
+        **_latent_width(read.config),
     }
     for name, (key, *meanings) in said.pop("choose", {}).items():
         value = read.config.get(key)
@@ -178,6 +186,13 @@ def _shared(config: Config, said: Known, width: int) -> Fields:
     return {"num_shared_experts": number, "shared_expert_ffn_hidden_size": whole} if number and whole else {}
 
 
+def _latent_width(config: Config) -> Fields:
+    """Width that tokens are projected to in front of routed experts, where a file says one."""
+    width = _uniform(config, "moe_latent_size", "routed_expert_hidden_size")
+    norm = config.switch("latent_moe_use_norm", default=False)
+    return {"latent_size": width, "latent_norm": norm} if width else {}
+
+
 def _groups(config: Config) -> Fields:
     """How many groups of experts there are and how many a token may go to; plain selection has one of one."""
     groups = config.get("n_group")
@@ -205,13 +220,17 @@ def _sparse_layers(config: Config, usual: int, count: int) -> list[bool]:
     every, offset = 1, 0
     for name in ("decoder_sparse_step", "moe_layer_interval", "expert_layer_period", "interleave_moe_layer_step"):
         every = config.count(name, default=every)
-    if "expert_layer_offset" in config.entries:
+    if isinstance(switches, int):
+        every = config.count("moe_layer_freq")
+    elif "expert_layer_offset" in config.entries:
         offset = config.count_or_zero("expert_layer_offset")
     elif every > 1:
         offset = every - 1
     last = config.get("moe_layer_end_index")
     last = last if isinstance(last, int) and last >= 0 else count - 1
-    but = dense if isinstance(dense, list) else []
+    if not isinstance(dense, list | None):
+        raise config.wrong("mlp_only_layers", "a list of layers")
+    but = dense or []
     return [first <= layer <= last and layer % every == offset and layer not in but for layer in range(count)]
 
 
@@ -347,6 +366,7 @@ PARTS: dict[str, Part] = {
     "convolution": convolution,
     "recurrent": recurrent,
     "indexer": indexer,
-    **FURTHER_PARTS,
+    **MECHANISMS,
+    **VARIANTS,
 }
 """Name in the table to what reads it."""

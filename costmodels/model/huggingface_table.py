@@ -3,8 +3,9 @@
 `huggingface_families.toml` has one entry a family: what its implementation fixes (`fixed`), what its switches choose
 (`choose`), its own names of common keys (`keys`), what is not priced where a key asks for it (`refuse`), which letters
 its kinds of layer are (`layers`), what is fixed of its experts (`experts`), the mechanisms it has (`parts`), and why it
-is refused where it is (`refused`). `huggingface_defaults.toml` has what the configuration classes fill in where a file
-is silent.
+is refused where it is (`refused`). Where a file is silent, `huggingface_defaults.toml` has what the configuration
+classes fill in; of families whose files say all their sizes (`plain`) it does so only beside a vision tower, and
+`defaults` has the rest.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,7 @@ UNUSED = frozenset(
     | {"mla_scale_q_lora", "mla_scale_kv_lora", "zero_expert_type", "shared_moe_mode", "use_mixed_mlp_moe"}
     | {"moe_norm_min", "moe_routed_scaling_factor", "expert_selection_fn", "shared_expert_combination_strategy"}
     | {"router_aux_loss_coef", "moe_router_scaling_factor", "use_moe_router_bias", "output_gate_type", "ignore_index"}
+    | {"moe_router_activation_func"}
     | {"expert_dtype", "n_mamba_heads", "use_mamba_kernels", "hidden_mamba_act", "hybrid_layer_ids"}
 )
 """Keys that say nothing of sizes that another one does not: formats, losses, initial values."""
@@ -93,6 +96,12 @@ def not_understood(entries: Entries, family: str) -> tuple[str, ...]:
     )
 
 
+def own_names(family: str) -> dict[str, str]:
+    """Common names of keys, and the first that a family's files spell each by."""
+    keys = families().get(family, {}).get("keys", {})
+    return {common: own if isinstance(own, str) else own[0] for common, own in keys.items()}
+
+
 def _names(spellings: str | list[str]) -> set[str]:
     """First names of a key's spellings."""
     return {own.partition(".")[0] for own in ([spellings] if isinstance(spellings, str) else spellings)}
@@ -106,9 +115,12 @@ def table_config(config: Mapping[str, object], family: str, *, nested: bool) -> 
         family: Its family.
         nested: Whether it stands within another one, where sizes that are the default are left out too.
     """
-    keys: dict[str, Any] = families().get(family, {}).get("keys", {})
+    known = families().get(family, {})
+    keys: dict[str, Any] = known.get("keys", {})
     filled = {name: value for name, value in defaults().get(family, {}).items() if nested or name not in SIZES}
-    return _renamed(filled, keys) | _renamed(config, keys)
+    if known.get("plain") and not nested:
+        filled = {}
+    return {**known.get("defaults", {}), **_renamed(filled, keys), **_renamed(config, keys)}
 
 
 def _renamed(config: Mapping[str, object], keys: Mapping[str, Any]) -> dict[str, object]:
@@ -151,35 +163,43 @@ def read_by_table(config: Config, family: str) -> Fields:
     for key, mechanism in known.get("refuse", {}).items():
         if config.get(key) not in (None, False, 0):
             raise BadModel(f"{config.label}: {key}: {mechanism} not priced")
-    fields = _sizes(config, known) | known.get("fixed", {}) | _chosen(config, known.get("choose", {}))
+    fields = _sizes(config, known, family) | known.get("fixed", {}) | _chosen(config, known.get("choose", {}))
     if "activation" not in fields:
         fields |= _activation(config, fields)
     if fields["position"] == "learned":
-        fields["max_positions"] = config.count("max_position_embeddings") + known.get("positions", 0)
+        reach = config.count("max_position_embeddings", default=config.seq_length)
+        fields |= {"max_positions": reach + known.get("positions", 0), "seq_length": reach, "reach": None}
     if "ffn" in known:
         fields["ffn_pattern"] = known["ffn"] * int(str(fields["num_layers"]))
     for part in ("layers", *known.get("parts", ())):
         fields |= PARTS[part](Reading(config, known, fields))
+    if "model_vectors" in known:
+        fields["model_vectors"] = prod(config.count_or_zero(key) for key in known["model_vectors"])
     if "vectors" in known:
         fields["layer_vectors"] = sum(times * int(str(fields[size])) for size, times in known["vectors"].items())
     return fields
 
 
-def _sizes(config: Config, known: Mapping[str, Any]) -> Fields:
-    hidden_size, num_heads = config.count("hidden_size"), config.count("num_attention_heads", default=1)
+def _sizes(config: Config, known: Mapping[str, Any], family: str) -> Fields:
+    plain, hidden_size = known.get("plain", False), config.count("hidden_size")
+    attends = plain or "num_attention_heads" in defaults().get(family, {})
+    num_heads = config.count("num_attention_heads", default=None if attends else 1)
     head_dim = config.count("head_dim", default=max(hidden_size // num_heads, 1))
     rotates = known.get("fixed", {}).get("position", "rotary") == "rotary"
-    reach = config.reach("max_position_embeddings")
+    reach = config.reach(*known.get("reach", ("max_position_embeddings",)))
+    if plain and config.get("head_dim") is None and hidden_size % num_heads and "latent" not in known.get("parts", ()):
+        raise BadModel(f"{config.label}: {num_heads} heads do not divide a hidden size of {hidden_size}")
+    rotated = known["rotary_fraction"] if "rotary_fraction" in known else _rotated(config, head_dim)
     attention = config.switch("attention_bias", default=False)
     return {
-        "num_layers": config.count("num_hidden_layers"),
+        "num_layers": config.count("num_hidden_layers", default=_listed_layers(config)),
         "hidden_size": hidden_size,
         "num_heads": num_heads,
         "num_query_groups": config.count("num_key_value_heads", default=num_heads),
         "head_dim": head_dim,
-        "ffn_hidden_size": hidden_size * known["width"] if "width" in known else _width(config, known, hidden_size),
+        "ffn_hidden_size": _width(config, known, hidden_size),
         "position": "rotary" if rotates else "none",
-        "rotary_fraction": partial_rotary(config, default=known.get("rotary_fraction", 1.0)) if rotates else 1.0,
+        "rotary_fraction": partial_rotary(config, default=rotated) if rotates else 1.0,
         "rotary_scaled": rotates and rotary_scaled(config),
         **sequence(reach),
         "gated_ffn": True,
@@ -191,11 +211,26 @@ def _sizes(config: Config, known: Mapping[str, Any]) -> Fields:
     }
 
 
+def _listed_layers(config: Config) -> int | None:
+    """Layers that a list of them names; None where there is no list."""
+    listed = config.get("layers_block_type") or config.get("hybrid_override_pattern")
+    return len(listed) if isinstance(listed, list | str) else None
+
+
+def _rotated(config: Config, head_dim: int) -> float:
+    """Share of a head that is rotated, where it is given as a width."""
+    return min(config.count("rotary_dim", default=head_dim) / head_dim, 1.0)
+
+
 def _width(config: Config, known: Mapping[str, Any], hidden_size: int) -> int:
     """Of a dense network; where none is said no layer has one, and what experts have stands in."""
+    if "width" in known:
+        return config.count("intermediate_size", default=known["width"] * hidden_size)
     if known.get("listed_width") and isinstance(config.get("intermediate_size"), list):
         return hidden_size  # a part of the family reads them
-    return config.count("intermediate_size", "moe_intermediate_size", default=hidden_size)
+    plain, dense = known.get("plain", False), config.get("first_k_dense_replace") or config.get("mlp_only_layers")
+    spelled = ("intermediate_size",) if plain and dense else ("intermediate_size", "moe_intermediate_size")
+    return config.count(*spelled, default=None if plain else hidden_size)
 
 
 def _chosen(config: Config, choices: Mapping[str, list[Any]]) -> Fields:

@@ -25,11 +25,12 @@ class Reading(NamedTuple):
 Part = Callable[[Reading], Fields]
 
 
-def _count_layers(fields: Fields) -> int:
+def count_layers(fields: Fields) -> int:
+    """Layers of what is read so far."""
     return int(str(fields["num_layers"]))
 
 
-def _letters(fields: Fields, count: int) -> str:
+def letters_of(fields: Fields, count: int) -> str:
     """A letter a layer, whichever way the fields say it."""
     if pattern := fields.get("mixer_pattern"):
         return str(pattern)
@@ -39,7 +40,7 @@ def _letters(fields: Fields, count: int) -> str:
     return "".join("*" if every and (layer + 1) % int(str(every)) == 0 else "w" for layer in range(count))
 
 
-def _varied(variants: list[Fields], per_layer: list[Fields]) -> Fields:
+def varied(variants: list[Fields], per_layer: list[Fields]) -> Fields:
     """The fields of layers that each have further sizes; those without any are the model itself."""
     for sizes in per_layer:
         if sizes and sizes not in variants:
@@ -52,11 +53,11 @@ def _varied(variants: list[Fields], per_layer: list[Fields]) -> Fields:
 
 def norm_behind_experts(read: Reading) -> Fields:
     """Layers with experts have a norm more, of the hidden width."""
-    moe, count = read.fields.get("moe"), _count_layers(read.fields)
+    moe, count = read.fields.get("moe"), count_layers(read.fields)
     if not isinstance(moe, dict):
         return {}
     first = int(str(moe.get("dense_layers", 0)))
-    return _varied(
+    return varied(
         [], [{"layer_vectors": read.fields["hidden_size"]} if layer >= first else {} for layer in range(count)]
     )
 
@@ -73,7 +74,7 @@ def dynamic_mask(read: Reading) -> Fields:
 
 def gemma4(read: Reading) -> Fields:
     """Global layers have wider heads, perhaps fewer of them, and values that are the keys; late layers share theirs."""
-    count, letters = _count_layers(read.fields), _letters(read.fields, _count_layers(read.fields))
+    count, letters = count_layers(read.fields), letters_of(read.fields, count_layers(read.fields))
     shared = count - read.config.count_or_zero("num_kv_shared_layers")
     same = read.config.switch("attention_k_eq_v", default=False)
     wide = read.config.switch("use_double_wide_mlp", default=False)
@@ -96,7 +97,7 @@ def gemma4(read: Reading) -> Fields:
             if wide:
                 sizes["ffn_hidden_size"] = 2 * int(str(read.fields["ffn_hidden_size"]))
         layers.append(sizes)
-    found = _varied([], layers)
+    found = varied([], layers)
     if not read.fields.get("per_layer_embedding"):
         found["per_layer_vocab_size"] = 0
     if "moe" in read.fields:  # norms before and behind either network, and a scale of the router's input
@@ -132,7 +133,7 @@ def heads_per_layer(read: Reading) -> Fields:
     if not isinstance(listed, list):
         return {"attention_gate": gate}
     usual = read.fields["num_heads"]
-    return {"attention_gate": gate} | _varied([], [{"num_heads": n} if n != usual else {} for n in listed])
+    return {"attention_gate": gate} | varied([], [{"num_heads": n} if n != usual else {} for n in listed])
 
 
 def adjusted_width(read: Reading) -> Fields:
@@ -148,56 +149,15 @@ def adjusted_width(read: Reading) -> Fields:
     return {"ffn_hidden_size": -(-width // multiple) * multiple}
 
 
-def shortcut_experts(read: Reading) -> Fields:
-    """Two attention blocks and two dense networks a layer, and experts in parallel with the first (LongCat-Flash).
-
-    Each half is a layer here; the first half's dense network runs alongside the experts as a shared one would.
-    """
-    count = _count_layers(read.fields)
-    return {
-        "num_layers": 2 * count,
-        "ffn_pattern": "E-" * count,
-        "moe": {
-            "num_experts": read.config.count("n_routed_experts"),
-            "top_k": read.config.count("num_experts_per_tok"),
-            "expert_ffn_hidden_size": read.config.count("moe_intermediate_size"),
-            "num_shared_experts": 1,
-            "shared_expert_ffn_hidden_size": read.config.count("intermediate_size"),
-            "zero_experts": read.config.count_or_zero("zero_expert_num"),
-            "router_steered": True,
-        },
-    }
-
-
 def mimo(read: Reading) -> Fields:
-    """Layers in the window have twice the keys and values, and sinks (MiMo-V2)."""
-    groups = int(str(read.fields["num_query_groups"]))
-    near: Fields = {"num_query_groups": 2 * groups, "attention_sinks": True}
-    letters = _letters(read.fields, _count_layers(read.fields))
-    found = _varied([], [near if letter == "w" else {} for letter in letters])
+    """Layers in the window have sinks, and a number of keys and values of their own, usually twice as many (MiMo)."""
+    usual = 2 * int(str(read.fields["num_query_groups"]))
+    groups = read.config.count("swa_num_key_value_heads", default=usual)
+    near: Fields = {"num_query_groups": groups, "attention_sinks": True}
+    letters = letters_of(read.fields, count_layers(read.fields))
+    found = varied([], [near if letter == "w" else {} for letter in letters])
     if read.config.get("sliding_window_size") is not None:  # without the token itself
         found["sliding_window"] = read.config.count("sliding_window_size") + 1
-    return found
-
-
-def minimax_m3(read: Reading) -> Fields:
-    """Dense layers of another width, and indexers that select blocks of keys where a layer is sparse."""
-    found: Fields = {"ffn_hidden_size": read.config.count("dense_intermediate_size")}
-    moe = read.fields.get("moe")
-    if isinstance(moe, dict):
-        found["moe"] = moe | {"expert_ffn_hidden_size": read.config.count("intermediate_size")}
-    freq = read.config.get("sparse_layers")
-    if isinstance(freq, list) and "mixer_pattern" not in read.fields:
-        found["mixer_pattern"] = "".join("s" if sparse else "*" for sparse in freq)
-    if "s" in str(read.fields.get("mixer_pattern", found.get("mixer_pattern", ""))):
-        block = read.config.count("index_block_size")
-        found["indexer"] = {
-            "num_heads": read.config.count("index_n_heads"),
-            "head_dim": read.config.count("index_head_dim"),
-            "top_k": block * read.config.count("index_topk_blocks"),
-            "per_group": True,
-            "block": block,
-        }
     return found
 
 
@@ -218,14 +178,14 @@ def sliding_heads(read: Reading) -> Fields:
     heads, groups = read.config.get("sliding_heads"), read.config.get("sliding_groups")
     near = {"num_heads": heads, "num_query_groups": groups}
     near = {name: value for name, value in near.items() if value is not None and value != read.fields[name]}
-    letters = _letters(read.fields, _count_layers(read.fields))
-    return _varied([], [near if letter == "w" else {} for letter in letters]) if near else {}
+    letters = letters_of(read.fields, count_layers(read.fields))
+    return varied([], [near if letter == "w" else {} for letter in letters]) if near else {}
 
 
 def block_configs(read: Reading) -> Fields:
     """Heads of keys and widths listed block by block, some without attention or network (Nemotron-NAS)."""
     blocks, hidden = read.config.get("block_configs"), int(str(read.fields["hidden_size"]))
-    if not isinstance(blocks, list) or len(blocks) != _count_layers(read.fields):
+    if not isinstance(blocks, list) or len(blocks) != count_layers(read.fields):
         raise read.config.wrong("block_configs", "one entry a layer")
     per_layer: list[Fields] = []
     mixers, networks = "", ""
@@ -244,8 +204,8 @@ def block_configs(read: Reading) -> Fields:
         networks += "n" if ffn.get("no_op") else "-"
         per_layer.append(sizes)
     usual = next((sizes for sizes in per_layer if len(sizes) == 2), per_layer[0])
-    varied = _varied([], [{n: v for n, v in sizes.items() if usual.get(n) != v} for sizes in per_layer])
-    return usual | varied | {"mixer_pattern": mixers, "ffn_pattern": networks}
+    differing = varied([], [{n: v for n, v in sizes.items() if usual.get(n) != v} for sizes in per_layer])
+    return usual | differing | {"mixer_pattern": mixers, "ffn_pattern": networks}
 
 
 def openelm(read: Reading) -> Fields:
@@ -260,113 +220,74 @@ def openelm(read: Reading) -> Fields:
         {"num_heads": n, "num_query_groups": g, "ffn_hidden_size": w}
         for n, g, w in zip(heads, groups, widths, strict=True)
     ]
-    return per_layer[-1] | _varied([], [sizes if sizes != per_layer[-1] else {} for sizes in per_layer])
+    return per_layer[-1] | varied([], [sizes if sizes != per_layer[-1] else {} for sizes in per_layer])
 
 
-COMPRESSION = {0: "w", 4: "x", 128: "c"}
-"""Letters of layers by the tokens that a compressed key stands for, in DeepSeek's own files."""
-
-
-def compressed(read: Reading) -> Fields:
-    """Attention in a window and to compressed keys; streams of the residual (DeepSeek-V4)."""
-    config, count = read.config, _count_layers(read.fields)
-    letters, ratios = str(read.fields.get("mixer_pattern", "")), config.get("compress_ratios")
-    if isinstance(ratios, list) and not isinstance(config.get("layer_types"), list):
-        if strange := [ratio for ratio in ratios[:count] if ratio not in COMPRESSION]:
-            raise BadModel(f"{config.label}: compress_ratios: keys of {strange[0]} tokens are not priced")
-        letters = "".join(COMPRESSION[ratio] for ratio in ratios[:count])
-    if len(letters) != count:  # two of the heavier kind, then both in turn
-        letters = "".join("c" if layer < 2 or layer % 2 == 0 else "x" for layer in range(count))
-    rates = config.inner("compress_rates")
+def falcon(read: Reading) -> Fields:
+    """Keys for one head or for groups of them, norms and positions by the generation of the architecture (Falcon)."""
+    config, heads = read.config, read.fields["num_heads"]
+    grouped = config.switch("new_decoder_architecture", default=False)
+    one = config.switch("multi_query", default=True) and not grouped
+    parallel = grouped or config.switch("parallel_attn", default=True)
+    norms = config.count("num_ln_in_parallel_attn", default=2) if grouped else 1
+    groups = config.count("num_kv_heads", "n_head_kv", default=int(str(heads))) if grouped else heads
     return {
-        "mixer_pattern": letters,
-        "num_query_groups": 1,
-        "ffn_hidden_size": config.count("moe_intermediate_size"),
-        "rotary_fraction": config.count("qk_rope_head_dim", default=64) / int(str(read.fields["head_dim"])),
-        "compressed": {
-            "query_rank": config.count("q_lora_rank"),
-            "output_groups": config.count("o_groups"),
-            "output_rank": config.count("o_lora_rank"),
-            "sparse_rate": rates.count("compressed_sparse_attention", default=4),
-            "dense_rate": rates.count("heavily_compressed_attention", default=128),
-        },
-        "indexer": _plain_indexer(config),
-        "streams": {"count": config.count("hc_mult"), "kind": "hyper"},
-        "sliding_window": config.count("sliding_window"),
+        "num_query_groups": 1 if one else groups,
+        "position": "alibi" if config.switch("alibi", default=False) else "rotary",
+        "parallel_block": parallel,
+        "num_norms": norms if parallel else 2,
     }
 
 
-def _plain_indexer(config: Config) -> Fields:
-    names = {"num_heads": "index_n_heads", "head_dim": "index_head_dim", "top_k": "index_topk"}
-    return {field: config.count(key) for field, key in names.items()}
-
-
-def gemma3n(read: Reading) -> Fields:
-    """Four streams of which one is computed, narrow branches, an embedding a layer; late layers share their keys."""
-    config, count = read.config, _count_layers(read.fields)
-    widths = config.get("intermediate_size")
-    usual = widths[0] if isinstance(widths, list) else read.fields["ffn_hidden_size"]
-    listed = widths if isinstance(widths, list) else [usual] * count
-    if len(listed) != count:
-        raise BadModel(f"{config.label}: intermediate_size: {len(listed)} entries for num_hidden_layers {count}")
-    own = count - config.count_or_zero("num_kv_shared_layers")
-    layers: list[Fields] = [
-        ({"shared_keys": "all"} if layer >= own else {}) | ({"ffn_hidden_size": width} if width != usual else {})
-        for layer, width in enumerate(listed)
-    ]
-    return {
-        "ffn_hidden_size": usual,
-        "narrow_branch": config.count("laurel_rank"),
-        "streams": {"count": config.count("altup_num_inputs"), "kind": "alternating"},
-        **_varied([], layers),
-    }
-
-
-def attention_experts(read: Reading) -> Fields:
-    """Queries and outputs that a token is routed among; biases behind attention and network (JetMoE)."""
-    groups, chosen = read.config.count("num_key_value_heads"), read.config.count("num_experts_per_tok")
-    return {
-        "num_query_groups": groups,
-        "num_heads": groups * chosen,
-        "head_dim": read.config.count("head_dim", "kv_channels"),
-        "attention_experts": read.config.count("num_local_experts"),
-        "layer_vectors": 2 * int(str(read.fields["hidden_size"])),
-    }
-
-
-def receptance(read: Reading) -> Fields:
-    """Recurrences by receptance in every layer, behind a norm of the embedding (RWKV)."""
+def opt(read: Reading) -> Fields:
+    """A factorised embedding, and a norm behind all layers where norms are in front of each (OPT)."""
     hidden = int(str(read.fields["hidden_size"]))
-    return {
-        "mixer_pattern": "W" * _count_layers(read.fields),
-        "receptance": {"width": read.config.count("attention_hidden_size", default=hidden)},
-        "ffn_hidden_size": read.config.count("intermediate_size", default=4 * hidden),
-    }
+    width = read.config.count("word_embed_proj_dim", default=hidden)
+    in_front = read.config.switch("do_layer_norm_before", default=True)
+    removed = read.config.switch("_remove_final_layer_norm", default=False)
+    return {"embedding_size": None if width == hidden else width, "final_norm": in_front and not removed}
 
 
-def shared_blocks(read: Reading) -> Fields:
-    """Attention of twice the width and a network that layers share, in parallel with a scan in some layers (Zamba)."""
-    config, heads = read.config, int(str(read.fields["num_heads"]))
-    letters, hidden = str(read.fields["mixer_pattern"]), int(str(read.fields["hidden_size"]))
-    if config.count("attention_hidden_size", default=2 * hidden) != 2 * hidden:
-        raise config.wrong("attention_hidden_size", f"twice hidden_size {hidden}")
-    second = config.get("num_mem_blocks") is not None
-    adapted = config.switch("use_shared_attention_adapter", default=False)
-    rank = config.count("adapter_rank", default=128) if second else 0
+def mpt(read: Reading) -> Fields:
+    """Positions, norms of queries and biases by switches of its own, some of them nested (MPT)."""
+    config, attention = read.config, read.config.inner("attn_config")
+    hidden, biased = int(str(read.fields["hidden_size"])), not config.switch("no_bias", default=True)
     found: Fields = {
-        "head_dim": config.count("attention_head_dim", default=2 * hidden // heads),
-        "ffn_hidden_size": config.count("intermediate_size", default=4 * hidden),
-        "ffn_pattern": "".join("-" if letter in "BP" else "n" for letter in letters),
-        "shared_blocks": {
-            "count": config.count("num_mem_blocks", default=1),
-            "attention_rank": rank * adapted,
-            "network_rank": rank,
-        },
+        "ffn_hidden_size": config.count("expansion_ratio", default=4) * hidden,
+        "qk_norm": "full" if attention.switch("qk_ln", default=False) else "none",
+        **dict.fromkeys(("norm_bias", "qkv_bias", "output_bias", "ffn_bias"), biased),
     }
+    if attention.switch("alibi", default=True):
+        found["position"] = "alibi"
+    elif config.switch("learned_pos_emb", default=True):
+        found |= {"position": "learned", "max_positions": config.reach("max_position_embeddings")}
     return found
 
 
-FURTHER_PARTS: dict[str, Part] = {
+def llama4(read: Reading) -> Fields:
+    """The width of dense layers, of which `intermediate_size` is the experts' (Llama 4)."""
+    return {
+        "ffn_hidden_size": read.config.count(
+            "intermediate_size_mlp", default=2 * read.config.count("intermediate_size")
+        )
+    }
+
+
+def upper_window(read: Reading) -> Fields:
+    """A window in the layers from `max_window_layers` on, if `use_sliding_window` asks for it (Qwen)."""
+    config, count = read.config, count_layers(read.fields)
+    if config.get("sliding_window") is None or not config.switch("use_sliding_window", default=False):
+        return {"sliding_window": None, "sliding_window_every": None, "mixer_pattern": ""}
+    if isinstance(config.get("layer_types"), list):
+        return {}
+    first = 28 if config.get("max_window_layers") is None else config.count_or_zero("max_window_layers")
+    if first >= count:
+        return {}
+    found: Fields = {"sliding_window": config.count("sliding_window")}
+    return found | {"mixer_pattern": "*" * first + "w" * (count - first)} if first else found
+
+
+VARIANTS: dict[str, Part] = {
     "norm_behind_experts": norm_behind_experts,
     "dynamic_mask": dynamic_mask,
     "gemma4": gemma4,
@@ -377,15 +298,13 @@ FURTHER_PARTS: dict[str, Part] = {
     "sliding_heads": sliding_heads,
     "openelm": openelm,
     "adjusted_width": adjusted_width,
-    "shortcut_experts": shortcut_experts,
     "mimo": mimo,
-    "minimax_m3": minimax_m3,
     "no_window": no_window,
     "halved_width": halved_width,
-    "compressed": compressed,
-    "gemma3n": gemma3n,
-    "attention_experts": attention_experts,
-    "receptance": receptance,
-    "shared_blocks": shared_blocks,
+    "falcon": falcon,
+    "llama4": llama4,
+    "mpt": mpt,
+    "opt": opt,
+    "upper_window": upper_window,
 }
 """Name in the table to what reads it."""

@@ -30,11 +30,12 @@ class Streams(Record):
     Attributes:
         count: How many.
         kind: Weighed anew around every block ("hyper", arXiv 2409.19606), or one of them computed and the others
-            predicted, layer by layer ("alternating", arXiv 2301.13310).
+            predicted, layer by layer ("alternating", arXiv 2301.13310), or each the sum of a run of layers, of which
+            every block reads a softmax over those so far ("attended", arXiv 2603.15031).
     """
 
     count: Count
-    kind: Literal["hyper", "alternating"]
+    kind: Literal["hyper", "alternating", "attended"]
 
 
 class SharedBlocks(Record):
@@ -70,6 +71,7 @@ class VisionTower(Record):
         num_layers: Its layers: attention without a mask, and a network.
         hidden_size: Its width.
         num_heads: Heads.
+        head_dim: Width of one; None is what divides its width evenly.
         ffn_hidden_size: Inner width of its networks.
         gated_ffn: Three matrices in them, not two.
         parameters: All its parameters, the projection's included.
@@ -81,6 +83,7 @@ class VisionTower(Record):
     num_layers: Count
     hidden_size: Count
     num_heads: Count
+    head_dim: Count | None = None
     ffn_hidden_size: Count
     gated_ffn: Switch = False
     parameters: Total

@@ -187,8 +187,9 @@ def expert_parameters(model: Model) -> int:
 
 def expert_projection_parameters(model: Model) -> int:
     """The (replicated) projections of one layer to the width of the routed experts and back; 0 without them."""
-    latent = None if model.moe is None else model.moe.latent_size
-    return 0 if latent is None else 2 * model.hidden_size * latent
+    if model.moe is None or model.moe.latent_size is None:
+        return 0
+    return model.moe.latent_size * (2 * model.hidden_size + int(model.moe.latent_norm))
 
 
 def mtp_projection_parameters(model: Model) -> int:

@@ -61,6 +61,7 @@ class Experts(Record):
         zero_experts: Further choices of the router that return the token as it is (LongCat-Flash).
         latent_size: Width that tokens are projected to in front of the routed experts and back behind them;
             None is `hidden_size`, no projection.
+        latent_norm: A norm of that width is behind the experts.
     """
 
     num_experts: Count
@@ -78,6 +79,7 @@ class Experts(Record):
     router_groups: Count = 1
     router_group_top_k: Count = 1
     latent_size: Count | None = None
+    latent_norm: Switch = False
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -130,7 +132,7 @@ class LatentAttention(Record):
     q_lora_rank: Count | None = None
     kv_lora_rank: Count
     qk_nope_head_dim: Count
-    qk_rope_head_dim: Count
+    qk_rope_head_dim: CountOrZero
     v_head_dim: Count
 
     @property

@@ -15,7 +15,7 @@ def encoder(tower: VisionTower) -> Model:
             "num_layers": tower.num_layers,
             "hidden_size": tower.hidden_size,
             "num_heads": tower.num_heads,
-            "head_dim": max(tower.hidden_size // tower.num_heads, 1),
+            "head_dim": tower.head_dim or max(tower.hidden_size // tower.num_heads, 1),
             "ffn_hidden_size": tower.ffn_hidden_size,
             "gated_ffn": tower.gated_ffn,
             "activation": "swiglu" if tower.gated_ffn else "gelu",

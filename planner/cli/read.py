@@ -74,7 +74,7 @@ def _reading(found: FilesOfJob, given: Given) -> Reading:
         origins=_origins(given),
         measured=_measured(found.run),
         missing=(*((unknown,) if unknown and missing else ()), *missing),
-        assumed=(*job.assumed, *_assumed_machines(found.job, given)),
+        assumed=(*job.assumed, *_parts_of_model(given), *_assumed_machines(found.job, given)),
         unpriced=job.unpriced,
         remarks=job.remarks,
     )
@@ -89,6 +89,33 @@ def _refusal(given: Given) -> str:
     except MeshwrightError as error:
         return str(error)
     return ""
+
+
+def _parts_of_model(given: Given) -> tuple[str, ...]:
+    """Which parts of a model train, where it has more than a decoder, and which are not counted."""
+    from costmodels.model.catalogue import model as find_model
+    from planner.answer.text import format_count
+    from planner.request.tables import model_of
+
+    model = given.values.get("model")
+    try:
+        if model is None:
+            return ()
+        found = model_of(model) if isinstance(model, Mapping) else find_model(str(model))
+    except (MeshwrightError, ValueError):
+        return ()
+    _, _, parts = found.source.partition(" without its ")
+    said, tower = (f"the model is counted without its {parts}",) if parts else (), found.tower
+    if tower is None:
+        return said
+    size = f"its vision tower of {format_count(tower.parameters)} parameters"
+    if given.values.get("train_tower"):
+        return (*said, f"{size} trains")
+    priced = "frozen" if given.values.get("images_per_sample") else "without a price until --images-per-sample N"
+    return (
+        *said,
+        f"the decoder trains; {size} is {priced}, --train-tower trains it",
+    )
 
 
 def _assumed_machines(job: ImportedJob, given: Given) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from planner.request.files import with_relative_files
 _FAMILY: Final = frozenset({"model_type", "architectures"})
 _SIZES: Final = frozenset(
     {"num_hidden_layers", "n_layer", "n_layers", "num_layers", "hidden_size", "n_embd", "d_model", "text_config"}
+    | {"thinker_config", "_diffusers_version"}
 )
 _OURS: Final = frozenset({"num_layers", "hidden_size", "num_heads"})
 

@@ -11,13 +11,13 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from costmodels.model.huggingface import ADAPTERS, from_config
+from costmodels.model.huggingface import from_config
 from costmodels.model.huggingface_table import families
 from costmodels.model.model import BadModel
 from costmodels.model.parameters import parameters
 
 CLASSES = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-KNOWN = sorted(name for name in CLASSES if name in ADAPTERS or name in families())
+KNOWN = sorted(name for name in CLASSES if name in families())
 READ = [name for name in KNOWN if "refused" not in families().get(name, {})]
 # No models of text alone under the same mapping, and old ones that nobody trains.
 NO_DECODERS = frozenset({"cpmant", "ctrl", "emu3", "git", "got_ocr2", "moss_transcribe_diarize"})
@@ -93,7 +93,7 @@ def instance(family, **changes):
 def test_every_family_is_read_or_refused_with_a_reason_or_is_no_decoder():
     inner = {"fuyu": "persimmon", "gemma3": "gemma3_text", "llama4": "llama4_text", "qwen3_5": "qwen3_5_text"}
     silent = set(CLASSES) - set(KNOWN) - NO_DECODERS
-    outer = {name for name in silent if f"{name}_text" in families() or f"{name}_text" in ADAPTERS or name in inner}
+    outer = {name for name in silent if f"{name}_text" in families() or name in inner}
     assert silent - outer <= {"mllama", "dots3_note", "cohere_compass_text", "gpt-sw3"}
 
 

@@ -139,6 +139,74 @@ def test_what_projects_into_the_decoder_is_counted_by_the_family(family, kind, c
     assert tower.parameters - own == count
 
 
+# Of instances (transformers 5.24) of families whose files leave the sizes of the tower to its class: the decoder's
+# width, all parameters of tower and projection, patches that make a token.
+BY_DEFAULT = [
+    ("cohere2_vision", "siglip_vision_model", 8192, 670_168_832, 4),
+    ("deepseek_vl", "siglip_vision_model", 4096, 112_815_360, 1),
+    ("glm4v", "glm4v_vision", 4096, 892_498_432, 4),
+    ("glm_ocr", "glm_ocr_vision", 1024, 434_120_192, 4),
+    ("internvl", "internvl_vision", 4096, 337_509_376, 4),
+    ("kimi_k25", "kimi_k25_vision", 7168, 471_143_920, 4),
+    ("lfm2_vl", "siglip2_vision_model", 2560, 107_359_488, 4),
+    ("lighton_ocr", "pixtral", 1024, 409_597_952, 4),
+    ("llama4", "llama4_vision_model", 5120, 455_178_240, 4),
+    ("llava_onevision", "siglip_vision_model", 4096, 419_255_840, 1),
+    ("minimax_m3_vl", "clip_vision_model", 6144, 865_567_232, 4),
+    ("qwen3_5", "qwen3_5_vision", 3584, 453_650_672, 4),
+    ("smolvlm", "smolvlm_vision", 4096, 171_270_144, 4),
+    ("step3p7", "", 4096, 1_981_014_784, 16),
+    ("vipllava", "clip_vision_model", 4096, 341_274_624, 1),
+]
+SIZES = {
+    "kimi_k25": {"pos_emb_height": 64, "pos_emb_width": 64},
+    "lighton_ocr": {"patch_size": 14},
+    "llava_onevision": {"image_size": 384, "patch_size": 14, "hidden_size": 1152, "intermediate_size": 4304,
+                        "num_hidden_layers": 26, "vision_use_head": False},
+    "step3p7": {"hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 47, "num_attention_heads": 16,
+                "image_size": 728, "patch_size": 14},
+    "cohere2_vision": {"image_size": 512, "hidden_size": 1152, "num_hidden_layers": 27},
+    "vipllava": {"image_size": 336, "patch_size": 14, "hidden_size": 1024, "intermediate_size": 4096,
+                 "num_hidden_layers": 24},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("family", "kind", "width", "count", "patches"), BY_DEFAULT)
+def test_sizes_of_a_tower_that_a_file_leaves_out_are_those_of_its_class(family, kind, width, count, patches):
+    named = {"model_type": kind} if kind else {}
+    found = tower_of({"model_type": family, "vision_config": SIZES.get(family, {}) | named, "hidden_size": width})
+    assert found is not None
+    assert (found["parameters"], found["patches_per_token"]) == (count, patches)
+
+
+def test_the_tower_of_a_gemma_has_norms_of_heads_and_two_tables_of_positions():
+    vision = {"model_type": "gemma4_vision", "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27,
+              "num_attention_heads": 16}  # fmt: skip
+    found = tower_of({"model_type": "gemma4", "vision_config": vision, "hidden_size": 2816})
+    assert found is not None
+    assert (found["parameters"], found["patches_per_token"]) == (572_792_112, 9)
+
+
+def test_a_decoder_whose_blocks_read_sums_of_earlier_layers_counts_as_its_published_weights():
+    whole = json.loads((HERE / "cases" / "hf_kimi_k3.json").read_text())
+    model = from_config(whole)
+    assert parameters(model) == 2_779_484_395_776
+    assert model.tower is not None
+    assert model.tower.parameters == 447_358_976
+    assert model.streams is not None
+    assert model.streams.count == 9  # eight runs of twelve layers, and the embedding
+
+
+def test_what_is_in_front_of_a_decoder_and_not_counted_is_said():
+    text = small("llama")
+    sound = from_config({"model_type": "llava", "text_config": text, "vision_config": {}, "audio_config": {}})
+    assert sound.source.endswith("without its vision tower and audio tower")
+    known = {"model_type": "siglip_vision_model", "vision_use_head": False}
+    assert from_config({"model_type": "new", "text_config": text, "vision_config": known}).source.endswith(
+        "without its projection of images"
+    )
+
+
 def test_tokens_of_an_image_are_those_of_a_tower_of_one_size_or_open():
     clip, qwen = (TOWERS[place] for place in (0, 2))
     fixed, free = (

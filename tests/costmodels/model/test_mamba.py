@@ -250,7 +250,7 @@ def test_bamba_s_layers_are_a_mixer_and_a_network_each():
         "vocab_size": 128256,
     }
     model = from_config(config)
-    assert model.layer_pattern == "".join("*-" if layer in (9, 18, 27) else "M-" for layer in range(32))
+    assert model.mixer_pattern == "".join("*" if layer in (9, 18, 27) else "M" for layer in range(32))
     # ibm-ai-platform/Bamba-9B: 9.78 B parameters.
     assert parameters(model) / 1e9 == pytest.approx(9.78, abs=0.005)
 

@@ -69,15 +69,24 @@ def test_an_ambiguous_size_is_unknown_and_suggests():
         ("Qwen/Qwen3-30B-A3B-Instruct-2507", "qwen3-30b-a3b"),
         ("allenai/OLMo-2-1124-7B", "olmo2-7b"),
         ("DeepSeek-V3-Base", "deepseek-v3"),
+        ("qwen3.5-35b", "qwen3.5-35b-a3b"),
+        ("Llama-4-Scout-17B-16E-Instruct", "llama4-scout"),
+        ("qwen3 30b a3b", "qwen3-30b-a3b"),
     ],
 )
 def test_a_model_is_known_by_the_names_that_people_and_hubs_give_it(said, entry):
     assert catalogue.model(said).name == entry
 
 
-@pytest.mark.parametrize("said", ["mistralai/Mistral-7B-v0.3", "deepseek-ai/DeepSeek-V4-Flash", "Qwen/Qwen3-8B-FP8"])
+@pytest.mark.parametrize("said", ["mistralai/Mistral-7B-v0.3", "deepseek-ai/DeepSeek-V5", "Qwen/Qwen3-8B-FP8"])
 def test_another_version_or_format_of_weights_is_another_model(said):
     with pytest.raises(BadFile, match=r"give any other model as a copy of its config\.json"):
+        catalogue.model(said)
+
+
+@pytest.mark.parametrize("said", ["unsloth/Llama-3.3-70B-Instruct-bnb-4bit", "nvidia/Llama-3.3-70B-Instruct-NVFP4"])
+def test_weights_in_another_format_are_told_the_entry_of_the_same_sizes(said):
+    with pytest.raises(BadFile, match=r"did you mean llama3-70b\? its sizes are the same"):
         catalogue.model(said)
 
 

@@ -46,6 +46,18 @@ def test_the_answer_comes_first_and_every_value_names_its_file(files, monkeypatc
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
+def test_of_a_model_that_sees_and_speaks_it_is_said_what_trains_and_what_is_not_counted(tmp_path):
+    vision = {"model_type": "siglip_vision_model", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+              "image_size": 32, "patch_size": 16, "vision_use_head": False}  # fmt: skip
+    thinker = {"model_type": "llava", "text_config": MODEL, "vision_config": vision, "audio_config": {}}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "omni", "thinker_config": thinker}))
+    said = " ".join(run("read", tmp_path / "config.json", "--gpus", 8).stdout.split())
+    assert "the model is counted without its audio tower and talker" in said
+    assert "the decoder trains; its vision tower of 1.233 M parameters is without a price" in said
+    trained = " ".join(run("read", tmp_path / "config.json", "--gpus", 8, "--train-tower").stdout.split())
+    assert "its vision tower of 1.233 M parameters trains" in trained
+
+
 def test_what_is_missing_is_said_all_at_once_and_is_no_failure_to_read(files):
     done = run("read", files / "ds.json")
     assert done.exit_code == 0
