@@ -16,6 +16,7 @@ import time
 
 import numpy as np
 
+import planner.cli  # noqa: F401  # which collects garbage as rarely here as where somebody asks for a plan
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.limits import memory_limit
 from costmodels.memory.rows import row_bytes

@@ -51,7 +51,7 @@ class Strategies:
     offload: Ints
     vocabulary: Ints
     recompute_num_layers: Ints
-    _known: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _known: dict[object, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """What has been derived from the columns, by name; never copied to other strategies."""
 
     def __len__(self) -> int:
@@ -74,6 +74,11 @@ class Strategies:
         ``sub, inverse = strategies.distinct("tp", "cp"); cost(sub)[inverse]``. Axes not named take the
         values of an arbitrary strategy of the combination.
         """
+        return self.once(("distinct", names), lambda: self._distinct(names))
+
+    def _distinct(self, names: tuple[str, ...]) -> tuple[Strategies, Ints]:
+        if len(self) == 1:
+            return self, np.zeros(1, dtype=np.int64)
         first, inverse = combinations([self._code(name) for name in names], len(self))
         return self.take(first), inverse
 
@@ -81,7 +86,7 @@ class Strategies:
         codes: tuple[Ints, int] = self.once(f"codes of {name}", lambda: column_codes(getattr(self, name)))
         return codes
 
-    def once(self, name: str, derive: Callable[[], Derived]) -> Derived:
+    def once(self, name: object, derive: Callable[[], Derived]) -> Derived:
         """What ``derive`` makes of these strategies, made once."""
         if name not in self._known:
             self._known[name] = derive()

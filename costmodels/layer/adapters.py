@@ -145,6 +145,8 @@ def expert_adapter_parameters(scenario: Scenario) -> float:
 
 def trained_experts(scenario: Scenario) -> float:
     """Share of the parameters of routed experts that train."""
+    if not (scenario.frozen or scenario.stack.switches.frozen_layers):
+        return 1.0
     if not scenario.frozen:
         kinds = layer_kinds(scenario.model, scenario.seq_length)
         routed = [kind.ffn == "experts" for kind in kinds]

@@ -73,7 +73,11 @@ def streamed(forward: Floats, backward: Floats, scenario: Scenario, share: float
 
 def tokens_per_rank(strategies: Strategies, scenario: Scenario) -> Floats:
     """Tokens of one micro-batch on one rank, before any split over the tensor ranks, shape (N,)."""
-    return sequences_per_rank(strategies, scenario) * scenario.seq_length / strategies.cp
+
+    def count() -> Floats:
+        return sequences_per_rank(strategies, scenario) * scenario.seq_length / strategies.cp
+
+    return strategies.once(("tokens of a rank", scenario.seq_length, scenario.task.sequences), count)
 
 
 def sequences_per_rank(strategies: Strategies, scenario: Scenario) -> Floats:
@@ -84,7 +88,8 @@ def sequences_per_rank(strategies: Strategies, scenario: Scenario) -> Floats:
 def region_tokens(strategies: Strategies, scenario: Scenario) -> Floats:
     """Tokens that norms and residuals of one rank see: split over the tensor ranks by sequence parallelism."""
     tokens = tokens_per_rank(strategies, scenario)
-    return np.where(strategies.sequence_parallel > 0, tokens / strategies.tp, tokens)
+    known = "tokens of a region", scenario.seq_length, scenario.task.sequences
+    return strategies.once(known, lambda: np.where(strategies.sequence_parallel > 0, tokens / strategies.tp, tokens))
 
 
 def linear(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:

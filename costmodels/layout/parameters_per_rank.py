@@ -100,18 +100,21 @@ def heaviest_stage_parameters(strategies: Strategies, scenario: Scenario) -> Flo
 
 def padded_vocabulary_rows(strategies: Strategies, scenario: Scenario) -> Floats:
     """Rows of the embedding after padding to a multiple of 128 tensor ranks, shape (N,)."""
-    step = 128.0 * strategies.tp
-    padded = np.ceil(scenario.model.vocab_size / step) * step
-    stated = scenario.model.padded_vocab_size
-    if stated is None:
-        return padded
-    return np.where(stated % strategies.tp == 0, float(stated), padded)
+    size, stated = scenario.model.vocab_size, scenario.model.padded_vocab_size
+
+    def count() -> Floats:
+        step = 128.0 * strategies.tp
+        padded = np.ceil(size / step) * step
+        return padded if stated is None else np.where(stated % strategies.tp == 0, float(stated), padded)
+
+    return strategies.once(("rows of the vocabulary", size, stated), count)
 
 
 def vocabulary_rows(strategies: Strategies, scenario: Scenario, matrix: Literal["embedding", "head"]) -> Floats:
     """Rows of the matrix on one tensor rank, shape (N,)."""
     whole = matrix in scenario.stack.exchange.whole_vocabulary
-    return padded_vocabulary_rows(strategies, scenario) / (np.ones(len(strategies)) if whole else strategies.tp)
+    rows = padded_vocabulary_rows(strategies, scenario)
+    return rows if whole else rows / strategies.tp
 
 
 class HeaviestStage(NamedTuple):

@@ -17,7 +17,18 @@ def strides(strategies: Strategies) -> dict[str, Ints]:
 
     Where data ranks lie apart, "sharding" are the inner ones and "dp" the outer; elsewhere all of them are "dp".
     """
-    return strategies.once("strides", lambda: _strides(strategies))
+
+    def gather() -> dict[str, Ints]:
+        few, inverse = distinct_meshes(strategies)
+        return {name: stride[inverse] for name, stride in _strides(few).items()}
+
+    return strategies.once("strides", gather)
+
+
+def distinct_meshes(strategies: Strategies) -> tuple[Strategies, Ints]:
+    """Strategies whose ranks lie differently, and which of them every one is, as ``Strategies.distinct`` has it."""
+    apart = (strategies.rank_order == SHARDING_INSIDE).any()
+    return strategies.distinct("tp", "cp", "pp", "dp", "rank_order", *(["sharding_degree"] if apart else []))
 
 
 def inner_data_ranks(strategies: Strategies) -> Ints:

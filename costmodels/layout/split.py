@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodels.arrays import Columns
 from costmodels.layout.stage_contents import copies, folded, joined
 from costmodels.strategy import Floats, Ints, Strategies
 
@@ -21,7 +22,7 @@ ENDS = ((0, 1), (1, 0), (1, 1))
 
 
 @dataclass(frozen=True, slots=True)
-class EvenSplit:
+class EvenSplit(Columns):
     """The even-as-possible split of every strategy, arrays (N,), in layers that one micro-batch passes.
 
     Stages hold ``low`` or ``high`` layers; the ones that are spared first are the last, then the first, which
@@ -130,7 +131,12 @@ def slice_layers(num_layers: int, strategies: Strategies) -> Ints:
 
 def even_layers(num_layers: int, strategies: Strategies) -> EvenSplit:
     """The even split of every strategy."""
-    return strategies.once(f"even split of {num_layers}", lambda: _even_layers(num_layers, strategies))
+
+    def gather() -> EvenSplit:
+        few, inverse = strategies.distinct("schedule", "pp", "vpp", "recompute_num_layers")
+        return _even_layers(num_layers, few).take(inverse)
+
+    return strategies.once(("even split", num_layers), gather)
 
 
 def _even_layers(num_layers: int, strategies: Strategies) -> EvenSplit:

@@ -68,10 +68,12 @@ def by_chunk(strategies: Strategies) -> Bools:
 
 def in_flight_at(strategies: Strategies, place: Callable[[Ints], Ints]) -> Floats:
     """``in_flight`` of the stage that ``place`` names of so many, once for all of one schedule, (N,)."""
-    few, inverse = strategies.once(
-        "schedules", lambda: strategies.distinct("schedule", "pp", "vpp", "num_microbatches")
-    )
-    return in_flight(few, place(few.pp))[inverse]
+
+    def gather() -> Floats:
+        few, inverse = strategies.distinct("schedule", "pp", "vpp", "num_microbatches")
+        return in_flight(few, place(few.pp))[inverse]
+
+    return strategies.once(("in flight", place), gather)
 
 
 def stages_in_flight(strategies: Strategies, width: int) -> Floats:

@@ -25,7 +25,7 @@ from costmodels.layout.parameters_per_rank import (
     heaviest_stage_parameters,
     padded_vocabulary_rows,
 )
-from costmodels.layout.placement import expert_data_group, group_of, sharding_groups, strides
+from costmodels.layout.placement import distinct_meshes, expert_data_group, group_of, sharding_groups, strides
 from costmodels.layout.split import even_layers
 from costmodels.layout.stage_contents import by_chunk, joined
 from costmodels.model.further import stream_width
@@ -243,9 +243,10 @@ def tied_embedding_seconds(strategies: Strategies, scenario: Scenario) -> Floats
     model, stack = scenario.model, scenario.stack
     if not model.tied_embeddings or scenario.frozen:
         return np.zeros(len(strategies))
-    ends, table = ends_of(group_of(strategies, "pp")), padded_vocabulary_rows(strategies, scenario)
-    size = stack.gradients.gradient_bytes * table * model.embedding_width / strategies.tp
-    return np.where(joined(strategies), 0.0, all_reduce_seconds(size, ends, scenario.group.tiers))
+    few, inverse = distinct_meshes(strategies)
+    ends, table = ends_of(group_of(few, "pp")), padded_vocabulary_rows(few, scenario)
+    size = stack.gradients.gradient_bytes * table * model.embedding_width / few.tp
+    return np.where(joined(strategies), 0.0, all_reduce_seconds(size, ends, scenario.group.tiers)[inverse])
 
 
 def gradient_collectives(strategies: Strategies, scenario: Scenario, size: Floats) -> Floats:

@@ -5,7 +5,10 @@ In: words of the command line, files, ``PLAN_`` variables. Out: the answer on st
 needs it.
 """
 
+import gc
 import sys
+
+gc.set_threshold(50_000, 20, 100)  # a command leaves few cycles; looking for them takes a tenth of a short one's time
 
 try:
     from planner.cli.app import main

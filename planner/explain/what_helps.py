@@ -216,7 +216,8 @@ def _replanned(
             return Advice(subject=subject, text=NOT_KNOWN, proved=False)
         near = np.flatnonzero(known_bound(space.cores, search.objective.scenario) < times * there)
     found = changed.search(space, budget=budget, among=near, margin=1.0, confirm=False, below=there)
-    least = min(changed.revalue(fastest), changed.value(found.best) if found.best else math.inf)
+    now = there if changed.by_time else changed.revalue(fastest)
+    least = min(now, changed.value(found.best) if found.best else math.inf)
     return gained(subject, least, search.objective.value(fastest), proved=found.proved)
 
 

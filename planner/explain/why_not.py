@@ -27,12 +27,15 @@ from planner.request.pins import Pin, shown_value
 from planner.request.request import PlanRequest
 from planner.rules.core import GROUP_RULES
 from planner.search.best_first import Outcome
-from planner.search.objective import Objective, Search, near_lattice
+from planner.search.core_bounds import core_bound, layer_bound
+from planner.search.objective import Objective, Search
 from planner.search.split import Incumbent
 from planner.space.lattice import Space, begin, build
 from planner.space.mixed import WIDTH, MixedSpace
 
 FULL_RECOMPUTE = "full recompute"
+REPEATED = 1.5
+"""Times the fastest strategy that the best takes which recomputes every layer, about: forward is a third of a pass."""
 MEMORY = ("weights", "gradients", "optimizer", "activations", "logits")
 """Parts of the memory of the fullest device, as a comparison names them."""
 
@@ -88,10 +91,12 @@ def challenges(search: Search, budget: Budget) -> list[Challenged]:
 
 def _challenged(search: Search, all_recomputed: bool, keep: Keep, budget: Budget) -> Outcome:
     """The search of one choice, first among what is not far slower than the best."""
-    tried = _whole_layers(search, budget) if all_recomputed else search.space
+    near = REPEATED * search.fastest.iteration
+    tried = _all_recomputed(search, near, budget) if all_recomputed else search.space
     outcome = _challenge(search, tried, keep, budget)
     found_near = outcome.best and outcome.best.iteration < tried.below
-    if tried.outline is not None and not found_near and keep(tried.outline).any():
+    left_out = tried.below < math.inf and (tried.outline is None or keep(tried.outline).any())
+    if left_out and not found_near:
         whole = _all_recomputed(search, math.inf, budget) if all_recomputed else search.whole(budget, keep)
         outcome = _challenge(search, whole, keep, budget)
     return outcome
@@ -137,25 +142,23 @@ def _alike(rows: Strategies) -> Bools:
     return np.all([(group.tp == rows.tp) & (group.dp == rows.dp) for group in rows.groups], axis=0)
 
 
-def _whole_layers(search: Search, budget: Budget) -> Space:
-    """The lattice of a request that asks for recomputation of every layer; made once.
+def _all_recomputed(search: Search, below: float, budget: Budget) -> Space:
+    """The lattice of a request that asks for recomputation of every layer, of what may take less than so many seconds.
 
     In the plain one the rules leave such strategies out, where those that recompute some layers are as fast.
     """
-    return search.space.cores.once("whole layers", lambda: _all_recomputed(search, search.space.below, budget))
-
-
-def _all_recomputed(search: Search, below: float, budget: Budget) -> Space:
     full, scenario = int(Recompute.FULL), search.objective.scenario
     asked = search.pins.get("recompute")
-    if asked is None or full in asked.values:
-        try:
-            begun = begin(scenario, {**search.pins, "recompute": Pin("recompute", (full,))}, budget=budget)
-        except BadRequest:  # pins that leave nothing beside it
-            pass
-        else:
-            return near_lattice(begun, scenario, below)
-    return search.space.among(np.zeros(0, dtype=np.int64))
+    if asked is not None and full not in asked.values:
+        return search.space.among(np.zeros(0, dtype=np.int64))
+    try:
+        begun = begin(scenario, {**search.pins, "recompute": Pin("recompute", (full,))}, budget=budget)
+    except BadRequest:  # pins that leave nothing beside it
+        return search.space.among(np.zeros(0, dtype=np.int64))
+    if search.objective.by_memory or below == math.inf:
+        return begun.finish()
+    space = begun.finish(np.flatnonzero(layer_bound(begun.rows(), scenario) < below))
+    return replace(space.among(np.flatnonzero(core_bound(space.cores, scenario) < below)), below=below)
 
 
 def why_not_lines(search: Search, tried: Sequence[Challenged]) -> tuple[Advice, ...]:

@@ -13,12 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 import numpy as np
 
-from costmodels.memory.even_peaks import even_peaks
-from costmodels.memory.limits import memory_limit, needed_bytes
-from costmodels.memory.rows import RowBytes, row_bytes
 from costmodels.names import Recompute
 from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies
 from costmodels.pricing import row_assignment
@@ -31,11 +29,12 @@ from costmodels.strategy import (
 )
 from planner.request.budget import CORE, SLICE, Budget
 from planner.search.core_bounds import known_bound, mixed_core_bound
-from planner.search.priced import Priced, pairs, price_mixed_strategies, price_pairs
+from planner.search.fitting import Nearest, Unfitting, nearer, part_fitting
+from planner.search.priced import Priced, price_mixed_strategies, price_pairs
 from planner.search.split import TOLERANCE, Incumbent, best_split, solve_split
 from planner.space.lattice import Space
 from planner.space.mixed import MixedSpace
-from planner.stages.from_strategies import ROOM, framework_split, least_peaks, stage_bounds
+from planner.stages.from_strategies import framework_split, stage_bounds
 
 CHUNK = 8192
 """Cores that are priced at a time: enough to amortise a call, few enough to stay in cache."""
@@ -82,12 +81,19 @@ class Outcome:
     priced: int = 0
     solves: int = 0
     memory_refused: int = 0
-    nearest: tuple[float, Strategies] | None = None
-    """Bytes that the fullest device must have under the even split, and the row: the least of those that do not fit."""
+    unfitting: list[Unfitting] = field(default_factory=list)
+    """What fits under no split and was not priced."""
+    nearest_priced: Nearest | None = None
+    """Of those that were priced, the one whose even split comes nearest to fitting."""
     pool: list[Priced] = field(default_factory=list)
     """Even rows seen on the way, the best of them kept."""
     below: float = np.inf
     """Seconds of an iteration from which nothing was looked for."""
+
+    @property
+    def nearest(self) -> Nearest | None:
+        """Of all that does not fit, the strategy whose even split comes nearest."""
+        return reduce(lambda known, part: part.nearest(known), self.unfitting, self.nearest_priced)
 
 
 def search(
@@ -223,48 +229,14 @@ def _price_chunk(outcome: Outcome, space: Space, cores: Ints, scenario: AnyScena
 
 def _price_fitting(outcome: Outcome, space: Space, cores: Ints, scenario: Scenario) -> Priced | None:
     """Price the pairs of the cores that may fit and count those that fit under no split; None where none is left."""
-    place, rows = pairs(space, cores, scenario)
-    if not len(rows):
+    fitting, unfitting = part_fitting(space, cores, scenario)
+    outcome.priced += len(unfitting)
+    outcome.memory_refused += len(unfitting)
+    outcome.unfitting.append(unfitting)
+    if fitting is None:
         return None
-    memory = row_bytes(rows, scenario)
-    least = least_peaks(rows, memory, scenario)
-    beyond = least > memory_limit(scenario, rows) * (1.0 + ROOM)
-    if beyond.any():
-        _drop_unfitting(outcome, rows, memory, np.where(beyond, least, np.inf), scenario)
-        kept = np.flatnonzero(~beyond)
-        place, rows, memory = place[kept], rows.take(kept), memory.take(kept)
-    if not len(rows):
-        return None
-    used, place = np.unique(place, return_inverse=True)
-    return price_pairs(space.cores.take(cores[used]), place, rows, memory, scenario)
-
-
-def _drop_unfitting(outcome: Outcome, rows: Strategies, memory: RowBytes, least: Floats, scenario: Scenario) -> None:
-    """Count rows that memory refuses before they are priced: where ``least``, the bytes they need, is finite.
-
-    The nearest of them is the likeliest one, or among those that may need less than that.
-    """
-    count = int(np.isfinite(least).sum())
-    outcome.priced += count
-    outcome.memory_refused += count
-    needed = needed_bytes(rows, scenario, least)
-    _note_nearest(outcome, *_peaks_at(np.array([np.argmin(needed)]), rows, memory, scenario), scenario)
-    assert outcome.nearest is not None
-    _note_nearest(outcome, *_peaks_at(np.flatnonzero(needed < outcome.nearest[0]), rows, memory, scenario), scenario)
-
-
-def _peaks_at(index: Ints, rows: Strategies, memory: RowBytes, scenario: Scenario) -> tuple[Strategies, Floats]:
-    some = rows.take(index)
-    return some, even_peaks(some, memory.take(index), scenario.model.num_layers) if len(index) else np.zeros(0)
-
-
-def _note_nearest(outcome: Outcome, rows: Strategies, peak: Floats, scenario: Scenario) -> None:
-    if not len(rows):
-        return
-    needed = needed_bytes(rows, scenario, peak)
-    least = np.argmin(needed)
-    if outcome.nearest is None or needed[least] < outcome.nearest[0]:
-        outcome.nearest = float(needed[least]), rows.take(np.array([least]))
+    used, place = np.unique(fitting.place, return_inverse=True)
+    return price_pairs(space.cores.take(cores[used]), place, fitting.rows, fitting.memory, scenario)
 
 
 def remember(outcome: Outcome, priced: Priced, scenario: AnyScenario, *, by_memory: bool = False) -> None:
@@ -275,7 +247,9 @@ def remember(outcome: Outcome, priced: Priced, scenario: AnyScenario, *, by_memo
     if isinstance(scenario, Mixed):
         outcome.pool.append(priced.take(np.argsort(priced.bound, kind="stable")[: SEVERAL_GROUPS.kept]))
         return
-    _note_nearest(outcome, priced.rows.take(~priced.fits), priced.even_split_peak_bytes[~priced.fits], scenario)
+    if not priced.fits.all():
+        tight, peak = priced.rows.take(~priced.fits), priced.even_split_peak_bytes[~priced.fits]
+        outcome.nearest_priced = nearer(tight, peak, scenario, outcome.nearest_priced)
     kept = priced.even_split_peak_bytes if by_memory else priced.bound
     outcome.pool.append(_best_of(priced, ONE_GROUP.kept, kept))
     possible = priced.fits & np.isfinite(priced.even_split_seconds)

@@ -16,7 +16,7 @@ import numpy as np
 from costmodels.node_groups import AnyScenario, Mixed, parts_of, price
 from costmodels.pricing import iteration_seconds, stage_bytes
 from costmodels.scenario import Scenario
-from costmodels.strategy import Bools, Ints, Strategies
+from costmodels.strategy import Bools, Floats, Ints, Strategies
 from costmodels.training.goodput import upkeep
 from planner.answer.text import format_bytes, format_seconds
 from planner.request.budget import Budget
@@ -293,14 +293,15 @@ def _far_left_out(begun: Begun, scenario: Scenario) -> Space | None:
     least = np.flatnonzero(bound <= np.quantile(bound, LEAST))
     some = begun.finish(least[:: -(-len(least) // SAMPLE)])
     priced = price_cores(some, np.arange(len(some.cores)), scenario)
-    return near_lattice(begun, scenario, FAR * float(priced.even_split_seconds.min(initial=np.inf, where=priced.fits)))
+    below = FAR * float(priced.even_split_seconds.min(initial=np.inf, where=priced.fits))
+    return near_lattice(begun, scenario, below, bound)
 
 
-def near_lattice(begun: Begun, scenario: Scenario, below: float) -> Space:
-    """A lattice without what cannot take less than so many seconds."""
+def near_lattice(begun: Begun, scenario: Scenario, below: float, bound: Floats | None = None) -> Space:
+    """A lattice without what cannot take less than so many seconds, by the ``bound`` of its rows, (N,), where known."""
     if not math.isfinite(below):
         return begun.finish()
-    bound = layer_bound(begun.rows(), scenario)
+    bound = layer_bound(begun.rows(), scenario) if bound is None else bound
     return begun.finish_near(bound < below, lambda cores: core_bound(cores, scenario) < below, below)
 
 

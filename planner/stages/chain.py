@@ -82,6 +82,8 @@ class _Chain:
         self.fewest = np.asarray(problem.fewest if problem.fewest and problem.uneven else (1,) * self.stages)
         self.most = self.count - int(self.fewest.sum()) + int(self.fewest.max())
         self.longest = self._longest()
+        self.starts = np.arange(self.count + 1)[:, None] - np.arange(self.longest + 1)
+        self.nowhere = np.full(self.longest, math.inf)  # where a negative start leads, counted from the end
         self.table = self._windows()
         self.cut = problem.uneven and self.longest < self.most
 
@@ -111,7 +113,7 @@ class _Chain:
         problem, costs = self.problem, self.costs
         p, shape = self.stages, (self.stages, self.count + 1, self.longest + 1)
         ends, lengths = np.arange(self.count + 1)[:, None], np.arange(self.longest + 1)
-        starts = ends - lengths
+        starts = self.starts
         inside = (starts >= 0) & (lengths >= self.fewest[:, None, None])
         if not problem.uneven:
             inside = inside & (lengths * p == self.count)
@@ -119,13 +121,15 @@ class _Chain:
         before = {name: _before(getattr(costs, name), p) for name in SliceCosts.__dataclass_fields__}
         state = _over(before["state_bytes"], starts, ends) + np.array(problem.fixed_bytes)[:, None, None]
         recomputed, working = np.full(shape, -1), problem.each("working_bytes")[:, None, None]
-        for option in reversed(self._options(before, state, starts, ends)):
+        options = self._options(before, state, starts, ends)
+        for option in reversed(options):
             turn = np.minimum(starts + option, ends)
             held = state + _over(before["checkpoint_bytes"], starts, turn)
             held = held + _over(before["activation_bytes"], turn, ends) + (option > 0) * working
             fits = (option >= 0) & (option <= lengths) & (held <= problem.memory_limit)
             recomputed = np.where(fits, option, recomputed)
-        turn = np.minimum(starts + np.maximum(recomputed, 0), ends)
+        if len(options) > 1:
+            turn = np.minimum(starts + np.maximum(recomputed, 0), ends)
         plain = _over(before["seconds"], starts, ends) + _over(before["recompute_seconds"], starts, turn)
         seconds = plain + np.array(problem.extra_seconds)[:, None, None]
         least = _over(_before(costs.seconds.min(axis=0, keepdims=True), p), starts, ends)
@@ -133,12 +137,15 @@ class _Chain:
         return Windows(np.where(inside & (recomputed >= 0), seconds, math.inf), again, recomputed)
 
     def _options(self, before: dict[str, Floats], state: Floats, starts: Ints, ends: Ints) -> list[Ints]:
-        """Numbers of recomputed slices worth trying, ascending; the closed form may be off by one by rounding."""
-        problem, none = self.problem, np.zeros_like(state, dtype=np.int64)
+        """Numbers of recomputed slices worth trying, ascending; the closed form may be off by one by rounding.
+
+        One number where the stages have no say in it, (S + 1, longest + 1).
+        """
+        problem, none = self.problem, np.zeros_like(starts)
         if problem.recompute == "first":
-            return [np.minimum(none + (ends - starts), problem.first)]
+            return [np.minimum(ends - starts, problem.first)]
         if problem.recompute != "free":
-            return [none + (ends - starts) if problem.recompute == "all" else none]
+            return [ends - starts if problem.recompute == "all" else none]
         saved = before["activation_bytes"] - before["checkpoint_bytes"]
         without = state + problem.each("working_bytes")[:, None, None] - problem.memory_limit
         over = without + _over(before["activation_bytes"], starts, ends)
@@ -159,8 +166,7 @@ class _Chain:
 
     def _from(self, values: Floats) -> Floats:
         """The value in front of every window, shape (S + 1, longest + 1)."""
-        starts = np.arange(self.count + 1)[:, None] - np.arange(self.longest + 1)
-        return np.where(starts >= 0, values[starts], math.inf)
+        return np.concatenate([values, self.nowhere])[self.starts]
 
     def least_again(self, limit: float) -> tuple[float, list[Floats]]:
         """Least seconds ``again`` with no stage slower than ``limit``: in all, and in front of each end."""

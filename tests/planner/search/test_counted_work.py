@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 import planner.search.objective as searches
 from planner import PlanRequest, plan
 from planner.explain.levers import scale_compute, scale_device, scale_links
+from planner.search import fitting
 from planner.search.core_bounds import core_bound, layer_bound
 from planner.search.objective import near_lattice
 from planner.space import lattice
@@ -67,38 +68,50 @@ def test_a_lattice_without_what_is_far_slower_counts_as_the_whole_one_and_keeps_
     assert (part.degree[part.layout] == whole.degree[whole.layout[kept]]).all()
 
 
+class Counted:
+    """Cores bounded and strategies priced by each search of a question; strategies whose memory was worked out."""
+
+    def __init__(self):
+        self.searches, self.memory = [], 0
+
+
 @pytest.fixture
 def counted(monkeypatch):
-    """Cores bounded and strategies priced by all searches of a question, and how many searches there were."""
-    seen, search = [], searches.search
+    seen, search, memory = Counted(), searches.search, fitting.row_bytes
 
     def counting(space, *arguments, **known):
         outcome = search(space, *arguments, **known)
-        seen.append((len(space.cores), outcome.priced))
+        seen.searches.append((len(space.cores), outcome.priced))
         return outcome
 
+    def weighing(rows, scenario):
+        seen.memory += len(rows)
+        return memory(rows, scenario)
+
     monkeypatch.setattr(searches, "search", counting)
+    monkeypatch.setattr(fitting, "row_bytes", weighing)
     monkeypatch.setattr(lattice, "LONG_SEQUENCE", 8192)  # as users have it
     return seen
 
 
 @pytest.mark.parametrize(
-    ("asked", "searches", "cores", "priced"),
+    ("asked", "searches", "cores", "priced", "memory"),
     [
-        ({"model": "175b", "gpus": 12288, "global_batch_size": 6144}, 22, 240_000, 286_000),
-        ({"model": "deepseek-v3", "gpus": 2048, "global_batch_size": 4096}, 22, 110_000, 245_000),
-        ({"model": "deepseek-v3", "gpus": 2048}, 21, 350_000, 555_000),
-        ({"model": "llama3.1-405b", "gpus": 16384}, 22, 246_000, 476_000),
-        ({"model": "22b", "gpus": 128, "cluster": "a100-h100-mixed"}, 8, 195_000, 185_000),
+        ({"model": "175b", "gpus": 12288, "global_batch_size": 6144}, 22, 240_000, 286_000, 175_000),
+        ({"model": "deepseek-v3", "gpus": 2048, "global_batch_size": 4096}, 22, 110_000, 245_000, 118_000),
+        ({"model": "deepseek-v3", "gpus": 2048}, 21, 350_000, 555_000, 278_000),
+        ({"model": "llama3.1-405b", "gpus": 16384}, 22, 246_000, 476_000, 249_000),
+        ({"model": "22b", "gpus": 128, "cluster": "a100-h100-mixed"}, 8, 61_000, 71_000, 12_500),
     ],
 )
 def test_a_plan_with_its_reasons_takes_a_bounded_number_of_searches_cores_and_strategies(
-    counted, asked, searches, cores, priced
+    counted, asked, searches, cores, priced, memory
 ):
     plan(PlanRequest(**asked))
-    assert len(counted) <= searches
-    assert max(known for known, _ in counted) <= cores
-    assert sum(number for _, number in counted) <= priced
+    assert len(counted.searches) <= searches
+    assert max(known for known, _ in counted.searches) <= cores
+    assert sum(number for _, number in counted.searches) <= priced
+    assert counted.memory <= memory
 
 
 def test_a_question_loads_neither_the_solver_nor_the_readers_of_files():
