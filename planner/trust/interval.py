@@ -24,7 +24,7 @@ from hardware.records import Accelerator
 from planner.answer.build import Trusted
 from planner.answer.plan import Comparable, Interval, Trust
 from planner.trust import error_model, own_runs
-from planner.trust.error_model import OWN_MODELS, SHARES, TERMS, Points, spread
+from planner.trust.error_model import SHARES, TERMS, Points, spread
 from planner.trust.kinds import kind_for_ends
 from planner.trust.memory import fit_probability
 from planner.trust.own_runs import Learnt, left_uncertain
@@ -140,7 +140,7 @@ def points(
         cells=np.full(count, "|".join((*names, scenario.precision))),
         utilisation=np.maximum(mfu, known.mfus.min()),  # how errors go on to grow below that nobody measured
         nearest=np.broadcast_to(away, count),
-        own_model=np.full(count, scenario.stack.name in OWN_MODELS),
+        own_model=np.full(count, scenario.stack.own_model),
     )
 
 

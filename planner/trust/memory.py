@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats
 from planner.trust import error_model
-from planner.trust.error_model import FEW, OWN_MODELS, SHARES, Points
+from planner.trust.error_model import FEW, SHARES, Points
 from planner.trust.similarity import NAMES, Traits, distance, setting
 from planner.trust.table import figures, source
 
@@ -57,6 +57,8 @@ class Reading(NamedTuple):
     scale: float
     """Scale of the error, by figures found without the publisher."""
     precision: str
+    own_model: str
+    """"yes" where the program brings its own model."""
 
     @property
     def source(self) -> str:
@@ -100,7 +102,7 @@ class Readings:
             cells=np.array(["|".join(cell) for cell in cells]),
             utilisation=np.ones(count),
             nearest=self.column("nearest"),
-            own_model=np.isin(names["stack"], OWN_MODELS),
+            own_model=self.column("own_model") == "yes",
         )
 
     def take(self, chosen: NDArray[np.int64]) -> Readings:
@@ -121,7 +123,7 @@ def _rows() -> list[dict[str, str]]:
 
 def from_rows(rows: list[dict[str, str]]) -> Readings:
     """The table out of its rows as text."""
-    words = ("group", "reading", "fits", "precision")
+    words = ("group", "reading", "fits", "precision", "own_model")
     values: list[dict[str, Any]] = [
         {name: row[name] if name in words else float(row[name] or "nan") for name in Reading._fields} for row in rows
     ]
@@ -145,7 +147,7 @@ def memory_scale(scenario: Scenario) -> float:
     """Scale of the logarithm of needed over predicted memory, of every strategy of a question."""
     known, nearest = figures().memory, nearest_reading(scenario)
     alone = known.common**2 + known.cell**2 + known.smooth**2 + known.noise**2
-    own = known.own_model * (scenario.stack.name in OWN_MODELS)
+    own = known.own_model * scenario.stack.own_model
     return math.sqrt(alone) * math.exp(known.distance * nearest + known.few * (scenario.gpus < FEW) + own)
 
 
