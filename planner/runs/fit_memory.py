@@ -1,4 +1,4 @@
-"""Fit what allocators take beside what they hand out, on measured peaks of devices or of what they took of them.
+"""Fit what allocators take beyond what they hand out, on measured peaks of devices or of what they took of them.
 
 Peaks that a framework reports of its own allocator test the memory model itself and fit nothing. What a device
 shows beyond them is the allocator's cache, which differs between frameworks: one constant a stack. Where enough runs

@@ -106,7 +106,7 @@ def judge(
 ) -> Compared:
     """Every quantity of every run, in order, by file; on the cluster and the stack of a profile if one is named.
 
-    ``progress`` is told how many runs are priced, and the median error so far.
+    ``progress`` is given the number of priced runs and the median error so far.
 
     Raises:
         BadFile: a file or the profile cannot be read.

@@ -50,8 +50,8 @@ def table() -> list[dict[str, str]]:
     """The rows of ``memory.csv``, the scales of their errors still open."""
     cases = scored_cases(shipped(), lambda run: run.measured.peak_memory or run.measured.fits is not None)
     rows = [_record(run, case) for run, case in cases]
-    told = [row for row in rows if row["reading"] or row["fits"] == "no" or float(row["room"]) < TIGHT]
-    groups = grouped(told, lambda row: (row["group"], row["reading"], row["fits"]))
+    informative = [row for row in rows if row["reading"] or row["fits"] == "no" or float(row["room"]) < TIGHT]
+    groups = grouped(informative, lambda row: (row["group"], row["reading"], row["fits"]))
     kept = [row for key in sorted(groups) for row in thinned_evenly(groups[key])]
     return _with_nearest(kept)
 
@@ -134,15 +134,15 @@ def fitted(known: Readings) -> Variances:
         runs = np.flatnonzero(known.read & (known.sources == name))
         mine = points.take(runs)
         parts.append((mine, misses[runs], likeness(mine, mine)))
-    told = np.flatnonzero((known.column("fits") != "") & ~known.read)
-    sides, weight = np.where(known.column("fits")[told] == "yes", 1.0, -1.0), _weights(known.sources[told])
-    beside, reached = points.take(told), sides * room[told]
+    decided = np.flatnonzero((known.column("fits") != "") & ~known.read)
+    sides, weight = np.where(known.column("fits")[decided] == "yes", 1.0, -1.0), _weights(known.sources[decided])
+    their_points, reached = points.take(decided), sides * room[decided]
     middle = _sought(USUAL)
 
     def unlikely(at: Floats) -> float:
         here = _meant(at)
         said = sum(likelihood(*part, here, FREEDOM) * min(1.0, SPEAK / len(part[1])) for part in parts)
-        said += float(weight @ np.log(np.maximum(below(reached / spread(beside, here)), 1e-12)))
+        said += float(weight @ np.log(np.maximum(below(reached / spread(their_points, here)), 1e-12)))
         return float(0.5 * (((at - middle) / _PRIOR) ** 2).sum() - said)
 
     return _meant(minimize(unlikely, middle, method="L-BFGS-B").x)

@@ -156,7 +156,7 @@ def spread(points: Points, known: Variances) -> Floats:
 def probability_faster(one: Points, others: Points, gaps: Floats, known: Variances) -> Floats:
     """Probability that a run is faster than each of N others of the same job, (N,).
 
-    What both have in common cancels: layouts that are nearly alike are told apart by a small gap.
+    What both have in common cancels: of layouts that are nearly alike a small gap decides.
 
     Args:
         one: the run, M = 1.

@@ -218,7 +218,7 @@ def above_measured(scenario: Scenario, row: Strategies, mfu: float) -> tuple[str
 
 
 def _unlike_device(scenario: Scenario, mine: Traits, table: Measured, order: NDArray[np.int64]) -> tuple[str, ...]:
-    """A device of a kind that was never measured, or never under such software, beside the nearest run's.
+    """A device of a kind that was never measured, or never under such software, and the nearest run's.
 
     Software of which no run is of any device's is no reason: a stack of one's own is like none.
     """
@@ -246,7 +246,7 @@ def _measured_kinds() -> dict[str, tuple[str, float]]:
 
 
 def _kind(device: Accelerator) -> tuple[str, float]:
-    """The architecture, whatever processor is beside it, and the peak in 16 bits."""
+    """The architecture, without that of its host, and the peak in 16 bits."""
     return device.architecture.partition(" + ")[0], device.half_rate
 
 

@@ -31,7 +31,7 @@ FREEDOM: Final = 2.0
 by a few per cent, and some by a third, where something is kept that the model does not know of."""
 TABLE: Final = Path(__file__).with_name("memory.csv")
 SETTING: Final = tuple(name for name in NAMES if name != "schedule")
-"""Names that a setting is told apart by."""
+"""Names that two settings may differ in."""
 EXTENT: Final = ("parameters", "gpus")
 """Sizes likewise."""
 POINT: Final = ("micro_batch_tokens", "tp", "pp", "tokens_per_gpu")
@@ -134,7 +134,7 @@ def from_rows(rows: list[dict[str, str]]) -> Readings:
 
 
 def of_setting(found: Traits) -> Traits:
-    """The traits that a setting is told apart by."""
+    """The traits that two settings may differ in."""
     return Traits({key: found.names[key] for key in SETTING}, {key: found.sizes[key] for key in EXTENT})
 
 
@@ -188,20 +188,20 @@ def probabilities(known: Readings) -> Floats:
     return below(known.column("room") / known.column("scale"))
 
 
-def verdicts(known: Readings, told: Bools) -> dict[str, float]:
-    """How often it is right to tell runs of the table that they fit, (M,).
+def verdicts(known: Readings, said: Bools) -> dict[str, float]:
+    """How often it is right to say of runs of the table that they fit, ``said`` (M,).
 
     Returns:
         ``runs`` and ``failed`` count; shares: ``right``; ``caught`` of those that ran out of memory; ``refused`` of
         those that ran; ``ran`` of those said to fit.
     """
     fits = known.column("fits")
-    ran, told = fits[fits != ""] == "yes", told[fits != ""]
+    ran, said = fits[fits != ""] == "yes", said[fits != ""]
     return {
         "runs": len(ran),
         "failed": int((~ran).sum()),
-        "right": float((told == ran).mean()),
-        "caught": float((~told)[~ran].mean()),
-        "refused": float((~told)[ran].mean()),
-        "ran": float(ran[told].mean()),
+        "right": float((said == ran).mean()),
+        "caught": float((~said)[~ran].mean()),
+        "refused": float((~said)[ran].mean()),
+        "ran": float(ran[said].mean()),
     }

@@ -37,11 +37,11 @@ def calibrate(
 
     Args:
         files: training runs (JSON lines as `plan validate` reads them), output of nccl-tests, tables of timed
-            products (CSV), answers of `plan probe`, in any mixture; told apart by their content.
+            products (CSV), answers of `plan probe`, in any mixture; recognized by their content.
         runs: those that were read already, such as those of logs.
         cluster: name or file to start from; None takes the machines that the evidence names.
         stack: likewise; without it and without runs no stack is fitted.
-        progress: told what is fitted, how many runs are done, and their median error, as a `Progress`.
+        progress: called with what is fitted, how many runs are done, and their median error, as a `Progress`.
 
     Raises:
         BadFile: a file that cannot be read as any of these; the message names the line.

@@ -1,4 +1,4 @@
-"""What a person measured: runs, probes, collectives, matrix products; told apart by content, not by name."""
+"""What a person measured: runs, probes, collectives, matrix products; recognized by content, not by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TABLE = re.compile(r"[^,;\t\n]+([,;\t][^,;\t\n]+)+")
 
 
 def gather(files: Iterable[str | Path], runs: Iterable[FileRun] = ()) -> Evidence:
-    """Read every file as what it holds, beside runs that were read already.
+    """Read every file as what it holds, and add it to runs that were read already.
 
     Raises:
         BadFile: a file that is none of the three, or a line of it that is wrong; the message names the line.

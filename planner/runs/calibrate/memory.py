@@ -72,8 +72,8 @@ def kept(runs: Iterable[FileRun], cluster: Cluster, stack: Stack) -> tuple[list[
             )
         else:
             found.append(one)
-    told = any(one.run.measured.peak_memory or one.run.measured.out_of_memory for one in found)
-    return (found if told else []), notes
+    speak = any(one.run.measured.peak_memory or one.run.measured.out_of_memory for one in found)
+    return (found if speak else []), notes
 
 
 def fit_memory(found: list[Kept], stack: Stack) -> tuple[Stack, Part]:

@@ -177,7 +177,7 @@ def fit_runs(
             configurations, drawn at random, are fitted.
         before: the same runs on the cluster that everything started from.
         stack: what they ran under, ``uncorrected``.
-        tell: told how far it is.
+        tell: called with how far it is.
     """
     drawn = _drawn(found)
     used = [one for one, taken in zip(found, drawn, strict=True) if taken]
@@ -268,17 +268,17 @@ def _constants(learnt: Learnt, prior: Floats, fields: Mapping[str, float], said:
     wide = dict(zip(FACTORS, spread, strict=True))
     found = []
     for name, field in FIELDS.items():
-        told = name == EXPERT_COMPUTE or narrowed[name] < TOLD
+        learnt_of = name == EXPERT_COMPUTE or narrowed[name] < TOLD
         which = "common" if name == EXPERT_COMPUTE else name
         found.append(
             Constant(
                 name=f"stack.calibrated.{field}",
                 before=1.0,
                 after=fields[field],
-                standard_error=fields[field] * float(wide[which]) if told else None,
+                standard_error=fields[field] * float(wide[which]) if learnt_of else None,
                 narrowed=float(narrowed[which]),
                 source=said
-                if told
+                if learnt_of
                 else f"not determined by {said.partition(':')[0]}; moves with what all causes have in common",
             )
         )
