@@ -60,6 +60,8 @@ class Stack(Record):
     source: str
     release: Label = ""
     """The release or month that it is of; none: today's."""
+    own_model: bool = False
+    """Programs bring their own model: what its code keeps for the backward pass beyond the usual is not known."""
     switches: Switches = Switches()
     """What users set."""
     supports: Supports = Supports()

@@ -77,6 +77,7 @@ def _record(run: Run, case: Case) -> dict[str, str]:
         **{name: "" if math.isnan(value) else f"{value:.3f}" for name, value in numbers.items()},
         "fits": fits,
         "precision": scenario.precision,
+        "own_model": "yes" * scenario.stack.own_model,
         **{name: str(known.names[name][0]) for name in SETTING},
         **{name: f"{value:.4g}" for name, value in sizes.items()},
     }

@@ -116,7 +116,7 @@ class Run(_Part):
     assumed: Mapping[str, str] = Field(default_factory=dict)
     """Paths that somebody filled in, and why."""
     unread: tuple[str, ...] = ()
-    """What the source says besides, and this document does not: for a person to complete."""
+    """What else the source says, and this document does not: for a person to complete."""
     complete: bool = True
     """The source states all that pricing needs; other runs are priced and not scored."""
     suspect: bool = False

@@ -10,9 +10,8 @@ one machine, software, kind of model and number format; ``g`` is smooth in the l
 All are normal with the standard deviations of ``Variances`` and share one chi variable, so that runs of a publisher
 are together a multivariate Student-t: publishers differ by more than runs do, and some by far more [Rasmussen06, ch.
 9.9]. s is how much wider the errors of such a run are: s = mfu^-p e^(q d) r^[few] o^[own], with its predicted
-utilisation, its distance to the nearest measured run, fewer than eight GPUs, and a model of the program's own, by which
-errors of memory alone are told apart. ``planner.runs.error_fit`` finds the figures,
-each publisher left out in turn.
+utilisation, its distance to the nearest measured run, fewer than eight GPUs, and, for errors of memory alone, a model
+of the program's own. ``planner.runs.error_fit`` finds the figures, each publisher left out in turn.
 """
 
 from __future__ import annotations
@@ -46,8 +45,6 @@ FREEDOM: Final = 4.0
 """Degrees of freedom of the Student-t: between 3 and 6 unseen publishers are foretold alike."""
 FEW: Final = 8
 """GPUs below which errors are wider."""
-OWN_MODELS: Final = ("deepspeed", "fsdp", "generic", "transformers")
-"""Stacks that train whatever model a program brings: what its code keeps beside the usual, they do not say."""
 
 
 class Variances(NamedTuple):
@@ -73,7 +70,7 @@ class Variances(NamedTuple):
     few: float
     """Logarithm of the factor r of runs on few GPUs."""
     own_model: float = 0.0
-    """Logarithm of the factor o of runs under one of ``OWN_MODELS``."""
+    """Logarithm of the factor o of runs whose program brings its own model (``Stack.own_model``); 0 of times."""
 
     @property
     def shares(self) -> Floats:
@@ -96,7 +93,7 @@ class Points:
     nearest: Floats
     """Distance to the nearest measured run of another publisher."""
     own_model: Bools
-    """Whether its stack is one of ``OWN_MODELS``."""
+    """Whether the program brings its own model."""
 
     def take(self, chosen: NDArray[np.int64]) -> Points:
         """Some of the runs."""
@@ -159,7 +156,7 @@ def spread(points: Points, known: Variances) -> Floats:
 def probability_faster(one: Points, others: Points, gaps: Floats, known: Variances) -> Floats:
     """Probability that a run is faster than each of N others of the same job, (N,).
 
-    What both have in common cancels: layouts that are nearly alike are told apart by a small gap.
+    What both have in common cancels: of layouts that are nearly alike a small gap decides.
 
     Args:
         one: the run, M = 1.

@@ -24,7 +24,7 @@ from hardware.records import Accelerator
 from planner.answer.build import Trusted
 from planner.answer.plan import Comparable, Interval, Trust
 from planner.trust import error_model, own_runs
-from planner.trust.error_model import OWN_MODELS, SHARES, TERMS, Points, spread
+from planner.trust.error_model import SHARES, TERMS, Points, spread
 from planner.trust.kinds import kind_for_ends
 from planner.trust.memory import fit_probability
 from planner.trust.own_runs import Learnt, left_uncertain
@@ -141,7 +141,7 @@ def points(
         cells=np.full(count, "|".join((*names, scenario.precision))),
         utilisation=np.maximum(mfu, known.mfus.min()),  # how errors go on to grow below that nobody measured
         nearest=np.broadcast_to(away, count),
-        own_model=np.full(count, scenario.stack.name in OWN_MODELS),
+        own_model=np.full(count, scenario.stack.own_model),
     )
 
 
@@ -220,7 +220,7 @@ def above_measured(scenario: Scenario, row: Strategies, mfu: float) -> tuple[str
 
 
 def _unlike_device(scenario: Scenario, mine: Traits, table: Measured, order: NDArray[np.int64]) -> tuple[str, ...]:
-    """A device of a kind that was never measured, or never under such software, beside the nearest run's.
+    """A device of a kind that was never measured, or never under such software, and the nearest run's.
 
     Software of which no run is of any device's is no reason: a stack of one's own is like none.
     """
@@ -248,7 +248,7 @@ def _measured_kinds() -> dict[str, tuple[str, float]]:
 
 
 def _kind(device: Accelerator) -> tuple[str, float]:
-    """The architecture, whatever processor is beside it, and the peak in 16 bits."""
+    """The architecture, without that of its host, and the peak in 16 bits."""
     return device.architecture.partition(" + ")[0], device.half_rate
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats
 from planner.trust import error_model
-from planner.trust.error_model import FEW, OWN_MODELS, SHARES, Points
+from planner.trust.error_model import FEW, SHARES, Points
 from planner.trust.similarity import NAMES, Traits, distance, setting
 from planner.trust.table import figures, source
 
@@ -31,7 +31,7 @@ FREEDOM: Final = 2.0
 by a few per cent, and some by a third, where something is kept that the model does not know of."""
 TABLE: Final = Path(__file__).with_name("memory.csv")
 SETTING: Final = tuple(name for name in NAMES if name != "schedule")
-"""Names that a setting is told apart by."""
+"""Names that two settings may differ in."""
 EXTENT: Final = ("parameters", "gpus")
 """Sizes likewise."""
 POINT: Final = ("micro_batch_tokens", "tp", "pp", "tokens_per_gpu")
@@ -57,6 +57,8 @@ class Reading(NamedTuple):
     scale: float
     """Scale of the error, by figures found without the publisher."""
     precision: str
+    own_model: str
+    """"yes" where the program brings its own model."""
 
     @property
     def source(self) -> str:
@@ -100,7 +102,7 @@ class Readings:
             cells=np.array(["|".join(cell) for cell in cells]),
             utilisation=np.ones(count),
             nearest=self.column("nearest"),
-            own_model=np.isin(names["stack"], OWN_MODELS),
+            own_model=self.column("own_model") == "yes",
         )
 
     def take(self, chosen: NDArray[np.int64]) -> Readings:
@@ -121,7 +123,7 @@ def _rows() -> list[dict[str, str]]:
 
 def from_rows(rows: list[dict[str, str]]) -> Readings:
     """The table out of its rows as text."""
-    words = ("group", "reading", "fits", "precision")
+    words = ("group", "reading", "fits", "precision", "own_model")
     values: list[dict[str, Any]] = [
         {name: row[name] if name in words else float(row[name] or "nan") for name in Reading._fields} for row in rows
     ]
@@ -132,7 +134,7 @@ def from_rows(rows: list[dict[str, str]]) -> Readings:
 
 
 def of_setting(found: Traits) -> Traits:
-    """The traits that a setting is told apart by."""
+    """The traits that two settings may differ in."""
     return Traits({key: found.names[key] for key in SETTING}, {key: found.sizes[key] for key in EXTENT})
 
 
@@ -145,7 +147,7 @@ def memory_scale(scenario: Scenario) -> float:
     """Scale of the logarithm of needed over predicted memory, of every strategy of a question."""
     known, nearest = figures().memory, nearest_reading(scenario)
     alone = known.common**2 + known.cell**2 + known.smooth**2 + known.noise**2
-    own = known.own_model * (scenario.stack.name in OWN_MODELS)
+    own = known.own_model * scenario.stack.own_model
     return math.sqrt(alone) * math.exp(known.distance * nearest + known.few * (scenario.gpus < FEW) + own)
 
 
@@ -186,20 +188,20 @@ def probabilities(known: Readings) -> Floats:
     return below(known.column("room") / known.column("scale"))
 
 
-def verdicts(known: Readings, told: Bools) -> dict[str, float]:
-    """How often it is right to tell runs of the table that they fit, (M,).
+def verdicts(known: Readings, said: Bools) -> dict[str, float]:
+    """How often it is right to say of runs of the table that they fit, ``said`` (M,).
 
     Returns:
         ``runs`` and ``failed`` count; shares: ``right``; ``caught`` of those that ran out of memory; ``refused`` of
         those that ran; ``ran`` of those said to fit.
     """
     fits = known.column("fits")
-    ran, told = fits[fits != ""] == "yes", told[fits != ""]
+    ran, said = fits[fits != ""] == "yes", said[fits != ""]
     return {
         "runs": len(ran),
         "failed": int((~ran).sum()),
-        "right": float((told == ran).mean()),
-        "caught": float((~told)[~ran].mean()),
-        "refused": float((~told)[ran].mean()),
-        "ran": float(ran[told].mean()),
+        "right": float((said == ran).mean()),
+        "caught": float((~said)[~ran].mean()),
+        "refused": float((~said)[ran].mean()),
+        "ran": float(ran[said].mean()),
     }

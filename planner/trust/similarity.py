@@ -113,7 +113,7 @@ def traits(scenario: Scenario, rows: Strategies) -> Traits:
 
 
 def kind(model: Model) -> str:
-    """What a model's layers are: "hybrid" with mixers beside attention, "experts", or "dense"."""
+    """What a model's layers are: "hybrid" with mixers and attention, "experts", or "dense"."""
     if model.mamba or set(model.mixer_pattern) - set("*wst"):
         return "hybrid"
     return "experts" if model.moe else "dense"

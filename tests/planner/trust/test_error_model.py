@@ -53,6 +53,19 @@ def test_the_likelihood_is_that_of_a_multivariate_student_t():
     assert error_fit.likelihood(some, misses, likeness(some, some), KNOWN) == pytest.approx(expected)
 
 
+def test_the_slopes_of_the_likelihood_are_those_that_steps_find():
+    some, misses = points(6), np.array([0.1, -0.2, 0.05, 0.3, 0.0, -0.04])
+    alike, middle = likeness(some, some), error_fit._sought(KNOWN)
+
+    def likely(at):
+        return error_fit.likelihood(some, misses, alike, error_fit._meant(at))
+
+    value, slopes = error_fit.with_slopes(some, misses, alike, KNOWN)
+    steps = 1e-5 * np.eye(len(middle))
+    assert value == pytest.approx(likely(middle))
+    assert slopes == pytest.approx([(likely(middle + h) - likely(middle - h)) / 2e-5 for h in steps], abs=1e-5)
+
+
 def test_the_probability_below_a_score_is_that_of_a_student_t():
     scores = np.linspace(-8.0, 8.0, 33)
     assert below(scores) == pytest.approx(t(FREEDOM).cdf(scores))

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
+from costmodels.stack.stack import stack, stack_names
 from planner import PlanRequest, plan, predict
 from planner.runs import memory_errors
-from planner.trust.error_model import OWN_MODELS, spread
+from planner.trust.error_model import spread
 from planner.trust.memory import (
     FREEDOM,
     below,
@@ -47,12 +48,12 @@ def test_on_few_gpus_memory_is_less_sure():
     assert memory_scale(asked(gpus=4, model="llama3-8b")) > 1.15 * memory_scale(asked(gpus=8, model="llama3-8b"))
 
 
-@pytest.mark.parametrize("stack", OWN_MODELS)
-def test_where_a_program_brings_its_model_memory_is_less_sure(stack):
-    assert memory_scale(asked(stack=stack)) > 1.5 * memory_scale(asked())
+@pytest.mark.parametrize("name", [name for name in stack_names() if stack(name).own_model])
+def test_where_a_program_brings_its_model_memory_is_less_sure(name):
+    assert memory_scale(asked(stack=name)) > 1.5 * memory_scale(asked())
     alone = replace(readings().points, nearest=np.zeros(len(readings().runs)))
     wide = spread(alone, figures().memory)
-    brought = readings().traits.names["stack"] == stack
+    brought = readings().traits.names["stack"] == name
     assert wide[brought].min() > 1.15 * np.median(wide[~alone.own_model])
 
 
