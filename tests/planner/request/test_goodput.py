@@ -38,7 +38,7 @@ def test_the_search_for_goodput_finds_what_trying_everything_finds(scenario, fai
 
 
 def test_the_plan_says_how_much_of_the_time_trains_and_when_to_checkpoint():
-    found = plan(PlanRequest(**SMALL, objective="goodput"))
+    found = plan(PlanRequest(**SMALL, objective="goodput", reasons=False))
     told, predicted = found.goodput, found.prediction
     assert found.status == "optimal"
     assert told.wall_days == pytest.approx(predicted.training_days / told.effective)
@@ -50,8 +50,8 @@ def test_the_plan_says_how_much_of_the_time_trains_and_when_to_checkpoint():
 
 
 def test_stability_alone_leaves_the_objective_and_adds_the_reckoning():
-    fastest = plan(PlanRequest(**SMALL))
-    found = plan(PlanRequest(**SMALL, stability={"failure": "1 per 100 h"}))
+    fastest = plan(PlanRequest(**SMALL, reasons=False))
+    found = plan(PlanRequest(**SMALL, stability={"failure": "1 per 100 h"}, reasons=False))
     assert fastest.goodput is None
     assert found.strategy == fastest.strategy
     assert found.goodput.mean_hours_between_failures == pytest.approx(100 / 64)

@@ -27,7 +27,7 @@ def folder(tmp_path):
 
 
 def asked(path):
-    done = CliRunner().invoke(main, ["--config", str(path), "--top", "0", "--format", "json"])
+    done = CliRunner().invoke(main, ["--config", str(path), "--top", "0", "--no-reasons", "--format", "json"])
     assert done.exit_code == 0, done.stderr
     return json.loads(done.stdout)["request"]
 
@@ -77,7 +77,7 @@ def test_a_configuration_names_a_profile_and_what_it_says_itself_wins(folder):
 def test_a_study_names_a_profile(folder):
     path = put(folder / "study.json", {"model": "22b", "gpus": [8, 16], "profile": "profile.toml"})
     done = CliRunner().invoke(
-        main, ["sweep", str(path), "-o", str(folder / "runs.sqlite"), "--format", "json", "--quiet"]
+        main, ["sweep", str(path), "-o", str(folder / "runs.sqlite"), "--workers", "1", "--format", "json", "--quiet"]
     )
     assert done.exit_code == 0, done.stderr
     assert "stack slow" in done.stdout

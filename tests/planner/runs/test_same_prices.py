@@ -1,7 +1,7 @@
 """The shipped runs keep their prices, and a run has one price, whoever asks for it.
 
 ``golden/predictions.csv.gz`` holds the price of every document. One may move with a reason in the changelog; then the
-file is written again. A plain run prices one document of each kind; ``--examples 10`` prices them all.
+file is written again. A plain run prices one document of each kind; ``--examples 2``, as in ``.ci/run``, all.
 """
 
 import csv

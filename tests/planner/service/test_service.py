@@ -87,7 +87,7 @@ def test_every_question_is_answered(served):
 
 
 def test_infeasible_is_an_answer(served):
-    found = served.ask("plan", {"model": "llama3.1-405b", "gpus": 8, "pins": {"offload": "none"}})
+    found = served.ask("plan", {"model": "llama2-70b", "gpus": 8, "pins": {"offload": "none"}})
     assert (found.status_code, found.json()["status"]) == (200, "infeasible")
 
 

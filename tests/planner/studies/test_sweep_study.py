@@ -165,7 +165,7 @@ BAD = {
 def test_a_bad_study_is_refused_in_one_line_before_any_work(name, tmp_path):
     document, reason = BAD[name]
     path = written(tmp_path, json.dumps(document), "bad.json")
-    done = CliRunner().invoke(main, ["sweep", str(path), "-o", str(tmp_path / "runs.sqlite")])
+    done = CliRunner().invoke(main, ["sweep", str(path), "-o", str(tmp_path / "runs.sqlite"), "--workers", "1"])
     assert done.exit_code == 2
     assert reason in done.stderr
     assert len(done.stderr.splitlines()) == 1
