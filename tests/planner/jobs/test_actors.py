@@ -197,6 +197,15 @@ def test_the_policy_of_nemo_rl_trains_on_all_that_the_cluster_has():
     assert any(line.startswith("grpo generates its samples") for line in job.unpriced)
 
 
+@pytest.mark.parametrize(
+    ("resources", "gpus"),
+    [("{num_nodes: 1, gpus_per_node: 8}", 24), ("{gpus_per_node: 4}", None), ("{}", None), ("{num_nodes: 4}", None)],
+)
+def test_gpus_that_only_generate_do_not_train(resources, gpus):
+    apart = f"  generation: {{colocated: {{enabled: false, resources: {resources}}}}}\ncluster:"
+    assert of_files(POLICY.replace("cluster:", apart)).fields.get("gpus") == gpus
+
+
 def test_a_command_line_of_nemo_rl_stands_above_its_file():
     line = (
         "uv run examples/run_grpo_math.py --config above.yaml cluster.num_nodes=2 ++policy.train_micro_batch_size=1\n"
