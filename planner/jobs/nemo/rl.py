@@ -116,9 +116,9 @@ def _words(policy: Mapping[str, Any], task: str) -> Words:
 
 def _recognises(document: Mapping[str, Any]) -> bool:
     policy = document.get("policy")
-    return isinstance(policy, Mapping) and bool(
-        {"dtensor_cfg", "megatron_cfg", "train_global_batch_size"} & set(policy)
-    )
+    own = {"dtensor_cfg", "megatron_cfg", "train_global_batch_size"}
+    above = "defaults" in document and bool({*_TASKS, "loss_fn", "cluster"} & set(document))
+    return isinstance(policy, Mapping) and (above or bool(own & set(policy)))
 
 
 def _starts(launch: Launch) -> bool:

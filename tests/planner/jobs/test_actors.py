@@ -221,5 +221,5 @@ def test_a_file_of_nemo_rl_stands_above_the_one_that_it_builds_on():
     assert {axis: job.pins[axis] for axis in ("tp", "pp", "zero_stage", "recompute")} == {
         "tp": 2, "pp": 2, "zero_stage": 1, "recompute": "full"}  # fmt: skip
     assert not any("not read" in line for line in job.unpriced)
-    alone = of_files(CORE.replace("policy: {", "policy: {train_global_batch_size: 8, "))
+    alone = of_files("defaults: below.yaml\nloss_fn: {}\npolicy: {max_total_sequence_length: 8192}\n")
     assert "below.yaml has the rest of the settings, but is not here; give that file too" in alone.missing
