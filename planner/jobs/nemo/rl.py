@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from math import prod
 from typing import Any, Final
 
 from planner.errors import BadRequest
@@ -39,10 +38,22 @@ def _job(given: Mapping[str, Any], context: Context) -> ImportedJob:
     """
     document, lost = _whole(given, context, _DEEPEST)
     found = _of_policy(resolved_tables(document, document), context)
-    sizes = [whole(at_path(document, f"cluster.{name}")) for name in ("gpus_per_node", "num_nodes")]
-    fields = present(gpus=prod(size or 1 for size in sizes) if any(sizes) else None)
+    fields = present(gpus=_devices(document))
     missing = tuple(f"{name} has the rest of the settings, but is not here; give that file too" for name in lost)
     return joined(found, ImportedJob(fields, missing=missing))
+
+
+def _devices(document: Mapping[str, Any]) -> int | None:
+    """GPUs that train: the cluster's less those that only generate; None where it does not say."""
+    each, nodes = (whole(at_path(document, f"cluster.{name}")) for name in ("gpus_per_node", "num_nodes"))
+    if not each or not nodes:
+        return None
+    apart = at_path(document, "policy.generation.colocated")
+    if not isinstance(apart, Mapping) or truth(apart.get("enabled", True)) is not False:
+        return each * nodes
+    taken, taken_nodes = (whole(at_path(apart, f"resources.{name}")) for name in ("gpus_per_node", "num_nodes"))
+    left = (nodes - (taken_nodes or nodes)) * each if nodes > 1 else each - (taken or each)
+    return left if left > 0 else None
 
 
 def _whole(document: Mapping[str, Any], context: Context, depth: int) -> tuple[dict[str, Any], list[str]]:
@@ -105,9 +116,9 @@ def _words(policy: Mapping[str, Any], task: str) -> Words:
 
 def _recognises(document: Mapping[str, Any]) -> bool:
     policy = document.get("policy")
-    return isinstance(policy, Mapping) and bool(
-        {"dtensor_cfg", "megatron_cfg", "train_global_batch_size"} & set(policy)
-    )
+    own = {"dtensor_cfg", "megatron_cfg", "train_global_batch_size"}
+    above = "defaults" in document and bool({*_TASKS, "loss_fn", "cluster"} & set(document))
+    return isinstance(policy, Mapping) and (above or bool(own & set(policy)))
 
 
 def _starts(launch: Launch) -> bool:

@@ -197,6 +197,15 @@ def test_the_policy_of_nemo_rl_trains_on_all_that_the_cluster_has():
     assert any(line.startswith("grpo generates its samples") for line in job.unpriced)
 
 
+@pytest.mark.parametrize(
+    ("resources", "gpus"),
+    [("{num_nodes: 1, gpus_per_node: 8}", 24), ("{gpus_per_node: 4}", None), ("{}", None), ("{num_nodes: 4}", None)],
+)
+def test_gpus_that_only_generate_do_not_train(resources, gpus):
+    apart = f"  generation: {{colocated: {{enabled: false, resources: {resources}}}}}\ncluster:"
+    assert of_files(POLICY.replace("cluster:", apart)).fields.get("gpus") == gpus
+
+
 def test_a_command_line_of_nemo_rl_stands_above_its_file():
     line = (
         "uv run examples/run_grpo_math.py --config above.yaml cluster.num_nodes=2 ++policy.train_micro_batch_size=1\n"
@@ -212,5 +221,5 @@ def test_a_file_of_nemo_rl_stands_above_the_one_that_it_builds_on():
     assert {axis: job.pins[axis] for axis in ("tp", "pp", "zero_stage", "recompute")} == {
         "tp": 2, "pp": 2, "zero_stage": 1, "recompute": "full"}  # fmt: skip
     assert not any("not read" in line for line in job.unpriced)
-    alone = of_files(CORE.replace("policy: {", "policy: {train_global_batch_size: 8, "))
+    alone = of_files("defaults: below.yaml\nloss_fn: {}\npolicy: {max_total_sequence_length: 8192}\n")
     assert "below.yaml has the rest of the settings, but is not here; give that file too" in alone.missing
