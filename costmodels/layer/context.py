@@ -138,7 +138,7 @@ def exchange_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes held while one layer's attention runs, for the exchange alone, (N,).
 
     A ring receives keys and values, and their gradients, into two buffers each. An all-to-all receives queries, keys
-    and values beside those it sends. A gather holds all keys and values, and backward all their gradients.
+    and values in addition to those it sends. A gather holds all keys and values, and backward all their gradients.
     """
     part, inverse = strategies.distinct(*_AXES)
     if not (part.cp > 1).any():

@@ -1,4 +1,4 @@
-"""Seconds and bytes of mixers beside attention: projections, kernels of their own between them, exchange of heads.
+"""Seconds and bytes of mixers other than attention: projections, kernels of their own between them, exchange of heads.
 
 Tensor ranks split heads and groups; input projections are column-parallel, the output projection row-parallel and
 norms are per group, so that nothing is reduced in between. Context ranks exchange tokens for heads in front of the

@@ -1,6 +1,6 @@
 """A decoder, part by part: `sizes`, `attention` and `networks` have the parts that every model has.
 
-`costmodels.model.model` checks that they agree. Kinds of layer and mixers beside attention are here.
+`costmodels.model.model` checks that they agree. Kinds of layer and mixers other than attention are here.
 """
 
 from typing import Annotated, Self

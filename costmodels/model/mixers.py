@@ -1,4 +1,4 @@
-"""What mixers of tokens beside attention hold, multiply, move and keep, in one form for all of them.
+"""What mixers of tokens other than attention hold, multiply, move and keep, in one form for all of them.
 
 A mixer is projections around kernels of its own (a convolution, a scan). Chunked scans count whole blocks, the causal
 half is not left out, as the kernels compute them.
@@ -47,7 +47,7 @@ class Mixer(NamedTuple):
 
     projections: tuple[Projection, ...]
     vectors: int
-    """Parameters beside the projections, which tensor ranks split by heads."""
+    """Parameters other than the projections', which tensor ranks split by heads."""
     forward: tuple[ScanKernel, ...]
     backward: tuple[ScanKernel, ...]
     flops: float
@@ -143,7 +143,7 @@ def _delta(model: Model) -> Mixer:
     values, 2dv each for what the state holds of them, for its update and for what queries read of it, 2Cd and 2Cv
     within the chunk. Kernels as in [FLA]: convolution, norms of queries and keys, products of keys, their inverse,
     corrected keys and values, states, output, gated norm; backward the middle ones run again. Decays of every channel
-    [Kimi25] are a further 32-bit value beside every key.
+    [Kimi25] are a further 32-bit value for every key.
     """
     delta = _described(model.delta)
     C, heads, d = float(delta.chunk_size), float(delta.num_value_heads), float(delta.key_head_dim)
