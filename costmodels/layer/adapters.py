@@ -1,4 +1,4 @@
-"""What training adapters on frozen weights costs and saves.
+"""What training adapters next to frozen weights costs and saves.
 
 A frozen weight has no gradient: its product multiplies twice, not three times, keeps no input for the backward pass,
 and owes optimizer and data ranks nothing. Adapters are two further narrow products, which memory bounds, and the sums
@@ -31,7 +31,7 @@ from costmodels.strategy import Floats, Strategies
 
 
 class KernelTraffic(NamedTuple):
-    """Bytes that an adapter's kernels move besides its products, per value that enters or leaves its module."""
+    """Bytes that an adapter's kernels other than its products move, per value that enters or leaves its module."""
 
     enters: Passes
     leaves: Passes
@@ -210,7 +210,7 @@ def expert_adapter_seconds(arrived: Floats, held: Floats, inner: Floats, scenari
 
 
 def kept_copy_bytes(scenario: Scenario, kind: Kind) -> float:
-    """Bytes per value of attention's output that adapters after it keep besides the core's own copy."""
+    """Bytes per value of attention's output that adapters behind it keep; the core keeps it as it is anyway."""
     adapters = scenario.stack.switches.adapters
     if adapters is None or adapters.kernels == "summed" or (adapters.kernels == "16-bit" and not adapters.dropout):
         return 0.0
@@ -246,7 +246,7 @@ def separate_products(scenario: Scenario, module: Adapted) -> int:
 
 
 def kernel_traffic(scenario: Scenario, module: Adapted, k: Floats | float, n: Floats | float) -> Passes:
-    """Bytes per token that kernels besides the products of an adapter move, k inputs and n outputs, (N,)."""
+    """Bytes per token that an adapter's kernels other than its products move, k inputs and n outputs, (N,)."""
     adapters = scenario.stack.switches.adapters
     if adapters is None:
         return Passes(np.zeros(1), np.zeros(1))
@@ -256,7 +256,7 @@ def kernel_traffic(scenario: Scenario, module: Adapted, k: Floats | float, n: Fl
 
 
 def adapter_kernels(scenario: Scenario, kind: Kind) -> float:
-    """Kernels of the forward pass of a layer's adapters: two products each, and the kernels around them."""
+    """Kernels of the forward pass of a layer's adapters: two products each, and what else there is."""
     adapters = scenario.stack.switches.adapters
     if adapters is None:
         return 0.0

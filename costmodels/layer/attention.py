@@ -94,7 +94,7 @@ def projected_widths(model: Model, t: Floats) -> tuple[Floats, ...]:
 
 
 def has_further_matmuls(scenario: Scenario, kind: Kind) -> bool:
-    """Whether the layer multiplies by matrices besides those of its mixer and its network."""
+    """Whether the layer multiplies by matrices other than those of its mixer and its network."""
     return bool(further_parts(scenario.model, kind))
 
 

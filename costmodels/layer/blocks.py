@@ -65,9 +65,9 @@ class LayerSeconds:
     ep_alone: Passes
     """Dispatch and combine of a micro-batch that has no partner."""
     hidden_ep: Passes
-    """Dispatch and combine overlapped with the layer's own computation, which hides nothing else then."""
+    """Dispatch and combine hidden behind the layer's own computation, which hides nothing else then."""
     paired: Passes
-    """Computation of either pass that overlaps another micro-batch's exchanges, where it has a partner."""
+    """Computation of either pass that another micro-batch's exchanges can hide behind, where it has a partner."""
     up_projections: Passes
     """Out of latent vectors, included in ``matmul``."""
     beyond: Passes
@@ -116,7 +116,7 @@ class LayerSeconds:
 
     @property
     def alone(self) -> Passes:
-        """Exposed communication of a pass that overlaps no other micro-batch's, such as one that is repeated."""
+        """Exposed communication of a pass that no other micro-batch hides, such as one that is repeated."""
         return self.tp + self.cp + self.ep_alone
 
 

@@ -64,8 +64,8 @@ FUSED_CASTS = 0.5
 of the one is quantised on its way into the other."""
 HYBRID_REACH = (0.75, 0.68)
 """Share of NVLink's bandwidth that HybridEP's kernels reach on the way to the experts and back, on 32 units: 664 to 687
-and 580 to 645 GB/s leave a GB200 among 8 to 36 of them, counting the weights with the tokens; a B200 among 8 has 2 %
-less on 16 units (docs/README_Hybrid-EP.md, kernel only, in 16 bits) [HybridEP]."""
+and 580 to 645 GB/s leave a GB200 among 8 to 36 of them, weights and tokens counted; a B200 among 8 has 2 % less
+on 16 units (docs/README_Hybrid-EP.md, kernel only, in 16 bits) [HybridEP]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class ExpertSeconds:
     between: Passes
     """What of ``matmul`` and ``stream`` lies between dispatch and combine."""
     hidden: Passes
-    """Dispatch and combine overlapped with the shared experts: seconds of computation that hide nothing else."""
+    """Dispatch and combine hidden behind the shared experts: seconds of computation that hide nothing else."""
 
 
 def experts_of(scenario: Scenario) -> Experts:
@@ -118,7 +118,7 @@ def expert_layer(strategies: Strategies, scenario: Scenario) -> ExpertSeconds:
 
 
 def small_kernels(strategies: Strategies, scenario: Scenario) -> Passes:
-    """What it costs the device to begin and to end the kernels that every expert has of its own, besides its products.
+    """What it costs the device to begin and to end the kernels that every expert has of its own, without its products.
 
     Each has the fixed time of a product, however few its bytes. A fused operation has none of them.
     """
@@ -315,7 +315,7 @@ def activation_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
 
 
 def dispatch_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
-    """All-to-all to the experts and back, and the gather and scatter of split experts; exposed unless overlapped.
+    """All-to-all to the experts and back, and the gather and scatter of split experts; exposed, unless hidden.
 
     The lanes of all tiers work at once: where a token enters a domain once, what is copied inside it travels while
     the next tokens arrive. HybridEP gathers the whole map of tokens to experts first [HybridEP].
@@ -327,8 +327,8 @@ def dispatch_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
     out, back = HYBRID_REACH if stack.switches.dispatcher == "hybridep" else (None, None)
     weights = routed_weights(strategies, scenario)
 
-    def moved(width: float, extra: Floats | float, nearest: float | None) -> Floats:
-        """Seconds on the way there, or back, of values of ``width`` bytes and ``extra`` bytes a token."""
+    def moved(width: float, beside: Floats | float, nearest: float | None) -> Floats:
+        """Seconds on the way there, or back, of values of ``width`` bytes and so many further bytes for a token."""
         if stack.switches.dispatcher == "allgather":
             every = width * region_tokens(strategies, scenario) * h * strategies.ep
             across = gather_seconds(every, group, tiers)
@@ -348,7 +348,7 @@ def dispatch_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
 
 
 def routed_weights(strategies: Strategies, scenario: Scenario) -> Floats:
-    """Bytes that travel with every copy of a token on its way there, and of its gradient on its way back, (N,).
+    """Further bytes for every copy of a token on its way there, and of its gradient on its way back, (N,).
 
     HybridEP sends the weights that the router gave the token in fp32, one for each expert of the domain that it enters,
     most of them zero (``expert_output_prob``, ``NUM_OF_EXPERTS_PER_RANK * NUM_OF_RANKS_PER_NODE``) [HybridEP].
@@ -371,7 +371,7 @@ def gathered_routes(strategies: Strategies, scenario: Scenario) -> Floats:
 def expert_activation_bytes(
     strategies: Strategies, scenario: Scenario, saved: float, *, repeated: Bools | bool = False
 ) -> Floats:
-    """Bytes that one layer with experts keeps of one micro-batch, besides attention and norms, shape (N,).
+    """Bytes that one layer with experts keeps of one micro-batch, without attention and norms, shape (N,).
 
     The dispatched tokens, both sides of the activation, and the shared experts' like a dense network's.
     ``saved`` is bytes per value of what enters a product; where the activation is ``repeated`` its output is not kept

@@ -1,4 +1,4 @@
-"""What scales known from earlier steps cost besides the casts: kernels that find them, magnitudes that ranks share.
+"""What scales known from earlier steps cost without the casts: kernels that find them, magnitudes that ranks share.
 
 Under delayed scaling a tensor is cast by the largest magnitudes of the steps before. Until 1.3 Transformer Engine finds
 scales module by module, at the start of every pass: its history is reduced and rolled, the scale and its inverse are

@@ -36,7 +36,7 @@ def cast_bytes(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floats
 
 
 def unpacked_bytes(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floats:
-    """Bytes of the largest matrix that lies unpacked next to its product, (N,)."""
+    """Bytes of the largest matrix that lies unpacked during its product, (N,)."""
     unpacked = scenario.converts_weights and not scenario.keeps_casts and kind.ffn == "dense"
     model = scenario.model
     return unpacked * scenario.word * model.hidden_size * model.ffn_hidden_size / strategies.tp

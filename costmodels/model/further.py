@@ -1,7 +1,7 @@
-"""What a layer has besides its mixer and its network: indexers, compressed keys, narrow branches, residual streams.
+"""What a layer has besides mixer and network: indexers, compressed keys, narrow branches, residual streams.
 
-All of it is whole on every tensor rank, over the rank's own tokens, and in one form: matrices, further learned numbers,
-values moved through memory, values kept.
+All of it is whole on every tensor rank, over the rank's own tokens, and in one form: matrices, further learned
+numbers, values moved through memory, values kept.
 
 [DeepSeek-V3.2]: DeepSeek-AI, arXiv 2512.02556, section 2.1.
 [DeepSeek-V4]: DeepSeek-AI, technical report, sections 2.2 (residual streams) and 2.3 (compressed keys), as implemented
@@ -30,7 +30,7 @@ class Further(NamedTuple):
 
     projections: tuple[Projection, ...]
     vectors: int = 0
-    """Parameters other than the matrices."""
+    """Learned numbers in addition to the matrices."""
     moved: float = 0.0
     """Values that its forward pass moves through memory; the backward pass moves twice as many."""
     kept: float = 0.0

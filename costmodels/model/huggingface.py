@@ -21,7 +21,7 @@ from costmodels.model.model import Model, checked
 from hardware.errors import meant
 
 CONFIGURATION = "Hugging Face configuration"
-"""Source of such models; what the file describes beside them follows."""
+"""Source of such models; what else the file describes follows."""
 TEXT_PARTS = {"llama4": "llama4_text", "gemma3": "gemma3_text", "minimax_m3_vl": "minimax_m3", "step3p7": "step3p5"}
 """Families of whose decoders the files name another family than ours, or none."""
 
@@ -95,7 +95,7 @@ def _named(config: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def listening_part(config: Mapping[str, object]) -> tuple[Mapping[str, object], str]:
-    """Of a model that speaks too, the part that hears, sees and reads, and what is left out beside it."""
+    """Of a model that speaks too, the part that hears, sees and reads, and what is left out."""
     inner = config.get("thinker_config")
     if not isinstance(inner, Mapping):
         return config, ""

@@ -8,9 +8,9 @@ from costmodels.model.parts import BadModel
 
 
 def shortcut_experts(read: Reading) -> Fields:
-    """Two attention blocks and two dense networks a layer, and experts beside the first (LongCat-Flash).
+    """Two attention blocks and two dense networks a layer, and experts parallel to the first (LongCat-Flash).
 
-    Each half is a layer here; the first half's dense network runs beside the experts as a shared one would.
+    Each half is a layer here; the first half's dense network runs parallel to the experts as a shared one would.
     """
     count = count_layers(read.fields)
     return {
@@ -184,7 +184,7 @@ def attended_streams(read: Reading) -> Fields:
 
 
 def shared_blocks(read: Reading) -> Fields:
-    """Attention of twice the width and a network that layers share, beside a scan in some layers (Zamba)."""
+    """Attention of twice the width and a network that layers share, parallel to a scan in some layers (Zamba)."""
     config, heads = read.config, int(str(read.fields["num_heads"]))
     letters, hidden = str(read.fields["mixer_pattern"]), int(str(read.fields["hidden_size"]))
     if config.count("attention_hidden_size", default=2 * hidden) != 2 * hidden:

@@ -172,7 +172,7 @@ def _shared(config: Config, said: Known, width: int) -> Fields:
         return {}
     whole = _uniform(config, "shared_expert_intermediate_size", "shared_intermediate_size")
     number = _uniform(config, "n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert")
-    if rule == "dense":  # a dense network in addition to the routed ones
+    if rule == "dense":  # a dense network of its own in addition to the routed ones
         number, whole = 1, config.count("intermediate_size")
     elif rule == "whole":
         number = 1 if whole else 0

@@ -4,7 +4,7 @@
 (`choose`), its own names of common keys (`keys`), what is not priced where a key asks for it (`refuse`), which letters
 its kinds of layer are (`layers`), what is fixed of its experts (`experts`), the mechanisms it has (`parts`), and why it
 is refused where it is (`refused`). Where a file is silent, `huggingface_defaults.toml` has what the configuration
-classes fill in; of families whose files say all their sizes (`plain`) it does so only beside a vision tower, and
+classes fill in; of families whose files say all their sizes (`plain`) it does so only with a vision tower, and
 `defaults` has the rest.
 """
 
@@ -33,7 +33,7 @@ from costmodels.model.parts import BadModel
 
 FOLDER = Path(__file__).parent
 SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
-"""Common keys that a file of its own must say; files with a vision tower leave out defaults."""
+"""Common keys that a file of its own must say; with a vision tower files leave out what is the default."""
 
 
 @cache
@@ -124,7 +124,7 @@ def table_config(config: Mapping[str, object], family: str, *, nested: bool) -> 
 
 
 def _renamed(config: Mapping[str, object], keys: Mapping[str, Any]) -> dict[str, object]:
-    """The entries with common names besides the family's own; a dot leads into an inner object."""
+    """The entries with common names in addition to the family's own; a dot leads into an inner object."""
     named = {name: value for name, value in config.items() if value is not None}
     for common, spellings in keys.items():
         for own in [spellings] if isinstance(spellings, str) else spellings:

@@ -116,7 +116,7 @@ class Projection(NamedTuple):
     weights: int = 0
     """Weights that a token multiplies."""
     vectors: int = 0
-    """Learned numbers beside them."""
+    """Further learned numbers."""
     other: int = 0
     """Weights that no token of the decoder multiplies."""
 

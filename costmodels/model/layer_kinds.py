@@ -39,7 +39,7 @@ MixerName = Literal[
 ATTENTION = ("global", "local", "sparse", "selected", "compressed", "compressed_sparse")
 """Mixers that are attention alone."""
 BOTH = {"both": "mamba", "both_selective": "selective"}
-"""Mixers that are attention and another mixer in parallel."""
+"""Mixers that are attention and another one in parallel."""
 
 
 class Kind(NamedTuple):
@@ -47,7 +47,7 @@ class Kind(NamedTuple):
 
     mixer: MixerName
     """Attention over the whole sequence, within the sliding window or with the keys that an indexer selects, another
-    mixer, attention in parallel with a Mamba-2 mixer, or nothing."""
+    mixer, attention parallel to a Mamba-2 mixer, or nothing."""
     ffn: Literal["dense", "experts", "none"]
     variant: int = 0
     """Which sizes it has: those of the model, or of its variant of that number."""
@@ -59,7 +59,7 @@ class Kind(NamedTuple):
 
     @property
     def other_mixer(self) -> str:
-        """The mixer that it has instead of attention, or in parallel with it; empty without one."""
+        """The mixer that it has instead of attention, or parallel to it; empty without one."""
         attention = dict.fromkeys((*ATTENTION, "none"), "")
         return {**attention, **BOTH}.get(self.mixer, self.mixer)
 

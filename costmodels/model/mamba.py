@@ -24,7 +24,7 @@ def mamba_of(model: Model) -> Mamba:
 
 
 def mamba_vectors(model: Model) -> int:
-    """Parameters of one mixer besides its projections, all of which tensor parallelism shards by heads and groups.
+    """Parameters of one mixer without its projections, all of which tensor parallelism shards by heads and groups.
 
     The convolution with its bias, three numbers per head (A, D, the bias of the time step), the scale of the gated norm
     and the biases of the projections.

@@ -41,7 +41,7 @@ class Streams(Record):
 class SharedBlocks(Record):
     """Blocks of attention and a network that several layers run with one set of weights (Zamba, arXiv 2405.16712).
 
-    They read a token with its embedding, twice the hidden size, and every layer has a square matrix behind them.
+    They read a token next to its embedding, twice the hidden size, and every layer has a square matrix behind them.
 
     Attributes:
         count: Sets of weights, which take turns.

@@ -47,7 +47,7 @@ class Mixer(NamedTuple):
 
     projections: tuple[Projection, ...]
     vectors: int
-    """Parameters besides the projections, which tensor ranks split by heads."""
+    """Parameters other than the projections', which tensor ranks split by heads."""
     forward: tuple[ScanKernel, ...]
     backward: tuple[ScanKernel, ...]
     flops: float

@@ -1,7 +1,7 @@
 """The architecture of a transformer decoder, as the cost formulas read it.
 
 A `Model` is a frozen record of sizes and switches. It knows nothing of machines, strategies or software.
-Mixture-of-experts layers, latent attention and mixers besides attention are optional sub-records of it
+Mixture-of-experts layers, latent attention and mixers other than attention are optional sub-records of it
 (`costmodels.model.parts`).
 """
 
@@ -143,7 +143,7 @@ def from_shape(shape: Mapping[str, object], *, name: str = "custom") -> Model:
 
     Other spellings are understood: `position = "rope"`, `qk_layernorm`, `linear_bias`,
     `sliding_window_pattern = "5 local : 1 global"`; experts as `experts`, `top_k`, `expert_ffn`, `shared_experts`,
-    `shared_expert_ffn` (all together), `dense_layers`, `moe_latent` besides the other sizes; `mla` with `q_lora`,
+    `shared_expert_ffn` (all together), `dense_layers`, `moe_latent` next to the other sizes; `mla` with `q_lora`,
     `kv_lora`, `qk_nope`, `qk_rope`, `v`. `notes` and `description` are for people.
 
     Args:

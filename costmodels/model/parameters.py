@@ -16,7 +16,7 @@ from costmodels.model.model import Experts, Model
 
 
 def attention_input(model: Model) -> int:
-    """Width of what attention reads: twice the hidden size where tokens are concatenated with their embeddings."""
+    """Width of what attention reads: twice the hidden size where a token stands next to its embedding."""
     return model.hidden_size * (1 if model.shared_blocks is None else 2)
 
 
@@ -164,7 +164,7 @@ def kind_parameters(model: Model, kind: Kind) -> int:
 
 
 def per_layer_table_parameters(model: Model) -> int:
-    """The table of all layers' own embeddings, the projection of the ordinary embedding to it, and their norm."""
+    """The table of all layers' own embeddings, the projection of the ordinary one added to it and their norm."""
     width = model.per_layer_embedding * model.num_layers
     if not width:
         return 0

@@ -45,7 +45,7 @@ class Experts(Record):
         num_experts: Routed experts of one layer.
         top_k: Experts that one token is routed to.
         expert_ffn_hidden_size: Inner width of one routed expert (of each branch when gated).
-        num_shared_experts: Experts that every token passes, besides the routed ones.
+        num_shared_experts: Experts that every token passes, in addition to the routed ones.
         shared_expert_ffn_hidden_size: Inner width of all shared experts together; they multiply as one.
         shared_expert_gate: A learned sigmoid of one output scales the shared experts (Qwen2-MoE).
         dense_layers: Leading layers with an ordinary feed-forward network of `Model.ffn_hidden_size`.
@@ -314,7 +314,7 @@ class ShortConvolution(Record):
 
 
 class GatedRecurrence(Record):
-    """A real-gated linear recurrent unit after a convolution, multiplied by a gated branch (Griffin, arXiv 2402.19427).
+    """A real-gated linear recurrent unit behind a convolution, parallel to a gated branch (Griffin, arXiv 2402.19427).
 
     Attributes:
         width: Channels.

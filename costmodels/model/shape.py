@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from costmodels.model.parts import GATED_ACTIVATIONS, BadModel, Position
 
 REMARKS = frozenset({"notes", "description"})
-"""What a description may say of a model besides its fields, for people."""
+"""What a description may say of a model in addition to its fields, for people."""
 
 POSITION_NAMES: dict[str, Position] = {
     "learned": "learned",

@@ -1,4 +1,4 @@
-"""What other frameworks call the sizes of a model, so that an error can name the field here."""
+"""What other frameworks call the sizes of a model, so that such a file gets the name used here in its error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hardware.errors import meant
 PARTS: Final[Mapping[str, type[BaseModel]]] = {"moe": Experts, "mla": LatentAttention, "mamba": Mamba}
 """Tables within a model's."""
 _SPELLINGS: Final = frozenset({*REMARKS, *EXPERT_SPELLINGS, "linear_bias", "qk_layernorm", "sliding_window_pattern"})
-"""What descriptions may say besides the fields."""
+"""What descriptions may say in addition to the fields."""
 _OTHERS: Final[Mapping[str, str]] = {
     "num_layers": "num_hidden_layers n_layer n_layers layers num_decoder_layers depth",
     "hidden_size": "hidden n_embd n_embed d_model dim model_dim embed_dim embedding_dim",

@@ -13,6 +13,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from costmodels.model.huggingface import from_config
 from costmodels.model.huggingface_table import families
+from costmodels.model.huggingface_towers import PROJECTIONS, tower_of
 from costmodels.model.model import BadModel
 from costmodels.model.parameters import parameters
 
@@ -127,3 +128,24 @@ def test_a_changed_size_or_switch_counts_as_its_instance_does_or_is_refused(fami
 def test_an_encoder_is_refused():
     with pytest.raises(BadModel, match="an encoder"):
         from_config({"model_type": "bert", "vocab_size": 10})
+
+
+# Families with a tower; a default Aya Vision has heads that do not divide it, a default Gemma 4 has no tower, and
+# Idefics names its decoder as its tower.
+SEEING = sorted(set(modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES) & set(PROJECTIONS))
+NO_DEFAULT = {"aya_vision", "gemma4", "idefics3", "smolvlm"}
+DECODER = ("language_model", "lm_head", "text_model")
+
+
+@pytest.mark.parametrize("family", sorted(set(SEEING) - NO_DEFAULT))
+def test_a_tower_and_what_projects_its_output_count_as_their_instance_does(family):
+    config = CONFIG_MAPPING[family]()
+    name = modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES[family]
+    with torch.device("meta"):
+        model = getattr(transformers, name if isinstance(name, str) else name[0])(config)
+    named = model.named_parameters()
+    sound = ("audio", *DECODER)
+    count = sum(p.numel() for key, p in named if not any(part in key for part in sound))
+    found = tower_of(json.loads(config.to_json_string(use_diff=False)))
+    assert found is not None
+    assert found["parameters"] == count
