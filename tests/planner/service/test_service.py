@@ -23,6 +23,7 @@ from click.testing import CliRunner
 from planner import PlanRequest, plan
 from planner.cli import main
 from planner.service.answers import answer
+from planner.service.app import log_exhaustion_once
 from planner.service.guard import names_only
 from planner.service.pool import Pool, Settings, limit_of
 
@@ -503,6 +504,20 @@ def test_without_descriptors_the_log_says_so_once_and_the_service_goes_on():
     assert code == 0
     assert log.count("no connection can be accepted") == 1
     assert len(log.splitlines()) < 5
+
+
+def test_a_service_that_stops_without_descriptors_leaves_no_traceback(caplog):
+    loop = asyncio.new_event_loop()
+    log_exhaustion_once(loop)
+    closed = socket.socket()
+    closed.close()
+    loop.call_soon(loop._start_serving, None, closed)  # as it does a second after it could accept nothing
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    assert caplog.text == ""
+    loop.call_exception_handler({"message": "another", "exception": ValueError("defect")})
+    assert "defect" in caplog.text
+    loop.close()
 
 
 def test_an_interrupt_while_the_workers_start_leaves_no_traceback():
