@@ -327,7 +327,7 @@ def dispatch_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
     out, back = HYBRID_REACH if stack.switches.dispatcher == "hybridep" else (None, None)
     weights = routed_weights(strategies, scenario)
 
-    def moved(width: float, beside: Floats | float, nearest: float | None) -> Floats:
+    def moved(width: float, extra: Floats | float, nearest: float | None) -> Floats:
         """Seconds on the way there, or back, of values of ``width`` bytes and so many further bytes for a token."""
         if stack.switches.dispatcher == "allgather":
             every = width * region_tokens(strategies, scenario) * h * strategies.ep

@@ -32,6 +32,8 @@ AGAIN: Final = 60.0
 _log: Final = logging.getLogger("uvicorn.error")
 _JSON: Final = "application/json"
 _PORT: Final = re.compile(r":\d+$")
+_STOPPED: Final = "_start_serving"
+"""What asyncio calls with a closed socket where a service stops that could accept no connection."""
 _UNREAD: Final = (408, 413, 415)
 """Answers that are given before the body was read."""
 
@@ -266,11 +268,16 @@ async def _no_such(_request: Request, error: Exception) -> Response:
 
 
 def log_exhaustion_once(loop: asyncio.AbstractEventLoop) -> None:
-    """Log that no connection can be accepted in one line a minute, where asyncio logs every attempt with its frames."""
+    """Log that no connection can be accepted in one line a minute, where asyncio logs every attempt with its frames.
+
+    An attempt is repeated a second later, whether or not the service has stopped since: that is not logged.
+    """
     said = -AGAIN
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         nonlocal said
+        if _STOPPED in context["message"] and isinstance(context.get("exception"), ValueError):
+            return
         if "out of system resource" not in context["message"]:
             loop.default_exception_handler(context)
         elif time.monotonic() - said >= AGAIN:

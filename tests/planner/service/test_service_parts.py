@@ -5,6 +5,7 @@ import json
 import math
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 from planner import PlanRequest, plan
 from planner.cli import main
 from planner.service.answers import answer
+from planner.service.app import log_exhaustion_once
 from planner.service.guard import names_only
 from planner.service.pool import Pool, Settings, limit_of
 from tests.planner.service.test_service import HEAVY, SMALL
@@ -140,3 +142,17 @@ def test_answers_with_numbers_beyond_reason_are_refused():
     found = json.loads(plan(PlanRequest(**SMALL)).to_json())
     found["request"]["cluster"]["name"] = True
     assert answer("replan", json.dumps({"plan": found, "gpus": 8}).encode(), 30.0)[0] == 422
+
+
+def test_a_service_that_stops_without_descriptors_leaves_no_traceback(caplog):
+    loop = asyncio.new_event_loop()
+    log_exhaustion_once(loop)
+    closed = socket.socket()
+    closed.close()
+    loop.call_soon(loop._start_serving, None, closed)  # as it does a second after it could accept nothing
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    assert caplog.text == ""
+    loop.call_exception_handler({"message": "another", "exception": ValueError("defect")})
+    assert "defect" in caplog.text
+    loop.close()
