@@ -19,7 +19,7 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Ints, Strategies
 from planner.answer.build import order_in_words
 from planner.answer.plan import Advice, Answer, Plan, Rejection, Strategy
-from planner.answer.text import NOT_KNOWN, NOTABLE, SHORT_TERMS, format_bytes, format_seconds
+from planner.answer.text import NOT_KNOWN, NOTABLE, SHORT_TERMS, format_bytes, format_seconds, strategy_in_words
 from planner.errors import BadRequest, OutOfTime
 from planner.explain import verdict as explain
 from planner.request.budget import Budget
@@ -273,6 +273,8 @@ class WhyNot(Answer):
     """For what cannot run: the nearest request that works."""
     nothing_near: str = ""
     """What was tried where none was found."""
+    best: str = ""
+    """The best plan in a few words: "TP 4, PP 8, DP 16"."""
 
 
 def compared(request: PlanRequest, pins: Mapping[str, Pin], pinned: Plan, best: Plan) -> WhyNot:
@@ -294,6 +296,7 @@ def compared(request: PlanRequest, pins: Mapping[str, Pin], pinned: Plan, best: 
         verdict=explain.verdict(pinned, best, by_objective),
         nearest=pinned.nearest,
         nothing_near=pinned.nothing_near,
+        best=strategy_in_words(best.strategy) if best.strategy else "",
     )
 
 

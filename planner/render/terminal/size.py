@@ -109,7 +109,7 @@ def _days(found: Size) -> list[str]:
     if answer is None:
         return []
     now = answer.days if found.deadline_days is None else found.deadline_days
-    more = _day(found.day_later, "more", now) or f"with a day more ({now + 1:.3g} days): no fewer GPUs were found to do"
+    more = _day(found.day_later, "more", now) or f"with a day more ({now + 1:.3g} days): no smaller cluster was found"
     return [more, _day(found.day_sooner, "less", now) or _no_day_less(answer, now)]
 
 
@@ -117,8 +117,8 @@ def _no_day_less(answer: Option, now: float) -> str:
     if now <= 1.0:
         return "a day less would leave no time"
     if answer.days <= now - 1.0:
-        return f"with a day less ({now - 1:.3g} days): the same {plural(answer.gpus, 'GPU')} do"
-    return f"with a day less ({now - 1:.3g} days): no size that was searched does; more GPUs (--gpus) may"
+        return f"with a day less ({now - 1:.3g} days): the same {plural(answer.gpus, 'GPU')}"
+    return f"with a day less ({now - 1:.3g} days): none that was searched is fast enough; a larger --gpus may be"
 
 
 def _day(other: Neighbour | None, word: str, now: float) -> str:

@@ -130,7 +130,7 @@ def _risk(plan: Plan, found: Prediction, *, whole: bool) -> Iterator[str]:
     if plan.proof:
         yield f"search: {_proof(plan.status, plan.proof, whole=whole)}"
     else:
-        yield "search: none, one strategy was priced"
+        yield "search: none, one strategy was priced; plan why-not compares it with the best"
 
 
 def _nearest(found: Trust) -> str:

@@ -29,6 +29,8 @@ def _objection(answer: WhyNot) -> Iterator[RenderableType]:
     if answer.strategy is not None:
         rows = [*strategy_rows(answer.strategy), *along_the_pipeline(answer.strategy)]
         yield from headed("Strategy", pairs(rows))
+    if answer.best:
+        yield from ("", Text(f"The best plan: {answer.best}"))
     if answer.rules:
         yield from headed("Rules against it", refused(answer.rules))
     yield from nearest_that_works(answer.nearest, answer.nothing_near)

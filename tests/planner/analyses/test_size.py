@@ -215,11 +215,11 @@ def test_a_day_that_changes_nothing_says_why(monkeypatch):
     monkeypatch.setattr(sizing.Sizes, "_asked", lambda _self, nodes: option(nodes, days[nodes]) if nodes < 9 else None)
     few = ASK.model_copy(update={"gpus": 64, "tokens": 10**9})
     table = shown(size(few, days=13.0))
-    assert "with a day less (12 days): no size that was searched does; more GPUs (--gpus) may" in table
+    assert "with a day less (12 days): none that was searched is fast enough; a larger --gpus may be" in table
     days[4] = 18.0
     table = shown(size(few, days=20.0))
-    assert "with a day less (19 days): the same 32 GPUs do" in table
-    assert "with a day more (21 days): no fewer GPUs were found to do" in table
+    assert "with a day less (19 days): the same 32 GPUs" in table
+    assert "with a day more (21 days): no smaller cluster was found" in table
     days[8] = 0.9
     assert "a day less would leave no time" in shown(size(few, days=1.0))
 
