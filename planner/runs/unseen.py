@@ -106,12 +106,17 @@ def _mean_over_publishers(runs: Iterable[Item]) -> Callable[..., float]:
     return mean
 
 
+_EXPLAINED: Final = (
+    "Iteration time: median error where constants know the publisher (in sample) and",
+    f"where not (unseen); runs inside the {COVERAGE:.0%} interval, half its width",
+)
+
+
 def unseen_lines(figures: Mapping[str, Any]) -> Iterator[str]:
     """The figures as tables."""
-    parts = (("unseen", "Iteration time"), ("unseen_memory", "Memory"))
-    for key, title in parts:
+    for key, title in (("unseen", _EXPLAINED), ("unseen_memory", ("Memory, likewise",))):
         if figures[key]:
-            yield f"{title}, the run's own publisher left out; {COVERAGE:.0%} interval"
+            yield from title
             yield from (*table(figures[key], COLUMNS, "kind", WIDE), "")
     if asked := figures["unseen_fits"]:
         one = next(iter(asked.values()))
