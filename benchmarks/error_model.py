@@ -11,7 +11,7 @@ Every publisher of the shipped tables is judged by figures that were found witho
 - after k readings of memory of one's own, how the others are foretold, and which of the further runs fit.
 
     python benchmarks/error_model.py                 # ten seconds: a correction is one of each term's share of the time
-    python benchmarks/error_model.py --repriced 12   # minutes: as plan calibrate makes it, on one machine each of
+    python benchmarks/error_model.py --repriced 12   # two minutes: as plan calibrate makes it, on one machine each of
                                                      # twelve publishers, drawn from those that no constant is fitted to
 """
 
