@@ -74,11 +74,11 @@ class Strategies:
         ``sub, inverse = strategies.distinct("tp", "cp"); cost(sub)[inverse]``. Axes not named take the
         values of an arbitrary strategy of the combination.
         """
+        if len(self) == 1:  # which must not know itself: only a search for cycles would let it go
+            return self, np.zeros(1, dtype=np.int64)
         return self.once(("distinct", names), lambda: self._distinct(names))
 
     def _distinct(self, names: tuple[str, ...]) -> tuple[Strategies, Ints]:
-        if len(self) == 1:
-            return self, np.zeros(1, dtype=np.int64)
         first, inverse = combinations([self._code(name) for name in names], len(self))
         return self.take(first), inverse
 
