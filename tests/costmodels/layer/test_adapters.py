@@ -322,5 +322,4 @@ def packed(scenario):
 
 
 def peak(scenario):
-    layers = np.array([scenario.model.num_layers])
-    return float(even_peaks(ROW, row_bytes(ROW, scenario), layers)[0])
+    return float(even_peaks(ROW, row_bytes(ROW, scenario), scenario.model.num_layers)[0])
