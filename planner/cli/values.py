@@ -10,13 +10,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from hardware.errors import meant
-from planner.request.fields import Kind
+from planner.request.fields import LENGTH_UNITS, Kind
 
 _FACTOR: Final = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 _DIGITS: Final = re.compile(r"\+?[0-9]+")
 _LOOSE: Final = re.compile(r"([+-]?[0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)([kmbgt]?)", re.IGNORECASE)
 _THOUSANDS: Final = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?[a-z]?", re.IGNORECASE)
-_THOUSANDS_OF_TWO: Final = re.compile(r"([0-9]{1,6})[kK]", re.ASCII)
+_LENGTH: Final = re.compile(r"([0-9]{1,6})([km])", re.IGNORECASE | re.ASCII)
 _SUFFIXES: Final = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 _MOST_DIGITS: Final = 15
 _LONGEST_TEXT: Final = 4096
@@ -163,12 +163,12 @@ class Count(click.ParamType[int]):
 
 
 class Length(Count):
-    """Tokens of a sequence: the same, but that everybody means 8,192 by "8k"."""
+    """Tokens of a sequence: the same, but that everybody means 8,192 by "8k" and 1,048,576 by "1M"."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number."""
-        if found := _THOUSANDS_OF_TWO.fullmatch(str(value).strip()):
-            value = int(found[1]) * 2**10
+        if found := _LENGTH.fullmatch(str(value).strip()):
+            value = int(found[1]) * LENGTH_UNITS[found[2].lower()]
         return super().convert(value, param, ctx)
 
 

@@ -22,6 +22,9 @@ Kind = Literal[
 a number; "300B"; "30s" (seconds); "10%"; dollars an hour, as "2.5" or "$2.50/h"; true or
 false; a table or "name=value,..."; paths and their values; a list or "12,12,11,13"."""
 
+LENGTH_UNITS: Final = {"": 1, "k": 2**10, "m": 2**20}
+"""How many tokens of a sequence the letter behind a number means to everybody: 8k is 8,192, 1M is 1,048,576."""
+
 DEFAULT_CLUSTER: Final = "dgx-h100"
 DEFAULT_STACK: Final = "megatron-core"
 DEFAULT_TOP: Final = 5

@@ -16,7 +16,7 @@ from hardware.errors import flatten
 from hardware.files import expanded, read
 from hardware.units import Dimension, counted, exact_quantity, parse_quantity
 from planner.errors import BadQuantity, BadRequest
-from planner.request.fields import Kind
+from planner.request.fields import LENGTH_UNITS, Kind
 
 _T = TypeVar("_T")
 
@@ -92,13 +92,13 @@ def tokens_written(value: Any) -> Any:
 
 
 def length_written(value: Any) -> Any:
-    """Tokens of a sequence out of text such as "8k", which everybody means as 8 x 1,024; all else as it is."""
+    """Tokens of a sequence out of text such as "8k" or "1M" (`LENGTH_UNITS`); all else as it is."""
     if not isinstance(value, str):
         return value
     short = _LENGTH.fullmatch(value.strip())
     if short is None:
-        raise ValueError(f"expected tokens such as 8192 or 8k, got {value!r:.40}")
-    return int(short[1]) * {"": 1, "k": 2**10, "m": 2**20}[short[2].lower()]
+        raise ValueError(f"expected tokens such as 8192, 8k or 1M, got {value!r:.40}")
+    return int(short[1]) * LENGTH_UNITS[short[2].lower()]
 
 
 def price_written(value: Any) -> Any:

@@ -61,7 +61,7 @@ CASES = {
         ["size", *MODEL, "--gpus", "64", "--deadline", "6d", "--tokens", "1.5"],
         "tokens: expected a whole number such as 300B, got '1.5'",
     ),
-    "a sequence in millions": ([*ASK, "--seq-len", "1M"], "write 1000000"),
+    "a sequence of a million and a half": ([*ASK, "--seq-len", "1.5M"], "write 1500000"),
     "a price in words": ([*ASK, "--price", "cheap"], "expected dollars a GPU-hour such as 2.50, got 'cheap'"),
     "a model of a hub": (["--model", "Qwen/Qwen9-7B", *GPUS], "give any other model as a copy of its config.json"),
     "no sequence": ([*ASK, "--seq-len", "-1"], "at least 1"),

@@ -242,9 +242,10 @@ def test_a_price_of_one_s_own_decides_the_cost():
     assert dear["cost_dollars"] == pytest.approx(2.5 * cheap["cost_dollars"])
 
 
-def test_8k_is_8192_tokens():
-    asked = ("predict", "--model", "8b", "--gpus", 64, "--tp", 2, "--zero", 1, "--seq-len", "8k", "--format", "json")
-    assert json.loads(run(*asked, "-q").stdout)["request"]["seq_length"] == 8192
+@pytest.mark.parametrize(("written", "tokens"), [("8k", 8192), ("1M", 1_048_576)])
+def test_lengths_are_written_in_multiples_of_1024(written, tokens):
+    asked = ("predict", "--model", "8b", "--gpus", 64, "--tp", 2, "--zero", 1, "--global-batch", 64, "--format", "json")
+    assert json.loads(run(*asked, "--seq-len", written, "-q").stdout)["request"]["seq_length"] == tokens
 
 
 def test_files_that_files_name_are_listed_and_each_value_has_its_own(tmp_path, monkeypatch):
