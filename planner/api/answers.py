@@ -146,7 +146,7 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
     efforts = SEVERAL_GROUPS if several else ONE_GROUP
     settled = _with_trust(search, budget)
     if not (reasons and resolved.request.reasons):
-        return Plan(**settled)
+        return Plan(**settled if several else settled | _start(search, settled["warnings"]))
     budget.settle("comparing with other choices")
     tried = challenges(search, budget.part(efforts.challenges, share=1 / 3))
     others = runners_up(search, tried, budget.part(efforts.runners_up, share=1 / 2))
@@ -158,9 +158,8 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
     if not several:
         memory, code = (budget.part(efforts.faster, share=1 / 4) for _ in range(2))
         full = (*memory_headroom(search, memory), *memory_edge(search, memory))
-        refused = not_startable(search)
         settled["choices"] = (*full, *beyond_framework(search, code))
-        settled |= {"warnings": (*settled["warnings"], *refused), "startable": not refused}
+        settled |= _start(search, settled["warnings"])
         if search.objective.by_time:
             settled["better_validated"] = better_validated(
                 outcome, search.taken, search.objective.scenario, resolved.margin
@@ -175,6 +174,12 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
         closest_run=None if several else explain.closest_run(resolved.scenario),
         **settled,
     )
+
+
+def _start(search: Search, warnings: tuple[str, ...]) -> dict[str, Any]:
+    """Fields that say whether the stack's framework starts the plan, behind other warnings."""
+    refused = not_startable(search)
+    return {"warnings": (*warnings, *refused), "startable": not refused}
 
 
 def _with_trust(search: Search, budget: Budget) -> dict[str, Any]:

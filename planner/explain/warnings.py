@@ -167,8 +167,10 @@ def not_startable(search: Search) -> tuple[str, ...]:
     broken = [rule for rule in rules if not _passes(best.row, (rule,), scenario).all()]
     if not broken or any(rule.name.endswith("-device") for rule in broken):
         return ()
-    lack = sentence(broken[0], best.row.row(0), scenario)
-    return (f"{framework} cannot start this plan: {lack}; {_startable(search, rules, scenario)}",)
+    of_the_job = [rule for rule in broken if rule.reads == ("tp",)]
+    lack = sentence((*of_the_job, *broken)[0], best.row.row(0), scenario)
+    other = "" if of_the_job else f"; {_startable(search, rules, scenario)}"
+    return (f"{framework} cannot start this plan: {lack}{other}",)
 
 
 def beyond_framework(search: Search, budget: Budget) -> tuple[Advice, ...]:

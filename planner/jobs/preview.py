@@ -11,6 +11,7 @@ from typing import Final
 from planner.answer.plan import Plan, Strategy
 from planner.answer.text import name_in
 from planner.errors import BadRequest
+from planner.frameworks.registry import framework_of
 from planner.jobs.check import broken, device_lack
 from planner.jobs.choices import uncarried_choices
 from planner.jobs.data import data
@@ -79,6 +80,16 @@ def _check(plan: Plan) -> None:
             f"no options, because megatron-lm cannot start this plan: {lack}; --for megatron-lm finds the fastest plan "
             "that it can start"
         )
+
+
+def own_refusal(plan: Plan) -> str | None:
+    """Why the framework that the stack stands for cannot start the plan; None where it can, or nobody knows."""
+    framework = framework_of(_family(plan))
+    one_group = plan.strategy is not None and len({stage.group for stage in plan.strategy.stages}) == 1
+    if framework is None or not one_group or plan.request.get("adapters") or not _is_whole(plan):
+        return None
+    lack = next(broken(job_of(plan), framework), None)
+    return f"{framework} cannot start this plan: {lack}" if lack else None
 
 
 def device_refusal(plan: Plan) -> str | None:

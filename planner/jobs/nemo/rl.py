@@ -83,6 +83,8 @@ def _of_policy(document: Mapping[str, Any], context: Context) -> ImportedJob:
     task = next((meant for name, meant in _TASKS.items() if name in document), "grpo")
     policy = document["policy"]
     if truth(at_path(policy, "megatron_cfg.enabled") or False):
+        if truth(at_path(policy, "dtensor_cfg.enabled") or False):
+            raise BadRequest("policy: both dtensor_cfg and megatron_cfg are enabled; NeMo RL takes one of them")
         return table_job(_words(policy, task), _CORE, context)
     if truth(at_path(policy, "dtensor_cfg.enabled")) is False:
         raise BadRequest("policy: neither dtensor_cfg nor megatron_cfg is enabled; FSDP of PyTorch 1 is not priced")

@@ -50,6 +50,8 @@ def _job(document: Mapping[str, Any], context: Context, way: str = "") -> Import
     low_rank = way == "finetune_lora" or (not way and "lora_r" in made)
     asked = [name for name in said["modules"] if truth(made.pop(name, name in _QUERY_VALUE))]
     bits = str(made.pop("quantize", "")).removeprefix("bnb.")
+    if bits and (sharded or "mixed" in precision):
+        raise BadRequest("quantize: litgpt quantises on one GPU and in a -true precision only; leave it out, or these")
     kind = str(made.pop("optim", "AdamW")).rpartition(".")[2]
     batch, tokens = whole(made.pop("batch", None)), whole(made.pop("tokens", None))
     named = str(made.pop("model_name", made.pop("initial", "")))

@@ -176,7 +176,7 @@ def _unfilled(values: Mapping[str, Any]) -> str:
         if gpus % size:
             takes = f"one copy of {part} takes {plural(size, 'GPU')}"
             few = f"{gpus} are not enough" if gpus < size else f"{gpus} are no whole number of copies"
-            return f"{takes}, so {few}; --gpus {math.lcm(*sizes.values())} can be priced"
+            return f"{takes}, so {few}; --gpus {math.lcm(*sizes.values())} holds one"
     return ""
 
 

@@ -14,7 +14,7 @@ from planner.answer.headline import headline
 from planner.answer.plan import Advice, Comparable, Plan, Prediction, Proof, Rejection, Strategy, Trust
 from planner.answer.text import CUT_SHORT, format_percent, name_in, plural, probability_words, short_seconds
 from planner.errors import BadRequest
-from planner.jobs.preview import block, device_refusal, launch, other_launcher
+from planner.jobs.preview import block, device_refusal, launch, other_launcher, own_refusal
 from planner.render.terminal.bars import flow
 from planner.render.terminal.panels import (
     alternatives_table,
@@ -82,11 +82,8 @@ def _parts(plan: Plan, width: int, shown: Shown, *, blocks: bool) -> Iterator[Re
     if plan.strategy is not None and plan.prediction is not None:
         yield from _figures(plan, plan.strategy, plan.prediction, blocks=blocks, whole=shown.whole)
         yield from _reasons(plan, width, shown)
-        if runs and shown.launch:
-            yield from _launch(plan, plan.strategy, width)
-        elif runs:
-            how = "plan export writes the files that start it; -v shows the lines"
-            yield from ("", pairs([("Launch", how)], style="bold"))
+        if runs and plan.startable:  # else a warning says why it is not
+            yield from _launch(plan, plan.strategy, width, lines=shown.launch)
     if plan.defaults:
         yield from ("", pairs([("Assumed", "; ".join(plan.defaults))], style="bold"))
     if more := "" if shown.whole else _more(plan, shown):
@@ -246,12 +243,12 @@ def refused(rejected: Iterable[Rejection]) -> Table:
     return table
 
 
-def _launch(plan: Plan, strategy: Strategy, width: int) -> Iterator[RenderableType]:
-    if other := other_launcher(plan):
-        text = other if device_refusal(plan) else f"{other}; --format args writes the plan as arguments of Megatron-LM"
-        yield from ("", pairs([("Launch", text)], style="bold"))
-        return
-    if not plan.startable:
+def _launch(plan: Plan, strategy: Strategy, width: int, *, lines: bool) -> Iterator[RenderableType]:
+    how = "" if lines else "plan export writes the files that start it; -v shows the lines"
+    if lines and (other := other_launcher(plan)):
+        how = other if device_refusal(plan) else f"{other}; --format args writes the plan as arguments of Megatron-LM"
+    if how:
+        yield from ("", pairs([("Launch", own_refusal(plan) or how)], style="bold"))
         return
     try:
         start = launch(plan, strategy)

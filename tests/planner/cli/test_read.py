@@ -287,7 +287,7 @@ def test_a_script_for_other_devices_than_its_degrees_take_is_not_said_to_have_a_
         "--micro-batch-size 1 --global-batch-size 1536 --bf16 --vocab-size 50257\n"
     )
     said = " ".join(run("read", path).stdout.split())
-    assert "takes 128 GPUs, so 8 are not enough; --gpus 128 can be priced" in said
+    assert "takes 128 GPUs, so 8 are not enough; --gpus 128 holds one" in said
     assert run("predict", path).exit_code == 2
     assert run("predict", path, "--gpus", "128").exit_code == 0
 
@@ -300,6 +300,6 @@ def test_experts_over_more_devices_than_there_are_are_not_said_to_have_a_price(t
         "--max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 256 --bf16 --vocab-size 50257\n"
     )
     said = " ".join(run("read", path).stdout.split())
-    assert "one copy of its experts takes 32 GPUs, so 8 are not enough; --gpus 32 can be priced" in said
+    assert "one copy of its experts takes 32 GPUs, so 8 are not enough; --gpus 32 holds one" in said
     assert run("predict", path).exit_code == 3
     assert run("predict", path, "--gpus", "32").exit_code == 0

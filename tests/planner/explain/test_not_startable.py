@@ -2,7 +2,9 @@
 
 import re
 
-from planner import PlanRequest, plan
+import pytest
+
+from planner import PlanRequest, plan, predict
 
 
 def remarks(**asked):
@@ -60,3 +62,19 @@ def test_where_the_framework_starts_nothing_of_what_is_pinned_it_is_planned_with
     assert any(
         "megatron-lm cannot start this plan: it takes no rank order tp-cp-ep-pp-dp" in said for said in found.warnings
     )
+
+
+@pytest.mark.parametrize(
+    "asked", [{"stack": "torchtitan", "cluster": "v100"}, {"stack": "nanotron", "precision": "fp8"}]
+)
+@pytest.mark.parametrize("reasons", [False, True])
+def test_a_format_that_the_framework_never_takes_is_named_with_no_search_for_another_plan(asked, reasons):
+    (said,) = remarks(model="llama3-8b", gpus=32, seq_length=2048, top=0, reasons=reasons, **asked)
+    assert f"{asked['stack']} cannot start this plan: it takes no precision fp" in said
+    assert "--for" not in said
+
+
+def test_a_given_strategy_that_the_framework_refuses_is_not_said_to_be_launched_by_its_files():
+    asked = PlanRequest(model="llama3-8b", gpus=8, stack="nanotron", precision="fp8", pins={"tp": 2, "pp": 2})
+    launched = predict(asked).summary().partition("Launch")[2]
+    assert "nanotron cannot start this plan: it takes no precision fp8" in " ".join(launched.split())

@@ -206,6 +206,11 @@ def test_gpus_that_only_generate_do_not_train(resources, gpus):
     assert of_files(POLICY.replace("cluster:", apart)).fields.get("gpus") == gpus
 
 
+def test_nemo_rl_takes_one_backend():
+    with pytest.raises(BadRequest, match="both dtensor_cfg and megatron_cfg are enabled"):
+        of_files(CORE.replace(", dtensor_cfg: {enabled: false}", ""), POLICY)
+
+
 def test_a_command_line_of_nemo_rl_stands_above_its_file():
     line = (
         "uv run examples/run_grpo_math.py --config above.yaml cluster.num_nodes=2 ++policy.train_micro_batch_size=1\n"

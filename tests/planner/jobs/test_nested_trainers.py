@@ -109,6 +109,14 @@ def test_litgpt_says_the_batch_of_all_ranks_and_which_modules_are_adapted():
     assert job.fields["changes"]["stack.states.weight_bytes"] == 2
 
 
+@pytest.mark.parametrize("more", ["devices: 4\nprecision: bf16-true", "devices: 1\nprecision: bf16-mixed"])
+def test_litgpt_quantises_neither_over_several_gpus_nor_in_mixed_precision(more):
+    document = "checkpoint_dir: checkpoints/meta-llama/Llama-2-7b-hf\nlora_r: 8\nquantize: bnb.nf4\n"
+    train = "train: {global_batch_size: 8, micro_batch_size: 2, max_seq_length: 512}\n"
+    with pytest.raises(BadRequest, match="quantises on one GPU"):
+        job_of(f"{document}{train}{more}\n")
+
+
 def test_litgpt_pretrains_a_model_of_given_sizes_in_mixed_precision():
     sizes = "model_config: {n_layer: 12, n_embd: 768, n_head: 12, padded_vocab_size: 32000, mlp_class_name: LLaMAMLP}"
     job = job_of(
