@@ -12,7 +12,18 @@ from numpy.typing import ArrayLike, NDArray
 from costmodels.arrays import Bools, Floats, Ints
 from costmodels.names import VALUE_NAMES
 
-__all__ = ["AXES", "LARGEST_TABLE", "Bools", "Floats", "Ints", "Strategies", "concatenate", "is_constant", "strategies"]
+__all__ = [
+    "AXES",
+    "LARGEST_TABLE",
+    "Bools",
+    "Floats",
+    "Ints",
+    "Strategies",
+    "concatenate",
+    "is_constant",
+    "narrow",
+    "strategies",
+]
 
 Derived = TypeVar("Derived")
 
@@ -82,8 +93,8 @@ class Strategies:
         first, inverse = combinations([self._code(name) for name in names], len(self))
         return self.take(first), inverse
 
-    def _code(self, name: str) -> tuple[Ints, int]:
-        codes: tuple[Ints, int] = self.once(f"codes of {name}", lambda: column_codes(getattr(self, name)))
+    def _code(self, name: str) -> tuple[NDArray[Any], int]:
+        codes: tuple[NDArray[Any], int] = self.once(f"codes of {name}", lambda: column_codes(getattr(self, name)))
         return codes
 
     def once(self, name: object, derive: Callable[[], Derived]) -> Derived:
@@ -155,7 +166,7 @@ def _one_value(column: NDArray[Any], length: int) -> NDArray[Any]:
     return spread
 
 
-def combinations(codes: Iterable[tuple[Ints, int]], length: int) -> tuple[Ints, Ints]:
+def combinations(codes: Iterable[tuple[NDArray[Any], int]], length: int) -> tuple[Ints, Ints]:
     """The first or another place of every combination of columns that are known by their codes, and which one each has.
 
     The columns are of one ``length``.
@@ -175,15 +186,20 @@ def combinations(codes: Iterable[tuple[Ints, int]], length: int) -> tuple[Ints, 
     return first[present], place[key]
 
 
-def column_codes(column: NDArray[Any]) -> tuple[Ints, int]:
-    """Whole numbers below a count that tell the values of a column apart, and that count."""
+def narrow(numbers: NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers from 0 on in the fewest bytes that hold them all: to be kept or compared, not to be added to."""
+    return numbers.astype(np.min_scalar_type(numbers.max(initial=0)))
+
+
+def column_codes(column: NDArray[Any]) -> tuple[NDArray[Any], int]:
+    """Whole numbers below a count that tell the values of a column apart, of the fewest bytes, and that count."""
     if is_constant(column):
         return np.zeros(1, dtype=np.int64), 1
-    whole = column.astype(np.int64)
+    whole = column.astype(np.int64, copy=False)
     if not len(column) or whole.max() >= LARGEST_TABLE or (column.dtype.kind == "f" and (whole != column).any()):
         values, codes = np.unique(column, return_inverse=True)
-        return codes.reshape(-1).astype(np.int64), max(len(values), 1)
+        return narrow(codes.reshape(-1)), max(len(values), 1)
     table = np.zeros(int(whole.max()) + 1, dtype=np.int64)
     table[whole] = 1
     count = int(table.sum())
-    return (np.cumsum(table) - 1)[whole], count
+    return narrow(np.cumsum(table) - 1)[whole], count

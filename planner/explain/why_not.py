@@ -157,7 +157,7 @@ def _all_recomputed(search: Search, below: float, budget: Budget) -> Space:
         return search.space.among(np.zeros(0, dtype=np.int64))
     if search.objective.by_memory or below == math.inf:
         return begun.finish()
-    space = begun.finish(np.flatnonzero(layer_bound(begun.rows(), scenario) < below))
+    space = begun.finish(np.flatnonzero(begun.each(lambda rows: layer_bound(rows, scenario)) < below))
     return replace(space.among(np.flatnonzero(core_bound(space.cores, scenario) < below)), below=below)
 
 

@@ -220,7 +220,7 @@ class Search:
             OutOfTime: the time limit passed.
         """
         begun = begin(self.objective.scenario, self.pins, budget=budget)
-        space = begun.finish(np.flatnonzero(rows(begun.rows())) if rows else slice(None))
+        space = begun.finish(np.flatnonzero(begun.each(rows)) if rows else slice(None))
         return space.among(np.flatnonzero(self.kept(space.cores))) if self.kept else space
 
     @cached_property
@@ -289,7 +289,7 @@ def _far_left_out(begun: Begun, scenario: Scenario) -> Space | None:
     """
     if len(begun.table) < MANY:
         return None
-    bound = layer_bound(begun.rows(), scenario)
+    bound = begun.each(lambda rows: layer_bound(rows, scenario))
     least = np.flatnonzero(bound <= np.quantile(bound, LEAST))
     some = begun.finish(least[:: -(-len(least) // SAMPLE)])
     priced = price_cores(some, np.arange(len(some.cores)), scenario)
@@ -301,7 +301,7 @@ def near_lattice(begun: Begun, scenario: Scenario, below: float, bound: Floats |
     """A lattice without what cannot take less than so many seconds, by the ``bound`` of its rows, (N,), where known."""
     if not math.isfinite(below):
         return begun.finish()
-    bound = layer_bound(begun.rows(), scenario) if bound is None else bound
+    bound = begun.each(lambda rows: layer_bound(rows, scenario)) if bound is None else bound
     return begun.finish_near(bound < below, lambda cores: core_bound(cores, scenario) < below, below)
 
 

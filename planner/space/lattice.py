@@ -23,6 +23,7 @@ from costmodels.strategy import (
     Ints,
     Strategies,
     concatenate,
+    narrow,
     strategies,
 )
 from planner.answer.text import plural
@@ -46,6 +47,8 @@ LAYER = frozenset({*MESH_AXES, "ep", "etp", "cp_kind", "micro_batch_size", "sequ
 """Axes that decide what a layer costs which nothing recomputes."""
 OUTLINE = (*MESH_AXES, "vpp", "schedule", "recompute")
 """Axes that the scope of a proof and the obvious other choices depend on."""
+WIDE = 1 << 16
+"""Rows that are bounded at a time before they are laid out further."""
 SLAB = 1 << 15
 """Rows without switches that are laid out at a time where most are left out."""
 SHARDING = frozenset({"zero_stage", "sharding_degree"})
@@ -100,10 +103,18 @@ class Begun:
     """Pairs of ZeRO stage and degree, (Z, 2)."""
     candidates: int
 
-    def rows(self) -> Strategies:
-        """What is laid out, by the axes of `LAYER`; the others have their neutral value."""
-        known = {name: self.table.shared[name] for name in LAYER}
-        return strategies(**known, num_microbatches=_micro_batches(self.table))
+    def each(self, find: Callable[[Strategies], NDArray[Any]]) -> NDArray[Any]:
+        """What is found of every row, (N,), by the axes of `LAYER`; the others have their neutral value.
+
+        Few rows at a time need little memory.
+        """
+        starts = range(0, max(len(self.table), 1), WIDE)
+        return np.concatenate([find(self._rows(slice(start, start + WIDE))) for start in starts])
+
+    def _rows(self, part: slice) -> Strategies:
+        table = self.table.part(part)
+        known = {name: table.shared[name] for name in LAYER}
+        return strategies(**known, num_microbatches=_micro_batches(table))
 
     def finish(self, rows: Ints | slice = slice(None)) -> Space:
         """All strategies of the given rows."""
@@ -164,7 +175,7 @@ def build(
         OutOfTime: the time limit passed.
     """
     begun = begin(scenario, pins, without=without, budget=budget, layer_first=likely is not None)
-    return begun.finish(np.flatnonzero(likely(begun.rows())) if likely else slice(None))
+    return begun.finish(np.flatnonzero(begun.each(likely)) if likely else slice(None))
 
 
 def begin(
@@ -177,7 +188,7 @@ def begin(
 ) -> Begun:
     """The lattice as far as the axes of `LAYER`; arguments and errors as of `build`."""
     axes = axes_of(scenario, pins)
-    columns: Columns = dict(layouts(scenario.gpus, pins))
+    columns: Columns = {name: narrow(column) for name, column in layouts(scenario.gpus, pins).items()}
     options = axes.pop("sharding")
     rules = tuple(rule for rule in active(scenario, frozenset(pins)) if rule.name != without)
     beyond = math.prod(len(values) for values in axes.values()) * len(options)
@@ -185,7 +196,8 @@ def begin(
     candidates = len(table) * beyond
     table.refuse(MESH_AXES)
     # Axes of one value first: they multiply nothing, and let rules speak while there are few rows.
-    ordered = sorted(axes.items(), key=lambda item: (len(item[1]) > 1, layer_first and item[0] not in LAYER))
+    few = [(axis, narrow(values)) for axis, values in axes.items()]
+    ordered = sorted(few, key=lambda item: (len(item[1]) > 1, layer_first and item[0] not in LAYER))
     while not set(table.shared) >= LAYER:
         table.expand(*ordered.pop(0))
     return Begun(table, tuple(ordered), axes["recompute"], options, candidates)
@@ -205,7 +217,7 @@ def add_partial(table: Table, kinds: Ints, sharding: Ints) -> int:
     for kind, another in ((Recompute.NONE, filling), (Recompute.FULL, hiding)):
         if kind not in kinds:
             rows.append(np.flatnonzero(some & another))
-            found.append(np.full(len(rows[-1]), int(kind)))
+            found.append(np.full(len(rows[-1]), int(kind), dtype=recompute.dtype))
     row = np.concatenate(rows)
     if len(row) > before:
         table.keep(row)
@@ -331,7 +343,8 @@ def shown(pin: Pin) -> str:
 
 
 def _micro_batches(table: Table) -> Ints:
-    return table.parts[0].global_batch_size // (table.shared["dp"] * table.shared["micro_batch_size"])
+    dp, each = (table.shared[name].astype(np.int64) for name in ("dp", "micro_batch_size"))
+    return table.parts[0].global_batch_size // (dp * each)
 
 
 def _joined(spaces: Sequence[Space]) -> Space:

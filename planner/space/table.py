@@ -36,7 +36,7 @@ class Refusal:
 
 @dataclass
 class Table:
-    """Rows under construction: columns that all node groups share, and those of each."""
+    """Rows under construction: columns that all node groups share, and those of each, in as few bytes as they take."""
 
     parts: tuple[Scenario, ...]
     rules: tuple[Rule, ...]
@@ -112,7 +112,8 @@ class Table:
         first, alike = combinations(coded, len(self)) if several else (np.arange(len(self)),) * 2
         each, alive = np.bincount(alike, minlength=len(first)), np.ones((len(first), times), dtype=bool)
         tables = [{**self.shared, **own} for own in self.own]
-        wide = [{name: table[name][first][:, None] for name in names - set(added)} for table in tables]
+        wide = [{name: _whole(table[name][first][:, None]) for name in names - set(added)} for table in tables]
+        added = {name: _whole(values) for name, values in added.items()}
         for rule in rules:
             if self.budget and self.budget.timed:  # one rule may take a second of millions of rows
                 self._check_spent(len(self) * times)
@@ -165,6 +166,11 @@ def chosen(columns: Mapping[str, NDArray[Any]], rows: Ints) -> Columns:
         name: np.broadcast_to(column[:1], rows.shape) if is_constant(column) else column.take(rows)
         for name, column in columns.items()
     }
+
+
+def _whole(column: NDArray[Any]) -> Ints:
+    """A column that may be multiplied, however few bytes it is kept in."""
+    return column.astype(np.int64, copy=False)
 
 
 def _point(columns: Mapping[str, NDArray[Any]], place: int) -> dict[str, int]:

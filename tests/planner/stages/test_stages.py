@@ -3,7 +3,7 @@ import subprocess
 import sys
 from dataclasses import fields, replace
 from functools import cache
-from time import perf_counter, process_time
+from time import process_time
 from unittest.mock import patch
 
 import numpy as np
@@ -311,9 +311,9 @@ def test_twenty_thousand_rows_are_bounded_in_a_moment():
     batch = [tight(seed, p) for seed in range(10) for p in (1, 2, 4, 8, 16, 32, 64)]
     rows = rows_of(batch)
     many = StageRows(**{f.name: np.concatenate([getattr(rows, f.name)] * 286) for f in fields(StageRows)})
-    start = perf_counter()
+    start = process_time()
     bound = stage_lower_bound(many)
-    assert perf_counter() - start < 1.0
+    assert process_time() - start < 1.0
     assert bound.slowest.shape == (286 * 70,)
     np.testing.assert_array_equal(bound.slowest[:70], bound.slowest[-70:])
 
