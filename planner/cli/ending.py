@@ -14,7 +14,7 @@ import click
 
 from hardware.errors import one_line
 from planner.errors import BadRequest, MeshwrightError, NoRoom, OutOfTime
-from planner.processes import interrupted, is_interrupt, remember_interrupt, remembered_interrupts
+from planner.processes import forget_interrupts, interrupted, is_interrupt, remember_interrupt, remembered_interrupts
 
 OK: Final = 0
 UNEXPECTED: Final = 1
@@ -37,6 +37,7 @@ class Ending:
 
     def __init__(self, *, verbose: bool) -> None:
         self._verbose = verbose
+        self._again: Timer | None = None
 
     def __enter__(self) -> Self:
         if sys.stderr is None:  # closed before the start
@@ -49,10 +50,13 @@ class Ending:
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._again:
+            self._again.cancel()
         self._interrupts.__exit__(None, None, None)
         sys.unraisablehook = self._ignored
         if interrupted():
             error = KeyboardInterrupt()
+        forget_interrupts()
         if error is None or isinstance(error, SystemExit):
             return
         code, message = verdict(error)
@@ -68,9 +72,9 @@ class Ending:
             self._ignored(ignored)
             return
         remember_interrupt()
-        again = Timer(_AGAIN, interrupt_main)
-        again.daemon = True
-        again.start()
+        self._again = Timer(_AGAIN, interrupt_main)
+        self._again.daemon = True
+        self._again.start()
 
 
 def verdict(error: BaseException) -> tuple[int, str]:
