@@ -159,6 +159,20 @@ def test_a_configuration_of_verl_is_read_as_its_overrides_are(engine, tp, zero):
     assert not any("lora" in line for line in job.assumed)
 
 
+@pytest.mark.parametrize(
+    ("said", "adapters"),
+    [
+        ("rank: 0", None),
+        ("rank: 32", "32"),
+        ("rank: 8, target_modules: [linear_qkv, linear_fc1]", "8:linear_qkv,linear_fc1"),
+    ],
+)
+def test_an_actor_of_verl_on_megatron_trains_the_adapters_that_its_file_names(said, adapters):
+    text = ACTOR.replace("ENGINE", "megatron").replace("MICRO", "2").replace("lora_rank: 0", f"lora: {{{said}}}")
+    job = read_job([JobFile(Path("a.yaml"), text)], Context(disk=False)).job
+    assert job.fields.get("adapters") == adapters
+
+
 def test_a_micro_batch_that_a_configuration_of_verl_leaves_open_is_asked_for():
     assert of_file("fsdp", "null").missing == ("no micro-batch is given; --micro-batch-size gives it",)
     assert of_file("fsdp", "null", known={"pins.micro_batch_size"}).missing == ()

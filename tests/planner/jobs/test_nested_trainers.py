@@ -164,6 +164,21 @@ def test_oumi_has_options_of_transformers_in_tables():
     assert started.fields["gpus"] == 4
 
 
+@pytest.mark.parametrize(
+    ("said", "format_"),
+    [("q_lora_bits: 8", "int8"), ("use_bnb_nested_quant: true", "nf4-double"), ("lora_r: 8", "nf4")],
+)
+def test_oumi_says_the_bits_of_frozen_weights(said, format_):
+    job = job_of(OUMI.replace("lora_r: 8,", f"q_lora: true, {said},"))
+    assert job.fields["base_precision"] == format_
+    assert not job.unpriced
+
+
+def test_oumi_shards_in_one_way():
+    with pytest.raises(BadRequest, match="both enabled"):
+        job_of(f"{OUMI}deepspeed: {{enable_deepspeed: true}}\n")
+
+
 FACTORY = "finetuning_type: full\nper_device_train_batch_size: 1\nbf16: true\ncutoff_len: 4096\n"
 TOWER = {"model_type": "clip_vision_model", "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24,
          "image_size": 336, "patch_size": 14}  # fmt: skip
