@@ -220,6 +220,25 @@ def test_gpus_that_only_generate_do_not_train(resources, gpus):
     assert of_files(POLICY.replace("cluster:", apart)).fields.get("gpus") == gpus
 
 
+def test_adapters_of_nemo_rl_on_megatron_have_the_rank_that_its_file_says():
+    adapted = "{enabled: true, peft: {enabled: true, dim: 16, target_modules: [linear_qkv]}}"
+    job = of_files(CORE.replace("{enabled: true}", adapted), POLICY)
+    assert job.fields["adapters"] == "16:linear_qkv"
+    assert not any("peft" in line for line in job.unpriced)
+
+
+@pytest.mark.parametrize("said", ["expert_parallel_size: 8", "pipeline_parallel_size: 2", "sequence_parallel: true"])
+def test_what_dtensor_splits_besides_is_said_to_have_no_price(said):
+    def unpriced(more):
+        found = of_files(POLICY.replace("tensor_parallel_size: 2, act", f"tensor_parallel_size: 2, {more}, act"))
+        return [line for line in found.unpriced if line.startswith("dtensor_cfg.")]
+
+    name, _, _ = said.partition(":")
+    (line,) = unpriced(said)
+    assert line.startswith(f"dtensor_cfg.{name} is read and not priced")
+    assert not unpriced(f"{name}: {'false' if name == 'sequence_parallel' else 1}")
+
+
 def test_nemo_rl_takes_one_backend():
     with pytest.raises(BadRequest, match="both dtensor_cfg and megatron_cfg are enabled"):
         of_files(CORE.replace(", dtensor_cfg: {enabled: false}", ""), POLICY)
