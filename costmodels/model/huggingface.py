@@ -117,7 +117,14 @@ def text_part(config: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def left_out(config: Mapping[str, object]) -> str:
-    """What of a configuration is no part of its model: towers of unknown kind, layers that predict further tokens."""
-    mtp = text_part(config).get("num_nextn_predict_layers")
+    """What of a configuration is no part of its model.
+
+    That is towers of unknown kind, layers that predict further tokens, and the few bits that its weights are stored in.
+    """
+    inner = text_part(config)
+    mtp, stored = (inner.get(name) for name in ("num_nextn_predict_layers", "quantization_config"))
     layers = f"layers that predict further tokens (--set model.mtp_layers={mtp})" if mtp else ""
-    return " and ".join(filter(None, (*left_out_parts(config), layers)))
+    stored = config.get("quantization_config", stored)
+    method = str(stored.get("quant_method", "an unnamed method")) if isinstance(stored, Mapping) else ""
+    bits = f"quantisation of weights by {method:.40} (--base-precision)" if method else ""
+    return " and ".join(filter(None, (*left_out_parts(config), layers, bits)))

@@ -326,8 +326,8 @@ def _host_rejection(row: Strategies, scenario: Scenario) -> Rejection:
 def _warnings(row: Strategies, priced: Price, resolved: Resolved, predicted: Prediction) -> tuple[str, ...]:
     """What to know of a strategy and its figures.
 
-    Stages of several widths, full memory, a stack that makes no programs for the device, utilisation beyond the peak, a
-    cost that nobody knows.
+    Stages of several widths, full memory, a stack that makes no programs for the device, utilisation beyond the peak,
+    tokens that experts drop, a cost that nobody knows.
     """
     device, found = resolved.scenario.group.accelerator, [*_widths(row)]
     share = priced.footprint.total / stage_limits(row, resolved.question)
@@ -341,6 +341,9 @@ def _warnings(row: Strategies, priced: Price, resolved: Resolved, predicted: Pre
     if predicted.mfu > FLATTERED * halved or max(predicted.mfu, predicted.hfu) > HIGH:
         whole = "MFU and HFU count attention in full, though causal kernels compute only half of it"
         found.append(f"{whole}; counted by that half, MFU is {halved:.1%}")
+    capacity = resolved.scenario.stack.switches.expert_capacity
+    if resolved.scenario.model.moe and capacity is not None and capacity < 1.0:
+        found.append(f"experts drop {1.0 - capacity:.0%} of their tokens or more, which MFU counts as if computed")
     if resolved.request.objective == "cost" and predicted.cost_dollars is None:
         name = resolved.cluster.name
         found.append(f"{name} has no price, so the cheapest plan is taken to be the fastest; give it price = '2 $/h'")

@@ -230,7 +230,9 @@ def _spell_trainer(ctx: click.Context, given: dict[str, Any], origins: dict[str,
     if (under := TRAINERS.get(trainer)) is None:
         return
     given["framework"] = under
-    for axis in ("pins.tp", "pins.ep"):
+    for axis in ("pins.tp", "pins.ep", "pins.pp"):
+        if (asked := str(given.get(axis, "1"))).isdecimal() and int(asked) > 1:
+            raise BadRequest(f"{trainer} starts no plan of {axis.removeprefix('pins.')} {asked}; 1 works")
         if axis not in given:
             given[axis], origins[axis] = "1", f"--for {trainer}"
     writes = f"`plan export PLAN --to {trainer}` writes its files"

@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from hardware.catalogue import cluster
 from planner.errors import BadFile, BadRequest, MeshwrightError
 from planner.frameworks.registry import FRAMEWORKS
+from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.comments import figures_in
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, LogReader, Reader, job_file
@@ -154,6 +156,7 @@ def _part(file: JobFile, context: Context, readers: Sequence[Reader], form: str 
     reader = kind(file, of_form)
     if reader is None and (said := _own_words(file, lambda: _of_script(file, context, of_form))):
         job = replace(said.job, remarks=(*said.job.remarks, *figures_in(file.text)))
+        job = _on_devices(job, file.devices) if "cluster" not in {*job.fields, *context.known} else job
         return Part(file, said.reader, _with_stack(job, said.reader), line=said.line)
     if reader is None:
         raise BadFile(file.path, _refusal(file, context, readers, of_form if form else []))
@@ -164,6 +167,20 @@ def _part(file: JobFile, context: Context, readers: Sequence[Reader], form: str 
     job = _own_words(file, lambda: reader.read(file, context))
     own = file.document if reader.form == "run" else None
     return Part(file, reader, _with_stack(job, reader), run=own)
+
+
+def _on_devices(job: ImportedJob, kinds: Sequence[str]) -> ImportedJob:
+    """A job on the usual machines of the one kind of accelerators that its scheduler is asked for."""
+    if not kinds:
+        return job
+    named = {written: name for name, written in data("launchers/skypilot")["accelerators"].items()}
+    try:
+        (found,) = {cluster(named.get(kind, kind)).name for kind in kinds}
+    except (ValueError, MeshwrightError):
+        said = f"the file asks for {' or '.join(kinds):.60}; --cluster names the machines"
+        return replace(job, missing=(*job.missing, said))
+    said = f"{' or '.join(kinds):.60} is taken to be of {found}; --cluster changes it"
+    return replace(job, fields={**job.fields, "cluster": found}, assumed=(*job.assumed, said))
 
 
 def _of_script(file: JobFile, context: Context, readers: Sequence[Reader]) -> JobOfScript | None:

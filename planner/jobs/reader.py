@@ -36,11 +36,13 @@ class JobFile:
         path: where it lies, as the user or another file names it.
         text: what it holds; of a long log its beginning.
         whole: whether that is all of it.
+        devices: the accelerators, any of them, that a scheduler's file asks for, in the scheduler's words.
     """
 
     path: Path
     text: str
     whole: bool = True
+    devices: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """Its lines, one at a time, to the end of the file."""

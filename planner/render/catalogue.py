@@ -264,7 +264,9 @@ def find(name: str, kinds: tuple[str, ...] = tuple(KINDS)) -> tuple[Kind, str]:
 
 
 def _otherwise(name: str, kinds: tuple[str, ...]) -> list[tuple[Kind, str]]:
-    """Kinds and full names of machines whose names are spelled otherwise, full names before short ones."""
+    """Models by a name of a hub, else machines whose names are spelled otherwise, full names before short ones."""
+    if "models" in kinds and (model := catalogue.entry_on_hub(name)):
+        return [(KINDS["models"], model)]
     machines: dict[str, files.Kind] = {f"{kind}s": kind for kind in files.KINDS}
     tried = [(KINDS[kind], files.respelled(machines[kind], name)) for kind in kinds if kind in machines]
     found = [(kind, full) for kind, full in tried if full is not None]

@@ -38,7 +38,8 @@ def field_of_error(error: Exception) -> str | None:
 
 
 def _named(text: str) -> Iterator[str]:
-    """Fields that a sentence names, the likeliest first."""
+    """Fields that a sentence names, the likeliest first; those that it offers in place of an unknown one are not."""
+    text = text.partition(";")[0] if text.startswith("there is no field") else text
     begins = text.partition(":")[0]
     yield from (name for name in (begins,) if name in FIELDS)
     yield from (name for word in _OPTION.findall(text) if (name := own_name(word)) in FIELDS)

@@ -97,6 +97,13 @@ def test_a_stack_that_makes_no_programs_for_the_machine_is_warned_of(stack, warn
     assert said == [f"{stack} does not run on trainium1; --stack maxtext does, through XLA"] * warned
 
 
+@pytest.mark.parametrize(("capacity", "said"), [(0.25, True), (1.25, False)])
+def test_tokens_that_experts_must_drop_are_said_beside_the_mfu_that_counts_them(capacity, said):
+    asked = PlanRequest(model="mixtral-8x7b", gpus=64, expert_capacity=capacity, reasons=False)
+    dropped = "experts drop 75% of their tokens or more, which MFU counts as if computed"
+    assert (dropped in plan(asked).warnings) == said
+
+
 def test_a_stack_that_sets_all_of_a_devices_units_aside_is_refused_with_how_many_may_be():
     asked = PlanRequest(model="gpt2-124m", gpus=16, cluster="trn1", stack="deepseek", reasons=False)
     said = "deepseek reserves 20 compute units for communication, but trainium1 has only 2; .*_units 1 or fewer works$"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.jobs.configured import configured
+from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.megatron.dialect import Words, dialect
 from planner.jobs.megatron.tables import resolved_tables, table_job, table_words
@@ -94,7 +96,15 @@ def _of_policy(document: Mapping[str, Any], context: Context) -> ImportedJob:
     batch, optimizer = whole(made.pop("policy.train_global_batch_size", None)), str(made.pop("optim", "AdamW"))
     made |= {"bf16": word == "bfloat16", "fp16": word == "float16", "fsdp": " ".join(["full_shard", *away])}
     made |= {"optim": {"AdamW": "adamw_torch"}.get(kind := optimizer.rpartition(".")[2], kind.lower())}
-    return tuned(made, _DTENSOR, context, gpus=None, batch=batch, task=task)
+    job = tuned(made, _DTENSOR, context, gpus=None, batch=batch, task=task)
+    left = {name: text for name, text in data("trainers/nemo-rl")["apart"].items() if _splits(policy, name)}
+    said = (f"dtensor_cfg.{name} is read and not priced: {text}" for name, text in left.items())
+    return replace(job, unpriced=(*job.unpriced, *said))
+
+
+def _splits(policy: Mapping[str, Any], name: str) -> bool:
+    """Whether an option of DTensor's table splits something: it is on, or a number above one."""
+    return str(at_path(policy, f"dtensor_cfg.{name}") or "0").lower() not in {"0", "1", "false"}
 
 
 def _words(policy: Mapping[str, Any], task: str) -> Words:
@@ -106,6 +116,8 @@ def _words(policy: Mapping[str, Any], task: str) -> Words:
     for name in tables:
         found |= table_words(core.get(name) or {}, {"": ""})
     found |= {word: [str(policy[name])] for name, word in _NAMES.items() if policy.get(name) is not None}
+    if truth(at_path(core, "peft.enabled") or False):
+        found |= table_words({name: core["peft"].get(name) for name in ("dim", "target_modules")}, {"": "peft."})
     on = {
         "dpo": task == "dpo",
         "peft": truth(at_path(core, "peft.enabled") or False),

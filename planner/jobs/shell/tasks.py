@@ -25,10 +25,11 @@ _OPTION: Final = re.compile(r"-\w*c\w*")
 
 @dataclass(frozen=True)
 class _Task:
-    """What is run, as a shell would, and the variables that are set for it."""
+    """What is run, as a shell would, the variables that are set for it, and the accelerators, any of them."""
 
     script: str
     environment: Mapping[str, str]
+    devices: tuple[str, ...] = ()
 
 
 def scripted(file: JobFile) -> JobFile:
@@ -36,7 +37,7 @@ def scripted(file: JobFile) -> JobFile:
     several = file.document is None and _KUBERNETES.search(file.text) is not None
     documents = _documents(file.text) if several else [file.document or {}]
     found = next((task for document in documents for task in _tasks(document)), None)
-    return replace(file, text=_text(found, file.text)) if found else file
+    return replace(file, text=_text(found, file.text), devices=found.devices) if found else file
 
 
 def _documents(text: str) -> list[Mapping[str, Any]]:
@@ -68,7 +69,20 @@ def _of_skypilot(document: Mapping[str, Any]) -> _Task:
     own = {"SKYPILOT_NUM_NODES": whole(document.get("num_nodes")) or 1, "SKYPILOT_NUM_GPUS_PER_NODE": whole(each)}
     envs = document.get("envs")
     said = {**(envs if isinstance(envs, Mapping) else {}), **own}
-    return _Task(document["run"], {str(name): str(value) for name, value in said.items() if value is not None})
+    environment = {str(name): str(value) for name, value in said.items() if value is not None}
+    return _Task(document["run"], environment, tuple(_kinds_of_skypilot(document.get("resources"))))
+
+
+def _kinds_of_skypilot(resources: Any) -> Iterator[str]:
+    """Accelerators by name, of which SkyPilot takes one kind."""
+    if not isinstance(resources, Mapping):
+        return
+    said = resources.get("accelerators")
+    for one in said if isinstance(said, list | Mapping) else [said or ""]:
+        if name := str(one).partition(":")[0].strip():
+            yield name
+    for other in (*(resources.get("any_of") or ()), *(resources.get("ordered") or ())):
+        yield from _kinds_of_skypilot(other)
 
 
 def _of_kubernetes(document: Mapping[str, Any]) -> Iterator[_Task]:

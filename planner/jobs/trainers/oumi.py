@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from planner.errors import BadRequest
 from planner.jobs.configured import configured
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob
@@ -15,7 +16,7 @@ from planner.jobs.trainers.nested import plain_words, tuned
 from planner.jobs.transformers.arguments import values_of
 from planner.jobs.transformers.options import FORMATS, OPTIONS
 from planner.jobs.transformers.trainer import zero
-from planner.jobs.values import at_path, truth
+from planner.jobs.values import at_path, truth, whole
 
 OUMI: Final = trainer("oumi")
 
@@ -31,6 +32,11 @@ def _job(document: Mapping[str, Any], context: Context, gpus: int | None = None)
     products = mixed if mixed in {"bf16", "fp16"} else FORMATS.get(str(made.get("dtype", "float32")).lower(), "fp32")
     if products in {"bf16", "fp16"}:
         made[products] = True
+    bits = whole(made.pop("peft.q_lora_bits", 4))
+    if truth(made.pop("load_in_4bit", False)):
+        made |= {"load_in_4bit": bits == 4, "load_in_8bit": bits == 8}
+    if truth(made.get("fsdp.enable_fsdp", False)) and truth(made.get("deepspeed.enable_deepspeed", False)):
+        raise BadRequest("fsdp and deepspeed are both enabled; oumi takes one of them")
     if made.get("fsdp.enable_fsdp"):
         words = [str(made.get("fsdp.sharding_strategy", "FULL_SHARD")).lower()]
         made["fsdp"] = " ".join([*words, *(["offload"] if truth(made.get("fsdp.cpu_offload", False)) else [])])

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from planner.errors import BadRequest
 from planner.jobs.configured import configured
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, joined
@@ -45,12 +46,13 @@ def _job(document: Mapping[str, Any], context: Context, *, gpus: int | None, sin
     narrow = builder is not None and builder["kind"] == "qlora_"
     optimizer = str(made.pop("optim", "AdamW")).rpartition(".")[2]
     word = str(made.pop("dtype", "bf16"))
+    if word not in {"bf16", "fp32"}:
+        raise BadRequest(f"dtype: torchtune trains in bf16 and fp32, got {word!r:.40}")
     made |= {
         "model_name_or_path": model_of_builder(component),
         "optim": said["optimizers"].get(optimizer, optimizer),
         "dtype": word,
         "bf16": word == "bf16",
-        "fp16": word == "fp16",
         "gradient_checkpointing": truth(made.get("gradient_checkpointing", False)),
         "use_peft": bool(builder and builder["kind"]),
         "load_in_4bit": narrow or bool(truth(made.get("load_in_4bit", False))),
@@ -65,16 +67,19 @@ def _job(document: Mapping[str, Any], context: Context, *, gpus: int | None, sin
         away = ["offload"] if truth(made.pop("fsdp_cpu_offload", False)) else []
         made["fsdp"] = " ".join(["shard_grad_op" if kept else "full_shard", *away])
     freed, hosted = (truth(made.pop(name, False)) for name in ("optimizer_in_bwd", "enable_activation_offloading"))
-    compiled = bool(truth(made.pop("torch_compile", False)))
+    parts = document.get("compile")
+    compiled = bool(truth(parts.get("model", True) if isinstance(parts, Mapping) else made.pop("torch_compile", False)))
     task = said["tasks"].get(loss, "finetune")
     copies = whole(made.get("data_parallel_replicate_dim")) or 1
     job = on_own_kernels(
         tuned(made, TORCHTUNE, context, gpus=gpus, batch=None, task=task), "torchtune", compiled=compiled
     )
     changes = {"stack.gradients.gradient_bytes": 0} if freed and "adapters" not in job.fields else {}
-    offload = "activations" if hosted and job.pins.get("offload", "none") == "none" else None
-    more = present(copies=copies if copies > 1 else None, offload=offload)
-    return joined(job, ImportedJob(present(changes=changes or None), more))
+    alone = job.pins.get("offload", "none") == "none"
+    more = present(copies=copies if copies > 1 else None, offload="activations" if hosted and alone else None)
+    both = data("transformers/words")["unpriced"]["activation_offloading"]
+    left = () if alone or not hosted else (f"enable_activation_offloading: {both}",)
+    return joined(job, ImportedJob(present(changes=changes or None), more, unpriced=left))
 
 
 def _listed(given: Any) -> list[str]:

@@ -36,6 +36,10 @@ def _read(launch: Launch, context: Context) -> ImportedJob:
             words[_KEYS[name]] = [value]
         elif front:
             words[name.removeprefix(front).replace("_", "-")] = [value]
+    if words.get("peft.dim", ["0"])[0] != "0":
+        words["peft"] = ["true"]
+    else:  # no adapters, whatever modules would have them
+        words = {name: one for name, one in words.items() if not name.startswith("peft.")}
     lengths = [int(pairs[name]) for name in LENGTHS if pairs.get(name, "").isdecimal()]
     words |= {"seq-length": [str(sum(lengths))]} if len(lengths) == len(LENGTHS) else {}
     samples = pairs.get(SAMPLES, "1")

@@ -94,6 +94,13 @@ def test_layers_that_look_ahead_are_left_out_and_named():
     assert read.source.endswith("without its layers that predict further tokens (--set model.mtp_layers=1)")
 
 
+@pytest.mark.parametrize(("said", "method"), [({"quant_method": "fp8"}, "fp8"), ({}, "an unnamed method")])
+def test_weights_that_are_stored_in_few_bits_are_named(said, method):
+    read = from_config(small("llama", quantization_config=said))
+    assert read.source.endswith(f"without its quantisation of weights by {method} (--base-precision)")
+    assert parameters(read) == parameters(from_config(small("llama")))
+
+
 def test_groups_that_limit_a_router_are_read_unless_it_ignores_them():
     limits = {"n_group": 4, "topk_group": 2}
     moe = from_config(small("deepseek_v3", **V3, **limits)).moe

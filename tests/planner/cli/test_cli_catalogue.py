@@ -102,6 +102,11 @@ def test_show_finds_the_kind_by_itself():
         assert (document["kind"], document["name"]) == (kind, full)
 
 
+def test_a_model_is_shown_by_its_name_on_a_hub():
+    assert run("show", "Qwen/Qwen3-8B").stdout == run("show", "qwen3-8b").stdout
+    assert "qwen3-8b" in run("show", "Qwen/Qwen3-8B-AWQ").stderr
+
+
 def test_a_file_is_no_entry():
     assert run("show", "my-cluster.toml").stderr.startswith("plan: 'my-cluster.toml' is a file: ")
 

@@ -22,6 +22,11 @@ def test_a_plan_for_a_trainer_is_one_that_it_starts(trainer, tmp_path):
     assert "Qwen/Qwen3-8B" in run("export", plan, "--to", trainer).stdout
 
 
+def test_ranks_that_a_trainer_lacks_are_refused_before_a_plan_is_made():
+    done = CliRunner().invoke(main, [*ASK, "--for", "swift", "--pp", "2"])
+    assert (done.exit_code, done.stderr) == (2, "plan: swift starts no plan of pp 2; 1 works\n")
+
+
 def test_an_answer_replanned_keeps_the_name_on_the_hub(tmp_path):
     plan, again = tmp_path / "plan.json", tmp_path / "again.json"
     run(*ASK, "--for", "trl", "--format", "json", "-o", plan)

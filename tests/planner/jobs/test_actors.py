@@ -159,6 +159,20 @@ def test_a_configuration_of_verl_is_read_as_its_overrides_are(engine, tp, zero):
     assert not any("lora" in line for line in job.assumed)
 
 
+@pytest.mark.parametrize(
+    ("said", "adapters"),
+    [
+        ("rank: 0", None),
+        ("rank: 32", "32"),
+        ("rank: 8, target_modules: [linear_qkv, linear_fc1]", "8:linear_qkv,linear_fc1"),
+    ],
+)
+def test_an_actor_of_verl_on_megatron_trains_the_adapters_that_its_file_names(said, adapters):
+    text = ACTOR.replace("ENGINE", "megatron").replace("MICRO", "2").replace("lora_rank: 0", f"lora: {{{said}}}")
+    job = read_job([JobFile(Path("a.yaml"), text)], Context(disk=False)).job
+    assert job.fields.get("adapters") == adapters
+
+
 def test_a_micro_batch_that_a_configuration_of_verl_leaves_open_is_asked_for():
     assert of_file("fsdp", "null").missing == ("no micro-batch is given; --micro-batch-size gives it",)
     assert of_file("fsdp", "null", known={"pins.micro_batch_size"}).missing == ()
@@ -204,6 +218,25 @@ def test_the_policy_of_nemo_rl_trains_on_all_that_the_cluster_has():
 def test_gpus_that_only_generate_do_not_train(resources, gpus):
     apart = f"  generation: {{colocated: {{enabled: false, resources: {resources}}}}}\ncluster:"
     assert of_files(POLICY.replace("cluster:", apart)).fields.get("gpus") == gpus
+
+
+def test_adapters_of_nemo_rl_on_megatron_have_the_rank_that_its_file_says():
+    adapted = "{enabled: true, peft: {enabled: true, dim: 16, target_modules: [linear_qkv]}}"
+    job = of_files(CORE.replace("{enabled: true}", adapted), POLICY)
+    assert job.fields["adapters"] == "16:linear_qkv"
+    assert not any("peft" in line for line in job.unpriced)
+
+
+@pytest.mark.parametrize("said", ["expert_parallel_size: 8", "pipeline_parallel_size: 2", "sequence_parallel: true"])
+def test_what_dtensor_splits_besides_is_said_to_have_no_price(said):
+    def unpriced(more):
+        found = of_files(POLICY.replace("tensor_parallel_size: 2, act", f"tensor_parallel_size: 2, {more}, act"))
+        return [line for line in found.unpriced if line.startswith("dtensor_cfg.")]
+
+    name, _, _ = said.partition(":")
+    (line,) = unpriced(said)
+    assert line.startswith(f"dtensor_cfg.{name} is read and not priced")
+    assert not unpriced(f"{name}: {'false' if name == 'sequence_parallel' else 1}")
 
 
 def test_nemo_rl_takes_one_backend():

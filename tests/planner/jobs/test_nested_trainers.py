@@ -64,6 +64,24 @@ def test_one_device_holds_all_states_and_4_bits_are_of_the_builder():
     assert (job.fields["gpus"], job.pins["zero_stage"], job.fields["base_precision"]) == (1, 0, "nf4-double")
 
 
+def test_torchtune_trains_in_no_fp16():
+    with pytest.raises(BadRequest, match="dtype: torchtune trains in bf16 and fp32, got 'fp16'"):
+        job_of(TUNE.replace("dtype: bf16", "dtype: fp16"))
+
+
+@pytest.mark.parametrize(("said", "same_as"), [("{loss: true}", "true"), ("{model: false}", "false")])
+def test_parts_that_torchtune_compiles_are_read_one_by_one(said, same_as):
+    found, plain = (job_of(f"{TUNE}compile: {word}\n") for word in (said, same_as))
+    assert found == plain
+
+
+def test_activations_offloaded_beside_states_are_said_to_have_no_price():
+    full = TUNE.replace("lora_llama3_1_8b", "llama3_1_8b")
+    job = job_of(f"{full}fsdp_cpu_offload: true\nenable_activation_offloading: true\n")
+    assert job.pins["offload"] == "optimizer+parameters"
+    assert any(line.startswith("enable_activation_offloading: activations move to the host") for line in job.unpriced)
+
+
 def test_gradients_that_the_backward_pass_applies_are_not_kept():
     text = (
         TUNE.replace("lora_llama3_1_8b", "llama3_1_8b") + "optimizer_in_bwd: true\nenable_activation_offloading: true\n"
@@ -144,6 +162,21 @@ def test_oumi_has_options_of_transformers_in_tables():
     assert (job.pins["zero_stage"], job.pins["recompute"], job.pins["micro_batch_size"]) == (3, "full", 2)
     started = read_command("oumi distributed torchrun --nproc_per_node 4 -m oumi train -c own.yaml", own=OUMI)
     assert started.fields["gpus"] == 4
+
+
+@pytest.mark.parametrize(
+    ("said", "format_"),
+    [("q_lora_bits: 8", "int8"), ("use_bnb_nested_quant: true", "nf4-double"), ("lora_r: 8", "nf4")],
+)
+def test_oumi_says_the_bits_of_frozen_weights(said, format_):
+    job = job_of(OUMI.replace("lora_r: 8,", f"q_lora: true, {said},"))
+    assert job.fields["base_precision"] == format_
+    assert not job.unpriced
+
+
+def test_oumi_shards_in_one_way():
+    with pytest.raises(BadRequest, match="both enabled"):
+        job_of(f"{OUMI}deepspeed: {{enable_deepspeed: true}}\n")
 
 
 FACTORY = "finetuning_type: full\nper_device_train_batch_size: 1\nbf16: true\ncutoff_len: 4096\n"

@@ -105,6 +105,12 @@ def test_time_is_bounded_and_out_of_it_has_its_code(limit):
     }
 
 
+def test_fields_that_an_error_offers_are_not_what_it_is_about():
+    status, document = answer("replan", json.dumps({"model": "llama3-8b"}).encode(), 30.0)
+    assert status == 422
+    assert "field" not in json.loads(document)["error"]
+
+
 def test_names_are_no_paths():
     names_only({"model": "175b", "cluster": {"name": "mine", "accelerator": "h100-sxm"}, "stack": "fsdp"})
 

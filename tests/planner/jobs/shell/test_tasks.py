@@ -45,6 +45,16 @@ def test_a_task_of_skypilot_starts_what_it_runs_on_the_nodes_that_it_asks_for():
     assert SKY.splitlines()[found.parts[0].line - 1].strip().startswith("torchrun")
 
 
+@pytest.mark.parametrize(
+    ("asked", "cluster"),
+    [('"A100:8"', "dgx-a100-40gb"), ("{A100-80GB: 8}", "dgx-a100-80gb"), ("[H100:8, A100:8]", None), ("Zog:8", None)],
+)
+def test_accelerators_that_a_task_asks_for_are_its_machines_or_asked_about(asked, cluster):
+    job = job_of(SKY.replace('"H100:8"', asked).replace("$SKYPILOT_NUM_GPUS_PER_NODE", "8")).job
+    assert job.fields.get("cluster") == cluster
+    assert job.asks_for("cluster") == (cluster is None)
+
+
 SCRIPT = f"torchrun --nnodes $WORLD_SIZE --nproc-per-node 8 a.py {SIZES} --tensor-model-parallel-size $TP"
 
 
