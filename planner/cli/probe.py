@@ -13,8 +13,6 @@ from planner.cli.command import Command, option
 from planner.cli.output import check_writable, write
 from planner.cli.values import Text
 from planner.errors import BadRequest
-from planner.runs.probe.program import program
-from planner.runs.probe.records import SECTIONS
 
 PROGRAM = "planner.runs.probe.measure"
 
@@ -41,6 +39,9 @@ def probe(printed: bool, only: str | None, output: str) -> None:
     It needs PyTorch. `plan probe --print > measure.py` writes the program, one file that needs nothing else; for
     the links between devices start that with torchrun. `plan calibrate probe.json` makes a profile of the answer.
     """
+    from planner.runs.probe.program import program
+    from planner.runs.probe.records import SECTIONS
+
     if unknown := [name for name in (only or "").split(",") if name and name not in (*SECTIONS, "collectives")]:
         raise BadRequest(f"--only {unknown[0]:.40}: there is no such section; {meant(unknown[0], SECTIONS)}")
     if printed:

@@ -133,14 +133,16 @@ def search(
         outcome.proved, outcome.lower_bound = False, 0.0
         return outcome
     pending: list[Priced] = []
-    for chunk in _visits(cores, optimistic, pace):
+    reach = np.inf if several else margin
+    likely = cores[optimistic[cores] < reach * _ceiling(outcome)]
+    for chunk in _visits(likely, optimistic, pace):
         if optimistic[chunk[0]] >= _ceiling(outcome):
             break
         if budget.spent():
             outcome.proved, outcome.lower_bound = False, min(outcome.lower_bound, float(optimistic[chunk[0]]))
             break
         known = outcome.priced
-        near = chunk if several else chunk[optimistic[chunk] < margin * _ceiling(outcome)]
+        near = chunk[optimistic[chunk] < reach * _ceiling(outcome)]
         pending += _price_chunk(outcome, space, near, scenario)
         budget.spend(pace.effort * (outcome.priced - known))
         if several:

@@ -47,7 +47,7 @@ LAYER = frozenset({*MESH_AXES, "ep", "etp", "cp_kind", "micro_batch_size", "sequ
 """Axes that decide what a layer costs which nothing recomputes."""
 OUTLINE = (*MESH_AXES, "vpp", "schedule", "recompute")
 """Axes that the scope of a proof and the obvious other choices depend on."""
-WIDE = 1 << 16
+WIDE = 1 << 17
 """Rows that are bounded at a time before they are laid out further."""
 SLAB = 1 << 15
 """Rows without switches that are laid out at a time where most are left out."""
