@@ -24,7 +24,7 @@ OUT_OF_TIME: Final = 4
 INTERRUPTED: Final = 130
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 """What a stream says that takes no more."""
-_AGAIN: Final = 0.01
+_AGAIN: Final = 0.1
 """Seconds until an interrupt that was lost comes again, by when the object whose end lost it is gone."""
 
 
