@@ -93,7 +93,8 @@ of today nothing is to be said."""
 
 def _arguments(said: Mapping[str, str]) -> Iterator[str]:
     """A dump as the command line that has the same effect, of the options that are read."""
-    yield from (f"--{word}" for name, (value, word) in _TURNED.items() if said.get(name) == value)
+    turned = (word for name, (value, word) in _TURNED.items() if said.get(name) == value)
+    yield from (f"--{word}" for word in turned if not _idle(said, word))
     said = {name: value for name, value in said.items() if not (name == "num_experts" and value in {"1", "[1]"})}
     heads, groups = (_whole(said.get(name)) for name in ("num_attention_heads", "num_key_value_heads"))
     if groups and heads and groups < heads:

@@ -36,6 +36,14 @@ def test_the_dump_says_what_ran(tmp_path):
     )
 
 
+def test_sends_are_not_hidden_only_where_chunks_interleave_and_the_dump_says_so(tmp_path):
+    off = {"overlap_p2p_comm": "False"}  # Megatron-LM turns it off itself where nothing interleaves
+    plain = read(tmp_path, dump(**off, virtual_pipeline_model_parallel_size="None") + steps())
+    chunked = read(tmp_path, dump(**off, virtual_pipeline_model_parallel_size="2") + steps())
+    assert "stack.overlap.pp_interleaved" not in plain.fields["changes"]
+    assert chunked.fields["changes"]["stack.overlap.pp_interleaved"] == 1.0
+
+
 def test_the_time_is_that_of_the_lines(tmp_path):
     found = measured(tmp_path, dump() + steps())
     assert found["iteration_seconds"] == 1.25
