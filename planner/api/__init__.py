@@ -8,13 +8,14 @@ Imports: explain, search and below.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from planner.answer.build import frame_record
 from planner.answer.plan import Plan, Rejection
 from planner.api.answers import best_plan, conclude, given_plan
 from planner.errors import BadRequest
 from planner.request.budget import Budget
+from planner.request.fields import GIVEN_SPLIT
 from planner.request.pins import Pin, parse_pins
 from planner.request.progress import Tell
 from planner.request.request import PlanRequest
@@ -76,17 +77,22 @@ def predict(
     return given_plan(resolved, budget, layers, recomputed, chunked=chunked, near=near, as_ran=as_ran)
 
 
-def why_not(request: PlanRequest, *, progress: Tell | None = None) -> WhyNot:
+def why_not(request: PlanRequest, *, chunked: bool = True, progress: Tell | None = None) -> WhyNot:
     """Compare the best strategy under the request's pins with the best of all.
 
-    What the pins leave free is chosen as well as it can be, so that the comparison is fair. As many values as there are
-    node groups are one for each, as ``predict`` reads them. ``progress`` is called in both searches, as by ``plan``.
+    What the pins leave free is chosen as well as it can be, so that the comparison is fair; where the request gives the
+    layers of the stages, it is priced as by ``predict``, to which ``chunked`` goes. As many values as there are node
+    groups are one for each, as ``predict`` reads them. ``progress`` is called in both searches, as by ``plan``.
     """
     from planner.explain.why_not import compared
 
-    pinned, pins = _pinned(_question(request), progress)
-    best = plan(request.model_copy(update={"pins": {}, "reasons": False}), progress=progress)
-    return compared(request, pins, pinned, best)
+    request = _question(request)
+    if request.layers_per_stage is None:
+        pinned, pins = _pinned(request, progress)
+    else:
+        pinned, pins = predict(request, chunked=chunked), parse_pins(request.pins)
+    free: dict[str, Any] = {"pins": {}, "reasons": False, **dict.fromkeys(GIVEN_SPLIT)}
+    return compared(request, pins, pinned, plan(request.model_copy(update=free), progress=progress))
 
 
 def _question(request: PlanRequest) -> PlanRequest:

@@ -23,6 +23,7 @@ from planner.cli.options import (
 from planner.cli.output import as_json, deliver, end_infeasible, shown, talk, write
 from planner.errors import BadRequest, NothingFits
 from planner.request.fields import GIVEN_SPLIT, PIN_AXES, VARIED
+from planner.request.pins import parse_pins
 
 if TYPE_CHECKING:
     from planner.answer.plan import Plan
@@ -113,10 +114,8 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
         return
     from planner.api import predict as price
 
-    request, ran, chunked = asked.request, None, True
-    if found:  # whose file may draw every chunk, which one number a stage does not say
-        chunked = asked.origins.get("layers_per_stage") not in {found.names, *found.job.origins.values()}
-    else:
+    request, ran, chunked = _staged(asked, found), None, not _of_files(asked, found, "layers_per_stage")
+    if not found:
         request, ran = with_saved_strategy(request, params["config"], asked.origins), measured_run(params["config"])
         if ran is not None and (other := _changed(asked, params["config"])):
             talk(
@@ -137,6 +136,23 @@ def predict(ctx: click.Context, /, **params: Any) -> None:
         say_of_files(params, found)
         talk(params, *_length(found, asked))
     _deliver(answer, params)
+
+
+def _of_files(asked: Question, found: FilesOfJob | None, name: str) -> bool:
+    """Whether the files of a job say a value, or it follows from what they say."""
+    return found is not None and asked.origins.get(name) in {found.names, *found.job.origins.values()}
+
+
+def _staged(asked: Question, found: FilesOfJob | None) -> PlanRequest:
+    """The request; without the layers of the files' stages where options ask for other stages, or for several."""
+    request = asked.request
+    if not _of_files(asked, found, "layers_per_stage"):
+        return request
+    pins = parse_pins(request.pins)
+    same = all(_of_files(asked, found, f"pins.{axis}") for axis in ("pp", "vpp") if axis in pins)
+    if same and all(len(pin.values) == 1 for pin in pins.values()):
+        return request
+    return request.model_copy(update=dict.fromkeys(GIVEN_SPLIT))
 
 
 def _changed(asked: Question, config: str) -> list[str]:
@@ -186,8 +202,8 @@ def why_not(ctx: click.Context, /, **params: Any) -> None:
     from planner.api import why_not as object_to
 
     with working("searching", params, in_bytes=asked.request.objective == "memory") as watched:
-        request = asked.request.model_copy(update=dict.fromkeys(GIVEN_SPLIT)) if found else asked.request
-        answer = object_to(request, **watched)
+        chunked = not _of_files(asked, found, "layers_per_stage")  # whose file may draw every chunk
+        answer = object_to(_staged(asked, found), chunked=chunked, **watched)
     say_of_files(params, found)
     from planner.render.terminal.why_not import render_why_not
 

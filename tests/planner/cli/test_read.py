@@ -150,6 +150,19 @@ def test_every_other_command_takes_the_file(files):
     assert beside.exit_code == 0, beside.stderr
 
 
+def test_the_stages_of_a_script_are_priced_as_it_has_them_until_an_option_asks_for_others():
+    def seconds(*asked):
+        return json.loads(run(*asked, "--format", "json", "-q").stdout)
+
+    script = "examples/my-job/train.sh"
+    price, objection = seconds("predict", script), seconds("why-not", script)
+    assert [stage["layers"] for stage in objection["strategy"]["stages"]] == [12, 12]
+    assert objection["iteration_seconds"] == price["prediction"]["iteration_seconds"]
+    for command in ("predict", "why-not"):
+        assert len(seconds(command, script, "--pp", 4)["strategy"]["stages"]) == 4
+    assert seconds("why-not", script, "--tp", "..2")["iteration_seconds"] < objection["iteration_seconds"]
+
+
 def test_files_that_contradict_each_other_are_named_and_an_option_settles_it(files):
     other = files / "other.json"
     other.write_text(json.dumps({"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1}}))
