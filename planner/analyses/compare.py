@@ -25,6 +25,7 @@ from planner.answer.plan import Answer, Plan, Record
 from planner.answer.text import why_infeasible
 from planner.errors import BadRequest
 from planner.request.features import features, turned
+from planner.request.overrides import NOTES_OF_MODEL
 from planner.request.pins import shown_value
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
@@ -278,7 +279,7 @@ def _models(here: Scenario, goal: Scenario) -> Changes:
         return
     for name in type(goal.model).model_fields:
         old, new = getattr(here.model, name), getattr(goal.model, name)
-        if old != new and name not in ("name", "reach", "source", "title", "tokens"):
+        if old != new and name not in NOTES_OF_MODEL:
             here = replace(here, model=here.model.model_copy(update={name: new}))
             yield f"model: {name.replace('_', ' ')}", f"{_said(old)} -> {_said(new)}", here
     if here.seq_length != goal.seq_length:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from planner.answer.plan import Advice, Alternative, Plan
-from planner.answer.text import BEST
+from planner.answer.text import BEST, otherwise
 from planner.api import plan as ask
 from planner.explain.verdict import verdict
 from planner.explain.why_not import objective_terms
 from planner.frameworks.registry import goes_with
 from planner.request.progress import Tell
 from planner.request.request import PlanRequest
-
-_AXES = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero_stage", "micro_batch_size", "recompute", "schedule")
 
 
 def compare_with_best(
@@ -56,5 +54,4 @@ def differs(given: Plan, best: Plan) -> str:
     """The axes in which the best is otherwise, in words; nothing where it is the same."""
     if given.strategy is None or best.strategy is None:
         return "the only one that runs"
-    pairs = ((name, getattr(given.strategy, name), getattr(best.strategy, name)) for name in _AXES)
-    return ", ".join(f"{name} {theirs} instead of {mine}" for name, mine, theirs in pairs if mine != theirs)
+    return otherwise(given.strategy, best.strategy)

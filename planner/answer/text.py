@@ -193,6 +193,18 @@ def strategy_in_words(strategy: Strategy) -> str:
     return ", ".join([*(degrees_above_one(strategy) or ["one GPU"]), *memory_savings(strategy)])
 
 
+_COMPARED: Final = (
+    *("tp", "cp", "pp", "vpp", "dp", "ep", "etp"),
+    *("zero_stage", "micro_batch_size", "recompute", "schedule"),
+)
+
+
+def otherwise(given: Strategy, other: Strategy) -> str:
+    """In what another strategy is otherwise than a given one: "tp 1 instead of 4"; nothing where it is the same."""
+    pairs = ((name, getattr(given, name), getattr(other, name)) for name in _COMPARED)
+    return ", ".join(f"{name} {theirs} instead of {mine}" for name, mine, theirs in pairs if mine != theirs)
+
+
 def why_infeasible(answer: Plan) -> str:
     """Why an answer has nothing that works, memory first, else the rule, or two that stand together; and what would."""
     refused = sorted(answer.rejected, key=lambda one: one.rule != "memory")

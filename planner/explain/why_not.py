@@ -19,7 +19,15 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Ints, Strategies
 from planner.answer.build import order_in_words
 from planner.answer.plan import Advice, Answer, Plan, Rejection, Strategy
-from planner.answer.text import NOT_KNOWN, NOTABLE, SHORT_TERMS, format_bytes, format_seconds, strategy_in_words
+from planner.answer.text import (
+    NOT_KNOWN,
+    NOTABLE,
+    SHORT_TERMS,
+    format_bytes,
+    format_seconds,
+    otherwise,
+    strategy_in_words,
+)
 from planner.errors import BadRequest, OutOfTime
 from planner.explain import verdict as explain
 from planner.request.budget import Budget
@@ -274,7 +282,7 @@ class WhyNot(Answer):
     nothing_near: str = ""
     """What was tried where none was found."""
     best: str = ""
-    """The best plan in a few words: "TP 4, PP 8, DP 16"."""
+    """The best plan in a few words: "TP 4, PP 8, DP 16"; if that does not tell, "DP 64, zero_stage 2 instead of 3"."""
 
 
 def compared(request: PlanRequest, pins: Mapping[str, Pin], pinned: Plan, best: Plan) -> WhyNot:
@@ -296,8 +304,17 @@ def compared(request: PlanRequest, pins: Mapping[str, Pin], pinned: Plan, best: 
         verdict=explain.verdict(pinned, best, by_objective),
         nearest=pinned.nearest,
         nothing_near=pinned.nothing_near,
-        best=strategy_in_words(best.strategy) if best.strategy else "",
+        best=_best_in_words(pinned.strategy, best.strategy),
     )
+
+
+def _best_in_words(pinned: Strategy | None, best: Strategy | None) -> str:
+    """The best strategy in a few words, and where these are those of the other too, in what it is otherwise."""
+    if best is None:
+        return ""
+    words = strategy_in_words(best)
+    changed = otherwise(pinned, best) if pinned is not None and strategy_in_words(pinned) == words else ""
+    return ", ".join(filter(None, (words, changed)))
 
 
 def _width_rule(pinned: Plan) -> tuple[Rejection, ...]:

@@ -29,9 +29,10 @@ FIXED: Final = frozenset(
 )
 """What a stack's constants rest on."""
 _SWITCHES: Final = "switches."
-_FIXED_MODEL: Final = frozenset(
+NOTES_OF_MODEL: Final = frozenset(
     {"name", "title", "family", "source", "reach", "tokens", "batch_tokens", "published_parameters"}
 )
+"""Fields of a model that the time of an iteration does not depend on."""
 _WORDS: Final = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False, "none": None}
 
 
@@ -78,7 +79,7 @@ def known_path(path: str) -> str:
         near = no_such(path, SWITCHES) if path.isidentifier() and root not in ROOTS else ""
         hint = near if "did you mean" in near else "expected stack. or model. and a field, such as stack.overlap.pp"
         raise BadRequest(f"{path!r:.60}: {hint}")
-    known = _SETTABLE if root == "stack" else set(Model.model_fields) - _FIXED_MODEL
+    known = _SETTABLE if root == "stack" else set(Model.model_fields) - NOTES_OF_MODEL
     if name not in known:
         now = None
         if root == "stack":

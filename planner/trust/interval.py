@@ -186,8 +186,8 @@ def trust(scenario: Scenario, row: Strategies, *, mfu: float = 1.0, mixture: boo
 def _untried(scenario: Scenario) -> tuple[str, ...]:
     """What few measured runs train, and none of those that mechanisms were found on."""
     said = {
-        "adapters, of which there are none": scenario.frozen,
-        "frozen layers, of which there are none": scenario.trained_depth < 1.0,
+        "adapters against few": scenario.frozen,
+        "frozen layers against none": scenario.trained_depth < 1.0,
         f"{scenario.task.title} against pretraining": scenario.task.sequences > 1 or scenario.further_forwards > 0,
         "packed documents against whole sequences": scenario.attended_length < scenario.seq_length,
     }
@@ -260,7 +260,7 @@ def _beyond(mine: Traits, table: Measured) -> tuple[str, ...]:
     """
     alike = table.traits.names["kind"] == mine.names["kind"][0]
     if not alike.any():
-        return (f"{mine.names['kind'][0]} layers, of which there are none",)
+        return (f"{mine.names['kind'][0]} layers against none",)
 
     def too_large(key: str, among: Bools) -> tuple[float, float] | None:
         own, most = float(mine.sizes[key][0]), float(table.traits.sizes[key][among].max())

@@ -67,7 +67,7 @@ def print_reading(found: Reading, console: Console, *, whole: bool = False) -> N
     if shown:
         section("Read", _table(shown, found.origins), console)
     if plain:
-        said = ", ".join(f"{name.removeprefix('pins.')} {_short(found.values[name])}" for name in plain)
+        said = ", ".join(f"{_named(name)} {_short(found.values[name])}" for name in plain)
         console.print(indented(Text(f"at their defaults: {said}")))
     _print_list("Read and not priced", found.unpriced, console)
     _print_list("Assumed", found.assumed, console)
@@ -87,9 +87,23 @@ def _table(values: Mapping[str, Any], origins: Mapping[str, str]) -> Table:
     for name, value in values.items():
         parts = {"": value} if not isinstance(value, Mapping) else _parts(value)
         for place, (part, inner) in enumerate(parts.items()):
-            heading = name.removeprefix("pins.") if not place else f"  {_PARTS.get(part, _words(part))}"
+            heading = _named(name) if not place else f"  {_PARTS.get(part, _words(part))}"
             table.add_row(*map(Text, (heading, _short(inner), *([origins.get(name, "")] * several))))
     return table
+
+
+def _named(name: str) -> str:
+    """A value's name, an axis's by itself; those that say a file's own sizes in words."""
+    axis = name.removeprefix("pins.")
+    return _IN_STEPS.get(axis, axis)
+
+
+_IN_STEPS: Final[Mapping[str, str]] = {
+    "steps": "micro-batches per rank",
+    "local": "sequences per rank",
+    "copies": "copies of the states",
+}
+"""What pins say until the devices are known."""
 
 
 def _parts(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,8 +52,9 @@ def render(plan: Plan, console: Console, *, whole: bool = False, most: int | Non
     blocks = console.is_terminal and speaks_utf(console)
     fewer = range(FEW, -1 - (console.width >= USUAL), -1)
     for few in (len(plan.alternatives) + len(plan.why_not) + 1,) if whole else fewer:
-        others = max(few - 1, 0) if most is None else most
-        shown = Shown(whole=whole, reasons=max(few, 0), others=others, launch=few >= 0)
+        in_place = few == 1 and most is None and any(other.tied for other in plan.alternatives)  # of the last reason
+        others = max(few - 1, int(in_place)) if most is None else most
+        shown = Shown(whole=whole, reasons=max(few - in_place, 0), others=others, launch=few >= 0)
         parts = Group(*_parts(plan, console.width, shown, blocks=blocks))
         if whole or len(console.render_lines(parts)) <= LINES:
             break

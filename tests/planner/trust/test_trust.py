@@ -128,9 +128,9 @@ def test_a_kind_of_layers_that_nobody_measured_is_outside_however_near_the_rest(
     monkeypatch.setattr("planner.trust.interval.measured", lambda: others)
     found = trust(asked(model="nemotron-h-8b"), row())
     assert found.nearest[0].distance < found.region
-    assert (found.inside, found.beyond) == (False, ("hybrid layers, of which there are none",))
+    assert (found.inside, found.beyond) == (False, ("hybrid layers against none",))
     (said,) = outside(found)
-    assert said == "outside the validated region: hybrid layers, of which there are none in measured runs"
+    assert said == "outside the validated region: hybrid layers against none in measured runs"
 
 
 @pytest.mark.parametrize(
