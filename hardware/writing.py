@@ -76,6 +76,9 @@ def short_quantity(text: str) -> str:
         return text
     dimension = _BASES[found[2]]
     exact = parse_quantity(text, dimension)
+    for unit in ("TiB", "GiB") if dimension == "bytes" and exact else ():  # of which memory has a whole number
+        if exact % (size := parse_quantity(f"1 {unit}", "bytes")) == 0.0:
+            return f"{exact / size:.0f} {unit}"
     for digits in (3, 6, 12):
         shown = format_quantity(exact, dimension, digits)
         if parse_quantity(shown, dimension) == exact:

@@ -257,7 +257,8 @@ def _why_not_best(division: Division, job: int, best: int) -> str:
 def _paces(division: Division, chosen: int, best: int) -> str:
     mine, other = (pace(division.options[o], division.queue.period) for o in (chosen, best))
     share, part = mine / other, division.place_of(chosen).gpus / division.place_of(best).gpus
-    return f"{share:.0%} of its pace with {part:.0%} of the GPUs of {division.place_of(best)}"
+    fewer = "" if part == 1.0 else f"with {part:.0%} of the GPUs "
+    return f"{fewer}{share:.0%} of its pace on {division.place_of(best)}"
 
 
 def _finishes(division: Division, chosen: int, best: int) -> str:

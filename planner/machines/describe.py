@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from hardware.catalogue import accelerator
 from hardware.errors import UnknownName
-from hardware.files import canonical, entry, names
+from hardware.files import canonical, entry, names, source_texts
 from hardware.units import parse_quantity
 from planner.answer.text import plural
 from planner.errors import BadRequest
@@ -279,8 +279,9 @@ def settle_price(node: Node) -> None:
     """The rent of a device: as it was said, or assumed to be the catalogue's, where that has one."""
     name = str(node.value("accelerator"))
     if "price" not in node.figures and (rent := _rent(name)) is not None:
-        source = accelerator(name).sources.get("price", "catalogue")
-        node.say("price", f"{rent} $/h", f"assumed: the catalogue's for {name} ({source}); --price sets yours")
+        source = source_texts().get(accelerator(name).sources.get("price", ""), "")
+        whose = f"the catalogue's for {name}{source and f' ({source})'}"
+        node.say("price", f"{rent} $/h", f"assumed: {whose}; --price sets yours")
 
 
 def settle_network(node: Node, *, alone: bool) -> None:

@@ -51,7 +51,7 @@ def cluster_file(name: str, nodes: Sequence[Node], read: Sequence[str]) -> str:
     Raises:
         BadRequest: what was said makes no cluster.
     """
-    made = f"Written by plan init from {', '.join(read) or 'answers'}."
+    made = f"Written by plan init from {', '.join(read) or 'options and answers'}."
     notes = "The line above a figure says where it comes from.", "docs/machines.md explains the fields."
     head = [*(part for note in (made, *notes) for part in _comment(note)), ""]
     lines = [*head, _field("name", name), ""]

@@ -194,7 +194,7 @@ def _table(by_file: Compared, figures: Mapping[str, Any], most: float) -> Iterat
         yield ""
     for name, metrics in figures["files"].items() if len(by_file) > 1 else ():
         for metric, total in metrics.items():
-            if total["n"] and name not in published:
+            if total["n"] and name not in {*published, *figures["groups"], *figures["memory_groups"]}:
                 yield line(f"{metric.replace('_', ' ')}, {name}", total, COLUMNS)
     if most == math.inf:
         yield from _with_all_known(figures)
@@ -210,7 +210,8 @@ def _with_all_known(figures: Mapping[str, Any]) -> Iterator[str]:
             least = sorted(by_group, key=by_group.__getitem__)[:LEAST]
             held_by = {describe_source(group): by_group[group] for group in least if by_group[group] < COVERAGE}
             low = ", ".join(f"{title} {share:.0%}" for title, share in held_by.items())
-            shares = f"holds {held['mean']:.1%}, mean over groups{low and f'; least: {low}'}"
+            over = "" if len(by_group) == 1 else f", mean over groups{low and f'; least: {low}'}"
+            shares = f"holds {held['mean']:.1%}{over}"
             yield f"{COVERAGE:.0%} interval, {name}: {shares}"
     yield "Fits: " + ", ".join(f"{count} {_FITS[name]}" for name, count in figures["fits"].items())
 
