@@ -142,8 +142,23 @@ def drop_stderr() -> None:
 
 def _begun(error: click.NoSuchOption) -> list[str]:
     """Options that begin with what was typed, which may share less with it than shorter ones do."""
-    params = error.ctx.command.params if error.ctx else []
-    return [name for param in params for name in param.opts if name.startswith(error.option_name)]
+    return [name for param in _params(error) for name in param.opts if name.startswith(error.option_name)]
+
+
+def _near(error: click.NoSuchOption) -> str:
+    """What may have been meant; nothing where no option comes near."""
+    if error.option_name in _OF_NODES and "gpus" in {param.name for param in _params(error)}:
+        return "; --gpus takes all of them: nodes times GPUs of a node"
+    possible = _begun(error) or error.possibilities
+    return f"; did you mean {' or '.join(possible)}?" if possible else ""
+
+
+def _params(error: click.NoSuchOption) -> list[click.Parameter]:
+    return error.ctx.command.params if error.ctx else []
+
+
+_OF_NODES = ("--nodes", "--num-nodes", "--nnodes")
+"""Options by which launchers ask for machines."""
 
 
 def _usage(error: click.ClickException) -> str:
@@ -151,9 +166,7 @@ def _usage(error: click.ClickException) -> str:
     hint = " (`plan --help` shows what there is)"
     match error:
         case click.NoSuchOption():
-            possible = _begun(error) or error.possibilities
-            near = f"; did you mean {' or '.join(possible)}?" if possible else hint
-            return f"no such option {error.option_name}{near}"
+            return f"no such option {error.option_name}{_near(error) or hint}"
         case click.MissingParameter(param=click.Parameter() as param, ctx=click.Context() as ctx):
             name = f"{param.opts[0]} " if isinstance(param, click.Option) else ""
             said = f"; {param.help}".rstrip(".") if isinstance(param, click.Option) and param.help else ""

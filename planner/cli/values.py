@@ -144,14 +144,14 @@ class Count(click.ParamType[int]):
             return value
         text = str(value).strip()
         if not _DIGITS.fullmatch(text):
-            self.fail(self._refusal(text), param, ctx)
+            self.fail(self._refusal(text, param), param, ctx)
         if len(text) > _MOST_DIGITS:
             self.fail(f"a number of {len(text)} digits is out of range", param, ctx)
         if int(text) < self.least:
             self.fail(f"expected at least {self.least}, got {text}", param, ctx)
         return int(text)
 
-    def _refusal(self, text: str) -> str:
+    def _refusal(self, text: str, param: click.Parameter | None) -> str:
         if not text:
             return "empty, where a whole number such as 64 is expected"
         meant = _meant(text)
@@ -159,7 +159,9 @@ class Count(click.ParamType[int]):
             return f"expected at least {self.least}, got {short(text)}"
         binary = f" or {meant * 128 // 125}" if meant and text.lower().endswith("k") and meant % 125 == 0 else ""
         hint = "such as 64" if meant is None else f"in plain digits: write {meant}{binary}"
-        return f"expected a whole number {hint}, got {short(text)}"
+        said = param.help if isinstance(param, click.Option) and param.help and meant is not None else ""
+        of = f" ({said[:1].lower()}{said[1:].partition('.')[0]})" if said else ""  # sequences, say, and not tokens
+        return f"expected a whole number {hint}, got {short(text)}{of}"
 
 
 class Length(Count):

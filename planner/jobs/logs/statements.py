@@ -138,6 +138,8 @@ def with_findings(job: ImportedJob, findings: Findings, context: Context, *, asi
     rest = any(not describes_model(file) for file in context.files)  # which a configuration or a script says
     asked = ["cluster"] if rest else list(_ASKED)
     lacks = [f"the log does not say {_ASKED[name][0]}; give {_ASKED[name][1]}" for name in asked if name not in known]
+    if len(lacks) > FEW:
+        lacks[-1] += " (or the job's configuration together with the log, which says most of these)"
     return replace(
         job,
         fields=fields,
@@ -148,6 +150,8 @@ def with_findings(job: ImportedJob, findings: Findings, context: Context, *, asi
     )
 
 
+FEW: Final = 2
+"""Settings that a log may lack until its job's configuration is the easier way to say them."""
 _ASKED: Final = {
     "model": ("the model", "--model"),
     "gpus": ("how many devices there were", "--gpus"),

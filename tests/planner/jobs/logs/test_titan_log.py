@@ -103,3 +103,9 @@ def test_what_it_says_at_the_start_stands_in_for_the_configuration(tmp_path):
     )
     job = read(tmp_path, begin + "".join(titan(step, 2.0 * step) for step in range(1, 12)))
     assert (job.fields["model"], job.fields["global_batch_size"], job.fields["seq_length"]) == ("llama3-8b", 8, 8192)
+
+
+def test_a_log_that_lacks_much_asks_for_the_configuration_of_its_job(tmp_path):
+    text = "".join(titan(step, 2.0 * step) for step in range(1, 12))
+    said = "(or the job's configuration together with the log, which says most of these)"
+    assert said in read(tmp_path, text).missing[-1]
