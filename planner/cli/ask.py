@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from planner.cli.input import document_in, measured_run
-from planner.errors import BadRequest
+from planner.errors import BadRequest, MeshwrightError
 from planner.request.fields import FIELDS, IN_STEPS
 
 if TYPE_CHECKING:
@@ -242,13 +243,25 @@ def _spell_trainer(ctx: click.Context, given: dict[str, Any], origins: dict[str,
 def _request(given: Mapping[str, Any]) -> PlanRequest:
     for name in ("model", "gpus"):
         if name not in given:
-            raise BadRequest(f"--{name} is missing, as in `plan --model 175b --gpus 12288`")
+            has = _devices_of(given.get("cluster")) if name == "gpus" else ""
+            raise BadRequest(f"--{name} is missing, as in `plan --model 175b --gpus 12288`{has}")
     from planner.request.request import request_from
 
     fields = _fields(given)
     if isinstance(said := fields.get("stability"), str) and "=" not in said:
         fields["stability"] = Path(said)
     return request_from(fields | {"pins": _pins(given)})
+
+
+def _devices_of(cluster: object) -> str:
+    """How many devices a cluster has that was given by name or file, where it says so."""
+    from hardware.catalogue import cluster as find_cluster
+
+    with suppress(MeshwrightError):
+        found = find_cluster(cluster) if isinstance(cluster, str | Path) else None
+        if found is not None and found.gpus is not None:
+            return f"; {found.name} has {found.gpus:,}"
+    return ""
 
 
 def _fields(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from planner.jobs.shell.parsing import parsed
 
 _SHOWN: Final = 60
 """Characters of a command line in a list of several."""
+_GPUS: Final = "gpus"
 _TRIED: Final = ("8", "16")
 """Two values in the place of what is not known: what differs between them depends on it."""
 _ONLY_OPTIONS: Final = "train.py"
@@ -172,22 +173,26 @@ def _read(one: Started, context: Context) -> ImportedJob:
     base = _tried(read, launch, context, usual)
     if base is None:
         return _refused(read, launch, context, unknown)
-    missing, doubtful, assumed = [], set[str](), base.assumed
+    missing, unsaid, doubtful, assumed = [], dict(base.unsaid), set[str](), base.assumed
     length = base.length
     for text, option in unknown.items():
         other = _tried(read, launch, context, usual | {text: _TRIED[1]})
         depends = _differing(base, other)
         assumed = tuple(_as_written(line, other.assumed if other else (), text) for line in assumed)
         length = length if other is not None and other.length == base.length else None
-        if depends:
+        if depends == {_GPUS}:  # which an option says as well
+            unsaid[_GPUS] = f"gpus depends on {text}; give {option or 'its value'} or --gpus"
+            doubtful |= depends
+        elif depends:
             said = ", ".join(name.removeprefix("pins.") for name in sorted(depends) if name) or "what it asks for"
             missing.append(f"{option or 'its value'}: {said} depends on {text}")
             doubtful |= depends
     base = replace(base, length=length, assumed=assumed)
-    if not missing:
+    if not doubtful:
         return base
     return replace(
         base,
+        unsaid=unsaid,
         fields={name: value for name, value in base.fields.items() if name not in doubtful},
         pins={name: value for name, value in base.pins.items() if f"pins.{name}" not in doubtful},
         layers=None if "layers" in doubtful else base.layers,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
@@ -50,11 +50,9 @@ def render(plan: Plan, console: Console, *, whole: bool = False, most: int | Non
     """
     plan = printable(plan, console)
     blocks = console.is_terminal and speaks_utf(console)
-    fewer = range(FEW, -1 - (console.width >= USUAL), -1)
-    for few in (len(plan.alternatives) + len(plan.why_not) + 1,) if whole else fewer:
-        in_place = few == 1 and most is None and any(other.tied for other in plan.alternatives)  # of the last reason
-        others = max(few - 1, int(in_place)) if most is None else most
-        shown = Shown(whole=whole, reasons=max(few - in_place, 0), others=others, launch=few >= 0)
+    all_of_it = [Shown(whole=True, reasons=len(plan.why_not), others=len(plan.alternatives))]
+    for level in all_of_it if whole else _levels(plan, console.width):
+        shown = level if most is None else replace(level, others=most)
         parts = Group(*_parts(plan, console.width, shown, blocks=blocks))
         if whole or len(console.render_lines(parts)) <= LINES:
             break
@@ -70,6 +68,19 @@ class Shown:
     others: int
     launch: bool = True
     """Whether the launch lines are among it, or only how to get them."""
+
+
+def _levels(plan: Plan, width: int) -> Iterator[Shown]:
+    """How much of a plan to try to show, the most first; what is as good as the plan goes before reasons."""
+    yield from (Shown(whole=False, reasons=few, others=few - 1) for few in range(FEW, 1, -1))
+    seconds = plan.prediction.iteration_seconds if plan.prediction else 0.0
+    if any(other.tied for other in plan.alternatives):
+        yield Shown(whole=False, reasons=0, others=1)
+    elif any(other.iteration_seconds < seconds for other in plan.alternatives):  # of a job that has its launch lines
+        yield Shown(whole=False, reasons=1, others=1, launch=False)
+    yield from (Shown(whole=False, reasons=few, others=0) for few in (1, 0))
+    if width >= USUAL:
+        yield Shown(whole=False, reasons=0, others=0, launch=False)
 
 
 def _parts(plan: Plan, width: int, shown: Shown, *, blocks: bool) -> Iterator[RenderableType]:

@@ -51,6 +51,7 @@ CASES = {
     "an unknown precision": ([*ASK, "--precision", "bf17"], "bf16"),
     "an unknown objective": ([*ASK, "--objective", "fun"], "objective"),
     "an unknown option": (["--modl", "22b", *GPUS], "did you mean --model"),
+    "a cluster that says how many": ([*MODEL, "--cluster", "examples/my-cluster.toml"], "; my-cluster has 128"),
     "nodes, as launchers take them": (["--model", "22b", "--nodes", "4"], "--gpus takes all of them: nodes times GPUs"),
     "a batch of tokens": ([*MODEL, *GPUS, "--global-batch", "4M"], "write 4000000, got '4M' (sequences per iteration)"),
     "the beginning of an option": (["--model", "22b", *GPUS, "--images", "2"], "did you mean --images-per-sample?"),

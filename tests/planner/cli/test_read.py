@@ -163,6 +163,21 @@ def test_the_stages_of_a_script_are_priced_as_it_has_them_until_an_option_asks_f
     assert seconds("why-not", script, "--tp", "..2")["iteration_seconds"] < objection["iteration_seconds"]
 
 
+def test_the_best_plan_for_a_script_is_shown_before_its_own_launch_lines(tmp_path):
+    script = tmp_path / "experts.sh"
+    script.write_text(
+        "torchrun --nnodes 4 --nproc-per-node 8 pretrain_gpt.py --num-layers 48 --hidden-size 2048 --bf16 "
+        "--num-attention-heads 32 --ffn-hidden-size 6144 --moe-ffn-hidden-size 768 --num-experts 128 "
+        "--moe-router-topk 8 --moe-grouped-gemm --seq-length 4096 --max-position-embeddings 4096 --swiglu "
+        "--position-embedding-type rope --disable-bias-linear --vocab-size 151936 --micro-batch-size 1 "
+        "--global-batch-size 512 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 "
+        "--expert-model-parallel-size 8 --sequence-parallel --use-distributed-optimizer\n"
+    )
+    lines = run("predict", script, "-q").stdout.splitlines()
+    place = lines.index("Alternatives")
+    assert [line.split()[0] for line in lines[place + 2 : place + 4]] == ["1", "2"]
+
+
 def test_files_that_contradict_each_other_are_named_and_an_option_settles_it(files):
     other = files / "other.json"
     other.write_text(json.dumps({"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1}}))

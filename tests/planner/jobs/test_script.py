@@ -21,9 +21,8 @@ def test_all_values_that_are_not_known_are_asked_for_at_once_each_with_its_optio
     text = f"torchrun --nnodes $NODES --nproc-per-node 8 pretrain_gpt.py {SIZES} --global-batch-size $1"
     text += " --tensor-model-parallel-size ${TP:-2} --data-path $DATA"
     job = read(tmp_path, text).job
-    assert len(job.missing) == 2
-    assert any(line.startswith("--env NODES=VALUE: gpus") for line in job.missing)
-    assert any(line.startswith("--arg VALUE: global_batch_size") for line in job.missing)
+    assert job.missing == ("--arg VALUE: global_batch_size depends on $1",)
+    assert job.unsaid["gpus"].endswith("give --env NODES=VALUE or --gpus")
     assert "gpus" not in job.fields
     assert "global_batch_size" not in job.fields
     assert job.pins["tp"] == 2
@@ -82,6 +81,14 @@ def test_a_model_that_is_not_known_is_asked_for_in_the_script_s_own_words(tmp_pa
     job = read(tmp_path, line).job
     assert job.missing == ("--arg VALUE: model depends on $1",)
     assert job.lacks == ""
+
+
+def test_nodes_that_only_the_scheduler_knows_are_a_number_of_gpus_that_an_option_says(tmp_path):
+    line = f"torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 pretrain_gpt.py {SIZES}"
+    job = read(tmp_path, line).job
+    assert job.missing == ()
+    assert job.unsaid["gpus"] == "gpus depends on ${SLURM_NNODES}; give --env SLURM_NNODES=VALUE or --gpus"
+    assert "gpus" not in job.fields
 
 
 TRAINER = "deepspeed --num_gpus 8 train.py --model_name_or_path llama3-8b --bf16 --per_device_train_batch_size 1"
