@@ -23,7 +23,6 @@ from planner.cli.options import (
 from planner.cli.output import as_json, deliver, end_infeasible, shown, talk, write
 from planner.errors import BadRequest, NothingFits
 from planner.request.fields import GIVEN_SPLIT, PIN_AXES, VARIED
-from planner.request.pins import parse_pins
 
 if TYPE_CHECKING:
     from planner.answer.plan import Plan
@@ -148,6 +147,8 @@ def _staged(asked: Question, found: FilesOfJob | None) -> PlanRequest:
     request = asked.request
     if not _of_files(asked, found, "layers_per_stage"):
         return request
+    from planner.request.pins import parse_pins
+
     pins = parse_pins(request.pins)
     same = all(_of_files(asked, found, f"pins.{axis}") for axis in ("pp", "vpp") if axis in pins)
     if same and all(len(pin.values) == 1 for pin in pins.values()):
