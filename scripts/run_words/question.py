@@ -53,7 +53,7 @@ def request_of(case: Case) -> Table:
 
 # The stack --------------------------------------------------------------------------------------------------------
 
-_IDENTITY: Final = frozenset({"name", "title", "source", "release", "bf16", "fp16"})
+_IDENTITY: Final = frozenset({"name", "title", "source", "release", "bf16", "fp16", "own_model"})
 _UNSETTABLE: Final = frozenset(
     {
         *(f"calibrated.{name}" for name in ("basis", "own_runs", "uncorrected", "covariance", "memory_runs")),
