@@ -7,7 +7,7 @@ import pytest
 from planner.space import lattice
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def every_kind_of_context_parallelism() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lattice, "LONG_SEQUENCE", 1)
