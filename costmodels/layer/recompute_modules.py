@@ -15,11 +15,11 @@ import numpy as np
 from costmodels.layer.attention import attention_kept, up_projections
 from costmodels.layer.blocks import LayerSeconds
 from costmodels.layer.elementwise import norm_passes, norms_of, rotary_traffic
+from costmodels.layer.expert_activations import expert_activation_bytes
 from costmodels.layer.experts import (
     ACTIVATION,
     activation_seconds,
     arrived_tokens,
-    expert_activation_bytes,
     expert_layer,
     shared_experts,
 )

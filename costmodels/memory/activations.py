@@ -8,7 +8,7 @@ from costmodels.layer.adapters import kept_copy_bytes, kept_input_bytes
 from costmodels.layer.attention import attention_kept
 from costmodels.layer.context import repeated_bytes
 from costmodels.layer.elementwise import normalised_width
-from costmodels.layer.experts import exchanged_bytes, expert_activation_bytes
+from costmodels.layer.expert_activations import exchanged_bytes, expert_activation_bytes
 from costmodels.layer.forward_backward import region_tokens, tokens_per_rank
 from costmodels.layer.frozen_weights import cast_bytes
 from costmodels.layer.mixers import mixer_kept_width

@@ -11,7 +11,8 @@ import numpy as np
 
 from costmodels.layer.adapters import kept_input_bytes, trained_share
 from costmodels.layer.attention import attention_kept
-from costmodels.layer.experts import arrived_tokens, experts_of, weighed_bytes
+from costmodels.layer.expert_activations import weighed_bytes
+from costmodels.layer.experts import arrived_tokens, experts_of
 from costmodels.layer.forward_backward import region_tokens, tokens_per_rank
 from costmodels.layer.frozen_weights import unpacked_bytes
 from costmodels.layer.recompute_modules import before_activation

@@ -17,15 +17,7 @@ from numpy.typing import NDArray
 from costmodels.layer.recompute_modules import preset_masks
 from costmodels.names import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, SHARDED_GRADIENTS, VOCABULARIES, Recompute
 from costmodels.scenario import Scenario
-from costmodels.strategy import (
-    AXES,
-    Bools,
-    Ints,
-    Strategies,
-    concatenate,
-    narrow,
-    strategies,
-)
+from costmodels.strategy import AXES, Bools, Ints, Strategies, concatenate, narrow, strategies
 from planner.answer.text import plural
 from planner.errors import BadRequest, UnfilledPins
 from planner.request.budget import Budget

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodels.iteration import row_seconds
+from costmodels.layer.expert_activations import expert_activation_bytes
 from costmodels.layer.experts import (
     BIAS,
     CLAMP,
@@ -15,7 +16,6 @@ from costmodels.layer.experts import (
     SCORES,
     activation_seconds,
     dispatch_seconds,
-    expert_activation_bytes,
     expert_layer,
     expert_load,
     expert_streams,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from costmodels.layer.experts import WEIGHED, expert_activation_bytes, expert_streams, weighed_bytes
+from costmodels.layer.expert_activations import expert_activation_bytes, weighed_bytes
+from costmodels.layer.experts import WEIGHED, expert_streams
 from costmodels.memory.peaks import momentary_bytes
 from costmodels.strategy import strategies
 from tests.costmodels.layer.test_experts import TOKENS, TOP_K, WIDTH, experts_on

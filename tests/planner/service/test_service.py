@@ -6,7 +6,6 @@ import json
 import os
 import random
 import re
-import resource
 import signal
 import socket
 import subprocess
@@ -394,18 +393,3 @@ def test_a_head_that_comes_in_pieces_is_answered_and_the_connection_goes_on(serv
                 client.sendall(head[place : place + 7])
                 time.sleep(0.02)
             assert client.recv(4096).startswith(b"HTTP/1.1 200 ")
-
-
-def test_without_descriptors_the_log_says_so_once_and_the_service_goes_on():
-    few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))}
-    service = Served("--workers", "1", **few)
-    host, port = service.url.removeprefix("http://").split(":")
-    with contextlib.ExitStack() as held:
-        for _ in range(60):
-            held.enter_context(socket.create_connection((host, int(port)), timeout=10))
-        time.sleep(2.5)
-    assert service.client.get("/v1/health").json()["status"] == "ok"
-    code, log = service.stop()
-    assert code == 0
-    assert log.count("no connection can be accepted") == 1
-    assert len(log.splitlines()) < 5

@@ -1,13 +1,16 @@
 """Parts of the service on their own: what a worker may open, and how long a question may take."""
 
 import asyncio
+import contextlib
 import json
 import math
 import os
+import resource
 import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -19,7 +22,7 @@ from planner.service.answers import answer
 from planner.service.app import log_exhaustion_once
 from planner.service.guard import names_only
 from planner.service.pool import Pool, Settings, limit_of
-from tests.planner.service.test_service import HEAVY, SMALL
+from tests.planner.service.test_service import HEAVY, SMALL, Served
 
 
 def test_a_worker_opens_no_files_even_if_a_path_gets_through(tmp_path):
@@ -162,3 +165,18 @@ def test_a_service_that_stops_without_descriptors_leaves_no_traceback(caplog):
     loop.call_exception_handler({"message": "another", "exception": ValueError("defect")})
     assert "defect" in caplog.text
     loop.close()
+
+
+def test_without_descriptors_the_log_says_so_once_and_the_service_goes_on():
+    few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))}
+    service = Served("--workers", "1", **few)
+    host, port = service.url.removeprefix("http://").split(":")
+    with contextlib.ExitStack() as held:
+        for _ in range(60):
+            held.enter_context(socket.create_connection((host, int(port)), timeout=10))
+        time.sleep(2.5)
+    assert service.client.get("/v1/health").json()["status"] == "ok"
+    code, log = service.stop()
+    assert code == 0
+    assert log.count("no connection can be accepted") == 1
+    assert len(log.splitlines()) < 5
