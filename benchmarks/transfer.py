@@ -2,7 +2,7 @@
 
 Two ways of not being known: its framework, priced by the stack that a framework of no known name gets, with what the
 run itself says of its kernels; and its machine, priced by the constants of its kin, at the rate in training that they
-have or that is neutral. Beside them stand the errors of the shipped constants. All are medians inside a source, with
+have or that is neutral. The errors of the shipped constants follow. All are medians inside a source, with
 their sign and without, then averaged over the sources.
 
     python benchmarks/transfer.py [--sort stack|machine] [--all]
