@@ -183,75 +183,92 @@ def cross_entropy(logits, labels):
     return fn.cross_entropy(logits.float().view(-1, logits.shape[-1]), labels.view(-1))
 
 
-def train(words):
-    """One run: seconds of its steps, its memory, its loss."""
-    size, s, b = words[0], int(words[1][1:]), int(words[2][1:])
-    accumulated = next((int(one[1:]) for one in words if one[0] == "a" and one[1:].isdigit()), 1)
-    autocast = "autocast" in words
-    torch.manual_seed(0)
-    torch.set_default_dtype(torch.float32 if autocast else torch.bfloat16)
-    with DEVICE:
-        model = huggingface(size, s, words) if "hf" in words else Decoder(size, s, words)
-    torch.set_default_dtype(torch.float32)
-    model.train()
-    loss_of = cross_entropy
-    if "compile" in words:  # every block for itself, and the loss, as torchtitan does
-        for block in model.blocks:
-            block.compile(dynamic=False)
-        loss_of = torch.compile(cross_entropy, dynamic=False)
-    trained = [one for one in model.parameters() if one.requires_grad]
-    kinds = {"foreach": {"foreach": True}, "loop": {"foreach": False}}
-    how = next((kinds[one] for one in words if one in kinds), {"fused": True})
-    optimizer = torch.optim.AdamW(trained, lr=1e-4, weight_decay=0.1, **how)
-    backends = {
-        "flash": SDPBackend.FLASH_ATTENTION,
-        "cudnn": SDPBackend.CUDNN_ATTENTION,
-        "efficient": SDPBackend.EFFICIENT_ATTENTION,
-        "math": SDPBackend.MATH,
-    }
-    chosen = next((sdpa_kernel(backends[one]) for one in words if one in backends), contextlib.nullcontext())
-    losses = []
+BACKENDS = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "math": SDPBackend.MATH,
+}
+KINDS = {"foreach": {"foreach": True}, "loop": {"foreach": False}}
 
-    def step():
-        tokens = torch.randint(SIZES[size][5], (accumulated, b, s + 1), device=DEVICE)  # none is seen twice
+
+class Training:
+    """A model, its optimizer and what a step does, by the words of a run."""
+
+    def __init__(self, words):
+        self.words, self.size, self.losses = words, words[0], []
+        self.length, self.batch = (int(one[1:]) for one in words[1:3])
+        self.accumulated = next((int(one[1:]) for one in words if one[0] == "a" and one[1:].isdigit()), 1)
+        self.autocast, self.foreign, self.loss_of = "autocast" in words, "hf" in words, cross_entropy
+        torch.manual_seed(0)
+        torch.set_default_dtype(torch.float32 if self.autocast else torch.bfloat16)
+        with DEVICE:
+            self.model = (huggingface if self.foreign else Decoder)(self.size, self.length, words)
+        torch.set_default_dtype(torch.float32)
+        self.model.train()
+        if "compile" in words:  # every block for itself, and the loss, as torchtitan does
+            for block in self.model.blocks:
+                block.compile(dynamic=False)
+            self.loss_of = torch.compile(cross_entropy, dynamic=False)
+        self.trained = [one for one in self.model.parameters() if one.requires_grad]
+        how = next((KINDS[one] for one in words if one in KINDS), {"fused": True})
+        self.optimizer = torch.optim.AdamW(self.trained, lr=1e-4, weight_decay=0.1, **how)
+
+    def attention(self):
+        """The kernels that attention may pick from."""
+        return next((sdpa_kernel(BACKENDS[one]) for one in self.words if one in BACKENDS), contextlib.nullcontext())
+
+    def step(self):
+        shape = (self.accumulated, self.batch, self.length + 1)
+        tokens = torch.randint(SIZES[self.size][5], shape, device=DEVICE)  # none is seen twice
         inputs, labels = tokens[..., :-1].contiguous(), tokens[..., 1:].contiguous()
         total = torch.zeros((), device=DEVICE)
         for batch, wanted in zip(inputs, labels, strict=True):
-            with torch.autocast(DEVICE.type, torch.bfloat16, enabled=autocast):
-                loss = model(input_ids=batch, labels=batch).loss if "hf" in words else loss_of(model(batch), wanted)
-            (loss / accumulated).backward()
-            total += loss.detach() / accumulated
-        nn.utils.clip_grad_norm_(trained, 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        losses.append(total)
+            with torch.autocast(DEVICE.type, torch.bfloat16, enabled=self.autocast):
+                loss = self.loss(batch, wanted)
+            (loss / self.accumulated).backward()
+            total += loss.detach() / self.accumulated
+        nn.utils.clip_grad_norm_(self.trained, 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.losses.append(total)
 
-    with chosen:
-        start = time.perf_counter()
-        for _ in range(3):
-            step()
-        wait()
-        warm = time.perf_counter() - start
-        start = time.perf_counter()
-        step()
-        wait()
-        count = max(8, min(40, round(2.0 / (time.perf_counter() - start)))) if CUDA else 4
-        seconds = timed(step, count)
-        issue = [issued(step) for _ in range(3)]
-    ordered = sorted(seconds)
+    def loss(self, batch, wanted):
+        if self.foreign:
+            return self.model(input_ids=batch, labels=batch).loss
+        return self.loss_of(self.model(batch), wanted)
+
+
+def train(words):
+    """One run: seconds of its steps, its memory, its loss."""
+    one = Training(words)
+    with one.attention():
+        warm, each = waited(one.step, 3), waited(one.step, 1)
+        count = max(8, min(40, round(2.0 / each))) if CUDA else 4
+        seconds = sorted(timed(one.step, count))
+        issue = [issued(one.step) for _ in range(3)]
     return {
-        "seconds": statistics.median(ordered),
-        "p10": ordered[len(ordered) // 10],
-        "p90": ordered[-1 - len(ordered) // 10],
+        "seconds": statistics.median(seconds),
+        "p10": seconds[len(seconds) // 10],
+        "p90": seconds[-1 - len(seconds) // 10],
         "steps": count,
         "issue_seconds": statistics.median(issue),
         "warm_seconds": warm,
-        "first_loss": float(losses[0]),
-        "loss": float(losses[-1]),
-        "finite": bool(torch.isfinite(torch.stack(losses)).all()),
-        "parameters": sum(one.numel() for one in model.parameters()),
-        "trained": sum(one.numel() for one in trained),
+        "first_loss": float(one.losses[0]),
+        "loss": float(one.losses[-1]),
+        "finite": bool(torch.isfinite(torch.stack(one.losses)).all()),
+        "parameters": sum(part.numel() for part in one.model.parameters()),
+        "trained": sum(part.numel() for part in one.trained),
     }
+
+
+def waited(step, count):
+    """Seconds of some steps together, until the device is done."""
+    start = time.perf_counter()
+    for _ in range(count):
+        step()
+    wait()
+    return time.perf_counter() - start
 
 
 def timed(step, count):
@@ -314,33 +331,22 @@ def main():
     parser.add_argument("--seconds", type=float, default=200.0, help="begins no run after these")
     parser.add_argument("--runs", default=RUNS, help="runs to do, one a line (or separated by ;)")
     options = parser.parse_args()
-    start = time.perf_counter()
-    done = (
-        [json.loads(line)["id"] for line in options.output.read_text().splitlines()] if options.output.exists() else []
-    )
+    start, done = time.perf_counter(), []
+    if options.output.exists():
+        done = [json.loads(line)["id"] for line in options.output.read_text().splitlines()]
     about = {"torch": torch.__version__, "device": torch.cuda.get_device_name() if CUDA else "cpu"}
+    shown = ("seconds", "issue_seconds", "allocated", "error", "out_of_memory", "wall")
     for line in options.runs.replace(";", "\n").splitlines():
         if not line.strip() or line in done:
             continue
         if time.perf_counter() - start > options.seconds:
             break
-        size, *_ = words = line.split()
-        found = {
-            "id": line,
-            **about,
-            "size": dict(zip(("h", "layers", "heads", "kv_heads", "f", "vocabulary"), SIZES[size], strict=True)),
-        } | run(words)
+        words = line.split()
+        size = dict(zip(("h", "layers", "heads", "kv_heads", "f", "vocabulary"), SIZES[words[0]], strict=True))
+        found = {"id": line, **about, "size": size} | run(words)
         with options.output.open("a") as file:
             file.write(json.dumps(found) + "\n")
-        print(
-            line,
-            {
-                name: found[name]
-                for name in ("seconds", "issue_seconds", "allocated", "error", "out_of_memory", "wall")
-                if name in found
-            },
-            flush=True,
-        )
+        print(line, {name: found[name] for name in shown if name in found}, flush=True)
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ class MixedBytes(Columns):
     limit: Floats
     """What the allocator may hand out on the stage's device."""
     fixed: Floats
-    """Beside the layers."""
+    """Of what is no layer."""
     layer: Floats
     """States of one layer."""
     activation: Floats

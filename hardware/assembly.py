@@ -68,7 +68,7 @@ def _same_silicon(document: Document, base: Document) -> bool:
 
     What is left of kernels' rates in training is a matter of a die's clock and power: struck out in turn, the rates of
     machines are predicted better from others of their silicon than by none, and worse by those of other silicon
-    (``benchmarks/strikeout.py``).
+    (``benchmarks/unmeasured.py``).
     """
     return document.get("vendor") == base.get("vendor") and _silicon(document) == _silicon(base)
 

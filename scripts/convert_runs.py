@@ -4,7 +4,7 @@
 
 A run keeps its id and group, and whether it is complete or suspect. What its source says stands under ``said``,
 what had to be assumed under ``assumed`` with the reason, what no rule understood under ``unread``, for a person to
-complete. A run whose words make no request is kept with the reason under ``unpriced``, and told on stderr.
+complete. A run whose words make no request is kept with the reason under ``unpriced``, and named on stderr.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Predicted against measured iteration times as a picture, out of planner/trust/measured.csv and nothing else.
 
 One panel with all runs, one with the runs of each publisher as if it had not been there; the height is the ratio,
-because errors of a quarter vanish beside five powers of ten. Blue and vermilion are told apart by all kinds of colour
-vision, the marks differ too, and they, text and lines are read on white and on black, since the background is
+because errors of a quarter vanish next to five powers of ten. All kinds of colour vision can distinguish blue and
+vermilion, the marks differ too, and they, text and lines are read on white and on black, since the background is
 transparent.
 """
 

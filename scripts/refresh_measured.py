@@ -1,6 +1,6 @@
-"""Write down how well the measured runs are predicted: what intervals, nearest runs and ties rest on.
+"""Write down who published the measured runs and how well they are predicted: what intervals and nearest runs rest on.
 
-    python scripts/refresh_measured.py            # rewrite measured.csv, memory.csv and trust.toml of planner/trust
+    python scripts/refresh_measured.py            # rewrite the tables and trust.toml of planner/trust
     python scripts/refresh_measured.py --check    # exit 1 where they differ from what the model predicts today
 
 Run it after every change of a predicted time, and before scripts/refresh_readme.py. It takes two minutes:
@@ -16,7 +16,10 @@ import sys
 import tomllib
 
 from planner.runs import memory_errors, residuals
+from planner.runs.files import read_runs
+from planner.runs.judge import shipped
 from planner.trust import memory
+from planner.trust.sources import FILE
 from planner.trust.table import FIGURES, TABLE
 
 TOLERANCE = 0.0021
@@ -25,12 +28,24 @@ ENDS = 0.03
 """The same of ends of intervals, which a search finds."""
 
 
-def fresh() -> tuple[str, str, str]:
-    """The tables of times and of memory, and the figures, as they should be."""
+def sources() -> str:
+    """The table of who published each group of runs, as its runs say it."""
+    found = {run.group: run.source for path in shipped() for run in read_runs(path)}
+    return residuals.as_csv(
+        [
+            {"group": group, "title": one.publication, "kind": one.kind, "date": one.published}
+            for group, one in sorted(found.items())
+        ]
+    )
+
+
+def fresh() -> tuple[str, str, str, str]:
+    """The tables of publishers, times and memory, and the figures, as they should be."""
     runs = residuals.priced_runs()
     readings, variances = memory_errors.find(memory_errors.table())
     rows, figures = residuals.find(residuals.table(runs), runs, variances)
-    return residuals.as_csv(rows), memory_errors.as_csv(readings), residuals.as_toml(figures)
+    measured = residuals.as_csv(rows, residuals.COLUMNS)
+    return sources(), measured, residuals.as_csv(readings), residuals.as_toml(figures)
 
 
 def alike(old: str, new: str) -> bool:
@@ -63,12 +78,12 @@ def main() -> int:
     """Rewrite the files, or check them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="only compare; exit 1 where a file is stale")
-    files = (TABLE, memory.TABLE, FIGURES)
+    files = (FILE, TABLE, memory.TABLE, FIGURES)
     if not parser.parse_args().check:
         for path, text in zip(files, fresh(), strict=True):
             path.write_text(text, encoding="utf-8")
         return 0
-    tests = (alike, alike, near)
+    tests = (str.__eq__, alike, alike, near)
     stale = [
         path.name
         for path, text, same in zip(files, fresh(), tests, strict=True)

@@ -61,7 +61,7 @@ class LayerSeconds:
     tp: Passes
     cp: Passes
     ep: Passes
-    """Beside another micro-batch's passes, where a stack ``overlaps`` them."""
+    """At the same time as another micro-batch's passes, where a stack ``overlaps`` them."""
     ep_alone: Passes
     """Dispatch and combine of a micro-batch that has no partner."""
     hidden_ep: Passes

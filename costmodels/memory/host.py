@@ -29,7 +29,7 @@ def host_fits(strategies: Strategies, scenario: Scenario) -> Bools:
 def host_need(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes of the host's memory that one device's offloaded data take, under the even split's heaviest stage, (N,).
 
-    Beside states lie the gradients that the CPUs read, and where parameters are offloaded these too.
+    With the states lie the gradients that the CPUs read, and where parameters are offloaded these too.
     """
     stack, mine = scenario.stack, updated_parameters(strategies, scenario)
     states = mine * share_offloaded(strategies, scenario) * (kept_bytes(stack) + stack.gradients.gradient_bytes)

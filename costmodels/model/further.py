@@ -18,7 +18,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from costmodels.model.mixers import Projection
-from costmodels.model.parts import Indexer
 
 if TYPE_CHECKING:
     from costmodels.model.layer_kinds import Kind
@@ -138,14 +137,11 @@ def _indexer(model: Model, kind: Kind) -> Further | None:
     queries = Projection("index_queries", rank or h, indexer.num_heads * indexer.head_dim, sharded=False)
     weights = Projection("index_weights", h, indexer.num_heads, sharded=False)
     if kind.mixer == "compressed_sparse" and model.compressed is not None:
-        pooled = _index_keys(model, indexer, model.compressed.sparse_rate)
+        rate = model.compressed.sparse_rate
+        pooled = _pooled(model, "index", 2 * indexer.head_dim, rate=rate, norm=indexer.head_dim)
         return pooled._replace(projections=(queries, *pooled.projections, weights))
     names = (queries, Projection("index_key", h, indexer.head_dim, sharded=False), weights)
     return Further(names[:2] if indexer.per_group else names, 2 * indexer.head_dim)
-
-
-def _index_keys(model: Model, indexer: Indexer, rate: int) -> Further:
-    return _pooled(model, "index", 2 * indexer.head_dim, rate=rate, norm=indexer.head_dim)
 
 
 def _branch(model: Model, width: int) -> Further | None:

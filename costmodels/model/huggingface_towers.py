@@ -361,9 +361,9 @@ def _length(config: Config, key: str) -> int:
 
 def left_out_parts(config: Mapping[str, object]) -> list[str]:
     """What a configuration has in front of its decoder and is not counted: towers of no known kind or of sound."""
-    beside = any(isinstance(config.get(part), Mapping) for part in ("text_config", "vision_config", "img_processor"))
-    unknown = beside and tower_of(config) is None
-    projected = unknown or not beside or config.get("model_type") in PROJECTIONS
+    several = any(isinstance(config.get(part), Mapping) for part in ("text_config", "vision_config", "img_processor"))
+    unknown = several and tower_of(config) is None
+    projected = unknown or not several or config.get("model_type") in PROJECTIONS
     said = {
         "vision tower": unknown,
         "projection of images": not projected,

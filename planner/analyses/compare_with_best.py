@@ -21,7 +21,7 @@ def compare_with_best(
         given: what was priced.
         request: what it was priced by.
         framework: whose configuration it is: the best is then what that starts, unless the stack is another one's.
-        progress: told how far the search for the best plan has come.
+        progress: called with how far the search for the best plan has come.
     """
     best, own = _best(request, framework, progress)
     if best.strategy is None or best.prediction is None:

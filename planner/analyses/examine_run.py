@@ -1,4 +1,4 @@
-"""A measured run examined: measured beside predicted, where the time goes, the best plan, and what to change first."""
+"""A measured run examined: measured against predicted, where the time goes, the best plan, and what to change first."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from planner.runs.schema import Run, run_of
 NOTABLE: Final = 0.005
 """Share of the time below which a change is not worth a line."""
 MOST: Final = 5
-"""Changes that are told."""
+"""Changes that are listed."""
 _AXES: Final[Mapping[str, tuple[str, ...]]] = {
     "tensor parallelism": ("tp", "dp", "etp", "sharding_degree", "sequence_parallel"),
     "pipeline parallelism": ("pp", "vpp", "dp", "schedule", "sharding_degree"),
@@ -109,7 +109,7 @@ def examine_run(run: Run | Mapping[str, Any], framework: str | None = None, prog
     Args:
         run: with a complete request; or the document of one.
         framework: whose configuration it is: the best plan is what that starts.
-        progress: told how far the search for the best plan has come.
+        progress: called with how far the search for the best plan has come.
 
     Raises:
         Unpriceable: the run makes no request.
@@ -122,9 +122,9 @@ def examine_run(run: Run | Mapping[str, Any], framework: str | None = None, prog
     given = predict(run.request, as_ran=True)
     searched = run.request.model_copy(update=dict.fromkeys(GIVEN_SPLIT))
     framework = framework or framework_of(found.scenario.stack.name)
-    beside = compare_with_best(given, searched, framework, progress)
+    compared = compare_with_best(given, searched, framework, progress)
     predicted = found.price().iteration
-    best = beside.why_not[0] if beside.why_not else None
+    best = compared.why_not[0] if compared.why_not else None
     return Examined(
         id=run.id,
         model=found.scenario.model.name,
@@ -135,7 +135,7 @@ def examine_run(run: Run | Mapping[str, Any], framework: str | None = None, prog
         **_judged(run, verdicts),
         breakdown_seconds=given.breakdown_seconds,
         best_seconds=best.iteration_seconds if best else None,
-        best_differs=beside.alternatives[0].differs if beside.alternatives else "",
+        best_differs=compared.alternatives[0].differs if compared.alternatives else "",
         best_text=best.text if best else "",
         changes=_changes(found, searched, given, framework),
         broken=tuple(f"{one.rule}: {one.example}" for one in found.broken),
@@ -145,7 +145,7 @@ def examine_run(run: Run | Mapping[str, Any], framework: str | None = None, prog
 
 
 def _judged(run: Run, verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
-    """Measured beside predicted."""
+    """Measured against predicted."""
     time, memory, fits = (verdicts.get(name) for name in ("iteration_time", "memory", "fits"))
     interval, peak = time.interval if time else None, run.measured.peak_memory
     return {

@@ -87,13 +87,10 @@ def _options(a: Layout, b: Layout) -> dict[str, dict[str, Any]]:
         found[FIRST] = {}
     if a.scenario.global_batch_size != b.scenario.global_batch_size:
         found[LAST] = {}
-    if not found or ("PP" not in found and "schedule" not in found and not _same_layers(a, b)):
+    same_layers = a.split.layers.tolist() == b.split.layers.tolist()
+    if not found or ("PP" not in found and "schedule" not in found and not same_layers):
         found["layers per stage"] = {}
     return found
-
-
-def _same_layers(a: Layout, b: Layout) -> bool:
-    return a.split.layers.tolist() == b.split.layers.tolist()
 
 
 def _next(

@@ -96,4 +96,4 @@ def _completed(job: ImportedJob, above: Mapping[str, Any]) -> tuple[dict[str, An
     if pins.get("recompute") != "partial":
         del split["recomputed_per_stage"]
     fields |= {name: value for name, value in split.items() if value is not None and name not in above}
-    return fields, {axis: str(value).lower() if isinstance(value, bool) else value for axis, value in pins.items()}
+    return fields, pins

@@ -112,7 +112,7 @@ def replan(
         gpus: devices that there are now.
         tolerance: how much slower than the fastest the plan that moves least may be, a share such as 0.05 or "5%"; how
             much more it may need where the old answer was asked for the least memory.
-        progress: told how far the answer has come, as a `Progress`.
+        progress: called with how far the answer has come, as a `Progress`.
         changes: fields of the question that are to differ, such as ``cluster`` or ``global_batch_size``.
 
     Raises:
@@ -148,7 +148,7 @@ def replan(
     choices = [(c, _move(layout, c, before, lost)) for c in _candidates(searches, layout, ceiling, budget)]
     fastest = _candidate(best)
     quick = (fastest, _move(layout, fastest, before, lost))
-    near = min([quick, *choices], key=lambda pair: (_bytes(pair[1]), pair[0].value))
+    near = min([quick, *choices], key=lambda pair: (pair[1].weight_bytes + pair[1].state_bytes, pair[0].value))
     proved, same = complete and all(s.outcome.proved for s in searches), near[0] is fastest
     return Replan(
         status="optimal" if proved else "feasible",
@@ -280,10 +280,6 @@ def _runners_up(found: _Search, ceiling: float) -> Iterator[Candidate]:
 def _move(layout: Layout, there: Candidate, before: Resolved, lost: int) -> Move:
     stability = before.stability or Stability()
     return move(layout, there.layout, before.scenario, there.scenario, lost=lost, stability=stability)
-
-
-def _bytes(found: Move) -> float:
-    return found.weight_bytes + found.state_bytes
 
 
 def _choice(pair: tuple[Candidate, Move], layout: Layout, gpus: int, fastest: Candidate, best: _Search) -> Choice:

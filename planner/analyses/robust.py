@@ -169,7 +169,7 @@ def robust(request: PlanRequest, within: float | str, *, progress: Tell | None =
     Args:
         request: the question.
         within: share by which every quantity may be off, both ways, such as 0.2 or "20%"; above 0 and below 1.
-        progress: told how far the answer has come, as a `Progress`.
+        progress: called with how far the answer has come, as a `Progress`.
 
     Raises:
         BadRequest: a share out of range, or as `what_if.best_of`.

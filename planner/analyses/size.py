@@ -48,7 +48,7 @@ def size(
         days: of training at most.
         dollars: at most.
         limit: seconds that the whole answer may take; ``request.time_limit`` unless given, else effort is counted.
-        progress: told which size is searched, as a `Progress`.
+        progress: called with the size that is searched, as a `Progress`.
 
     Raises:
         BadRequest: no limit is given, a budget for machines without a price, or several kinds of nodes.

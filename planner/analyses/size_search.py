@@ -37,13 +37,13 @@ class Option(Record):
     effective: float | None = None
     """Share of the wall time in which iterations run; None where interruptions are not counted."""
     spare_nodes: int | None = None
-    """Beside the job's nodes, likewise."""
+    """In addition to the job's nodes, likewise."""
     careful: tuple[str, ...] = ()
     """What `plan` warns of on this size, memory that is all but full among it."""
 
 
 class Neighbour(Record):
-    """The smallest size found for another deadline, and what it costs beside the answer."""
+    """The smallest size found for another deadline, and what it costs against the answer."""
 
     deadline_days: float
     option: Option

@@ -10,11 +10,12 @@ from pydantic import Field
 
 from planner.answer.plan import Answer
 from planner.request.progress import Tell
-from planner.runs.report import compared, written
+from planner.runs.judge import judge
+from planner.runs.report import paths_of, written
 
 
 class Validation(Answer):
-    """Every measured figure beside its prediction, schema ``validation/1``."""
+    """Every measured figure with its prediction, schema ``validation/1``."""
 
     schema_: Literal["validation/1"] = Field("validation/1", alias="schema")
     files: tuple[str, ...]
@@ -37,13 +38,13 @@ def validate(
         files: files of runs; none are those that are shipped.
         profile: a file with the cluster and the stack that the runs were on.
         workers: processes.
-        progress: told how many runs are priced, as a `Progress`.
+        progress: called with how many runs are priced, as a `Progress`.
 
     Raises:
         BadFile: a file that cannot be read.
     """
     several = [files] if isinstance(files, str | Path) else files
     machines = None if profile is None else str(profile)
-    found = compared(list(map(str, several)), profile=machines, workers=workers, progress=progress)
+    found = judge(paths_of(list(map(str, several))), machines, workers=workers, progress=progress)
     rows = tuple(verdict.document() for verdicts in found.values() for verdict in verdicts)
     return Validation(files=tuple(found), rows=rows, report=written(found))

@@ -115,7 +115,7 @@ def what_if(request: PlanRequest, *, progress: Tell | None = None) -> Sensitivit
 
     Args:
         request: the question.
-        progress: told how far the answer has come, as a `Progress`.
+        progress: called with how far the answer has come, as a `Progress`.
 
     Raises:
         BadRequest, OutOfTime: as `best_of`.

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from planner.cli.input import document_in, measured_run
 from planner.errors import BadRequest, MeshwrightError
-from planner.request.fields import FIELDS, IN_STEPS
+from planner.request.fields import FIELDS, IN_STEPS, apart
 
 if TYPE_CHECKING:
     from planner.jobs.assemble import FilesOfJob
@@ -69,7 +69,16 @@ def request_of(given: Given) -> PlanRequest:
     Raises:
         BadRequest: the model or the devices are missing, or a value is wrong.
     """
-    return _request(given.values)
+    for name in ("model", "gpus"):
+        if name not in given.values:
+            has = _devices_of(given.values.get("cluster")) if name == "gpus" else ""
+            raise BadRequest(f"--{name} is missing, as in `plan --model 175b --gpus 12288`{has}")
+    from planner.request.request import request_from
+
+    fields, pins = apart(given.values)
+    if isinstance(said := fields.get("stability"), str) and "=" not in said:
+        fields["stability"] = Path(said)
+    return request_from(fields | {"pins": pins})
 
 
 def gathered(
@@ -112,8 +121,7 @@ def _as_job(fields: Mapping[str, Any]) -> ImportedJob:
     """A configuration whose batch follows from the number of devices."""
     from planner.jobs.imported import ImportedJob
 
-    pins = {name.removeprefix("pins."): value for name, value in fields.items() if name.startswith("pins.")}
-    return ImportedJob(_fields(fields), pins)
+    return ImportedJob(*apart(fields))
 
 
 def _put_below(
@@ -240,19 +248,6 @@ def _spell_trainer(ctx: click.Context, given: dict[str, Any], origins: dict[str,
     talk(ctx.params, f"{trainer} runs on {under}: a plan for {under}; {writes}")
 
 
-def _request(given: Mapping[str, Any]) -> PlanRequest:
-    for name in ("model", "gpus"):
-        if name not in given:
-            has = _devices_of(given.get("cluster")) if name == "gpus" else ""
-            raise BadRequest(f"--{name} is missing, as in `plan --model 175b --gpus 12288`{has}")
-    from planner.request.request import request_from
-
-    fields = _fields(given)
-    if isinstance(said := fields.get("stability"), str) and "=" not in said:
-        fields["stability"] = Path(said)
-    return request_from(fields | {"pins": _pins(given)})
-
-
 def _devices_of(cluster: object) -> str:
     """How many devices a cluster has that was given by name or file, where it says so."""
     from hardware.catalogue import cluster as find_cluster
@@ -262,12 +257,3 @@ def _devices_of(cluster: object) -> str:
         if found is not None and found.gpus is not None:
             return f"; {found.name} has {found.gpus:,}"
     return ""
-
-
-def _fields(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if not name.startswith("pins.")}
-
-
-def _pins(given: Mapping[str, Any]) -> dict[str, Any]:
-    pins = {name.removeprefix("pins."): value for name, value in given.items() if name.startswith("pins.")}
-    return {axis: str(value).lower() if isinstance(value, bool) else value for axis, value in pins.items()}

@@ -114,21 +114,28 @@ def validate(files: tuple[str, ...], ranking: bool, floor: bool, profile: str | 
     off, with -v all.
     """
     from planner.render.terminal.tables import print_lines
-    from planner.runs.report import bottom, check_priced, compared, rank, written
+    from planner.runs import noise_floor
+    from planner.runs import ranking as choice
+    from planner.runs.judge import judge
+    from planner.runs.report import check_priced, paths_of, written
     from planner.studies.cores import usable
 
     if ranking and floor:
         raise BadRequest("--ranking and --floor are two reports; leave out one")
     if (ranking or floor) and profile is not None:
         raise BadRequest(f"--{'ranking' if ranking else 'floor'} judges the shipped constants; leave out --profile")
+    paths, by_file, form, whole = paths_of(files), None, params["form"], params["verbose"]
     with working("pricing measured runs", params) as watched:
-        by_file = None if ranking or floor else compared(files, profile=profile, workers=usable(), **watched)
-        if by_file is None:
-            more = {} if ranking else {"whole": params["verbose"]}
-            text = (rank if ranking else bottom)(files, form=params["form"], workers=usable(), **watched, **more)
+        shared = {"workers": usable(), **watched}
+        if ranking:
+            text = choice.report(choice.sweeps(paths, **shared), form=form)
+        elif floor:
+            text = noise_floor.report(paths, form=form, whole=whole, **shared)
+        else:
+            by_file = judge(paths, profile, **shared)
     if by_file is not None:
-        text = written(by_file, form=params["form"], whole=params["verbose"])
-    if params["form"] == "table":
+        text = written(by_file, form=form, whole=whole)
+    if form == "table":
         report = text
         text = shown(lambda console: print_lines(report, console), params["output"])
     write(text.rstrip("\n") + "\n", params["output"])

@@ -140,16 +140,13 @@ def drop_stderr() -> None:
     sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - it lives as long as the process
 
 
-def _begun(error: click.NoSuchOption) -> list[str]:
-    """Options that begin with what was typed, which may share less with it than shorter ones do."""
-    return [name for param in _params(error) for name in param.opts if name.startswith(error.option_name)]
-
-
 def _near(error: click.NoSuchOption) -> str:
     """What may have been meant; nothing where no option comes near."""
     if error.option_name in _OF_NODES and "gpus" in {param.name for param in _params(error)}:
         return "; --gpus takes all of them: nodes times GPUs of a node"
-    possible = _begun(error) or error.possibilities
+    # What begins with the word that was typed may share less with it than shorter options do.
+    begun = [name for param in _params(error) for name in param.opts if name.startswith(error.option_name)]
+    possible = begun or error.possibilities
     return f"; did you mean {' or '.join(possible)}?" if possible else ""
 
 

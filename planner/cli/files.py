@@ -10,6 +10,7 @@ import click
 
 from planner.cli.output import talk
 from planner.errors import BadRequest
+from planner.request.fields import as_document
 
 if TYPE_CHECKING:
     from planner.cli.ask import Given
@@ -92,18 +93,12 @@ def _paths_and_kind(files: Sequence[str], params: dict[str, Any]) -> tuple[list[
 
 def document_of(found: FilesOfJob, given: Given) -> dict[str, Any]:
     """The question as a file has it, or the run with its question."""
-    asked = {name: _plain(value) for name, value in given.values.items() if not name.startswith("pins.")}
-    pins = {name.removeprefix("pins."): value for name, value in given.values.items() if name.startswith("pins.")}
-    request = asked | ({"pins": pins} if pins else {})
+    request = as_document(given.values)
     if found.run is None:
         return request
     run = dict(found.run)
     assumed = {path: why for path, why in (run.get("assumed") or {}).items() if path.split(".")[-1] not in given.values}
     return run | {"request": request} | ({"assumed": run["assumed"]} if "assumed" in run and assumed else {})
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def say_of_files(params: dict[str, Any], found: FilesOfJob | None) -> None:

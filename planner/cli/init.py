@@ -19,7 +19,7 @@ from planner.errors import BadRequest
 if TYPE_CHECKING:
     from planner.machines.describe import Question
     from planner.machines.findings import Node
-    from planner.machines.readers import Told
+    from planner.machines.readers import FileRead
 
 _M, _A = "What the files leave open", "Answer"
 OPTIONS = {
@@ -138,7 +138,7 @@ def _asked(text: str, suggested: str | None) -> str:
     return said.strip()
 
 
-def _conclude(outputs: Sequence[Told], nodes: Sequence[Node], output: str | None, params: dict[str, Any]) -> None:
+def _conclude(outputs: Sequence[FileRead], nodes: Sequence[Node], output: str | None, params: dict[str, Any]) -> None:
     """What was read and is to be looked at, and what to do with the file."""
     for one in outputs:
         talk(params, f"{one.path}: {one.reader.title}")

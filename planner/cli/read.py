@@ -72,7 +72,7 @@ def _reading(found: FilesOfJob, given: Given) -> Reading:
         model=model,
         refused="" if missing else _refusal(given),
         origins=_origins(given),
-        measured=_measured(found.run),
+        measured=dict((found.run or {}).get("measured") or {}),
         missing=(*((unknown,) if unknown and missing else ()), *missing),
         assumed=(*job.assumed, *_parts_of_model(given), *_assumed_machines(found.job, given)),
         unpriced=job.unpriced,
@@ -150,7 +150,3 @@ def _origins(given: Given) -> dict[str, str]:
     return {
         name: "follows" if several in origin else origin.rsplit("/", 1)[-1] for name, origin in given.origins.items()
     }
-
-
-def _measured(run: Mapping[str, Any] | None) -> dict[str, Any]:
-    return dict((run or {}).get("measured") or {})

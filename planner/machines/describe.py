@@ -12,7 +12,7 @@ from hardware.units import parse_quantity
 from planner.answer.text import plural
 from planner.errors import BadRequest
 from planner.machines.findings import Figure, Node, Port
-from planner.machines.readers import Told
+from planner.machines.readers import FileRead
 
 _DRIVERS: Final = ("gpu",)
 """Figures that a node tells better than a scheduler, which shortens names."""
@@ -42,10 +42,10 @@ class Network(NamedTuple):
     like: str
 
 
-def joined(told: Sequence[Told]) -> list[Node]:
+def joined(files: Sequence[FileRead]) -> list[Node]:
     """Kinds of nodes: those that a scheduler counts with what single nodes tell of them, or those of single nodes."""
-    counted = _merged([node for one in told if one.reader.counts for node in one.nodes])
-    single = [node for one in told if not one.reader.counts for node in one.nodes]
+    counted = _merged([node for one in files if one.reader.counts for node in one.nodes])
+    single = [node for one in files if not one.reader.counts for node in one.nodes]
     named = _merged([node for node in single if "gpu" in node.figures])
     nodes = counted or named or [Node()]
     for node in named if counted else ():

@@ -26,7 +26,7 @@ _HINTS: Final = (
 
 
 @dataclass(frozen=True)
-class Told:
+class FileRead:
     """A file, the program that wrote it, and the kinds of nodes that it tells."""
 
     path: Path
@@ -34,16 +34,16 @@ class Told:
     nodes: tuple[Node, ...]
 
 
-def read_machines(paths: Sequence[Path]) -> list[Told]:
+def read_machines(paths: Sequence[Path]) -> list[FileRead]:
     """What some files tell of machines.
 
     Raises:
         BadFile: one is missing or unreadable, or is of no kind that is known.
     """
-    return [_told(path) for path in paths]
+    return [_read(path) for path in paths]
 
 
-def _told(path: Path) -> Told:
+def _read(path: Path) -> FileRead:
     text = read_text(path)
     reader = next((one for one in READERS if one.is_mine(text)), None)
     if reader is None:
@@ -51,6 +51,6 @@ def _told(path: Path) -> Told:
         hint = next((f"; {said}" for mark, said in _HINTS if mark in text), "")
         raise BadFile(path, f"not the output of {known}{hint}")
     try:
-        return Told(path, reader, tuple(reader.read(text, path.name)))
+        return FileRead(path, reader, tuple(reader.read(text, path.name)))
     except ValueError as error:
         raise BadFile(path, f"{reader.title}: {error}") from None

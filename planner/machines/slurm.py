@@ -125,11 +125,11 @@ def _rows(text: str) -> Iterator[dict[str, str]]:
             yield dict(zip(head, cells, strict=False))
 
 
-def _node(kind: tuple[str | None, int], count: int, counted: str, told: str) -> Node:
+def _node(kind: tuple[str | None, int], count: int, counted: str, source: str) -> Node:
     node = Node()
     gpu, number = kind
-    node.say("gpu", gpu, told)
-    node.say("gpus_per_node", number, told)
+    node.say("gpu", gpu, source)
+    node.say("gpus_per_node", number, source)
     node.say("nodes", count or None, counted)
     return node
 

@@ -150,7 +150,9 @@ def _passes(run: Simulation, pieces: Pieces, schedule: Schedule, record: Strateg
         for stream, seconds in pieces[event.kind].items():
             length = float(seconds[piece])
             if length > 0.0:
-                yield _complete(event.stage, stream, start, length, name=_name(event), args=_args(event))
+                name = f"{event.kind}{event.micro_batch}" + (f".{event.chunk}" if event.chunk else "")
+                args = {"micro-batch": event.micro_batch, "chunk": event.chunk, "pass": _WORDS[event.kind]}
+                yield _complete(event.stage, stream, start, length, name=name, args=args)
             start += length
 
 
@@ -158,14 +160,6 @@ def _places(schedule: Schedule, record: StrategyRecord) -> list[dict[tuple[int, 
     """For every path, whose piece (its place on the first path) runs at a stage and chunk."""
     paths: tuple[Path, ...] = schedule.paths(record.pp, record.vpp)
     return [dict(zip(path, paths[0], strict=True)) for path in paths]
-
-
-def _name(event: Event) -> str:
-    return f"{event.kind}{event.micro_batch}" + (f".{event.chunk}" if event.chunk else "")
-
-
-def _args(event: Event) -> dict[str, Any]:
-    return {"micro-batch": event.micro_batch, "chunk": event.chunk, "pass": _WORDS[event.kind]}
 
 
 def _once(row: Strategies, priced: Price, question: AnyScenario) -> list[tuple[RowSeconds, StepTraffic, Floats]]:

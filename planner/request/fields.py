@@ -165,7 +165,7 @@ _ROWS: Final = (
 
 FIELDS: Final[Mapping[str, Field]] = {row.name: row for row in _ROWS}
 IN_STEPS: Final = ("steps", "local", "copies")
-"""Beside the axes, what the pins of a file may say until the devices are known: micro-batches of a rank, sequences that
+"""Apart from the axes, what pins of a file may say until the devices are known: micro-batches of a rank, sequences that
 it takes at a time, groups of ranks that share a copy of the states (``planner.jobs.imported``)."""
 QUESTION: Final = tuple(row.name for row in _ROWS if not row.axis)
 """Fields of a request besides its pins."""
@@ -242,6 +242,19 @@ def field_of(name: str) -> str | None:
     if short in SWITCHES:
         return f"stack.{short}"
     return name if name.startswith(PATHS) else None
+
+
+def apart(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Fields, and pins by their axes, of values of which pins are called ``pins.tp``."""
+    pins = {name.removeprefix("pins."): value for name, value in values.items() if name.startswith("pins.")}
+    return {name: value for name, value in values.items() if not name.startswith("pins.")}, pins
+
+
+def as_document(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A question as a file has it, its pins in a table."""
+    fields, pins = apart(values)
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
+    return plain | ({"pins": pins} if pins else {})
 
 
 def no_such_field(name: str, pins: str, known: Iterable[str] = (*QUESTION, "pins")) -> str:

@@ -51,7 +51,7 @@ class Pin:
 
 
 def without_numpy(axis: str, given: Any) -> Any:
-    """What is given on one axis without numpy: arrays as lists, their numbers as Python's.
+    """What is given on one axis without numpy: arrays as lists, their numbers as Python's; a switch as its word.
 
     Raises:
         ValueError: bytes, or a table of values.
@@ -62,7 +62,7 @@ def without_numpy(axis: str, given: Any) -> Any:
         raise ValueError(
             f"{axis}: expected a value such as 8, several as [4, 8] or a range as '..8', got {plain!r:.40}"
         )
-    return plain
+    return str(plain).lower() if isinstance(plain, bool) else plain
 
 
 def parse_pins(pins: Mapping[str, Any]) -> dict[str, Pin]:

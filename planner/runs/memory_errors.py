@@ -6,10 +6,8 @@ other run lay: one that ran needed no more than its device has, one that ran out
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
 from typing import Final
@@ -163,12 +161,3 @@ def _sought(known: Variances) -> Floats:
 def _meant(at: Floats) -> Variances:
     found = (*np.exp(at[:_DEVIATIONS]), *at[_DEVIATIONS:])
     return USUAL._replace(**dict(zip(FREE, map(float, found), strict=True)))
-
-
-def as_csv(rows: Sequence[Mapping[str, str]]) -> str:
-    """The rows as a file."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()

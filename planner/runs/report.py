@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.request.progress import Tell
 from planner.runs.figures import Column, line, table
-from planner.runs.judge import Compared, Verdict, coverage, groups, judge, shipped, summary
+from planner.runs.judge import Compared, Verdict, coverage, groups, shipped, summary
 from planner.runs.run_lines import run_lines
 from planner.runs.unseen import unseen_fits, unseen_lines, unseen_memory, unseen_times
 from planner.trust.interval import COVERAGE
@@ -38,32 +37,6 @@ COLUMNS: Final = (
 )
 
 
-def validate(files: Sequence[str] = (), *, form: str = "table", profile: str | None = None, workers: int = 1) -> str:
-    """The report on the given files, or on the shipped runs, as a table or as JSON.
-
-    Args:
-        files: files of runs; none are the shipped ones.
-        form: "table" or "json".
-        profile: a file with the cluster and the stack that the runs were on; None takes each run's own words.
-        workers: processes to price the runs in; see `corpus.map_runs`.
-
-    Raises:
-        BadFile: a file that cannot be read.
-    """
-    return written(compared(files, profile=profile, workers=workers), form=form)
-
-
-def compared(
-    files: Sequence[str] = (), *, profile: str | None = None, workers: int = 1, progress: Tell | None = None
-) -> Compared:
-    """The verdicts behind ``validate``, by file; in so many processes.
-
-    Raises:
-        BadFile: a file that cannot be read.
-    """
-    return judge(paths_of(files), profile, workers=workers, progress=progress)
-
-
 def written(by_file: Compared, *, form: str = "table", whole: bool = False) -> str:
     """The verdicts as a table or as JSON; the table on the shipped runs is short unless it is to be ``whole``."""
     figures = _figures(by_file)
@@ -84,35 +57,6 @@ def check_priced(by_file: Compared) -> None:
     (reason, count), *_ = Counter(verdict.reason for verdict in verdicts).most_common(1)
     share = "the only one" if len(verdicts) == 1 else f"{count} of {len(verdicts):,}"
     raise BadRequest(f"{', '.join(by_file)}: no measured figure could be priced; {share}: {reason}")
-
-
-def rank(files: Sequence[str] = (), *, form: str = "table", workers: int = 1, progress: Tell | None = None) -> str:
-    """How well the model chooses among measured strategies: the report of ``ranking`` on the same files.
-
-    Raises:
-        BadFile: a file that cannot be read.
-    """
-    from planner.runs.ranking import report, sweeps
-
-    return report(sweeps(paths_of(files), workers=workers, progress=progress), form=form)
-
-
-def bottom(
-    files: Sequence[str] = (),
-    *,
-    form: str = "table",
-    workers: int = 1,
-    progress: Tell | None = None,
-    whole: bool = False,
-) -> str:
-    """What the measurements leave to any model: the report of ``noise_floor`` on the same files.
-
-    Raises:
-        BadFile: a file that cannot be read.
-    """
-    from planner.runs.noise_floor import report
-
-    return report(paths_of(files), form=form, workers=workers, progress=progress, whole=whole)
 
 
 def paths_of(files: Sequence[str]) -> list[Path]:

@@ -30,6 +30,8 @@ from planner.trust.own_runs import by_shares, learn, left_uncertain, prior_of, s
 from planner.trust.similarity import EXTENTS, NAMES, SIZES, SWITCHES, distance, traits
 from planner.trust.table import ENOUGH, LEFT_OUT, Figures, Measured, Run, from_rows, source
 
+COLUMNS = tuple(dict.fromkeys((*Run._fields, *NAMES, *SIZES, *SWITCHES, *EXTENTS)))
+"""Of ``measured.csv``."""
 MOST = 30
 """Runs of a group that the table keeps: enough to see its shape."""
 TRUSTED_AFTER = 5.0
@@ -122,11 +124,10 @@ def _record(priced: Priced, missed: float) -> dict[str, str]:
     }
 
 
-def as_csv(rows: Sequence[dict[str, str]]) -> str:
-    """The rows as a file."""
+def as_csv(rows: Sequence[Mapping[str, str]], names: Iterable[str] = ()) -> str:
+    """The rows as a file, their columns in the order of the first unless names are given."""
     text = io.StringIO()
-    names = list(dict.fromkeys((*Run._fields, *NAMES, *SIZES, *SWITCHES, *EXTENTS)))
-    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer = csv.DictWriter(text, list(names) or list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()

@@ -58,6 +58,12 @@ class Source(_Part):
     """Parameters as the source counts them, in billions."""
     printed: str = ""
     """The result in the source's own measure, such as "55.2 % MFU", of runs that people compare with."""
+    publication: str = ""
+    """What the whole group is called: "Skywork (arXiv 2310.19341)"; the same for all of its runs, as the next two."""
+    kind: str = ""
+    """Kind of document: "paper", "README", "log" ..."""
+    published: str = ""
+    """Year or years: "2023-2025"."""
 
 
 class PeakMemory(_Part):

@@ -101,7 +101,7 @@ def _files_schema() -> dict[str, Any]:
     return {
         "type": "object",
         "required": ["files"],
-        "description": "Fields of a question may stand beside the files, and win over them.",
+        "description": "Fields of a question may be given with the files, and win over them.",
         "properties": {
             "files": {**texts, "description": "Scripts, configurations, logs: what each holds, by its name."},
             "environment": {"type": "object", "additionalProperties": {"type": "string"}},
@@ -142,7 +142,7 @@ ENDPOINTS: Final = (
         version={"type": ["string", "null"], "default": None, "description": "Of it; the usual one unless said."},
     ), Exported),
     Endpoint("machines", "What a cluster file tells, as a question takes it.", _text_schema(), Machines),
-    Endpoint("read", "What a job's files are read as, their price, the best plan beside it.", _files_schema(), Reading),
+    Endpoint("read", "What a job's files are read as, their price and the best plan.", _files_schema(), Reading),
     Endpoint("drawn", "What the page draws of an answer.", _of_plan(), dict[str, Any]),
 )  # fmt: skip
 

@@ -86,7 +86,7 @@ def confine() -> None:
 def _installation() -> tuple[Path, ...]:
     """Folders and files that may be read: the project's packages, Python's own and where other packages lie.
 
-    Not where the service was started, nor what lies beside the project's packages unless packages alone do.
+    Not where the service was started, nor the folder of the project's packages unless it holds packages alone.
     """
     own = [Path(package.__file__ or "").resolve().parent for package in (hardware, costmodels, planner)]
     python = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")]

@@ -5,7 +5,7 @@ They are text in a question. None of them is run, and what they name is looked f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -15,7 +15,7 @@ from planner.analyses.examine_run import Examined
 from planner.answer.plan import Plan, Record
 from planner.errors import BadRequest, MeshwrightError
 from planner.request.document import question_fields
-from planner.request.fields import DEFAULT_CLUSTER, GIVEN_SPLIT
+from planner.request.fields import DEFAULT_CLUSTER, GIVEN_SPLIT, as_document
 from planner.service.guard import names_only
 from planner.service.machines import machines_in, tells_machines
 
@@ -79,21 +79,22 @@ def read_uploaded(body: Mapping[str, Any], seconds: float) -> Reading:
 
     files, form = _files_in(body), _given(body)
     of_machines = [one for one in files if tells_machines(one.text)]
-    beside = _of_machines(of_machines)
-    given = {**beside, **form}
+    machines = _of_machines(of_machines)
+    given = {**machines, **form}
     if len(files) == len(of_machines):
         return _machines_alone(of_machines[0], given)
     found = _job_of([one for one in files if one not in of_machines], body, given)
     asked = question_of(found.job, given) | _joined_changes(found, given)
     asked = {**asked, **{name: value for name, value in given.items() if name != "changes"}}
-    request = _request(asked)
+    request = as_document(asked)
     names_only(request)
     job, lacking = found.job, still_missing(found.job, asked)
     said = () if "cluster" in asked or any("--cluster" in line for line in lacking) else (_NOT_SAID,)
+    files_of_job = (ReadFile(name=str(part.file.path), title=part.title) for part in found.parts)
     reading = Reading(
-        files=(*_read_as(found), *map(_of_cluster, of_machines)),
+        files=(*files_of_job, *map(_of_cluster, of_machines)),
         request=request,
-        origins={name: _origin(name, job.origins, form, of_machines if name in beside else ()) for name in asked},
+        origins={name: _origin(name, job.origins, form, of_machines if name in machines else ()) for name in asked},
         framework=job.framework,
         measured=dict((found.run or {}).get("measured") or {}),
         missing=tuple(lacking),
@@ -102,10 +103,6 @@ def read_uploaded(body: Mapping[str, Any], seconds: float) -> Reading:
         remarks=job.remarks,
     )
     return reading if lacking else _priced(reading, found, seconds)
-
-
-def _read_as(found: FilesOfJob) -> Iterator[ReadFile]:
-    yield from (ReadFile(name=str(part.file.path), title=part.title) for part in found.parts)
 
 
 def _of_cluster(file: JobFile) -> ReadFile:
@@ -126,8 +123,8 @@ def _of_machines(files: Sequence[JobFile]) -> dict[str, Any]:
     """
     if len(files) > 1:
         raise BadRequest(f"files: {files[0].path} and {files[1].path} both tell of machines; give one")
-    told = [machines_in(one.text, one.path) for one in files]
-    fields = [{"cluster": one.cluster} | ({"stack": one.stack} if one.stack else {}) for one in told]
+    found = [machines_in(one.text, one.path) for one in files]
+    fields = [{"cluster": one.cluster} | ({"stack": one.stack} if one.stack else {}) for one in found]
     return fields[0] if fields else {}
 
 
@@ -135,11 +132,11 @@ def _machines_alone(file: JobFile, given: Mapping[str, Any]) -> Reading:
     """A cluster file without a job: the machines of the next question."""
     return Reading(
         files=(_of_cluster(file),),
-        request=_request(given),
+        request=as_document(given),
         origins=dict.fromkeys(given, str(file.path)),
         framework=None,
         measured={},
-        missing=("what is to be trained: --model, or a script beside the cluster file",),
+        missing=("what is to be trained: --model, or a script with the cluster file",),
         assumed=(),
         unpriced=(),
         remarks=(),
@@ -203,12 +200,6 @@ def _joined_changes(found: FilesOfJob, given: Mapping[str, Any]) -> dict[str, An
     return {"changes": changes} if changes else {}
 
 
-def _request(asked: Mapping[str, Any]) -> dict[str, Any]:
-    fields = {name: list(one) if isinstance(one, tuple) else one for name, one in asked.items() if "pins." not in name}
-    pins = {name.removeprefix("pins."): value for name, value in asked.items() if name.startswith("pins.")}
-    return fields | ({"pins": pins} if pins else {})
-
-
 def _priced(reading: Reading, found: FilesOfJob, seconds: float) -> Reading:
     """The same with its price and the best plan, and of a log with what was measured; or why there is none."""
     from planner.analyses.compare_with_best import compare_with_best
@@ -218,7 +209,7 @@ def _priced(reading: Reading, found: FilesOfJob, seconds: float) -> Reading:
     from planner.runs.schema import run_of
 
     try:
-        request = request_from(_in_words(reading.request) | {"time_limit": seconds / _SEARCHES})
+        request = request_from(reading.request | {"time_limit": seconds / _SEARCHES})
         answer = predict(request, chunked=False)
         searched = request.model_copy(update=dict.fromkeys(GIVEN_SPLIT))
         answer = compare_with_best(answer, searched, found.job.framework)
@@ -229,9 +220,3 @@ def _priced(reading: Reading, found: FilesOfJob, seconds: float) -> Reading:
     except MeshwrightError as error:
         return reading.model_copy(update={"refused": str(error)})
     return reading.model_copy(update={"answer": answer, "examined": examined})
-
-
-def _in_words(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Switches among the pins as the command line writes them."""
-    pins = {name: str(one).lower() if isinstance(one, bool) else one for name, one in request.get("pins", {}).items()}
-    return {**request, "pins": pins}

@@ -18,7 +18,7 @@ from hardware.records import Cluster
 from planner.answer.build import catalogue_hashes
 from planner.errors import MeshwrightError
 from planner.request.defaults import default_tokens, fine_tunes, usual_batch
-from planner.request.fields import VARIED
+from planner.request.fields import VARIED, apart
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest, request_from
 from planner.studies.machines import changed_cluster
@@ -36,10 +36,10 @@ def request_of(fields: Mapping[str, Any]) -> PlanRequest:
     Raises:
         MeshwrightError: a name that does not exist, a value that does not belong.
     """
-    plain = {name: value for name, value in fields.items() if "." not in name and name != SCENARIO}
-    pins = {name.removeprefix("pins."): value for name, value in fields.items() if name.startswith("pins.")}
-    changes = tuple((name, value) for name, value in fields.items() if name.startswith("cluster."))
-    if several := {name: value for name, value in fields.items() if name.startswith(("stack.", "model."))}:
+    others, pins = apart(fields)
+    plain = {name: value for name, value in others.items() if "." not in name and name != SCENARIO}
+    changes = tuple((name, value) for name, value in others.items() if name.startswith("cluster."))
+    if several := {name: value for name, value in others.items() if name.startswith(("stack.", "model."))}:
         plain["changes"] = dict(plain.get("changes", {})) | several
     if isinstance(plain["model"], str):
         length = plain.get("seq_length")

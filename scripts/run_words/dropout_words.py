@@ -17,7 +17,7 @@ WORDS: Final = r"\b(no|without) dropout\b|(?<!lora )(?<!adapter )(?<!adapters )\
 def dropout_changes(row: Mapping[str, Any]) -> dict[str, bool]:
     """Whether the run drops anything out; empty where neither its flags nor its notes say.
 
-    Masks are a byte a value, and what unfused attention drops out of its softmax is kept beside it [Korthikanti22].
+    Masks are a byte a value, and what unfused attention drops out of its softmax is kept too [Korthikanti22].
     """
     flags = row["stack"].get("flags")
     said = next((flags[name] for name in FLAGS if name in flags), None) if isinstance(flags, Mapping) else None

@@ -95,8 +95,8 @@ PRINTED: Mapping[str, tuple[str, ...]] = {
 def rounding(row: Row, among: list[Row], what: str, seconds: float | None) -> float:
     """Half the last printed digit of what a measured figure stands on, over the figure; 0.0 where it is not known.
 
-    The last digit is the finest of the group: 7.5 beside 7.25 is 7.50. Throughputs that are not in the row have as many
-    significant digits as its words on them say.
+    The last digit is the finest of the group: where 7.25 stands too, 7.5 is 7.50. Throughputs that are not in the
+    row have as many significant digits as its words on them say.
     """
     figures = row["measured"]
     said = re.search(r"(\d)\s*significant digits", str(row.get("derived")))

@@ -1,6 +1,6 @@
 """The regular expressions of the rules, as ``re`` has them, which remember the words that they matched.
 
-So a clause that no rule understood can be told from one that a rule read and found to be the usual.
+So a clause that no rule understood can be distinguished from one that a rule read and found to be the usual.
 """
 
 from __future__ import annotations

@@ -126,11 +126,11 @@ def link_name(words: str, accelerator: str = "") -> str | None:
 def lane_bandwidth(text: str, gpus_per_node: int, fastest: float = FASTEST_CARD) -> float | None:
     """Network bytes/s per GPU out of words such as "8x HDR 200Gb/s" or "800 Gb/s per node"; None if unsaid.
 
-    Amazon's adapters are told by the node. What its words do not count is of a GPU, unless it is more than one card's.
+    Amazon's adapters are given by node. What its words do not count is of a GPU, unless it is more than a card's.
 
     Args:
         text: the words.
-        gpus_per_node: devices that share what is told by the node.
+        gpus_per_node: devices that share what is given for the node.
         fastest: bytes/s of the fastest card that its machines are known with.
     """
     text = _plain(text)

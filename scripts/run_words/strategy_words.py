@@ -58,7 +58,7 @@ def as_ranked(row: Row, notes: list[str]) -> Row:
 def as_batched(row: Row, notes: list[str]) -> Row:
     """The run with the batch, or the micro-batch, that it alone leaves out, from its number of micro-batches.
 
-    A batch may also be told by its tokens.
+    A batch may also be given in tokens.
     """
     plan, seq = row["strategy"], row["model"].get("seq_length")
     each, whole, many = (plan.get(name) for name in ("micro_batch_size", "global_batch_size", "num_microbatches"))

@@ -318,7 +318,7 @@ def test_axes_called_as_what_objects_have_already_are_drawn(browser, tmp_path):
 def test_any_other_answer_has_its_figures_and_tables(open_page):
     page = open_page("answer")
     assert page.locator("header h1").inner_text().startswith("Median error ")
-    assert headings(page) == ["Predicted beside measured", "Errors by group", "Every figure"]
+    assert headings(page) == ["Predicted against measured", "Errors by group", "Every figure"]
     rows = page.locator("section:has(h2:text-is('Every figure')) tbody tr")
     assert rows.count() == 40
     page.get_by_role("button", name="show more rows").click()

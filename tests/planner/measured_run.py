@@ -3,7 +3,8 @@
 import copy
 
 from planner.runs.case import case_of
-from planner.runs.judge import judge_run
+from planner.runs.judge import judge, judge_run
+from planner.runs.report import paths_of, written
 from planner.runs.schema import run_of
 
 RUN = {
@@ -64,3 +65,8 @@ def judged(document):
 def only(verdicts, metric):
     """The verdict on one metric."""
     return next(verdict for verdict in verdicts if verdict.metric == metric)
+
+
+def validate(files, form="table"):
+    """What ``plan validate`` says of some files."""
+    return written(judge(paths_of(files)), form=form)

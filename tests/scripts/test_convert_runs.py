@@ -53,7 +53,8 @@ def documents():
 
 ROUNDING = "measured.rounding", "measured.peak_memory.rounding"
 HOSTS = "request.cluster.host_memory", "request.cluster.host_bandwidth"
-OTHERWISE = *ROUNDING, *HOSTS, "derived_from", "not_fitted", "constants", "source.printed", "unread"
+OF_THE_GROUP = "source.publication", "source.kind", "source.published"
+OTHERWISE = *ROUNDING, *HOSTS, *OF_THE_GROUP, "derived_from", "not_fitted", "constants", "source.printed", "unread"
 """The other runs of a group tell digits; people chose what is fitted to and what is shown, and read on. The catalogue
 knows more hosts than when the runs were converted."""
 

@@ -5,7 +5,7 @@ Colours are those around it, thinned, so that it suits a light page and a dark o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
@@ -72,10 +72,6 @@ def _bar(name: str, seconds: float, share: float) -> str:
 
 
 def _notes(notes: Iterable[str]) -> str:
-    items = "".join(_items(notes))
+    items = "".join(f"<li>{escape(one)}</li>" for one in notes)
     said = f'<summary style="cursor:pointer;opacity:.75">what to know</summary><ul style="margin:4px 0 0">{items}</ul>'
     return f'<details style="margin-top:8px;font-size:12px">{said}</details>' if items else ""
-
-
-def _items(notes: Iterable[str]) -> Iterator[str]:
-    return (f"<li>{escape(one)}</li>" for one in notes)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from html import escape
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from planner.errors import BadRequest
+from planner.render.notebook.frames import installed, rows_of
 from planner.render.notebook.headlines import headline
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LIBRARIES: Final = ("matplotlib", "plotly")
 _PARTS: Final = ("weights", "gradients", "optimizer", "activations", "logits", "slack", "reserved")
 _COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442")
-"""Told apart by people who are colour-blind too."""
+"""Which people who are colour-blind can tell apart too."""
 _SMALL: Final = 0.001
 
 
@@ -36,13 +36,7 @@ class Bars(NamedTuple):
 def plot(answer: Answer, library: str | None) -> Any:
     """A figure of an answer; see `planner.answer.plan.Answer.plot`."""
     pictures = pictures_of(answer)
-    if library is not None and library not in LIBRARIES:
-        raise BadRequest(f"library: expected {' or '.join(LIBRARIES)}, got {library!r:.40}")
-    names = LIBRARIES if library is None else (library,)
-    found = next((name for name in names if find_spec(name)), None)
-    if found is None:
-        raise BadRequest(f"plot needs {' or '.join(names)}, which is not installed: pip install {names[0]}")
-    draw = _by_matplotlib if found == "matplotlib" else _by_plotly
+    draw = _by_matplotlib if installed(LIBRARIES, library, "plot") == "matplotlib" else _by_plotly
     return draw(pictures, headline(answer).title)
 
 
@@ -84,8 +78,6 @@ def _why_not(found: Any) -> list[Bars]:
 
 
 def _sizes(found: Any) -> list[Bars]:
-    from planner.render.notebook.frames import rows_of
-
     rows = rows_of(found)
     labels = [f"{row['gpus']:,} GPUs" for row in rows]
     days = Bars("training", "days", labels, {"days": [row["days"] for row in rows]}, limit=found.deadline_days)
@@ -179,7 +171,7 @@ def _by_plotly(pictures: list[Bars], title: str) -> Any:
                 y=[escape(label) for label in picture.labels],
                 orientation="h",
                 marker_color=_colour(n),
-                offsetgroup=_group(picture, n),
+                offsetgroup="0" if picture.stacked else str(n),  # bars of one group stand on top of each other
             )
             figure.add_trace(bar, row=1, col=column)
         figure.update_xaxes(title_text=picture.unit, row=1, col=column)
@@ -188,11 +180,6 @@ def _by_plotly(pictures: list[Bars], title: str) -> Any:
             figure.add_vline(picture.limit, line_dash="dash", line_color="grey", row=1, col=column)
     figure.update_layout(title=escape(title), barmode="relative" if any(one.stacked for one in pictures) else "group")
     return figure
-
-
-def _group(picture: Bars, place: int) -> str:
-    """Bars of one group stand on top of each other."""
-    return "0" if picture.stacked else str(place)
 
 
 def _colour(place: int) -> str:

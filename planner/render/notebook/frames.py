@@ -22,10 +22,9 @@ LIBRARIES: Final = ("pandas", "polars")
 def frame(answer: Answer, table: str | None, library: str | None) -> Any:
     """A table of an answer as a frame of a library; see `planner.answer.plan.Answer.to_frame`."""
     rows = rows_of(answer, table)
-    module = _imported(library)
-    if module.__name__ == "polars":
-        return module.DataFrame(rows, infer_schema_length=None)
-    return module.DataFrame(rows)
+    name = installed(LIBRARIES, library, "to_frame")
+    how = {"infer_schema_length": None} if name == "polars" else {}
+    return import_module(name).DataFrame(rows, **how)
 
 
 def rows_of(answer: Any, table: str | None = None) -> list[Row]:
@@ -38,25 +37,26 @@ def rows_of(answer: Any, table: str | None = None) -> list[Row]:
     name = next(iter(tables)) if table is None else table
     if name not in tables:
         raise BadRequest(f"{answer.schema_} has no table {name!r:.40}: {meant(str(name), tables)}")
-    return [_plain(row) for row in tables[name](answer)]
+    return [{name: cell(value) for name, value in row.items()} for row in tables[name](answer)]
 
 
-def _imported(library: str | None) -> Any:
-    if library is not None and library not in LIBRARIES:
-        raise BadRequest(f"library: expected {' or '.join(LIBRARIES)}, got {library!r:.40}")
-    names = LIBRARIES if library is None else (library,)
+def installed(libraries: tuple[str, ...], library: str | None, method: str) -> str:
+    """The library that is asked for, or the first of some that is there.
+
+    Raises:
+        BadRequest: it is none of them, or not installed.
+    """
+    if library is not None and library not in libraries:
+        raise BadRequest(f"library: expected {' or '.join(libraries)}, got {library!r:.40}")
+    names = libraries if library is None else (library,)
     found = next((name for name in names if find_spec(name)), None)
     if found is None:
-        raise BadRequest(f"to_frame needs {' or '.join(names)}, which is not installed: pip install {names[0]}")
-    return import_module(found)
+        raise BadRequest(f"{method} needs {' or '.join(names)}, which is not installed: pip install {names[0]}")
+    return found
 
 
-def _plain(row: Mapping[str, Any]) -> Row:
-    """Values that fit one cell: tables by their name or as JSON, lists joined."""
-    return {name: _cell(value) for name, value in row.items()}
-
-
-def _cell(value: Any) -> Any:
+def cell(value: Any) -> Any:
+    """A value that fits one cell: a table by its name or as JSON, a list joined."""
     if isinstance(value, Mapping):
         return value.get("name") or json.dumps(value, sort_keys=True)
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else value
@@ -188,7 +188,7 @@ def _values(found: Any) -> list[Row]:
     fields = found.request.model_dump(mode="json", exclude_unset=True)
     pins = fields.pop("pins", {})
     both: Iterable[tuple[str, Any]] = (*fields.items(), *((f"pins.{axis}", value) for axis, value in pins.items()))
-    return [{"field": name, "value": str(_cell(value))} for name, value in both]
+    return [{"field": name, "value": str(cell(value))} for name, value in both]
 
 
 TABLES: Final[Mapping[str, Tables]] = {

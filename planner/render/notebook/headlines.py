@@ -36,7 +36,7 @@ class Headline(NamedTuple):
     answer: str
     """What came of it."""
     sure: str
-    """How sure that is, or what stands beside it."""
+    """How sure that is, or what else there is to know."""
     facts: tuple[tuple[str, str], ...] = ()
     """Leading figures with what they are."""
     notes: tuple[str, ...] = ()

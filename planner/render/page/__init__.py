@@ -9,7 +9,7 @@ HTML and calls there, each with what it draws and a width in pixels; they give a
 - ``timeBars(data.points, width, again)``, ``memoryBars(data.plan.memory, width)``: stacks of terms, memory by stage.
 - ``timelineFigure(data.plan.timeline, data.plan.remark, width)``: one iteration, stage by stage.
 - ``rooflineFigure(data.plan.kernels, width, again)``: kernels of a layer under the machine's roofs.
-- ``alternatives(data.points, width, again, {onpick})``: plans to pick and to compare; ``onpick(plan, place)`` is told.
+- ``alternatives(data.points, width, again, {onpick})``: plans to pick and to compare; it calls ``onpick(plan, place)``.
 - ``parallelLines(points, axes, width, again, state)``, ``importanceTable(data.importance)``: a study at a glance.
 - ``measuredRuns(data.measured, data.plan.nearest, width)``: how predictions compared with measured runs.
 

@@ -57,5 +57,5 @@ function tableSection({ columns, rows, name, all }) {
 
 document.getElementById("cards").append(cards(DATA.facts.map(([name, value]) => ({ name, value, detail: "", meaning: "" }))));
 for (const figure of DATA.figures) drawnSection(`${figure.title[0].toUpperCase()}${figure.title.slice(1)}`, (width) => barsFigure(figure, width));
-if (DATA.runs) drawnSection("Predicted beside measured", (width) => [caption("A mark for every run with its seconds of an iteration; a ratio of 1 is right."), measuredRuns(DATA.runs, [], width)].flat());
+if (DATA.runs) drawnSection("Predicted against measured", (width) => [caption("A mark for every run with its seconds of an iteration; a ratio of 1 is right."), measuredRuns(DATA.runs, [], width)].flat());
 for (const one of DATA.tables) drawnSection(Object.hasOwn(HEADS, one.name) ? HEADS[one.name] : `${one.name[0].toUpperCase()}${one.name.slice(1)}`, tableSection(one));

@@ -16,6 +16,7 @@ from planner.answer.plan import Plan
 from planner.answer.text import CUT_SHORT, name_in, plural
 from planner.errors import BadRequest, MeshwrightError
 from planner.render.by_group import strategy_on
+from planner.render.notebook.frames import cell
 from planner.render.page.headline import cards, cluster_name, study_headline
 from planner.render.page.importance import importance
 from planner.render.page.kernels import kernels_of
@@ -138,7 +139,7 @@ def _point(result: Result) -> dict[str, Any]:
     refused = next((one["example"] for one in document.get("rejected", ())), None)
     return {
         "index": result.index,
-        "axes": {name.removeprefix("pins."): _plain(value) for name, value in result.axes.items()},
+        "axes": {name.removeprefix("pins."): cell(value) for name, value in result.axes.items()},
         "job": _job(request),
         "status": result.status,
         "strategy": strategy_words(strategy) if strategy else None,
@@ -173,12 +174,6 @@ def _job(request: Mapping[str, Any]) -> str:
     return f"{name_in(request['model'])}, {tokens / 1e9:,.6g} B tokens" if tokens else name_in(request["model"])
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return value.get("name") or json.dumps(value, sort_keys=True)
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else value
-
-
 def _with_axes(results: list[Result]) -> tuple[list[Result], list[str]]:
     """Results of a store alone, with what differs between their requests as axes, ordered by it."""
     requests = [dict(_flat(result.document.get("request") or {})) for result in results]
@@ -211,7 +206,7 @@ def _flat(request: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if name == "pins":
             yield from ((f"pins.{axis}", pinned) for axis, pinned in value.items())
         elif name in _REQUEST:
-            yield name, _plain(value)
+            yield name, cell(value)
 
 
 def _rank(value: Any) -> tuple[int, float, str]:

@@ -20,7 +20,8 @@ def render(found: Allocation, console: Console) -> None:
     found = printable(found, console)
     line(console, _answer(found), "bold")
     use = ", ".join(f"{group.used:,} of {group.gpus:,} {group.name}" for group in found.groups)
-    line(console, f"GPUs in use: {use}. {found.objective}: {_value(found)}.")
+    value = "infeasible" if found.value is None else in_words(found.objective, found.value)
+    line(console, f"GPUs in use: {use}. {found.objective}: {value}.")
     took = f"in {found.curve_seconds:.1f} s, divided in {found.solve_seconds:.2f} s"
     line(console, f"{found.searches} placements searched {took}; {found.statement}.")
     if found.jobs:
@@ -37,10 +38,6 @@ def _answer(found: Allocation) -> str:
     waits = [job.name for job in found.jobs if not job.placed]
     said = f"Run {', '.join(runs)}" if runs else "Nothing runs"
     return said + (f"; {', '.join(waits)} wait{'s' if len(waits) == 1 else ''}." if waits else ".")
-
-
-def _value(found: Allocation) -> str:
-    return "infeasible" if found.value is None else in_words(found.objective, found.value)
 
 
 def _table(jobs: tuple[JobAnswer, ...]) -> Table:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from planner.render.catalogue import KINDS, Figure, Switch, families, lines
-from planner.render.terminal.tables import columns, indented, line, print_rows, printable_text
+from planner.render.terminal.tables import columns, height, indented, line, print_rows, printable_text
 
 MOST: Final = 60
 """Lines of an answer that is not asked for in full."""
@@ -24,7 +24,7 @@ def print_list(kind: str, word: str, console: Console, *, whole: bool) -> None:
     The first of these that takes no more than a screen; all of it where the ``whole`` is asked for.
     """
     rows = lines(kind, word)
-    if whole or _height(rows, console) <= MOST:
+    if whole or height(console, print_rows, rows) <= MOST:
         print_rows(rows, console)
         return
     named = list(rows[0])[: KINDS[kind].brief]
@@ -48,13 +48,6 @@ def print_list(kind: str, word: str, console: Console, *, whole: bool) -> None:
     line(console, f"\n{len(rows)} {kind}. Those with a word: plan list {kind} {some}; all, a line each: -v")
 
 
-def _height(rows: Sequence[dict[str, str]], console: Console) -> int:
-    """Lines of a table on this console."""
-    with console.capture() as drawn:
-        print_rows(rows, console)
-    return drawn.get().count("\n")
-
-
 def print_figures(heading: str, facts: Sequence[Figure], console: Console, *, whole: bool = True) -> None:
     """Every figure of an entry; a source is said once for figures in a row that share it.
 
@@ -62,7 +55,7 @@ def print_figures(heading: str, facts: Sequence[Figure], console: Console, *, wh
     """
     left: Counter[str] = Counter()
     shown = [*facts]
-    while not whole and _figures_height(heading, shown, console) > MOST - 2 - bool(left):
+    while not whole and height(console, _print_figures, heading, shown) > MOST - 2 - bool(left):
         sizes = Counter(_table(fact) for fact in shown)
         table, size = sizes.most_common(1)[0]
         if size == 1:
@@ -78,12 +71,6 @@ def print_figures(heading: str, facts: Sequence[Figure], console: Console, *, wh
 def _table(fact: Figure) -> str:
     """The table of the file that a figure stands in: "kernels", "groups[1]"."""
     return fact.field.partition(".")[0]
-
-
-def _figures_height(heading: str, facts: Sequence[Figure], console: Console) -> int:
-    with console.capture() as drawn:
-        _print_figures(heading, facts, console)
-    return drawn.get().count("\n")
 
 
 def _print_figures(heading: str, facts: Iterable[Figure], console: Console) -> None:

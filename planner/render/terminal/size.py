@@ -66,9 +66,9 @@ def _answer(found: Size) -> str:
 def _rows(found: Size) -> list[tuple[str, Option]]:
     """Every size that has a name, smallest first, each once."""
     rows: dict[int, tuple[list[str], Option]] = {}
-    for name, said in (("smallest", "smallest"), ("cheapest", "cheapest"), ("fastest", "fastest")):
+    for name in ("smallest", "cheapest", "fastest"):
         if option := getattr(found, name):
-            rows.setdefault(option.gpus, ([], option))[0].append(said)
+            rows.setdefault(option.gpus, ([], option))[0].append(name)
     for option in found.neighbours:
         fewer = found.answer is not None and option.nodes < found.answer.nodes
         rows.setdefault(option.gpus, ([], option))[0].append("1 node less" if fewer else "1 node more")
@@ -76,7 +76,7 @@ def _rows(found: Size) -> list[tuple[str, Option]]:
 
 
 def _table(rows: list[tuple[str, Option]], deadline: float | None) -> Table:
-    names = _WITH_INTERRUPTIONS if any(_interrupted(option) for _, option in rows) else _UNDISTURBED
+    names = _WITH_INTERRUPTIONS if any(option.effective is not None for _, option in rows) else _UNDISTURBED
     table = grid("searched", *names, "strategy", left=(0, len(names) + 1), whole=True)
     for name, option in rows:
         table.add_row(name, *_cells(option, deadline), f"{option.global_batch_size:,}", _words(option))
@@ -90,12 +90,8 @@ def _cells(option: Option, deadline: float | None) -> tuple[str, ...]:
     return f"{option.gpus:,}", format_days(option.days, deadline), cost, *(lost or running)
 
 
-def _interrupted(option: Option) -> bool:
-    return option.effective is not None
-
-
 def _took(option: Option, deadline: float | None) -> str:
-    return f"{format_days(option.days, deadline)}{' of wall time' if _interrupted(option) else ''}"
+    return f"{format_days(option.days, deadline)}{'' if option.effective is None else ' of wall time'}"
 
 
 def _words(option: Option) -> str:

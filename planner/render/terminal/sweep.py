@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from planner.answer.text import plural, three_digits
-from planner.render.terminal.tables import print_wide, unlined, widths
+from planner.render.terminal.tables import height, print_wide, unlined, widths
 from planner.studies.result import Result
 from planner.studies.study import Study
 from planner.studies.table import row
@@ -34,14 +34,15 @@ def print_results(found: Iterable[Result], study: Study, console: Console, *, wh
     """The first rows as a table that takes no more than a screen, or the ``whole``, and how many more there are."""
     every = iter(found)
     some = list(islice(every, MOST_SHOWN if whole else SHOWN))
-    while not whole and len(some) > 1 and _height(_columns(some, study), console) > LINES:
+    while not whole and len(some) > 1 and height(console, _print_table, _columns(some, study)) > LINES:
         every = chain([some.pop()], every)
     more = sum(1 for _ in every)
     _print_table(_columns(some, study), console)
     for status in ("failed", "infeasible"):
         first = next((result for result in some if result.status == status), None)
         if first is not None:
-            console.print(f"{named(first)}: {status}: {_why(first)}", overflow="fold", markup=False)
+            why = first.error or next((one["example"] for one in first.document.get("rejected", ())), "nothing fits")
+            console.print(f"{named(first)}: {status}: {why}", overflow="fold", markup=False)
     if more:
         shows = "" if whole else "-v shows them; "
         console.print(f"and {more:,} more rows; {shows}--format csv, json or parquet has them all", overflow="fold")
@@ -72,19 +73,12 @@ def _print_table(columns: Mapping[str, Sequence[str]], console: Console) -> None
         console.print(f"without {', '.join(gone)}, for which there is no room; --format csv has them", overflow="fold")
 
 
-def _height(columns: Mapping[str, Sequence[str]], console: Console) -> int:
-    """Lines of the table on this console."""
-    with console.capture() as drawn:
-        _print_table(columns, console)
-    return drawn.get().count("\n")
-
-
 def _fitted(
     columns: Mapping[str, Sequence[str]], width: int
 ) -> tuple[Mapping[str, Sequence[str]], Sequence[int | None], int]:
     """Columns that fit, their widths and the gap between them: words stay whole, figures leave until they do."""
     natural, kept = [None] * len(columns), dict(columns)
-    if sum(2 + _longest(name, cells) for name, cells in columns.items()) - 2 <= width:
+    if sum(2 + max(map(len, (name, *cells))) for name, cells in columns.items()) - 2 <= width:
         return columns, natural, 2
     for name in ("", *_OPTIONAL):
         kept.pop(name, None)
@@ -92,10 +86,6 @@ def _fitted(
         if None not in wide:
             return kept, wide, 1
     return columns, natural, 2  # the names alone are too long: the terminal folds lines
-
-
-def _longest(name: str, cells: Sequence[str]) -> int:
-    return max(map(len, (name, *cells)))
 
 
 def _table(columns: Mapping[str, Sequence[str]], wide: Sequence[int | None], *, gap: int) -> Table:
@@ -111,10 +101,6 @@ def _table(columns: Mapping[str, Sequence[str]], wide: Sequence[int | None], *, 
 def named(result: Result) -> str:
     """A point by the values of its axes."""
     return ", ".join(f"{name} {value}" for name, value in result.axes.items()) or "the point"
-
-
-def _why(result: Result) -> str:
-    return result.error or next((one["example"] for one in result.document.get("rejected", ())), "nothing fits")
 
 
 def _plan(result: Result, values: Mapping[str, Any]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any, Final, Literal, TypeVar
 
@@ -197,6 +197,13 @@ def printable_text(text: str, console: Console, style: str = "") -> Text:
 def speaks_utf(console: Console) -> bool:
     """Whether it can print every sign."""
     return console.encoding.lower().startswith("utf")
+
+
+def height(console: Console, draw: Callable[..., None], *drawn: Any) -> int:
+    """Lines that a drawing function prints on this console, which stands last among its arguments."""
+    with console.capture() as text:
+        draw(*drawn, console)
+    return text.get().count("\n")
 
 
 def print_wide(table: Table, console: Console) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -109,8 +109,8 @@ def _question(plan: Plan, width: int) -> Iterator[RenderableType]:
     yield _line("your model" if name == "given" else name, model_facts(plan.request), width)
     yield _line(name_in(plan.request.get("cluster")), machine_facts(plan.request), width)
     if changes := plan.request.get("changes"):
-        said = _listed([f"{path} = {written(value)}" for path, value in changes.items()], ";")
-        yield Text(flow(["set:", *said], width=width, indent=0, gap=" "))
+        *firsts, last = (f"{path} = {written(value)}" for path, value in changes.items())
+        yield Text(flow(["set:", *(f"{one};" for one in firsts), last], width=width, indent=0, gap=" "))
 
 
 def _figures(
@@ -220,10 +220,6 @@ def _more(plan: Plan, shown: Shown) -> str:
         "stages' memory" if len(plan.memory_bytes) > 1 else "",
     ]
     return ", ".join(filter(None, left)) if plan.prediction else ""
-
-
-def _listed(parts: Sequence[str], sign: str) -> list[str]:
-    return [f"{part}{sign}" for part in parts[:-1]] + list(parts[-1:])
 
 
 def _advice(heading: str, advice: Iterable[Advice]) -> Iterator[RenderableType]:

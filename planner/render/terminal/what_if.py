@@ -129,9 +129,8 @@ def print_robust(found: Robust, console: Console) -> None:
 def _candidates(found: Robust) -> Table:
     columns = ("", "as stated", "regret", "at worst", "best in", "strategy")
     table = grid(*columns, left=(0, 5), whole=True)
-    same = found.chosen == found.best
     table.add_row("the choice", *_cells(found.chosen, found))
-    if not same:
+    if found.chosen != found.best:
         table.add_row("best as stated", *_cells(found.best, found))
     for other in found.others:
         if other != found.best:

@@ -35,7 +35,8 @@ def _objection(answer: WhyNot) -> Iterator[RenderableType]:
         yield from headed("Rules against it", refused(answer.rules))
     yield from nearest_that_works(answer.nearest, answer.nothing_near)
     if answer.memory_terms:
-        yield from headed("Memory of the fullest device, GiB", _comparison(_named(answer.memory_terms), format_gib))
+        parts = {PARTS.get(name, name): pair for name, pair in answer.memory_terms.items()}
+        yield from headed("Memory of the fullest device, GiB", _comparison(parts, format_gib))
     if answer.terms:
         whole = (answer.iteration_seconds, answer.best_iteration_seconds)
         largest = max((value for value in whole if value), default=1.0)
@@ -46,10 +47,6 @@ def _objection(answer: WhyNot) -> Iterator[RenderableType]:
         if whole[0] is not None and whole[1] is not None:
             table.add_row("iteration", *_compared(whole[0], whole[1], show), style="bold")
         yield from headed("Time per iteration", table)
-
-
-def _named(parts: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
-    return {PARTS.get(name, name): pair for name, pair in parts.items()}
 
 
 def _comparison(terms: Mapping[str, tuple[float, float]], show: Callable[[float], str]) -> Table:

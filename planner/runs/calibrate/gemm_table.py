@@ -40,7 +40,8 @@ def read_products(path: Path, text: str) -> list[Product]:
         BadFile: a column that is missing, misspelt or without a unit, or a value that is none; the message names
             the line.
     """
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if _says(line)]
+    every = enumerate(text.splitlines(), start=1)
+    lines = [(number, line) for number, line in every if line.strip() and not line.startswith("#")]
     first, header = lines[0]
     separator = max(",;\t", key=header.count)
     columns = [name.strip().lower() for name in next(csv.reader([header], delimiter=separator))]
@@ -54,10 +55,6 @@ def read_products(path: Path, text: str) -> list[Product]:
     if not products:
         raise BadFile(path, "a header of products, and none below it")
     return products
-
-
-def _says(line: str) -> bool:
-    return bool(line.strip()) and not line.startswith("#")
 
 
 def _check(path: Path, line: int, columns: Sequence[str]) -> None:

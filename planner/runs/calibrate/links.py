@@ -75,17 +75,14 @@ def fit_links(logs: Sequence[Log], cluster: Cluster) -> tuple[Cluster, Part]:
     changed, notes = _spread(_changed(group.tiers, fitted(fit, exponential)), group.tiers, set(tiers.values()), said)
     if left := sum(len(log.transfers) for log in logs) - len(measured):
         notes.append(f"{left} sizes below {SMALLEST // 1024} KiB were not used: protocols, not links, make their time")
-    missed = (errors(_title(log), fit, part) for log, part in zip(logs, parts, strict=True))
+    titles = (f"{log.operation} on {log.nodes} x {log.ranks_per_node}, {log.file}" for log in logs)
+    missed = (errors(title, fit, part) for title, part in zip(titles, parts, strict=True))
     warnings = (*_WORDS.warnings(fit), *_far_off(changed))
     changed_group = group.model_copy(update={"tiers": changed})
     return (
         cluster.model_copy(update={"groups": (changed_group,)}),
         Part(_WORDS.constants(fit, said), tuple(missed), warnings, tuple(notes)),
     )
-
-
-def _title(log: Log) -> str:
-    return f"{log.operation} on {log.nodes} x {log.ranks_per_node}, {log.file}"
 
 
 def _used(log: Log, group: NodeGroup) -> list[Transfer]:

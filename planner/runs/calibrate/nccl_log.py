@@ -166,7 +166,7 @@ def _operation(path: Path, block: _Block, ranks: int) -> Operation:
     if len(allowed) == 1:
         return allowed[0]
     choice = " or ".join(allowed) if allowed else "which test"
-    raise block.bad(path, f"{choice} cannot be told apart; put the test's name into the file name")
+    raise block.bad(path, f"{choice} cannot be distinguished; put the test's name into the file name")
 
 
 def _plain(word: str) -> Operation:

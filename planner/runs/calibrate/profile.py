@@ -31,11 +31,7 @@ def profile(cluster: Cluster, stack: Stack | None, constants: Sequence[Constant]
 def stack_document(stack: Stack) -> dict[str, Any]:
     """The table of a stack file that reads as this stack: what is not as usual, and its name."""
     fields = stack.model_dump(mode="json", exclude_defaults=True)
-    return {name: _short(value) for name, value in fields.items()}
-
-
-def _short(value: Any) -> Any:
-    return short_quantity(value) if isinstance(value, str) else value
+    return {name: short_quantity(value) if isinstance(value, str) else value for name, value in fields.items()}
 
 
 def _stated(one: Constant) -> dict[str, Any]:

@@ -46,7 +46,7 @@ MEMORY: Final = ("memory_needed", "memory_uncertain", "memory_margin", "memory_r
 """What a stack says of the memory that runs need."""
 STEP: Final = 0.05
 """Of a logarithm, for a slope."""
-TOLD: Final = 0.9
+KNOWN: Final = 0.9
 """Uncertainty afterwards over before, above which runs say nothing of a factor."""
 _HINTS: Final[Mapping[str, str]] = {
     "compute_time": "a run that mostly computes, with a larger micro-batch",
@@ -188,7 +188,8 @@ def fit_runs(
     prior, scatter = prior_of(known.points, variances), scatter_of(known.points, variances)
     learnt = learn(Change(known.longer, known.slopes), misses, prior, scatter)
     fields = {name: plain(value) for name, value in fields_of(learnt.factors, experts=known.experts).items()}
-    residuals = np.array([[log_error(one.case, one.seconds) for one in found], [_after(one, fields) for one in found]])
+    after = [math.log(_seconds(one.case, fields) / one.seconds) for one in found]
+    residuals = np.array([[log_error(one.case, one.seconds) for one in found], after])
     then, now = (f"{np.median(np.abs(np.expm1(row))):.1%}" for row in residuals)
     at = Progress("predicting each run from the others", so_far=f"median error {then}, {now} after the fit")
     left = dict(zip(asked, _left_out(known, misses, learnt, prior, scatter, partial(_count, tell, at)), strict=True))
@@ -207,7 +208,7 @@ def fit_runs(
     warnings = (*_doubted(learnt, misses), *_no_better(missed), *_apart(found), *_left(found, used))
     listed = tuple(_run_error(*row, known=len(used)) for row in zip(found, *residuals, apart, strict=True))
     return (
-        stack.changed(calibrated | {"source": _sourced(stack.source)}),
+        stack.changed(calibrated | {"source": f"{stack.source.removesuffix(_FITTED)}{_FITTED}"}),
         Part(
             _constants(learnt, prior, fields, said),
             (missed,),
@@ -216,10 +217,6 @@ def fit_runs(
             measure_next=_next(learnt, known.points),
         ),
     )
-
-
-def _after(one: Measured, fields: Mapping[str, float]) -> float:
-    return math.log(_seconds(one.case, fields) / one.seconds)
 
 
 def _digits(values: Floats) -> tuple[float, ...]:
@@ -268,7 +265,7 @@ def _constants(learnt: Learnt, prior: Floats, fields: Mapping[str, float], said:
     wide = dict(zip(FACTORS, spread, strict=True))
     found = []
     for name, field in FIELDS.items():
-        determined = name == EXPERT_COMPUTE or narrowed[name] < TOLD
+        determined = name == EXPERT_COMPUTE or narrowed[name] < KNOWN
         which = "common" if name == EXPERT_COMPUTE else name
         found.append(
             Constant(
@@ -331,10 +328,6 @@ def _left(found: Sequence[Measured], used: Sequence[Measured]) -> list[str]:
     return [
         f"{len(used)} of {len(found)} runs were fitted, of {MOST_ROWS} configurations drawn at random; all are listed"
     ]
-
-
-def _sourced(source: str) -> str:
-    return source if source.endswith(_FITTED) else f"{source}{_FITTED}"
 
 
 _FITTED: Final = "; constants of one's own measurements"

@@ -98,10 +98,10 @@ function showSections(parts) {
 
 function showRefusal(error) {
   tellStatus("");
-  const files = state.files.size > 0, beside = showError(error.field, error.message);
-  if (files && !beside) filesNote(error.message);
+  const files = state.files.size > 0, placed = showError(error.field, error.message);
+  if (files && !placed) filesNote(error.message);
   at("answer").classList.add("stale");
-  at("refusal").replaceChildren(beside ? html("p", {}, `Mend what is marked in the form: ${inForm(error.message)}`) : html("p", { role: "alert" }, `⚠ ${inForm(error.message)}`));
+  at("refusal").replaceChildren(placed ? html("p", {}, `Mend what is marked in the form: ${inForm(error.message)}`) : html("p", { role: "alert" }, `⚠ ${inForm(error.message)}`));
 }
 
 // Ways to the sections that there are. Buttons, as the address says the question.

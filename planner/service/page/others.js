@@ -32,7 +32,7 @@ function othersSection(plan, drawn) {
   const again = mount(body, keepingFocus(body, (width, anew) => alternatives(drawn.points, width, anew, { picked: place, onpick: (_plan, i) => { place = i; button.disabled = i === 0; } })));
   again();
   const cut = plan.alternatives_complete ? [] : [small("Time ran out: there may be others.")];
-  return panel("others", "Other plans", "Choose one to see what each term of its time costs beside the best.", body, ...cut, button);
+  return panel("others", "Other plans", "Choose one to see what each term of its time costs against the best.", body, ...cut, button);
 }
 
 // Pin what a strategy is, so that the next answer is that one.

@@ -121,8 +121,8 @@ function misfit(answer, best, mine) {
 }
 
 function examined({ measured_seconds: measured, predicted_seconds: predicted, changes }) {
-  const beside = measured ? [html("p", { class: "verdict" }, `Measured ${seconds(measured)}; predicted ${seconds(predicted)} (${change(predicted / measured - 1)}).`)] : [];
-  return [...beside, ...saidOf("Change this first", changes.map((one) => `−${percent(one.saved, 1)}: ${one.text}`))];
+  const compared = measured ? [html("p", { class: "verdict" }, `Measured ${seconds(measured)}; predicted ${seconds(predicted)} (${change(predicted / measured - 1)}).`)] : [];
+  return [...compared, ...saidOf("Change this first", changes.map((one) => `−${percent(one.saved, 1)}: ${one.text}`))];
 }
 
 function readTable(reading) {

@@ -26,7 +26,7 @@ def pinned(**pins):
     return side(pins=pins)
 
 
-def test_a_side_that_is_likely_to_run_out_of_memory_is_said_beside_its_time():
+def test_a_side_that_is_likely_to_run_out_of_memory_is_said_with_its_time():
     tight = side(gpus=8, seq_length=32768, pins={"tp": 1, "pp": 1, "recompute": "none"})
     found = compare(tight, side(gpus=8, seq_length=32768, pins={"tp": 8, "recompute": "full"}))
     assert (found.a.fits, found.b.fits) == (False, True)
@@ -121,7 +121,7 @@ def test_options_that_no_allowed_run_lies_between_change_together_and_say_why():
     assert "together, for TP alone: GPUs or batch do not divide" in found.steps[0].detail
 
 
-def test_layers_that_are_recomputed_beside_others_are_a_difference():
+def test_layers_that_are_recomputed_in_addition_to_others_are_a_difference():
     few, many = (
         side(pins={"tp": 2, "recompute": "partial", "micro_batch_size": 4}, memory_margin=share) for share in (0, 0.3)
     )

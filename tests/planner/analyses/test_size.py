@@ -70,7 +70,7 @@ def test_the_table_tells_wall_time_from_training_that_runs_undisturbed(met):
     assert [name for name in heads if name in plain] == []
 
 
-def test_neighbours_and_days_stand_beside_the_answer(met):
+def test_neighbours_and_days_stand_with_the_answer(met):
     assert {option.nodes - met.answer.nodes for option in met.neighbours} == {-1, 1}
     assert met.day_sooner.option.days <= 5.0
     assert met.day_sooner.option.nodes > met.answer.nodes

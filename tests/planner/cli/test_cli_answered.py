@@ -60,7 +60,7 @@ def test_an_answer_is_known_by_what_it_holds_whatever_its_file_is_called(saved, 
 
 
 @pytest.mark.parametrize("saved", ["uneven stages"], indirect=True)
-def test_what_is_given_beside_an_answer_wins(saved):
+def test_options_given_with_an_answer_win(saved):
     answer, path = saved
     other = run("predict", "--config", path, "--recompute", "full")
     assert other["strategy"]["recompute"] == "full"

@@ -206,7 +206,7 @@ def test_a_strategy_that_does_not_fit_says_where_one_that_does_is_found():
     assert "79.1 GiB available; `plan` in place of `plan predict` finds what comes nearest" in done.stderr
 
 
-def test_tokens_that_experts_drop_are_told_beside_the_efficiency():
+def test_tokens_that_experts_drop_are_named_with_the_efficiency():
     ask = ["predict", "--model", "mixtral-8x7b", "--gpus", "64", "--ep", "8", "--tp", "2", "--expert-capacity"]
     told = [CliRunner().invoke(main, [*ask, capacity]).stdout for capacity in ("0.75", "1.25")]
     assert ["experts drop 25%" in " ".join(text.split()) for text in told] == [True, False]

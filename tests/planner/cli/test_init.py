@@ -37,7 +37,7 @@ def written(plan, *words, code=0):
     return cluster("./mine.toml") if code == 0 else done.stderr
 
 
-def test_one_node_told_by_its_own_programs(plan):
+def test_one_node_described_by_its_own_programs(plan):
     machines = written(plan, "smi.txt", "cpu.txt", "ib.txt", "--nodes", "16")
     (group,) = machines.groups
     assert (group.accelerator.name, group.gpus_per_node, group.nodes) == ("h100-sxm", 2, 16)
@@ -111,7 +111,7 @@ def test_every_figure_has_its_source_above_it(plan):
     assert "# - what the GPUs really reach: plan probe -o probe.json" in "\n".join(lines)
 
 
-def test_what_nobody_told_is_said_to_be_assumed(plan):
+def test_what_nobody_said_is_named_as_assumed(plan):
     machines = written(plan, "--accelerator", "NVIDIA A100-SXM4-80GB")
     assert machines.groups[0].gpus_per_node == 8
     text = Path("mine.toml").read_text()
@@ -237,7 +237,7 @@ def test_kinds_of_nodes_that_nobody_counts_are_one_each(plan, tmp_path):
     assert done.exit_code == 0, done.stderr
 
 
-def test_nodes_without_bf16_beside_others_are_planned_on_in_fp16_and_that_is_said(plan, tmp_path):
+def test_nodes_without_bf16_among_others_are_planned_on_in_fp16_and_that_is_said(plan, tmp_path):
     (tmp_path / "v100.txt").write_text("GPU 0: Tesla V100-SXM2-32GB (UUID: a)\n")
     (tmp_path / "a100.txt").write_text("GPU 0: NVIDIA A100-SXM4-80GB (UUID: b)\n")
     machines = written(plan, "v100.txt", "a100.txt")

@@ -74,7 +74,7 @@ TITAN_LOG = "[titan] INFO - Building 2-D device mesh with ['dp_shard', 'tp'], [4
 )
 
 
-def test_a_model_beside_a_log_says_nothing_of_how_it_was_split(files):
+def test_a_model_given_with_a_log_says_nothing_of_how_it_was_split(files):
     (files / "train.log").write_text(TITAN_LOG)
     done = run("read", files / "train.log", files / "config.json")
     assert done.exit_code == 0, done.stderr

@@ -37,7 +37,7 @@ def test_every_program_has_a_sample():
 
 
 @pytest.mark.parametrize("title", BY_TITLE)
-def test_a_file_is_told_by_its_content(title, read):
+def test_a_file_is_recognised_by_its_content(title, read):
     assert read(BY_TITLE[title]).reader.title == title
     assert [one.title for one in READERS if one.is_mine(BY_TITLE[title])] == [title]
 

@@ -11,8 +11,8 @@ from planner.runs.files import json_lines
 from planner.runs.fit import samples
 from planner.runs.fit_memory import held, tensor_verdicts
 from planner.runs.judge import shipped
-from planner.runs.report import paths_of, validate
-from tests.planner.measured_run import run
+from planner.runs.report import paths_of
+from tests.planner.measured_run import run, validate
 
 (FILE,) = shipped()
 

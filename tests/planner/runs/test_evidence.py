@@ -72,7 +72,7 @@ def test_a_test_is_known_by_its_bandwidths(ratio, redop, name):
 @pytest.mark.parametrize("name", ["all_gather", "alltoall"])
 def test_gather_and_all_to_all_are_known_by_a_name_only(name):
     text = log(sizes(7 / 8, redop="none"))
-    with pytest.raises(BadFile, match="all_gather or alltoall cannot be told"):
+    with pytest.raises(BadFile, match="all_gather or alltoall cannot be distinguished"):
         read(text)
     assert read(text, f"{name}-8.log")[0][0].operation == name
     assert read(f"$ mpirun -np 8 ./build/{name}_perf -b 1M\n{text}")[0][0].operation == name

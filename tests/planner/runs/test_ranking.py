@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from planner.runs.ranking import ceiling, floor, sweeps, without_left_out
-from planner.runs.report import rank
+from planner.runs.ranking import ceiling, floor, report, sweeps, without_left_out
 from tests.planner.measured_run import judged, only, run
 
 
@@ -89,18 +88,18 @@ def test_three_strategies_are_no_sweep(tmp_path):
     path = tmp_path / "few.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in swept([1.0, 2.0, 3.0, 4.0])[:3]))
     assert sweeps([path]) == []
-    assert "No sweep" in rank([str(path)])
+    assert "No sweep" in report(sweeps([path]))
 
 
 def test_the_ranking_of_a_file_is_told_as_a_table_and_as_json(tmp_path):
     path = tmp_path / "sweep.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in swept([1.0, 2.0, 3.0, 4.0])))
-    told = json.loads(rank([str(path)], form="json"))
+    told = json.loads(report(sweeps([path]), form="json"))
     assert told["summary"]["sweeps"] == 1
     assert told["sweeps"][0]["best"] == "tp1"
     assert told["groups"]["made-up"]["regret_floor"] == told["sweeps"][0]["regret_floor"] >= 0.0
-    assert "made-up" in rank([str(path)])
-    assert "left out" not in rank([str(path)])
+    assert "made-up" in report(sweeps([path]))
+    assert "left out" not in report(sweeps([path]))
 
 
 def test_sources_that_fits_leave_out_are_out_of_the_second_mean():

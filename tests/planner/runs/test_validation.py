@@ -12,11 +12,11 @@ from planner.answer.build import mfu_of
 from planner.cli import main
 from planner.runs.fit_memory import caches, held
 from planner.runs.judge import groups, summary
-from planner.runs.report import validate, written
+from planner.runs.report import written
 from planner.runs.unseen import unseen_fits, unseen_lines, unseen_memory, unseen_times
 from planner.trust.interval import interval
 from planner.trust.table import measured as table_of_runs
-from tests.planner.measured_run import RUN, case, judged, only, run
+from tests.planner.measured_run import RUN, case, judged, only, run, validate
 
 SIMPLE = {"tp": 1, "pp": 1, "vpp": 1, "schedule": "none"}
 

@@ -172,7 +172,7 @@ def test_what_is_drawn_has_the_terms_of_every_other_plan():
     assert len(drawn["points"]) == 1 + len(found["alternatives"])
 
 
-def test_a_script_is_priced_beside_the_best_plan():
+def test_a_script_is_priced_and_compared_with_the_best_plan():
     found = read({"run.sh": SCRIPT})
     assert found["files"] == [{"name": "run.sh", "title": "arguments of Megatron-LM, line 1"}]
     assert (found["request"]["gpus"], found["request"]["pins"]["tp"]) == (16, 8)
@@ -181,7 +181,7 @@ def test_a_script_is_priced_beside_the_best_plan():
     assert best["iteration_seconds"] < found["answer"]["prediction"]["iteration_seconds"]
 
 
-def test_a_log_is_measured_beside_its_prediction_and_told_what_to_change():
+def test_a_log_is_compared_with_its_prediction_and_says_what_to_change():
     log = dump() + "".join(megatron(step, 600.0) for step in range(1, 40))
     asked = read({"train.log": log})
     assert any("--cluster" in line for line in asked["missing"])
@@ -193,7 +193,7 @@ def test_a_log_is_measured_beside_its_prediction_and_told_what_to_change():
     assert found["answer"]["why_not"]
 
 
-def test_what_stands_beside_the_files_wins_over_them():
+def test_fields_given_with_the_files_win_over_them():
     found = read({"run.sh": SCRIPT}, gpus=32, cluster="dgx-a100-80gb")
     assert (found["request"]["gpus"], found["request"]["cluster"]) == (32, "dgx-a100-80gb")
     assert found["origins"]["cluster"] == "form"
@@ -258,7 +258,7 @@ def test_a_text_that_is_no_cluster_file_is_refused_in_one_line(text, message):
     assert message in refusal("machines", {"text": text})["message"]
 
 
-def test_a_script_is_priced_on_the_machines_of_a_cluster_file_beside_it():
+def test_a_script_is_priced_on_the_machines_of_a_cluster_file_given_with_it():
     found = read({"mine.toml": MINE, "run.sh": SCRIPT})
     assert found["files"][1] == {"name": "mine.toml", "title": "machines: 4 nodes of 8 NVIDIA H100 SXM5 80 GB"}
     assert (found["request"]["cluster"]["name"], found["origins"]["cluster"]) == ("mine", "mine.toml")

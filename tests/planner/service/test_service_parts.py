@@ -139,7 +139,7 @@ def test_a_service_that_does_not_start_is_not_called_infeasible(monkeypatch):
     assert "did not start" in done.stderr
 
 
-def test_a_profile_beside_files_is_not_opened():
+def test_a_profile_given_with_files_is_not_opened():
     status, said = answer(
         "read", json.dumps({"files": {"a.sh": "torchrun x.py"}, "profile": "/etc/passwd"}).encode(), 30.0
     )

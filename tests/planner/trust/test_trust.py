@@ -18,10 +18,10 @@ from planner.answer.plan import Interval
 from planner.request.resolve import resolve
 from planner.runs import residuals
 from planner.runs.least_squares import RATE, with_constants
-from planner.runs.report import validate
 from planner.trust.interval import COVERAGE, above_measured, outside, trust
 from planner.trust.similarity import NAMES, SIZES, SWITCHES, distance, framework, traits
 from planner.trust.table import TABLE, measured, source
+from tests.planner.measured_run import validate
 
 SMALL = ("korthikanti-2022", "fms-fsdp", "mlperf-train-3.0", "mlperf-train-4.1", "megatron-bridge-25.09", "alpa-v100")
 """Groups of a few runs each, priced again by a test: dense and with experts, on several machines and stacks."""

@@ -142,14 +142,14 @@ def test_a_table_that_there_is_none_of_is_refused_with_the_nearest(answer):
 
 @one_answer("plan")
 @pytest.mark.parametrize(
-    ("module", "ask", "said"),
+    ("ask", "said"),
     [
-        (frames, "to_frame", "to_frame needs pandas or polars, which is not installed: pip install pandas"),
-        (charts, "plot", "plot needs matplotlib or plotly, which is not installed: pip install matplotlib"),
+        ("to_frame", "to_frame needs pandas or polars, which is not installed: pip install pandas"),
+        ("plot", "plot needs matplotlib or plotly, which is not installed: pip install matplotlib"),
     ],
 )
-def test_a_library_that_is_missing_is_named(answer, module, ask, said, monkeypatch):
-    monkeypatch.setattr(module, "find_spec", lambda _name: None)
+def test_a_library_that_is_missing_is_named(answer, ask, said, monkeypatch):
+    monkeypatch.setattr(frames, "find_spec", lambda _name: None)
     with pytest.raises(BadRequest, match=said):
         getattr(answer, ask)()
 
