@@ -159,15 +159,18 @@ class Objective:
         """Whether one is better than another by more than rounding."""
         return self.value(one) < self.value(other) * (1.0 - TOLERANCE)
 
-    def promising(self, outcome: Outcome, budget: Budget, below: float) -> Iterator[Promising]:
-        """The most promising rows that a search saw, each with its bound, best first; some only, from ``below`` on."""
+    def promising(self, outcome: Outcome, budget: Budget, below: float, asked: Likely) -> Iterator[Promising]:
+        """The most promising rows that a search saw, each with its bound, best first; some only, from ``below`` on.
+
+        Those that are not ``asked`` for may be left out.
+        """
         if self.by_memory:
             yield from least_memory_strategies(outcome, self.scenario, budget)
             return
         best, alike = outcome.best, 1.0
         if best and not self.by_time:  # a search leaves out of wall time what all strategies lose alike
             alike = self.value(best) / iteration_seconds(best.row, self.scenario, best.assignment)
-        for bound, row in promising(outcome, self.question, budget, below / alike * (1.0 + TOLERANCE)):
+        for bound, row in promising(outcome, self.question, budget, below / alike * (1.0 + TOLERANCE), asked):
             yield bound * alike, row
 
     def split(self, row: Strategies, budget: Budget) -> Incumbent | None:
