@@ -26,6 +26,7 @@ import numpy as np
 from costmodels.iteration import row_seconds
 from costmodels.layout.split import Assignment
 from costmodels.memory.limits import device_limit
+from costmodels.memory.rows import row_bytes
 from costmodels.model.catalogue import names as models
 from costmodels.names import Recompute
 from costmodels.node_groups import Mixed
@@ -114,7 +115,7 @@ def _rivals(chance: np.random.Generator, resolved: Resolved, near: dict[str, int
 
 def least_seconds(chance: np.random.Generator, rows: Strategies, scenario: Scenario) -> tuple[float, int]:
     """The least seconds of an iteration among strategies that fit, and how many prices were looked at."""
-    priced = price_strategies(rows, row_seconds(rows, scenario), scenario)
+    priced = price_strategies(rows, row_seconds(rows, scenario), row_bytes(rows, scenario), scenario)
     fits = priced.fits & np.isfinite(priced.even_split_seconds)
     least, prices = float(np.where(fits, priced.even_split_seconds, np.inf).min()), len(rows)
     if not scenario.stack.supports.uneven_stages or scenario.framework:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -28,6 +29,8 @@ from costmodels.memory.rows import RowBytes, row_bytes
 from costmodels.names import Recompute
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Strategies
+
+Terms = TypeVar("Terms", RowSeconds, RowBytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +65,36 @@ class Price:
 
 def price_strategy(strategies: Strategies, scenario: Scenario, assignment: Assignment, *, row: int = 0) -> Price:
     """Price one of the strategies, the ``row``-th, under an explicit assignment."""
-    one = strategies.take(np.array([row]))
-    return price_of_terms(one, row_seconds(one, scenario), row_bytes(one, scenario), scenario, assignment)
+    one = strategies if len(strategies) == 1 else strategies.take(np.array([row]))
+    return price_of_terms(one, seconds_of(one, scenario), bytes_of(one, scenario), scenario, assignment)
+
+
+def seconds_of(one: Strategies, scenario: Scenario) -> RowSeconds:
+    """``row_seconds`` of a single strategy, worked out once for each scenario that it is priced in."""
+    return _once(one, scenario, row_seconds)
+
+
+def bytes_of(one: Strategies, scenario: Scenario) -> RowBytes:
+    """``row_bytes`` of a single strategy, worked out once for each scenario that it is priced in."""
+    return _once(one, scenario, row_bytes)
+
+
+def know(one: Strategies, scenario: Scenario, seconds: RowSeconds, memory: RowBytes) -> Strategies:
+    """A single strategy that knows its ``seconds_of`` and its ``bytes_of``, which were worked out with others."""
+    _once(one, scenario, row_seconds, seconds)
+    _once(one, scenario, row_bytes, memory)
+    return one
+
+
+def _once(
+    one: Strategies, scenario: Scenario, terms: Callable[[Strategies, Scenario], Terms], given: Terms | None = None
+) -> Terms:
+    known: list[tuple[Scenario, Terms]] = one.once(terms, list)
+    for other, found in known:
+        if other == scenario:
+            return found
+    known.append((scenario, terms(one, scenario) if given is None else given))
+    return known[-1][1]
 
 
 def seconds_if_it_fits(strategy: Strategies, scenario: Scenario, assignment: Assignment) -> float | None:
@@ -100,16 +131,16 @@ def price_of_terms(
 
 def iteration_seconds(strategies: Strategies, scenario: Scenario, assignment: Assignment) -> float:
     """Seconds of an iteration of the first strategy, the ``iteration`` of its ``Price``, without bytes and terms."""
-    one = strategies.take(np.array([0]))
-    seconds = row_seconds(one, scenario)
+    one = strategies if len(strategies) == 1 else strategies.take(np.array([0]))
+    seconds = seconds_of(one, scenario)
     stages = stage_seconds(one, seconds, assignment)
     return float(compose(one, seconds, np.array([stages.max()]), np.array([stages.sum()]))[0])
 
 
 def stage_bytes(strategies: Strategies, scenario: Scenario, assignment: Assignment) -> Footprint:
     """Bytes of every stage of the first strategy, the ``footprint`` of its ``Price``, without its seconds."""
-    one = strategies.take(np.array([0]))
-    return _footprint(one, row_bytes(one, scenario), scenario, assignment)
+    one = strategies if len(strategies) == 1 else strategies.take(np.array([0]))
+    return _footprint(one, bytes_of(one, scenario), scenario, assignment)
 
 
 def _footprint(strategy: Strategies, memory: RowBytes, scenario: Scenario, split: Assignment) -> Footprint:

@@ -12,13 +12,14 @@ import numpy as np
 from costmodels.model.flops import utilization
 from costmodels.names import Recompute
 from costmodels.node_groups import AnyScenario, MixedStrategies, held_bytes, parts_of
-from costmodels.strategy import Strategies
+from costmodels.strategy import Bools, Strategies
 from costmodels.useful_flops import counted_flops
 from planner.answer.build import mean_peak, order_in_words, strategy_record
 from planner.answer.plan import Alternative, Strategy
 from planner.explain.why_not import Challenged
 from planner.request.budget import Budget
 from planner.request.resolve import Resolved
+from planner.search.best_first import Outcome
 from planner.search.choice import SURE, faster
 from planner.search.objective import Objective, Search
 from planner.search.split import Incumbent
@@ -44,38 +45,72 @@ def runners_up(search: Search, tried: Sequence[Challenged], budget: Budget) -> R
 
     They come from the challenges that were searched and from the most promising rows that the search saw.
     """
-    objective, outcome, top = search.objective, search.outcome, search.resolved.request.top
-    question, seen = objective.question, set[tuple[object, ...]]()
-    found: list[tuple[float, Incumbent]] = []
-
-    def add(solved: Incumbent) -> None:
-        kind = _kind(solved.row, strategy_record(solved.row, solved.assignment, question))
-        if kind not in seen:
-            found.append((objective.value(solved), solved))
-        seen.update((kind, _row_kind(solved.row)))
-
+    question, outcome = search.objective.question, search.outcome
+    kinds = _Kinds(search, budget)
     alike = [one for one in tried if one.question is question]
     searched = (outcome.best, search.taken, *(one.outcome.best for one in alike))
-    for known in sorted((best for best in searched if best), key=objective.value):
-        add(known)
-    complete = all(one.outcome.proved for one in alike)
-    for bound, row in objective.promising(outcome, budget, _last(found, top)):
-        if bound >= _last(found, top):
-            break
-        if budget.spent():
-            complete = False
-            break
-        if _row_kind(row) not in seen and (solved := objective.split(row, budget)):
-            add(solved)
-    complete = complete and not budget.late
-    return RunnersUp(tuple(one for _, one in sorted(found, key=lambda pair: pair[0])), complete)
+    for known in sorted((best for best in searched if best), key=search.objective.value):
+        kinds.add(known)
+    reach = _enough(outcome, kinds.top) if search.objective.by_time else math.inf
+    complete = kinds.look(reach) and all(one.outcome.proved for one in alike)
+    if kinds.last > reach:
+        complete = kinds.look(math.inf) and complete
+    best = tuple(one for _, one in sorted(kinds.found, key=lambda pair: pair[0]))
+    return RunnersUp(best, complete and not budget.late)
 
 
-def _last(found: list[tuple[float, Incumbent]], top: int) -> float:
-    """The value from which on nothing can be among the best ``top`` beside the plan; infinite while those lack."""
-    if len(found) <= top:
-        return math.inf
-    return sorted(value for value, _ in found)[top] if top else 0.0
+class _Kinds:
+    """The best that was found of every kind, and which kinds were seen."""
+
+    def __init__(self, search: Search, budget: Budget) -> None:
+        self.search, self.budget, self.top = search, budget, search.resolved.request.top
+        self.seen = set[tuple[object, ...]]()
+        self.found: list[tuple[float, Incumbent]] = []
+
+    def add(self, solved: Incumbent) -> None:
+        record = strategy_record(solved.row, solved.assignment, self.search.objective.question)
+        kind = _kind(solved.row, record)
+        if kind not in self.seen:
+            self.found.append((self.search.objective.value(solved), solved))
+        self.seen.update((kind, *_row_kinds(solved.row)))
+
+    def unseen(self, rows: Strategies) -> Bools:
+        """Which rows are of a kind that was not seen, (N,)."""
+        return np.array([kind not in self.seen for kind in _row_kinds(rows)], dtype=bool)
+
+    @property
+    def last(self) -> float:
+        """The value from which on nothing can be among the best beside the plan; infinite while those lack."""
+        if len(self.found) <= self.top:
+            return math.inf
+        return sorted(value for value, _ in self.found)[self.top] if self.top else 0.0
+
+    def look(self, reach: float) -> bool:
+        """Add the kinds that take less than so many seconds, and whether the budget sufficed for all."""
+        objective, below = self.search.objective, min(reach, self.last)
+        for bound, row in objective.promising(self.search.outcome, self.budget, below, self.unseen):
+            if bound >= self.last:
+                break
+            if self.budget.spent():
+                return False
+            if self.unseen(row)[0] and (solved := objective.split(row, self.budget)):
+                self.add(solved)
+        return True
+
+
+def _enough(outcome: Outcome, top: int) -> float:
+    """Seconds in which the best ``top`` kinds beside the plan surely run: layouts whose even split takes no longer."""
+    least: dict[tuple[int, ...], float] = {}
+    for part in outcome.pool:
+        near = part.take(part.fits & np.isfinite(part.even_split_seconds))
+        if len(near.rows):
+            layouts, inverse = near.rows.distinct("tp", "cp", "pp", "ep")
+            seconds = np.full(len(layouts), np.inf)
+            np.minimum.at(seconds, inverse, near.even_split_seconds)
+            kinds = zip(*(getattr(layouts, name).tolist() for name in ("tp", "cp", "pp", "ep")), strict=True)
+            for kind, value in zip(kinds, seconds.tolist(), strict=True):
+                least[kind] = min(value, least.get(kind, np.inf))
+    return sorted(least.values())[top] if len(least) > top else np.inf
 
 
 def alternatives(search: Search, others: Sequence[Incumbent]) -> tuple[Alternative, ...]:
@@ -133,14 +168,15 @@ def _degree(name: str, row: MixedStrategies, question: AnyScenario) -> str:
 def _kind(row: Strategies, record: Strategy) -> tuple[object, ...]:
     """All that strategies of a kind have in common; over several node groups that is their layout."""
     if isinstance(row, MixedStrategies):
-        return _row_kind(row)
+        return _row_kinds(row)[0]
     return (record.tp, record.cp, record.pp, record.ep, record.recompute == "none", record.zero_stage >= 2)
 
 
-def _row_kind(row: Strategies) -> tuple[object, ...]:
-    """The kind of a row before its recomputed layers are known: "partial" stands apart from none and all."""
-    if isinstance(row, MixedStrategies):
-        degrees = (int(getattr(group, name)[0]) for group in row.groups for name in ("tp", "cp", "dp"))
-        return (*degrees, *row.order[0].tolist())
-    at = row.row(0)
-    return (at["tp"], at["cp"], at["pp"], at["ep"], Recompute(at["recompute"]).name, at["zero_stage"] >= 2)
+def _row_kinds(rows: Strategies) -> list[tuple[object, ...]]:
+    """The kinds of rows before their recomputed layers are known: "partial" stands apart from none and all."""
+    if isinstance(rows, MixedStrategies):
+        degrees = [getattr(group, name).tolist() for group in rows.groups for name in ("tp", "cp", "dp")]
+        return list(zip(*degrees, map(tuple, rows.order.tolist()), strict=True))
+    degrees = [getattr(rows, name).tolist() for name in ("tp", "cp", "pp", "ep")]
+    recompute = [Recompute(kind).name for kind in rows.recompute.tolist()]
+    return list(zip(*degrees, recompute, (rows.zero_stage >= 2).tolist(), strict=True))

@@ -160,7 +160,8 @@ def _all_recomputed(search: Search, below: float, budget: Budget) -> Space:
     if asked is not None and full not in asked.values:
         return search.space.among(np.zeros(0, dtype=np.int64))
     try:
-        begun = begin(scenario, {**search.pins, "recompute": Pin("recompute", (full,))}, budget=budget)
+        pins = {**search.pins, "recompute": Pin("recompute", (full,))}
+        begun = begin(scenario, pins, budget=budget, layer_first=True)
     except BadRequest:  # pins that leave nothing beside it
         return search.space.among(np.zeros(0, dtype=np.int64))
     if search.objective.by_memory or below == math.inf:

@@ -11,7 +11,7 @@ where on one group it speaks once all chunks are priced.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -262,7 +262,7 @@ def remember(outcome: Outcome, priced: Priced, scenario: AnyScenario, *, by_memo
     keys = (np.round(value, 12), peak) if by_memory else (peak, np.round(value, 12))
     best = int(np.lexsort((priced.rows.pp, priced.rows.tp, *keys))[0])
     if outcome.best is None or _better(value[best], peak[best], outcome.best, by_memory=by_memory):
-        row = priced.rows.take(np.array([best]))
+        row = priced.one(best, scenario)
         split = row_assignment(row, scenario.model.num_layers)
         outcome.best = Incumbent(row, split, float(value[best]), float(peak[best]))
 
@@ -362,22 +362,32 @@ def _try(outcome: Outcome, one: Priced, scenario: AnyScenario, budget: Budget) -
 
 
 def promising(
-    outcome: Outcome, scenario: AnyScenario, budget: Budget, below: float = np.inf
+    outcome: Outcome,
+    scenario: AnyScenario,
+    budget: Budget,
+    below: float = np.inf,
+    asked: Callable[[Strategies], Bools] = lambda rows: np.ones(len(rows), dtype=bool),
 ) -> Iterator[tuple[float, Strategies]]:
     """The most promising rows seen, by the seconds that no split of theirs can beat; those that cannot fit left out.
 
-    Those of ``below`` seconds or more are not looked for. Where the budget is spent they come by the bound that they
-    have, those that cannot fit among them.
+    Those of ``below`` seconds or more are not looked for, nor those that are not ``asked`` for. Where the budget is
+    spent they come by the bound that they have, those that cannot fit among them.
     """
     count = None if isinstance(scenario, Mixed) else PROMISING
     kept = [part.take(np.argsort(part.bound, kind="stable")[:count]) for part in outcome.pool if len(part.rows)]
-    kept = [near for part in kept if len((near := part.take(part.bound < below)).rows)]
+    kept = [near for part in kept if len((near := part.take((part.bound < below) & asked(part.rows))).rows)]
     tight = ((part, *_tight(part, scenario, below, budget)) for part in kept)
-    yield from in_order([(part, np.where(fits, bound, np.inf)) for part, bound, fits in tight], count)
+    yield from in_order([(part, np.where(fits, bound, np.inf)) for part, bound, fits in tight], count, scenario)
 
 
-def in_order(parts: list[tuple[Priced, Floats]], count: int | None) -> Iterator[tuple[float, Strategies]]:
+def in_order(
+    parts: list[tuple[Priced, Floats]], count: int | None, scenario: AnyScenario
+) -> Iterator[tuple[float, Strategies]]:
     """The rows of some parts in the order of their values, those that are not infinite."""
-    places = [(float(values[i]), n, i) for n, (_, values) in enumerate(parts) for i in np.flatnonzero(values < np.inf)]
+    places = [
+        (float(values[i]), n, i)
+        for n, (_, values) in enumerate(parts)
+        for i in np.flatnonzero(values < np.inf).tolist()
+    ]
     for value, n, i in sorted(places)[:count]:
-        yield value, parts[n][0].rows.take(np.array([i]))
+        yield value, parts[n][0].one(i, scenario)

@@ -138,7 +138,12 @@ def _best_of(
     against = doubts(rows, part.even_split_peak_bytes[near], scenario, margin)
     score = (even / fastest - 1.0) / max(figures().curse, LEAST) + against.total
     i = np.lexsort((even, np.round(score, 9)))[:1]
-    return _Tied(float(score[i[0]]), float(even[i[0]]), rows.take(i), Doubts(*(part[i] for part in against)))
+    return _Tied(
+        float(score[i[0]]),
+        float(even[i[0]]),
+        part.one(int(near[i[0]]), scenario),
+        Doubts(*(part[i] for part in against)),
+    )
 
 
 def _tied_with(known: Points, fastest: float, part: Priced, scenario: Scenario) -> Bools:

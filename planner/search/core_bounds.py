@@ -11,9 +11,10 @@ from costmodels.layer.overlapped_experts import further_axes, hidden_experts, is
 from costmodels.layer.terms import LayerTerms
 from costmodels.layout.layers_by_kind import heaviest_at_least
 from costmodels.layout.split import even_layers, slice_layers
-from costmodels.names import Recompute
+from costmodels.names import SCHEDULE_NAMES, Recompute
 from costmodels.node_groups import Mixed, MixedStrategies
 from costmodels.pipeline.bubble_share import bubble_share
+from costmodels.pipeline.schedules import FILLING
 from costmodels.primitives.overlap import slowdown
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Strategies
@@ -32,9 +33,7 @@ def known_bound(cores: Strategies, scenario: Scenario, among: Ints | None = None
     Where a caller wants few of the cores, ``among`` (K,), those alone are worked out unless all are known; the others
     are infinite.
     """
-    device = scenario.group.accelerator.model_copy(update={"usable_memory": 0.0})
-    plain = replace(scenario, group=scenario.group.model_copy(update={"accelerator": device}))
-    known: list[tuple[Scenario, Floats]] = cores.once("core bounds", list)
+    plain, known = _without_memory(scenario), _known_bounds(cores)
     for other, bounds in known:
         if other == plain:
             return bounds
@@ -42,9 +41,25 @@ def known_bound(cores: Strategies, scenario: Scenario, among: Ints | None = None
         some = np.full(len(cores), np.inf)
         some[among] = core_bound(cores.take(among), scenario)
         return some
-    known.append((plain, core_bound(cores, scenario)))
+    return know_bound(cores, scenario, core_bound(cores, scenario))
+
+
+def know_bound(cores: Strategies, scenario: Scenario, bound: Floats) -> Floats:
+    """Remember the ``core_bound`` of all cores, (C,)."""
+    known = _known_bounds(cores)
+    known.append((_without_memory(scenario), bound))
     del known[:-KEPT_BOUNDS]
-    return known[-1][1]
+    return bound
+
+
+def _known_bounds(cores: Strategies) -> list[tuple[Scenario, Floats]]:
+    return cores.once("core bounds", list)
+
+
+def _without_memory(scenario: Scenario) -> Scenario:
+    """The scenario as far as bounds depend on it."""
+    device = scenario.group.accelerator.model_copy(update={"usable_memory": 0.0})
+    return replace(scenario, group=scenario.group.model_copy(update={"accelerator": device}))
 
 
 def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
@@ -88,6 +103,23 @@ def layer_bound(rows: Strategies, scenario: Scenario) -> Floats:
     price = core_seconds(block, scenario)
     stages = scenario.model.num_layers * (price.layer - price.layer_ep) + price.embedding + price.head
     pipeline = rows.num_microbatches * stages[inverse] / rows.pp
+    return pipeline * (1.0 + price.straggler[0]) + price.overhead[0]
+
+
+def passes_bound(rows: Strategies, scenario: Scenario) -> Floats:
+    """Optimistic seconds of rows whose chunks and schedule are known too, (N,): below ``core_bound`` of any others.
+
+    All stages are as long as the mean one; nothing is recomputed, and schedules that weight gradients fill wait for
+    nothing.
+    """
+    block, inverse = rows.distinct(*BLOCK_AXES, *further_axes(scenario.stack))
+    price = core_seconds(replace(block, schedule=np.zeros_like(block.schedule)), scenario)
+    model, saved = scenario.model, _hidden(rows, price, inverse, scenario)[1]
+    ends = price.embedding + price.head + price.vocabulary_spread * block.pp
+    stages = (model.num_layers * price.layer + ends)[inverse] - (model.num_layers + model.mtp_layers) * saved
+    filled = np.isin(rows.schedule, [SCHEDULE_NAMES.index(name) for name in FILLING])
+    waits = np.where(filled, 0.0, (rows.pp - 1.0) / rows.vpp)
+    pipeline = (rows.num_microbatches + waits) * stages / rows.pp
     return pipeline * (1.0 + price.straggler[0]) + price.overhead[0]
 
 

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodels.iteration import row_seconds
 from costmodels.layout.stage_contents import copies
 from costmodels.memory.limits import memory_limit
 from costmodels.pricing import row_assignment
@@ -22,8 +21,8 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats, Ints, Strategies
 from planner.request.budget import CORE, Budget
 from planner.search.best_first import CHUNK, PROMISING, Outcome, in_order, remember
-from planner.search.priced import Priced, price_cores, price_strategies
-from planner.search.split import Incumbent, best_split
+from planner.search.priced import Priced, price_cores
+from planner.search.split import Incumbent, best_split, price_alone
 from planner.space.lattice import Space
 from planner.stages.bounds import RECOMPUTE_MODES, StageRows
 from planner.stages.from_strategies import stage_problems
@@ -132,12 +131,12 @@ def least_memory_strategies(outcome: Outcome, scenario: Scenario, budget: Budget
     What a time limit leaves no time to look at is not among them.
     """
     seen = takewhile(lambda _: not budget.late, outcome.pool)
-    yield from in_order([(part, _least(part, scenario)) for part in seen], PROMISING)
+    yield from in_order([(part, _least(part, scenario)) for part in seen], PROMISING, scenario)
 
 
 def least_memory_split(row: Strategies, scenario: Scenario, *, budget: Budget | None = None) -> Incumbent | None:
     """One row under the split whose fullest stage needs least, as fast as that allows; None where none fits."""
-    priced = price_strategies(row, row_seconds(row, scenario), scenario)
+    priced = price_alone(row, scenario)
     least, even = float(_least(priced, scenario)[0]), float(priced.even_split_peak_bytes[0])
     if least == np.inf:
         return None
@@ -185,7 +184,7 @@ def _unevenly(outcome: Outcome, priced: Priced, scenario: Scenario, budget: Budg
     best = int(np.lexsort((some.bound, peaks))[0])
     if peaks[best] >= ceiling:
         return
-    row = some.rows.take(np.array([best]))
+    row = some.one(best, scenario)
     peak = float(peaks[best])
     if found := best_split(row, scenario, budget=budget, allocated=peak * (1 + ROUNDING)):
         outcome.feasible += int(not some.fits[best])

@@ -24,7 +24,7 @@ from planner.request.pins import Pin, parse_pins
 from planner.request.resolve import Resolved
 from planner.search.best_first import MARGIN, Outcome, promising, search
 from planner.search.choice import Choice, choose, width
-from planner.search.core_bounds import core_bound, layer_bound
+from planner.search.core_bounds import core_bound, know_bound, layer_bound, passes_bound
 from planner.search.least_memory import least_memory_split, least_memory_strategies, search_least_memory
 from planner.search.priced import Priced, price_cores
 from planner.search.split import TOLERANCE, Incumbent, best_split
@@ -34,12 +34,12 @@ from planner.space.mixed import lay_out
 
 MANY = 1 << 17
 """Rows of a lattice without switches from which what is far slower is left out of it."""
-LEAST = 1 / 8
+LEAST = 1 / 32
 """Share of the rows, those of the least bounds, that a first strategy is looked for in."""
 SAMPLE = 512
 """Rows that it is looked for in."""
-FAR = 2.25
-"""Times the seconds of that strategy from which others are left out: a machine twice as fast gains no more."""
+FAR = 2.05
+"""Times the seconds of that strategy from which others are left out: a machine twice as fast gains less."""
 
 Promising = tuple[float, Strategies]
 """A row, and what no split of it needs less of."""
@@ -159,15 +159,18 @@ class Objective:
         """Whether one is better than another by more than rounding."""
         return self.value(one) < self.value(other) * (1.0 - TOLERANCE)
 
-    def promising(self, outcome: Outcome, budget: Budget, below: float) -> Iterator[Promising]:
-        """The most promising rows that a search saw, each with its bound, best first; some only, from ``below`` on."""
+    def promising(self, outcome: Outcome, budget: Budget, below: float, asked: Likely) -> Iterator[Promising]:
+        """The most promising rows that a search saw, each with its bound, best first; some only, from ``below`` on.
+
+        Those that are not ``asked`` for may be left out.
+        """
         if self.by_memory:
             yield from least_memory_strategies(outcome, self.scenario, budget)
             return
         best, alike = outcome.best, 1.0
         if best and not self.by_time:  # a search leaves out of wall time what all strategies lose alike
             alike = self.value(best) / iteration_seconds(best.row, self.scenario, best.assignment)
-        for bound, row in promising(outcome, self.question, budget, below / alike * (1.0 + TOLERANCE)):
+        for bound, row in promising(outcome, self.question, budget, below / alike * (1.0 + TOLERANCE), asked):
             yield bound * alike, row
 
     def split(self, row: Strategies, budget: Budget) -> Incumbent | None:
@@ -289,20 +292,20 @@ def _far_left_out(begun: Begun, scenario: Scenario) -> Space | None:
     """
     if len(begun.table) < MANY:
         return None
-    bound = begun.each(lambda rows: layer_bound(rows, scenario))
+    bound = begun.each(lambda rows: passes_bound(rows, scenario))
     least = np.flatnonzero(bound <= np.quantile(bound, LEAST))
     some = begun.finish(least[:: -(-len(least) // SAMPLE)])
     priced = price_cores(some, np.arange(len(some.cores)), scenario)
     below = FAR * float(priced.even_split_seconds.min(initial=np.inf, where=priced.fits))
-    return near_lattice(begun, scenario, below, bound)
+    return near_lattice(begun, scenario, below, bound) if math.isfinite(below) else begun.finish()
 
 
-def near_lattice(begun: Begun, scenario: Scenario, below: float, bound: Floats | None = None) -> Space:
-    """A lattice without what cannot take less than so many seconds, by the ``bound`` of its rows, (N,), where known."""
-    if not math.isfinite(below):
-        return begun.finish()
-    bound = begun.each(lambda rows: layer_bound(rows, scenario)) if bound is None else bound
-    return begun.finish_near(bound < below, lambda cores: core_bound(cores, scenario) < below, below)
+def near_lattice(begun: Begun, scenario: Scenario, below: float, bound: Floats) -> Space:
+    """A lattice without what cannot take less than so many seconds, by the ``bound`` of its rows, (N,)."""
+    likely = np.flatnonzero(bound < below)
+    space, seconds = begun.finish_near(likely, lambda cores: core_bound(cores, scenario), below)
+    know_bound(space.cores, scenario, seconds)
+    return space
 
 
 __all__ = ["Objective", "Search", "near_lattice", "objective_of", "search_question"]

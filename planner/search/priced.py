@@ -24,6 +24,7 @@ from costmodels.memory.limits import memory_limit
 from costmodels.memory.rows import RowBytes, row_bytes
 from costmodels.names import Recompute
 from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies, mixed_bytes, mixed_seconds
+from costmodels.pricing import know
 from costmodels.scenario import Scenario
 from costmodels.step.traffic import share_steps
 from costmodels.strategy import Bools, Floats, Ints, Strategies
@@ -64,6 +65,11 @@ class Priced:
             self.problems and self.problems.take(index),
         )
 
+    def one(self, index: int, scenario: AnyScenario) -> Strategies:
+        """A single row, which knows its price where that is of one node group."""
+        part = self.take(np.array([index]))
+        return know(part.rows, scenario, part.seconds, part.memory) if isinstance(scenario, Scenario) else part.rows
+
     def problem(self, scenario: AnyScenario) -> StageProblem:
         """The stage problem of a single row."""
         if self.problems is not None:
@@ -102,12 +108,7 @@ def price_pairs(cores: Strategies, place: Ints, rows: Strategies, memory: RowByt
     """The rows that ``place`` says the core of, with their memory known, priced in full."""
     share_steps(rows)
     core = core_seconds(cores, scenario).take(place)
-    return _priced(rows, with_step(rows, scenario, core), memory, scenario)
-
-
-def price_strategies(rows: Strategies, seconds: RowSeconds, scenario: Scenario) -> Priced:
-    """Even split, bound and memory of rows whose seconds are known."""
-    return _priced(rows, seconds, row_bytes(rows, scenario), scenario)
+    return price_strategies(rows, with_step(rows, scenario, core), memory, scenario)
 
 
 def even_breakdown(part: Priced, scenario: Scenario) -> Breakdown:
@@ -119,7 +120,8 @@ def even_breakdown(part: Priced, scenario: Scenario) -> Breakdown:
     return breakdown(part.rows, part.seconds, slowest=slowest, total=total, layers=held, recomputed=again * held)
 
 
-def _priced(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> Priced:
+def price_strategies(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario) -> Priced:
+    """Even split and bound of rows whose seconds and bytes are known."""
     layers = scenario.model.num_layers
     again = (rows.recompute >= Recompute.FULL).astype(np.float64)
     slowest, total = even_split(rows, seconds, layers, again)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from costmodels.iteration import compose, iteration_of, pipeline_within, row_seconds
+from costmodels.iteration import compose, iteration_of, pipeline_within
 from costmodels.layout.split import Assignment, slice_layers
 from costmodels.names import Recompute
 from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies, as_it_runs, parts_of, price
-from costmodels.pricing import row_assignment
+from costmodels.pricing import bytes_of, row_assignment, seconds_of
 from costmodels.strategy import Strategies
 from planner.request.budget import SPLIT, Budget
 from planner.search.priced import Priced, price_mixed_strategies, price_strategies
@@ -55,8 +55,9 @@ def solve_split(one: Priced, scenario: AnyScenario, *, below: float | None = Non
     )
     found = None
     if solution.layers:
-        split = assignment_of(solution, one.rows, parts_of(scenario)[0])
-        found = _as_it_runs(Incumbent(one.rows, split, value), scenario)
+        row = one.one(0, scenario)
+        split = assignment_of(solution, row, parts_of(scenario)[0])
+        found = _as_it_runs(Incumbent(row, split, value), scenario)
     return Solved(found, value, bound, solution.status not in ("feasible", "unknown"))
 
 
@@ -100,7 +101,7 @@ def price_alone(row: Strategies, scenario: AnyScenario) -> Priced:
     if isinstance(scenario, Mixed):
         assert isinstance(row, MixedStrategies)
         return price_mixed_strategies(row, scenario)
-    return price_strategies(row, row_seconds(row, scenario), scenario)
+    return price_strategies(row, seconds_of(row, scenario), bytes_of(row, scenario), scenario)
 
 
 def _even(priced: Priced, split: Assignment, allocated: float | None) -> Incumbent | None:

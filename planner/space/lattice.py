@@ -7,7 +7,7 @@ materialised as rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from costmodels.layer.recompute_modules import preset_masks
 from costmodels.names import CP_KINDS, RANK_ORDERS, SCHEDULE_NAMES, SHARDED_GRADIENTS, VOCABULARIES, Recompute
 from costmodels.scenario import Scenario
-from costmodels.strategy import AXES, Bools, Ints, Strategies, concatenate, narrow, strategies
+from costmodels.strategy import AXES, Bools, Floats, Ints, Strategies, narrow, strategies
 from planner.answer.text import plural
 from planner.errors import BadRequest, UnfilledPins
 from planner.request.budget import Budget
@@ -37,12 +37,12 @@ NODES_OF_SHARDS = (1, 4)
 MESH_AXES = ("tp", "cp", "pp", "dp")
 LAYER = frozenset({*MESH_AXES, "ep", "etp", "cp_kind", "micro_batch_size", "sequence_parallel"})
 """Axes that decide what a layer costs which nothing recomputes."""
+PASSES = LAYER | {"vpp", "schedule"}
+"""Those, and what decides in which order passes of micro-batches run."""
 OUTLINE = (*MESH_AXES, "vpp", "schedule", "recompute")
 """Axes that the scope of a proof and the obvious other choices depend on."""
 WIDE = 1 << 17
 """Rows that are bounded at a time before they are laid out further."""
-SLAB = 1 << 15
-"""Rows without switches that are laid out at a time where most are left out."""
 SHARDING = frozenset({"zero_stage", "sharding_degree"})
 """Axes of sharding; the other ones, with those of the layout, make a core."""
 
@@ -84,7 +84,7 @@ Likely = Callable[[Strategies], Bools]
 
 @dataclass(frozen=True)
 class Begun:
-    """A lattice that is laid out as far as the axes of `LAYER`, or a little further."""
+    """A lattice that is laid out as far as the axes of `PASSES`, or of `LAYER`, or a little further."""
 
     table: Table
     rest: tuple[tuple[str, Ints], ...]
@@ -96,7 +96,7 @@ class Begun:
     candidates: int
 
     def each(self, find: Callable[[Strategies], NDArray[Any]]) -> NDArray[Any]:
-        """What is found of every row, (N,), by the axes of `LAYER`; the others have their neutral value.
+        """What is found of every row, (N,), by the axes of `PASSES`; what is not laid out has its neutral value.
 
         Few rows at a time need little memory.
         """
@@ -105,41 +105,32 @@ class Begun:
 
     def _rows(self, part: slice) -> Strategies:
         table = self.table.part(part)
-        known = {name: table.shared[name] for name in LAYER}
+        known = {name: table.shared[name] for name in PASSES & set(table.shared)}
         return strategies(**known, num_microbatches=_micro_batches(table))
 
     def finish(self, rows: Ints | slice = slice(None)) -> Space:
         """All strategies of the given rows."""
         return self._finish(self.table.part(rows))
 
-    def finish_near(self, likely: Bools, near: Likely, below: float) -> Space:
-        """The strategies of rows that are ``likely``, of those the ones whose cores are ``near``; all are counted.
+    def finish_near(self, likely: Ints, bound: Callable[[Strategies], Floats], below: float) -> tuple[Space, Floats]:
+        """The strategies of ``likely`` rows whose cores' ``bound`` is below so many seconds, and it; all are counted.
 
-        The others cannot take less than ``below`` seconds. Few rows at a time need little memory.
+        The others cannot take less.
         """
-        parts, refusals = [], list(self.table.refusals)
-        for start in range(0, len(likely), SLAB):
-            table = replace(self.table.part(slice(start, start + SLAB)), marked=likely[start : start + SLAB])
-            table.refusals = refusals
-            part = self._finish(table)
-            assert table.marked is not None
-            if len(kept := np.flatnonzero(table.marked)):
-                kept = kept[near(part.cores.take(kept))]
-            parts.append((part.among(kept), part.cores.distinct(*OUTLINE)[0]))
-        spaces, outlines = zip(*parts, strict=True)
-        candidates = self.candidates + sum(part.candidates - self.candidates for part in spaces)
-        spoken = tuple(sorted(refusals, key=lambda one: self._turn(one.rule)))
-        outline, _ = concatenate(list(outlines)).distinct(*OUTLINE)
-        return replace(_joined(spaces), candidates=candidates, refusals=spoken, outline=outline, below=below)
-
-    def _turn(self, name: str) -> tuple[int, int]:
-        """When a rule speaks."""
-        place, rule = next((i, rule) for i, rule in enumerate(self.table.rules) if rule.name == name)
-        turns = {axis: turn for turn, (axis, _) in enumerate(self.rest, 1)} | dict.fromkeys(
-            SHARDING, len(self.rest) + 1
+        late = {axis for axis, _ in self.rest} | SHARDING
+        read = {name for rule in self.table.rules if late.intersection(rule.reads) for name in rule.reads}
+        counted = self._finish(self.table.alike((read | set(OUTLINE)) & set(self.table.shared)))
+        space = self.finish(likely)
+        seconds = bound(space.cores)
+        near = np.flatnonzero(seconds < below)
+        some = replace(
+            space.among(near),
+            candidates=counted.candidates,
+            refusals=counted.refusals,
+            outline=counted.cores.distinct(*OUTLINE)[0],
+            below=below,
         )
-        last = max(turns.get(axis, 0) for axis in rule.reads)
-        return last, place * (last > 0)
+        return some, seconds[near]
 
     def _finish(self, table: Table) -> Space:
         for axis, values in self.rest:
@@ -178,7 +169,7 @@ def begin(
     budget: Budget | None = None,
     layer_first: bool = False,
 ) -> Begun:
-    """The lattice as far as the axes of `LAYER`; arguments and errors as of `build`."""
+    """The lattice as far as the axes of `PASSES`, or of `LAYER` with ``layer_first``; the rest as of `build`."""
     axes = axes_of(scenario, pins)
     columns: Columns = {name: narrow(column) for name, column in layouts(scenario.gpus, pins).items()}
     options = axes.pop("sharding")
@@ -190,7 +181,7 @@ def begin(
     # Axes of one value first: they multiply nothing, and let rules speak while there are few rows.
     few = [(axis, narrow(values)) for axis, values in axes.items()]
     ordered = sorted(few, key=lambda item: (len(item[1]) > 1, layer_first and item[0] not in LAYER))
-    while not set(table.shared) >= LAYER:
+    while not set(table.shared) >= (LAYER if layer_first else PASSES):
         table.expand(*ordered.pop(0))
     return Begun(table, tuple(ordered), axes["recompute"], options, candidates)
 
@@ -202,19 +193,19 @@ def add_partial(table: Table, kinds: Ints, sharding: Ints) -> int:
     that is another price and the ``kinds`` of recomputation asked for leave it out, it is laid out beside. ``sharding``
     holds the pairs of stage and degree.
     """
-    recompute, before = table.shared["recompute"], len(table)
-    rows, found = [np.arange(before)], [recompute]
+    recompute = table.shared["recompute"]
+    rows, found = [np.arange(len(table))], [recompute]
     some, filling = recompute == Recompute.PARTIAL, fills(table.shared)
     hiding = filling | (sharding[:, 0].max() >= SHARDED_GRADIENTS)
     for kind, another in ((Recompute.NONE, filling), (Recompute.FULL, hiding)):
         if kind not in kinds:
             rows.append(np.flatnonzero(some & another))
             found.append(np.full(len(rows[-1]), int(kind), dtype=recompute.dtype))
-    row = np.concatenate(rows)
-    if len(row) > before:
-        table.keep(row)
+    added = sum(table.count(some) for some in rows[1:])
+    if added:
+        table.keep(np.concatenate(rows))
         table.shared["recompute"] = np.concatenate(found)
-    return (len(row) - before) * len(sharding)
+    return added * len(sharding)
 
 
 def axes_of(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[Any]]:
@@ -339,18 +330,6 @@ def _micro_batches(table: Table) -> Ints:
     return table.parts[0].global_batch_size // (dp * each)
 
 
-def _joined(spaces: Sequence[Space]) -> Space:
-    """Parts of one lattice as one."""
-    before = np.cumsum([0, *(len(part.degree) for part in spaces)])
-    return replace(
-        spaces[0],
-        cores=concatenate([part.cores for part in spaces]),
-        layout=np.concatenate([part.layout + start for part, start in zip(spaces, before, strict=False)]),
-        degree=np.concatenate([part.degree for part in spaces]),
-        allowed=np.concatenate([part.allowed for part in spaces]),
-    )
-
-
 def _with_sharding(table: Table, options: Ints, candidates: int) -> Space:
     (scenario,), columns = table.parts, table.shared
     cores = strategies(**columns, num_microbatches=_micro_batches(table))
@@ -362,7 +341,7 @@ def _with_sharding(table: Table, options: Ints, candidates: int) -> Space:
     wide["zero_stage"] = stage[None, :]
     wide["sharding_degree"] = sharding_degrees(wide, degree[None, :])
     allowed = np.ones((len(layouts), len(options)), dtype=bool)
-    times = np.bincount(layout, minlength=len(layouts))
+    times = np.bincount(layout, table.times, minlength=len(layouts))
     for rule in late:
         failed = allowed & ~np.asarray(rule.passes(wide, scenario))
         table.note_options(rule, failed, wide, 0, times)

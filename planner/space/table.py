@@ -48,8 +48,8 @@ class Table:
     """Whether groups of one tensor rank go without the sequence parallelism of the others, as ``predict`` has it."""
     budget: Budget | None = None
     refusals: list[Refusal] = field(default_factory=list)
-    marked: Bools | None = None
-    """Something about every row that those which come of it inherit, (N,)."""
+    times: Ints | None = None
+    """How many rows each one counts as, (N,); one unless given."""
 
     def __len__(self) -> int:
         return len(next(iter(self.shared.values())))
@@ -67,7 +67,7 @@ class Table:
         """The given rows alone (indices)."""
         self.shared = chosen(self.shared, rows)
         self.own = [chosen(table, rows) for table in self.own]
-        self.marked = None if self.marked is None else self.marked[rows]
+        self.times = None if self.times is None else self.times[rows]
 
     def part(self, rows: Ints | slice) -> Table:
         """The given rows as a table of their own, for one node group."""
@@ -77,6 +77,18 @@ class Table:
             else chosen(self.shared, rows)
         )
         return replace(self, shared=shared, own=[{}], refusals=list(self.refusals))
+
+    def alike(self, names: Iterable[str]) -> Table:
+        """The first row of each combination of the named columns, which counts as all of it, for one node group."""
+        place, which = combinations([column_codes(self.shared[name]) for name in names], len(self))
+        place[which[::-1]] = np.arange(len(self))[::-1]  # the last that is written stays
+        order = np.argsort(place)
+        return replace(self.part(place[order]), times=np.bincount(which)[order])
+
+    def count(self, rows: Ints | slice = slice(None)) -> int:
+        """How many rows the given ones count as."""
+        times = np.ones(len(self), dtype=np.int64) if self.times is None else self.times
+        return int(times[rows].sum())
 
     def expand(self, axis: str, values: NDArray[Any]) -> None:
         """The cross product of the rows with one more axis that all groups share, less what the rules refuse.
@@ -110,7 +122,7 @@ class Table:
         coded = [column_codes(table[name]) for table in (self.shared, *self.own) for name in names if name in table]
         several = math.prod(count for _, count in coded) <= max(4 * len(self), LARGEST_TABLE)
         first, alike = combinations(coded, len(self)) if several else (np.arange(len(self)),) * 2
-        each, alive = np.bincount(alike, minlength=len(first)), np.ones((len(first), times), dtype=bool)
+        each, alive = np.bincount(alike, self.times, minlength=len(first)), np.ones((len(first), times), dtype=bool)
         tables = [{**self.shared, **own} for own in self.own]
         wide = [{name: _whole(table[name][first][:, None]) for name in names - set(added)} for table in tables]
         added = {name: _whole(values) for name, values in added.items()}

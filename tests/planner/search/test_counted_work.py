@@ -2,17 +2,17 @@
 
 import subprocess
 import sys
-from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 import planner.search.objective as searches
+from costmodels.strategy import strategies
 from planner import PlanRequest, plan
 from planner.explain.levers import scale_compute, scale_device, scale_links
 from planner.search import fitting
-from planner.search.core_bounds import core_bound, layer_bound
+from planner.search.core_bounds import core_bound, known_bound, layer_bound, passes_bound
 from planner.search.objective import near_lattice
 from planner.space import lattice
 from planner.space.lattice import begin, build
@@ -37,13 +37,20 @@ def test_no_core_gains_more_from_a_machine_than_that_is_faster(scenario):
         assert (core_bound(space.cores, changed) * times >= today * (1 - 1e-9)).all()
 
 
+def plain_of_passes(cores):
+    """Cores of which only what decides the order of passes is known."""
+    return strategies(**{name: getattr(cores, name) for name in (*lattice.PASSES, "num_microbatches")})
+
+
 @SOME
 @given(drawn_scenarios(**FEW))
 def test_what_is_laid_out_for_less_than_some_seconds_holds_every_core_that_may_take_less(scenario):
     whole = build(scenario, {})
     assume(len(whole.cores))
     bound = core_bound(whole.cores, scenario)
-    assert (layer_bound(whole.cores, scenario) <= bound * (1 + 1e-9)).all()
+    passes = passes_bound(plain_of_passes(whole.cores), scenario)
+    assert (layer_bound(whole.cores, scenario) <= passes * (1 + 1e-9)).all()
+    assert (passes <= bound * (1 + 1e-9)).all()
     below = float(np.median(bound))
     part = build(scenario, {}, likely=lambda rows: layer_bound(rows, scenario) < below)
     some = core_bound(part.cores, scenario)
@@ -57,8 +64,9 @@ def test_a_lattice_without_what_is_far_slower_counts_as_the_whole_one_and_keeps_
     assume(len(whole.cores))
     bound = core_bound(whole.cores, scenario)
     below = float(np.median(bound))
-    with mock.patch.object(lattice, "SLAB", 7):
-        part = near_lattice(begun, scenario, below)
+    likely = begun.each(lambda rows: passes_bound(rows, scenario))
+    part = near_lattice(begun, scenario, below, likely)
+    assert known_bound(part.cores, scenario) == pytest.approx(core_bound(part.cores, scenario), rel=1e-12)
     assert (part.candidates, part.refusals) == (whole.candidates, whole.refusals)
     kept = np.flatnonzero(bound < below)
     columns = ("tp", "cp", "pp", "vpp", "dp", "schedule", "recompute", "micro_batch_size")
