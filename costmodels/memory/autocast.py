@@ -35,13 +35,15 @@ def residual_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
 def wide_bytes(scenario: Scenario, kind: Kind) -> float:
     """Bytes per token of the residual stream that a layer keeps in fp32, and of casts: all of the whole width.
 
-    A compiler keeps one tensor of the stream for a layer, and casts again.
+    A compiler keeps one tensor of the stream for a layer, and casts again. Models with a gated network that programs
+    bring have layers of their own for each, as Transformers' Llama and those after it.
     """
     h, stack = float(scenario.model.hidden_size), scenario.stack
     if stack.switches.fused_elementwise:
         return _WIDER * h
     present = {"qkv": kind.attends, "gate": kind.ffn == "dense" and scenario.model.gated_ffn}
-    casts = sum(_FURTHER_CASTS[name] * present[name] for name in stack.kernels.split_projections)
+    apart = _FURTHER_CASTS if stack.own_model and scenario.model.gated_ffn else stack.kernels.split_projections
+    casts = sum(_FURTHER_CASTS[name] * present[name] for name in apart)
     return (_WIDER * norms_of(scenario, kind) + scenario.word * casts) * h
 
 

@@ -24,6 +24,7 @@ def test_both_norms_read_fp32_and_every_product_of_their_outputs_keeps_a_cast():
     eager = {"fused_elementwise": False}
     gated = toy_model(gated_ffn=True)
     assert more(gated, **eager) == [2 * 2 * T * H]
+    assert more(gated, own_model=True, **eager) == [2 * 2 * T * H + 3 * 2 * T * H]
     assert more(gated, split_projections=("qkv", "gate"), **eager) == [2 * 2 * T * H + 3 * 2 * T * H]
     assert more(toy_model(), split_projections=("qkv", "gate"), **eager) == [2 * 2 * T * H + 2 * 2 * T * H]
 
