@@ -54,8 +54,8 @@ def changes_of(words: list[str]) -> dict[str, Any]:
         "stack.gradients.accumulate_traffic": 12 if full else 6,
         "stack.host.calls_per_step": 0,  # nothing of a step is read
     }
-    if foreign or not compiled:  # an fp32 residual enters norms, under autocast or where a model's own cast to it
-        found["stack.kernels.saved_tensors"] = ["gate", "norm"] if foreign or full else ["gate"]
+    if foreign or not compiled:  # norms of a model's own cast to fp32
+        found["stack.kernels.saved_tensors"] = ["gate", "norm"] if foreign else ["gate"]
     if not foreign:  # norms 2, products 7, rotary 12, attention, sums 2, activation 2; casts of 7 weights and 5 inputs
         found["stack.host.kernels_per_layer"] = 18 if compiled else 38 if full else 26
     found["stack.states.optimizer_traffic"] = 38 if fused else 92  # of fp32; the planner halves it for 16 bits

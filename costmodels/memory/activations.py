@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from costmodels.layer.adapters import kept_copy_bytes, kept_input_bytes
-from costmodels.layer.attention import attention_kept
+from costmodels.layer.attention import attention_kept, keys_scored
 from costmodels.layer.context import repeated_bytes
 from costmodels.layer.elementwise import normalised_width
 from costmodels.layer.expert_activations import exchanged_bytes, expert_activation_bytes
@@ -14,6 +14,7 @@ from costmodels.layer.frozen_weights import cast_bytes
 from costmodels.layer.mixers import mixer_kept_width
 from costmodels.layer.recompute_modules import before_activation, module_bytes, sum_of_modules
 from costmodels.layout.parameters_per_rank import kind_expert_parameters, kind_parameters_per_rank
+from costmodels.memory.autocast import is_autocast, residual_bytes, score_bytes, wide_bytes
 from costmodels.model.further import further_parts, stream_width
 from costmodels.model.layer_kinds import Kind
 from costmodels.model.model import Model
@@ -57,6 +58,8 @@ def kind_activation_bytes(strategies: Strategies, scenario: Scenario, kind: Kind
     if kind.attends:
         kept = kept + repeated_bytes(strategies, scenario)
     gathered, cast = _kept_weights(strategies, scenario, kind)
+    if is_autocast(strategies, scenario).any():
+        kept = kept + _autocast_bytes(strategies, scenario, kind, selective)
     kept = kept - kind_module_bytes(strategies, scenario, kind) + gathered + cast_bytes(strategies, scenario, kind)
     kept = kept + np.where(selective & (policy == "operators"), 0.0, cast)
     if kind.ffn != "experts":
@@ -66,6 +69,15 @@ def kind_activation_bytes(strategies: Strategies, scenario: Scenario, kind: Kind
     if policy == "operators":
         return kept + np.where(selective, exchanged_bytes(strategies, scenario), experts)
     return kept + np.where(selective, float(policy in _KEEPS_EXPERTS), 1.0) * experts
+
+
+def _autocast_bytes(strategies: Strategies, scenario: Scenario, kind: Kind, selective: Bools) -> Floats:
+    """Bytes that a layer keeps beyond 16 bits under autocast, less those that selective recomputation repeats, (N,)."""
+    scores = kind.attends * score_bytes(scenario) * scenario.model.num_heads * keys_scored(scenario, kind)
+    again = selective & (scenario.stack.switches.recompute_policy != "attention")
+    wide = np.where(again, 0.0, wide_bytes(scenario, kind))
+    scored = tokens_per_rank(strategies, scenario) / strategies.tp * np.where(selective, 0.0, scores)
+    return is_autocast(strategies, scenario) * (region_tokens(strategies, scenario) * wide + scored)
 
 
 def _product_inputs(scenario: Scenario, kind: Kind) -> float:
@@ -217,7 +229,8 @@ def layer_checkpoint_bytes(strategies: Strategies, scenario: Scenario) -> Floats
     region = region_tokens(strategies, scenario)
     if scenario.stack.recompute.partitioned_inputs:
         region = np.minimum(region, tokens_per_rank(strategies, scenario) / strategies.tp)
-    whole = checkpoint_bytes(tokens=region, hidden_size=stream_width(scenario.model), word=scenario.word)
+    word = scenario.word + residual_bytes(strategies, scenario)
+    whole = checkpoint_bytes(tokens=region, hidden_size=stream_width(scenario.model), word=word)
     return whole / strategies.recompute_num_layers + returned_bytes(strategies, scenario)
 
 

@@ -139,10 +139,11 @@ def _let_go(strategies: Strategies, scenario: Scenario) -> tuple[Floats, Floats]
 def embedding_gradient_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes of the block of the embedding's dense gradient, in 16 bits, (N,).
 
-    In fixed segments it fits no block that activations had, unless these are as large.
+    In fixed segments it fits no block that activations had, unless these are as large. A frozen embedding has none.
     """
     stack, model = scenario.stack, scenario.model
     gradient = scenario.word * vocabulary_rows(strategies, scenario, "embedding") * model.embedding_width
+    gradient = gradient * (not scenario.embedding_frozen)
     return np.where(
         (not stack.switches.expandable_segments) & (gradient > _let_go(strategies, scenario)[1]), gradient, 0.0
     )

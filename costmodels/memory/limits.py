@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from costmodels.memory.autocast import is_autocast
 from costmodels.memory.peaks import step_bytes
 from costmodels.memory.rows import row_bytes, slack_of
 from costmodels.names import SHARDED_GRADIENTS, Recompute
@@ -74,7 +75,8 @@ def late_bytes(
 ) -> Floats:
     """Bytes of ``gradients`` that never coexist with the ``kept`` activations and logits, (N,).
 
-    The optimizer's step, during which all gradients exist, takes room of its own.
+    The optimizer's step, during which all gradients exist, takes room of its own. Under autocast the casts of weights
+    go as activations do.
 
     Args:
         strategies: (N,) of them, or of one for every stage.
@@ -84,4 +86,5 @@ def late_bytes(
         gradients: their bytes.
     """
     step = step_bytes(strategies, scenario) * parameters
+    kept = kept + scenario.word * is_autocast(strategies, scenario) * parameters
     return np.where(fresh_gradients(strategies, scenario), np.clip(kept - step, 0.0, gradients), 0.0)

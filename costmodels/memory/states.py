@@ -9,6 +9,7 @@ import numpy as np
 from costmodels.arrays import Columns
 from costmodels.layer.adapters import trained_experts, trained_share, weights_word
 from costmodels.layout.stage_contents import copies
+from costmodels.memory.autocast import is_autocast
 from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
 from costmodels.primitives.sizes import sharded_bytes
 from costmodels.scenario import Scenario
@@ -67,6 +68,7 @@ def state_bytes(
     buffer = float(stack.gradients.gradient_bytes + stack.gradients.micro_batch_gradient_bytes)
     buckets = np.where((z == 0) & (strategies.dp > 1), stack.gradients.ddp_bucket_bytes, 0.0)
     gradient = max(buffer, weights) if fp32 else buffer + stack.gradients.kept_until_next_step * (WORD + 4.0)
+    buffered = np.where(is_autocast(strategies, scenario), max(gradient, 4.0), gradient)  # as wide as its weight
     whole = stays_whole(strategies, scenario)
     between = scenario.word if ends or fp32 else weights_word(scenario, gather_word(scenario))
     held = np.where(z >= SHARDED_PARAMETERS, np.where(whole, scenario.word, 0.0), np.where(gathered, between, weights))
@@ -75,7 +77,7 @@ def state_bytes(
     trained = trained_share(scenario) if shards is None else trained_experts(scenario)
     stays = 1.0 - share_offloaded(strategies, scenario)
     followed = np.where(scattered & stack.offload.gradients_offloaded, stays, 1.0)
-    gradients = sharded_bytes(gradient, shard, scattered) + np.where(scattered, 0.0, buckets)
+    gradients = sharded_bytes(buffered, shard, scattered) + np.where(scattered, 0.0, buckets)
     copied = _reference_bytes(strategies, scenario, shard)
     return StateBytes(
         weights=left * (np.where(own, sharded / shard, 0.0) + held) + copied,
