@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from costmodels.model.flops import flops_per_token, forward_flops, frozen_flops, logit_matmul_weights
+from costmodels.model.flops import forward_flops, frozen_flops, logit_matmul_weights, model_flops
 from costmodels.scenario import Scenario
 
 
@@ -17,8 +17,7 @@ def counted_flops(scenario: Scenario, *, causal: bool = False) -> float:
         scenario: What is trained; tokens attend to their own document.
         causal: Count only the pairs of tokens that causal attention needs, not all of them.
     """
-    definition = "model-causal" if causal else "model-window"
-    every = flops_per_token(scenario.model, seq_length=scenario.attended_length, definition=definition)
+    every = model_flops(scenario.model, seq_length=scenario.attended_length, causal=causal, windowed=True)
     return every - _spared_flops(scenario, causal=causal)
 
 

@@ -85,10 +85,12 @@ def map_in_processes(
     *,
     workers: int,
     chunk: int = 1,
+    fewest: int = 1,
     report: Callable[[list[Result]], None] | None = None,
 ) -> list[Result]:
     """What ``function`` gives for every item, in order, worked out by so many fresh processes.
 
+    By this one where there is one worker, or fewer items than the ``fewest`` for which processes are worth their start.
     They end with this call, also where it is interrupted or fails. Function, items and results are things that another
     process can be sent, and the main module of the program is one that another process can import. ``report`` is given
     results as they come, in any order.
@@ -97,6 +99,8 @@ def map_in_processes(
         RuntimeError: a process ended by itself, as where memory runs out.
         Exception: that which ``function`` raised for the first item of those for which it did.
     """
+    if workers == 1 or len(items) < fewest:
+        return _one_by_one(function, items, report)
     parts = [items[first : first + chunk] for first in range(0, len(items), chunk)]
     found: dict[int, list[Result]] = {}
     running: dict[Connection, SpawnProcess] = {}
@@ -112,6 +116,17 @@ def map_in_processes(
         for process in running.values():
             process.join()
     return [result for number in range(len(parts)) for result in found[number]]
+
+
+def _one_by_one(
+    function: Callable[[Item], Result], items: Sequence[Item], report: Callable[[list[Result]], None] | None
+) -> list[Result]:
+    found = []
+    for item in items:
+        found.append(function(item))
+        if report is not None:
+            report(found[-1:])
+    return found
 
 
 def _work(

@@ -1,14 +1,13 @@
-"""Floating-point operations of training, under the named definitions that publications use.
+"""Floating-point operations of training.
 
 A multiplication and an addition count as two operations. An efficiency only means something together with
-the definition of the operations it counts, so every count here has a name in `DEFINITIONS`.
+the definition of the operations it counts; `scripts/flop_definitions.py` names those that publications use.
 
 Symbols of the papers: L layers, H hidden size, S sequence length, V vocabulary, N parameters (of experts,
 those that a token meets).
 """
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Literal
 
 from costmodels.model.further import entries_of, further_projections, scored_keys, stream_ends
@@ -16,7 +15,6 @@ from costmodels.model.layer_kinds import DENSE, Kind, layer_kinds, mtp_kind, rea
 from costmodels.model.mixers import mixer_of
 from costmodels.model.model import Model
 from costmodels.model.parameters import (
-    active_parameters,
     attention_projections,
     embedding_projection_parameters,
     expert_projection_parameters,
@@ -24,17 +22,9 @@ from costmodels.model.parameters import (
     localized_filtering_parameters,
 )
 from costmodels.primitives.kernels import attention_flops as pair_flops
-from hardware.errors import MeshwrightError
 
 Recompute = Literal["none", "selective", "full"]
 
-
-class UnknownDefinition(MeshwrightError):
-    """A FLOP definition that does not exist."""
-
-
-PETAFLOPS_DAY = 8.64e19
-"""FLOP of one petaflop/s-day, 1e15 FLOP/s for 86,400 s."""
 
 FORWARD_AND_BACKWARD = 3
 """The backward pass multiplies twice per forward multiplication: by the weight and by the input."""
@@ -88,23 +78,6 @@ def logit_matmul_weights(model: Model) -> int:
     return (1 + model.mtp_layers) * model.vocab_size * width + ends
 
 
-def attended_tokens(model: Model, *, seq_length: int, causal: bool = False, windowed: bool = True) -> float:
-    """Tokens that one token attends to, summed over all layers and averaged over the sequence.
-
-    A global layer counts S, or S/2 when `causal`. A local layer with window w <= S counts w, or
-    w - w^2 / 2S when `causal` (the first tokens have fewer predecessors), which meets S/2 at w = S; one that
-    attends in chunks of w, w or w/2.
-    Multi-token-prediction layers are global.
-
-    Args:
-        model: The architecture.
-        seq_length: Sequence length S, tokens.
-        causal: Leave out pairs with later tokens, as fused attention kernels do.
-        windowed: Honour the sliding window; otherwise every layer is global.
-    """
-    return sum(count * pairs for _, count, pairs in _attending(model, seq_length, causal=causal, windowed=windowed))
-
-
 def _attending(model: Model, seq_length: int, *, causal: bool, windowed: bool) -> list[tuple[Kind, int, float]]:
     """Every kind of layer that attends, how many there are, and the tokens that one token attends to there."""
     kinds = Counter(kind for kind in layer_kinds(model) if kind.attends)
@@ -118,6 +91,12 @@ def _attending(model: Model, seq_length: int, *, causal: bool, windowed: bool) -
 
 
 def _attended(model: Model, kind: Kind, seq_length: int, *, causal: bool, windowed: bool) -> float:
+    """Tokens that one token attends to in a layer of a kind, averaged over the sequence.
+
+    A global layer counts S, or S/2 when `causal`. A local layer with window w <= S counts w, or
+    w - w^2 / 2S when `causal` (the first tokens have fewer predecessors), which meets S/2 at w = S; one that
+    attends in chunks of w, w or w/2. `windowed` honours the window; otherwise every layer is global.
+    """
     entries = entries_of(model, kind)
     if entries is not None and windowed:
         keys = _within(seq_length / entries[0], entries[1], causal=causal)
@@ -210,12 +189,6 @@ def recomputed_flops(model: Model, *, seq_length: int, recompute: Recompute, win
 
     "selective" repeats scores and weighted values (Korthikanti et al. 2022, arXiv 2205.05198, section 5),
     "full" whole layers; logits are never repeated.
-
-    Args:
-        model: The architecture.
-        seq_length: Sequence length, tokens.
-        recompute: What is repeated.
-        windowed: As in `model_flops`.
     """
     if recompute == "none":
         return 0.0
@@ -227,11 +200,7 @@ def recomputed_flops(model: Model, *, seq_length: int, recompute: Recompute, win
 def module_flops(model: Model, *, seq_length: int, modules: tuple[str, ...], windowed: bool = False) -> float:
     """FLOP per token that repeating named modules of every layer adds; norms and activations multiply nothing.
 
-    Args:
-        model: The architecture.
-        seq_length: Sequence length, tokens.
-        modules: Names of ``costmodels.names.MODULES``.
-        windowed: As in `model_flops`.
+    ``modules`` are names of ``costmodels.names.MODULES``.
     """
     matrices, h, moe = model.ffn_branches + 1, model.hidden_size, model.moe
     shared = matrices * moe.shared_expert_ffn_hidden_size * h if moe else 0
@@ -246,86 +215,9 @@ def module_flops(model: Model, *, seq_length: int, modules: tuple[str, ...], win
     return core + 2.0 * sum(weights.get(name, 0) for name in modules)
 
 
-def hardware_flops(model: Model, *, seq_length: int, recompute: Recompute = "none") -> float:
-    """FLOP per token that the accelerators carry out: `model_flops` and what is recomputed.
-
-    With "full" and a plain GPT it is 96 L H^2 (1 + S/6H + V/16LH) (Narayanan et al. 2021, equation 3).
-    """
-    repeated = recomputed_flops(model, seq_length=seq_length, recompute=recompute)
-    return model_flops(model, seq_length=seq_length) + repeated
-
-
-def _hardware_no_logits(model: Model, seq_length: int, recompute: Recompute) -> float:
-    logits = FORWARD_AND_BACKWARD * 2.0 * logit_matmul_weights(model)
-    return hardware_flops(model, seq_length=seq_length, recompute=recompute) - logits
-
-
-DEFINITIONS: dict[str, tuple[Callable[[Model, int, Recompute], float], str]] = {
-    "6N": (
-        lambda model, _s, _again: 6.0 * active_parameters(model),
-        "6 per active parameter, attention left out (the GPT-3 paper's 3640 petaflop/s-days)",
-    ),
-    "8N": (
-        lambda model, _s, _again: 8.0 * active_parameters(model),
-        "8 per active parameter: 6N and a recomputed forward pass (Yuan 1.0's 4095 petaflop/s-days)",
-    ),
-    "model": (
-        lambda model, s, _again: model_flops(model, seq_length=s),
-        "weights, full attention and logits, nothing recomputed (Megatron-LM, PaLM MFU)",
-    ),
-    "model-window": (
-        lambda model, s, _again: model_flops(model, seq_length=s, windowed=True),
-        "as model, attention cut to the sliding window (MegaScale)",
-    ),
-    "model-causal": (
-        lambda model, s, _again: model_flops(model, seq_length=s, causal=True, windowed=True),
-        "as model-window, attention cut to the causal half",
-    ),
-    "hardware": (
-        lambda model, s, again: hardware_flops(model, seq_length=s, recompute=again),
-        "as model, and what is recomputed (Megatron-LM 2021 with full recomputation)",
-    ),
-    "hardware-no-logits": (_hardware_no_logits, "as hardware, logits left out (Yuan 1.0's 44.8 %)"),
-    "yuan2-printed": (
-        lambda model, _s, _again: 96.0 * model.num_layers * model.hidden_size**2 * (1 + 1 / (6 * model.hidden_size)),
-        "96 L H^2 (1 + 1/6H), the Yuan 2.0 paper's equation 1 as printed and evaluated there",
-    ),
-}
-"""Name to function of (model, sequence length, recomputation) in FLOP per token, and what it counts."""
-
-
-def flops_per_token(
-    model: Model, *, seq_length: int, definition: str = "model", recompute: Recompute = "none"
-) -> float:
-    """Training FLOP per token under a named definition.
-
-    Args:
-        model: The architecture.
-        seq_length: Sequence length, tokens.
-        definition: A name in `DEFINITIONS`.
-        recompute: What is recomputed; only the hardware definitions read it.
-
-    Raises:
-        UnknownDefinition: There is no such definition.
-    """
-    if definition not in DEFINITIONS:
-        raise UnknownDefinition(f"FLOP definition {definition!r} is unknown; there are {', '.join(DEFINITIONS)}")
-    function, _sentence = DEFINITIONS[definition]
-    return function(model, seq_length, recompute)
-
-
 def frozen_flops(model: Model) -> float:
     """FLOP per token of all weights' gradients: what a run with frozen weights leaves out."""
     return 2.0 * (layers_matmul_weights(model) + logit_matmul_weights(model))
-
-
-def petaflops_days(flops: float) -> float:
-    """Petaflop/s-days of a number of FLOP: 1e15 FLOP/s for a day, 8.64e19 FLOP.
-
-    >>> round(petaflops_days(6 * 175e9 * 300e9))  # 6 N D
-    3646
-    """
-    return flops / PETAFLOPS_DAY
 
 
 def utilization(*, flops: float, seconds: float, gpus: int, peak: float) -> float:
@@ -334,7 +226,7 @@ def utilization(*, flops: float, seconds: float, gpus: int, peak: float) -> floa
         F / (t n P)
 
     Args:
-        flops: F, of the iteration, by one of `DEFINITIONS`.
+        flops: F, of the iteration.
         seconds: t, of the iteration.
         gpus: n, accelerators.
         peak: P, dense FLOP per second of one.

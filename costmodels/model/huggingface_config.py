@@ -42,9 +42,7 @@ class UnsupportedFamily(BadModel):
 def model_type(config: Mapping[str, object], known: Iterable[str]) -> str:
     """The family of a configuration, from `model_type` or else the first of `architectures`.
 
-    Args:
-        config: The parsed file.
-        known: Families among which a class name ("LlamaForCausalLM") is recognised.
+    ``known`` are families among which a class name ("LlamaForCausalLM") is recognised.
 
     Raises:
         BadModel: It has neither.

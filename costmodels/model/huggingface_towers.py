@@ -80,11 +80,7 @@ TOWERS: Final[Mapping[str, Tower]] = {
     "qwen2_5_omni": Tower("depth", gated=True, norm=1, patch_bias=False, positions="", outer_norms=0),
     "qwen2_5_vl": Tower("depth", gated=True, norm=1, patch_bias=False, positions="", outer_norms=0),
     "qwen2_vl": Tower("depth", "embed_dim", network="mlp_ratio", patch_bias=False, positions="", outer_norms=0),
-    "qwen3_5": _MERGED,
-    "qwen3_5_moe": _MERGED,
-    "qwen3_omni_moe": _MERGED,
-    "qwen3_vl": _MERGED,
-    "qwen3_vl_moe": _MERGED,
+    **dict.fromkeys(("qwen3_5", "qwen3_5_moe", "qwen3_omni_moe", "qwen3_vl", "qwen3_vl_moe"), _MERGED),
     "siglip2_vision_model": Tower(positions="num_patches", pooled=True),
     "siglip_vision_model": Tower(pooled=True),
     "smolvlm": Tower(),
@@ -190,52 +186,32 @@ def _square(whole: Config, v: int, h: int) -> Projection:
     return Projection(v * whole.count("scale_factor", default=2) ** 2 * h)
 
 
-_ONE_AND_A_NORM = lambda _, __, v, h: Projection(v * h, v)  # noqa: E731
-_MERGED_AND_TWO = lambda _, __, v, h: Projection(4 * v * v + v * h + h * h, v)  # noqa: E731
-_NEWLINE = lambda whole, tower, v, h: _two(whole, tower, v, h, newline=1)  # noqa: E731
 _GLM4V = lambda _, tower, v, __: _glm(tower, v, inner=tower.count("intermediate_size"))  # noqa: E731
 
 PROJECTIONS: Final[Mapping[str, Projects]] = {
-    "aya_vision": lambda whole, _, v, h: _gated(whole, v, h),
-    "cohere2_vision": lambda whole, _, v, h: _gated(whole, v, h),
-    "deepseek_vl": _two,
-    "gemma3": _ONE_AND_A_NORM,
+    **dict.fromkeys(("aya_vision", "cohere2_vision"), lambda whole, _, v, h: _gated(whole, v, h)),
+    **dict.fromkeys(("deepseek_vl", "llava"), _two),
+    **dict.fromkeys(("gemma3", "shieldgemma2"), lambda _, __, v, h: Projection(v * h, v)),
     "gemma4": lambda _, __, v, h: Projection(v * h),
-    "glm46v": _GLM4V,
-    "glm4v": _GLM4V,
-    "glm4v_moe": _GLM4V,
+    **dict.fromkeys(("glm46v", "glm4v", "glm4v_moe", "glmga"), _GLM4V),
     "glm_ocr": lambda _, tower, v, __: _glm(tower, v, inner=3 * tower.count("out_hidden_size")),
-    "glmga": _GLM4V,
-    "idefics3": lambda whole, _, v, h: _square(whole, v, h),
+    **dict.fromkeys(("idefics3", "smolvlm"), lambda whole, _, v, h: _square(whole, v, h)),
     "internvl": lambda _, __, v, h: _shuffled(v, h, h),
-    "kimi_k25": lambda _, tower, v, h: _kimi(tower, v, h),
-    "kimi_k3": lambda _, tower, v, h: _kimi(tower, v, h),
+    **dict.fromkeys(("kimi_k25", "kimi_k3"), lambda _, tower, v, h: _kimi(tower, v, h)),
     "lfm2_vl": lambda whole, _, v, h: _shuffled(
         *(v, h, whole.count("projector_hidden_size", default=2560)),
         norm=whole.switch("projector_use_layernorm", default=True),
         bias=whole.switch("projector_bias", default=True),
     ),
-    "lighton_ocr": _MERGED_AND_TWO,
+    **dict.fromkeys(("lighton_ocr", "mistral3"), lambda _, __, v, h: Projection(4 * v * v + v * h + h * h, v)),
     "llama4": lambda _, tower, __, h: _llama4(tower, h),
-    "llava": _two,
-    "llava_next": _NEWLINE,
-    "llava_next_video": _NEWLINE,
-    "llava_onevision": _NEWLINE,
+    **dict.fromkeys(("llava_next", "llava_next_video", "llava_onevision"), lambda *sizes: _two(*sizes, newline=1)),
     "minimax_m3_vl": lambda whole, _, v, h: _two_twice(v, whole.count("projector_hidden_size", default=h), h),
-    "mistral3": _MERGED_AND_TWO,
     "paligemma": lambda _, __, v, h: Projection(v * h, h),
-    "qwen2_5_omni_thinker": _merger,
-    "qwen2_5_vl": _merger,
-    "qwen2_vl": _merger,
-    "qwen3_5": _merger,
-    "qwen3_5_moe": _merger,
-    "qwen3_omni_moe_thinker": _merger,
-    "qwen3_vl": _merger,
-    "qwen3_vl_moe": _merger,
-    "shieldgemma2": _ONE_AND_A_NORM,
-    "smolvlm": lambda whole, _, v, h: _square(whole, v, h),
+    **dict.fromkeys(("qwen2_5_omni_thinker", "qwen2_5_vl", "qwen2_vl", "qwen3_5", "qwen3_5_moe"), _merger),
+    **dict.fromkeys(("qwen3_omni_moe_thinker", "qwen3_vl", "qwen3_vl_moe"), _merger),
     "step3p7": lambda _, __, v, h: Projection(4 * v * h, 6 * v, 9 * (2 * v * v + 8 * v * v)),
-    "vipllava": lambda whole, tower, v, h: _two(whole, tower, v, h, layers=5),
+    "vipllava": lambda *sizes: _two(*sizes, layers=5),
 }
 """By family of the whole, or else by kind of tower."""
 

@@ -146,9 +146,7 @@ def from_shape(shape: Mapping[str, object], *, name: str = "custom") -> Model:
     `shared_expert_ffn` (all together), `dense_layers`, `moe_latent` next to the other sizes; `mla` with `q_lora`,
     `kv_lora`, `qk_nope`, `qk_rope`, `v`. `notes` and `description` are for people.
 
-    Args:
-        shape: Fields of `Model` by name.
-        name: Name of the model when `shape` has none.
+    ``name`` is the model's where ``shape`` has none.
 
     Raises:
         BadModel: A field is missing, unknown, of the wrong type or contradicts another one. One line.

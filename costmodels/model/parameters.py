@@ -246,9 +246,6 @@ def parameters(model: Model) -> int:
 
         L (12 h^2 + 13 h) + (V + s) h + 2 h  of a GPT of L layers of width h, V tokens and s positions
 
-    Args:
-        model: The architecture.
-
     Returns:
         Parameters.
 

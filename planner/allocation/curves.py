@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -161,7 +161,9 @@ def curves(queue: Queue, *, budget: Budget, workers: int = 1) -> Curves:
         done += len(found)
         budget.go_on("searching a plan for every job on every placement", done, len(distinct))
 
-    found = dict(zip(distinct, _searched(tuple(distinct.values()), quiet, workers, count), strict=True))
+    search, questions = partial(best_point, budget=quiet), tuple(distinct.values())
+    several = map_in_processes(search, questions, workers=workers, fewest=2 * workers, report=count)
+    found = dict(zip(distinct, several, strict=True))
     answers = [[(question, found[_key(question)]) for question in questions] for questions in asked]
     refused = tuple(tuple(one for _, one in mine if isinstance(one, Refused)) for mine in answers)
     for job, mine, why in zip(queue.jobs, answers, refused, strict=True):
@@ -183,22 +185,6 @@ def _checked(job: Job, cluster: Cluster, at: Placement) -> PlanRequest:
 def _key(question: PlanRequest) -> str:
     """Equal for questions that have one best strategy: how long to train does not matter to it."""
     return question.model_dump_json(exclude={"tokens", "time_limit"})
-
-
-def _searched(
-    questions: Sequence[PlanRequest],
-    budget: Budget,
-    workers: int,
-    report: Callable[[list[Point | Refused | None]], None],
-) -> Iterator[Point | Refused | None]:
-    """What comes of every question, in order; ``report`` is given answers as they come."""
-    if workers > 1 and len(questions) >= 2 * workers:
-        yield from map_in_processes(partial(best_point, budget=budget), questions, workers=workers, report=report)
-        return
-    for question in questions:
-        point = best_point(question, budget)
-        report([point])
-        yield point
 
 
 def best_point(question: PlanRequest, budget: Budget) -> Point | Refused | None:

@@ -103,7 +103,3 @@ class Allocation(Answer):
     solve_seconds: float
     version: str
     catalogue_hash: str
-
-    def to_json(self, *, indent: int | None = 2) -> str:
-        """The document as JSON."""
-        return self.model_dump_json(by_alias=True, indent=indent)

@@ -57,7 +57,3 @@ class Replan(Answer):
     picked: Literal["nearest", "fastest"] = "nearest"
     """Which of them `plan export` and others that read an answer take."""
     statement: str
-
-    def to_json(self, *, indent: int | None = 2) -> str:
-        """The document as JSON."""
-        return self.model_dump_json(by_alias=True, indent=indent)

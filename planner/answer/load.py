@@ -36,9 +36,7 @@ _WORDS: Final = {axis: names for axis, names in VALUE_NAMES.items() if Strategy.
 def read(text: str, name: str) -> Plan:
     """The plan that `plan --format json` wrote, or the one picked of what `plan replan` did.
 
-    Args:
-        text: what a file or a pipe holds.
-        name: what to call it in a refusal.
+    ``name`` is what to call it in a refusal.
 
     Raises:
         BadRequest: it holds something else, or was changed to what no plan says.
@@ -97,9 +95,7 @@ def made_elsewhere(plan: Plan) -> str | None:
 def checked(plan: Plan, name: str) -> Plan:
     """The plan, where its question can be asked again and its strategy is one.
 
-    Args:
-        plan: what was read.
-        name: what to call it in a refusal.
+    ``name`` is what to call it in a refusal.
 
     Raises:
         BadRequest: the first thing that is wrong.

@@ -23,9 +23,7 @@ _OWN = ("request", "plan", "run")
 def files_of_job(ctx: click.Context, *, config: bool = True) -> FilesOfJob | None:
     """What the files of the command say; None where there are none, or one that ``--config`` takes.
 
-    Args:
-        ctx: of the command, whose configuration is then that file.
-        config: whether it has such an option.
+    ``config`` says whether the command has such an option; it is then that file.
 
     Raises:
         BadFile: a file is missing or unreadable.

@@ -151,11 +151,7 @@ def _sheet(encoding: str) -> TextIOWrapper:
 def deliver(answer: Any, draw: Callable[[Any, Console], None], params: Mapping[str, Any], **said: Any) -> None:
     """Write an answer as --format says, to where --output does.
 
-    Args:
-        answer: a record, or plain values.
-        draw: draws it on a console.
-        params: of the command.
-        said: how its JSON is written, as pydantic has it.
+    ``said`` is how the JSON of a record is written, as pydantic has it.
     """
     output = params["output"]
     if params["form"] != "json":

@@ -298,14 +298,7 @@ def describe_spares(scenario: Scenario, stability: Stability, machines: Cluster)
 
 
 def describe_defaults(request: PlanRequest, scenario: Scenario, cluster: Cluster, tokens: int) -> tuple[str, ...]:
-    """What was taken without being asked for, a line each.
-
-    Args:
-        request: the question as it was asked.
-        scenario: what it was resolved to.
-        cluster: the machines of all node groups.
-        tokens: tokens of the whole run.
-    """
+    """What was taken without being asked for, a line each."""
     from planner.frameworks.vendors import taken_for
 
     said = request.model_fields_set

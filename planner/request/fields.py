@@ -260,10 +260,7 @@ def as_document(values: Mapping[str, Any]) -> dict[str, Any]:
 def no_such_field(name: str, pins: str, known: Iterable[str] = (*QUESTION, "pins")) -> str:
     """What to say about a name that no question has: where an axis belongs, or what may be meant.
 
-    Args:
-        name: as it was written.
-        pins: how the table of axes is called there.
-        known: fields that there are.
+    ``pins`` is how the table of axes is called there, ``known`` the fields that there are.
     """
     axis, every = own_name(name), tuple(known)
     if axis in PIN_AXES:

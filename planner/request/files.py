@@ -22,12 +22,7 @@ CONDITIONS: Final = "where"
 
 
 def with_relative_files(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The document with the files that lie next to its own file named as they are from here.
-
-    Args:
-        document: what a file holds.
-        path: the file.
-    """
+    """The document with the files that lie next to its own file named as they are from here."""
     return {field: _moved(field, value, path.parent) for field, value in document.items()}
 
 

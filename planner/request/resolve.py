@@ -79,9 +79,7 @@ class Resolved:
 def resolve(request: PlanRequest, *, with_usual_margin: bool = False) -> Resolved:
     """Look up every name, fill every default; `resolve_search` those of a search too.
 
-    Args:
-        request: the question.
-        with_usual_margin: a search's margin of memory, whatever the request says.
+    ``with_usual_margin`` takes a search's margin of memory, whatever the request says.
 
     Raises:
         BadRequest: values that contradict each other.

@@ -67,15 +67,5 @@ def map_runs(
     workers: int = 1,
     report: Callable[[list[Result]], None] | None = None,
 ) -> list[Result]:
-    """What ``function`` gives for every run, in order; ``report`` is given results as they come.
-
-    With several workers it must be something that another process can be sent.
-    """
-    if workers > 1 and len(runs) >= FEWEST:
-        return map_in_processes(function, runs, workers=workers, chunk=CHUNK, report=report)
-    found = []
-    for run in runs:
-        found.append(function(run))
-        if report is not None:
-            report(found[-1:])
-    return found
+    """What ``function`` gives for every run, as of `map_in_processes`."""
+    return map_in_processes(function, runs, workers=workers, chunk=CHUNK, fewest=FEWEST, report=report)

@@ -137,9 +137,7 @@ def _judged(alike: list[list[Timed]], noises: Mapping[str, float]) -> Sweep:
 def ceiling(measured: Sequence[float], noise: float) -> float:
     """Mean rank correlation of measured times with the same times measured again.
 
-    Args:
-        measured: times of a sweep, in any unit.
-        noise: relative standard deviation of one measurement.
+    ``noise`` is the relative standard deviation of one measurement.
     """
     logs, again = _measured_again(measured, noise)
     ranks, once = (np.argsort(np.argsort(x, axis=-1), axis=-1) - (len(logs) - 1) / 2.0 for x in (again, logs))
@@ -151,9 +149,7 @@ def floor(measured: Sequence[float], noise: float) -> float:
 
     True times lie closer together than measured ones, which noise has spread: among them the regret is greater still.
 
-    Args:
-        measured: times of a sweep, in any unit.
-        noise: relative standard deviation of one measurement.
+    ``noise`` is the relative standard deviation of one measurement.
     """
     logs, again = _measured_again(measured, noise)
     return float(np.mean(np.expm1(again[:, np.argmin(logs)] - again.min(axis=1))))

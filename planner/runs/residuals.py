@@ -77,9 +77,7 @@ def thinned_evenly(runs: Sequence[Item]) -> Sequence[Item]:
 def miss(priced: Priced, without: Mapping[str, Constants]) -> float:
     """Logarithm of measured over predicted, as if the run's source had not been there to fit constants on.
 
-    Args:
-        priced: a measured run with its price.
-        without: by source, the constants without it.
+    ``without`` has the constants without it, by source.
     """
     absent = without.get(source(priced.run.group))
     if absent is None:

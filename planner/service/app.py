@@ -143,8 +143,7 @@ def _add_get(app: FastAPI, name: str, handler: Callable[..., Any], summary: str,
 def _for_hosts(allowed: tuple[str, ...]) -> Any:
     """Turns away what is asked of other hosts: a page of somebody else's can name this service in its own domain.
 
-    Args:
-        allowed: names, "*.example.org" for all below one, "*" for any.
+    ``allowed`` are names, "*.example.org" for all below one, "*" for any.
     """
 
     async def check(request: Request) -> None:

@@ -60,9 +60,7 @@ class Filter:
 def read_filter(text: object, known: set[str]) -> Filter:
     """A filter from its text.
 
-    Args:
-        text: as written.
-        known: the fields that the study sets.
+    ``known`` are the fields that the study sets.
 
     Raises:
         BadRequest: not an expression, or one about something that the study does not set.

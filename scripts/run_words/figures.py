@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from flop_definitions import flops_per_token
+
 from costmodels.model.flops import Recompute as Repeated
-from costmodels.model.flops import flops_per_token
 from run_words.mapping import Case
 from run_words.memory_words import MEBIBYTES, memory_kind, memory_said, share_of
 from run_words.rows import contradicting, convention, efficiency_seconds, measured_seconds, told_by

@@ -204,7 +204,7 @@ def test_a_job_that_may_not_wait_and_fits_nowhere_is_told_what_is_short_and_how_
 def test_placements_that_were_not_priced_in_time_prove_nothing(monkeypatch):
     in_time = iter([True, False])
     real = curves.best_point
-    monkeypatch.setattr(curves, "best_point", lambda *given: real(*given) if next(in_time) else None)
+    monkeypatch.setattr(curves, "best_point", lambda asked, budget: real(asked, budget) if next(in_time) else None)
     stuck = LARGER | {"gpus": [32], "groups": ["new"], "may_wait": False}
     with pytest.raises(OutOfTime, match="1 placement not priced within the effort of one search"):
         allocate(queue_of(queue(SMALL | {"gpus": [8], "groups": ["new"]}, stuck)))

@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from costmodels.model.catalogue import model
-from costmodels.model.flops import flops_per_token, frozen_flops
+from costmodels.model.flops import frozen_flops, model_flops
 from costmodels.pricing import price_strategy
 from costmodels.stack.adapters import Adapters
 from costmodels.stack.stack import stack
@@ -44,7 +44,7 @@ def test_seventy_billion_frozen_parameters_fit_eight_devices_without_the_host():
 
 def test_only_what_is_multiplied_counts_as_useful():
     answer, llama = predict(changed(pins={"pp": 4, "tp": 2})), model("llama2-70b")
-    every = flops_per_token(llama, seq_length=4096, definition="model-window")
+    every = model_flops(llama, seq_length=4096, windowed=True)
     done = answer.prediction.mfu * answer.prediction.iteration_seconds * 8 * 989.5e12
     assert done == pytest.approx((every - frozen_flops(llama)) * 32 * 4096, rel=0.01)
     assert frozen_flops(llama) == pytest.approx(2 * 68.7e9, rel=0.01)
