@@ -219,7 +219,7 @@ def test_a_stack_that_is_another_frameworks_is_named(target, version):
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_launcher_keeps_apart_what_its_framework_does(launcher):
     """A third of the frameworks for each choice, such that every launcher, framework and choice meets every other."""
-    choices = [*STRATEGIES.values(), *(REQUESTS[name] for name in REQUESTS if name not in {"stack", "fp8_param_gather"})]
-    for turn, values in enumerate(choices, LAUNCHERS.index(launcher)):
+    carried = [values for name, values in REQUESTS.items() if name not in {"stack", "fp8_param_gather"}]
+    for turn, values in enumerate([*STRATEGIES.values(), *carried], LAUNCHERS.index(launcher)):
         for framework in list(FRAMEWORKS)[turn % 3 :: 3]:
             check(values, launcher, framework=framework)
