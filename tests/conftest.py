@@ -1,10 +1,15 @@
 """Every plain run draws the same examples; `--examples 10` draws ten times as many, others at each run."""
 
+import gc
+
 import pytest
 from hypothesis import Phase, is_hypothesis_test, settings
 
 SHARE = 0.2
 """Of the examples that a property asks for, what a plain run draws."""
+
+
+gc.disable()  # until all is collected, of which nothing is garbage
 
 
 def pytest_addoption(parser):
@@ -26,6 +31,12 @@ def pytest_collection_modifyitems(config, items):
         function._hypothesis_internal_use_settings = settings(
             usual, max_examples=count, **(deep if times > 1 else {"derandomize": True})
         )
+
+
+def pytest_collection_finish():
+    """What was imported and collected stays to the end: looking for garbage need not walk it."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

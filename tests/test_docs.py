@@ -22,6 +22,7 @@ from planner.answer.plan import Plan
 from planner.request.fields import FIELDS
 from planner.request.request import PlanRequest
 from planner.version import VERSION
+from tests.each import each
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS_OF_DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
@@ -76,7 +77,7 @@ def attributes(kind):
     return {*getattr(kind, "__dataclass_fields__", {}), *getattr(kind, "model_fields", {}), *vars(kind)}
 
 
-@pytest.mark.parametrize("name", [*AXES, *(f.name for kind in (Breakdown, Footprint) for f in fields(kind))])
+@each("name", [*AXES, *(f.name for kind in (Breakdown, Footprint) for f in fields(kind))])
 def test_axes_and_terms_are_in_the_nomenclature(name):
     assert f"| `{name}` |" in TEXTS["NOMENCLATURE"]
 
@@ -102,7 +103,7 @@ def test_every_key_that_code_cites_is_a_reference():
         assert set(KEY.findall(path.read_text(encoding="utf-8"))) <= known, path
 
 
-@pytest.mark.parametrize("name", PAGES)
+@each("name", PAGES)
 def test_every_key_that_a_document_cites_is_a_reference(name):
     assert set(KEY.findall(TEXTS[name])) <= defined_keys()
 
@@ -115,7 +116,7 @@ def test_every_reference_is_cited():
     assert [key for key in sorted(defined_keys()) if not re.search(rf"\b{re.escape(key)}\b", bracketed)] == []
 
 
-@pytest.mark.parametrize("name", PAGES)
+@each("name", PAGES)
 def test_every_link_leads_to_a_file_and_a_heading_of_it(name):
     here = ROOT / f"{name}.md"
     for target in re.findall(r"\]\(([^)\s]+)\)", TEXTS[name]):
@@ -133,7 +134,7 @@ def headings(page):
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("name", ["docs/architecture", "CONTRIBUTING", *DECISIONS])
+@each("name", ["docs/architecture", "CONTRIBUTING", *DECISIONS])
 def test_every_path_in_code_type_exists(name):
     for path in re.findall(r"`((?:hardware|costmodels|planner|scripts)/[\w./-]+)`", TEXTS[name]):
         assert (ROOT / path).exists() or "NAME" in path, path
@@ -148,7 +149,7 @@ def test_decisions_have_numbers_of_their_own_and_all_are_in_the_index():
     assert re.findall(r"^- \[\d.*", TEXTS["docs/decisions/README"], re.MULTILINE) == due
 
 
-@pytest.mark.parametrize("name", DECISIONS)
+@each("name", DECISIONS)
 def test_a_decision_says_what_why_and_what_it_costs_on_one_page(name):
     headings_ = re.findall(r"^#+ (.+)$", TEXTS[name], re.MULTILINE)
     assert headings_[0].startswith(name.split("/")[-1][:3])

@@ -7,6 +7,7 @@ import pkgutil
 import pytest
 
 import costmodels
+from tests.each import each
 
 MODULES = sorted(module.name for module in pkgutil.walk_packages(costmodels.__path__, "costmodels."))
 PRIMITIVES = [name for name in MODULES if name.startswith("costmodels.primitives.")]
@@ -17,7 +18,7 @@ def examples(name):
     return [test for test in found if test.examples]
 
 
-@pytest.mark.parametrize("name", MODULES)
+@each("name", MODULES)
 def test_every_example_returns_what_it_says(name):
     runner = doctest.DocTestRunner(verbose=False)
     for test in examples(name):

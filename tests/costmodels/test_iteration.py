@@ -14,6 +14,7 @@ from costmodels.strategy import strategies
 from costmodels.useful_flops import counted_flops
 from tests.costmodels.priced import check_prices, quotes_that_add_up
 from tests.drawn import drawn_scenarios
+from tests.each import each
 from tests.scenarios import INTERLEAVED, ONE_F_ONE_B, changed_device, changed_link, random_rows, toy_scenario, toy_stack
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -194,9 +195,9 @@ def test_even_splits_hold_every_layer_in_equal_chunks_and_differ_by_one_slice(pp
     assert held[-1] == held.min()
 
 
-@pytest.mark.parametrize("name", FILLING)
-@pytest.mark.parametrize("stages", [2, 3, 8, 32])
-@pytest.mark.parametrize("weight", [0.1, 0.33, 0.6])
+@each("name", FILLING)
+@each("stages", [2, 3, 8, 32])
+@each("weight", [0.1, 0.33, 0.6])
 def test_a_slower_stage_never_shortens_the_pipeline(name, stages, weight):
     """The proof of the search needs the bubble's share between 0 and the micro-batches."""
     schedule, chunks = SCHEDULES[name], np.array([1 if SCHEDULES[name].allowed(8, 16, 1) else 2])

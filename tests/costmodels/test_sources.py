@@ -10,6 +10,7 @@ import costmodels
 from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.stack.stack import stack, stack_names
 from hardware import files
+from tests.each import each
 
 HOME = Path(costmodels.__file__).parent
 MODULES = sorted(HOME.rglob("*.py"))
@@ -34,7 +35,7 @@ def keys(text):
     return {key for key in CITED.findall(text) if key[0].isupper() or key in {"aiconfigurator", "simumax"}}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+@each("path", MODULES)
 def test_every_cited_key_is_spelled_out(path):
     spelled = path.read_text()
     known = files.read(HOME.parent / "hardware" / "catalogue" / "sources.toml")
@@ -55,7 +56,7 @@ def test_every_schedule_and_every_stack_has_a_source():
     assert all(stack(name).source for name in stack_names())
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+@each("path", MODULES)
 def test_every_public_function_is_documented(path):
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):

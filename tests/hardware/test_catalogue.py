@@ -9,6 +9,7 @@ import pytest
 from hardware import catalogue, files
 from hardware.errors import UnknownName
 from hardware.records import BadNodeCount
+from tests.each import each
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "my-cluster.toml"
 ENTRIES = [(kind, name) for kind in ("accelerator", "cluster") for name in catalogue.names(kind)]
@@ -52,7 +53,7 @@ def texts(document):
             yield value
 
 
-@pytest.mark.parametrize(("kind", "name"), ENTRIES)
+@each(("kind", "name"), ENTRIES)
 def test_every_entry_loads_under_its_own_name_and_every_figure_has_a_source(kind, name):
     record = getattr(catalogue, kind)(name)
     document = files.entry(kind, name)
@@ -62,7 +63,7 @@ def test_every_entry_loads_under_its_own_name_and_every_figure_has_a_source(kind
     assert set(record.sources.values()) <= set(catalogue.source_texts())
 
 
-@pytest.mark.parametrize(("kind", "name"), ENTRIES + [("link", name) for name in catalogue.names("link")])
+@each(("kind", "name"), ENTRIES + [("link", name) for name in catalogue.names("link")])
 def test_every_fit_names_a_known_source_or_admits_to_be_assumed(kind, name):
     for text in texts(files.entry(kind, name)):
         keys = re.findall(r"\[(\w+)\]", text)
@@ -124,7 +125,7 @@ def test_the_example_file_is_a_cluster():
     assert catalogue.cluster(str(EXAMPLE)) == cluster
 
 
-@pytest.mark.parametrize("name", catalogue.names("cluster"))
+@each("name", catalogue.names("cluster"))
 def test_shipped_clusters_grow_to_any_size_unless_they_state_their_nodes(name):
     cluster = catalogue.cluster(name)
     size = cluster.groups[0].gpus_per_node
@@ -157,7 +158,7 @@ CARDS = {25, 50, 100, 200, 400, 800}
 """Rates of network cards, Gb/s."""
 
 
-@pytest.mark.parametrize("name", catalogue.names("cluster"))
+@each("name", catalogue.names("cluster"))
 def test_a_device_has_its_share_of_the_cards_of_its_node(name):
     for group in catalogue.cluster(name).groups:
         for tier in group.tiers[1:]:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from hardware import catalogue
 from hardware.errors import BadFile, MeshwrightError, UnknownName
 from hardware.records import BadNodeCount, Cluster, NodeGroup, UnsupportedDtype
+from tests.each import each
 
 LINKS = [
     (f"{name}/{tier.name}", tier.link)
@@ -25,7 +26,7 @@ def transfer_seconds(link, wire_bytes, ranks, steps=1):
     return latency + wire_bytes / peak * (1 + math.sqrt(link.saturation / wire_bytes))
 
 
-@pytest.mark.parametrize("link", [link for _, link in LINKS], ids=LINK_IDS)
+@each("link", [link for _, link in LINKS], ids=LINK_IDS)
 def test_more_bytes_are_never_faster_and_speed_stays_below_nominal(link):
     sizes = [2.0**power for power in range(10, 36)]
     for ranks in (2, 4, 8):
@@ -42,7 +43,7 @@ def gemm_seconds(fit, device, dtype, size):
     return max(flops / peak, moved) + fit.overhead
 
 
-@pytest.mark.parametrize("name", catalogue.names("accelerator"))
+@each("name", catalogue.names("accelerator"))
 def test_larger_multiplications_take_longer_and_never_beat_the_peak(name):
     device = catalogue.accelerator(name)
     dtype = "bf16" if "bf16" in device.peak else "fp16"
@@ -52,7 +53,7 @@ def test_larger_multiplications_take_longer_and_never_beat_the_peak(name):
     assert all(t > 2 * s**3 / device.half_rate for s, t in zip(sizes, times, strict=True))
 
 
-@pytest.mark.parametrize("name", catalogue.names("accelerator"))
+@each("name", catalogue.names("accelerator"))
 def test_every_machine_has_a_fit_for_whatever_a_stack_may_ask(name):
     device = catalogue.accelerator(name)
     assert all(0 < fit.efficiency < 1 for fit in device.kernels.attention.values())
@@ -126,7 +127,7 @@ def test_the_price_of_a_gpu_hour_comes_from_the_group_or_the_accelerator():
     assert catalogue.cluster("dgx-h20").usd_per_gpu_hour is None
 
 
-@pytest.mark.parametrize("name", catalogue.names("cluster"))
+@each("name", catalogue.names("cluster"))
 def test_records_survive_json_and_copies_exactly(name):
     cluster = catalogue.cluster(name)
     assert Cluster.model_validate_json(cluster.model_dump_json()) == cluster
@@ -147,7 +148,7 @@ def test_heads_of_half_a_systolic_array_run_at_little_more_than_half_the_rate(na
         assert fit.full_width == (256 if name == "tpu-v6e" else 128)
 
 
-@pytest.mark.parametrize("name", catalogue.names("accelerator"))
+@each("name", catalogue.names("accelerator"))
 def test_the_figures_of_a_device_are_in_a_band_that_devices_are_in(name):
     """FLOP per byte of memory traffic and per joule: a figure with a wrong unit or a sparse rate falls out of it."""
     device = catalogue.accelerator(name)
@@ -157,7 +158,7 @@ def test_the_figures_of_a_device_are_in_a_band_that_devices_are_in(name):
     assert 2010 < device.year < 2030
 
 
-@pytest.mark.parametrize("name", catalogue.names("accelerator"))
+@each("name", catalogue.names("accelerator"))
 def test_narrower_formats_are_as_fast_or_faster_and_exist_where_they_did(name):
     device = catalogue.accelerator(name)
     old = {"Pascal", "Volta", "Turing"}

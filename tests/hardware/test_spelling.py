@@ -8,12 +8,13 @@ from hardware import catalogue, files
 from hardware.errors import UnknownName, nearest
 from hardware.files import canonical
 from hardware.spelling import entry_meant, parse_name
+from tests.each import each
 
 KNOWN = {"v9-pcie-16gb": "v9-pcie-16gb", "v9-pcie-32gb": "v9-pcie-32gb", "w9": "w9-sxm", "w9-sxm": "w9-sxm"}
 MEMORY = {"v9-pcie-16gb": 16, "v9-pcie-32gb": 32, "w9-sxm": 80}
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "entry"),
     [
         ("h20-96gb", "h20"),
@@ -123,13 +124,13 @@ def test_every_name_and_short_name_is_found_without_its_separators_and_in_capita
         assert canonical(kind, name.replace("-", " ").title()) == entry
 
 
-@pytest.mark.parametrize("name", catalogue.names("accelerator"))
+@each("name", catalogue.names("accelerator"))
 def test_every_title_begins_with_a_vendor_that_a_name_may_begin_with(name):
     vendor = catalogue.accelerator(name).vendor
     assert canonical("accelerator", f"{vendor} {name}" if vendor != "Moore Threads" else name) == name
 
 
-@pytest.mark.parametrize("name", catalogue.names("accelerator"))
+@each("name", catalogue.names("accelerator"))
 def test_a_name_with_its_own_memory_is_the_same_entry_and_with_another_is_none(name):
     size = round(catalogue.accelerator(name).memory / 2**30)
     if parse_name(name).size is None:
@@ -186,7 +187,7 @@ def test_a_machine_of_a_cloud_goes_by_the_clouds_own_name(said, cluster):
     assert canonical("cluster", said) == cluster
 
 
-@pytest.mark.parametrize("name", catalogue.names("cluster"))
+@each("name", catalogue.names("cluster"))
 def test_every_cluster_says_what_offloading_needs_of_its_hosts(name):
     for group in catalogue.cluster(name).groups:
         assert None not in {group.host_memory, group.host_link, group.host_bandwidth}

@@ -2,7 +2,6 @@
 
 import tomllib
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +9,7 @@ from hardware.assembly import cluster_record
 from hardware.catalogue import cluster, names
 from hardware.units import exact_quantity, parse_quantity
 from hardware.writing import cluster_document, short_quantity, toml
+from tests.each import each
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 VALUES = st.recursive(
@@ -19,7 +19,7 @@ VALUES = st.recursive(
 )
 
 
-@pytest.mark.parametrize("name", names("cluster"))
+@each("name", names("cluster"))
 def test_every_cluster_of_the_catalogue_comes_back_from_its_own_text(name):
     known = cluster(name)
     assert cluster_record(tomllib.loads(toml(cluster_document(known)))) == known

@@ -27,6 +27,7 @@ from planner import (
     why_not,
 )
 from planner import replan as anew
+from tests.each import each
 from tests.scenarios import toy_cluster, toy_model, toy_stack
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +46,7 @@ def refusal(call, *arguments, **named):
     return str(refused.value)
 
 
-@pytest.mark.parametrize("name", planner.__all__)
+@each("name", planner.__all__)
 def test_no_public_name_is_also_a_module_s(name):
     """Else importing what lives in the module puts the module in the name's place."""
     assert importlib.util.find_spec(f"planner.{name}") is None

@@ -10,6 +10,7 @@ from costmodels.model.parameters import parameters
 from tests.costmodels.configs import small
 from tests.costmodels.model.test_huggingface_experts import INSTANTIATED as OF_EXPERTS
 from tests.costmodels.model.test_huggingface_experts import STEERED
+from tests.each import each
 
 PLAIN = [name for name, known in families().items() if known.get("plain")]
 # Counted on instances of the Hugging Face implementations (transformers 5.23).
@@ -149,7 +150,7 @@ BY_HAND = [
 ]
 
 
-@pytest.mark.parametrize(("config", "count"), [*INSTANTIATED, *BY_HAND], ids=lambda value: str(value)[:60])
+@each(("config", "count"), [*INSTANTIATED, *BY_HAND])
 def test_a_configuration_counts_as_its_instance_does(config, count):
     assert parameters(from_config(config)) == count
 
@@ -192,11 +193,11 @@ def test_the_class_name_stands_in_for_a_missing_family():
         from_config(config)
 
 
-@pytest.mark.parametrize(
+@each(
     "field",
     ["num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size"],
 )
-@pytest.mark.parametrize("value", ["32", -1, 0, 32.0, [32], {"n": 1}, True, float("nan")])
+@each("value", ["32", -1, 0, 32.0, [32], {"n": 1}, True, float("nan")])
 def test_a_size_of_the_wrong_type_is_one_line_with_its_name(field, value):
     with pytest.raises(BadModel, match=field) as caught:
         from_config(small("llama", **{field: value}), name="mine")
@@ -204,7 +205,7 @@ def test_a_size_of_the_wrong_type_is_one_line_with_its_name(field, value):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("family", PLAIN)
+@each("family", PLAIN)
 def test_an_empty_configuration_names_the_first_missing_field(family):
     with pytest.raises(BadModel, match="missing from the Hugging Face configuration"):
         from_config({"model_type": family, "vocab_size": 512})

@@ -14,6 +14,7 @@ from costmodels.model.layer_kinds import layer_kinds
 from costmodels.model.model import BadModel
 from costmodels.model.parameters import parameters
 from tests.costmodels.configs import small
+from tests.each import each
 
 HERE = Path(__file__).parent
 # Counted on instances of the Hugging Face implementations (transformers 5.24).
@@ -22,7 +23,7 @@ CASES = json.loads((HERE / "cases" / "hf_small_expected_parameters.json").read_t
 REFUSED = [name for name, known in families().items() if "refused" in known]
 
 
-@pytest.mark.parametrize(("config", "count"), INSTANTIATED, ids=lambda value: str(value)[:60])
+@each(("config", "count"), INSTANTIATED)
 def test_a_configuration_counts_as_its_instance_does(config, count):
     assert parameters(from_config(config, seq_length=128)) == count
 
@@ -33,7 +34,7 @@ def test_a_file_of_a_family_of_today_counts_exactly(family):
     assert parameters(from_config(config)) == CASES[family]
 
 
-@pytest.mark.parametrize("family", REFUSED)
+@each("family", REFUSED)
 def test_a_mechanism_that_is_not_priced_is_named(family):
     with pytest.raises(BadModel, match=re.escape(f"model_type '{family}': {families()[family]['refused']}")) as caught:
         from_config(small(family))

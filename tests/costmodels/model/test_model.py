@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from costmodels.model.model import BadModel, checked, from_shape
+from tests.each import each
 from tests.scenarios import dense_model
 
 SHAPE = {"num_layers": 4, "hidden_size": 64, "num_heads": 8, "vocab_size": 1000, "seq_length": 128}
@@ -149,15 +150,15 @@ def test_a_missing_size_is_named(field):
         from_shape(shape, name="mine")
 
 
-@pytest.mark.parametrize("field", sorted(SHAPE))
-@pytest.mark.parametrize("value", ["12", 0, -3, 1.5, 64.0, True, [1], 2**40])
+@each("field", sorted(SHAPE))
+@each("value", ["12", 0, -3, 1.5, 64.0, True, [1], 2**40])
 def test_a_size_of_the_wrong_type_is_one_line(field, value):
     with pytest.raises(BadModel, match=f"{field}|num_heads") as caught:
         from_shape(SHAPE | {field: value})
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "message"),
     [
         ({"name": "a\x1b[31mb"}, "name: expected text without control characters, got 'a"),

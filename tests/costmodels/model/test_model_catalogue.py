@@ -11,6 +11,7 @@ import pytest
 from costmodels.model import catalogue
 from costmodels.model.model import BadModel
 from hardware.errors import BadFile, UnknownName
+from tests.each import each
 
 SHAPE = {"num_layers": 4, "hidden_size": 64, "num_heads": 8, "vocab_size": 1000, "seq_length": 128}
 
@@ -22,7 +23,7 @@ def test_a_hub_s_name_that_is_not_known_has_the_nearest_entries():
         catalogue.model("nobody/xyzzyq")
 
 
-@pytest.mark.parametrize("name", catalogue.names())
+@each("name", catalogue.names())
 def test_every_entry_loads_and_says_where_it_comes_from(name):
     model = catalogue.model(name)
     assert model.name == name

@@ -3,6 +3,7 @@
 import pytest
 
 from costmodels.model import catalogue, parameters
+from tests.each import each
 
 # Counted on instances of the Hugging Face implementations (transformers 5.23), published configurations.
 INSTANTIATED = {
@@ -179,7 +180,7 @@ ROUNDED = {
 }
 
 
-@pytest.mark.parametrize(("name", "count"), INSTANTIATED.items())
+@each(("name", "count"), INSTANTIATED.items())
 def test_count_equals_the_instantiated_model(name, count):
     assert parameters.parameters(catalogue.model(name)) == count
 
@@ -235,7 +236,7 @@ def test_count_rounds_to_the_published_one(name, published):
     assert parameters.parameters(catalogue.model(name)) == pytest.approx(count, abs=half_a_digit, rel=0)
 
 
-@pytest.mark.parametrize("name", catalogue.names())
+@each("name", catalogue.names())
 def test_every_catalogue_model_states_a_count_that_its_shape_confirms(name):
     """What its maker says; of a model whose maker rounds too far, what an instance of it has."""
     model = catalogue.model(name)

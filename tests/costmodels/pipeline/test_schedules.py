@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from costmodels.names import SCHEDULE_NAMES
 from costmodels.pipeline.schedules import SCHEDULES, BadSchedule, Slot, pipeline_seconds
+from tests.each import each
 
 WHOLE_BACKWARD = tuple(name for name, schedule in SCHEDULES.items() if not schedule.splits_backward)
 PIPELINES = [
@@ -24,7 +25,7 @@ def test_every_schedule_of_a_strategy_is_in_the_table():
     assert all(name == schedule.name and schedule.source for name, schedule in SCHEDULES.items())
 
 
-@pytest.mark.parametrize(("name", "p", "m", "v"), PIPELINES)
+@each(("name", "p", "m", "v"), PIPELINES)
 def test_every_stage_runs_every_pass_once_and_forward_before_backward(name, p, m, v):
     kinds = "FB" if name in WHOLE_BACKWARD else "FBW"
     everything = {(kind, i, chunk) for kind in kinds for i in range(m) for chunk in range(v)}

@@ -5,6 +5,7 @@ import pytest
 
 from costmodels.pipeline.schedules import SCHEDULES, BadSchedule
 from planner.verify.simulate import simulate
+from tests.each import each
 
 NAMES = ("zb-1p", "zb-2p", "zb-v", "v-half", "v-min", "dualpipe", "dualpipe-v", "interleaved-zb")
 PIPELINES = [
@@ -29,7 +30,7 @@ def chunks(name):
     return 1 if SCHEDULES[name].allowed(8, 16, 1) else 2
 
 
-@pytest.mark.parametrize(("name", "p", "m", "v"), PIPELINES)
+@each(("name", "p", "m", "v"), PIPELINES)
 def test_any_times_complete_and_equal_stages_take_what_the_closed_form_says(name, p, m, v):
     schedule, rng = SCHEDULES[name], np.random.default_rng(p * m)
     uneven = rng.random((3, p, v))
@@ -40,7 +41,7 @@ def test_any_times_complete_and_equal_stages_take_what_the_closed_form_says(name
             assert abs(work + schedule.drain(p, m, v, f, b, w, barrier=barrier) - taken) <= DOCUMENTED[name] * taken
 
 
-@pytest.mark.parametrize(("name", "p", "m", "v"), PIPELINES)
+@each(("name", "p", "m", "v"), PIPELINES)
 def test_no_stage_holds_more_than_the_closed_form_and_the_fullest_holds_it(name, p, m, v):
     run = played(name, p=p, m=m, v=v, f=1.0, b=1.0, w=1.0)
     held = SCHEDULES[name].in_flight(p, m, v, np.arange(p)) * v

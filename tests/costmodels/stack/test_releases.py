@@ -9,6 +9,7 @@ from hardware.errors import UnknownName
 from planner import PlanRequest, predict
 from planner.cli import main
 from planner.request.resolve import resolve
+from tests.each import each
 
 ASK = {"model": "llama3-8b", "gpus": 8, "cluster": "dgx-h100"}
 RELEASED = [(name, one.name) for name in stack_names() for one in releases(name)]
@@ -23,7 +24,7 @@ def test_releases_are_in_order_go_by_names_of_their_own_and_the_newest_is_today_
         assert stack(f"{name}@{known[-1].name}") == stack(name) == stack(f"{name}@2099-12")
 
 
-@pytest.mark.parametrize(("name", "release"), RELEASED)
+@each(("name", "release"), RELEASED)
 def test_a_release_is_what_a_month_of_it_is(name, release):
     known = {one.name: one for one in releases(name)}[release]
     named, dated = stack(f"{name}@{release}"), stack(f"{name}@{known.since}")
@@ -32,7 +33,7 @@ def test_a_release_is_what_a_month_of_it_is(name, release):
         assert named == stack(known.stack)
 
 
-@pytest.mark.parametrize(("name", "release"), RELEASED)
+@each(("name", "release"), RELEASED)
 def test_each_change_differs_from_what_was_before(name, release):
     one = {one.name: one for one in releases(name)}[release]
     for group, values in one.before.items():

@@ -12,9 +12,10 @@ from planner.errors import BadRequest
 from planner.render.catalogue import switches
 from planner.request.fields import field_of
 from planner.request.overrides import FIXED, SWITCHES, changed_stack, known_path, written_path
+from tests.each import each
 
 
-@pytest.mark.parametrize("name", Switches.model_fields)
+@each("name", Switches.model_fields)
 def test_every_switch_says_what_it_does_and_what_frameworks_call_it(name):
     info = Switches.model_fields[name]
     assert info.description
@@ -43,7 +44,7 @@ def test_a_switch_goes_by_its_name_alone_or_below_the_stack():
         changed_stack(stack("nemo"), {"fused_optimizer": "maybe"})
 
 
-@pytest.mark.parametrize("old", [*RENAMED, *(path.partition(".")[2] for path in sorted(PATHS))])
+@each("old", [*RENAMED, *(path.partition(".")[2] for path in sorted(PATHS))])
 def test_a_path_from_before_fields_were_grouped_is_refused_with_the_one_it_has_now(old):
     home = next((path for path in PATHS if path.partition(".")[2] == old), None)
     new = RENAMED.get(old, home)

@@ -16,6 +16,7 @@ from planner.allocation.queue import queue_of
 from planner.cli import main
 from planner.errors import BadRequest, OutOfTime
 from planner.request.budget import Budget
+from tests.each import each
 
 MIXED = {
     "name": "two",
@@ -276,7 +277,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("document", "said"), WRONG, ids=[said for _, said in WRONG])
+@each(("document", "said"), WRONG, ids=[said for _, said in WRONG])
 def test_what_is_wrong_with_a_queue_is_said_in_one_line(document, said):
     with pytest.raises(BadRequest) as caught:
         allocate(queue_of(document))

@@ -3,6 +3,7 @@ from click.testing import CliRunner
 
 import planner.api
 from planner.cli import main
+from tests.each import each
 
 MODEL, GPUS = ["--model", "22b"], ["--gpus", "64"]
 ASK = [*MODEL, *GPUS]
@@ -176,7 +177,7 @@ def files(tmp_path):
     return {path.stem: str(path) for path in tmp_path.iterdir()}
 
 
-@pytest.mark.parametrize(("args", "said"), CASES.values(), ids=CASES.keys())
+@each(("args", "said"), CASES.values(), ids=CASES.keys())
 def test_bad_input_ends_with_one_clear_line(args, said, files):
     given = [files.get(word[1:-1], word) if word.startswith("{") else word for word in args]
     done = CliRunner().invoke(main, given)

@@ -10,6 +10,7 @@ from planner.frameworks.registry import FRAMEWORKS, as_rule
 from planner.rules.core import RULES, sentence
 from planner.space.active_rules import active, binding
 from planner.space.lattice import build
+from tests.each import each
 from tests.scenarios import changed_device, toy_hybrid, toy_model, toy_scenario, toy_stack, with_experts
 
 PLAIN = toy_scenario()
@@ -245,21 +246,21 @@ def test_every_rule_has_a_pair_and_every_pair_a_rule():
     assert not {rule.name for rule in RULES} & set(IDS)
 
 
-@pytest.mark.parametrize("rule", [rule for _, rule in EVERY], ids=IDS)
+@each("rule", [rule for _, rule in EVERY], ids=IDS)
 def test_a_rule_accepts_one_strategy_and_refuses_another(rule):
     (scenario, accepted), (other, refused) = pair(rule)
     assert np.all(rule.passes(columns(accepted), scenario))
     assert not np.any(rule.passes(columns(refused), other))
 
 
-@pytest.mark.parametrize("rule", [rule for _, rule in EVERY], ids=IDS)
+@each("rule", [rule for _, rule in EVERY], ids=IDS)
 def test_a_rule_reads_no_more_than_it_says(rule):
     for scenario, row in pair(rule):
         read = {name: column for name, column in columns(row).items() if name in rule.reads}
         assert np.array_equal(rule.passes(read, scenario), rule.passes(columns(row), scenario))
 
 
-@pytest.mark.parametrize(("name", "rule"), EVERY, ids=IDS)
+@each(("name", "rule"), EVERY, ids=IDS)
 def test_a_refusal_says_what_the_framework_lacks_and_who_says_so(name, rule):
     _, (scenario, refused) = pair(rule)
     words = sentence(rule, strategies(**refused).row(0), scenario)

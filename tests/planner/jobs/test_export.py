@@ -23,6 +23,7 @@ from planner.jobs.registry import TARGETS, export, target
 from planner.jobs.yaml_text import yaml_text
 from planner.request.request import PlanRequest
 from tests.conformance.plans import random_plans
+from tests.each import each
 from tests.planner.fake_plan import infeasible_plan
 
 PLANS = {name: random_plans(name, 12, seed=3, models=("llama3-8b", "mixtral-8x7b"), precisions=("bf16",))
@@ -48,8 +49,8 @@ def test_every_plan_for_a_framework_is_written_for_it(name):
         assert exported == export(plan, name)
 
 
-@pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.kind == "launcher"])
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@each("name", [name for name, target in TARGETS.items() if target.kind == "launcher"])
+@each("framework", FRAMEWORKS)
 def test_a_launcher_starts_the_program_of_the_plans_framework(name, framework):
     for plan in PLANS[framework][:4]:
         text = "".join(export(plan, name).files.values())

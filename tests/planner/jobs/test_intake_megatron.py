@@ -11,6 +11,7 @@ from planner.cli import main
 from planner.errors import BadRequest
 from planner.jobs.imported import complete
 from planner.request.tables import model_of
+from tests.each import each
 from tests.planner.jobs.scripts import megatron_job
 
 DENSE = (
@@ -139,7 +140,7 @@ def quoted(words):
     return " ".join(f"'{one}'" if set("([|") & set(one) else one for one in words.split())
 
 
-@pytest.mark.parametrize(("more", "reason"), REFUSED, ids=range(len(REFUSED)))
+@each(("more", "reason"), REFUSED, ids=range(len(REFUSED)))
 def test_what_megatron_refuses_or_no_price_has_is_refused_with_its_word(more, reason):
     with pytest.raises(BadRequest) as refused:
         megatron_job(DENSE + quoted(more))

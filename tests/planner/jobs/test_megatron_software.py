@@ -12,6 +12,7 @@ from planner.jobs.megatron.dialect import options_of
 from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
 from planner.jobs.megatron.job import job_of
 from planner.jobs.megatron.read_software import LOOPED
+from tests.each import each
 from tests.planner.jobs.scripts import megatron_job
 
 WORDS = (
@@ -120,7 +121,7 @@ SOFTWARE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("more", "path", "value"), SOFTWARE)
+@each(("more", "path", "value"), SOFTWARE)
 def test_options_of_the_software_set_the_fields_of_the_stack_that_they_stand_for(more, path, value):
     assert megatron_job(EXPERTS + more).fields["changes"].get(path) == value
 

@@ -23,6 +23,7 @@ from planner.render.terminal.tables import print_rows
 from planner.render.terminal.terminal import render
 from planner.render.terminal.why_not import render_why_not
 from planner.request.request import PlanRequest
+from tests.each import each
 from tests.planner.fake_plan import fake_plan, infeasible_plan, request, stage, strategy
 from tests.scenarios import dense_model
 
@@ -46,9 +47,9 @@ def screen(document, *, width=100, encoding="utf-8", terminal=False, draw=render
     return "\n".join(line.rstrip() for line in sheet.getvalue().splitlines())
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("document", [fake_plan(), infeasible_plan()], ids=["plan", "infeasible"])
+@each("width", WIDTHS)
+@each("whole", [False, True])
+@each("document", [fake_plan(), infeasible_plan()], ids=["plan", "infeasible"])
 def test_no_line_is_wider_than_the_screen(document, width, whole):
     lines = screen(document, width=width, whole=whole).splitlines()
     assert max(map(len, lines)) <= width

@@ -7,6 +7,7 @@ from costmodels.model.catalogue import names
 from planner import PlanRequest
 from planner.request.defaults import BATCH_TOKENS_PER_GPU, NEAR_BATCH, default_batch, trained_batch
 from planner.request.resolve import resolve
+from tests.each import each
 
 
 def asked(**fields):
@@ -48,7 +49,7 @@ def test_other_lengths_have_as_many_tokens():
     assert any("the batch it was trained with, 62.9 M tokens" in line for line in found.defaults)
 
 
-@pytest.mark.parametrize("name", [name for name in names() if find_model(name).batch_tokens])
+@each("name", [name for name in names() if find_model(name).batch_tokens])
 def test_every_published_batch_is_near_and_its_parts_are_a_replica_s_each(name):
     model = find_model(name)
     assert model.batch_tokens % model.seq_length == 0 or model.seq_length > 4096

@@ -10,6 +10,7 @@ from costmodels.step.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER
 from costmodels.strategy import strategies
 from planner.rules.core import RULES, sentence
 from planner.space.active_rules import active
+from tests.each import each
 from tests.scenarios import (
     GPIPE,
     INTERLEAVED,
@@ -228,14 +229,14 @@ def test_every_rule_has_a_pair_and_every_pair_a_rule():
     assert len(set(IDS)) == len(IDS)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=IDS)
+@each("rule", RULES, ids=IDS)
 def test_a_rule_accepts_one_strategy_and_refuses_another(rule):
     scenario, accepted, refused = PAIRS[rule.name]
     assert np.all(rule.passes(columns(accepted), scenario))
     assert not np.any(rule.passes(columns(refused), scenario))
 
 
-@pytest.mark.parametrize("rule", RULES, ids=IDS)
+@each("rule", RULES, ids=IDS)
 def test_a_rule_reads_no_more_than_it_says(rule):
     scenario, accepted, refused = PAIRS[rule.name]
     for row in (accepted, refused):
@@ -243,7 +244,7 @@ def test_a_rule_reads_no_more_than_it_says(rule):
         assert np.array_equal(rule.passes(read, scenario), rule.passes(columns(row), scenario))
 
 
-@pytest.mark.parametrize("rule", RULES, ids=IDS)
+@each("rule", RULES, ids=IDS)
 def test_a_refusal_is_one_sentence_with_the_numbers_of_the_row(rule):
     scenario, _, refused = PAIRS[rule.name]
     words = sentence(rule, strategies(**refused).row(0), scenario)
@@ -268,7 +269,7 @@ def test_the_nearest_degrees_that_a_refusal_names_pass_its_rule_and_divide_the_g
         assert scenario.gpus % degree == 0
 
 
-@pytest.mark.parametrize("rule", RULES, ids=IDS)
+@each("rule", RULES, ids=IDS)
 def test_a_rule_answers_for_columns_that_broadcast(rule):
     scenario, accepted, refused = PAIRS[rule.name]
     names = set(accepted) | set(refused)

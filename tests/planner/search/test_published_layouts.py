@@ -3,11 +3,10 @@
 import tomllib
 from pathlib import Path
 
-import pytest
-
 from planner import BadRequest, PlanRequest, predict
 from planner.runs.files import read_runs
 from planner.runs.judge import shipped
+from tests.each import each
 
 LAYOUTS = tomllib.loads(Path(__file__).with_name("published_layouts.toml").read_text())["layouts"]
 REFUSED = {
@@ -43,7 +42,7 @@ def refusals(request):
     return [one.rule for one in answer.rejected] if answer.status == "infeasible" else []
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout["source"])
+@each("layout", LAYOUTS)
 def test_a_published_layout_can_be_priced(layout):
     asked = {name: value for name, value in layout.items() if name not in {"source", "assumed", "refused"}}
     assert set(refusals(PlanRequest(**asked))) <= {layout.get("refused")}

@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from planner import PlanRequest, plan
+from tests.each import each
 
 SMALL = {"model": "gpt3-125m", "gpus": 8}
 HEAVY = {"model": "megatron-1008b", "gpus": 3072, "cluster": "dgx-a100-80gb", "global_batch_size": 3072}
@@ -154,7 +155,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("content", "message"), WRONG, ids=[message for _, message in WRONG])
+@each(("content", "message"), WRONG, ids=[message for _, message in WRONG])
 def test_what_is_wrong_is_said_in_one_line(served, content, message):
     found = served.raw("plan", content)
     assert found.status_code in (413, 422)

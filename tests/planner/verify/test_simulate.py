@@ -7,6 +7,7 @@ import pytest
 
 from costmodels.pipeline.schedules import SCHEDULES, BadSchedule, pipeline_seconds
 from planner.verify.simulate import Deadlock, simulate
+from tests.each import each
 
 PIPELINES = [
     (name, p, m, v)
@@ -26,7 +27,7 @@ def closed_form(forward, backward, m):
     return float(pipeline_seconds(micro_batches=m, slowest=seconds.max(), total=seconds.sum(), vpp=v))
 
 
-@pytest.mark.parametrize(("name", "p", "m", "v"), CLOSED)
+@each(("name", "p", "m", "v"), CLOSED)
 def test_simulation_equals_the_closed_forms_for_equal_stages(name, p, m, v):
     forward, backward = np.full((p, v), 0.7), np.full((p, v), 1.9)
     schedule = SCHEDULES[name]
@@ -38,7 +39,7 @@ def test_simulation_equals_the_closed_forms_for_equal_stages(name, p, m, v):
     np.testing.assert_array_equal(result.peak_in_flight, schedule.in_flight(p, m, v, np.arange(p)) * v)
 
 
-@pytest.mark.parametrize(("name", "p", "m", "v"), PIPELINES[::7])
+@each(("name", "p", "m", "v"), PIPELINES[::7])
 def test_passes_of_a_stage_never_overlap_and_inputs_arrive_before_they_are_used(name, p, m, v):
     rng = np.random.default_rng(0)
     forward, backward, weight, p2p = rng.random((p, v)), rng.random((p, v)), rng.random((p, v)), 0.05
