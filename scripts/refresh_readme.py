@@ -184,14 +184,12 @@ def unpriced() -> str:
 
 def ranking() -> str:
     """How well the model chooses among the strategies of measured sweeps."""
-    lines = [
-        "| sources | sweeps of four or more strategies | mean regret | floor | rank correlation | ceiling |",
-        "|--:|--:|--:|--:|--:|--:|",
-    ]
+    names = ("sources", "sweeps of four or more", "mean regret", "floor", "rank correlation", "ceiling", "within noise")
+    lines = [f"| {' | '.join(names)} |", f"|{'--:|' * len(names)}"]
     found = json.loads(printed("validate", "--ranking", "--format", "json"))
     total, sources = found["summary"], len(found["groups"])
     regret = f"{total['mean_regret']:.1%} | {total['regret_floor']:.1%}"
-    figures = f"{regret} | {total['rank_correlation']:.2f} | {total['ceiling']:.2f}"
+    figures = f"{regret} | {total['rank_correlation']:.2f} | {total['ceiling']:.2f} | {total['near']:.0%}"
     return "\n".join([*lines, f"| {sources} | {total['sweeps']} | {figures} |"])
 
 
