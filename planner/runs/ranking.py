@@ -15,10 +15,12 @@ from costmodels.strategy import Floats
 from planner.request.progress import Tell
 from planner.runs.case import Case
 from planner.runs.corpus import counting, grouped, map_runs, scored_case
+from planner.runs.effects import LEGEND as EFFECTS
+from planner.runs.effects import Compared, Facts, effects, facts_of, lines
 from planner.runs.figures import Column, table
 from planner.runs.files import read_runs
 from planner.runs.schema import Run
-from planner.trust.table import LEFT_OUT
+from planner.trust.table import LEFT_OUT, source
 
 SMALLEST = 4
 """Strategies that make a sweep."""
@@ -78,16 +80,29 @@ class Timed(NamedTuple):
     name: str
     cell: Cell
     question: str
+    facts: Facts
+
+    @property
+    def compared(self) -> Compared:
+        """The run in GPU-seconds."""
+        return Compared(
+            source(self.cell.group), self.facts, *(x * self.cell.gpus for x in (self.measured, self.predicted))
+        )
 
 
-def sweeps(paths: Iterable[Path], *, workers: int = 1, progress: Tell | None = None) -> list[Sweep]:
+def timed(paths: Iterable[Path], *, workers: int = 1, progress: Tell | None = None) -> list[Timed]:
+    """Every run that counts, with its price."""
+    runs = [run for path in paths for run in read_runs(path) if run.measured.iteration_seconds]
+    priced = map_runs(runs, _timed, workers=workers, report=counting(len(runs), progress))
+    return [one for one in priced if one is not None]
+
+
+def sweeps(runs: Iterable[Timed]) -> list[Sweep]:
     """Every sweep of four or more measured strategies: same source, machine, software, model, sequence and precision.
 
     Times are per token, since batches may differ. What was measured again counts once, with the median of its times.
     """
-    runs = [run for path in paths for run in read_runs(path) if run.measured.iteration_seconds]
-    priced = map_runs(runs, _timed, workers=workers, report=counting(len(runs), progress))
-    cells = grouped(filter(None, priced), lambda one: one.cell)
+    cells = grouped(runs, lambda one: one.cell)
     again = [list(grouped(cells[cell], lambda one: one.question).values()) for cell in sorted(cells, key=str)]
     noises = _noises(same for alike in again for same in alike if len(same) > 1)
     return [_judged(alike, noises) for alike in again if len(alike) >= SMALLEST]
@@ -99,7 +114,14 @@ def _timed(run: Run) -> Timed | None:
     if case is None:
         return None
     tokens, measured = case.scenario.tokens, run.measured.iteration_seconds or math.nan
-    return Timed(case.price().iteration / tokens, measured / tokens, run.id, cell_of(run, case), run.question)
+    return Timed(
+        case.price().iteration / tokens,
+        measured / tokens,
+        run.id,
+        cell_of(run, case),
+        run.question,
+        facts_of(run, case),
+    )
 
 
 def _noises(repeated: Iterable[list[Timed]]) -> dict[str, float]:
@@ -242,20 +264,23 @@ LEGEND: Final = (
 )
 
 
-def report(found: list[Sweep], *, form: str = "table") -> str:
-    """The sweeps as a table by source, or all of them as JSON."""
+def report(runs: list[Timed], *, form: str = "table") -> str:
+    """The sweeps as a table by source, then what single options change; or all of it as JSON."""
+    found, changed = sweeps(runs), effects(run.compared for run in runs)
     groups = by_group(found)
     total, rest = overall(groups), without_left_out(groups)
     if form == "json":
         rows = [one.cell._asdict() | {k: v for k, v in one._asdict().items() if k != "cell"} for one in found]
         document = {"sweeps": rows, "groups": groups, "summary": total, "summary_without_left_out": rest}
-        return json.dumps(document, indent=1)
+        return json.dumps(document | {"effects": changed}, indent=1)
+    single = ["", *lines(changed), "", EFFECTS] if changed else []
     if not found:
-        return f"No sweep: none of the runs differ from {SMALLEST - 1} others in nothing but their strategy"
+        none = f"No sweep: none of the runs differ from {SMALLEST - 1} others in nothing but their strategy"
+        return "\n".join([none, *single])
     means = {"mean over groups": total}
     if rest["sweeps"] not in {0, total["sweeps"]}:
         means["without those left out of fits"] = rest
-    return "\n".join([_answer(total), "", *table(groups | means, COLUMNS, wide=NAME), "", LEGEND])
+    return "\n".join([_answer(total), "", *table(groups | means, COLUMNS, wide=NAME), "", LEGEND, *single])
 
 
 def _answer(total: Mapping[str, float]) -> str:

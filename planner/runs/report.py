@@ -92,9 +92,9 @@ def rank(files: Sequence[str] = (), *, form: str = "table", workers: int = 1, pr
     Raises:
         BadFile: a file that cannot be read.
     """
-    from planner.runs.ranking import report, sweeps
+    from planner.runs.ranking import report, timed
 
-    return report(sweeps(paths_of(files), workers=workers, progress=progress), form=form)
+    return report(timed(paths_of(files), workers=workers, progress=progress), form=form)
 
 
 def bottom(

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from planner.runs.ranking import ceiling, floor, near, sweeps, without_left_out
+from planner.runs.ranking import ceiling, floor, near, sweeps, timed, without_left_out
 from planner.runs.report import rank
 from tests.planner.measured_run import judged, only, run
 
@@ -26,7 +26,7 @@ def swept(seconds):
 def sweep_of(seconds, tmp_path):
     path = tmp_path / "sweep.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in swept(seconds)))
-    return sweeps([path])
+    return sweeps(timed([path]))
 
 
 def test_a_model_that_orders_a_sweep_rightly_has_no_regret(tmp_path):
@@ -51,11 +51,11 @@ def test_a_strategy_that_was_measured_again_counts_once_with_its_median(tmp_path
     ]
     rows = [*swept([1.0, 2.0, 3.0, 4.0]), *again]
     path.write_text("\n".join(json.dumps(row) for row in rows))
-    (one,) = sweeps([path])
+    (one,) = sweeps(timed([path]))
     assert one.strategies == 4
     assert one.best == "tp1"
     path.write_text("\n".join(json.dumps({**row, "request": rows[0]["request"]}) for row in rows))
-    assert sweeps([path]) == []
+    assert sweeps(timed([path])) == []
 
 
 def changed_in_one(tmp_path, change):
@@ -64,7 +64,7 @@ def changed_in_one(tmp_path, change):
     rows = swept([1.0, 2.0, 3.0, 4.0])
     change(rows[0]["request"])
     path.write_text("\n".join(json.dumps(row) for row in rows))
-    return sweeps([path])
+    return sweeps(timed([path]))
 
 
 def test_models_that_differ_in_heads_are_no_sweep(tmp_path):
@@ -96,7 +96,7 @@ def test_no_measurement_chooses_between_strategies_of_one_price(tmp_path):
         "measured": {"iteration_seconds": 3.0},
     }
     path.write_text("\n".join(json.dumps(row) for row in [*swept([1.0] * 4), twin]))
-    (one,) = sweeps([path])
+    (one,) = sweeps(timed([path]))
     assert one.strategies == 5
     assert one.regret == pytest.approx(1.0)  # of 1 and 3 seconds the mean is 2
 
@@ -127,7 +127,7 @@ def test_of_two_equal_strategies_the_regret_left_is_half_of_what_two_measurement
 def test_three_strategies_are_no_sweep(tmp_path):
     path = tmp_path / "few.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in swept([1.0, 2.0, 3.0, 4.0])[:3]))
-    assert sweeps([path]) == []
+    assert sweeps(timed([path])) == []
     assert "No sweep" in rank([str(path)])
 
 
