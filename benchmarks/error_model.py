@@ -6,11 +6,12 @@ Every publisher of the shipped tables is judged by figures that were found witho
 - after k runs of one's own on one machine and software, drawn at random: the median error of the others, before and
   after the correction, the share of draws that it made worse by more than half a point, and what the 90 % interval
   holds; then the same where the others had twice as many GPUs or more;
-- of two strategies of one job: how often the one said to be faster was, by what was said; and the log loss;
+- of two strategies of one job: how often the one said to be faster was, by what was said; the log loss, its standard
+  error over publishers, and the loss that the noise of two measurements would leave who knows the true times;
 - of runs said to fit with a probability, how many ran: of all publishers, and of those that report failures too;
 - after k readings of memory of one's own, how the others are foretold, and which of the further runs fit.
 
-    python benchmarks/error_model.py                 # ten seconds: a correction is one of each term's share of the time
+    python benchmarks/error_model.py                 # a minute: a correction is one of each term's share of the time
     python benchmarks/error_model.py --repriced 12   # two minutes: as plan calibrate makes it, on one machine each of
                                                      # twelve publishers, drawn from those that no constant is fitted to
 """
@@ -26,16 +27,18 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.special import stdtr
+from scipy.stats import entropy, norm
 from scipy.stats import t as student
 
 from planner.request.resolve import MEMORY_MARGIN
 from planner.runs import memory_errors
 from planner.runs.calibrate.runs import Configurations
-from planner.runs.corpus import grouped
+from planner.runs.corpus import grouped, scored_cases
 from planner.runs.error_fit import FOLDS, publishers, without_each
 from planner.runs.files import read_runs
 from planner.runs.judge import shipped
-from planner.runs.residuals import priced_runs
+from planner.runs.ranking import USUAL_NOISE
+from planner.runs.residuals import priced_runs, thinned_evenly
 from planner.trust import memory
 from planner.trust.error_model import FREEDOM, Points, Variances, covariance, spread
 from planner.trust.memory import probabilities, readings
@@ -178,17 +181,25 @@ def job(run, traits, i):
     return (run.group, run.model, run.precision, run.tokens_per_gpu, *sizes, *names)
 
 
+def questions():
+    """What each run of the table asks; where two ask the same, one strategy was measured again."""
+    cases = scored_cases(shipped(), lambda run: run.measured.iteration_seconds)
+    groups = grouped((run for run, _ in cases), lambda run: run.group)
+    return [run.question for name in sorted(groups) for run in thinned_evenly(groups[name])]
+
+
 def order(parts):
-    table = measured()
+    table, asked = measured(), questions()
+    assert len(asked) == len(table.runs), "run python scripts/refresh_measured.py"
     predicted = np.log([run.seconds * (1.0 + run.error) for run in table.runs])
     truth = np.log([run.seconds for run in table.runs])
-    said, right, weight = [], [], []
-    for _, runs, known in parts:
+    said, right, weight, publisher, apart = [], [], [], [], []
+    for name, runs, known in parts:
         jobs = defaultdict(list)
         for i in runs:
             jobs[job(table.runs[i], table.traits, i)].append(i)
         pairs = [(a, b) for same in jobs.values() for n, a in enumerate(same) for b in same[:n]]
-        pairs = [(a, b) for a, b in pairs if predicted[a] != predicted[b]]
+        pairs = [(a, b) for a, b in pairs if predicted[a] != predicted[b] and asked[a] != asked[b]]
         both = covariance(points := table.points.take(runs), points, known)
         place = {run: n for n, run in enumerate(runs)}
         for a, b in pairs:
@@ -198,9 +209,17 @@ def order(parts):
             said.append(stdtr(FREEDOM, (predicted[second] - predicted[first]) / scale))
             right.append(truth[first] < truth[second])
             weight.append(1.0 / len(pairs))
+            publisher.append(name)
+            apart.append(abs(truth[first] - truth[second]))
     said, right, weight = np.array(said), np.array(right), np.array(weight)
-    loss = -np.average(np.log(np.where(right, said, 1.0 - said)), weights=weight)
-    print(f"order of {len(said):,} pairs: log loss {loss:.3f}")
+    losses = -np.log(np.where(right, said, 1.0 - said))
+    loss, names = np.average(losses, weights=weight), np.unique(publisher)
+    by_publisher = [losses[np.array(publisher) == one].mean() for one in names]
+    known = norm.cdf(np.array(apart) / (2.0**0.5 * USUAL_NOISE))
+    left = np.average(entropy([known, 1.0 - known]), weights=weight)
+    wide = np.std(by_publisher, ddof=1) / len(names) ** 0.5
+    found = f"log loss {loss:.3f} +- {wide:.3f}, noise leaves {left:.3f}"
+    print(f"order of {len(said):,} pairs, {len(names)} publishers: {found}")
     for low, high in pairwise(STEPS):
         among = (said >= low) & (said < high)
         shares = [np.average(of[among], weights=weight[among]) for of in (said, right)]

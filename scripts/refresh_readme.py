@@ -182,16 +182,33 @@ def unpriced() -> str:
     return f"Of {len(rows):,} measured figures {sum(reasons.values()):,} are not priced, most because:\n{told}"
 
 
+@cache
+def ranked() -> Mapping[str, Any]:
+    """The report on the choice among measured strategies."""
+    found: Mapping[str, Any] = json.loads(printed("validate", "--ranking", "--format", "json"))
+    return found
+
+
+def effects() -> str:
+    """What single options change, as measured and as predicted."""
+    lines = [
+        "| one option changed | sources | pairs | measured | predicted | error | direction right |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for name, one in ranked()["effects"].items():
+        change = f"{one['measured']:+.1%} | {one['predicted']:+.1%}"
+        error = f"{one['error']:+.1%} &plusmn; {one.get('deviation', math.nan):.1%}"
+        lines.append(f"| {name} | {one['publishers']} | {one['pairs']:,} | {change} | {error} | {one['right']:.0%} |")
+    return "\n".join(lines)
+
+
 def ranking() -> str:
     """How well the model chooses among the strategies of measured sweeps."""
-    lines = [
-        "| sources | sweeps of four or more strategies | mean regret | floor | rank correlation | ceiling |",
-        "|--:|--:|--:|--:|--:|--:|",
-    ]
-    found = json.loads(printed("validate", "--ranking", "--format", "json"))
-    total, sources = found["summary"], len(found["groups"])
+    names = ("sources", "sweeps of four or more", "mean regret", "floor", "rank correlation", "ceiling", "within noise")
+    lines = [f"| {' | '.join(names)} |", f"|{'--:|' * len(names)}"]
+    total, sources = ranked()["summary"], len(ranked()["groups"])
     regret = f"{total['mean_regret']:.1%} | {total['regret_floor']:.1%}"
-    figures = f"{regret} | {total['rank_correlation']:.2f} | {total['ceiling']:.2f}"
+    figures = f"{regret} | {total['rank_correlation']:.2f} | {total['ceiling']:.2f} | {total['near']:.0%}"
     return "\n".join([*lines, f"| {sources} | {total['sweeps']} | {figures} |"])
 
 
@@ -224,7 +241,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "accuracy": accuracy,
         "catalogue": catalogue,
     },
-    "docs/accuracy.md": {"ranking": ranking, "unpriced": unpriced},
+    "docs/accuracy.md": {"ranking": ranking, "effects": effects, "unpriced": unpriced},
     "docs/accuracy-by-source.md": {"sources": sources, "origins": lambda: origins_table(printed)},
     "docs/machines.md": {"my-model": example("my-model.toml"), "my-cluster": example("my-cluster.toml")},
     "docs/asking.md": {"effort": effort},

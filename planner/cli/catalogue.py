@@ -128,7 +128,7 @@ def validate(files: tuple[str, ...], ranking: bool, floor: bool, profile: str | 
     with working("pricing measured runs", params) as watched:
         shared = {"workers": usable(), **watched}
         if ranking:
-            text = choice.report(choice.sweeps(paths, **shared), form=form)
+            text = choice.report(choice.timed(paths, **shared), form=form)
         elif floor:
             text = noise_floor.report(paths, form=form, whole=whole, **shared)
         else:

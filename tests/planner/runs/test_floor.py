@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from planner.runs.judge import Verdict
 from planner.runs.noise_floor import Judged, floor, floors, judged, least_errors, miss, releases, report, rounding
-from planner.runs.ranking import sweeps
+from planner.runs.ranking import timed
 from planner.runs.schema import run_of
 from tests.planner.measured_run import run
 
@@ -95,5 +95,5 @@ def test_whoever_waits_for_floors_or_a_ranking_is_told_how_many_runs_are_priced(
     path, told = tmp_path / "mine.jsonl", []
     path.write_text("\n".join(json.dumps(run(id=str(t), measured={"iteration_seconds": t})) for t in (1.0, 2.0)))
     judged([path], progress=told.append)
-    sweeps([path], progress=told.append)
+    timed([path], progress=told.append)
     assert [(at.doing, at.done, at.total) for at in told] == [("pricing measured runs", n, 2) for n in (1, 2, 1, 2)]

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from planner.runs.ranking import ceiling, floor, report, sweeps, without_left_out
+from planner.runs.ranking import ceiling, floor, near, report, sweeps, timed, without_left_out
 from tests.planner.measured_run import judged, only, run
 
 
@@ -25,7 +25,7 @@ def swept(seconds):
 def sweep_of(seconds, tmp_path):
     path = tmp_path / "sweep.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in swept(seconds)))
-    return sweeps([path])
+    return sweeps(timed([path]))
 
 
 def test_a_model_that_orders_a_sweep_rightly_has_no_regret(tmp_path):
@@ -50,20 +50,59 @@ def test_a_strategy_that_was_measured_again_counts_once_with_its_median(tmp_path
     ]
     rows = [*swept([1.0, 2.0, 3.0, 4.0]), *again]
     path.write_text("\n".join(json.dumps(row) for row in rows))
-    (one,) = sweeps([path])
+    (one,) = sweeps(timed([path]))
     assert one.strategies == 4
     assert one.best == "tp1"
     path.write_text("\n".join(json.dumps({**row, "request": rows[0]["request"]}) for row in rows))
-    assert sweeps([path]) == []
+    assert sweeps(timed([path])) == []
+
+
+def changed_in_one(tmp_path, change):
+    """The sweeps of four strategies of which the first was measured under something else too."""
+    path = tmp_path / "other.jsonl"
+    rows = swept([1.0, 2.0, 3.0, 4.0])
+    change(rows[0]["request"])
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    return sweeps(timed([path]))
 
 
 def test_models_that_differ_in_heads_are_no_sweep(tmp_path):
-    path = tmp_path / "heads.jsonl"
-    rows = swept([1.0, 2.0, 3.0, 4.0])
     heads = {"num_heads": 32, "num_query_groups": 32}
-    rows[0]["request"]["model"] |= heads
-    path.write_text("\n".join(json.dumps(row) for row in rows))
-    assert sweeps([path]) == []
+    assert changed_in_one(tmp_path, lambda request: request["model"].update(heads)) == []
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"cluster": "a100-roce-800g"}, {"changes": {"stack.fused_elementwise": False}}],
+    ids=["network", "software"],
+)
+def test_what_a_question_gives_is_no_strategy(given, tmp_path):
+    assert changed_in_one(tmp_path, lambda request: request.update(given)) == []
+
+
+def test_what_a_stack_may_run_makes_no_other_software(tmp_path):
+    stages = {"changes": {"stack.supports.zero_stages": [0, 1]}}
+    assert len(changed_in_one(tmp_path, lambda request: request.update(stages))) == 1
+
+
+def test_no_measurement_chooses_between_strategies_of_one_price(tmp_path):
+    path = tmp_path / "equal.jsonl"
+    best = min(swept([1.0] * 4), key=lambda row: only(judged(row), "iteration_time").predicted)
+    twin = {
+        **best,
+        "id": "twin",
+        "request": {**best["request"], "ties": "fastest"},
+        "measured": {"iteration_seconds": 3.0},
+    }
+    path.write_text("\n".join(json.dumps(row) for row in [*swept([1.0] * 4), twin]))
+    (one,) = sweeps(timed([path]))
+    assert one.strategies == 5
+    assert one.regret == pytest.approx(1.0)  # of 1 and 3 seconds the mean is 2
+
+
+def test_pairs_nearer_than_two_measurements_of_one_strategy_are_counted():
+    assert near([1.0, 1.01, 2.0], 0.02) == pytest.approx(1 / 3)
+    assert near([1.0, 1.01, 2.0], 0.001) == 0.0
 
 
 def test_noise_lowers_the_ceiling_of_near_times_alone():
@@ -87,23 +126,30 @@ def test_of_two_equal_strategies_the_regret_left_is_half_of_what_two_measurement
 def test_three_strategies_are_no_sweep(tmp_path):
     path = tmp_path / "few.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in swept([1.0, 2.0, 3.0, 4.0])[:3]))
-    assert sweeps([path]) == []
-    assert "No sweep" in report(sweeps([path]))
+    assert sweeps(timed([path])) == []
+    assert "No sweep" in report(timed([path]))
 
 
 def test_the_ranking_of_a_file_is_told_as_a_table_and_as_json(tmp_path):
     path = tmp_path / "sweep.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in swept([1.0, 2.0, 3.0, 4.0])))
-    told = json.loads(report(sweeps([path]), form="json"))
+    told = json.loads(report(timed([path]), form="json"))
     assert told["summary"]["sweeps"] == 1
     assert told["sweeps"][0]["best"] == "tp1"
     assert told["groups"]["made-up"]["regret_floor"] == told["sweeps"][0]["regret_floor"] >= 0.0
-    assert "made-up" in report(sweeps([path]))
-    assert "left out" not in report(sweeps([path]))
+    assert "made-up" in report(timed([path]))
+    assert "left out" not in report(timed([path]))
 
 
 def test_sources_that_fits_leave_out_are_out_of_the_second_mean():
-    figures = {"sweeps": 1, "mean_regret": 0.0, "rank_correlation": 1.0, "ceiling": 1.0, "regret_floor": 0.0}
+    figures = {
+        "sweeps": 1,
+        "mean_regret": 0.0,
+        "rank_correlation": 1.0,
+        "ceiling": 1.0,
+        "regret_floor": 0.0,
+        "near": 0.0,
+    }
     groups = {"quiet": figures, "bigscience-v100": {**figures, "mean_regret": 0.7}}
     assert without_left_out(groups)["mean_regret"] == 0.0
     assert without_left_out(groups)["sweeps"] == 1
