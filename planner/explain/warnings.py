@@ -10,24 +10,27 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.names import Recompute
 from costmodels.pricing import price_strategy
 from costmodels.scenario import Scenario
-from costmodels.strategy import AXES, Bools, Strategies
+from costmodels.strategy import AXES, Bools, Ints, Strategies
 from planner.answer.build import peak_bytes, strategy_record
 from planner.answer.plan import Advice, Strategy
 from planner.answer.text import NOTABLE, degrees_above_one, format_seconds, memory_savings
 from planner.errors import BadRequest, OutOfTime
 from planner.explain.infeasible import as_rejections, order_refusals
 from planner.explain.levers import scale_device
-from planner.frameworks.registry import framework_of
+from planner.frameworks.registry import FRAMEWORKS, framework_of
 from planner.request.budget import Budget
 from planner.request.pins import Pin, shown_value
 from planner.request.resolve import Resolved
 from planner.rules.core import sentence
 from planner.rules.rule import Rule
 from planner.search.choice import NEARLY_FULL
+from planner.search.core_bounds import known_bound
 from planner.search.memory_savers import saver_options
-from planner.search.objective import Search
+from planner.search.objective import Objective, Search, build_below
+from planner.search.split import TOLERANCE
 from planner.space.active_rules import active, binding
 from planner.space.lattice import SHARDING, Space
 from planner.space.mixed import MixedSpace, lay_out
@@ -180,20 +183,42 @@ def beyond_framework(search: Search, budget: Budget) -> tuple[Advice, ...]:
     if request.framework or not framework or not objective.by_time:
         return ()
     free = objective.on(replace(objective.scenario, framework=""))
+    worth = (1.0 - WORTH_IT) * free.compared(search.taken)
     try:
-        worth = (1.0 - WORTH_IT) * free.compared(search.taken)
-        found = free.search_below(search.pins, worth, budget=budget, confirm=False)
+        space = build_below(free.scenario, search.pins, worth * (1.0 + TOLERANCE), budget=budget)
     except OutOfTime:
         return ()
+    near, space = _beyond(space, search, free, worth)
+    found = free.search(space, budget=budget, among=near, margin=1.0, confirm=False, below=worth)
     if found.best is None or not found.proved or (gain := 1.0 - free.value(found.best) / search.value) < WORTH_IT:
         return ()
-    best, asked = found.best, frozenset(search.pins)
-    rules = [rule for rule in active(objective.scenario, asked) if rule.kind == "framework"]
+    best, rules = found.best, _framework_rules(objective.scenario, frozenset(search.pins))
     lacks = [rule for rule in rules if not _passes(best.row, (rule,), objective.scenario).all()]
     lack = sentence(lacks[0], best.row.row(0), objective.scenario) if lacks else "it recomputes other layers by stage"
     words = _words(strategy_record(best.row, best.assignment, free.scenario), search)
     text = f"{gain:.1%} faster, {words}, but {framework} cannot start it: {lack}"
     return (Advice(subject="--for any", text=text),)
+
+
+def _framework_rules(scenario: Scenario, pinned: frozenset[str]) -> list[Rule]:
+    return [rule for rule in active(scenario, pinned) if rule.kind == "framework"]
+
+
+def _beyond(space: Space, search: Search, free: Objective, worth: float) -> tuple[Ints, Space]:
+    """Cores of a lattice that may take less than so many seconds, and it without what the search's framework starts.
+
+    It may start what recomputes some layers, or cuts them into stages, in another way.
+    """
+    scenario = search.objective.scenario
+    likely = known_bound(space.cores, free.scenario) < worth
+    near = np.flatnonzero(likely & search.kept(space.cores) if search.kept else likely)
+    framework, allowed = FRAMEWORKS[scenario.framework], np.zeros_like(space.allowed)
+    place, option = np.nonzero(space.allowed[near])
+    rows = space.rows(near[place], option)
+    asked = ~_passes(rows, _framework_rules(scenario, frozenset(search.pins)), scenario)
+    asked |= (rows.recompute == Recompute.PARTIAL) & (framework.recompute != "free") | (framework.cut is not None)
+    allowed[near[place[asked]], option[asked]] = True
+    return near, replace(space, allowed=allowed)
 
 
 def _passes(rows: Strategies, rules: Sequence[Rule], scenario: Scenario) -> Bools:

@@ -36,9 +36,6 @@ MORE_MEMORY = "memory 2x"
 ANY_OFFLOAD = "offload any"
 WINS = 0.05
 """Share of the time from which what saves memory at a price is told beside the plan."""
-_LAYOUT = ("tp", "cp", "pp", "dp", "ep")
-UNLIMITED = 1e6
-"""Times a device's memory that nothing needs more of."""
 WORTH_IT = 0.1
 """Share of the time that twice the GPUs must save to be worth them."""
 PART = 1e6
@@ -246,31 +243,19 @@ def _memory_is_short(best: Incumbent, lines: Iterable[Advice]) -> bool:
 
 
 def _offloading(search: Search, budget: Budget) -> list[Advice]:
-    """The gain of what saves memory at a price, which is searched only where it is asked for.
-
-    In the layouts of the plan and of the best without a limit on memory first, which tell how much at least.
-    """
+    """The gain of what saves memory at a price, which is searched only where it is asked for."""
     objective, best, now = search.objective, search.taken, search.value
     kinds = _ways_to_save(search)
     if not kinds or not _degrees_below(search, best.iteration):
         return []
-    seconds = now
-    unlimited = objective.on(scale_device(objective.scenario, usable_memory=UNLIMITED))  # no host adds to its time
-    here = objective.compared(best)
-    fastest = unlimited.search(search.space, budget=budget, margin=1.0, confirm=False, below=here).best
-    for likely in (best, fastest):
-        if likely and not budget.spent():
-            layout = values_of(likely.row, _LAYOUT)
-            found = _search(objective, {**search.pins, **layout, **kinds}, budget, here)
-            seconds = min(seconds, objective.value(found.best)) if found and found.best else seconds
     if budget.spent():
-        return [gained(ANY_OFFLOAD, seconds, now, proved=False)]
-    ceiling = seconds * (1.0 + NOTABLE) if objective.by_time else best.iteration
+        return [gained(ANY_OFFLOAD, now, now, proved=False)]
+    ceiling = now * (1.0 + NOTABLE) if objective.by_time else best.iteration
     left = _degrees_below(search, ceiling)
     found = _search(objective, {**search.pins, **left, **kinds}, budget, ceiling, confirm=False)
     if found is None:
-        return [gained(ANY_OFFLOAD, seconds, now, proved=False)]
-    seconds = min(seconds, objective.value(found.best)) if found.best else seconds
+        return [gained(ANY_OFFLOAD, now, now, proved=False)]
+    seconds = min(now, objective.value(found.best)) if found.best else now
     subject = describe_savers(found.best.row) if found.best and found.proved else ANY_OFFLOAD
     return _worth_saying(gained(subject or ANY_OFFLOAD, seconds, now, proved=found.proved))
 

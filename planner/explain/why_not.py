@@ -35,10 +35,10 @@ from planner.request.pins import Pin, shown_value
 from planner.request.request import PlanRequest
 from planner.rules.core import GROUP_RULES
 from planner.search.best_first import Outcome
-from planner.search.core_bounds import core_bound, layer_bound
-from planner.search.objective import Objective, Search
+from planner.search.core_bounds import core_bound
+from planner.search.objective import Objective, Search, build_below
 from planner.search.split import Incumbent
-from planner.space.lattice import Space, begin, build
+from planner.space.lattice import Space, build
 from planner.space.mixed import WIDTH, MixedSpace
 
 FULL_RECOMPUTE = "full recompute"
@@ -159,14 +159,14 @@ def _all_recomputed(search: Search, below: float, budget: Budget) -> Space:
     asked = search.pins.get("recompute")
     if asked is not None and full not in asked.values:
         return search.space.among(np.zeros(0, dtype=np.int64))
+    reach = math.inf if search.objective.by_memory else below
     try:
         pins = {**search.pins, "recompute": Pin("recompute", (full,))}
-        begun = begin(scenario, pins, budget=budget, layer_first=True)
+        space = build_below(scenario, pins, reach, budget=budget)
     except BadRequest:  # pins that leave nothing beside it
         return search.space.among(np.zeros(0, dtype=np.int64))
-    if search.objective.by_memory or below == math.inf:
-        return begun.finish()
-    space = begun.finish(np.flatnonzero(begun.each(lambda rows: layer_bound(rows, scenario)) < below))
+    if reach == math.inf:
+        return space
     return replace(space.among(np.flatnonzero(core_bound(space.cores, scenario) < below)), below=below)
 
 

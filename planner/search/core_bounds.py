@@ -91,7 +91,7 @@ def core_bound(cores: Strategies, scenario: Scenario) -> Floats:
         weight=price.weight[inverse],
     )
     pipeline = cores.num_microbatches * slowest + (total - slowest) * share
-    return pipeline * (1.0 + price.straggler[0]) + price.overhead[0]
+    return pipeline * (1.0 + price.straggler[:1]) + price.overhead[:1]
 
 
 def layer_bound(rows: Strategies, scenario: Scenario) -> Floats:
@@ -103,7 +103,7 @@ def layer_bound(rows: Strategies, scenario: Scenario) -> Floats:
     price = core_seconds(block, scenario)
     stages = scenario.model.num_layers * (price.layer - price.layer_ep) + price.embedding + price.head
     pipeline = rows.num_microbatches * stages[inverse] / rows.pp
-    return pipeline * (1.0 + price.straggler[0]) + price.overhead[0]
+    return pipeline * (1.0 + price.straggler[:1]) + price.overhead[:1]
 
 
 def passes_bound(rows: Strategies, scenario: Scenario) -> Floats:
@@ -120,7 +120,7 @@ def passes_bound(rows: Strategies, scenario: Scenario) -> Floats:
     filled = np.isin(rows.schedule, [SCHEDULE_NAMES.index(name) for name in FILLING])
     waits = np.where(filled, 0.0, (rows.pp - 1.0) / rows.vpp)
     pipeline = (rows.num_microbatches + waits) * stages / rows.pp
-    return pipeline * (1.0 + price.straggler[0]) + price.overhead[0]
+    return pipeline * (1.0 + price.straggler[:1]) + price.overhead[:1]
 
 
 def mixed_core_bound(cores: MixedStrategies, mixed: Mixed) -> Floats:

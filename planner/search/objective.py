@@ -16,7 +16,7 @@ import numpy as np
 from costmodels.node_groups import AnyScenario, Mixed, parts_of, price
 from costmodels.pricing import iteration_seconds, stage_bytes
 from costmodels.scenario import Scenario
-from costmodels.strategy import Bools, Floats, Ints, Strategies
+from costmodels.strategy import Floats, Ints, Strategies
 from costmodels.training.goodput import upkeep
 from planner.answer.text import format_bytes, format_seconds
 from planner.request.budget import Budget
@@ -29,7 +29,7 @@ from planner.search.least_memory import least_memory_split, least_memory_strateg
 from planner.search.priced import Priced, price_cores
 from planner.search.split import TOLERANCE, Incumbent, best_split
 from planner.space.cache import cached_space
-from planner.space.lattice import Begun, Likely, Space, begin, build
+from planner.space.lattice import PASSES, Begun, Likely, Space, begin, build
 from planner.space.mixed import lay_out
 
 MANY = 1 << 17
@@ -108,12 +108,8 @@ class Objective:
         Raises:
             BadRequest, OutOfTime: as ``lattice.build``.
         """
-
-        def likely(rows: Strategies) -> Bools:
-            return layer_bound(rows, self.scenario) < margin * below * (1.0 + TOLERANCE)
-
-        bounded = math.isfinite(below) and not self.by_memory
-        space = build(self.scenario, pins, budget=budget, likely=likely if bounded else None)
+        reach = math.inf if self.by_memory else margin * below * (1.0 + TOLERANCE)
+        space = build_below(self.scenario, pins, reach, budget=budget)
         return self.search(space, budget=budget, margin=margin, confirm=confirm, below=below)
 
     def value(self, found: Incumbent) -> float:
@@ -300,6 +296,19 @@ def _far_left_out(begun: Begun, scenario: Scenario) -> Space | None:
     return near_lattice(begun, scenario, below, bound) if math.isfinite(below) else begun.finish()
 
 
+def build_below(scenario: Scenario, pins: Mapping[str, Pin], below: float, *, budget: Budget | None = None) -> Space:
+    """The lattice of what may take less than so many seconds, its counts and refusals of no use; all where infinite.
+
+    Raises:
+        BadRequest, OutOfTime: as ``lattice.build``.
+    """
+    if not math.isfinite(below):
+        return build(scenario, pins, budget=budget)
+    begun = begin(scenario, pins, budget=budget, layer_first=True)
+    begun = begun.among(np.flatnonzero(begun.each(lambda rows: layer_bound(rows, scenario)) < below)).further(PASSES)
+    return begun.finish(np.flatnonzero(begun.each(lambda rows: passes_bound(rows, scenario)) < below))
+
+
 def near_lattice(begun: Begun, scenario: Scenario, below: float, bound: Floats) -> Space:
     """A lattice without what cannot take less than so many seconds, by the ``bound`` of its rows, (N,)."""
     likely = np.flatnonzero(bound < below)
@@ -308,4 +317,4 @@ def near_lattice(begun: Begun, scenario: Scenario, below: float, bound: Floats) 
     return space
 
 
-__all__ = ["Objective", "Search", "near_lattice", "objective_of", "search_question"]
+__all__ = ["Objective", "Search", "build_below", "near_lattice", "objective_of", "search_question"]

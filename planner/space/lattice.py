@@ -108,6 +108,17 @@ class Begun:
         known = {name: table.shared[name] for name in PASSES & set(table.shared)}
         return strategies(**known, num_microbatches=_micro_batches(table))
 
+    def further(self, axes: frozenset[str]) -> Begun:
+        """The lattice laid out as far as the given axes."""
+        table, rest = self.table.part(slice(None)), list(self.rest)
+        while not set(table.shared) >= axes:
+            table.expand(*rest.pop(0))
+        return replace(self, table=table, rest=tuple(rest))
+
+    def among(self, rows: Ints) -> Begun:
+        """The given rows alone; counts and refusals are then of no use."""
+        return replace(self, table=self.table.part(rows))
+
     def finish(self, rows: Ints | slice = slice(None)) -> Space:
         """All strategies of the given rows."""
         return self._finish(self.table.part(rows))
@@ -146,19 +157,16 @@ def build(
     *,
     without: str = "",
     budget: Budget | None = None,
-    likely: Likely | None = None,
 ) -> Space:
     """Lay out the lattice under the pins and apply every rule but memory, and but the one that it is asked ``without``.
 
     Of one node group only a time limit of the ``budget`` ends this, whose effort is counted where cores are bounded.
-    Only what is ``likely`` is laid out, where somebody knows; counts and refusals are then of no use.
 
     Raises:
         BadRequest: pinned degrees that cannot make up the number of GPUs.
         OutOfTime: the time limit passed.
     """
-    begun = begin(scenario, pins, without=without, budget=budget, layer_first=likely is not None)
-    return begun.finish(np.flatnonzero(begun.each(likely)) if likely else slice(None))
+    return begin(scenario, pins, without=without, budget=budget).finish()
 
 
 def begin(
@@ -181,9 +189,8 @@ def begin(
     # Axes of one value first: they multiply nothing, and let rules speak while there are few rows.
     few = [(axis, narrow(values)) for axis, values in axes.items()]
     ordered = sorted(few, key=lambda item: (len(item[1]) > 1, layer_first and item[0] not in LAYER))
-    while not set(table.shared) >= (LAYER if layer_first else PASSES):
-        table.expand(*ordered.pop(0))
-    return Begun(table, tuple(ordered), axes["recompute"], options, candidates)
+    begun = Begun(table, tuple(ordered), axes["recompute"], options, candidates)
+    return begun.further(LAYER if layer_first else PASSES)
 
 
 def add_partial(table: Table, kinds: Ints, sharding: Ints) -> int:

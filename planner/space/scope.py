@@ -101,9 +101,10 @@ def _sharding(scenario: Scenario, axes: _Axes, cores: Strategies) -> str:
 
 def _kinds(scenario: Scenario, axes: _Axes, cores: Strategies) -> str:
     """How context ranks exchange, where a sequence is too short to look at all ways."""
-    several = cores.take(cores.cp > 1)
+    degrees = _columns(cores, "tp", "cp")
+    several = {name: column[degrees["cp"] > 1] for name, column in degrees.items()}
     others = set(map(CP_KINDS.index, scenario.stack.supports.cp_kinds)) - set(axes["cp_kind"].tolist())
-    found = _able(scenario, _columns(several, "tp", "cp"), {"cp_kind": sorted(others)})
+    found = _able(scenario, several, {"cp_kind": sorted(others)})
     return f"with context parallelism by {scenario.stack.supports.cp_kinds[0]} alone" if found["cp"].size else ""
 
 

@@ -224,9 +224,12 @@ def _unlike_device(scenario: Scenario, mine: Traits, table: Measured, order: NDA
 
     Software of which no run is of any device's is no reason: a stack of one's own is like none.
     """
-    names = table.traits.names
-    kind = np.isin(names["accelerator"], _of_the_kind(scenario.group.accelerator))
+    names, device = table.traits.names, scenario.group.accelerator
     descent = names["framework"] == mine.names["framework"][0]
+    own = names["accelerator"] == mine.names["accelerator"][0]
+    if (own & descent).any() and _alike(_kind(device), _kind(find_accelerator(mine.names["accelerator"][0]))):
+        return ()  # known without what all others are
+    kind = np.isin(names["accelerator"], _of_the_kind(device))
     if (kind & descent).any() or (kind.any() and not descent.any()):
         return ()
     near = next(i for i in order if kind[i] or not kind.any())
@@ -236,9 +239,12 @@ def _unlike_device(scenario: Scenario, mine: Traits, table: Measured, order: NDA
 
 def _of_the_kind(device: Accelerator) -> list[str]:
     """The measured devices of one's kind."""
-    kind, peak = _kind(device)
-    same = {name: known for name, (other, known) in _measured_kinds().items() if other == kind}
-    return [name for name, known in same.items() if max(peak, known) <= SPREAD * min(peak, known)]
+    return [name for name, kind in _measured_kinds().items() if _alike(_kind(device), kind)]
+
+
+def _alike(one: tuple[str, float], other: tuple[str, float]) -> bool:
+    """Whether two devices are of a kind."""
+    return one[0] == other[0] and max(one[1], other[1]) <= SPREAD * min(one[1], other[1])
 
 
 @cache

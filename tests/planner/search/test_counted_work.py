@@ -13,7 +13,7 @@ from planner import PlanRequest, plan
 from planner.explain.levers import scale_compute, scale_device, scale_links
 from planner.search import fitting
 from planner.search.core_bounds import core_bound, known_bound, layer_bound, passes_bound
-from planner.search.objective import near_lattice
+from planner.search.objective import build_below, near_lattice
 from planner.space import lattice
 from planner.space.lattice import begin, build
 from tests.drawn import drawn_scenarios
@@ -52,7 +52,7 @@ def test_what_is_laid_out_for_less_than_some_seconds_holds_every_core_that_may_t
     assert (layer_bound(whole.cores, scenario) <= passes * (1 + 1e-9)).all()
     assert (passes <= bound * (1 + 1e-9)).all()
     below = float(np.median(bound))
-    part = build(scenario, {}, likely=lambda rows: layer_bound(rows, scenario) < below)
+    part = build_below(scenario, {}, below)
     some = core_bound(part.cores, scenario)
     assert sorted(bound[bound < below]) == pytest.approx(sorted(some[some < below]), rel=1e-12)
 
