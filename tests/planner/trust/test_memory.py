@@ -87,9 +87,9 @@ def test_who_reports_failures_ran_as_often_as_was_said():
     known = readings()
     said, fits = probabilities(known), known.column("fits")
     failing = np.isin(known.sources, known.sources[fits == "no"]) & (fits != "")
-    for low, high in ((0.2, 0.5), (0.5, 0.8), (0.8, 0.95), (0.95, 1.0)):
+    for low, high in ((0.0, 0.5), (0.5, 0.9), (0.9, 1.01)):  # some hundred runs each: one publisher has twenty at 0.7
         among = failing & (said >= low) & (said < high)
-        assert (fits[among] == "yes").mean() == pytest.approx(said[among].mean(), abs=0.1)
+        assert (fits[among] == "yes").mean() == pytest.approx(said[among].mean(), abs=0.07)
 
 
 def test_readings_of_frameworks_own_models_on_nodes_lie_where_they_should():
