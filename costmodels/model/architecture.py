@@ -103,15 +103,6 @@ class Architecture(Depth, Mixers, Networks, Attention, Norms, Vocabulary, Publis
         return self.layer_pattern.count("*") if self.layer_pattern else self.num_layers
 
     @property
-    def num_global_layers(self) -> int:
-        """Layers that attend to the whole sequence."""
-        if self.sliding_window is None:
-            return self.num_attention_layers
-        if self.mixer_pattern:
-            return self.num_attention_layers - self.mixer_pattern.count("w")
-        return 0 if self.sliding_window_every is None else self.num_layers // self.sliding_window_every
-
-    @property
     def linear_bias(self) -> bool:
         """Whether both the attention output and the feed-forward network have biases."""
         return self.output_bias and self.ffn_bias

@@ -103,8 +103,3 @@ def group_rates(load: Load, nodes: NDArray[np.int64], *, mode: Mode, variation: 
         busiest = np.maximum(busiest, straggler(nodes, variation=variation) * seconds[STEP].sum(axis=1))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(busiest > 0.0, nodes / busiest, np.inf)
-
-
-def throughput(load: Load, nodes: NDArray[np.int64], *, mode: Mode, variation: float) -> float:
-    """Examples per second of the whole: the slowest group's."""
-    return float(group_rates(load, nodes, mode=mode, variation=variation).min())

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Final
 
 from costmodels.stack.stack import Stack
 from costmodels.stack.stack import stack as find_stack
 from hardware.catalogue import cluster as find_cluster
-from hardware.errors import BadFile
+from hardware.errors import BadFile, UnknownName
+from hardware.files import Kind, canonical
 from hardware.records import Cluster
 from planner.errors import BadRequest, MeshwrightError
 from planner.request.resolve import resolve
@@ -18,41 +17,16 @@ from planner.runs.case import Unpriceable
 from planner.runs.probe.records import Probe
 from planner.runs.schema import Run
 
-DEVICES: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
-    (r"GB300", ("gb300",), "gb300-nvl72"),
-    (r"GB200", ("gb200",), "gb200-nvl72"),
-    (r"GH200", ("gh200",), "gh200-slingshot"),
-    (r"B300", ("b300",), "dgx-b300"),
-    (r"B200", ("b200",), "dgx-b200"),
-    (r"H200", ("h200-sxm",), "dgx-h200"),
-    (r"H100 PCIe|H100 NVL", ("h100-pcie",), "dgx-h100"),
-    (r"H100 .*HBM2e|H100 64GB|H100 96GB", ("h100-sxm-96gb-hbm2e",), "h100-96gb-hbm2e"),
-    (r"H100", ("h100-sxm", "h100-sxm-96gb-hbm2e"), "dgx-h100"),
-    (r"H800", ("h800-sxm",), "dgx-h800"),
-    (r"H20\b", ("h20",), "dgx-h20"),
-    (r"A800", ("a800-sxm-80gb",), "dgx-a800"),
-    (r"A100-SXM4?-40GB", ("a100-sxm-40gb",), "dgx-a100-40gb"),
-    (r"A100[- ]SXM", ("a100-sxm-80gb",), "dgx-a100-80gb"),
-    (r"A100[- ]PCIe?-40GB", ("a100-pcie-40gb",), "a100-80gb-pcie"),
-    (r"A100.*PCIe", ("a100-pcie-80gb",), "a100-80gb-pcie"),
-    (r"V100-SXM3", ("v100-sxm3-32gb",), "v100-dgx2"),
-    (r"V100-SXM2-32GB", ("v100-sxm2-32gb",), "v100-dgx1-edr"),
-    (r"V100-SXM2", ("v100-sxm2-16gb",), "v100-dgx1-edr"),
-    (r"L40S", ("l40s",), "l40s-pcie"),
-    (r"MI250", ("mi250x",), "mi250x-frontier"),
-    (r"MI300X", ("mi300x",), "mi300x-8x"),
-    (r"MI325X", ("mi325x",), "mi325x-8x"),
-    (r"MI355X", ("mi355x",), "mi355x-8x"),
-    (r"\bT4\b", ("t4",), "t4-aws-g4dn"),
-)
-"""First match of a driver's name for a device to what it may be called in the catalogue, the usual one first, and a
-cluster that stands for machines with it."""
 
+def _catalogued(kind: Kind, device: str) -> str:
+    """The catalogue's name for a device in its driver's words, or for a cluster with it; empty where it has none.
 
-def _known(device: str) -> tuple[tuple[str, ...], str]:
-    """The catalogue's names for a device in its driver's words, and a cluster with it; none where it is not known."""
-    found = ((names, cluster) for pattern, names, cluster in DEVICES if re.search(pattern, device, re.IGNORECASE))
-    return next(found, ((), ""))
+    Drivers say no more than the start of some names: "NVIDIA H100" may be ``h100-sxm-96gb-hbm2e`` too.
+    """
+    try:
+        return canonical(kind, device)
+    except UnknownName:
+        return ""
 
 
 def starting_cluster(evidence: Evidence, named: str | None, notes: list[str]) -> Cluster:
@@ -69,7 +43,7 @@ def starting_cluster(evidence: Evidence, named: str | None, notes: list[str]) ->
     elif evidence.logs or evidence.probes:
         devices: list[Log | Probe] = [*evidence.logs, *evidence.probes]
         first = devices[0]
-        _, name = _known(first.device)
+        name = _catalogued("cluster", first.device)
         if not name:
             raise BadRequest(f"{first.file}: no cluster is known with {first.device!r}; name one: --cluster dgx-h100")
         found = find_cluster(name)
@@ -82,15 +56,15 @@ def starting_cluster(evidence: Evidence, named: str | None, notes: list[str]) ->
     has = found.accelerator.name
     tests = [(log.file, f"line {log.line}: ", log.device) for log in evidence.logs]
     for file, where, device in (*tests, *((probe.file, "", probe.device) for probe in evidence.probes)):
-        known, _ = _known(device)
-        if known and has not in known:
+        known = _catalogued("accelerator", device)
+        if known and not f"{has}-".startswith(f"{known}-"):
             raise BadFile(
                 file, f"{where}measured on {device}, but cluster {found.name} has {has}; give another --cluster"
             )
     notes += [
         f"{probe.device} is not in the catalogue: what the probe does not tell is that of {has}"
         for probe in evidence.probes
-        if not _known(probe.device)[0]
+        if not _catalogued("accelerator", probe.device)
     ]
     return found
 

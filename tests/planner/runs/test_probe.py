@@ -114,6 +114,21 @@ def test_an_unknown_accelerator_borrows_from_the_cluster_that_is_named_and_says_
     assert after(answer)["usable_memory"] == 99e9
 
 
+@pytest.mark.parametrize(
+    ("device", "named", "cluster"),
+    [
+        ("NVIDIA H100 80GB HBM3", None, "dgx-h100"),
+        ("NVIDIA H100 PCIe", None, "h100-pcie-8x"),
+        ("AMD Instinct MI250X/MI250", None, "mi250x-frontier"),
+        ("Tesla V100-SXM3-32GB", None, "v100-dgx2"),
+        ("NVIDIA H100", "h100-96gb-hbm2e", "h100-96gb-hbm2e"),  # a driver need not say the memory
+    ],
+)
+def test_a_device_in_its_drivers_words_finds_its_machines(tmp_path, device, named, cluster):
+    path = written(tmp_path, [], machine={"device": device, "memory": 85e9})
+    assert calibrate(path, cluster=named).cluster == f"{cluster}-calibrated"
+
+
 def test_what_a_probe_lacks_stays_and_is_said(tmp_path):
     answer = calibrate(written(tmp_path, []))
     assert [one.name for one in answer.constants] == ["cluster.accelerator.usable_memory"]
