@@ -83,11 +83,17 @@ def test_the_readme_leads_to_the_index_and_the_index_to_every_guide():
     assert set(re.findall(r"\]\(([\w-]+)\.md", GUIDES["README"])) == {*GUIDES, "cli"} - {"README"}
 
 
+@pytest.fixture(scope="module")
+def some_runs(tmp_path_factory):
+    """Some of those that are shipped; test_same_prices prices them all."""
+    some = tmp_path_factory.mktemp("runs") / "runs.jsonl"
+    some.write_text("".join(json.dumps(run) + "\n" for _, run in islice(json_lines(*shipped()), 100)))
+    return some
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_shown_command_ends_as_it_says(command, monkeypatch, tmp_path):
-    some = tmp_path / "runs.jsonl"  # test_same_prices prices them all
-    some.write_text("".join(json.dumps(run) + "\n" for _, run in islice(json_lines(*shipped()), 300)))
-    monkeypatch.setattr("planner.runs.report.shipped", lambda: [some])
+def test_every_shown_command_ends_as_it_says(command, monkeypatch, some_runs):
+    monkeypatch.setattr("planner.runs.report.shipped", lambda: [some_runs])
     monkeypatch.setattr("planner.analyses.robust.STEPS", 1)  # every halving plans all corners anew
     expected = re.search(r"# exit code (\d+)", command)
     done = run(*shlex.split(command, comments=True)[1:])

@@ -42,7 +42,7 @@ def pins_of(strategy):
 
 
 def test_a_prediction_of_the_plan_s_strategy_is_the_plan_s_prediction():
-    best = plan(request())
+    best = plan(request(reasons=False))
     layers = [stage.layers for stage in best.strategy.stages]
     again = predict(request(pins=pins_of(best.strategy)), layers=layers)
     assert again.prediction == best.prediction
@@ -110,7 +110,7 @@ def test_with_a_given_machine_time_mfu_cost_and_throughput_want_the_same(objecti
 
 def test_what_memory_refuses_is_named_with_its_bytes_and_its_limit():
     small = toy_cluster(device=toy_device(memory=2e8))
-    answer = plan(request(cluster=small))
+    answer = plan(request(cluster=small, reasons=False))
     assert answer.status == "infeasible"
     assert answer.strategy is None
     assert answer.proof is None
@@ -128,7 +128,7 @@ def test_pins_that_no_rule_admits_are_answered_not_raised():
 
 def test_a_refusal_names_the_rule_about_the_pins_before_any_about_what_only_repeats():
     asked = {"cluster": "dgx-a100-80gb", "model": "llama2-7b", "stack": "deepspeed"}
-    answer = plan(request(pins={"zero_stage": 3, "pp": 2}, **asked))
+    answer = plan(request(pins={"zero_stage": 3, "pp": 2}, **asked, reasons=False))
     assert answer.status == "infeasible"
     assert answer.rejected[0].rule == "zero-pipeline"
     assert not {"context-kind", "sharding-repeats"} & {one.rule for one in answer.rejected}
@@ -268,7 +268,7 @@ def test_why_not_prices_the_best_of_what_is_pinned_compare_with_best_of_all():
 
 
 def test_nothing_speaks_against_the_plan_itself():
-    best = plan(request())
+    best = plan(request(reasons=False))
     answer = why_not(request(pins={"tp": best.strategy.tp, "pp": best.strategy.pp}))
     assert "it is as good as the best plan" in answer.verdict
 

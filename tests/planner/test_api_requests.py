@@ -52,7 +52,7 @@ def test_a_mixed_cluster_is_not_taken_for_its_first_group():
     fast = toy_group().model_copy(update={"nodes": 1})
     slow = toy_group(device=toy_device(peak=1e12)).model_copy(update={"nodes": 1, "name": "slow"})
     mixed = Cluster(name="mixed", title="Mixed", groups=(fast, slow), sources={})
-    found = plan(request(cluster=mixed, gpus=8))
+    found = plan(request(cluster=mixed, gpus=8, reasons=False))
     assert {stage.group for stage in found.strategy.stages} == {"toys", "slow"}
 
 
@@ -63,8 +63,8 @@ def test_more_tokens_than_learned_positions_are_refused():
 
 def test_the_recorded_pins_can_be_asked_again():
     pins = {"tp": [1, 2], "pp": "..2", "recompute": "none", "sequence_parallel": False}
-    first = plan(request(pins=pins))
-    again = plan(request(pins=first.request["pins"]))
+    first = plan(request(pins=pins, reasons=False))
+    again = plan(request(pins=first.request["pins"], reasons=False))
     assert again.strategy == first.strategy
 
 
@@ -73,10 +73,12 @@ def test_trillions_of_tokens_are_said_as_such():
 
 
 def test_defaults_are_said_and_what_was_asked_for_is_not():
-    said = " ".join(plan(PlanRequest(model="gpt2-124m", gpus=8)).defaults)
+    said = " ".join(plan(PlanRequest(model="gpt2-124m", gpus=8, reasons=False)).defaults)
     for word in ("cluster dgx-h100", "stack megatron-core", "global batch", "sequence length", "precision bf16"):
         assert word in said
-    assert "global batch" not in " ".join(plan(PlanRequest(model="gpt2-124m", gpus=8, global_batch_size=64)).defaults)
+    assert "global batch" not in " ".join(
+        plan(PlanRequest(model="gpt2-124m", gpus=8, global_batch_size=64, reasons=False)).defaults
+    )
 
 
 def test_the_experts_of_the_example_are_understood_once_they_are_no_remark():

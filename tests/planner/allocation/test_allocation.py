@@ -157,7 +157,7 @@ def test_gpus_that_leave_a_node_group_out_are_said():
 @pytest.mark.parametrize("limit", ["60", "60s", "1 min"])
 def test_a_time_limit_is_read_as_a_plan_reads_it(tmp_path, limit):
     path = tmp_path / "queue.json"
-    path.write_text(json.dumps(queue(SMALL)))
+    path.write_text(json.dumps(queue(SMALL | {"gpus": [8]})))
     assert CliRunner().invoke(main, ["allocate", str(path), "--time-limit", limit]).exit_code == 0
     wrong = CliRunner().invoke(main, ["allocate", str(path), "--time-limit", "soon"])
     assert (wrong.exit_code, "--time-limit" in wrong.stderr, str(path) in wrong.stderr) == (2, True, False)
@@ -190,7 +190,7 @@ def test_jobs_that_may_not_wait_and_do_not_fit_are_infeasible():
 
 
 def test_a_job_that_may_not_wait_and_fits_nowhere_is_told_what_is_short_and_how_many_devices_would_do():
-    huge = {"model": "175b", "groups": ["new"], "may_wait": False, "pins": {"offload": "none"}}
+    huge = {"model": "175b", "groups": ["new"], "may_wait": False, "pins": {"offload": "none", "tp": 8, "cp": 1}}
     found = allocate(queue_of(queue(huge)))
     assert found.status == "infeasible"
     short, near = found.statement.split("; nearest that works: ")
@@ -287,13 +287,15 @@ def test_what_is_wrong_with_a_queue_is_said_in_one_line(document, said):
 
 def test_the_command_answers_and_ends_as_documented(tmp_path):
     path = tmp_path / "queue.json"
-    path.write_text(json.dumps(queue(SMALL)))
+    path.write_text(json.dumps(queue(SMALL | {"gpus": [8]})))
     done = CliRunner().invoke(main, ["allocate", str(path), "--format", "json", "--objective", "fairness"])
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["objective"] == "fairness"
     table = CliRunner().invoke(main, ["allocate", str(path)])
     assert "the fastest of its placements" in table.stdout
-    path.write_text(json.dumps(queue({"model": "175b", "may_wait": False, "pins": {"offload": "none"}})))
+    path.write_text(
+        json.dumps(queue({"model": "175b", "may_wait": False, "pins": {"offload": "none", "tp": 8, "cp": 1}}))
+    )
     refused = CliRunner().invoke(main, ["allocate", str(path)])
     assert refused.exit_code == 3
     assert refused.stderr.startswith(

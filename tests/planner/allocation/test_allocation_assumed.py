@@ -40,7 +40,11 @@ def test_a_price_that_nobody_said_is_said(own, said):
 
 
 def test_a_job_that_fits_nowhere_waits_and_says_so():
-    found = allocate(queue_of(queue({"model": "llama3.1-405b", "tokens": "1B"}, SMALL)))
+    found = allocate(
+        queue_of(
+            queue({"model": "llama3.1-405b", "tokens": "1B", "groups": ["new"], "pins": {"tp": 8, "cp": 1}}, SMALL)
+        )
+    )
     assert found.jobs[0].placed is None
     assert found.jobs[0].because.startswith(
         "no strategy fits on any placement that it allows: on 32 new the nearest to fitting, TP "
@@ -65,6 +69,6 @@ def test_equal_questions_are_searched_once():
 
 
 def test_two_processes_find_what_one_finds():
-    asked = queue_of(queue(SMALL, LARGER))
+    asked = queue_of(queue(SMALL | {"max_gpus": 16}, LARGER | {"max_gpus": 16}))
     one, two = allocate(asked), allocate(asked, workers=2)
     assert [job.placed for job in one.jobs] == [job.placed for job in two.jobs]

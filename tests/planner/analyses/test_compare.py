@@ -215,6 +215,6 @@ def test_what_is_not_there_is_refused_in_one_line(words, says):
 
 
 def test_an_answer_without_a_strategy_cannot_be_compared():
-    nothing = plan(PlanRequest(model="llama2-70b", gpus=8, pins={"offload": "none"}))
+    nothing = plan(PlanRequest(model="llama2-70b", gpus=8, pins={"offload": "none"}, reasons=False))
     with pytest.raises(BadRequest, match="no strategy"):
         side_of_plan(nothing, "nothing.json")

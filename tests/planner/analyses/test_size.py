@@ -63,7 +63,7 @@ def test_the_table_tells_wall_time_from_training_that_runs_undisturbed(met):
     heads = ("wall time", "spares", "goodput")
     assert [name for name in heads if name not in table] == []
     assert " days of wall time, $" in table
-    said = plan(ASK.model_copy(update={"gpus": option["gpus"], "objective": "goodput"})).goodput
+    said = plan(ASK.model_copy(update={"gpus": option["gpus"], "objective": "goodput", "reasons": False})).goodput
     assert (option["effective"], option["spare_nodes"]) == (said.effective, said.spare_nodes)
     assert option["cost_dollars"] == said.wall_cost_dollars > met.answer.cost_dollars
     plain = run(*ask).stdout
@@ -114,7 +114,7 @@ def test_a_day_less_is_told_of_what_the_budget_pays_where_it_pays_anything(monke
 
 
 def option(nodes, days, cost=1.0):
-    strategy = plan(PlanRequest(model="llama3-8b", gpus=8, top=0)).strategy if not STRATEGY else STRATEGY[0]
+    strategy = plan(PlanRequest(model="llama3-8b", gpus=8, reasons=False)).strategy if not STRATEGY else STRATEGY[0]
     STRATEGY[:] = [strategy]
     figures = {"mfu": 0.5, "iteration_seconds": 1.0, "global_batch_size": 8, "strategy": strategy, "proved": True}
     return Option(gpus=8 * nodes, nodes=nodes, days=days, cost_dollars=cost, **figures)
@@ -226,7 +226,7 @@ def test_a_day_that_changes_nothing_says_why(monkeypatch):
 
 def test_what_a_plan_warns_of_is_said_of_a_size_that_is_recommended():
     ask = PlanRequest(model="llama3-70b", gpus=128, tokens=2 * 10**9, global_batch_size=512, reasons=False)
-    ask = ask.model_copy(update={"memory_margin": 0.0, "framework": "any"})
+    ask = ask.model_copy(update={"memory_margin": 0.0, "framework": "any", "pins": {"cp": 1}})
     found = size(ask, days=2.0)
     said = plan(ask.model_copy(update={"gpus": found.answer.gpus}))
     assert found.answer.careful == tuple(line for line in said.warnings if "cannot start" not in line)

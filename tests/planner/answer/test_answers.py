@@ -145,7 +145,7 @@ def test_what_refuses_a_pin_is_told_first(pins, rule):
     [("175b", {"ep": 4}, "experts"), ("mixtral-8x7b", {"ep": 16}, "experts-divide"), ("175b", {"tp": 64}, "heads")],
 )
 def test_only_rules_about_what_was_pinned_are_told(model, pins, rule):
-    answer = plan(PlanRequest(model=model, cluster="dgx-h100", gpus=1024, pins=pins))
+    answer = plan(PlanRequest(model=model, cluster="dgx-h100", gpus=1024, pins=pins, reasons=False))
     assert [rejection.rule for rejection in answer.rejected] == [rule]
 
 
@@ -155,7 +155,7 @@ def test_the_pin_that_stands_in_the_way_is_named():
 
 
 def test_the_nearest_number_of_gpus_lies_between_two_doublings():
-    pins = {"offload": "none"}
+    pins = {"offload": "none", "tp": 8, "cp": 1, "micro_batch_size": 1}
     answer = plan(PlanRequest(model="175b", cluster="dgx-h100", gpus=8, pins=pins))
     gpus = int(answer.nearest.subject.split()[0])
     assert gpus % 8 == 0
@@ -164,7 +164,7 @@ def test_the_nearest_number_of_gpus_lies_between_two_doublings():
 
 
 def test_the_nearest_number_of_gpus_counts_on_what_a_plan_would_offload():
-    asked = {"model": "175b", "cluster": "dgx-h100", "memory_margin": 0, "framework": "any"}
+    asked = {"model": "175b", "cluster": "dgx-h100", "memory_margin": 0, "framework": "any", "pins": {"tp": 8, "cp": 1}}
     advice = plan(PlanRequest(**asked, gpus=8)).nearest
     gpus = int(advice.subject.split()[0])
     enough = bare(**asked, gpus=gpus)

@@ -42,7 +42,7 @@ def plan(tmp_path_factory):
         (*SMALL, "--goodput"),
         (*SMALL, "--objective", "memory"),
         (*SMALL, "--task", "finetune", "--lora", "16"),
-        ("-m", "mixtral-8x7b", "-g", "32"),
+        ("-m", "mixtral-8x7b", "-g", "32", "--cp", "1"),
         ("-m", "llama3-8b", "-g", "64", "-c", "tpu-v5p", "--no-reasons"),
         ("-m", "llama2-7b", "-g", "128", "-c", "a100-h100-mixed", "--no-reasons"),
         ("-m", "llama3-70b", "-g", "4"),

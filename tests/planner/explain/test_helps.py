@@ -9,8 +9,19 @@ from planner.request.resolve import resolve
 
 ASKED = {
     "llama3-70b on 512": {"model": "llama3-70b", "gpus": 512, "cluster": "dgx-h100", "global_batch_size": 512},
-    "175b on 1024": {"model": "175b", "gpus": 1024, "global_batch_size": 1536},
-    "mixtral-8x7b on 64": {"model": "mixtral-8x7b", "gpus": 64, "global_batch_size": 512, "objective": "goodput"},
+    "175b on 1024": {
+        "model": "175b",
+        "gpus": 1024,
+        "global_batch_size": 1536,
+        "pins": {"cp": 1, "recompute": "none,full"},
+    },
+    "mixtral-8x7b on 64": {
+        "model": "mixtral-8x7b",
+        "gpus": 64,
+        "global_batch_size": 512,
+        "objective": "goodput",
+        "pins": {"cp": 1, "etp": 1},
+    },
     "13b whose memory grows with the batch": {
         "model": "llama2-13b",
         "gpus": 24,

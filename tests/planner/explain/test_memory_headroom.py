@@ -13,7 +13,7 @@ FULL = {"model": "llama3-70b", "gpus": 8}
 
 @pytest.fixture(scope="module")
 def full():
-    return plan(PlanRequest(**FULL, memory_margin=0.0, framework="any"))
+    return plan(PlanRequest(**FULL, memory_margin=0.0, framework="any", top=0))
 
 
 def test_a_plan_that_fills_the_memory_says_that_it_may_run_out(full):
@@ -35,7 +35,7 @@ def test_the_plan_with_a_margin_is_the_plan_that_is_asked_for_with_one(full):
 
 def test_a_plan_with_room_or_with_a_margin_asked_for_says_nothing():
     for asked in ({"model": "gpt3-125m", "gpus": 8}, FULL | {"memory_margin": 0.02, "pins": {"offload": "any"}}):
-        answer = plan(PlanRequest(**asked))
+        answer = plan(PlanRequest(**asked, top=0))
         assert not any("--memory-margin" in said for said in (*answer.warnings, *(c.subject for c in answer.choices)))
 
 
@@ -65,14 +65,12 @@ def test_a_plan_leaves_a_margin_unless_it_is_told_otherwise_and_says_what_that_c
 
 def test_a_faster_plan_of_the_same_degrees_says_what_it_has_otherwise():
     tuned = {"model": "llama3-8b", "gpus": 4, "cluster": "dgx-h100", "task": "finetune", "top": 0}
-    usual, edge = (
-        plan(PlanRequest(**tuned)).strategy,
-        plan(PlanRequest(**tuned, memory_margin=0, reasons=False)).strategy,
-    )
+    answer = plan(PlanRequest(**tuned))
+    usual, edge = answer.strategy, plan(PlanRequest(**tuned, memory_margin=0, reasons=False)).strategy
     assert (usual.dp, usual.tp, usual.pp) == (edge.dp, edge.tp, edge.pp)
     assert usual.micro_batch_size != edge.micro_batch_size
     said = f" faster, DP 4 micro-batch {edge.micro_batch_size}; it fills"
-    assert any(said in one.text for one in plan(PlanRequest(**tuned)).choices)
+    assert any(said in one.text for one in answer.choices)
 
 
 def test_what_fits_only_at_the_edge_is_planned_there_and_said():

@@ -59,7 +59,7 @@ def screen(answer, width=100):
 
 
 def test_every_gpu_of_every_group_is_used_and_the_faster_group_holds_more_layers():
-    found = plan(request())
+    found = plan(request(reasons=False))
     assert found.status == "optimal"
     assert found.proof.gap == 0
     s = found.strategy
@@ -81,14 +81,14 @@ def test_a_plan_over_groups_reads_back_and_can_be_asked_again():
     stage = json.loads(found.to_json())["strategy"]["stages"][0]
     assert {"layers", "recompute_layers", "group"} <= set(stage)
     assert None not in stage.values()
-    shipped = PlanRequest(model="gpt2-124m", cluster="a100-h100-mixed", gpus=128, top=0)
+    shipped = PlanRequest(model="gpt2-124m", cluster="a100-h100-mixed", gpus=128, reasons=False)
     record = plan(shipped).request
     again = resolve(PlanRequest(model="gpt2-124m", cluster=record["cluster"], gpus=128))
     assert again.cluster == resolve(shipped).cluster
 
 
 def test_memory_is_held_against_the_device_of_each_stage():
-    found = plan(request(cluster=cluster(memory=60e9)))
+    found = plan(request(cluster=cluster(memory=60e9), reasons=False))
     limits = {
         stage.group: memory.limit for stage, memory in zip(found.strategy.stages, found.memory_bytes, strict=True)
     }
@@ -97,10 +97,10 @@ def test_memory_is_held_against_the_device_of_each_stage():
 
 
 def test_fewer_gpus_are_the_fastest_and_the_plan_says_which():
-    part = plan(request(gpus=12))
+    part = plan(request(gpus=12, reasons=False))
     assert "the fastest 12 of 16 GPUs in whole nodes: 4 old + 8 new" in part.defaults
     assert {stage.group for stage in part.strategy.stages} == {"old", "new"}
-    alone = plan(request(gpus=8))
+    alone = plan(request(gpus=8, reasons=False))
     assert "the fastest 8 of 16 GPUs in whole nodes: 8 new" in alone.defaults
     assert {stage.group for stage in alone.strategy.stages} == {"new"}
     with pytest.raises(BadNodeCount, match="8 and 12 can"):
@@ -110,7 +110,7 @@ def test_fewer_gpus_are_the_fastest_and_the_plan_says_which():
 
 
 def test_predict_takes_degrees_for_every_group_and_prices_them_as_the_search_does():
-    best = plan(request(pins={"tp": 2, "pp": 4, "cp": 1}))
+    best = plan(request(pins={"tp": 2, "pp": 4, "cp": 1}, reasons=False))
     axes = ("tp", "pp", "cp", "dp", "vpp", "zero_stage", "micro_batch_size", "schedule", "recompute")
     pins = {name: getattr(best.strategy, name) for name in axes}
     pins["sequence_parallel"] = best.strategy.sequence_parallel
@@ -170,11 +170,11 @@ def test_partial_recomputation_over_groups_is_priced_as_what_it_comes_to(memory,
 def test_an_end_stage_may_be_empty_over_groups_where_the_stack_can():
     job = {"stack": toy_stack(uneven_stages=True, empty_ends=True), "pins": {"pp": 16, "tp": 1, "cp": 1, "dp": 1}}
     model = toy_model(num_layers=16, vocab_size=400_000)
-    found = plan(request(model=model, **job))
+    found = plan(request(model=model, **job, reasons=False))
     assert min(stage.layers for stage in (found.strategy.stages[0], found.strategy.stages[-1])) == 0
     again = predict(request(model=model, **job), layers=[stage.layers for stage in found.strategy.stages])
     assert again.prediction.iteration_seconds == pytest.approx(found.prediction.iteration_seconds)
-    held = plan(request(model=model, stack=toy_stack(uneven_stages=True), pins=job["pins"]))
+    held = plan(request(model=model, stack=toy_stack(uneven_stages=True), pins=job["pins"], reasons=False))
     assert held.prediction.iteration_seconds > found.prediction.iteration_seconds
 
 

@@ -8,7 +8,7 @@ from planner import PlanRequest, plan, predict
 
 
 def remarks(**asked):
-    answer = plan(PlanRequest(**asked))
+    answer = plan(PlanRequest(**{"top": 0, **asked}))
     said = [one for one in answer.warnings if "cannot start this plan" in one]
     assert answer.startable == (not said)
     return said

@@ -8,7 +8,7 @@ from planner.api.answers import ONE_GROUP
 from planner.request.budget import CORE, Budget
 from planner.search.objective import Objective
 
-FREE = {"memory_margin": 0, "framework": "any"}
+FREE = {"memory_margin": 0, "framework": "any", "top": 0}
 SHORT = {"model": "moonlight-16b-a3b", "gpus": 4, "cluster": "dgx-a100-80gb", "global_batch_size": 64, **FREE}
 
 

@@ -75,8 +75,6 @@ def test_unfused_attention_is_priced_as_such(backend, tmp_path):
 
 @pytest.mark.parametrize("pins", [{"zero_stage": 3}, {"tp": 1, "pp": 1, "cp": 1}])
 def test_why_not_names_the_nearest_that_works(pins):
-    answer = why_not(PlanRequest(model="llama3-70b", gpus=64, pins=pins))
-    assert answer.nearest is not None
     said = [word for name, value in pins.items() for word in (f"--{name.removesuffix('_stage')}", str(value))]
     done = CliRunner().invoke(main, ["why-not", "--model", "llama3-70b", "--gpus", "64", *said])
     assert "Nearest that works" in done.stdout

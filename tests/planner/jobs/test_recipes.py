@@ -63,7 +63,7 @@ def plain(plan):
 
 @pytest.mark.parametrize(("target", "framework", "stack"), WRITTEN)
 def test_a_recipe_is_read_back_as_the_same_plan(target, framework, stack, tmp_path, pytestconfig):
-    count = 30 * pytestconfig.getoption("--examples")
+    count = 20 * pytestconfig.getoption("--examples")
     plans = random_plans(
         framework, count, seed=5, models=DENSE, precisions=("bf16", "fp16"), choices=choices(framework), stack=stack
     )

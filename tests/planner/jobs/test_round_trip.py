@@ -16,7 +16,7 @@ READ = {
 }
 READ = {name: form for name, form in READ.items() if name in FRAMEWORKS and TARGETS[name].write}
 READ.pop("megatron-bridge")  # its recipes have sizes and habits that its overrides leave out
-PLANS = 30
+PLANS = 20
 VERSIONS = {"torchtitan": "0.2"}
 """Those that are read, where they are not the usual ones."""
 HOSTED = {"pins": (("offload", "any"),)}

@@ -238,7 +238,7 @@ def test_a_large_plan_is_drawn_in_part_and_says_so():
 
 def test_an_answer_without_a_strategy_or_of_another_price_is_refused():
     told = answer("1f1b")
-    nothing = plan(PlanRequest(model="llama2-70b", gpus=8, pins={"offload": "none"}))
+    nothing = plan(PlanRequest(model="llama2-70b", gpus=8, pins={"offload": "none"}, reasons=False))
     with pytest.raises(BadRequest, match="infeasible"):
         trace(nothing)
     other = told.prediction.model_copy(update={"iteration_seconds": 1.0})

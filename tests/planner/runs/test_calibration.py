@@ -50,7 +50,7 @@ SHAPES = (
 )
 
 
-def rows(shapes=SHAPES, *, copies=3, **constants):
+def rows(shapes=SHAPES, *, copies=1, **constants):
     """Runs that the model itself makes on a stack of those constants, the same few several times."""
     made = []
     for number, shape in enumerate(shapes * copies):
@@ -78,7 +78,7 @@ def by_name(answer):
 def test_the_factors_that_made_the_runs_are_found_from_the_shipped_stack(tmp_path):
     truth = {"compute_time": 1.4, "tensor_traffic_time": 1.8, "host_time": 1.5}
     more = [{"model": {"num_layers": 24, "hidden_size": width}, "micro": 4, "tp": 8} for width in (1024, 2048, 4096)]
-    answer = calibrate([written(tmp_path / "runs.jsonl", rows((*SHAPES, *more), copies=3, **truth))])
+    answer = calibrate([written(tmp_path / "runs.jsonl", rows((*SHAPES, *more), copies=2, **truth))])
     found = by_name(answer)
     for name, value in truth.items():
         constant = found[f"stack.calibrated.{name}"]
@@ -109,7 +109,7 @@ def test_what_runs_cannot_tell_moves_with_what_all_causes_have_in_common(tmp_pat
 
 
 def test_a_miss_that_may_as_well_be_chance_is_not_followed(tmp_path):
-    made = rows(SHAPES[:1], copies=1)
+    made = rows(SHAPES[:1])
     made[0]["measured"]["iteration_seconds"] *= 1.02
     answer = calibrate([written(tmp_path / "runs.jsonl", made)])
     assert {one.after for one in answer.constants} == {1.0}
@@ -117,12 +117,12 @@ def test_a_miss_that_may_as_well_be_chance_is_not_followed(tmp_path):
 
 
 def test_runs_without_a_miss_move_nothing(tmp_path):
-    answer = calibrate([written(tmp_path / "runs.jsonl", rows(copies=1))])
+    answer = calibrate([written(tmp_path / "runs.jsonl", rows())])
     assert all(one.after == pytest.approx(one.before, abs=2e-3) for one in answer.constants)
 
 
 def test_one_wild_run_does_not_carry_the_others_along(tmp_path):
-    made = rows(copies=1, compute_time=1.4, host_time=1.4)
+    made = rows(SHAPES[::2], compute_time=1.4, host_time=1.4)
     made[0]["measured"]["iteration_seconds"] *= 3.0
     wild, tame = (calibrate([written(tmp_path / f"{len(part)}.jsonl", part)]) for part in (made, made[1:]))
     before, after, without = (
@@ -133,7 +133,7 @@ def test_one_wild_run_does_not_carry_the_others_along(tmp_path):
 
 
 def test_leaving_a_run_out_is_close_to_fitting_without_it(tmp_path):
-    made = rows(SHAPES[:4], copies=1, compute_time=1.25)
+    made = rows(SHAPES[:4], compute_time=1.25)
     for number, row in enumerate(made):
         row["measured"]["iteration_seconds"] *= 1.0 + 0.03 * (-1) ** number
     told = calibrate([written(tmp_path / "all.jsonl", made)]).runs[0].left_out

@@ -6,7 +6,6 @@ file is written again. A plain run prices one document of each kind; ``--example
 
 import csv
 import gzip
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,18 +14,12 @@ import pytest
 from costmodels.pricing import price_strategy
 from planner import predict
 from planner.runs.case import case_of
-from planner.runs.files import read_runs
-from planner.runs.judge import judge_run, shipped
-from tests.planner.measured_run import only
+from planner.runs.judge import judge_run
+from tests.planner.measured_run import only, shipped_runs
 
 GOLDEN = Path(__file__).parent / "golden" / "predictions.csv.gz"
 EVERY = 40
 """Of how many runs one is asked of ``predict`` too; of fewer with ``--examples``."""
-
-
-@cache
-def runs(path):
-    return [run for run in read_runs(path) if run.request is not None]
 
 
 def golden():
@@ -45,7 +38,7 @@ def kind(run):
 
 
 def test_shipped_runs_have_the_prices_that_they_had(request):
-    known, every = golden(), [run for path in shipped() for run in runs(path)]
+    known, every = golden(), [run for run in shipped_runs() if run.request]
     assert set(known) == {(run.group, run.id) for run in every}
     one_of_each = {kind(run): run for run in every}.values()
     for run in every if request.config.getoption("--examples") > 1 else one_of_each:
@@ -59,7 +52,7 @@ def test_shipped_runs_have_the_prices_that_they_had(request):
 
 def test_validating_a_run_and_predicting_its_request_give_the_same_figure(request):
     every = max(EVERY // request.config.getoption("--examples") ** 2, 1)
-    measured = [run for path in shipped() for run in runs(path) if run.measured.iteration_seconds]
+    measured = [run for run in shipped_runs() if run.request and run.measured.iteration_seconds]
     for run in measured[::every]:
         answer = predict(run.request, as_ran=True)
         verdict = only(judge_run(run), "iteration_time")

@@ -4,15 +4,14 @@ import statistics
 
 import pytest
 
-from planner.runs.files import read_runs
-from planner.runs.judge import judge_run, shipped
+from planner.runs.judge import judge_run
+from tests.planner.measured_run import shipped_runs
 
 
 def errors(group):
     """Signed errors of every scored allocator peak of a group."""
-    runs = [run for path in shipped() for run in read_runs(path) if run.group == group]
-    found = [v for run in runs for v in judge_run(run) if v.metric == "memory" and v.scored and v.error is not None]
-    return [v.error for v in found]
+    found = [verdict for run in shipped_runs() if run.group == group for verdict in judge_run(run)]
+    return [one.error for one in found if one.metric == "memory" and one.scored and one.error is not None]
 
 
 def test_allocator_peaks_of_megatron_core_on_b200_come_out_within_one_percent():

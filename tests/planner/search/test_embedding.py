@@ -88,7 +88,7 @@ def test_a_plan_document_is_sound_by_its_own_arithmetic(model, gpus, more):
 
 
 def test_unsound_documents_are_found():
-    document = json.loads(plan(PlanRequest(**ASKED)).to_json())
+    document = json.loads(plan(PlanRequest(**ASKED, reasons=False)).to_json())
     for spoil in (
         lambda d: d["strategy"].update(tp=3),
         lambda d: d["strategy"]["stages"].pop(),
@@ -120,7 +120,7 @@ def test_the_same_question_has_the_same_document(question):
 
 
 def test_threads_do_not_disturb_each_other():
-    asked = [PlanRequest(model="gpt3-1.3b", gpus=gpus) for gpus in (8, 16, 24)]
+    asked = [PlanRequest(model="gpt3-1.3b", gpus=gpus) for gpus in (8, 24)]
     alone = [without_clock(plan(one).to_json()) for one in asked]
     with ThreadPoolExecutor(2) as pool:
         together = [without_clock(answer.to_json()) for answer in pool.map(plan, asked * 2)]
@@ -193,7 +193,7 @@ def test_names_that_the_planner_does_not_have_are_attribute_errors():
 
 
 def test_a_plan_is_frozen_and_names_its_schema():
-    document = json.loads(plan(PlanRequest(**ASKED)).to_json())
+    document = json.loads(plan(PlanRequest(**ASKED, reasons=False)).to_json())
     assert document["schema"] == "plan/1"
     assert document["provenance"]["version"]
     assert len(document["provenance"]["sources"]) == 3

@@ -98,7 +98,7 @@ def test_the_leanest_split_of_24_layers_over_8_stages_spares_the_ends():
         "global_batch_size": 64,
         "pins": {"pp": 8, "vpp": 1, "recompute": "none", "micro_batch_size": 4},
     }
-    lean = plan(PlanRequest(**asked, objective="memory"))
+    lean = plan(PlanRequest(**asked, objective="memory", reasons=False))
     even = predict(PlanRequest(**asked), layers=[3] * 8)
     layers = [stage.layers for stage in lean.strategy.stages]
     assert sum(layers) == 24

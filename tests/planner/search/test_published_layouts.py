@@ -4,9 +4,8 @@ import tomllib
 from pathlib import Path
 
 from planner import BadRequest, PlanRequest, predict
-from planner.runs.files import read_runs
-from planner.runs.judge import shipped
 from tests.each import each
+from tests.planner.measured_run import shipped_runs
 
 LAYOUTS = tomllib.loads(Path(__file__).with_name("published_layouts.toml").read_text())["layouts"]
 REFUSED = {
@@ -51,7 +50,7 @@ def test_a_published_layout_can_be_priced(layout):
 def largest_of_every_source():
     """The run on most devices of every shipped source, of those with a time that counts."""
     found = {}
-    for run in (run for path in shipped() for run in read_runs(path)):
+    for run in shipped_runs():
         if not run.scored or run.unpriced or run.measured.out_of_memory or not run.measured.iteration_seconds:
             continue
         if run.group not in found or run.request.gpus > found[run.group].request.gpus:

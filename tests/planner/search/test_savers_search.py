@@ -122,24 +122,24 @@ def asked(*, memory=80e9, **changes):
 
 def least(**changes):
     """Bytes with which a little less than the leanest plan without offloading fits."""
-    best = plan(asked(objective="memory", **changes))
+    best = plan(asked(objective="memory", **changes, reasons=False))
     return max(stage.total for stage in best.memory_bytes) * 0.98
 
 
 def test_nothing_is_offloaded_unless_asked_for():
-    found = plan(asked())
+    found = plan(asked(reasons=False))
     assert found.strategy.offload == "none"
     assert not any("offload" in line for line in found.defaults)
 
 
 def test_where_nothing_fits_the_plan_offloads_and_says_so():
-    found = plan(asked(memory=least()))
+    found = plan(asked(memory=least(), reasons=False))
     assert found.strategy.offload != "none"
     assert f"offload {found.strategy.offload} (nothing fits without)" in found.defaults
 
 
 def test_who_forbids_offloading_gets_none():
-    assert plan(asked(memory=least(), pins={"offload": "none"})).status == "infeasible"
+    assert plan(asked(memory=least(), pins={"offload": "none"}, reasons=False)).status == "infeasible"
 
 
 def test_a_host_that_is_too_small_is_named():

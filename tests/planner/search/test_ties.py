@@ -97,7 +97,7 @@ def test_a_wider_tie_is_named_but_not_taken(searched):
         assert widest.reason in told.text
 
 
-@pytest.fixture(scope="module", params=["fastest", "close", "validated"])
+@pytest.fixture(scope="module", params=["close", "validated"])
 def answered(request):
     return request.param, plan(PlanRequest(model="gpt3-175b", gpus=12288, ties=request.param, top=3))
 

@@ -6,7 +6,13 @@ from planner import PlanRequest, plan
 from planner.search import within_measured
 from planner.search.choice import SURE, WIDEST
 
-QUESTION = {"model": "llama3-8b", "gpus": 64, "top": 0, "global_batch_size": 256, "pins": {"tp": "4", "pp": "2,4"}}
+QUESTION = {
+    "model": "llama3-8b",
+    "gpus": 64,
+    "reasons": False,
+    "global_batch_size": 256,
+    "pins": {"tp": "4", "pp": "2,4"},
+}
 
 
 def answers(monkeypatch, most, **changes):

@@ -29,7 +29,7 @@ def scope(**changes):
 @pytest.fixture(name="short", scope="module")
 def fixture_short():
     """The plan of a model that fills its devices."""
-    return plan(PlanRequest(**SHORT, ties="fastest"))
+    return plan(PlanRequest(**SHORT, ties="fastest", reasons=False))
 
 
 def test_a_proof_without_offloading_says_so_where_the_plan_is_called_the_best(short):
