@@ -1,22 +1,29 @@
-"""What an exporter reads, and what it hands back."""
+"""What an exporter reads, what it hands back, and whether a framework starts a plan by its rules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
+
+import numpy as np
 
 from costmodels.layout.split import ends_of_cut, odd_stage
 from costmodels.model.model import Model
 from costmodels.stack.adapters import Adapters
 from costmodels.stack.switches import Switches
+from costmodels.strategy import AXES
 from hardware.catalogue import accelerator, names
+from planner.answer.load import strategy_from_plan
 from planner.answer.plan import Plan, Stage, Strategy
 from planner.answer.text import name_in, why_infeasible
 from planner.errors import BadRequest
+from planner.frameworks.conditions import Facts
+from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.choices import switches_of
 from planner.request.tables import model_of
+from planner.rules.rule import words_of
 
 LARGEST_NAME: Final = 63 - len("-node-99999999-9-abcde")
 """Characters of a job's name: Kubernetes takes 63, and schedulers number the nodes and make every pod's name unique."""
@@ -235,3 +242,35 @@ def looped_chunks(held: Sequence[int], vpp: int) -> list[int]:
     chunks[0] -= embedding
     chunks[-1] -= head
     return chunks
+
+
+def broken(job: Job, framework: str, *, version: str = "") -> Iterator[str]:
+    """Every rule of a framework's version, "" the newest, that the plan breaks, as a sentence's end with its source."""
+    row, facts = strategy_from_plan(job.strategy), _facts(job)
+    columns = {name: getattr(row, name) for name in AXES}
+    for rule in FRAMEWORKS[framework].constraints:
+        if rule.holds_in(version) and not np.all(rule.holds(columns, facts)):
+            more = {"precision": facts.precision, "accelerator": facts.accelerator}
+            words = words_of(row.row(0), facts.model, facts.switches, **more)
+            yield f"it takes {rule.sentence.format(**words)} ({rule.source})"
+
+
+def device_lack(job: Job, framework: str) -> str | None:
+    """Why a framework does not run on the accelerators, whatever the strategy; None where it does."""
+    facts, any_row = _facts(job), {"tp": np.ones(1, dtype=np.int64)}
+    for rule in FRAMEWORKS[framework].constraints:
+        if rule.name.endswith("-device") and not np.all(rule.holds(any_row, facts)):
+            return f"it takes {rule.sentence.format(accelerator=facts.accelerator)} ({rule.source})"
+    return None
+
+
+def _facts(job: Job) -> Facts:
+    return Facts(
+        model=job.model,
+        seq_length=job.seq_length,
+        global_batch_size=job.strategy.global_batch_size,
+        precision=job.precision,
+        switches=job.switches,
+        accelerator=job.nodes[0].accelerator,
+        vendor=job.vendor,
+    )

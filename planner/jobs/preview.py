@@ -12,10 +12,9 @@ from planner.answer.plan import Plan, Strategy
 from planner.answer.text import name_in
 from planner.errors import BadRequest
 from planner.frameworks.registry import framework_of
-from planner.jobs.check import broken, device_lack
 from planner.jobs.choices import uncarried_choices
 from planner.jobs.data import data
-from planner.jobs.job import groups_in_turn, job_of
+from planner.jobs.job import broken, device_lack, groups_in_turn, job_of
 from planner.jobs.megatron.options import CARRIED, OPTIONS
 from planner.jobs.megatron.write import strategy_lacks, strategy_values
 from planner.jobs.megatron.write_stack import stack_values, state_values

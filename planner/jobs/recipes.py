@@ -10,9 +10,8 @@ from planner.jobs.imported import ImportedJob
 from planner.jobs.reader import CommandReader, Context, Launch
 from planner.jobs.trainers import axolotl, llamafactory, swift, trl
 from planner.jobs.transformers.arguments import files_of, started, values_of
-from planner.jobs.transformers.options import OPTIONS
 from planner.jobs.transformers.read import command_job, command_of
-from planner.jobs.transformers.trainer import TRANSFORMERS, Trainer
+from planner.jobs.transformers.trainer import OPTIONS, TRANSFORMERS, Trainer
 
 _TRAINERS: Final[Mapping[str, Trainer]] = {
     "llamafactory": llamafactory.LLAMA_FACTORY,

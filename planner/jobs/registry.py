@@ -11,11 +11,10 @@ from planner.errors import BadRequest, UnknownName
 from planner.frameworks.registry import ANY, FRAMEWORKS, framework_of
 from planner.frameworks.vendors import TPU, XLA
 from planner.jobs.accelerate.write import accelerate
-from planner.jobs.check import broken
 from planner.jobs.choices import uncarried_choices
 from planner.jobs.deepspeed import options as deepspeed_options
 from planner.jobs.deepspeed.write import deepspeed
-from planner.jobs.job import Export, Job, Write, job_of, refuse
+from planner.jobs.job import Export, Job, Write, broken, job_of, refuse
 from planner.jobs.launchers.clouds import ray, skypilot
 from planner.jobs.launchers.kubernetes import jobset, kueue, trainjob, volcano
 from planner.jobs.launchers.slurm import slurm

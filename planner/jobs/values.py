@@ -127,7 +127,8 @@ def unpriced(values: Mapping[str, Any], effects: Mapping[str, str]) -> tuple[str
         effects: on time or memory, by word.
     """
     said = {word: at_path(values, word) for word in effects}
-    return tuple(f"{word} is read and not priced: {effects[word]}" for word, value in said.items() if _on(value))
+    on = [word for word, value in said.items() if value and str(value).strip().lower() not in _OFF]
+    return tuple(f"{word} is read and not priced: {effects[word]}" for word in on)
 
 
 def at_path(values: Mapping[str, Any], word: str) -> Any:
@@ -138,6 +139,12 @@ def at_path(values: Mapping[str, Any], word: str) -> Any:
     return found
 
 
-def _on(value: Any) -> bool:
-    """Whether a value switches something on: a number, a name or a table that is not empty."""
-    return bool(value) and str(value).strip().lower() not in _OFF
+def table_at(values: Mapping[str, Any], word: str) -> Mapping[str, Any]:
+    """The table at a path, empty where none is."""
+    found = at_path(values, word)
+    return found if isinstance(found, Mapping) else {}
+
+
+def has_all(values: Mapping[str, Any], *words: str) -> bool:
+    """Whether tables within tables have something at each of some paths."""
+    return all(at_path(values, word) is not None for word in words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Any, Final
 
 from costmodels.names import SHARDED_PARAMETERS
@@ -28,11 +28,7 @@ Find = Callable[[str], JobFile | None]
 
 
 def accelerate_job(document: Mapping[str, Any], find: Find = lambda _: None) -> ImportedJob:
-    """The job of a configuration of ``accelerate launch``; model, batch and sequence are the script's.
-
-    Raises:
-        BadRequest: it has no key of Accelerate, or a value that is not priced.
-    """
+    """The job of a configuration of ``accelerate launch``; model, batch and sequence are the script's."""
     if not _KEYS & set(document):
         raise BadRequest("it has no key of Accelerate, such as distributed_type")
     document = typed(document, OPTIONS, words=False)
@@ -152,17 +148,14 @@ def _stage(at: Document) -> int:
     return SHARDED_PARAMETERS
 
 
-def _recognises(file: JobFile) -> bool:
-    return "distributed_type" in (file.document or ())
-
-
 def _read(file: JobFile, context: Context) -> ImportedJob:
-    return replace(accelerate_job(file.document or {}, finder(context, file.path)), unsaid=OF_SCRIPT)
+    find = partial(context.find, beside=file.path)
+    return replace(accelerate_job(file.document or {}, find), unsaid=OF_SCRIPT)
 
 
-def finder(context: Context, beside: Path | None) -> Find:
-    """What finds the files that a file names."""
-    return lambda name: context.find(name, beside)
-
-
-READERS: Final = (DocumentReader("accelerate", "a configuration of Accelerate", "", _recognises, _read),)
+READERS: Final = (
+    DocumentReader(
+        "accelerate", "a configuration of Accelerate", "",
+        lambda file: "distributed_type" in (file.document or ()), _read,
+    ),
+)  # fmt: skip

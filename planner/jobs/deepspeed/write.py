@@ -19,11 +19,7 @@ USUAL_BUCKET: Final = 500_000_000
 
 
 def deepspeed(job: Job, version: str) -> Export:
-    """The configuration as of DeepSpeed 0.19: batch, ZeRO, precision, offloading, Ulysses, AutoTP.
-
-    Raises:
-        Inexpressible: DeepSpeed lacks a part of the plan.
-    """
+    """The configuration as of DeepSpeed 0.19: batch, ZeRO, precision, offloading, Ulysses, AutoTP."""
     strategy = job.strategy
     held = ",".join(str(stage.layers) for stage in strategy.stages)
     cut = f"PipelineModule cuts {job.model.num_layers} layers by type or by parameters, not into {held}"

@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any, Final
 
 from planner.jobs.imported import ImportedJob
+from planner.jobs.megatron.configurations import table_job, table_words
 from planner.jobs.megatron.dialect import dialect
-from planner.jobs.megatron.tables import table_job, table_words
 from planner.jobs.reader import Context, DocumentReader, JobFile
 from planner.jobs.values import program_of
 

@@ -19,11 +19,7 @@ _ACCELERATORS: Final[Mapping[str, str]] = data("launchers/skypilot")["accelerato
 
 
 def skypilot(job: Job, version: str, program: Export) -> Export:
-    """A task of equal nodes.
-
-    Raises:
-        Inexpressible: nodes of several kinds, which a task cannot ask for.
-    """
+    """A task of equal nodes."""
     kinds = [part.accelerator for part in job.nodes]
     refuse(
         "skypilot", [(len(set(kinds)) > 1, f"asks for one kind of accelerator, but the plan has {' and '.join(kinds)}")]

@@ -14,13 +14,13 @@ from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, joined
 from planner.jobs.logs.statements import Findings
 from planner.jobs.logs.tables import log_reader
-from planner.jobs.megatron.tables import resolved_tables
+from planner.jobs.megatron.configurations import resolved_tables
 from planner.jobs.options import Document, options_of, present
 from planner.jobs.reader import CommandReader, Context, JobFile, Launch, reader_of_tables
 from planner.jobs.transformers.arguments import overrides_of
 from planner.jobs.transformers.job import model_named
-from planner.jobs.transformers.options import EVERYWHERE, TARGETS
-from planner.jobs.values import unpriced, whole
+from planner.jobs.transformers.trainer import EVERYWHERE, TARGETS
+from planner.jobs.values import table_at, unpriced, whole
 
 OPTIONS: Final = options_of("llmfoundry")
 """Keys of its YAML, as of llm-foundry 0.22, with the values that Composer and MPT take by default."""
@@ -32,13 +32,8 @@ _KEYS: Final = frozenset({"global_train_batch_size", "device_train_microbatch_si
 
 
 def foundry_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
-    """The job of a configuration of llm-foundry.
-
-    Raises:
-        BadRequest: a value that it would refuse or that is not priced.
-    """
-    inner = document.get("parameters")
-    document = {**document, **inner} if isinstance(inner, Mapping) else document
+    """The job of a configuration of llm-foundry."""
+    document = {**document, **table_at(document, "parameters")}
     document = resolved_tables(document, document)
     at = Document(document, OPTIONS)
     micro = whole(at("micro_batch_size"))
@@ -139,26 +134,26 @@ def _adapters(at: Document) -> ImportedJob:
 
 
 def _recognises(at: Mapping[str, Any]) -> bool:
-    inner = at.get("parameters")
-    keys = set(at) | set(inner if isinstance(inner, Mapping) else ())
-    model = at.get("model")
+    keys, model = {*at, *table_at(at, "parameters")}, at.get("model")
     return len(keys & _KEYS) > 1 and "model" in keys and (not isinstance(model, Mapping) or "name" in model)
 
 
-def _starts(launch: Launch) -> bool:
-    """Whether a command line is that of its ``train.py`` under Composer."""
-    return Path(launch.words[0]).name == "composer" and any(word.endswith((".yaml", ".yml")) for word in launch.words)
+def _file_in(launch: Launch) -> str:
+    """The file that a command line of its ``train.py`` under Composer names; empty where it is another program's."""
+    files = [word for word in launch.words if word.endswith((".yaml", ".yml"))]
+    return files[0] if files and Path(launch.words[0]).name == "composer" else ""
 
 
 def _read_command(launch: Launch, context: Context) -> ImportedJob:
     """The job of the file that a command line names, with its overrides (``max_duration=10ba``)."""
-    name = next(word for word in launch.words if word.endswith((".yaml", ".yml")))
-    document = configured(launch, context, name, overrides_of(launch.words))
-    return document if isinstance(document, ImportedJob) else foundry_job(document, context)
+    name = _file_in(launch)
+    return configured(launch, context, name, overrides_of(launch.words), lambda made: foundry_job(made, context))
 
 
 READERS: Final = (
-    CommandReader("llm-foundry", "a command line of llm-foundry", "", _starts, _read_command),
+    CommandReader(
+        "llm-foundry", "a command line of llm-foundry", "", lambda launch: bool(_file_in(launch)), _read_command
+    ),
     reader_of_tables("llm-foundry", "a configuration of llm-foundry", "", _recognises, foundry_job),
 )
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from planner.jobs.logs.forms import Form, Step, step_of
-from planner.jobs.logs.lines import rank_of
-from planner.jobs.logs.memory import Kind, MemoryForm, Peak, peaks_in, ran_out
+from planner.jobs.logs.lines import Kind, MemoryForm, Peak, peaks_in, ran_out, rank_of
 from planner.jobs.logs.series import Timed
 
 _ASIDES: Final = tuple((re.compile(pattern, re.IGNORECASE), name) for pattern, name in (

@@ -10,8 +10,7 @@ from planner.answer.text import plural, short_seconds
 from planner.jobs.documents import describes_model
 from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.forms import Form
-from planner.jobs.logs.lines import gathered, plain
-from planner.jobs.logs.memory import peak_memory
+from planner.jobs.logs.lines import gathered, peak_memory, plain
 from planner.jobs.logs.scan import Scan, Start, Tables
 from planner.jobs.logs.series import FEWEST, Reading, Timing, readings, timing
 from planner.jobs.reader import Context, JobFile

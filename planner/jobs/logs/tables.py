@@ -11,8 +11,7 @@ from planner.errors import BadRequest
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.forms import Form, keyed, row
-from planner.jobs.logs.lines import has
-from planner.jobs.logs.memory import MemoryForm
+from planner.jobs.logs.lines import MemoryForm, has
 from planner.jobs.logs.scan import Dump, Fact, Tables
 from planner.jobs.logs.statements import Findings, findings_of, with_findings
 from planner.jobs.reader import Context, JobFile, LogReader

@@ -33,11 +33,7 @@ _OF_BASE: Final = 150
 
 
 def maxtext_job(document: Mapping[str, Any]) -> ImportedJob:
-    """The job of what overrides MaxText's base.yml.
-
-    Raises:
-        BadRequest: it has no key of MaxText, or a value that MaxText would refuse or that is not priced.
-    """
+    """The job of what overrides MaxText's base.yml."""
     at = Document(_without_base(document), OPTIONS)
     if not any(row.word in document for row in OPTIONS if row.field not in {"run_name", "vocab_size"}):
         raise BadRequest("it has no key of MaxText, such as ici_fsdp_parallelism")

@@ -19,11 +19,7 @@ SCRIPT: Final = "maxtext.sh"
 
 
 def maxtext(job: Job, version: str) -> Export:
-    """The configuration as of MaxText 0.2.5: axes inside a slice and between slices, and a script that starts a rank.
-
-    Raises:
-        Inexpressible: stages are uneven.
-    """
+    """The configuration as of MaxText 0.2.5, of axes inside a slice and between slices, and the script of a rank."""
     refuse("maxtext cannot start this plan:", [(job.uneven, "its stages hold as many layers each")])
     remarks, target, on_tpu = _remarks(job), f"MaxText {version}", job.vendor == TPU
     start = shell.commented(target, (), "\n".join([*(_HOST if on_tpu else _START), _RUN]))

@@ -10,13 +10,21 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Final
 
 from planner.errors import BadRequest
 from planner.jobs.data import data, pattern, words
-from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
 from planner.jobs.reader import Launch
+
+_SAID: Final = data("megatron/effects")
+OF_VISION: Final[Mapping[str, str]] = _SAID["vision"]
+"""Options of multimodal programs, by which these are known."""
+UNPRICED: Final[Mapping[str, str]] = {**OF_VISION, **_SAID["unpriced"]}
+"""By option, what it does."""
+OF_THE_RUN: Final = pattern(words(_SAID["harmless"]))
+"""Pattern of options that change no price: rates, checkpoints, data, logs, launchers."""
+
 
 Words = dict[str, list[str]]
 """Values of every option, without dashes in front."""
@@ -108,11 +116,7 @@ def _is_option(word: str) -> bool:
 
 
 def translated(given: Mapping[str, Sequence[str]], dialect: Dialect, environment: Mapping[str, str]) -> Words:
-    """The options of a program as Megatron-LM's.
-
-    Raises:
-        BadRequest: an option that no price has, or that Megatron-LM no longer takes.
-    """
+    """The options of a program as Megatron-LM's."""
     for name, why in dialect.refused.items():
         if name in given and _is_on(given[name]):
             raise BadRequest(f"--{name}: {why}")
@@ -171,3 +175,22 @@ def _switch(found: Words, name: str, values: list[str]) -> None:
 
 OFF: Final[Mapping[str, str]] = data("megatron/words")["off"]
 """What is on unless it is switched off, as configurations call it, and Megatron-LM's word for off."""
+
+
+def _starts_swift(launch: Launch) -> bool:
+    """Whether a launch is ``megatron sft`` or its kin, or the script that this runs."""
+    words = [word.rpartition("/")[2] for word in launch.words]
+    command = any(one == "megatron" and then in {"sft", "pt", "rlhf"} for one, then in pairwise(words))
+    scripts = ("_megatron/sft.py", "_megatron/pt.py", "_megatron/rlhf.py")
+    return command or any(word.endswith(scripts) for word in launch.words)
+
+
+SWIFT: Final = dialect("swift", _starts_swift)
+DEEPSPEED: Final = dialect("deepspeed")
+DIALECTS: Final = (SWIFT, *map(dialect, ("slime", "mindspeed", "pai", "zero_bubble")), DEEPSPEED, dialect("older"))
+"""In the order in which they are asked whether a launch is theirs."""
+
+
+def dialect_of(launch: Launch) -> Dialect:
+    """The dialect of a launch."""
+    return next((one for one in DIALECTS if one.knows(launch)), MEGATRON)

@@ -11,7 +11,7 @@ from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.scan import Start
 from planner.jobs.logs.tables import log_reader, made_job
-from planner.jobs.megatron.dialects import DEEPSPEED
+from planner.jobs.megatron.dialect import DEEPSPEED
 from planner.jobs.megatron.options import OPTIONS
 from planner.jobs.megatron.read import READERS as COMMANDS
 from planner.jobs.reader import Context, Launch

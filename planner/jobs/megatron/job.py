@@ -10,12 +10,12 @@ from costmodels.stack.adapters import ADAPTED
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob, Length
 from planner.jobs.megatron.dialect import MEGATRON, Dialect, translated
-from planner.jobs.megatron.hybrid import of_hybrid
 from planner.jobs.megatron.options import MOMENTS, OPTIONS, PRECISIONS
+from planner.jobs.megatron.programs import of_hybrid
 from planner.jobs.megatron.read_model import assumed_fields, model_fields
 from planner.jobs.megatron.read_pipeline import Pipeline, hybrid_pattern, pipeline_of, recomputation
 from planner.jobs.megatron.read_software import assumed, check_priced, not_priced, stack_changes
-from planner.jobs.model_names import known_model, taken_to_be
+from planner.jobs.models import known_model, taken_to_be
 from planner.jobs.options import Arguments, present
 
 _LENGTHS: Final[Mapping[str, Literal["iterations", "sequences", "tokens"]]] = {
@@ -41,9 +41,6 @@ def job_of(
         dialect: what the program makes of them.
         model_known: the model is given elsewhere, and the arguments need not describe one.
         environment: variables that are set for the program.
-
-    Raises:
-        BadRequest: no argument of Megatron-LM is there, or a value is not what it should be.
     """
     environment = environment or {}
     at = Arguments(of_hybrid(translated(given, dialect, environment)), OPTIONS)

@@ -12,14 +12,13 @@ from typing import Any, Final
 from planner.errors import BadRequest
 from planner.jobs.data import data, words
 from planner.jobs.imported import ImportedJob
-from planner.jobs.megatron.dialect import MEGATRON, Dialect, Words, options_of
-from planner.jobs.megatron.dialects import DIALECTS, SWIFT, dialect_of
-from planner.jobs.megatron.hybrid import HYBRID
+from planner.jobs.megatron.dialect import DIALECTS, MEGATRON, SWIFT, Dialect, Words, dialect_of, options_of
 from planner.jobs.megatron.job import job_of
 from planner.jobs.megatron.options import OPTIONS
-from planner.jobs.megatron.vision import is_multimodal, of_language, said_of_vision
+from planner.jobs.megatron.programs import HYBRID, is_multimodal, of_language, said_of_vision
 from planner.jobs.reader import CommandReader, Context, Launch
 from planner.jobs.shell.processes import processes
+from planner.jobs.values import at_path
 
 _OWN: Final = frozenset({"--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--micro-batch-size"})
 """Options by which a command line is known, whatever its program is called."""
@@ -99,17 +98,10 @@ def _of_deepspeed(given: Mapping[str, Sequence[str]], launch: Launch, context: C
 
 
 def _deepspeed_options(document: Mapping[str, Any]) -> Words:
-    zero = document.get("zero_optimization")
-    zero = zero if isinstance(zero, dict) else {}
-    found: Words = {}
-    if isinstance(stage := zero.get("stage"), int):
+    found: Words = {name: [] for name in ("bf16", "fp16") if at_path(document, f"{name}.enabled") is True}
+    if isinstance(stage := at_path(document, "zero_optimization.stage"), int):
         found["zero-stage"] = [str(stage)]
-    for name in ("bf16", "fp16"):
-        part = document.get(name)
-        if isinstance(part, dict) and part.get("enabled") is True:
-            found[name] = []
-    offload = zero.get("offload_optimizer")
-    if isinstance(offload, dict) and offload.get("device") not in {None, "none"}:
+    if at_path(document, "zero_optimization.offload_optimizer.device") not in (None, "none"):
         found["optimizer-cpu-offload"] = []
     return found
 

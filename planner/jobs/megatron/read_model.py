@@ -26,11 +26,7 @@ _ROUNDED: Final = 64
 
 
 def model_fields(at: Arguments) -> dict[str, Any]:
-    """Fields of ``costmodels.model.model.from_shape``.
-
-    Raises:
-        BadRequest: a size is missing or not a number.
-    """
+    """Fields of ``costmodels.model.model.from_shape``."""
     heads, hidden = at.needed("num_heads"), at.needed("hidden_size")
     bias = not at.given("disable_bias_linear")
     activation = next((name for field, name in _ACTIVATIONS.items() if at.given(field)), "gelu")
@@ -204,11 +200,7 @@ def _places(at: Arguments, layers: int) -> dict[str, int]:
 
 
 def layer_bits(text: str, layers: int, word: str = "moe-layer-freq") -> list[int]:
-    """A bit a layer of a pattern such as ``([0]*1+[1]*3)*2``, or of one layer in n, the first of them.
-
-    Raises:
-        BadRequest: it is neither.
-    """
+    """A bit a layer of a pattern such as ``([0]*1+[1]*3)*2``, or of one layer in n, the first of them."""
     if text.isascii() and text.isdecimal() and 0 < int(text) <= layers:
         return [int(layer % int(text) == 0) for layer in range(layers)]
     with suppress(SyntaxError, ValueError, MemoryError, RecursionError):

@@ -21,11 +21,7 @@ _LETTER: Final = re.compile(r"([A-Za-z])\*(\d+)")
 
 
 def hybrid_chunks(at: Arguments) -> list[str]:
-    """Letters of chunk after chunk, those of stages within one another chunk-major; none where no pattern is given.
-
-    Raises:
-        BadRequest: a letter that is not known.
-    """
+    """Letters of chunk after chunk, those of stages within one another chunk-major; none where no pattern is given."""
     return _chunks(at, "layer_pattern", "".join(at.words("layer_pattern")).partition("/")[0], LETTERS)
 
 
@@ -35,11 +31,7 @@ def hybrid_pattern(at: Arguments) -> str:
 
 
 def layout_chunks(at: Arguments) -> list[str]:
-    """Letters of chunk after chunk of a pipeline layout, repetitions written out; none where no layout is given.
-
-    Raises:
-        BadRequest: a letter that the layout does not know.
-    """
+    """Letters of chunk after chunk of a pipeline layout, repetitions written out; none where no layout is given."""
     plain = at.text("layout").replace(",", "").replace(" ", "")
     while _GROUP.search(plain):
         plain = _GROUP.sub(lambda found: found[1] * int(found[2]), plain)
@@ -74,11 +66,7 @@ class Pipeline(NamedTuple):
 
 
 def empty_layers(at: Arguments) -> tuple[int, ...]:
-    """Layers that hold places and nothing else, of those that ``--num-layers`` counts.
-
-    Raises:
-        BadRequest: a place that is none of them.
-    """
+    """Layers that hold places and nothing else, of those that ``--num-layers`` counts."""
     words = [part for word in at.words("empty_layers") for part in re.split(r"[,\s]+", word) if part]
     total = at("num_layers") or 0
     if wrong := [word for word in words if not word.isdecimal() or int(word) >= total]:
@@ -94,9 +82,6 @@ def pipeline_of(at: Arguments, *, balanced: bool = False) -> Pipeline:
     Args:
         at: the arguments.
         balanced: layers that do not come out even are spread over the stages, more of them on the first.
-
-    Raises:
-        BadRequest: it is given in two ways, or stages or chunks would be unequal where they must not be.
     """
     pp = at("pp")
     _check_ways(at)
@@ -229,11 +214,7 @@ class Recomputation(NamedTuple):
 
 
 def recomputation(at: Arguments, pipeline: Pipeline) -> Recomputation:
-    """The recomputation that is asked for; older words stand for the selective one, of attention or of experts too.
-
-    Raises:
-        BadRequest: two kinds of it, or words that are missing or belong to the other kind.
-    """
+    """The recomputation that is asked for; older words stand for the selective one, of attention or of experts too."""
     light = next((field for field in ("recompute_activations", "moe_layer_recompute") if at.given(field)), "")
     kind = at("recompute") or ("selective" if light else "")
     word = at.word_of("recompute")

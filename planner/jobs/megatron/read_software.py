@@ -19,11 +19,7 @@ _DROPOUTS: Final = ("attention_dropout", "hidden_dropout")
 
 
 def stack_changes(at: Arguments, dialect: Dialect, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Fields of the stack that the arguments decide, given or not; of those that are not, what the stack has otherwise.
-
-    Raises:
-        BadRequest: a dropout that is no share.
-    """
+    """Fields of the stack that the arguments decide; of those that are not given, what the stack has otherwise."""
     said: dict[str, Any] = {}
     sums = stack(dialect.stack).gradients.accumulate_traffic > 0  # the stack's own gradients are added up apart
     for flag, fields in STANDS_FOR.items():
@@ -60,11 +56,7 @@ def dispatcher(at: Arguments) -> str:
 
 
 def dropped(at: Arguments) -> float:
-    """The larger of the two shares that are dropped.
-
-    Raises:
-        BadRequest: a share that is no number.
-    """
+    """The larger of the two shares that are dropped."""
     return max(DROPOUT if _unsaid(at, field) else at.real(field) or 0.0 for field in _DROPOUTS)
 
 
@@ -194,11 +186,7 @@ def assumed(at: Arguments) -> Iterator[str]:
 
 
 def check_priced(at: Arguments) -> None:
-    """Refuse what cannot be priced together.
-
-    Raises:
-        BadRequest: activations and optimizer states both go to the host.
-    """
+    """Refuse what cannot be priced together."""
     moved = [field for field in ("fine_grained_activation_offloading", "cpu_offloading") if at.given(field)]
     if at.given("optimizer_cpu_offload") and moved:
         raise BadRequest(f"--optimizer-cpu-offload and --{at.word_of(moved[0])} are not priced together")

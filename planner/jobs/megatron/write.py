@@ -23,7 +23,7 @@ from planner.jobs.megatron.write_stack import (
     state_lacks,
     state_values,
 )
-from planner.jobs.model_constants import model_constants
+from planner.jobs.models import model_constants
 from planner.jobs.options import applicable
 
 FILE: Final = "megatron-args.sh"
@@ -35,11 +35,7 @@ _OWN_SCHEDULES: Final = frozenset({"none", "1f1b", "interleaved-1f1b", "interlea
 
 
 def megatron(job: Job, version: str) -> Export:
-    """Arguments and variables of one rank, as of Megatron-Core 0.19.
-
-    Raises:
-        Inexpressible: Megatron-LM lacks a part of the plan.
-    """
+    """Arguments and variables of one rank, as of Megatron-Core 0.19."""
     strategy, request = job.strategy, job.plan.request
     refuse_lacks("megatron-lm", job)
     model, about_model = model_values(job.model, seq_length=job.seq_length)
@@ -68,11 +64,7 @@ def _of_version(values: dict[str, Any], version: str) -> dict[str, Any]:
 
 
 def refuse_lacks(target: str, job: Job) -> None:
-    """Refuse what no argument of Megatron-Core says.
-
-    Raises:
-        Inexpressible: there is something.
-    """
+    """Refuse what no argument of Megatron-Core says."""
     lacks = (*strategy_lacks(job.strategy, job.plan.request), *state_lacks(job.strategy, job.plan.request))
     refuse(f"{target} cannot start this plan:", ((True, lack) for lack in lacks))
 
@@ -125,9 +117,6 @@ def strategy_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
     Args:
         strategy: degrees, switches and stages.
         request: the resolved request of the answer, of which the model and the stack say how experts are sent tokens.
-
-    Raises:
-        BadRequest: the split of layers over stages and chunks cannot be written as a pipeline layout.
     """
     model = _model(request)
     pattern, predicting = str(model.get("layer_pattern") or ""), int(model.get("mtp_layers") or 0)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from costmodels.model.model import Experts, LatentAttention, Mamba, Model
 from planner.frameworks.conditions import further_mechanisms
 from planner.jobs.megatron.options import OPTIONS
-from planner.jobs.model_constants import model_constants
+from planner.jobs.models import model_constants
 from planner.jobs.options import applicable
 
 _ACTIVATIONS: Final[dict[str, dict[str, Any]]] = {

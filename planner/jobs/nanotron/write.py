@@ -38,11 +38,7 @@ _REMARKS: Final = (
 
 
 def nanotron(job: Job, version: str) -> Export:
-    """The configuration as of commit 2411b02 or of release 0.4, whose layers run once and whose optimizer is Adam.
-
-    Raises:
-        Inexpressible: stages are cut otherwise than nanotron cuts them, or the release lacks what the plan has.
-    """
+    """The configuration as of commit 2411b02 or of release 0.4, whose layers run once and whose optimizer is Adam."""
     strategy, optimizer, old = job.strategy, job.switches.optimizer, version == RELEASE
     held, own = [stage.layers for stage in strategy.stages], stage_layers(job.model, strategy.pp)
     reasons = [

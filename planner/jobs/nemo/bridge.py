@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from planner.jobs.megatron.tables import TYPES
+from planner.jobs.megatron.configurations import TYPES
 from planner.jobs.nemo.python import FORMATS, Recipe, assigned, constants_of, dotted, value_of
 from planner.jobs.values import program_of
 

@@ -40,8 +40,8 @@ def _aside(findings: Findings) -> Sequence[str]:
     return [f"NeMo prints a mean over the last {last} steps"] if findings.timing else ()
 
 
-def _configures(file: JobFile) -> bool:
-    return {"trainer", "model"} <= set(file.document or ())  # of which checkpoints may be named by a loss
-
-
-READERS: Final = (log_reader("nemo", _settled, aside=_aside, unless=_configures),)
+READERS: Final = (
+    log_reader(  # a configuration may name checkpoints by a loss
+        "nemo", _settled, aside=_aside, unless=lambda file: {"trainer", "model"} <= set(file.document or ())
+    ),
+)

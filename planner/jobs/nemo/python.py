@@ -205,11 +205,7 @@ _FACTORY: Final = re.compile(r"(\w+)(?:\((.*)\))?", re.DOTALL)
 
 
 def recipe_of_command(words: Sequence[str]) -> Recipe:
-    """The recipe of ``nemo llm pretrain --factory llama3_8b trainer.num_nodes=2``.
-
-    Raises:
-        BadRequest: no recipe is named.
-    """
+    """The recipe of ``nemo llm pretrain --factory llama3_8b trainer.num_nodes=2``."""
     named = next((one for word, one in pairwise(words) if word in {"--factory", "-f"}), "")
     factory = _FACTORY.fullmatch(named)
     if factory is None:

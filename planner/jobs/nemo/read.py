@@ -11,13 +11,14 @@ from typing import Any, Final
 from costmodels.model.catalogue import model
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
+from planner.jobs.megatron.configurations import table_job, table_words
 from planner.jobs.megatron.dialect import Words, dialect
 from planner.jobs.megatron.read import BOTH_WAYS
-from planner.jobs.megatron.tables import table_job, table_words
 from planner.jobs.nemo.bridge import configurations_in, words_of_configuration
 from planner.jobs.nemo.python import DECIDE, Recipe, known_recipes, recipe_of_command, recipes_in, words_of
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch, reader_of_tables
 from planner.jobs.transformers.arguments import overrides_of
+from planner.jobs.values import table_at
 
 _ONE: Final = dialect("nemo")
 _BRIDGE: Final = dialect("bridge")
@@ -45,13 +46,8 @@ def _is_one(document: Mapping[str, Any]) -> bool:
 
 
 def nemo_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
-    """The job of a configuration of NeMo 1's Megatron GPT.
-
-    Raises:
-        BadRequest: a value that is wrong or not priced, or a model with an encoder and a decoder.
-    """
-    model = document.get("model")
-    model = model if isinstance(model, Mapping) else {}
+    """The job of a configuration of NeMo 1's Megatron GPT."""
+    model = table_at(document, "model")
     if isinstance(model.get("encoder"), Mapping) and isinstance(model.get("decoder"), Mapping):
         raise BadRequest("model.encoder with model.decoder is not priced; a decoder of text is")
     found = table_job(_one_words(document, context), _ONE, context)
@@ -67,10 +63,6 @@ def _is_bridge(document: Mapping[str, Any]) -> bool:
         and (bool({"ddp", "optimizer", "checkpoint", "mixed_precision"} & set(document)))
         and any("parallel_size" in key for key in document["model"])
     )
-
-
-def _read_bridge(document: Mapping[str, Any], context: Context) -> ImportedJob:
-    return _of_bridge(table_words(document, _PARTS, context.environment), context)
 
 
 def _of_bridge(words: Words, context: Context) -> ImportedJob:
@@ -182,10 +174,6 @@ def _is_nemo(launch: Launch) -> bool:
     return Path(launch.words[0]).name == "nemo" and bool({"pretrain", "finetune"} & set(launch.words[:4]))
 
 
-def _read_nemo(launch: Launch, context: Context) -> ImportedJob:
-    return _of_recipe(recipe_of_command(launch.words), context)
-
-
 _BRIDGES: Final = "megatron-bridge"
 READERS: Final = (
     DocumentReader(
@@ -195,8 +183,14 @@ READERS: Final = (
         "bridge-recipe", "a recipe of Megatron-Bridge", _BRIDGES, lambda file: bool(configurations_in(file.text)),
         _read_configuration,
     ),
-    CommandReader("nemo-recipe", "a command line of NeMo 2", _BRIDGES, _is_nemo, _read_nemo),
+    CommandReader(
+        "nemo-recipe", "a command line of NeMo 2", _BRIDGES, _is_nemo,
+        lambda launch, context: _of_recipe(recipe_of_command(launch.words), context),
+    ),
     reader_of_tables("nemo", "a configuration of NeMo 1", _BRIDGES, _is_one, nemo_job),
-    reader_of_tables(_BRIDGES, "a configuration of Megatron-Bridge", _BRIDGES, _is_bridge, _read_bridge),
+    reader_of_tables(
+        _BRIDGES, "a configuration of Megatron-Bridge", _BRIDGES, _is_bridge,
+        lambda document, context: _of_bridge(table_words(document, _PARTS, context.environment), context),
+    ),
     CommandReader(_BRIDGES, "overrides of a recipe of Megatron-Bridge", _BRIDGES, _is_recipe, _read_recipe),
 )  # fmt: skip

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from planner.jobs.shell.state import LEAVING, Branch, Doubt, Exit, Shell, State, Status, Undecided
-from planner.jobs.shell.values import RANKS, is_known
+from planner.jobs.shell.state import LEAVING, RANKS, Branch, Doubt, Exit, Shell, State, Status, Undecided, is_known
 
 Arm = Callable[[], Status]
 
@@ -47,29 +46,18 @@ def either_way(shell: Shell, doubt: Doubt, yes: Arm, no: Arm, *, override: bool 
     first = Way(yes, branch.arms[0], () if doubt.negated else doubt.values)
     second = Way(no, branch.arms[1], doubt.values if doubt.negated else ())
     found = taken(shell, branch, (first, second), flip=doubt.negated)
-    return _told(doubt, found) if isinstance(found, tuple) else found
+    if not isinstance(found, tuple):
+        return found
+    same: dict[tuple[Status, Status], Doubt] = {(True, False): doubt, (False, True): doubt.flipped()}
+    return same.get(found, replace(doubt, unset=None, values=()))
 
 
 def _said(doubt: Doubt) -> str:
     """An arm in words."""
     if len(doubt.options) == 1:
         name, value = doubt.options[0]
-        return f"{_option(name)} {'other than ' if doubt.negated else ''}{value or 'empty'}"
+        return f"${name} {'other than ' if doubt.negated else ''}{value or 'empty'}"
     return f"not {doubt.text}" if doubt.negated else doubt.text
-
-
-def _option(name: str) -> str:
-    return f"${name}"
-
-
-def _told(doubt: Doubt, statuses: tuple[Status, Status]) -> Status:
-    """What a branch ends with where its arms do the same and end otherwise."""
-    yes, no = statuses
-    if yes is True and no is False:
-        return doubt
-    if yes is False and no is True:
-        return doubt.flipped()
-    return replace(doubt, unset=None, values=())
 
 
 def taken(shell: Shell, branch: Branch, ways: Sequence[Way], *, flip: bool = False) -> Status | tuple[Status, Status]:
@@ -141,14 +129,12 @@ def _suppose(shell: Shell, values: Sequence[tuple[str, str]]) -> None:
     """Take names to have the values that an arm says they have."""
     for name, value in values:
         shell.state.given[name] = value
-        for mark in [mark for mark, one in shell.unknowns.known.items() if _is_variable(one.text, one.names, name)]:
+        itself = {f"${{{name}}}", f"${name}"}
+        known = shell.unknowns.known.items()
+        for mark in [mark for mark, one in known if one.names == {name} and one.text in itself]:
             for held, text in shell.state.variables.items():
                 if isinstance(text, dict):
                     text.update({key: one.replace(mark, value) for key, one in text.items()})
                 elif not is_known(text):
                     shell.state.variables[held] = text.replace(mark, value)
             shell.state.arguments = [one.replace(mark, value) for one in shell.state.arguments]
-
-
-def _is_variable(text: str, names: frozenset[str], name: str) -> bool:
-    return names == {name} and text in {f"${{{name}}}", f"${name}"}

@@ -17,8 +17,8 @@ from typing import Final
 
 from planner.errors import BadRequest
 from planner.jobs.data import template
+from planner.jobs.shell.processes import directives, slurm_variables
 from planner.jobs.shell.script import Script, read_commands
-from planner.jobs.shell.slurm import directives, slurm_variables
 
 WARNING: Final = "bash ran the script's own code; every program that it calls was replaced by a recorder"
 _HARMLESS: Final = (

@@ -9,9 +9,8 @@ from pathlib import PurePath
 from typing import Final
 
 from planner.jobs.shell.parsing import not_understood, parsed
-from planner.jobs.shell.slurm import directives, slurm_variables
-from planner.jobs.shell.state import Doubt, Exit, Shell, State, Status
-from planner.jobs.shell.values import is_known
+from planner.jobs.shell.processes import directives, slurm_variables
+from planner.jobs.shell.state import Doubt, Exit, Shell, State, Status, is_known
 from planner.jobs.shell.variables import exported
 
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash", "ksh"})

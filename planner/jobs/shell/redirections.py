@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from planner.jobs.shell.parsing import Node
 from planner.jobs.shell.state import Shell, Status
-from planner.jobs.shell.words import HERE, joined, ranged, source
-
-if TYPE_CHECKING:
-    from tree_sitter import Node
+from planner.jobs.shell.words import HERE, joined, ranged, source, text_of
 
 
 @dataclass
@@ -41,31 +38,20 @@ def redirected(shell: Shell, node: Node) -> Status:
     stages = [body, *streams.after] if body else streams.after
     if not stages:
         return True
-    if streams.after:
-        return _streamed(shell, streams, lambda: shell.piped(shell, stages))
-    return _streamed(shell, streams, lambda: shell.run(shell, stages[0]))
-
-
-def _streamed(shell: Shell, streams: _Streams, action: Callable[[], Status]) -> Status:
     outer, given = shell.output, shell.input
     if streams.given is not None:
         shell.input = streams.given.splitlines(keepends=True)
     if streams.target or streams.dropped:
         shell.output = []
     try:
-        status = action()
+        status = shell.piped(shell, stages) if streams.after else shell.run(shell, stages[0])
     finally:
         printed, shell.output, shell.input = shell.output, outer, given
     if streams.target:
-        _into(shell, streams, "".join(printed or ()))
+        whole = (shell.file(streams.target) or "" if streams.append else "") + "".join(printed or ())
+        shell.affordable(len(whole))
+        shell.state.files[streams.target] = whole
     return status
-
-
-def _into(shell: Shell, streams: _Streams, text: str) -> None:
-    files = shell.state.files
-    before = files.get(streams.target, shell.files.get(streams.target, "")) if streams.append else ""
-    shell.affordable(len(before) + len(text))
-    files[streams.target] = before + text
 
 
 def _read(shell: Shell, node: Node, streams: _Streams) -> None:
@@ -92,7 +78,7 @@ def _here_document(shell: Shell, node: Node) -> str:
     word = source(start)
     text = source(body)
     if not set(word) & set("'\"\\"):
-        text = "".join(part.text for part in ranged(shell, body, body.start_byte, body.end_byte, HERE))
+        text = text_of(ranged(shell, body, body.start_byte, body.end_byte, HERE))
     if node.children[0].type == "<<-":
         text = "".join(line.lstrip("\t") for line in text.splitlines(keepends=True))
     return text
@@ -106,7 +92,7 @@ def _file(shell: Shell, node: Node, streams: _Streams) -> None:
         return
     name = joined(shell, targets[0])
     if sign == "<":
-        text = shell.state.files.get(name, shell.files.get(name))
+        text = shell.file(name)
         streams.given = shell.derived(f"$(<{name})", name) if text is None else text
     elif descriptor is None or source(descriptor) == "1":
         streams.target, streams.dropped = ("", True) if name.startswith("/dev/") else (name, False)

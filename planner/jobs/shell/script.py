@@ -13,10 +13,9 @@ from planner.jobs.shell.commands import dispatched
 from planner.jobs.shell.launches import starts_training
 from planner.jobs.shell.parameters import parameter
 from planner.jobs.shell.parsing import not_understood, parsed
-from planner.jobs.shell.slurm import directives, slurm_variables
-from planner.jobs.shell.state import Exit, Leave, Return, Shell, Started, State
+from planner.jobs.shell.processes import directives, slurm_variables
+from planner.jobs.shell.state import Exit, Leave, Return, Shell, Started, State, Unknowns, without_private
 from planner.jobs.shell.statements import piped, run
-from planner.jobs.shell.values import Unknowns, without_private
 from planner.jobs.shell.ways import Need, Route, asked, assumption, launches_of, needs_of, that_matter, usual_routes
 
 _PATHS = 40
@@ -182,7 +181,11 @@ def _launch(unknowns: Unknowns, started: Started) -> Launch:
     around = [word for words in started.outer for word in words]
     said = [*(value for _, value in started.environment), *(text for _, text in started.written)]
     texts = [*started.words, *around, *said]
-    unknown = {one.text: _option_of(one.names) for text in texts for one in unknowns.of(text)}
+    unknown = {
+        one.text: ", ".join(dict.fromkeys(Need(name, one.line).option for name in sorted(one.names)))
+        for text in texts
+        for one in unknowns.of(text)
+    }
     show = unknowns.shown
     return Launch(
         tuple(show(word) for word in started.words),
@@ -192,9 +195,3 @@ def _launch(unknowns: Unknowns, started: Started) -> Launch:
         unknown=unknown,
         outer=tuple(tuple(show(word) for word in words) for words in started.outer),
     )
-
-
-def _option_of(names: frozenset[str]) -> str:
-    """How the user says what is not known."""
-    said = ("--arg VALUE" if name.isdecimal() or name == "#" else f"--env {name}=VALUE" for name in sorted(names))
-    return ", ".join(dict.fromkeys(said))

@@ -127,9 +127,8 @@ def _script(words: Sequence[str]) -> str:
     at = next((at for at, word in enumerate(words[:-1]) if at and _OPTION.fullmatch(word)), 0)
     if at and PurePath(words[0]).name.endswith("sh"):
         return _OF_CONTAINER.sub(r"${\1}", words[at + 1])
-    return " ".join(_quoted(_OF_CONTAINER.sub(r"${\1}", word)) for word in words)
-
-
-def _quoted(word: str) -> str:
-    """A word whose variables a template fills in."""
-    return '"' + re.sub(r'(["\\`])', r"\\\1", word) + '"' if "$" in word else shlex.quote(word)
+    filled = [_OF_CONTAINER.sub(r"${\1}", word) for word in words]  # in double quotes, so that variables are expanded
+    escaped = [re.sub(r'(["\\`])', r"\\\1", word) for word in filled]
+    return " ".join(
+        f'"{inner}"' if "$" in word else shlex.quote(word) for word, inner in zip(filled, escaped, strict=True)
+    )

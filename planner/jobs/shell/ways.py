@@ -129,12 +129,8 @@ def launches_of(routes: Sequence[Route], matter: Sequence[Branch]) -> tuple[Laun
         for launch in route.launches:
             found.setdefault(repr(_said(launch)), replace(launch, when=arms))
     everywhere = {key for key in found if all(key in route.outcome for route in routes)}
-    listed = sorted(found.items(), key=lambda one: _unknown_parts(one[1]))[:_LISTED]
-    return tuple(replace(one, when=()) if key in everywhere else one for key, one in listed)
-
-
-def _unknown_parts(launch: Launch) -> int:
-    return sum(text in word for text in launch.unknown for word in launch.words)
+    listed = sorted(found.items(), key=lambda one: sum(t in word for t in one[1].unknown for word in one[1].words))
+    return tuple(replace(one, when=()) if key in everywhere else one for key, one in listed[:_LISTED])
 
 
 def assumption(branch: Branch) -> str:

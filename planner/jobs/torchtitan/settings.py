@@ -13,7 +13,7 @@ from planner.answer.text import plural
 from planner.errors import BadRequest
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length
-from planner.jobs.model_names import known_model
+from planner.jobs.models import known_model
 from planner.jobs.options import Document, applicable, present
 from planner.jobs.torchtitan.options import EAGER, EAGER_LOSS, FOLDED, NARROW_STATES, OPTIONS, READ_MODELS
 
@@ -38,11 +38,7 @@ class _Ranks(NamedTuple):
 
 
 def torchtitan_job(document: Mapping[str, Any]) -> ImportedJob:
-    """The job of a torchtitan configuration of any version.
-
-    Raises:
-        BadRequest: it has no table of torchtitan, or a value that torchtitan would refuse or that is not priced.
-    """
+    """The job of a torchtitan configuration of any version."""
     if not {"parallelism", "training"} & set(document):
         raise BadRequest("it has no table of torchtitan, such as [parallelism]")
     at = Document(_in_sequences(document), OPTIONS)

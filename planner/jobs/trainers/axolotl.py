@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from planner.jobs.data import data
-from planner.jobs.reader import Launch
 from planner.jobs.trainers.family import is_program, readers, trainer
 from planner.jobs.transformers.arguments import started
 from planner.jobs.values import truth, whole
@@ -38,13 +37,10 @@ def _translated(values: Mapping[str, Any]) -> dict[str, Any]:
 AXOLOTL: Final = trainer("axolotl", _translated)
 
 
-def _starts(launch: Launch) -> bool:
-    start = started(launch.words)
-    return is_program(start, "axolotl") or start.program in _PROGRAMS
-
-
 READERS: Final = readers(
-    "axolotl", AXOLOTL, "configuration", _starts, commands=("train", "preprocess"),
+    "axolotl", AXOLOTL, "configuration",
+    lambda launch: is_program(launch, "axolotl") or started(launch.words).program in _PROGRAMS,
+    commands=("train", "preprocess"),
     recognises=lambda keys: "base_model" in keys and bool(
         keys & {"sequence_len", "micro_batch_size", "datasets", "adapter"}
     ),

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from planner.jobs.data import data
-from planner.jobs.reader import Launch
 from planner.jobs.trainers.family import is_program, readers, trainer
-from planner.jobs.transformers.arguments import started
 from planner.jobs.transformers.read import names_in
 from planner.jobs.values import truth
 
@@ -33,12 +31,9 @@ def _translated(values: Mapping[str, Any]) -> dict[str, Any]:
 LLAMA_FACTORY: Final = trainer("llamafactory", _translated)
 
 
-def _starts(launch: Launch) -> bool:
-    program = is_program(started(launch.words), "llamafactory-cli", "lmf")
-    return program or bool(names_in(launch) & {"finetuning_type", "cutoff_len"})
-
-
 READERS: Final = readers(
-    "llamafactory", LLAMA_FACTORY, "recipe", _starts, commands=("train",),
+    "llamafactory", LLAMA_FACTORY, "recipe", commands=("train",),
+    starts=lambda launch: is_program(launch, "llamafactory-cli", "lmf")
+    or bool(names_in(launch) & {"finetuning_type", "cutoff_len"}),
     recognises=lambda keys: bool(keys & _KEYS) and "model_name_or_path" in keys,
 )  # fmt: skip

@@ -8,11 +8,12 @@ from typing import Any
 
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, joined
-from planner.jobs.megatron.tables import resolved_tables
+from planner.jobs.megatron.configurations import resolved_tables
 from planner.jobs.options import present
 from planner.jobs.reader import Context
 from planner.jobs.transformers.job import training_job
 from planner.jobs.transformers.trainer import Trainer
+from planner.jobs.values import truth
 
 
 def plain_words(document: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -28,15 +29,20 @@ def plain_words(document: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def leaves(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """What stands in tables within tables, by path, with what it refers to in its place; what is empty is left out."""
-    yield from _leaves(resolved_tables(document, document), "")
+
+    def within(table: Mapping[str, Any], front: str) -> Iterator[tuple[str, Any]]:
+        for key, value in table.items():
+            if isinstance(value, Mapping):
+                yield from within(value, f"{front}{key}.")
+            elif value is not None:
+                yield f"{front}{key}", value
+
+    yield from within(resolved_tables(document, document), "")
 
 
-def _leaves(table: Mapping[str, Any], front: str) -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{front}{key}.")
-        elif value is not None:
-            yield f"{front}{key}", value
+def full_shard(*, kept: bool = False, offload: Any = False) -> str:
+    """Transformers' word for FSDP over all ranks: whether parameters stay gathered, and whether the host holds them."""
+    return " ".join(["shard_grad_op" if kept else "full_shard", *(["offload"] if truth(offload) else [])])
 
 
 def on_own_kernels(job: ImportedJob, name: str, *, compiled: bool) -> ImportedJob:
@@ -64,11 +70,7 @@ def on_own_kernels(job: ImportedJob, name: str, *, compiled: bool) -> ImportedJo
 def tuned(
     values: Mapping[str, Any], trainer: Trainer, context: Context, *, gpus: int | None, batch: int | None, task: str
 ) -> ImportedJob:
-    """The job of such values; a batch of all ranks stands above steps of accumulation.
-
-    Raises:
-        BadRequest: a value that is wrong, or contradicts another.
-    """
+    """The job of such values; a batch of all ranks stands above steps of accumulation."""
     job = training_job(values, trainer, context, gpus=gpus, task=task)
     if batch is None:
         return job

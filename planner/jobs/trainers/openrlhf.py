@@ -89,10 +89,6 @@ def _started(launch: Launch) -> tuple[int, str] | None:
     return next(((at, one[1]) for at, one in found if one), None)
 
 
-def _recognises(launch: Launch) -> bool:
-    return _started(launch) is not None
-
-
 def _read(launch: Launch, context: Context) -> ImportedJob:
     at, name = _started(launch) or (0, "")
     given = launch.words[at + 1 :]
@@ -107,4 +103,8 @@ def _read(launch: Launch, context: Context) -> ImportedJob:
     return joined(job, ImportedJob(actors))
 
 
-READERS: Final = (CommandReader("openrlhf", "a command line of OpenRLHF", "", _recognises, _read),)
+READERS: Final = (
+    CommandReader(
+        "openrlhf", "a command line of OpenRLHF", "", lambda launch: _started(launch) is not None, _read
+    ),
+)  # fmt: skip

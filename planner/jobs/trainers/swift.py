@@ -31,14 +31,14 @@ SWIFT: Final = trainer("swift", _translated)
 
 def _starts(launch: Launch) -> bool:
     start = started(launch.words)
-    if is_program(start, "swift"):
+    if is_program(launch, "swift"):
         return bool(start.words) and start.words[0] in _TASKS
     return start.program in {"swift", *(f"swift.cli.{one}" for one in _TASKS)} or start.program.endswith(_SCRIPTS)
 
 
 def _read(launch: Launch, context: Context) -> ImportedJob:
     start = started(launch.words)
-    own = is_program(start, "swift")
+    own = is_program(launch, "swift")
     command = command_of(launch, context, SWIFT, start.words[1:] if own else start.words)
     kind = start.words[0] if own else start.name.rpartition(".")[2]
     found = command_job(launch, context, SWIFT, command=command, task=_TASKS.get(kind, "finetune"))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from planner.jobs.imported import ImportedJob
-from planner.jobs.reader import Context, JobFile, Launch
+from planner.jobs.reader import Context, Launch
 from planner.jobs.trainers.family import is_program, readers, trainer
 from planner.jobs.transformers.arguments import started
 from planner.jobs.transformers.read import OF_ACCELERATE, OF_TRL, command_job, command_of, names_in
@@ -45,14 +45,10 @@ def _task(name: str) -> str | None:
     return next((task for task in _TASKS if task in words or task == name.lower()), None)
 
 
-def _of_file(file: JobFile) -> str:
-    return _task(file.path.stem) or _task(file.path.parent.name) or "sft"
-
-
 def _starts(launch: Launch) -> bool:
-    start = started(launch.words)
-    if is_program(start, "trl"):
+    if is_program(launch, "trl"):
         return True
+    start = started(launch.words)
     known = names_in(launch)
     recipe = any(word.endswith((".yaml", ".yml")) for word in start.words)
     named = start.name.lower().removeprefix("run_").removesuffix("_vlm") in _TASKS
@@ -62,7 +58,7 @@ def _starts(launch: Launch) -> bool:
 
 def _read(launch: Launch, context: Context) -> ImportedJob:
     start = started(launch.words)
-    if not is_program(start, "trl"):
+    if not is_program(launch, "trl"):
         return command_job(launch, context, TRL, task=_task(start.name))
     command = command_of(launch, context, TRL, start.words[1:])
     left = {name: value for name, value in command.values.items() if name not in _STARTS}
@@ -79,9 +75,9 @@ def _accelerate(values: Mapping[str, Any], context: Context) -> dict[str, Any]:
     return found | ({"num_processes": count} if (count := whole(values.get("num_processes"))) else {})
 
 
-def _recognises(keys: set[str]) -> bool:
-    others = {"finetuning_type", "cutoff_len"} | OF_ACCELERATE
-    return "model_name_or_path" in keys and bool(keys & OF_TRL) and not keys & others
-
-
-READERS: Final = readers("trl", TRL, "recipe", _starts, _recognises, read=_read, task=_of_file)
+_OTHERS: Final = {"finetuning_type", "cutoff_len"} | OF_ACCELERATE
+READERS: Final = readers(
+    "trl", TRL, "recipe", _starts, read=_read,
+    recognises=lambda keys: "model_name_or_path" in keys and bool(keys & OF_TRL) and not keys & _OTHERS,
+    task=lambda file: _task(file.path.stem) or _task(file.path.parent.name) or "sft",
+)  # fmt: skip

@@ -10,9 +10,8 @@ from costmodels.stack.adapters import ADAPTED, OF_ATTENTION
 from planner.jobs.data import pattern, words
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import Document
-from planner.jobs.transformers.options import EVERYWHERE, FORMATS, TARGETS
 from planner.jobs.transformers.sharding import STACK
-from planner.jobs.transformers.trainer import Trainer
+from planner.jobs.transformers.trainer import EVERYWHERE, FORMATS, TARGETS, Trainer
 from planner.jobs.values import real, truth
 
 _WHOLE: Final = frozenset({"full", "none", "false", "all"})

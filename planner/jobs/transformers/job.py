@@ -15,13 +15,12 @@ from costmodels.stack.optimizers import OPTIMIZERS, named_optimizer
 from planner.errors import BadRequest
 from planner.jobs.data import pattern
 from planner.jobs.imported import ImportedJob, Length, joined
-from planner.jobs.model_names import known_model, taken_to_be
+from planner.jobs.models import known_model, taken_to_be
 from planner.jobs.options import Document, applicable, present
 from planner.jobs.reader import Context
 from planner.jobs.transformers.adapters import LAST_LAYERS, adapted_job, asked_adapters
-from planner.jobs.transformers.options import ATTENTION, PAGED, RANKED
 from planner.jobs.transformers.sharding import STACK, sharded_job
-from planner.jobs.transformers.trainer import Trainer
+from planner.jobs.transformers.trainer import ATTENTION, PAGED, RANKED, Trainer
 from planner.jobs.values import typed, unpriced, whole
 
 _OFF: Final = "false"
@@ -49,9 +48,6 @@ def training_job(
         accelerate: the configuration of ``accelerate launch``, where that starts it.
         gpus: that the launcher starts, where it says so.
         task: what is trained, where a program's name says it and no option.
-
-    Raises:
-        BadRequest: a value that is wrong, or contradicts another.
     """
     values = _separated(trainer.translated(_whole_length(values)))
     found = typed(values, trainer.options)

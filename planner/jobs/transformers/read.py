@@ -10,9 +10,17 @@ from typing import Any, Final
 from costmodels.stack.finetune import GENERATING, TASKS
 from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
-from planner.jobs.transformers.arguments import Started, files_of, is_option, overrides_of, started, values_of
+from planner.jobs.transformers.arguments import (
+    Started,
+    accelerate_of,
+    files_of,
+    gpus_of,
+    is_option,
+    overrides_of,
+    started,
+    values_of,
+)
 from planner.jobs.transformers.job import training_job
-from planner.jobs.transformers.launched import accelerate_of, gpus_of
 from planner.jobs.transformers.trainer import TRANSFORMERS, Trainer
 
 MARKS: Final = frozenset({
@@ -82,11 +90,7 @@ def command_job(
     task: str | None = None,
     accelerate: Mapping[str, Any] | None = None,
 ) -> ImportedJob:
-    """The job of a command line, which another one starts by ``accelerate`` where it is so configured.
-
-    Raises:
-        BadRequest: a value that is wrong, or contradicts another.
-    """
+    """The job of a command line, which another one starts by ``accelerate`` where it is so configured."""
     command = command or command_of(launch, context, trainer)
     written = (JobFile(Path(path), text) for path, text in launch.written.items())  # they stand above those on disk
     context = replace(context, files=(*context.files, *written))
@@ -145,11 +149,7 @@ def _read_file(file: JobFile, context: Context) -> ImportedJob:
 
 
 def file_job(file: JobFile, context: Context, trainer: Trainer, task: str | None = None) -> ImportedJob:
-    """The job of a file of options; an Accelerate configuration among the job's files says how it is started.
-
-    Raises:
-        BadRequest: a value that is wrong, or contradicts another.
-    """
+    """The job of a file of options; an Accelerate configuration among the job's files says how it is started."""
     beside = context.holding("distributed_type")
     accelerate = beside.document if beside else None
     found = training_job(file.document or {}, trainer, context, beside=file.path, accelerate=accelerate, task=task)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS
-from planner.jobs.accelerate.read import Find, accelerate_job, deepspeed_document, finder
+from planner.jobs.accelerate.read import Find, accelerate_job, deepspeed_document
 from planner.jobs.deepspeed.read import AUTO, deepspeed_job
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import Document
 from planner.jobs.reader import Context
-from planner.jobs.transformers.options import FORMATS
-from planner.jobs.transformers.trainer import Trainer, zero
+from planner.jobs.transformers.trainer import FORMATS, Trainer, zero
 from planner.jobs.values import truth
 
 STACK: Final = "transformers"
@@ -41,11 +41,8 @@ def sharded_job(
         context: with the files that it names.
         beside: the file that the options stand in.
         hidden: width of the model's layers, of which a bucket that is left open has the square; None: not known.
-
-    Raises:
-        BadRequest: what DeepSpeed's file says contradicts the options, or a value is wrong.
     """
-    named, find = at("deepspeed"), finder(context, beside)
+    named, find = at("deepspeed"), partial(context.find, beside=beside)
     kind = str((accelerate or {}).get("distributed_type", "")).upper()
     if isinstance(named, Mapping) or (named is not None and str(named).lower() not in _HERE):
         return _of_deepspeed(_document(named, trainer, context, find), str(named), at, hidden)
@@ -65,15 +62,20 @@ def _document(named: Any, trainer: Trainer, context: Context, find: Find) -> Map
     if isinstance(named, Mapping):
         return named
     if str(named).lstrip().startswith("{"):
-        try:
-            found: Mapping[str, Any] = json.loads(str(named))
-        except ValueError as error:
-            raise BadRequest(f"deepspeed: no JSON: {error}") from None
-        return found
+        return _parsed("deepspeed", str(named))
     if (file := find(str(named))) is not None:
         return file.document
     short = str(named).rpartition("/")[2].removesuffix(".json")
     return trainer.deepspeed.get(short) or _only(context)
+
+
+def _parsed(option: str, text: str) -> Mapping[str, Any]:
+    """The table that an option has as JSON."""
+    try:
+        found: Mapping[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise BadRequest(f"{option}: no JSON: {error}") from None
+    return found
 
 
 def _only(context: Context) -> Mapping[str, Any] | None:
@@ -108,11 +110,7 @@ def _of_deepspeed(document: Mapping[str, Any] | None, name: str, at: Document, h
 
 
 def filled(document: Mapping[str, Any], at: Document, hidden: int | None = None) -> Mapping[str, Any]:
-    """DeepSpeed's document with what is left to the Trainer filled in from its options, and from the model's width.
-
-    Raises:
-        BadRequest: both say a value, and not the same; Transformers refuses that too.
-    """
+    """DeepSpeed's document with what is left to the Trainer filled in from its options, and from the model's width."""
     made = {key: value for key, value in document.items() if key != "train_batch_size" or value != AUTO}
     for key, field in _SIZES.items():
         own, given = made.get(key), at.raw(field)
@@ -162,10 +160,7 @@ def _fsdp(at: Document, trainer: Trainer, find: Find) -> Mapping[str, Any] | Non
 def _table(given: Any, find: Find) -> Mapping[str, Any]:
     """A table that is given as one, in JSON, or as the name of a file."""
     if isinstance(given, str) and given.lstrip().startswith("{"):
-        try:
-            given = json.loads(given)
-        except ValueError as error:
-            raise BadRequest(f"fsdp_config: no JSON: {error}") from None
+        given = _parsed("fsdp_config", given)
     elif isinstance(given, str) and given:
         file = find(given)
         if file is None or file.document is None:

@@ -10,10 +10,9 @@ from typing import Any, Final
 from costmodels.names import SHARDED_PARAMETERS
 from planner.frameworks.registry import framework_of
 from planner.jobs.accelerate import write as accelerate
-from planner.jobs.check import broken
 from planner.jobs.choices import uncarried_choices
 from planner.jobs.deepspeed import write as deepspeed
-from planner.jobs.job import Export, Job, refuse
+from planner.jobs.job import Export, Job, broken, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.options import applicable
 from planner.jobs.transformers.trainer import Trainer
@@ -63,11 +62,7 @@ class Written:
 
 
 def written(job: Job, how: Written) -> Export:
-    """The recipe, and its file of DeepSpeed or Accelerate.
-
-    Raises:
-        Inexpressible: the trainer lacks a part of the plan.
-    """
+    """The recipe, and its file of DeepSpeed or Accelerate."""
     by = "deepspeed" if framework_of(job.stack) == "deepspeed" else "accelerate"
     _refuse(job, how, by)
     task = str(job.asked("task") or "finetune")
