@@ -21,13 +21,9 @@ from planner.request.tables import stack_of
 
 
 def assumed_stack(request: Mapping[str, Any]) -> Stack | None:
-    """The stack that was priced, in its precision, with all that the request chose and changed of it.
+    """The stack that was priced, in its precision, with all that a resolved request chose and changed of it.
 
-    Args:
-        request: the resolved request of an answer.
-
-    Returns:
-        None where the answer holds only a name that the catalogue lacks.
+    None where the answer holds only a name that the catalogue lacks.
     """
     known = _named_stack(request.get("stack"))
     return None if known is None else with_choices(known, request)

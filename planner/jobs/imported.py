@@ -68,7 +68,7 @@ class ImportedJob:
         filled: names of fields, and of pins as ``pins.tp``, that the file leaves to its framework's defaults; what
             another file of the same job says of them counts.
         origins: the file that each of these names is from, where several files were joined.
-        measured: what a log tells of the run, as ``measured`` of a ``run/1`` document; empty of other files.
+        measured: what a log reports of the run, as ``measured`` of a ``run/1`` document; empty of other files.
         suspect: whether that is a figure and no measurement, since the time never settles.
     """
 
@@ -119,7 +119,7 @@ def joined(*jobs: ImportedJob) -> ImportedJob:
 def llama_shape(at: Document, *names: str) -> dict[str, Any]:
     """A decoder of Llama's kind by the sizes that a file has, as fields of ``costmodels.model.model.from_shape``."""
     kind = {"gated_ffn": True, "activation": "swiglu", "position": "rotary", "norm": "rmsnorm"}
-    return {"name": "given", **kind, **{name: at(name) for name in names}}
+    return {"name": "given", **kind, **at.each(*names)}
 
 
 _BATCH: Final = ("global_batch_size", "pins.micro_batch_size")

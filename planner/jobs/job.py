@@ -190,15 +190,7 @@ def _nodes(cluster: Mapping[str, Any], strategy: Strategy) -> tuple[Nodes, ...]:
 
 
 def refuse(target: str, reasons: Iterable[tuple[bool, str]]) -> None:
-    """Raise for the first reason that holds.
-
-    Args:
-        target: what is exported to, as people call it.
-        reasons: whether it holds, and what the target lacks, as the end of a sentence.
-
-    Raises:
-        Inexpressible: one holds.
-    """
+    """Raise ``Inexpressible`` for the first reason that holds: what a target lacks, as the end of a sentence."""
     for holds, reason in reasons:
         if holds:
             raise Inexpressible(f"{target} {reason}")

@@ -199,11 +199,7 @@ class Document:
         self._tables = {"": Tracked(document)}
 
     def table(self, path: str) -> Tracked:
-        """A table of the file, empty where absent.
-
-        Raises:
-            BadRequest: something else is there.
-        """
+        """A table of the file, empty where absent; refused where something else is there."""
         if path not in self._tables:
             above, _, name = path.rpartition(".")
             found = self.table(above).get(name)
@@ -219,11 +215,7 @@ class Document:
         return at.get(name)
 
     def __call__(self, field: str) -> Any:
-        """The value of a field, the option's default where the file has none.
-
-        Raises:
-            BadRequest: the option takes no such value.
-        """
+        """The value of a field, the option's default where the file has none; refused if the option takes no such."""
         option = self._options[field]
         value, shown = self.raw(field), option.word
         if value is None:
@@ -239,12 +231,12 @@ class Document:
             return known[value.lower()]
         return value
 
-    def needed(self, field: str) -> int:
-        """The whole number of a field.
+    def each(self, *fields: str) -> dict[str, Any]:
+        """The values of some fields."""
+        return {field: self(field) for field in fields}
 
-        Raises:
-            BadRequest: the file has none.
-        """
+    def needed(self, field: str) -> int:
+        """The whole number of a field, which the file must have."""
         found: int | None = self(field)
         if found is None:
             raise BadRequest(f"{self._options[field].word} is missing")
@@ -300,11 +292,7 @@ class Arguments(Tracked):
         return next(iter(self.words(field)), "")
 
     def __call__(self, field: str) -> Any:
-        """What it says: whether a flag is there, a number, what a word stands for; else the option's default.
-
-        Raises:
-            BadRequest: the option takes no such value.
-        """
+        """What it says: whether a flag is there, a number, what a word stands for; else the option's default."""
         option, word, value = self._options[field], self.word_of(field), self.text(field)
         if word not in self:
             return option.default
@@ -326,23 +314,19 @@ class Arguments(Tracked):
         raise BadRequest(f"--{word}: expected a whole number from {least} on, got {value!r:.40}")
 
     def real(self, field: str) -> float | None:
-        """Its number, None where it is absent.
-
-        Raises:
-            BadRequest: it is no number.
-        """
+        """Its number, None where it is absent."""
         value = self.text(field)
         try:
             return float(value) if self.given(field) else None
         except ValueError:
             raise BadRequest(f"--{self.word_of(field)}: expected a number, got {value!r:.40}") from None
 
-    def needed(self, field: str) -> int:
-        """Its whole number.
+    def each(self, *fields: str) -> dict[str, Any]:
+        """The values of some fields."""
+        return {field: self(field) for field in fields}
 
-        Raises:
-            BadRequest: it is missing, or no number.
-        """
+    def needed(self, field: str) -> int:
+        """Its whole number, which must be there."""
         found: int | None = self(field)
         if found is None:
             raise BadRequest(f"--{self.word_of(field)} is missing, and the model needs it; give it, or --model")

@@ -145,7 +145,9 @@ def block(words: Sequence[str], width: int) -> list[str]:
             lines.append(f"  {item}")
         else:
             lines += _broken(shlex.split(item), room)
-    return _continued(lines)
+    # Every line but the last ends in a backslash, behind a blank unless the next one continues its word.
+    glue = [" \\" if following.startswith(" ") else "\\" for following in lines[1:]]
+    return [line + mark for line, mark in zip(lines, [*glue, ""], strict=True)]
 
 
 def _items(words: Sequence[str]) -> Iterator[str]:
@@ -166,9 +168,3 @@ def _broken(words: Sequence[str], room: int) -> Iterator[str]:
         pieces = [shlex.quote(word[start : start + step]) for start in range(0, len(word), step)]
         yield f"  {pieces[0]}"
         yield from pieces[1:]
-
-
-def _continued(lines: Sequence[str]) -> list[str]:
-    """Every line but the last ends in a backslash, behind a blank unless the next one continues its word."""
-    glue = [" \\" if following.startswith(" ") else "\\" for following in lines[1:]]
-    return [line + mark for line, mark in zip(lines, [*glue, ""], strict=True)]

@@ -51,18 +51,9 @@ def forms() -> tuple[str, ...]:
 
 
 def read_job(given: Sequence[Path | JobFile], context: Context, form: str | None = None) -> FilesOfJob:
-    """The job of some files, each of the kind that its content says.
+    """The job of some files, each of the kind that its content says: ``read_files`` with every reader.
 
-    Its framework's stack is priced unless another is asked for.
-
-    Args:
-        given: the files of one job, by their paths or as what they hold.
-        context: what else is known.
-        form: the kind of one of them, where somebody said it.
-
-    Raises:
-        BadFile: a file is missing, unreadable, or of another kind than was said.
-        BadRequest: no such kind, or the files contradict each other.
+    Its framework's stack is priced unless another is asked for; ``BadRequest`` where there is no such kind.
     """
     if form is not None and form not in forms():
         raise BadRequest(f"--from: unknown kind {form!r}; there are {', '.join(forms())}")

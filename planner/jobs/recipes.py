@@ -10,7 +10,7 @@ from planner.jobs.imported import ImportedJob
 from planner.jobs.reader import CommandReader, Context, Launch
 from planner.jobs.trainers import axolotl, llamafactory, swift, trl
 from planner.jobs.transformers.arguments import files_of, started, values_of
-from planner.jobs.transformers.read import command_job, command_of
+from planner.jobs.transformers.read import command_job
 from planner.jobs.transformers.trainer import OPTIONS, TRANSFORMERS, Trainer
 
 _TRAINERS: Final[Mapping[str, Trainer]] = {
@@ -38,16 +38,10 @@ def _recognises(launch: Launch) -> bool:
 
 
 def _read(launch: Launch, context: Context) -> ImportedJob:
-    trainer = _trainer(launch, context)
-    return command_job(launch, context, trainer, command=command_of(launch, context, trainer))
-
-
-def _trainer(launch: Launch, context: Context) -> Trainer:
-    """The trainer whose recipe it is; Transformers' own where it is none of those that are known, or not here."""
-    name = _recipe(launch) or ""
-    file = launch.file(name, context)
+    """The job of the trainer whose recipe it is; Transformers' own where it is none that is known, or not here."""
+    file = launch.file(_recipe(launch) or "", context)
     known = [one.form for one in _READERS if not isinstance(one, CommandReader) and file and one.recognises(file)]
-    return _TRAINERS[known[0]] if known else TRANSFORMERS
+    return command_job(launch, context, _TRAINERS[known[0]] if known else TRANSFORMERS)
 
 
 READERS: Final = (CommandReader("transformers", "a script with a recipe", "", _recognises, _read),)

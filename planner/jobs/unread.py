@@ -23,14 +23,7 @@ def _has(document: Mapping[str, Any], path: str) -> bool:
 
 
 def _readers(title: str, *, program: str = "", keys: str = "", text: str = "") -> Iterator[Reader]:
-    """The readers of a framework, which refuse what is its own.
-
-    Args:
-        title: what people call it.
-        program: pattern of a word that starts it.
-        keys: names that its documents have, all of them; ``a.b`` is a name within a table.
-        text: pattern of what its files in Python, or in a YAML with tags of its own, have.
-    """
+    """The readers of a framework, which refuse what is its own, by a row of ``unread.toml``."""
 
     def is_file(file: JobFile) -> bool:
         if (document := file.document) is not None:

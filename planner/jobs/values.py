@@ -120,12 +120,7 @@ def literal(text: str) -> Any:
 
 
 def unpriced(values: Mapping[str, Any], effects: Mapping[str, str]) -> tuple[str, ...]:
-    """A sentence for every word of a table that is there and not off, with what it does.
-
-    Args:
-        values: of a file; a word is a path into its tables.
-        effects: on time or memory, by word.
-    """
+    """A sentence for every path into a file's tables that is there and not off, with its effect on time or memory."""
     said = {word: at_path(values, word) for word in effects}
     on = [word for word, value in said.items() if value and str(value).strip().lower() not in _OFF]
     return tuple(f"{word} is read and not priced: {effects[word]}" for word in on)

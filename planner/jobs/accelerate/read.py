@@ -72,16 +72,14 @@ def _of_deepspeed(at: Document, find: Find) -> ImportedJob:
     _ = {plugin.get(word) for word in (*_PLUGIN, *words(_SAID["left"]))}
     steps, precision = made.get("gradient_accumulation_steps"), at("precision")
     found = deepspeed_job({"train_micro_batch_size_per_gpu": "auto", **made})
-    pins = {name: pin for name, pin in found.pins.items() if name != "steps"} | present(
-        steps=steps if steps != "auto" else None
-    )
+    pins = {name: pin for name, pin in found.pins.items() if name != "steps"}
+    pins |= present(steps=steps if steps != "auto" else None)
     sp = at("sp")
     pins |= {"cp": sp, "cp_kind": "a2a"} if sp > 1 else {}
     assumed = tuple(one for one in found.assumed if not one.startswith(("train_", "neither train", "gradient_acc")))
     fields = {"stack": FRAMEWORKS["deepspeed"].stack, **found.fields}
     fields |= {"precision": precision} if precision != "fp32" else {}
-    unread = plugin.unread("", prefix="deepspeed_config.")
-    effects = (*found.unpriced, *unread)
+    effects = (*found.unpriced, *plugin.unread("", prefix="deepspeed_config."))
     filled = found.filled if precision == "fp32" else frozenset()
     return ImportedJob(fields, pins, assumed=assumed, unpriced=effects, framework="deepspeed", filled=filled)
 
@@ -89,11 +87,7 @@ def _of_deepspeed(at: Document, find: Find) -> ImportedJob:
 def _of_megatron(at: Document, _find: Find) -> ImportedJob:
     tp = at("megatron_tp")
     pins = present(
-        tp=tp,
-        pp=at("megatron_pp"),
-        ep=at("megatron_ep"),
-        cp=at("megatron_cp"),
-        steps=at("megatron_steps"),
+        **{axis: at(f"megatron_{axis}") for axis in ("tp", "pp", "ep", "cp", "steps")},
         zero_stage=int(at("megatron_zero")),
         sequence_parallel=str(at("megatron_sequences") and tp > 1).lower(),
         recompute="selective" if at("megatron_recompute") else "none",

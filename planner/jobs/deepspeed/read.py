@@ -47,19 +47,14 @@ def deepspeed_job(document: Mapping[str, Any]) -> ImportedJob:
         assumed.append("zero_optimization.reduce_bucket_size is auto, the square of a layer's width; 5e8 is priced")
     if not at("optimizer"):
         assumed.append("no optimizer in the DeepSpeed configuration; Adam is priced, --optimizer changes it")
-    fields = present(
-        global_batch_size=sizes.pop("global_batch_size", None),
-        precision=precision,
-        optimizer=at("optimizer"),
-        main_grads=at("main_grads"),
-        offload_fraction=at("offload_fraction"),
-        changes=_changes(at, stage, precision) or None,
-    )
+    batch, degree = sizes.pop("global_batch_size", None), at("sharding_degree")
+    own = at.each("optimizer", "main_grads", "offload_fraction")
+    changes = _changes(at, stage, precision) or None
+    fields = present(global_batch_size=batch, precision=precision, **own, changes=changes)
     pins = present(
         **sizes,
-        dp=at("dp"),
-        zero_stage=stage,
-        sharding_degree=at("sharding_degree") if (at("sharding_degree") or -1) > 0 else None,
+        **at.each("dp", "zero_stage"),
+        sharding_degree=degree if degree and degree > 0 else None,
         tp=tp,
         cp=cp,
         cp_kind="a2a" if cp > 1 else None,

@@ -37,6 +37,7 @@ def _values(job: Job) -> dict[str, Any]:
     strategy, at = job.strategy, job.strategy.zero_stage
     sharded, whole, switches = True if at else None, at == SHARDED_PARAMETERS, job.switches
     hosted, all_hosted = strategy.offload.startswith("optimizer"), strategy.offload == "optimizer+parameters"
+    bucket = int(switches.reduce_bucket_size / (4 if job.precision == "fp32" else 2))
     return {
         "global_batch_size": strategy.global_batch_size if strategy.tp == 1 else None,
         "micro_batch_size": strategy.micro_batch_size,
@@ -46,7 +47,7 @@ def _values(job: Job) -> dict[str, Any]:
         "zero_stage": at,
         "overlap_comm": sharded and (switches.overlap_zero3 if whole else switches.overlap_grad_reduce),
         **dict.fromkeys(("contiguous_gradients", "reduce_scatter"), sharded),
-        "reduce_bucket": _bucket(job) if sharded else None,
+        "reduce_bucket": bucket if sharded and bucket not in {0, USUAL_BUCKET} else None,
         "second_shard": job.gpus_per_node if whole and switches.zero_hpz else None,
         **dict.fromkeys(("states_on_host", "states_pinned"), True if hosted else None),
         "offload_fraction": switches.offload_fraction if hosted and switches.offload_fraction < 1 else None,
@@ -55,12 +56,6 @@ def _values(job: Job) -> dict[str, Any]:
         "dp": strategy.dp if strategy.cp > 1 else None,
         "cp": strategy.cp if strategy.cp > 1 else None,
     }
-
-
-def _bucket(job: Job) -> int | None:
-    """Values of a bucket of gradients, None where it is DeepSpeed's usual one or the stack has none."""
-    values = int(job.switches.reduce_bucket_size / (4 if job.precision == "fp32" else 2))
-    return values if values not in {0, USUAL_BUCKET} else None
 
 
 def _remarks(job: Job) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from costmodels.stack.adapters import ADAPTED
 from planner.errors import BadRequest
@@ -27,7 +27,10 @@ OPTIONS: Final = options_of("llmfoundry")
 STACK: Final = "fsdp"
 _MPT: Final = "mpt_causal_lm"
 _DURATION: Final = re.compile(r"([\d_]+)\s*(ba|tok|sp)")
-_OF: Final = {"ba": "iterations", "tok": "tokens", "sp": "sequences"}
+_OF: Final[Mapping[str, Literal["iterations", "tokens", "sequences"]]] = {
+    "ba": "iterations", "tok": "tokens", "sp": "sequences"
+}  # fmt: skip
+_DEGREES: Final = {"tp": 1, "pp": 1, "cp": 1}
 _KEYS: Final = frozenset({"global_train_batch_size", "device_train_microbatch_size", "max_seq_len"})
 
 
@@ -43,45 +46,26 @@ def foundry_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
     changes: dict[str, Any] = {"stack.gradients.reduce_bytes": reduced}
     if str(at("kind")) == _MPT or at("flash"):
         changes["stack.attention_backend"] = at("attention_backend")
-    fields = present(
-        stack=STACK,
-        gpus=at("gpus"),
-        seq_length=at("seq_length"),
-        global_batch_size=at("global_batch_size"),
-        precision=at("precision"),
-        optimizer=at("optimizer"),
-        changes=changes,
-    )
+    said = at.each("gpus", "seq_length", "global_batch_size", "precision", "optimizer")
+    fields = present(stack=STACK, **said, changes=changes)
     pins = present(
-        tp=1,
-        pp=1,
-        cp=1,
+        **_DEGREES,
         micro_batch_size=micro,
         zero_stage=stage,
         recompute="full" if at("recompute") else "none",
         offload="optimizer+parameters" if at("offload") else "none",
     )
     hybrid = str(at.raw("zero_stage")).upper().startswith(("HYBRID", "_HYBRID"))
-    said = (
-        "sharding_strategy HYBRID_SHARD shares states inside a node; all ranks are priced to: more traffic between them"
-    )
+    apart = "sharding_strategy HYBRID_SHARD shares states inside a node"
+    remarks = (f"{apart}; all ranks are priced to: more traffic between them",) if hybrid else ()
     missing = () if micro else ("device_train_microbatch_size is found while it runs; --micro-batch-size says it",)
-    plain = ImportedJob(
-        fields,
-        pins,
-        missing=missing,
-        unpriced=(*unpriced(document, data("llmfoundry/words")["unpriced"]), *((said,) if hybrid else ())),
-        length=_length(at),
-        framework="accelerate",
-    )
-    made = joined(plain, _model(at, context), _adapters(at))
-    return joined(made, ImportedJob(unpriced=at.left(data("llmfoundry/words")["harmless"])))
-
-
-def _length(at: Document) -> Length | None:
-    """Batches, tokens or sequences of the training, where a duration says them."""
+    words = data("llmfoundry/words")
+    effects = (*unpriced(document, words["unpriced"]), *remarks)
     found = re.fullmatch(_DURATION, str(at("length") or "").strip())
-    return Length(int(found[1]), _OF[found[2]], OPTIONS["length"].word) if found else None  # type: ignore[arg-type]
+    length = Length(int(found[1]), _OF[found[2]], OPTIONS["length"].word) if found else None
+    plain = ImportedJob(fields, pins, missing=missing, unpriced=effects, length=length, framework="accelerate")
+    made = joined(plain, _model(at, context), _adapters(at))
+    return joined(made, ImportedJob(unpriced=at.left(words["harmless"])))
 
 
 def _model(at: Document, context: Context) -> ImportedJob:
@@ -99,7 +83,7 @@ def _model(at: Document, context: Context) -> ImportedJob:
     grouped = {"multiquery_attention": 1, "multihead_attention": heads}.get(str(at("attention_type")))
     shape = {
         "name": "given",
-        **{name: at(name) for name in ("hidden_size", "num_layers", "num_heads", "vocab_size", "seq_length")},
+        **at.each("hidden_size", "num_layers", "num_heads", "vocab_size", "seq_length"),
         "num_query_groups": at("num_query_groups") or grouped or heads,
         "ffn_hidden_size": at("ffn_hidden_size") or int(_factor(at) * at("hidden_size")),
         "gated_ffn": at("gated_ffn"),
@@ -129,8 +113,8 @@ def _adapters(at: Document) -> ImportedJob:
     modules = list(ADAPTED) if EVERYWHERE & set(names) or not found else [one for one in ADAPTED if one in found]
     lost = [name for name in names if name not in TARGETS and name not in EVERYWHERE]
     dropout = "+dropout" if at("lora_dropout") else ""
-    told = (f"adapters of {', '.join(lost)} are not priced: a little more memory",) if lost else ()
-    return ImportedJob({"adapters": f"{at('rank')}:{','.join(modules)}/autocast{dropout}"}, unpriced=told)
+    unlike = (f"adapters of {', '.join(lost)} are not priced: a little more memory",) if lost else ()
+    return ImportedJob({"adapters": f"{at('rank')}:{','.join(modules)}/autocast{dropout}"}, unpriced=unlike)
 
 
 def _recognises(at: Mapping[str, Any]) -> bool:
@@ -161,18 +145,13 @@ READERS: Final = (
 def _of_log(findings: Findings, _: JobFile, __: Context) -> ImportedJob:
     """The batch and the length by what was counted, where they come out even; padding may not count."""
     said = {name: int(value) for name, value in findings.start.said.items()}
-    fields = present(
-        stack=STACK,
-        gpus=said["each"] * said["nodes"] if {"each", "nodes"} <= said.keys() else None,
-        global_batch_size=_share(said.get("samples", 0), said.get("batches", 0)),
-        seq_length=_share(said.get("tokens", 0), said.get("samples", 0)),
-    )
-    pins = present(tp=1, pp=1, cp=1, micro_batch_size=said.get("micro_batch_size"))
+    gpus = said["each"] * said["nodes"] if {"each", "nodes"} <= said.keys() else None
+    samples, batches, tokens = (said.get(name, 0) for name in ("samples", "batches", "tokens"))
+    batch = samples // batches if batches and samples % batches == 0 else None
+    length = tokens // samples if samples and tokens % samples == 0 else None
+    fields = present(stack=STACK, gpus=gpus, global_batch_size=batch, seq_length=length)
+    pins = present(**_DEGREES, micro_batch_size=said.get("micro_batch_size"))
     return ImportedJob(fields, pins, framework="accelerate", filled=frozenset({"stack"}))
-
-
-def _share(whole: int, parts: int) -> int | None:
-    return whole // parts if parts and whole % parts == 0 else None
 
 
 LOG: Final = log_reader("llmfoundry", _of_log)

@@ -19,7 +19,7 @@ start), ``hours`` and ``since`` (hours and seconds of training), ``speed`` (iter
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form of line that tells a step.
+    """A form of line that reports a step.
 
     Attributes:
         mark: what all such lines have, so that others are passed over quickly.
@@ -27,7 +27,7 @@ class Form:
         of_last: iterations over which a running mean goes; 1 where the time is the line's own.
         since_last: whether the time is the mean of all iterations since the line before.
         first: number of the first iteration, where a framework counts from 0.
-        clock: whether the time of day in front of the line, or the time since the start, tells the time.
+        clock: whether the time of day in front of the line, or the time since the start, says the time.
     """
 
     mark: str
@@ -51,6 +51,7 @@ class Step:
         coarse: how coarse that clock is, in seconds.
         batch: sequences of the iteration, 0 where it is not said.
         skipped: iterations since the last line whose update was dropped.
+        aside: what happened since the step before it that is no training, such as "an evaluation".
     """
 
     done: int
@@ -61,6 +62,12 @@ class Step:
     coarse: float = 0.0
     batch: int = 0
     skipped: int = 0
+    aside: str = ""
+
+    @property
+    def apart(self) -> str:
+        """Why its time is none of training alone; nothing where it is."""
+        return self.aside or ("dropped updates" if self.skipped else "")
 
 
 def row(mark: str, begin: str, parts: Sequence[str] = (), **more: Any) -> Form:
@@ -85,25 +92,20 @@ def keyed(mark: str, keys: Mapping[str, str], **more: Any) -> Form:
         if found is None:
             return None
         said = {ours: str(found[theirs]) for theirs, ours in keys.items() if found.get(theirs) is not None}
-        return _parted(said) if "step" in said else None
+        step, _, total = said.get("step", "").partition("/")  # 12/100 is a step and how many there are
+        return {**said, "step": step, **({"of": total} if total else {})} if "step" in said else None
 
     return Form(mark, read, **more)
-
-
-def _parted(said: dict[str, str]) -> Groups:
-    """``12/100`` is a step and how many there are."""
-    step, _, total = said["step"].partition("/")
-    return {**said, "step": step, **({"of": total} if total else {})}
 
 
 LONGEST_TABLE: Final = 2**16
 """Characters of the longest table that is one step's."""
 
 
-def table_in(line: str) -> Mapping[str, Any] | None:
+def table_in(line: str, *, longest: int = LONGEST_TABLE) -> Mapping[str, Any] | None:
     """The table, as JSON or Python prints it, that a line ends with; None where there is none."""
     start, end = line.find("{"), line.rfind("}")
-    if not 0 <= start < end or end - start > LONGEST_TABLE:
+    if not 0 <= start < end or end - start > longest:
         return None
     text = line[start : end + 1]
     parsers: tuple[Callable[[str], Any], ...] = (json.loads, ast.literal_eval)

@@ -1,4 +1,4 @@
-"""Lines of a log as they were printed, without colours: who printed them and when, the memory that they tell."""
+"""Lines of a log as they were printed, without colours: who printed them and when, the memory that they report."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ _BYTES: Final = {"B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "KB": 2**10, 
 
 @dataclass(frozen=True, slots=True)
 class MemoryForm:
-    """A form of line that tells the peak of a device.
+    """A form of line that reports the peak of a device.
 
     Attributes:
         mark: what all such lines have.
@@ -142,7 +142,7 @@ class Peak:
 
 
 def peaks_in(line: str, forms: Iterable[MemoryForm]) -> Iterator[Peak]:
-    """Every peak that a line tells."""
+    """Every peak that a line reports."""
     for form in forms:
         if form.mark in line:
             for found in form.pattern.finditer(line):

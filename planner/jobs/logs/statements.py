@@ -1,12 +1,13 @@
-"""What a log tells of a run: time, memory and what else, out of its starts."""
+"""What a log reports of a run: time, memory and what else, out of its starts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from planner.answer.text import plural, short_seconds
+from planner.jobs.data import data
 from planner.jobs.documents import describes_model
 from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.forms import Form
@@ -18,7 +19,7 @@ from planner.jobs.reader import Context, JobFile
 
 @dataclass(frozen=True)
 class Findings:
-    """What a log tells.
+    """What a log reports.
 
     Attributes:
         start: of the program, the one that ran longest; its settings are the run's.
@@ -45,14 +46,14 @@ def tell(starts: Sequence[Start], forms: Sequence[Form]) -> Findings:
     """Time, memory and remarks of some starts."""
     found = [(start, *_timed(start, forms)) for start in starts]
     start, time, read = max(found, key=lambda one: (one[1].count if one[1] else 0, one[0].done))
-    peak, out = peak_memory(start.memory), _last(starts).ran_out
+    last = next((one for one in reversed(starts) if one.begun), starts[-1])
+    peak, out = peak_memory(start.memory), last.ran_out
     seconds = {"iteration_seconds": time.seconds, "rounding": time.rounding} if time else {}
-    measured: dict[str, Any] = {
-        **seconds,
-        **({"peak_memory": peak} if peak else {}),
-        **({"out_of_memory": True} if out >= 0 else {}),
-    }
-    remarks = (*_starts(starts, start), *(_time(time) if time else _no_time(read, start)), *_memory(starts))
+    measured: dict[str, Any] = seconds | ({"peak_memory": peak} if peak else {})
+    measured |= {"out_of_memory": True} if out >= 0 else {}
+    where = f"after {plural(out, 'iteration')}" if out else "before the first iteration was done"
+    lost = [f"out of memory {where}"] if out >= 0 else []
+    remarks = (*_starts(starts, start), *(_time(time) if time else _no_time(read, start)), *lost)
     return Findings(start, measured, time, remarks, uncertain=bool(time and not time.settled))
 
 
@@ -65,11 +66,6 @@ def _timed(start: Start, forms: Sequence[Form]) -> tuple[Timing | None, list[Rea
         if time := timing(read, of_last=forms[place].of_last):
             return time, read
     return None, most
-
-
-def _last(starts: Sequence[Start]) -> Start:
-    """The last start that came anywhere."""
-    return next((one for one in reversed(starts) if one.steps or one.ran_out >= 0), starts[-1])
 
 
 def _starts(starts: Sequence[Start], taken: Start) -> Iterator[str]:
@@ -102,31 +98,16 @@ def _no_time(read: Sequence[Reading], start: Start) -> Iterator[str]:
     if start.ran_out >= 0 and not start.done:
         return
     count = sum(one.count for one in read)
-    if not start.steps:
-        yield "no line of the log reports an iteration, so no time is read"
-    elif not read and max(map(len, start.steps.values())) > 1:
-        yield "no line of the log reports the time of an iteration, so no time is read"
+    if not start.steps or (not read and max(map(len, start.steps.values())) > 1):
+        yield f"no line of the log reports {'the time of ' if start.steps else ''}an iteration, so no time is read"
     elif len(read) < 2:
         yield f"one line of time is not enough; a measurement needs {FEWEST + 1} iterations or more"
     else:
         yield f"{plural(count, 'iteration')} are too few for a measurement of time; it needs {FEWEST + 1} or more"
 
 
-def _memory(starts: Sequence[Start]) -> Iterator[str]:
-    out = _last(starts).ran_out
-    if out >= 0:
-        yield "out of memory " + (f"after {plural(out, 'iteration')}" if out else "before the first iteration was done")
-
-
 def with_findings(job: ImportedJob, findings: Findings, context: Context, *, aside: Sequence[str] = ()) -> ImportedJob:
-    """A job with what its log tells of the run, and what must be said elsewhere.
-
-    Args:
-        job: what the log says of the settings.
-        findings: of the run.
-        context: what else is known.
-        aside: remarks of the framework.
-    """
+    """A job of what a log says of the settings, with what it reports of the run, and what must be said elsewhere."""
     fields = dict(job.fields)
     if findings.timing and findings.timing.batch:
         fields["global_batch_size"] = findings.timing.batch
@@ -151,17 +132,5 @@ def with_findings(job: ImportedJob, findings: Findings, context: Context, *, asi
 
 FEW: Final = 2
 """Settings that a log may lack until its job's configuration is the easier way to say them."""
-_ASKED: Final = {
-    "model": ("the model", "--model"),
-    "gpus": ("how many devices there were", "--gpus"),
-    "cluster": ("what machines it ran on", "--cluster"),
-    "global_batch_size": ("the batch", "--global-batch"),
-    "seq_length": ("the sequence length", "--seq-len"),
-    "pins.tp": ("the tensor-parallel degree", "--tp"),
-    "pins.pp": ("how many stages there are", "--pp"),
-    "pins.micro_batch_size": ("the micro-batch", "--micro-batch"),
-    "pins.zero_stage": ("what is sharded", "--zero"),
-    "pins.recompute": ("what is recomputed", "--recompute"),
-}
-"""What must be known for a price of what ran, in words, and the option that says it; a configuration or a script
-of the same job says the rest as well, a model alone does not."""
+_ASKED: Final[Mapping[str, Sequence[str]]] = data("logs/asked")["asked"]
+"""What must be known for a price of what ran, in words, and the option that says it."""

@@ -53,7 +53,7 @@ def _memory(name: str) -> Iterator[MemoryForm]:
 
 
 Job = Callable[[Findings, JobFile, Context], ImportedJob]
-"""What a log says of the settings, of what it tells of the run, the file and what else is known."""
+"""What a log says of the settings, of what it reports of the run, the file and what else is known."""
 
 
 def log_reader(

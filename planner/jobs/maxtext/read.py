@@ -37,14 +37,17 @@ def maxtext_job(document: Mapping[str, Any]) -> ImportedJob:
     at = Document(_without_base(document), OPTIONS)
     if not any(row.word in document for row in OPTIONS if row.field not in {"run_name", "vocab_size"}):
         raise BadRequest("it has no key of MaxText, such as ici_fsdp_parallelism")
-    narrow = at("weights") == "bfloat16"
-    _check_axes(at)
+    narrow, known, table = at("weights") == "bfloat16", {row.word for row in OPTIONS}, at.table("")
+    for word in table:
+        if _is_axis(word) and word not in known and table.get(word) != 1:
+            raise BadRequest(f"{word}: {table.get(word)!r:.40} is not priced; 1 is")
     ranks = {axis: _ranks(at, axis) for axis in AXES}
     tp, cp, pp, ep = ranks["tensor"] * ranks["tensor_sequence"], ranks["context"], ranks["pipeline"], ranks["expert"]
     sharding = _sharding(at, ranks)
     batch, remarks = _batch(at, pp, tp * cp * pp)
     vpp = at("vpp") if at("vpp") != _AUTO else None
     model, lacks = _model(at)
+    hosted = at("states_on_host")
     pins = present(
         tp=tp,
         cp=cp,
@@ -58,7 +61,7 @@ def maxtext_job(document: Mapping[str, Any]) -> ImportedJob:
         schedule="none" if pp == 1 else {None: None, 1: "gpipe"}.get(vpp, "breadth-first"),
         sequence_parallel=str(ranks["tensor_sequence"] > 1).lower(),
         recompute=at("recompute"),
-        offload=_offload(at),
+        offload="none" if not hosted else "optimizer+parameters" if at("parameters_on_host") else "optimizer",
     )
     fields = present(
         model=model,
@@ -71,15 +74,8 @@ def maxtext_job(document: Mapping[str, Any]) -> ImportedJob:
     length = Length(at("iterations"), "iterations", "steps") if (at("iterations") or 0) > 0 else None
     policy = str(at.raw("recompute"))
     nearly = () if policy not in NEARLY else (f"remat_policy {policy} is priced as {at('recompute')} recomputation",)
-    return ImportedJob(
-        fields,
-        pins,
-        remarks=at.left(data("maxtext/words")["harmless"]),
-        assumed=tuple(remarks),
-        unpriced=nearly,
-        length=length,
-        lacks=lacks,
-    )
+    left, assumed = at.left(data("maxtext/words")["harmless"]), tuple(remarks)
+    return ImportedJob(fields, pins, remarks=left, assumed=assumed, unpriced=nearly, length=length, lacks=lacks)
 
 
 def _scaled(at: Document) -> dict[str, int]:
@@ -114,14 +110,6 @@ def _without_base(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _is_axis(word: str) -> bool:
     return word.startswith(_BETWEEN) and word.endswith("_parallelism")
-
-
-def _check_axes(at: Document) -> None:
-    """Refuse ranks along axes that no plan has."""
-    known, table = {row.word for row in OPTIONS}, at.table("")
-    for word in table:
-        if _is_axis(word) and word not in known and table.get(word) != 1:
-            raise BadRequest(f"{word}: {table.get(word)!r:.40} is not priced; 1 is")
 
 
 def _ranks(at: Document, axis: str) -> int:
@@ -161,12 +149,6 @@ def _batch(at: Document, pp: int, each: int) -> tuple[dict[str, int], list[str]]
     return {"micro_batch_size": round(micro), "steps": through * steps}, remarks
 
 
-def _offload(at: Document) -> str:
-    if not at("states_on_host"):
-        return "none"
-    return "optimizer+parameters" if at("parameters_on_host") else "optimizer"
-
-
 def _model(at: Document) -> tuple[Any, str]:
     """A model by its name, or the shape that is written out; and why there is none."""
     name = str(at("model"))
@@ -180,10 +162,6 @@ def _model(at: Document) -> tuple[Any, str]:
 
 _OWN: Final = frozenset({"per_device_batch_size", "max_target_length", "base_config", "base_emb_dim", "remat_policy"})
 """Keys that no other framework's file has."""
-
-
-def _recognises(keys: Mapping[str, Any]) -> bool:
-    return bool(_OWN & keys.keys()) or any(str(key).startswith(("ici_", "dcn_")) for key in keys)
 
 
 def _on_machines(document: Mapping[str, Any], context: Context) -> ImportedJob:
@@ -239,9 +217,12 @@ def _read_command(launch: Launch, context: Context) -> ImportedJob:
 
 
 READERS: Final = (
-    reader_of_tables("maxtext", "a configuration of MaxText", "maxtext", _recognises, _on_machines),
+    reader_of_tables(
+        "maxtext", "a configuration of MaxText", "maxtext",
+        lambda document: any(key in _OWN or str(key).startswith(_BETWEEN) for key in document), _on_machines,
+    ),
     CommandReader("maxtext", "a command line of MaxText", "maxtext", _starts, _read_command),
-)
+)  # fmt: skip
 
 
 def _of_log(findings: Findings, _: JobFile, __: Context) -> ImportedJob:

@@ -12,7 +12,16 @@ from typing import Any, Final
 from planner.errors import BadRequest
 from planner.jobs.data import data, words
 from planner.jobs.imported import ImportedJob
-from planner.jobs.megatron.dialect import DIALECTS, MEGATRON, SWIFT, Dialect, Words, dialect_of, options_of
+from planner.jobs.megatron.dialect import (
+    DIALECTS,
+    MEGATRON,
+    SWIFT,
+    Dialect,
+    Words,
+    dialect_of,
+    option_names,
+    options_of,
+)
 from planner.jobs.megatron.job import job_of
 from planner.jobs.megatron.options import OPTIONS
 from planner.jobs.megatron.programs import HYBRID, is_multimodal, of_language, said_of_vision
@@ -20,17 +29,15 @@ from planner.jobs.reader import CommandReader, Context, Launch
 from planner.jobs.shell.processes import processes
 from planner.jobs.values import at_path
 
-_OWN: Final = frozenset({"--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--micro-batch-size"})
+_OWN: Final = frozenset({"tensor-model-parallel-size", "pipeline-model-parallel-size", "micro-batch-size"})
 """Options by which a command line is known, whatever its program is called."""
-_OTHERS_SIZES: Final = frozenset(
-    {"--hidden-width", "--hidden-dim", "--num-heads", "--n-heads", "--n-embd", "--d-model"}
-)
+_OTHERS_SIZES: Final = frozenset({"hidden-width", "hidden-dim", "num-heads", "n-heads", "n-embd", "d-model"})
 """Sizes that programs have which call their layers as Megatron-LM does."""
 
 
 def _recognises(launch: Launch) -> bool:
-    names = {word.partition("=")[0].replace("_", "-") for word in launch.words if word.startswith("--")}
-    sized = "--num-layers" in names and not names & _OTHERS_SIZES
+    names = option_names(launch)
+    sized = "num-layers" in names and not names & _OTHERS_SIZES
     return sized or bool(names & _OWN) or SWIFT.knows(launch)
 
 
@@ -56,11 +63,8 @@ def _of_decoder(launch: Launch, context: Context) -> ImportedJob:
     given = of_language(given) if vision else given
     left, open_, loose = _without_unknown(given, launch.unknown)
     left |= {"is-hybrid-model": []} if HYBRID & programs else {}
-    asked = tuple(
-        f"--{name} {' '.join(given[name]):.60}: give {way}"
-        for name, way in open_.items()
-        if _decides(name, dialect, described="num-layers" in given)
-    )
+    needed = {name: way for name, way in open_.items() if _decides(name, dialect, described="num-layers" in given)}
+    asked = tuple(f"--{name} {' '.join(given[name]):.60}: give {way}" for name, way in needed.items())
     known = "model" in context.known or bool(_OF_MODEL & open_.keys())
     try:
         found = job_of(left, dialect, model_known=known, environment=launch.environment)

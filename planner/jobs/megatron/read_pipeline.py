@@ -100,14 +100,18 @@ def pipeline_of(at: Arguments, *, balanced: bool = False) -> Pipeline:
                 f"--{at.word_of('layers_per_chunk')} has no effect without --num-layers; give --num-layers or --vpp"
             )
         return Pipeline(pp, at("vpp"), None)
-    held = _listed(at, total, pp) or _stages(at, total, pp, balanced=balanced)
-    places = [held[0] + at.given(_ENDS[0]), *held[1:]]
-    places[-1] += at.given(_ENDS[1])
+    places = _with_ends(at, _listed(at, total, pp) or _stages(at, total, pp, balanced=balanced))
     vpp = _chunks_per_stage(at, places)
-    chunks = [each // vpp for each in places] * vpp
-    chunks[0] -= at.given(_ENDS[0])
-    chunks[-1] -= at.given(_ENDS[1])
+    chunks = _with_ends(at, [each // vpp for each in places] * vpp, -1)
     return _checked(Pipeline(pp, vpp, _without(chunks, empty_layers(at))))
+
+
+def _with_ends(at: Arguments, held: Sequence[int], count: int = 1) -> list[int]:
+    """Layers of stages or chunks, with the embedding and the head counted as one each, or no longer counted."""
+    made = list(held)
+    for place, end in zip((0, -1), _ENDS, strict=True):
+        made[place] += count * at.given(end)
+    return made
 
 
 def _without(chunks: Sequence[int], empty: Sequence[int]) -> list[int]:
@@ -160,8 +164,7 @@ def _stages(at: Arguments, total: int, pp: int, *, balanced: bool) -> list[int]:
     """Layers of every stage: as many on each, or on each but the outer ones."""
     first, last = (at(field) for field in _OUTER[:2])
     if first is None and last is None:
-        counted = total + at.given(_ENDS[0]) + at.given(_ENDS[1])
-        return _spread(counted, pp, at) if balanced and counted % pp else _even(at, total, pp)
+        return _even(at, total, pp, balanced=balanced)
     inner = pp - (first is not None) - (last is not None)
     left = total - (first or 0) - (last or 0)
     if left < 0 or (inner and left % inner) or (not inner and left):
@@ -170,28 +173,16 @@ def _stages(at: Arguments, total: int, pp: int, *, balanced: bool) -> list[int]:
     return [*([] if first is None else [first]), *middle, *([] if last is None else [last])]
 
 
-def _spread(counted: int, pp: int, at: Arguments) -> list[int]:
-    """Layers, and ends that stand for one each, as evenly as they go."""
-    held = [(counted + pp - 1 - stage) // pp for stage in range(pp)]
-    held[0] -= at.given(_ENDS[0])
-    held[-1] -= at.given(_ENDS[1])
-    return held
-
-
-def _even(at: Arguments, total: int, pp: int) -> list[int]:
-    """As many layers on every stage; the embedding and the head stand for one each where the arguments say so."""
-    before, behind = (int(at.given(field)) for field in _ENDS)
-    each, left = divmod(total + before + behind, pp)
-    if left:
+def _even(at: Arguments, total: int, pp: int, *, balanced: bool) -> list[int]:
+    """As many layers on every stage, ends that stand for one each among them, or as evenly as they go."""
+    counted = total + sum(at.given(end) for end in _ENDS)
+    if (left := counted % pp) and not balanced:
         near = [n for n in (total - left, total + pp - left) if n > 0]
         raise BadRequest(
             f"--num-layers {total} do not divide over {pp} stages; {' or '.join(map(str, near))} would, or "
             "--decoder-last-pipeline-num-layers"
         )
-    held = [each] * pp
-    held[0] -= before
-    held[-1] -= behind
-    return held
+    return _with_ends(at, [(counted + pp - 1 - stage) // pp for stage in range(pp)], -1)
 
 
 def _chunks_per_stage(at: Arguments, places: Sequence[int]) -> int:

@@ -24,13 +24,16 @@ def stack_changes(at: Arguments, dialect: Dialect, environment: Mapping[str, str
     sums = stack(dialect.stack).gradients.accumulate_traffic > 0  # the stack's own gradients are added up apart
     for flag, fields in STANDS_FOR.items():
         said |= fields if at.given(flag) and not (sums and flag == "no_gradient_accumulation_fusion") else {}
-    said |= _attention(at, environment) | _loss(at) | _graphs(at) | _buckets(at) | _elementwise(at) | _sharding(at)
-    said |= _environment(environment)
+    said |= _attention(at, environment) | _loss(at) | _graphs(at) | _sharding(at) | _environment(environment)
+    said |= {"stack.fused_elementwise": False} if all(unfused(at)) else {}
+    if at.given("bucket_size"):
+        said |= {"stack.bucket_size": at("bucket_size"), "stack.sharding.bucket_per_rank": 0}
     left: dict[str, Any] = {f"stack.{switch}": False for flag, switch in SWITCHED.items() if not at.given(flag)}
     said |= {f"stack.{switch}": True for flag, switch in SWITCHED.items() if at.given(flag)}
-    (left if all(_unsaid(at, field) for field in _DROPOUTS) else said)["stack.dropout"] = dropped(at) > 0
+    dropped = max(DROPOUT if _unsaid(at, field) else at.real(field) or 0.0 for field in _DROPOUTS)
+    (left if all(_unsaid(at, field) for field in _DROPOUTS) else said)["stack.dropout"] = dropped > 0
     if at.given("num_experts"):
-        left |= {"stack.dispatcher": dispatcher(at)}
+        left |= {"stack.dispatcher": _dispatcher(at)}
     return {**_differing(left, dialect.stack), **said}
 
 
@@ -47,17 +50,12 @@ def _differing(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
     return found
 
 
-def dispatcher(at: Arguments) -> str:
+def _dispatcher(at: Arguments) -> str:
     """How tokens reach experts; the older flag stands for the flexible one's first backend."""
     flexible = at.given("moe_enable_deepep") or at.text("dispatch") == "flex"
     if not flexible:
         return str(at("dispatch"))
     return "hybridep" if at("flex_backend") == "hybridep" else "deepep"
-
-
-def dropped(at: Arguments) -> float:
-    """The larger of the two shares that are dropped."""
-    return max(DROPOUT if _unsaid(at, field) else at.real(field) or 0.0 for field in _DROPOUTS)
 
 
 def _unsaid(at: Arguments, field: str) -> bool:
@@ -99,17 +97,6 @@ def _graphs(at: Arguments) -> dict[str, Any]:
     if at("graphs") == "full_iteration" or not words or words & {"full", "full_iteration"}:
         return {"stack.cuda_graphs": True}
     return {"stack.cuda_graph_scope": [part for part in _GRAPHED if part in words]}
-
-
-def _buckets(at: Arguments) -> dict[str, Any]:
-    if not at.given("bucket_size"):
-        return {}
-    return {"stack.bucket_size": at("bucket_size"), "stack.sharding.bucket_per_rank": 0}
-
-
-def _elementwise(at: Arguments) -> dict[str, Any]:
-    """Operations one by one, where neither the activation nor the residual is fused."""
-    return {"stack.fused_elementwise": False} if all(unfused(at)) else {}
 
 
 def unfused(at: Arguments) -> tuple[bool, bool]:

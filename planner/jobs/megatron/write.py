@@ -42,10 +42,16 @@ def megatron(job: Job, version: str) -> Export:
     states, about_states = state_values(strategy, request)
     assumed, about_stack = stack_values(strategy, request)
     values = model | strategy_values(strategy, request)[0] | states | assumed | dropout_values(job)
-    words = OPTIONS.words(_of_version(values, version), version)
+    # Parts in graphs were called a scope until 0.18.
+    values |= {"cuda_graph_modules": values.get("cuda_graph_scope")} if version >= "0.19" else {}
+    words = OPTIONS.words(values, version)
     script = "pretrain_mamba.py" if job.model.layer_pattern else "pretrain_gpt.py"
     environment = _environment(job)
-    about_job = (*_ported(job), *groups_in_turn(job.nodes), *_releases(job), _left_out(job))
+    note = model_constants(job.model.name).get("releases")  # a plan does not know which of them is meant
+    releases = (f"{job.model.name}: {note}",) if note else ()
+    base = " (the default --rotary-base, 10000, is not that of most recent models)" if _base_unknown(job) else ""
+    left_out = f"add your own options: {', '.join(_own_words(job))}{base}"
+    about_job = (*_ported(job), *groups_in_turn(job.nodes), *releases, left_out)
     remarks = (*about_model, *about_states, *about_stack, *about_job)
     lines = [*shell.header(f"Megatron-LM, Megatron-Core {version}"), *shell.remarks(remarks)]
     how = [f'# source {FILE}; torchrun ... {script} "${{MEGATRON_ARGS[@]}}" {" ".join(_own_words(job))}']
@@ -56,11 +62,6 @@ def megatron(job: Job, version: str) -> Export:
         environment=environment,
         remarks=remarks,
     )
-
-
-def _of_version(values: dict[str, Any], version: str) -> dict[str, Any]:
-    """Values by the fields of a version: parts in graphs were called a scope until 0.18."""
-    return values | {"cuda_graph_modules": values.get("cuda_graph_scope")} if version >= "0.19" else values
 
 
 def refuse_lacks(target: str, job: Job) -> None:
@@ -95,20 +96,9 @@ def _own_words(job: Job) -> list[str]:
     return [f"{name} ..." for name in names]
 
 
-def _releases(job: Job) -> tuple[str, ...]:
-    """How releases differ that share the model's sizes: a plan does not know which of them is meant."""
-    note = model_constants(job.model.name).get("releases")
-    return (f"{job.model.name}: {note}",) if note else ()
-
-
 def _base_unknown(job: Job) -> bool:
     """Whether a model turns its positions by a base that nobody said."""
     return job.model.position == "rotary" and not model_constants(job.model.name)
-
-
-def _left_out(job: Job) -> str:
-    base = " (the default --rotary-base, 10000, is not that of most recent models)" if _base_unknown(job) else ""
-    return f"add your own options: {', '.join(_own_words(job))}{base}"
 
 
 def strategy_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:

@@ -26,16 +26,11 @@ def nanotron_job(document: Mapping[str, Any]) -> ImportedJob:
     fields = present(
         model=shape if at.raw("num_layers") and not lacks else None,
         gpus=tp * pp * dp,
-        seq_length=at("seq_length"),
-        precision=at("precision"),
-        optimizer=at("optimizer"),
+        **at.each("seq_length", "precision", "optimizer"),
         main_grads="bf16" if at.raw("wide_grads") is False else None,
     )
     pins = present(
-        tp=tp,
-        pp=pp,
-        dp=dp,
-        **{axis: at(axis) for axis in ("cp", "ep", "micro_batch_size", "steps", "zero_stage")},
+        **at.each("tp", "pp", "dp", "cp", "ep", "micro_batch_size", "steps", "zero_stage"),
         schedule=at("schedule") if pp > 1 else "none",
         sequence_parallel=str(at("sequence_parallel") and tp > 1).lower(),
         recompute="full" if at("recompute") else "none",

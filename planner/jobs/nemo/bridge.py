@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from planner.jobs.megatron.configurations import TYPES
-from planner.jobs.nemo.python import FORMATS, Recipe, assigned, constants_of, dotted, value_of
+from planner.jobs.nemo.python import FORMATS, Recipe, assigned, constants_of, dotted, said, value_of
 from planner.jobs.values import program_of
 
 _BEGINS: Final = re.compile(r"_?(?:\w+_)?(?:pretrain|sft|peft|finetune)_(?:\w*config|common)")
@@ -71,10 +71,6 @@ def words_of_configuration(made: Recipe) -> tuple[dict[str, list[str]], set[str]
         if word and value is ...:
             open_.add(word)
         elif word and value is not None:
-            words[word] = [str(one).lower() if isinstance(one, bool) else str(one) for one in _several(value)]
+            words[word] = said(value)
     gpus = _GPUS.search(made.name)
     return {"recipe": [str(name)], "mixed-precision": ["bf16_mixed"], **words}, open_, int(gpus[1]) if gpus else None
-
-
-def _several(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else [value]

@@ -65,9 +65,9 @@ def words_of(recipe: Recipe) -> tuple[dict[str, list[str]], set[str]]:
     """
     row = known_recipes().get(recipe.name, {})
     own = recipe.call == "pretrain_recipe" and bool(row)
-    beside = {"nnodes": 1, "nproc-per-node": 8}
-    beside |= {"overlap-grad-reduce": bool(row.get("overlap")), "overlap-param-gather": bool(row.get("overlap"))}
-    found: dict[str, Any] = {**beside, "grad-reduce-in-fp32": True, "mixed-precision": "bf16_mixed"}
+    usual = {"nnodes": 1, "nproc-per-node": 8}
+    usual |= {"overlap-grad-reduce": bool(row.get("overlap")), "overlap-param-gather": bool(row.get("overlap"))}
+    found: dict[str, Any] = {**usual, "grad-reduce-in-fp32": True, "mixed-precision": "bf16_mixed"}
     found |= {_ROWS[name]: value for name, value in row.items() if name in _ROWS and (own or name == "model")}
     if recipe.values.get("performance_mode"):
         found |= {"grad-reduce-in-fp32": False, "tp-comm-overlap": True}
@@ -75,7 +75,8 @@ def words_of(recipe: Recipe) -> tuple[dict[str, list[str]], set[str]]:
         found |= {"seq-length": 2048, "global-batch-size": 128, "micro-batch-size": 1}
     open_ = set() if own else set(DECIDE) - {"nnodes", "nproc-per-node"} - set(found)
     for path, value in recipe.values.items():
-        word = _ARGUMENTS.get(path) or _PATHS.get(path) or _prefixed(path)
+        front = next((one for one in _PREFIXES if path.startswith(one)), path)
+        word = _ARGUMENTS.get(path) or _PATHS.get(path) or path.removeprefix(front).replace("_", "-")
         if path in {"model", "model.config"}:
             found.pop("recipe", None)
         elif word and value is ...:
@@ -86,16 +87,11 @@ def words_of(recipe: Recipe) -> tuple[dict[str, list[str]], set[str]]:
         elif word:
             found[word] = value
             open_.discard(word)
-    words = {name: _words(value) for name, value in found.items()}
-    return words, open_
+    return {name: said(value) for name, value in found.items()}, open_
 
 
-def _prefixed(path: str) -> str:
-    front = next((one for one in _PREFIXES if path.startswith(one)), None)
-    return path.removeprefix(front).replace("_", "-") if front else ""
-
-
-def _words(value: Any) -> list[str]:
+def said(value: Any) -> list[str]:
+    """A value as the words of an option."""
     several = value if isinstance(value, list | tuple) else [value]
     return [str(one).lower() if isinstance(one, bool) else str(one) for one in several]
 
@@ -151,11 +147,8 @@ def assigned(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
         elif isinstance(statement, ast.Return) and statement.value is not None:
             yield "", statement.value
         elif isinstance(statement, ast.If | ast.With):
-            yield from ((target, ast.Name("?")) for target, _ in assigned([*statement.body, *_orelse(statement)]))
-
-
-def _orelse(statement: ast.If | ast.With) -> Sequence[ast.stmt]:
-    return statement.orelse if isinstance(statement, ast.If) else ()
+            body = [*statement.body, *getattr(statement, "orelse", ())]
+            yield from ((target, ast.Name("?")) for target, _ in assigned(body))
 
 
 def _set(path: str, value: ast.expr, known: Mapping[str, Any]) -> dict[str, Any]:

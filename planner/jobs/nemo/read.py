@@ -89,9 +89,8 @@ def _read_recipe(launch: Launch, context: Context) -> ImportedJob:
     for path, value in _overrides(launch).items():
         part, _, name = path.partition(".")
         word = (name or part) if part != "peft" else path
-        words[word.replace("_", "-")] = (
-            value.strip("'\"[]").split(",") if value.startswith("[") else [value.strip("'\"")]
-        )
+        several = value.startswith("[")
+        words[word.replace("_", "-")] = value.strip("'\"[]").split(",") if several else [value.strip("'\"")]
     if named := launch.option("recipe"):
         words["recipe"] = [_RECIPE.sub("", named).replace("_", "-")]
     return _of_bridge(words, context)
@@ -117,13 +116,13 @@ def _asked(found: ImportedJob, open_: set[str]) -> ImportedJob:
     unsaid = {name: f"{option} says what the recipe does not" for name, option in sorted(asked) if option}
     names = {name for name, _ in asked}
     others = sorted(open_ - set(DECIDE))
-    told = tuple(f"{word} is no constant in the script, and not read" for word in others)
+    unread = tuple(f"{word} is no constant in the script, and not read" for word in others)
     return replace(
         found,
         fields={name: value for name, value in found.fields.items() if name not in names},
         pins={name: value for name, value in found.pins.items() if f"pins.{name}" not in names},
         unsaid=unsaid,
-        unpriced=(*found.unpriced, *told),
+        unpriced=(*found.unpriced, *unread),
         length=found.length if "train-iters" not in open_ else None,
     )
 
@@ -170,10 +169,6 @@ def _read_configuration(file: JobFile, context: Context) -> ImportedJob:
 _DEVICES: Final = frozenset({"nnodes", "nproc-per-node"})
 
 
-def _is_nemo(launch: Launch) -> bool:
-    return Path(launch.words[0]).name == "nemo" and bool({"pretrain", "finetune"} & set(launch.words[:4]))
-
-
 _BRIDGES: Final = "megatron-bridge"
 READERS: Final = (
     DocumentReader(
@@ -184,7 +179,8 @@ READERS: Final = (
         _read_configuration,
     ),
     CommandReader(
-        "nemo-recipe", "a command line of NeMo 2", _BRIDGES, _is_nemo,
+        "nemo-recipe", "a command line of NeMo 2", _BRIDGES,
+        lambda launch: Path(launch.words[0]).name == "nemo" and bool({"pretrain", "finetune"} & {*launch.words[:4]}),
         lambda launch, context: _of_recipe(recipe_of_command(launch.words), context),
     ),
     reader_of_tables("nemo", "a configuration of NeMo 1", _BRIDGES, _is_one, nemo_job),

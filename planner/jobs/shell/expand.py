@@ -54,14 +54,7 @@ def expand(
     files: Mapping[str, str] | None = None,
     name: str = "script.sh",
 ) -> Script:
-    """What a script starts, by running it in bash with recorders for programs.
-
-    Args:
-        text: of the script.
-        environment: variables of the user's shell, by name.
-        arguments: of the script.
-        files: other files of the job, by path.
-        name: of the script.
+    """What a script starts, by running it in bash with recorders for programs; arguments as of ``read_script``.
 
     Raises:
         BadRequest: there is no bash, or the script does not end.

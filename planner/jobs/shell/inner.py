@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Final
 
+from planner.jobs.data import data
 from planner.jobs.shell.parsing import not_understood, parsed
 from planner.jobs.shell.processes import directives, slurm_variables
 from planner.jobs.shell.state import Doubt, Exit, Shell, State, Status, is_known
@@ -15,12 +16,7 @@ from planner.jobs.shell.variables import exported
 
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
 _SCRIPT: Final = re.compile(r".*\.(sh|bash|slurm|sbatch|zsh)")
-_REMOTE: Final[dict[str, str]] = {
-    "ssh": "bcDEeFIiJLlmOoPpRSWw",
-    "pdsh": "wxRfltug",
-    "clush": "wxgfoS",
-    "pssh": "hHlpotie",
-}
+_REMOTE: Final[Mapping[str, str]] = data("shell/words")["remote"]
 """Programs that run a command line on other hosts, with the options of theirs that have a value."""
 
 

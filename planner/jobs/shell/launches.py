@@ -103,14 +103,7 @@ _PROGRAMS: Final = {name: frozenset(under.split(" ")) for name, under in data("s
 _PYTHON: Final = re.compile(r"(?:pypy|python|ipython)[\d.]*")
 _LAUNCHERS: Final = ("torch.distributed", "accelerate.commands", "paddle.distributed", "deepspeed")
 """Modules of Python that start processes of a training."""
-_OTHER: Final = re.compile(
-    r"(?i)(^|[/._-])(pre_?process|convert|prepare|download|eval(uate|uation)?|infer(ence)?|generat(e|ion)|export|merge"
-    r"|tokeniz|serve|server|client|plot|demo|upload|extract|setup|install|process_data|chat|vllm|sglang|lm_eval|pip"
-    r"|json\.tool|http\.server|venv|virtualenv|ensurepip|gradio|build|checkpoint_util|zero_to_fp32|get_|wait_|check"
-    r"|print_|parse|summar|visuali[sz]|sample|site|compileall|nltk|spacy|hf_to|to_hf|hf2|2hf|transfer|cleanup"
-    r"|monitor|split_|clean_|filter_|make_|pytest|unittest|coverage|compare|post_?process|prefetch|inspect|analy[sz]e"
-    r"|score|lint|ruff|black|mypy|pylint)"
-)
+_OTHER: Final = re.compile(rf"(?i)(^|[/._-])({'|'.join(data('shell/words')['other_programs'].split())})")
 """Programs of Python that do something else: data, checkpoints, inference."""
 _TRAINING: Final = re.compile(r"(?i)(run_)?(pre_?)?train|fine_?tune|sft|dpo|grpo")
 """Names of programs that train, whatever else is in them."""

@@ -148,11 +148,7 @@ def _by_environment(launch: Launch, around: Processes) -> Processes:
     return Processes(nodes, _count(given.get("NPROC_PER_NODE", "")) or visible(given) or around.per_node)
 
 
-_MODULES: Final = {
-    "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
-    "paddle.distributed.launch": "torchrun", "deepspeed.launcher.runner": "deepspeed",
-    "accelerate.commands.launch": "accelerate",
-}  # fmt: skip
+_MODULES: Final[Mapping[str, str]] = data("shell/words")["modules"]
 """Modules of Python that are programs."""
 _PROGRAMS: Final[Mapping[str, Callable[[Launch, Processes], Processes]]] = {
     **dict.fromkeys(("torchrun", "tune"), _torchrun), "oumi": _oumi, **dict.fromkeys(("deepspeed", "ds"), _deepspeed),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.jobs.reader import Launch
@@ -14,7 +14,7 @@ from planner.jobs.shell.launches import starts_training
 from planner.jobs.shell.parameters import parameter
 from planner.jobs.shell.parsing import not_understood, parsed
 from planner.jobs.shell.processes import directives, slurm_variables
-from planner.jobs.shell.state import Exit, Leave, Return, Shell, Started, State, Unknowns, without_private
+from planner.jobs.shell.state import Branch, Exit, Leave, Return, Shell, Started, State, Unknowns, without_private
 from planner.jobs.shell.statements import piped, run
 from planner.jobs.shell.ways import Need, Route, asked, assumption, launches_of, needs_of, that_matter, usual_routes
 
@@ -95,15 +95,29 @@ def read_commands(
     batch = directives(text)
     for words, line, environment in commands:
         own = {name: value for name, value in environment.items() if name not in _SHELLS_OWN}
-        shell = Shell(
-            State(files=dict(written), exported=set(own), variables=dict(own), complete=True), {}, dict(given),
-            Unknowns(), run, piped, dispatched, parameter, lambda branch, arms: arms[0], starts_training,
-            line=line, depth=1, outer=(("sbatch", *batch),) if batch else (),
-        )  # fmt: skip
+        state = State(files=dict(written), exported=set(own), variables=dict(own), complete=True)
+        first = lambda branch, arms: arms[0]  # noqa: E731
+        shell = _shell(state, {}, given, first, starts_training, batch, line=line, depth=1)
         with suppress(Exit, Return, Leave):
             dispatched(shell, words, {})
         launches += [_launch(shell.unknowns, one) for one in shell.state.launches]
     return Script(tuple(launches))
+
+
+def _shell(
+    state: State,
+    files: Mapping[str, str],
+    environment: Mapping[str, str],
+    decide: Callable[[Branch, tuple[int, ...]], int],
+    starts: Callable[[tuple[str, ...]], bool],
+    batch: Sequence[str],
+    **more: Any,
+) -> Shell:
+    outer = (("sbatch", *batch),) if batch else ()
+    return Shell(
+        state, dict(files), dict(environment), Unknowns(), run, piped, dispatched, parameter, decide, starts,
+        outer=outer, **more,
+    )  # fmt: skip
 
 
 _SHELLS_OWN: Final = frozenset(
@@ -158,11 +172,8 @@ class _Reader:
         batch = directives(self.text)
         given = {name: value for name, value in slurm_variables(batch).items() if name not in self.environment}
         state = State(arguments=list(self.arguments), given=given)
-        shell = Shell(
-            state, self.files, self.environment, Unknowns(),
-            run, piped, dispatched, parameter, path.decide, self.starts,
-            name=self.name, effort=self.effort, outer=(("sbatch", *batch),) if batch else (),
-        )  # fmt: skip
+        more = {"name": self.name, "effort": self.effort}
+        shell = _shell(state, self.files, self.environment, path.decide, self.starts, batch, **more)
         shell.unread += not_understood(parsed(self.text))
         try:
             run(shell, parsed(self.text))

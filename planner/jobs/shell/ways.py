@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Final
 
+from planner.jobs.data import data
 from planner.jobs.reader import Launch
 from planner.jobs.shell.state import Branch
 
@@ -80,8 +81,7 @@ class Route:
 
 
 _INERT: Final = re.compile(
-    r"(NCCL|UCX|GLOO|WANDB|HF|HUGGING|TRANSFORMERS|TOKENIZERS|SLURM|MASTER|OMP|TMP|TORCH_NCCL|TORCH_EXTENSIONS|HCCL|FI|EFA"
-    r"|IBV|CUDA_HOME|CUDA_DEVICE_ORDER|LD|PYTHON\w+|MKL|RAY|GIT|CONDA|TRITON_CACHE|XDG)_?.*"
+    rf"({'|'.join(data('shell/words')['inert'].split())})_?.*"
     r"|\w*(PATH|DIR|KEY|TOKEN|PROXY|LOG\w*)|(?i:ip_head|(\w+_)?(ip|addr|address|port|host|hostname))"
 )
 """Variables that change neither time nor memory as the planner sees them: network, hosts, caches, accounts, paths."""

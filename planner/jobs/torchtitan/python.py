@@ -13,16 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from planner.jobs.data import data
 from planner.jobs.values import program_of
 
 _TABLES: Final = ("training", "parallelism", "compile", "optimizer", "activation_checkpoint")
-_POLICIES: Final = {"FullAC": "full", "SelectiveAC": "selective", "MemoryBudgetAC": "memory_budget"}
-_CONVERTERS: Final = {
-    "Float8LinearConverter": "quantize.linear.float8",
-    "MXFP8LinearConverter": "quantize.linear.mx",
-    "Float8GroupedMMConverter": "quantize.grouped_mm.float8",
-    "MXFP8GroupedMMConverter": "quantize.grouped_mm.mx",
-}
+_POLICIES, _CONVERTERS = (data("torchtitan/words")[name] for name in ("policies", "converters"))
 _OPERATORS: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any, Final
 
 from planner.errors import BadRequest
@@ -33,23 +34,13 @@ def overridden(document: Mapping[str, Any], words: Sequence[str], options: Optio
         path, _, key = name.replace("-", "_").rpartition(".")
         on = not key.startswith("no_")
         key = key.removeprefix("no_")
-        after = [] if sign else _until_option(words[place + 1 :])
-        said = [value] if sign else after
+        said = [value] if sign else [*takewhile(lambda one: not one.startswith("--"), words[place + 1 :])]
         held = tables.setdefault(path.partition(".")[0], {})
         for part in path.split(".")[1:]:
             held = held.setdefault(part, {}) if isinstance(held, dict) else {}
         if isinstance(held, dict):
             held[key] = _value(said, kinds.get(f"{path}.{key}", "text")) if said else on
     return tables
-
-
-def _until_option(words: Sequence[str]) -> list[str]:
-    found = []
-    for word in words:
-        if word.startswith("--"):
-            break
-        found.append(word)
-    return found
 
 
 def _value(said: Sequence[str], kind: str) -> Any:
@@ -115,7 +106,8 @@ def _configured(launch: Launch, context: Context) -> ImportedJob:
     if path is not None:
         file = launch.file(path, context)
         if file is None:
-            return _absent(f"{path}, which --job.config_file names, is not here; give that file too")
+            said = f"{path}, which --job.config_file names, is not here; give that file too"
+            return ImportedJob(missing=(said,))
         if file.document is None:
             raise BadRequest(f"{path}: no TOML, which --job.config_file takes")
         return torchtitan_job(overridden(file.document, words))
@@ -125,12 +117,7 @@ def _configured(launch: Launch, context: Context) -> ImportedJob:
         file = context.find(place)
         if file is not None and name in functions(file.text):
             return _of_function(file.text, name, words)
-    return _absent(
-        f"the function {name} of {module}, which --config names, is in no file here; give its config_registry.py"
-    )
-
-
-def _absent(said: str) -> ImportedJob:
+    said = f"the function {name} of {module}, which --config names, is in no file here; give its config_registry.py"
     return ImportedJob(missing=(said,))
 
 

@@ -180,8 +180,9 @@ def _pipeline(
         vpp = 1 if schedule in _ONE_CHUNK else 2
         words = f"parallelism.module_fqns_per_model_part is not given; priced are stages of {plural(vpp, 'chunk')}"
         return {"schedule": schedule, "vpp": vpp}, None, (f"{words}, split as a search does",)
-    pins = {"schedule": schedule, "vpp": len(parts) // pp}
-    return pins, None if schedule in FOLDED else _layers(parts, pp), ()
+    held = [sum(str(name).startswith("layers.") for name in part) for part in parts]
+    layers = tuple(sum(held[stage::pp]) for stage in range(pp))
+    return {"schedule": schedule, "vpp": len(parts) // pp}, None if schedule in FOLDED else layers, ()
 
 
 def _split(at: Document, pp: int, model: str | None) -> tuple[int, ...]:
@@ -210,11 +211,6 @@ def _parts(at: Document, pp: int) -> list[list[str]] | None:
     if len(parts) % pp:
         raise BadRequest(f"{name} has {len(parts)} parts for {pp} stages; a multiple of {pp} works")
     return parts
-
-
-def _layers(parts: list[list[str]], pp: int) -> tuple[int, ...]:
-    held = [sum(str(name).startswith("layers.") for name in part) for part in parts]
-    return tuple(sum(held[stage::pp]) for stage in range(pp))
 
 
 def _batch(at: Document, pp: int, ranks: _Ranks) -> tuple[dict[str, Any], int | None, list[str]]:

@@ -19,10 +19,7 @@ from planner.jobs.transformers.trainer import OPTIONS
 from planner.jobs.values import has_all, truth, whole
 
 LITGPT: Final = trainer("litgpt", alone=True)
-_FORMATS: Final = {
-    "bf16-true": ("bf16", "bfloat16"), "bf16-mixed": ("bf16", "float32"), "16-true": ("fp16", "float16"),
-    "16-mixed": ("fp16", "float32"), "32-true": ("", "float32"), "32": ("", "float32"),
-}  # fmt: skip
+_FORMATS: Final[Mapping[str, tuple[str, str]]] = data("trainers/litgpt")["formats"]
 """Of the products and of the weights, by what ``precision`` says."""
 _USUAL: Final = "bf16-mixed"
 _QUERY_VALUE: Final = frozenset({"lora_query", "lora_value"})

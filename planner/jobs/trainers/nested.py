@@ -17,12 +17,7 @@ from planner.jobs.values import truth
 
 
 def plain_words(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Values of a document in the words of a trainer's table; those without a word keep their path.
-
-    Args:
-        document: tables within tables, which may refer to each other.
-        name: of the table of the trainer.
-    """
+    """Values of a document, whose tables may refer to each other, in the words of a trainer's table, else by path."""
     said = data(f"trainers/{name}")["words"]
     return {said.get(path, path): value for path, value in leaves(document)}
 
@@ -46,13 +41,7 @@ def full_shard(*, kept: bool = False, offload: Any = False) -> str:
 
 
 def on_own_kernels(job: ImportedJob, name: str, *, compiled: bool) -> ImportedJob:
-    """A job of Transformers' options that PyTorch's plain kernels run, as the table of its trainer has them.
-
-    Args:
-        job: as Transformers would run it.
-        name: of the table of the trainer.
-        compiled: whether element-wise kernels are fused.
-    """
+    """A job of Transformers' options on PyTorch's plain kernels, fused if compiled, as its trainer's table says."""
     said = data("trainers/nested")
     kernels = said["compiled"] if compiled else data("torchtitan/words")["eager"]
     changes = {**data(f"trainers/{name}").get("kernels", {}), **kernels}

@@ -48,11 +48,7 @@ def _form(values: Mapping[str, Any]) -> str:
 
 
 def _translated(micro: int) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """Its options in the words of Transformers, with DeepSpeed's configuration.
-
-    Args:
-        micro: sequences of a device where none are said.
-    """
+    """Its options in Transformers' words, with DeepSpeed's configuration; ``micro`` where no micro-batch is said."""
 
     def translated(values: Mapping[str, Any]) -> dict[str, Any]:
         plain = data("trainers/openrlhf")["plain"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from planner.jobs.data import data
 from planner.jobs.options import Options
 from planner.jobs.reader import Context, Launch
 from planner.jobs.shell.processes import processes
@@ -108,13 +109,7 @@ _PLUGIN: Final = (
     "zero_stage", "offload_optimizer_device", "offload_param_device", "gradient_accumulation_steps",
     "deepspeed_config_file",
 )  # fmt: skip
-_TABLES: Final = {
-    "fsdp_": "fsdp_config", "megatron_lm_": "megatron_lm_config", "parallelism_config_": "parallelism_config",
-    "dynamo_": "dynamo_config",
-}  # fmt: skip
-_KINDS: Final = {
-    "use_deepspeed": "DEEPSPEED", "use_fsdp": "FSDP", "use_megatron_lm": "MEGATRON_LM", "multi_gpu": "MULTI_GPU"
-}  # fmt: skip
+_SAID: Final[Mapping[str, Mapping[str, str]]] = data("transformers/words")["accelerate"]
 
 
 def accelerate_of(start: Started, context: Context) -> tuple[Mapping[str, Any] | None, tuple[str, ...]]:
@@ -123,8 +118,8 @@ def accelerate_of(start: Started, context: Context) -> tuple[Mapping[str, Any] |
     Options stand above the file; without one that is named, the only configuration among the job's files is taken.
     """
     if "accelerate" not in {Path(word).name for word in start.launcher} | set(start.launcher):
-        beside = context.holding("distributed_type")
-        return (beside.document if beside else None), ()
+        found = context.holding("distributed_type")
+        return (found.document if found else None), ()
     said = values_of(start.launcher, Options())
     name = said.get("config_file")
     missing: tuple[str, ...] = ()
@@ -139,18 +134,14 @@ def _overridden(document: Mapping[str, Any], said: Mapping[str, Any]) -> dict[st
     """A configuration with what the launcher's options say in its place."""
     found = dict(document)
     found |= {name: _plain(said[name]) for name in _TOP if name in said}
-    kinds = [kind for option, kind in _KINDS.items() if _set(said.get(option))]
+    kinds = [kind for name, kind in _SAID["kinds"].items() if str(said.get(name)).lower() in {"true", "1", "yes"}]
     found["distributed_type"] = kinds[0] if kinds else found.get("distributed_type", "NO")
     if plugin := {name: said[name] for name in _PLUGIN if name in said}:
         found["deepspeed_config"] = {**(found.get("deepspeed_config") or {}), **plugin}
-    for start, table in _TABLES.items():
+    for start, table in _SAID["tables"].items():
         if inner := {name: _plain(value) for name, value in said.items() if name.startswith(start)}:
             found[table] = {**(found.get(table) or {}), **inner}
     return found
-
-
-def _set(value: Any) -> bool:
-    return value is True or str(value).lower() in {"true", "1", "yes"}
 
 
 def _plain(value: Any) -> Any:
@@ -162,13 +153,7 @@ def _plain(value: Any) -> Any:
 
 
 def gpus_of(launch: Launch, start: Started, accelerate: Mapping[str, Any] | None) -> tuple[int | None, str]:
-    """GPUs of a launch, None where nothing says them, and what was assumed for it.
-
-    Args:
-        launch: as the shell evaluated it.
-        start: the same, taken apart.
-        accelerate: the configuration of ``accelerate launch``, completed by its options.
-    """
+    """GPUs of a launch, None where nothing says them, and what was assumed for it."""
     count = (whole_of(accelerate, "num_processes") if accelerate is not None else None) or processes(launch)
     alone = Path(launch.words[0]).name.startswith("python") and "-m" not in start.launcher and not launch.outer
     if count is None and alone:

@@ -78,10 +78,7 @@ def _tokens(document: Mapping[str, Any]) -> Iterator[str]:
 def _whole_run(findings: Findings, said: Mapping[str, str], *, evaluated: float = 0.0) -> Findings:
     """Without lines of steps the mean of the whole run, which holds its warm-up and its checkpoints.
 
-    Args:
-        findings: of the lines.
-        said: ``runtime`` in seconds, and ``steps`` or how many of them a second.
-        evaluated: seconds of evaluations.
+    It has a ``runtime`` in seconds, less those of evaluations, and ``steps`` or how many of them a second.
     """
     steps, runtime, rate = (real(said.get(name)) for name in ("steps", "runtime", "steps_per_second"))
     steps, rounding = (steps, 0.0) if steps else (runtime * rate, last_digit(said.get("steps_per_second", "")) / 2)

@@ -25,15 +25,10 @@ RANKED: Final[Mapping[str, str]] = _SAID["ranked"]
 """By the beginning of its name, what an optimizer is priced as whose states are fewer than any bytes per parameter."""
 PAGED: Final = "paged_"
 """Begins the names of optimizers whose states move to the host where the device runs out."""
-ATTENTION: Final = {
-    **dict.fromkeys(("eager", "off", "disabled"), ("unfused",)),
-    **dict.fromkeys(("flash_attention_2", "fa2", "flash_attn", "true", "1", "yes", "kernels-community/flash-attn2"),
-                    ("flash-2", "flash-1")),
-    **dict.fromkeys(("flash_attention_3", "fa3", "flash_attention_4", "kernels-community/flash-attn3",
-                     "kernels-community/vllm-flash-attn3"), ("flash-3", "flash-2")),
-    **dict.fromkeys(("sdpa", "auto", "false", "0", "no", "none", ""), None),
-}  # fmt: skip
-"""Kernels by what ``attn_implementation`` says; None: as PyTorch's scaled_dot_product_attention chooses."""
+ATTENTION: Final = {"": ()} | {
+    word: words(kernels) for kernels, names in _SAID["attention"].items() for word in words(names)
+}
+"""Kernels by what ``attn_implementation`` says; none: as PyTorch's scaled_dot_product_attention chooses."""
 FORMATS: Final = {word: meant for meant, names in _SAID["formats"].items() for word in words(names)}
 """Formats by what ``dtype`` says."""
 TARGETS: Final = {name: meant for meant, names in _SAID["targets"].items() for name in words(names)}
