@@ -75,10 +75,8 @@ class Job:
         """
         numbers = sorted({part.gpus_per_node for part in self.nodes})
         if len(numbers) > 1:
-            raise Inexpressible(
-                "launchers start the same number of ranks on every node; these nodes have "
-                f"{' and '.join(map(str, numbers))} GPUs"
-            )
+            held = f"these nodes have {' and '.join(map(str, numbers))} GPUs"
+            raise Inexpressible(f"launchers start the same number of ranks on every node; {held}")
         return numbers[0]
 
     @property
@@ -168,10 +166,8 @@ def job_of(plan: Plan) -> Job:
     if plan.strategy is None or plan.status == "infeasible":
         raise Inexpressible(f"the plan is infeasible, so there is nothing to launch: {why_infeasible(plan)}")
     if any(stage.tp or stage.dp for stage in plan.strategy.stages):
-        raise Inexpressible(
-            "launchers give every stage the same degrees, but this plan's differ between node groups; --format json "
-            "has them by stage"
-        )
+        one = "launchers give every stage the same degrees, but this plan's differ between node groups"
+        raise Inexpressible(f"{one}; --format json has them by stage")
     model, cluster, stack = (plan.request.get(name) for name in ("model", "cluster", "stack"))
     if not isinstance(model, Mapping) or not isinstance(cluster, Mapping):
         raise BadRequest("the answer lacks its model and cluster; make it again with `plan --format json`")
@@ -181,11 +177,9 @@ def job_of(plan: Plan) -> Job:
 def _nodes(cluster: Mapping[str, Any], strategy: Strategy) -> tuple[Nodes, ...]:
     """Nodes of every group, in the order in which the pipeline goes over them."""
     parts = cluster.get("groups") or [cluster]
-    by_name = {
-        str(part["name"]): Nodes(str(part["name"]), str(part["accelerator"]), part["nodes"], part["gpus_per_node"])
-        for part in parts
-    }
-    turn = [name for name in dict.fromkeys(stage.group for stage in strategy.stages) if name in by_name]
+    nodes = [Nodes(str(one["name"]), str(one["accelerator"]), one["nodes"], one["gpus_per_node"]) for one in parts]
+    by_name = {one.group: one for one in nodes}
+    turn = [stage.group for stage in strategy.stages if stage.group in by_name]
     return tuple(by_name[name] for name in dict.fromkeys([*turn, *by_name]))
 
 
@@ -257,12 +251,6 @@ def device_lack(job: Job, framework: str) -> str | None:
 
 
 def _facts(job: Job) -> Facts:
-    return Facts(
-        model=job.model,
-        seq_length=job.seq_length,
-        global_batch_size=job.strategy.global_batch_size,
-        precision=job.precision,
-        switches=job.switches,
-        accelerator=job.nodes[0].accelerator,
-        vendor=job.vendor,
-    )
+    own = {name: getattr(job, name) for name in ("model", "seq_length", "precision", "switches", "vendor")}
+    batch = job.strategy.global_batch_size
+    return Facts(global_batch_size=batch, accelerator=job.nodes[0].accelerator, **own)

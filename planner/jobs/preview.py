@@ -42,10 +42,8 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
         BadRequest: the arguments cannot say how the layers are split, or their framework refuses the plan.
     """
     if any(stage.tp or stage.dp for stage in strategy.stages):
-        raise BadRequest(
-            "launcher options give every stage the same degrees, but this plan's differ between node groups; --format "
-            "json has them by stage"
-        )
+        one = "launcher options give every stage the same degrees, but this plan's differ between node groups"
+        raise BadRequest(f"{one}; --format json has them by stage")
     stack, precision = _family(plan), str(plan.request.get("precision") or "bf16")
     _check(plan)
     if stack == "torchtitan":
@@ -61,8 +59,11 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
     # No framework's own rules are searched on several node groups.
     searched = own and strategy_lacks(strategy, {}) and len({stage.group for stage in strategy.stages}) == 1
     way = ("--for megatron-lm searches only what these arguments can say",) if searched else ()
-    about = (*remarks, *about_states, *about_stack, *way, *groups_in_turn(strategy.stages))
-    return Launch(tuple(OPTIONS.words(values | states | assumed)), (*_owner(plan), *_unsaid_changes(plan), *about))
+    changed = [path for path in plan.request.get("changes", ()) if path.startswith("stack.")]
+    lost = ", ".join(path for path in changed if not (own and path in CARRIED))
+    unsaid = (f"these settings of the stack are not in them: {lost}",) if lost else ()
+    about = (*unsaid, *remarks, *about_states, *about_stack, *way, *groups_in_turn(strategy.stages))
+    return Launch(tuple(OPTIONS.words(values | states | assumed)), (*_owner(plan), *about))
 
 
 def _check(plan: Plan) -> None:
@@ -75,10 +76,8 @@ def _check(plan: Plan) -> None:
     if plan.request.get("adapters"):
         raise BadRequest("no options: megatron-lm trains no adapters; plan export --to megatron-bridge writes them")
     for lack in broken(job_of(plan), "megatron-lm"):
-        raise BadRequest(
-            f"no options, because megatron-lm cannot start this plan: {lack}; --for megatron-lm finds the fastest plan "
-            "that it can start"
-        )
+        other = "--for megatron-lm finds the fastest plan that it can start"
+        raise BadRequest(f"no options, because megatron-lm cannot start this plan: {lack}; {other}")
 
 
 def own_refusal(plan: Plan) -> str | None:
@@ -125,13 +124,6 @@ def _owner(plan: Plan) -> tuple[str, ...]:
 def _family(plan: Plan) -> str:
     """The stack of a plan, whatever its release."""
     return name_in(plan.request.get("stack")).partition("@")[0]
-
-
-def _unsaid_changes(plan: Plan) -> tuple[str, ...]:
-    """That what was changed of the stack is for the reader to see to."""
-    paths = [path for path in plan.request.get("changes", ()) if path.startswith("stack.")]
-    left = [path for path in paths if not (_runs_on_core(plan) and path in CARRIED)]
-    return (f"these settings of the stack are not in them: {', '.join(left)}",) if left else ()
 
 
 def block(words: Sequence[str], width: int) -> list[str]:

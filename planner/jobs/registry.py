@@ -142,11 +142,8 @@ def export(plan: Plan, name: str, *, version: str | None = None) -> Export:
         _check(job, chosen, wanted)
         return _with_unsaid(chosen.write(job, wanted), job, chosen.name)
     assert chosen.start
-    why = (
-        f"starts torchrun, which needs GPUs, and {job.nodes[0].accelerator} is not one; --to {XLA} writes what every "
-        "host runs"
-    )
-    refuse(chosen.name, [(job.vendor == TPU, why)])
+    why = f"starts torchrun, which needs GPUs, and {job.nodes[0].accelerator} is not one"
+    refuse(chosen.name, [(job.vendor == TPU, f"{why}; --to {XLA} writes what every host runs")])
     return _with_unsaid(chosen.start(job, wanted, _program(job)), job, _framework(job) or chosen.name)
 
 

@@ -13,9 +13,9 @@ from planner.errors import BadRequest, MeshwrightError
 from planner.jobs.imported import ImportedJob
 from planner.jobs.reader import CommandReader, Context, JobFile, Launch, Reader
 from planner.jobs.shell import Script, read_script
-from planner.jobs.shell.expand import WARNING, expand
 from planner.jobs.shell.launches import starts_training
 from planner.jobs.shell.parsing import parsed
+from planner.jobs.shell.script import WARNING, expand
 
 _SHOWN: Final = 60
 """Characters of a command line in a list of several."""

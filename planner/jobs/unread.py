@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NoReturn
+from collections.abc import Iterator
+from typing import Final, NoReturn
 
 from planner.errors import BadRequest
 from planner.jobs.data import data, words
 from planner.jobs.reader import CommandReader, DocumentReader, JobFile, Launch, Reader
-from planner.jobs.values import at_path
+from planner.jobs.values import table_at
 
 _SAY: Final = (
     "say its job by options: --model, --gpus, --global-batch-size, --seq-length, and --tp, --pp, --zero of its strategy"
 )
-
-
-def _has(document: Mapping[str, Any], path: str) -> bool:
-    above, _, name = path.rpartition(".")
-    at = at_path(document, above) if above else document
-    return isinstance(at, Mapping) and name in at
 
 
 def _readers(title: str, *, program: str = "", keys: str = "", text: str = "") -> Iterator[Reader]:
@@ -27,7 +21,9 @@ def _readers(title: str, *, program: str = "", keys: str = "", text: str = "") -
 
     def is_file(file: JobFile) -> bool:
         if (document := file.document) is not None:
-            return bool(keys) and all(_has(document, key) for key in words(keys))
+            paths = [key.rpartition(".") for key in words(keys)]
+            held = [name in (table_at(document, above) if above else document) for above, _, name in paths]
+            return bool(held) and all(held)
         return bool(text) and re.search(text, file.text, re.MULTILINE) is not None
 
     def is_command(launch: Launch) -> bool:

@@ -76,15 +76,10 @@ def _remarks(job: Job) -> tuple[str, ...]:
     return applicable(remarks)
 
 
-_STUB: Final = "deepspeed/ds_pipeline.txt"
-
-
 def _stub(job: Job, version: str) -> str:
     strategy = job.strategy
-    body = template(_STUB).format(
-        pp=strategy.pp,
-        dp=strategy.dp,
-        layers=[stage.layers for stage in strategy.stages],
-        interval=strategy.recompute_num_layers * (strategy.recompute == "full"),
-    )
+    layers = [stage.layers for stage in strategy.stages]
+    interval = strategy.recompute_num_layers * (strategy.recompute == "full")
+    text = template("deepspeed/ds_pipeline.txt")
+    body = text.format(pp=strategy.pp, dp=strategy.dp, layers=layers, interval=interval)
     return shell.commented(f"DeepSpeed {version}", (), body)

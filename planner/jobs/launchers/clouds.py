@@ -37,18 +37,10 @@ def skypilot(job: Job, version: str, program: Export) -> Export:
     return Export(files={"task.yaml": text} | program_files(program), remarks=program.remarks)
 
 
-_RAY = "launchers/ray_launch.txt"
-
-
 def ray(job: Job, version: str, program: Export) -> Export:
     """A driver that reserves whole nodes and starts torchrun on each, as of Ray 2."""
-    body = template(_RAY).format(
-        nodes=job.node_count,
-        each=job.gpus_per_node,
-        port=PORT,
-        environment=repr(dict(program.environment)),
-        program=repr(list(program_words(program))),
-        name=job.name,
-    )
+    started = {"environment": repr(dict(program.environment)), "program": repr(list(program_words(program)))}
+    size = {"nodes": job.node_count, "each": job.gpus_per_node}
+    body = template("launchers/ray_launch.txt").format(**size, port=PORT, **started, name=job.name)
     text = shell.commented(f"Ray {version}", program.remarks, body)
     return Export(files={"ray_launch.py": text} | program_files(program), remarks=program.remarks)

@@ -9,14 +9,12 @@ from typing import Any, Final, Literal
 
 from costmodels.stack.adapters import ADAPTED
 from planner.errors import BadRequest
-from planner.jobs.configured import configured
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, joined
-from planner.jobs.logs.statements import Findings
-from planner.jobs.logs.tables import log_reader
+from planner.jobs.logs.tables import Findings, log_reader
 from planner.jobs.megatron.configurations import resolved_tables
 from planner.jobs.options import Document, options_of, present
-from planner.jobs.reader import CommandReader, Context, JobFile, Launch, reader_of_tables
+from planner.jobs.reader import CommandReader, Context, JobFile, Launch, configured, reader_of_tables
 from planner.jobs.transformers.arguments import overrides_of
 from planner.jobs.transformers.job import model_named
 from planner.jobs.transformers.trainer import EVERYWHERE, TARGETS

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from planner.jobs.logs.forms import Form, Step, step_of
-from planner.jobs.logs.lines import Kind, MemoryForm, Peak, peaks_in, ran_out, rank_of
+from planner.jobs.logs.lines import Form, Kind, MemoryForm, Peak, Step, peaks_in, ran_out, rank_of, step_of
 
 _ASIDES: Final = tuple((re.compile(pattern, re.IGNORECASE), name) for pattern, name in (
     (r"validation (?:loss|results)|evaluating|running evaluation|completed eval step", "an evaluation"),

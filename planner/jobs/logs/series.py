@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
-from planner.jobs.logs.forms import Step
+from planner.jobs.logs.lines import Step
 
 NEAR: Final = 0.1
 """How far from the reference warm-up ends."""

@@ -16,8 +16,7 @@ from planner.errors import BadRequest
 from planner.frameworks.maxtext import MAXTEXT
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, llama_shape
-from planner.jobs.logs.statements import Findings
-from planner.jobs.logs.tables import log_reader, made_job
+from planner.jobs.logs.tables import Findings, log_reader, made_job
 from planner.jobs.maxtext.options import AXES, CALLED, NARROW_STATES, NEARLY, OPTIONS, SIZES
 from planner.jobs.options import Document, present
 from planner.jobs.reader import CommandReader, Context, JobFile, Launch, reader_of_tables
@@ -179,12 +178,9 @@ def _on_machines(document: Mapping[str, Any], context: Context) -> ImportedJob:
 _PROGRAM: Final = re.compile(r"(?i)maxtext|(^|/)(train|train_compile|pre_train)(\.py)?$")
 
 
-def _files(launch: Launch) -> list[str]:
-    return [word for word in launch.words if word.endswith((".yml", ".yaml"))]
-
-
 _OF_MANY: Final = {"run_name"}
 """Words that other programs take too."""
+_FILES: Final = (".yml", ".yaml")
 
 
 def _starts(launch: Launch) -> bool:
@@ -193,19 +189,18 @@ def _starts(launch: Launch) -> bool:
     itself = any("maxtext" in word.lower() for word in launch.words)
     own = {row.word for row in OPTIONS} - (set() if itself else _OF_MANY)
     said = any(word.partition("=")[0] in own for word in launch.words if "=" in word)
-    return named and said and bool(_files(launch))
+    return named and said and any(word.endswith(_FILES) for word in launch.words)
 
 
 def _read_command(launch: Launch, context: Context) -> ImportedJob:
     """The job of a command line: the file that it names below what it says, base.yml below both."""
-    name, assumed = _files(launch)[0], []
+    name = next(word for word in launch.words if word.endswith(_FILES))
     file = context.find(name)
     document = dict(_without_base(file.document or {})) if file else {}
     if file is None and name.rpartition("/")[2] != "base.yml":
         said = f"{name}, which the command line names, is not here; give that file too"
         return ImportedJob(missing=(said,))
-    if file is None:
-        assumed = ["base.yml is not here; that of MaxText 0.2.5 is taken"]
+    assumed = () if file else ("base.yml is not here; that of MaxText 0.2.5 is taken",)
     for word in launch.words:
         key, sign, value = word.partition("=")
         if sign and key.isidentifier():

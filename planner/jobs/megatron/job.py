@@ -181,6 +181,8 @@ def _pins(at: Arguments, pipeline: Pipeline) -> dict[str, Any]:
     usual = "none" if pp == 1 else "1f1b" if vpp == 1 else interleaved
     schedule = (at("own_schedule") if pp > 1 else None) or usual
     copies = at("copies")
+    layers = at.given("cpu_offloading") or at.given("offloaded_layers")
+    activations = at.given("fine_grained_activation_offloading") or bool(layers and at("offloaded_layers"))
     return present(
         **at.each("tp", "cp"),
         pp=pp,
@@ -194,7 +196,7 @@ def _pins(at: Arguments, pipeline: Pipeline) -> dict[str, Any]:
         schedule=schedule,
         sequence_parallel=str(at.given("sequence_parallel") and tp > 1).lower(),
         rank_order="tp-cp-ep-pp-dp" if at.given("use_tp_pp_dp_mapping") and pp > 1 else "tp-cp-ep-dp-pp",
-        offload=_offload(at),
+        offload="optimizer" if at.given("optimizer_cpu_offload") else "activations" if activations else "none",
         zero_stage=_zero_stage(at),
     )
 
@@ -212,12 +214,6 @@ def _context_kind(at: Arguments) -> str:
     if len(set(kinds)) > 1:
         raise BadRequest(f"--cp-comm-type: {' '.join(kinds)!r:.40} is not priced; one kind for all layers is")
     return str(at("cp_kind") or "p2p")
-
-
-def _offload(at: Arguments) -> str:
-    layers = at.given("cpu_offloading") or at.given("offloaded_layers")
-    activations = at.given("fine_grained_activation_offloading") or bool(layers and at("offloaded_layers"))
-    return "optimizer" if at.given("optimizer_cpu_offload") else "activations" if activations else "none"
 
 
 def _zero_stage(at: Arguments) -> int:
@@ -256,7 +252,6 @@ def _length(at: Arguments) -> Length | None:
 
 def _unset(at: Arguments) -> Iterator[str]:
     """That a length is given by a variable that nothing in the script sets."""
-    for field in _LENGTHS:
-        if at.text(field).startswith("$"):
-            word = f"--{at.word_of(field)} {at.text(field):.40}"
-            yield f"{word} is not set anywhere in the script; --tokens says how long the training is"
+    for field in (one for one in _LENGTHS if at.text(one).startswith("$")):
+        word = f"--{at.word_of(field)} {at.text(field):.40}"
+        yield f"{word} is not set anywhere in the script; --tokens says how long the training is"

@@ -70,9 +70,8 @@ def empty_layers(at: Arguments) -> tuple[int, ...]:
     words = [part for word in at.words("empty_layers") for part in re.split(r"[,\s]+", word) if part]
     total = at("num_layers") or 0
     if wrong := [word for word in words if not word.isdecimal() or int(word) >= total]:
-        raise BadRequest(
-            f"--{at.word_of('empty_layers')}: {wrong[0]!r:.20} is not a layer; there are {total}, counted from 0"
-        )
+        why = f"is not a layer; there are {total}, counted from 0"
+        raise BadRequest(f"--{at.word_of('empty_layers')}: {wrong[0]!r:.20} {why}")
     return tuple(sorted({int(word) for word in words}))
 
 
@@ -96,9 +95,8 @@ def pipeline_of(at: Arguments, *, balanced: bool = False) -> Pipeline:
     total = sum(map(len, drawn)) or (at("num_layers") or 0)
     if not total:
         if at.given("layers_per_chunk"):
-            raise BadRequest(
-                f"--{at.word_of('layers_per_chunk')} has no effect without --num-layers; give --num-layers or --vpp"
-            )
+            word = at.word_of("layers_per_chunk")
+            raise BadRequest(f"--{word} has no effect without --num-layers; give --num-layers or --vpp")
         return Pipeline(pp, at("vpp"), None)
     places = _with_ends(at, _listed(at, total, pp) or _stages(at, total, pp, balanced=balanced))
     vpp = _chunks_per_stage(at, places)
@@ -210,9 +208,8 @@ def recomputation(at: Arguments, pipeline: Pipeline) -> Recomputation:
     kind = at("recompute") or ("selective" if light else "")
     word = at.word_of("recompute")
     if light and kind == "full":
-        raise BadRequest(
-            f"--{at.word_of(light)} means selective recomputation and --{word} full; leave out one of them"
-        )
+        both = f"--{at.word_of(light)} means selective recomputation and --{word} full"
+        raise BadRequest(f"{both}; leave out one of them")
     if not kind:
         parts = ("recompute_method", "recompute_num_layers", "recompute_modules")
         stray = [f"--{at.word_of(field)} has no effect without --{word}" for field in parts if at.given(field)]
@@ -222,9 +219,8 @@ def recomputation(at: Arguments, pipeline: Pipeline) -> Recomputation:
 
 def _selective(at: Arguments) -> Recomputation:
     if wrong := [field for field in ("recompute_method", "recompute_num_layers") if at.given(field)]:
-        raise BadRequest(
-            f"--{at.word_of(wrong[0])} goes with --recompute-granularity full, not with selective; leave it out"
-        )
+        word = at.word_of(wrong[0])
+        raise BadRequest(f"--{word} goes with --recompute-granularity full, not with selective; leave it out")
     modules = list(at.words("recompute_modules"))
     if at.given("moe_layer_recompute") and "moe" not in modules:
         modules = [*(modules or ["core_attn"]), "moe"]

@@ -24,7 +24,11 @@ def stack_changes(at: Arguments, dialect: Dialect, environment: Mapping[str, str
     sums = stack(dialect.stack).gradients.accumulate_traffic > 0  # the stack's own gradients are added up apart
     for flag, fields in STANDS_FOR.items():
         said |= fields if at.given(flag) and not (sums and flag == "no_gradient_accumulation_fusion") else {}
-    said |= _attention(at, environment) | _loss(at) | _graphs(at) | _sharding(at) | _environment(environment)
+    said |= _attention(at, environment) | _loss(at) | _graphs(at)
+    if at.given("use_megatron_fsdp") or at.given("use_torch_fsdp2"):  # stages that the distributed optimizer has not
+        said |= {"stack.supports.zero_stages": [0, 1, 2, 3]}
+        said |= {"stack.sharding.state_copies": "none"} if at.given("use_megatron_fsdp") else {}
+    said |= _environment(environment)
     said |= {"stack.fused_elementwise": False} if all(unfused(at)) else {}
     if at.given("bucket_size"):
         said |= {"stack.bucket_size": at("bucket_size"), "stack.sharding.bucket_per_rank": 0}
@@ -103,13 +107,6 @@ def unfused(at: Arguments) -> tuple[bool, bool]:
     """Whether the activation, and the residual with its bias and dropout, run as operations of their own."""
     activation = "no_bias_swiglu_fusion" if at.given("swiglu") else "no_bias_gelu_fusion"
     return at.given(activation), at.given("no_bias_dropout_fusion")
-
-
-def _sharding(at: Arguments) -> dict[str, Any]:
-    """Stages of ZeRO that the distributed optimizer has not: Megatron-FSDP's, and PyTorch's."""
-    if at.given("use_megatron_fsdp"):
-        return {"stack.supports.zero_stages": [0, 1, 2, 3], "stack.sharding.state_copies": "none"}
-    return {"stack.supports.zero_stages": [0, 1, 2, 3]} if at.given("use_torch_fsdp2") else {}
 
 
 def _environment(environment: Mapping[str, str]) -> dict[str, Any]:

@@ -51,7 +51,9 @@ def megatron(job: Job, version: str) -> Export:
     releases = (f"{job.model.name}: {note}",) if note else ()
     base = " (the default --rotary-base, 10000, is not that of most recent models)" if _base_unknown(job) else ""
     left_out = f"add your own options: {', '.join(_own_words(job))}{base}"
-    about_job = (*_ported(job), *groups_in_turn(job.nodes), *releases, left_out)
+    own = job.vendor in {"", "NVIDIA", "AMD"}
+    ported = f"Megatron-LM needs CUDA: {job.nodes[0].accelerator} needs the port of {job.vendor}"
+    about_job = (*(() if own else (ported,)), *groups_in_turn(job.nodes), *releases, left_out)
     remarks = (*about_model, *about_states, *about_stack, *about_job)
     lines = [*shell.header(f"Megatron-LM, Megatron-Core {version}"), *shell.remarks(remarks)]
     how = [f'# source {FILE}; torchrun ... {script} "${{MEGATRON_ARGS[@]}}" {" ".join(_own_words(job))}']
@@ -81,12 +83,6 @@ def _environment(job: Job) -> dict[str, str]:
     blackwell = all(part.accelerator.startswith(_BLACKWELL) for part in job.nodes)
     single = strategy.tp * strategy.cp > 1 and strategy.zero_stage <= 1 and not blackwell
     return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if single else {}
-
-
-def _ported(job: Job) -> tuple[str, ...]:
-    if job.vendor in {"", "NVIDIA", "AMD"}:
-        return ()
-    return (f"Megatron-LM needs CUDA: {job.nodes[0].accelerator} needs the port of {job.vendor}",)
 
 
 def _own_words(job: Job) -> list[str]:
@@ -161,11 +157,8 @@ def _context(strategy: Strategy) -> dict[str, Any]:
     """Left out, the kind is p2p."""
     kind = strategy.cp_kind
     levels = (strategy.cp_near, strategy.cp // strategy.cp_near) if kind == "a2a+p2p" else None
-    return {
-        "cp": strategy.cp,
-        "cp_kind": kind if kind != "p2p" else None,
-        "hierarchical_context_parallel_sizes": levels,
-    }
+    own = kind if kind != "p2p" else None
+    return {"cp": strategy.cp, "cp_kind": own, "hierarchical_context_parallel_sizes": levels}
 
 
 def _pattern(strategy: Strategy, pattern: str, mtp_layers: int) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from planner.jobs.data import put
 from planner.jobs.imported import ImportedJob
-from planner.jobs.logs.forms import table_in
-from planner.jobs.logs.statements import Findings
-from planner.jobs.logs.tables import log_reader, made_job, tables
+from planner.jobs.logs.lines import table_in
+from planner.jobs.logs.tables import Findings, log_reader, made_job, tables
 from planner.jobs.nemo.read import nemo_job
 from planner.jobs.reader import Context, JobFile
 

@@ -14,8 +14,16 @@ from planner.jobs.imported import ImportedJob
 from planner.jobs.megatron.configurations import table_job, table_words
 from planner.jobs.megatron.dialect import Words, dialect
 from planner.jobs.megatron.read import BOTH_WAYS
-from planner.jobs.nemo.bridge import configurations_in, words_of_configuration
-from planner.jobs.nemo.python import DECIDE, Recipe, known_recipes, recipe_of_command, recipes_in, words_of
+from planner.jobs.nemo.python import (
+    DECIDE,
+    Recipe,
+    configurations_in,
+    known_recipes,
+    recipe_of_command,
+    recipes_in,
+    words_of,
+    words_of_configuration,
+)
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch, reader_of_tables
 from planner.jobs.transformers.arguments import overrides_of
 from planner.jobs.values import table_at
@@ -106,8 +114,7 @@ _TWO: Final = replace(
 def _of_recipe(recipe: Recipe, context: Context) -> ImportedJob:
     words, open_ = words_of(recipe)
     found = table_job(words, _TWO, context)
-    found = replace(found, layers=_with_ends(recipe, found))
-    return _asked(found, open_)
+    return _asked(replace(found, layers=_with_ends(recipe, found)), open_)
 
 
 def _asked(found: ImportedJob, open_: set[str]) -> ImportedJob:
@@ -157,16 +164,12 @@ def _read_configuration(file: JobFile, context: Context) -> ImportedJob:
     if isinstance(made, ImportedJob):
         return made
     words, open_, gpus = words_of_configuration(made)
-    found = _asked(
-        table_job(words, _BRIDGE, context), open_ | {word for word in DECIDE if word not in words} - _DEVICES
-    )
+    lost = {word for word in DECIDE if word not in words} - {"nnodes", "nproc-per-node"}
+    found = _asked(table_job(words, _BRIDGE, context), open_ | lost)
     adapts = "peft" in made.call and "peft.dim" not in words
     unsaid = {"adapters": "--adapters says the rank of the recipe's adapters"} if adapts else {}
     fields = {**found.fields, **({"gpus": gpus} if gpus else {})}
     return replace(found, fields=fields, unsaid={**found.unsaid, **unsaid})
-
-
-_DEVICES: Final = frozenset({"nnodes", "nproc-per-node"})
 
 
 _BRIDGES: Final = "megatron-bridge"

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
-from planner.jobs.logs.statements import Findings
-from planner.jobs.logs.tables import log_reader, made_job
+from planner.jobs.logs.tables import Findings, log_reader, made_job
 from planner.jobs.megatron.configurations import table_job, table_words
 from planner.jobs.megatron.dialect import Words, dialect
 from planner.jobs.megatron.dump import sizes_alone

@@ -9,10 +9,10 @@ from contextlib import nullcontext
 from typing import Final
 
 from planner.jobs.shell.conditions import doubt, judged, test_words
-from planner.jobs.shell.inner import run_text, script_text
+from planner.jobs.shell.launches import run_text, script_text
 from planner.jobs.shell.programs import PROGRAMS
 from planner.jobs.shell.state import Doubt, Exit, Leave, Return, Shell, Status, is_known
-from planner.jobs.shell.variables import assign, calculated, number_of, unset, value_of
+from planner.jobs.shell.variables import assign, number_of, unset, value_of
 
 
 def _test(shell: Shell, words: list[str]) -> Status:
@@ -214,9 +214,8 @@ def _getopts(shell: Shell, words: list[str]) -> Status:
 
 
 def _getopt(shell: Shell, words: list[str]) -> Status:
-    end = words.index("--") if "--" in words else len(words)
-    given = words[end + 1 :]
-    shell.write(calculated(shell, "0") and (" --\n" if not given else shell.derived(" ".join(words), *words)))
+    given = words[words.index("--") + 1 :] if "--" in words else []
+    shell.write(shell.derived(" ".join(words), *words) if given else " --\n")
     return True
 
 

@@ -10,11 +10,10 @@ from typing import Final
 
 from planner.errors import BadRequest
 from planner.jobs.shell.branches import Way, either_way, taken
-from planner.jobs.shell.commands import command, declaration, set_variables
+from planner.jobs.shell.commands import command, declaration, redirected, set_variables
 from planner.jobs.shell.conditions import both, bracketed, doubt, either, negation
 from planner.jobs.shell.parsing import Node, part
 from planner.jobs.shell.patterns import matches
-from planner.jobs.shell.redirections import redirected
 from planner.jobs.shell.state import DEPTH, Branch, Doubt, Exit, Leave, Shell, Status, Undecided, is_known
 from planner.jobs.shell.variables import assign, calculated, number_of, unset
 from planner.jobs.shell.words import arithmetic_text, fields, joined, parts_of, pattern_of, source, touching

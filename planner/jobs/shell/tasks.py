@@ -40,13 +40,12 @@ def scripted(file: JobFile) -> JobFile:
     return replace(file, text=_text(found, file.text), devices=found.devices) if found else file
 
 
-def _documents(text: str) -> list[Mapping[str, Any]]:
+def _documents(text: str) -> Iterator[Mapping[str, Any]]:
     """The tables of a file that has several, one behind the other."""
-    found = []
     for part in _BETWEEN.split(text):
         with suppress(ValueError):
-            found.append(parse_yaml(part))
-    return [one for one in found if isinstance(one, Mapping)]
+            if isinstance(found := parse_yaml(part), Mapping):
+                yield found
 
 
 def _tasks(document: Mapping[str, Any]) -> Iterator[_Task]:

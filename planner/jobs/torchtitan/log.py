@@ -6,13 +6,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 from costmodels.names import SHARDED_PARAMETERS
 from planner.jobs.imported import ImportedJob
-from planner.jobs.logs.forms import table_in
-from planner.jobs.logs.statements import Findings
-from planner.jobs.logs.tables import log_reader, made_job
+from planner.jobs.logs.lines import table_in
+from planner.jobs.logs.tables import Findings, log_reader, made_job
 from planner.jobs.options import applicable, present
 from planner.jobs.reader import Context, JobFile
 from planner.jobs.torchtitan.options import MODELS
@@ -24,15 +23,12 @@ _SHARES: Final = ("dp_shard", "dp_replicate", "dp", *_AXES)
 
 
 def _job(findings: Findings, _: JobFile, __: Context) -> ImportedJob:
-    document = _document(findings.start.table)
-    make = lambda: torchtitan_job(document) if document else ImportedJob()  # noqa: E731
-    return _with_facts(made_job(make, "configuration that it prints does"), findings.start.said)
-
-
-def _document(text: str) -> Mapping[str, Any]:
-    """The configuration behind "Running with args:"; empty where there is none."""
+    """The job of the configuration behind "Running with args:", where there is one, and of lines at the start."""
+    text = findings.start.table
     found = table_in(text, longest=len(text)) or {}
-    return found if {"parallelism", "training"} & set(found) else {}
+    own = bool({"parallelism", "training"} & set(found))
+    made = made_job(lambda: torchtitan_job(found) if own else ImportedJob(), "configuration that it prints does")
+    return _with_facts(made, findings.start.said)
 
 
 def _with_facts(job: ImportedJob, said: Mapping[str, str]) -> ImportedJob:
@@ -83,10 +79,10 @@ def _whole(text: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", text)]
 
 
-def _seen(findings: Findings) -> tuple[str, ...]:
+def _seen(findings: Findings) -> list[str]:
     """What the log says of the machine and no field takes as it is."""
     device = findings.start.said.get("device")
-    return () if device is None else (f"the log names the device {device}; --cluster accepts that name",)
+    return [f"the log names the device {device}; --cluster accepts that name"] if device else []
 
 
 READERS: Final = (log_reader("torchtitan", _job, aside=_seen),)

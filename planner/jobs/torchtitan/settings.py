@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from costmodels.model.catalogue import model as find_model
 from costmodels.names import SHARDED_PARAMETERS
@@ -29,14 +29,6 @@ _GROUPED: Final = {"quantize.grouped_mm.float8": "float8", "quantize.grouped_mm.
 _TABLES: Final = ("training", "parallelism", "activation_checkpoint", "model", "compile", "experimental", "float8")
 
 
-class _Ranks(NamedTuple):
-    """Data-parallel ranks: groups that hold copies, ranks that share one (None: all that are left), pins."""
-
-    replicas: int
-    shard: int | None
-    pins: dict[str, Any]
-
-
 def torchtitan_job(document: Mapping[str, Any]) -> ImportedJob:
     """The job of a torchtitan configuration of any version."""
     if not {"parallelism", "training"} & set(document):
@@ -49,18 +41,15 @@ def torchtitan_job(document: Mapping[str, Any]) -> ImportedJob:
     ranks = _ranks(at, cp=cp, schedule=schedule)
     model = _model(at)
     pipeline, layers, about_layers = _pipeline(at, pp, model)
-    sizes, batch, about_batch = _batch(at, pp, ranks)
+    sizes, batch, about_batch = _batch(at, pp, ranks.get("dp"))
     precision, gathered, about_precision = _precision(at, ep)
     again, recomputed, about_again = _recomputation(at, pp, model)
     pins = present(
-        tp=at("tp"),
-        cp=cp,
-        pp=pp,
-        ep=ep,
+        **at.each("tp", "cp", "pp", "ep"),
         etp=_expert_tensor(at, model),
         **pipeline,
         **sizes,
-        **ranks.pins,
+        **ranks,
         cp_kind=rotation if cp > 1 else None,
         **again,
         offload="optimizer+parameters" if at("offload") else "none",
@@ -147,7 +136,7 @@ def _expert_tensor(at: Document, model: str | None) -> int | None:
     return int(at("etp") if at("ep") > 1 else at("tp"))
 
 
-def _ranks(at: Document, *, cp: int, schedule: str) -> _Ranks:
+def _ranks(at: Document, *, cp: int, schedule: str) -> dict[str, Any]:
     """Data-parallel ranks and what they share: context ranks always do.
 
     Under a pipeline parameters stay gathered for all micro-batches, and gradients are summed up whole and reduced once
@@ -160,9 +149,9 @@ def _ranks(at: Document, *, cp: int, schedule: str) -> _Ranks:
     zero = SHARDED_PARAMETERS if reshard == "always" or (reshard == "default" and schedule == "none") else _SHARDED
     zero = 1 if pipelined else zero
     if shard < 0:
-        return _Ranks(replicas, None, {"zero_stage": zero, "copies": replicas})
+        return {"zero_stage": zero, "copies": replicas}
     sharded = {"zero_stage": zero, "sharding_degree": shard * cp} if shard * cp > 1 else {"zero_stage": 0}
-    return _Ranks(replicas, shard, {"dp": replicas * shard, **sharded})
+    return {"dp": replicas * shard, **sharded}
 
 
 def _pipeline(
@@ -213,7 +202,7 @@ def _parts(at: Document, pp: int) -> list[list[str]] | None:
     return parts
 
 
-def _batch(at: Document, pp: int, ranks: _Ranks) -> tuple[dict[str, Any], int | None, list[str]]:
+def _batch(at: Document, pp: int, dp: int | None) -> tuple[dict[str, Any], int | None, list[str]]:
     """Micro-batch and how often a rank takes one, the global batch where it is given, and what is assumed.
 
     A pipeline's micro-batches are cut out of the local batch; without a global batch every rank takes one local batch.
@@ -229,7 +218,7 @@ def _batch(at: Document, pp: int, ranks: _Ranks) -> tuple[dict[str, Any], int | 
         return {"micro_batch_size": micro, "steps": local // micro}, None, remarks
     if batch == 0:
         raise BadRequest("training.global_batch_size: 0 does not exist; -1 is one local batch of every rank")
-    if pp > 1 and ranks.shard and batch > local * ranks.replicas * ranks.shard:
+    if pp > 1 and dp and batch > local * dp:
         remarks.append("each local batch fills and drains the pipeline; they are priced as one pipeline")
     return {"micro_batch_size": micro, "local": local}, batch, remarks
 

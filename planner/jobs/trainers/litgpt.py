@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.configured import configured
 from planner.jobs.data import data, words
 from planner.jobs.imported import ImportedJob, Length
 from planner.jobs.options import present
-from planner.jobs.reader import CommandReader, Context, Launch, reader_of_tables
+from planner.jobs.reader import CommandReader, Context, Launch, configured, reader_of_tables
 from planner.jobs.trainers.family import trainer
 from planner.jobs.trainers.nested import on_own_kernels, plain_words, tuned
 from planner.jobs.transformers.arguments import files_of, values_of

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.configured import configured
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob
-from planner.jobs.reader import CommandReader, Context, Launch, reader_of_tables
+from planner.jobs.reader import CommandReader, Context, Launch, configured, reader_of_tables
 from planner.jobs.shell.processes import processes
 from planner.jobs.trainers.family import trainer
 from planner.jobs.trainers.nested import plain_words, tuned

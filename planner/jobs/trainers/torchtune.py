@@ -7,16 +7,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.configured import configured
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.options import present
-from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
+from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch, configured
 from planner.jobs.shell.processes import processes
 from planner.jobs.trainers.family import trainer
 from planner.jobs.trainers.nested import full_shard, on_own_kernels, plain_words, tuned
 from planner.jobs.transformers.arguments import overrides_of
-from planner.jobs.values import at_path, truth, whole
+from planner.jobs.values import has_all, truth, whole
 
 TORCHTUNE: Final = trainer("torchtune", alone=True)
 _BUILDER: Final = re.compile(r"(?:torchtune\.)?models\.(?P<family>\w+)\.(?P<kind>q?lora_)?(?P<name>\w+)")
@@ -44,6 +43,8 @@ def _job(document: Mapping[str, Any], context: Context, *, gpus: int | None, sin
     word = str(made.pop("dtype", "bf16"))
     if word not in {"bf16", "fp32"}:
         raise BadRequest(f"dtype: torchtune trains in bf16 and fp32, got {word!r:.40}")
+    named = made.get("lora_target_modules")
+    modules = named if isinstance(named, list | tuple) else str(named or "").strip("[]").split(",")
     made |= {
         "model_name_or_path": model_of_builder(component),
         "optim": said["optimizers"].get(optimizer, optimizer),
@@ -52,10 +53,7 @@ def _job(document: Mapping[str, Any], context: Context, *, gpus: int | None, sin
         "gradient_checkpointing": truth(made.get("gradient_checkpointing", False)),
         "use_peft": bool(builder and builder["kind"]),
         "load_in_4bit": narrow or bool(truth(made.get("load_in_4bit", False))),
-        "lora_target_modules": [
-            *_listed(made.get("lora_target_modules")),
-            *(_MLP if truth(made.pop("mlp", 0)) else ()),
-        ],
+        "lora_target_modules": [*map(str, modules), *(_MLP if truth(made.pop("mlp", 0)) else ())],
         "per_device_train_batch_size": whole(made.get("per_device_train_batch_size")) or 1,
     }
     if not single:
@@ -76,14 +74,6 @@ def _job(document: Mapping[str, Any], context: Context, *, gpus: int | None, sin
     return joined(job, ImportedJob(present(changes=changes or None), more, unpriced=left))
 
 
-def _listed(given: Any) -> list[str]:
-    return [str(one) for one in given] if isinstance(given, list | tuple) else str(given or "").strip("[]").split(",")
-
-
-def _recognises(file: JobFile) -> bool:
-    return bool(at_path(file.document or {}, "model._component_")) and "optimizer" in (file.document or {})
-
-
 def _read_file(file: JobFile, context: Context) -> ImportedJob:
     single = "single_device" in file.path.name
     return _job(file.document or {}, context, gpus=1 if single else None, single=single)
@@ -101,5 +91,8 @@ READERS: Final = (
         "torchtune", "a command line of torchtune", "",
         lambda launch: launch.words[0].rpartition("/")[2] == "tune" and launch.words[1:2] == ("run",), _read,
     ),
-    DocumentReader("torchtune", "a configuration of torchtune", "", _recognises, _read_file),
+    DocumentReader(
+        "torchtune", "a configuration of torchtune", "",
+        lambda file: has_all(file.document or {}, "model._component_", "optimizer"), _read_file,
+    ),
 )  # fmt: skip

@@ -86,11 +86,9 @@ def asked_adapters(at: Document, trainer: Trainer, known: Collection[str]) -> Im
         said = "adapters are on, but no rank is given; --adapters RANK gives it"
         return ImportedJob(missing=(said,) if switched and not at("rank") and trainer.adapters == "named" else ())
     found = _own_words(at, trainer) if switched is None and not method else []
-    said = (
-        f"{', '.join(found)} may or may not switch adapters on, depending on the script; --adapters RANK says that "
-        "adapters train, --task finetune that all weights do"
-    )
-    return ImportedJob(missing=(said,) if found else ())
+    said = f"{', '.join(found)} may or may not switch adapters on, depending on the script"
+    ways = "--adapters RANK says that adapters train, --task finetune that all weights do"
+    return ImportedJob(missing=(f"{said}; {ways}",) if found else ())
 
 
 def _own_words(at: Document, trainer: Trainer) -> list[str]:
@@ -98,10 +96,9 @@ def _own_words(at: Document, trainer: Trainer) -> list[str]:
     dull = re.compile(pattern(trainer.harmless))
     found = []
     for name, value in at.table("").items():
-        parts = set(name.lower().split("_"))
+        parts, word = set(name.lower().split("_")), str(value).lower()
         named = bool(parts & _OF_ADAPTERS) and "mm" not in parts  # LLaVA's projector is an adapter by name only
-        meant = str(value).lower() in _LOW_RANK and not dull.fullmatch(name)
-        if (named or meant) and value and str(value).lower() not in _OFF:
+        if value and word not in _OFF and (named or (word in _LOW_RANK and not dull.fullmatch(name))):
             found.append(name)
     return found
 

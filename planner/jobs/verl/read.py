@@ -69,10 +69,9 @@ def _fsdp_job(launch: Launch, context: Context) -> ImportedJob:
     start = Started((*launch.words[:1], "-m"), program, launch.words[1:])
     job = command_job(launch, context, _TRAINER, command=Command(start, made, None), task=task)
     degree = whole(made.get("fsdp_size")) or -1
-    pins = {name: pin for name, pin in job.pins.items() if name != "steps"}
-    pins |= present(sharding_degree=degree if degree > 1 and degree != gpus else None)
     split = job.pins.get("cp", 1) > 1  # as DeepSpeed's Ulysses does, for which Accelerate's FSDP has no rules
-    pins |= {"cp_kind": "a2a"} if split else {}
+    pins = {name: pin for name, pin in job.pins.items() if name != "steps"} | ({"cp_kind": "a2a"} if split else {})
+    pins |= {"sharding_degree": degree} if degree > 1 and degree != gpus else {}
     fields = {**job.fields, **present(global_batch_size=batch, gpus=gpus)}
     return replace(job, fields=fields, pins=pins, framework=None if split else job.framework)
 
