@@ -15,9 +15,9 @@ from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.comments import figures_in
-from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, LogReader, Reader, job_file
+from planner.jobs.reader import Context, DocumentReader, JobFile, LogReader, Reader, job_file
 from planner.jobs.recognise import is_script, kind, looks_like, readers_of
-from planner.jobs.script import JobOfScript, job_of_script, script_of, started
+from planner.jobs.script import job_of_script, script_of, started
 from planner.jobs.shell.tasks import scripted
 from planner.request.fields import FIELDS
 
@@ -96,8 +96,10 @@ def read_files(
         parts[file.path] = _part(file, others, readers, form if len(files) == 1 else None)
     _check_form(parts.values(), form)
     found = tuple(
-        replace(part, job=None) if path in context.opened and not _starts(part) else part
-        for path, part in ((file.path, parts[file.path]) for file in files)
+        replace(part, job=None)
+        if part.file.path in context.opened and isinstance(part.reader, DocumentReader)
+        else part
+        for part in (parts[file.path] for file in files)
     )
     run = next((part.run for part in found if part.run is not None), None)
     job = _joined(found, context)
@@ -120,13 +122,7 @@ def _named(file: JobFile, context: Context, readers: Sequence[Reader]) -> Part |
 
 
 def _own_files(job: ImportedJob, given: Sequence[Part], opened: Sequence[Part]) -> dict[str, str]:
-    """The origins of a job's values; those that a file says which another one names are its own.
-
-    Args:
-        job: joined.
-        given: the files that it is of.
-        opened: the files that these named, with what each says alone, the ones that name others before them.
-    """
+    """The origins of a job's values; those that a file says which a given one names, or that file, are its own."""
     origins = dict(job.origins)
     naming = {str(part.file.path) for part in given if part.job is not None}
     values = _names(job)
@@ -136,10 +132,6 @@ def _own_files(job: ImportedJob, given: Sequence[Part], opened: Sequence[Part]) 
             if origins.get(name) in naming and name not in alone.filled and values[name] == value:
                 origins[name] = str(part.file.path)
     return origins
-
-
-def _starts(part: Part) -> bool:
-    return isinstance(part.reader, CommandReader | LogReader)
 
 
 def _check_form(parts: Iterable[Part], form: str | None) -> None:
@@ -154,7 +146,8 @@ def _part(file: JobFile, context: Context, readers: Sequence[Reader], form: str 
     """A file, read by the reader of its kind."""
     of_form = [one for one in readers if one.form == form] if form else list(readers)
     reader = kind(file, of_form)
-    if reader is None and (said := _own_words(file, lambda: _of_script(file, context, of_form))):
+    script = _own_words(file, lambda: job_of_script(file, context, of_form)) if not reader and is_script(file) else None
+    if said := script:
         job = replace(said.job, remarks=(*said.job.remarks, *figures_in(file.text)))
         job = _on_devices(job, file.devices) if "cluster" not in {*job.fields, *context.known} else job
         return Part(file, said.reader, _with_stack(job, said.reader), line=said.line)
@@ -181,10 +174,6 @@ def _on_devices(job: ImportedJob, kinds: Sequence[str]) -> ImportedJob:
         return replace(job, missing=(*job.missing, said))
     said = f"{' or '.join(kinds):.60} is taken to be of {found}; --cluster changes it"
     return replace(job, fields={**job.fields, "cluster": found}, assumed=(*job.assumed, said))
-
-
-def _of_script(file: JobFile, context: Context, readers: Sequence[Reader]) -> JobOfScript | None:
-    return job_of_script(file, context, readers) if is_script(file) else None
 
 
 def _refusal(file: JobFile, context: Context, readers: Sequence[Reader], of_form: Sequence[Reader]) -> str:
@@ -226,24 +215,15 @@ def _with_stack(job: ImportedJob, reader: Reader) -> ImportedJob:
 def _run_of(job: ImportedJob, file: JobFile) -> Mapping[str, Any]:
     """The ``run/1`` document of a log, whose question is filled in once all files and options are known."""
     run = {"schema": "run/1", "id": file.path.name, "source": {"title": file.path.name, "where": str(file.path)}}
-    return (
-        run | {"measured": dict(job.measured), "unread": list(job.lines)} | ({"suspect": True} if job.suspect else {})
-    )
+    run |= {"measured": dict(job.measured), "unread": list(job.lines)}
+    return run | ({"suspect": True} if job.suspect else {})
 
 
 def _names(job: ImportedJob) -> dict[str, Any]:
     """What a job says, changes of the stack and the model one by one."""
     plain = {name: value for name, value in job.fields.items() if name != "changes"}
-    return {**plain, **_under("pins", job.pins), **_under("changes", job.fields.get("changes") or {})}
-
-
-def _is_set(name: str, context: Context) -> bool:
-    """Whether an option says what is changed of the stack or the model."""
-    return name.startswith("changes.") and "changes" in context.known
-
-
-def _under(table: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"{table}.{name}": value for name, value in values.items()}
+    tables = {"pins": job.pins, "changes": job.fields.get("changes") or {}}
+    return plain | {f"{table}.{name}": value for table, held in tables.items() for name, value in held.items()}
 
 
 def _table(table: str, every: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:
@@ -259,11 +239,10 @@ def _joined(parts: Sequence[Part], context: Context) -> ImportedJob:
     for part, job in read:
         for name, value in _names(job).items():
             into = filled if name in job.filled else said
-            if name in into and not _same(name, into[name][0], value):
-                if into is said and name not in context.known and not _is_set(name, context):
-                    against.append(_contradiction(name, into[name], (value, str(part.file.path))))
-                continue
-            into[name] = (value, str(part.file.path))
+            if name not in into or _same(name, into[name][0], value):
+                into[name] = (value, str(part.file.path))
+            elif into is said and not {name, name.partition(".")[0]} & {*context.known} - {"pins"}:
+                against.append(_contradiction(name, into[name], (value, str(part.file.path))))
     if against:
         raise BadRequest("; ".join(against))
     every = filled | said
@@ -278,7 +257,7 @@ def _joined(parts: Sequence[Part], context: Context) -> ImportedJob:
         for name in ("layers", "recomputed", "framework", "length")
     }
     for name in ("remarks", "assumed", "unpriced", "missing"):
-        common[name] = _each_once(getattr(job, name) for job in jobs)
+        common[name] = tuple(dict.fromkeys(line for job in jobs for line in getattr(job, name)))
     return ImportedJob(
         fields=fields | ({"changes": changes} if changes else {}),
         pins=_table("pins", every),
@@ -290,10 +269,6 @@ def _joined(parts: Sequence[Part], context: Context) -> ImportedJob:
         measured=next((job.measured for job in jobs if job.measured), {}),
         suspect=any(job.suspect for job in jobs),
     )
-
-
-def _each_once(lines: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(line for some in lines for line in some))
 
 
 def _same(name: str, one: Any, other: Any) -> bool:

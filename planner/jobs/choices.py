@@ -21,13 +21,9 @@ from planner.request.tables import stack_of
 
 
 def assumed_stack(request: Mapping[str, Any]) -> Stack | None:
-    """The stack that was priced, in its precision, with all that the request chose and changed of it.
+    """The stack that was priced, in its precision, with all that a resolved request chose and changed of it.
 
-    Args:
-        request: the resolved request of an answer.
-
-    Returns:
-        None where the answer holds only a name that the catalogue lacks.
+    None where the answer holds only a name that the catalogue lacks.
     """
     known = _named_stack(request.get("stack"))
     return None if known is None else with_choices(known, request)
@@ -50,9 +46,8 @@ def _named_stack(given: object) -> Stack | None:
 
 def switches_of(request: Mapping[str, Any]) -> Switches:
     """The switches of the stack that was priced; where the catalogue lacks it, the usual ones and those chosen."""
-    return (
-        assumed_stack(request) or with_choices(Stack(name="unknown", title="unknown", source="none"), request)
-    ).switches
+    unknown = Stack(name="unknown", title="unknown", source="none")
+    return (assumed_stack(request) or with_choices(unknown, request)).switches
 
 
 _ON: Final = {True: "on", False: "off"}
@@ -69,28 +64,31 @@ def _gradients(priced: Stack, precision: str) -> str:
     return kept if kept == sent else f"{kept} reduced in {sent}"
 
 
-_PRICED: Final[Mapping[str, Callable[[Stack, str], str]]] = {
-    "optimizer": lambda priced, _: priced.switches.optimizer,
-    "main_grads": _gradients,
-    "main_params": lambda priced, _: priced.switches.main_params,
-    "fp8_param_gather": lambda priced, precision: _ON[priced.switches.fp8_param_gather and precision in REDUCED],
-    "loss": lambda priced, _: priced.switches.loss,
-    "loss_block": lambda priced, _: f"{priced.switches.loss_block} tokens" if priced.switches.loss_block else "whole",
-    "expert_capacity": lambda priced, _: (
-        f"{priced.switches.expert_capacity:g}" if priced.switches.expert_capacity else "unlimited"
-    ),
-    "dropout": lambda priced, _: _ON[priced.switches.dropout],
-    "base_precision": lambda priced, _: priced.switches.base_precision or "as trained",
-    "task": lambda priced, _: _TASK.get(priced.switches.task, priced.switches.task),
-    "reference_model": lambda priced, _: priced.switches.reference_model,
-    "document_length": lambda priced, _: f"{priced.switches.document_length} tokens",
-    "frozen_layers": lambda priced, _: str(priced.switches.frozen_layers),
-    "frozen_embeddings": lambda priced, _: _ON[priced.switches.frozen_embeddings],
-    "images_per_sample": lambda priced, _: str(priced.switches.images_per_sample),
-    "image_tokens": lambda priced, _: str(priced.switches.image_tokens or "as the tower has it"),
-    "train_tower": lambda priced, _: _ON[priced.switches.train_tower],
+_CHOICES: Final[Mapping[str, Callable[[Any], str]]] = {
+    "loss": str,
+    "loss_block": lambda tokens: f"{tokens} tokens" if tokens else "whole",
+    "expert_capacity": lambda factor: f"{factor:g}" if factor else "unlimited",
+    "dropout": _ON.__getitem__,
+    "base_precision": lambda name: name or "as trained",
+    "task": lambda name: _TASK.get(name, name),
+    "reference_model": str,
+    "document_length": lambda tokens: f"{tokens} tokens",
+    "frozen_layers": str,
+    "frozen_embeddings": _ON.__getitem__,
+    "images_per_sample": str,
+    "image_tokens": lambda tokens: str(tokens or "as the tower has it"),
+    "train_tower": _ON.__getitem__,
 }
-"""Every choice with its value in words, from the priced stack and the precision."""
+"""Choices that a switch of the stack says alone, and the words for its value."""
+
+
+def _in_words(priced: Stack, precision: str) -> dict[str, str]:
+    """Every choice with its value in words, from the priced stack and the precision."""
+    at = priced.switches
+    formats = {"optimizer": at.optimizer, "main_grads": _gradients(priced, precision), "main_params": at.main_params}
+    formats |= {"fp8_param_gather": _ON[at.fp8_param_gather and precision in REDUCED]}
+    return formats | {name: word(getattr(at, name)) for name, word in _CHOICES.items()}
+
 
 _BRIDGE_GATHERS: Final = frozenset({"fp8", "fp8-current", "mxfp8"})
 """Recipes of Megatron-Bridge that keep weights in 8 bits (``megatron.bridge.training.mixed_precision``)."""
@@ -128,8 +126,7 @@ def _differing(request: Mapping[str, Any], target: str) -> dict[str, str]:
         return {}
     precision, usual = str(request.get("precision") or "bf16"), stack(FRAMEWORKS[target].stack)
     priced = assumed_stack(request) or with_choices(usual, request)
-    own = {name: word(usual.at(precision), precision) for name, word in _PRICED.items()} | _own(target, precision)
-    wanted = {name: word(priced, precision) for name, word in _PRICED.items()}
+    own, wanted = _in_words(usual.at(precision), precision) | _own(target, precision), _in_words(priced, precision)
     given = request.get("changes") or {}
     # Of Accelerate, TorchAO alone gathers weights in 8 bits.
     narrow = {"fp8_param_gather"} if (target, precision) == ("accelerate", "fp8-current") else set[str]()

@@ -1,6 +1,6 @@
 """What a file of another program asks for, before it is a request, and what its batch is once the devices are known.
 
-Beside the axes of a strategy, readers put among the pins what can only be resolved once the devices are known:
+Apart from the axes of a strategy, readers put among the pins what can only be resolved once the devices are known:
 
 - ``steps``: micro-batches, or local batches, of every data-parallel rank in an iteration.
 - ``local``: sequences that every data-parallel rank takes at a time, of which the batch is a multiple.
@@ -68,7 +68,7 @@ class ImportedJob:
         filled: names of fields, and of pins as ``pins.tp``, that the file leaves to its framework's defaults; what
             another file of the same job says of them counts.
         origins: the file that each of these names is from, where several files were joined.
-        measured: what a log tells of the run, as ``measured`` of a ``run/1`` document; empty of other files.
+        measured: what a log reports of the run, as ``measured`` of a ``run/1`` document; empty of other files.
         suspect: whether that is a figure and no measurement, since the time never settles.
     """
 
@@ -101,7 +101,8 @@ class ImportedJob:
 
 def joined(*jobs: ImportedJob) -> ImportedJob:
     """One job of several that say parts of it; what a later one says stands, and changes and sentences add up."""
-    fields, pins = ({name: value for one in jobs for name, value in of(one).items()} for of in (_fields, _pins))
+    fields = {name: value for one in jobs for name, value in one.fields.items()}
+    pins = {name: value for one in jobs for name, value in one.pins.items()}
     changes = {path: value for one in jobs for path, value in (one.fields.get("changes") or {}).items()}
     last = {
         name: next((said for one in reversed(jobs) if (said := getattr(one, name))), getattr(ImportedJob(), name))
@@ -115,18 +116,10 @@ def joined(*jobs: ImportedJob) -> ImportedJob:
     return ImportedJob({**fields, **({"changes": changes} if changes else {})}, pins, **last, **said, filled=filled)
 
 
-def _fields(job: ImportedJob) -> Mapping[str, Any]:
-    return job.fields
-
-
-def _pins(job: ImportedJob) -> Mapping[str, Any]:
-    return job.pins
-
-
 def llama_shape(at: Document, *names: str) -> dict[str, Any]:
     """A decoder of Llama's kind by the sizes that a file has, as fields of ``costmodels.model.model.from_shape``."""
     kind = {"gated_ffn": True, "activation": "swiglu", "position": "rotary", "norm": "rmsnorm"}
-    return {"name": "given", **kind, **{name: at(name) for name in names}}
+    return {"name": "given", **kind, **at.each(*names)}
 
 
 _BATCH: Final = ("global_batch_size", "pins.micro_batch_size")
@@ -158,7 +151,8 @@ def complete(
         return fields, pins  # refused, with the reason, where the degrees are multiplied
     ranks = gpus // (tp * pp)
     if copies:
-        pins |= _shared_over(ranks // copies, pins) if ranks % copies == 0 else {"sharding_degree": ranks // copies}
+        alone = copies == ranks and pins.get("zero_stage")  # states that a group of one rank has for itself
+        pins |= {"zero_stage": 0} if alone else {"sharding_degree": ranks // copies}
     elif ranks == 1 and pins.get("zero_stage") and "pins.zero_stage" not in asked and pins.get("offload") == "none":
         pins["zero_stage"] = 0  # a rank alone shares its states with nobody
     if not set(_BATCH) & set(asked):
@@ -174,11 +168,6 @@ def _one(value: Any) -> int:
     """A single number, 0 where it is none."""
     text = str(value)
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0
-
-
-def _shared_over(degree: int, pins: Mapping[str, Any]) -> dict[str, Any]:
-    """States that a group of one rank has for itself are not shared."""
-    return {"sharding_degree": degree} if degree > 1 or not pins.get("zero_stage") else {"zero_stage": 0}
 
 
 def _settle_batch(fields: dict[str, Any], pins: dict[str, Any], replicas: int, *, steps: Any, local: Any) -> None:

@@ -1,22 +1,29 @@
-"""What an exporter reads, and what it hands back."""
+"""What an exporter reads, what it hands back, and whether a framework starts a plan by its rules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
+
+import numpy as np
 
 from costmodels.layout.split import ends_of_cut, odd_stage
 from costmodels.model.model import Model
 from costmodels.stack.adapters import Adapters
 from costmodels.stack.switches import Switches
+from costmodels.strategy import AXES
 from hardware.catalogue import accelerator, names
+from planner.answer.load import strategy_from_plan
 from planner.answer.plan import Plan, Stage, Strategy
 from planner.answer.text import name_in, why_infeasible
 from planner.errors import BadRequest
+from planner.frameworks.conditions import Facts
+from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.choices import switches_of
 from planner.request.tables import model_of
+from planner.rules.rule import words_of
 
 LARGEST_NAME: Final = 63 - len("-node-99999999-9-abcde")
 """Characters of a job's name: Kubernetes takes 63, and schedulers number the nodes and make every pod's name unique."""
@@ -68,10 +75,8 @@ class Job:
         """
         numbers = sorted({part.gpus_per_node for part in self.nodes})
         if len(numbers) > 1:
-            raise Inexpressible(
-                "launchers start the same number of ranks on every node; these nodes have "
-                f"{' and '.join(map(str, numbers))} GPUs"
-            )
+            held = f"these nodes have {' and '.join(map(str, numbers))} GPUs"
+            raise Inexpressible(f"launchers start the same number of ranks on every node; {held}")
         return numbers[0]
 
     @property
@@ -161,10 +166,8 @@ def job_of(plan: Plan) -> Job:
     if plan.strategy is None or plan.status == "infeasible":
         raise Inexpressible(f"the plan is infeasible, so there is nothing to launch: {why_infeasible(plan)}")
     if any(stage.tp or stage.dp for stage in plan.strategy.stages):
-        raise Inexpressible(
-            "launchers give every stage the same degrees, but this plan's differ between node groups; --format json "
-            "has them by stage"
-        )
+        one = "launchers give every stage the same degrees, but this plan's differ between node groups"
+        raise Inexpressible(f"{one}; --format json has them by stage")
     model, cluster, stack = (plan.request.get(name) for name in ("model", "cluster", "stack"))
     if not isinstance(model, Mapping) or not isinstance(cluster, Mapping):
         raise BadRequest("the answer lacks its model and cluster; make it again with `plan --format json`")
@@ -174,24 +177,14 @@ def job_of(plan: Plan) -> Job:
 def _nodes(cluster: Mapping[str, Any], strategy: Strategy) -> tuple[Nodes, ...]:
     """Nodes of every group, in the order in which the pipeline goes over them."""
     parts = cluster.get("groups") or [cluster]
-    by_name = {
-        str(part["name"]): Nodes(str(part["name"]), str(part["accelerator"]), part["nodes"], part["gpus_per_node"])
-        for part in parts
-    }
-    turn = [name for name in dict.fromkeys(stage.group for stage in strategy.stages) if name in by_name]
+    nodes = [Nodes(str(one["name"]), str(one["accelerator"]), one["nodes"], one["gpus_per_node"]) for one in parts]
+    by_name = {one.group: one for one in nodes}
+    turn = [stage.group for stage in strategy.stages if stage.group in by_name]
     return tuple(by_name[name] for name in dict.fromkeys([*turn, *by_name]))
 
 
 def refuse(target: str, reasons: Iterable[tuple[bool, str]]) -> None:
-    """Raise for the first reason that holds.
-
-    Args:
-        target: what is exported to, as people call it.
-        reasons: whether it holds, and what the target lacks, as the end of a sentence.
-
-    Raises:
-        Inexpressible: one holds.
-    """
+    """Raise ``Inexpressible`` for the first reason that holds: what a target lacks, as the end of a sentence."""
     for holds, reason in reasons:
         if holds:
             raise Inexpressible(f"{target} {reason}")
@@ -235,3 +228,29 @@ def looped_chunks(held: Sequence[int], vpp: int) -> list[int]:
     chunks[0] -= embedding
     chunks[-1] -= head
     return chunks
+
+
+def broken(job: Job, framework: str, *, version: str = "") -> Iterator[str]:
+    """Every rule of a framework's version, "" the newest, that the plan breaks, as a sentence's end with its source."""
+    row, facts = strategy_from_plan(job.strategy), _facts(job)
+    columns = {name: getattr(row, name) for name in AXES}
+    for rule in FRAMEWORKS[framework].constraints:
+        if rule.holds_in(version) and not np.all(rule.holds(columns, facts)):
+            more = {"precision": facts.precision, "accelerator": facts.accelerator}
+            words = words_of(row.row(0), facts.model, facts.switches, **more)
+            yield f"it takes {rule.sentence.format(**words)} ({rule.source})"
+
+
+def device_lack(job: Job, framework: str) -> str | None:
+    """Why a framework does not run on the accelerators, whatever the strategy; None where it does."""
+    facts, any_row = _facts(job), {"tp": np.ones(1, dtype=np.int64)}
+    for rule in FRAMEWORKS[framework].constraints:
+        if rule.name.endswith("-device") and not np.all(rule.holds(any_row, facts)):
+            return f"it takes {rule.sentence.format(accelerator=facts.accelerator)} ({rule.source})"
+    return None
+
+
+def _facts(job: Job) -> Facts:
+    own = {name: getattr(job, name) for name in ("model", "seq_length", "precision", "switches", "vendor")}
+    batch = job.strategy.global_batch_size
+    return Facts(global_batch_size=batch, accelerator=job.nodes[0].accelerator, **own)

@@ -67,14 +67,9 @@ def _described(pins: Mapping[str, Any], found: Plan, plan: Plan, target: str) ->
     degrees = _DEGREES if found.request["model"].get("moe") else _DEGREES[:4]
     degrees_shown = " ".join(f"{name} {getattr(found.strategy, name)}" for name in degrees)
     kept = " with these degrees pinned" if set(_DEGREES) <= set(pins) else ""
-    gone = _given_up(plan.request.get("pins", {}), found.strategy)
+    at, asked = strategy_from_plan(found.strategy).row(0), parse_pins(plan.request.get("pins", {}))
+    gone = [name for name, pin in asked.items() if int(at[name]) not in pin.restrict((int(at[name]),))]
     without = f", without the pinned {', '.join(gone)}" if gone else ""
     stack = found.request["stack"]
     on = "" if stack == plan.request.get("stack") else f" on stack {name_in(stack)}"
     return f"; nearest: {degrees_shown} in {_seconds(found):.4g} s{on} (plan --for {target}{kept}{without})"
-
-
-def _given_up(pins: Mapping[str, Any], strategy: Strategy) -> list[str]:
-    """The pins that a strategy does not keep."""
-    at = strategy_from_plan(strategy).row(0)
-    return [name for name, pin in parse_pins(pins).items() if int(at[name]) not in pin.restrict((int(at[name]),))]

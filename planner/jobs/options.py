@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from planner.errors import BadRequest
 from planner.jobs.data import data, pattern, put, words
 
 ALIKE: Final = 0.85
 """How alike two names are of which one may be meant by the other (``difflib``)."""
+
+
+Kind = Literal["number", "flag", "choice", "text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ class Option:
 
     word: str
     field: str
-    kind: Literal["number", "flag", "choice", "text"]
+    kind: Kind
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     default: Any = None
     least: int = 1
@@ -55,51 +59,29 @@ class Option:
         return not version or (self.since <= version and (not self.until or version <= self.until))
 
 
-def number(word: str, field: str = "", default: int | None = None, **more: Any) -> Option:
-    """An option of a whole number; its field is its word with underscores unless it is given."""
-    return Option(word, field or _field(word), "number", default=default, **more)
+_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
-def flag(word: str, field: str = "", **more: Any) -> Option:
-    """An option that is on or off."""
-    return Option(word, field or _field(word), "flag", default=False, **more)
-
-
-def choice(
-    word: str, field: str, values: Mapping[str, Any] | Iterable[str], default: Any = None, **more: Any
-) -> Option:
-    """An option of a few words, each with the value of the field, or with itself."""
-    known = values if isinstance(values, Mapping) else {one: one for one in values}
-    return Option(word, field or _field(word), "choice", known, default, **more)
-
-
-def text(word: str, field: str = "", **more: Any) -> Option:
-    """An option of words or numbers that its reader takes apart."""
-    return Option(word, field or _field(word), "text", **more)
-
-
-def _field(word: str) -> str:
-    return word.replace("-", "_")
-
-
-def rows(table: Mapping[str, str | Mapping[str, Any]], values: Mapping[str, Mapping[str, Any]]) -> Iterator[Option]:
+def rows(
+    table: Mapping[str, str | Mapping[str, Any]], values: Mapping[str, Mapping[str, Any]] | None = None
+) -> Iterator[Option]:
     """Options of a table of data.
 
     Args:
-        table: by an option's word its kind, or its field under the kind with the rest of it; older words are one text.
+        table: by an option's word its kind, or its field under the kind with the rest of it; older words are one text,
+            and so are the words of a choice that stand for themselves.
         values: what words stand for, by field, where the row does not say it.
     """
     for word, said in table.items():
         more: dict[str, Any] = {said: ""} if isinstance(said, str) else dict(said)
         kind = next(one for one in _KINDS if one in more)
-        field, older = more.pop(kind) or _field(word), tuple(more.pop("older", "").split())
+        field, older = more.pop(kind) or word.replace("-", "_"), tuple(more.pop("older", "").split())
+        if kind == "flag":
+            more["default"] = False
         if kind == "choice":
-            known = more.pop("values", None) or values[field]
-            more["values"] = known.split() if isinstance(known, str) else known
-        yield _KINDS[kind](word, field, older=older, **more)
-
-
-_KINDS: Final[Mapping[str, Callable[..., Option]]] = {"number": number, "flag": flag, "text": text, "choice": choice}
+            known = more.pop("values", None) or (values or {})[field]
+            more["values"] = {one: one for one in known.split()} if isinstance(known, str) else known
+        yield Option(word, field, kind, older=older, **more)
 
 
 class Options:
@@ -149,7 +131,7 @@ class Options:
 def options_of(name: str) -> Options:
     """The options of a framework by its folder, whose ``options.toml`` has a row each."""
     said = data(f"{name}/options")
-    return Options(*rows(said["options"], said.get("values", {})))
+    return Options(*rows(said["options"], said.get("values")))
 
 
 def _words(value: Any) -> list[str]:
@@ -198,12 +180,9 @@ class Tracked(dict[str, Any]):
             prefix: what stands in front of a name where it is shown.
         """
         left = [name for name in self if name not in self.names and not re.fullmatch(harmless, name)]
-        near = {name: get_close_matches(name, self.names, 1, ALIKE) for name in left}
-        slips = [
-            f"{prefix}{name} is not known; did you mean {prefix}{close[0]}?" for name, close in near.items() if close
-        ]
-        others = [name for name, close in near.items() if not close]
-        listed = ", ".join(f"{prefix}{name}" for name in others)
+        near = {f"{prefix}{name}": get_close_matches(name, self.names, 1, ALIKE) for name in left}
+        slips = [f"{name} is not known; did you mean {prefix}{close[0]}?" for name, close in near.items() if close]
+        listed = ", ".join(name for name, close in near.items() if not close)
         return (*slips, *([f"not read, so their effect on time and memory is not priced: {listed}"] if listed else ()))
 
 
@@ -220,11 +199,7 @@ class Document:
         self._tables = {"": Tracked(document)}
 
     def table(self, path: str) -> Tracked:
-        """A table of the file, empty where absent.
-
-        Raises:
-            BadRequest: something else is there.
-        """
+        """A table of the file, empty where absent; refused where something else is there."""
         if path not in self._tables:
             above, _, name = path.rpartition(".")
             found = self.table(above).get(name)
@@ -240,11 +215,7 @@ class Document:
         return at.get(name)
 
     def __call__(self, field: str) -> Any:
-        """The value of a field, the option's default where the file has none.
-
-        Raises:
-            BadRequest: the option takes no such value.
-        """
+        """The value of a field, the option's default where the file has none; refused if the option takes no such."""
         option = self._options[field]
         value, shown = self.raw(field), option.word
         if value is None:
@@ -260,12 +231,12 @@ class Document:
             return known[value.lower()]
         return value
 
-    def needed(self, field: str) -> int:
-        """The whole number of a field.
+    def each(self, *fields: str) -> dict[str, Any]:
+        """The values of some fields."""
+        return {field: self(field) for field in fields}
 
-        Raises:
-            BadRequest: the file has none.
-        """
+    def needed(self, field: str) -> int:
+        """The whole number of a field, which the file must have."""
         found: int | None = self(field)
         if found is None:
             raise BadRequest(f"{self._options[field].word} is missing")
@@ -321,11 +292,7 @@ class Arguments(Tracked):
         return next(iter(self.words(field)), "")
 
     def __call__(self, field: str) -> Any:
-        """What it says: whether a flag is there, a number, what a word stands for; else the option's default.
-
-        Raises:
-            BadRequest: the option takes no such value.
-        """
+        """What it says: whether a flag is there, a number, what a word stands for; else the option's default."""
         option, word, value = self._options[field], self.word_of(field), self.text(field)
         if word not in self:
             return option.default
@@ -340,38 +307,26 @@ class Arguments(Tracked):
     def _number(self, word: str, value: str, least: int) -> int:
         if value.startswith("$"):
             raise BadRequest(f"--{word}: {value:.40} is not set anywhere in the script; write its value there")
-        found = self._whole(value)
-        if found is None or found < least:
-            raise BadRequest(f"--{word}: expected a whole number from {least} on, got {value!r:.40}")
-        return found
-
-    def _whole(self, value: str) -> int | None:
-        """A whole number as Python reads one: 300_000 too."""
-        if not value.isascii() or len(value) > self._DIGITS:
-            return None
-        try:
-            return int(value)
-        except ValueError:
-            return None
+        if value.isascii() and len(value) <= self._DIGITS:
+            with suppress(ValueError):  # as Python reads one: 300_000 too
+                if (found := int(value)) >= least:
+                    return found
+        raise BadRequest(f"--{word}: expected a whole number from {least} on, got {value!r:.40}")
 
     def real(self, field: str) -> float | None:
-        """Its number, None where it is absent.
-
-        Raises:
-            BadRequest: it is no number.
-        """
+        """Its number, None where it is absent."""
         value = self.text(field)
         try:
             return float(value) if self.given(field) else None
         except ValueError:
             raise BadRequest(f"--{self.word_of(field)}: expected a number, got {value!r:.40}") from None
 
-    def needed(self, field: str) -> int:
-        """Its whole number.
+    def each(self, *fields: str) -> dict[str, Any]:
+        """The values of some fields."""
+        return {field: self(field) for field in fields}
 
-        Raises:
-            BadRequest: it is missing, or no number.
-        """
+    def needed(self, field: str) -> int:
+        """Its whole number, which must be there."""
         found: int | None = self(field)
         if found is None:
             raise BadRequest(f"--{self.word_of(field)} is missing, and the model needs it; give it, or --model")

@@ -12,10 +12,9 @@ from planner.answer.plan import Plan, Strategy
 from planner.answer.text import name_in
 from planner.errors import BadRequest
 from planner.frameworks.registry import framework_of
-from planner.jobs.check import broken, device_lack
 from planner.jobs.choices import uncarried_choices
 from planner.jobs.data import data
-from planner.jobs.job import groups_in_turn, job_of
+from planner.jobs.job import broken, device_lack, groups_in_turn, job_of
 from planner.jobs.megatron.options import CARRIED, OPTIONS
 from planner.jobs.megatron.write import strategy_lacks, strategy_values
 from planner.jobs.megatron.write_stack import stack_values, state_values
@@ -43,10 +42,8 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
         BadRequest: the arguments cannot say how the layers are split, or their framework refuses the plan.
     """
     if any(stage.tp or stage.dp for stage in strategy.stages):
-        raise BadRequest(
-            "launcher options give every stage the same degrees, but this plan's differ between node groups; --format "
-            "json has them by stage"
-        )
+        one = "launcher options give every stage the same degrees, but this plan's differ between node groups"
+        raise BadRequest(f"{one}; --format json has them by stage")
     stack, precision = _family(plan), str(plan.request.get("precision") or "bf16")
     _check(plan)
     if stack == "torchtitan":
@@ -62,8 +59,11 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
     # No framework's own rules are searched on several node groups.
     searched = own and strategy_lacks(strategy, {}) and len({stage.group for stage in strategy.stages}) == 1
     way = ("--for megatron-lm searches only what these arguments can say",) if searched else ()
-    about = (*remarks, *about_states, *about_stack, *way, *groups_in_turn(strategy.stages))
-    return Launch(tuple(OPTIONS.words(values | states | assumed)), (*_owner(plan), *_unsaid_changes(plan), *about))
+    changed = [path for path in plan.request.get("changes", ()) if path.startswith("stack.")]
+    lost = ", ".join(path for path in changed if not (own and path in CARRIED))
+    unsaid = (f"these settings of the stack are not in them: {lost}",) if lost else ()
+    about = (*unsaid, *remarks, *about_states, *about_stack, *way, *groups_in_turn(strategy.stages))
+    return Launch(tuple(OPTIONS.words(values | states | assumed)), (*_owner(plan), *about))
 
 
 def _check(plan: Plan) -> None:
@@ -76,10 +76,8 @@ def _check(plan: Plan) -> None:
     if plan.request.get("adapters"):
         raise BadRequest("no options: megatron-lm trains no adapters; plan export --to megatron-bridge writes them")
     for lack in broken(job_of(plan), "megatron-lm"):
-        raise BadRequest(
-            f"no options, because megatron-lm cannot start this plan: {lack}; --for megatron-lm finds the fastest plan "
-            "that it can start"
-        )
+        other = "--for megatron-lm finds the fastest plan that it can start"
+        raise BadRequest(f"no options, because megatron-lm cannot start this plan: {lack}; {other}")
 
 
 def own_refusal(plan: Plan) -> str | None:
@@ -128,13 +126,6 @@ def _family(plan: Plan) -> str:
     return name_in(plan.request.get("stack")).partition("@")[0]
 
 
-def _unsaid_changes(plan: Plan) -> tuple[str, ...]:
-    """That what was changed of the stack is for the reader to see to."""
-    paths = [path for path in plan.request.get("changes", ()) if path.startswith("stack.")]
-    left = [path for path in paths if not (_runs_on_core(plan) and path in CARRIED)]
-    return (f"these settings of the stack are not in them: {', '.join(left)}",) if left else ()
-
-
 def block(words: Sequence[str], width: int) -> list[str]:
     """Arguments over several lines, quoted, ready to paste into a shell; no line is wider than ``width``."""
     lines: list[str] = []
@@ -146,7 +137,9 @@ def block(words: Sequence[str], width: int) -> list[str]:
             lines.append(f"  {item}")
         else:
             lines += _broken(shlex.split(item), room)
-    return _continued(lines)
+    # Every line but the last ends in a backslash, behind a blank unless the next one continues its word.
+    glue = [" \\" if following.startswith(" ") else "\\" for following in lines[1:]]
+    return [line + mark for line, mark in zip(lines, [*glue, ""], strict=True)]
 
 
 def _items(words: Sequence[str]) -> Iterator[str]:
@@ -167,9 +160,3 @@ def _broken(words: Sequence[str], room: int) -> Iterator[str]:
         pieces = [shlex.quote(word[start : start + step]) for start in range(0, len(word), step)]
         yield f"  {pieces[0]}"
         yield from pieces[1:]
-
-
-def _continued(lines: Sequence[str]) -> list[str]:
-    """Every line but the last ends in a backslash, behind a blank unless the next one continues its word."""
-    glue = [" \\" if following.startswith(" ") else "\\" for following in lines[1:]]
-    return [line + mark for line, mark in zip(lines, [*glue, ""], strict=True)]

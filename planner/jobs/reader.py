@@ -17,6 +17,7 @@ from typing import Any, Final, TextIO, cast
 
 from hardware.errors import BadFile
 from hardware.files import LARGEST, reading, refuse_pipe
+from planner.jobs.data import put
 from planner.jobs.imported import ImportedJob
 from planner.jobs.yaml_text import parse_yaml
 
@@ -257,3 +258,27 @@ class CommandReader(_Kind):
 
 Reader = FileReader | CommandReader
 """What a framework's folder exports, as a tuple ``READERS`` in its ``read.py``."""
+
+
+def configured(
+    launch: Launch, context: Context, name: str, pairs: Mapping[str, str], job: Callable[[dict[str, Any]], ImportedJob]
+) -> ImportedJob:
+    """The job of the file that a command line names with its overrides, or that the file is missing.
+
+    Args:
+        launch: the command line.
+        context: with the files.
+        name: of the file; without one the overrides are all.
+        pairs: what ``path=value`` says in place of the file; values are YAML's.
+        job: of the document that this makes.
+    """
+    file = launch.file(name, context) if name else None
+    if name and (file is None or file.document is None):
+        return ImportedJob(missing=(f"{name} has the options, but is not here; give that file too",))
+    made: dict[str, Any] = {**((file.document if file else None) or {})}
+    for path, text in pairs.items():
+        try:
+            put(made, path.split("."), parse_yaml(text))
+        except ValueError:
+            put(made, path.split("."), text)
+    return job(made)

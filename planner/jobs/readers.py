@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from planner.errors import BadRequest
-from planner.jobs import documents, recipes, unread
+from planner.jobs import documents, unread
 from planner.jobs.accelerate import read as accelerate
 from planner.jobs.assemble import FilesOfJob, read_files
 from planner.jobs.deepspeed import read as deepspeed
@@ -27,7 +27,7 @@ from planner.jobs.reader import Context, JobFile, Reader
 from planner.jobs.roll import read as roll
 from planner.jobs.torchtitan import log as torchtitan_log
 from planner.jobs.torchtitan import read as torchtitan
-from planner.jobs.trainers import axolotl, litgpt, llamafactory, openrlhf, oumi, swift, torchtune, trl
+from planner.jobs.trainers import litgpt, openrlhf, oumi, recipes, torchtune
 from planner.jobs.transformers import log as transformers_log
 from planner.jobs.transformers import read as transformers
 from planner.jobs.verl import read as verl
@@ -35,9 +35,9 @@ from planner.jobs.verl import read as verl
 READERS: Final[list[Reader]] = [
     *unread.READERS, *megatron.READERS, configurations.ARGUMENTS, *nemo.READERS, configurations.PRIMUS,
     *neox.READERS, configurations.FLAGSCALE, *verl.READERS, *internevo.READERS, *openrlhf.READERS, *roll.READERS,
-    *deepspeed.READERS, *llamafactory.READERS, *axolotl.READERS, *swift.READERS, *trl.READERS,
+    *deepspeed.READERS, *recipes.READERS,
     *torchtune.READERS, *litgpt.READERS, *oumi.READERS, *nemo_rl.READERS,
-    *transformers.READERS, *recipes.READERS, *torchtitan.READERS, *accelerate.READERS, *nanotron.READERS,
+    *transformers.READERS, recipes.SCRIPTS, *torchtitan.READERS, *accelerate.READERS, *nanotron.READERS,
     *llmfoundry.READERS, *maxtext.READERS, *documents.READERS, log_reader("nanotron"), *torchtitan_log.READERS,
     maxtext.LOG, *nemo_log.READERS, llmfoundry.LOG, neox.LOG, dump.LOG,
     *transformers_log.READERS,
@@ -51,18 +51,9 @@ def forms() -> tuple[str, ...]:
 
 
 def read_job(given: Sequence[Path | JobFile], context: Context, form: str | None = None) -> FilesOfJob:
-    """The job of some files, each of the kind that its content says.
+    """The job of some files, each of the kind that its content says: ``read_files`` with every reader.
 
-    Its framework's stack is priced unless another is asked for.
-
-    Args:
-        given: the files of one job, by their paths or as what they hold.
-        context: what else is known.
-        form: the kind of one of them, where somebody said it.
-
-    Raises:
-        BadFile: a file is missing, unreadable, or of another kind than was said.
-        BadRequest: no such kind, or the files contradict each other.
+    Its framework's stack is priced unless another is asked for; ``BadRequest`` where there is no such kind.
     """
     if form is not None and form not in forms():
         raise BadRequest(f"--from: unknown kind {form!r}; there are {', '.join(forms())}")

@@ -11,11 +11,10 @@ from planner.errors import BadRequest, UnknownName
 from planner.frameworks.registry import ANY, FRAMEWORKS, framework_of
 from planner.frameworks.vendors import TPU, XLA
 from planner.jobs.accelerate.write import accelerate
-from planner.jobs.check import broken
 from planner.jobs.choices import uncarried_choices
 from planner.jobs.deepspeed import options as deepspeed_options
 from planner.jobs.deepspeed.write import deepspeed
-from planner.jobs.job import Export, Job, Write, job_of, refuse
+from planner.jobs.job import Export, Job, Write, broken, job_of, refuse
 from planner.jobs.launchers.clouds import ray, skypilot
 from planner.jobs.launchers.kubernetes import jobset, kueue, trainjob, volcano
 from planner.jobs.launchers.slurm import slurm
@@ -143,11 +142,8 @@ def export(plan: Plan, name: str, *, version: str | None = None) -> Export:
         _check(job, chosen, wanted)
         return _with_unsaid(chosen.write(job, wanted), job, chosen.name)
     assert chosen.start
-    why = (
-        f"starts torchrun, which needs GPUs, and {job.nodes[0].accelerator} is not one; --to {XLA} writes what every "
-        "host runs"
-    )
-    refuse(chosen.name, [(job.vendor == TPU, why)])
+    why = f"starts torchrun, which needs GPUs, and {job.nodes[0].accelerator} is not one"
+    refuse(chosen.name, [(job.vendor == TPU, f"{why}; --to {XLA} writes what every host runs")])
     return _with_unsaid(chosen.start(job, wanted, _program(job)), job, _framework(job) or chosen.name)
 
 

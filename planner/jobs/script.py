@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -12,9 +13,9 @@ from planner.errors import BadRequest, MeshwrightError
 from planner.jobs.imported import ImportedJob
 from planner.jobs.reader import CommandReader, Context, JobFile, Launch, Reader
 from planner.jobs.shell import Script, read_script
-from planner.jobs.shell.expand import WARNING, expand
 from planner.jobs.shell.launches import starts_training
 from planner.jobs.shell.parsing import parsed
+from planner.jobs.shell.script import WARNING, expand
 
 _SHOWN: Final = 60
 """Characters of a command line in a list of several."""
@@ -81,19 +82,16 @@ def script_of(file: JobFile, context: Context) -> Script:
         BadRequest: it takes too many steps to read.
     """
     files = (_beside(file) if context.disk else {}) | {str(one.path): one.text for one in context.files}
-    given: dict[str, Any] = {
-        "environment": context.environment,
-        "arguments": context.arguments,
-        "files": files,
-        "name": str(file.path),
-    }
+    given: dict[str, Any] = {"environment": context.environment, "arguments": context.arguments}
+    given |= {"files": files, "name": str(file.path)}
     if context.expand:
         return expand(file.text, **given)
     found = read_script(file.text, **given)
     if found.launches:
         return found
     text = _with_program(file.text)
-    return read_script(text, **given, starts=_is_options) if text else found
+    starts = lambda words: words[0] == _ONLY_OPTIONS or starts_training(words)  # noqa: E731
+    return read_script(text, **given, starts=starts) if text else found
 
 
 def _beside(file: JobFile) -> dict[str, str]:
@@ -104,16 +102,10 @@ def _beside(file: JobFile) -> dict[str, str]:
     named = [one for one in folder.iterdir() if one.name in file.text and one != file.path and one.is_file()]
     found = {}
     for one in named:
-        if one.stat().st_size <= _LARGEST:
-            try:
+        with suppress(OSError, UnicodeDecodeError):
+            if one.stat().st_size <= _LARGEST:
                 found[one.name] = one.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError):
-                continue
     return found
-
-
-def _is_options(words: tuple[str, ...]) -> bool:
-    return words[0] == _ONLY_OPTIONS or starts_training(words)
 
 
 def _with_program(text: str) -> str:
@@ -146,13 +138,11 @@ def _several(known: Sequence[Started]) -> tuple[str, ...]:
     """That there are several launches, with each."""
     if len(known) < 2:
         return ()
-    lines = "; ".join(_in_words(place, one.launch) for place, one in enumerate(known, 1))
-    return (f"it starts {len(known)} trainings ({lines}); --launch N chooses one",)
-
-
-def _in_words(place: int, launch: Launch) -> str:
-    arms = f" where {', '.join(launch.when)}" if launch.when else ""
-    return f"{place}: line {launch.line}{arms} {shlex.join(launch.words):.{_SHOWN}}"
+    lines = []
+    for place, launch in enumerate((one.launch for one in known), 1):
+        arms = f" where {', '.join(launch.when)}" if launch.when else ""
+        lines.append(f"{place}: line {launch.line}{arms} {shlex.join(launch.words):.{_SHOWN}}")
+    return (f"it starts {len(known)} trainings ({'; '.join(lines)}); --launch N chooses one",)
 
 
 def _chosen(known: Sequence[Started], number: int | None) -> Started:
@@ -166,7 +156,9 @@ def _chosen(known: Sequence[Started], number: int | None) -> Started:
 def _read(one: Started, context: Context) -> ImportedJob:
     """A launch, read; of what depends on values that are not known, what they are and how they are said."""
     launch, read = one.launch, one.reader.read
-    unknown = {text: option for text, option in launch.unknown.items() if any(text in word for word in _texts(launch))}
+    around = [word for words in launch.outer for word in words]
+    texts = (*launch.words, *around, *launch.written.values(), *launch.environment.values())
+    unknown = {text: option for text, option in launch.unknown.items() if any(text in word for word in texts)}
     if not unknown:
         return read(launch, context)
     usual = dict.fromkeys(unknown, _TRIED[0])
@@ -209,11 +201,6 @@ def _as_written(line: str, others: Sequence[str], text: str) -> str:
     places = (found.start() for found in re.finditer(usual, line))
     pairs = ((line[:at], line[at + len(usual) :]) for at in places)
     return next((f"{front}{text}{rest}" for front, rest in pairs if f"{front}{other}{rest}" in others), line)
-
-
-def _texts(launch: Launch) -> tuple[str, ...]:
-    words = [word for around in launch.outer for word in around]
-    return (*launch.words, *words, *launch.written.values(), *launch.environment.values())
 
 
 def _tried(

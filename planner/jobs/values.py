@@ -120,14 +120,10 @@ def literal(text: str) -> Any:
 
 
 def unpriced(values: Mapping[str, Any], effects: Mapping[str, str]) -> tuple[str, ...]:
-    """A sentence for every word of a table that is there and not off, with what it does.
-
-    Args:
-        values: of a file; a word is a path into its tables.
-        effects: on time or memory, by word.
-    """
+    """A sentence for every path into a file's tables that is there and not off, with its effect on time or memory."""
     said = {word: at_path(values, word) for word in effects}
-    return tuple(f"{word} is read and not priced: {effects[word]}" for word, value in said.items() if _on(value))
+    on = [word for word, value in said.items() if value and str(value).strip().lower() not in _OFF]
+    return tuple(f"{word} is read and not priced: {effects[word]}" for word in on)
 
 
 def at_path(values: Mapping[str, Any], word: str) -> Any:
@@ -138,6 +134,12 @@ def at_path(values: Mapping[str, Any], word: str) -> Any:
     return found
 
 
-def _on(value: Any) -> bool:
-    """Whether a value switches something on: a number, a name or a table that is not empty."""
-    return bool(value) and str(value).strip().lower() not in _OFF
+def table_at(values: Mapping[str, Any], word: str) -> Mapping[str, Any]:
+    """The table at a path, empty where none is."""
+    found = at_path(values, word)
+    return found if isinstance(found, Mapping) else {}
+
+
+def has_all(values: Mapping[str, Any], *words: str) -> bool:
+    """Whether tables within tables have something at each of some paths."""
+    return all(at_path(values, word) is not None for word in words)

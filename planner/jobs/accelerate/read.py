@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Any, Final
 
 from costmodels.names import SHARDED_PARAMETERS
@@ -28,11 +28,7 @@ Find = Callable[[str], JobFile | None]
 
 
 def accelerate_job(document: Mapping[str, Any], find: Find = lambda _: None) -> ImportedJob:
-    """The job of a configuration of ``accelerate launch``; model, batch and sequence are the script's.
-
-    Raises:
-        BadRequest: it has no key of Accelerate, or a value that is not priced.
-    """
+    """The job of a configuration of ``accelerate launch``; model, batch and sequence are the script's."""
     if not _KEYS & set(document):
         raise BadRequest("it has no key of Accelerate, such as distributed_type")
     document = typed(document, OPTIONS, words=False)
@@ -76,16 +72,14 @@ def _of_deepspeed(at: Document, find: Find) -> ImportedJob:
     _ = {plugin.get(word) for word in (*_PLUGIN, *words(_SAID["left"]))}
     steps, precision = made.get("gradient_accumulation_steps"), at("precision")
     found = deepspeed_job({"train_micro_batch_size_per_gpu": "auto", **made})
-    pins = {name: pin for name, pin in found.pins.items() if name != "steps"} | present(
-        steps=steps if steps != "auto" else None
-    )
+    pins = {name: pin for name, pin in found.pins.items() if name != "steps"}
+    pins |= present(steps=steps if steps != "auto" else None)
     sp = at("sp")
     pins |= {"cp": sp, "cp_kind": "a2a"} if sp > 1 else {}
     assumed = tuple(one for one in found.assumed if not one.startswith(("train_", "neither train", "gradient_acc")))
     fields = {"stack": FRAMEWORKS["deepspeed"].stack, **found.fields}
     fields |= {"precision": precision} if precision != "fp32" else {}
-    unread = plugin.unread("", prefix="deepspeed_config.")
-    effects = (*found.unpriced, *unread)
+    effects = (*found.unpriced, *plugin.unread("", prefix="deepspeed_config."))
     filled = found.filled if precision == "fp32" else frozenset()
     return ImportedJob(fields, pins, assumed=assumed, unpriced=effects, framework="deepspeed", filled=filled)
 
@@ -93,11 +87,7 @@ def _of_deepspeed(at: Document, find: Find) -> ImportedJob:
 def _of_megatron(at: Document, _find: Find) -> ImportedJob:
     tp = at("megatron_tp")
     pins = present(
-        tp=tp,
-        pp=at("megatron_pp"),
-        ep=at("megatron_ep"),
-        cp=at("megatron_cp"),
-        steps=at("megatron_steps"),
+        **{axis: at(f"megatron_{axis}") for axis in ("tp", "pp", "ep", "cp", "steps")},
         zero_stage=int(at("megatron_zero")),
         sequence_parallel=str(at("megatron_sequences") and tp > 1).lower(),
         recompute="selective" if at("megatron_recompute") else "none",
@@ -152,17 +142,14 @@ def _stage(at: Document) -> int:
     return SHARDED_PARAMETERS
 
 
-def _recognises(file: JobFile) -> bool:
-    return "distributed_type" in (file.document or ())
-
-
 def _read(file: JobFile, context: Context) -> ImportedJob:
-    return replace(accelerate_job(file.document or {}, finder(context, file.path)), unsaid=OF_SCRIPT)
+    find = partial(context.find, beside=file.path)
+    return replace(accelerate_job(file.document or {}, find), unsaid=OF_SCRIPT)
 
 
-def finder(context: Context, beside: Path | None) -> Find:
-    """What finds the files that a file names."""
-    return lambda name: context.find(name, beside)
-
-
-READERS: Final = (DocumentReader("accelerate", "a configuration of Accelerate", "", _recognises, _read),)
+READERS: Final = (
+    DocumentReader(
+        "accelerate", "a configuration of Accelerate", "",
+        lambda file: "distributed_type" in (file.document or ()), _read,
+    ),
+)  # fmt: skip

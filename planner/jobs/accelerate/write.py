@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from costmodels.names import SHARDED_PARAMETERS
 from planner.jobs.accelerate.options import OPTIONS, PRECISIONS
+from planner.jobs.data import data
 from planner.jobs.job import Export, Job
 from planner.jobs.launchers import shell
 from planner.jobs.options import applicable
@@ -14,20 +15,7 @@ from planner.jobs.yaml_text import yaml_text
 
 FILE: Final = "accelerate.yaml"
 _STEPS: Final = "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"
-_LAUNCH: Final = {
-    "compute_environment": "LOCAL_MACHINE",
-    "machine_rank": 0,
-    "main_process_port": 29500,
-    "rdzv_backend": "static",
-    "main_training_function": "main",
-    "use_cpu": False,
-}
-_PREFIXES: Final = {
-    "fsdp_config": ("ACCELERATE_USE_FSDP", "", ""),
-    "parallelism_config": ("ACCELERATE_USE_PARALLELISM_CONFIG", "", ""),
-    "fp8_config": ("", "ACCELERATE_FP8_", "fp8_"),
-}
-"""Of a table: the variable that says that it is there, what begins those of its keys, and what of a key is left out."""
+_SAID: Final = data("accelerate/words")
 
 
 def accelerate(job: Job, version: str) -> Export:
@@ -44,7 +32,7 @@ def accelerate(job: Job, version: str) -> Export:
 def _values(job: Job) -> dict[str, Any]:
     strategy, shard = job.strategy, shard_size(job)
     narrow = _narrow(job)
-    values = _LAUNCH | {
+    values = _SAID["launch"] | {
         "distributed": "fsdp" if strategy.zero_stage else "ddp",
         "precision": "fp8" if narrow else job.precision,
         "nodes": job.node_count,
@@ -81,7 +69,7 @@ def _narrow(job: Job) -> dict[str, Any]:
 def _variables(document: Mapping[str, Any]) -> dict[str, str]:
     """What ``accelerate launch`` makes of the file: other launchers start the script with these, and read no file."""
     found = {"ACCELERATE_MIXED_PRECISION": str(document["mixed_precision"])}
-    for table, (switch, prefix, left_out) in _PREFIXES.items():
+    for table, (switch, prefix, left_out) in _SAID["variables"].items():
         found |= {switch: "true"} if switch and table in document else {}
         for key, value in document.get(table, {}).items():
             word = str(value).lower() if isinstance(value, bool) else str(value)

@@ -30,16 +30,16 @@ _OF_MODEL: Final = ("num_layers", "num-layers", "pipe_parallel_size", "pipe-para
 
 
 def deepspeed_job(document: Mapping[str, Any]) -> ImportedJob:
-    """The job of a DeepSpeed configuration; it knows neither model nor machines.
-
-    Raises:
-        BadRequest: it has no key of DeepSpeed, or a value that DeepSpeed would refuse or that is not priced.
-    """
+    """The job of a DeepSpeed configuration; it knows neither model nor machines."""
     if not _KEYS & set(document):
         raise BadRequest("it has no key of DeepSpeed, such as zero_optimization")
-    document = typed(_with_stage(document), OPTIONS, words=False)
+    if isinstance(switch := document.get("zero_optimization"), bool):  # the older words for the stages 1 and 0
+        document = {**document, "zero_optimization": {"stage": int(switch)}}
+    document = typed(document, OPTIONS, words=False)
     at = Document(document, OPTIONS)
-    stage, tp, cp = _stage(at), at("tp") or 1, at("cp")
+    stage, tp, cp = at("zero_stage"), at("tp") or 1, at("cp")
+    if stage > _STAGES:
+        raise BadRequest(f"zero_optimization.stage: {stage} does not exist; 0, 1, 2 and 3 do")
     sizes, assumed = _batch(at, tp)
     precision, more = _precision(at)
     assumed += more
@@ -47,19 +47,14 @@ def deepspeed_job(document: Mapping[str, Any]) -> ImportedJob:
         assumed.append("zero_optimization.reduce_bucket_size is auto, the square of a layer's width; 5e8 is priced")
     if not at("optimizer"):
         assumed.append("no optimizer in the DeepSpeed configuration; Adam is priced, --optimizer changes it")
-    fields = present(
-        global_batch_size=sizes.pop("global_batch_size", None),
-        precision=precision,
-        optimizer=at("optimizer"),
-        main_grads=at("main_grads"),
-        offload_fraction=at("offload_fraction"),
-        changes=_changes(at, stage, precision) or None,
-    )
+    batch, degree = sizes.pop("global_batch_size", None), at("sharding_degree")
+    own = at.each("optimizer", "main_grads", "offload_fraction")
+    changes = _changes(at, stage, precision) or None
+    fields = present(global_batch_size=batch, precision=precision, **own, changes=changes)
     pins = present(
         **sizes,
-        dp=at("dp"),
-        zero_stage=stage,
-        sharding_degree=at("sharding_degree") if (at("sharding_degree") or -1) > 0 else None,
+        **at.each("dp", "zero_stage"),
+        sharding_degree=degree if degree and degree > 0 else None,
         tp=tp,
         cp=cp,
         cp_kind="a2a" if cp > 1 else None,
@@ -71,19 +66,6 @@ def deepspeed_job(document: Mapping[str, Any]) -> ImportedJob:
     left = AUTO in (at.raw("bf16"), at.raw("fp16")) and not any(at.raw(one) is True for one in ("bf16", "fp16"))
     filled = frozenset({"precision"} if left else ())
     return ImportedJob(fields, pins, assumed=tuple(assumed), unpriced=effects, filled=filled)
-
-
-def _with_stage(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """True and false are the older words for the stages 1 and 0."""
-    found = document.get("zero_optimization")
-    return {**document, "zero_optimization": {"stage": int(found)}} if isinstance(found, bool) else document
-
-
-def _stage(at: Document) -> int:
-    stage: int = at("zero_stage")
-    if stage > _STAGES:
-        raise BadRequest(f"zero_optimization.stage: {stage} does not exist; 0, 1, 2 and 3 do")
-    return stage
 
 
 def _changes(at: Document, stage: int, precision: str) -> dict[str, Any]:
@@ -159,14 +141,15 @@ def _precision(at: Document) -> tuple[str, list[str]]:
     return auto[0], [f"{auto[0]}.enabled is {AUTO}, which Hugging Face fills in; {auto[0]} is priced"]
 
 
-def _recognises(keys: Mapping[str, Any]) -> bool:
-    return bool(_KEYS & keys.keys()) and not keys.keys() & set(_OF_MODEL)
-
-
 def _read(document: Mapping[str, Any], _: Context) -> ImportedJob:
     found = deepspeed_job(document)
     sized = {"global_batch_size", "micro_batch_size"} & {*found.fields, *found.pins}
     return found if sized else replace(found, unsaid=OF_SCRIPT)
 
 
-READERS: Final = (reader_of_tables("deepspeed", "a configuration of DeepSpeed", "deepspeed", _recognises, _read),)
+READERS: Final = (
+    reader_of_tables(
+        "deepspeed", "a configuration of DeepSpeed", "deepspeed",
+        lambda document: bool(_KEYS & document.keys()) and not document.keys() & set(_OF_MODEL), _read,
+    ),
+)  # fmt: skip

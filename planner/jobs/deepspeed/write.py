@@ -19,11 +19,7 @@ USUAL_BUCKET: Final = 500_000_000
 
 
 def deepspeed(job: Job, version: str) -> Export:
-    """The configuration as of DeepSpeed 0.19: batch, ZeRO, precision, offloading, Ulysses, AutoTP.
-
-    Raises:
-        Inexpressible: DeepSpeed lacks a part of the plan.
-    """
+    """The configuration as of DeepSpeed 0.19: batch, ZeRO, precision, offloading, Ulysses, AutoTP."""
     strategy = job.strategy
     held = ",".join(str(stage.layers) for stage in strategy.stages)
     cut = f"PipelineModule cuts {job.model.num_layers} layers by type or by parameters, not into {held}"
@@ -41,6 +37,7 @@ def _values(job: Job) -> dict[str, Any]:
     strategy, at = job.strategy, job.strategy.zero_stage
     sharded, whole, switches = True if at else None, at == SHARDED_PARAMETERS, job.switches
     hosted, all_hosted = strategy.offload.startswith("optimizer"), strategy.offload == "optimizer+parameters"
+    bucket = int(switches.reduce_bucket_size / (4 if job.precision == "fp32" else 2))
     return {
         "global_batch_size": strategy.global_batch_size if strategy.tp == 1 else None,
         "micro_batch_size": strategy.micro_batch_size,
@@ -50,7 +47,7 @@ def _values(job: Job) -> dict[str, Any]:
         "zero_stage": at,
         "overlap_comm": sharded and (switches.overlap_zero3 if whole else switches.overlap_grad_reduce),
         **dict.fromkeys(("contiguous_gradients", "reduce_scatter"), sharded),
-        "reduce_bucket": _bucket(job) if sharded else None,
+        "reduce_bucket": bucket if sharded and bucket not in {0, USUAL_BUCKET} else None,
         "second_shard": job.gpus_per_node if whole and switches.zero_hpz else None,
         **dict.fromkeys(("states_on_host", "states_pinned"), True if hosted else None),
         "offload_fraction": switches.offload_fraction if hosted and switches.offload_fraction < 1 else None,
@@ -59,12 +56,6 @@ def _values(job: Job) -> dict[str, Any]:
         "dp": strategy.dp if strategy.cp > 1 else None,
         "cp": strategy.cp if strategy.cp > 1 else None,
     }
-
-
-def _bucket(job: Job) -> int | None:
-    """Values of a bucket of gradients, None where it is DeepSpeed's usual one or the stack has none."""
-    values = int(job.switches.reduce_bucket_size / (4 if job.precision == "fp32" else 2))
-    return values if values not in {0, USUAL_BUCKET} else None
 
 
 def _remarks(job: Job) -> tuple[str, ...]:
@@ -85,15 +76,10 @@ def _remarks(job: Job) -> tuple[str, ...]:
     return applicable(remarks)
 
 
-_STUB: Final = "deepspeed/ds_pipeline.txt"
-
-
 def _stub(job: Job, version: str) -> str:
     strategy = job.strategy
-    body = template(_STUB).format(
-        pp=strategy.pp,
-        dp=strategy.dp,
-        layers=[stage.layers for stage in strategy.stages],
-        interval=strategy.recompute_num_layers * (strategy.recompute == "full"),
-    )
+    layers = [stage.layers for stage in strategy.stages]
+    interval = strategy.recompute_num_layers * (strategy.recompute == "full")
+    text = template("deepspeed/ds_pipeline.txt")
+    body = text.format(pp=strategy.pp, dp=strategy.dp, layers=layers, interval=interval)
     return shell.commented(f"DeepSpeed {version}", (), body)

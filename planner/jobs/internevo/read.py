@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any, Final
 
 from planner.jobs.imported import ImportedJob
+from planner.jobs.megatron.configurations import table_job, table_words
 from planner.jobs.megatron.dialect import dialect
-from planner.jobs.megatron.tables import table_job, table_words
 from planner.jobs.reader import Context, DocumentReader, JobFile
 from planner.jobs.values import program_of
 
@@ -76,7 +76,10 @@ def _read(file: JobFile, context: Context) -> ImportedJob:
         width = int(model["hidden_size"] * model["mlp_ratio"])
         words["ffn-hidden-size"] = [str(_ROUNDED * -(-width // _ROUNDED))]
     found = table_job(words, _DIALECT, context)
-    return replace(found, pins={**found.pins, **_sharded(parallel)}, unpriced=(*found.unpriced, *_told(parallel)))
+    size = _size(parallel, "weight") or 1
+    said = f"parallel.weight {size} is not priced: weights are shared and gathered: less memory"
+    unpriced = (*found.unpriced, said) if size > 1 else found.unpriced
+    return replace(found, pins={**found.pins, **_sharded(parallel)}, unpriced=unpriced)
 
 
 def _sharded(parallel: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,11 +95,6 @@ def _size(parallel: Mapping[str, Any], name: str) -> int | None:
     part = parallel.get(name)
     size = part.get("size") if isinstance(part, dict) else part
     return size if isinstance(size, int) else None
-
-
-def _told(parallel: Mapping[str, Any]) -> tuple[str, ...]:
-    size = _size(parallel, "weight") or 1
-    return (f"parallel.weight {size} is not priced: weights are shared and gathered: less memory",) if size > 1 else ()
 
 
 READERS: Final = (DocumentReader("internevo", "a configuration of InternEvo", "", _recognises, _read),)

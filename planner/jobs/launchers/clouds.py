@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from planner.jobs.data import data, template
-from planner.jobs.job import Export, Job, Nodes, refuse
+from planner.jobs.job import Export, Job, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.launchers.torchrun import PORT, program_files, program_words
 from planner.jobs.options import present
@@ -19,44 +19,28 @@ _ACCELERATORS: Final[Mapping[str, str]] = data("launchers/skypilot")["accelerato
 
 
 def skypilot(job: Job, version: str, program: Export) -> Export:
-    """A task of equal nodes.
-
-    Raises:
-        Inexpressible: nodes of several kinds, which a task cannot ask for.
-    """
+    """A task of equal nodes."""
     kinds = [part.accelerator for part in job.nodes]
-    refuse(
-        "skypilot", [(len(set(kinds)) > 1, f"asks for one kind of accelerator, but the plan has {' and '.join(kinds)}")]
-    )
+    several = f"asks for one kind of accelerator, but the plan has {' and '.join(kinds)}"
+    refuse("skypilot", [(len(set(kinds)) > 1, several)])
+    name = _ACCELERATORS.get(kinds[0], re.sub(r"-(sxm|pcie).*", "", kinds[0]).upper())
     address = '$(echo "$SKYPILOT_NODE_IPS" | head -n1)'
     run = (
         f'torchrun --nnodes "$SKYPILOT_NUM_NODES" --nproc-per-node "$SKYPILOT_NUM_GPUS_PER_NODE" \\\n'
         f'  --node-rank "$SKYPILOT_NODE_RANK" --master-addr "{address}" --master-port {PORT} \\\n'
         f"  {shlex.join(program_words(program))}\n"
     )
-    resources = {"accelerators": f"{_sky_name(job.nodes[0])}:{job.gpus_per_node}", "network_tier": "best"}
+    resources = {"accelerators": f"{name}:{job.gpus_per_node}", "network_tier": "best"}
     envs = dict(program.environment) or None
     document = present(name=job.name, num_nodes=job.node_count, resources=resources, envs=envs, run=run)
     text = shell.commented(f"SkyPilot {version}", program.remarks, yaml_text(document))
     return Export(files={"task.yaml": text} | program_files(program), remarks=program.remarks)
 
 
-def _sky_name(nodes: Nodes) -> str:
-    return _ACCELERATORS.get(nodes.accelerator, re.sub(r"-(sxm|pcie).*", "", nodes.accelerator).upper())
-
-
-_RAY = "launchers/ray_launch.txt"
-
-
 def ray(job: Job, version: str, program: Export) -> Export:
     """A driver that reserves whole nodes and starts torchrun on each, as of Ray 2."""
-    body = template(_RAY).format(
-        nodes=job.node_count,
-        each=job.gpus_per_node,
-        port=PORT,
-        environment=repr(dict(program.environment)),
-        program=repr(list(program_words(program))),
-        name=job.name,
-    )
+    started = {"environment": repr(dict(program.environment)), "program": repr(list(program_words(program)))}
+    size = {"nodes": job.node_count, "each": job.gpus_per_node}
+    body = template("launchers/ray_launch.txt").format(**size, port=PORT, **started, name=job.name)
     text = shell.commented(f"Ray {version}", program.remarks, body)
     return Export(files={"ray_launch.py": text} | program_files(program), remarks=program.remarks)

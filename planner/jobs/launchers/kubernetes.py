@@ -4,54 +4,66 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
+from planner.jobs.data import template
 from planner.jobs.job import Export, Job
 from planner.jobs.launchers import shell
 from planner.jobs.launchers.torchrun import launch_words, locality, program_files, program_words
-from planner.jobs.options import present
-from planner.jobs.yaml_text import yaml_text
+from planner.jobs.yaml_text import parse_yaml, yaml_text
 
 GPU: Final = "nvidia.com/gpu"
 IMAGE: Final = "train:latest"
 LEVEL: Final = "cloud.provider.com/topology-block"
 """The label of a domain in Kueue's documentation; a cluster has its own."""
-_ROLE: Final = "node"
+
+
+@cache
+def _documents() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = parse_yaml(template("launchers/kubernetes.yaml"))
+    return found
+
+
+def _filled(at: Any, values: Mapping[str, Any]) -> Any:
+    """A document with values in the places that its file has for them, without the keys that get none."""
+    if isinstance(at, Mapping):
+        return {key: value for key, one in at.items() if (value := _filled(one, values)) is not None}
+    if isinstance(at, list):
+        return [_filled(one, values) for one in at]
+    return values[at[1:]] if isinstance(at, str) and at.startswith("$") else at
+
+
+def _document(kind: str, job: Job, program: Export, **values: Any) -> Any:
+    """A document of a job, with what is the same in every kind; ``index`` is a variable more."""
+    variables: list[Any] = [{"name": name, "value": value} for name, value in program.environment.items()]
+    variables += [values["index"]] if values.get("index") else []
+    resources = {"limits": {GPU: str(job.gpus_per_node)}}
+    usual = {"name": job.name, "image": IMAGE, "nodes": job.node_count, "each": job.gpus_per_node}
+    return _filled(_documents()[kind], usual | {"variables": variables or None, "resources": resources} | values)
 
 
 def trainjob(job: Job, version: str, program: Export) -> Export:
-    """A TrainJob of Kubeflow Trainer 2: its torch runtime tells torchrun nodes, rank and address."""
-    trainer = present(
-        image=IMAGE,
-        command=["torchrun"],
-        args=[*program_words(program)],
-        env=_variables(program.environment) or None,
-        numNodes=job.node_count,
-        numProcPerNode=job.gpus_per_node,
-        resourcesPerNode=_resources(job),
-    )
-    document = {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "metadata": {"name": job.name},
-        "spec": {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer},
-    }
+    """A TrainJob of Kubeflow Trainer 2: its torch runtime gives torchrun nodes, rank and address."""
+    document = _document("trainjob", job, program, words=[*program_words(program)])
     return _written("trainjob.yaml", document, f"Kubeflow Trainer {version}", program)
 
 
 def jobset(job: Job, version: str, program: Export) -> Export:
     """A JobSet: a Job for every group of nodes that has to be near, each kept in a domain of its own."""
-    return _written("jobset.yaml", _jobset(job, program, {}, {}), f"JobSet {version}", program)
+    near = locality(job)
+    exclusive = {"alpha.jobset.sigs.k8s.io/exclusive-topology": LEVEL} if near > 1 else None
+    document = _jobset(job, program, near, exclusive=exclusive, labels=None, suspend=None, placed=None)
+    return _written("jobset.yaml", document, f"JobSet {version}", program)
 
 
 def kueue(job: Job, version: str, program: Export) -> Export:
-    """A JobSet that Kueue admits: pods are placed in rank order, in slices that stay in one domain."""
+    """A JobSet that Kueue admits: pods of one Job are placed in rank order, in slices that stay in one domain."""
     near = locality(job)
     slices = {"podset-slice-required-topology": LEVEL, "podset-slice-size": str(near)} if near > 1 else {}
-    placed = {
-        f"kueue.x-k8s.io/{name}": value for name, value in ({"podset-preferred-topology": LEVEL} | slices).items()
-    }
-    document = _jobset(job, program, {"kueue.x-k8s.io/queue-name": "user-queue"}, placed, whole=True)
+    notes = {f"kueue.x-k8s.io/{name}": value for name, value in ({"podset-preferred-topology": LEVEL} | slices).items()}
+    labels, placed = {"kueue.x-k8s.io/queue-name": "user-queue"}, {"annotations": notes}
+    document = _jobset(job, program, job.node_count, exclusive=None, labels=labels, suspend=True, placed=placed)
     remark = f"{LEVEL} and user-queue stand for the cluster's own topology label and queue"
     return _written("kueue.yaml", document, f"Kueue {version}", program, remark)
 
@@ -59,77 +71,24 @@ def kueue(job: Job, version: str, program: Export) -> Export:
 def volcano(job: Job, version: str, program: Export) -> Export:
     """A Volcano Job: all nodes or none, in partitions that stay near."""
     near = locality(job)
-    partition = {
-        "totalPartitions": job.node_count // near,
-        "partitionSize": near,
-        "networkTopology": {"mode": "hard", "highestTierAllowed": 1},
-    }
-    task = present(
-        name=_ROLE,
-        replicas=job.node_count,
-        partitionPolicy=partition if near > 1 else None,
-        template={"spec": _pod(job, program, rank="$VC_TASK_INDEX", address=f"{job.name}-{_ROLE}-0.{job.name}")},
-    )
-    document = {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": job.name},
-        "spec": {
-            "schedulerName": "volcano",
-            "queue": "default",
-            "minAvailable": job.node_count,
-            "plugins": {"svc": [], "env": []},
-            "networkTopology": {"mode": "soft"},
-            "tasks": [task],
-        },
-    }
+    topology = {"mode": "hard", "highestTierAllowed": 1}
+    parts = {"totalPartitions": job.node_count // near, "partitionSize": near, "networkTopology": topology}
+    pod = _pod(job, program, rank="$VC_TASK_INDEX", address=f"{job.name}-node-0.{job.name}")
+    document = _document("volcano", job, program, partition=parts if near > 1 else None, pod=pod)
     return _written("volcano.yaml", document, f"Volcano {version}", program)
 
 
-def _jobset(
-    job: Job, program: Export, labels: Mapping[str, str], placed: Mapping[str, str], *, whole: bool = False
-) -> dict[str, Any]:
-    """One Job of all nodes where the queue places slices, else one Job for each group."""
-    near = job.node_count if whole else locality(job)
-    exclusive = {"alpha.jobset.sigs.k8s.io/exclusive-topology": LEVEL} if near > 1 and not whole else None
-    rank = f"$((JOB_INDEX * {near} + JOB_COMPLETION_INDEX))"
-    pod = _pod(job, program, rank=rank, address=f"{job.name}-{_ROLE}-0-0.{job.name}", index=True)
-    template = present(metadata={"annotations": dict(placed)} if placed else None, spec=pod)
-    batch = {
-        "parallelism": near,
-        "completions": near,
-        "completionMode": "Indexed",
-        "backoffLimit": 0,
-        "template": template,
-    }
-    return {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "metadata": present(name=job.name, labels=dict(labels) or None, annotations=exclusive),
-        "spec": present(
-            network={"enableDNSHostnames": True},
-            failurePolicy={"maxRestarts": 0},
-            suspend=True if labels else None,
-            replicatedJobs=[{"name": _ROLE, "replicas": job.node_count // near, "template": {"spec": batch}}],
-        ),
-    }
-
-
-def _pod(job: Job, program: Export, *, rank: str, address: str, index: bool = False) -> dict[str, Any]:
-    script = f"exec {launch_words(job, rank=rank, address=address)} {shlex.join(program_words(program))}"
+def _jobset(job: Job, program: Export, near: int, **values: Any) -> Any:
+    """Jobs of so many nodes each."""
+    rank, address = f"$((JOB_INDEX * {near} + JOB_COMPLETION_INDEX))", f"{job.name}-node-0-0.{job.name}"
     place = {"fieldRef": {"fieldPath": "metadata.annotations['jobset.sigs.k8s.io/job-index']"}}
-    variables = _variables(program.environment) + ([{"name": "JOB_INDEX", "valueFrom": place}] if index else [])
-    command = ["bash", "-c", script]
-    container = present(name="train", image=IMAGE, command=command, env=variables or None, resources=_resources(job))
-    return {"restartPolicy": "Never", "containers": [container]}
+    pod = _pod(job, program, rank=rank, address=address, index={"name": "JOB_INDEX", "valueFrom": place})
+    return _document("jobset", job, program, near=near, replicas=job.node_count // near, pod=pod, **values)
 
 
-def _resources(job: Job) -> dict[str, Any]:
-    return {"limits": {GPU: str(job.gpus_per_node)}}
-
-
-def _variables(environment: Mapping[str, str]) -> list[dict[str, Any]]:
-    return [{"name": name, "value": value} for name, value in environment.items()]
+def _pod(job: Job, program: Export, *, rank: str, address: str, index: Mapping[str, Any] | None = None) -> Any:
+    script = f"exec {launch_words(job, rank=rank, address=address)} {shlex.join(program_words(program))}"
+    return _document("pod", job, program, script=script, index=index)
 
 
 def _written(name: str, document: Mapping[str, Any], target: str, program: Export, *more: str) -> Export:

@@ -5,40 +5,36 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from costmodels.stack.adapters import ADAPTED
 from planner.errors import BadRequest
-from planner.jobs.configured import configured
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, joined
-from planner.jobs.logs.statements import Findings
-from planner.jobs.logs.tables import log_reader
-from planner.jobs.megatron.tables import resolved_tables
+from planner.jobs.logs.tables import Findings, log_reader
+from planner.jobs.megatron.configurations import resolved_tables
 from planner.jobs.options import Document, options_of, present
-from planner.jobs.reader import CommandReader, Context, JobFile, Launch, reader_of_tables
+from planner.jobs.reader import CommandReader, Context, JobFile, Launch, configured, reader_of_tables
 from planner.jobs.transformers.arguments import overrides_of
 from planner.jobs.transformers.job import model_named
-from planner.jobs.transformers.options import EVERYWHERE, TARGETS
-from planner.jobs.values import unpriced, whole
+from planner.jobs.transformers.trainer import EVERYWHERE, TARGETS
+from planner.jobs.values import table_at, unpriced, whole
 
 OPTIONS: Final = options_of("llmfoundry")
 """Keys of its YAML, as of llm-foundry 0.22, with the values that Composer and MPT take by default."""
 STACK: Final = "fsdp"
 _MPT: Final = "mpt_causal_lm"
 _DURATION: Final = re.compile(r"([\d_]+)\s*(ba|tok|sp)")
-_OF: Final = {"ba": "iterations", "tok": "tokens", "sp": "sequences"}
+_OF: Final[Mapping[str, Literal["iterations", "tokens", "sequences"]]] = {
+    "ba": "iterations", "tok": "tokens", "sp": "sequences"
+}  # fmt: skip
+_DEGREES: Final = {"tp": 1, "pp": 1, "cp": 1}
 _KEYS: Final = frozenset({"global_train_batch_size", "device_train_microbatch_size", "max_seq_len"})
 
 
 def foundry_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
-    """The job of a configuration of llm-foundry.
-
-    Raises:
-        BadRequest: a value that it would refuse or that is not priced.
-    """
-    inner = document.get("parameters")
-    document = {**document, **inner} if isinstance(inner, Mapping) else document
+    """The job of a configuration of llm-foundry."""
+    document = {**document, **table_at(document, "parameters")}
     document = resolved_tables(document, document)
     at = Document(document, OPTIONS)
     micro = whole(at("micro_batch_size"))
@@ -48,45 +44,26 @@ def foundry_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
     changes: dict[str, Any] = {"stack.gradients.reduce_bytes": reduced}
     if str(at("kind")) == _MPT or at("flash"):
         changes["stack.attention_backend"] = at("attention_backend")
-    fields = present(
-        stack=STACK,
-        gpus=at("gpus"),
-        seq_length=at("seq_length"),
-        global_batch_size=at("global_batch_size"),
-        precision=at("precision"),
-        optimizer=at("optimizer"),
-        changes=changes,
-    )
+    said = at.each("gpus", "seq_length", "global_batch_size", "precision", "optimizer")
+    fields = present(stack=STACK, **said, changes=changes)
     pins = present(
-        tp=1,
-        pp=1,
-        cp=1,
+        **_DEGREES,
         micro_batch_size=micro,
         zero_stage=stage,
         recompute="full" if at("recompute") else "none",
         offload="optimizer+parameters" if at("offload") else "none",
     )
     hybrid = str(at.raw("zero_stage")).upper().startswith(("HYBRID", "_HYBRID"))
-    said = (
-        "sharding_strategy HYBRID_SHARD shares states inside a node; all ranks are priced to: more traffic between them"
-    )
+    apart = "sharding_strategy HYBRID_SHARD shares states inside a node"
+    remarks = (f"{apart}; all ranks are priced to: more traffic between them",) if hybrid else ()
     missing = () if micro else ("device_train_microbatch_size is found while it runs; --micro-batch-size says it",)
-    plain = ImportedJob(
-        fields,
-        pins,
-        missing=missing,
-        unpriced=(*unpriced(document, data("llmfoundry/words")["unpriced"]), *((said,) if hybrid else ())),
-        length=_length(at),
-        framework="accelerate",
-    )
-    made = joined(plain, _model(at, context), _adapters(at))
-    return joined(made, ImportedJob(unpriced=at.left(data("llmfoundry/words")["harmless"])))
-
-
-def _length(at: Document) -> Length | None:
-    """Batches, tokens or sequences of the training, where a duration says them."""
+    words = data("llmfoundry/words")
+    effects = (*unpriced(document, words["unpriced"]), *remarks)
     found = re.fullmatch(_DURATION, str(at("length") or "").strip())
-    return Length(int(found[1]), _OF[found[2]], OPTIONS["length"].word) if found else None  # type: ignore[arg-type]
+    length = Length(int(found[1]), _OF[found[2]], OPTIONS["length"].word) if found else None
+    plain = ImportedJob(fields, pins, missing=missing, unpriced=effects, length=length, framework="accelerate")
+    made = joined(plain, _model(at, context), _adapters(at))
+    return joined(made, ImportedJob(unpriced=at.left(words["harmless"])))
 
 
 def _model(at: Document, context: Context) -> ImportedJob:
@@ -104,7 +81,7 @@ def _model(at: Document, context: Context) -> ImportedJob:
     grouped = {"multiquery_attention": 1, "multihead_attention": heads}.get(str(at("attention_type")))
     shape = {
         "name": "given",
-        **{name: at(name) for name in ("hidden_size", "num_layers", "num_heads", "vocab_size", "seq_length")},
+        **at.each("hidden_size", "num_layers", "num_heads", "vocab_size", "seq_length"),
         "num_query_groups": at("num_query_groups") or grouped or heads,
         "ffn_hidden_size": at("ffn_hidden_size") or int(_factor(at) * at("hidden_size")),
         "gated_ffn": at("gated_ffn"),
@@ -134,31 +111,31 @@ def _adapters(at: Document) -> ImportedJob:
     modules = list(ADAPTED) if EVERYWHERE & set(names) or not found else [one for one in ADAPTED if one in found]
     lost = [name for name in names if name not in TARGETS and name not in EVERYWHERE]
     dropout = "+dropout" if at("lora_dropout") else ""
-    told = (f"adapters of {', '.join(lost)} are not priced: a little more memory",) if lost else ()
-    return ImportedJob({"adapters": f"{at('rank')}:{','.join(modules)}/autocast{dropout}"}, unpriced=told)
+    unlike = (f"adapters of {', '.join(lost)} are not priced: a little more memory",) if lost else ()
+    return ImportedJob({"adapters": f"{at('rank')}:{','.join(modules)}/autocast{dropout}"}, unpriced=unlike)
 
 
 def _recognises(at: Mapping[str, Any]) -> bool:
-    inner = at.get("parameters")
-    keys = set(at) | set(inner if isinstance(inner, Mapping) else ())
-    model = at.get("model")
+    keys, model = {*at, *table_at(at, "parameters")}, at.get("model")
     return len(keys & _KEYS) > 1 and "model" in keys and (not isinstance(model, Mapping) or "name" in model)
 
 
-def _starts(launch: Launch) -> bool:
-    """Whether a command line is that of its ``train.py`` under Composer."""
-    return Path(launch.words[0]).name == "composer" and any(word.endswith((".yaml", ".yml")) for word in launch.words)
+def _file_in(launch: Launch) -> str:
+    """The file that a command line of its ``train.py`` under Composer names; empty where it is another program's."""
+    files = [word for word in launch.words if word.endswith((".yaml", ".yml"))]
+    return files[0] if files and Path(launch.words[0]).name == "composer" else ""
 
 
 def _read_command(launch: Launch, context: Context) -> ImportedJob:
     """The job of the file that a command line names, with its overrides (``max_duration=10ba``)."""
-    name = next(word for word in launch.words if word.endswith((".yaml", ".yml")))
-    document = configured(launch, context, name, overrides_of(launch.words))
-    return document if isinstance(document, ImportedJob) else foundry_job(document, context)
+    name = _file_in(launch)
+    return configured(launch, context, name, overrides_of(launch.words), lambda made: foundry_job(made, context))
 
 
 READERS: Final = (
-    CommandReader("llm-foundry", "a command line of llm-foundry", "", _starts, _read_command),
+    CommandReader(
+        "llm-foundry", "a command line of llm-foundry", "", lambda launch: bool(_file_in(launch)), _read_command
+    ),
     reader_of_tables("llm-foundry", "a configuration of llm-foundry", "", _recognises, foundry_job),
 )
 
@@ -166,18 +143,13 @@ READERS: Final = (
 def _of_log(findings: Findings, _: JobFile, __: Context) -> ImportedJob:
     """The batch and the length by what was counted, where they come out even; padding may not count."""
     said = {name: int(value) for name, value in findings.start.said.items()}
-    fields = present(
-        stack=STACK,
-        gpus=said["each"] * said["nodes"] if {"each", "nodes"} <= said.keys() else None,
-        global_batch_size=_share(said.get("samples", 0), said.get("batches", 0)),
-        seq_length=_share(said.get("tokens", 0), said.get("samples", 0)),
-    )
-    pins = present(tp=1, pp=1, cp=1, micro_batch_size=said.get("micro_batch_size"))
+    gpus = said["each"] * said["nodes"] if {"each", "nodes"} <= said.keys() else None
+    samples, batches, tokens = (said.get(name, 0) for name in ("samples", "batches", "tokens"))
+    batch = samples // batches if batches and samples % batches == 0 else None
+    length = tokens // samples if samples and tokens % samples == 0 else None
+    fields = present(stack=STACK, gpus=gpus, global_batch_size=batch, seq_length=length)
+    pins = present(**_DEGREES, micro_batch_size=said.get("micro_batch_size"))
     return ImportedJob(fields, pins, framework="accelerate", filled=frozenset({"stack"}))
-
-
-def _share(whole: int, parts: int) -> int | None:
-    return whole // parts if parts and whole % parts == 0 else None
 
 
 LOG: Final = log_reader("llmfoundry", _of_log)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
-from planner.jobs.logs.forms import Form, Step, step_of
-from planner.jobs.logs.lines import rank_of
-from planner.jobs.logs.memory import Kind, MemoryForm, Peak, peaks_in, ran_out
-from planner.jobs.logs.series import Timed
+from planner.jobs.logs.lines import Form, Kind, MemoryForm, Peak, Step, peaks_in, ran_out, rank_of, step_of
 
 _ASIDES: Final = tuple((re.compile(pattern, re.IGNORECASE), name) for pattern, name in (
     (r"validation (?:loss|results)|evaluating|running evaluation|completed eval step", "an evaluation"),
@@ -33,27 +30,17 @@ _EPOCH: Final = 1e8
 """Seconds from which on a clock is a date and no time since the start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """A form of line that says a setting.
-
-    Attributes:
-        mark: what all such lines have.
-        pattern: groups are called as the settings.
-    """
+class Fact(NamedTuple):
+    """A form of line that says a setting: what all such lines have, and a pattern whose groups are called as these."""
 
     mark: str
     pattern: re.Pattern[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Dump:
+class Dump(NamedTuple):
     """A block of lines in which a program prints its settings.
 
-    Attributes:
-        begin: what its first line has.
-        end: what its last line has.
-        pattern: of the lines between, groups ``name`` and ``value``; nothing where every line of it is said anywhere.
+    It has what its first line and its last line have, and a pattern of those between, groups ``name`` and ``value``.
     """
 
     begin: str
@@ -98,7 +85,7 @@ class Start:
         ran_out: after how many iterations memory ran out, -1 where it did not.
     """
 
-    steps: dict[int, list[Timed]] = field(default_factory=dict)
+    steps: dict[int, list[Step]] = field(default_factory=dict)
     memory: dict[tuple[Kind, str], Peak] = field(default_factory=dict)
     said: dict[str, str] = field(default_factory=dict)
     table: str = ""
@@ -112,7 +99,7 @@ class Start:
     @property
     def done(self) -> int:
         """The last iteration that was printed."""
-        return max((found[-1].step.done for found in self.steps.values() if found), default=0)
+        return max((found[-1].done for found in self.steps.values() if found), default=0)
 
 
 class Scan:
@@ -134,7 +121,7 @@ class Scan:
         self._open = ""
         marks = [*(one.mark for one in tables.forms), *(one.mark for one in tables.facts)]
         marks += [one.mark for one in tables.memory]
-        marks += [*tables.starts, *(one.begin for one in tables.dumps), *([tables.table] if tables.table else [])]
+        marks += [*tables.starts, *(one.begin for one in tables.dumps), *filter(None, [tables.table])]
         marks += [tables.settings[0]] if tables.settings else []
         self._marked = re.compile("|".join([*map(re.escape, dict.fromkeys(marks)), "emory", _ASIDE_MARKS]))
 
@@ -179,11 +166,11 @@ class Scan:
         self._aside, self._banner, self._ranks, self._clocks = "", False, {}, {}
 
     def _step(self, place: int, step: Step, rank: str) -> None:
-        """Take a step, of the first rank that tells any; what other ranks say again is passed over."""
+        """Take a step, of the first rank that reports any; what other ranks say again is passed over."""
         if not self._banner and self._ranks.setdefault(place, rank) != rank:
             return
         found = self.starts[-1].steps.get(place, [])
-        if found and step.done <= found[-1].step.done:
+        if found and step.done <= found[-1].done:
             if not self._banner and self._again(step, found):
                 return
             self._begin()
@@ -195,19 +182,19 @@ class Scan:
         self._ranks.setdefault(place, rank)
         if step.clock is not None:
             self._clocks.setdefault(step.done, step.clock)
-        self.starts[-1].steps.setdefault(place, []).append(Timed(step, self._aside))
+        self.starts[-1].steps.setdefault(place, []).append(replace(step, aside=self._aside))
         if place == min(self.starts[-1].steps):
             self._aside = ""
 
-    def _again(self, step: Step, found: Sequence[Timed]) -> bool:
+    def _again(self, step: Step, found: Sequence[Step]) -> bool:
         """Whether a step that was printed is printed again: by the next line, as of an evaluation, or by another rank.
 
         A rank does so at about the same clock, or within a few lines.
         """
-        if step.done == found[-1].step.done:
+        if step.done == found[-1].done:
             return True
         if step.clock is None:
-            return step.done in {one.step.done for one in found[-_LEAPS:]}
+            return step.done in {one.done for one in found[-_LEAPS:]}
         at = self._clocks.get(step.done)
         since_start = at is not None and at < _EPOCH
         near = max(_TOGETHER * at, _MINUTE) if at is not None and since_start else _MINUTE
@@ -218,26 +205,25 @@ class Scan:
         if self._open or (self._tables.table and self._tables.table in line):
             return self._json(line)
         if self._tables.settings and self._tables.settings[0] in line:
-            return self._setting(line, self._tables.settings[1])
+            if found := self._tables.settings[1].search(line):
+                self._settled().said[found["name"]] = found["value"].strip()
+            return bool(found)
         if self._dump is None:
             self._dump = next((one for one in self._tables.dumps if one.begin in line), None)
             self._next = {}
             return self._dump is not None
         if self._dump.end in line:
-            if self.starts[-1].begun:
-                self._begin()
-            self.starts[-1].said = self._next
+            self._settled().said = self._next
             self._dump = None
         elif found := self._dump.pattern.search(line):
             self._next[found["name"]] = found["value"].strip()
         return True
 
-    def _setting(self, line: str, pattern: re.Pattern[str]) -> bool:
-        if found := pattern.search(line):
-            if self.starts[-1].begun:
-                self._begin()
-            self.starts[-1].said[found["name"]] = found["value"].strip()
-        return bool(found)
+    def _settled(self) -> Start:
+        """The start that settings are of: a new one where the last one has begun."""
+        if self.starts[-1].begun:
+            self._begin()
+        return self.starts[-1]
 
     def _json(self, line: str) -> bool:
         """Gather a table until its braces close."""
@@ -246,9 +232,7 @@ class Scan:
             return False
         self._open += text + "\n"
         if self._open.count("{") <= self._open.count("}") or len(self._open) > _LONGEST:
-            if self.starts[-1].begun:
-                self._begin()
-            self.starts[-1].table, self._open = self._open, ""
+            self._settled().table, self._open = self._open, ""
         return True
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
-from planner.jobs.logs.forms import Step
+from planner.jobs.logs.lines import Step
 
 NEAR: Final = 0.1
 """How far from the reference warm-up ends."""
@@ -88,49 +88,36 @@ class Timing:
     rounding: float
 
 
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """A step, and what happened since the one before it that is no training."""
-
-    step: Step
-    aside: str = ""
-
-
-def readings(steps: Sequence[Timed], *, since_last: bool = False) -> list[Reading]:
+def readings(steps: Sequence[Step], *, since_last: bool = False) -> list[Reading]:
     """The times of the steps of one start: as they are printed, else from one clock to the next.
 
     Args:
         steps: in order.
         since_last: whether what is printed is the mean since the line before.
     """
-    own = [one for one in steps if one.step.seconds]
+    own = [one for one in steps if one.seconds]
     if own:
-        gaps = Counter(after.step.done - one.step.done for one, after in pairwise(own))
+        gaps = Counter(after.done - one.done for one, after in pairwise(own))
         return [*_own(own, gaps.most_common(1)[0][0] if gaps and since_last else 1)]
-    return _differences([one for one in steps if one.step.clock is not None])
+    return _differences([one for one in steps if one.clock is not None])
 
 
-def _own(steps: Sequence[Timed], usual: int) -> Iterator[Reading]:
+def _own(steps: Sequence[Step], usual: int) -> Iterator[Reading]:
     """Readings of as many iterations as usually lie between two lines; an excerpt may leave lines out."""
     before = 0
-    for one in steps:
-        at = one.step
-        yield Reading(max(before, at.done - usual) + 1, at.done, at.seconds or 0.0, at.fine, at.batch, _aside(one))
+    for at in steps:
+        yield Reading(max(before, at.done - usual) + 1, at.done, at.seconds or 0.0, at.fine, at.batch, at.apart)
         before = at.done
 
 
-def _aside(one: Timed) -> str:
-    return one.aside or ("dropped updates" if one.step.skipped else "")
-
-
-def _differences(steps: Sequence[Timed]) -> list[Reading]:
+def _differences(steps: Sequence[Step]) -> list[Reading]:
     """Times between clocks, those joined that are too near each other for how coarse the clock is."""
     found: list[Reading] = []
     if not steps:
         return found
-    before, aside = steps[0].step, ""
-    for one in steps[1:]:
-        at, aside = one.step, aside or _aside(one)
+    before, aside = steps[0], ""
+    for at in steps[1:]:
+        aside = aside or at.apart
         passed = (at.clock or 0.0) - (before.clock or 0.0)
         if passed < 0.0:
             before, aside = at, ""

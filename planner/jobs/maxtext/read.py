@@ -16,8 +16,7 @@ from planner.errors import BadRequest
 from planner.frameworks.maxtext import MAXTEXT
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, llama_shape
-from planner.jobs.logs.statements import Findings
-from planner.jobs.logs.tables import log_reader, made_job
+from planner.jobs.logs.tables import Findings, log_reader, made_job
 from planner.jobs.maxtext.options import AXES, CALLED, NARROW_STATES, NEARLY, OPTIONS, SIZES
 from planner.jobs.options import Document, present
 from planner.jobs.reader import CommandReader, Context, JobFile, Launch, reader_of_tables
@@ -33,22 +32,21 @@ _OF_BASE: Final = 150
 
 
 def maxtext_job(document: Mapping[str, Any]) -> ImportedJob:
-    """The job of what overrides MaxText's base.yml.
-
-    Raises:
-        BadRequest: it has no key of MaxText, or a value that MaxText would refuse or that is not priced.
-    """
+    """The job of what overrides MaxText's base.yml."""
     at = Document(_without_base(document), OPTIONS)
     if not any(row.word in document for row in OPTIONS if row.field not in {"run_name", "vocab_size"}):
         raise BadRequest("it has no key of MaxText, such as ici_fsdp_parallelism")
-    narrow = at("weights") == "bfloat16"
-    _check_axes(at)
+    narrow, known, table = at("weights") == "bfloat16", {row.word for row in OPTIONS}, at.table("")
+    for word in table:
+        if _is_axis(word) and word not in known and table.get(word) != 1:
+            raise BadRequest(f"{word}: {table.get(word)!r:.40} is not priced; 1 is")
     ranks = {axis: _ranks(at, axis) for axis in AXES}
     tp, cp, pp, ep = ranks["tensor"] * ranks["tensor_sequence"], ranks["context"], ranks["pipeline"], ranks["expert"]
     sharding = _sharding(at, ranks)
     batch, remarks = _batch(at, pp, tp * cp * pp)
     vpp = at("vpp") if at("vpp") != _AUTO else None
     model, lacks = _model(at)
+    hosted = at("states_on_host")
     pins = present(
         tp=tp,
         cp=cp,
@@ -62,7 +60,7 @@ def maxtext_job(document: Mapping[str, Any]) -> ImportedJob:
         schedule="none" if pp == 1 else {None: None, 1: "gpipe"}.get(vpp, "breadth-first"),
         sequence_parallel=str(ranks["tensor_sequence"] > 1).lower(),
         recompute=at("recompute"),
-        offload=_offload(at),
+        offload="none" if not hosted else "optimizer+parameters" if at("parameters_on_host") else "optimizer",
     )
     fields = present(
         model=model,
@@ -75,15 +73,8 @@ def maxtext_job(document: Mapping[str, Any]) -> ImportedJob:
     length = Length(at("iterations"), "iterations", "steps") if (at("iterations") or 0) > 0 else None
     policy = str(at.raw("recompute"))
     nearly = () if policy not in NEARLY else (f"remat_policy {policy} is priced as {at('recompute')} recomputation",)
-    return ImportedJob(
-        fields,
-        pins,
-        remarks=at.left(data("maxtext/words")["harmless"]),
-        assumed=tuple(remarks),
-        unpriced=nearly,
-        length=length,
-        lacks=lacks,
-    )
+    left, assumed = at.left(data("maxtext/words")["harmless"]), tuple(remarks)
+    return ImportedJob(fields, pins, remarks=left, assumed=assumed, unpriced=nearly, length=length, lacks=lacks)
 
 
 def _scaled(at: Document) -> dict[str, int]:
@@ -118,14 +109,6 @@ def _without_base(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _is_axis(word: str) -> bool:
     return word.startswith(_BETWEEN) and word.endswith("_parallelism")
-
-
-def _check_axes(at: Document) -> None:
-    """Refuse ranks along axes that no plan has."""
-    known, table = {row.word for row in OPTIONS}, at.table("")
-    for word in table:
-        if _is_axis(word) and word not in known and table.get(word) != 1:
-            raise BadRequest(f"{word}: {table.get(word)!r:.40} is not priced; 1 is")
 
 
 def _ranks(at: Document, axis: str) -> int:
@@ -165,12 +148,6 @@ def _batch(at: Document, pp: int, each: int) -> tuple[dict[str, int], list[str]]
     return {"micro_batch_size": round(micro), "steps": through * steps}, remarks
 
 
-def _offload(at: Document) -> str:
-    if not at("states_on_host"):
-        return "none"
-    return "optimizer+parameters" if at("parameters_on_host") else "optimizer"
-
-
 def _model(at: Document) -> tuple[Any, str]:
     """A model by its name, or the shape that is written out; and why there is none."""
     name = str(at("model"))
@@ -184,10 +161,6 @@ def _model(at: Document) -> tuple[Any, str]:
 
 _OWN: Final = frozenset({"per_device_batch_size", "max_target_length", "base_config", "base_emb_dim", "remat_policy"})
 """Keys that no other framework's file has."""
-
-
-def _recognises(keys: Mapping[str, Any]) -> bool:
-    return bool(_OWN & keys.keys()) or any(str(key).startswith(("ici_", "dcn_")) for key in keys)
 
 
 def _on_machines(document: Mapping[str, Any], context: Context) -> ImportedJob:
@@ -205,12 +178,9 @@ def _on_machines(document: Mapping[str, Any], context: Context) -> ImportedJob:
 _PROGRAM: Final = re.compile(r"(?i)maxtext|(^|/)(train|train_compile|pre_train)(\.py)?$")
 
 
-def _files(launch: Launch) -> list[str]:
-    return [word for word in launch.words if word.endswith((".yml", ".yaml"))]
-
-
 _OF_MANY: Final = {"run_name"}
 """Words that other programs take too."""
+_FILES: Final = (".yml", ".yaml")
 
 
 def _starts(launch: Launch) -> bool:
@@ -219,19 +189,18 @@ def _starts(launch: Launch) -> bool:
     itself = any("maxtext" in word.lower() for word in launch.words)
     own = {row.word for row in OPTIONS} - (set() if itself else _OF_MANY)
     said = any(word.partition("=")[0] in own for word in launch.words if "=" in word)
-    return named and said and bool(_files(launch))
+    return named and said and any(word.endswith(_FILES) for word in launch.words)
 
 
 def _read_command(launch: Launch, context: Context) -> ImportedJob:
     """The job of a command line: the file that it names below what it says, base.yml below both."""
-    name, assumed = _files(launch)[0], []
+    name = next(word for word in launch.words if word.endswith(_FILES))
     file = context.find(name)
     document = dict(_without_base(file.document or {})) if file else {}
     if file is None and name.rpartition("/")[2] != "base.yml":
         said = f"{name}, which the command line names, is not here; give that file too"
         return ImportedJob(missing=(said,))
-    if file is None:
-        assumed = ["base.yml is not here; that of MaxText 0.2.5 is taken"]
+    assumed = () if file else ("base.yml is not here; that of MaxText 0.2.5 is taken",)
     for word in launch.words:
         key, sign, value = word.partition("=")
         if sign and key.isidentifier():
@@ -243,9 +212,12 @@ def _read_command(launch: Launch, context: Context) -> ImportedJob:
 
 
 READERS: Final = (
-    reader_of_tables("maxtext", "a configuration of MaxText", "maxtext", _recognises, _on_machines),
+    reader_of_tables(
+        "maxtext", "a configuration of MaxText", "maxtext",
+        lambda document: any(key in _OWN or str(key).startswith(_BETWEEN) for key in document), _on_machines,
+    ),
     CommandReader("maxtext", "a command line of MaxText", "maxtext", _starts, _read_command),
-)
+)  # fmt: skip
 
 
 def _of_log(findings: Findings, _: JobFile, __: Context) -> ImportedJob:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from costmodels.names import SHARDED_PARAMETERS
 from planner.frameworks.maxtext import MAXTEXT
 from planner.frameworks.vendors import TPU
+from planner.jobs.data import data
 from planner.jobs.job import Export, Job, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.maxtext.options import OPTIONS, SIZES
@@ -19,17 +20,13 @@ SCRIPT: Final = "maxtext.sh"
 
 
 def maxtext(job: Job, version: str) -> Export:
-    """The configuration as of MaxText 0.2.5: axes inside a slice and between slices, and a script that starts a rank.
-
-    Raises:
-        Inexpressible: stages are uneven.
-    """
+    """The configuration as of MaxText 0.2.5, of axes inside a slice and between slices, and the script of a rank."""
     refuse("maxtext cannot start this plan:", [(job.uneven, "its stages hold as many layers each")])
     remarks, target, on_tpu = _remarks(job), f"MaxText {version}", job.vendor == TPU
-    start = shell.commented(target, (), "\n".join([*(_HOST if on_tpu else _START), _RUN]))
+    start = shell.commented(target, (), data("maxtext/templates")["tpu" if on_tpu else "gpu"].format(file=FILE))
     text = shell.commented(target, remarks, yaml_text(OPTIONS.document(_values(job))))
     return Export(
-        files={FILE: text, SCRIPT: f"#!/usr/bin/env bash\n{start}\n"},
+        files={FILE: text, SCRIPT: f"#!/usr/bin/env bash\n{start}"},
         program=("--no-python", "bash", SCRIPT),
         environment={} if on_tpu else {"NVTE_FUSED_ATTN": "1"},
         remarks=remarks,
@@ -61,17 +58,6 @@ def _values(job: Job) -> dict[str, Any]:
     }
 
 
-_START: Final = (
-    "# torchrun starts it once a GPU; MaxText calls its processes nodes and is told its own device as Slurm tells it.",
-    "set -euo pipefail",
-    "unset CUDA_VISIBLE_DEVICES",
-    'export JAX_COORDINATOR_IP="$MASTER_ADDR" JAX_COORDINATOR_PORT="$((MASTER_PORT + 1))"',
-    'export NNODES="$WORLD_SIZE" NODE_RANK="$RANK" SLURM_STEP_GPUS="$LOCAL_RANK"',
-)
-_HOST: Final = ("# Every host of the TPUs runs it once; JAX finds the others.", "set -euo pipefail")
-_RUN: Final = f'exec python3 -m maxtext.trainers.pre_train.train {FILE} "$@"'
-
-
 def axes(job: Job) -> dict[str, int]:
     """Axes of the mesh by field; GPUs are all of one slice, so that axes between slices have one rank.
 
@@ -89,7 +75,7 @@ def axes(job: Job) -> dict[str, int]:
         **tensor,
         "expert": strategy.ep,
     }
-    slices, between = _slices(job), _between(job, ranks)
+    slices, between = _slices(job, ranks)
     return (
         {"num_slices": slices, "dcn_data": 1}
         | ({f"dcn_{between}": slices} if between else {})
@@ -97,21 +83,14 @@ def axes(job: Job) -> dict[str, int]:
     )
 
 
-def _slices(job: Job) -> int:
-    """Slices of TPUs, each the chips of one torus; GPUs count as one."""
+def _slices(job: Job, ranks: Mapping[str, int]) -> tuple[int, str]:
+    """Slices of TPUs, each the chips of one torus, and the outermost axis that they share evenly; of GPUs one."""
     tiers = job.plan.request["cluster"].get("tiers") or [{}]
     torus = int(tiers[0].get("gpus") or 0)
-    return -(-job.gpus // torus) if job.vendor == TPU and torus else 1
-
-
-def _between(job: Job, ranks: Mapping[str, int]) -> str:
-    """The outermost axis of the plan that slices share out evenly; none on one slice."""
-    slices = _slices(job)
-    if slices == 1:
-        return ""
+    slices = -(-job.gpus // torus) if job.vendor == TPU and torus else 1
     outer = [name for name in ("pipeline", "data", "fsdp") if ranks[name] % slices == 0]
     refuse("maxtext cannot start this plan:", [(not outer, f"no outer axis has a multiple of {slices} slices")])
-    return outer[0]
+    return slices, outer[0] if slices > 1 else ""
 
 
 def _batch(job: Job) -> dict[str, Any]:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from costmodels.model.catalogue import names
 from costmodels.model.model import Model
+from planner.jobs.data import data, words
 from planner.jobs.job import Export, Job
 from planner.jobs.launchers import shell
 from planner.jobs.megatron.options import OPTIONS
 from planner.jobs.megatron.write import dropout_values, refuse_lacks, strategy_values
 from planner.jobs.megatron.write_stack import state_values
-from planner.jobs.options import Option, Options, choice, number, text
+from planner.jobs.options import Option, Options, rows
 
 FILE: Final = "bridge-overrides.sh"
 _WIDE_ENDS: Final = frozenset({"fp8-current"})
 """Recipes that leave layers at the ends of the model in 16 bits (``first_last_layers_bf16``)."""
-
-
-def _core(part: str, *fields: str) -> Iterator[Option]:
-    """Megatron-LM's options as Megatron-Core's fields in a part of a recipe."""
-    return (replace(OPTIONS[field], word=f"{part}.{core_name(field)}") for field in fields)
 
 
 def core_name(field: str) -> str:
@@ -30,28 +26,14 @@ def core_name(field: str) -> str:
     return OPTIONS[field].word.replace("-", "_")
 
 
-OVERRIDES: Final = Options(
-    *_core("model", "tp", "pp", "cp", "ep", "etp", "layout", "recompute", "recompute_method", "recompute_num_layers",
-           "recompute_modules", "cp_kind", "hierarchical_context_parallel_sizes", "dispatch",
-           "flex_backend", "expert_capacity", "moe_pad_expert_input_to_capacity",
-           "fine_grained_activation_offloading", "offload_modules"),
-    number("model.virtual_pipeline_model_parallel_size", "vpp"),
-    number("model.microbatch_group_size_per_vp_stage", "chunk_group"),
-    *_core("model", "sequence_parallel", "seq_length"),
-    *_core("train", "micro_batch_size", "global_batch_size"),
-    *_core("ddp", "use_distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather", "use_megatron_fsdp",
-           "zero_stage", "copies"),
-    *_core("optimizer", "optimizer", "use_precision_aware_optimizer", "main_params", "moments", "second_moments",
-           "optimizer_cpu_offload", "offload_fraction", "overlap_cpu_optimizer_d2h_h2d"),
-    *_core("model", "attention_dropout", "hidden_dropout"),
-    *_core("dist", "use_tp_pp_dp_mapping"),
-    number("peft.dim", "adapter_rank"),
-    text("peft.target_modules", "adapter_modules"),
-    choice("mixed_precision", "precision",
-           {"bf16_mixed": "bf16", "fp16_mixed": "fp16", "bf16_with_fp8_delayed_scaling_mixed": "fp8",
-            "bf16_with_fp8_current_scaling_mixed": "fp8-current", "bf16_with_fp8_subchannel_scaling_mixed": "fp8-block",
-            "bf16_with_mxfp8_mixed": "mxfp8", "bf16_with_nvfp4_mixed": "nvfp4"}),
-)  # fmt: skip
+def _options_of(part: Mapping[str, Any]) -> Iterator[Option]:
+    """Options of a part of a recipe: those of Megatron-LM that are fields of it, and its own."""
+    for field in words(part.get("fields", "")):
+        yield replace(OPTIONS[field], word=f"{part['part']}.{core_name(field)}")
+    yield from rows(part.get("own", {}))
+
+
+OVERRIDES: Final = Options(*(option for part in data("megatron/bridge")["parts"] for option in _options_of(part)))
 """Overrides by field, in the order in which they are written; adapters are ``megatron.bridge.peft.lora.LoRA``, formats
 of the optimizer are read back by ``str_to_dtype``."""
 CARRIED: Final = (
@@ -61,17 +43,13 @@ CARRIED: Final = (
 
 
 def bridge(job: Job, version: str) -> Export:
-    """Overrides for ``run_recipe``, as of Megatron-Bridge 0.6.
-
-    Raises:
-        Inexpressible: Megatron-Core lacks a part of the plan.
-    """
+    """Overrides for ``run_recipe``, as of Megatron-Bridge 0.6."""
     refuse_lacks("megatron-bridge", job)
-    words = [f"{name}={_value(value)}" for name, value in overrides(job).items()]
+    said = [f"{name}={_value(value)}" for name, value in overrides(job).items()]
     remarks = tuple(_remarks(job))
     lines = [*shell.header(f"Megatron-Bridge {version}"), *shell.remarks(remarks)]
-    body = shell.text(lines, shell.array("BRIDGE_OVERRIDES", words))
-    return Export(files={FILE: body}, program=("run_recipe.py", *words), remarks=remarks)
+    body = shell.text(lines, shell.array("BRIDGE_OVERRIDES", said))
+    return Export(files={FILE: body}, program=("run_recipe.py", *said), remarks=remarks)
 
 
 def _remarks(job: Job) -> Iterator[str]:

@@ -1,27 +1,113 @@
-"""Configurations whose tables hold Megatron-LM's arguments: FlagScale's, Primus's, and its own functional tests'."""
+"""Configurations in tables of programs on Megatron-Core: their keys as options, read by the one reader of arguments."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from planner.jobs.imported import ImportedJob
-from planner.jobs.megatron.dialect import MEGATRON, dialect
+from planner.jobs.megatron.dialect import MEGATRON, Dialect, Words, dialect
 from planner.jobs.megatron.job import job_of
-from planner.jobs.megatron.tables import table_job, table_words
 from planner.jobs.reader import Context, reader_of_tables
+from planner.jobs.values import at_path, table_at
+
+_REFERENCE: Final = re.compile(r"\$\{(?P<env>oc\.env:)?(?P<name>[\w.]+)(?:[:,](?P<other>[^{}]*))?\}")
+TYPES: Final = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16", "torch.uint8": "fp8"}
+"""Formats as Megatron-LM has them, by PyTorch's names."""
+_ABSENT: Final = frozenset({"???", "null", "none", ""})
+
+
+def table_words(
+    document: Mapping[str, Any], paths: Mapping[str, str], environment: Mapping[str, str] | None = None
+) -> Words:
+    """Options of a document's tables.
+
+    Args:
+        document: tables within tables.
+        paths: of the tables whose keys are options, and what stands in front of each; "" is the document itself.
+        environment: variables that the document may refer to.
+
+    Returns:
+        Values by name, dashes in place of underscores; names within tables joined by dots. What is absent is left out.
+    """
+    found: Words = {}
+    for path, prefix in paths.items():
+        table = at_path(document, path) if path else document
+        if isinstance(table, Mapping):
+            found |= _flat(table, prefix, document, environment or {})
+        elif (words := _values(table, {**document, "": {}}, environment or {})) is not None:
+            found[prefix.rstrip(".")] = words  # a name in place of a table
+    return found
+
+
+def resolved_tables(table: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    """A table with what its texts refer to in the document in their places; what refers to nothing is left out."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            known: Any = resolved_tables(value, document)
+        else:
+            refers = isinstance(value, str) and "${" in value
+            known = _resolved(value, {**document, "": table}, {}) if refers else value
+        found |= {} if known is None else {str(key): known}
+    return found
+
+
+def _flat(table: Mapping[str, Any], prefix: str, document: Mapping[str, Any], environment: Mapping[str, str]) -> Words:
+    found: Words = {}
+    for key, value in table.items():
+        name = prefix + str(key).lstrip("-").replace("_", "-")
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{name}.", document, environment)
+        elif (words := _values(value, {**document, "": table}, environment)) is not None:
+            found[name] = words
+    return found
+
+
+def _values(value: Any, document: Mapping[str, Any], environment: Mapping[str, str]) -> list[str] | None:
+    """A value as words; None where it is absent, or refers to something that is."""
+    if isinstance(value, list):
+        return [word for one in value for word in _values(one, document, environment) or ()]
+    if isinstance(value, str) and "${" in value:
+        value = _resolved(value, document, environment)
+    if value is None or (isinstance(value, str) and value.strip().lower() in _ABSENT):
+        return None
+    return [str(value).lower() if isinstance(value, bool) else TYPES.get(str(value), str(value))]
+
+
+def _resolved(text: str, document: Mapping[str, Any], environment: Mapping[str, str]) -> Any:
+    """A value with what it refers to in its place; None where that is not known.
+
+    ``${NAME:usual}`` and ``${oc.env:NAME,usual}`` are variables, ``${model.hidden_size}`` a value of the document, also
+    where a name of the whole stands in front.
+    """
+
+    def known(found: re.Match[str]) -> Any:
+        name = found["name"]
+        if name in environment or found["other"] is not None or found["env"]:
+            return environment.get(name, found["other"])
+        at = document[""].get(name[1:]) if name.startswith(".") else at_path(document, name)
+        return at_path(document, name.partition(".")[2]) if at is None and "." in name else at
+
+    whole = _REFERENCE.fullmatch(text.strip())
+    if whole:
+        return known(whole)
+    replaced = _REFERENCE.sub(lambda found: "" if known(found) is None else str(known(found)), text)
+    return None if "${" in replaced else replaced
+
+
+def table_job(words: Words, dialect: Dialect, context: Context) -> ImportedJob:
+    """The job of such options."""
+    return job_of(words, dialect, model_known="model" in context.known, environment=context.environment)
+
 
 _FLAGSCALE: Final = {
     "system": "", "system.precision": "", "model": "", "model.optimizer": "", "data": "", "data.tokenizer": "",
     "experiment.runner": "",
 }  # fmt: skip
 _SYSTEM: Final = frozenset({"tensor_model_parallel_size", "precision", "checkpoint"})
-
-
-def _is_flagscale(document: Mapping[str, Any]) -> bool:
-    system = document.get("system")
-    return isinstance(system, dict) and isinstance(document.get("model"), dict) and bool(_SYSTEM & set(system))
 
 
 def _read_flagscale(document: Mapping[str, Any], context: Context) -> ImportedJob:
@@ -31,8 +117,7 @@ def _read_flagscale(document: Mapping[str, Any], context: Context) -> ImportedJo
 
 def _trainer(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """The module of Primus that trains on Megatron; empty where there is none."""
-    modules = document.get("modules")
-    found = [one for one in modules.values() if isinstance(one, dict)] if isinstance(modules, dict) else []
+    found = [one for one in table_at(document, "modules").values() if isinstance(one, dict)]
     return next((one for one in found if str(one.get("framework", "")).startswith("megatron")), {})
 
 
@@ -45,8 +130,7 @@ def _read_primus(document: Mapping[str, Any], context: Context) -> ImportedJob:
 
 
 def _read_arguments(document: Mapping[str, Any], context: Context) -> ImportedJob:
-    variables = document.get("ENV_VARS")
-    variables = {str(name): str(value) for name, value in variables.items()} if isinstance(variables, dict) else {}
+    variables = {str(name): str(value) for name, value in table_at(document, "ENV_VARS").items()}
     words = table_words(document, {"MODEL_ARGS": ""}, context.environment)
     known = "model" in context.known
     return job_of(words, replace(MEGATRON, booleans=True), model_known=known, environment=variables)
@@ -60,5 +144,7 @@ PRIMUS: Final = reader_of_tables(
     "primus", "a configuration of Primus", "megatron-lm", lambda document: bool(_trainer(document)), _read_primus
 )
 FLAGSCALE: Final = reader_of_tables(
-    "flagscale", "a configuration of FlagScale", "megatron-lm", _is_flagscale, _read_flagscale
-)
+    "flagscale", "a configuration of FlagScale", "megatron-lm",
+    lambda document: isinstance(document.get("model"), dict) and bool(_SYSTEM & {*table_at(document, "system")}),
+    _read_flagscale,
+)  # fmt: skip

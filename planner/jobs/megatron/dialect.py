@@ -10,13 +10,21 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Final
 
 from planner.errors import BadRequest
 from planner.jobs.data import data, pattern, words
-from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
 from planner.jobs.reader import Launch
+
+_SAID: Final = data("megatron/effects")
+OF_VISION: Final[Mapping[str, str]] = _SAID["vision"]
+"""Options of multimodal programs, by which these are known."""
+UNPRICED: Final[Mapping[str, str]] = {**OF_VISION, **_SAID["unpriced"]}
+"""By option, what it does."""
+OF_THE_RUN: Final = pattern(words(_SAID["harmless"]))
+"""Pattern of options that change no price: rates, checkpoints, data, logs, launchers."""
+
 
 Words = dict[str, list[str]]
 """Values of every option, without dashes in front."""
@@ -70,24 +78,21 @@ def dialect(name: str, knows: Callable[[Launch], bool] | None = None) -> Dialect
     harmless, unpriced = words(said.pop("harmless", "")), said.pop("unpriced", {})
     return Dialect(**said | {
         "says": tuple(said.get("says", ())),
-        "knows": knows or (lambda launch: bool(own & _names(launch)) or not own),
+        "knows": knows or (lambda launch: not own or bool(own & option_names(launch))),
         "harmless": f"{OF_THE_RUN}|{pattern(harmless)}" if harmless else OF_THE_RUN,
         "unpriced": {**UNPRICED, **unpriced},
     })  # fmt: skip
 
 
-def _names(launch: Launch) -> set[str]:
+def option_names(launch: Launch) -> set[str]:
+    """The options of a command line, with dashes in place of underscores and none in front."""
     return {word[2:].partition("=")[0].replace("_", "-") for word in launch.words if word.startswith("--")}
 
 
 _ON: Final = frozenset({"true", "yes", "on", "1"})
 _OFF: Final = frozenset({"false", "no", "off", "0"})
 _NUMBER: Final = re.compile(r"-\.?\d")
-_GONE: Final = {
-    "batch-size": "micro-batch-size",
-    "model-parallel-size": "tensor-model-parallel-size",
-    "checkpoint-activations": "recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
-}
+_GONE: Final[Mapping[str, str]] = data("megatron/words")["gone"]
 """What Megatron-LM's parser no longer takes, and what it takes instead."""
 
 
@@ -95,7 +100,7 @@ def options_of(words: Sequence[str]) -> Words:
     """Every option of a command line with its values, as argparse has them; the last one counts."""
     found: Words = {}
     for place, word in enumerate(words):
-        if not _is_option(word):
+        if not word.startswith("--") or word == "--":
             continue
         name, is_set, value = word[2:].partition("=")
         after = takewhile(lambda one: not one.startswith("-") or bool(_NUMBER.match(one)), words[place + 1 :])
@@ -103,23 +108,17 @@ def options_of(words: Sequence[str]) -> Words:
     return found
 
 
-def _is_option(word: str) -> bool:
-    return word.startswith("--") and len(word) > len("--")
-
-
 def translated(given: Mapping[str, Sequence[str]], dialect: Dialect, environment: Mapping[str, str]) -> Words:
-    """The options of a program as Megatron-LM's.
-
-    Raises:
-        BadRequest: an option that no price has, or that Megatron-LM no longer takes.
-    """
+    """The options of a program as Megatron-LM's."""
     for name, why in dialect.refused.items():
-        if name in given and _is_on(given[name]):
+        if name in given and not {value.lower() for value in given[name][:1]} & (_OFF | {"none", "null"}):
             raise BadRequest(f"--{name}: {why}")
     found = options_of(shlex.split(dialect.usual)) | _of_variables(dialect, environment)
     for name, stands_for in dialect.means.items():
-        if name in given and not (dialect.booleans and isinstance(stands_for, str) and _is_off(given[name])):
-            found |= _meant(name, given[name], stands_for)
+        values = given.get(name)
+        off = values is not None and len(values) == 1 and values[0].lower() in _OFF - {"0"}
+        if values is not None and not (dialect.booleans and isinstance(stands_for, str) and off):
+            found |= _meant(name, values, stands_for)
     put = _switch if dialect.booleans else dict.__setitem__
     for name, values in given.items():
         if name not in dialect.means:
@@ -147,14 +146,6 @@ def _meant(name: str, values: Sequence[str], stands_for: str | Mapping[str, str]
     return options_of(shlex.split(stands_for[value]))
 
 
-def _is_off(values: Sequence[str]) -> bool:
-    return len(values) == 1 and values[0].lower() in _OFF - {"0"}
-
-
-def _is_on(values: Sequence[str]) -> bool:
-    return not (values and values[0].lower() in _OFF | {"none", "null"})
-
-
 def _switch(found: Words, name: str, values: list[str]) -> None:
     """A flag that takes true or false is there or not; switched off, one that is on anyway has its negation."""
     word = values[0].lower() if len(values) == 1 else ""
@@ -171,3 +162,22 @@ def _switch(found: Words, name: str, values: list[str]) -> None:
 
 OFF: Final[Mapping[str, str]] = data("megatron/words")["off"]
 """What is on unless it is switched off, as configurations call it, and Megatron-LM's word for off."""
+
+
+def _starts_swift(launch: Launch) -> bool:
+    """Whether a launch is ``megatron sft`` or its kin, or the script that this runs."""
+    words = [word.rpartition("/")[2] for word in launch.words]
+    command = any(one == "megatron" and then in {"sft", "pt", "rlhf"} for one, then in pairwise(words))
+    scripts = ("_megatron/sft.py", "_megatron/pt.py", "_megatron/rlhf.py")
+    return command or any(word.endswith(scripts) for word in launch.words)
+
+
+SWIFT: Final = dialect("swift", _starts_swift)
+DEEPSPEED: Final = dialect("deepspeed")
+DIALECTS: Final = (SWIFT, *map(dialect, ("slime", "mindspeed", "pai", "zero_bubble")), DEEPSPEED, dialect("older"))
+"""In the order in which they are asked whether a launch is theirs."""
+
+
+def dialect_of(launch: Launch) -> Dialect:
+    """The dialect of a launch."""
+    return next((one for one in DIALECTS if one.knows(launch)), MEGATRON)

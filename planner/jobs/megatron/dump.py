@@ -11,7 +11,7 @@ from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.scan import Start
 from planner.jobs.logs.tables import log_reader, made_job
-from planner.jobs.megatron.dialects import DEEPSPEED
+from planner.jobs.megatron.dialect import DEEPSPEED
 from planner.jobs.megatron.options import OPTIONS
 from planner.jobs.megatron.read import READERS as COMMANDS
 from planner.jobs.reader import Context, Launch
@@ -40,13 +40,7 @@ def dumped_job(start: Start, context: Context) -> ImportedJob:
 
 
 def _of_dump(said: Mapping[str, str], settings: str, context: Context) -> ImportedJob:
-    """The job of a dump of arguments, as of the command line that has the same effect.
-
-    Args:
-        said: the arguments.
-        settings: DeepSpeed's, where its engine prints them.
-        context: what else is known.
-    """
+    """The job of a dump of arguments, as of the command line that has the same effect, and of DeepSpeed's settings."""
     by_engine = said.get("deepspeed") == "True"
     words = [*_arguments(said), *_recomputed(said), *(_engine(said) if by_engine else [])]
     file = said.get("deepspeed_config", "None") if by_engine else "None"
@@ -54,12 +48,14 @@ def _of_dump(said: Mapping[str, str], settings: str, context: Context) -> Import
     reader = next((one for one in COMMANDS if one.recognises(launch)), COMMANDS[0])
     job = reader.read(launch, context)
     fields = dict(job.fields) | ({"gpus": gpus} if (gpus := _whole(said.get("world_size"))) else {})
-    stack = _STACKS[by_engine, "checkpoint_activations" in said and "transformer_impl" not in said]
+    old = "checkpoint_activations" in said and "transformer_impl" not in said  # from before Transformer Engine
+    stack = "" if not old else "megatron-deepspeed-2021" if by_engine else "megatron-lm-2021"
     fields |= {"stack": stack} if stack else {}
     assumed = [line for line in job.assumed if not (stack and "priced as stack" in line)]
     assumed += [f"the options are those of {stack}, which is priced; --stack changes it"] if stack else []
     lost = file != "None" and not settings and context.find(file) is None
-    unpriced = (*job.unpriced, *([_of_file(file)] if lost else []))
+    asked = "give that file too, or offloading and buckets that it asks for are not priced"
+    unpriced = (*job.unpriced, *([f"the log does not contain {file}; {asked}"] if lost else []))
     return replace(job, fields=fields, length=None, assumed=tuple(assumed), unpriced=unpriced)
 
 
@@ -76,21 +72,6 @@ def _engine(said: Mapping[str, str]) -> Iterator[str]:
         yield from ("--ds-sequence-parallel-size", said["ds_sequence_parallel_size"])
 
 
-def _of_file(name: str) -> str:
-    asked = "offloading and buckets that it asks for are not priced"
-    return f"the log does not contain {name}; give that file too, or {asked}"
-
-
-_STACKS: Final = {
-    (False, False): "",
-    (False, True): "megatron-lm-2021",
-    (True, False): "",
-    (True, True): "megatron-deepspeed-2021",
-}
-"""Stacks by whether DeepSpeed is on, and by whether the arguments are those from before Transformer Engine; of those
-of today nothing is to be said."""
-
-
 def _arguments(said: Mapping[str, str]) -> Iterator[str]:
     """A dump as the command line that has the same effect, of the options that are read."""
     turned = (word for name, (value, word) in _TURNED.items() if said.get(name) == value)
@@ -100,7 +81,8 @@ def _arguments(said: Mapping[str, str]) -> Iterator[str]:
     if groups and heads and groups < heads:
         yield "--group-query-attention"
     for option in OPTIONS:
-        value = _value(said, option.word)
+        names = (option.word.replace("-", "_"), *_RENAMED.get(option.word, ()))
+        value = next((said[name] for name in names if said.get(name, "") not in _UNSET), "")
         if option.word in _LEFT or value in _UNSET or _idle(said, option.word):
             continue  # a default that has no effect
         yield f"--{option.word}"
@@ -126,12 +108,6 @@ def _idle(said: Mapping[str, str], word: str) -> bool:
     """Whether an option says nothing, for want of another."""
     needs = [name for name, begins in _OF.items() if word.startswith(tuple(begins))]
     return bool(needs) and all(said.get(name, "") in _UNSET for name in needs)
-
-
-def _value(said: Mapping[str, str], word: str) -> str:
-    """What a dump has for an option."""
-    names = (word.replace("-", "_"), *_RENAMED.get(word, ()))
-    return next((said[name] for name in names if said.get(name, "") not in _UNSET), "")
 
 
 def _parts(value: str) -> list[str]:

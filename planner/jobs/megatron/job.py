@@ -10,19 +10,17 @@ from costmodels.stack.adapters import ADAPTED
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob, Length
 from planner.jobs.megatron.dialect import MEGATRON, Dialect, translated
-from planner.jobs.megatron.hybrid import of_hybrid
 from planner.jobs.megatron.options import MOMENTS, OPTIONS, PRECISIONS
+from planner.jobs.megatron.programs import of_hybrid
 from planner.jobs.megatron.read_model import assumed_fields, model_fields
 from planner.jobs.megatron.read_pipeline import Pipeline, hybrid_pattern, pipeline_of, recomputation
 from planner.jobs.megatron.read_software import assumed, check_priced, not_priced, stack_changes
-from planner.jobs.model_names import known_model, taken_to_be
-from planner.jobs.options import Arguments, present
+from planner.jobs.models import known_model, taken_to_be
+from planner.jobs.options import Arguments, applicable, present
 
 _LENGTHS: Final[Mapping[str, Literal["iterations", "sequences", "tokens"]]] = {
-    "train_iters": "iterations",
-    "train_samples": "sequences",
-    "train_tokens": "tokens",
-}
+    "train_iters": "iterations", "train_samples": "sequences", "train_tokens": "tokens"
+}  # fmt: skip
 _RAMP: Final = 3
 """Numbers of a ramp: the first batch, what is added at a time, sequences until the batch is whole."""
 
@@ -41,9 +39,6 @@ def job_of(
         dialect: what the program makes of them.
         model_known: the model is given elsewhere, and the arguments need not describe one.
         environment: variables that are set for the program.
-
-    Raises:
-        BadRequest: no argument of Megatron-LM is there, or a value is not what it should be.
     """
     environment = environment or {}
     at = Arguments(of_hybrid(translated(given, dialect, environment)), OPTIONS)
@@ -57,9 +52,10 @@ def job_of(
     again = recomputation(at, pipeline)
     name = "" if described or model_known else at.text("model_name").rstrip("/")
     known = (known_model(name) or (name, None))[0] if name else name
+    each, nodes = at.text("nproc_per_node"), at.text("nnodes") or "1"  # torchrun has one node by default
     fields = present(
         model=model_fields(at) if described else known,
-        gpus=_gpus(at),
+        gpus=int(each) * int(nodes) if each.isdecimal() and nodes.isdecimal() else None,
         cluster=dialect.cluster,
         stack=dialect.stack if dialect is not MEGATRON else None,
         global_batch_size=_batch(at),
@@ -68,18 +64,14 @@ def job_of(
         **_states(at),
         changes=_changes(at, dialect, environment, pipeline) or None,
     )
+    of_model = assumed_fields(at) if described else taken_to_be(name, known)
     return ImportedJob(
         fields,
         _pins(at, pipeline) | again.pins,
         pipeline.layers,
         again.layers,
         remarks=again.remarks,
-        assumed=(
-            *_of_dialect(dialect),
-            *(assumed_fields(at) if described else taken_to_be(name, known)),
-            *assumed(at),
-            *_assumed(at),
-        ),
+        assumed=(*_of_dialect(dialect), *of_model, *assumed(at), *_assumed(at)),
         unpriced=(*not_priced(at, dialect), *_unset(at), *at.unread(dialect.harmless, prefix="--")),
         length=_length(at),
         filled=_filled(at, dialect),
@@ -95,26 +87,22 @@ def _of_dialect(dialect: Dialect) -> Iterator[str]:
     yield from dialect.says
 
 
-_OTHERS: Final = {
-    "micro_batch_size": "pins.micro_batch_size",
-    "use_distributed_optimizer": "pins.zero_stage",
-    "seq_length": "seq_length",
-}
-
-
 def _filled(at: Arguments, dialect: Dialect) -> frozenset[str]:
     """Fields that the arguments leave to a default."""
-    left = {name for field, name in _OTHERS.items() if not at.given(field)}
-    left |= {"cluster"} if dialect.cluster else set()
-    return frozenset(left | ({"precision"} if not (at.given("bf16") or at.given("fp16")) else set()))
+    return frozenset(applicable({
+        "pins.micro_batch_size": not at.given("micro_batch_size"),
+        "pins.zero_stage": not at.given("use_distributed_optimizer"),
+        "seq_length": not at.given("seq_length"),
+        "cluster": bool(dialect.cluster),
+        "precision": not (at.given("bf16") or at.given("fp16")),
+    }))  # fmt: skip
 
 
 def _assumed(at: Arguments) -> Iterator[str]:
     """What Megatron-LM fills in, or demands, and is taken so."""
     if not any(at.given(field) for field in ("global_batch_size", "step_batch_size_schedule", "accumulation")):
-        yield (
-            "--global-batch-size is not given; one micro-batch per data-parallel rank is priced, Megatron-LM's default"
-        )
+        each = "one micro-batch per data-parallel rank is priced, Megatron-LM's default"
+        yield f"--global-batch-size is not given; {each}"
     if not at.given("micro_batch_size"):
         yield "--micro-batch-size is not given, though Megatron-LM needs it; 1 is priced"
     if at.given("rampup_batch_size"):
@@ -137,12 +125,6 @@ def _batch(at: Arguments) -> int | None:
     return int(last[1])
 
 
-def _gpus(at: Arguments) -> int | None:
-    """Processes of all nodes, where numbers say them; torchrun has one node by default."""
-    each, nodes = at.text("nproc_per_node"), at.text("nnodes") or "1"
-    return int(each) * int(nodes) if each.isdecimal() and nodes.isdecimal() else None
-
-
 def _precision(at: Arguments) -> str:
     """The recipe whose options these are; whether 8 bits have one format or two makes no other."""
     if at.given("bf16") and at.given("fp16"):
@@ -160,12 +142,10 @@ def _precision(at: Arguments) -> str:
 
 def _states(at: Arguments) -> dict[str, Any]:
     """The optimizer, the formats and the places of its states, and what else saves memory."""
-    adam = MOMENTS.get(at("moments"))
-    named = at("optimizer")
-    capacity = at.real("expert_capacity")
+    named, capacity = at("optimizer"), at.real("expert_capacity")
     balanced = at.given("moe_router_force_load_balancing") and at.given("num_experts") and capacity is None
     return present(
-        optimizer=adam if named == "adam" else named,
+        optimizer=MOMENTS.get(at("moments")) if named == "adam" else named,
         main_grads=_gradients(at),
         main_params=at("main_params"),
         fp8_param_gather=True if at.given("fp8_param_gather") or at.given("fp4_param_gather") else None,
@@ -180,10 +160,9 @@ def _adapters(at: Arguments) -> str | None:
     """Rank of the adapters and the modules that have them, where not all do."""
     if not at.given("peft"):
         return None
-    modules = [
-        name for word in at.words("adapter_modules") for name in re.split(r"[,\[\]'\" ]+", word) if name in ADAPTED
-    ]
-    return f"{at('adapter_rank')}" + (f":{','.join(modules)}" if modules else "")
+    named = [name for word in at.words("adapter_modules") for name in re.split(r"[,\[\]'\" ]+", word)]
+    modules = ",".join(name for name in named if name in ADAPTED)
+    return f"{at('adapter_rank')}" + (f":{modules}" if modules else "")
 
 
 def _gradients(at: Arguments) -> str | None:
@@ -195,23 +174,17 @@ def _gradients(at: Arguments) -> str | None:
 
 
 def _pins(at: Arguments, pipeline: Pipeline) -> dict[str, Any]:
-    tp, cp = at("tp"), at("cp")
+    tp = at("tp")
     pp, vpp = pipeline.pp, pipeline.vpp
     grouped = at.given("chunk_group")
-    own = at("own_schedule") if pp > 1 else None
-    schedule = (
-        own or "none"
-        if own or pp == 1
-        else "1f1b"
-        if vpp == 1
-        else "interleaved-groups"
-        if grouped
-        else "interleaved-1f1b"
-    )
+    interleaved = "interleaved-groups" if grouped else "interleaved-1f1b"
+    usual = "none" if pp == 1 else "1f1b" if vpp == 1 else interleaved
+    schedule = (at("own_schedule") if pp > 1 else None) or usual
     copies = at("copies")
+    layers = at.given("cpu_offloading") or at.given("offloaded_layers")
+    activations = at.given("fine_grained_activation_offloading") or bool(layers and at("offloaded_layers"))
     return present(
-        tp=tp,
-        cp=cp,
+        **at.each("tp", "cp"),
         pp=pp,
         vpp=vpp,
         dp=at("dp"),
@@ -223,7 +196,7 @@ def _pins(at: Arguments, pipeline: Pipeline) -> dict[str, Any]:
         schedule=schedule,
         sequence_parallel=str(at.given("sequence_parallel") and tp > 1).lower(),
         rank_order="tp-cp-ep-pp-dp" if at.given("use_tp_pp_dp_mapping") and pp > 1 else "tp-cp-ep-dp-pp",
-        offload=_offload(at),
+        offload="optimizer" if at.given("optimizer_cpu_offload") else "activations" if activations else "none",
         zero_stage=_zero_stage(at),
     )
 
@@ -241,12 +214,6 @@ def _context_kind(at: Arguments) -> str:
     if len(set(kinds)) > 1:
         raise BadRequest(f"--cp-comm-type: {' '.join(kinds)!r:.40} is not priced; one kind for all layers is")
     return str(at("cp_kind") or "p2p")
-
-
-def _offload(at: Arguments) -> str:
-    layers = at.given("cpu_offloading") or at.given("offloaded_layers")
-    activations = at.given("fine_grained_activation_offloading") or bool(layers and at("offloaded_layers"))
-    return "optimizer" if at.given("optimizer_cpu_offload") else "activations" if activations else "none"
 
 
 def _zero_stage(at: Arguments) -> int:
@@ -285,7 +252,6 @@ def _length(at: Arguments) -> Length | None:
 
 def _unset(at: Arguments) -> Iterator[str]:
     """That a length is given by a variable that nothing in the script sets."""
-    for field in _LENGTHS:
-        if at.text(field).startswith("$"):
-            word = f"--{at.word_of(field)} {at.text(field):.40}"
-            yield f"{word} is not set anywhere in the script; --tokens says how long the training is"
+    for field in (one for one in _LENGTHS if at.text(one).startswith("$")):
+        word = f"--{at.word_of(field)} {at.text(field):.40}"
+        yield f"{word} is not set anywhere in the script; --tokens says how long the training is"

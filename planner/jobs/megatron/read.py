@@ -12,26 +12,32 @@ from typing import Any, Final
 from planner.errors import BadRequest
 from planner.jobs.data import data, words
 from planner.jobs.imported import ImportedJob
-from planner.jobs.megatron.dialect import MEGATRON, Dialect, Words, options_of
-from planner.jobs.megatron.dialects import DIALECTS, SWIFT, dialect_of
-from planner.jobs.megatron.hybrid import HYBRID
+from planner.jobs.megatron.dialect import (
+    DIALECTS,
+    MEGATRON,
+    SWIFT,
+    Dialect,
+    Words,
+    dialect_of,
+    option_names,
+    options_of,
+)
 from planner.jobs.megatron.job import job_of
 from planner.jobs.megatron.options import OPTIONS
-from planner.jobs.megatron.vision import is_multimodal, of_language, said_of_vision
+from planner.jobs.megatron.programs import HYBRID, is_multimodal, of_language, said_of_vision
 from planner.jobs.reader import CommandReader, Context, Launch
 from planner.jobs.shell.processes import processes
+from planner.jobs.values import at_path
 
-_OWN: Final = frozenset({"--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--micro-batch-size"})
+_OWN: Final = frozenset({"tensor-model-parallel-size", "pipeline-model-parallel-size", "micro-batch-size"})
 """Options by which a command line is known, whatever its program is called."""
-_OTHERS_SIZES: Final = frozenset(
-    {"--hidden-width", "--hidden-dim", "--num-heads", "--n-heads", "--n-embd", "--d-model"}
-)
+_OTHERS_SIZES: Final = frozenset({"hidden-width", "hidden-dim", "num-heads", "n-heads", "n-embd", "d-model"})
 """Sizes that programs have which call their layers as Megatron-LM does."""
 
 
 def _recognises(launch: Launch) -> bool:
-    names = {word.partition("=")[0].replace("_", "-") for word in launch.words if word.startswith("--")}
-    sized = "--num-layers" in names and not names & _OTHERS_SIZES
+    names = option_names(launch)
+    sized = "num-layers" in names and not names & _OTHERS_SIZES
     return sized or bool(names & _OWN) or SWIFT.knows(launch)
 
 
@@ -57,11 +63,8 @@ def _of_decoder(launch: Launch, context: Context) -> ImportedJob:
     given = of_language(given) if vision else given
     left, open_, loose = _without_unknown(given, launch.unknown)
     left |= {"is-hybrid-model": []} if HYBRID & programs else {}
-    asked = tuple(
-        f"--{name} {' '.join(given[name]):.60}: give {way}"
-        for name, way in open_.items()
-        if _decides(name, dialect, described="num-layers" in given)
-    )
+    needed = {name: way for name, way in open_.items() if _decides(name, dialect, described="num-layers" in given)}
+    asked = tuple(f"--{name} {' '.join(given[name]):.60}: give {way}" for name, way in needed.items())
     known = "model" in context.known or bool(_OF_MODEL & open_.keys())
     try:
         found = job_of(left, dialect, model_known=known, environment=launch.environment)
@@ -99,17 +102,10 @@ def _of_deepspeed(given: Mapping[str, Sequence[str]], launch: Launch, context: C
 
 
 def _deepspeed_options(document: Mapping[str, Any]) -> Words:
-    zero = document.get("zero_optimization")
-    zero = zero if isinstance(zero, dict) else {}
-    found: Words = {}
-    if isinstance(stage := zero.get("stage"), int):
+    found: Words = {name: [] for name in ("bf16", "fp16") if at_path(document, f"{name}.enabled") is True}
+    if isinstance(stage := at_path(document, "zero_optimization.stage"), int):
         found["zero-stage"] = [str(stage)]
-    for name in ("bf16", "fp16"):
-        part = document.get(name)
-        if isinstance(part, dict) and part.get("enabled") is True:
-            found[name] = []
-    offload = zero.get("offload_optimizer")
-    if isinstance(offload, dict) and offload.get("device") not in {None, "none"}:
+    if at_path(document, "zero_optimization.offload_optimizer.device") not in (None, "none"):
         found["optimizer-cpu-offload"] = []
     return found
 

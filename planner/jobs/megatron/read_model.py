@@ -26,11 +26,7 @@ _ROUNDED: Final = 64
 
 
 def model_fields(at: Arguments) -> dict[str, Any]:
-    """Fields of ``costmodels.model.model.from_shape``.
-
-    Raises:
-        BadRequest: a size is missing or not a number.
-    """
+    """Fields of ``costmodels.model.model.from_shape``."""
     heads, hidden = at.needed("num_heads"), at.needed("hidden_size")
     bias = not at.given("disable_bias_linear")
     activation = next((name for field, name in _ACTIVATIONS.items() if at.given(field)), "gelu")
@@ -51,8 +47,7 @@ def model_fields(at: Arguments) -> dict[str, Any]:
         "norm": at("norm"),
         "tied_embeddings": not at.given("untied_embeddings"),
         "qkv_bias": bias or at.given("add_qkv_bias"),
-        "output_bias": bias,
-        "ffn_bias": bias,
+        **dict.fromkeys(("output_bias", "ffn_bias"), bias),
         "clamped_activation": at.given("quick_geglu") and at.given("activation_func_clamp_value"),
         "attention_sinks": at("attention_sinks"),
         "embedding_norm": at.given("embedding_norm"),
@@ -104,12 +99,8 @@ def _hybrid(at: Arguments) -> dict[str, Any]:
     pattern, width = hybrid_pattern(at), at("mamba_head_dim")
     if not pattern:
         return {}
-    mamba = {
-        "num_heads": at("mamba_num_heads") or 2 * at.needed("hidden_size") // width,
-        "head_dim": width,
-        "state_size": at("mamba_state_size"),
-        "num_groups": at("mamba_num_groups"),
-    }
+    heads = at("mamba_num_heads") or 2 * at.needed("hidden_size") // width
+    mamba = {"num_heads": heads, **{name: at(f"mamba_{name}") for name in ("head_dim", "state_size", "num_groups")}}
     predicting = "".join(at.words("layer_pattern")).count("/")
     ahead = {"mtp_layers": predicting} if predicting else {}
     return {"layer_pattern": pattern, **ahead, **({"mamba": mamba} if "M" in pattern else {})}
@@ -153,9 +144,8 @@ def _full_layers(at: Arguments) -> dict[str, int]:
         return {"sliding_window_every": every}
     if not every and len(bits) == layers:
         return {}
-    raise BadRequest(
-        f"--window-attn-skip-freq {text:.40}: only one full-attention layer after every few others can be read"
-    )
+    read = "only one full-attention layer after every few others can be read"
+    raise BadRequest(f"--window-attn-skip-freq {text:.40}: {read}")
 
 
 def _experts(at: Arguments, fields: Mapping[str, Any], *, bias: bool) -> dict[str, Any]:
@@ -173,8 +163,7 @@ def _experts(at: Arguments, fields: Mapping[str, Any], *, bias: bool) -> dict[st
         **_places(at, fields["num_layers"]),
         # Megatron-LM's router has a learned bias where its linear layers have one.
         "router_bias": bias or at.given("router_bias"),
-        "router_groups": at("router_groups"),
-        "router_group_top_k": at("router_group_top_k"),
+        **at.each("router_groups", "router_group_top_k"),
         **({"latent_size": at.needed("latent_size")} if at.given("latent_size") else {}),
     }
     return {"moe": moe}
@@ -204,11 +193,7 @@ def _places(at: Arguments, layers: int) -> dict[str, int]:
 
 
 def layer_bits(text: str, layers: int, word: str = "moe-layer-freq") -> list[int]:
-    """A bit a layer of a pattern such as ``([0]*1+[1]*3)*2``, or of one layer in n, the first of them.
-
-    Raises:
-        BadRequest: it is neither.
-    """
+    """A bit a layer of a pattern such as ``([0]*1+[1]*3)*2``, or of one layer in n, the first of them."""
     if text.isascii() and text.isdecimal() and 0 < int(text) <= layers:
         return [int(layer % int(text) == 0) for layer in range(layers)]
     with suppress(SyntaxError, ValueError, MemoryError, RecursionError):
@@ -250,8 +235,7 @@ def _latent(at: Arguments) -> dict[str, Any]:
     if not at.given("multi_latent_attention"):
         return {}
     rank = {"q_lora_rank": at.needed("q_lora_rank")} if at.given("q_lora_rank") else {}
-    sizes = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-    return {"mla": {**rank, **{name: at(name) for name in sizes}}}
+    return {"mla": {**rank, **at.each("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")}}
 
 
 def _share(at: Arguments) -> float:

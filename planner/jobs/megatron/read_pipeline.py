@@ -21,11 +21,7 @@ _LETTER: Final = re.compile(r"([A-Za-z])\*(\d+)")
 
 
 def hybrid_chunks(at: Arguments) -> list[str]:
-    """Letters of chunk after chunk, those of stages within one another chunk-major; none where no pattern is given.
-
-    Raises:
-        BadRequest: a letter that is not known.
-    """
+    """Letters of chunk after chunk, those of stages within one another chunk-major; none where no pattern is given."""
     return _chunks(at, "layer_pattern", "".join(at.words("layer_pattern")).partition("/")[0], LETTERS)
 
 
@@ -35,11 +31,7 @@ def hybrid_pattern(at: Arguments) -> str:
 
 
 def layout_chunks(at: Arguments) -> list[str]:
-    """Letters of chunk after chunk of a pipeline layout, repetitions written out; none where no layout is given.
-
-    Raises:
-        BadRequest: a letter that the layout does not know.
-    """
+    """Letters of chunk after chunk of a pipeline layout, repetitions written out; none where no layout is given."""
     plain = at.text("layout").replace(",", "").replace(" ", "")
     while _GROUP.search(plain):
         plain = _GROUP.sub(lambda found: found[1] * int(found[2]), plain)
@@ -74,17 +66,12 @@ class Pipeline(NamedTuple):
 
 
 def empty_layers(at: Arguments) -> tuple[int, ...]:
-    """Layers that hold places and nothing else, of those that ``--num-layers`` counts.
-
-    Raises:
-        BadRequest: a place that is none of them.
-    """
+    """Layers that hold places and nothing else, of those that ``--num-layers`` counts."""
     words = [part for word in at.words("empty_layers") for part in re.split(r"[,\s]+", word) if part]
     total = at("num_layers") or 0
     if wrong := [word for word in words if not word.isdecimal() or int(word) >= total]:
-        raise BadRequest(
-            f"--{at.word_of('empty_layers')}: {wrong[0]!r:.20} is not a layer; there are {total}, counted from 0"
-        )
+        why = f"is not a layer; there are {total}, counted from 0"
+        raise BadRequest(f"--{at.word_of('empty_layers')}: {wrong[0]!r:.20} {why}")
     return tuple(sorted({int(word) for word in words}))
 
 
@@ -94,9 +81,6 @@ def pipeline_of(at: Arguments, *, balanced: bool = False) -> Pipeline:
     Args:
         at: the arguments.
         balanced: layers that do not come out even are spread over the stages, more of them on the first.
-
-    Raises:
-        BadRequest: it is given in two ways, or stages or chunks would be unequal where they must not be.
     """
     pp = at("pp")
     _check_ways(at)
@@ -111,18 +95,21 @@ def pipeline_of(at: Arguments, *, balanced: bool = False) -> Pipeline:
     total = sum(map(len, drawn)) or (at("num_layers") or 0)
     if not total:
         if at.given("layers_per_chunk"):
-            raise BadRequest(
-                f"--{at.word_of('layers_per_chunk')} has no effect without --num-layers; give --num-layers or --vpp"
-            )
+            word = at.word_of("layers_per_chunk")
+            raise BadRequest(f"--{word} has no effect without --num-layers; give --num-layers or --vpp")
         return Pipeline(pp, at("vpp"), None)
-    held = _listed(at, total, pp) or _stages(at, total, pp, balanced=balanced)
-    places = [held[0] + at.given(_ENDS[0]), *held[1:]]
-    places[-1] += at.given(_ENDS[1])
+    places = _with_ends(at, _listed(at, total, pp) or _stages(at, total, pp, balanced=balanced))
     vpp = _chunks_per_stage(at, places)
-    chunks = [each // vpp for each in places] * vpp
-    chunks[0] -= at.given(_ENDS[0])
-    chunks[-1] -= at.given(_ENDS[1])
+    chunks = _with_ends(at, [each // vpp for each in places] * vpp, -1)
     return _checked(Pipeline(pp, vpp, _without(chunks, empty_layers(at))))
+
+
+def _with_ends(at: Arguments, held: Sequence[int], count: int = 1) -> list[int]:
+    """Layers of stages or chunks, with the embedding and the head counted as one each, or no longer counted."""
+    made = list(held)
+    for place, end in zip((0, -1), _ENDS, strict=True):
+        made[place] += count * at.given(end)
+    return made
 
 
 def _without(chunks: Sequence[int], empty: Sequence[int]) -> list[int]:
@@ -175,8 +162,7 @@ def _stages(at: Arguments, total: int, pp: int, *, balanced: bool) -> list[int]:
     """Layers of every stage: as many on each, or on each but the outer ones."""
     first, last = (at(field) for field in _OUTER[:2])
     if first is None and last is None:
-        counted = total + at.given(_ENDS[0]) + at.given(_ENDS[1])
-        return _spread(counted, pp, at) if balanced and counted % pp else _even(at, total, pp)
+        return _even(at, total, pp, balanced=balanced)
     inner = pp - (first is not None) - (last is not None)
     left = total - (first or 0) - (last or 0)
     if left < 0 or (inner and left % inner) or (not inner and left):
@@ -185,28 +171,16 @@ def _stages(at: Arguments, total: int, pp: int, *, balanced: bool) -> list[int]:
     return [*([] if first is None else [first]), *middle, *([] if last is None else [last])]
 
 
-def _spread(counted: int, pp: int, at: Arguments) -> list[int]:
-    """Layers, and ends that stand for one each, as evenly as they go."""
-    held = [(counted + pp - 1 - stage) // pp for stage in range(pp)]
-    held[0] -= at.given(_ENDS[0])
-    held[-1] -= at.given(_ENDS[1])
-    return held
-
-
-def _even(at: Arguments, total: int, pp: int) -> list[int]:
-    """As many layers on every stage; the embedding and the head stand for one each where the arguments say so."""
-    before, behind = (int(at.given(field)) for field in _ENDS)
-    each, left = divmod(total + before + behind, pp)
-    if left:
+def _even(at: Arguments, total: int, pp: int, *, balanced: bool) -> list[int]:
+    """As many layers on every stage, ends that stand for one each among them, or as evenly as they go."""
+    counted = total + sum(at.given(end) for end in _ENDS)
+    if (left := counted % pp) and not balanced:
         near = [n for n in (total - left, total + pp - left) if n > 0]
         raise BadRequest(
             f"--num-layers {total} do not divide over {pp} stages; {' or '.join(map(str, near))} would, or "
             "--decoder-last-pipeline-num-layers"
         )
-    held = [each] * pp
-    held[0] -= before
-    held[-1] -= behind
-    return held
+    return _with_ends(at, [(counted + pp - 1 - stage) // pp for stage in range(pp)], -1)
 
 
 def _chunks_per_stage(at: Arguments, places: Sequence[int]) -> int:
@@ -229,18 +203,13 @@ class Recomputation(NamedTuple):
 
 
 def recomputation(at: Arguments, pipeline: Pipeline) -> Recomputation:
-    """The recomputation that is asked for; older words stand for the selective one, of attention or of experts too.
-
-    Raises:
-        BadRequest: two kinds of it, or words that are missing or belong to the other kind.
-    """
+    """The recomputation that is asked for; older words stand for the selective one, of attention or of experts too."""
     light = next((field for field in ("recompute_activations", "moe_layer_recompute") if at.given(field)), "")
     kind = at("recompute") or ("selective" if light else "")
     word = at.word_of("recompute")
     if light and kind == "full":
-        raise BadRequest(
-            f"--{at.word_of(light)} means selective recomputation and --{word} full; leave out one of them"
-        )
+        both = f"--{at.word_of(light)} means selective recomputation and --{word} full"
+        raise BadRequest(f"{both}; leave out one of them")
     if not kind:
         parts = ("recompute_method", "recompute_num_layers", "recompute_modules")
         stray = [f"--{at.word_of(field)} has no effect without --{word}" for field in parts if at.given(field)]
@@ -250,9 +219,8 @@ def recomputation(at: Arguments, pipeline: Pipeline) -> Recomputation:
 
 def _selective(at: Arguments) -> Recomputation:
     if wrong := [field for field in ("recompute_method", "recompute_num_layers") if at.given(field)]:
-        raise BadRequest(
-            f"--{at.word_of(wrong[0])} goes with --recompute-granularity full, not with selective; leave it out"
-        )
+        word = at.word_of(wrong[0])
+        raise BadRequest(f"--{word} goes with --recompute-granularity full, not with selective; leave it out")
     modules = list(at.words("recompute_modules"))
     if at.given("moe_layer_recompute") and "moe" not in modules:
         modules = [*(modules or ["core_attn"]), "moe"]

@@ -19,22 +19,25 @@ _DROPOUTS: Final = ("attention_dropout", "hidden_dropout")
 
 
 def stack_changes(at: Arguments, dialect: Dialect, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Fields of the stack that the arguments decide, given or not; of those that are not, what the stack has otherwise.
-
-    Raises:
-        BadRequest: a dropout that is no share.
-    """
+    """Fields of the stack that the arguments decide; of those that are not given, what the stack has otherwise."""
     said: dict[str, Any] = {}
     sums = stack(dialect.stack).gradients.accumulate_traffic > 0  # the stack's own gradients are added up apart
     for flag, fields in STANDS_FOR.items():
         said |= fields if at.given(flag) and not (sums and flag == "no_gradient_accumulation_fusion") else {}
-    said |= _attention(at, environment) | _loss(at) | _graphs(at) | _buckets(at) | _elementwise(at) | _sharding(at)
+    said |= _attention(at, environment) | _loss(at) | _graphs(at)
+    if at.given("use_megatron_fsdp") or at.given("use_torch_fsdp2"):  # stages that the distributed optimizer has not
+        said |= {"stack.supports.zero_stages": [0, 1, 2, 3]}
+        said |= {"stack.sharding.state_copies": "none"} if at.given("use_megatron_fsdp") else {}
     said |= _environment(environment)
+    said |= {"stack.fused_elementwise": False} if all(unfused(at)) else {}
+    if at.given("bucket_size"):
+        said |= {"stack.bucket_size": at("bucket_size"), "stack.sharding.bucket_per_rank": 0}
     left: dict[str, Any] = {f"stack.{switch}": False for flag, switch in SWITCHED.items() if not at.given(flag)}
     said |= {f"stack.{switch}": True for flag, switch in SWITCHED.items() if at.given(flag)}
-    (left if all(_unsaid(at, field) for field in _DROPOUTS) else said)["stack.dropout"] = dropped(at) > 0
+    dropped = max(DROPOUT if _unsaid(at, field) else at.real(field) or 0.0 for field in _DROPOUTS)
+    (left if all(_unsaid(at, field) for field in _DROPOUTS) else said)["stack.dropout"] = dropped > 0
     if at.given("num_experts"):
-        left |= {"stack.dispatcher": dispatcher(at)}
+        left |= {"stack.dispatcher": _dispatcher(at)}
     return {**_differing(left, dialect.stack), **said}
 
 
@@ -51,21 +54,12 @@ def _differing(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
     return found
 
 
-def dispatcher(at: Arguments) -> str:
+def _dispatcher(at: Arguments) -> str:
     """How tokens reach experts; the older flag stands for the flexible one's first backend."""
     flexible = at.given("moe_enable_deepep") or at.text("dispatch") == "flex"
     if not flexible:
         return str(at("dispatch"))
     return "hybridep" if at("flex_backend") == "hybridep" else "deepep"
-
-
-def dropped(at: Arguments) -> float:
-    """The larger of the two shares that are dropped.
-
-    Raises:
-        BadRequest: a share that is no number.
-    """
-    return max(DROPOUT if _unsaid(at, field) else at.real(field) or 0.0 for field in _DROPOUTS)
 
 
 def _unsaid(at: Arguments, field: str) -> bool:
@@ -109,28 +103,10 @@ def _graphs(at: Arguments) -> dict[str, Any]:
     return {"stack.cuda_graph_scope": [part for part in _GRAPHED if part in words]}
 
 
-def _buckets(at: Arguments) -> dict[str, Any]:
-    if not at.given("bucket_size"):
-        return {}
-    return {"stack.bucket_size": at("bucket_size"), "stack.sharding.bucket_per_rank": 0}
-
-
-def _elementwise(at: Arguments) -> dict[str, Any]:
-    """Operations one by one, where neither the activation nor the residual is fused."""
-    return {"stack.fused_elementwise": False} if all(unfused(at)) else {}
-
-
 def unfused(at: Arguments) -> tuple[bool, bool]:
     """Whether the activation, and the residual with its bias and dropout, run as operations of their own."""
     activation = "no_bias_swiglu_fusion" if at.given("swiglu") else "no_bias_gelu_fusion"
     return at.given(activation), at.given("no_bias_dropout_fusion")
-
-
-def _sharding(at: Arguments) -> dict[str, Any]:
-    """Stages of ZeRO that the distributed optimizer has not: Megatron-FSDP's, and PyTorch's."""
-    if at.given("use_megatron_fsdp"):
-        return {"stack.supports.zero_stages": [0, 1, 2, 3], "stack.sharding.state_copies": "none"}
-    return {"stack.supports.zero_stages": [0, 1, 2, 3]} if at.given("use_torch_fsdp2") else {}
 
 
 def _environment(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -194,11 +170,7 @@ def assumed(at: Arguments) -> Iterator[str]:
 
 
 def check_priced(at: Arguments) -> None:
-    """Refuse what cannot be priced together.
-
-    Raises:
-        BadRequest: activations and optimizer states both go to the host.
-    """
+    """Refuse what cannot be priced together."""
     moved = [field for field in ("fine_grained_activation_offloading", "cpu_offloading") if at.given(field)]
     if at.given("optimizer_cpu_offload") and moved:
         raise BadRequest(f"--optimizer-cpu-offload and --{at.word_of(moved[0])} are not priced together")

@@ -23,7 +23,7 @@ from planner.jobs.megatron.write_stack import (
     state_lacks,
     state_values,
 )
-from planner.jobs.model_constants import model_constants
+from planner.jobs.models import model_constants
 from planner.jobs.options import applicable
 
 FILE: Final = "megatron-args.sh"
@@ -35,21 +35,25 @@ _OWN_SCHEDULES: Final = frozenset({"none", "1f1b", "interleaved-1f1b", "interlea
 
 
 def megatron(job: Job, version: str) -> Export:
-    """Arguments and variables of one rank, as of Megatron-Core 0.19.
-
-    Raises:
-        Inexpressible: Megatron-LM lacks a part of the plan.
-    """
+    """Arguments and variables of one rank, as of Megatron-Core 0.19."""
     strategy, request = job.strategy, job.plan.request
     refuse_lacks("megatron-lm", job)
     model, about_model = model_values(job.model, seq_length=job.seq_length)
     states, about_states = state_values(strategy, request)
     assumed, about_stack = stack_values(strategy, request)
     values = model | strategy_values(strategy, request)[0] | states | assumed | dropout_values(job)
-    words = OPTIONS.words(_of_version(values, version), version)
+    # Parts in graphs were called a scope until 0.18.
+    values |= {"cuda_graph_modules": values.get("cuda_graph_scope")} if version >= "0.19" else {}
+    words = OPTIONS.words(values, version)
     script = "pretrain_mamba.py" if job.model.layer_pattern else "pretrain_gpt.py"
     environment = _environment(job)
-    about_job = (*_ported(job), *groups_in_turn(job.nodes), *_releases(job), _left_out(job))
+    note = model_constants(job.model.name).get("releases")  # a plan does not know which of them is meant
+    releases = (f"{job.model.name}: {note}",) if note else ()
+    base = " (the default --rotary-base, 10000, is not that of most recent models)" if _base_unknown(job) else ""
+    left_out = f"add your own options: {', '.join(_own_words(job))}{base}"
+    own = job.vendor in {"", "NVIDIA", "AMD"}
+    ported = f"Megatron-LM needs CUDA: {job.nodes[0].accelerator} needs the port of {job.vendor}"
+    about_job = (*(() if own else (ported,)), *groups_in_turn(job.nodes), *releases, left_out)
     remarks = (*about_model, *about_states, *about_stack, *about_job)
     lines = [*shell.header(f"Megatron-LM, Megatron-Core {version}"), *shell.remarks(remarks)]
     how = [f'# source {FILE}; torchrun ... {script} "${{MEGATRON_ARGS[@]}}" {" ".join(_own_words(job))}']
@@ -62,17 +66,8 @@ def megatron(job: Job, version: str) -> Export:
     )
 
 
-def _of_version(values: dict[str, Any], version: str) -> dict[str, Any]:
-    """Values by the fields of a version: parts in graphs were called a scope until 0.18."""
-    return values | {"cuda_graph_modules": values.get("cuda_graph_scope")} if version >= "0.19" else values
-
-
 def refuse_lacks(target: str, job: Job) -> None:
-    """Refuse what no argument of Megatron-Core says.
-
-    Raises:
-        Inexpressible: there is something.
-    """
+    """Refuse what no argument of Megatron-Core says."""
     lacks = (*strategy_lacks(job.strategy, job.plan.request), *state_lacks(job.strategy, job.plan.request))
     refuse(f"{target} cannot start this plan:", ((True, lack) for lack in lacks))
 
@@ -90,12 +85,6 @@ def _environment(job: Job) -> dict[str, str]:
     return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if single else {}
 
 
-def _ported(job: Job) -> tuple[str, ...]:
-    if job.vendor in {"", "NVIDIA", "AMD"}:
-        return ()
-    return (f"Megatron-LM needs CUDA: {job.nodes[0].accelerator} needs the port of {job.vendor}",)
-
-
 def _own_words(job: Job) -> list[str]:
     """Options that a plan knows no value of: none of them costs anything."""
     unknown = ["--rotary-base", "--norm-epsilon"] if _base_unknown(job) else []
@@ -103,20 +92,9 @@ def _own_words(job: Job) -> list[str]:
     return [f"{name} ..." for name in names]
 
 
-def _releases(job: Job) -> tuple[str, ...]:
-    """How releases differ that share the model's sizes: a plan does not know which of them is meant."""
-    note = model_constants(job.model.name).get("releases")
-    return (f"{job.model.name}: {note}",) if note else ()
-
-
 def _base_unknown(job: Job) -> bool:
     """Whether a model turns its positions by a base that nobody said."""
     return job.model.position == "rotary" and not model_constants(job.model.name)
-
-
-def _left_out(job: Job) -> str:
-    base = " (the default --rotary-base, 10000, is not that of most recent models)" if _base_unknown(job) else ""
-    return f"add your own options: {', '.join(_own_words(job))}{base}"
 
 
 def strategy_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
@@ -125,9 +103,6 @@ def strategy_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
     Args:
         strategy: degrees, switches and stages.
         request: the resolved request of the answer, of which the model and the stack say how experts are sent tokens.
-
-    Raises:
-        BadRequest: the split of layers over stages and chunks cannot be written as a pipeline layout.
     """
     model = _model(request)
     pattern, predicting = str(model.get("layer_pattern") or ""), int(model.get("mtp_layers") or 0)
@@ -182,11 +157,8 @@ def _context(strategy: Strategy) -> dict[str, Any]:
     """Left out, the kind is p2p."""
     kind = strategy.cp_kind
     levels = (strategy.cp_near, strategy.cp // strategy.cp_near) if kind == "a2a+p2p" else None
-    return {
-        "cp": strategy.cp,
-        "cp_kind": kind if kind != "p2p" else None,
-        "hierarchical_context_parallel_sizes": levels,
-    }
+    own = kind if kind != "p2p" else None
+    return {"cp": strategy.cp, "cp_kind": own, "hierarchical_context_parallel_sizes": levels}
 
 
 def _pattern(strategy: Strategy, pattern: str, mtp_layers: int) -> dict[str, Any]:

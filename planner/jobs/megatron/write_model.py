@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final
 
-from costmodels.model.model import Experts, LatentAttention, Mamba, Model
+from costmodels.model.model import Experts, LatentAttention, Model
 from planner.frameworks.conditions import further_mechanisms
 from planner.jobs.megatron.options import OPTIONS
-from planner.jobs.model_constants import model_constants
+from planner.jobs.models import model_constants
 from planner.jobs.options import applicable
 
 _ACTIVATIONS: Final[dict[str, dict[str, Any]]] = {
@@ -33,7 +33,9 @@ def model_values(model: Model, *, seq_length: int) -> tuple[dict[str, Any], tupl
     values |= _experts(model, model.moe) if model.moe else {}
     values |= _STEERED if model.router_steered else {}
     values |= _latent(model.mla) if model.mla else {}
-    values |= _mamba(model.mamba) if model.mamba else {}
+    if model.mamba:
+        sizes = ("num_heads", "head_dim", "state_size", "num_groups")
+        values |= {f"mamba_{name}": getattr(model.mamba, name) for name in sizes}
     values |= {"mtp_layers": model.mtp_layers} if model.mtp_layers and not model.layer_pattern else {}
     return values, tuple(f"the model is not complete: Megatron-LM's options have no {lack}" for lack in _lacks(model))
 
@@ -99,13 +101,15 @@ def _feed_forward(model: Model) -> dict[str, Any]:
 
 def _experts(model: Model, moe: Experts) -> dict[str, Any]:
     some = not model.layer_pattern and model.num_moe_layers < model.num_layers
+    kinds = groupby(moe.is_moe_layer(layer) for layer in range(model.num_layers))
+    frequency = "+".join(f"[{int(has)}]*{len(list(same))}" for has, same in kinds)  # a list as Python writes it
     shared, grouped = moe.num_shared_experts, moe.router_groups > 1
     return {
         "num_experts": moe.num_experts,
         "top_k": moe.top_k,
         "expert_ffn_hidden_size": moe.expert_ffn_hidden_size,
         "moe_grouped_gemm": True,
-        "moe_layer_freq": _frequency([moe.is_moe_layer(layer) for layer in range(model.num_layers)]) if some else None,
+        "moe_layer_freq": frequency if some else None,
         "shared_expert_ffn_hidden_size": moe.shared_expert_ffn_hidden_size if shared else None,
         "shared_expert_gate": bool(shared and moe.shared_expert_gate),
         "router_groups": moe.router_groups if grouped else None,
@@ -114,21 +118,12 @@ def _experts(model: Model, moe: Experts) -> dict[str, Any]:
     }
 
 
-def _frequency(layers: list[bool]) -> str:
-    """Which layers have experts, as a Python expression of a list."""
-    return "+".join(f"[{int(has)}]*{len(list(same))}" for has, same in groupby(layers))
-
-
 def _latent(mla: LatentAttention) -> dict[str, Any]:
     return {
         "multi_latent_attention": True,
         "q_lora_rank": mla.q_lora_rank or None,
         **{name: getattr(mla, name) for name in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")},
     }
-
-
-def _mamba(mamba: Mamba) -> dict[str, Any]:
-    return {f"mamba_{name}": getattr(mamba, name) for name in ("num_heads", "head_dim", "state_size", "num_groups")}
 
 
 def _lacks(model: Model) -> Iterator[str]:

@@ -148,9 +148,8 @@ def _tensor(strategy: Strategy, assumed: Stack) -> Values:
         return {}, ()
     if strategy.sequence_parallel:
         return {"tp_comm_overlap": True}, ()
-    return {}, (
-        f"stack {assumed.name} hides tensor-parallel traffic; Megatron-LM does so under --sequence-parallel only",
-    )
+    only = "Megatron-LM does so under --sequence-parallel only"
+    return {}, (f"stack {assumed.name} hides tensor-parallel traffic; {only}",)
 
 
 def _experts(strategy: Strategy, assumed: Stack, model: Mapping[str, Any]) -> Values:
@@ -178,7 +177,7 @@ def _unpaired(strategy: Strategy, assumed: Stack, model: Mapping[str, Any]) -> I
     if assumed.switches.dispatcher == "allgather":
         yield "where tokens are gathered"
     if assumed.switches.shared_expert_overlap:
-        yield "beside shared experts that hide it"
+        yield "where shared experts hide it"
 
 
 def _stack_gradients(assumed: Stack, request: Mapping[str, Any]) -> Values:
@@ -200,11 +199,8 @@ def _graphs(strategy: Strategy, assumed: Stack, request: Mapping[str, Any], *, p
     if strategy.recompute in {"full", "partial"} or strategy.offload != "none":
         why = "recomputed" if strategy.offload == "none" else "offloaded"
         return {}, (f"stack {assumed.name} replays graphs; Megatron-LM captures none of layers that are {why}",)
-    scope = [
-        part
-        for part in assumed.switches.cuda_graph_scope or _scope(strategy, request)
-        if not (paired and part in {"mlp", "moe"})
-    ]
+    parts = assumed.switches.cuda_graph_scope or _scope(strategy, request)
+    scope = [part for part in parts if not (paired and part in {"mlp", "moe"})]
     return {"graphs": "transformer_engine", "cuda_graph_scope": scope or None}, ()
 
 

@@ -6,21 +6,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.configured import configured
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, llama_shape
 from planner.jobs.nanotron.options import OPTIONS, SIZES
 from planner.jobs.options import Document, present
-from planner.jobs.reader import CommandReader, Context, Launch, reader_of_tables
-from planner.jobs.values import unpriced
+from planner.jobs.reader import CommandReader, Launch, configured, reader_of_tables
+from planner.jobs.values import table_at, unpriced
 
 
 def nanotron_job(document: Mapping[str, Any]) -> ImportedJob:
-    """The job of a nanotron configuration.
-
-    Raises:
-        BadRequest: it has no table of nanotron, or a value that nanotron would refuse or that is not priced.
-    """
+    """The job of a nanotron configuration."""
     if "parallelism" not in document:
         raise BadRequest("it has no table of nanotron, such as parallelism")
     at = Document(document, OPTIONS)
@@ -30,16 +25,11 @@ def nanotron_job(document: Mapping[str, Any]) -> ImportedJob:
     fields = present(
         model=shape if at.raw("num_layers") and not lacks else None,
         gpus=tp * pp * dp,
-        seq_length=at("seq_length"),
-        precision=at("precision"),
-        optimizer=at("optimizer"),
+        **at.each("seq_length", "precision", "optimizer"),
         main_grads="bf16" if at.raw("wide_grads") is False else None,
     )
     pins = present(
-        tp=tp,
-        pp=pp,
-        dp=dp,
-        **{axis: at(axis) for axis in ("cp", "ep", "micro_batch_size", "steps", "zero_stage")},
+        **at.each("tp", "pp", "dp", "cp", "ep", "micro_batch_size", "steps", "zero_stage"),
         schedule=at("schedule") if pp > 1 else "none",
         sequence_parallel=str(at("sequence_parallel") and tp > 1).lower(),
         recompute="full" if at("recompute") else "none",
@@ -68,26 +58,20 @@ def _unknown(at: Document) -> str:
     return f"model.model_config.{other} is not read; give the model with --model" if other else ""
 
 
-def _recognises(at: Mapping[str, Any]) -> bool:
-    degrees = at.get("parallelism")
-    return isinstance(degrees, Mapping) and bool({"dp", "tp", "pp"} & set(degrees))
-
-
 def _starts(launch: Launch) -> bool:
     """Whether a command line is that of nanotron's ``run_train.py``, which takes one file and no other option."""
     named = any(word.rpartition("/")[2] in {"run_train.py", "train_nanotron.py"} for word in launch.words)
     return named and launch.option("config_file") is not None
 
 
-def _read_command(launch: Launch, context: Context) -> ImportedJob:
-    """The job of the file that a command line names, which has the number of devices too."""
-    document = configured(launch, context, launch.option("config_file") or "")
-    return document if isinstance(document, ImportedJob) else nanotron_job(document)
-
-
 READERS: Final = (
     reader_of_tables(
-        "nanotron", "a configuration of nanotron", "nanotron", _recognises, lambda document, _: nanotron_job(document)
+        "nanotron", "a configuration of nanotron", "nanotron",
+        lambda document: bool({"dp", "tp", "pp"} & {*table_at(document, "parallelism")}),
+        lambda document, _: nanotron_job(document),
     ),
-    CommandReader("nanotron", "a command line of nanotron", "nanotron", _starts, _read_command),
-)
+    CommandReader(
+        "nanotron", "a command line of nanotron", "nanotron", _starts,
+        lambda launch, context: configured(launch, context, launch.option("config_file") or "", {}, nanotron_job),
+    ),
+)  # fmt: skip

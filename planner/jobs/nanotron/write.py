@@ -38,11 +38,7 @@ _REMARKS: Final = (
 
 
 def nanotron(job: Job, version: str) -> Export:
-    """The configuration as of commit 2411b02 or of release 0.4, whose layers run once and whose optimizer is Adam.
-
-    Raises:
-        Inexpressible: stages are cut otherwise than nanotron cuts them, or the release lacks what the plan has.
-    """
+    """The configuration as of commit 2411b02 or of release 0.4, whose layers run once and whose optimizer is Adam."""
     strategy, optimizer, old = job.strategy, job.switches.optimizer, version == RELEASE
     held, own = [stage.layers for stage in strategy.stages], stage_layers(job.model, strategy.pp)
     reasons = [
@@ -64,7 +60,7 @@ def _values(job: Job) -> dict[str, Any]:
     """Values by the fields of its options; tensor ranks exchange during products only where sequences are split too."""
     strategy, model = job.strategy, job.model
     split = strategy.sequence_parallel and strategy.tp > 1
-    adam = ADAM if job.switches.optimizer == "adam" else {}
+    adam, tokens = ADAM if job.switches.optimizer == "adam" else {}, float(job.asked("tokens") or 0)
     return {
         **_OF_RUN,
         "general": {"project": "meshwright", "run": job.name, "seed": 42},
@@ -81,7 +77,7 @@ def _values(job: Job) -> dict[str, Any]:
         **{name: getattr(model, name) for name in SIZES},
         "max_positions": job.seq_length,
         "seq_length": job.seq_length,
-        "iterations": _iterations(job),
+        "iterations": math.ceil(tokens / (job.seq_length * strategy.global_batch_size)) if tokens else _STEPS,
         "micro_batch_size": int(strategy.micro_batch_size),
         "steps": strategy.num_microbatches,
         "wide_grads": True,
@@ -89,8 +85,3 @@ def _values(job: Job) -> dict[str, Any]:
         **ADAM,
         **{f"new_{word}": value for word, value in adam.items()},
     }
-
-
-def _iterations(job: Job) -> int:
-    tokens = job.asked("tokens")
-    return math.ceil(float(tokens) / (job.seq_length * job.strategy.global_batch_size)) if tokens else _STEPS

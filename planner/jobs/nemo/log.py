@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from planner.jobs.data import put
 from planner.jobs.imported import ImportedJob
-from planner.jobs.logs.forms import table_in
-from planner.jobs.logs.statements import Findings
-from planner.jobs.logs.tables import log_reader, made_job, tables
+from planner.jobs.logs.lines import table_in
+from planner.jobs.logs.tables import Findings, log_reader, made_job, tables
 from planner.jobs.nemo.read import nemo_job
 from planner.jobs.reader import Context, JobFile
 
@@ -40,8 +39,8 @@ def _aside(findings: Findings) -> Sequence[str]:
     return [f"NeMo prints a mean over the last {last} steps"] if findings.timing else ()
 
 
-def _configures(file: JobFile) -> bool:
-    return {"trainer", "model"} <= set(file.document or ())  # of which checkpoints may be named by a loss
-
-
-READERS: Final = (log_reader("nemo", _settled, aside=_aside, unless=_configures),)
+READERS: Final = (
+    log_reader(  # a configuration may name checkpoints by a loss
+        "nemo", _settled, aside=_aside, unless=lambda file: {"trainer", "model"} <= set(file.document or ())
+    ),
+)

@@ -1,6 +1,7 @@
-"""NeMo 2's recipes in Python and on its command line: ``llama3_8b.pretrain_recipe(num_nodes=2)``, and overrides.
+"""Recipes in Python, read by their syntax and never run: NeMo 2's, also on its command line, and Megatron-Bridge's.
 
-A script is read by its syntax, never run. What a recipe sets itself is a row of ``recipes.toml``.
+NeMo 2 has ``llama3_8b.pretrain_recipe(num_nodes=2)`` and overrides; what a recipe sets itself is a row of
+``recipes.toml``. Megatron-Bridge has a function or a script that sets ``cfg.model``, ``cfg.train`` and the like.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.jobs.data import data
+from planner.jobs.megatron.configurations import TYPES
 from planner.jobs.values import literal, program_of
 
 _CALLS: Final = frozenset({"pretrain_recipe", "finetune_recipe"})
@@ -65,9 +67,9 @@ def words_of(recipe: Recipe) -> tuple[dict[str, list[str]], set[str]]:
     """
     row = known_recipes().get(recipe.name, {})
     own = recipe.call == "pretrain_recipe" and bool(row)
-    beside = {"nnodes": 1, "nproc-per-node": 8}
-    beside |= {"overlap-grad-reduce": bool(row.get("overlap")), "overlap-param-gather": bool(row.get("overlap"))}
-    found: dict[str, Any] = {**beside, "grad-reduce-in-fp32": True, "mixed-precision": "bf16_mixed"}
+    usual = {"nnodes": 1, "nproc-per-node": 8}
+    usual |= {"overlap-grad-reduce": bool(row.get("overlap")), "overlap-param-gather": bool(row.get("overlap"))}
+    found: dict[str, Any] = {**usual, "grad-reduce-in-fp32": True, "mixed-precision": "bf16_mixed"}
     found |= {_ROWS[name]: value for name, value in row.items() if name in _ROWS and (own or name == "model")}
     if recipe.values.get("performance_mode"):
         found |= {"grad-reduce-in-fp32": False, "tp-comm-overlap": True}
@@ -75,7 +77,8 @@ def words_of(recipe: Recipe) -> tuple[dict[str, list[str]], set[str]]:
         found |= {"seq-length": 2048, "global-batch-size": 128, "micro-batch-size": 1}
     open_ = set() if own else set(DECIDE) - {"nnodes", "nproc-per-node"} - set(found)
     for path, value in recipe.values.items():
-        word = _ARGUMENTS.get(path) or _PATHS.get(path) or _prefixed(path)
+        front = next((one for one in _PREFIXES if path.startswith(one)), path)
+        word = _ARGUMENTS.get(path) or _PATHS.get(path) or path.removeprefix(front).replace("_", "-")
         if path in {"model", "model.config"}:
             found.pop("recipe", None)
         elif word and value is ...:
@@ -86,16 +89,11 @@ def words_of(recipe: Recipe) -> tuple[dict[str, list[str]], set[str]]:
         elif word:
             found[word] = value
             open_.discard(word)
-    words = {name: _words(value) for name, value in found.items()}
-    return words, open_
+    return {name: said(value) for name, value in found.items()}, open_
 
 
-def _prefixed(path: str) -> str:
-    front = next((one for one in _PREFIXES if path.startswith(one)), None)
-    return path.removeprefix(front).replace("_", "-") if front else ""
-
-
-def _words(value: Any) -> list[str]:
+def said(value: Any) -> list[str]:
+    """A value as the words of an option."""
     several = value if isinstance(value, list | tuple) else [value]
     return [str(one).lower() if isinstance(one, bool) else str(one) for one in several]
 
@@ -151,11 +149,8 @@ def assigned(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
         elif isinstance(statement, ast.Return) and statement.value is not None:
             yield "", statement.value
         elif isinstance(statement, ast.If | ast.With):
-            yield from ((target, ast.Name("?")) for target, _ in assigned([*statement.body, *_orelse(statement)]))
-
-
-def _orelse(statement: ast.If | ast.With) -> Sequence[ast.stmt]:
-    return statement.orelse if isinstance(statement, ast.If) else ()
+            body = [*statement.body, *getattr(statement, "orelse", ())]
+            yield from ((target, ast.Name("?")) for target, _ in assigned(body))
 
 
 def _set(path: str, value: ast.expr, known: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,11 +200,7 @@ _FACTORY: Final = re.compile(r"(\w+)(?:\((.*)\))?", re.DOTALL)
 
 
 def recipe_of_command(words: Sequence[str]) -> Recipe:
-    """The recipe of ``nemo llm pretrain --factory llama3_8b trainer.num_nodes=2``.
-
-    Raises:
-        BadRequest: no recipe is named.
-    """
+    """The recipe of ``nemo llm pretrain --factory llama3_8b trainer.num_nodes=2``."""
     named = next((one for word, one in pairwise(words) if word in {"--factory", "-f"}), "")
     factory = _FACTORY.fullmatch(named)
     if factory is None:
@@ -220,3 +211,65 @@ def recipe_of_command(words: Sequence[str]) -> Recipe:
     for path, sign, value in (word.partition("=") for word in words if "=" in word and not word.startswith("-")):
         given |= {path: literal(value)} if sign else {}
     return Recipe(factory[1], f"{'finetune' if 'finetune' in words else 'pretrain'}_recipe", given)
+
+
+_BEGINS: Final = re.compile(r"_?(?:\w+_)?(?:pretrain|sft|peft|finetune)_(?:\w*config|common)")
+"""Functions that make a configuration: a recipe, or what recipes begin with."""
+_PARTS: Final = ("model", "train", "ddp", "optimizer")
+_OF_BRIDGE: Final = {"mixed_precision": "mixed-precision", "dataset.seq_length": "seq-length", "peft.dim": "peft.dim"}
+_GPUS: Final = re.compile(r"_(\d+)gpus?_")
+_TAIL: Final = re.compile(r"_(?:pretrain|sft|peft|finetune)_.*")
+
+
+def configurations_in(text: str) -> list[Recipe]:
+    """The configurations that a script makes, in its order; the name of each is the function that makes it."""
+    if "cfg." not in text and "config." not in text:
+        return []
+    module = program_of(text)
+    scopes: list[tuple[str, Sequence[ast.stmt]]] = [("", module.body)]
+    scopes += [(one.name, one.body) for one in ast.walk(module) if isinstance(one, ast.FunctionDef)]
+    known = constants_of(module.body)
+    found = [one for name, body in scopes for one in _configured(name, body, known)]
+    return [one for one in found if any("parallel_size" in path for path in one.values)]
+
+
+def _configured(name: str, body: Sequence[ast.stmt], known: Mapping[str, Any]) -> Iterator[Recipe]:
+    found: dict[str, Recipe] = {}
+    for target, value in assigned(body):
+        called = dotted(value.func) if isinstance(value, ast.Call) else ""
+        begins = called.rpartition(".")[2]
+        front, _, path = target.partition(".")
+        if _BEGINS.fullmatch(begins) and not path:
+            found[target] = Recipe(begins if _TAIL.search(begins) and not begins.endswith("_common") else name, begins)
+        elif front in found and path:
+            found[front].values[path] = _set_to(value, known)
+    yield from found.values()
+
+
+def _set_to(value: ast.expr, known: Mapping[str, Any]) -> Any:
+    if isinstance(value, ast.Attribute):
+        return TYPES.get(dotted(value), ...)
+    if isinstance(value, ast.Call) and (format_ := FORMATS.fullmatch(dotted(value.func))):
+        return format_[1]
+    if isinstance(value, ast.Call):
+        return next(
+            (one.value for one in ast.walk(value) if isinstance(one, ast.Constant) and "/" in str(one.value)), ...
+        )
+    return value_of(value, known)
+
+
+def words_of_configuration(made: Recipe) -> tuple[dict[str, list[str]], set[str], int | None]:
+    """The options that a configuration stands for, those that are no constants, and the devices that its name says."""
+    words: dict[str, list[str]] = {}
+    open_ = set()
+    model = made.values.get("model", ...)
+    name = _TAIL.sub("", made.name).replace("_", "-") if model is ... else model
+    for path, value in made.values.items():
+        part, _, rest = path.partition(".")
+        word = _OF_BRIDGE.get(path) or (rest.replace("_", "-") if part in _PARTS else "")
+        if word and value is ...:
+            open_.add(word)
+        elif word and value is not None:
+            words[word] = said(value)
+    gpus = _GPUS.search(made.name)
+    return {"recipe": [str(name)], "mixed-precision": ["bf16_mixed"], **words}, open_, int(gpus[1]) if gpus else None

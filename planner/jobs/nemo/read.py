@@ -11,13 +11,22 @@ from typing import Any, Final
 from costmodels.model.catalogue import model
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
+from planner.jobs.megatron.configurations import table_job, table_words
 from planner.jobs.megatron.dialect import Words, dialect
 from planner.jobs.megatron.read import BOTH_WAYS
-from planner.jobs.megatron.tables import table_job, table_words
-from planner.jobs.nemo.bridge import configurations_in, words_of_configuration
-from planner.jobs.nemo.python import DECIDE, Recipe, known_recipes, recipe_of_command, recipes_in, words_of
+from planner.jobs.nemo.python import (
+    DECIDE,
+    Recipe,
+    configurations_in,
+    known_recipes,
+    recipe_of_command,
+    recipes_in,
+    words_of,
+    words_of_configuration,
+)
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch, reader_of_tables
 from planner.jobs.transformers.arguments import overrides_of
+from planner.jobs.values import table_at
 
 _ONE: Final = dialect("nemo")
 _BRIDGE: Final = dialect("bridge")
@@ -45,13 +54,8 @@ def _is_one(document: Mapping[str, Any]) -> bool:
 
 
 def nemo_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
-    """The job of a configuration of NeMo 1's Megatron GPT.
-
-    Raises:
-        BadRequest: a value that is wrong or not priced, or a model with an encoder and a decoder.
-    """
-    model = document.get("model")
-    model = model if isinstance(model, Mapping) else {}
+    """The job of a configuration of NeMo 1's Megatron GPT."""
+    model = table_at(document, "model")
     if isinstance(model.get("encoder"), Mapping) and isinstance(model.get("decoder"), Mapping):
         raise BadRequest("model.encoder with model.decoder is not priced; a decoder of text is")
     found = table_job(_one_words(document, context), _ONE, context)
@@ -67,10 +71,6 @@ def _is_bridge(document: Mapping[str, Any]) -> bool:
         and (bool({"ddp", "optimizer", "checkpoint", "mixed_precision"} & set(document)))
         and any("parallel_size" in key for key in document["model"])
     )
-
-
-def _read_bridge(document: Mapping[str, Any], context: Context) -> ImportedJob:
-    return _of_bridge(table_words(document, _PARTS, context.environment), context)
 
 
 def _of_bridge(words: Words, context: Context) -> ImportedJob:
@@ -97,9 +97,8 @@ def _read_recipe(launch: Launch, context: Context) -> ImportedJob:
     for path, value in _overrides(launch).items():
         part, _, name = path.partition(".")
         word = (name or part) if part != "peft" else path
-        words[word.replace("_", "-")] = (
-            value.strip("'\"[]").split(",") if value.startswith("[") else [value.strip("'\"")]
-        )
+        several = value.startswith("[")
+        words[word.replace("_", "-")] = value.strip("'\"[]").split(",") if several else [value.strip("'\"")]
     if named := launch.option("recipe"):
         words["recipe"] = [_RECIPE.sub("", named).replace("_", "-")]
     return _of_bridge(words, context)
@@ -115,8 +114,7 @@ _TWO: Final = replace(
 def _of_recipe(recipe: Recipe, context: Context) -> ImportedJob:
     words, open_ = words_of(recipe)
     found = table_job(words, _TWO, context)
-    found = replace(found, layers=_with_ends(recipe, found))
-    return _asked(found, open_)
+    return _asked(replace(found, layers=_with_ends(recipe, found)), open_)
 
 
 def _asked(found: ImportedJob, open_: set[str]) -> ImportedJob:
@@ -125,13 +123,13 @@ def _asked(found: ImportedJob, open_: set[str]) -> ImportedJob:
     unsaid = {name: f"{option} says what the recipe does not" for name, option in sorted(asked) if option}
     names = {name for name, _ in asked}
     others = sorted(open_ - set(DECIDE))
-    told = tuple(f"{word} is no constant in the script, and not read" for word in others)
+    unread = tuple(f"{word} is no constant in the script, and not read" for word in others)
     return replace(
         found,
         fields={name: value for name, value in found.fields.items() if name not in names},
         pins={name: value for name, value in found.pins.items() if f"pins.{name}" not in names},
         unsaid=unsaid,
-        unpriced=(*found.unpriced, *told),
+        unpriced=(*found.unpriced, *unread),
         length=found.length if "train-iters" not in open_ else None,
     )
 
@@ -166,24 +164,12 @@ def _read_configuration(file: JobFile, context: Context) -> ImportedJob:
     if isinstance(made, ImportedJob):
         return made
     words, open_, gpus = words_of_configuration(made)
-    found = _asked(
-        table_job(words, _BRIDGE, context), open_ | {word for word in DECIDE if word not in words} - _DEVICES
-    )
+    lost = {word for word in DECIDE if word not in words} - {"nnodes", "nproc-per-node"}
+    found = _asked(table_job(words, _BRIDGE, context), open_ | lost)
     adapts = "peft" in made.call and "peft.dim" not in words
     unsaid = {"adapters": "--adapters says the rank of the recipe's adapters"} if adapts else {}
     fields = {**found.fields, **({"gpus": gpus} if gpus else {})}
     return replace(found, fields=fields, unsaid={**found.unsaid, **unsaid})
-
-
-_DEVICES: Final = frozenset({"nnodes", "nproc-per-node"})
-
-
-def _is_nemo(launch: Launch) -> bool:
-    return Path(launch.words[0]).name == "nemo" and bool({"pretrain", "finetune"} & set(launch.words[:4]))
-
-
-def _read_nemo(launch: Launch, context: Context) -> ImportedJob:
-    return _of_recipe(recipe_of_command(launch.words), context)
 
 
 _BRIDGES: Final = "megatron-bridge"
@@ -195,8 +181,15 @@ READERS: Final = (
         "bridge-recipe", "a recipe of Megatron-Bridge", _BRIDGES, lambda file: bool(configurations_in(file.text)),
         _read_configuration,
     ),
-    CommandReader("nemo-recipe", "a command line of NeMo 2", _BRIDGES, _is_nemo, _read_nemo),
+    CommandReader(
+        "nemo-recipe", "a command line of NeMo 2", _BRIDGES,
+        lambda launch: Path(launch.words[0]).name == "nemo" and bool({"pretrain", "finetune"} & {*launch.words[:4]}),
+        lambda launch, context: _of_recipe(recipe_of_command(launch.words), context),
+    ),
     reader_of_tables("nemo", "a configuration of NeMo 1", _BRIDGES, _is_one, nemo_job),
-    reader_of_tables(_BRIDGES, "a configuration of Megatron-Bridge", _BRIDGES, _is_bridge, _read_bridge),
+    reader_of_tables(
+        _BRIDGES, "a configuration of Megatron-Bridge", _BRIDGES, _is_bridge,
+        lambda document, context: _of_bridge(table_words(document, _PARTS, context.environment), context),
+    ),
     CommandReader(_BRIDGES, "overrides of a recipe of Megatron-Bridge", _BRIDGES, _is_recipe, _read_recipe),
 )  # fmt: skip

@@ -8,15 +8,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.configured import configured
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, joined
+from planner.jobs.megatron.configurations import resolved_tables, table_job, table_words
 from planner.jobs.megatron.dialect import Words, dialect
-from planner.jobs.megatron.tables import resolved_tables, table_job, table_words
 from planner.jobs.options import present
-from planner.jobs.reader import CommandReader, Context, Launch, reader_of_tables
+from planner.jobs.reader import CommandReader, Context, Launch, configured, reader_of_tables
 from planner.jobs.trainers.family import trainer
-from planner.jobs.trainers.nested import plain_words, tuned
+from planner.jobs.trainers.nested import full_shard, plain_words, tuned
 from planner.jobs.transformers.arguments import overrides_of
 from planner.jobs.values import at_path, truth, whole
 
@@ -33,11 +32,7 @@ _DEEPEST: Final = 8
 
 
 def _job(given: Mapping[str, Any], context: Context) -> ImportedJob:
-    """The job of a configuration above those that its ``defaults`` name.
-
-    Raises:
-        BadRequest: a value that is wrong or not priced.
-    """
+    """The job of a configuration above those that its ``defaults`` name."""
     document, lost = _whole(given, context, _DEEPEST)
     found = _of_policy(resolved_tables(document, document), context)
     fields = present(gpus=_devices(document))
@@ -91,20 +86,18 @@ def _of_policy(document: Mapping[str, Any], context: Context) -> ImportedJob:
     if truth(at_path(policy, "dtensor_cfg.enabled")) is False:
         raise BadRequest("policy: neither dtensor_cfg nor megatron_cfg is enabled; FSDP of PyTorch 1 is not priced")
     made = plain_words(document, "nemo-rl")
-    away = ["offload"] if truth(made.pop("policy.dtensor_cfg.cpu_offload", False)) else []
+    sharded = full_shard(offload=made.pop("policy.dtensor_cfg.cpu_offload", False))
     word = str(made.pop("policy.precision", "bfloat16")).removeprefix("torch.")
     batch, optimizer = whole(made.pop("policy.train_global_batch_size", None)), str(made.pop("optim", "AdamW"))
-    made |= {"bf16": word == "bfloat16", "fp16": word == "float16", "fsdp": " ".join(["full_shard", *away])}
+    made |= {"bf16": word == "bfloat16", "fp16": word == "float16", "fsdp": sharded}
     made |= {"optim": {"AdamW": "adamw_torch"}.get(kind := optimizer.rpartition(".")[2], kind.lower())}
     job = tuned(made, _DTENSOR, context, gpus=None, batch=batch, task=task)
-    left = {name: text for name, text in data("trainers/nemo-rl")["apart"].items() if _splits(policy, name)}
-    said = (f"dtensor_cfg.{name} is read and not priced: {text}" for name, text in left.items())
+    said = (
+        f"dtensor_cfg.{name} is read and not priced: {text}"
+        for name, text in data("trainers/nemo-rl")["apart"].items()
+        if str(at_path(policy, f"dtensor_cfg.{name}") or "0").lower() not in {"0", "1", "false"}  # it splits something
+    )
     return replace(job, unpriced=(*job.unpriced, *said))
-
-
-def _splits(policy: Mapping[str, Any], name: str) -> bool:
-    """Whether an option of DTensor's table splits something: it is on, or a number above one."""
-    return str(at_path(policy, f"dtensor_cfg.{name}") or "0").lower() not in {"0", "1", "false"}
 
 
 def _words(policy: Mapping[str, Any], task: str) -> Words:
@@ -142,12 +135,13 @@ def _starts(launch: Launch) -> bool:
 
 
 def _read_command(launch: Launch, context: Context) -> ImportedJob:
-    document = configured(launch, context, launch.option("config") or "", overrides_of(launch.words))
-    if isinstance(document, ImportedJob):
-        return document
-    if "policy" not in document or launch.option("config") is None:
-        return ImportedJob(missing=("the script has its settings in a file of its own; give it too, with --config",))
-    return _job(document, context)
+    name = launch.option("config")
+
+    def job(document: dict[str, Any]) -> ImportedJob:
+        said = "the script has its settings in a file of its own; give it too, with --config"
+        return _job(document, context) if "policy" in document and name is not None else ImportedJob(missing=(said,))
+
+    return configured(launch, context, name or "", overrides_of(launch.words), job)
 
 
 READERS: Final = (

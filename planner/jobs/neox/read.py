@@ -9,11 +9,10 @@ from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
-from planner.jobs.logs.statements import Findings
-from planner.jobs.logs.tables import log_reader, made_job
+from planner.jobs.logs.tables import Findings, log_reader, made_job
+from planner.jobs.megatron.configurations import table_job, table_words
 from planner.jobs.megatron.dialect import Words, dialect
 from planner.jobs.megatron.dump import sizes_alone
-from planner.jobs.megatron.tables import table_job, table_words
 from planner.jobs.reader import Context, DocumentReader, JobFile
 from planner.jobs.values import literal
 
@@ -23,12 +22,8 @@ _GATED: Final = frozenset({"swiglu", "geglu", "reglu", "bilinear", "glu"})
 _SIZES: Final = frozenset({"num-layers", "hidden-size", "num-attention-heads"})
 
 
-def _names(document: Mapping[str, Any]) -> set[str]:
-    return {str(key).replace("_", "-") for key in document}
-
-
 def _recognises(file: JobFile) -> bool:
-    names = _names(file.document or {})
+    names = {str(key).replace("_", "-") for key in file.document or {}}
     return bool(_KEYS & names) or ("train-micro-batch-size-per-gpu" in names and bool(_SIZES & names))
 
 
@@ -41,11 +36,7 @@ def _read(file: JobFile, context: Context) -> ImportedJob:
 
 
 def neox_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
-    """The job of settings by GPT-NeoX's names.
-
-    Raises:
-        BadRequest: a value that is wrong or not priced.
-    """
+    """The job of settings by GPT-NeoX's names."""
     kinds = set(_words_in(next((document[key] for key in document if str(key).replace("_", "-") == _MIXERS), [])))
     if other := sorted(kinds & _OTHER_MIXERS):
         raise BadRequest(f"attention_config: layers of {', '.join(other)} are not priced; global and flash are")

@@ -24,11 +24,7 @@ _SHARDS_OUTSIDE: Final = "tp-cp-ep-pp-dp"
 
 
 def paddle(job: Job, _version: str) -> Export:
-    """Every degree written out, as of PaddleFormers 1.2: it fills in the others by its own lights.
-
-    Raises:
-        Inexpressible: stages are uneven.
-    """
+    """Every degree written out, as of PaddleFormers 1.2: it fills in the others by its own lights."""
     refuse("paddle cannot start this plan:", [(job.uneven, "its pipeline cuts equal stages by the name of a layer")])
     level = {2: "os_g", 3: "p_g_os"}.get(job.strategy.zero_stage)
     remarks = {

@@ -57,13 +57,8 @@ def _remarks(job: Job) -> Iterator[str]:
 def pytorch(job: Job, version: str) -> Export:
     """The module as of PyTorch 2.13; what it lacks is refused by the rules."""
     strategy, shared = job.strategy, shard_ranks(job.strategy)
-    mesh = {
-        "pp": strategy.pp,
-        "replicate": strategy.dp // shared,
-        "shard": shared,
-        "cp": strategy.cp,
-        "tp": strategy.tp,
-    }
+    ranks = {"replicate": strategy.dp // shared, "shard": shared}
+    mesh = {"pp": strategy.pp, **ranks, "cp": strategy.cp, "tp": strategy.tp}
     body = _TEXTS["module"].format(
         imports="\n".join(_imports(strategy)),
         mesh=mesh,

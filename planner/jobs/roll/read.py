@@ -9,13 +9,14 @@ from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
+from planner.jobs.megatron.configurations import resolved_tables, table_job, table_words
 from planner.jobs.megatron.dialect import dialect
-from planner.jobs.megatron.tables import resolved_tables, table_job, table_words
 from planner.jobs.options import present
 from planner.jobs.reader import Context, reader_of_tables
 from planner.jobs.trainers.family import trainer
+from planner.jobs.trainers.nested import full_shard
 from planner.jobs.transformers.job import training_job
-from planner.jobs.values import truth, whole
+from planner.jobs.values import table_at, truth, whole
 
 _DEVICES: Final = re.compile(r"list\(range\((\d+),\s*(\d+)\)\)")
 _MEGATRON: Final = dialect("roll")
@@ -26,8 +27,8 @@ def _roll_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
     """The job of the actor."""
     document = resolved_tables(document, document)
     actor = document["actor_train"]
-    training, strategy, model = (_table(actor, name) for name in ("training_args", "strategy_args", "model_args"))
-    name, config = str(strategy.get("strategy_name")), _table(strategy, "strategy_config")
+    training, strategy, model = (table_at(actor, f"{name}_args") for name in ("training", "strategy", "model"))
+    name, config = str(strategy.get("strategy_name")), table_at(strategy, "strategy_config")
     found = _DEVICES.fullmatch(str(actor.get("device_mapping", "")))
     gpus = int(found[2]) - int(found[1]) if found else None
     parts = [whole(document.get(part)) for part in ("prompt_length", "response_length")]
@@ -52,7 +53,7 @@ def _roll_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
         "gradient_checkpointing": not truth(model.get("disable_gradient_checkpointing", False)),
         "bf16": True,
         "attn_implementation": model.get("attn_implementation", model.get("flash_attn", "fa2")),
-        "fsdp": "full_shard offload" if truth(config.get("offload_policy", False)) else "full_shard",
+        "fsdp": full_shard(offload=config.get("offload_policy", False)),
         "use_peft": bool(whole(model.get("lora_rank"))),
         "lora_r": model.get("lora_rank"),
         "lora_target_modules": model.get("lora_target", "all-linear"),
@@ -64,13 +65,9 @@ def _roll_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
     return replace(job, pins=pins)
 
 
-def _table(at: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = at.get(name)
-    return found if isinstance(found, Mapping) else {}
-
-
-def _recognises(document: Mapping[str, Any]) -> bool:
-    return "strategy_args" in _table(document, "actor_train")
-
-
-READERS: Final = (reader_of_tables("roll", "a configuration of ROLL", "", _recognises, _roll_job),)
+READERS: Final = (
+    reader_of_tables(
+        "roll", "a configuration of ROLL", "",
+        lambda document: "strategy_args" in table_at(document, "actor_train"), _roll_job,
+    ),
+)  # fmt: skip

@@ -6,6 +6,5 @@ loaded when the first script is read.
 """
 
 from planner.jobs.shell.script import Script, read_script
-from planner.jobs.shell.ways import Need, asked
 
-__all__ = ["Need", "Script", "asked", "read_script"]
+__all__ = ["Script", "read_script"]

@@ -8,13 +8,11 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Final
 
-from planner.jobs.shell.arithmetic import calculated, number_of
 from planner.jobs.shell.conditions import doubt, judged, test_words
-from planner.jobs.shell.inner import run_text, script_text
+from planner.jobs.shell.launches import run_text, script_text
 from planner.jobs.shell.programs import PROGRAMS
-from planner.jobs.shell.state import Doubt, Exit, Leave, Return, Shell, Status
-from planner.jobs.shell.values import is_known
-from planner.jobs.shell.variables import assign, unset, value_of
+from planner.jobs.shell.state import Doubt, Exit, Leave, Return, Shell, Status, is_known
+from planner.jobs.shell.variables import assign, number_of, unset, value_of
 
 
 def _test(shell: Shell, words: list[str]) -> Status:
@@ -44,7 +42,7 @@ def _set(shell: Shell, words: list[str]) -> Status:
 
 
 def _shift(shell: Shell, words: list[str]) -> Status:
-    count = int(words[1]) if len(words) > 1 and words[1].isdecimal() else 1
+    count = _count(words)
     enough = count <= len(shell.state.arguments) or not shell.state.complete
     if enough:
         del shell.state.arguments[:count]
@@ -57,6 +55,11 @@ def _exit(shell: Shell, words: list[str]) -> Status:
     raise Exit
 
 
+def _count(words: list[str]) -> int:
+    """The number that a command is given, 1 where it is given none."""
+    return int(words[1]) if len(words) > 1 and words[1].isdecimal() else 1
+
+
 def _return(shell: Shell, words: list[str]) -> Status:
     if len(words) > 1:
         shell.state.status = words[1] == "0" if is_known(words[1]) else doubt(shell, f"return {words[1]}", words[1])
@@ -64,8 +67,7 @@ def _return(shell: Shell, words: list[str]) -> Status:
 
 
 def _leave(shell: Shell, words: list[str]) -> Status:
-    loops = int(words[1]) if len(words) > 1 and words[1].isdecimal() else 1
-    raise Leave(loops, again=words[0] == "continue")
+    raise Leave(_count(words), again=words[0] == "continue")
 
 
 def _eval(shell: Shell, words: list[str]) -> Status:
@@ -212,9 +214,8 @@ def _getopts(shell: Shell, words: list[str]) -> Status:
 
 
 def _getopt(shell: Shell, words: list[str]) -> Status:
-    end = words.index("--") if "--" in words else len(words)
-    given = words[end + 1 :]
-    shell.write(calculated(shell, "0") and (" --\n" if not given else shell.derived(" ".join(words), *words)))
+    given = words[words.index("--") + 1 :] if "--" in words else []
+    shell.write(shell.derived(" ".join(words), *words) if given else " --\n")
     return True
 
 
@@ -235,14 +236,12 @@ def _assigned(shell: Shell, words: list[str]) -> Status:
 
 
 BUILTINS: Final[dict[str, Callable[[Shell, list[str]], Status]]] = {
-    "[": _test, "test": _test, ":": lambda shell, words: True, "true": lambda shell, words: True,
+    "[": _test, "test": _test, **dict.fromkeys((":", "true"), lambda shell, words: True),
     "false": lambda shell, words: False, "cd": _cd, "pushd": _cd, "popd": lambda shell, words: _cd(shell, ["cd", "-"]),
     "set": _set, "shift": _shift, "exit": _exit, "return": _return, "break": _leave, "continue": _leave,
     "eval": _eval, "source": _source, ".": _source, "let": _let, "read": _read, "mapfile": _lines,
     "readarray": _lines, "exec": _exec, "command": _command, "builtin": _command, "printf": _printf_into,
     "getopts": _getopts, "getopt": _getopt, "unset": _unset, "local": _assigned, "export": _assigned,
     "declare": _assigned, "readonly": _assigned, "typeset": _assigned,
-    "trap": lambda shell, words: True, "wait": lambda shell, words: True, "ulimit": lambda shell, words: True,
-    "umask": lambda shell, words: True, "shopt": lambda shell, words: True, "alias": lambda shell, words: True,
-    "disown": lambda shell, words: True, "hash": lambda shell, words: True,
+    **dict.fromkeys(("trap", "wait", "ulimit", "umask", "shopt", "alias", "disown", "hash"), lambda shell, words: True),
 }  # fmt: skip

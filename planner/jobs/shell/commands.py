@@ -1,24 +1,111 @@
-"""Commands of a script: assignments, builtins, functions, what starts a training, and everything else."""
+"""Commands of a script: assignments, redirections, builtins, functions, what starts a training, and everything else."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from planner.jobs.data import data, words
 from planner.jobs.shell.builtins import BUILTINS
-from planner.jobs.shell.inner import inner_script
+from planner.jobs.shell.launches import inner_script, unwrapped
 from planner.jobs.shell.parameters import key_of
+from planner.jobs.shell.parsing import Node
 from planner.jobs.shell.programs import PROGRAMS
-from planner.jobs.shell.state import Array, Doubt, Return, Shell, Started, Status
-from planner.jobs.shell.values import is_known
+from planner.jobs.shell.state import Array, Doubt, Return, Shell, Started, Status, is_known
 from planner.jobs.shell.variables import assign, exported
-from planner.jobs.shell.words import PLAIN, fields, joined, ranged, source, start_of, touching
-from planner.jobs.shell.wrappers import unwrapped
+from planner.jobs.shell.words import HERE, PLAIN, fields, joined, ranged, source, start_of, text_of, touching
 
-if TYPE_CHECKING:
-    from tree_sitter import Node
+
+@dataclass
+class _Streams:
+    """Where a command reads and writes.
+
+    Attributes:
+        given: what it reads; None where nothing was said.
+        target: the file that it prints into, "" where it is none.
+        append: what it prints is added.
+        dropped: what it prints goes nowhere.
+        after: commands that the line of a here-document goes on with.
+    """
+
+    given: str | None = None
+    target: str = ""
+    append: bool = False
+    dropped: bool = False
+    after: list[Node] = field(default_factory=list)
+
+
+def redirected(shell: Shell, node: Node) -> Status:
+    """A statement with its redirections."""
+    body = node.child_by_field_name("body")
+    streams = _Streams()
+    for one in node.children_by_field_name("redirect"):
+        _read(shell, one, streams)
+    stages = [body, *streams.after] if body else streams.after
+    if not stages:
+        return True
+    outer, given = shell.output, shell.input
+    if streams.given is not None:
+        shell.input = streams.given.splitlines(keepends=True)
+    if streams.target or streams.dropped:
+        shell.output = []
+    try:
+        status = shell.piped(shell, stages) if streams.after else shell.run(shell, stages[0])
+    finally:
+        printed, shell.output, shell.input = shell.output, outer, given
+    if streams.target:
+        whole = (shell.file(streams.target) or "" if streams.append else "") + "".join(printed or ())
+        shell.affordable(len(whole))
+        shell.state.files[streams.target] = whole
+    return status
+
+
+def _read(shell: Shell, node: Node, streams: _Streams) -> None:
+    if node.type == "heredoc_redirect":
+        streams.given = _here_document(shell, node)
+        for one in node.named_children:
+            if one.type == "file_redirect":
+                _file(shell, one, streams)
+            elif one.type == "pipeline":
+                streams.after += one.named_children
+            elif one.type == "herestring_redirect":
+                _read(shell, one, streams)
+    elif node.type == "herestring_redirect":
+        streams.given = joined(shell, node.named_children[-1]) + "\n"
+    elif node.type == "file_redirect":
+        _file(shell, node, streams)
+
+
+def _here_document(shell: Shell, node: Node) -> str:
+    start = next((one for one in node.children if one.type == "heredoc_start"), None)
+    body = next((one for one in node.children if one.type == "heredoc_body"), None)
+    if start is None or body is None:
+        return ""
+    word = source(start)
+    text = source(body)
+    if not set(word) & set("'\"\\"):
+        text = text_of(ranged(shell, body, body.start_byte, body.end_byte, HERE))
+    if node.children[0].type == "<<-":
+        text = "".join(line.lstrip("\t") for line in text.splitlines(keepends=True))
+    return text
+
+
+def _file(shell: Shell, node: Node, streams: _Streams) -> None:
+    descriptor = node.child_by_field_name("descriptor")
+    targets: Sequence[Node] = node.children_by_field_name("destination")
+    sign = next(one.type for one in node.children if not one.is_named)
+    if not targets or sign in {">&", "<&", "<&-", ">&-"} or targets[0].type == "process_substitution":
+        return
+    name = joined(shell, targets[0])
+    if sign == "<":
+        text = shell.file(name)
+        streams.given = shell.derived(f"$(<{name})", name) if text is None else text
+    elif descriptor is None or source(descriptor) == "1":
+        streams.target, streams.dropped = ("", True) if name.startswith("/dev/") else (name, False)
+        streams.append = sign.endswith(">>")
+
 
 QUESTIONS: Final = frozenset(words(data("shell/words")["questions"]))
 """Programs that are run for how they end."""
@@ -31,7 +118,8 @@ def command(shell: Shell, node: Node) -> Status:
     if name is None:
         set_variables(shell, before)
         return True
-    words = [word for one in touching(_word_nodes(node)) for word in fields(shell, *one)]
+    own = [one for at, one in enumerate(node.children) if node.field_name_for_child(at) in {"name", "argument"}]
+    words = [word for one in touching(own) for word in fields(shell, *one)]
     for_it = {source(one.named_children[0]): _value(shell, one) for one in before}
     if before and not source(node, before[-1].end_byte, start_of(name)).strip("\\\n") and len(words) > 0:
         for_it[source(before[-1].named_children[0])] += words.pop(0)  # the grammar cuts some values in two
@@ -46,10 +134,6 @@ def command(shell: Shell, node: Node) -> Status:
         return dispatched(shell, words, for_it)
 
 
-def _word_nodes(node: Node) -> list[Node]:
-    return [one for place, one in enumerate(node.children) if node.field_name_for_child(place) in {"name", "argument"}]
-
-
 def dispatched(shell: Shell, words: Sequence[str], for_it: dict[str, str]) -> Status:
     """Run a command by its words, with the variables that are set for it alone."""
     shell.spend()
@@ -58,19 +142,13 @@ def dispatched(shell: Shell, words: Sequence[str], for_it: dict[str, str]) -> St
         assign(shell, variable, text)
         shell.state.exported.add(variable)
     try:
-        return _found(shell, tuple(words))
+        if words[0] in shell.state.functions:
+            return _called(shell, words)
+        builtin = BUILTINS.get(words[0])
+        return builtin(shell, list(words)) if builtin else _program(shell, tuple(words))
     finally:
         for variable, (value, was_exported) in saved.items():
             _restore(shell, variable, value, was_exported=was_exported)
-
-
-def _found(shell: Shell, words: tuple[str, ...]) -> Status:
-    """Run what a name stands for: a function, a builtin, or a program."""
-    if words[0] in shell.state.functions:
-        return _called(shell, words)
-    if words[0] in BUILTINS:
-        return BUILTINS[words[0]](shell, list(words))
-    return _program(shell, words)
 
 
 def _restore(shell: Shell, name: str, value: str | Array | None, *, was_exported: bool = False) -> None:
@@ -172,11 +250,10 @@ def set_variables(shell: Shell, nodes: Sequence[Node]) -> None:
     """Assignments, one after another."""
     for node in nodes:
         if node.type == "variable_assignment":
-            set_variable(shell, node)
+            _set_variable(shell, node)
 
 
-def set_variable(shell: Shell, node: Node) -> str:
-    """One assignment; the name that it sets."""
+def _set_variable(shell: Shell, node: Node) -> None:
     target, value = node.named_children[0], node.child_by_field_name("value")
     append = any(one.type == "+=" for one in node.children)
     name = source(target).partition("[")[0]
@@ -188,7 +265,6 @@ def set_variable(shell: Shell, node: Node) -> str:
         assign(shell, name, _array(shell, name, value), append=append)
     else:
         assign(shell, name, _value(shell, node), index=index, append=append)
-    return name
 
 
 def _value(shell: Shell, node: Node) -> str:
@@ -201,28 +277,18 @@ def _array(shell: Shell, name: str, node: Node) -> Array:
     made: Array = {}
     place = 0
     for nodes in touching([one for one in node.named_children if one.type != "comment"]):
-        one = nodes[0]
-        closing = _keyed(one)
-        if closing is None:
+        one, text = nodes[0], source(nodes[0])
+        end = text.find("]=") if text.startswith("[") else -1
+        if end <= 0:  # an element without a key
             for word in fields(shell, *nodes):
                 made[place] = word
                 place += 1
             continue
+        closing = one.start_byte + len(text[:end].encode())
         key = key_of(shell, name, one, one.start_byte + 1, closing)
-        parts = ranged(shell, one, closing + 2, one.end_byte, PLAIN)
-        made[key] = "".join(part.text for part in parts)
+        made[key] = text_of(ranged(shell, one, closing + 2, one.end_byte, PLAIN))
         place = key + 1 if isinstance(key, int) else place
     return made
-
-
-def _keyed(node: Node) -> int | None:
-    """Where the bracket of ``[KEY]=VALUE`` closes, None where an element has no key."""
-    text = source(node)
-    end = text.find("]=") if text.startswith("[") else -1
-    return node.start_byte + len(text[:end].encode()) if end > 0 else None
-
-
-_DECLARING: Final = frozenset({"declare", "typeset", "local", "readonly", "export"})
 
 
 def declaration(shell: Shell, node: Node) -> Status:
@@ -231,27 +297,19 @@ def declaration(shell: Shell, node: Node) -> Status:
     options = "".join(source(one) for one in node.named_children if source(one).startswith("-"))
     for one in node.named_children:
         if one.type == "variable_assignment":
-            name = source(one.named_children[0]).partition("[")[0]
-            declared(shell, word, options, name)
-            set_variable(shell, one)
+            _note(shell, word, options, source(one.named_children[0]).partition("[")[0])
+            _set_variable(shell, one)
         elif one.type in {"variable_name", "simple_expansion", "expansion", "concatenation", "string", "word"}:
-            for text in fields(shell, one):
-                if not text.startswith("-"):
-                    _named(shell, word, options, text)
+            for name, equals, value in (text.partition("=") for text in fields(shell, one) if text[:1] != "-"):
+                _note(shell, word, options, name)
+                if equals:
+                    assign(shell, name, value)
+                elif word == "local" and shell.locals:
+                    shell.state.variables[name] = {} if set(options) & {"a", "A"} else ""
     return True
 
 
-def _named(shell: Shell, word: str, options: str, text: str) -> None:
-    """A name that is declared, with the value that a word may have for it."""
-    name, equals, value = text.partition("=")
-    declared(shell, word, options, name)
-    if equals:
-        assign(shell, name, value)
-    elif word == "local" and shell.locals:
-        shell.state.variables[name] = {} if set(options) & {"a", "A"} else ""
-
-
-def declared(shell: Shell, word: str, options: str, name: str) -> None:
+def _note(shell: Shell, word: str, options: str, name: str) -> None:
     """Note what a declaration says of a name."""
     if not is_known(name):
         return

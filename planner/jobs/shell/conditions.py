@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from planner.jobs.shell.arithmetic import number_of
+from planner.jobs.shell.parsing import Node
 from planner.jobs.shell.patterns import affordable, matches
-from planner.jobs.shell.state import Doubt, Shell, Status
-from planner.jobs.shell.values import is_known
-from planner.jobs.shell.variables import elements
-from planner.jobs.shell.words import PLAIN, Part, fields, joined, pattern_of, ranged, source, start_of, touching
-
-if TYPE_CHECKING:
-    from tree_sitter import Node
+from planner.jobs.shell.state import Doubt, Shell, Status, is_known
+from planner.jobs.shell.variables import elements, number_of
+from planner.jobs.shell.words import (
+    PLAIN,
+    Part,
+    fields,
+    joined,
+    pattern_of,
+    ranged,
+    source,
+    start_of,
+    text_of,
+    touching,
+)
 
 
 class _Wrong(Exception):
@@ -81,19 +90,13 @@ def test_words(shell: Shell, words: Sequence[str]) -> Status:
     return found
 
 
-def _any_of(shell: Shell, words: list[str]) -> tuple[Status, list[str]]:
-    found, rest = _all_of(shell, words)
-    while rest and rest[0] == "-o":
-        second, rest = _all_of(shell, rest[1:])
-        found = either(found, second)
-    return found, rest
-
-
-def _all_of(shell: Shell, words: list[str]) -> tuple[Status, list[str]]:
-    found, rest = _one_of(shell, words)
-    while rest and rest[0] == "-a":
-        second, rest = _one_of(shell, rest[1:])
-        found = both(found, second)
+def _any_of(shell: Shell, words: list[str], sign: str = "-o") -> tuple[Status, list[str]]:
+    """Conditions between signs, of which "-a" binds more than "-o", and the words behind them."""
+    term, joint = (partial(_any_of, sign="-a"), either) if sign == "-o" else (_one_of, both)
+    found, rest = term(shell, words)
+    while rest[:1] == [sign]:
+        second, rest = term(shell, rest[1:])
+        found = joint(found, second)
     return found, rest
 
 
@@ -119,19 +122,16 @@ def _one_of(shell: Shell, words: list[str]) -> tuple[Status, list[str]]:
 
 
 _NUMERIC: Final[dict[str, Callable[[int, int], bool]]] = {
-    "-eq": lambda left, right: left == right, "-ne": lambda left, right: left != right,
-    "-lt": lambda left, right: left < right, "-le": lambda left, right: left <= right,
-    "-gt": lambda left, right: left > right, "-ge": lambda left, right: left >= right,
+    "-eq": operator.eq, "-ne": operator.ne, "-lt": operator.lt, "-le": operator.le, "-gt": operator.gt,
+    "-ge": operator.ge,
 }  # fmt: skip
 _BINARY: Final = {"=", "==", "!=", "<", ">", "-nt", "-ot", "-ef", *_NUMERIC}
 
 
-def compared(shell: Shell, left: str, sign: str, right: str, *, shown: str = "") -> Status:  # noqa: PLR0911 - a sign each
+def compared(shell: Shell, left: str, sign: str, right: str, *, shown: str = "") -> Status:
     """Two texts compared; the right one is a pattern where ``shown`` has the text that it stands for."""
-    if sign == "!=":
-        return negation(compared(shell, left, "=", right, shown=shown))
-    if sign == "-ne":
-        return negation(compared(shell, left, "-eq", right, shown=shown))
+    if sign in {"!=", "-ne"}:
+        return negation(compared(shell, left, "=" if sign == "!=" else "-eq", right, shown=shown))
     plain = shown or right
     if not is_known(left + right):
         found = doubt(shell, f"{left} {sign} {plain}", left, right)
@@ -139,20 +139,15 @@ def compared(shell: Shell, left: str, sign: str, right: str, *, shown: str = "")
         pairs = _pairs(shell, left, plain) if literal and is_known(plain) else _pairs(shell, plain, left)
         return replace(found, values=pairs if literal else (), options=pairs)
     if sign in _NUMERIC:
-        numbers = [_whole(one) for one in (left, right)]
-        return _NUMERIC[sign](numbers[0], numbers[1])
+        try:
+            return _NUMERIC[sign](int(left), int(right))
+        except ValueError:
+            raise _Wrong from None
     if sign in {"<", ">"}:
         return left < right if sign == "<" else left > right
     if sign in {"-nt", "-ot", "-ef"}:
         return doubt(shell, f"{left} {sign} {plain}")
     return matches(left, right) if shown else left == right
-
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise _Wrong from None
 
 
 def _pairs(shell: Shell, mark: str, literal: str) -> tuple[tuple[str, str], ...]:
@@ -169,8 +164,7 @@ def _empty(shell: Shell, text: str) -> Status:
         return True
     if any(is_known(one) for one in text):
         return False
-    found = doubt(shell, f'-z "{text}"', text, absent=shell.unknowns.unset(text))
-    return found if found.absent or not found.names else replace(found, absent=False)
+    return doubt(shell, f'-z "{text}"', text, absent=shell.unknowns.unset(text))
 
 
 def asked_of(shell: Shell, sign: str, text: str) -> Status:
@@ -253,7 +247,7 @@ def _relation(shell: Shell, node: Node) -> Status:
         core = core.children[0]
     left, sign = joined(shell, core.children[0]), source(core.children[1])
     parts = ranged(shell, node, start_of(core.children[2]), node.end_byte, PLAIN)
-    text = "".join(part.text for part in parts)
+    text = text_of(parts)
     if sign == "=~":
         return _matched(shell, left, parts)
     if sign in {"=", "==", "!="}:
@@ -270,9 +264,10 @@ def _relation(shell: Shell, node: Node) -> Status:
 
 def _matched(shell: Shell, left: str, parts: Sequence[Part]) -> Status:
     """A regular expression of POSIX, which Python's takes but for its classes."""
-    expression = "".join(
-        re.escape(one.text) if one.quoted and not one.literal else _raw(one.text, one.quoted) for one in parts
-    )
+    expression = ""
+    for one in parts:  # an escaped character is a literal part of its own
+        escaped = one.quoted and one.literal and len(one.text) == 1
+        expression += f"\\{one.text}" if escaped else one.text if not one.quoted or one.literal else re.escape(one.text)
     for name, meant in {"digit": "0-9", "alpha": "a-zA-Z", "alnum": "a-zA-Z0-9", "space": r"\s"}.items():
         expression = expression.replace(f"[:{name}:]", meant)
     if not is_known(left + expression):
@@ -289,7 +284,3 @@ def _matched(shell: Shell, left: str, parts: Sequence[Part]) -> Status:
 
 
 _RELATIONS: Final = frozenset({*_BINARY, "=~"})
-
-
-def _raw(text: str, escaped: bool) -> str:
-    return f"\\{text}" if escaped and len(text) == 1 else text

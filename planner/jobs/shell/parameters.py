@@ -5,18 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import Final
 
-from planner.jobs.shell.arithmetic import number_of
+from planner.jobs.shell.parsing import Node
 from planner.jobs.shell.patterns import matches, replaced, without_end, without_front
-from planner.jobs.shell.state import Doubt, Shell
-from planner.jobs.shell.values import RANKS, is_known
-from planner.jobs.shell.variables import assign, elements, value_of
-from planner.jobs.shell.words import DOUBLE, PLAIN, Part, arithmetic_text, pattern_of, ranged, source, start_of
-
-if TYPE_CHECKING:
-    from tree_sitter import Node
+from planner.jobs.shell.state import RANKS, Doubt, Shell, is_known
+from planner.jobs.shell.variables import assign, element, elements, number_of, value_of
+from planner.jobs.shell.words import DOUBLE, PLAIN, Part, arithmetic_text, pattern_of, ranged, source, start_of, text_of
 
 _HEAD: Final = re.compile(r"\$\{(?P<sign>[!#](?=[\w@*#?$!-]))?(?P<name>[A-Za-z_]\w*|\d+|[@*#?$!-])(?P<index>\[)?")
 _OPERATORS: Final = (
@@ -93,7 +89,7 @@ def _index(shell: Shell, node: Node, found: re.Match[str]) -> tuple[str | int | 
 def key_of(shell: Shell, name: str, node: Node, start: int, end: int) -> str | int:
     """The key that an index says: a word of an associative array, else a number."""
     if name in shell.state.associative:
-        return "".join(part.text for part in ranged(shell, node, start, end, PLAIN))
+        return text_of(ranged(shell, node, start, end, PLAIN))
     text = arithmetic_text(shell, node, start, end)
     number = number_of(shell, text)
     return text if number is None else number
@@ -195,7 +191,7 @@ def _defaulted(shell: Shell, asked: _Asked, texts: list[str] | None) -> list[Par
         return [Part((_unset(shell, asked),), asked.quoted)]
     instead = _operand(shell, asked)
     if asked.operator.endswith("="):
-        assign(shell, asked.name, "".join(part.text for part in instead))
+        assign(shell, asked.name, text_of(instead))
     return instead
 
 
@@ -235,7 +231,7 @@ def _replacement(shell: Shell, asked: _Asked) -> tuple[str, str]:
     middle = asked.start + len(text[:cut].encode())
     old = pattern_of(ranged(shell, asked.node, asked.start, middle, PLAIN))
     new = ranged(shell, asked.node, min(middle + 1, asked.node.end_byte - 1), asked.node.end_byte - 1, PLAIN)
-    return old, "".join(part.text for part in new)
+    return old, text_of(new)
 
 
 def _cut(asked: _Asked, text: str, sign: str) -> int:
@@ -278,18 +274,23 @@ _CHANGES: Final[dict[str, Callable[[str, str], str]]] = {
     "##": lambda text, operand: without_front(text, operand, longest=True),
     "%": lambda text, operand: without_end(text, operand, longest=False),
     "%%": lambda text, operand: without_end(text, operand, longest=True),
-    "^": lambda text, operand: text[:1].upper() + text[1:] if matches(text[:1], operand or "?") else text,
-    ",": lambda text, operand: text[:1].lower() + text[1:] if matches(text[:1], operand or "?") else text,
-    "^^": lambda text, operand: "".join(one.upper() if matches(one, operand or "?") else one for one in text),
-    ",,": lambda text, operand: "".join(one.lower() if matches(one, operand or "?") else one for one in text),
+    "^": lambda text, operand: _recased(text[:1], operand, str.upper) + text[1:],
+    ",": lambda text, operand: _recased(text[:1], operand, str.lower) + text[1:],
+    "^^": lambda text, operand: _recased(text, operand, str.upper),
+    ",,": lambda text, operand: _recased(text, operand, str.lower),
     "@": lambda text, operand: {"Q": shlex.quote, "U": str.upper, "L": str.lower}.get(operand, str)(text),
 }
 
 
+def _recased(text: str, operand: str, change: Callable[[str], str]) -> str:
+    """The characters of a text that are of a pattern, in the other case."""
+    return "".join(change(one) if matches(one, operand or "?") else one for one in text)
+
+
 def _length(shell: Shell, asked: _Asked) -> str:
-    if asked.all_of:
-        return str(len(shell.state.arguments if asked.name in {"@", "*"} else elements(shell, asked.name)))
     texts = _texts(shell, asked)
+    if asked.all_of:
+        return str(len(texts or ()))
     text = _unset(shell, asked) if texts is None else "".join(texts)
     return str(len(text)) if is_known(text) else shell.derived(source(asked.node), text)
 
@@ -306,9 +307,5 @@ def _indirect(shell: Shell, asked: _Asked, rest: str) -> list[Part]:
     target = "".join(texts or [])
     if not is_known(target) or not target:
         return [Part((shell.derived(source(asked.node), target or _unset(shell, asked)),), asked.quoted)]
-    name, _, index = target.partition("[")
-    inner = index.removesuffix("]")
-    key: str | int | None = None
-    if inner:
-        key = inner if inner in {"@", "*"} or name in shell.state.associative else (number_of(shell, inner) or 0)
-    return _parts(shell, _Asked(asked.node, name, key, asked.operator, asked.start, asked.quoted))
+    name, key = (target[:-3], target[-2]) if target.endswith(("[@]", "[*]")) else element(shell, target)
+    return _parts(shell, replace(asked, name=name, index=key))

@@ -9,7 +9,12 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser, Query
+    import tree_sitter
+    from tree_sitter import Parser, Query
+
+    Node = tree_sitter.Node
+else:
+    Node = object  # for annotations alone: the parser is loaded when the first script is read
 
 _PROTECTED: Final = {ord(sign): 0xE000 + ord(sign) for sign in "|()#[]<>&; "}
 _PLAIN: Final = {new: old for old, new in _PROTECTED.items()}
@@ -54,7 +59,13 @@ def parsed(text: str) -> Node:
     parentheses or a bar in a default, and places that are to be filled in (``PATH=<your path>``).
     """
     text, root = _taken_apart(text)
-    for mend in (_bracket_commands, _quoted_places, _braced_places, _protected_defaults):
+    mends: tuple[Callable[[str, Node], str], ...] = (
+        _bracket_commands,
+        lambda text, _: _FILL_IN.sub(lambda found: f"'{found[0]}'", text),
+        lambda text, _: _BARE.sub(r"\1${\2}", text),
+        lambda text, _: _protected(text),
+    )
+    for mend in mends:
         if not root.has_error:
             break
         mended, other = _taken_apart(mend(text, root))
@@ -83,7 +94,8 @@ def _taken_apart(text: str) -> tuple[str, Node]:
         edits |= {place: (place, b";") for node in found.get("name", []) if (place := _line_end(node))}
         places = [one for node in found.get("place", []) if (one := _PLACE.match(data, node.start_byte))]
         edits |= {one.start(): (one.end(), b"'" + one[0] + b"'") for one in places}
-        notes = [one for node in found.get("note", []) if (one := _NOTE.match(data, _parent_start(node)))]
+        opened = [node.parent.start_byte for node in found.get("note", []) if node.parent]
+        notes = [one for start in opened if (one := _NOTE.match(data, start))]
         edits |= {one.start(): (one.end(), b"") for one in notes}
         for node in found.get("document", []) if not edits else ():
             edits |= _words_before_document(data, node)
@@ -97,9 +109,11 @@ def _taken_apart(text: str) -> tuple[str, Node]:
     return data.decode(), root
 
 
-def _parent_start(node: Node) -> int:
-    assert node.parent is not None
-    return node.parent.start_byte
+def part(node: Node, name: str) -> Node:
+    """What a node has of a name that the grammar demands."""
+    found = node.child_by_field_name(name)
+    assert found is not None
+    return found
 
 
 def _words_first(data: bytes, statement: Node) -> dict[int, tuple[int, bytes]]:
@@ -176,25 +190,13 @@ def _bracket_commands(text: str, root: Node) -> str:
     return data.decode()
 
 
-def _quoted_places(text: str, root: Node) -> str:
-    return _FILL_IN.sub(lambda found: f"'{found[0]}'", text)
-
-
-def _braced_places(text: str, root: Node) -> str:
-    return _BARE.sub(r"\1${\2}", text)
-
-
-def _protected_defaults(text: str, root: Node) -> str:
-    """What follows the name of a parameter, with other characters for those that the grammar stumbles over."""
-    return _within(text, lambda inner: inner.translate(_PROTECTED))
-
-
 _BARE: Final = re.compile(r"(\$\{\w+(?:\[@\])?:)\$(\w+)(?=[^{}]*\})")
 """A place in a text or a list that is a variable without braces, after which the grammar expects the end."""
 _OPENING: Final = re.compile(r"(?<!\\)\$\{[!#]?\w+(?:\[[^\]]*\])?(?::[-+=?]|##?|%%?|//?#?|[-+=?:^,@])?")
 
 
-def _within(text: str, change: Callable[[str], str]) -> str:
+def _protected(text: str) -> str:
+    """What follows the name of a parameter, with other characters for those that the grammar stumbles over."""
     found, place = "", 0
     for opening in _OPENING.finditer(text):
         if opening.start() < place:
@@ -203,8 +205,8 @@ def _within(text: str, change: Callable[[str], str]) -> str:
         inner = text[opening.end() : end]
         if end < 0 or "$(" in inner or "`" in inner or "\n" in inner:
             continue
-        inner = _within(inner, change) if "${" in inner else inner
-        found += text[place : opening.end()] + change(inner)
+        inner = _protected(inner) if "${" in inner else inner
+        found += text[place : opening.end()] + inner.translate(_PROTECTED)
         place = end
     return found + text[place:]
 

@@ -1,15 +1,72 @@
-"""How many nodes a launch takes and how many processes, one a device, it starts on each."""
+"""How many nodes a launch takes and how many processes, one a device, it starts on each; what Slurm's options say."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import PurePath
 from typing import Final
 
+from planner.jobs.data import data
+from planner.jobs.data import words as names_in
 from planner.jobs.reader import Launch
-from planner.jobs.shell.slurm import gpus_of, slurm_options
+
+_DIRECTIVE: Final = re.compile(r"#SBATCH[ \t]+(.*)")
+_SHORT: Final[Mapping[str, str]] = data("shell/words")["slurm"]["short"]
+_VARIABLES: Final = {one: names_in(names) for one, names in data("shell/words")["slurm"]["variables"].items()}
+
+
+def directives(text: str) -> tuple[str, ...]:
+    """The words of the ``#SBATCH`` lines of a script, which stand in front of its first command."""
+    found: list[str] = []
+    head = takewhile(lambda line: not line.strip() or line.startswith("#"), text.splitlines())
+    for line in (said[1] for line in head if (said := _DIRECTIVE.match(line))):
+        try:
+            found += shlex.split(line, comments=True)
+        except ValueError:
+            found += line.split()
+    return tuple(found)
+
+
+def slurm_options(words: Sequence[str]) -> dict[str, str]:
+    """Slurm's options by their long names, each with its last value; an option without one has an empty value."""
+    found: dict[str, str] = {}
+    for place, word in enumerate(words):
+        if not word.startswith("-"):
+            continue
+        after = words[place + 1] if place + 1 < len(words) and not words[place + 1].startswith("-") else ""
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            found[name.replace("_", "-")] = value if equals else after
+        elif word[:2] in _SHORT:
+            found[_SHORT[word[:2]]] = word[2:].lstrip("=") if len(word) > 2 else after
+    return found
+
+
+def slurm_variables(words: Sequence[str]) -> dict[str, str]:
+    """What Slurm sets for directives, by the name of the variable."""
+    said = slurm_options(words)
+    found = {name: said[option] for option, names in _VARIABLES.items() if said.get(option) for name in names}
+    nodes, each = said.get("nodes", ""), said.get("ntasks-per-node", "")
+    if nodes.isdecimal() and each.isdecimal() and "ntasks" not in said:
+        found |= dict.fromkeys(_VARIABLES["ntasks"], str(int(nodes) * int(each)))
+    if (gpus := gpus_of(said)) and "gpus-per-node" not in said:
+        found["SLURM_GPUS_ON_NODE"] = str(gpus)
+    elif said.get("gpus-per-node"):
+        found["SLURM_GPUS_ON_NODE"] = said["gpus-per-node"].rpartition(":")[2]
+    return found
+
+
+def gpus_of(said: dict[str, str]) -> int | None:
+    """GPUs of a node that Slurm's options ask for."""
+    for name in ("gpus-per-node", "gres"):
+        found = re.search(r"(?:^|,)(?:gpu(?::[\w.-]+)?:|[\w.-]+:)?(\d+)", said.get(name, ""))
+        if found and (name != "gres" or said[name].startswith("gpu") or ",gpu" in said[name]):
+            return int(found[1])
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +117,8 @@ def _deepspeed(launch: Launch, around: Processes) -> Processes:
         hosts = [one.partition(":")[2] for one in included.split("@")]
         devices = {len(one.split(",")) for one in hosts if one}
         return Processes(len(hosts), devices.pop() if len(devices) == 1 and all(hosts) else None)
-    slots = _slots(launch.written.get(said.get("hostfile", "") or said.get("H", ""), ""))
+    hosts_file = launch.written.get(said.get("hostfile", "") or said.get("H", ""), "")
+    slots = [int(each) for each in re.findall(r"^[ \t]*[^#\s]\S*\s+slots=(\d+)", hosts_file, re.MULTILINE)]
     nodes = _count(said.get("num-nodes", "")) or (len(slots) or (None if {"hostfile", "H"} & set(said) else 1))
     return Processes(nodes, _count(said.get("num-gpus", "")) or (slots[0] if slots else visible(launch.environment)))
 
@@ -73,11 +131,6 @@ def _oumi(launch: Launch, around: Processes) -> Processes:
     nodes = _count(said.get("nnodes", given.get("SKYPILOT_NUM_NODES", ""))) or around.nodes or 1
     each = _count(said.get("nproc-per-node", given.get("SKYPILOT_NUM_GPUS_PER_NODE", "")))
     return Processes(nodes, each or visible(given) or around.per_node)
-
-
-def _slots(text: str) -> list[int]:
-    """Devices of each host of a hosts' file."""
-    return [int(found[1]) for found in re.finditer(r"^[ \t]*[^#\s]\S*\s+slots=(\d+)", text, re.MULTILINE)]
 
 
 def _accelerate(launch: Launch, around: Processes) -> Processes:
@@ -95,11 +148,7 @@ def _by_environment(launch: Launch, around: Processes) -> Processes:
     return Processes(nodes, _count(given.get("NPROC_PER_NODE", "")) or visible(given) or around.per_node)
 
 
-_MODULES: Final = {
-    "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
-    "paddle.distributed.launch": "torchrun", "deepspeed.launcher.runner": "deepspeed",
-    "accelerate.commands.launch": "accelerate",
-}  # fmt: skip
+_MODULES: Final[Mapping[str, str]] = data("shell/words")["modules"]
 """Modules of Python that are programs."""
 _PROGRAMS: Final[Mapping[str, Callable[[Launch, Processes], Processes]]] = {
     **dict.fromkeys(("torchrun", "tune"), _torchrun), "oumi": _oumi, **dict.fromkeys(("deepspeed", "ds"), _deepspeed),

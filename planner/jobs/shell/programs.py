@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from planner.jobs.shell.arithmetic import calculated
-from planner.jobs.shell.state import Shell, Status
-from planner.jobs.shell.values import is_known
-from planner.jobs.shell.variables import value_of
+from planner.jobs.shell.state import Shell, Status, is_known
+from planner.jobs.shell.variables import calculated, value_of
 
 Done = str | tuple[str, Status] | None
 """What a program prints, with its end where that is not success; None where it is not known."""
+Program = Callable[[Shell, list[str]], Done]
 
 _ESCAPED: Final = {"n": "\n", "t": "\t", "\\": "\\", "r": "\r", "a": "\a", "b": "\b", "0": "\0", "e": "\x1b", '"': '"'}
 
@@ -89,7 +87,7 @@ def _read(shell: Shell, names: Sequence[str]) -> str | None:
     """What a program reads: files, else its input."""
     files = [one for one in names if one != "-"]
     if files:
-        texts = [shell.state.files.get(one, shell.files.get(one)) for one in files]
+        texts = [shell.file(one) for one in files]
         return None if None in texts else "".join(one or "" for one in texts)
     if shell.input is None:
         return None
@@ -101,10 +99,6 @@ def _read(shell: Shell, names: Sequence[str]) -> str | None:
 def _known_input(shell: Shell, names: Sequence[str]) -> str | None:
     text = _read(shell, names)
     return text if text is not None and is_known(text) else None
-
-
-def _cat(shell: Shell, words: list[str]) -> Done:
-    return None if any(one.startswith("-") and one != "-" for one in words) else _read(shell, words)
 
 
 def _wc(shell: Shell, words: list[str]) -> Done:
@@ -133,10 +127,8 @@ def _devices(shell: Shell, text: str, before: list[str]) -> str | None:
 
 
 def _basename(shell: Shell, words: list[str]) -> Done:
-    if not words:
-        return None
-    last = words[0].rstrip("/").rpartition("/")[2]
-    if not is_known(last):
+    last = words[0].rstrip("/").rpartition("/")[2] if words else ""
+    if not words or not is_known(last):
         return None
     ending = words[1] if len(words) > 1 else ""
     return (last.removesuffix(ending) if last != ending else last) + "\n"
@@ -154,25 +146,26 @@ def _real_path(shell: Shell, words: list[str]) -> Done:
     return posixpath.normpath(names[0]) + "\n" if len(names) == 1 else None
 
 
-def _cut(shell: Shell, words: list[str]) -> Done:
-    found = re.fullmatch(r"(?:-d *(?P<a>.) )?-f *(?P<n>[\d,-]+)(?: -d *(?P<b>.))?", " ".join(words))
-    text = _known_input(shell, []) if found else None
-    if text is None or not found:
-        return None
+def _filter(words: str, change: Callable[[re.Match[str], Sequence[str]], Iterable[str]]) -> Program:
+    """A program that makes lines of the known lines that it reads, where its words are of a pattern."""
+
+    def run(shell: Shell, given: list[str]) -> Done:
+        found = re.fullmatch(words, " ".join(given))
+        text = _known_input(shell, []) if found else None
+        return None if text is None or not found else "".join(change(found, text.splitlines(keepends=True)))
+
+    return run
+
+
+def _columns(found: re.Match[str], lines: Sequence[str]) -> Iterator[str]:
+    """Some cells of every line."""
     separator = found["a"] or found["b"] or "\t"
-    return "".join(_columns(line, separator, found["n"]) + "\n" for line in text.splitlines())
-
-
-def _columns(line: str, separator: str, wanted: str) -> str:
-    if separator not in line:
-        return line
-    cells = line.split(separator)
-    picked: list[str] = []
-    for span in wanted.split(","):
-        first, dash, last = span.partition("-")
-        end = int(last) if last else len(cells) if dash else int(first)
-        picked += cells[int(first or 1) - 1 : end]
-    return separator.join(picked)
+    for line in (one.rstrip("\n") for one in lines):
+        cells, picked = line.split(separator), list[str]()
+        for first, dash, last in (span.partition("-") for span in found["n"].split(",")):
+            end = int(last) if last else len(cells) if dash else int(first)
+            picked += cells[int(first or 1) - 1 : end]
+        yield (separator.join(picked) if separator in line else line) + "\n"
 
 
 def _tr(shell: Shell, words: list[str]) -> Done:
@@ -195,15 +188,6 @@ def _characters(text: str) -> str:
     return re.sub(r"(.)-(.)", lambda at: "".join(map(chr, range(ord(at[1]), ord(at[2]) + 1))), text)
 
 
-def _some_lines(shell: Shell, words: list[str], *, last: bool) -> Done:
-    found = re.fullmatch(r"(?:-n *|-)?(\d*)", " ".join(words))
-    text = _known_input(shell, []) if found else None
-    if text is None or not found:
-        return None
-    lines, count = text.splitlines(keepends=True), int(found[1] or 10)
-    return "".join(lines[-count:] if last else lines[:count])
-
-
 def _grep(shell: Shell, words: list[str]) -> Done:
     """A plain word looked for in a known text."""
     signs = [one for one in words if re.fullmatch(r"-[qioEcFwv]+", one)]
@@ -222,30 +206,13 @@ def _grep(shell: Shell, words: list[str]) -> Done:
     return "".join(f"{one}\n" for one in shown), bool(lines)
 
 
-def _awk(shell: Shell, words: list[str]) -> Done:
+def _awk(found: re.Match[str], lines: Sequence[str]) -> Iterator[str]:
     """The number of fields, or one of them."""
-    found = re.fullmatch(r"(?:-F *'?(.)'? )?\{ *print *(NF|\$(?:\d+|NF)) *;? *\}", " ".join(words))
-    text = _known_input(shell, []) if found else None
-    if text is None or not found:
-        return None
-    printed = []
-    for line in text.splitlines():
+    for line in (one.rstrip("\n") for one in lines):
         cells = line.split(found[1]) if found[1] and found[1] != " " else line.split()
         wanted = len(cells) if found[2] == "$NF" else int(found[2][1:] if found[2] != "NF" else 0)
-        printed.append(
-            str(len(cells)) if found[2] == "NF" else line if not wanted else "".join(cells[wanted - 1 : wanted])
-        )
-    return "".join(f"{one}\n" for one in printed)
-
-
-def _sed(shell: Shell, words: list[str]) -> Done:
-    """One replacement of plain text."""
-    found = re.fullmatch(r"(?:-[er] )?s(.)([\w .,:=/_-]+)\1([\w .,:=/_-]*)\1(g?)", " ".join(words))
-    text = _known_input(shell, []) if found else None
-    if text is None or not found:
-        return None
-    old = re.compile(found[2])
-    return "".join(old.sub(found[3], line, count=0 if found[4] else 1) for line in text.splitlines(keepends=True))
+        field = "".join(cells[wanted - 1 : wanted]) if wanted else line
+        yield f"{len(cells) if found[2] == 'NF' else field}\n"
 
 
 def _tee(shell: Shell, words: list[str]) -> Done:
@@ -258,19 +225,16 @@ def _tee(shell: Shell, words: list[str]) -> Done:
     return text
 
 
-def _expr(shell: Shell, words: list[str]) -> Done:
-    text = " ".join(words)
-    if not re.fullmatch(r"[\d\s+*/%()-]*", "".join(one for one in text if is_known(one))):
+def _calculator(shell: Shell, text: str | None, shown: str) -> Done:
+    """Whole numbers only: what has a point is left alone."""
+    if text is None or not re.fullmatch(r"[\d\s+*/%()-]*", "".join(one for one in text if is_known(one))):
         return None
-    return calculated(shell, text, f"$(expr {text})") + "\n"
+    return calculated(shell, text.strip(), shown.format(text.strip())) + "\n"
 
 
 def _bc(shell: Shell, words: list[str]) -> Done:
-    """Whole numbers only: what has a point is left alone."""
     text = _read(shell, [])
-    if text is None or words or not re.fullmatch(r"[\d\s+*/%()-]*", "".join(one for one in text if is_known(one))):
-        return None
-    return calculated(shell, text.strip(), f"$(echo {text.strip()} | bc)") + "\n"
+    return None if words else _calculator(shell, text, "$(echo {} | bc)")
 
 
 def _copy(shell: Shell, words: list[str]) -> Done:
@@ -280,16 +244,24 @@ def _copy(shell: Shell, words: list[str]) -> Done:
     return ""
 
 
-def _on_one_line(shell: Shell, words: list[str]) -> Done:
+def _xargs(shell: Shell, words: list[str]) -> Done:
     text = None if words else _read(shell, [])
     return None if text is None else " ".join(text.split()) + "\n"
 
 
-PROGRAMS: Final[dict[str, Callable[[Shell, list[str]], Done]]] = {
-    "echo": _echo, "printf": _printf, "seq": _seq, "cat": _cat, "wc": _wc, "basename": _basename, "dirname": _dirname,
-    "realpath": _real_path, "readlink": _real_path, "cut": _cut, "tr": _tr,
-    "head": partial(_some_lines, last=False), "tail": partial(_some_lines, last=True),
-    "grep": _grep, "awk": _awk, "sed": _sed, "tee": _tee, "expr": _expr, "bc": _bc, "cp": _copy,
-    "pwd": lambda shell, words: (value_of(shell, "PWD") or ".") + "\n",
-    "xargs": _on_one_line,
+_LINES: Final = r"(?:-n *|-)?(\d*)"
+PROGRAMS: Final[dict[str, Program]] = {
+    "echo": _echo, "printf": _printf, "seq": _seq, "wc": _wc, "basename": _basename, "dirname": _dirname,
+    "realpath": _real_path, "readlink": _real_path, "tr": _tr, "grep": _grep, "tee": _tee, "bc": _bc, "cp": _copy,
+    "xargs": _xargs, "pwd": lambda shell, words: (value_of(shell, "PWD") or ".") + "\n",
+    "cat": lambda shell, words: None if any(re.match("-.", one) for one in words) else _read(shell, words),
+    "expr": lambda shell, words: _calculator(shell, " ".join(words), "$(expr {})"),
+    "cut": _filter(r"(?:-d *(?P<a>.) )?-f *(?P<n>[\d,-]+)(?: -d *(?P<b>.))?", _columns),
+    "head": _filter(_LINES, lambda found, lines: lines[: int(found[1] or 10)]),
+    "tail": _filter(_LINES, lambda found, lines: lines[-int(found[1] or 10) :]),
+    "awk": _filter(r"(?:-F *'?(.)'? )?\{ *print *(NF|\$(?:\d+|NF)) *;? *\}", _awk),
+    "sed": _filter(  # one replacement of plain text
+        r"(?:-[er] )?s(.)([\w .,:=/_-]+)\1([\w .,:=/_-]*)\1(g?)",
+        lambda found, lines: (re.sub(found[2], found[3], one, count=0 if found[4] else 1) for one in lines),
+    ),
 }  # fmt: skip

@@ -5,22 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from itertools import pairwise
+from typing import Final
 
 from planner.errors import BadRequest
-from planner.jobs.shell.arithmetic import calculated, number_of
 from planner.jobs.shell.branches import Way, either_way, taken
-from planner.jobs.shell.commands import command, declaration, set_variables
+from planner.jobs.shell.commands import command, declaration, redirected, set_variables
 from planner.jobs.shell.conditions import both, bracketed, doubt, either, negation
+from planner.jobs.shell.parsing import Node, part
 from planner.jobs.shell.patterns import matches
-from planner.jobs.shell.redirections import redirected
-from planner.jobs.shell.state import DEPTH, Branch, Doubt, Exit, Leave, Shell, Status, Undecided
-from planner.jobs.shell.values import is_known
-from planner.jobs.shell.variables import assign, unset
-from planner.jobs.shell.words import arithmetic_text, fields, joined, pattern, source, touching
-
-if TYPE_CHECKING:
-    from tree_sitter import Node
+from planner.jobs.shell.state import DEPTH, Branch, Doubt, Exit, Leave, Shell, Status, Undecided, is_known
+from planner.jobs.shell.variables import assign, calculated, number_of, unset
+from planner.jobs.shell.words import arithmetic_text, fields, joined, parts_of, pattern_of, source, touching
 
 _TURNS: Final = 2_000
 """Turns of one loop."""
@@ -55,21 +51,12 @@ def run_all(shell: Shell, nodes: Sequence[Node]) -> Status:
     return status
 
 
-def _block(shell: Shell, node: Node) -> Status:
-    return run_all(shell, node.children)
-
-
 def _compound(shell: Shell, node: Node) -> Status:
     if node.children[0].type == "((":
         text = arithmetic_text(shell, node, node.children[0].end_byte, node.children[-1].start_byte)
-        return truth(shell, text)
-    return _block(shell, node)
-
-
-def truth(shell: Shell, text: str) -> Status:
-    """Whether an expression is not 0."""
-    number = number_of(shell, text)
-    return doubt(shell, f"(({text}))", calculated(shell, text)) if number is None else number != 0
+        number = number_of(shell, text)
+        return doubt(shell, f"(({text}))", calculated(shell, text)) if number is None else number != 0
+    return run_all(shell, node.children)
 
 
 def subshell(shell: Shell, action: Callable[[], Status]) -> Status:
@@ -93,27 +80,13 @@ def _list(shell: Shell, node: Node) -> Status:
     shell.state.status = first
     if isinstance(first, bool):
         return run(shell, right) if first == (sign == "&&") else first
-    tried = _pure(shell, right)
-    if tried is not None:
-        return both(first, tried) if sign == "&&" else either(first, tried)
+    if right.type in {"test_command", "negated_command"}:  # which changes nothing
+        return both(first, run(shell, right)) if sign == "&&" else either(first, run(shell, right))
     certain = replace(first, unset=True) if first.status and not first.negated else first
     second = lambda: run(shell, right)  # noqa: E731
     if sign == "&&":
         return either_way(shell, certain, second, lambda: False, override=True)
     return either_way(shell, certain, lambda: True, second, override=True)
-
-
-def _pure(shell: Shell, node: Node) -> Status | None:
-    """The end of a condition, which changes nothing; None where it is a command."""
-    return run(shell, node) if node.type in {"test_command", "negated_command"} else None
-
-
-def _negated(shell: Shell, node: Node) -> Status:
-    return negation(run(shell, node.named_children[-1]))
-
-
-def _if(shell: Shell, node: Node) -> Status:
-    return _clauses(shell, list(_arms_of(node)))
 
 
 _Clause = tuple[list["Node"], list["Node"]]
@@ -148,25 +121,20 @@ def _clauses(shell: Shell, clauses: list[_Clause], *, first: bool = True) -> Sta
 
 
 def _case(shell: Shell, node: Node) -> Status:
-    value_node = node.child_by_field_name("value")
-    assert value_node
-    value = joined(shell, value_node)
+    value = joined(shell, part(node, "value"))
     items = [one for one in node.children if one.type == "case_item"]
     if not is_known(value):
-        return _case_in_doubt(shell, value, value_node, items)
+        return _case_in_doubt(shell, value, items)
     for place, item in enumerate(items):
-        if any(_fits(value, one) for one in _patterns(shell, item)):
+        if any(is_known(one) and matches(value, one) for one in _patterns(shell, item)):
             return _item(shell, items, place)
     return True
 
 
 def _patterns(shell: Shell, item: Node) -> list[str]:
     """The patterns of an item; the grammar cuts those with quotes in them."""
-    return ["".join(pattern(shell, one) for one in nodes) for nodes in touching(item.children_by_field_name("value"))]
-
-
-def _fits(value: str, text: str) -> bool:
-    return is_known(text) and matches(value, text)
+    values = touching(item.children_by_field_name("value"))
+    return [pattern_of([part for one in nodes for part in parts_of(shell, one)]) for nodes in values]
 
 
 def _item(shell: Shell, items: Sequence[Node], place: int) -> Status:
@@ -178,7 +146,7 @@ def _item(shell: Shell, items: Sequence[Node], place: int) -> Status:
     return _item(shell, items, place + 1) if falls else status
 
 
-def _case_in_doubt(shell: Shell, value: str, node: Node, items: Sequence[Node]) -> Status:
+def _case_in_doubt(shell: Shell, value: str, items: Sequence[Node]) -> Status:
     asked = doubt(shell, value, value)
     name = next(iter(asked.names)) if len(asked.names) == 1 and len(value) == 1 else ""
     written = [_patterns(shell, item) for item in items]
@@ -206,57 +174,42 @@ def _case_in_doubt(shell: Shell, value: str, node: Node, items: Sequence[Node]) 
 
 def _for(shell: Shell, node: Node) -> Status:
     name = source(node.named_children[0])
-    listed = any(one.type == "in" for one in node.children)
-    body = node.child_by_field_name("body")
-    assert body
-    values = node.children_by_field_name("value")
-    words = (
-        [word for one in touching(values) for word in fields(shell, *one)] if listed else list(shell.state.arguments)
-    )
+    words = list(shell.state.arguments)
+    if any(one.type == "in" for one in node.children):
+        words = [word for one in touching(node.children_by_field_name("value")) for word in fields(shell, *one)]
 
     def turns() -> Iterator[None]:
         for word in words:
             assign(shell, name, word)
             yield
 
-    return _loop(shell, body, turns())
+    return _loop(shell, part(node, "body"), turns())
 
 
 def _counted(shell: Shell, node: Node) -> Status:
     """A loop as C has it."""
-    opening = next(one for one in node.children if one.type == "((")
-    closing = next(one for one in node.children if one.type == "))")
-    signs = [
-        one for one in node.children if one.type == ";" and opening.end_byte <= one.start_byte < closing.start_byte
-    ]
-    edges = [opening.end_byte, *(one.end_byte for one in signs)]
-    ends = [*(one.start_byte for one in signs), closing.start_byte]
-    spans = list(zip(edges, ends, strict=True))
+    kinds = [one.type for one in node.children]
+    inside = node.children[kinds.index("((") : kinds.index("))") + 1]
+    signs = [one for one in inside if one.type in {"((", ";", "))"}]
+    spans = [(one.end_byte, after.start_byte) for one, after in pairwise(signs)]
 
-    def part(place: int) -> str:
-        return arithmetic_text(shell, node, *spans[place])
+    def calculate(place: int, usual: str = "") -> int | None:
+        return number_of(shell, arithmetic_text(shell, node, *spans[place]) or usual)
 
-    body = node.child_by_field_name("body")
-    assert body
-    number_of(shell, part(0))
+    calculate(0)
 
     def turns() -> Iterator[None]:
-        while True:
-            holds = number_of(shell, part(1) or "1")
-            if not holds and holds is not None:
-                return
+        while (holds := calculate(1, "1")) != 0:
             yield
             if holds is None:
                 return
-            number_of(shell, part(2))
+            calculate(2)
 
-    return _loop(shell, body, turns())
+    return _loop(shell, part(node, "body"), turns())
 
 
 def _while(shell: Shell, node: Node) -> Status:
-    wanted = node.children[0].type == "while"
-    body = node.child_by_field_name("body")
-    assert body
+    wanted, body = node.children[0].type == "while", part(node, "body")
     start = next(place for place, one in enumerate(node.children) if one.type == "do_group")
     conditions = node.children[1:start]
 
@@ -313,15 +266,8 @@ def _loop(shell: Shell, body: Node, turns: Iterator[None]) -> Status:
 
 
 def _function(shell: Shell, node: Node) -> Status:
-    name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
-    assert name is not None
-    assert body is not None
-    shell.state.functions[source(name)] = body
+    shell.state.functions[source(part(node, "name"))] = part(node, "body")
     return True
-
-
-def _pipeline(shell: Shell, node: Node) -> Status:
-    return piped(shell, [one for one in node.named_children if one.type != "comment"])
 
 
 def piped(shell: Shell, stages: Sequence[Node]) -> Status:
@@ -351,11 +297,14 @@ def _unset(shell: Shell, node: Node) -> Status:
 
 
 _STATEMENTS: Final[dict[str, Callable[[Shell, Node], Status]]] = {
-    "program": _block, "do_group": _block, "compound_statement": _compound,
-    "subshell": lambda shell, node: subshell(shell, lambda: _block(shell, node)),
-    "list": _list, "negated_command": _negated, "if_statement": _if, "case_statement": _case,
-    "for_statement": _for, "c_style_for_statement": _counted, "while_statement": _while,
-    "function_definition": _function, "pipeline": _pipeline, "test_command": bracketed,
+    "program": lambda shell, node: run_all(shell, node.children),
+    "do_group": lambda shell, node: run_all(shell, node.children), "compound_statement": _compound,
+    "subshell": lambda shell, node: subshell(shell, lambda: run_all(shell, node.children)),
+    "negated_command": lambda shell, node: negation(run(shell, node.named_children[-1])),
+    "if_statement": lambda shell, node: _clauses(shell, list(_arms_of(node))),
+    "pipeline": lambda shell, node: piped(shell, [one for one in node.named_children if one.type != "comment"]),
+    "list": _list, "case_statement": _case, "for_statement": _for, "c_style_for_statement": _counted,
+    "while_statement": _while, "function_definition": _function, "test_command": bracketed,
     "variable_assignment": _assignments, "variable_assignments": _assignments, "unset_command": _unset,
     "command": command, "declaration_command": declaration, "redirected_statement": redirected,
 }  # fmt: skip

@@ -40,13 +40,12 @@ def scripted(file: JobFile) -> JobFile:
     return replace(file, text=_text(found, file.text), devices=found.devices) if found else file
 
 
-def _documents(text: str) -> list[Mapping[str, Any]]:
+def _documents(text: str) -> Iterator[Mapping[str, Any]]:
     """The tables of a file that has several, one behind the other."""
-    found = []
     for part in _BETWEEN.split(text):
         with suppress(ValueError):
-            found.append(parse_yaml(part))
-    return [one for one in found if isinstance(one, Mapping)]
+            if isinstance(found := parse_yaml(part), Mapping):
+                yield found
 
 
 def _tasks(document: Mapping[str, Any]) -> Iterator[_Task]:
@@ -127,9 +126,8 @@ def _script(words: Sequence[str]) -> str:
     at = next((at for at, word in enumerate(words[:-1]) if at and _OPTION.fullmatch(word)), 0)
     if at and PurePath(words[0]).name.endswith("sh"):
         return _OF_CONTAINER.sub(r"${\1}", words[at + 1])
-    return " ".join(_quoted(_OF_CONTAINER.sub(r"${\1}", word)) for word in words)
-
-
-def _quoted(word: str) -> str:
-    """A word whose variables a template fills in."""
-    return '"' + re.sub(r'(["\\`])', r"\\\1", word) + '"' if "$" in word else shlex.quote(word)
+    filled = [_OF_CONTAINER.sub(r"${\1}", word) for word in words]  # in double quotes, so that variables are expanded
+    escaped = [re.sub(r'(["\\`])', r"\\\1", word) for word in filled]
+    return " ".join(
+        f'"{inner}"' if "$" in word else shlex.quote(word) for word, inner in zip(filled, escaped, strict=True)
+    )

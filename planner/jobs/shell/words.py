@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from planner.errors import BadRequest
-from planner.jobs.shell.arithmetic import calculated
-from planner.jobs.shell.parsing import as_written
-from planner.jobs.shell.state import Exit, Shell
-from planner.jobs.shell.values import is_known
-
-if TYPE_CHECKING:
-    from tree_sitter import Node
+from planner.jobs.shell.parsing import Node, as_written
+from planner.jobs.shell.state import Exit, Shell, is_known
+from planner.jobs.shell.variables import calculated
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +82,23 @@ def touching(nodes: Sequence[Node]) -> Iterator[list[Node]]:
 
 def joined(shell: Shell, node: Node) -> str:
     """A word where it is not split, as in an assignment."""
-    return "".join(part.text for part in parts_of(shell, node))
+    return text_of(parts_of(shell, node))
 
 
-def pattern(shell: Shell, node: Node) -> str:
-    """A word as a pattern, its quoted characters escaped."""
-    return pattern_of(parts_of(shell, node))
+def text_of(parts: Sequence[Part]) -> str:
+    """Parts as one text."""
+    return "".join(part.text for part in parts)
 
 
 def pattern_of(parts: Sequence[Part]) -> str:
-    """A pattern of parts."""
+    """Parts as a pattern, its quoted characters escaped."""
     return "".join(re.sub(r"([\\*?\[\]()|+@!])", r"\\\1", one.text) if one.quoted else one.text for one in parts)
 
 
 def parts_of(shell: Shell, node: Node, *, quoted: bool = False) -> list[Part]:
     """The parts of a word."""
-    if read := _READERS.get(node.type):
-        return read(shell, node, quoted)
+    if node.type in _ACTIVE:
+        return _read(shell, node, quoted)
     return ranged(shell, node, node.start_byte, node.end_byte, DOUBLE if quoted else PLAIN)
 
 
@@ -112,7 +108,7 @@ def ranged(shell: Shell, node: Node, start: int, end: int, mode: str) -> list[Pa
     place = start
     for inner in _active(node, start, end, mode):
         found += _text_parts(source(node, place, start_of(inner)), mode)
-        found += _READERS[inner.type](shell, inner, mode != PLAIN)
+        found += _read(shell, inner, mode != PLAIN)
         place = inner.end_byte
     return [*found, *_text_parts(source(node, place, end), mode)]
 
@@ -123,7 +119,7 @@ def _active(node: Node, start: int, end: int, mode: str) -> Iterator[Node]:
         if child.end_byte <= start or child.start_byte >= end or child.start_byte == child.end_byte:
             continue
         inside = child.start_byte >= start and child.end_byte <= end
-        if inside and child.type in _READERS and not (mode != PLAIN and child.type in {"raw_string", "ansi_c_string"}):
+        if inside and child.type in _ACTIVE and not (mode != PLAIN and child.type in _LITERAL):
             yield child
         else:
             yield from _active(child, start, end, mode)
@@ -148,41 +144,29 @@ def _text_parts(text: str, mode: str) -> Iterator[Part]:
         yield Part((rest,), quoted=False, literal=True)
 
 
-def _string(shell: Shell, node: Node, quoted: bool) -> list[Part]:
+def _string(shell: Shell, node: Node) -> list[Part]:
     opening = 2 if node.type == "translated_string" and node.children[0].type == '$"' else 1
     inner = node if node.type == "string" else next((one for one in node.children if one.type == "string"), node)
     found = ranged(shell, inner, inner.start_byte + opening, inner.end_byte - 1, DOUBLE)
     return found or [Part(("",), quoted=True)]
 
 
-def _raw(shell: Shell, node: Node, quoted: bool) -> list[Part]:
-    return [Part((as_written(source(node))[1:-1],), quoted=True)]
-
-
-def _ansi(shell: Shell, node: Node, quoted: bool) -> list[Part]:
+def _ansi(shell: Shell, node: Node) -> str:
     text = source(node)[2:-1].replace("\\'", "'").replace('\\"', '"').replace("\\e", "\\x1b")
-    return [Part((codecs.decode(text.encode("latin-1", "backslashreplace"), "unicode_escape"),), quoted=True)]
+    return codecs.decode(text.encode("latin-1", "backslashreplace"), "unicode_escape")
 
 
-def _parameter(shell: Shell, node: Node, quoted: bool) -> list[Part]:
-    return list(shell.parameter(shell, node, quoted))
-
-
-def _arithmetic(shell: Shell, node: Node, quoted: bool) -> list[Part]:
+def _arithmetic(shell: Shell, node: Node) -> str:
     text = arithmetic_text(shell, node, node.children[0].end_byte, node.children[-1].start_byte)
-    return [Part((calculated(shell, text, source(node)),), quoted)]
+    return calculated(shell, text, source(node))
 
 
 def arithmetic_text(shell: Shell, node: Node, start: int, end: int) -> str:
     """What is to be calculated, its variables with a dollar replaced by their values."""
-    return "".join(part.text for part in ranged(shell, node, start, end, DOUBLE)).replace('"', "")
+    return text_of(ranged(shell, node, start, end, DOUBLE)).replace('"', "")
 
 
-def _substitution(shell: Shell, node: Node, quoted: bool) -> list[Part]:
-    return [Part((substituted(shell, node),), quoted)]
-
-
-def substituted(shell: Shell, node: Node) -> str:
+def _substituted(shell: Shell, node: Node) -> str:
     """What the commands of ``$( )`` print, run in a shell of their own."""
     statements = [one for one in node.named_children if one.type != "comment"]
     if (redirected := _file_read(shell, statements)) is not None:
@@ -209,21 +193,32 @@ def _file_read(shell: Shell, statements: Sequence[Node]) -> str | None:
     """What ``$(< FILE)`` is."""
     if len(statements) == 1 and statements[0].type == "file_redirect" and source(statements[0]).startswith("<"):
         name = joined(shell, statements[0].named_children[-1])
-        text = shell.state.files.get(name, shell.files.get(name))
+        text = shell.file(name)
         return shell.derived(f"$(<{name})", name) if text is None else text.rstrip("\n")
     return None
 
 
-def _process(shell: Shell, node: Node, quoted: bool) -> list[Part]:
-    return [Part((" ".join(source(node).split()),), quoted=True)]
-
-
-_READERS: Final = {
-    "string": _string, "translated_string": _string, "raw_string": _raw, "ansi_c_string": _ansi,
-    "simple_expansion": _parameter, "expansion": _parameter, "arithmetic_expansion": _arithmetic,
-    "command_substitution": _substitution, "process_substitution": _process,
+_QUOTED: Final[dict[str, Callable[[Shell, Node], str]]] = {
+    "raw_string": lambda shell, node: as_written(source(node))[1:-1], "ansi_c_string": _ansi,
+    "process_substitution": lambda shell, node: " ".join(source(node).split()),
 }  # fmt: skip
-"""What is expanded or quoted, and how."""
+"""What stands for one quoted text."""
+_EXPANDED: Final = {"arithmetic_expansion": _arithmetic, "command_substitution": _substituted}
+"""What becomes one text, which is split unless it stands in quotes."""
+_LITERAL: Final = frozenset({"raw_string", "ansi_c_string"})
+_ACTIVE: Final = frozenset({"string", "translated_string", "simple_expansion", "expansion", *_QUOTED, *_EXPANDED})
+"""What is expanded or quoted."""
+
+
+def _read(shell: Shell, node: Node, quoted: bool) -> list[Part]:
+    """The parts of what is expanded or quoted."""
+    if node.type in {"string", "translated_string"}:
+        return _string(shell, node)
+    if one := _QUOTED.get(node.type):
+        return [Part((one(shell, node),), quoted=True)]
+    if one := _EXPANDED.get(node.type):
+        return [Part((one(shell, node),), quoted)]
+    return list(shell.parameter(shell, node, quoted))
 
 
 def _split(shell: Shell, parts: Sequence[Part]) -> list[str]:

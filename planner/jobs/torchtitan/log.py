@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-import ast
-import json
 import re
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from math import prod
+from typing import Final
 
 from costmodels.names import SHARDED_PARAMETERS
 from planner.jobs.imported import ImportedJob
-from planner.jobs.logs.statements import Findings
-from planner.jobs.logs.tables import log_reader, made_job
-from planner.jobs.options import applicable
+from planner.jobs.logs.lines import table_in
+from planner.jobs.logs.tables import Findings, log_reader, made_job
+from planner.jobs.options import applicable, present
 from planner.jobs.reader import Context, JobFile
 from planner.jobs.torchtitan.options import MODELS
 from planner.jobs.torchtitan.settings import torchtitan_job
 
-_AXES: Final = {"tp": "tp", "cp": "cp", "pp": "pp"}
+_AXES: Final[tuple[str, ...]] = ("tp", "cp", "pp")
 _SHARES: Final = ("dp_shard", "dp_replicate", "dp", *_AXES)
 """Dimensions of the mesh that it prints; the others are made of these."""
 
 
 def _job(findings: Findings, _: JobFile, __: Context) -> ImportedJob:
-    document = _document(findings.start.table)
-    make = lambda: torchtitan_job(document) if document else ImportedJob()  # noqa: E731
-    return _with_facts(made_job(make, "configuration that it prints does"), findings.start.said)
-
-
-def _document(text: str) -> Mapping[str, Any]:
-    """The configuration behind "Running with args:", as JSON or as Python prints it; empty where there is none."""
-    text = text[text.find("{") : text.rfind("}") + 1]
-    parsers: tuple[Callable[[str], Any], ...] = (json.loads, ast.literal_eval)
-    for parse in parsers:
-        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-            found = parse(text)
-            if isinstance(found, Mapping) and {"parallelism", "training"} & set(found):
-                return found
-    return {}
+    """The job of the configuration behind "Running with args:", where there is one, and of lines at the start."""
+    text = findings.start.table
+    found = table_in(text, longest=len(text)) or {}
+    own = bool({"parallelism", "training"} & set(found))
+    made = made_job(lambda: torchtitan_job(found) if own else ImportedJob(), "configuration that it prints does")
+    return _with_facts(made, findings.start.said)
 
 
 def _with_facts(job: ImportedJob, said: Mapping[str, str]) -> ImportedJob:
@@ -47,20 +36,14 @@ def _with_facts(job: ImportedJob, said: Mapping[str, str]) -> ImportedJob:
     named = (said.get("model", ""), said.get("flavor", ""))
     model = next((known for known, flavor in MODELS.items() if flavor == named), None)
     degrees = _degrees(said)
-    gpus = 1
-    for name in _SHARES:
-        gpus *= degrees.get(name, 1)
-    batch, length = (_whole(said.get(name, "")) for name in ("global_batch_size", "seq_len"))
-    fields = {
-        **({"model": model} if model else {}),
-        **({"gpus": gpus} if degrees else {}),
-        **({"global_batch_size": batch[0]} if batch else {}),
-        **({"seq_length": length[0]} if length else {}),
-    }
-    pins = {axis: degrees[name] for name, axis in _AXES.items() if name in degrees}
-    local = _whole(said.get("local_batch_size", ""))
+    batch, length, local = (
+        next(iter(_whole(said.get(name, ""))), None) for name in ("global_batch_size", "seq_len", "local_batch_size")
+    )
+    gpus = prod(degrees.get(name, 1) for name in _SHARES) if degrees else None
+    fields = present(model=model, gpus=gpus, global_batch_size=batch, seq_length=length)
+    pins = {axis: degrees[axis] for axis in _AXES if axis in degrees}
     staged = degrees.get("pp", 1) > 1
-    pins |= {"micro_batch_size": 1 if staged else local[0]} if local and degrees else {}
+    pins |= {"micro_batch_size": 1 if staged else local} if local is not None and degrees else {}
     pins |= _shared(degrees)
     assumed = {
         "the mesh says over how many ranks states are shared; parameters are gathered for every pass, as usual": (
@@ -71,14 +54,8 @@ def _with_facts(job: ImportedJob, said: Mapping[str, str]) -> ImportedJob:
         ),
     }
     named_one = f"{named[0]} {named[1]} is not known; give another one with --model" if all(named) and not model else ""
-    lacks = job.lacks or named_one
-    return replace(
-        job,
-        fields={**fields, **job.fields},
-        pins={**pins, **job.pins},
-        assumed=(*job.assumed, *applicable(assumed)),
-        lacks=lacks,
-    )
+    sentences, lacks = (*job.assumed, *applicable(assumed)), job.lacks or named_one
+    return replace(job, fields={**fields, **job.fields}, pins={**pins, **job.pins}, assumed=sentences, lacks=lacks)
 
 
 def _shared(degrees: Mapping[str, int]) -> dict[str, int]:
@@ -102,11 +79,10 @@ def _whole(text: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", text)]
 
 
-def _seen(findings: Findings) -> tuple[str, ...]:
-    """What the log says of machine and model and no field takes as it is."""
-    said = findings.start.said
-    machine = f"the log names the device {said['device']}; --cluster accepts that name" if "device" in said else ""
-    return (machine,) if machine else ()
+def _seen(findings: Findings) -> list[str]:
+    """What the log says of the machine and no field takes as it is."""
+    device = findings.start.said.get("device")
+    return [f"the log names the device {device}; --cluster accepts that name"] if device else []
 
 
 READERS: Final = (log_reader("torchtitan", _job, aside=_seen),)

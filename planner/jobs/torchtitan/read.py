@@ -1,19 +1,206 @@
-"""The readers of torchtitan: TOML, Python configurations and command lines, each as the same tables."""
+"""torchtitan's TOML, Python configurations and command lines as the same tables, each by its reader.
+
+Functions of a registry are read by their syntax, never run. A function makes a ``Trainer.Config(training=...)``, or
+takes another one's, sets some of its fields and returns it. What is no constant stays unknown and is named.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, Final
 
 from planner.errors import BadRequest
+from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import Options
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
 from planner.jobs.shell.processes import processes
 from planner.jobs.torchtitan.options import OPTIONS
-from planner.jobs.torchtitan.python import configuration, functions
 from planner.jobs.torchtitan.settings import torchtitan_job
+from planner.jobs.values import program_of
+
+_TABLES: Final = ("training", "parallelism", "compile", "optimizer", "activation_checkpoint")
+_POLICIES, _CONVERTERS = (data("torchtitan/words")[name] for name in ("policies", "converters"))
+_OPERATORS: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+}  # fmt: skip
+_DEPTH: Final = 8
+"""Functions that take one another's configuration."""
+
+
+@dataclass
+class Configuration:
+    """What a function makes.
+
+    Attributes:
+        tables: of the configuration.
+        model: name of the function that began it, and the flavor that it asks the registry of models for.
+        dispatch: what exchanges tokens with experts, which the registry of models is asked for.
+        unknown: fields whose value is no constant.
+    """
+
+    tables: dict[str, Any] = field(default_factory=dict)
+    model: tuple[str, str] = ("", "")
+    dispatch: str = ""
+    unknown: list[str] = field(default_factory=list)
+
+
+def functions(text: str) -> dict[str, ast.FunctionDef]:
+    """The functions of a file that make a configuration, by name.
+
+    Those that only take one, as ``apply(config)`` does, are none.
+    """
+    found = {one.name: one for one in program_of(text).body if isinstance(one, ast.FunctionDef)}
+    return {name: one for name, one in found.items() if _makes(one, found)}
+
+
+def _makes(function: ast.FunctionDef, others: Mapping[str, ast.FunctionDef], depth: int = 0) -> bool:
+    """Whether a function returns a Trainer.Config, of its own or another one's."""
+    if function.args.args or depth > _DEPTH:
+        return False
+    called = [_name(one.func) for one in ast.walk(function) if isinstance(one, ast.Call)]
+    if any(name.endswith("Trainer.Config") for name in called):
+        return True
+    return any(name in others and name != function.name and _makes(others[name], others, depth + 1) for name in called)
+
+
+def configuration(text: str, name: str) -> Configuration:
+    """What a function of a file makes, by name."""
+    made = _made(functions(text), name, 0)
+    made.tables.setdefault("model", {}).update(_family(made.model))
+    if made.dispatch:
+        made.tables.setdefault("parallelism", {})["expert_parallel_comm_backend"] = made.dispatch
+    return made
+
+
+def _made(known: Mapping[str, ast.FunctionDef], name: str, depth: int) -> Configuration:
+    found, variables = Configuration(), dict[str, Any]()
+    for statement in known[name].body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.Return) and statement.value is not None:
+            targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+            target = _name(targets[0]) if targets[0] else ""
+            began = _beginning(statement.value, known, name, depth)
+            if began is not None:
+                found = began
+            elif target.startswith("config."):
+                _set(found, target.removeprefix("config."), statement.value, variables)
+            elif target and "." not in target:
+                variables[target] = statement.value
+    for variable in variables.values():
+        _flavor(found, variable)
+    return found
+
+
+def _beginning(value: ast.expr, known: Mapping[str, ast.FunctionDef], own: str, depth: int) -> Configuration | None:
+    """A configuration that begins here: one that is made, or another function's."""
+    if not isinstance(value, ast.Call):
+        return None
+    called = _name(value.func)
+    if called in known and called != own and depth < _DEPTH:
+        return _made(known, called, depth + 1)
+    if not called.endswith("Trainer.Config"):
+        return None
+    found = Configuration(model=(own, ""))
+    for one in value.keywords:
+        _set(found, one.arg or "", one.value, {})
+        _flavor(found, one.value)
+    return found
+
+
+def _flavor(found: Configuration, value: ast.expr) -> None:
+    """The size that the registry of models is asked for, and the products that it makes narrow."""
+    for call in ast.walk(value):
+        if isinstance(call, ast.Call) and _name(call.func).endswith("model_registry"):
+            if call.args and isinstance(call.args[0], ast.Constant):
+                found.model = (found.model[0], str(call.args[0].value))
+            used = [_name(one.func).partition(".")[0] for one in ast.walk(call) if isinstance(one, ast.Call)]
+            converters = [_CONVERTERS.get(one, one) for one in used if one.endswith("Converter")]
+            backend = next((one.value for one in call.keywords if one.arg == "moe_comm_backend"), None)
+            if isinstance(backend, ast.Constant):
+                found.dispatch = str(backend.value)
+            if converters:
+                found.tables.setdefault("model", {})["converters"] = converters
+
+
+def _set(found: Configuration, path: str, value: ast.expr, variables: Mapping[str, ast.expr]) -> None:
+    """A field, or a whole table, of a configuration."""
+    table, _, key = path.partition(".")
+    if table == "activation_checkpoint" and not key:
+        found.tables[table] = {"mode": _policy(value)} | _arguments(found, table, value, variables)
+    elif table == "model_spec":
+        _flavor(found, value)
+    elif table in _TABLES and not key:
+        found.tables[table] = _arguments(found, table, value, variables)
+    elif table in _TABLES and "." not in key:
+        _put(found, table, key, value, variables)
+
+
+def _policy(value: ast.expr) -> str:
+    """How activations are kept: None, FullAC.Config(), SelectiveAC.Config()."""
+    if isinstance(value, ast.Constant) and value.value is None:
+        return "none"
+    name = _name(value.func) if isinstance(value, ast.Call) else ""
+    return next((mode for policy, mode in _POLICIES.items() if policy in name), "selective")
+
+
+def _arguments(found: Configuration, table: str, value: ast.expr, variables: Mapping[str, ast.expr]) -> dict[str, Any]:
+    held: dict[str, Any] = {}
+    for one in value.keywords if isinstance(value, ast.Call) else ():
+        known, constant = _constant(one.value, variables)
+        if known and constant is not None:
+            held[one.arg or ""] = constant
+        elif not known and table in {"training", "parallelism", "compile"}:
+            found.unknown.append(f"{table}.{one.arg}")
+    return held
+
+
+def _put(found: Configuration, table: str, key: str, value: ast.expr, variables: Mapping[str, ast.expr]) -> None:
+    known, constant = _constant(value, variables)
+    held = found.tables.setdefault(table, {})
+    if known and constant is not None:
+        held[key] = constant
+    else:
+        held.pop(key, None)
+        found.unknown += [] if known else [f"{table}.{key}"]
+
+
+def _constant(value: ast.expr, variables: Mapping[str, ast.expr]) -> tuple[bool, Any]:
+    """Whether an expression is a constant, and which."""
+    if isinstance(value, ast.Name) and value.id in variables:
+        return _constant(variables[value.id], {})
+    if isinstance(value, ast.BinOp) and type(value.op) in _OPERATORS:
+        (one, left), (other, right) = _constant(value.left, variables), _constant(value.right, variables)
+        numbers = one and other and isinstance(left, int) and isinstance(right, int) and right != 0
+        return (True, _OPERATORS[type(value.op)](left, right)) if numbers else (False, None)
+    try:
+        return True, ast.literal_eval(value)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False, None
+
+
+def _name(value: ast.expr) -> str:
+    """A dotted name, empty where an expression is none."""
+    if isinstance(value, ast.Attribute):
+        inner = _name(value.value)
+        return f"{inner}.{value.attr}" if inner else value.attr
+    return value.id if isinstance(value, ast.Name) else ""
+
+
+def _family(model: tuple[str, str]) -> dict[str, str]:
+    """Name and flavor of a model by the function that makes it, such as ``llama3_8b``."""
+    function, flavor = model
+    name = re.match(r"(?:[a-z]+_)?[a-z]+_?\d*?(?=_|$)", function)
+    family = next((one for one in _FAMILIES if re.search(rf"(?:^|_){one}_", function)), name[0] if name else function)
+    return {"name": family, "flavor": flavor} if flavor else {}
+
+
+_FAMILIES: Final = ("llama3", "llama4", "deepseek_v3", "qwen3", "gpt_oss", "llama2")
+
 
 _FILE: Final = "job.config_file"
 _TRUE: Final = {"true": True, "false": False}
@@ -33,23 +220,13 @@ def overridden(document: Mapping[str, Any], words: Sequence[str], options: Optio
         path, _, key = name.replace("-", "_").rpartition(".")
         on = not key.startswith("no_")
         key = key.removeprefix("no_")
-        after = [] if sign else _until_option(words[place + 1 :])
-        said = [value] if sign else after
+        said = [value] if sign else [*takewhile(lambda one: not one.startswith("--"), words[place + 1 :])]
         held = tables.setdefault(path.partition(".")[0], {})
         for part in path.split(".")[1:]:
             held = held.setdefault(part, {}) if isinstance(held, dict) else {}
         if isinstance(held, dict):
             held[key] = _value(said, kinds.get(f"{path}.{key}", "text")) if said else on
     return tables
-
-
-def _until_option(words: Sequence[str]) -> list[str]:
-    found = []
-    for word in words:
-        if word.startswith("--"):
-            break
-        found.append(word)
-    return found
 
 
 def _value(said: Sequence[str], kind: str) -> Any:
@@ -115,7 +292,8 @@ def _configured(launch: Launch, context: Context) -> ImportedJob:
     if path is not None:
         file = launch.file(path, context)
         if file is None:
-            return _absent(f"{path}, which --job.config_file names, is not here; give that file too")
+            said = f"{path}, which --job.config_file names, is not here; give that file too"
+            return ImportedJob(missing=(said,))
         if file.document is None:
             raise BadRequest(f"{path}: no TOML, which --job.config_file takes")
         return torchtitan_job(overridden(file.document, words))
@@ -125,12 +303,7 @@ def _configured(launch: Launch, context: Context) -> ImportedJob:
         file = context.find(place)
         if file is not None and name in functions(file.text):
             return _of_function(file.text, name, words)
-    return _absent(
-        f"the function {name} of {module}, which --config names, is in no file here; give its config_registry.py"
-    )
-
-
-def _absent(said: str) -> ImportedJob:
+    said = f"the function {name} of {module}, which --config names, is in no file here; give its config_registry.py"
     return ImportedJob(missing=(said,))
 
 

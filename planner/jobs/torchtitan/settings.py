@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from costmodels.model.catalogue import model as find_model
 from costmodels.names import SHARDED_PARAMETERS
@@ -13,7 +13,7 @@ from planner.answer.text import plural
 from planner.errors import BadRequest
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length
-from planner.jobs.model_names import known_model
+from planner.jobs.models import known_model
 from planner.jobs.options import Document, applicable, present
 from planner.jobs.torchtitan.options import EAGER, EAGER_LOSS, FOLDED, NARROW_STATES, OPTIONS, READ_MODELS
 
@@ -29,20 +29,8 @@ _GROUPED: Final = {"quantize.grouped_mm.float8": "float8", "quantize.grouped_mm.
 _TABLES: Final = ("training", "parallelism", "activation_checkpoint", "model", "compile", "experimental", "float8")
 
 
-class _Ranks(NamedTuple):
-    """Data-parallel ranks: groups that hold copies, ranks that share one (None: all that are left), pins."""
-
-    replicas: int
-    shard: int | None
-    pins: dict[str, Any]
-
-
 def torchtitan_job(document: Mapping[str, Any]) -> ImportedJob:
-    """The job of a torchtitan configuration of any version.
-
-    Raises:
-        BadRequest: it has no table of torchtitan, or a value that torchtitan would refuse or that is not priced.
-    """
+    """The job of a torchtitan configuration of any version."""
     if not {"parallelism", "training"} & set(document):
         raise BadRequest("it has no table of torchtitan, such as [parallelism]")
     at = Document(_in_sequences(document), OPTIONS)
@@ -53,18 +41,15 @@ def torchtitan_job(document: Mapping[str, Any]) -> ImportedJob:
     ranks = _ranks(at, cp=cp, schedule=schedule)
     model = _model(at)
     pipeline, layers, about_layers = _pipeline(at, pp, model)
-    sizes, batch, about_batch = _batch(at, pp, ranks)
+    sizes, batch, about_batch = _batch(at, pp, ranks.get("dp"))
     precision, gathered, about_precision = _precision(at, ep)
     again, recomputed, about_again = _recomputation(at, pp, model)
     pins = present(
-        tp=at("tp"),
-        cp=cp,
-        pp=pp,
-        ep=ep,
+        **at.each("tp", "cp", "pp", "ep"),
         etp=_expert_tensor(at, model),
         **pipeline,
         **sizes,
-        **ranks.pins,
+        **ranks,
         cp_kind=rotation if cp > 1 else None,
         **again,
         offload="optimizer+parameters" if at("offload") else "none",
@@ -151,7 +136,7 @@ def _expert_tensor(at: Document, model: str | None) -> int | None:
     return int(at("etp") if at("ep") > 1 else at("tp"))
 
 
-def _ranks(at: Document, *, cp: int, schedule: str) -> _Ranks:
+def _ranks(at: Document, *, cp: int, schedule: str) -> dict[str, Any]:
     """Data-parallel ranks and what they share: context ranks always do.
 
     Under a pipeline parameters stay gathered for all micro-batches, and gradients are summed up whole and reduced once
@@ -164,9 +149,9 @@ def _ranks(at: Document, *, cp: int, schedule: str) -> _Ranks:
     zero = SHARDED_PARAMETERS if reshard == "always" or (reshard == "default" and schedule == "none") else _SHARDED
     zero = 1 if pipelined else zero
     if shard < 0:
-        return _Ranks(replicas, None, {"zero_stage": zero, "copies": replicas})
+        return {"zero_stage": zero, "copies": replicas}
     sharded = {"zero_stage": zero, "sharding_degree": shard * cp} if shard * cp > 1 else {"zero_stage": 0}
-    return _Ranks(replicas, shard, {"dp": replicas * shard, **sharded})
+    return {"dp": replicas * shard, **sharded}
 
 
 def _pipeline(
@@ -184,8 +169,9 @@ def _pipeline(
         vpp = 1 if schedule in _ONE_CHUNK else 2
         words = f"parallelism.module_fqns_per_model_part is not given; priced are stages of {plural(vpp, 'chunk')}"
         return {"schedule": schedule, "vpp": vpp}, None, (f"{words}, split as a search does",)
-    pins = {"schedule": schedule, "vpp": len(parts) // pp}
-    return pins, None if schedule in FOLDED else _layers(parts, pp), ()
+    held = [sum(str(name).startswith("layers.") for name in part) for part in parts]
+    layers = tuple(sum(held[stage::pp]) for stage in range(pp))
+    return {"schedule": schedule, "vpp": len(parts) // pp}, None if schedule in FOLDED else layers, ()
 
 
 def _split(at: Document, pp: int, model: str | None) -> tuple[int, ...]:
@@ -216,12 +202,7 @@ def _parts(at: Document, pp: int) -> list[list[str]] | None:
     return parts
 
 
-def _layers(parts: list[list[str]], pp: int) -> tuple[int, ...]:
-    held = [sum(str(name).startswith("layers.") for name in part) for part in parts]
-    return tuple(sum(held[stage::pp]) for stage in range(pp))
-
-
-def _batch(at: Document, pp: int, ranks: _Ranks) -> tuple[dict[str, Any], int | None, list[str]]:
+def _batch(at: Document, pp: int, dp: int | None) -> tuple[dict[str, Any], int | None, list[str]]:
     """Micro-batch and how often a rank takes one, the global batch where it is given, and what is assumed.
 
     A pipeline's micro-batches are cut out of the local batch; without a global batch every rank takes one local batch.
@@ -237,7 +218,7 @@ def _batch(at: Document, pp: int, ranks: _Ranks) -> tuple[dict[str, Any], int | 
         return {"micro_batch_size": micro, "steps": local // micro}, None, remarks
     if batch == 0:
         raise BadRequest("training.global_batch_size: 0 does not exist; -1 is one local batch of every rank")
-    if pp > 1 and ranks.shard and batch > local * ranks.replicas * ranks.shard:
+    if pp > 1 and dp and batch > local * dp:
         remarks.append("each local batch fills and drains the pipeline; they are priced as one pipeline")
     return {"micro_batch_size": micro, "local": local}, batch, remarks
 

@@ -117,7 +117,9 @@ _POLICIES: Final = {"selective": "SelectiveAC", "full": "FullAC"}
 
 def _as_python(job: Job, version: str) -> Export:
     home, function = _REGISTERED.get(job.model.name, ("", ""))
-    remarks = tuple(_remarks(job, version, known=bool(home)))
+    unknown = f"torchtitan {version} registers no model {job.model.name}: call apply() on your own configuration"
+    narrow = f"convert the model's products to {job.precision} in its configuration function"
+    remarks = applicable({unknown: not home, narrow: job.precision not in {"bf16", "fp32"}})
     policy = _POLICIES.get(job.strategy.recompute)
     imported = f"\nfrom torchtitan.distributed.activation_checkpoint import {policy}\n" if policy else ""
     body = "".join(f"    {line}\n" for line in _statements(job, version))
@@ -147,13 +149,6 @@ def _assigned(name: str, value: Any) -> Iterator[str]:
     yield f"{name} = ["
     yield from (f"    {row!r}," for row in value)
     yield "]"
-
-
-def _remarks(job: Job, version: str, *, known: bool) -> Iterator[str]:
-    if not known:
-        yield f"torchtitan {version} registers no model {job.model.name}: call apply() on your own configuration"
-    if job.precision not in {"bf16", "fp32"}:
-        yield f"convert the model's products to {job.precision} in its configuration function"
 
 
 def torchtitan_arguments(strategy: Strategy, *, precision: str = "bf16") -> tuple[list[str], tuple[str, ...]]:

@@ -11,10 +11,9 @@ from planner.jobs.data import data, words
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import rows
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
-from planner.jobs.transformers.arguments import Started, started
-from planner.jobs.transformers.options import EFFECTS, HARMLESS, training_options
+from planner.jobs.transformers.arguments import started
 from planner.jobs.transformers.read import command_job, command_of, file_job
-from planner.jobs.transformers.trainer import Trainer, zero
+from planner.jobs.transformers.trainer import EFFECTS, HARMLESS, Trainer, training_options, zero
 
 Read = Callable[[Launch, Context], ImportedJob]
 
@@ -32,7 +31,7 @@ def trainer(
     said = data(f"trainers/{name}")
     plain = {one.name: said[one.name] for one in fields(Trainer) if one.name in said}
     return Trainer(**plain | {
-        "options": training_options(*rows(said.get("options", {}), {})),
+        "options": training_options(*rows(said.get("options", {}))),
         "harmless": words(said["harmless"]) + (() if alone else HARMLESS),
         "effects": {**EFFECTS, **said["unpriced"]},
         "deepspeed": {one: zero(**row) for one, row in said.get("deepspeed", {}).items()},
@@ -79,6 +78,6 @@ def readers(
     )  # fmt: skip
 
 
-def is_program(start: Started, *names: str) -> bool:
+def is_program(launch: Launch, *names: str) -> bool:
     """Whether a command line starts one of some programs, wherever they lie."""
-    return Path(start.program).name in names
+    return Path(started(launch.words).program).name in names

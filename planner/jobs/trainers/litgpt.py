@@ -7,22 +7,18 @@ from dataclasses import replace
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.configured import configured
 from planner.jobs.data import data, words
 from planner.jobs.imported import ImportedJob, Length
 from planner.jobs.options import present
-from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
+from planner.jobs.reader import CommandReader, Context, Launch, configured, reader_of_tables
 from planner.jobs.trainers.family import trainer
 from planner.jobs.trainers.nested import on_own_kernels, plain_words, tuned
 from planner.jobs.transformers.arguments import files_of, values_of
-from planner.jobs.transformers.options import OPTIONS
-from planner.jobs.values import at_path, truth, whole
+from planner.jobs.transformers.trainer import OPTIONS
+from planner.jobs.values import has_all, truth, whole
 
 LITGPT: Final = trainer("litgpt", alone=True)
-_FORMATS: Final = {
-    "bf16-true": ("bf16", "bfloat16"), "bf16-mixed": ("bf16", "float32"), "16-true": ("fp16", "float16"),
-    "16-mixed": ("fp16", "float32"), "32-true": ("", "float32"), "32": ("", "float32"),
-}  # fmt: skip
+_FORMATS: Final[Mapping[str, tuple[str, str]]] = data("trainers/litgpt")["formats"]
 """Of the products and of the weights, by what ``precision`` says."""
 _USUAL: Final = "bf16-mixed"
 _QUERY_VALUE: Final = frozenset({"lora_query", "lora_value"})
@@ -32,11 +28,7 @@ _WAYS: Final = ("pretrain", "finetune_lora", "finetune_full", "finetune_adapter"
 
 
 def _job(document: Mapping[str, Any], context: Context, way: str = "") -> ImportedJob:
-    """The job of a configuration of one of its programs, by the keys that only that one has where it is not said.
-
-    Raises:
-        BadRequest: a value that is wrong or not priced.
-    """
+    """The job of a configuration of one of its programs, by the keys that only that one has where it is not said."""
     said, made = data("trainers/litgpt"), plain_words(document, "litgpt")
     pretrains = way == "pretrain" or (not way and "model_name_or_path" not in made)
     if way.startswith("finetune_adapter"):
@@ -99,36 +91,27 @@ def _shape(config: Any) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def _recognises(file: JobFile) -> bool:
-    document = file.document or {}
-    sizes = ("train.micro_batch_size", "train.global_batch_size")
-    return "precision" in document and all(at_path(document, path) is not None for path in sizes)
-
-
-def _starts(launch: Launch) -> bool:
-    return launch.words[0].rpartition("/")[2] == "litgpt" and launch.words[1:2] > () and launch.words[1] in _WAYS
-
-
 def _read(launch: Launch, context: Context) -> ImportedJob:
     given = launch.words[2:]
     way = launch.words[1]
     if way == "finetune":  # of two words, or of LoRA
-        way, given = (
-            ("_".join((way, given[0])), given[1:]) if given and "-" not in given[0] else ("finetune_lora", given)
-        )
+        of_two = bool(given) and "-" not in given[0]
+        way, given = (f"{way}_{given[0]}", given[1:]) if of_two else ("finetune_lora", given)
     said = {name: str(value) for name, value in values_of(given, OPTIONS).items()}
     name = said.pop("config", "")
-    named = files_of(given, "")[:1]
-    document = configured(launch, context, name, said)
-    if isinstance(document, ImportedJob):
-        return document
-    model = {"model_name" if way == "pretrain" else "checkpoint_dir": named[0]} if named else {}
-    return _job({**document, **model}, context, way)
+    word = "model_name" if way == "pretrain" else "checkpoint_dir"
+    model = dict(zip((word,), files_of(given, ""), strict=False))
+    return configured(launch, context, name, said, lambda document: _job({**document, **model}, context, way))
 
 
 READERS: Final = (
-    CommandReader("litgpt", "a command line of litgpt", "", _starts, _read),
-    DocumentReader("litgpt", "a configuration of litgpt", "", _recognises, lambda file, context: _job(
-        file.document or {}, context
-    )),
+    CommandReader(
+        "litgpt", "a command line of litgpt", "",
+        lambda launch: launch.words[0].rpartition("/")[2] == "litgpt" and bool({*launch.words[1:2]} & {*_WAYS}), _read,
+    ),
+    reader_of_tables(
+        "litgpt", "a configuration of litgpt", "",
+        lambda document: has_all(document, "train.micro_batch_size", "train.global_batch_size")
+        and "precision" in document, _job,
+    ),
 )  # fmt: skip

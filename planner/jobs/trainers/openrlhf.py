@@ -48,11 +48,7 @@ def _form(values: Mapping[str, Any]) -> str:
 
 
 def _translated(micro: int) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """Its options in the words of Transformers, with DeepSpeed's configuration.
-
-    Args:
-        micro: sequences of a device where none are said.
-    """
+    """Its options in Transformers' words, with DeepSpeed's configuration; ``micro`` where no micro-batch is said."""
 
     def translated(values: Mapping[str, Any]) -> dict[str, Any]:
         plain = data("trainers/openrlhf")["plain"]
@@ -89,10 +85,6 @@ def _started(launch: Launch) -> tuple[int, str] | None:
     return next(((at, one[1]) for at, one in found if one), None)
 
 
-def _recognises(launch: Launch) -> bool:
-    return _started(launch) is not None
-
-
 def _read(launch: Launch, context: Context) -> ImportedJob:
     at, name = _started(launch) or (0, "")
     given = launch.words[at + 1 :]
@@ -107,4 +99,8 @@ def _read(launch: Launch, context: Context) -> ImportedJob:
     return joined(job, ImportedJob(actors))
 
 
-READERS: Final = (CommandReader("openrlhf", "a command line of OpenRLHF", "", _recognises, _read),)
+READERS: Final = (
+    CommandReader(
+        "openrlhf", "a command line of OpenRLHF", "", lambda launch: _started(launch) is not None, _read
+    ),
+)  # fmt: skip

@@ -6,27 +6,21 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.configured import configured
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob
-from planner.jobs.reader import CommandReader, Context, Launch, reader_of_tables
+from planner.jobs.reader import CommandReader, Context, Launch, configured, reader_of_tables
 from planner.jobs.shell.processes import processes
 from planner.jobs.trainers.family import trainer
 from planner.jobs.trainers.nested import plain_words, tuned
 from planner.jobs.transformers.arguments import values_of
-from planner.jobs.transformers.options import FORMATS, OPTIONS
-from planner.jobs.transformers.trainer import zero
-from planner.jobs.values import at_path, truth, whole
+from planner.jobs.transformers.trainer import FORMATS, OPTIONS, zero
+from planner.jobs.values import at_path, has_all, truth, whole
 
 OUMI: Final = trainer("oumi")
 
 
 def _job(document: Mapping[str, Any], context: Context, gpus: int | None = None) -> ImportedJob:
-    """The job of a configuration.
-
-    Raises:
-        BadRequest: a value that is wrong or not priced.
-    """
+    """The job of a configuration."""
     made = {name.removeprefix("training."): value for name, value in plain_words(document, "oumi").items()}
     mixed = str(made.pop("mixed_precision_dtype", "none")).lower()
     products = mixed if mixed in {"bf16", "fp16"} else FORMATS.get(str(made.get("dtype", "float32")).lower(), "fp32")
@@ -38,36 +32,33 @@ def _job(document: Mapping[str, Any], context: Context, gpus: int | None = None)
     if truth(made.get("fsdp.enable_fsdp", False)) and truth(made.get("deepspeed.enable_deepspeed", False)):
         raise BadRequest("fsdp and deepspeed are both enabled; oumi takes one of them")
     if made.get("fsdp.enable_fsdp"):
-        words = [str(made.get("fsdp.sharding_strategy", "FULL_SHARD")).lower()]
-        made["fsdp"] = " ".join([*words, *(["offload"] if truth(made.get("fsdp.cpu_offload", False)) else [])])
+        away = " offload" if truth(made.get("fsdp.cpu_offload", False)) else ""
+        made["fsdp"] = str(made.get("fsdp.sharding_strategy", "FULL_SHARD")).lower() + away
     if made.get("deepspeed.enable_deepspeed"):
         stage = int(str(made.get("deepspeed.zero_stage", "ZERO_0"))[-1])
         own = at_path(document, "deepspeed") or {}
-        away = bool(own.get("offload_optimizer"))
         kept = {name: own[name] for name in ("overlap_comm", "reduce_bucket_size") if name in own}
-        made["deepspeed"] = zero(stage, offload=away, bf16=products == "bf16", **kept)
+        made["deepspeed"] = zero(stage, offload=bool(own.get("offload_optimizer")), bf16=products == "bf16", **kept)
     task = data("trainers/oumi")["tasks"].get(str(made.get("trainer_type", "TRL_SFT")).rpartition("_")[2], "finetune")
     task = "pretrain" if made.get("model.load_pretrained_weights") is False else task
     return tuned(made, OUMI, context, gpus=gpus, batch=None, task=task)
-
-
-def _recognises(document: Mapping[str, Any]) -> bool:
-    return all(at_path(document, path) is not None for path in ("model.model_name", "training.trainer_type"))
-
-
-def _starts(launch: Launch) -> bool:
-    return "oumi" in {word.rpartition("/")[2] for word in launch.words[:12]} and "train" in launch.words
 
 
 def _read(launch: Launch, context: Context) -> ImportedJob:
     said = values_of(launch.words[launch.words.index("train") + 1 :], OPTIONS)
     name = str(said.pop("config", said.pop("c", "")))
     pairs = {path: str(value) for path, value in said.items() if "." in path}
-    document = configured(launch, context, name, pairs)
-    return document if isinstance(document, ImportedJob) else _job(document, context, processes(launch))
+    return configured(launch, context, name, pairs, lambda document: _job(document, context, processes(launch)))
 
 
 READERS: Final = (
-    CommandReader("oumi", "a command line of oumi", "", _starts, _read),
-    reader_of_tables("oumi", "a configuration of oumi", "", _recognises, _job),
-)
+    CommandReader(
+        "oumi", "a command line of oumi", "",
+        lambda launch: "oumi" in {word.rpartition("/")[2] for word in launch.words[:12]} and "train" in launch.words,
+        _read,
+    ),
+    reader_of_tables(
+        "oumi", "a configuration of oumi", "",
+        lambda document: has_all(document, "model.model_name", "training.trainer_type"), _job,
+    ),
+)  # fmt: skip

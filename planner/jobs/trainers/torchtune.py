@@ -7,16 +7,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.configured import configured
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.options import present
-from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
+from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch, configured
 from planner.jobs.shell.processes import processes
 from planner.jobs.trainers.family import trainer
-from planner.jobs.trainers.nested import on_own_kernels, plain_words, tuned
+from planner.jobs.trainers.nested import full_shard, on_own_kernels, plain_words, tuned
 from planner.jobs.transformers.arguments import overrides_of
-from planner.jobs.values import at_path, truth, whole
+from planner.jobs.values import has_all, truth, whole
 
 TORCHTUNE: Final = trainer("torchtune", alone=True)
 _BUILDER: Final = re.compile(r"(?:torchtune\.)?models\.(?P<family>\w+)\.(?P<kind>q?lora_)?(?P<name>\w+)")
@@ -35,11 +34,7 @@ def model_of_builder(component: str) -> str:
 
 
 def _job(document: Mapping[str, Any], context: Context, *, gpus: int | None, single: bool) -> ImportedJob:
-    """The job of a configuration, on one device or on all that start it.
-
-    Raises:
-        BadRequest: a value that is wrong or not priced.
-    """
+    """The job of a configuration, on one device or on all that start it."""
     said, made = data("trainers/torchtune"), plain_words(document, "torchtune")
     component = str(made.get("model_name_or_path", ""))
     builder, loss = _BUILDER.fullmatch(component), str(made.pop("loss", "")).rpartition(".")[2]
@@ -48,6 +43,8 @@ def _job(document: Mapping[str, Any], context: Context, *, gpus: int | None, sin
     word = str(made.pop("dtype", "bf16"))
     if word not in {"bf16", "fp32"}:
         raise BadRequest(f"dtype: torchtune trains in bf16 and fp32, got {word!r:.40}")
+    named = made.get("lora_target_modules")
+    modules = named if isinstance(named, list | tuple) else str(named or "").strip("[]").split(",")
     made |= {
         "model_name_or_path": model_of_builder(component),
         "optim": said["optimizers"].get(optimizer, optimizer),
@@ -56,24 +53,19 @@ def _job(document: Mapping[str, Any], context: Context, *, gpus: int | None, sin
         "gradient_checkpointing": truth(made.get("gradient_checkpointing", False)),
         "use_peft": bool(builder and builder["kind"]),
         "load_in_4bit": narrow or bool(truth(made.get("load_in_4bit", False))),
-        "lora_target_modules": [
-            *_listed(made.get("lora_target_modules")),
-            *(_MLP if truth(made.pop("mlp", 0)) else ()),
-        ],
+        "lora_target_modules": [*map(str, modules), *(_MLP if truth(made.pop("mlp", 0)) else ())],
         "per_device_train_batch_size": whole(made.get("per_device_train_batch_size")) or 1,
     }
     if not single:
         kept = truth(made.pop("fsdp_reshard_after_forward", True)) is False
-        away = ["offload"] if truth(made.pop("fsdp_cpu_offload", False)) else []
-        made["fsdp"] = " ".join(["shard_grad_op" if kept else "full_shard", *away])
+        made["fsdp"] = full_shard(kept=kept, offload=made.pop("fsdp_cpu_offload", False))
     freed, hosted = (truth(made.pop(name, False)) for name in ("optimizer_in_bwd", "enable_activation_offloading"))
     parts = document.get("compile")
     compiled = bool(truth(parts.get("model", True) if isinstance(parts, Mapping) else made.pop("torch_compile", False)))
     task = said["tasks"].get(loss, "finetune")
     copies = whole(made.get("data_parallel_replicate_dim")) or 1
-    job = on_own_kernels(
-        tuned(made, TORCHTUNE, context, gpus=gpus, batch=None, task=task), "torchtune", compiled=compiled
-    )
+    job = tuned(made, TORCHTUNE, context, gpus=gpus, batch=None, task=task)
+    job = on_own_kernels(job, "torchtune", compiled=compiled)
     changes = {"stack.gradients.gradient_bytes": 0} if freed and "adapters" not in job.fields else {}
     alone = job.pins.get("offload", "none") == "none"
     more = present(copies=copies if copies > 1 else None, offload="activations" if hosted and alone else None)
@@ -82,33 +74,25 @@ def _job(document: Mapping[str, Any], context: Context, *, gpus: int | None, sin
     return joined(job, ImportedJob(present(changes=changes or None), more, unpriced=left))
 
 
-def _listed(given: Any) -> list[str]:
-    return [str(one) for one in given] if isinstance(given, list | tuple) else str(given or "").strip("[]").split(",")
-
-
-def _recognises(file: JobFile) -> bool:
-    document = file.document or {}
-    return bool(at_path(document, "model._component_")) and "optimizer" in document
-
-
 def _read_file(file: JobFile, context: Context) -> ImportedJob:
     single = "single_device" in file.path.name
     return _job(file.document or {}, context, gpus=1 if single else None, single=single)
 
 
-def _starts(launch: Launch) -> bool:
-    return launch.words[0].rpartition("/")[2] == "tune" and launch.words[1:2] == ("run",)
-
-
 def _read(launch: Launch, context: Context) -> ImportedJob:
-    document = configured(launch, context, launch.option("config") or "", overrides_of(launch.words))
-    if isinstance(document, ImportedJob):
-        return document
     single = any("single_device" in word for word in launch.words)
-    return _job(document, context, gpus=1 if single else processes(launch), single=single)
+    gpus = 1 if single else processes(launch)
+    name, pairs = launch.option("config") or "", overrides_of(launch.words)
+    return configured(launch, context, name, pairs, lambda made: _job(made, context, gpus=gpus, single=single))
 
 
 READERS: Final = (
-    CommandReader("torchtune", "a command line of torchtune", "", _starts, _read),
-    DocumentReader("torchtune", "a configuration of torchtune", "", _recognises, _read_file),
-)
+    CommandReader(
+        "torchtune", "a command line of torchtune", "",
+        lambda launch: launch.words[0].rpartition("/")[2] == "tune" and launch.words[1:2] == ("run",), _read,
+    ),
+    DocumentReader(
+        "torchtune", "a configuration of torchtune", "",
+        lambda file: has_all(file.document or {}, "model._component_", "optimizer"), _read_file,
+    ),
+)  # fmt: skip

@@ -6,10 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from planner.jobs.job import Job, Write
-from planner.jobs.trainers.axolotl import AXOLOTL
-from planner.jobs.trainers.llamafactory import LLAMA_FACTORY
-from planner.jobs.trainers.swift import SWIFT
-from planner.jobs.trainers.trl import TRL
+from planner.jobs.trainers.recipes import AXOLOTL, LLAMA_FACTORY, SWIFT, TRL
 from planner.jobs.transformers.write import FILE, Written, written
 
 _DATA: Final = "put-yours-here"

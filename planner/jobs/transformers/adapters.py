@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from costmodels.stack.adapters import ADAPTED, OF_ATTENTION
-from planner.jobs.data import pattern, words
+from planner.jobs.data import data, pattern, words
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import Document
-from planner.jobs.transformers.options import EVERYWHERE, FORMATS, TARGETS
 from planner.jobs.transformers.sharding import STACK
-from planner.jobs.transformers.trainer import Trainer
+from planner.jobs.transformers.trainer import EVERYWHERE, FORMATS, TARGETS, Trainer
 from planner.jobs.values import real, truth
 
 _WHOLE: Final = frozenset({"full", "none", "false", "all"})
 LAST_LAYERS: Final = "freeze"
 """Only some layers train, the last ones usually."""
-_LOW_RANK: Final = frozenset({"lora", "qlora", "adalora", "dora", "longlora", "lora+", "pissa", "rslora"})
-_NO_PRICE: Final = frozenset({"oft", "qoft", "boft", "vera", "ia3", "fourierft", "reft", "bone", "prompt", "prefix"})
-"""Ways to train a few weights of a frozen model that are not of low rank."""
+_LOW_RANK, _NO_PRICE = (frozenset(words(data("transformers/words")[name])) for name in ("low_rank", "no_price"))
+"""Ways to train adapters of low rank, and a few weights of a frozen model that are none."""
 _OF_ADAPTERS: Final = frozenset({"lora", "qlora", "dora", "peft", "adapter", "adapters"})
 _OFF: Final = _WHOLE - {"all"} | {"0", "no", "off", "null"}
 _NARROW: Final = (4, 8)
@@ -33,12 +31,7 @@ def adapted_job(
 ) -> ImportedJob:
     """Adapters and the format of frozen weights, or the formats of all states where everything trains.
 
-    Args:
-        at: the options.
-        trainer: that reads them.
-        sharded: how states are sharded, and the precision.
-        experts: whether the model has experts, whose adapters are not priced.
-        said: whether the user said the adapters.
+    Adapters of ``experts`` are not priced; those that the user has ``said`` stand.
     """
     method = str(at("method") or "").lower()
     loaded, format_remarks = _loaded(at, trainer, sharded)
@@ -80,13 +73,7 @@ def _all_train(at: Document, trainer: Trainer, sharded: ImportedJob, loaded: str
 
 
 def asked_adapters(at: Document, trainer: Trainer, known: Collection[str]) -> ImportedJob:
-    """What must be said of adapters that a script has words of its own for: whether they train, and their rank.
-
-    Args:
-        at: the options.
-        trainer: that reads them.
-        known: names of what the user said.
-    """
+    """What must be said of adapters that a script has words of its own for: whether they train, and their rank."""
     if {"adapters", "task"} & set(known):
         return ImportedJob()
     if (other := str(at("method") or "").lower()) in _NO_PRICE:
@@ -99,11 +86,9 @@ def asked_adapters(at: Document, trainer: Trainer, known: Collection[str]) -> Im
         said = "adapters are on, but no rank is given; --adapters RANK gives it"
         return ImportedJob(missing=(said,) if switched and not at("rank") and trainer.adapters == "named" else ())
     found = _own_words(at, trainer) if switched is None and not method else []
-    said = (
-        f"{', '.join(found)} may or may not switch adapters on, depending on the script; --adapters RANK says that "
-        "adapters train, --task finetune that all weights do"
-    )
-    return ImportedJob(missing=(said,) if found else ())
+    said = f"{', '.join(found)} may or may not switch adapters on, depending on the script"
+    ways = "--adapters RANK says that adapters train, --task finetune that all weights do"
+    return ImportedJob(missing=(f"{said}; {ways}",) if found else ())
 
 
 def _own_words(at: Document, trainer: Trainer) -> list[str]:
@@ -111,10 +96,9 @@ def _own_words(at: Document, trainer: Trainer) -> list[str]:
     dull = re.compile(pattern(trainer.harmless))
     found = []
     for name, value in at.table("").items():
-        parts = set(name.lower().split("_"))
+        parts, word = set(name.lower().split("_")), str(value).lower()
         named = bool(parts & _OF_ADAPTERS) and "mm" not in parts  # LLaVA's projector is an adapter by name only
-        meant = str(value).lower() in _LOW_RANK and not dull.fullmatch(name)
-        if (named or meant) and value and str(value).lower() not in _OFF:
+        if value and word not in _OFF and (named or (word in _LOW_RANK and not dull.fullmatch(name))):
             found.append(name)
     return found
 
@@ -180,8 +164,9 @@ def _modules(given: Any) -> tuple[Sequence[str], tuple[str, ...], tuple[str, ...
     if given is None:
         said = "no modules of adapters are named; queries, keys and values are priced, though PEFT takes two of these"
         return list(_PEFT), (f"{said} for models like Llama; --adapters changes it",), ()
-    words = [word for one in _listed(given) for word in str(one).replace(";", ",").split(",") if word.strip()]
-    names = [word.strip().strip("'\"[]()").lower() for word in words]
+    listed = given if isinstance(given, list | tuple) else str(given).split()
+    parts = [part for one in listed for part in str(one).replace(";", ",").split(",") if part.strip()]
+    names = [part.strip().strip("'\"[]()").lower() for part in parts]
     if EVERYWHERE & set(names):
         return list(ADAPTED), (), ()
     meant = {name: TARGETS.get(name) or TARGETS.get(name.rpartition(".")[2]) for name in names}
@@ -191,7 +176,3 @@ def _modules(given: Any) -> tuple[Sequence[str], tuple[str, ...], tuple[str, ...
         return list(ADAPTED), (), (f"modules {', '.join(unknown)} are not known; adapters of all modules are priced",)
     unpriced = (f"adapters of {', '.join(unknown)} are not priced: a little more memory",) if unknown else ()
     return [name for name in ADAPTED if name in found], (), unpriced
-
-
-def _listed(given: Any) -> Iterable[Any]:
-    return given if isinstance(given, list | tuple) else str(given).split()

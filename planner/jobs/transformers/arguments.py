@@ -1,4 +1,4 @@
-"""Command lines as HfArgumentParser takes them: the launcher, what it starts, and options with their values."""
+"""Command lines as HfArgumentParser takes them: the launcher and its GPUs, what it starts, options with values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from planner.jobs.data import data
 from planner.jobs.options import Options
+from planner.jobs.reader import Context, Launch
+from planner.jobs.shell.processes import processes
 
 _LAUNCHERS: Final = frozenset({"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"})
 _PROGRAMS: Final = frozenset({"python", "python3", "accelerate", "deepspeed", "torchrun"})
@@ -99,3 +102,60 @@ def whole_of(values: Mapping[str, Any], *names: str) -> int | None:
         if text.isascii() and text.isdecimal() and int(text) > 0:
             return int(text)
     return None
+
+
+_TOP: Final = ("num_processes", "num_machines", "mixed_precision")
+_PLUGIN: Final = (
+    "zero_stage", "offload_optimizer_device", "offload_param_device", "gradient_accumulation_steps",
+    "deepspeed_config_file",
+)  # fmt: skip
+_SAID: Final[Mapping[str, Mapping[str, str]]] = data("transformers/words")["accelerate"]
+
+
+def accelerate_of(start: Started, context: Context) -> tuple[Mapping[str, Any] | None, tuple[str, ...]]:
+    """The configuration that ``accelerate launch`` works with, None under another launcher, and what is missing.
+
+    Options stand above the file; without one that is named, the only configuration among the job's files is taken.
+    """
+    if "accelerate" not in {Path(word).name for word in start.launcher} | set(start.launcher):
+        found = context.holding("distributed_type")
+        return (found.document if found else None), ()
+    said = values_of(start.launcher, Options())
+    name = said.get("config_file")
+    missing: tuple[str, ...] = ()
+    file = (context.find(str(name)) if name else None) or context.holding("distributed_type")
+    document: Mapping[str, Any] = (file.document if file else None) or {}
+    if name and file is None:
+        missing = (f"{name} says how accelerate shards, but is not here; give that file too",)
+    return _overridden(document, said), missing
+
+
+def _overridden(document: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration with what the launcher's options say in its place."""
+    found = dict(document)
+    found |= {name: _plain(said[name]) for name in _TOP if name in said}
+    kinds = [kind for name, kind in _SAID["kinds"].items() if str(said.get(name)).lower() in {"true", "1", "yes"}]
+    found["distributed_type"] = kinds[0] if kinds else found.get("distributed_type", "NO")
+    if plugin := {name: said[name] for name in _PLUGIN if name in said}:
+        found["deepspeed_config"] = {**(found.get("deepspeed_config") or {}), **plugin}
+    for start, table in _SAID["tables"].items():
+        if inner := {name: _plain(value) for name, value in said.items() if name.startswith(start)}:
+            found[table] = {**(found.get(table) or {}), **inner}
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A number or a switch where a word is one."""
+    text = str(value)
+    if text.isdecimal():
+        return int(text)
+    return {"true": True, "false": False}.get(text.lower(), value)
+
+
+def gpus_of(launch: Launch, start: Started, accelerate: Mapping[str, Any] | None) -> tuple[int | None, str]:
+    """GPUs of a launch, None where nothing says them, and what was assumed for it."""
+    count = (whole_of(accelerate, "num_processes") if accelerate is not None else None) or processes(launch)
+    alone = Path(launch.words[0]).name.startswith("python") and "-m" not in start.launcher and not launch.outer
+    if count is None and alone:
+        return 1, "it starts without a launcher, so on one GPU; --gpus changes it"
+    return count, ""

@@ -15,13 +15,12 @@ from costmodels.stack.optimizers import OPTIMIZERS, named_optimizer
 from planner.errors import BadRequest
 from planner.jobs.data import pattern
 from planner.jobs.imported import ImportedJob, Length, joined
-from planner.jobs.model_names import known_model, taken_to_be
+from planner.jobs.models import known_model, taken_to_be
 from planner.jobs.options import Document, applicable, present
 from planner.jobs.reader import Context
 from planner.jobs.transformers.adapters import LAST_LAYERS, adapted_job, asked_adapters
-from planner.jobs.transformers.options import ATTENTION, PAGED, RANKED
 from planner.jobs.transformers.sharding import STACK, sharded_job
-from planner.jobs.transformers.trainer import Trainer
+from planner.jobs.transformers.trainer import ATTENTION, PAGED, RANKED, Trainer
 from planner.jobs.values import typed, unpriced, whole
 
 _OFF: Final = "false"
@@ -49,11 +48,11 @@ def training_job(
         accelerate: the configuration of ``accelerate launch``, where that starts it.
         gpus: that the launcher starts, where it says so.
         task: what is trained, where a program's name says it and no option.
-
-    Raises:
-        BadRequest: a value that is wrong, or contradicts another.
     """
-    values = _separated(trainer.translated(_whole_length(values)))
+    values = trainer.translated(_whole_length(values))
+    switched = str(values.get("deepspeed", "")).lower() in {"true", ""}  # gives way to the option that names its file
+    if switched and any(str(name).startswith("deepspeed_config") for name in values):
+        values = {name: value for name, value in values.items() if name != "deepspeed"}
     found = typed(values, trainer.options)
     silent = trainer.switches and not {"bf16", "fp16"} & set(found)
     at = Document(found | ({"bf16": True} if silent else {}) | _made_up(found, trainer, gpus), trainer.options)
@@ -77,8 +76,8 @@ def training_job(
         ImportedJob(present(gpus=gpus or whole((accelerate or {}).get("num_processes")))),
     )
     effects = _unpriced_values(found, at, trainer)
-    switched = f"neither bf16 nor fp16 is given; bf16 is priced, the default of {trainer.title}"
-    return _spread(joined(*parts, ImportedJob(unpriced=effects, assumed=(switched,) if silent else ())))
+    usual = f"neither bf16 nor fp16 is given; bf16 is priced, the default of {trainer.title}"
+    return _spread(joined(*parts, ImportedJob(unpriced=effects, assumed=(usual,) if silent else ())))
 
 
 def _unpriced_values(values: Mapping[str, Any], at: Document, trainer: Trainer) -> tuple[str, ...]:
@@ -153,13 +152,6 @@ def _frozen_job(at: Document, shape: Model | None, context: Context, *, adapted:
     return ImportedJob(fields, assumed=tuple(assumed), unpriced=tuple(effects))
 
 
-def _separated(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, of which ``deepspeed`` gives way to the option that names its file where it is only a switch."""
-    switched = str(values.get("deepspeed", "")).lower() in {"true", ""}
-    file = next((name for name in values if str(name).startswith("deepspeed_config")), None)
-    return {name: value for name, value in values.items() if not (name == "deepspeed" and switched and file)}
-
-
 def model_named(name: Any, context: Context) -> tuple[ImportedJob, Model | None]:
     """The model by its name, or by the last part of it, where the catalogue has it; else what it lacks."""
     if "model" in context.known:
@@ -174,10 +166,7 @@ def model_named(name: Any, context: Context) -> tuple[ImportedJob, Model | None]
 
 def _sizes_job(at: Document, trainer: Trainer, sharded: ImportedJob) -> ImportedJob:
     """Batch, sequence and length; the micro-batch that DeepSpeed's file says stands."""
-    length, steps = at("seq_length"), at("max_steps")
-    if length is not None and length <= 0:
-        length = None
-    length = length or trainer.seq_length
+    length, steps = max(at("seq_length") or 0, 0) or trainer.seq_length, at("max_steps")
     own = {name: at(name) for name in ("micro_batch_size", "steps") if at.raw(name) is not None}
     whole = sharded.fields.get("global_batch_size")
     pins = {"micro_batch_size": at("micro_batch_size"), "steps": at("steps") or 1}
@@ -200,8 +189,8 @@ def _sizes_job(at: Document, trainer: Trainer, sharded: ImportedJob) -> Imported
         ),
     }
     recompute = trainer.recompute if silent else at("recompute")
-    again = {"recompute": "full" if recompute else "none"}
-    again = again if "recompute" not in sharded.pins or recompute else {}
+    kept = "recompute" in sharded.pins and not recompute
+    again = {} if kept else {"recompute": "full" if recompute else "none"}
     unsaid = {
         "pins.micro_batch_size": "micro_batch_size" not in {*own, *sharded.pins},
         "pins.steps": "steps" not in {*own, *sharded.pins},
@@ -211,8 +200,7 @@ def _sizes_job(at: Document, trainer: Trainer, sharded: ImportedJob) -> Imported
     tp, cp = at("tp"), at("cp")
     degrees = ({"tp": tp} if tp > 1 else {}) | ({"cp": cp} if cp > 1 else {})
     many = Length(steps, "iterations", trainer.options["max_steps"].word) if steps and steps > 0 else None
-    filled = frozenset(applicable(unsaid))
-    fields = present(seq_length=length)
+    filled, fields = frozenset(applicable(unsaid)), present(seq_length=length)
     return ImportedJob(fields, pins | again | degrees, assumed=applicable(assumed), length=many, filled=filled)
 
 
@@ -257,15 +245,14 @@ def _kernels_job(at: Document) -> ImportedJob:
     effects = []
     if kernels is ...:
         effects.append(f"attention {attention} is priced as PyTorch's scaled_dot_product_attention")
-    elif kernels is not None:
+    elif kernels:
         changes["stack.attention_backend"] = list(kernels)
     if at("compile"):
         changes["stack.fused_elementwise"] = True
         effects.append("torch_compile is priced as fused elementwise kernels, without the compilation at the start")
     if at("liger"):
-        effects.append(
-            "Liger's loss is priced, but not its norms, activations and rotary kernel: a little less time and memory"
-        )
+        others = "its norms, activations and rotary kernel"
+        effects.append(f"Liger's loss is priced, but not {others}: a little less time and memory")
     fields = present(loss="fused" if at("liger") else None, changes=changes or None)
     return ImportedJob(fields, unpriced=tuple(effects))
 
@@ -278,10 +265,8 @@ def _task_job(at: Document, task: str | None) -> ImportedJob:
     if not word:
         return ImportedJob()
     if word.replace("_", "-") in GENERATING:
-        effect = (
-            f"{word} generates its samples; their generation, and models that judge them, cost more time and memory"
-        )
-        return ImportedJob({"task": "finetune"}, unpriced=(effect,))
+        effect = "their generation, and models that judge them, cost more time and memory"
+        return ImportedJob({"task": "finetune"}, unpriced=(f"{word} generates its samples; {effect}",))
     try:
         return ImportedJob({"task": task_named(word)})
     except ValueError:

@@ -14,8 +14,7 @@ from planner.answer.text import short_seconds
 from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.lines import last_digit
 from planner.jobs.logs.scan import Start
-from planner.jobs.logs.statements import Findings, findings_of, tell, with_findings
-from planner.jobs.logs.tables import log_reader, tables
+from planner.jobs.logs.tables import Findings, findings_of, log_reader, tables, tell, with_findings
 from planner.jobs.options import present
 from planner.jobs.reader import Context, JobFile
 from planner.jobs.values import real
@@ -37,11 +36,9 @@ def _of_engine(said: Mapping[str, str]) -> ImportedJob:
     """What the configuration of DeepSpeed's engine says of a job: batches, ZeRO's stage and the precision."""
     numbers = {name: int(value) for name, value in said.items() if value.isdecimal()}
     precision = next((name for name in ("bf16", "fp16") if said.get(name, "").lower() in {"true", "auto"}), None)
-    fields = present(
-        global_batch_size=numbers.get("global_batch_size"), gpus=numbers.get("world_size"), precision=precision
-    )
-    pins = present(micro_batch_size=numbers.get("micro_batch_size"), zero_stage=numbers.get("zero_stage"))
-    return ImportedJob(fields, pins)
+    batch, gpus = numbers.get("global_batch_size"), numbers.get("world_size")
+    pins: dict[str, Any] = {name: numbers[name] for name in ("micro_batch_size", "zero_stage") if name in numbers}
+    return ImportedJob(present(global_batch_size=batch, gpus=gpus, precision=precision), pins)
 
 
 _EVALUATED: Final = re.compile(r"eval_runtime['\"]: ['\"]?([\d.]+)")
@@ -63,10 +60,8 @@ def _of_state(document: Mapping[str, Any], context: Context) -> ImportedJob:
 
 def _alone(job: ImportedJob) -> ImportedJob:
     """A job of data-parallel ranks alone, as the Trainer's are unless another file says otherwise."""
-    pins = {"tp": 1, "pp": 1} | dict(job.pins)
-    return replace(
-        job, pins=pins, filled=job.filled | {f"pins.{axis}" for axis in ("tp", "pp") if axis not in job.pins}
-    )
+    filled = job.filled | {f"pins.{axis}" for axis in ("tp", "pp") if axis not in job.pins}
+    return replace(job, pins={"tp": 1, "pp": 1, **job.pins}, filled=filled)
 
 
 def _tokens(document: Mapping[str, Any]) -> Iterator[str]:
@@ -78,10 +73,7 @@ def _tokens(document: Mapping[str, Any]) -> Iterator[str]:
 def _whole_run(findings: Findings, said: Mapping[str, str], *, evaluated: float = 0.0) -> Findings:
     """Without lines of steps the mean of the whole run, which holds its warm-up and its checkpoints.
 
-    Args:
-        findings: of the lines.
-        said: ``runtime`` in seconds, and ``steps`` or how many of them a second.
-        evaluated: seconds of evaluations.
+    It has a ``runtime`` in seconds, less those of evaluations, and ``steps`` or how many of them a second.
     """
     steps, runtime, rate = (real(said.get(name)) for name in ("steps", "runtime", "steps_per_second"))
     steps, rounding = (steps, 0.0) if steps else (runtime * rate, last_digit(said.get("steps_per_second", "")) / 2)
@@ -91,11 +83,8 @@ def _whole_run(findings: Findings, said: Mapping[str, str], *, evaluated: float 
     without = f" less {evaluated:,.0f} s of evaluation" if evaluated else ""
     of_all = f"the mean of all {steps:,.0f} ({runtime:,.0f} s{without}), warm-up and checkpoints among them"
     remark = f"{short_seconds(seconds)} per iteration: {of_all}; if the run was resumed, the true time is longer"
-    measured = {
-        **findings.measured,
-        "iteration_seconds": seconds,
-        "rounding": rounding / rate if rate and rounding else 0.0,
-    }
+    fine = rounding / rate if rate and rounding else 0.0
+    measured = {**findings.measured, "iteration_seconds": seconds, "rounding": fine}
     others = (one for one in findings.remarks if not one.startswith("no line"))
     return replace(findings, measured=measured, remarks=(remark, *others), uncertain=True)
 

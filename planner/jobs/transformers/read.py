@@ -8,36 +8,27 @@ from pathlib import Path
 from typing import Any, Final
 
 from costmodels.stack.finetune import GENERATING, TASKS
+from planner.jobs.data import data, words
 from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
-from planner.jobs.transformers.arguments import Started, files_of, is_option, overrides_of, started, values_of
+from planner.jobs.transformers.arguments import (
+    Started,
+    accelerate_of,
+    files_of,
+    gpus_of,
+    is_option,
+    overrides_of,
+    started,
+    values_of,
+)
 from planner.jobs.transformers.job import training_job
-from planner.jobs.transformers.launched import accelerate_of, gpus_of
 from planner.jobs.transformers.trainer import TRANSFORMERS, Trainer
 
-MARKS: Final = frozenset({
-    "per_device_train_batch_size", "per_gpu_train_batch_size", "per_device_batch_size", "num_train_epochs",
-    "gradient_checkpointing", "lora_target_modules", "deepspeed_config", "gradient_accumulation_steps", "deepspeed",
-    "lora_r", "lora_rank", "load_in_4bit", "load_in_8bit", "model_max_length",
-})  # fmt: skip
-"""Options that a trainer of this family has, and others have not."""
-OF_TRL: Final = frozenset({
-    "dataset_name", "dataset_mixer", "dataset_mixture", "use_peft", "max_seq_length", "num_generations", "use_vllm",
-    "max_prompt_length", "max_completion_length", "dataset_text_field", "dataset_id_or_path", "loss_type", "beta",
-})  # fmt: skip
-"""Names that recipes of TRL have in addition to TrainingArguments."""
+_SAID: Final = data("transformers/words")
+OF_TRL: Final = frozenset(words(_SAID["of_trl"]))
 OF_ACCELERATE: Final = frozenset({"with_tracking", "checkpointing_steps"})
 """Names of the scripts that loop by themselves with Accelerate (``run_clm_no_trainer.py``), whatever else they have."""
-_OTHERS: Final = frozenset({
-    "num_layers", "num_attention_heads", "tensor_model_parallel_size", "pipeline_model_parallel_size",
-    "micro_train_batch_size", "actor_num_gpus_per_node", "colocate_all_models",
-})  # fmt: skip
-"""Options that say the command line is another family's, Megatron's or a trainer's that generates."""
-_OF_OTHERS: Final = OF_TRL | {
-    "finetuning_type", "cutoff_len", "lora_target", "pref_loss", "flash_attn", "tuner_type", "train_type", "sft_type",
-    "rlhf_type", "split_dataset_ratio",
-}  # fmt: skip
-"""Names in a file that say it is another trainer's."""
+_OF_OTHERS: Final = OF_TRL | {*words(_SAID["of_others"])}
 _PAIRED: Final = frozenset(TASKS) - {"pretrain", "finetune"}
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
@@ -51,17 +42,13 @@ class Command:
     file: Path | None
 
 
-def command_of(launch: Launch, context: Context, trainer: Trainer, words: Collection[str] | None = None) -> Command:
+def command_of(launch: Launch, context: Context, trainer: Trainer, said: Collection[str] | None = None) -> Command:
     """A command line taken apart; what it says itself stands above what its file says.
 
-    Args:
-        launch: evaluated.
-        context: with the files.
-        trainer: whose switches have ``--no_x``.
-        words: that the program is given, where the first ones are not its options.
+    ``said`` is what the program is given, where the first words are not its options.
     """
     start = started(launch.words)
-    given = tuple(start.words if words is None else words)
+    given = tuple(start.words if said is None else said)
     own = {**overrides_of(given), **values_of(given, trainer.options)}
     named = [*files_of(given, *_SUFFIXES), *(str(own.pop(name)) for name in ("config", "config_file") if name in own)]
     missing = None
@@ -82,11 +69,7 @@ def command_job(
     task: str | None = None,
     accelerate: Mapping[str, Any] | None = None,
 ) -> ImportedJob:
-    """The job of a command line, which another one starts by ``accelerate`` where it is so configured.
-
-    Raises:
-        BadRequest: a value that is wrong, or contradicts another.
-    """
+    """The job of a command line, which another one starts by ``accelerate`` where it is so configured."""
     command = command or command_of(launch, context, trainer)
     written = (JobFile(Path(path), text) for path, text in launch.written.items())  # they stand above those on disk
     context = replace(context, files=(*context.files, *written))
@@ -121,17 +104,14 @@ def names_in(launch: Launch) -> set[str]:
 
 def _recognises(launch: Launch) -> bool:
     names = names_in(launch)
-    return bool(names & MARKS) and not names & _OTHERS
+    return bool(names & {*words(_SAID["marks"])}) and not names & {*words(_SAID["other_families"])}
 
 
 def _read(launch: Launch, context: Context) -> ImportedJob:
-    return command_job(launch, context, TRANSFORMERS, task=_task(started(launch.words).name))
-
-
-def _task(name: str) -> str | None:
-    """The task of pairs or of own samples that a word of a script's name says; ``train.py`` says none."""
-    words = name.lower().replace("-", "_").split("_")
-    return next((word for word in words if word in GENERATING or word in _PAIRED), None)
+    """The job of a script; a word of its name may say a task of pairs or of own samples, ``train.py`` says none."""
+    parts = started(launch.words).name.lower().replace("-", "_").split("_")
+    task = next((word for word in parts if word in GENERATING or word in _PAIRED), None)
+    return command_job(launch, context, TRANSFORMERS, task=task)
 
 
 def _recognises_file(file: JobFile) -> bool:
@@ -140,18 +120,10 @@ def _recognises_file(file: JobFile) -> bool:
     return bool(batch) and (bool(keys & OF_ACCELERATE) or not keys & _OF_OTHERS)
 
 
-def _read_file(file: JobFile, context: Context) -> ImportedJob:
-    return file_job(file, context, TRANSFORMERS)
-
-
 def file_job(file: JobFile, context: Context, trainer: Trainer, task: str | None = None) -> ImportedJob:
-    """The job of a file of options; an Accelerate configuration among the job's files says how it is started.
-
-    Raises:
-        BadRequest: a value that is wrong, or contradicts another.
-    """
-    beside = context.holding("distributed_type")
-    accelerate = beside.document if beside else None
+    """The job of a file of options; an Accelerate configuration among the job's files says how it is started."""
+    started_by = context.holding("distributed_type")
+    accelerate = started_by.document if started_by else None
     found = training_job(file.document or {}, trainer, context, beside=file.path, accelerate=accelerate, task=task)
     alone = accelerate is None and found.framework == "accelerate" and not found.pins.get("zero_stage")
     remark = (
@@ -163,5 +135,8 @@ def file_job(file: JobFile, context: Context, trainer: Trainer, task: str | None
 
 READERS: Final = (
     CommandReader("transformers", "a command line of Transformers' Trainer", "", _recognises, _read),
-    DocumentReader("transformers", "TrainingArguments of Transformers", "", _recognises_file, _read_file),
-)
+    DocumentReader(
+        "transformers", "TrainingArguments of Transformers", "", _recognises_file,
+        lambda file, context: file_job(file, context, TRANSFORMERS),
+    ),
+)  # fmt: skip

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS
-from planner.jobs.accelerate.read import Find, accelerate_job, deepspeed_document, finder
+from planner.jobs.accelerate.read import Find, accelerate_job, deepspeed_document
+from planner.jobs.data import data, words
 from planner.jobs.deepspeed.read import AUTO, deepspeed_job
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import Document
 from planner.jobs.reader import Context
-from planner.jobs.transformers.options import FORMATS
-from planner.jobs.transformers.trainer import Trainer, zero
+from planner.jobs.transformers.trainer import FORMATS, Trainer, zero
 from planner.jobs.values import truth
 
 STACK: Final = "transformers"
@@ -41,11 +42,8 @@ def sharded_job(
         context: with the files that it names.
         beside: the file that the options stand in.
         hidden: width of the model's layers, of which a bucket that is left open has the square; None: not known.
-
-    Raises:
-        BadRequest: what DeepSpeed's file says contradicts the options, or a value is wrong.
     """
-    named, find = at("deepspeed"), finder(context, beside)
+    named, find = at("deepspeed"), partial(context.find, beside=beside)
     kind = str((accelerate or {}).get("distributed_type", "")).upper()
     if isinstance(named, Mapping) or (named is not None and str(named).lower() not in _HERE):
         return _of_deepspeed(_document(named, trainer, context, find), str(named), at, hidden)
@@ -65,15 +63,20 @@ def _document(named: Any, trainer: Trainer, context: Context, find: Find) -> Map
     if isinstance(named, Mapping):
         return named
     if str(named).lstrip().startswith("{"):
-        try:
-            found: Mapping[str, Any] = json.loads(str(named))
-        except ValueError as error:
-            raise BadRequest(f"deepspeed: no JSON: {error}") from None
-        return found
+        return _parsed("deepspeed", str(named))
     if (file := find(str(named))) is not None:
         return file.document
     short = str(named).rpartition("/")[2].removesuffix(".json")
     return trainer.deepspeed.get(short) or _only(context)
+
+
+def _parsed(option: str, text: str) -> Mapping[str, Any]:
+    """The table that an option has as JSON."""
+    try:
+        found: Mapping[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise BadRequest(f"{option}: no JSON: {error}") from None
+    return found
 
 
 def _only(context: Context) -> Mapping[str, Any] | None:
@@ -108,11 +111,7 @@ def _of_deepspeed(document: Mapping[str, Any] | None, name: str, at: Document, h
 
 
 def filled(document: Mapping[str, Any], at: Document, hidden: int | None = None) -> Mapping[str, Any]:
-    """DeepSpeed's document with what is left to the Trainer filled in from its options, and from the model's width.
-
-    Raises:
-        BadRequest: both say a value, and not the same; Transformers refuses that too.
-    """
+    """DeepSpeed's document with what is left to the Trainer filled in from its options, and from the model's width."""
     made = {key: value for key, value in document.items() if key != "train_batch_size" or value != AUTO}
     for key, field in _SIZES.items():
         own, given = made.get(key), at.raw(field)
@@ -141,20 +140,20 @@ def _formats(document: Mapping[str, Any], at: Document) -> dict[str, Any]:
 
 def _fsdp(at: Document, trainer: Trainer, find: Find) -> Mapping[str, Any] | None:
     """Accelerate's document of what ``fsdp`` and ``fsdp_config`` say; None where nothing is sharded."""
-    words = at("fsdp")
-    brought = trainer.fsdp.get(str(words), {})
-    words = " ".join(map(str, words)) if isinstance(words, list | tuple) else str(words or "")
+    said = at("fsdp")
+    brought = trainer.fsdp.get(str(said), {})
+    said = " ".join(map(str, said)) if isinstance(said, list | tuple) else str(said or "")
     config = dict(brought or _table(at("fsdp_config"), find))
-    words = "full_shard" if brought else words
-    if truth(words) is False or not (words.strip() or config):
+    said = "full_shard" if brought else said
+    if truth(said) is False or not (said.strip() or config):
         return None
     named = {f"fsdp_{str(key).removeprefix('fsdp_')}": value for key, value in config.items()}
     for older, key in _OLDER.items():
         if older in named:
             named[key] = named.pop(older)
-    strategy = next((word for word in words.lower().split() if word.endswith(("shard", "op", "zero2"))), "")
+    strategy = next((word for word in said.lower().split() if word.endswith(("shard", "op", "zero2"))), "")
     named |= {"fsdp_sharding_strategy": strategy} if strategy else {}
-    named |= {"fsdp_offload_params": True} if "offload" in words.lower().split() else {}
+    named |= {"fsdp_offload_params": True} if "offload" in said.lower().split() else {}
     kept = {key: value for key, value in named.items() if key not in _LEFT and not key.startswith("fsdp__")}
     return {"distributed_type": "FSDP", "fsdp_config": kept}
 
@@ -162,10 +161,7 @@ def _fsdp(at: Document, trainer: Trainer, find: Find) -> Mapping[str, Any] | Non
 def _table(given: Any, find: Find) -> Mapping[str, Any]:
     """A table that is given as one, in JSON, or as the name of a file."""
     if isinstance(given, str) and given.lstrip().startswith("{"):
-        try:
-            given = json.loads(given)
-        except ValueError as error:
-            raise BadRequest(f"fsdp_config: no JSON: {error}") from None
+        given = _parsed("fsdp_config", given)
     elif isinstance(given, str) and given:
         file = find(given)
         if file is None or file.document is None:
@@ -176,10 +172,7 @@ def _table(given: Any, find: Find) -> Mapping[str, Any]:
 
 _OLDER: Final = {"fsdp_cpu_offload": "fsdp_offload_params"}
 """Keys of ``fsdp_config`` by Accelerate's own."""
-_LEFT: Final = frozenset({
-    "fsdp_xla", "fsdp_xla_fsdp_v2", "fsdp_xla_fsdp_grad_ckpt", "fsdp_xla_fsdp_settings", "fsdp_final_state_dict_type",
-    "fsdp_mixed_precision_policy", "fsdp_cpu_offload_pin_memory",
-})  # fmt: skip
+_LEFT: Final = frozenset(words(data("transformers/words")["fsdp_harmless"]))
 """Keys of ``fsdp_config`` that change no price on GPUs."""
 
 
@@ -196,14 +189,10 @@ def _of_pytorch(
     usual = trainer.precision if at.raw("bf16") is None and at.raw("fp16") is None else "fp32"
     precision = own or (mixed if mixed not in {"no", "false"} else None) or narrow or usual
     found = accelerate_job({**document, "mixed_precision": {"fp32": "no"}.get(precision, precision)})
-    said = () if own or mixed not in {"no", "false"} else (_assumed(precision, trainer, narrow),)
-    gpus = {"gpus": found.fields["gpus"]} if "gpus" in found.fields else {}
-    fields = {**found.fields, "stack": STACK, **gpus}
+    why = f"the model is loaded in {narrow}" if narrow else f"{trainer.title} then takes it"
+    silent = f"neither bf16 nor fp16 is switched on; {precision} is priced, as {why}; --precision changes it"
+    said = () if own or mixed not in {"no", "false"} else (silent,)
+    fields = {**found.fields, "stack": STACK}
     pins = {name: pin for name, pin in found.pins.items() if name != "recompute" or pin != "none"}
     filled = frozenset({"precision"} if said else ())
     return ImportedJob(fields, pins, assumed=said, unpriced=found.unpriced, framework="accelerate", filled=filled)
-
-
-def _assumed(precision: str, trainer: Trainer, narrow: str | None) -> str:
-    why = f"the model is loaded in {narrow}" if narrow else f"{trainer.title} then takes it"
-    return f"neither bf16 nor fp16 is switched on; {precision} is priced, as {why}; --precision changes it"

@@ -1,13 +1,43 @@
-"""What one trainer that is built on Transformers' does its own way, as a record; ``job`` makes a job with it."""
+"""What Transformers' TrainingArguments and the scripts around them say, and what trainers on them do their own way.
+
+As of Transformers 5; older names are read. Trainers have these options too, with a few of their own added or in place.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from planner.jobs.options import Options
-from planner.jobs.transformers import options as usual
+from planner.jobs.data import data, words
+from planner.jobs.options import Option, Options, rows
+
+_SAID: Final = data("transformers/words")
+
+
+def training_options(*own: Option) -> Options:
+    """TrainingArguments with a trainer's own options, each in the place of the one of its field if there is one."""
+    return Options(*({row.field: row for row in rows(_SAID["options"])} | {row.field: row for row in own}).values())
+
+
+OPTIONS: Final = training_options()
+RANKED: Final[Mapping[str, str]] = _SAID["ranked"]
+"""By the beginning of its name, what an optimizer is priced as whose states are fewer than any bytes per parameter."""
+PAGED: Final = "paged_"
+"""Begins the names of optimizers whose states move to the host where the device runs out."""
+ATTENTION: Final = {"": ()} | {
+    word: words(kernels) for kernels, names in _SAID["attention"].items() for word in words(names)
+}
+"""Kernels by what ``attn_implementation`` says; none: as PyTorch's scaled_dot_product_attention chooses."""
+FORMATS: Final = {word: meant for meant, names in _SAID["formats"].items() for word in words(names)}
+"""Formats by what ``dtype`` says."""
+TARGETS: Final = {name: meant for meant, names in _SAID["targets"].items() for name in words(names)}
+"""Modules of Transformers' models by the names of Megatron's."""
+EVERYWHERE: Final = frozenset(words(_SAID["everywhere"]))
+EFFECTS: Final[Mapping[str, str]] = _SAID["unpriced"]
+"""What options do that are read and not priced."""
+HARMLESS: Final = words(_SAID["harmless"])
+"""Options that change neither time nor memory of an iteration."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +46,7 @@ class Trainer:
 
     Attributes:
         title: what people call it.
-        options: its options, by the fields of ``planner.jobs.transformers.options``.
+        options: its options, by the fields of ``planner.jobs.transformers.trainer``.
         harmless: names of options that change no price, as ``words`` has them.
         effects: what options do that are read and not priced.
         precision: of the products where neither bf16 nor fp16 is said.
@@ -40,8 +70,8 @@ class Trainer:
 
     title: str
     options: Options
-    harmless: tuple[str, ...] = usual.HARMLESS
-    effects: Mapping[str, str] = field(default_factory=lambda: usual.EFFECTS)
+    harmless: tuple[str, ...] = HARMLESS
+    effects: Mapping[str, str] = field(default_factory=lambda: EFFECTS)
     precision: Literal["fp32", "bf16"] = "fp32"
     switches: bool = False
     weights: Literal["bf16", "fp32", "products", "masters", "kept"] = "fp32"
@@ -66,4 +96,4 @@ def zero(stage: int, *, offload: bool = False, bf16: bool | str = "auto", **more
     return {**left, **tables, "zero_optimization": {"stage": stage, **away, **more}}
 
 
-TRANSFORMERS = Trainer("Transformers' Trainer", usual.OPTIONS, own_adapters=True)
+TRANSFORMERS = Trainer("Transformers' Trainer", OPTIONS, own_adapters=True)

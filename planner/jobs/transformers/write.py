@@ -10,10 +10,10 @@ from typing import Any, Final
 from costmodels.names import SHARDED_PARAMETERS
 from planner.frameworks.registry import framework_of
 from planner.jobs.accelerate import write as accelerate
-from planner.jobs.check import broken
 from planner.jobs.choices import uncarried_choices
+from planner.jobs.data import data, words
 from planner.jobs.deepspeed import write as deepspeed
-from planner.jobs.job import Export, Job, refuse
+from planner.jobs.job import Export, Job, broken, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.options import applicable
 from planner.jobs.transformers.trainer import Trainer
@@ -26,14 +26,8 @@ CARRIED: Final = (
     *("stack.offload_fraction",),
 )
 """Choices and paths of changes that a recipe or its sharding file has."""
-_OPTIMIZERS: Final = {
-    "adam": "adamw_torch_fused", "adam-8bit": "adamw_bnb_8bit", "adafactor": "adafactor", "sgd": "sgd",
-    "lion": "lion_32bit", "lion-8bit": "lion_8bit", "adagrad": "adagrad", "rmsprop": "rmsprop",
-}  # fmt: skip
-_MODULES: Final = {
-    "linear_qkv": ("q_proj", "k_proj", "v_proj"), "linear_proj": ("o_proj",),
-    "linear_fc1": ("gate_proj", "up_proj"), "linear_fc2": ("down_proj",),
-}  # fmt: skip
+_OPTIMIZERS: Final[Mapping[str, str]] = data("transformers/words")["written"]["optimizers"]
+_MODULES: Final[Mapping[str, str]] = data("transformers/words")["written"]["modules"]
 _BITS: Final = {"nf4": 4, "nf4-double": 4, "fp4": 4, "fp4-double": 4, "int8": 8}
 _ATTENTION: Final = {"unfused": "eager", "flash-2": "flash_attention_2", "flash-3": "flash_attention_3"}
 _FORMATS: Final = ("bf16", "fp16", "fp32")
@@ -63,16 +57,12 @@ class Written:
 
 
 def written(job: Job, how: Written) -> Export:
-    """The recipe, and its file of DeepSpeed or Accelerate.
-
-    Raises:
-        Inexpressible: the trainer lacks a part of the plan.
-    """
+    """The recipe, and its file of DeepSpeed or Accelerate."""
     by = "deepspeed" if framework_of(job.stack) == "deepspeed" else "accelerate"
     _refuse(job, how, by)
     task = str(job.asked("task") or "finetune")
-    beside = _beside(job, by)
-    name, text = next(iter(beside.files.items()))
+    sharding = deepspeed.deepspeed(job, "0.19") if by == "deepspeed" else accelerate.accelerate(job, "1.15")
+    name, text = next(iter(sharding.files.items()))
     document = how.finished(how.trainer.options.document(_values(job, how, by, task)), job)
     program = tuple(word.format(task=how.tasks[task]) for word in how.programs[by])
     launcher = {
@@ -85,12 +75,7 @@ def written(job: Job, how: Written) -> Export:
         how.file.format(task=how.tasks[task]): shell.commented(how.trainer.title, remarks, yaml_text(document)),
         name: text,
     }
-    return Export(files=files, program=program, environment=beside.environment, remarks=remarks)
-
-
-def _beside(job: Job, by: str) -> Export:
-    """What shards states, which is DeepSpeed's file or Accelerate's own."""
-    return deepspeed.deepspeed(job, "0.19") if by == "deepspeed" else accelerate.accelerate(job, "1.15")
+    return Export(files=files, program=program, environment=sharding.environment, remarks=remarks)
 
 
 def _refuse(job: Job, how: Written, by: str) -> None:
@@ -116,6 +101,7 @@ def _values(job: Job, how: Written, by: str, task: str) -> dict[str, Any]:
     at, known = job.strategy, {row.field for row in how.trainer.options}
     backend = (job.asked("changes") or {}).get("stack.attention_backend")
     attention = next((word for kernel, word in _ATTENTION.items() if kernel in list(backend or [])[:1]), None)
+    whole = job.adapters is None or job.asked("base_precision") == "fp32"  # adapters may train on narrower weights
     values = {
         "model": job.hub or job.model.name,
         "seq_length": job.seq_length,
@@ -128,7 +114,7 @@ def _values(job: Job, how: Written, by: str, task: str) -> dict[str, Any]:
         "attention": attention,
         "liger": True if job.switches.loss == "fused" else None,
         "deepspeed": deepspeed.FILE if by == "deepspeed" else None,
-        "weights": _loaded(job) if by == "accelerate" else None,
+        "weights": ("float32" if whole else "bfloat16") if by == "accelerate" else None,
         "stage": how.tasks[task],
         "cp": at.cp if at.cp > 1 else None,
         **_adapters(job),
@@ -136,16 +122,11 @@ def _values(job: Job, how: Written, by: str, task: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name in known}
 
 
-def _loaded(job: Job) -> str:
-    """The format that weights are loaded in: fp32 where they train, unless adapters train on narrower ones."""
-    return "float32" if job.adapters is None or job.asked("base_precision") == "fp32" else "bfloat16"
-
-
 def _adapters(job: Job) -> dict[str, Any]:
     found, base = job.adapters, str(job.asked("base_precision") or "")
     if found is None:
         return {"method": "full"}
-    names = [name for module in found.modules for name in _MODULES[module]]
+    names = [name for module in found.modules for name in words(_MODULES[module])]
     bits = _BITS.get(base)
     return {
         "method": "lora",

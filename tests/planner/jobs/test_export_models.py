@@ -8,7 +8,7 @@ from costmodels.model.catalogue import model, names
 from planner import plan as best
 from planner.jobs.megatron.options import OPTIONS
 from planner.jobs.megatron.write_stack import stack_values
-from planner.jobs.model_constants import known_constants, model_constants
+from planner.jobs.models import known_constants, model_constants
 from planner.jobs.registry import export
 from planner.request.request import PlanRequest
 from tests.conformance.plans import random_plans

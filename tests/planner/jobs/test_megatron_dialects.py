@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import BadRequest
-from planner.jobs.megatron.dialects import dialect_of
+from planner.jobs.megatron.dialect import dialect_of
 from planner.jobs.megatron.read import READERS
 from planner.jobs.reader import Context, Launch
 from planner.jobs.shell import read_script

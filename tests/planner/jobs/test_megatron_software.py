@@ -8,8 +8,7 @@ from click.testing import CliRunner
 
 from planner import PlanRequest, why_not
 from planner.cli import main
-from planner.jobs.megatron.dialect import options_of
-from planner.jobs.megatron.effects import OF_THE_RUN, UNPRICED
+from planner.jobs.megatron.dialect import OF_THE_RUN, UNPRICED, options_of
 from planner.jobs.megatron.job import job_of
 from planner.jobs.megatron.read_software import LOOPED
 from tests.each import each

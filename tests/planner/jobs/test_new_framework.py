@@ -13,7 +13,7 @@ from planner.frameworks.registry import FRAMEWORKS, Framework
 from planner.jobs import readers
 from planner.jobs.imported import ImportedJob, complete
 from planner.jobs.job import Export, Inexpressible
-from planner.jobs.options import Document, Options, choice, number
+from planner.jobs.options import Document, Options, rows
 from planner.jobs.reader import DocumentReader
 from planner.jobs.readers import import_job
 from planner.jobs.registry import TARGETS, Target, export
@@ -25,16 +25,17 @@ RULES = (
     when.usual("toy-offload", "toy.memory", "none"),
 )  # fmt: skip
 
-OPTIONS = Options(
-    number("mesh.tensor", "tp", 1),
-    number("mesh.data", "dp"),
-    number("batch.sequences", "micro_batch_size", 1),
-    number("batch.all", "global_batch_size"),
-    number("batch.tokens", "seq_length"),
-    number("memory.zero", "zero_stage", 0, least=0),
-    choice("memory.remat", "recompute", {"off": "none", "all": "full"}, "none"),
-    choice("mesh.norms", "sequence_parallel", {"split": "true", "whole": "false"}, "false"),
-)
+TABLE = {
+    "mesh.tensor": {"number": "tp", "default": 1},
+    "mesh.data": {"number": "dp"},
+    "batch.sequences": {"number": "micro_batch_size", "default": 1},
+    "batch.all": {"number": "global_batch_size"},
+    "batch.tokens": {"number": "seq_length"},
+    "memory.zero": {"number": "zero_stage", "default": 0, "least": 0},
+    "memory.remat": {"choice": "recompute", "values": {"off": "none", "all": "full"}, "default": "none"},
+    "mesh.norms": {"choice": "sequence_parallel", "values": {"split": "true", "whole": "false"}, "default": "false"},
+}
+OPTIONS = Options(*rows(TABLE))
 AXES = ("tp", "dp", "micro_batch_size", "zero_stage", "recompute")
 
 

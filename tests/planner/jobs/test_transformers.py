@@ -14,8 +14,7 @@ from planner.jobs.imported import complete
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
 from planner.jobs.readers import READERS
 from planner.jobs.transformers.arguments import started, values_of
-from planner.jobs.transformers.options import OPTIONS
-from planner.jobs.transformers.trainer import zero
+from planner.jobs.transformers.trainer import OPTIONS, zero
 from planner.jobs.values import truth, whole
 
 

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from planner.jobs.shell import read_script
-from planner.jobs.shell.expand import expand
+from planner.jobs.shell.script import expand
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 

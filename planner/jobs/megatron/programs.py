@@ -1,12 +1,46 @@
-"""The layers of Megatron-LM's programs of Mamba layers where shares of the kinds say them, and no pattern does."""
+"""Megatron-LM's programs that train more than a decoder of text: Mamba layers by shares of kinds, vision towers."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
 from planner.errors import BadRequest
-from planner.jobs.megatron.dialect import Words
+from planner.jobs.megatron.dialect import OF_VISION, Words
+
+_MULTIMODAL: Final = frozenset({"pretrain_vlm"})
+_LENGTHS: Final = ("decoder-seq-length", "dataloader-seq-length", "seq-length")
+"""Options of the language model's length, the first that is given; the last two are of text alone."""
+_TOWER: Final = frozenset({*_LENGTHS, "encoder-seq-length", "encoder-num-layers", "decoder-num-layers"})
+VISION: Final = "only the language model is priced, not the vision tower and its projection: more memory and time"
+
+
+def is_multimodal(given: Mapping[str, Sequence[str]], programs: Collection[str]) -> bool:
+    """Whether a language model has a vision tower, by the program's name or its options."""
+    return bool(_MULTIMODAL & set(programs)) or bool(OF_VISION.keys() & given.keys())
+
+
+def of_language(given: Mapping[str, Sequence[str]]) -> Words:
+    """Options of a multimodal program as those of its language model (pretrain_vlm.py: ``model_provider``)."""
+    length = next((name for name in _LENGTHS if name in given), "")
+    if not length and "encoder-seq-length" in given:
+        length = " ".join(given["encoder-seq-length"])
+        raise BadRequest(
+            f"--encoder-seq-length {length:.40} is for the vision tower; --decoder-seq-length is for the language model"
+        )
+    layers = next((name for name in ("decoder-num-layers", "num-layers") if name in given), "")
+    own = {name: list(values) for name, values in given.items() if name not in _TOWER}
+    own |= {"seq-length": list(given[length])} if length else {}
+    return own | ({"num-layers": list(given[layers])} if layers else {})
+
+
+def said_of_vision(given: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """What a price of the language model leaves out."""
+    yield VISION
+    if "decoder-seq-length" not in given and any(name in given for name in _LENGTHS):
+        yield "--seq-length is priced; image tokens may come on top, --decoder-seq-length counts them all"
+
 
 HYBRID: Final = frozenset({"pretrain_mamba", "pretrain_hybrid"})
 """Programs of Mamba layers."""
@@ -17,9 +51,6 @@ def of_hybrid(given: Words) -> Words:
     """Options with the pattern of layers that ratios stand for, where no pattern is given.
 
     A program of Mamba layers (``--is-hybrid-model``) has nothing but these without ratios.
-
-    Raises:
-        BadRequest: ratios that are none, or more layers than any model has.
     """
     said = {name: " ".join(given[name]) for name in _RATIOS if name in given}
     left = {name: values for name, values in given.items() if name not in _RATIOS}
