@@ -204,12 +204,14 @@ def effects() -> str:
 
 def ranking() -> str:
     """How well the model chooses among the strategies of measured sweeps."""
-    names = ("sources", "sweeps of four or more", "mean regret", "floor", "rank correlation", "ceiling", "within noise")
-    lines = [f"| {' | '.join(names)} |", f"|{'--:|' * len(names)}"]
-    total, sources = ranked()["summary"], len(ranked()["groups"])
-    regret = f"{total['mean_regret']:.1%} | {total['regret_floor']:.1%}"
-    figures = f"{regret} | {total['rank_correlation']:.2f} | {total['ceiling']:.2f} | {total['near']:.0%}"
-    return "\n".join([*lines, f"| {sources} | {total['sweeps']} | {figures} |"])
+    names = ("sweeps over", "sources", "sweeps", "mean regret", "floor", "rank correlation", "ceiling", "within noise")
+    lines = [f"| {' | '.join(names)} |", f"|---|{'--:|' * (len(names) - 1)}"]
+    for over, key in (("strategy and batch", "summary"), ("strategy alone", "summary_same_batch")):
+        one = ranked()[key]
+        regret = f"{one['mean_regret']:.1%} | {one['regret_floor']:.1%}"
+        figures = f"{regret} | {one['rank_correlation']:.2f} | {one['ceiling']:.2f} | {one['near']:.0%}"
+        lines.append(f"| {over} | {one['sources']} | {one['sweeps']} | {figures} |")
+    return "\n".join(lines)
 
 
 def _errors(errors: Mapping[str, float]) -> str:

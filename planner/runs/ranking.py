@@ -97,12 +97,13 @@ def timed(paths: Iterable[Path], *, workers: int = 1, progress: Tell | None = No
     return [one for one in priced if one is not None]
 
 
-def sweeps(runs: Iterable[Timed]) -> list[Sweep]:
+def sweeps(runs: Iterable[Timed], *, same_batch: bool = False) -> list[Sweep]:
     """Every sweep of four or more measured strategies: same source, machine, software, model, sequence and precision.
 
-    Times are per token, since batches may differ. What was measured again counts once, with the median of its times.
+    Times are per token, since batches may differ, unless ``same_batch`` keeps them apart, as a question does. What was
+    measured again counts once, with the median of its times.
     """
-    cells = grouped(runs, lambda one: one.cell)
+    cells = grouped(runs, lambda one: (one.cell, one.facts["batch"] if same_batch else None))
     again = [list(grouped(cells[cell], lambda one: one.question).values()) for cell in sorted(cells, key=str)]
     noises = _noises(same for alike in again for same in alike if len(same) > 1)
     return [_judged(alike, noises) for alike in again if len(alike) >= SMALLEST]
@@ -236,9 +237,8 @@ def overall(groups: dict[str, dict[str, float]]) -> dict[str, float]:
     if not groups:
         return {"sweeps": 0}
     means = ("mean_regret", "rank_correlation", "ceiling", "regret_floor", "near")
-    return {"sweeps": sum(group["sweeps"] for group in groups.values())} | {
-        name: statistics.fmean(group[name] for group in groups.values()) for name in means
-    }
+    counts = {"sweeps": sum(group["sweeps"] for group in groups.values()), "sources": len(groups)}
+    return counts | {name: statistics.fmean(group[name] for group in groups.values()) for name in means}
 
 
 COLUMNS: Final = (
@@ -265,10 +265,11 @@ def report(runs: list[Timed], *, form: str = "table") -> str:
     found, changed = sweeps(runs), effects(run.compared for run in runs)
     groups = by_group(found)
     total, rest = overall(groups), without_left_out(groups)
+    alone = overall(by_group(sweeps(runs, same_batch=True)))
     if form == "json":
         rows = [one.cell._asdict() | {k: v for k, v in one._asdict().items() if k != "cell"} for one in found]
         document = {"sweeps": rows, "groups": groups, "summary": total, "summary_without_left_out": rest}
-        return json.dumps(document | {"effects": changed}, indent=1)
+        return json.dumps(document | {"summary_same_batch": alone, "effects": changed}, indent=1)
     single = ["", *lines(changed), "", EFFECTS] if changed else []
     if not found:
         none = f"No sweep: none of the runs differ from {SMALLEST - 1} others in nothing but their strategy"
@@ -276,6 +277,8 @@ def report(runs: list[Timed], *, form: str = "table") -> str:
     means = {"mean over groups": total}
     if rest["sweeps"] not in {0, total["sweeps"]}:
         means["without those left out of fits"] = rest
+    if alone["sweeps"]:
+        means["sweeps of one batch size"] = alone
     return "\n".join([_answer(total), "", *table(groups | means, COLUMNS, wide=NAME), "", LEGEND, *single])
 
 

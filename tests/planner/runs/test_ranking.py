@@ -85,6 +85,16 @@ def test_what_a_stack_may_run_makes_no_other_software(tmp_path):
     assert len(changed_in_one(tmp_path, lambda request: request.update(stages))) == 1
 
 
+def test_batches_are_swept_over_unless_they_are_to_be_the_same(tmp_path):
+    path = tmp_path / "batches.jsonl"
+    rows = swept([1.0, 2.0, 3.0, 4.0])
+    rows[0]["request"]["global_batch_size"] = 128
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    runs = timed([path])
+    assert [one.strategies for one in sweeps(runs)] == [4]
+    assert sweeps(runs, same_batch=True) == []
+
+
 def test_no_measurement_chooses_between_strategies_of_one_price(tmp_path):
     path = tmp_path / "equal.jsonl"
     best = min(swept([1.0] * 4), key=lambda row: only(judged(row), "iteration_time").predicted)
