@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -14,10 +14,9 @@ from planner.errors import BadFile, BadRequest, MeshwrightError
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob
-from planner.jobs.logs.comments import figures_in
 from planner.jobs.reader import Context, DocumentReader, JobFile, LogReader, Reader, job_file
 from planner.jobs.recognise import is_script, kind, looks_like, readers_of
-from planner.jobs.script import job_of_script, script_of, started
+from planner.jobs.script import figures_in, job_of_script, script_of, started
 from planner.jobs.shell.tasks import scripted
 from planner.request.fields import FIELDS
 
@@ -94,7 +93,9 @@ def read_files(
     for file in sorted(files, key=lambda file: not is_script(file)):  # scripts name other files
         others = replace(context, files=tuple(one for one in files if one is not file), folder=file.path.parent)
         parts[file.path] = _part(file, others, readers, form if len(files) == 1 else None)
-    _check_form(parts.values(), form)
+    if form and all(part.reader.form != form for part in parts.values()):
+        seen = "; ".join(f"{part.file.path} looks like {part.reader.title}" for part in parts.values())
+        raise BadRequest(f"--from {form}: {seen}; leave --from out")
     found = tuple(
         replace(part, job=None)
         if part.file.path in context.opened and isinstance(part.reader, DocumentReader)
@@ -134,14 +135,6 @@ def _own_files(job: ImportedJob, given: Sequence[Part], opened: Sequence[Part]) 
     return origins
 
 
-def _check_form(parts: Iterable[Part], form: str | None) -> None:
-    """Refuse a kind that none of the files is of."""
-    every = list(parts)
-    if form and all(part.reader.form != form for part in every):
-        seen = "; ".join(f"{part.file.path} looks like {part.reader.title}" for part in every)
-        raise BadRequest(f"--from {form}: {seen}; leave --from out")
-
-
 def _part(file: JobFile, context: Context, readers: Sequence[Reader], form: str | None) -> Part:
     """A file, read by the reader of its kind."""
     of_form = [one for one in readers if one.form == form] if form else list(readers)
@@ -153,13 +146,9 @@ def _part(file: JobFile, context: Context, readers: Sequence[Reader], form: str 
         return Part(file, said.reader, _with_stack(job, said.reader), line=said.line)
     if reader is None:
         raise BadFile(file.path, _refusal(file, context, readers, of_form if form else []))
-    if isinstance(reader, LogReader):
-        job = _own_words(file, lambda: reader.read(file, context))
-        return Part(file, reader, _with_stack(job, reader), run=_run_of(job, file))
-    assert isinstance(reader, DocumentReader)
     job = _own_words(file, lambda: reader.read(file, context))
-    own = file.document if reader.form == "run" else None
-    return Part(file, reader, _with_stack(job, reader), run=own)
+    run = _run_of(job, file) if isinstance(reader, LogReader) else file.document if reader.form == "run" else None
+    return Part(file, reader, _with_stack(job, reader), run=run)
 
 
 def _on_devices(job: ImportedJob, kinds: Sequence[str]) -> ImportedJob:

@@ -1,13 +1,16 @@
-"""Our own documents as files of a job, and the descriptions of models: Hugging Face's and ours."""
+"""Our own documents as files of a job, descriptions of models, and frameworks whose files are known and not read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NoReturn
 
 from planner.errors import BadRequest
+from planner.jobs.data import data, words
 from planner.jobs.imported import ImportedJob
-from planner.jobs.reader import Context, DocumentReader, JobFile
+from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch, Reader
+from planner.jobs.values import table_at
 from planner.request.document import question_fields
 from planner.request.fields import QUESTION, by_own_name
 from planner.request.files import with_relative_files
@@ -86,3 +89,33 @@ READERS: Final = (
     ),
     DocumentReader("request", "a question for plan", "", _is_request, _read_own),
 )
+
+
+_SAY: Final = (
+    "say its job by options: --model, --gpus, --global-batch-size, --seq-length, and --tp, --pp, --zero of its strategy"
+)
+
+
+def _refusing(title: str, *, program: str = "", keys: str = "", text: str = "") -> Iterator[Reader]:
+    """The readers of a framework, which refuse what is its own, by a row of ``unread.toml``."""
+
+    def is_file(file: JobFile) -> bool:
+        if (document := file.document) is not None:
+            paths = [key.rpartition(".") for key in words(keys)]
+            held = [name in (table_at(document, above) if above else document) for above, _, name in paths]
+            return bool(held) and all(held)
+        return bool(text) and re.search(text, file.text, re.MULTILINE) is not None
+
+    def is_command(launch: Launch) -> bool:
+        return any(re.fullmatch(rf"(?:.*/)?(?:{program})", word) for word in launch.words[:3])
+
+    def refuse(*_: object) -> NoReturn:
+        raise BadRequest(f"{title} is known and not read; {_SAY}")
+
+    yield DocumentReader("", f"a file of {title}", "", is_file, refuse)
+    if program:
+        yield CommandReader("", f"a command line of {title}", "", is_command, refuse)
+
+
+UNREAD: Final = tuple(reader for title, row in data("unread").items() for reader in _refusing(title, **row))
+"""In front of all others, whose options some of these have too."""

@@ -1,8 +1,13 @@
-"""What an exporter reads, what it hands back, and whether a framework starts a plan by its rules."""
+"""What an exporter reads and hands back: a plan with its choices, files, and whether a framework starts it.
+
+A choice is a field of the request or of its stack that changes the price: the optimizer, formats of states, the loss,
+what ``--set`` changed. A framework's files carry a choice, or the framework does it unasked; what is left is named in a
+remark, so that no file silently starts another run than the one that was priced.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -11,7 +16,10 @@ import numpy as np
 
 from costmodels.layout.split import ends_of_cut, odd_stage
 from costmodels.model.model import Model
+from costmodels.scenario import REDUCED
 from costmodels.stack.adapters import Adapters
+from costmodels.stack.choices import chosen
+from costmodels.stack.stack import Stack, stack, stack_names
 from costmodels.stack.switches import Switches
 from costmodels.strategy import AXES
 from hardware.catalogue import accelerator, names
@@ -21,9 +29,127 @@ from planner.answer.text import name_in, why_infeasible
 from planner.errors import BadRequest
 from planner.frameworks.conditions import Facts
 from planner.frameworks.registry import FRAMEWORKS
-from planner.jobs.choices import switches_of
-from planner.request.tables import model_of
+from planner.request.fields import STACK_CHOICES
+from planner.request.overrides import changed_stack, written
+from planner.request.tables import model_of, stack_of
 from planner.rules.rule import words_of
+
+
+def assumed_stack(request: Mapping[str, Any]) -> Stack | None:
+    """The stack that was priced, in its precision, with all that a resolved request chose and changed of it.
+
+    None where the answer holds only a name that the catalogue lacks.
+    """
+    given = request.get("stack")
+    if isinstance(given, Mapping):
+        return with_choices(stack_of(given), request)
+    known = isinstance(given, str) and given.partition("@")[0] in stack_names()
+    return with_choices(stack(str(given)), request) if known else None
+
+
+def with_choices(known: Stack, request: Mapping[str, Any]) -> Stack:
+    """A stack with what a resolved request says of it."""
+    changed = changed_stack(known.at(str(request.get("precision") or "bf16")), request.get("changes") or {})
+    whole = chosen(changed, **{name: request[name] for name in STACK_CHOICES if request.get(name) is not None})
+    capacity = request.get("expert_capacity")
+    return whole if capacity is None else whole.changed({"switches.expert_capacity": capacity})
+
+
+def switches_of(request: Mapping[str, Any]) -> Switches:
+    """The switches of the stack that was priced; where the catalogue lacks it, the usual ones and those chosen."""
+    unknown = Stack(name="unknown", title="unknown", source="none")
+    return (assumed_stack(request) or with_choices(unknown, request)).switches
+
+
+_ON: Final = {True: "on", False: "off"}
+_TASK: Final = {"finetune": "pretrain"}
+"""Tasks that learn from the same passes as another: what a file says of one it says of both."""
+
+
+def _gradients(priced: Stack, precision: str) -> str:
+    """The format that gradients are added up in, and the one that they travel in where it is another."""
+    formats = {4: "fp32", 2: "fp16" if precision == "fp16" else "bf16"}
+    kept, sent = (
+        formats.get(size, f"{size} bytes") for size in (priced.gradients.gradient_bytes, priced.gradients.reduce_bytes)
+    )
+    return kept if kept == sent else f"{kept} reduced in {sent}"
+
+
+_CHOICES: Final[Mapping[str, Callable[[Any], str]]] = {
+    "loss": str,
+    "loss_block": lambda tokens: f"{tokens} tokens" if tokens else "whole",
+    "expert_capacity": lambda factor: f"{factor:g}" if factor else "unlimited",
+    "dropout": _ON.__getitem__,
+    "base_precision": lambda name: name or "as trained",
+    "task": lambda name: _TASK.get(name, name),
+    "reference_model": str,
+    "document_length": lambda tokens: f"{tokens} tokens",
+    "frozen_layers": str,
+    "frozen_embeddings": _ON.__getitem__,
+    "images_per_sample": str,
+    "image_tokens": lambda tokens: str(tokens or "as the tower has it"),
+    "train_tower": _ON.__getitem__,
+}
+"""Choices that a switch of the stack says alone, and the words for its value."""
+
+
+def _in_words(priced: Stack, precision: str) -> dict[str, str]:
+    """Every choice with its value in words, from the priced stack and the precision."""
+    at = priced.switches
+    formats = {"optimizer": at.optimizer, "main_grads": _gradients(priced, precision), "main_params": at.main_params}
+    formats |= {"fp8_param_gather": _ON[at.fp8_param_gather and precision in REDUCED]}
+    return formats | {name: word(getattr(at, name)) for name, word in _CHOICES.items()}
+
+
+_BRIDGE_GATHERS: Final = frozenset({"fp8", "fp8-current", "mxfp8"})
+"""Recipes of Megatron-Bridge that keep weights in 8 bits (``megatron.bridge.training.mixed_precision``)."""
+
+
+def _done_unasked(target: str, precision: str) -> dict[str, str]:
+    """What a framework does as its files are written, where its stack does otherwise."""
+    if target == "megatron-bridge":
+        grads = "fp16" if precision == "fp16" else "fp32"
+        return {"main_grads": grads, "fp8_param_gather": _ON[precision in _BRIDGE_GATHERS]}
+    return {"main_grads": "fp32"} if target == "paddle" else {}
+
+
+def uncarried_choices(
+    request: Mapping[str, Any], target: str, carried: Collection[str], what: str = "files"
+) -> tuple[str, ...]:
+    """The remark on what was chosen or changed and a target's files leave out; none where they have all of it.
+
+    Args:
+        request: the resolved request of an answer.
+        target: the name of what reads the files.
+        carried: choices, and paths of changes, that the files have or that their exporter remarks on.
+        what: is written.
+    """
+    changes: Mapping[str, Any] = request.get("changes") or {}
+    known = {*carried, *(f"stack.{name}" for name in carried)}
+    left = [f"{name} {value}" for name, value in _differing(request, target).items() if name not in carried]
+    left += [f"{path}={written(new)}" for path, new in changes.items() if path not in known]
+    return (f"priced with {', '.join(left)}, which these {what} for {target} cannot express",) if left else ()
+
+
+def _differing(request: Mapping[str, Any], target: str) -> dict[str, str]:
+    """Choices of a request that a framework does not make unasked, with their values in words; changes apart."""
+    if target not in FRAMEWORKS:
+        return {}
+    precision, usual = str(request.get("precision") or "bf16"), stack(FRAMEWORKS[target].stack)
+    priced = assumed_stack(request) or with_choices(usual, request)
+    own, wanted = (
+        _in_words(usual.at(precision), precision) | _done_unasked(target, precision),
+        _in_words(priced, precision),
+    )
+    given = request.get("changes") or {}
+    # Of Accelerate, TorchAO alone gathers weights in 8 bits.
+    narrow = {"fp8_param_gather"} if (target, precision) == ("accelerate", "fp8-current") else set[str]()
+    return {
+        name: value
+        for name, value in wanted.items()
+        if value != own[name] and name not in narrow and f"stack.{name}" not in given
+    }
+
 
 LARGEST_NAME: Final = 63 - len("-node-99999999-9-abcde")
 """Characters of a job's name: Kubernetes takes 63, and schedulers number the nodes and make every pod's name unique."""
@@ -68,11 +194,7 @@ class Job:
 
     @property
     def gpus_per_node(self) -> int:
-        """Ranks of every node.
-
-        Raises:
-            Inexpressible: nodes differ; no launcher starts different numbers of ranks.
-        """
+        """Ranks of every node."""
         numbers = sorted({part.gpus_per_node for part in self.nodes})
         if len(numbers) > 1:
             held = f"these nodes have {' and '.join(map(str, numbers))} GPUs"
@@ -157,12 +279,7 @@ Write = Callable[[Job, str], Export]
 
 
 def job_of(plan: Plan) -> Job:
-    """The plan with its records read.
-
-    Raises:
-        Inexpressible: there is no strategy, or node groups have degrees of their own.
-        BadRequest: the plan does not hold its model or its cluster.
-    """
+    """The plan with its records read."""
     if plan.strategy is None or plan.status == "infeasible":
         raise Inexpressible(f"the plan is infeasible, so there is nothing to launch: {why_infeasible(plan)}")
     if any(stage.tp or stage.dp for stage in plan.strategy.stages):
@@ -197,11 +314,7 @@ def groups_in_turn(parts: Sequence[Nodes] | Sequence[Stage]) -> tuple[str, ...]:
 
 
 def chunk_layers(strategy: Strategy, *, folded: bool = False) -> list[int]:
-    """Layers of chunk after chunk; looped pipelines pass all stages once a round, folded ones come back.
-
-    Raises:
-        Inexpressible: a stage's layers are no multiple of its chunks.
-    """
+    """Layers of chunk after chunk; looped pipelines pass all stages once a round, folded ones come back."""
     held = [stage.layers for stage in strategy.stages]
     if folded:
         each = [n // 2 for n in held]
@@ -213,11 +326,7 @@ def chunk_layers(strategy: Strategy, *, folded: bool = False) -> list[int]:
 
 
 def looped_chunks(held: Sequence[int], vpp: int) -> list[int]:
-    """Layers of chunk after chunk; embedding and head may take the place of a layer in the first and the last.
-
-    Raises:
-        ValueError: a stage's layers make no equal chunks.
-    """
+    """Layers of chunk after chunk; embedding and head may take the place of a layer in the first and the last."""
     ends = ends_of_cut(held, vpp, counted=True)
     if ends is None:
         raise ValueError(f"{held[odd_stage(held, vpp)]} layers split over {vpp} chunks")

@@ -187,12 +187,7 @@ class Tracked(dict[str, Any]):
 
 
 class Document:
-    """A file of tables, read by the fields of a framework's options.
-
-    Args:
-        document: the file, parsed.
-        options: of the framework.
-    """
+    """A file of tables, parsed, that is read by the fields of a framework's options."""
 
     def __init__(self, document: Mapping[str, Any], options: Options) -> None:
         self._options = options
@@ -261,12 +256,7 @@ class Document:
 
 
 class Arguments(Tracked):
-    """The options of a command line with their words, read by the fields of a framework's options.
-
-    Args:
-        words: of every option, without dashes in front.
-        options: of the framework.
-    """
+    """The options of a command line, without dashes, with their words, read by the fields of a framework's options."""
 
     _DIGITS: Final = 16
 

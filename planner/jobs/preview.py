@@ -12,9 +12,8 @@ from planner.answer.plan import Plan, Strategy
 from planner.answer.text import name_in
 from planner.errors import BadRequest
 from planner.frameworks.registry import framework_of
-from planner.jobs.choices import uncarried_choices
 from planner.jobs.data import data
-from planner.jobs.job import broken, device_lack, groups_in_turn, job_of
+from planner.jobs.job import broken, device_lack, groups_in_turn, job_of, uncarried_choices
 from planner.jobs.megatron.options import CARRIED, OPTIONS
 from planner.jobs.megatron.write import strategy_lacks, strategy_values
 from planner.jobs.megatron.write_stack import stack_values, state_values
@@ -36,11 +35,7 @@ class Launch:
 
 
 def launch(plan: Plan, strategy: Strategy) -> Launch:
-    """How to start what was planned.
-
-    Raises:
-        BadRequest: the arguments cannot say how the layers are split, or their framework refuses the plan.
-    """
+    """How to start what was planned."""
     if any(stage.tp or stage.dp for stage in strategy.stages):
         one = "launcher options give every stage the same degrees, but this plan's differ between node groups"
         raise BadRequest(f"{one}; --format json has them by stage")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from planner.errors import BadRequest
-from planner.jobs import documents, unread
+from planner.jobs import documents
 from planner.jobs.accelerate import read as accelerate
 from planner.jobs.assemble import FilesOfJob, read_files
 from planner.jobs.deepspeed import read as deepspeed
@@ -19,28 +19,25 @@ from planner.jobs.maxtext import read as maxtext
 from planner.jobs.megatron import configurations, dump
 from planner.jobs.megatron import read as megatron
 from planner.jobs.nanotron import read as nanotron
-from planner.jobs.nemo import log as nemo_log
 from planner.jobs.nemo import read as nemo
 from planner.jobs.nemo import rl as nemo_rl
 from planner.jobs.neox import read as neox
 from planner.jobs.reader import Context, JobFile, Reader
 from planner.jobs.roll import read as roll
-from planner.jobs.torchtitan import log as torchtitan_log
 from planner.jobs.torchtitan import read as torchtitan
 from planner.jobs.trainers import litgpt, openrlhf, oumi, recipes, torchtune
-from planner.jobs.transformers import log as transformers_log
 from planner.jobs.transformers import read as transformers
 from planner.jobs.verl import read as verl
 
 READERS: Final[list[Reader]] = [
-    *unread.READERS, *megatron.READERS, configurations.ARGUMENTS, *nemo.READERS, configurations.PRIMUS,
+    *documents.UNREAD, *megatron.READERS, configurations.ARGUMENTS, *nemo.READERS, configurations.PRIMUS,
     *neox.READERS, configurations.FLAGSCALE, *verl.READERS, *internevo.READERS, *openrlhf.READERS, *roll.READERS,
     *deepspeed.READERS, *recipes.READERS,
     *torchtune.READERS, *litgpt.READERS, *oumi.READERS, *nemo_rl.READERS,
     *transformers.READERS, recipes.SCRIPTS, *torchtitan.READERS, *accelerate.READERS, *nanotron.READERS,
-    *llmfoundry.READERS, *maxtext.READERS, *documents.READERS, log_reader("nanotron"), *torchtitan_log.READERS,
-    maxtext.LOG, *nemo_log.READERS, llmfoundry.LOG, neox.LOG, dump.LOG,
-    *transformers_log.READERS,
+    *llmfoundry.READERS, *maxtext.READERS, *documents.READERS, log_reader("nanotron"), torchtitan.LOG,
+    maxtext.LOG, nemo.LOG, llmfoundry.LOG, neox.LOG, dump.LOG,
+    transformers.LOG,
 ]  # fmt: skip
 """Those of every framework; the first of a form is the usual one, and of logs those first that others resemble."""
 

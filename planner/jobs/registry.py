@@ -11,14 +11,12 @@ from planner.errors import BadRequest, UnknownName
 from planner.frameworks.registry import ANY, FRAMEWORKS, framework_of
 from planner.frameworks.vendors import TPU, XLA
 from planner.jobs.accelerate.write import accelerate
-from planner.jobs.choices import uncarried_choices
 from planner.jobs.deepspeed import options as deepspeed_options
 from planner.jobs.deepspeed.write import deepspeed
-from planner.jobs.job import Export, Job, Write, broken, job_of, refuse
+from planner.jobs.job import Export, Job, Write, broken, job_of, refuse, uncarried_choices
 from planner.jobs.launchers.clouds import ray, skypilot
 from planner.jobs.launchers.kubernetes import jobset, kueue, trainjob, volcano
-from planner.jobs.launchers.slurm import slurm
-from planner.jobs.launchers.torchrun import torchrun
+from planner.jobs.launchers.torchrun import slurm, torchrun
 from planner.jobs.maxtext.write import maxtext
 from planner.jobs.megatron import options as megatron_options
 from planner.jobs.megatron.bridge import CARRIED as BRIDGE_CARRIED

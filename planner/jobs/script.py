@@ -1,13 +1,13 @@
-"""The job of a shell script: its launches, which of them is meant, and what depends on values that nobody said."""
+"""The job of a shell script: its launches, which is meant, what depends on values that nobody said; its comments."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
 from planner.errors import BadRequest, MeshwrightError
 from planner.jobs.imported import ImportedJob
@@ -28,23 +28,15 @@ _LARGEST: Final = 2**20
 """Bytes of a script that another one runs."""
 
 
-@dataclass(frozen=True)
-class Started:
+class Started(NamedTuple):
     """A launch, and the reader of its program."""
 
     launch: Launch
     reader: CommandReader
 
 
-@dataclass(frozen=True)
-class JobOfScript:
-    """What a script starts, read.
-
-    Attributes:
-        job: what the launch that is meant asks for; where that is not known, what must be said first.
-        reader: of its program, or of the first of several.
-        line: of the launch, where it is known.
-    """
+class JobOfScript(NamedTuple):
+    """What the launch of a script that is meant asks for, by its program's reader; else what must be said first."""
 
     job: ImportedJob
     reader: CommandReader
@@ -52,11 +44,7 @@ class JobOfScript:
 
 
 def job_of_script(file: JobFile, context: Context, readers: Sequence[Reader]) -> JobOfScript | None:
-    """What the training that a script starts asks for; None where it starts none that is known here.
-
-    Raises:
-        BadRequest: the launch is wrong, or there is none of the number that was said.
-    """
+    """What the training that a script starts asks for; None where it starts none that is known here."""
     script = script_of(file, context)
     known = started(script, readers)
     if not known:
@@ -76,11 +64,7 @@ def job_of_script(file: JobFile, context: Context, readers: Sequence[Reader]) ->
 
 
 def script_of(file: JobFile, context: Context) -> Script:
-    """What a script starts, with the scripts in its folder that it runs or sources.
-
-    Raises:
-        BadRequest: it takes too many steps to read.
-    """
+    """What a script starts, with the scripts in its folder that it runs or sources."""
     files = (_beside(file) if context.disk else {}) | {str(one.path): one.text for one in context.files}
     given: dict[str, Any] = {"environment": context.environment, "arguments": context.arguments}
     given |= {"files": files, "name": str(file.path)}
@@ -249,3 +233,22 @@ def _refused(
         if not any(text in str(error) or "$" in str(error) for text in unknown):
             raise
         return ImportedJob(missing=tuple(blamed))
+
+
+_COMMENT: Final = re.compile(r"^[ \t]*#(?!!)[ \t]*(?P<said>.*)$", re.MULTILINE)
+_FIGURE: Final = re.compile(
+    r"\d\s*(?:s/it|it/s|iter/s)\b|(?:s/it|it/s|iter/s)\)?\s*[:=]\s*\d"
+    r"|\b\d+\s*\*\s*[\d.]+\s*Gi?B\b|\d\s*Gi?B GPU memory",
+    re.IGNORECASE,
+)
+"""A time of an iteration, or so many devices with so much memory each: "8 * 80GiB, 3.2s/it"."""
+_LONGEST: Final = 80
+
+
+def figures_in(text: str) -> Iterator[str]:
+    """A remark for every comment of a script that has such figures."""
+    for found in _COMMENT.finditer(text):
+        if _FIGURE.search(found["said"]):
+            line = text.count("\n", 0, found.start("said")) + 1
+            said = found["said"].strip()
+            yield f'line {line} says of a run: "{said:.{_LONGEST}}"; it is not compared with the prediction'

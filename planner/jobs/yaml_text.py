@@ -39,11 +39,7 @@ def yaml_text(document: Mapping[str, Any]) -> str:
 
 
 def parse_yaml(text: str) -> Any:
-    """What a YAML text holds.
-
-    Raises:
-        ValueError: it is no YAML.
-    """
+    """What a YAML text holds."""
     try:
         return yaml.load(text, Loader=_LOADER)  # noqa: S506 - one of the two that are safe
     except yaml.YAMLError as error:

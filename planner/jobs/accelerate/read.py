@@ -105,8 +105,7 @@ def _of_pytorch(at: Document, _find: Find) -> ImportedJob:
         fp8_param_gather=(at("fp8_param_gather") or None) if narrow else None,
     )
     pins = present(
-        tp=at("tp"),
-        cp=cp,
+        **at.each("tp", "cp"),
         pp=1,
         ep=1,
         cp_kind=at("cp_kind") if cp > 1 else None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, Final
 
 from planner.jobs.data import template
@@ -17,12 +16,6 @@ GPU: Final = "nvidia.com/gpu"
 IMAGE: Final = "train:latest"
 LEVEL: Final = "cloud.provider.com/topology-block"
 """The label of a domain in Kueue's documentation; a cluster has its own."""
-
-
-@cache
-def _documents() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = parse_yaml(template("launchers/kubernetes.yaml"))
-    return found
 
 
 def _filled(at: Any, values: Mapping[str, Any]) -> Any:
@@ -40,7 +33,8 @@ def _document(kind: str, job: Job, program: Export, **values: Any) -> Any:
     variables += [values["index"]] if values.get("index") else []
     resources = {"limits": {GPU: str(job.gpus_per_node)}}
     usual = {"name": job.name, "image": IMAGE, "nodes": job.node_count, "each": job.gpus_per_node}
-    return _filled(_documents()[kind], usual | {"variables": variables or None, "resources": resources} | values)
+    document = parse_yaml(template("launchers/kubernetes.yaml"))[kind]
+    return _filled(document, usual | {"variables": variables or None, "resources": resources} | values)
 
 
 def trainjob(job: Job, version: str, program: Export) -> Export:

@@ -128,8 +128,8 @@ def _file_in(launch: Launch) -> str:
 
 def _read_command(launch: Launch, context: Context) -> ImportedJob:
     """The job of the file that a command line names, with its overrides (``max_duration=10ba``)."""
-    name = _file_in(launch)
-    return configured(launch, context, name, overrides_of(launch.words), lambda made: foundry_job(made, context))
+    pairs = overrides_of(launch.words)
+    return configured(launch, context, _file_in(launch), pairs, lambda made: foundry_job(made, context))
 
 
 READERS: Final = (

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\[(?:0|1|[349][0-79])(?:;\d+)*m")
 """Terminal sequences, and what a copy out of a terminal leaves of them."""
@@ -116,15 +116,11 @@ _BYTES: Final = {"B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "KB": 2**10, 
 """Frameworks divide by powers of two whatever they call the unit, but for those that a table says."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryForm:
-    """A form of line that reports the peak of a device.
+class MemoryForm(NamedTuple):
+    """A form of line that reports the peak of a device, by what all such lines have.
 
-    Attributes:
-        mark: what all such lines have.
-        pattern: ``bytes`` is the figure, ``unit`` its unit, ``rank`` the rank where the line says it.
-        kind: handed out to tensors, reserved by the allocator, or all that the driver shows.
-        unit: where no group says it.
+    Groups of the pattern are ``bytes``, ``unit`` and ``rank``. The kind is memory handed out to tensors, reserved by
+    the allocator, or all that the driver shows.
     """
 
     mark: str

@@ -103,11 +103,7 @@ class Start:
 
 
 class Scan:
-    """Reads lines into starts.
-
-    Args:
-        tables: of the framework.
-    """
+    """Reads lines into starts, by the tables of a framework."""
 
     def __init__(self, tables: Tables) -> None:
         self.starts: list[Start] = [Start()]

@@ -113,7 +113,9 @@ def translated(given: Mapping[str, Sequence[str]], dialect: Dialect, environment
     for name, why in dialect.refused.items():
         if name in given and not {value.lower() for value in given[name][:1]} & (_OFF | {"none", "null"}):
             raise BadRequest(f"--{name}: {why}")
-    found = options_of(shlex.split(dialect.usual)) | _of_variables(dialect, environment)
+    variables = {name: meant for name, meant in dialect.environment.items() if environment.get(name)}
+    said = " ".join(meant.replace("{}", environment[name]) for name, meant in variables.items())
+    found = options_of(shlex.split(dialect.usual)) | options_of(shlex.split(said))
     for name, stands_for in dialect.means.items():
         values = given.get(name)
         off = values is not None and len(values) == 1 and values[0].lower() in _OFF - {"0"}
@@ -126,14 +128,6 @@ def translated(given: Mapping[str, Sequence[str]], dialect: Dialect, environment
     if gone := next((name for name in _GONE if name in found), None):
         raise BadRequest(f"--{gone} is no longer an option of Megatron-LM; --{_GONE[gone]} replaces it")
     return found
-
-
-def _of_variables(dialect: Dialect, environment: Mapping[str, str]) -> Words:
-    """Options that variables stand for."""
-    set_ = [
-        meant.replace("{}", value) for name, meant in dialect.environment.items() if (value := environment.get(name))
-    ]
-    return options_of(shlex.split(" ".join(set_)))
 
 
 def _meant(name: str, values: Sequence[str], stands_for: str | Mapping[str, str]) -> Words:

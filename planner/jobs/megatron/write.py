@@ -10,8 +10,7 @@ from costmodels.pipeline.interleaving import group_size
 from costmodels.stack.fields import SENT_ONCE
 from planner.answer.plan import Strategy
 from planner.errors import BadRequest
-from planner.jobs.choices import switches_of
-from planner.jobs.job import Export, Job, groups_in_turn, looped_chunks, refuse
+from planner.jobs.job import Export, Job, groups_in_turn, looped_chunks, refuse, switches_of
 from planner.jobs.launchers import shell
 from planner.jobs.megatron.options import OPTIONS, PRECISIONS
 from planner.jobs.megatron.write_model import model_values
@@ -183,15 +182,11 @@ def _pipeline(strategy: Strategy, mtp_layers: int) -> dict[str, Any]:
     layers = [stage.layers for stage in strategy.stages]
     if len(set(layers)) == 1 and layers[0] % strategy.vpp == 0:
         return {"layers_per_chunk": layers[0] // strategy.vpp if strategy.vpp > 1 else None}
-    return {"layout": _layout(layers, strategy.vpp, mtp_layers)}
-
-
-def _layout(layers: Sequence[int], vpp: int, mtp_layers: int) -> str:
-    """Megatron's layout: chunk-major, E the embedding, t a layer, m a layer that predicts further, L the loss."""
-    chunks = [_times("t", held) for held in _chunks(layers, vpp)]
+    # Chunk-major, E the embedding, t a layer, m a layer that predicts further, L the loss.
+    chunks = [_times("t", held) for held in _chunks(layers, strategy.vpp)]
     chunks[0] = f"E{chunks[0]}"
     chunks[-1] += f"{_times('m', mtp_layers)}L"
-    return "|".join(_repeated(text, len(list(same))) for text, same in groupby(chunks))
+    return {"layout": "|".join(_repeated(text, len(list(same))) for text, same in groupby(chunks))}
 
 
 def _chunks(layers: Sequence[int], vpp: int) -> list[int]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from costmodels.stack.stack import Stack
 from planner.answer.plan import Strategy
-from planner.jobs.choices import assumed_stack, switches_of
+from planner.jobs.job import assumed_stack, switches_of
 from planner.jobs.megatron.options import FLASH, MOMENTS, NATIVE_LOSS, OPTIONS, STANDS_FOR, SWITCHED, TE_LOSS, UNFUSED
 from planner.jobs.options import applicable
 

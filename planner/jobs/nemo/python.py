@@ -252,9 +252,8 @@ def _set_to(value: ast.expr, known: Mapping[str, Any]) -> Any:
     if isinstance(value, ast.Call) and (format_ := FORMATS.fullmatch(dotted(value.func))):
         return format_[1]
     if isinstance(value, ast.Call):
-        return next(
-            (one.value for one in ast.walk(value) if isinstance(one, ast.Constant) and "/" in str(one.value)), ...
-        )
+        constants = (one.value for one in ast.walk(value) if isinstance(one, ast.Constant))
+        return next((one for one in constants if "/" in str(one)), ...)
     return value_of(value, known)
 
 

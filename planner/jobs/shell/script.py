@@ -75,9 +75,6 @@ def read_script(
         files: other files of the job, by path: scripts that this one takes in or runs, and files that it reads.
         name: of the script.
         starts: whether a command line is one of those that are wanted, by its words.
-
-    Raises:
-        BadRequest: it takes too many steps to read, or its commands are too deep within each other.
     """
     plain = without_private(text.replace("\r\n", "\n"))
     reader = _Reader(plain, dict(environment or {}), tuple(arguments), dict(files or {}), name, starts)
@@ -252,11 +249,7 @@ def expand(
     files: Mapping[str, str] | None = None,
     name: str = "script.sh",
 ) -> Script:
-    """What a script starts, by running it in bash with recorders for programs; arguments as of ``read_script``.
-
-    Raises:
-        BadRequest: there is no bash, or the script does not end.
-    """
+    """What a script starts, by running it in bash with recorders for programs; arguments as of ``read_script``."""
     bash = shutil.which("bash")
     if bash is None:
         raise BadRequest(

@@ -308,21 +308,13 @@ class Shell:
             self.state.arguments, self.state.complete, self.state.shifted = before
 
     def spend(self) -> None:
-        """Count one step.
-
-        Raises:
-            BadRequest: the script takes more than are read.
-        """
+        """Count one step."""
         self.effort += 1
         if self.effort > EFFORT:
             raise BadRequest(f"line {self.line}: the script takes more than {EFFORT:,} steps to read; does it end?")
 
     def affordable(self, size: int) -> None:
-        """Whether a text or a list is small enough to be kept.
-
-        Raises:
-            BadRequest: it is not.
-        """
+        """Whether a text or a list is small enough to be kept."""
         if size > LONGEST:
             raise BadRequest(f"line {self.line}: the script makes a text of more than {LONGEST:,} characters")
 

@@ -18,8 +18,7 @@ from planner.jobs.imported import ImportedJob, Length, joined
 from planner.jobs.models import known_model, taken_to_be
 from planner.jobs.options import Document, applicable, present
 from planner.jobs.reader import Context
-from planner.jobs.transformers.adapters import LAST_LAYERS, adapted_job, asked_adapters
-from planner.jobs.transformers.sharding import STACK, sharded_job
+from planner.jobs.transformers.sharding import LAST_LAYERS, STACK, adapted_job, asked_adapters, sharded_job
 from planner.jobs.transformers.trainer import ATTENTION, PAGED, RANKED, Trainer
 from planner.jobs.values import typed, unpriced, whole
 

@@ -10,10 +10,9 @@ from typing import Any, Final
 from costmodels.names import SHARDED_PARAMETERS
 from planner.frameworks.registry import framework_of
 from planner.jobs.accelerate import write as accelerate
-from planner.jobs.choices import uncarried_choices
 from planner.jobs.data import data, words
 from planner.jobs.deepspeed import write as deepspeed
-from planner.jobs.job import Export, Job, broken, refuse
+from planner.jobs.job import Export, Job, broken, refuse, uncarried_choices
 from planner.jobs.launchers import shell
 from planner.jobs.options import applicable
 from planner.jobs.transformers.trainer import Trainer

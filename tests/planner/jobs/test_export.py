@@ -14,8 +14,7 @@ from planner.answer.plan import Plan
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS
-from planner.jobs.choices import switches_of
-from planner.jobs.job import Inexpressible, chunk_layers, job_of
+from planner.jobs.job import Inexpressible, chunk_layers, job_of, switches_of
 from planner.jobs.launchers.torchrun import locality
 from planner.jobs.megatron.options import OPTIONS
 from planner.jobs.megatron.write_stack import stack_values

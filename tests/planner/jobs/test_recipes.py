@@ -5,9 +5,8 @@ from collections import Counter
 import pytest
 
 from planner import PlanRequest, predict
-from planner.jobs.choices import assumed_stack
 from planner.jobs.imported import complete
-from planner.jobs.job import Inexpressible
+from planner.jobs.job import Inexpressible, assumed_stack
 from planner.jobs.reader import Context
 from planner.jobs.readers import read_job
 from planner.jobs.registry import export

@@ -4,8 +4,8 @@ import pytest
 
 from planner import PlanRequest, predict
 from planner.frameworks.registry import FRAMEWORKS
-from planner.jobs.choices import assumed_stack
 from planner.jobs.imported import complete
+from planner.jobs.job import assumed_stack
 from planner.jobs.reader import CommandReader, DocumentReader
 from planner.jobs.readers import READERS, import_job
 from planner.jobs.registry import TARGETS, export

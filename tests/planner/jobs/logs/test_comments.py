@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.jobs.logs.comments import figures_in
+from planner.jobs.script import figures_in
 from tests.planner.jobs.logs.written import read
 
 
