@@ -78,3 +78,10 @@ def test_a_given_strategy_that_the_framework_refuses_is_not_said_to_be_launched_
     asked = PlanRequest(model="llama3-8b", gpus=8, stack="nanotron", precision="fp8", pins={"tp": 2, "pp": 2})
     launched = predict(asked).summary().partition("Launch")[2]
     assert "nanotron cannot start this plan: it takes no precision fp8" in " ".join(launched.split())
+
+
+def test_degrees_that_a_plan_does_without_are_no_gain_of_another_framework_or_of_offloading():
+    found = plan(PlanRequest(model="nemotron-h-8b", gpus=64))
+    assert any("beyond all that was measured" in said for said in found.warnings)
+    assert not found.choices
+    assert not any("offload" in line.subject for line in found.what_helps)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 import planner.search.objective as searches
+from costmodels import pricing
 from costmodels.strategy import strategies
 from planner import PlanRequest, plan
 from planner.explain.levers import scale_compute, scale_device, scale_links
@@ -77,15 +78,15 @@ def test_a_lattice_without_what_is_far_slower_counts_as_the_whole_one_and_keeps_
 
 
 class Counted:
-    """Cores bounded and strategies priced by each search of a question; strategies whose memory was worked out."""
+    """Cores bounded and strategies priced by each search of a question; memory worked out; strategies priced alone."""
 
     def __init__(self):
-        self.searches, self.memory = [], 0
+        self.searches, self.memory, self.alone = [], 0, 0
 
 
 @pytest.fixture
 def counted(monkeypatch):
-    seen, search, memory = Counted(), searches.search, fitting.row_bytes
+    seen, search, memory, seconds = Counted(), searches.search, fitting.row_bytes, pricing.row_seconds
 
     def counting(space, *arguments, **known):
         outcome = search(space, *arguments, **known)
@@ -96,6 +97,11 @@ def counted(monkeypatch):
         seen.memory += len(rows)
         return memory(rows, scenario)
 
+    def pricing_alone(row, scenario):
+        seen.alone += 1
+        return seconds(row, scenario)
+
+    monkeypatch.setattr(pricing, "row_seconds", pricing_alone)
     monkeypatch.setattr(searches, "search", counting)
     monkeypatch.setattr(fitting, "row_bytes", weighing)
     monkeypatch.setattr(lattice, "LONG_SEQUENCE", 8192)  # as users have it
@@ -103,23 +109,24 @@ def counted(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("asked", "searches", "cores", "priced", "memory"),
+    ("asked", "searches", "cores", "priced", "memory", "alone"),
     [
-        ({"model": "175b", "gpus": 12288, "global_batch_size": 6144}, 22, 240_000, 286_000, 175_000),
-        ({"model": "deepseek-v3", "gpus": 2048, "global_batch_size": 4096}, 22, 110_000, 245_000, 118_000),
-        ({"model": "deepseek-v3", "gpus": 2048}, 21, 350_000, 555_000, 278_000),
-        ({"model": "llama3.1-405b", "gpus": 16384}, 22, 246_000, 476_000, 249_000),
-        ({"model": "22b", "gpus": 128, "cluster": "a100-h100-mixed"}, 8, 61_000, 71_000, 12_500),
+        ({"model": "175b", "gpus": 12288, "global_batch_size": 6144}, 19, 240_000, 256_000, 145_000, 9),
+        ({"model": "deepseek-v3", "gpus": 2048, "global_batch_size": 4096}, 19, 72_000, 222_000, 94_000, 9),
+        ({"model": "deepseek-v3", "gpus": 2048}, 18, 245_000, 508_000, 231_000, 9),
+        ({"model": "llama3.1-405b", "gpus": 16384}, 19, 246_000, 428_000, 201_000, 9),
+        ({"model": "22b", "gpus": 128, "cluster": "a100-h100-mixed"}, 8, 61_000, 71_000, 12_500, 0),
     ],
 )
 def test_a_plan_with_its_reasons_takes_a_bounded_number_of_searches_cores_and_strategies(
-    counted, asked, searches, cores, priced, memory
+    counted, asked, searches, cores, priced, memory, alone
 ):
     plan(PlanRequest(**asked))
     assert len(counted.searches) <= searches
     assert max(known for known, _ in counted.searches) <= cores
     assert sum(number for _, number in counted.searches) <= priced
     assert counted.memory <= memory
+    assert counted.alone <= alone
 
 
 def test_a_question_loads_neither_the_solver_nor_the_readers_of_files():
