@@ -9,6 +9,13 @@ SHARE = 0.2
 """Of the examples that a property asks for, what a plain run draws."""
 
 
+LONGEST = (
+    "test_plans_are_not_beaten", "test_calibration", "test_readme", "test_answers", "test_what_if", "test_search",
+    "test_mixed_plans", "test_embedding", "test_counted_work", "test_budget", "test_service", "test_cli_streams",
+    "test_same_prices", "test_allocation", "test_explain", "test_screens", "test_sparse_cli", "test_replan",
+)  # fmt: skip
+"""Files that take longest and so come first: those after them are short enough to end together on all processes."""
+
 gc.disable()  # until all is collected, of which nothing is garbage
 
 
@@ -17,6 +24,7 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
     times = config.getoption("--examples")
     deep = {
         "derandomize": False,
@@ -33,7 +41,8 @@ def pytest_collection_modifyitems(config, items):
         )
 
 
-def pytest_collection_finish():
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop():
     """What was imported and collected stays to the end: looking for garbage need not walk it."""
     gc.freeze()
     gc.enable()
@@ -44,4 +53,5 @@ def pytest_xdist_make_scheduler(config, log):
     """A file is tested by one process, so that what its tests share is made once: services, answers with reasons."""
     from xdist.scheduler import LoadFileScheduling
 
+    config.option.loadscopereorder = False  # which would take files of few tests last, and those are the longest
     return LoadFileScheduling(config, log) if config.getoption("dist") == "load" else None

@@ -29,7 +29,7 @@ ASK = PlanRequest(model="22b", gpus=64, global_batch_size=128, ties="fastest")
 def _a_coarse_radius():
     """Every halving of the radius plans all corners anew."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("planner.analyses.robust.STEPS", 1)
+        patch.setattr("planner.analyses.robust.STEPS", 2)
         yield
 
 

@@ -135,8 +135,6 @@ def test_where_nothing_else_fits_groups_are_tried_and_the_plan_says_so():
     scenario = changed_device(scenario, usable_memory=(peaks[0] + peaks[1]) / 2)
     cluster = Cluster(name="toy", title="toy", groups=(scenario.group,), sources={})
     asked = {"model": model, "stack": stack, "cluster": cluster, "gpus": 4, "global_batch_size": 16, "reasons": False}
-    found = plan(
-        PlanRequest(**asked, pins={"pp": 4, "schedule": "1f1b", "zero_stage": 0, "recompute": "full"}, reasons=False)
-    )
+    found = plan(PlanRequest(**asked, pins={"pp": 4, "schedule": "1f1b", "zero_stage": 0, "recompute": "full"}))
     assert found.strategy.recompute_num_layers == 2
     assert "2 layers recomputed together (nothing fits without)" in found.defaults

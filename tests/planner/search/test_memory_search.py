@@ -42,7 +42,7 @@ def test_small_chunks_change_nothing(monkeypatch):
     scenario = toy_scenario(gpus=16, batch=32, stack=toy_stack(uneven_stages=True, zero_stages=(0, 1, 2, 3)))
     space = build(scenario, {})
     whole = search_least_memory(space, scenario, budget=Budget()).best
-    monkeypatch.setattr("planner.search.least_memory.CHUNK", 5)
+    monkeypatch.setattr("planner.search.least_memory.CHUNK", 17)
     parts = search_least_memory(space, scenario, budget=Budget()).best
     assert parts.even_split_peak_bytes == whole.even_split_peak_bytes
     assert parts.row.row(0) == whole.row.row(0)

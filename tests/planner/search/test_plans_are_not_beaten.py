@@ -19,7 +19,7 @@ from planner.request.fields import PIN_AXES
 from planner.request.pins import parse_pins
 from tests.scenarios import factors_of, toy_hybrid, toy_model, with_experts
 
-TRIED = 60
+TRIED = 40
 """Strategies of each question."""
 ONE_GROUP = ("dgx-h100", "dgx-a100-40gb", "gb200-nvl72", "aws-g6", "ethernet-a100-100g")
 TWO_GROUPS = ("a100-h100-mixed", "a100-two-networks")
@@ -192,6 +192,7 @@ def unbeaten(seed, *, mixed):
     return True
 
 
-@pytest.mark.parametrize(("mixed", "seeds"), [(False, range(10)), (True, range(2))])
-def test_no_strategy_that_is_priced_beats_a_plan_that_is_called_optimal(mixed, seeds):
-    assert sum(unbeaten(seed, mixed=mixed) for seed in seeds) >= len(seeds) // 2
+@pytest.mark.parametrize(("mixed", "questions"), [(False, 5), (True, 2)])
+def test_no_strategy_that_is_priced_beats_a_plan_that_is_called_optimal(mixed, questions, pytestconfig):
+    count = questions * pytestconfig.getoption("--examples")
+    assert sum(unbeaten(seed, mixed=mixed) for seed in range(count)) >= count // 2
