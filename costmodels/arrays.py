@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, Self, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,21 +18,50 @@ Number = Any
 
 
 class Columns:
-    """Base of records whose fields are arrays over strategies, (N,), or such records; None stays None."""
+    """Base of records whose fields are arrays over strategies, (N,), or such records; None stays None.
 
-    __slots__ = ()
+    What is taken of a record, or changed in it, has its other fields gathered when somebody asks for them.
+    """
+
+    __slots__ = ("_others",)
 
     def take(self, index: NDArray[Any] | slice) -> Self:
         """The strategies at an index, mask or slice."""
-        return type(self)(**{f.name: _taken(getattr(self, f.name), index) for f in fields(cast("Any", self))})
+        return self._made(lambda name: taken(getattr(self, name), index))
+
+    def changed(self, **fields: Any) -> Self:
+        """The record with other values of some fields."""
+        return self._made(lambda name: getattr(self, name), fields)
+
+    @classmethod
+    def _made(cls, others: Callable[[str], Any], known: Mapping[str, Any] = MappingProxyType({})) -> Self:
+        made = cls.__new__(cls)
+        for name, value in {"_others": others, **known}.items():
+            object.__setattr__(made, name, value)
+        return made
+
+    if not TYPE_CHECKING:  # fields that have no value yet
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_") or name not in type(self).__dataclass_fields__:
+                raise AttributeError(f"{type(self).__name__} has no {name}")
+            value = self._others(name)
+            object.__setattr__(self, name, value)
+            return value
 
 
-def _taken(part: Any, index: NDArray[Any] | slice) -> Any:
+def taken(part: Any, index: NDArray[Any] | slice) -> Any:
+    """Arrays over strategies, or tuples or records of such, at an index, mask or slice; None stays None."""
     if part is None:
         return None
     if isinstance(part, tuple):
-        return tuple(_taken(one, index) for one in part)
-    return part[index] if isinstance(part, np.ndarray) else part.take(index)
+        each = (taken(one, index) for one in part)
+        return type(part)(*each) if hasattr(part, "_fields") else tuple(each)
+    if not isinstance(part, np.ndarray):
+        return part.take(index)
+    if isinstance(index, np.ndarray) and index.dtype.kind == "i":  # a fifth faster than an index in brackets
+        return part.take(index, axis=0)
+    return part[index]
 
 
 def elementwise(formula: Callable[..., ArrayLike]) -> Callable[..., Floats]:

@@ -8,7 +8,7 @@ step. A stage's t_s is linear in its layers and recomputed layers; that is all t
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from costmodels.layer.blocks import kind_seconds
 from costmodels.layer.forward_backward import Passes, average, no_passes
 from costmodels.layer.fp8_scales import sharing_seconds
-from costmodels.layer.overlapped_experts import paired_terms
+from costmodels.layer.overlapped_experts import PAIR_AXES, further_axes, paired_terms
 from costmodels.layer.recompute_modules import checkpoint_seconds, selective_seconds
 from costmodels.layer.terms import LayerTerms
 from costmodels.layer.tower import repeated_tower_seconds, tower_seconds
@@ -32,13 +32,8 @@ from costmodels.scenario import Scenario
 from costmodels.step.offload import ACTIVATIONS, layer_offload_seconds, step_offload_seconds
 from costmodels.step.optimizer import optimizer_seconds
 from costmodels.step.traffic import stage_send_seconds, step_traffic
-from costmodels.strategy import Floats, Ints, Strategies
+from costmodels.strategy import BLOCK_AXES, LAYER_AXES, Floats, Ints, Strategies, once_for
 from costmodels.training.goodput import wall_stretch
-
-BLOCK_AXES = ("tp", "cp", "cp_kind", "micro_batch_size", "sequence_parallel", "ep", "etp")
-"""All that the cost of a layer, the embedding and the head depends on."""
-LAYER_AXES = (*BLOCK_AXES, "recompute", "recompute_modules", "recompute_num_layers", "offload")
-"""Axes that the cost of a recomputed or offloaded layer depends on, besides ``overlapped_experts.further_axes``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +68,11 @@ class RowSeconds(LayerTerms):
     kinds: ByKind[LayerTerms] | None = None
     """Seconds of one layer of each kind, where layers differ along the depth."""
 
+    @classmethod
+    def of_layers(cls, layers: LayerTerms, **further: Any) -> RowSeconds:
+        """The seconds of these layers and all that is composed with them."""
+        return cls._made(lambda name: getattr(layers, name), further)
+
 
 def row_seconds(strategies: Strategies, scenario: Scenario) -> RowSeconds:
     """Price N strategies down to the quantities that a split of layers over stages multiplies."""
@@ -81,25 +81,14 @@ def row_seconds(strategies: Strategies, scenario: Scenario) -> RowSeconds:
 
 def core_seconds(strategies: Strategies, scenario: Scenario) -> RowSeconds:
     """All that does not depend on how states are sharded; the terms once per iteration are left at zero."""
-    block, inverse = strategies.distinct(*BLOCK_AXES)
-    depth = scenario.depth
-    alone = tuple(_layer_terms(kind, strategies, block, inverse, scenario) for kind in depth.kinds)
-    terms, hidden = paired_terms(alone, strategies, scenario.stack)
-    mean = average(terms, depth.shares)
-    saved = hidden[0] if len(hidden) == 1 else np.dot(depth.shares, hidden)
-    embedding = _with_forwards(embedding_seconds(block, scenario), scenario).total[inverse]
-    if scenario.tower is not None:
-        embedding = embedding + _with_forwards(tower_seconds(block, scenario), scenario).total[inverse]
-        again = strategies.recompute >= Recompute.FULL
-        embedding = embedding + again * repeated_tower_seconds(block, scenario)[inverse]
-    head = (_with_forwards(head_seconds(block, scenario), scenario) + _further_tokens(block, scenario)).total[inverse]
-    head = head - scenario.model.mtp_layers * saved
+    axes = _layer_axes(strategies, scenario)
+    found = once_for(strategies, axes, lambda few: _passes_of_layers(few, scenario))
     stack, nothing, spread = scenario.stack, np.zeros(len(strategies)), strategies.vocabulary.astype(np.float64)
     nodes = max(scenario.gpus / scenario.group.gpus_per_node, 1.0)
-    passes = {"layer": mean.layer, "recompute": mean.recompute, "weight": mean.weight}
-    passes["forward"] = mean.recompute - mean.checkpointing - saved / 2.0
-    return RowSeconds(
-        **{field.name: getattr(mean, field.name) for field in fields(mean)},
+    mean, embedding, head = found.mean, found.embedding, found.head
+    passes = {"layer": mean.layer, "recompute": mean.recompute, "weight": mean.weight, "forward": found.forward}
+    return RowSeconds.of_layers(
+        mean,
         embedding=embedding * (1.0 - spread),
         head=head * (1.0 - spread),
         vocabulary_spread=(embedding + head) / strategies.pp * spread,
@@ -112,7 +101,52 @@ def core_seconds(strategies: Strategies, scenario: Scenario) -> RowSeconds:
         bubble=bubble_share(strategies, stack, **passes),
         straggler=nothing + straggler_share(stack.calibrated.straggler, nodes),
         upkeep=nothing + 1.0,
-        kinds=None if depth.uniform else ByKind(depth, terms),
+        kinds=None if scenario.depth.uniform else ByKind(scenario.depth, found.kinds),
+    )
+
+
+class _Layers(NamedTuple):
+    """Seconds of one micro-batch that layers and the ends of the model take, arrays (N,)."""
+
+    mean: LayerTerms
+    """Of an average layer."""
+    kinds: tuple[LayerTerms, ...]
+    """Of one layer of each kind, where layers differ."""
+    forward: Floats
+    """An average layer's forward pass with its traffic, less what of it another pass hides."""
+    embedding: Floats
+    head: Floats
+
+
+def _layer_axes(strategies: Strategies, scenario: Scenario) -> tuple[str, ...]:
+    """What the passes of layers depend on: ``LAYER_AXES``, what pairs them, what decides how much is offloaded."""
+    axes = (*LAYER_AXES, *further_axes(scenario.stack))
+    if scenario.stack.overlap.paired_passes:
+        axes += (*PAIR_AXES, "schedule")
+    if (strategies.offload == ACTIVATIONS).any():
+        axes += ("zero_stage", "sharding_degree", "pp")
+    return tuple(dict.fromkeys(axes))
+
+
+def _passes_of_layers(strategies: Strategies, scenario: Scenario) -> _Layers:
+    block, inverse = strategies.distinct(*BLOCK_AXES)
+    depth = scenario.depth
+    alone = tuple(_layer_terms(kind, strategies, block, inverse, scenario) for kind in depth.kinds)
+    terms, hidden = paired_terms(alone, strategies, scenario.stack)
+    mean = average(terms, depth.shares)
+    saved = hidden[0] if len(hidden) == 1 else np.dot(depth.shares, hidden)
+    embedding = _with_forwards(embedding_seconds(block, scenario), scenario).total[inverse]
+    if scenario.tower is not None:
+        embedding = embedding + _with_forwards(tower_seconds(block, scenario), scenario).total[inverse]
+        again = strategies.recompute >= Recompute.FULL
+        embedding = embedding + again * repeated_tower_seconds(block, scenario)[inverse]
+    head = (_with_forwards(head_seconds(block, scenario), scenario) + _further_tokens(block, scenario)).total[inverse]
+    return _Layers(
+        mean=mean,
+        kinds=() if depth.uniform else terms,
+        forward=mean.recompute - mean.checkpointing - saved / 2.0,
+        embedding=embedding,
+        head=head - scenario.model.mtp_layers * saved,
     )
 
 
@@ -177,11 +211,10 @@ def with_step(strategies: Strategies, scenario: Scenario, core: RowSeconds) -> R
     apart where the ranks that share their states lie between them.
     """
     if (strategies.rank_order == SHARDING_INSIDE).any():
-        core = replace(core, send=stage_send_seconds(strategies, scenario), host=_host_seconds(strategies, scenario))
+        core = core.changed(send=stage_send_seconds(strategies, scenario), host=_host_seconds(strategies, scenario))
     layer = Passes(core.forward, core.backward)
     traffic = step_traffic(strategies, scenario, core.window, core.kinds, core.paired, core.repeated_window)
-    return replace(
-        core,
+    return core.changed(
         upkeep=core.upkeep if scenario.stability is None else wall_stretch(strategies, scenario, scenario.stability),
         data_parallel=traffic.total,
         optimizer=optimizer_seconds(strategies, scenario),

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from costmodels.arrays import Bools, Floats, Ints
+from costmodels.arrays import Bools, Floats, Ints, taken
 from costmodels.names import VALUE_NAMES
 
 __all__ = [
     "AXES",
+    "BLOCK_AXES",
     "LARGEST_TABLE",
+    "LAYER_AXES",
+    "STAGE_AXES",
+    "STATE_AXES",
     "Bools",
     "Floats",
     "Ints",
@@ -22,11 +27,16 @@ __all__ = [
     "concatenate",
     "is_constant",
     "narrow",
+    "of_axes",
+    "once_for",
     "strategies",
 ]
 
 Derived = TypeVar("Derived")
+Further = ParamSpec("Further")
 
+FEW_ROWS = 256
+"""Strategies up to which no formula is better off with those of them that differ."""
 
 LARGEST_TABLE = 1 << 16
 
@@ -71,7 +81,7 @@ class Strategies:
     def take(self, chosen: NDArray[Any] | slice) -> Strategies:
         """The chosen strategies (an index, mask or slice)."""
         kept = self.tp[chosen]
-        columns = {name: _taken(getattr(self, name), chosen, len(kept)) for name in AXES if name != "tp"}
+        columns = {name: _column(getattr(self, name), chosen, len(kept)) for name in AXES if name != "tp"}
         return Strategies(tp=kept, **columns)
 
     def row(self, index: int) -> dict[str, Any]:
@@ -82,16 +92,35 @@ class Strategies:
         """The distinct combinations of the named axes, and for each strategy which of them it has.
 
         What depends on few axes is priced once per combination and gathered back:
-        ``sub, inverse = strategies.distinct("tp", "cp"); cost(sub)[inverse]``. Axes not named take the
-        values of an arbitrary strategy of the combination.
+        ``sub, inverse = strategies.distinct("tp", "cp"); cost(sub)[inverse]``. Axes not named have one value
+        of no meaning.
         """
         if len(self) == 1:  # which must not know itself: only a search for cycles would let it go
             return self, np.zeros(1, dtype=np.int64)
         return self.once(("distinct", names), lambda: self._distinct(names))
 
     def _distinct(self, names: tuple[str, ...]) -> tuple[Strategies, Ints]:
-        first, inverse = combinations([self._code(name) for name in names], len(self))
-        return self.take(first), inverse
+        told = [name for name in names if name not in self._follows(names)]
+        first, inverse = combinations([self._code(name) for name in told], len(self))
+        columns = {name: getattr(self, name) for name in AXES}
+        few = {
+            name: column.take(first) if name in names else _one_value(column, len(first))
+            for name, column in columns.items()
+        }
+        return Strategies(**few), inverse
+
+    def _follows(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the axes that others of them tell: data ranks of one cluster, micro-batches of one batch."""
+        return tuple(last for last, *others in _PRODUCTS if {last, *others} <= {*names} and self._is_one(last, *others))
+
+    def _is_one(self, *names: str) -> bool:
+        """Whether the product of the axes is the same for all strategies."""
+
+        def compare() -> bool:
+            product = np.prod([getattr(self, name) for name in names], axis=0)
+            return bool((product == product[:1]).all())
+
+        return self.once(("one product", names), compare)
 
     def _code(self, name: str) -> tuple[NDArray[Any], int]:
         codes: tuple[NDArray[Any], int] = self.once(f"codes of {name}", lambda: column_codes(getattr(self, name)))
@@ -105,8 +134,60 @@ class Strategies:
         return known
 
 
+def once_for(strategies: Strategies, axes: tuple[str, ...], formula: Callable[[Strategies], Derived]) -> Derived:
+    """A formula of strategies that reads these axes alone, worked out once for every combination and gathered.
+
+    What it returns are arrays (N,), or tuples or records of such. Few strategies, or such as have little in common,
+    are priced as they are.
+    """
+    if len(strategies) > FEW_ROWS:
+        few, places = strategies.distinct(*axes)
+        if 2 * len(few) <= len(strategies):
+            gathered: Derived = taken(formula(few), places)
+            return gathered
+    return formula(strategies)
+
+
+Formula = Callable[Concatenate[Strategies, Further], Derived]
+
+
+def of_axes(*axes: str) -> Callable[[Formula[Further, Derived]], Formula[Further, Derived]]:
+    """Have a formula that reads these axes alone worked out as ``once_for`` does, and kept for the next time.
+
+    What it takes besides strategies is alike for all.
+    """
+
+    def decorate(formula: Formula[Further, Derived]) -> Formula[Further, Derived]:
+        @wraps(formula)
+        def gathered(strategies: Strategies, /, *args: Further.args, **kwargs: Further.kwargs) -> Derived:
+            def known(some: Strategies) -> Derived:
+                if some is strategies:
+                    return formula(strategies, *args, **kwargs)
+                key = formula, *map(id, args), *((name, id(value)) for name, value in kwargs.items())
+                found: Derived = some.once(key, lambda: (formula(some, *args, **kwargs), args, kwargs))[0]
+                return found
+
+            return once_for(strategies, axes, known)
+
+        return gathered
+
+    return decorate
+
+
 AXES: tuple[str, ...] = tuple(f.name for f in fields(Strategies) if not f.name.startswith("_"))
 """The axes of a strategy, in canonical order."""
+
+BLOCK_AXES = ("tp", "cp", "cp_kind", "micro_batch_size", "sequence_parallel", "ep", "etp")
+"""All that the cost of a layer, the embedding and the head depends on."""
+LAYER_AXES = (*BLOCK_AXES, "recompute", "recompute_modules", "recompute_num_layers", "offload")
+"""Axes that the cost of a recomputed or offloaded layer depends on, besides ``overlapped_experts.further_axes``."""
+STAGE_AXES = ("tp", "ep", "etp", "pp", "vpp", "schedule", "recompute_num_layers", "vocabulary")
+"""What the parameters of the stage with the most depend on."""
+STATE_AXES = ("zero_stage", "sharding_degree", "dp", "pp", "schedule", "offload")
+"""What the bytes of a parameter's states depend on, experts' aside."""
+
+_PRODUCTS = (("dp", "tp", "cp", "pp"), ("num_microbatches", "dp", "micro_batch_size"))
+"""Axes whose product most questions fix, the GPUs and the batch, so that the first follows from the others."""
 
 _FROM_ZERO = frozenset({*VALUE_NAMES, "zero_stage", "recompute_modules"})
 """Axes whose neutral value is 0; that of degrees and sizes is 1."""
@@ -155,7 +236,7 @@ def _spread(column: NDArray[Any], length: int) -> NDArray[Any]:
     return _one_value(column, length) if len(column) < length or is_constant(column) else np.ascontiguousarray(column)
 
 
-def _taken(column: NDArray[Any], chosen: NDArray[Any] | slice, length: int) -> NDArray[Any]:
+def _column(column: NDArray[Any], chosen: NDArray[Any] | slice, length: int) -> NDArray[Any]:
     return _one_value(column, length) if is_constant(column) else column[chosen]
 
 

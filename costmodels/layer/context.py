@@ -21,7 +21,7 @@ from costmodels.primitives.rank_groups import Group, split_group
 from costmodels.primitives.sizes import key_value_bytes
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
-from costmodels.strategy import Bools, Floats, Ints, Strategies
+from costmodels.strategy import LAYER_AXES, Bools, Floats, Ints, Strategies, of_axes
 
 RING, ULYSSES, GATHER, BOTH = range(len(CP_KINDS))
 MERGE_PASSES = 3.0
@@ -134,6 +134,7 @@ def repeated_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     return np.maximum(exchanged_key_values(part, scenario) - once, 0.0)[inverse]
 
 
+@of_axes(*LAYER_AXES)
 def exchange_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes held while one layer's attention runs, for the exchange alone, (N,).
 

@@ -26,9 +26,10 @@ from costmodels.model.parameters import (
     shared_sets,
 )
 from costmodels.scenario import Scenario
-from costmodels.strategy import Floats, Strategies
+from costmodels.strategy import STAGE_AXES, Floats, Strategies, of_axes
 
 
+@of_axes("tp")
 def layer_parameters_per_rank(strategies: Strategies, scenario: Scenario) -> Floats:
     """Parameters of an average layer on one tensor rank, routed experts left out.
 
@@ -46,6 +47,7 @@ def kind_parameters_per_rank(strategies: Strategies, scenario: Scenario, kind: K
     return np.asarray(matrix / strategies.tp + whole)
 
 
+@of_axes("tp")
 def embedding_parameters_per_rank(strategies: Strategies, scenario: Scenario) -> Floats:
     """Parameters of the first stage besides its layers: vocabulary slice, positions, projections, a training tower."""
     model = scenario.model
@@ -65,6 +67,7 @@ def tower_parameters(strategies: Strategies, scenario: Scenario, *, trained: boo
     return tower.parameters / strategies.tp.astype(np.float64)
 
 
+@of_axes("tp", "pp", "schedule")
 def head_parameters_per_rank(strategies: Strategies, scenario: Scenario) -> Floats:
     """Parameters of the last stage besides its layers: the output matrix, a copy of a tied one unless both meet.
 
@@ -83,6 +86,7 @@ def head_parameters_per_rank(strategies: Strategies, scenario: Scenario) -> Floa
     )
 
 
+@of_axes(*STAGE_AXES)
 def heaviest_stage_parameters(strategies: Strategies, scenario: Scenario) -> Floats:
     """Parameters of the stage with the most, under an even split: its gradients take longest to reduce.
 
@@ -98,16 +102,13 @@ def heaviest_stage_parameters(strategies: Strategies, scenario: Scenario) -> Flo
     return layers * layer_parameters_per_rank(strategies, scenario) + at_ends
 
 
+@of_axes("tp")
 def padded_vocabulary_rows(strategies: Strategies, scenario: Scenario) -> Floats:
     """Rows of the embedding after padding to a multiple of 128 tensor ranks, shape (N,)."""
     size, stated = scenario.model.vocab_size, scenario.model.padded_vocab_size
-
-    def count() -> Floats:
-        step = 128.0 * strategies.tp
-        padded = np.ceil(size / step) * step
-        return padded if stated is None else np.where(stated % strategies.tp == 0, float(stated), padded)
-
-    return strategies.once(("rows of the vocabulary", size, stated), count)
+    step = 128.0 * strategies.tp
+    padded = np.ceil(size / step) * step
+    return padded if stated is None else np.where(stated % strategies.tp == 0, float(stated), padded)
 
 
 def vocabulary_rows(strategies: Strategies, scenario: Scenario, matrix: Literal["embedding", "head"]) -> Floats:
@@ -128,17 +129,9 @@ class HeaviestStage(NamedTuple):
     """Its layers of each kind that one micro-batch passes, shape (N, K)."""
 
 
+@of_axes(*STAGE_AXES)
 def heaviest_stage(strategies: Strategies, scenario: Scenario) -> HeaviestStage:
     """The stage whose parameters on one rank, routed experts included, are the most under an even split."""
-    known: list[tuple[Scenario, HeaviestStage]] = strategies.once("heaviest stages", list)
-    found = next((stage for other, stage in known if other is scenario), None)
-    if found is None:
-        found = _heaviest_stage(strategies, scenario)
-        known[:] = [(scenario, found)]
-    return found
-
-
-def _heaviest_stage(strategies: Strategies, scenario: Scenario) -> HeaviestStage:
     depth = scenario.depth
     stages = contents(strategies, depth)
     first, last = embedding_parameters_per_rank(strategies, scenario), head_parameters_per_rank(strategies, scenario)
@@ -155,6 +148,7 @@ def _heaviest_stage(strategies: Strategies, scenario: Scenario) -> HeaviestStage
     return HeaviestStage(dense[at], experts[at], stages.held[at])
 
 
+@of_axes(*STAGE_AXES)
 def heaviest_experts(strategies: Strategies, scenario: Scenario) -> Floats:
     """Parameters of routed experts on one rank of the stage with the most parameters, shape (N,)."""
     if scenario.model.moe is None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import numpy as np
 
 from costmodels.names import RANK_ORDERS, SHARDING_INSIDE
-from costmodels.primitives.rank_groups import Group, split_group
+from costmodels.primitives.rank_groups import Group, Groups, alike, split_group
 from costmodels.strategy import Ints, Strategies
 
 _DIMENSIONS = ("tp", "cp", "dp", "pp", "sharding")
+MESH = ("tp", "cp", "pp", "dp", "rank_order")
+"""What the places of ranks depend on, where data ranks do not lie apart."""
 _ORDERS = tuple(tuple(d for d in order.split("-") if d in _DIMENSIONS) for order in RANK_ORDERS)
 
 
@@ -20,15 +24,19 @@ def strides(strategies: Strategies) -> dict[str, Ints]:
 
     def gather() -> dict[str, Ints]:
         few, inverse = distinct_meshes(strategies)
-        return {name: stride[inverse] for name, stride in _strides(few).items()}
+        return {name: stride.take(inverse) for name, stride in _strides(few).items()}
 
     return strategies.once("strides", gather)
 
 
 def distinct_meshes(strategies: Strategies) -> tuple[Strategies, Ints]:
     """Strategies whose ranks lie differently, and which of them every one is, as ``Strategies.distinct`` has it."""
+    return strategies.distinct(*_mesh_axes(strategies))
+
+
+def _mesh_axes(strategies: Strategies) -> tuple[str, ...]:
     apart = (strategies.rank_order == SHARDING_INSIDE).any()
-    return strategies.distinct("tp", "cp", "pp", "dp", "rank_order", *(["sharding_degree"] if apart else []))
+    return (*MESH, "sharding_degree") if apart else MESH
 
 
 def inner_data_ranks(strategies: Strategies) -> Ints:
@@ -71,11 +79,30 @@ def group_of(strategies: Strategies, *names: str) -> Group:
     return strategies.once(f"group of {names}", lambda: _group_of(strategies, names))
 
 
-def sharding_groups(strategies: Strategies) -> tuple[Group, Group]:
+def data_groups(strategies: Strategies) -> Groups:
+    """Context and data ranks, which share the gradients of the same parameters."""
+    return strategies.once("data groups", lambda: _alike(strategies, lambda few: [group_of(few, "cp", "dp")])[0])
+
+
+def sharding_groups(strategies: Strategies) -> tuple[Groups, Groups]:
     """Ranks that share states among them, and the replicas of one shard: context and data ranks cut in two."""
-    return strategies.once(
-        "sharding groups", lambda: split_group(group_of(strategies, "cp", "dp"), strategies.sharding_degree)
-    )
+
+    def split() -> tuple[Groups, Groups]:
+        def cut(few: Strategies) -> tuple[Groups, Groups]:
+            return split_group(group_of(few, "cp", "dp"), few.sharding_degree)
+
+        near, far = _alike(strategies, cut, "sharding_degree")
+        return near, far
+
+    return strategies.once("sharding groups", split)
+
+
+def _alike(strategies: Strategies, groups: Callable[[Strategies], Iterable[Groups]], *axes: str) -> tuple[Groups, ...]:
+    """Groups of strategies whose ranks lie where the mesh and further axes say."""
+    few, places = strategies.distinct(*dict.fromkeys((*_mesh_axes(strategies), *axes)))
+    if 2 * len(few) > len(strategies):
+        return tuple(groups(strategies))
+    return tuple(alike(some, places) for some in groups(few))
 
 
 def _group_of(strategies: Strategies, names: tuple[str, ...]) -> Group:
@@ -99,10 +126,16 @@ def expert_group(strategies: Strategies) -> Group:
     return Group(strategies.ep, ((strategies.ep, strategies.etp),))
 
 
-def expert_data_group(strategies: Strategies) -> Group:
+def expert_data_group(strategies: Strategies) -> Groups:
     """Ranks that hold the same experts: what is left of tensor x context x data ranks."""
-    shards = strategies.ep * strategies.etp
-    return strategies.once("expert data group", lambda: split_group(group_of(strategies, "tp", "cp", "dp"), shards)[1])
+
+    def split() -> Groups:
+        def cut(few: Strategies) -> tuple[Groups]:
+            return (split_group(group_of(few, "tp", "cp", "dp"), few.ep * few.etp)[1],)
+
+        return _alike(strategies, cut, "ep", "etp")[0]
+
+    return strategies.once("expert data group", split)
 
 
 def expert_shards(strategies: Strategies) -> Ints:

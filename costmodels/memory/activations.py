@@ -22,7 +22,7 @@ from costmodels.names import SHARDED_PARAMETERS, Recompute
 from costmodels.primitives.sizes import checkpoint_bytes, layer_activation_bytes
 from costmodels.scenario import Scenario
 from costmodels.step.sharded import stays_whole
-from costmodels.strategy import Bools, Floats, Strategies
+from costmodels.strategy import LAYER_AXES, Bools, Floats, Strategies, of_axes, once_for
 
 _KEEPS_EXPERTS = frozenset({"attention", "products", "up-projections"})
 """Kinds of selective recomputation that keep the experts' activations; a list of operators keeps what exchanges
@@ -31,7 +31,12 @@ return."""
 
 def average_activation_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes that an average layer keeps of one micro-batch for its backward pass, shape (N,)."""
-    return scenario.depth.average(lambda kind: kind_activation_bytes(strategies, scenario, kind))
+    gathered = ("zero_stage", "sharding_degree", "pp") if "gathered" in scenario.stack.kernels.saved_tensors else ()
+    return once_for(
+        strategies,
+        (*LAYER_AXES, *gathered),
+        lambda few: scenario.depth.average(lambda kind: kind_activation_bytes(few, scenario, kind)),
+    )
 
 
 def kind_activation_bytes(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floats:
@@ -224,6 +229,7 @@ def _kept_weights(strategies: Strategies, scenario: Scenario, kind: Kind) -> tup
     return gathered, scenario.recipe.word * size * float("casts" in saved and scenario.recipe.reduced)
 
 
+@of_axes(*LAYER_AXES)
 def layer_checkpoint_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes of one recomputed layer's input, of one micro-batch, (N,); its share where several have one together."""
     region = region_tokens(strategies, scenario)
@@ -260,6 +266,7 @@ def kept_bytes_of_layer(strategies: Strategies, scenario: Scenario) -> Floats:
     return scenario.depth.average(lambda kind: kept_bytes_of_kind(strategies, scenario, kind))
 
 
+@of_axes(*LAYER_AXES)
 def kind_module_bytes(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     """Bytes of one layer and micro-batch that named modules are repeated for instead of kept, shape (N,)."""
     if not strategies.recompute_modules.any():

@@ -47,11 +47,12 @@ def even_peaks(strategies: Strategies, memory: RowBytes, num_layers: int) -> Flo
     full = strategies.recompute >= Recompute.FULL
     kept = np.where(full, memory.checkpoint, memory.stored)
     worst, twice = np.zeros(len(strategies)), copies(strategies)
+    state, at_first, at_last = twice * memory.layer_state, memory.first, memory.last
     for place, (held, at) in enumerate(zip(layers, _PLACES, strict=True)):
         count = in_flight_at(strategies, at) + memory.queued
         first, last = ends(strategies, at(pp))
-        needed = held * (twice * memory.layer_state + count * kept)
-        needed = needed + first * (memory.first + count * memory.embedding_activation / twice) + last * memory.last
-        needed = needed + np.where(full, memory.working_at(last), 0.0)
-        worst = np.maximum(worst, np.where((place == 1) & (pp <= 2), 0.0, needed))
+        needed = held * (state + count * kept)
+        needed = needed + first * (at_first + count * memory.embedding_activation / twice) + last * at_last
+        needed = needed + full * memory.working_at(last)
+        worst = np.maximum(worst, needed if place != 1 else np.where(pp <= 2, 0.0, needed))
     return worst + memory.everywhere

@@ -23,12 +23,13 @@ from costmodels.model.parameters import attention_projections, expert_parameters
 from costmodels.names import SHARDED_PARAMETERS, Recompute
 from costmodels.scenario import Scenario
 from costmodels.stack.optimizers import ADAM_MOMENTS, root_bytes
-from costmodels.strategy import Floats, Strategies
+from costmodels.strategy import LAYER_AXES, STATE_AXES, Floats, Strategies, of_axes
 
 WORKSPACES = 64.0 * 2**20
 """Workspaces of matrix products, one of PyTorch's and one of Transformer Engine's, 32 MiB each [TE]."""
 
 
+@of_axes(*LAYER_AXES)
 def momentary_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes that the backward pass of the stage's last layer holds beyond what all layers keep, (N,).
 
@@ -50,6 +51,7 @@ def standing_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     return WORKSPACES + _dummy_gradients(strategies, scenario) + buckets
 
 
+@of_axes(*STATE_AXES)
 def step_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes per parameter that reducing gradients and stepping hold for the moment, (N,).
 
@@ -153,6 +155,7 @@ def _dummy_gradients(strategies: Strategies, scenario: Scenario) -> Floats:
     return scenario.word * shapes
 
 
+@of_axes(*LAYER_AXES)
 def loss_peak(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes held at the head and the loss, (N,): logits and their softmax, or the gradients of the head's product.
 

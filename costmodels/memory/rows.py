@@ -49,7 +49,7 @@ from costmodels.stack.optimizers import optimizer_of
 from costmodels.step.gathered import largest_matrix, second_copy, whole_bytes
 from costmodels.step.offload import activations_away, share_offloaded
 from costmodels.step.sharded import stays_whole
-from costmodels.strategy import Bools, Floats, Strategies
+from costmodels.strategy import STATE_AXES, Bools, Floats, Strategies, of_axes
 
 OFFLOADED_LAYERS = 2.0
 """Layers whose activations are on the device although all are offloaded: the running one, and one on its way. Where
@@ -145,8 +145,7 @@ def row_bytes(strategies: Strategies, scenario: Scenario) -> RowBytes:
     layer, experts = layer_parameters_per_rank(strategies, scenario), expert_parameters_per_rank(strategies, scenario)
     embedding = embedding_parameters_per_rank(strategies, scenario)
     head = head_parameters_per_rank(strategies, scenario)
-    state = state_bytes(strategies, scenario)
-    optimizer_extra, weights_extra = _end_extras(strategies, scenario, state)
+    state, optimizer_extra, weights_extra = _states(strategies, scenario)
     expert_state = state if scenario.model.moe is None else state_bytes(strategies, scenario, expert_shards(strategies))
     moment, standing = momentary_bytes(strategies, scenario), standing_bytes(strategies, scenario)
     passing, gathered = _passing(strategies, scenario), _gathered_ends(strategies, scenario)
@@ -188,13 +187,15 @@ def row_bytes(strategies: Strategies, scenario: Scenario) -> RowBytes:
     )
 
 
-def _end_extras(strategies: Strategies, scenario: Scenario, state: StateBytes) -> tuple[Floats, Floats]:
-    """Bytes per parameter of embedding and head beyond a layer's, of optimizer states and of weights, (N,) each."""
+@of_axes(*STATE_AXES)
+def _states(strategies: Strategies, scenario: Scenario) -> tuple[StateBytes, Floats, Floats]:
+    """Bytes per parameter of a layer, and those of embedding and head beyond, optimizer states and weights, (N,)."""
+    state = state_bytes(strategies, scenario)
     chosen = optimizer_of(scenario.stack)
     shards = np.where(strategies.zero_stage >= 1, strategies.sharding_degree * copies(strategies), 1)
     edges = (chosen.edge_moments - chosen.moments) / shards
     weights = state_bytes(strategies, scenario, ends=True).weights - state.weights
-    return edges * (1.0 - share_offloaded(strategies, scenario)), weights
+    return state, edges * (1.0 - share_offloaded(strategies, scenario)), weights
 
 
 def _gathered_ends(strategies: Strategies, scenario: Scenario) -> Floats:
@@ -213,6 +214,8 @@ def _spread(strategies: Strategies, scenario: Scenario, whole: Floats) -> Floats
     wait for them. Every stage keeps what its part of the embedding returned for each micro-batch on its way, and of the
     head the input, in fp32 as it arrives too, and two gradients of it (GitHub sail-sg/VocabularyParallelism).
     """
+    if not strategies.vocabulary.any():
+        return np.zeros(len(strategies))
     width = float(scenario.model.hidden_size) * region_tokens(strategies, scenario)
     held = in_flight_at(strategies, np.zeros_like) + queued(strategies, scenario.stack.pipeline.vocabulary_in_flight)
     passing = scenario.word * held + 3.0 * scenario.word + 4.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -26,11 +26,12 @@ class StateBytes(Columns):
     weights: Floats
     gradients: Floats
     optimizer: Floats
+    total: Floats = field(init=False)
+    """All three."""
 
-    @property
-    def total(self) -> Floats:
-        """All three."""
-        return self.weights + self.gradients + self.optimizer
+    def __post_init__(self) -> None:
+        """Add up."""
+        object.__setattr__(self, "total", self.weights + self.gradients + self.optimizer)
 
 
 def state_bytes(

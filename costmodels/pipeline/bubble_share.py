@@ -46,8 +46,10 @@ def bubble_share(
     """
     share = 1.0 / strategies.vpp
     for code, name in enumerate(SCHEDULE_NAMES):
+        if name not in FILLING:
+            continue
         mine = (strategies.schedule == code) & (strategies.pp > 1)
-        if name in FILLING and mine.any():
+        if mine.any():
             drain = partial(SCHEDULES[name].drain, barrier=not stack.pipeline.post_validation)
             none, every = (_idle(strategies, drain, forward, total, weight) for total in (layer, layer + recompute))
             some = np.where(strategies.recompute == Recompute.PARTIAL, np.maximum(none, every), none)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from costmodels.arrays import Floats, Number
-from costmodels.primitives.rank_groups import Crossing, Group, all_to_all_share
+from costmodels.primitives.rank_groups import Crossing, Groups, all_to_all_share
 from hardware.links import Tier
 
 CHUNK = 512 * 1024.0
@@ -116,7 +116,7 @@ def message_seconds(size: Number, *, latency: Number, rate: Number) -> Floats:
     return latency + size / rate
 
 
-def gather_seconds(size: Floats, group: Group, tiers: Sequence[Tier]) -> Floats:
+def gather_seconds(size: Floats, group: Groups, tiers: Sequence[Tier]) -> Floats:
     """Seconds of one all-gather or reduce-scatter over rings, shape (N,).
 
         t = sum over tiers of s a + b + max over tiers of link_seconds(S ring_share)
@@ -137,7 +137,7 @@ def gather_seconds(size: Floats, group: Group, tiers: Sequence[Tier]) -> Floats:
     return _ring_latency(group, tiers) + _bandwidth_seconds(size, group, tiers, passes=1.0)
 
 
-def all_reduce_seconds(size: Floats, group: Group, tiers: Sequence[Tier]) -> Floats:
+def all_reduce_seconds(size: Floats, group: Groups, tiers: Sequence[Tier]) -> Floats:
     """Seconds of one all-reduce, the better of ring and tree, shape (N,).
 
         ring  2 (s a + b) + T;  tree  2 depth a + b + T / 0.92
@@ -163,7 +163,7 @@ def all_reduce_seconds(size: Floats, group: Group, tiers: Sequence[Tier]) -> Flo
 
 def all_to_all_seconds(
     size: Floats,
-    group: Group,
+    group: Groups,
     tiers: Sequence[Tier],
     *,
     copies: int = 1,
@@ -181,7 +181,7 @@ def all_to_all_seconds(
     return _ring_latency(group, tiers) + moving
 
 
-def broadcast_seconds(size: Floats, group: Group, tiers: Sequence[Tier]) -> Floats:
+def broadcast_seconds(size: Floats, group: Groups, tiers: Sequence[Tier]) -> Floats:
     """Seconds in which every rank in turn broadcasts its part of ``size`` bytes to all others, shape (N,).
 
     Every part enters a domain once, and goes down a chain of all ranks in pieces of ``CHUNK``, of which the last
@@ -200,21 +200,27 @@ def send_seconds(size: Floats, step: Floats, reach: Floats, tiers: Sequence[Tier
 
     The tier is the innermost that holds the whole chain: a pipeline is as slow as its slowest hop.
     """
-    seconds = np.zeros_like(size)
-    placed = np.zeros(size.shape, dtype=bool)
+    latency, rate = slowest_hop(step, reach, tiers)
+    return np.where(reach > 1, message_seconds(size, latency=latency, rate=rate), 0.0)
+
+
+def slowest_hop(step: Floats, reach: Floats, tiers: Sequence[Tier]) -> tuple[Floats, Floats]:
+    """Latency in seconds, and bytes a second, of the slowest message in a chain as in ``send_seconds``, (N,) each."""
+    latency, rate = np.zeros(len(reach)), np.full(len(reach), np.inf)
+    placed = np.zeros(len(reach), dtype=bool)
     for tier in tiers:
         here = ~placed
         if tier.domain:  # where it is no multiple of the chain, some hop of some chain leaves the domain
             here = here & (np.mod(float(tier.domain), reach * step) == 0)
-        rate = tier.link.bandwidth * tier.link.point_to_point / tier.oversubscription
-        seconds = np.where(here, message_seconds(size, latency=tier.link.base_latency, rate=rate), seconds)
+        latency[here] = tier.link.base_latency
+        rate[here] = tier.link.bandwidth * tier.link.point_to_point / tier.oversubscription
         placed |= here
-    return np.where(reach > 1, seconds, 0.0)
+    return latency, rate
 
 
 def _bandwidth_seconds(
     size: Floats,
-    group: Group,
+    group: Groups,
     tiers: Sequence[Tier],
     *,
     passes: float,
@@ -245,12 +251,12 @@ def _bandwidth_seconds(
     return slowest
 
 
-def _crossed(group: Group, tiers: Sequence[Tier]) -> Iterator[tuple[Tier, Crossing]]:
+def _crossed(group: Groups, tiers: Sequence[Tier]) -> Iterator[tuple[Tier, Crossing]]:
     for way in group.crossings(tuple(tier.domain for tier in tiers)):
         yield tiers[way.tier], way
 
 
-def _sent(group: Group, way: Crossing, copies: int, groups: tuple[int, int]) -> Floats:
+def _sent(group: Groups, way: Crossing, copies: int, groups: tuple[int, int]) -> Floats:
     """Of what a rank sends in an all-to-all: how much crosses a tier."""
     n, inside = group.size, way.inside
     share = np.where(way.crossed, all_to_all_share(n, inside), 0.0)
@@ -280,12 +286,12 @@ def _link_seconds(volume: Floats, tier: Tier, way: Crossing) -> Floats:
     return link_seconds(volume, rate=rate, saturation=link.saturation)
 
 
-def _ring_latency(group: Group, tiers: Sequence[Tier]) -> Floats:
+def _ring_latency(group: Groups, tiers: Sequence[Tier]) -> Floats:
     """One pass around: every tier's share of the n - 1 steps at its own step latency, plus the outermost base."""
     return _latency(group, tiers, lambda way: way.hops)
 
 
-def _tree_latency(group: Group, tiers: Sequence[Tier]) -> Floats:
+def _tree_latency(group: Groups, tiers: Sequence[Tier]) -> Floats:
     """Up and down a tree [NCCL-tuning].
 
     A chain, or a tree where that is shorter, inside the innermost domain; log2 of the domains outside it.
@@ -293,18 +299,26 @@ def _tree_latency(group: Group, tiers: Sequence[Tier]) -> Floats:
     return _latency(group, tiers, lambda way: 2.0 * tree_depth(way.fan, chained=way.tier == 0))
 
 
-def _latency(group: Group, tiers: Sequence[Tier], steps: Callable[[Crossing], Floats]) -> Floats:
-    seconds, base = np.zeros(len(group.size)), np.zeros(len(group.size))
-    for tier, way in _crossed(group, tiers):
-        seconds = seconds + tier.link.step_latency * steps(way)
-        base = np.where(way.crossed, tier.link.base_latency, base)
-    return seconds + base
+def _latency(group: Groups, tiers: Sequence[Tier], steps: Callable[[Crossing], Floats]) -> Floats:
+    def add_up(groups: Groups) -> Floats:
+        seconds, base = np.zeros(len(groups.size)), np.zeros(len(groups.size))
+        for tier, way in _crossed(groups, tiers):
+            seconds = seconds + tier.link.step_latency * steps(way)
+            base = np.where(way.crossed, tier.link.base_latency, base)
+        return seconds + base
+
+    return group.each(add_up)
 
 
-def host_seconds(group: Group, tiers: Sequence[Tier]) -> Floats:
+def host_seconds(group: Groups, tiers: Sequence[Tier]) -> Floats:
     """What one pass around a ring waits for hosts, shape (N,): its latency on the tiers that lead through them."""
-    seconds = np.zeros(len(group.size))
-    for tier, way in _crossed(group, tiers):
-        if tier.link.through_hosts:
-            seconds = seconds + tier.link.step_latency * way.hops + np.where(way.crossed, tier.link.base_latency, 0.0)
-    return seconds
+
+    def add_up(groups: Groups) -> Floats:
+        seconds = np.zeros(len(groups.size))
+        for tier, way in _crossed(groups, tiers):
+            if tier.link.through_hosts:
+                base = np.where(way.crossed, tier.link.base_latency, 0.0)
+                seconds = seconds + tier.link.step_latency * way.hops + base
+        return seconds
+
+    return group.each(add_up)

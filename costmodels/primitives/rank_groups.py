@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -59,42 +59,78 @@ class Crossing:
     """How groups of N rows cross one tier of the network; all arrays have shape (N,)."""
 
     tier: int
+    size: Ints
+    """Ranks of the whole group."""
     inside: Floats
     """Ranks inside a domain of the tier below."""
     within: Floats
     """Ranks inside a domain of this tier; as many as ``inside`` where a group does not cross it."""
-    crossed: Bools
-    fan: Floats
-    """``within`` over ``inside``: domains of the tier below that share one of this tier."""
-    hops: Floats
-    """Links of this tier on the way from rank to rank through the whole group."""
     ring_share: Floats
     """Of a buffer that is passed around: how much each link of this tier carries, (n - 1) / (n ``inside``)."""
 
+    @property
+    def crossed(self) -> Bools:
+        """Whether the group crosses this tier."""
+        return self.within > self.inside
+
+    @property
+    def fan(self) -> Floats:
+        """``within`` over ``inside``: domains of the tier below that share one of this tier."""
+        return self.within / self.inside
+
+    @property
+    def hops(self) -> Floats:
+        """Links of this tier on the way from rank to rank through the whole group."""
+        return self.size / self.inside - self.size / self.within
+
 
 def _crossing(tier: int, size: Ints, inside: Floats, within: Floats) -> Crossing:
-    crossed, ranks = within > inside, size.astype(np.float64)
-    return Crossing(
-        tier=tier,
-        inside=inside,
-        within=within,
-        crossed=crossed,
-        fan=within / inside,
-        hops=ranks / inside - ranks / within,
-        ring_share=np.where(crossed, ring_share(ranks, inside), 0.0),
-    )
+    shared = ring_share(size.astype(np.float64), inside)
+    return Crossing(tier, size, inside, within, np.where(within > inside, shared, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Parallel groups of N rows: ``size`` ranks made of nested parts, each (size, stride in ranks)."""
+class Groups:
+    """Parallel groups of N rows, of ``size`` ranks each."""
 
     size: Ints
-    parts: tuple[tuple[Ints, Ints], ...]
-    _within: dict[int, Ints] = field(default_factory=dict, init=False, compare=False, repr=False)
     _crossings: dict[tuple[int, ...], tuple[Crossing, ...]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
+
+    def ranks_within(self, domain: int) -> Ints:
+        """Ranks of the group inside one domain of that many GPUs (0: the whole cluster), shape (N,)."""
+        raise NotImplementedError
+
+    def within(self, domain: int) -> Groups:
+        """The nearest ranks of each group, those inside one domain of that many GPUs."""
+        raise NotImplementedError
+
+    def crossings(self, domains: tuple[int, ...]) -> tuple[Crossing, ...]:
+        """The tiers that some of the groups cross, innermost first, where tiers have domains of so many GPUs."""
+        if domains not in self._crossings:
+            self._crossings[domains] = tuple(self._crossed(domains))
+        return self._crossings[domains]
+
+    def each(self, quantity: Callable[[Groups], Floats]) -> Floats:
+        """A quantity of every group that depends on where its ranks lie alone, shape (N,)."""
+        return quantity(self)
+
+    def _crossed(self, domains: tuple[int, ...]) -> Iterator[Crossing]:
+        inside = np.ones(len(self.size))
+        for tier, domain in enumerate(domains):
+            within = np.maximum(self.ranks_within(domain), inside)
+            if (within > inside).any():
+                yield _crossing(tier, self.size, inside, within)
+                inside = within
+
+
+@dataclass(frozen=True, slots=True)
+class Group(Groups):
+    """Groups made of nested parts, each (size, stride in ranks)."""
+
+    parts: tuple[tuple[Ints, Ints], ...]
+    _within: dict[int, Ints] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def ranks_within(self, domain: int) -> Ints:
         """Ranks of the group inside one domain of that many GPUs (0: the whole cluster), shape (N,).
@@ -114,19 +150,40 @@ class Group:
             self._within[domain] = np.minimum(inside, self.size).astype(np.int64)
         return self._within[domain]
 
-    def crossings(self, domains: tuple[int, ...]) -> tuple[Crossing, ...]:
-        """The tiers that some of the groups cross, innermost first, where tiers have domains of so many GPUs."""
-        if domains not in self._crossings:
-            self._crossings[domains] = tuple(self._crossed(domains))
-        return self._crossings[domains]
+    def within(self, domain: int) -> Groups:
+        """The nearest ranks of each group, those inside one domain of that many GPUs."""
+        return split_group(self, self.ranks_within(domain))[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Alike(Groups):
+    """Groups of which many are alike: what depends on where ranks lie is worked out for the ``few``, and gathered."""
+
+    few: Groups
+    places: Ints
+    """Which of the few each group is, shape (N,)."""
+
+    def ranks_within(self, domain: int) -> Ints:
+        """Those of the few, gathered."""
+        return self.few.ranks_within(domain).take(self.places)
+
+    def within(self, domain: int) -> Groups:
+        """Those of the few, gathered."""
+        return alike(self.few.within(domain), self.places)
+
+    def each(self, quantity: Callable[[Groups], Floats]) -> Floats:
+        """The quantity of the few, gathered."""
+        return self.few.each(quantity).take(self.places)
 
     def _crossed(self, domains: tuple[int, ...]) -> Iterator[Crossing]:
-        inside = np.ones(len(self.size))
-        for tier, domain in enumerate(domains):
-            within = np.maximum(self.ranks_within(domain), inside)
-            if (within > inside).any():
-                yield _crossing(tier, self.size, inside, within)
-                inside = within
+        for way in self.few.crossings(domains):
+            parts = (part.take(self.places) for part in (way.inside, way.within, way.ring_share))
+            yield Crossing(way.tier, self.size, *parts)
+
+
+def alike(few: Groups, places: Ints) -> Groups:
+    """The groups at so many places of a few, shape (N,)."""
+    return Alike(few.size.take(places), few=few, places=places)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from costmodels.model.parameters import attention_projections
 from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
 from costmodels.primitives.collectives import all_reduce_seconds, gather_seconds, host_seconds
 from costmodels.primitives.overlap import prefetched
-from costmodels.primitives.rank_groups import Group, split_group
+from costmodels.primitives.rank_groups import Groups
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.strategy import Bools, Floats, Ints, Strategies
@@ -224,7 +224,7 @@ def _layer(strategies: Strategies, scenario: Scenario, kind: Kind | None) -> _Co
     gather, scatter = layer.gather + listed, layer.scatter + listed * (not scenario.frozen)
     again = gather
     if stack.switches.zero_hpz:
-        second = split_group(near, second_shards(strategies, scenario))[0]
+        second = near.within(tiers[0].domain)
         again = gather_seconds(word * size, second, tiers) * (near.size > 1) * pace
     if scenario.model.num_moe_layers:
         same, widths = expert_data_group(strategies), (word, stack.gradients.reduce_bytes)
@@ -243,7 +243,7 @@ def _together(strategies: Strategies, scenario: Scenario, size: Floats, word: fl
     return _Collectives(gather, gather, scatter, replicas)
 
 
-def _list_seconds(strategies: Strategies, scenario: Scenario, near: Group) -> Floats:
+def _list_seconds(strategies: Strategies, scenario: Scenario, near: Groups) -> Floats:
     """Host seconds to make and copy a list of every rank's part of each weight of a layer, at stage 3, (N,).
 
     Norms and biases are small enough to stay whole.
@@ -259,17 +259,17 @@ def second_shards(strategies: Strategies, scenario: Scenario) -> Ints:
     return near.ranks_within(scenario.group.tiers[0].domain)
 
 
-def compute_slowdown(group: Group, scenario: Scenario) -> Floats:
+def compute_slowdown(group: Groups, scenario: Scenario) -> Floats:
     """How much computation slows during a collective of such groups, (N,).
 
     Within one innermost domain as its link says, where kernels of the library take units and memory from others;
     elsewhere, or where the stack has them run in a few units, as the stack says.
     """
     stack, tier = scenario.stack, scenario.group.tiers[0]
-    usual = np.full(len(group.size), stack.overlap.compute_slowdown)
-    if tier.link.slowdown is None or stack.switches.nccl_ub or stack.overlap.compute_slowdown == 0.0:
-        return usual
-    return np.where(group.ranks_within(tier.domain) < group.size, usual, tier.link.slowdown)
+    across, inside = stack.overlap.compute_slowdown, tier.link.slowdown
+    if inside is None or stack.switches.nccl_ub or across == 0.0:
+        return np.full(len(group.size), across)
+    return group.each(lambda groups: np.where(groups.ranks_within(tier.domain) < groups.size, across, inside))
 
 
 def _chain(

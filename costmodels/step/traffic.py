@@ -25,20 +25,34 @@ from costmodels.layout.parameters_per_rank import (
     heaviest_stage_parameters,
     padded_vocabulary_rows,
 )
-from costmodels.layout.placement import distinct_meshes, expert_data_group, group_of, sharding_groups, strides
+from costmodels.layout.placement import (
+    MESH,
+    data_groups,
+    distinct_meshes,
+    expert_data_group,
+    group_of,
+    sharding_groups,
+    strides,
+)
 from costmodels.layout.split import even_layers
 from costmodels.layout.stage_contents import by_chunk, joined
 from costmodels.model.further import stream_width
 from costmodels.model.parameters import attention_projections
 from costmodels.names import SCHEDULE_NAMES, SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
 from costmodels.pipeline.schedules import SCHEDULES
-from costmodels.primitives.collectives import all_reduce_seconds, broadcast_seconds, gather_seconds, send_seconds
+from costmodels.primitives.collectives import (
+    all_reduce_seconds,
+    broadcast_seconds,
+    gather_seconds,
+    message_seconds,
+    slowest_hop,
+)
 from costmodels.primitives.overlap import exposed
 from costmodels.primitives.rank_groups import ends_of
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.step.sharded import compute_slowdown, every_micro_batch, gather_word
-from costmodels.strategy import AXES, Bools, Floats, Ints, Strategies
+from costmodels.strategy import AXES, Bools, Floats, Ints, Strategies, of_axes
 
 
 def stage_send_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
@@ -50,21 +64,42 @@ def stage_send_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     (``Schedule.waits``).
     """
     stack = scenario.stack
-    size = WORD * tokens_per_rank(strategies, scenario) * stream_width(scenario.model)
-    split = (strategies.sequence_parallel > 0) | stack.pipeline.scatter_gather
-    size = np.where(split, size / strategies.tp, size)
+    latency, rate = _slowest_hop(strategies, scenario)
+    one = message_seconds(_sent_bytes(strategies, scenario), latency=latency, rate=rate)
+    seconds = 2.0 * strategies.vpp * one * _exposed_sends(strategies, scenario) / stack.calibrated.reached("pipeline")
+    return np.where(strategies.pp > 1, seconds, 0.0)
+
+
+@of_axes(*MESH, "sharding_degree")
+def _slowest_hop(strategies: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
+    """Latency and bytes a second of the slowest hop of a pipeline, (N,)."""
     stride, reach = (column.astype(np.float64) for column in (strides(strategies)["pp"], strategies.pp))
-    one = send_seconds(size, stride, reach, scenario.group.tiers)
-    exposed = np.where(strategies.vpp > 1, stack.overlap.pp_interleaved, stack.overlap.pp) * waited_sends(strategies)
-    return 2.0 * strategies.vpp * one * exposed / stack.calibrated.reached("pipeline")
+    return slowest_hop(stride, reach, scenario.group.tiers)
+
+
+@of_axes("tp", "cp", "micro_batch_size", "sequence_parallel")
+def _sent_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
+    """Bytes of the activation that a rank passes on, (N,)."""
+    size = WORD * tokens_per_rank(strategies, scenario) * stream_width(scenario.model)
+    split = (strategies.sequence_parallel > 0) | scenario.stack.pipeline.scatter_gather
+    return np.where(split, size / strategies.tp, size)
+
+
+@of_axes("schedule", "pp", "vpp", "num_microbatches")
+def _exposed_sends(strategies: Strategies, scenario: Scenario) -> Floats:
+    """Share of a send that stops the stages, as far as the schedule waits for it, (N,)."""
+    overlap = scenario.stack.overlap
+    return np.where(strategies.vpp > 1, overlap.pp_interleaved, overlap.pp) * waited_sends(strategies)
 
 
 def waited_sends(strategies: Strategies) -> Floats:
     """Share of a stage's sends and receives that its schedule waits for, (N,)."""
     share = np.ones(len(strategies))
     for code, name in enumerate(SCHEDULE_NAMES):
+        if not SCHEDULES[name].sends_overlap:
+            continue
         mine = (strategies.schedule == code) & (strategies.pp > 1)
-        if mine.any() and SCHEDULES[name].sends_overlap:
+        if mine.any():
             waited = SCHEDULES[name].waited(np.maximum(strategies.pp, 2), strategies.num_microbatches, strategies.vpp)
             share = np.where(mine, waited, share)
     return share
@@ -109,13 +144,13 @@ def step_traffic(
     gradients, parameters, tied = (seconds[inverse] for seconds in _once_per_step(few, scenario))
     first = unhidden_share(few, scenario, heaviest_stage_parameters(few, scenario))[inverse]
     window = _window(strategies, scenario, layer, kinds)
-    slow, way = compute_slowdown(group_of(few, "cp", "dp"), scenario)[inverse], stack.switches
+    slow, way = compute_slowdown(data_groups(few), scenario)[inverse], stack.switches
     open_part = partial(_exposed_once, strategies=strategies, first=first, stack=stack, slow=slow)
     backward = open_part(gradients, window.backward, hidden=way.overlap_grad_reduce)
     forward = open_part(parameters, window.forward, hidden=way.overlap_param_gather)
     sharded, whole = strategies.zero_stage >= SHARDED_GRADIENTS, strategies.zero_stage >= SHARDED_PARAMETERS
-    sharded = sharded & (whole | (strategies.pp == 1)) & np.isin(strategies.zero_stage, stack.supports.zero_stages)
     if sharded.any():
+        sharded = sharded & (whole | (strategies.pp == 1)) & np.isin(strategies.zero_stage, stack.supports.zero_stages)
         longer = Passes(layer.forward, layer.backward + repeated)
         always = every_micro_batch(strategies, scenario, longer, kinds, paired)
         backward = np.where(sharded, always[0], backward)
@@ -164,11 +199,7 @@ def _once_per_step(strategies: Strategies, scenario: Scenario) -> tuple[Floats, 
     size = heaviest_stage_parameters(strategies, scenario) * trained_share(scenario)
     pieces = gradient_collectives(strategies, scenario, size)
     pace, size = pieces / scenario.stack.calibrated.reached("data"), size / pieces
-    gradients, parameters = np.zeros(len(strategies)), np.zeros(len(strategies))
-    for here, exchange in ((strategies.zero_stage == 0, _unsharded_once), (strategies.zero_stage > 0, _sharded_once)):
-        if here.any():
-            some = strategies if here.all() else strategies.take(here)
-            gradients[here], parameters[here] = exchange(some, scenario, size[here])
+    gradients, parameters = _data_once(strategies, scenario, size)
     gradients, parameters = gradients * pace, parameters * pace + _list_seconds(strategies, scenario)
     if scenario.model.num_moe_layers:
         reduced, gathered = _experts_once(strategies, scenario)
@@ -176,31 +207,31 @@ def _once_per_step(strategies: Strategies, scenario: Scenario) -> tuple[Floats, 
     return gradients, parameters, tied_embedding_seconds(strategies, scenario)
 
 
-def _list_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
+def _list_seconds(strategies: Strategies, scenario: Scenario) -> Floats | float:
     """Seconds to copy every rank's part of each tensor of a stage out of what was gathered, launch by launch, (N,)."""
-    model, (near, _far) = scenario.model, sharding_groups(strategies)
+    model, costs = scenario.model, scenario.stack.sharding
+    if costs.parameter_exchange != "listed":
+        return 0.0
+    near, _far = sharding_groups(strategies)
     tensors = len(attention_projections(model)) + 2 + model.num_norms
-    costs, copies = scenario.stack.sharding, even_layers(model.num_layers, strategies).high * tensors * near.size
-    listed = (strategies.zero_stage > 0) & (near.size > 1) & (costs.parameter_exchange == "listed")
-    return np.where(listed, copies * costs.copy_time_per_rank, 0.0)
+    copies = even_layers(model.num_layers, strategies).high * tensors * near.size
+    return np.where((strategies.zero_stage > 0) & (near.size > 1), copies * costs.copy_time_per_rank, 0.0)
 
 
-def _unsharded_once(strategies: Strategies, scenario: Scenario, size: Floats) -> tuple[Floats, Floats]:
-    """Seconds of reducing ``size`` gradients on every rank; no parameter is gathered."""
-    group = group_of(strategies, "cp", "dp")
-    whole = all_reduce_seconds(scenario.stack.gradients.reduce_bytes * size, group, scenario.group.tiers)
-    return np.where(group.size > 1, whole, 0.0), np.zeros(len(strategies))
+def _data_once(strategies: Strategies, scenario: Scenario, size: Floats) -> tuple[Floats, Floats]:
+    """Seconds of reducing ``size`` gradients to the ranks that step them, and of gathering as many parameters.
 
-
-def _sharded_once(strategies: Strategies, scenario: Scenario, size: Floats) -> tuple[Floats, Floats]:
-    """Seconds of reducing ``size`` gradients to the ranks that step them, and of gathering as many parameters."""
+    Where nothing is sharded every rank is a replica of its own shard, and no parameter is gathered.
+    """
     stack, tiers, (near, far) = scenario.stack, scenario.group.tiers, sharding_groups(strategies)
     spread = broadcast_seconds if stack.sharding.parameter_exchange == "broadcast" else gather_seconds
     gather = np.where(near.size > 1, spread(gather_word(scenario) * size, near, tiers), 0.0)
+    given = stack.gradients.reduce_bytes * size
     if stack.sharding.gradient_exchange == "all-reduce":
-        return _unsharded_once(strategies, scenario, size)[0], gather
-    scatter = gather_seconds(stack.gradients.reduce_bytes * size, near, tiers)
-    replicas = all_reduce_seconds(stack.gradients.reduce_bytes * size / strategies.sharding_degree, far, tiers)
+        group = data_groups(strategies)
+        return np.where(group.size > 1, all_reduce_seconds(given, group, tiers), 0.0), gather
+    scatter = gather_seconds(given, near, tiers)
+    replicas = all_reduce_seconds(given / strategies.sharding_degree, far, tiers)
     return np.where(near.size > 1, scatter, 0.0) + np.where(far.size > 1, replicas, 0.0), gather
 
 
@@ -275,5 +306,5 @@ def _is_bucketed(strategies: Strategies, scenario: Scenario) -> Bools:
 
 def _bucket_parameters(strategies: Strategies, scenario: Scenario) -> Floats:
     """Parameters of one bucket, more where there are more ranks, so that pieces of a ring do not become too small."""
-    ranks = group_of(strategies, "cp", "dp").size
-    return np.maximum(max(scenario.stack.switches.bucket_size, 1.0), scenario.stack.sharding.bucket_per_rank * ranks)
+    per_rank = scenario.stack.sharding.bucket_per_rank
+    return np.maximum(max(scenario.stack.switches.bucket_size, 1.0), per_rank * data_groups(strategies).size)

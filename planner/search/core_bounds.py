@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from costmodels.iteration import BLOCK_AXES, LAYER_AXES, RowSeconds, core_seconds
+from costmodels.iteration import RowSeconds, core_seconds
 from costmodels.layer.overlapped_experts import further_axes, hidden_experts, is_overlapped
 from costmodels.layer.terms import LayerTerms
 from costmodels.layout.layers_by_kind import heaviest_at_least
@@ -17,7 +17,7 @@ from costmodels.pipeline.bubble_share import bubble_share
 from costmodels.pipeline.schedules import FILLING
 from costmodels.primitives.overlap import slowdown
 from costmodels.scenario import Scenario
-from costmodels.strategy import Floats, Ints, Strategies
+from costmodels.strategy import BLOCK_AXES, LAYER_AXES, Floats, Ints, Strategies
 
 KEPT_BOUNDS = 8
 """Scenarios whose bounds of the same cores are remembered."""
