@@ -29,7 +29,7 @@ from costmodels.strategy import (
 )
 from planner.request.budget import CORE, SLICE, Budget
 from planner.search.core_bounds import known_bound, mixed_core_bound
-from planner.search.fitting import Nearest, Unfitting, nearer, part_fitting
+from planner.search.fitting import Fitting, Nearest, Unfitting, nearer, part_fitting
 from planner.search.priced import Priced, price_mixed_strategies, price_pairs
 from planner.search.split import TOLERANCE, Incumbent, best_split, solve_split
 from planner.space.lattice import Space
@@ -231,14 +231,20 @@ def _price_chunk(outcome: Outcome, space: Space, cores: Ints, scenario: AnyScena
 
 def _price_fitting(outcome: Outcome, space: Space, cores: Ints, scenario: Scenario) -> Priced | None:
     """Price the pairs of the cores that may fit and count those that fit under no split; None where none is left."""
-    fitting, unfitting = part_fitting(space, cores, scenario)
-    outcome.priced += len(unfitting)
-    outcome.memory_refused += len(unfitting)
-    outcome.unfitting.append(unfitting)
+    fitting = fitting_pairs(outcome, space, cores, scenario)
     if fitting is None:
         return None
     used, place = np.unique(fitting.place, return_inverse=True)
     return price_pairs(space.cores.take(cores[used]), place, fitting.rows, fitting.memory, scenario)
+
+
+def fitting_pairs(outcome: Outcome, space: Space, cores: Ints, scenario: Scenario) -> Fitting | None:
+    """The strategies of the cores that may fit, None where none may; the others are counted."""
+    fitting, unfitting = part_fitting(space, cores, scenario)
+    outcome.priced += len(unfitting)
+    outcome.memory_refused += len(unfitting)
+    outcome.unfitting.append(unfitting)
+    return fitting
 
 
 def remember(outcome: Outcome, priced: Priced, scenario: AnyScenario, *, by_memory: bool = False) -> None:

@@ -25,6 +25,7 @@ from planner.request.resolve import Resolved
 from planner.search.best_first import MARGIN, Outcome, promising, search
 from planner.search.choice import Choice, choose, width
 from planner.search.core_bounds import core_bound, layer_bound
+from planner.search.least_bytes import SPARING, known_bytes, least_bytes
 from planner.search.least_memory import least_memory_split, least_memory_strategies, search_least_memory
 from planner.search.priced import Priced, price_cores
 from planner.search.split import TOLERANCE, Incumbent, best_split
@@ -39,7 +40,7 @@ LEAST = 1 / 8
 SAMPLE = 512
 """Rows that it is looked for in."""
 FAR = 2.25
-"""Times the seconds of that strategy from which others are left out: a machine twice as fast gains no more."""
+"""Times the seconds or bytes of that strategy from which others are left out: a machine twice as fast gains no more."""
 
 Promising = tuple[float, Strategies]
 """A row, and what no split of it needs less of."""
@@ -95,7 +96,7 @@ class Objective:
     ) -> Outcome:
         """The best of the space, with what was seen on the way; arguments as of ``best_first.search``."""
         if self.by_memory:
-            return search_least_memory(space, self.scenario, budget=budget, among=among)
+            return search_least_memory(space, self.scenario, budget=budget, among=among, below=below)
         near = max(MARGIN, 1.0 + self.tie_width) if margin is None else margin
         known = {"budget": budget, "among": among, "margin": near, "seen": seen, "confirm": confirm, "below": below}
         return search(space, self.question, **known)  # type: ignore[arg-type]
@@ -103,18 +104,34 @@ class Objective:
     def search_below(
         self, pins: Mapping[str, Pin], below: float, *, budget: Budget, margin: float = 1.0, confirm: bool = True
     ) -> Outcome:
-        """The best of another lattice that takes less than so many seconds, laid out only as far as it may.
+        """The best of another lattice that takes less than so many seconds or bytes, laid out only as far as it may.
 
         Raises:
             BadRequest, OutOfTime: as ``lattice.build``.
         """
 
         def likely(rows: Strategies) -> Bools:
-            return layer_bound(rows, self.scenario) < margin * below * (1.0 + TOLERANCE)
+            return self.layer_bound(rows) < margin * below * (1.0 + TOLERANCE)
 
-        bounded = math.isfinite(below) and not self.by_memory
+        bounded = math.isfinite(below) and self.bounds(pins)
         space = build(self.scenario, pins, budget=budget, likely=likely if bounded else None)
         return self.search(space, budget=budget, margin=margin, confirm=confirm, below=below)
+
+    def bounds(self, pins: Mapping[str, Pin]) -> bool:
+        """Whether ``layer_bound`` is one of all strategies that the pins allow."""
+        return not (self.by_memory and SPARING & set(pins))
+
+    def layer_bound(self, rows: Strategies) -> Floats:
+        """What no strategy needs less of, in what a search compares, by the axes of a layer alone, (N,)."""
+        return least_bytes(rows, self.scenario) if self.by_memory else layer_bound(rows, self.scenario)
+
+    def core_bound(self, cores: Strategies) -> Floats:
+        """The same of cores, (C,)."""
+        return known_bytes(cores, self.scenario) if self.by_memory else core_bound(cores, self.scenario)
+
+    def sought(self, found: Incumbent) -> float:
+        """What a search compares, of a strategy that it found: seconds, or bytes under the even split."""
+        return found.even_split_peak_bytes if self.by_memory else found.iteration
 
     def value(self, found: Incumbent) -> float:
         """The quantity to minimise, of a strategy that a search for this objective found.
@@ -277,32 +294,33 @@ def search_question(
 def _lattice(objective: Objective, pins: Mapping[str, Pin], budget: Budget) -> Space:
     """The lattice of one node group; of a large one what may be of use, where an answer does not list its values."""
     listed = any(len(pin.values) > 1 for pin in pins.values())
-    if objective.by_memory or listed:
+    if listed or not objective.bounds(pins):
         return cached_space(objective.scenario, pins, budget)
-    return cached_space(objective.scenario, pins, budget, lambda begun: _far_left_out(begun, objective.scenario))
+    return cached_space(objective.scenario, pins, budget, lambda begun: _far_left_out(begun, objective))
 
 
-def _far_left_out(begun: Begun, scenario: Scenario) -> Space | None:
-    """A large lattice without what takes far longer than some strategy that fits; None of others, or where none does.
+def _far_left_out(begun: Begun, objective: Objective) -> Space | None:
+    """A large lattice without what needs far more than some strategy that fits; None of others, or where none does.
 
     The strategy comes from rows spread over those of the least bounds.
     """
     if len(begun.table) < MANY:
         return None
-    bound = begun.each(lambda rows: layer_bound(rows, scenario))
+    bound = begun.each(objective.layer_bound)
     least = np.flatnonzero(bound <= np.quantile(bound, LEAST))
     some = begun.finish(least[:: -(-len(least) // SAMPLE)])
-    priced = price_cores(some, np.arange(len(some.cores)), scenario)
-    below = FAR * float(priced.even_split_seconds.min(initial=np.inf, where=priced.fits))
-    return near_lattice(begun, scenario, below, bound)
+    priced = price_cores(some, np.arange(len(some.cores)), objective.scenario)
+    needs = priced.even_split_peak_bytes if objective.by_memory else priced.even_split_seconds
+    below = FAR * float(needs.min(initial=np.inf, where=priced.fits))
+    return near_lattice(begun, objective, below, bound)
 
 
-def near_lattice(begun: Begun, scenario: Scenario, below: float, bound: Floats | None = None) -> Space:
-    """A lattice without what cannot take less than so many seconds, by the ``bound`` of its rows, (N,), where known."""
+def near_lattice(begun: Begun, objective: Objective, below: float, bound: Floats | None = None) -> Space:
+    """A lattice without what cannot need less than so many seconds or bytes, by the ``bound`` of its rows, (N,)."""
     if not math.isfinite(below):
         return begun.finish()
-    bound = begun.each(lambda rows: layer_bound(rows, scenario)) if bound is None else bound
-    return begun.finish_near(bound < below, lambda cores: core_bound(cores, scenario) < below, below)
+    bound = begun.each(objective.layer_bound) if bound is None else bound
+    return begun.finish_near(bound < below, lambda cores: objective.core_bound(cores) < below, below)
 
 
 __all__ = ["Objective", "Search", "near_lattice", "objective_of", "search_question"]

@@ -63,7 +63,7 @@ class Space:
     allowed: Bools
     refusals: tuple[Refusal, ...]
     below: float = field(default=math.inf, kw_only=True)
-    """Seconds of an iteration that no core takes less than which was left out; infinite where none was."""
+    """Seconds of an iteration, or bytes, that no core needs less of which was left out; infinite where none was."""
     outline: Strategies | None = field(default=None, kw_only=True)
     """What cores there are of the axes of `OUTLINE`, those left out among them, where any were."""
 
@@ -110,27 +110,39 @@ class Begun:
 
     def finish(self, rows: Ints | slice = slice(None)) -> Space:
         """All strategies of the given rows."""
-        return self._finish(self.table.part(rows))
+        table = self.table.part(rows)
+        if table.budget is None:
+            return self._finish(table)
+        return self._in_slabs(table, lambda _, part: part)  # a time limit is looked at in between
 
     def finish_near(self, likely: Bools, near: Likely, below: float) -> Space:
         """The strategies of rows that are ``likely``, of those the ones whose cores are ``near``; all are counted.
 
-        The others cannot take less than ``below`` seconds. Few rows at a time need little memory.
+        The others cannot need less than ``below`` seconds or bytes.
         """
-        parts, refusals = [], list(self.table.refusals)
-        for start in range(0, len(likely), SLAB):
-            table = replace(self.table.part(slice(start, start + SLAB)), marked=likely[start : start + SLAB])
-            table.refusals = refusals
-            part = self._finish(table)
+        outlines = []
+
+        def nearest(table: Table, part: Space) -> Space:
+            outlines.append(part.cores.distinct(*OUTLINE)[0])
             assert table.marked is not None
             if len(kept := np.flatnonzero(table.marked)):
                 kept = kept[near(part.cores.take(kept))]
-            parts.append((part.among(kept), part.cores.distinct(*OUTLINE)[0]))
-        spaces, outlines = zip(*parts, strict=True)
-        candidates = self.candidates + sum(part.candidates - self.candidates for part in spaces)
+            return part.among(kept)
+
+        some = self._in_slabs(replace(self.table, marked=likely), nearest)
+        outline, _ = concatenate(outlines).distinct(*OUTLINE)
+        return replace(some, outline=outline, below=below)
+
+    def _in_slabs(self, table: Table, keep: Callable[[Table, Space], Space]) -> Space:
+        """What is kept of the strategies of all rows; few rows at a time need little memory."""
+        parts, refusals = [], list(table.refusals)
+        for start in range(0, max(len(table), 1), SLAB):
+            slab = table.part(slice(start, start + SLAB))
+            slab.refusals = refusals
+            parts.append(keep(slab, self._finish(slab)))
+        candidates = self.candidates + sum(part.candidates - self.candidates for part in parts)
         spoken = tuple(sorted(refusals, key=lambda one: self._turn(one.rule)))
-        outline, _ = concatenate(list(outlines)).distinct(*OUTLINE)
-        return replace(_joined(spaces), candidates=candidates, refusals=spoken, outline=outline, below=below)
+        return replace(_joined(parts), candidates=candidates, refusals=spoken)
 
     def _turn(self, name: str) -> tuple[int, int]:
         """When a rule speaks."""

@@ -13,7 +13,7 @@ from planner import PlanRequest, plan
 from planner.explain.levers import scale_compute, scale_device, scale_links
 from planner.search import fitting
 from planner.search.core_bounds import core_bound, layer_bound
-from planner.search.objective import near_lattice
+from planner.search.objective import Objective, near_lattice
 from planner.space import lattice
 from planner.space.lattice import begin, build
 from tests.drawn import drawn_scenarios
@@ -58,7 +58,7 @@ def test_a_lattice_without_what_is_far_slower_counts_as_the_whole_one_and_keeps_
     bound = core_bound(whole.cores, scenario)
     below = float(np.median(bound))
     with mock.patch.object(lattice, "SLAB", 7):
-        part = near_lattice(begun, scenario, below)
+        part = near_lattice(begun, Objective("time", scenario, 0.0), below)
     assert (part.candidates, part.refusals) == (whole.candidates, whole.refusals)
     kept = np.flatnonzero(bound < below)
     columns = ("tp", "cp", "pp", "vpp", "dp", "schedule", "recompute", "micro_batch_size")
