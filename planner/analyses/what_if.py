@@ -96,7 +96,7 @@ def best_of(request: PlanRequest, budget: Budget) -> tuple[Resolved, Space, Incu
         raise BadRequest(said)
     if request.objective == "memory":
         raise BadRequest("--what-if is about training time; leave --objective memory out")
-    space = cached_space(resolved.scenario, parse_pins(request.pins))
+    space = cached_space(resolved.scenario, parse_pins(request.pins), budget)
     found = search(space, objective_of(resolved).scenario, budget=budget)
     if found.best is None:
         raise nothing_found(budget, proved=found.proved)

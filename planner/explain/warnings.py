@@ -38,12 +38,12 @@ MOST_NAMED = 3
 
 def unused_pin_values(search: Search) -> list[str]:
     """A line for every value of a list that no strategy takes, with the rule that stands against it."""
-    lines = []
-    asked, pins = search.resolved.request.pins, search.pins
-    listed = {axis: pin for axis, pin in pins.items() if str(asked[axis]).strip().lower() != "any"}
-    for axis, pin in listed.items():
+    lines, pins = [], search.pins
+    for axis, pin in pins.items():
+        if not pin.listed:
+            continue
         taken = set(_values(search.space, axis).tolist())
-        unused = [value for value in pin.values if value not in taken] if len(pin.values) > 1 else []
+        unused = [value for value in pin.values if value not in taken]
         for value in unused[:MOST_NAMED]:
             why = _why(search.resolved, {**pins, axis: Pin(axis, (value,))}, search.space)
             lines.append(f"no strategy has {axis} {shown_value(axis, value)}: {why}")

@@ -11,9 +11,11 @@ where on one group it speaks once all chunks are priced.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from heapq import heappop, heappush
+from itertools import islice
 
 import numpy as np
 
@@ -319,14 +321,14 @@ def _tight(part: Priced, scenario: AnyScenario, below: float, budget: Budget) ->
 
 def _settle(outcome: Outcome, pending: list[Priced], scenario: AnyScenario, budget: Budget) -> None:
     """Solve the open rows in the order of their tight bounds until none can beat the incumbent."""
-    candidates = [(part, *_tight(part, scenario, _ceiling(outcome), budget)) for part in pending]
-    flat = [
-        (float(bound[i]), part, i)
-        for part, bound, feasible in candidates
-        for i in np.flatnonzero(feasible & (bound < _ceiling(outcome)))
-    ]
-    flat.sort(key=lambda item: item[0])
-    for bound, part, i in flat:
+
+    def tight(part: Priced) -> Floats:
+        if part.bound.min() >= _ceiling(outcome):
+            return np.full(len(part.rows), np.inf)
+        bound, feasible = _tight(part, scenario, _ceiling(outcome), budget)
+        return np.where(feasible, bound, np.inf)
+
+    for bound, part, i in in_order([(float(part.bound.min()), part) for part in pending if len(part.rows)], tight):
         if bound >= _ceiling(outcome):
             break
         if budget.spent():
@@ -377,13 +379,31 @@ def promising(
     """
     count = None if isinstance(scenario, Mixed) else PROMISING
     kept = [part.take(np.argsort(part.bound, kind="stable")[:count]) for part in outcome.pool if len(part.rows)]
-    kept = [near for part in kept if len((near := part.take(part.bound < below)).rows)]
-    tight = ((part, *_tight(part, scenario, below, budget)) for part in kept)
-    yield from in_order([(part, np.where(fits, bound, np.inf)) for part, bound, fits in tight], count)
+    near = [part for one in kept if len((part := one.take(one.bound < below)).rows)]
+
+    def tight(part: Priced) -> Floats:
+        bound, fits = _tight(part, scenario, below, budget)
+        return np.where(fits, bound, np.inf)
+
+    for bound, part, i in islice(in_order([(float(part.bound.min()), part) for part in near], tight), count):
+        yield bound, part.rows.take(np.array([i]))
 
 
-def in_order(parts: list[tuple[Priced, Floats]], count: int | None) -> Iterator[tuple[float, Strategies]]:
-    """The rows of some parts in the order of their values, those that are not infinite."""
-    places = [(float(values[i]), n, i) for n, (_, values) in enumerate(parts) for i in np.flatnonzero(values < np.inf)]
-    for value, n, i in sorted(places)[:count]:
-        yield value, parts[n][0].rows.take(np.array([i]))
+def in_order(
+    parts: Sequence[tuple[float, Priced]], values_of: Callable[[Priced], Floats]
+) -> Iterator[tuple[float, Priced, int]]:
+    """The rows of some parts in the order of their values, those that are not infinite.
+
+    Every part comes with what none of its values is below: its values are asked for once no lesser one is left.
+    """
+    found: list[tuple[float, int, int]] = []
+    for n, least, part in sorted(((n, *one) for n, one in enumerate(parts)), key=lambda one: one[1]):
+        while found and found[0][0] < least:
+            value, place, i = heappop(found)
+            yield value, parts[place][1], i
+        values = values_of(part)
+        for i in np.flatnonzero(values < np.inf).tolist():
+            heappush(found, (float(values[i]), n, i))
+    while found:
+        value, place, i = heappop(found)
+        yield value, parts[place][1], i

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import takewhile
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -168,8 +168,12 @@ def least_memory_strategies(outcome: Outcome, scenario: Scenario, budget: Budget
 
     What a time limit leaves no time to look at is not among them.
     """
-    seen = takewhile(lambda _: not budget.late, outcome.pool)
-    yield from in_order([(part, _least(part, scenario)) for part in seen], PROMISING)
+
+    def least_of(part: Priced) -> Floats:
+        return np.full(len(part.rows), np.inf) if budget.late else _least(part, scenario)
+
+    for least, part, i in islice(in_order([(0.0, part) for part in outcome.pool], least_of), PROMISING):
+        yield least, part.rows.take(np.array([i]))
 
 
 def least_memory_split(row: Strategies, scenario: Scenario, *, budget: Budget | None = None) -> Incumbent | None:

@@ -293,8 +293,7 @@ def search_question(
 
 def _lattice(objective: Objective, pins: Mapping[str, Pin], budget: Budget) -> Space:
     """The lattice of one node group; of a large one what may be of use, where an answer does not list its values."""
-    listed = any(len(pin.values) > 1 for pin in pins.values())
-    if listed or not objective.bounds(pins):
+    if any(pin.listed for pin in pins.values()) or not objective.bounds(pins):
         return cached_space(objective.scenario, pins, budget)
     return cached_space(objective.scenario, pins, budget, lambda begun: _far_left_out(begun, objective))
 
