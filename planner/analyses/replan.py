@@ -209,14 +209,15 @@ def _searches(questions: Iterable[PlanRequest], budget: Budget) -> tuple[list[_S
     return found, True
 
 
-def _searched(request: PlanRequest, budget: Budget) -> _Search:
-    """As `plan` searches: where nothing fits, with what saves memory at a price."""
+def _searched(request: PlanRequest, budget: Budget, *, moved: bool = False) -> _Search:
+    """As `plan` searches: where nothing fits, with what saves memory at a price, unless the request was moved to it."""
     resolved = resolve_search(request)
     objective = objective_of(resolved)
     space = build(resolved.scenario, parse_pins(request.pins), budget=budget)
     found = _Search(resolved, objective, space, objective.search(space, budget=budget))
-    if wider := answered_instead(request, resolved, space, found.outcome, budget):
-        return replace(_searched(wider.request, budget), asked=request, there=wider)
+    wider = None if moved else answered_instead(request, resolved, space, found.outcome, budget)
+    if wider:
+        return replace(_searched(wider.request, budget, moved=True), asked=request, there=wider)
     return found
 
 

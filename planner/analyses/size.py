@@ -18,6 +18,7 @@ from planner.answer.text import plural
 from planner.errors import BadRequest, OutOfTime
 from planner.request.budget import Budget
 from planner.request.defaults import SPARES
+from planner.request.pins import parse_pins
 from planner.request.progress import Tell
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve_search
@@ -56,6 +57,7 @@ def size(
     """
     if days is None and dollars is None:
         raise BadRequest("size needs a deadline such as --deadline 30d, or a budget such as --budget $1M")
+    parse_pins(request.pins)  # what no size could read is refused, not tried on all of them
     sizes, resolved = _sizes(request, days, Budget(limit or request.time_limit, progress=progress))
     if dollars is not None and resolved.cluster.usd_per_gpu_hour is None:
         raise BadRequest(f"a budget needs a price, and {resolved.cluster.name} has none; give it price = '2 $/h'")

@@ -22,14 +22,15 @@ from planner.answer.plan import Answer, Provenance, Record, Strategy
 from planner.errors import BadRequest, NothingFits, OutOfTime, UnfilledPins
 from planner.explain.levers import machine_levers
 from planner.explain.nearest import with_gpus
+from planner.explain.warnings import not_startable
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.progress import Tell
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve_search
-from planner.search.best_first import search
+from planner.search.best_first import Outcome, search
 from planner.search.given import broken_rules
-from planner.search.objective import objective_of
+from planner.search.objective import Search, objective_of
 from planner.search.split import Incumbent
 from planner.space.cache import cached_space
 from planner.space.lattice import Space
@@ -78,6 +79,8 @@ class Sensitivity(Answer):
     proved: bool
     """Whether the plan is proved fastest; where it is not, a lever may seem to help that only was searched further."""
     levers: tuple[Leverage, ...]
+    warnings: tuple[str, ...] = ()
+    """That the stack's framework does not start the plan."""
     defaults: tuple[str, ...]
     provenance: Provenance
 
@@ -96,7 +99,7 @@ def best_of(request: PlanRequest, budget: Budget) -> tuple[Resolved, Space, Incu
         raise BadRequest(said)
     if request.objective == "memory":
         raise BadRequest("--what-if is about training time; leave --objective memory out")
-    space = cached_space(resolved.scenario, parse_pins(request.pins))
+    space = cached_space(resolved.scenario, parse_pins(request.pins), budget)
     found = search(space, objective_of(resolved).scenario, budget=budget)
     if found.best is None:
         raise nothing_found(budget, proved=found.proved)
@@ -143,6 +146,7 @@ def what_if(request: PlanRequest, *, progress: Tell | None = None) -> Sensitivit
         proved=proved,
         levers=tuple(sorted(turned, key=lambda one: -_largest_change(one, best.iteration))),
         defaults=resolved.defaults,
+        warnings=not_startable(Search(resolved, asked.pins, space, Outcome(best=best))),
         provenance=provenance_record(resolved),
     )
 

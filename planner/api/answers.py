@@ -70,12 +70,17 @@ FLATTERED = 1.2
 
 
 def best_plan(
-    resolved: Resolved, budget: Budget, *, reasons: bool = True, pins: Mapping[str, Pin] | None = None
+    resolved: Resolved,
+    budget: Budget,
+    *,
+    reasons: bool = True,
+    pins: Mapping[str, Pin] | None = None,
+    moved: bool = False,
 ) -> Plan:
     """The best strategy with its reasons; where nothing fits as asked, with what saves memory at a price.
 
     ``pins`` are the request's, unless they are given as they were read, one value for each node group; what refuses
-    those is then looked for among stages of any widths.
+    those is then looked for among stages of any widths. A request that was ``moved`` has all that saves memory already.
 
     Raises:
         BadRequest: pinned degrees that cannot make up the GPUs.
@@ -90,8 +95,10 @@ def best_plan(
         changed = nearest_searched(resolved.scenario, asked, budget.part(NEAREST))
         raise contradiction(error, asked, changed) from None
     _check_found(search.outcome, budget)
-    if there := answered_instead(resolved.request, resolved, search.space, search.outcome, budget):
-        return note_savers(best_plan(resolve_search(there.request), budget, reasons=reasons), resolved.request, there)
+    there = None if moved else answered_instead(resolved.request, resolved, search.space, search.outcome, budget)
+    if there:
+        found = best_plan(resolve_search(there.request), budget, reasons=reasons, moved=True)
+        return note_savers(found, resolved.request, there)
     if search.outcome.best is not None:
         return found_plan(prefer_measured(search, budget), budget, reasons=reasons)
     near = nearest_request(resolved, budget, short=search.outcome.memory_refused > 0)
@@ -110,7 +117,9 @@ def conclude(search: Search, budget: Budget) -> Plan:
     _check_found(search.outcome, budget)
     if search.outcome.best is None:
         return _infeasible(search.resolved, refusal_reasons(search.resolved, search.space, search.outcome))
-    return Plan(**_settled(prefer_measured(search, budget), budget, largest=0))
+    found = prefer_measured(search, budget)
+    settled = _settled(found, budget, largest=0)
+    return Plan(**settled | _start(found, settled["warnings"]))
 
 
 def _check_found(outcome: Outcome, budget: Budget) -> None:
@@ -146,7 +155,7 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
     efforts = SEVERAL_GROUPS if several else ONE_GROUP
     settled = _with_trust(search, budget)
     if not (reasons and resolved.request.reasons):
-        return Plan(**settled if several else settled | _start(search, settled["warnings"]))
+        return Plan(**settled | _start(search, settled["warnings"]))
     budget.settle("comparing with other choices")
     tried = challenges(search, budget.part(efforts.challenges, share=1 / 3))
     others = runners_up(search, tried, budget.part(efforts.runners_up, share=1 / 2))
@@ -177,7 +186,9 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
 
 
 def _start(search: Search, warnings: tuple[str, ...]) -> dict[str, Any]:
-    """Fields that say whether the stack's framework starts the plan, behind other warnings."""
+    """Fields that say whether the stack's framework starts the plan, behind other warnings; nobody knows of several."""
+    if isinstance(search.space, MixedSpace):
+        return {}
     refused = not_startable(search)
     return {"warnings": (*warnings, *refused), "startable": not refused}
 

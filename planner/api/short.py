@@ -24,13 +24,14 @@ def _search(resolved: Resolved, space: Space, budget: Budget) -> Outcome:
     return objective_of(resolved).search(space, budget=budget)
 
 
-def short_plan(request: PlanRequest, budget: Budget, search: LatticeSearch = _search) -> Plan:
+def short_plan(request: PlanRequest, budget: Budget, search: LatticeSearch = _search, *, moved: bool = False) -> Plan:
     """The plan of a request, without reasons; where nothing fits as asked, with what saves memory at a price.
 
     Args:
         request: on machines of one kind, or of several.
         budget: what the answer may take.
         search: of a lattice over one node group, which a caller may remember.
+        moved: whether the request has all that saves memory already.
 
     Raises:
         MeshwrightError: a question that contradicts itself, or whose time ran out.
@@ -38,10 +39,13 @@ def short_plan(request: PlanRequest, budget: Budget, search: LatticeSearch = _se
     resolved, pins = resolve_search(request), parse_pins(request.pins)
     if resolved.mixed:
         found = search_question(resolved, budget, pins)
-        edge = answered_instead(request, resolved, found.space, found.outcome, budget)
-        return note_savers(short_plan(edge.request, budget), request, edge) if edge else conclude(found, budget)
+        edge = None if moved else answered_instead(request, resolved, found.space, found.outcome, budget)
+        if edge:
+            return note_savers(short_plan(edge.request, budget, moved=True), request, edge)
+        return conclude(found, budget)
     space = cached_space(resolved.scenario, pins, budget)
     outcome = search(resolved, space, budget)
-    if wider := answered_instead(request, resolved, space, outcome, budget):
-        return note_savers(short_plan(wider.request, budget, search), request, wider)
+    wider = None if moved else answered_instead(request, resolved, space, outcome, budget)
+    if wider:
+        return note_savers(short_plan(wider.request, budget, search, moved=True), request, wider)
     return conclude(Search(replace(resolved, request=request), pins, space, outcome), budget)

@@ -20,7 +20,7 @@ from planner.explain.why_not import Challenged
 from planner.request.budget import Budget
 from planner.request.resolve import Resolved
 from planner.search.best_first import Outcome
-from planner.search.choice import SURE, faster
+from planner.search.choice import SURE, faster, points_of
 from planner.search.objective import Objective, Search
 from planner.search.split import Incumbent
 
@@ -121,15 +121,16 @@ def alternatives(search: Search, others: Sequence[Incumbent]) -> tuple[Alternati
     chosen = strategy_record(taken.row, taken.assignment, question)
     pairs = ((solved, strategy_record(solved.row, solved.assignment, question)) for solved in others)
     apart = ((solved, one) for solved, one in pairs if _kind(solved.row, one) != _kind(taken.row, chosen))
-    shown = []
+    shown, known = [], None if objective.by_memory else points_of(best, resolved)
     for solved, record in islice(apart, resolved.request.top):
-        differs = _differences(solved.row, record, taken.row, chosen, question)
-        shown.append(_alternative(record, solved, objective, resolved, ", ".join(differs), best))
+        differs = ", ".join(_differences(solved.row, record, taken.row, chosen, question))
+        tied = known is not None and faster(best, solved, resolved, known) < SURE
+        shown.append(_alternative(record, solved, objective, resolved, differs, tied=tied))
     return tuple(shown)
 
 
 def _alternative(
-    record: Strategy, solved: Incumbent, objective: Objective, resolved: Resolved, differs: str, best: Incumbent
+    record: Strategy, solved: Incumbent, objective: Objective, resolved: Resolved, differs: str, *, tied: bool
 ) -> Alternative:
     scenario, seconds = resolved.scenario, objective.seconds(solved)
     flops = counted_flops(scenario) * scenario.tokens
@@ -140,7 +141,7 @@ def _alternative(
         peak_memory_bytes=float(np.max(held_bytes(solved.row, resolved.question, solved.assignment).total)),
         effective=objective.effective(solved) if objective.name == "goodput" else None,
         differs=differs,
-        tied=not objective.by_memory and faster(best, solved, resolved) < SURE,
+        tied=tied,
     )
 
 

@@ -41,12 +41,12 @@ MOST_NAMED = 3
 
 def unused_pin_values(search: Search) -> list[str]:
     """A line for every value of a list that no strategy takes, with the rule that stands against it."""
-    lines = []
-    asked, pins = search.resolved.request.pins, search.pins
-    listed = {axis: pin for axis, pin in pins.items() if str(asked[axis]).strip().lower() != "any"}
-    for axis, pin in listed.items():
+    lines, pins = [], search.pins
+    for axis, pin in pins.items():
+        if not pin.listed:
+            continue
         taken = set(_values(search.space, axis).tolist())
-        unused = [value for value in pin.values if value not in taken] if len(pin.values) > 1 else []
+        unused = [value for value in pin.values if value not in taken]
         for value in unused[:MOST_NAMED]:
             why = _why(search.resolved, {**pins, axis: Pin(axis, (value,))}, search.space)
             lines.append(f"no strategy has {axis} {shown_value(axis, value)}: {why}")
@@ -185,7 +185,7 @@ def beyond_framework(search: Search, budget: Budget) -> tuple[Advice, ...]:
     free = objective.on(replace(objective.scenario, framework=""))
     worth = (1.0 - WORTH_IT) * free.compared(search.taken)
     try:
-        space = build_below(free.scenario, search.pins, worth * (1.0 + TOLERANCE), budget=budget)
+        space = build_below(free, search.pins, worth * (1.0 + TOLERANCE), budget=budget)
     except OutOfTime:
         return ()
     near, space = _beyond(space, search, free, worth)

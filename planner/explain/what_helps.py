@@ -27,7 +27,7 @@ from planner.search.core_bounds import known_bound, mixed_layer_bound
 from planner.search.memory_savers import DEGREES, describe_savers, saver_flags, saver_options, values_of
 from planner.search.objective import Objective, Search
 from planner.search.split import Incumbent
-from planner.space.lattice import LARGEST_MICRO_BATCH, build
+from planner.space.lattice import LARGEST_MICRO_BATCH
 from planner.space.mixed import MixedSpace
 from planner.space.mixed import build as build_mixed
 from planner.space.scope import offloads
@@ -163,7 +163,7 @@ def _memory_saved(subject: str, objective: Objective, pins: Mapping[str, Pin], n
     if budget.spent():
         return Advice(subject=subject, text=NOT_KNOWN, proved=False)
     try:
-        found = objective.search(build(objective.scenario, pins, budget=budget), budget=budget)
+        found = objective.search_below(pins, now, budget=budget)
     except OutOfTime:
         return Advice(subject=subject, text=NOT_KNOWN, proved=False)
     except BadRequest:  # pins that so many devices cannot make up

@@ -35,7 +35,6 @@ from planner.request.pins import Pin, shown_value
 from planner.request.request import PlanRequest
 from planner.rules.core import GROUP_RULES
 from planner.search.best_first import Outcome
-from planner.search.core_bounds import core_bound
 from planner.search.objective import Objective, Search, build_below
 from planner.search.split import Incumbent
 from planner.space.lattice import Space, build
@@ -99,10 +98,10 @@ def challenges(search: Search, budget: Budget) -> list[Challenged]:
 
 def _challenged(search: Search, all_recomputed: bool, keep: Keep, budget: Budget) -> Outcome:
     """The search of one choice, first among what is not far slower than the best."""
-    near = REPEATED * search.fastest.iteration
+    near = REPEATED * search.objective.sought(search.fastest)
     tried = _all_recomputed(search, near, budget) if all_recomputed else search.space
     outcome = _challenge(search, tried, keep, budget)
-    found_near = outcome.best and outcome.best.iteration < tried.below
+    found_near = outcome.best and search.objective.sought(outcome.best) < tried.below
     left_out = tried.below < math.inf and (tried.outline is None or keep(tried.outline).any())
     if left_out and not found_near:
         whole = _all_recomputed(search, math.inf, budget) if all_recomputed else search.whole(budget, keep)
@@ -155,19 +154,19 @@ def _all_recomputed(search: Search, below: float, budget: Budget) -> Space:
 
     In the plain one the rules leave such strategies out, where those that recompute some layers are as fast.
     """
-    full, scenario = int(Recompute.FULL), search.objective.scenario
+    full, objective = int(Recompute.FULL), search.objective
     asked = search.pins.get("recompute")
     if asked is not None and full not in asked.values:
         return search.space.among(np.zeros(0, dtype=np.int64))
-    reach = math.inf if search.objective.by_memory else below
+    reach = below if objective.bounds(search.pins) else math.inf
     try:
         pins = {**search.pins, "recompute": Pin("recompute", (full,))}
-        space = build_below(scenario, pins, reach, budget=budget)
+        space = build_below(objective, pins, reach, budget=budget)
     except BadRequest:  # pins that leave nothing beside it
         return search.space.among(np.zeros(0, dtype=np.int64))
     if reach == math.inf:
         return space
-    return replace(space.among(np.flatnonzero(core_bound(space.cores, scenario) < below)), below=below)
+    return replace(space.among(np.flatnonzero(objective.core_bound(space.cores) < below)), below=below)
 
 
 def why_not_lines(search: Search, tried: Sequence[Challenged]) -> tuple[Advice, ...]:

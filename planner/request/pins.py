@@ -39,6 +39,12 @@ class Pin:
         """What it allows on one node group."""
         return Pin(self.axis, (self.each[group],)) if self.each else self
 
+    @property
+    def listed(self) -> bool:
+        """Whether it names several values, each of which an answer speaks of; not where one word stands for all."""
+        whole = self.axis in _WIDER and self.values == tuple(range(len(VALUE_NAMES[self.axis])))
+        return len(self.values) > 1 and not whole
+
     def span(self) -> str:
         """A range as it is written, an open end left open."""
         return f"{self.low or ''}..{'' if self.high == _LARGEST else self.high}"

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from heapq import heappop, heappush
+from itertools import islice
 
 import numpy as np
 
@@ -29,7 +31,7 @@ from costmodels.strategy import (
 )
 from planner.request.budget import CORE, SLICE, Budget
 from planner.search.core_bounds import known_bound, mixed_core_bound
-from planner.search.fitting import Nearest, Unfitting, nearer, part_fitting
+from planner.search.fitting import Fitting, Nearest, Unfitting, nearer, part_fitting
 from planner.search.priced import Priced, price_mixed_strategies, price_pairs
 from planner.search.split import TOLERANCE, Incumbent, best_split, solve_split
 from planner.space.lattice import Space
@@ -231,14 +233,20 @@ def _price_chunk(outcome: Outcome, space: Space, cores: Ints, scenario: AnyScena
 
 def _price_fitting(outcome: Outcome, space: Space, cores: Ints, scenario: Scenario) -> Priced | None:
     """Price the pairs of the cores that may fit and count those that fit under no split; None where none is left."""
-    fitting, unfitting = part_fitting(space, cores, scenario)
-    outcome.priced += len(unfitting)
-    outcome.memory_refused += len(unfitting)
-    outcome.unfitting.append(unfitting)
+    fitting = fitting_pairs(outcome, space, cores, scenario)
     if fitting is None:
         return None
     used, place = np.unique(fitting.place, return_inverse=True)
     return price_pairs(space.cores.take(cores[used]), place, fitting.rows, fitting.memory, scenario)
+
+
+def fitting_pairs(outcome: Outcome, space: Space, cores: Ints, scenario: Scenario) -> Fitting | None:
+    """The strategies of the cores that may fit, None where none may; the others are counted."""
+    fitting, unfitting = part_fitting(space, cores, scenario)
+    outcome.priced += len(unfitting)
+    outcome.memory_refused += len(unfitting)
+    outcome.unfitting.append(unfitting)
+    return fitting
 
 
 def remember(outcome: Outcome, priced: Priced, scenario: AnyScenario, *, by_memory: bool = False) -> None:
@@ -313,14 +321,14 @@ def _tight(part: Priced, scenario: AnyScenario, below: float, budget: Budget) ->
 
 def _settle(outcome: Outcome, pending: list[Priced], scenario: AnyScenario, budget: Budget) -> None:
     """Solve the open rows in the order of their tight bounds until none can beat the incumbent."""
-    candidates = [(part, *_tight(part, scenario, _ceiling(outcome), budget)) for part in pending]
-    flat = [
-        (float(bound[i]), part, i)
-        for part, bound, feasible in candidates
-        for i in np.flatnonzero(feasible & (bound < _ceiling(outcome)))
-    ]
-    flat.sort(key=lambda item: item[0])
-    for bound, part, i in flat:
+
+    def tight(part: Priced) -> Floats:
+        if part.bound.min() >= _ceiling(outcome):
+            return np.full(len(part.rows), np.inf)
+        bound, feasible = _tight(part, scenario, _ceiling(outcome), budget)
+        return np.where(feasible, bound, np.inf)
+
+    for bound, part, i in in_order([(float(part.bound.min()), part) for part in pending if len(part.rows)], tight):
         if bound >= _ceiling(outcome):
             break
         if budget.spent():
@@ -375,19 +383,31 @@ def promising(
     """
     count = None if isinstance(scenario, Mixed) else PROMISING
     kept = [part.take(np.argsort(part.bound, kind="stable")[:count]) for part in outcome.pool if len(part.rows)]
-    kept = [near for part in kept if len((near := part.take((part.bound < below) & asked(part.rows))).rows)]
-    tight = ((part, *_tight(part, scenario, below, budget)) for part in kept)
-    yield from in_order([(part, np.where(fits, bound, np.inf)) for part, bound, fits in tight], count, scenario)
+    near = [part for one in kept if len((part := one.take((one.bound < below) & asked(one.rows))).rows)]
+
+    def tight(part: Priced) -> Floats:
+        bound, fits = _tight(part, scenario, below, budget)
+        return np.where(fits, bound, np.inf)
+
+    for bound, part, i in islice(in_order([(float(part.bound.min()), part) for part in near], tight), count):
+        yield bound, part.one(i, scenario)
 
 
 def in_order(
-    parts: list[tuple[Priced, Floats]], count: int | None, scenario: AnyScenario
-) -> Iterator[tuple[float, Strategies]]:
-    """The rows of some parts in the order of their values, those that are not infinite."""
-    places = [
-        (float(values[i]), n, i)
-        for n, (_, values) in enumerate(parts)
-        for i in np.flatnonzero(values < np.inf).tolist()
-    ]
-    for value, n, i in sorted(places)[:count]:
-        yield value, parts[n][0].one(i, scenario)
+    parts: Sequence[tuple[float, Priced]], values_of: Callable[[Priced], Floats]
+) -> Iterator[tuple[float, Priced, int]]:
+    """The rows of some parts in the order of their values, those that are not infinite.
+
+    Every part comes with what none of its values is below: its values are asked for once no lesser one is left.
+    """
+    found: list[tuple[float, int, int]] = []
+    for n, least, part in sorted(((n, *one) for n, one in enumerate(parts)), key=lambda one: one[1]):
+        while found and found[0][0] < least:
+            value, place, i = heappop(found)
+            yield value, parts[place][1], i
+        values = values_of(part)
+        for i in np.flatnonzero(values < np.inf).tolist():
+            heappush(found, (float(values[i]), n, i))
+    while found:
+        value, place, i = heappop(found)
+        yield value, parts[place][1], i

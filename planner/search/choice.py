@@ -155,21 +155,19 @@ def _tied_with(known: Points, fastest: float, part: Priced, scenario: Scenario) 
     return found
 
 
-def faster(best: Incumbent, other: Incumbent, resolved: Resolved) -> float:
-    """Probability that the best is faster than another strategy for the same job."""
+def points_of(one: Incumbent, resolved: Resolved) -> Points:
+    """What the model of errors knows of a strategy for a job."""
     scenario, several = resolved.scenario, resolved.mixed is not None
-    best_known, other_known = (
-        points(
-            scenario,
-            first_in_pipeline(one.row),
-            price(one.row, resolved.question, one.assignment).breakdown,
-            np.array([mfu_of(scenario, one.iteration)]),
-            farther=MIXTURE * several,
-        )
-        for one in (best, other)
-    )
+    terms = price(one.row, resolved.question, one.assignment).breakdown
+    mfu = np.array([mfu_of(scenario, one.iteration)])
+    return points(scenario, first_in_pipeline(one.row), terms, mfu, farther=MIXTURE * several)
+
+
+def faster(best: Incumbent, other: Incumbent, resolved: Resolved, known: Points | None = None) -> float:
+    """Probability that the best is faster than another strategy for the same job; its ``points_of`` are ``known``."""
     gap = np.log([other.iteration / best.iteration])
-    return float(probability_faster(best_known, other_known, gap, scenario.stack)[0])
+    each = points_of(best, resolved) if known is None else known, points_of(other, resolved)
+    return float(probability_faster(*each, gap, resolved.scenario.stack)[0])
 
 
 def better_validated(outcome: Outcome, taken: Incumbent, scenario: Scenario, margin: float = 0.0) -> Advice | None:

@@ -14,13 +14,18 @@ import numpy as np
 from costmodels.memory.even_peaks import even_peaks
 from costmodels.memory.host import host_fits
 from costmodels.memory.limits import memory_limit, needed_bytes
-from costmodels.memory.rows import RowBytes, row_bytes
+from costmodels.memory.rows import RowBytes, row_bytes, slack_of
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Strategies
+from planner.search.least_bytes import least_bytes
 from planner.space.cache import shape_of
 from planner.space.lattice import Space
 from planner.stages.from_strategies import ROOM, least_peaks
 
+AT_A_TIME = 4096
+"""Pairs that are looked at for the nearest to fitting."""
+PAYS = 1 / 8
+"""Refused pairs, as a share of the cores, from which it pays to bound all cores."""
 SURE = 1e-6
 """Share of the memory by which a strategy must be known to exceed it, so that rounding has no say."""
 
@@ -52,14 +57,17 @@ class Unfitting:
 
     def nearest(self, known: Nearest | None) -> Nearest | None:
         """The pair whose even split needs least, where that is less than of the one that is ``known``."""
-        if len(self) and (known is None or self.needed.min() < known[0]):
-            known = self._least(np.array([np.argmin(self.needed)]), known)
-            known = self._least(np.flatnonzero(self.needed < known[0]), known)
+        order = np.argsort(self.needed, kind="stable")
+        for start in range(0, len(order), AT_A_TIME):
+            near = order[start : start + AT_A_TIME]
+            if known is not None:
+                near = near[self.needed[near] < known[0]]
+            if not len(near):
+                break
+            known = self._least(near, known)
         return known
 
     def _least(self, index: Ints, known: Nearest | None) -> Nearest:
-        if known is not None and not len(index):
-            return known
         rows = self.space.rows(self.core[index], self.option[index])
         peak = even_peaks(rows, row_bytes(rows, self.scenario), self.scenario.model.num_layers)
         return nearer(rows, peak, self.scenario, known)
@@ -78,7 +86,9 @@ def part_fitting(space: Space, cores: Ints, scenario: Scenario) -> tuple[Fitting
     """The strategies of some cores, (C,): those that may fit, None where none may, and those that cannot."""
     place, option = np.nonzero(space.allowed[cores])
     known = _known_needs(space, scenario)
-    unfit = known[cores[place], option] > scenario.group.accelerator.usable_memory * (1.0 + SURE)
+    if known.refused > PAYS * len(space.cores):
+        known.bound(space.cores, scenario)
+    unfit = known.least[cores[place], option] > scenario.group.accelerator.usable_memory * (1.0 + SURE)
     refused = [(cores[place[unfit]], option[unfit])]
     place, option = place[~unfit], option[~unfit]
     rows = space.rows(cores[place], option)
@@ -91,24 +101,48 @@ def part_fitting(space: Space, cores: Ints, scenario: Scenario) -> tuple[Fitting
         beyond = least > memory_limit(scenario, rows) * (1.0 + ROOM)
         if beyond.any():
             pair = cores[place[beyond]], option[beyond]
-            known[pair] = needed_bytes(rows.take(beyond), scenario, least[beyond])
+            known.least[pair] = needed_bytes(rows.take(beyond), scenario, least[beyond])
+            known.refused += len(pair[0])
             refused.append(pair)
             kept = np.flatnonzero(~beyond)
             place, rows, memory = place[kept], rows.take(kept), memory.take(kept)
         fitting = Fitting(place, rows, memory) if len(rows) else None
     core, option = (np.concatenate(columns) for columns in zip(*refused, strict=True))
-    return fitting, Unfitting(space, scenario, core, option, known[core, option])
+    return fitting, Unfitting(space, scenario, core, option, known.least[core, option])
 
 
-def _known_needs(space: Space, scenario: Scenario) -> Floats:
-    """Bytes that a device must have at least for each pair that was seen not to fit some memory, 0 for others, (C, Z).
+@dataclass
+class _Needs:
+    """What is known of the memory that strategies of a lattice need, of all searches of it.
 
-    One table for all searches of these cores on machines that differ in rates or in the devices' memory.
+    Attributes:
+        asked: machines, but for their rates and the devices' memory.
+        least: bytes that a device must have at least for each pair that was looked at, 0 for others, (C, Z).
+        refused: pairs that were found not to fit, each by its own bytes.
+        bounded: whether all cores were bounded, which takes less than the bytes of an eighth of their pairs.
     """
+
+    asked: tuple[Scenario, float | None]
+    least: Floats
+    refused: int = 0
+    bounded: bool = False
+
+    def bound(self, cores: Strategies, scenario: Scenario) -> None:
+        """Bound all cores under any sharding, but those whose gradients may come late, once."""
+        if not self.bounded:
+            late = scenario.stack.gradients.set_to_none & (cores.pp == 1) & (cores.num_microbatches == 1)
+            whole = least_bytes(cores, scenario) * (1.0 + slack_of(cores, scenario))
+            least = np.where(late, 0.0, whole + scenario.stack.allocator.reserved)
+            np.maximum(self.least, least[:, None], out=self.least)
+            self.bounded = True
+
+
+def _known_needs(space: Space, scenario: Scenario) -> _Needs:
+    """What is known of these cores on machines that differ in rates or in the devices' memory."""
     asked = shape_of(scenario), scenario.group.host_memory
-    tables: list[tuple[tuple[Scenario, float | None], Floats]] = space.cores.once("needs", list)
-    for other, table in tables:
-        if other == asked:
-            return table
-    tables.append((asked, np.zeros(space.allowed.shape)))
-    return tables[-1][1]
+    tables: list[_Needs] = space.cores.once("needs", list)
+    for known in tables:
+        if known.asked == asked:
+            return known
+    tables.append(_Needs(asked, np.zeros(space.allowed.shape)))
+    return tables[-1]

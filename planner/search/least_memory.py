@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import takewhile
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -20,15 +20,18 @@ from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats, Ints, Strategies
 from planner.request.budget import CORE, Budget
-from planner.search.best_first import CHUNK, PROMISING, Outcome, in_order, remember
-from planner.search.priced import Priced, price_cores
+from planner.search.best_first import CHUNK, PROMISING, Outcome, fitting_pairs, in_order, remember
+from planner.search.least_bytes import known_bytes
+from planner.search.priced import Priced, price_pairs
 from planner.search.split import Incumbent, best_split, price_alone
 from planner.space.lattice import Space
 from planner.stages.bounds import RECOMPUTE_MODES, StageRows
-from planner.stages.from_strategies import stage_problems
+from planner.stages.from_strategies import least_peaks, stage_problems
 
 TIMED_CHUNK = CHUNK // 4
 """Cores that are priced between two looks at a time limit, in place of those of a chunk."""
+REACH = 1.25
+"""Times the bytes of the best up to which strategies are priced, to be shown as runners-up."""
 HALVINGS = 60
 """Enough to tell two limits apart that differ in the last digits of a byte count."""
 SUM_ROUNDING = 1e-12
@@ -101,21 +104,36 @@ ROUNDING = 1e-9
 """Relative difference below which two peaks are one."""
 
 
-def search_least_memory(space: Space, scenario: Scenario, *, budget: Budget, among: Ints | None = None) -> Outcome:
-    """Price every core in chunks and keep the one with the lowest peak; ties go to the faster.
+def search_least_memory(
+    space: Space, scenario: Scenario, *, budget: Budget, among: Ints | None = None, below: float = np.inf
+) -> Outcome:
+    """The strategy with the lowest peak of all cores, in the order of their bounds; ties go to the faster.
 
     Proved over splits with all or no layers recomputed: uneven ones too where the stack allows them, its layers are
-    alike and stages hold one piece each; else even ones. ``among`` gives the cores to look at, indices (K,).
+    alike and stages hold one piece each; else even ones. ``among`` gives the cores to look at, indices (K,); nothing is
+    looked for from ``below`` bytes on.
     """
-    outcome = Outcome()
+    outcome = Outcome(below=below)
     cores = np.arange(len(space.cores)) if among is None else among
+    if budget.spent():
+        outcome.proved = False
+        return outcome
+    bound = known_bytes(space.cores, scenario)
+    budget.spend(CORE * len(cores))
+    cores = cores[np.argsort(bound[cores], kind="stable")]
     chunk = TIMED_CHUNK if budget.timed else CHUNK
     for start in range(0, len(cores), chunk):
+        near = cores[start : start + chunk]
+        near = near[bound[near] <= REACH * _ceiling(outcome)]
+        if not len(near):
+            break
         if budget.spent():
             outcome.proved = False
             break
-        priced = price_cores(space, cores[start : start + chunk], scenario)
-        budget.spend(CORE * chunk + len(priced.rows))
+        priced = _price_lean(outcome, space, near, scenario)
+        budget.spend(CORE * chunk + len(near))
+        if priced is None:
+            continue
         remember(outcome, priced, scenario, by_memory=True)
         if _may_be_uneven(scenario):
             _unevenly(outcome, priced, scenario, budget)
@@ -125,13 +143,36 @@ def search_least_memory(space: Space, scenario: Scenario, *, budget: Budget, amo
     return outcome
 
 
+def _ceiling(outcome: Outcome) -> float:
+    """Bytes that a strategy must not exceed to matter."""
+    return min(outcome.best.even_split_peak_bytes, outcome.below) if outcome.best else outcome.below
+
+
+def _price_lean(outcome: Outcome, space: Space, cores: Ints, scenario: Scenario) -> Priced | None:
+    """The strategies of the cores that may fit and need hardly more than the best, priced; None where none are left."""
+    fitting = fitting_pairs(outcome, space, cores, scenario)
+    if fitting is None:
+        return None
+    lean = least_peaks(fitting.rows, fitting.memory, scenario) <= REACH * _ceiling(outcome)
+    outcome.priced += int((~lean).sum())
+    if not lean.any():
+        return None
+    used, place = np.unique(fitting.place[lean], return_inverse=True)
+    rows, memory = fitting.rows.take(lean), fitting.memory.take(lean)
+    return price_pairs(space.cores.take(cores[used]), place, rows, memory, scenario)
+
+
 def least_memory_strategies(outcome: Outcome, scenario: Scenario, budget: Budget) -> Iterator[tuple[float, Strategies]]:
     """The strategies of least memory seen, by the bytes of the fullest stage under the split that needs least.
 
     What a time limit leaves no time to look at is not among them.
     """
-    seen = takewhile(lambda _: not budget.late, outcome.pool)
-    yield from in_order([(part, _least(part, scenario)) for part in seen], PROMISING, scenario)
+
+    def least_of(part: Priced) -> Floats:
+        return np.full(len(part.rows), np.inf) if budget.late else _least(part, scenario)
+
+    for least, part, i in islice(in_order([(0.0, part) for part in outcome.pool], least_of), PROMISING):
+        yield least, part.one(i, scenario)
 
 
 def least_memory_split(row: Strategies, scenario: Scenario, *, budget: Budget | None = None) -> Incumbent | None:

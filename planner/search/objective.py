@@ -25,6 +25,7 @@ from planner.request.resolve import Resolved
 from planner.search.best_first import MARGIN, Outcome, promising, search
 from planner.search.choice import Choice, choose, width
 from planner.search.core_bounds import core_bound, know_bound, layer_bound, passes_bound
+from planner.search.least_bytes import SPARING, known_bytes, least_bytes
 from planner.search.least_memory import least_memory_split, least_memory_strategies, search_least_memory
 from planner.search.priced import Priced, price_cores
 from planner.search.split import TOLERANCE, Incumbent, best_split
@@ -39,7 +40,7 @@ LEAST = 1 / 32
 SAMPLE = 512
 """Rows that it is looked for in."""
 FAR = 2.05
-"""Times the seconds of that strategy from which others are left out: a machine twice as fast gains less."""
+"""Times the seconds or bytes of that strategy from which others are left out: a machine twice as fast gains less."""
 
 Promising = tuple[float, Strategies]
 """A row, and what no split of it needs less of."""
@@ -95,7 +96,7 @@ class Objective:
     ) -> Outcome:
         """The best of the space, with what was seen on the way; arguments as of ``best_first.search``."""
         if self.by_memory:
-            return search_least_memory(space, self.scenario, budget=budget, among=among)
+            return search_least_memory(space, self.scenario, budget=budget, among=among, below=below)
         near = max(MARGIN, 1.0 + self.tie_width) if margin is None else margin
         known = {"budget": budget, "among": among, "margin": near, "seen": seen, "confirm": confirm, "below": below}
         return search(space, self.question, **known)  # type: ignore[arg-type]
@@ -103,14 +104,34 @@ class Objective:
     def search_below(
         self, pins: Mapping[str, Pin], below: float, *, budget: Budget, margin: float = 1.0, confirm: bool = True
     ) -> Outcome:
-        """The best of another lattice that takes less than so many seconds, laid out only as far as it may.
+        """The best of another lattice that takes less than so many seconds or bytes, laid out only as far as it may.
 
         Raises:
             BadRequest, OutOfTime: as ``lattice.build``.
         """
-        reach = math.inf if self.by_memory else margin * below * (1.0 + TOLERANCE)
-        space = build_below(self.scenario, pins, reach, budget=budget)
+        reach = margin * below * (1.0 + TOLERANCE)
+        space = build_below(self, pins, reach, budget=budget)
         return self.search(space, budget=budget, margin=margin, confirm=confirm, below=below)
+
+    def bounds(self, pins: Mapping[str, Pin]) -> bool:
+        """Whether ``layer_bound`` is one of all strategies that the pins allow."""
+        return not (self.by_memory and SPARING & set(pins))
+
+    def layer_bound(self, rows: Strategies) -> Floats:
+        """What no strategy needs less of, in what a search compares, by the axes of a layer alone, (N,)."""
+        return least_bytes(rows, self.scenario) if self.by_memory else layer_bound(rows, self.scenario)
+
+    def passes_bound(self, rows: Strategies) -> Floats:
+        """The same by chunks and schedule too, which bytes do not ask for."""
+        return least_bytes(rows, self.scenario) if self.by_memory else passes_bound(rows, self.scenario)
+
+    def core_bound(self, cores: Strategies) -> Floats:
+        """The same of cores, (C,)."""
+        return known_bytes(cores, self.scenario) if self.by_memory else core_bound(cores, self.scenario)
+
+    def sought(self, found: Incumbent) -> float:
+        """What a search compares, of a strategy that it found: seconds, or bytes under the even split."""
+        return found.even_split_peak_bytes if self.by_memory else found.iteration
 
     def value(self, found: Incumbent) -> float:
         """The quantity to minimise, of a strategy that a search for this objective found.
@@ -275,45 +296,47 @@ def search_question(
 
 def _lattice(objective: Objective, pins: Mapping[str, Pin], budget: Budget) -> Space:
     """The lattice of one node group; of a large one what may be of use, where an answer does not list its values."""
-    listed = any(len(pin.values) > 1 for pin in pins.values())
-    if objective.by_memory or listed:
+    if any(pin.listed for pin in pins.values()) or not objective.bounds(pins):
         return cached_space(objective.scenario, pins, budget)
-    return cached_space(objective.scenario, pins, budget, lambda begun: _far_left_out(begun, objective.scenario))
+    return cached_space(objective.scenario, pins, budget, lambda begun: _far_left_out(begun, objective))
 
 
-def _far_left_out(begun: Begun, scenario: Scenario) -> Space | None:
-    """A large lattice without what takes far longer than some strategy that fits; None of others, or where none does.
+def _far_left_out(begun: Begun, objective: Objective) -> Space | None:
+    """A large lattice without what needs far more than some strategy that fits; None of others, or where none does.
 
     The strategy comes from rows spread over those of the least bounds.
     """
     if len(begun.table) < MANY:
         return None
-    bound = begun.each(lambda rows: passes_bound(rows, scenario))
+    bound = begun.each(objective.passes_bound)
     least = np.flatnonzero(bound <= np.quantile(bound, LEAST))
     some = begun.finish(least[:: -(-len(least) // SAMPLE)])
-    priced = price_cores(some, np.arange(len(some.cores)), scenario)
-    below = FAR * float(priced.even_split_seconds.min(initial=np.inf, where=priced.fits))
-    return near_lattice(begun, scenario, below, bound) if math.isfinite(below) else begun.finish()
+    priced = price_cores(some, np.arange(len(some.cores)), objective.scenario)
+    needs = priced.even_split_peak_bytes if objective.by_memory else priced.even_split_seconds
+    below = FAR * float(needs.min(initial=np.inf, where=priced.fits))
+    return near_lattice(begun, objective, below, bound) if math.isfinite(below) else begun.finish()
 
 
-def build_below(scenario: Scenario, pins: Mapping[str, Pin], below: float, *, budget: Budget | None = None) -> Space:
-    """The lattice of what may take less than so many seconds, its counts and refusals of no use; all where infinite.
+def build_below(objective: Objective, pins: Mapping[str, Pin], below: float, *, budget: Budget | None = None) -> Space:
+    """The lattice of what may need less than so many seconds or bytes; all where that is infinite or not known.
+
+    Counts and refusals are of no use.
 
     Raises:
         BadRequest, OutOfTime: as ``lattice.build``.
     """
-    if not math.isfinite(below):
-        return build(scenario, pins, budget=budget)
-    begun = begin(scenario, pins, budget=budget, layer_first=True)
-    begun = begun.among(np.flatnonzero(begun.each(lambda rows: layer_bound(rows, scenario)) < below)).further(PASSES)
-    return begun.finish(np.flatnonzero(begun.each(lambda rows: passes_bound(rows, scenario)) < below))
+    if not (math.isfinite(below) and objective.bounds(pins)):
+        return build(objective.scenario, pins, budget=budget)
+    begun = begin(objective.scenario, pins, budget=budget, layer_first=True)
+    begun = begun.among(np.flatnonzero(begun.each(objective.layer_bound) < below)).further(PASSES)
+    return begun.finish(np.flatnonzero(begun.each(objective.passes_bound) < below))
 
 
-def near_lattice(begun: Begun, scenario: Scenario, below: float, bound: Floats) -> Space:
-    """A lattice without what cannot take less than so many seconds, by the ``bound`` of its rows, (N,)."""
-    likely = np.flatnonzero(bound < below)
-    space, seconds = begun.finish_near(likely, lambda cores: core_bound(cores, scenario), below)
-    know_bound(space.cores, scenario, seconds)
+def near_lattice(begun: Begun, objective: Objective, below: float, bound: Floats) -> Space:
+    """A lattice without what cannot need less than so many seconds or bytes, by the ``bound`` of its rows, (N,)."""
+    space, needs = begun.finish_near(np.flatnonzero(bound < below), objective.core_bound, below)
+    if not objective.by_memory:
+        know_bound(space.cores, objective.scenario, needs)
     return space
 
 

@@ -63,7 +63,7 @@ class Space:
     allowed: Bools
     refusals: tuple[Refusal, ...]
     below: float = field(default=math.inf, kw_only=True)
-    """Seconds of an iteration that no core takes less than which was left out; infinite where none was."""
+    """Seconds of an iteration, or bytes, that no core needs less of which was left out; infinite where none was."""
     outline: Strategies | None = field(default=None, kw_only=True)
     """What cores there are of the axes of `OUTLINE`, those left out among them, where any were."""
 
@@ -124,9 +124,9 @@ class Begun:
         return self._finish(self.table.part(rows))
 
     def finish_near(self, likely: Ints, bound: Callable[[Strategies], Floats], below: float) -> tuple[Space, Floats]:
-        """The strategies of ``likely`` rows whose cores' ``bound`` is below so many seconds, and it; all are counted.
+        """The strategies of ``likely`` rows whose cores' ``bound`` is below so many seconds or bytes, and it.
 
-        The others cannot take less.
+        All are counted; the others cannot need less.
         """
         late = {axis for axis, _ in self.rest} | SHARDING
         read = {name for rule in self.table.rules if late.intersection(rule.reads) for name in rule.reads}

@@ -23,6 +23,8 @@ from planner.rules.rule import Rule
 
 Columns = dict[str, NDArray[Any]]
 SEQUENCE = "sequence_parallel"
+SLAB = 1 << 17
+"""Rows that a rule is asked about before a time limit is looked at again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +129,8 @@ class Table:
         wide = [{name: _whole(table[name][first][:, None]) for name in names - set(added)} for table in tables]
         added = {name: _whole(values) for name, values in added.items()}
         for rule in rules:
-            if self.budget and self.budget.timed:  # one rule may take a second of millions of rows
-                self._check_spent(len(self) * times)
             for group, scenario in enumerate(self.parts):
-                failed: Bools = alive & ~np.asarray(rule.passes(self._seen(wide[group] | added), scenario))
+                failed = self._failed(rule, scenario, wide[group], added, alive)
                 if failed.any():
                     row = int(np.argmax(np.any(failed, axis=1)[alike]))
                     option = int(np.argmax(failed[alike[row]]))
@@ -140,6 +140,17 @@ class Table:
                     self.note(Refusal(rule.name, int(failed.sum(axis=1) @ each) * self.beyond, example))
                     alive &= ~failed
         return np.flatnonzero(alive[alike])
+
+    def _failed(self, rule: Rule, scenario: Scenario, wide: Columns, added: Columns, alive: Bools) -> Bools:
+        """Which of those alive a rule refuses: a slab at a time, as millions of rows may take it a second."""
+        failed, step = np.zeros_like(alive), max(SLAB // alive.shape[1], 1)
+        for start in range(0, len(alive), step):
+            if self.budget and self.budget.timed:
+                self._check_spent(len(self) * alive.shape[1])
+            part = slice(start, start + step)
+            some = self._seen({name: column[part] for name, column in wide.items()} | added)
+            failed[part] = alive[part] & ~np.asarray(rule.passes(some, scenario))
+        return failed
 
     def note(self, new: Refusal) -> None:
         """Add a refusal, to the rule's earlier ones where there are any."""

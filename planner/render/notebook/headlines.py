@@ -153,7 +153,7 @@ def _what_if(found: Any) -> Headline:
         f"What would help {found.model} on {plural(found.gpus, 'GPU')} of {found.cluster}",
         f"now {short_seconds(found.iteration_seconds)} an iteration; % of time for 1 % more: {', '.join(strong[:4])}",
         f"{plural(len(found.levers), 'lever')} turned both ways, planned again each time",
-        notes=tuple(f"assumed: {one}" for one in found.defaults),
+        notes=(*found.warnings, *(f"assumed: {one}" for one in found.defaults)),
     )
 
 

@@ -10,7 +10,7 @@ from planner.analyses.what_if import FACTOR, Leverage, Sensitivity, Turned
 from planner.answer.plan import Strategy
 from planner.answer.text import degrees_above_one, format_percent, plural, short_seconds
 from planner.render.terminal.strategy import recomputation
-from planner.render.terminal.tables import grid, line, pairs, print_assumed, section
+from planner.render.terminal.tables import grid, line, pairs, print_assumed, section, warned
 
 _HALF = 8
 """Characters of a bar on either side of no change."""
@@ -43,6 +43,8 @@ def print_sensitivity(found: Sensitivity, console: Console) -> None:
         line(
             console, "The plan is not proved fastest in that time: what seems to help may be more of it (--time-limit)."
         )
+    for warning in found.warnings:
+        console.print(warned(warning), overflow="fold")
     print_assumed(found.defaults, console)
 
 

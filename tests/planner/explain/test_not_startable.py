@@ -5,6 +5,10 @@ import re
 import pytest
 
 from planner import PlanRequest, plan, predict
+from planner.analyses.size import size
+from planner.analyses.what_if import what_if
+from planner.api.short import short_plan
+from planner.request.budget import Budget
 
 
 def remarks(**asked):
@@ -31,6 +35,14 @@ def test_a_plan_that_starts_or_was_asked_for_a_framework_says_nothing():
     assert not remarks(model="llama3-8b", gpus=64)
     assert not remarks(model="llama3-8b", gpus=64, framework="torchtitan")
     assert not remarks(model="llama3-8b", gpus=64, stack="generic")
+
+
+def test_sizes_points_of_sweeps_and_what_ifs_say_so_as_a_plan_does():
+    asked = PlanRequest(model="llama3-8b", gpus=64, framework="any", stack="torchtitan")
+    short, refused = short_plan(asked, Budget()), "torchtitan cannot start this plan"
+    assert not short.startable
+    for said in (short.warnings, what_if(asked).warnings, size(asked, days=1e5).answer.careful):
+        assert [refused in one for one in said].count(True) == 1
 
 
 def beyond(**asked):

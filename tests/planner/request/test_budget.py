@@ -18,7 +18,9 @@ from planner.explain import why_not
 from planner.request.budget import BEGUN, Budget
 from planner.request.resolve import resolve_search
 from planner.search import best_first
+from planner.space import lattice, table
 from planner.space.cache import cached_space
+from planner.space.lattice import build
 
 SOURCE = Path(planner.__file__).parent
 
@@ -190,3 +192,16 @@ def test_only_the_budget_decides_by_the_clock():
     clock = re.compile(r"^\s*(import time\b|from time import)", re.MULTILINE)
     found = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if clock.search(path.read_text())}
     assert found <= REPORTING
+
+
+def test_a_rule_on_many_rows_looks_at_a_time_limit_in_between(monkeypatch):
+    scenario, budget, looks = resolve_search(PlanRequest(model="llama3-8b", gpus=64)).scenario, Budget(1e6), []
+    monkeypatch.setattr(Budget, "spent", lambda _: bool(looks.append(1)))
+    whole, few = build(scenario, {}, budget=budget), len(looks)
+    looks.clear()
+    monkeypatch.setattr(table, "SLAB", 64)
+    monkeypatch.setattr(lattice, "SLAB", 64)
+    parts = build(scenario, {}, budget=budget)
+    assert len(looks) > 2 * few
+    assert (parts.candidates, len(parts.cores)) == (whole.candidates, len(whole.cores))
+    assert {one.rule: one.count for one in parts.refusals} == {one.rule: one.count for one in whole.refusals}

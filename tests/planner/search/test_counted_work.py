@@ -14,7 +14,7 @@ from planner import PlanRequest, plan
 from planner.explain.levers import scale_compute, scale_device, scale_links
 from planner.search import fitting
 from planner.search.core_bounds import core_bound, known_bound, layer_bound, passes_bound
-from planner.search.objective import build_below, near_lattice
+from planner.search.objective import Objective, build_below, near_lattice
 from planner.space import lattice
 from planner.space.lattice import begin, build
 from tests.drawn import drawn_scenarios
@@ -53,7 +53,7 @@ def test_what_is_laid_out_for_less_than_some_seconds_holds_every_core_that_may_t
     assert (layer_bound(whole.cores, scenario) <= passes * (1 + 1e-9)).all()
     assert (passes <= bound * (1 + 1e-9)).all()
     below = float(np.median(bound))
-    part = build_below(scenario, {}, below)
+    part = build_below(Objective("time", scenario, 0.0), {}, below)
     some = core_bound(part.cores, scenario)
     assert sorted(bound[bound < below]) == pytest.approx(sorted(some[some < below]), rel=1e-12)
 
@@ -65,8 +65,8 @@ def test_a_lattice_without_what_is_far_slower_counts_as_the_whole_one_and_keeps_
     assume(len(whole.cores))
     bound = core_bound(whole.cores, scenario)
     below = float(np.median(bound))
-    likely = begun.each(lambda rows: passes_bound(rows, scenario))
-    part = near_lattice(begun, scenario, below, likely)
+    objective = Objective("time", scenario, 0.0)
+    part = near_lattice(begun, objective, below, begun.each(objective.passes_bound))
     assert known_bound(part.cores, scenario) == pytest.approx(core_bound(part.cores, scenario), rel=1e-12)
     assert (part.candidates, part.refusals) == (whole.candidates, whole.refusals)
     kept = np.flatnonzero(bound < below)

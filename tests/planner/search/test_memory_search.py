@@ -11,8 +11,11 @@ from costmodels.memory.limits import memory_limit
 from costmodels.memory.rows import row_bytes
 from planner import PlanRequest, plan, predict
 from planner.request.budget import Budget
-from planner.search.least_memory import search_least_memory
-from planner.space.lattice import build
+from planner.search.least_bytes import least_bytes
+from planner.search.least_memory import least_stage_peaks, search_least_memory
+from planner.search.objective import Objective, near_lattice
+from planner.space.lattice import begin, build
+from planner.stages.from_strategies import stage_problems
 from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import seconds_and_bytes, splits_of
 from tests.scenarios import toy_cluster, toy_model, toy_scenario, toy_stack
@@ -36,6 +39,33 @@ def test_the_leanest_is_the_least_of_all_even_splits(scenario):
         assert outcome.best is None
     else:
         assert outcome.best.even_split_peak_bytes == peaks.min()
+
+
+@SOME
+@given(drawn_scenarios(gpus=(1, 2, 4, 8, 16), batches=(8, 16), layers=(1, 2, 4, 6)))
+def test_no_strategy_needs_less_memory_than_its_layer_says(scenario):
+    space = build(scenario, {})
+    assume(len(space.cores))
+    rows = space.rows(*np.nonzero(space.allowed))
+    memory = row_bytes(rows, scenario)
+    least = least_bytes(rows, scenario) * (1 - 1e-9)
+    assert (least <= even_peaks(rows, memory, scenario.model.num_layers)).all()
+    if scenario.depth.uniform and scenario.stack.supports.uneven_stages:
+        problems = stage_problems(rows, row_seconds(rows, scenario), memory, scenario)
+        assert (least <= least_stage_peaks(problems)).all()
+
+
+@SOME
+@given(drawn_scenarios(gpus=(4, 8, 16), batches=(8, 16), layers=(2, 4, 6)))
+def test_a_lattice_without_what_needs_far_more_memory_has_the_same_leanest(scenario):
+    whole, begun, objective = build(scenario, {}), begin(scenario, {}), Objective("memory", scenario, 0.0)
+    best = search_least_memory(whole, scenario, budget=Budget()).best
+    assume(best)
+    narrow = near_lattice(begun, objective, 1.3 * best.even_split_peak_bytes, begun.each(objective.passes_bound))
+    found = search_least_memory(narrow, scenario, budget=Budget()).best
+    assert found.even_split_peak_bytes == best.even_split_peak_bytes
+    assert narrow.candidates == whole.candidates
+    assert len(narrow.cores) <= len(whole.cores)
 
 
 def test_small_chunks_change_nothing(monkeypatch):
