@@ -18,6 +18,7 @@ from costmodels.stack.stack import stack
 from costmodels.step.sharded import compute_slowdown, every_micro_batch, second_shards, weights_per_layer
 from costmodels.step.traffic import stage_send_seconds, step_traffic
 from costmodels.strategy import strategies
+from planner import PlanRequest, predict
 from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_link, toy_model, toy_scenario, toy_stack, toy_tiers
 
 INSTANT = Passes(np.zeros(1), np.zeros(1))
@@ -340,3 +341,17 @@ def test_what_collectives_wait_for_hosts_is_not_hidden_and_counts_for_every_weig
 def test_the_weights_of_a_layer_are_counted_as_a_compiler_sees_them():
     assert weights_per_layer(toy_model(gated_ffn=True)) == 4 + 3 + 2
     assert weights_per_layer(toy_model().model_copy(update={"parallel_block": True})) == 4 + 2 + 1
+
+
+@pytest.mark.parametrize("model", ["llama3-8b", "qwen3-30b-a3b"])
+def test_what_a_layer_repeats_in_part_hides_full_sharding_as_what_it_repeats_whole(model):
+    def priced(recompute):
+        pins = {"zero_stage": 3, "dp": 64, "micro_batch_size": 1, "recompute": recompute}
+        asked = PlanRequest(model=model, cluster="ethernet-h100", gpus=64, stack="torchtitan", framework="any")
+        changes = {"seq_length": 2048, "global_batch_size": 64, "pins": pins}
+        found = predict(asked.model_copy(update=changes))
+        return found.prediction.iteration_seconds, found.breakdown_seconds["dp"]
+
+    none, some, whole = (priced(kind) for kind in ("none", "selective", "full"))
+    assert none[0] < some[0] < whole[0]
+    assert none[1] > some[1] > whole[1]
