@@ -159,12 +159,7 @@ def test_a_decision_says_what_why_and_what_it_costs_on_one_page(name):
 
 @pytest.mark.parametrize(
     ("name", "most"),
-    [
-        ("README", 12_000),
-        ("docs/architecture", 12_000),
-        ("NOMENCLATURE", 12_000),
-        ("CONTRIBUTING", 8_000),
-    ],
+    [("README", 12_000), ("docs/architecture", 12_000), ("NOMENCLATURE", 12_000), ("CONTRIBUTING", 8_000)],
 )
 def test_a_page_that_newcomers_read_stays_short(name, most):
     assert len(TEXTS[name].encode()) <= most

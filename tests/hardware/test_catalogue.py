@@ -72,16 +72,7 @@ def test_every_fit_names_a_known_source_or_admits_to_be_assumed(kind, name):
 
 
 def test_an_accelerator_states_its_own_figures_and_borrows_only_kernels():
-    own = {
-        "memory",
-        "usable_memory",
-        "memory_bandwidth",
-        "compute_units",
-        "power",
-        "peak",
-        "failure",
-        "scale_up",
-    }
+    own = {"memory", "usable_memory", "memory_bandwidth", "compute_units", "power", "peak", "failure", "scale_up"}
     for name in catalogue.names("accelerator"):
         assert own <= files.entry("accelerator", name).keys()
 

@@ -20,14 +20,7 @@ def strategy(**changes: Any) -> dict[str, Any]:
 
 
 def stage(number: int, total: float) -> dict[str, float]:
-    parts = {
-        "weights": 5.2,
-        "gradients": 10.4,
-        "optimizer": 0.2,
-        "logits": 0.4,
-        "slack": 1.1,
-        "reserved": 2.0,
-    }
+    parts = {"weights": 5.2, "gradients": 10.4, "optimizer": 0.2, "logits": 0.4, "slack": 1.1, "reserved": 2.0}
     activations = total - sum(parts.values())
     quantities = {**parts, "activations": activations, "total": total, "limit": 79.2}
     return {"stage": number} | {name: value * GIB for name, value in quantities.items()}
@@ -44,11 +37,7 @@ def request() -> dict[str, Any]:
     }  # fmt: skip
 
 
-PROVENANCE = {
-    "version": "0.1.0",
-    "catalogue_hash": "0123456789ab",
-    "sources": ["model gpt3-175b: arXiv 2005.14165"],
-}
+PROVENANCE = {"version": "0.1.0", "catalogue_hash": "0123456789ab", "sources": ["model gpt3-175b: arXiv 2005.14165"]}
 
 
 def document() -> dict[str, Any]:
@@ -104,16 +93,8 @@ def infeasible_plan() -> Plan:
         | {
             "status": "infeasible",
             "rejected": [
-                {
-                    "rule": "memory",
-                    "count": 812,
-                    "example": "stage 0 needs 410.6 GiB of memory, 79.2 GiB available",
-                },
-                {
-                    "rule": "heads",
-                    "count": 40,
-                    "example": "tp 5 does not divide the 96 attention heads; 4 and 6 do",
-                },
+                {"rule": "memory", "count": 812, "example": "stage 0 needs 410.6 GiB of memory, 79.2 GiB available"},
+                {"rule": "heads", "count": 40, "example": "tp 5 does not divide the 96 attention heads; 4 and 6 do"},
             ],
             "nearest": {"subject": "64 GPUs", "text": "TP 8, PP 8 fits at 41.2 s per iteration"},
         }

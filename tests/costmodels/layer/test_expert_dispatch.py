@@ -4,14 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from costmodels.layer.experts import (
-    HYBRID_REACH,
-    PAD,
-    PERMUTE,
-    SORT,
-    dispatch_seconds,
-    gathered_routes,
-)
+from costmodels.layer.experts import HYBRID_REACH, PAD, PERMUTE, SORT, dispatch_seconds, gathered_routes
 from costmodels.strategy import strategies
 from tests.costmodels.layer.test_expert_load import ROWS, loaded, on_toys, traffic_of
 from tests.costmodels.layer.test_experts import (

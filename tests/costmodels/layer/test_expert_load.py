@@ -292,10 +292,7 @@ def test_block_scaled_formats_launch_more_for_every_expert_of_the_rank():
     assert floor("mxfp8", strategies(dp=8, ep=8)) - floor() == pytest.approx(3)
 
 
-@given(
-    ep=st.sampled_from([1, 2, 4]),
-    graphs=st.sets(st.sampled_from(["attn", "moe_router", "moe_preprocess", "moe"])),
-)
+@given(ep=st.sampled_from([1, 2, 4]), graphs=st.sets(st.sampled_from(["attn", "moe_router", "moe_preprocess", "moe"])))
 def test_no_graph_ever_adds_launches(ep, graphs):
     rows = strategies(dp=4, ep=ep)
     assert 0.0 <= floor("mxfp8", rows, cuda_graph_scope=tuple(sorted(graphs))) <= floor("mxfp8", rows)

@@ -3,11 +3,7 @@
 import pytest
 
 from costmodels.layer.elementwise import UNFUSED_ROTARY, stream_traffic
-from tests.scenarios import (
-    toy_model,
-    toy_scenario,
-    toy_stack,
-)
+from tests.scenarios import toy_model, toy_scenario, toy_stack
 
 
 def test_rotary_positions_with_a_factor_are_written_out_where_the_fused_kernel_knows_none():

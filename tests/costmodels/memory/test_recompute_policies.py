@@ -5,11 +5,7 @@ import pytest
 from costmodels.memory.activations import average_activation_bytes
 from costmodels.names import Recompute
 from costmodels.strategy import strategies
-from tests.scenarios import (
-    toy_model,
-    toy_scenario,
-    toy_stack,
-)
+from tests.scenarios import toy_model, toy_scenario, toy_stack
 
 
 def test_a_list_of_operators_keeps_attention_and_every_second_product_in_16_bits():

@@ -132,14 +132,7 @@ def test_an_untied_head_with_bias_is_counted_apart():
 
 @pytest.mark.parametrize(
     ("vocab_size", "tp", "rows"),
-    [
-        (50257, 1, 50304),
-        (50257, 2, 50432),
-        (50257, 8, 51200),
-        (32000, 8, 32768),
-        (51200, 8, 51200),
-        (1, 1, 128),
-    ],
+    [(50257, 1, 50304), (50257, 2, 50432), (50257, 8, 51200), (32000, 8, 32768), (51200, 8, 51200), (1, 1, 128)],
 )
 def test_vocabulary_is_padded_to_128_rows_per_tensor_rank(vocab_size, tp, rows):
     scenario = toy_scenario(model=dense_model(num_layers=8, hidden_size=8, num_heads=1, vocab_size=vocab_size))

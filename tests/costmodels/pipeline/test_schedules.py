@@ -82,10 +82,7 @@ def test_closed_forms_of_many_rows_are_those_of_each_row(data):
         (schedule.allowed(p, m, v), [schedule.allowed(*row) for row in rows]),
         (schedule.in_flight(p, m, v, 0), [schedule.in_flight(*row, 0) for row in rows]),
         (schedule.drain(p, m, v, 1, 1.2, 0.8), [schedule.drain(*row, 1, 1.2, 0.8) for row in rows]),
-        (
-            schedule.drain(p, m, v, 3, 2, 1, barrier=True),
-            [schedule.drain(*row, 3, 2, 1, barrier=True) for row in rows],
-        ),
+        (schedule.drain(p, m, v, 3, 2, 1, barrier=True), [schedule.drain(*row, 3, 2, 1, barrier=True) for row in rows]),
     ):
         assert whole.shape == (len(rows),)
         np.testing.assert_allclose(whole, np.array([x.item() for x in single]), rtol=1e-12, atol=1e-12)

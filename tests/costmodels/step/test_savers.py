@@ -32,12 +32,7 @@ from costmodels.primitives.kernels import newton_schulz_flops
 from costmodels.stack.choices import chosen
 from costmodels.stack.optimizers import ALIASES, OPTIMIZERS, kept_bytes, named_optimizer, step_traffic_bytes
 from costmodels.stack.switches import OptimizerName
-from costmodels.step.offload import (
-    EVERYTHING,
-    OPTIMIZER,
-    step_offload_seconds,
-    updated_parameters,
-)
+from costmodels.step.offload import EVERYTHING, OPTIMIZER, step_offload_seconds, updated_parameters
 from costmodels.step.optimizer import optimizer_seconds
 from costmodels.step.traffic import step_traffic
 from costmodels.strategy import strategies

@@ -26,8 +26,7 @@ def test_a_job_that_asks_for_no_offloading_gets_none():
 
 
 @pytest.mark.parametrize(
-    ("own", "said"),
-    [({}, ["price 2.95 $/h per h100-sxm (the catalogue's)"]), ({"price": "3 $/h"}, [])],
+    ("own", "said"), [({}, ["price 2.95 $/h per h100-sxm (the catalogue's)"]), ({"price": "3 $/h"}, [])]
 )
 def test_a_price_that_nobody_said_is_said(own, said):
     new = MIXED["groups"][1] | own

@@ -183,16 +183,7 @@ def test_a_json_configuration_does_as_well(asked, tmp_path):
 
 def test_dry_run_shows_every_value_with_its_origin_and_does_not_search(asked):
     done = run(
-        "--model",
-        "175b",
-        "--gpus",
-        "64",
-        "--tp",
-        "4",
-        "--dry-run",
-        "--format",
-        "json",
-        env={"PLAN_STACK": "nemo"},
+        "--model", "175b", "--gpus", "64", "--tp", "4", "--dry-run", "--format", "json", env={"PLAN_STACK": "nemo"}
     )
     assert done.exit_code == 0, done.stderr
     shown = json.loads(done.stdout)
@@ -220,11 +211,7 @@ def test_an_infeasible_answer_is_printed_before_exit_3(monkeypatch):
         (OutOfTime("no plan in 1 s"), 4, "plan: no plan in 1 s\n"),
         (BadRequest("two\nlines"), 2, "plan: two lines\n"),
         (KeyboardInterrupt(), 130, "plan: interrupted\n"),
-        (
-            RuntimeError("boom"),
-            1,
-            "plan: internal error: RuntimeError: boom; run with -v for the traceback\n",
-        ),
+        (RuntimeError("boom"), 1, "plan: internal error: RuntimeError: boom; run with -v for the traceback\n"),
         (OSError(2, "No such file", "x.toml"), 2, "plan: x.toml: No such file\n"),
     ],
 )

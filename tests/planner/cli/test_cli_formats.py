@@ -100,11 +100,7 @@ def test_args_of_the_usual_plan():
         ),
         ({"sequence_parallel": False}, "--micro-batch-size 1", "--sequence-parallel"),
         ({"zero_stage": 0, "sharding_degree": 1}, "--overlap-grad-reduce", "--use-distributed-optimizer"),
-        (
-            {"dp": 1, "sharding_degree": 1, "zero_stage": 0},
-            "--global-batch-size 6144",
-            "--overlap-grad-reduce",
-        ),
+        ({"dp": 1, "sharding_degree": 1, "zero_stage": 0}, "--global-batch-size 6144", "--overlap-grad-reduce"),
         ({"sharding_degree": 48}, "--num-distributed-optimizer-instances 4", "fsdp"),
         ({"zero_stage": 3}, "--data-parallel-sharding-strategy optim_grads_params", "instances"),
         ({"recompute": "selective"}, "--recompute-granularity selective", "--recompute-method"),

@@ -38,11 +38,7 @@ def test_every_framework_goes_with_its_own_stack_and_names_stacks_that_exist():
 
 @pytest.mark.parametrize(
     ("arguments", "environment"),
-    [
-        (("--stack", "torchtitan"), {}),
-        ((), {"PLAN_STACK": "torchtitan"}),
-        (("--config", "{file}"), {}),
-    ],
+    [(("--stack", "torchtitan"), {}), ((), {"PLAN_STACK": "torchtitan"}), (("--config", "{file}"), {})],
 )
 def test_a_framework_with_the_stack_of_another_is_refused_in_a_line(arguments, environment, tmp_path):
     path = tmp_path / "job.toml"

@@ -27,11 +27,7 @@ def arguments(plan):
 
 @pytest.mark.parametrize(
     ("precision", "table", "recipe"),
-    [
-        ("fp8-rowwise", "float8", "rowwise"),
-        ("fp8-current", "float8", "tensorwise"),
-        ("mxfp8", "mx", "mxfp8_cublas"),
-    ],
+    [("fp8-rowwise", "float8", "rowwise"), ("fp8-current", "float8", "tensorwise"), ("mxfp8", "mx", "mxfp8_cublas")],
 )
 def test_torchtitan_s_toml_converts_the_products(precision, table, recipe):
     plan = planned("torchtitan", {"precision": precision})

@@ -141,11 +141,7 @@ def laid_out(layout, pp):
 
 @pytest.mark.parametrize(
     ("layout", "pp", "layers"),
-    [
-        ("E|t*16|t*16|L", 4, (0, 16, 16, 0)),
-        ("Et*3|(tt|)*6t*3L", 2, (9, 9)),
-        ("Ett|tt|ttL", 3, (2, 2, 2)),
-    ],
+    [("E|t*16|t*16|L", 4, (0, 16, 16, 0)), ("Et*3|(tt|)*6t*3L", 2, (9, 9)), ("Ett|tt|ttL", 3, (2, 2, 2))],
 )
 def test_a_layout_is_layers_of_every_stage(layout, pp, layers):
     assert laid_out(layout, pp).layers == layers

@@ -116,10 +116,7 @@ REFUSED = [
     ("--num-layers-per-virtual-pipeline-stage 5", "5 does not divide the 16 layers of a stage; 4 and 8 do"),
     ("--num-layers-per-virtual-pipeline-stage 20", "20 does not divide the 16 layers of a stage; 16 does"),
     ("--num-virtual-stages-per-pipeline-rank 3", "3 does not divide the 16 layers of a stage; 2 and 4 do"),
-    (
-        "--num-virtual-stages-per-pipeline-rank 2 --num-layers-per-virtual-pipeline-stage 8",
-        "both set the chunks",
-    ),
+    ("--num-virtual-stages-per-pipeline-rank 2 --num-layers-per-virtual-pipeline-stage 8", "both set the chunks"),
     (
         "--num-layers-per-virtual-pipeline-stage 8 --decoder-first-pipeline-num-layers 12",
         "leave out --decoder-first-pipeline-num-layers",

@@ -274,9 +274,7 @@ def test_what_a_torchtitan_toml_leaves_open_or_no_price_has_is_told(document, re
 
 def test_a_batch_that_somebody_asks_for_is_not_the_file_s():
     fields, pins = complete(
-        {"gpus": 16, "global_batch_size": 256},
-        {"micro_batch_size": 1, "steps": 4},
-        asked={"global_batch_size"},
+        {"gpus": 16, "global_batch_size": 256}, {"micro_batch_size": 1, "steps": 4}, asked={"global_batch_size"}
     )
     assert (fields["global_batch_size"], pins["micro_batch_size"]) == (256, 1)
 

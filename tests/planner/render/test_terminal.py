@@ -227,11 +227,7 @@ def test_a_plan_that_is_not_proved_says_how_far_it_may_be_off():
     [
         (1.2, "inside", "distance 1.2 (validated up to 2.7; 0 is alike)"),
         (3.1, [], "(outside the validated region, up to 2.7)"),
-        (
-            1.2,
-            ["EP 128 against 32 at most"],
-            "(within 2.7, but outside the validated region: EP 128 against 32",
-        ),
+        (1.2, ["EP 128 against 32 at most"], "(within 2.7, but outside the validated region: EP 128 against 32"),
         (3.1, ["EP 128 against 32 at most"], "(outside the validated region, up to 2.7; EP 128 against 32 at most"),
     ],
 )
@@ -305,11 +301,7 @@ def test_why_not_compares_term_by_term():
 
 
 def test_why_not_names_the_rules_that_forbid():
-    rule = {
-        "rule": "heads",
-        "count": 3,
-        "example": "tp 5 does not divide the 96 attention heads; 4 and 6 do",
-    }
+    rule = {"rule": "heads", "count": 3, "example": "tp 5 does not divide the 96 attention heads; 4 and 6 do"}
     forbidden = objection(strategy=None, terms={}, rules=[rule], iteration_seconds=None, verdict="it cannot run")
     text = screen(forbidden, draw=render_why_not, width=60)
     assert "heads" in text

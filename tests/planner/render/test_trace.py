@@ -161,12 +161,7 @@ UNLIKE = {"gpus": 64, "global_batch_size": 256, "seq_length": 4096}
 @pytest.mark.parametrize("model", ["nemotron-h-8b", "nemotron-3-nano-30b-a3b", "deepseek-v2-lite", "gpt-oss-20b"])
 @pytest.mark.parametrize(
     "pins",
-    [
-        {"pp": 4, "vpp": 1},
-        {"pp": 2, "vpp": 2},
-        {"pp": 4, "recompute": "full"},
-        {"pp": 4, "recompute": "partial"},
-    ],
+    [{"pp": 4, "vpp": 1}, {"pp": 2, "vpp": 2}, {"pp": 4, "recompute": "full"}, {"pp": 4, "recompute": "partial"}],
 )
 def test_layers_that_differ_are_drawn_on_the_stages_that_hold_them(model, pins):
     told = predict(PlanRequest(model=model, **UNLIKE, pins={"ep": 8} | pins if "nemotron-h" not in model else pins))

@@ -81,11 +81,7 @@ PAIRS = {
         {"tp": 2, "cp": 2, "cp_kind": A2A},
         {"tp": 2, "cp": 4, "cp_kind": A2A},
     ),
-    "context-hierarchy": (
-        ALL_KINDS,
-        {"tp": 2, "cp": 4, "cp_kind": BOTH},
-        {"tp": 4, "cp": 4, "cp_kind": BOTH},
-    ),
+    "context-hierarchy": (ALL_KINDS, {"tp": 2, "cp": 4, "cp_kind": BOTH}, {"tp": 4, "cp": 4, "cp_kind": BOTH}),
     "context-window": (
         toy_scenario(model=toy_model().model_copy(update={"sliding_window": 128}), stack=toy_stack(cp_kinds=CP_KINDS)),
         {"cp": 2, "cp_kind": GATHER},
@@ -122,11 +118,7 @@ PAIRS = {
         {"tp": 4, "cp": 2, "sequence_parallel": 1},
     ),
     "stack-sequence": (BARE, {"sequence_parallel": 0}, {"sequence_parallel": 1}),
-    "schedule": (
-        EVEN,
-        {"pp": 2, "vpp": 2, "schedule": INTERLEAVED},
-        {"pp": 2, "vpp": 2, "schedule": ONE_F_ONE_B},
-    ),
+    "schedule": (EVEN, {"pp": 2, "vpp": 2, "schedule": INTERLEAVED}, {"pp": 2, "vpp": 2, "schedule": ONE_F_ONE_B}),
     "schedule-fills": (
         EVEN,
         {"pp": 4, "vpp": 1, "dp": 2, "micro_batch_size": 1, "schedule": ZB_1P},
@@ -164,11 +156,7 @@ PAIRS = {
         {"zero_stage": 2, "sharding_degree": 1, "offload": OPTIMIZER},
         {"zero_stage": 2, "sharding_degree": 1, "offload": 0},
     ),
-    "sharding-divides": (
-        EVEN,
-        {"dp": 4, "cp": 2, "sharding_degree": 8},
-        {"dp": 4, "cp": 2, "sharding_degree": 3},
-    ),
+    "sharding-divides": (EVEN, {"dp": 4, "cp": 2, "sharding_degree": 8}, {"dp": 4, "cp": 2, "sharding_degree": 3}),
     "stack-zero": (BARE, {"zero_stage": 1}, {"zero_stage": 3}),
     "modules-selective": (
         NAMED_MODULES,
@@ -183,19 +171,11 @@ PAIRS = {
     ),
     "stack-offload": (HOSTED, {"offload": ACTIVATIONS}, {"offload": EVERYTHING}),
     "offload-host": (UNHOSTED, {"offload": 0}, {"offload": OPTIMIZER}),
-    "offload-step": (
-        toy_scenario(stack=toy_stack(optimizer="muon")),
-        {"offload": ACTIVATIONS},
-        {"offload": OPTIMIZER},
-    ),
+    "offload-step": (toy_scenario(stack=toy_stack(optimizer="muon")), {"offload": ACTIVATIONS}, {"offload": OPTIMIZER}),
     "adapters-offload": (ADAPTED, {"offload": ACTIVATIONS}, {"offload": OPTIMIZER}),
     "adapters-schedule": (ADAPTED, {"schedule": INTERLEAVED}, {"schedule": SCHEDULE_NAMES.index("zb-1p")}),
     "adapters-modules": (ADAPTED, {"recompute_modules": 0}, {"recompute_modules": 1}),
-    "offload-parameters": (
-        ZERO,
-        {"zero_stage": 3, "offload": EVERYTHING},
-        {"zero_stage": 2, "offload": EVERYTHING},
-    ),
+    "offload-parameters": (ZERO, {"zero_stage": 3, "offload": EVERYTHING}, {"zero_stage": 2, "offload": EVERYTHING}),
     "offload-layers": (
         HOSTED,
         {"recompute": Recompute.FULL, "offload": ACTIVATIONS},

@@ -61,9 +61,7 @@ def test_the_search_finds_the_same_on_larger_machines(scenario, tightness):
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    drawn_scenarios(gpus=(4, 8), batches=(8, 16), layers=(3, 5, 7, 8)),
-    st.floats(-0.05, 0.4),
-    st.sampled_from([2, 4]),
+    drawn_scenarios(gpus=(4, 8), batches=(8, 16), layers=(3, 5, 7, 8)), st.floats(-0.05, 0.4), st.sampled_from([2, 4])
 )
 def test_the_search_finds_uneven_and_partly_recomputed_stages(scenario, tightness, pp):
     """Deep pipelines under tight memory: here the best split is seldom the even one."""

@@ -59,8 +59,7 @@ SCRIPT = f"torchrun --nnodes $WORLD_SIZE --nproc-per-node 8 a.py {SIZES} --tenso
 
 
 @pytest.mark.parametrize(
-    "command",
-    [["torchrun", "a.py", *SIZES.split(), "--tensor-model-parallel-size", "$(TP)"], ["bash", "-lc", SCRIPT]],
+    "command", [["torchrun", "a.py", *SIZES.split(), "--tensor-model-parallel-size", "$(TP)"], ["bash", "-lc", SCRIPT]]
 )
 def test_copies_of_a_pod_are_the_nodes_of_what_its_containers_run(command):
     settings = "apiVersion: v1\nkind: ConfigMap\ndata: {a: b}\n---\n"
