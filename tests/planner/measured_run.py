@@ -1,11 +1,9 @@
 """A measured run as a file has it, made up, and what of it a test wants otherwise."""
 
 import copy
-from functools import cache
 
 from planner.runs.case import case_of
-from planner.runs.files import read_runs
-from planner.runs.judge import judge, judge_run, shipped
+from planner.runs.judge import judge, judge_run
 from planner.runs.report import paths_of, written
 from planner.runs.schema import run_of
 
@@ -30,12 +28,6 @@ RUN = {
     },
     "measured": {"iteration_seconds": 2.0},
 }  # fmt: skip
-
-
-@cache
-def shipped_runs():
-    """All runs that are shipped, read once: some five thousand."""
-    return [run for path in shipped() for run in read_runs(path)]
 
 
 def run(*, model=None, pins=None, request=None, **changes):

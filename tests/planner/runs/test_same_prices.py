@@ -15,7 +15,8 @@ from costmodels.pricing import price_strategy
 from planner import predict
 from planner.runs.case import case_of
 from planner.runs.judge import judge_run
-from tests.planner.measured_run import only, shipped_runs
+from tests.planner.measured_run import only
+from tests.planner.shipped import shipped_runs
 
 GOLDEN = Path(__file__).parent / "golden" / "predictions.csv.gz"
 EVERY = 40

@@ -5,7 +5,7 @@ import statistics
 import pytest
 
 from planner.runs.judge import judge_run
-from tests.planner.measured_run import shipped_runs
+from tests.planner.shipped import shipped_runs
 
 
 def errors(group):

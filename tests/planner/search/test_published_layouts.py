@@ -5,7 +5,7 @@ from pathlib import Path
 
 from planner import BadRequest, PlanRequest, predict
 from tests.each import each
-from tests.planner.measured_run import shipped_runs
+from tests.planner.shipped import shipped_runs
 
 LAYOUTS = tomllib.loads(Path(__file__).with_name("published_layouts.toml").read_text())["layouts"]
 REFUSED = {
