@@ -27,8 +27,8 @@ from planner.jobs.nanotron.write import nanotron
 from planner.jobs.paddle.write import paddle
 from planner.jobs.pytorch.write import pytorch
 from planner.jobs.torchtitan.write import torchtitan
+from planner.jobs.trainers.write import CARRIED as TRAINERS_CARRIED
 from planner.jobs.trainers.write import recipe
-from planner.jobs.transformers.write import CARRIED as TRAINERS_CARRIED
 
 Start = Callable[[Job, str, Export], Export]
 """A launcher: a job, the launcher's version, and what the framework runs."""

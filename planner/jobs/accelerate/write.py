@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from costmodels.names import SHARDED_PARAMETERS
 from planner.jobs.accelerate.options import OPTIONS, PRECISIONS
-from planner.jobs.data import data
 from planner.jobs.job import Export, Job
 from planner.jobs.launchers import shell
 from planner.jobs.options import applicable
+from planner.jobs.values import data
 from planner.jobs.yaml_text import yaml_text
 
 FILE: Final = "accelerate.yaml"

@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.data import data
 from planner.jobs.deepspeed.options import ONE_BIT, OPTIONS
 from planner.jobs.imported import ImportedJob
-from planner.jobs.options import Document, applicable, present
+from planner.jobs.options import Document, applicable, present, typed
 from planner.jobs.reader import Context, reader_of_tables
-from planner.jobs.values import typed, unpriced
+from planner.jobs.values import data, unpriced
 
 AUTO: Final = "auto"
 """What Hugging Face fills in from its own arguments."""

@@ -6,11 +6,11 @@ import json
 from typing import Any, Final
 
 from costmodels.names import SHARDED_PARAMETERS
-from planner.jobs.data import template
 from planner.jobs.deepspeed.options import OPTIONS
 from planner.jobs.job import Export, Job, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.options import applicable
+from planner.jobs.values import template
 
 FILE: Final = "ds_config.json"
 STUB: Final = "ds_pipeline.py"

@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Mapping
 from typing import Final
 
-from planner.jobs.data import data, template
 from planner.jobs.job import Export, Job, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.launchers.torchrun import PORT, program_files, program_words
 from planner.jobs.options import present
+from planner.jobs.values import data, template
 from planner.jobs.yaml_text import yaml_text
 
 _ACCELERATORS: Final[Mapping[str, str]] = data("launchers/skypilot")["accelerators"]

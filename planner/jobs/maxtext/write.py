@@ -8,11 +8,11 @@ from typing import Any, Final
 from costmodels.names import SHARDED_PARAMETERS
 from planner.frameworks.maxtext import MAXTEXT
 from planner.frameworks.vendors import TPU
-from planner.jobs.data import data
 from planner.jobs.job import Export, Job, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.maxtext.options import OPTIONS, SIZES
 from planner.jobs.options import applicable
+from planner.jobs.values import data
 from planner.jobs.yaml_text import yaml_text
 
 FILE: Final = "maxtext.yml"

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from costmodels.model.parts import Experts
 from planner.errors import BadRequest
-from planner.jobs.data import data
 from planner.jobs.megatron.read_pipeline import empty_layers, hybrid_pattern
 from planner.jobs.options import Arguments, applicable
+from planner.jobs.values import data
 
 _ACTIVATIONS: Final = {"swiglu": "swiglu", "quick_geglu": "swiglu", "squared_relu": "squared_relu"}
 _VOCABULARY: Final = 50256

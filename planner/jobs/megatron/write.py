@@ -99,9 +99,7 @@ def _base_unknown(job: Job) -> bool:
 def strategy_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
     """A strategy by the fields of Megatron-LM's options, and remarks on what they cannot say.
 
-    Args:
-        strategy: degrees, switches and stages.
-        request: the resolved request of the answer, of which the model and the stack say how experts are sent tokens.
+    The request's model and stack say how experts are sent tokens.
     """
     model = _model(request)
     pattern, predicting = str(model.get("layer_pattern") or ""), int(model.get("mtp_layers") or 0)

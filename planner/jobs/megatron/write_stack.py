@@ -127,12 +127,7 @@ def changed_values(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stack_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
-    """Flags for what the request's stack assumes, and remarks where Megatron-LM refuses them for this strategy.
-
-    Args:
-        strategy: degrees, switches and stages.
-        request: the resolved request of the answer, with its stack and its model.
-    """
+    """Flags for what the request's stack assumes, and remarks where Megatron-LM refuses them for this strategy."""
     assumed, model = assumed_stack(request), request.get("model")
     if assumed is None or not isinstance(model, Mapping):
         return {}, ()

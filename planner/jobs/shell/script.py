@@ -17,7 +17,6 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.data import template
 from planner.jobs.reader import Launch
 from planner.jobs.shell.branches import Need, Route, asked, assumption, launches_of, needs_of, that_matter, usual_routes
 from planner.jobs.shell.commands import dispatched
@@ -27,6 +26,7 @@ from planner.jobs.shell.parsing import not_understood, parsed
 from planner.jobs.shell.processes import directives, slurm_variables
 from planner.jobs.shell.state import Branch, Exit, Leave, Return, Shell, Started, State, Unknowns, without_private
 from planner.jobs.shell.statements import piped, run
+from planner.jobs.values import template
 
 _PATHS = 40
 """Ways through a script that are read: each is one choice of arms of the branches that are not known."""
@@ -92,11 +92,7 @@ def read_commands(
 ) -> Script:
     """The launches among commands that a shell has expanded, those inside others such as ``bash -c`` among them.
 
-    Args:
-        commands: words of each, the line of the script, and its variables.
-        written: files that the script wrote.
-        text: of the script, for its head.
-        given: variables that the user gave, which every launch has.
+    Each has its words, the line of the script and variables; all have those that the user gave.
     """
     launches: list[Launch] = []
     batch = directives(text)
@@ -252,9 +248,8 @@ def expand(
     """What a script starts, by running it in bash with recorders for programs; arguments as of ``read_script``."""
     bash = shutil.which("bash")
     if bash is None:
-        raise BadRequest(
-            "--expand needs bash, which is not installed; leave it out to read the script without running it"
-        )
+        other = "leave it out to read the script without running it"
+        raise BadRequest(f"--expand needs bash, which is not installed; {other}")
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         work, script = root / "work", PurePath(name).name

@@ -11,11 +11,11 @@ from costmodels.names import SHARDED_PARAMETERS
 from hardware.errors import meant
 from planner.answer.text import plural
 from planner.errors import BadRequest
-from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length
 from planner.jobs.models import known_model
 from planner.jobs.options import Document, applicable, present
 from planner.jobs.torchtitan.options import EAGER, EAGER_LOSS, FOLDED, NARROW_STATES, OPTIONS, READ_MODELS
+from planner.jobs.values import data
 
 _SHARDED = 2
 """The ZeRO stages that keep gathered parameters, and that do not."""

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from costmodels.names import SHARDED_PARAMETERS
 from planner.answer.plan import Strategy
-from planner.jobs.data import data
 from planner.jobs.job import Export, Job, chunk_layers
 from planner.jobs.launchers import shell
 from planner.jobs.options import applicable
 from planner.jobs.torchtitan.options import CONVERTERS, FOLDED, MODELS, OPTIONS, SCHEDULES
+from planner.jobs.values import data
 
 MODULE: Final = "meshwright_plan"
 TOML: Final = "torchtitan.toml"
@@ -152,12 +152,7 @@ def _assigned(name: str, value: Any) -> Iterator[str]:
 
 
 def torchtitan_arguments(strategy: Strategy, *, precision: str = "bf16") -> tuple[list[str], tuple[str, ...]]:
-    """Overrides for ``torchtitan.train`` of 0.3, and remarks on what they cannot say.
-
-    Args:
-        strategy: degrees, switches and stages.
-        precision: number format of the matrix products, one of ``costmodels.stack.precision.PRECISIONS``.
-    """
+    """Overrides for ``torchtitan.train`` of 0.3, and remarks on what they cannot say."""
     values = strategy_values(strategy) | {"offload": None}
     if not strategy.zero_stage:
         values["reshard"] = None

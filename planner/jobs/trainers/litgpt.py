@@ -7,15 +7,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.data import data, words
 from planner.jobs.imported import ImportedJob, Length
 from planner.jobs.options import present
 from planner.jobs.reader import CommandReader, Context, Launch, configured, reader_of_tables
-from planner.jobs.trainers.family import trainer
-from planner.jobs.trainers.nested import on_own_kernels, plain_words, tuned
+from planner.jobs.trainers.family import on_own_kernels, plain_words, trainer, tuned
 from planner.jobs.transformers.arguments import files_of, values_of
 from planner.jobs.transformers.trainer import OPTIONS
-from planner.jobs.values import has_all, truth, whole
+from planner.jobs.values import data, has_all, truth, whole, words
 
 LITGPT: Final = trainer("litgpt", alone=True)
 _FORMATS: Final[Mapping[str, tuple[str, str]]] = data("trainers/litgpt")["formats"]

@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob
 from planner.jobs.reader import CommandReader, Context, Launch, configured, reader_of_tables
 from planner.jobs.shell.processes import processes
-from planner.jobs.trainers.family import trainer
-from planner.jobs.trainers.nested import plain_words, tuned
+from planner.jobs.trainers.family import plain_words, trainer, tuned
 from planner.jobs.transformers.arguments import values_of
 from planner.jobs.transformers.trainer import FORMATS, OPTIONS, zero
-from planner.jobs.values import at_path, has_all, truth, whole
+from planner.jobs.values import at_path, data, has_all, truth, whole
 
 OUMI: Final = trainer("oumi")
 

@@ -7,15 +7,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.options import present
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch, configured
 from planner.jobs.shell.processes import processes
-from planner.jobs.trainers.family import trainer
-from planner.jobs.trainers.nested import full_shard, on_own_kernels, plain_words, tuned
+from planner.jobs.trainers.family import full_shard, on_own_kernels, plain_words, trainer, tuned
 from planner.jobs.transformers.arguments import overrides_of
-from planner.jobs.values import has_all, truth, whole
+from planner.jobs.values import data, has_all, truth, whole
 
 TORCHTUNE: Final = trainer("torchtune", alone=True)
 _BUILDER: Final = re.compile(r"(?:torchtune\.)?models\.(?P<family>\w+)\.(?P<kind>q?lora_)?(?P<name>\w+)")
