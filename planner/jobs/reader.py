@@ -197,7 +197,7 @@ class Context:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Kind:
     """A kind of file or of command line.
 
@@ -212,7 +212,7 @@ class _Kind:
     framework: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FileReader(_Kind):
     """Reads a kind of file, which is known by its content alone."""
 
@@ -222,8 +222,6 @@ class FileReader(_Kind):
 
 class DocumentReader(FileReader):
     """Reads a kind of document."""
-
-    __slots__ = ()
 
 
 def reader_of_tables(
@@ -243,10 +241,8 @@ def reader_of_tables(
 class LogReader(FileReader):
     """Reads what a run printed: the job as far as the log says it, with what was ``measured``."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CommandReader(_Kind):
     """Reads the command lines of a program, which are known by program, module or options."""
 

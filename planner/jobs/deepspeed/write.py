@@ -60,7 +60,7 @@ def _values(job: Job) -> dict[str, Any]:
 
 def _remarks(job: Job) -> tuple[str, ...]:
     strategy = job.strategy
-    remarks = {
+    return applicable({
         f"give the script sequences of {job.seq_length} tokens": True,
         "recompute every layer: model.gradient_checkpointing_enable(), or deepspeed.checkpointing": (
             strategy.recompute == "full"
@@ -72,8 +72,7 @@ def _remarks(job: Job) -> tuple[str, ...]:
         f"split sequences in the model: UlyssesSPAttentionHF over {strategy.cp} ranks": strategy.cp > 1,
         f"the JSON has no pipeline; {STUB} cuts the model into {strategy.pp} stages": strategy.pp > 1,
         f"choose the optimizer in the script: the plan has {job.switches.optimizer}": job.switches.optimizer != "adam",
-    }
-    return applicable(remarks)
+    })  # fmt: skip
 
 
 def _stub(job: Job, version: str) -> str:

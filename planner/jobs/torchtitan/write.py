@@ -178,12 +178,11 @@ def _argument_remarks(strategy: Strategy, precision: str, *, evenly: bool) -> tu
     whole = all(stage.recompute_layers == stage.layers for stage in strategy.stages)
     partly = strategy.recompute in {"full", "partial"} and not whole
     wanted = f"full recomputation of {again} layers per stage" if partly else strategy.recompute
-    remarks = {
+    return applicable({
         f"set activation_checkpoint in the configuration: the plan has recomputation {wanted}": True,
         f"name the modules of every stage in parallelism.module_fqns_per_model_part; the plan has {layers} layers": (
             strategy.pp > 1 and not evenly
         ),
         f"set training.enable_cpu_offload: the plan offloads {strategy.offload}": strategy.offload != "none",
         f"set precision {precision} in the model's configuration": precision != "bf16",
-    }
-    return applicable(remarks)
+    })  # fmt: skip
