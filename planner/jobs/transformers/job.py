@@ -17,7 +17,7 @@ from planner.jobs.imported import ImportedJob, Length, joined
 from planner.jobs.models import known_model, taken_to_be
 from planner.jobs.options import Document, applicable, present, typed
 from planner.jobs.reader import Context
-from planner.jobs.transformers.sharding import LAST_LAYERS, STACK, adapted_job, asked_adapters, sharded_job
+from planner.jobs.transformers.states import LAST_LAYERS, STACK, adapted_job, asked_adapters, sharded_job
 from planner.jobs.transformers.trainer import ATTENTION, PAGED, RANKED, Trainer
 from planner.jobs.values import pattern, unpriced, whole
 
