@@ -68,9 +68,9 @@ def _of_log(ctx: click.Context, name: str) -> FileRun | None:
     from hardware.files import expanded
     from planner.cli.ask import gathered, still_missing
     from planner.cli.files import document_of
+    from planner.jobs.assemble import kind
     from planner.jobs.reader import LogReader, job_file
     from planner.jobs.readers import READERS
-    from planner.jobs.recognise import kind
     from planner.runs.schema import run_of
 
     path = expanded(name)

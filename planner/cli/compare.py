@@ -93,9 +93,9 @@ def _job(ctx: click.Context, given: str) -> FilesOfJob | None:
     if given == _STDIN or given.endswith(".json.gz"):
         return None
     from hardware.files import expanded
+    from planner.jobs.assemble import kind
     from planner.jobs.documents import READERS
     from planner.jobs.reader import job_file
-    from planner.jobs.recognise import kind
 
     own = kind(job_file(expanded(given)), [one for one in READERS if one.form in {"run", "plan"}])
     return None if own else files_of_side(ctx, given)

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NoReturn
 
 from planner.errors import BadRequest
-from planner.jobs.data import data, words
 from planner.jobs.imported import ImportedJob
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch, Reader
-from planner.jobs.values import table_at
+from planner.jobs.values import data, table_at, words
 from planner.request.document import question_fields
 from planner.request.fields import QUESTION, by_own_name
 from planner.request.files import with_relative_files
@@ -91,9 +90,7 @@ READERS: Final = (
 )
 
 
-_SAY: Final = (
-    "say its job by options: --model, --gpus, --global-batch-size, --seq-length, and --tp, --pp, --zero of its strategy"
-)
+_SAY: Final = "--model, --gpus, --global-batch-size, --seq-length, and --tp, --pp, --zero of its strategy"
 
 
 def _refusing(title: str, *, program: str = "", keys: str = "", text: str = "") -> Iterator[Reader]:
@@ -110,7 +107,7 @@ def _refusing(title: str, *, program: str = "", keys: str = "", text: str = "") 
         return any(re.fullmatch(rf"(?:.*/)?(?:{program})", word) for word in launch.words[:3])
 
     def refuse(*_: object) -> NoReturn:
-        raise BadRequest(f"{title} is known and not read; {_SAY}")
+        raise BadRequest(f"{title} is known and not read; say its job by options: {_SAY}")
 
     yield DocumentReader("", f"a file of {title}", "", is_file, refuse)
     if program:

@@ -116,13 +116,9 @@ def _done_unasked(target: str, precision: str) -> dict[str, str]:
 def uncarried_choices(
     request: Mapping[str, Any], target: str, carried: Collection[str], what: str = "files"
 ) -> tuple[str, ...]:
-    """The remark on what was chosen or changed and a target's files leave out; none where they have all of it.
+    """The remark on choices and changes of a request that a target's files leave out; none where they carry all of it.
 
-    Args:
-        request: the resolved request of an answer.
-        target: the name of what reads the files.
-        carried: choices, and paths of changes, that the files have or that their exporter remarks on.
-        what: is written.
+    ``carried`` are choices, and paths of changes, that the files have or that their exporter remarks on.
     """
     changes: Mapping[str, Any] = request.get("changes") or {}
     known = {*carried, *(f"stack.{name}" for name in carried)}

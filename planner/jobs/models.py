@@ -9,7 +9,7 @@ from typing import Any
 from costmodels.model.catalogue import model as find_model
 from costmodels.model.model import Model
 from hardware.errors import MeshwrightError
-from planner.jobs.data import data
+from planner.jobs.values import data
 
 
 def known_model(name: str) -> tuple[str, Model] | None:
@@ -36,8 +36,7 @@ def known_constants() -> Mapping[str, Mapping[str, Any]]:
 def model_constants(name: str) -> Mapping[str, Any]:
     """The constants of a model of the catalogue; none of a model of which no source was read.
 
-    Returns:
-        ``rotary_base``, ``norm_epsilon``, ``rotary_scaling`` (Llama 3's factor), ``yarn`` (factor and mscale) and
-        ``releases`` (how releases of the same sizes differ), as far as they are the model's.
+    They are ``rotary_base``, ``norm_epsilon``, ``rotary_scaling`` (Llama 3's factor), ``yarn`` (factor and mscale) and
+    ``releases`` (how releases of the same sizes differ).
     """
     return known_constants().get(name, {})

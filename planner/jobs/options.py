@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from typing import Any, Final, Literal, get_args
 
 from planner.errors import BadRequest
-from planner.jobs.data import data, pattern, put, words
+from planner.jobs.values import ABSENT, data, pattern, put, truth, whole, words
 
 ALIKE: Final = 0.85
 """How alike two names are of which one may be meant by the other (``difflib``)."""
@@ -151,6 +151,61 @@ def present(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None and value != ""}
 
 
+def typed(values: Mapping[str, Any], options: Options, *, words: bool = True) -> dict[str, Any]:
+    """A file's or a command line's values with those of the options as what they are, under their present names.
+
+    Numbers may be words (``300_000_000``, ``2e9``) unless a file takes them for text, switches too (``True``, ``no``);
+    ``none`` says nothing. What is no such value stays, and is refused where it is read.
+    """
+    found = {str(name): dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+    for row in options:
+        for word in (row.word, *row.older):
+            _retype(found, word, row, words=words)
+    return found
+
+
+def _retype(found: dict[str, Any], word: str, row: Option, *, words: bool) -> None:
+    """Put the value of one spelling, if it is there, as it is meant where the present spelling stands."""
+    at, key = _table(found, word)
+    if at is None or key not in at:
+        return
+    value = at.pop(key)
+    value = _meant(value, row) if words or row.kind == "flag" or not isinstance(value, str) else value
+    place, name = (at, key) if word == row.word else _table(found, row.word)
+    if place is None:
+        place, name = at, key  # an older table as a whole
+    if value is not None and name not in place:
+        place[name] = value
+
+
+def _table(found: dict[str, Any], word: str) -> tuple[dict[str, Any] | None, str]:
+    """The table of a path, and its key in it; None where there is no such table."""
+    *path, key = word.split(".")
+    at: Any = found
+    for name in path:
+        inner = at.get(name)
+        if not isinstance(inner, Mapping):
+            return None, key
+        if not isinstance(inner, dict):
+            at[name] = inner = dict(inner)
+        at = inner
+    return at, key
+
+
+def _meant(value: Any, row: Option) -> Any:
+    if isinstance(value, str) and value.strip().lower() in ABSENT and row.kind != "choice":
+        return None
+    if row.kind == "number":
+        found = whole(value)
+        return value if found is None else found
+    if row.kind == "flag":
+        found_truth = truth(value)
+        return value if found_truth is None else found_truth
+    if row.kind == "choice" and isinstance(value, bool):
+        return "yes" if value else "no"  # YAML's no stands for itself in words
+    return value
+
+
 class Tracked(dict[str, Any]):
     """Values by name, and which names were asked for, whether they are there or not."""
 
@@ -175,9 +230,7 @@ class Tracked(dict[str, Any]):
     def unread(self, harmless: str, *, prefix: str = "") -> tuple[str, ...]:
         """A remark for every name that was not asked for and resembles one that was, and one for all the others.
 
-        Args:
-            harmless: pattern of names that change no price and need no remark.
-            prefix: what stands in front of a name where it is shown.
+        Names of the pattern of harmless ones need none; the prefix stands in front of a name where it is shown.
         """
         left = [name for name in self if name not in self.names and not re.fullmatch(harmless, name)]
         near = {f"{prefix}{name}": get_close_matches(name, self.names, 1, ALIKE) for name in left}

@@ -12,12 +12,12 @@ from planner.answer.plan import Plan, Strategy
 from planner.answer.text import name_in
 from planner.errors import BadRequest
 from planner.frameworks.registry import framework_of
-from planner.jobs.data import data
 from planner.jobs.job import broken, device_lack, groups_in_turn, job_of, uncarried_choices
 from planner.jobs.megatron.options import CARRIED, OPTIONS
 from planner.jobs.megatron.write import strategy_lacks, strategy_values
 from planner.jobs.megatron.write_stack import stack_values, state_values
 from planner.jobs.torchtitan.write import torchtitan_arguments
+from planner.jobs.values import data
 
 _FORKS: Final[Mapping[str, str]] = data("preview")["forks"]
 """Stacks whose parser is Megatron-LM's or descends from it, and in what it is another one."""

@@ -17,8 +17,8 @@ from typing import Any, Final, TextIO, cast
 
 from hardware.errors import BadFile
 from hardware.files import LARGEST, reading, refuse_pipe
-from planner.jobs.data import put
 from planner.jobs.imported import ImportedJob
+from planner.jobs.values import put
 from planner.jobs.yaml_text import parse_yaml
 
 SYNTAXES: Final[Mapping[str, Callable[[str], Any]]] = {"JSON": json.loads, "TOML": tomllib.loads, "YAML": parse_yaml}
@@ -181,9 +181,7 @@ class Context:
     def find(self, name: str, beside: Path | None = None) -> JobFile | None:
         """The file that another file names: one of the job's, by its whole path or its last part, else one on disk.
 
-        Args:
-            name: as the other file has it.
-            beside: where relative names begin, in the end; the working directory first.
+        Relative names begin in the working directory, in the end ``beside`` the other file.
         """
         wanted = Path(name)
         for one in self.files:
@@ -199,7 +197,7 @@ class Context:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Kind:
     """A kind of file or of command line.
 
@@ -214,7 +212,7 @@ class _Kind:
     framework: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FileReader(_Kind):
     """Reads a kind of file, which is known by its content alone."""
 
@@ -224,8 +222,6 @@ class FileReader(_Kind):
 
 class DocumentReader(FileReader):
     """Reads a kind of document."""
-
-    __slots__ = ()
 
 
 def reader_of_tables(
@@ -245,10 +241,8 @@ def reader_of_tables(
 class LogReader(FileReader):
     """Reads what a run printed: the job as far as the log says it, with what was ``measured``."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CommandReader(_Kind):
     """Reads the command lines of a program, which are known by program, module or options."""
 
@@ -265,12 +259,7 @@ def configured(
 ) -> ImportedJob:
     """The job of the file that a command line names with its overrides, or that the file is missing.
 
-    Args:
-        launch: the command line.
-        context: with the files.
-        name: of the file; without one the overrides are all.
-        pairs: what ``path=value`` says in place of the file; values are YAML's.
-        job: of the document that this makes.
+    Overrides (``path=value``, values as YAML's) stand above the file; without a name they are all.
     """
     file = launch.file(name, context) if name else None
     if name and (file is None or file.document is None):

@@ -25,7 +25,7 @@ from planner.jobs.neox import read as neox
 from planner.jobs.reader import Context, JobFile, Reader
 from planner.jobs.roll import read as roll
 from planner.jobs.torchtitan import read as torchtitan
-from planner.jobs.trainers import litgpt, openrlhf, oumi, recipes, torchtune
+from planner.jobs.trainers import nested, openrlhf, recipes
 from planner.jobs.transformers import read as transformers
 from planner.jobs.verl import read as verl
 
@@ -33,7 +33,7 @@ READERS: Final[list[Reader]] = [
     *documents.UNREAD, *megatron.READERS, configurations.ARGUMENTS, *nemo.READERS, configurations.PRIMUS,
     *neox.READERS, configurations.FLAGSCALE, *verl.READERS, *internevo.READERS, *openrlhf.READERS, *roll.READERS,
     *deepspeed.READERS, *recipes.READERS,
-    *torchtune.READERS, *litgpt.READERS, *oumi.READERS, *nemo_rl.READERS,
+    *nested.READERS, *nemo_rl.READERS,
     *transformers.READERS, recipes.SCRIPTS, *torchtitan.READERS, *accelerate.READERS, *nanotron.READERS,
     *llmfoundry.READERS, *maxtext.READERS, *documents.READERS, log_reader("nanotron"), torchtitan.LOG,
     maxtext.LOG, nemo.LOG, llmfoundry.LOG, neox.LOG, dump.LOG,

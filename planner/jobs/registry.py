@@ -14,9 +14,8 @@ from planner.jobs.accelerate.write import accelerate
 from planner.jobs.deepspeed import options as deepspeed_options
 from planner.jobs.deepspeed.write import deepspeed
 from planner.jobs.job import Export, Job, Write, broken, job_of, refuse, uncarried_choices
-from planner.jobs.launchers.clouds import ray, skypilot
 from planner.jobs.launchers.kubernetes import jobset, kueue, trainjob, volcano
-from planner.jobs.launchers.torchrun import slurm, torchrun
+from planner.jobs.launchers.torchrun import ray, skypilot, slurm, torchrun
 from planner.jobs.maxtext.write import maxtext
 from planner.jobs.megatron import options as megatron_options
 from planner.jobs.megatron.bridge import CARRIED as BRIDGE_CARRIED
@@ -27,8 +26,8 @@ from planner.jobs.nanotron.write import nanotron
 from planner.jobs.paddle.write import paddle
 from planner.jobs.pytorch.write import pytorch
 from planner.jobs.torchtitan.write import torchtitan
+from planner.jobs.trainers.write import CARRIED as TRAINERS_CARRIED
 from planner.jobs.trainers.write import recipe
-from planner.jobs.transformers.write import CARRIED as TRAINERS_CARRIED
 
 Start = Callable[[Job, str, Export], Export]
 """A launcher: a job, the launcher's version, and what the framework runs."""
@@ -107,11 +106,7 @@ SHORT: Final[Mapping[str, str]] = {"megatron": "megatron-lm", "nemo": "megatron-
 
 
 def target(name: str) -> Target:
-    """A target by name, or by a short one.
-
-    Raises:
-        UnknownName: there is none, with the nearest names.
-    """
+    """A target by name, or by a short one; ``UnknownName`` has the nearest names where there is none."""
     lowered = name.strip().lower()
     known = SHORT.get(lowered, lowered)
     if known not in TARGETS:

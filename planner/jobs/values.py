@@ -1,80 +1,54 @@
-"""Values as parsers take them that are not strict: numbers and switches in words, options under their older names."""
+"""Tables of words in TOML files next to the code, and values as parsers take them that are not strict."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
-from planner.jobs.options import Option, Options
+
+@cache
+def data(name: str) -> Mapping[str, Any]:
+    """The tables of a file of this package, by its path without the ending."""
+    return tomllib.loads(template(f"{name}.toml"))
+
+
+def template(name: str) -> str:
+    """The text of a file of this package, such as what an exporter fills in."""
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+def put(tables: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Set what stands at a path of tables within tables; those on the way are made, or copied, as needed."""
+    *above, key = path
+    for name in above:
+        inner = tables.get(name)
+        tables[name] = dict(inner) if isinstance(inner, Mapping) else {}
+        tables = tables[name]
+    tables[key] = value
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Names that are written one behind the other; a star in one stands for anything."""
+    return tuple(text.split())
+
+
+def pattern(names: Iterable[str]) -> str:
+    """What matches any of some names."""
+    return "|".join(".*".join(map(re.escape, name.split("*"))) for name in names)
+
 
 _TRUTH: Final = {
     **dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True),
     **dict.fromkeys(("false", "f", "no", "n", "off", "0"), False),
 }
 """``transformers.hf_argparser.string_to_bool``, and what YAML 1.1 calls on and off."""
-_ABSENT: Final = frozenset({"", "none", "null"})
-_OFF: Final = frozenset({*_ABSENT, "auto", "no", "false", "off", "0"})
-
-
-def typed(values: Mapping[str, Any], options: Options, *, words: bool = True) -> dict[str, Any]:
-    """A file's or a command line's values with those of the options as what they are, under their present names.
-
-    Numbers may be words (``300_000_000``, ``2e9``), switches too (``True``, ``no``); ``none`` says nothing. What is no
-    such value stays, and is refused where it is read.
-
-    Args:
-        values: of the file, tables within tables.
-        options: of the framework, whose words are paths into them.
-        words: whether a number may be one; what is none takes 2e8 for 200000000 all the same.
-    """
-    found = {str(name): dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
-    for row in options:
-        for word in (row.word, *row.older):
-            _retype(found, word, row, words=words)
-    return found
-
-
-def _retype(found: dict[str, Any], word: str, row: Option, *, words: bool) -> None:
-    """Put the value of one spelling, if it is there, as it is meant where the present spelling stands."""
-    at, key = _table(found, word)
-    if at is None or key not in at:
-        return
-    value = at.pop(key)
-    value = _meant(value, row) if words or row.kind == "flag" or not isinstance(value, str) else value
-    place, name = (at, key) if word == row.word else _table(found, row.word)
-    if place is None:
-        place, name = at, key  # an older table as a whole
-    if value is not None and name not in place:
-        place[name] = value
-
-
-def _table(found: dict[str, Any], word: str) -> tuple[dict[str, Any] | None, str]:
-    """The table of a path, and its key in it; None where there is no such table."""
-    *path, key = word.split(".")
-    at: Any = found
-    for name in path:
-        inner = at.get(name)
-        if not isinstance(inner, Mapping):
-            return None, key
-        if not isinstance(inner, dict):
-            at[name] = inner = dict(inner)
-        at = inner
-    return at, key
-
-
-def _meant(value: Any, row: Option) -> Any:
-    if isinstance(value, str) and value.strip().lower() in _ABSENT and row.kind != "choice":
-        return None
-    if row.kind == "number":
-        found = whole(value)
-        return value if found is None else found
-    if row.kind == "flag":
-        found_truth = truth(value)
-        return value if found_truth is None else found_truth
-    if row.kind == "choice" and isinstance(value, bool):
-        return "yes" if value else "no"  # YAML's no stands for itself in words
-    return value
+ABSENT: Final = frozenset({"", "none", "null"})
+_OFF: Final = frozenset({*ABSENT, "auto", "no", "false", "off", "0"})
 
 
 def whole(value: Any) -> int | None:

@@ -11,12 +11,11 @@ from costmodels.names import SHARDED_PARAMETERS
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.accelerate.options import BACKENDS, OPTIONS
-from planner.jobs.data import data, put, words
 from planner.jobs.deepspeed.read import OF_SCRIPT, deepspeed_job
 from planner.jobs.imported import ImportedJob, joined
-from planner.jobs.options import Document, present
+from planner.jobs.options import Document, present, typed
 from planner.jobs.reader import Context, DocumentReader, JobFile
-from planner.jobs.values import typed
+from planner.jobs.values import data, put, words
 
 _SAID: Final = data("accelerate/words")
 _PLUGIN: Final[Mapping[str, str]] = _SAID["plugin"]

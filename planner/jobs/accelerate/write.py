@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from costmodels.names import SHARDED_PARAMETERS
 from planner.jobs.accelerate.options import OPTIONS, PRECISIONS
-from planner.jobs.data import data
 from planner.jobs.job import Export, Job
 from planner.jobs.launchers import shell
 from planner.jobs.options import applicable
+from planner.jobs.values import data
 from planner.jobs.yaml_text import yaml_text
 
 FILE: Final = "accelerate.yaml"
@@ -85,7 +85,7 @@ def shard_size(job: Job) -> int:
 
 def _remarks(job: Job) -> tuple[str, ...]:
     strategy = job.strategy
-    remarks = {
+    return applicable({
         f"give the script its batch: {strategy.micro_batch_size} sequences of {job.seq_length} tokens a rank, "
         f"accumulated {strategy.num_microbatches} times (Accelerator reads {_STEPS})": True,
         f"tensor ranks split as the model's own plan says (from_pretrained(tp_plan=...)); the plan splits norms over "
@@ -96,5 +96,4 @@ def _remarks(job: Job) -> tuple[str, ...]:
         "scale by rows: Accelerator(kwargs_handlers=[AORecipeKwargs(config=Float8LinearConfig.from_recipe_name("
         '"rowwise"))])': job.precision == "fp8-rowwise",
         "every machine needs its own --machine_rank and the first one's --main_process_ip": job.node_count > 1,
-    }
-    return applicable(remarks)
+    })  # fmt: skip

@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.data import data
 from planner.jobs.deepspeed.options import ONE_BIT, OPTIONS
 from planner.jobs.imported import ImportedJob
-from planner.jobs.options import Document, applicable, present
+from planner.jobs.options import Document, applicable, present, typed
 from planner.jobs.reader import Context, reader_of_tables
-from planner.jobs.values import typed, unpriced
+from planner.jobs.values import data, unpriced
 
 AUTO: Final = "auto"
 """What Hugging Face fills in from its own arguments."""
@@ -83,11 +82,12 @@ def _changes(at: Document, stage: int, precision: str) -> dict[str, Any]:
 def _effects_of_values(at: Document, stage: int) -> list[str]:
     """What values do that are not priced."""
     optimizer = str(at.table("optimizer").get("type") or "").lower()
-    disks = [
-        f"zero_optimization.{name}.device nvme is priced like host memory; a disk makes the step longer"
-        for name in ("offload_optimizer", "offload_param")
-        if str(at.table(f"zero_optimization.{name}").get("device") or "").lower() == "nvme"
-    ]
+    kinds = {
+        name: at.table(f"zero_optimization.{name}").get("device") for name in ("offload_optimizer", "offload_param")
+    }
+    said = "is priced like host memory; a disk makes the step longer"
+    on_disk = [name for name, kind in kinds.items() if str(kind or "").lower() == "nvme"]
+    disks = [f"zero_optimization.{name}.device nvme {said}" for name in on_disk]
     effects = {
         f"optimizer.type {optimizer}: after a warm-up gradients are sent in one bit; this is not priced, so the "
         "iteration is shorter": optimizer in ONE_BIT,
@@ -115,8 +115,8 @@ def _batch(at: Document, tp: int) -> tuple[dict[str, Any], list[str]]:
     """Batch, micro-batch and steps; those that are left out follow as in DeepSpeed, once the ranks are known."""
     auto = [field for field in _SIZES if at.raw(field) == AUTO]
     batch, micro, steps = (None if field in auto else at(field) for field in _SIZES)
-    remarks = [f"{OPTIONS[field].word} is {AUTO}, which Hugging Face fills in; here it counts as not given"
-            for field in auto]  # fmt: skip
+    left = f"is {AUTO}, which Hugging Face fills in; here it counts as not given"
+    remarks = [f"{OPTIONS[field].word} {left}" for field in auto]
     if batch is None and micro is None:
         return present(steps=steps), remarks
     if batch and micro and steps and tp > 1:

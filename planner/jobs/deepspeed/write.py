@@ -6,11 +6,11 @@ import json
 from typing import Any, Final
 
 from costmodels.names import SHARDED_PARAMETERS
-from planner.jobs.data import template
 from planner.jobs.deepspeed.options import OPTIONS
 from planner.jobs.job import Export, Job, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.options import applicable
+from planner.jobs.values import template
 
 FILE: Final = "ds_config.json"
 STUB: Final = "ds_pipeline.py"
@@ -60,7 +60,7 @@ def _values(job: Job) -> dict[str, Any]:
 
 def _remarks(job: Job) -> tuple[str, ...]:
     strategy = job.strategy
-    remarks = {
+    return applicable({
         f"give the script sequences of {job.seq_length} tokens": True,
         "recompute every layer: model.gradient_checkpointing_enable(), or deepspeed.checkpointing": (
             strategy.recompute == "full"
@@ -72,8 +72,7 @@ def _remarks(job: Job) -> tuple[str, ...]:
         f"split sequences in the model: UlyssesSPAttentionHF over {strategy.cp} ranks": strategy.cp > 1,
         f"the JSON has no pipeline; {STUB} cuts the model into {strategy.pp} stages": strategy.pp > 1,
         f"choose the optimizer in the script: the plan has {job.switches.optimizer}": job.switches.optimizer != "adam",
-    }
-    return applicable(remarks)
+    })  # fmt: skip
 
 
 def _stub(job: Job, version: str) -> str:

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
-from planner.jobs.data import template
 from planner.jobs.job import Export, Job
 from planner.jobs.launchers import shell
 from planner.jobs.launchers.torchrun import launch_words, locality, program_files, program_words
+from planner.jobs.values import template
 from planner.jobs.yaml_text import parse_yaml, yaml_text
 
 GPU: Final = "nvidia.com/gpu"

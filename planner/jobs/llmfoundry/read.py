@@ -9,7 +9,6 @@ from typing import Any, Final, Literal
 
 from costmodels.stack.adapters import ADAPTED
 from planner.errors import BadRequest
-from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, joined
 from planner.jobs.logs.tables import Findings, log_reader
 from planner.jobs.megatron.configurations import resolved_tables
@@ -18,7 +17,7 @@ from planner.jobs.reader import CommandReader, Context, JobFile, Launch, configu
 from planner.jobs.transformers.arguments import overrides_of
 from planner.jobs.transformers.job import model_named
 from planner.jobs.transformers.trainer import EVERYWHERE, TARGETS
-from planner.jobs.values import table_at, unpriced, whole
+from planner.jobs.values import data, table_at, unpriced, whole
 
 OPTIONS: Final = options_of("llmfoundry")
 """Keys of its YAML, as of llm-foundry 0.22, with the values that Composer and MPT take by default."""

@@ -89,11 +89,9 @@ class Timing:
 
 
 def readings(steps: Sequence[Step], *, since_last: bool = False) -> list[Reading]:
-    """The times of the steps of one start: as they are printed, else from one clock to the next.
+    """The times of the steps of one start, in order: as they are printed, else from one clock to the next.
 
-    Args:
-        steps: in order.
-        since_last: whether what is printed is the mean since the line before.
+    What is printed may be the mean ``since_last``, the line before.
     """
     own = [one for one in steps if one.seconds]
     if own:
@@ -129,11 +127,9 @@ def _differences(steps: Sequence[Step]) -> list[Reading]:
 
 
 def timing(found: Sequence[Reading], *, of_last: int = 1) -> Timing | None:
-    """What an iteration takes; None where too few are left after warm-up.
+    """What an iteration takes by the readings of one start; None where too few are left after warm-up.
 
-    Args:
-        found: readings of one start, in order.
-        of_last: iterations over which a printed mean goes: the warm-up is in as many more.
+    Warm-up is in ``of_last`` more iterations where a printed mean goes over so many.
     """
     batches = tuple(dict.fromkeys(one.batch for one in found if one.batch))
     batch = max(batches, key=lambda size: sum(one.count for one in found if one.batch == size), default=0)

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from planner.answer.text import plural, short_seconds
 from planner.errors import BadRequest
-from planner.jobs.data import data
 from planner.jobs.documents import describes_model
 from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.lines import Form, MemoryForm, gathered, has, keyed, peak_memory, plain, row
 from planner.jobs.logs.scan import Dump, Fact, Scan, Start, Tables
 from planner.jobs.logs.series import FEWEST, Reading, Timing, readings, timing
 from planner.jobs.reader import Context, JobFile, LogReader
+from planner.jobs.values import data
 
 
 @dataclass(frozen=True)
@@ -185,14 +185,10 @@ def log_reader(
     unless: Callable[[JobFile], bool] = lambda _: False,
     read: Callable[[JobFile, Context], ImportedJob] | None = None,
 ) -> LogReader:
-    """The reader of a framework's logs.
+    """The reader of the logs of a framework, by the table in its folder.
 
-    Args:
-        name: of the framework's folder.
-        job: what the settings that it prints ask for.
-        aside: remarks of the framework.
-        unless: whether a file that has its lines is none.
-        read: in place of all that, where a log is more than lines.
+    ``job`` makes one of the settings that are printed, ``aside`` are remarks; ``unless`` a file is none for all its
+    lines, and ``read`` stands in place of all that, where a log is more than lines.
     """
     said = data(f"{name}/log")
     sign, others = re.compile(said["sign"], re.MULTILINE), re.compile(said.get("others", r"(?!)"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from planner.jobs.data import data
 from planner.jobs.options import options_of
+from planner.jobs.values import data, words
 
 AXES: Final = ("data", "pipeline", "fsdp", "context", "tensor", "tensor_sequence", "expert")
 """Axes of its mesh that a plan may use, as they lie between slices and inside one."""
@@ -24,8 +24,7 @@ OPTIONS: Final = options_of("maxtext")
 Recomputation names what is kept: every product and the attention's output, the products in front of attention, a
 layer's input. Recipes are AQT's integers and Transformer Engine's; without one the products are in ``dtype``.
 """
-SIZES: Final = (
-    *("hidden_size", "num_heads", "num_query_groups", "ffn_hidden_size", "num_layers", "head_dim", "vocab_size"),
-    "tied_embeddings",
-)
+SIZES: Final = words("""
+hidden_size num_heads num_query_groups ffn_hidden_size num_layers head_dim vocab_size tied_embeddings
+""")
 """What it says of the shape of a decoder of Llama's kind."""

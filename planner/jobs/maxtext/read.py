@@ -14,14 +14,13 @@ from costmodels.names import SHARDED_PARAMETERS
 from hardware.catalogue import names
 from planner.errors import BadRequest
 from planner.frameworks.maxtext import MAXTEXT
-from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, llama_shape
 from planner.jobs.logs.tables import Findings, log_reader, made_job
 from planner.jobs.maxtext.options import AXES, CALLED, NARROW_STATES, NEARLY, OPTIONS, SIZES
 from planner.jobs.options import Document, present
 from planner.jobs.reader import CommandReader, Context, JobFile, Launch, reader_of_tables
 from planner.jobs.shell.processes import processes
-from planner.jobs.values import literal
+from planner.jobs.values import data, literal
 from planner.jobs.yaml_text import parse_yaml
 
 _AUTO: Final = -1

@@ -8,11 +8,10 @@ from typing import Any, Final
 from costmodels.names import SHARDED_PARAMETERS
 from planner.frameworks.maxtext import MAXTEXT
 from planner.frameworks.vendors import TPU
-from planner.jobs.data import data
 from planner.jobs.job import Export, Job, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.maxtext.options import OPTIONS, SIZES
-from planner.jobs.options import applicable
+from planner.jobs.values import data
 from planner.jobs.yaml_text import yaml_text
 
 FILE: Final = "maxtext.yml"
@@ -113,10 +112,6 @@ def _batch(job: Job) -> dict[str, Any]:
 
 
 def _remarks(job: Job) -> tuple[str, ...]:
-    remarks = {
-        "set your own data, tokenizer, checkpoints and base_output_directory: these train on made-up data": (True),
-        f"MaxText knows no model {job.model.name}; its sizes are written out, but not its rotary base": (
-            job.model.name not in MAXTEXT
-        ),
-    }
-    return applicable(remarks)
+    made_up = "set your own data, tokenizer, checkpoints and base_output_directory: these train on made-up data"
+    sized = f"MaxText knows no model {job.model.name}; its sizes are written out, but not its rotary base"
+    return (made_up, *(() if job.model.name in MAXTEXT else (sized,)))

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from costmodels.model.catalogue import names
 from costmodels.model.model import Model
-from planner.jobs.data import data, words
 from planner.jobs.job import Export, Job
 from planner.jobs.launchers import shell
 from planner.jobs.megatron.options import OPTIONS
 from planner.jobs.megatron.write import dropout_values, refuse_lacks, strategy_values
 from planner.jobs.megatron.write_stack import state_values
 from planner.jobs.options import Option, Options, rows
+from planner.jobs.values import data, words
 
 FILE: Final = "bridge-overrides.sh"
 _WIDE_ENDS: Final = frozenset({"fp8-current"})

@@ -22,15 +22,10 @@ _ABSENT: Final = frozenset({"???", "null", "none", ""})
 def table_words(
     document: Mapping[str, Any], paths: Mapping[str, str], environment: Mapping[str, str] | None = None
 ) -> Words:
-    """Options of a document's tables.
+    """Options of a document's tables, by the paths of these and what stands in front of their keys.
 
-    Args:
-        document: tables within tables.
-        paths: of the tables whose keys are options, and what stands in front of each; "" is the document itself.
-        environment: variables that the document may refer to.
-
-    Returns:
-        Values by name, dashes in place of underscores; names within tables joined by dots. What is absent is left out.
+    Dashes stand in place of underscores, dots join names within tables, "" is the document itself; what is absent, or
+    refers to what is, is left out.
     """
     found: Words = {}
     for path, prefix in paths.items():

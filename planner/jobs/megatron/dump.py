@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.scan import Start
 from planner.jobs.logs.tables import log_reader, made_job
@@ -15,6 +14,7 @@ from planner.jobs.megatron.dialect import DEEPSPEED
 from planner.jobs.megatron.options import OPTIONS
 from planner.jobs.megatron.read import READERS as COMMANDS
 from planner.jobs.reader import Context, Launch
+from planner.jobs.values import data
 
 _UNSET: Final = ("", "None", "False", "[]", "{}")
 _TURNED: Final[Mapping[str, Sequence[str]]] = data("megatron/dump")["turned"]

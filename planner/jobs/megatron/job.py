@@ -9,9 +9,8 @@ from typing import Any, Final, Literal
 from costmodels.stack.adapters import ADAPTED
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob, Length
-from planner.jobs.megatron.dialect import MEGATRON, Dialect, translated
+from planner.jobs.megatron.dialect import MEGATRON, Dialect, of_hybrid, translated
 from planner.jobs.megatron.options import MOMENTS, OPTIONS, PRECISIONS
-from planner.jobs.megatron.programs import of_hybrid
 from planner.jobs.megatron.read_model import assumed_fields, model_fields
 from planner.jobs.megatron.read_pipeline import Pipeline, hybrid_pattern, pipeline_of, recomputation
 from planner.jobs.megatron.read_software import assumed, check_priced, not_priced, stack_changes
@@ -32,13 +31,9 @@ def job_of(
     model_known: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> ImportedJob:
-    """The job that options of ``pretrain_gpt.py`` describe, as of Megatron-Core 0.17 to 0.19.
+    """The job that options of ``pretrain_gpt.py`` describe, as of Megatron-Core 0.17 to 0.19, in a program's dialect.
 
-    Args:
-        given: values by option, as the program takes them.
-        dialect: what the program makes of them.
-        model_known: the model is given elsewhere, and the arguments need not describe one.
-        environment: variables that are set for the program.
+    The arguments need not describe a model that is known otherwise; ``environment`` is what is set for the program.
     """
     environment = environment or {}
     at = Arguments(of_hybrid(translated(given, dialect, environment)), OPTIONS)

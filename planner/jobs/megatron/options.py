@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from costmodels.model.model import Model
-from planner.jobs.data import data
 from planner.jobs.options import options_of
+from planner.jobs.values import data
 
 OPTIONS: Final = options_of("megatron")
 """Options by field, in the order in which they are written; those that are never written say what others say."""

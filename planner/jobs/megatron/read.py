@@ -10,24 +10,26 @@ from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.data import data, words
 from planner.jobs.imported import ImportedJob
 from planner.jobs.megatron.dialect import (
     DIALECTS,
+    HYBRID,
     MEGATRON,
     SWIFT,
     Dialect,
     Words,
     dialect_of,
+    is_multimodal,
+    of_language,
     option_names,
     options_of,
+    said_of_vision,
 )
 from planner.jobs.megatron.job import job_of
 from planner.jobs.megatron.options import OPTIONS
-from planner.jobs.megatron.programs import HYBRID, is_multimodal, of_language, said_of_vision
 from planner.jobs.reader import CommandReader, Context, Launch
 from planner.jobs.shell.processes import processes
-from planner.jobs.values import at_path
+from planner.jobs.values import at_path, data, words
 
 _OWN: Final = frozenset({"tensor-model-parallel-size", "pipeline-model-parallel-size", "micro-batch-size"})
 """Options by which a command line is known, whatever its program is called."""

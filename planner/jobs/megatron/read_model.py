@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from costmodels.model.parts import Experts
 from planner.errors import BadRequest
-from planner.jobs.data import data
 from planner.jobs.megatron.read_pipeline import empty_layers, hybrid_pattern
 from planner.jobs.options import Arguments, applicable
+from planner.jobs.values import data
 
 _ACTIVATIONS: Final = {"swiglu": "swiglu", "quick_geglu": "swiglu", "squared_relu": "squared_relu"}
 _VOCABULARY: Final = 50256
@@ -67,7 +67,7 @@ def model_fields(at: Arguments) -> dict[str, Any]:
 
 def assumed_fields(at: Arguments) -> tuple[str, ...]:
     """What of the model is assumed, or has no effect."""
-    remarks = {
+    return applicable({
         f"--vocab-size is not given; {_vocabulary(at):,} is priced": (
             not at.given("vocab_size") and not at.given("padded_vocab_size")
         ),
@@ -75,8 +75,7 @@ def assumed_fields(at: Arguments) -> tuple[str, ...]:
             at.given("num_query_groups") and not at.given("group_query_attention")
         ),
         "--softmax-type off-by-one is priced like vanilla": at.text("attention_sinks") == "off-by-one",
-    }
-    return applicable(remarks)
+    })  # fmt: skip
 
 
 def _position(at: Arguments) -> str:

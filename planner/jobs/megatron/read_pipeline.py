@@ -76,12 +76,7 @@ def empty_layers(at: Arguments) -> tuple[int, ...]:
 
 
 def pipeline_of(at: Arguments, *, balanced: bool = False) -> Pipeline:
-    """The pipeline that the arguments describe, as Megatron-LM checks it.
-
-    Args:
-        at: the arguments.
-        balanced: layers that do not come out even are spread over the stages, more of them on the first.
-    """
+    """The pipeline that the arguments describe, as Megatron-LM checks it; balanced: uneven layers are spread out."""
     pp = at("pp")
     _check_ways(at)
     drawn = hybrid_chunks(at)
@@ -176,10 +171,8 @@ def _even(at: Arguments, total: int, pp: int, *, balanced: bool) -> list[int]:
     counted = total + sum(at.given(end) for end in _ENDS)
     if (left := counted % pp) and not balanced:
         near = [n for n in (total - left, total + pp - left) if n > 0]
-        raise BadRequest(
-            f"--num-layers {total} do not divide over {pp} stages; {' or '.join(map(str, near))} would, or "
-            "--decoder-last-pipeline-num-layers"
-        )
+        ways = f"{' or '.join(map(str, near))} would, or --decoder-last-pipeline-num-layers"
+        raise BadRequest(f"--num-layers {total} do not divide over {pp} stages; {ways}")
     return _with_ends(at, [(counted + pp - 1 - stage) // pp for stage in range(pp)], -1)
 
 

@@ -87,8 +87,7 @@ def _environment(job: Job) -> dict[str, str]:
 def _own_words(job: Job) -> list[str]:
     """Options that a plan knows no value of: none of them costs anything."""
     unknown = ["--rotary-base", "--norm-epsilon"] if _base_unknown(job) else []
-    names = ["--data-path", "--tokenizer-model", "--lr", "--train-iters", *unknown]
-    return [f"{name} ..." for name in names]
+    return [f"{name} ..." for name in ("--data-path", "--tokenizer-model", "--lr", "--train-iters", *unknown)]
 
 
 def _base_unknown(job: Job) -> bool:
@@ -99,9 +98,7 @@ def _base_unknown(job: Job) -> bool:
 def strategy_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
     """A strategy by the fields of Megatron-LM's options, and remarks on what they cannot say.
 
-    Args:
-        strategy: degrees, switches and stages.
-        request: the resolved request of the answer, of which the model and the stack say how experts are sent tokens.
+    The request's model and stack say how experts are sent tokens.
     """
     model = _model(request)
     pattern, predicting = str(model.get("layer_pattern") or ""), int(model.get("mtp_layers") or 0)
@@ -131,7 +128,7 @@ def strategy_lacks(strategy: Strategy, request: Mapping[str, Any]) -> tuple[str,
     """What of a strategy Megatron-LM's arguments cannot say."""
     whole_norms = bool(_model(request).get("moe")) and strategy.tp > 1 and not strategy.sequence_parallel
     runs = "interleaved 1F1B" if strategy.vpp > 1 else "1F1B"
-    lacks = {
+    return applicable({
         "Megatron-LM trains experts under TP only with --sequence-parallel, which the plan leaves out": whole_norms,
         **dict.fromkeys(_recompute(strategy)[1], True),
         f"Megatron-LM has no {strategy.schedule} schedule; these arguments run {runs}": (
@@ -143,8 +140,7 @@ def strategy_lacks(strategy: Strategy, request: Mapping[str, Any]) -> tuple[str,
         "Megatron-LM keeps embedding and head at the ends; the zero-bubble fork has --enable-vocab-parallel": (
             strategy.vocabulary != "ends"
         ),
-    }
-    return applicable(lacks)
+    })  # fmt: skip
 
 
 def _model(request: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -95,7 +95,7 @@ def _formats(request: Mapping[str, Any], name: str) -> dict[str, str | None]:
 def state_lacks(strategy: Strategy, request: Mapping[str, Any]) -> tuple[str, ...]:
     """What of a request and its strategy Megatron-LM's arguments cannot say of these."""
     switches, precision = switches_of(request), request.get("precision")
-    lacks = {
+    return applicable({
         f"Megatron-LM has no optimizer {switches.optimizer}; these arguments run Adam": switches.optimizer
         not in _PRESENT,
         "Megatron-LM adds the gradients of fp32 up in fp32; --main-grads fp32 prices that": (
@@ -107,8 +107,7 @@ def state_lacks(strategy: Strategy, request: Mapping[str, Any]) -> tuple[str, ..
             strategy.offload == "optimizer+parameters"
         ),
         "Megatron-LM has no row-wise scaling; these arguments scale by tensor": precision == "fp8-rowwise",
-    }
-    return applicable(lacks)
+    })  # fmt: skip
 
 
 def changed_values(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,12 +126,7 @@ def changed_values(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stack_values(strategy: Strategy, request: Mapping[str, Any]) -> Values:
-    """Flags for what the request's stack assumes, and remarks where Megatron-LM refuses them for this strategy.
-
-    Args:
-        strategy: degrees, switches and stages.
-        request: the resolved request of the answer, with its stack and its model.
-    """
+    """Flags for what the request's stack assumes, and remarks where Megatron-LM refuses them for this strategy."""
     assumed, model = assumed_stack(request), request.get("model")
     if assumed is None or not isinstance(model, Mapping):
         return {}, ()

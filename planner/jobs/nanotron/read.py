@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length, llama_shape
 from planner.jobs.nanotron.options import OPTIONS, SIZES
 from planner.jobs.options import Document, present
 from planner.jobs.reader import CommandReader, Launch, configured, reader_of_tables
-from planner.jobs.values import table_at, unpriced
+from planner.jobs.values import data, table_at, unpriced
 
 
 def nanotron_job(document: Mapping[str, Any]) -> ImportedJob:

@@ -9,27 +9,13 @@ from planner.frameworks.nanotron import stage_layers
 from planner.jobs.job import Export, Job, refuse
 from planner.jobs.launchers import shell
 from planner.jobs.nanotron.options import ADAM, OPTIONS, RELEASE, SIZES
-from planner.jobs.yaml_text import yaml_text
+from planner.jobs.values import template
+from planner.jobs.yaml_text import parse_yaml, yaml_text
 
 FILE: Final = "nanotron.yaml"
 _STEPS: Final = 100
 """Of a job that does not say how many tokens it trains on."""
-_OF_RUN: Final = {
-    "init_method": {"std": 0.02},
-    "tokenizer": {"tokenizer_name_or_path": "gpt2"},
-    "weight_decay": 0.1,
-    "clip_grad": 1.0,
-    "rates": {
-        "learning_rate": 3e-4,
-        "lr_warmup_steps": 1,
-        "lr_warmup_style": "linear",
-        "lr_decay_style": "cosine",
-        "min_decay_lr": 3e-5,
-    },
-    "data_stages": [
-        {"name": "stable", "start_training_step": 1, "data": {"dataset": None, "seed": 42, "num_loading_workers": 1}}
-    ],
-}
+_OF_RUN: Final = "nanotron/of_run.yaml"
 """What nanotron insists on and a plan does not know."""
 _REMARKS: Final = (
     "set your own tokenizer, data, checkpoints and learning rate: these train on made-up data",
@@ -62,7 +48,7 @@ def _values(job: Job) -> dict[str, Any]:
     split = strategy.sequence_parallel and strategy.tp > 1
     adam, tokens = ADAM if job.switches.optimizer == "adam" else {}, float(job.asked("tokens") or 0)
     return {
-        **_OF_RUN,
+        **parse_yaml(template(_OF_RUN)),
         "general": {"project": "meshwright", "run": job.name, "seed": 42},
         **{axis: getattr(strategy, axis) for axis in ("dp", "pp", "tp", "zero_stage")},
         "ep": 1,

@@ -14,9 +14,8 @@ from itertools import islice, pairwise
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.data import data
 from planner.jobs.megatron.configurations import TYPES
-from planner.jobs.values import literal, program_of
+from planner.jobs.values import data, literal, program_of
 
 _CALLS: Final = frozenset({"pretrain_recipe", "finetune_recipe"})
 _ARGUMENTS: Final[Mapping[str, str]] = data("nemo/words")["arguments"]

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from costmodels.model.catalogue import model
 from planner.errors import BadRequest
-from planner.jobs.data import put
 from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.lines import table_in
 from planner.jobs.logs.tables import Findings, log_reader, made_job, tables
@@ -30,7 +29,7 @@ from planner.jobs.nemo.python import (
 )
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch, reader_of_tables
 from planner.jobs.transformers.arguments import overrides_of
-from planner.jobs.values import table_at
+from planner.jobs.values import put, table_at
 
 _ONE: Final = dialect("nemo")
 _BRIDGE: Final = dialect("bridge")
@@ -67,14 +66,9 @@ def nemo_job(document: Mapping[str, Any], context: Context) -> ImportedJob:
 
 
 def _is_bridge(document: Mapping[str, Any]) -> bool:
-    parts = [document.get(name) for name in ("model", "train")]
-    return (
-        all(isinstance(part, dict) for part in parts)
-        and not _is_one(document)
-        and "system" not in document
-        and (bool({"ddp", "optimizer", "checkpoint", "mixed_precision"} & set(document)))
-        and any("parallel_size" in key for key in document["model"])
-    )
+    own = all(isinstance(document.get(name), dict) for name in ("model", "train")) and "system" not in document
+    more = bool({"ddp", "optimizer", "checkpoint", "mixed_precision"} & set(document))
+    return own and more and not _is_one(document) and any("parallel_size" in key for key in document["model"])
 
 
 def _of_bridge(words: Words, context: Context) -> ImportedJob:

@@ -8,16 +8,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.megatron.configurations import resolved_tables, table_job, table_words
 from planner.jobs.megatron.dialect import Words, dialect
 from planner.jobs.options import present
 from planner.jobs.reader import CommandReader, Context, Launch, configured, reader_of_tables
-from planner.jobs.trainers.family import trainer
-from planner.jobs.trainers.nested import full_shard, plain_words, tuned
+from planner.jobs.trainers.family import full_shard, plain_words, trainer, tuned
 from planner.jobs.transformers.arguments import overrides_of
-from planner.jobs.values import at_path, truth, whole
+from planner.jobs.values import at_path, data, truth, whole
 
 _CORE: Final = dialect("nemo-rl")
 _DTENSOR: Final = trainer("nemo-rl", alone=True)

@@ -7,11 +7,11 @@ from typing import Final
 
 from costmodels.names import SHARDED_PARAMETERS
 from planner.answer.plan import Strategy
-from planner.jobs.data import data
 from planner.jobs.job import Export, Job, chunk_layers
 from planner.jobs.launchers import shell
 from planner.jobs.torchtitan.options import FOLDED, SCHEDULES
 from planner.jobs.torchtitan.write import shard_ranks
+from planner.jobs.values import data
 
 FILE: Final = "torch_plan.py"
 _TEXTS: Final = data("pytorch/templates")

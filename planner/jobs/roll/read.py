@@ -13,8 +13,7 @@ from planner.jobs.megatron.configurations import resolved_tables, table_job, tab
 from planner.jobs.megatron.dialect import dialect
 from planner.jobs.options import present
 from planner.jobs.reader import Context, reader_of_tables
-from planner.jobs.trainers.family import trainer
-from planner.jobs.trainers.nested import full_shard
+from planner.jobs.trainers.family import full_shard, trainer
 from planner.jobs.transformers.job import training_job
 from planner.jobs.values import table_at, truth, whole
 

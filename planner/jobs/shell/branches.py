@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Final
 
-from planner.jobs.data import data
 from planner.jobs.reader import Launch
 from planner.jobs.shell.state import LEAVING, RANKS, Branch, Doubt, Exit, Shell, State, Status, Undecided, is_known
+from planner.jobs.values import data
 
 Arm = Callable[[], Status]
 

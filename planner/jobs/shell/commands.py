@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Final
 
-from planner.jobs.data import data, words
 from planner.jobs.shell.builtins import BUILTINS
 from planner.jobs.shell.launches import inner_script, unwrapped
 from planner.jobs.shell.parameters import key_of
@@ -16,6 +15,7 @@ from planner.jobs.shell.programs import PROGRAMS
 from planner.jobs.shell.state import Array, Doubt, Return, Shell, Started, Status, is_known
 from planner.jobs.shell.variables import assign, exported
 from planner.jobs.shell.words import HERE, PLAIN, fields, joined, ranged, source, start_of, text_of, touching
+from planner.jobs.values import data, words
 
 
 @dataclass

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
 
-from planner.jobs.data import data
 from planner.jobs.shell.parsing import not_understood, parsed
 from planner.jobs.shell.processes import directives, slurm_variables
 from planner.jobs.shell.state import Doubt, Exit, Shell, State, Status, is_known
 from planner.jobs.shell.variables import exported
+from planner.jobs.values import data
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,9 +92,8 @@ def affordable(text: str, expression: str, *, anywhere: int = 0) -> None:
         elif sign in "*+{|?" and plain[place - 1 : place] != "(":
             open_[-1] = (True, choices + (sign == "|"))
     if ways > _MOST or (nested and len(text) > _NESTED):
-        raise BadRequest(
-            f"a pattern of {len(expression):,} characters on a text of {len(text):,} has too many ways to match"
-        )
+        sizes = f"a pattern of {len(expression):,} characters on a text of {len(text):,}"
+        raise BadRequest(f"{sizes} has too many ways to match")
 
 
 def matches(text: str, pattern: str) -> bool:

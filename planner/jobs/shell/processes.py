@@ -10,9 +10,9 @@ from itertools import takewhile
 from pathlib import PurePath
 from typing import Final
 
-from planner.jobs.data import data
-from planner.jobs.data import words as names_in
 from planner.jobs.reader import Launch
+from planner.jobs.values import data
+from planner.jobs.values import words as names_in
 
 _DIRECTIVE: Final = re.compile(r"#SBATCH[ \t]+(.*)")
 _SHORT: Final[Mapping[str, str]] = data("shell/words")["slurm"]["short"]

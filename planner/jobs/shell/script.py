@@ -17,7 +17,6 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.data import template
 from planner.jobs.reader import Launch
 from planner.jobs.shell.branches import Need, Route, asked, assumption, launches_of, needs_of, that_matter, usual_routes
 from planner.jobs.shell.commands import dispatched
@@ -27,6 +26,7 @@ from planner.jobs.shell.parsing import not_understood, parsed
 from planner.jobs.shell.processes import directives, slurm_variables
 from planner.jobs.shell.state import Branch, Exit, Leave, Return, Shell, Started, State, Unknowns, without_private
 from planner.jobs.shell.statements import piped, run
+from planner.jobs.values import template
 
 _PATHS = 40
 """Ways through a script that are read: each is one choice of arms of the branches that are not known."""
@@ -84,20 +84,14 @@ def read_script(
         raise BadRequest("its commands are nested too deeply to be read") from None
 
 
-def read_commands(
-    commands: Sequence[tuple[tuple[str, ...], int, Mapping[str, str]]],
-    written: Mapping[str, str],
-    text: str,
-    given: Mapping[str, str],
-) -> Script:
-    """The launches among commands that a shell has expanded, those inside others such as ``bash -c`` among them.
+Command = tuple[tuple[str, ...], int, Mapping[str, str]]
+"""Words of a command, the line of the script, and variables."""
 
-    Args:
-        commands: words of each, the line of the script, and its variables.
-        written: files that the script wrote.
-        text: of the script, for its head.
-        given: variables that the user gave, which every launch has.
-    """
+
+def read_commands(
+    commands: Sequence[Command], written: Mapping[str, str], text: str, given: Mapping[str, str]
+) -> Script:
+    """The launches among commands that a shell has expanded, those inside others such as ``bash -c`` among them."""
     launches: list[Launch] = []
     batch = directives(text)
     for words, line, environment in commands:
@@ -232,15 +226,6 @@ _PRELUDE: Final = "shell/prelude.sh"
 """What bash runs first. What looks like a path in a command becomes a function of that name, in case it is run."""
 
 
-@dataclass(frozen=True)
-class _Recorded:
-    """A command that bash would have run."""
-
-    line: int
-    words: tuple[str, ...]
-    environment: dict[str, str]
-
-
 def expand(
     text: str,
     *,
@@ -252,9 +237,8 @@ def expand(
     """What a script starts, by running it in bash with recorders for programs; arguments as of ``read_script``."""
     bash = shutil.which("bash")
     if bash is None:
-        raise BadRequest(
-            "--expand needs bash, which is not installed; leave it out to read the script without running it"
-        )
+        other = "leave it out to read the script without running it"
+        raise BadRequest(f"--expand needs bash, which is not installed; {other}")
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         work, script = root / "work", PurePath(name).name
@@ -267,7 +251,7 @@ def expand(
         recorded = [one for path in sorted((root / "records").iterdir()) for one in _read(path)]
         found = [(str(path.relative_to(work)), _content(path)) for path in sorted(work.rglob("*"))[:_FILES]]
         written = {path: content for path, content in found if content and path != script}
-    return read_commands([(one.words, one.line, one.environment) for one in recorded], written, text, given)
+    return read_commands(recorded, written, text, given)
 
 
 def _prepared(root: Path, environment: Mapping[str, str]) -> dict[str, str]:
@@ -297,7 +281,7 @@ def _run(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> 
         raise BadRequest(f"the script did not end within {_WALL_SECONDS} s when bash ran it") from None
 
 
-def _read(path: Path) -> Iterator[_Recorded]:
+def _read(path: Path) -> Iterator[Command]:
     """The commands of a file of records, in their order."""
     cells = iter(path.read_text(encoding="utf-8", errors="replace").split("\0"))
     for line in cells:
@@ -305,18 +289,12 @@ def _read(path: Path) -> Iterator[_Recorded]:
         if not count.isdecimal():
             return
         words = tuple(next(cells, "") for _ in range(int(count)))
-        environment: dict[str, str] = {}
-        while cell := next(cells, ""):
-            name, _, value = cell.partition("=")
-            environment[name] = value
-        yield _Recorded(int(line or 0), words, environment)
+        said = (cell.partition("=") for cell in iter(lambda: next(cells, ""), ""))
+        yield words, int(line or 0), {name: value for name, _, value in said}
 
 
 def _content(path: Path) -> str:
     """What a file holds, empty where it is large or no text."""
-    if not path.is_file() or path.stat().st_size > _LARGEST:
-        return ""
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        return ""
+    with suppress(UnicodeDecodeError):
+        return path.read_text(encoding="utf-8") if path.is_file() and path.stat().st_size <= _LARGEST else ""
+    return ""

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from planner.errors import BadRequest
-from planner.jobs.data import data, words
 from planner.jobs.shell.parsing import Node, as_written
+from planner.jobs.values import data, words
 
 _FIRST: Final = 0xF0000
 RANKS: Final = frozenset(words(data("shell/words")["ranks"]))

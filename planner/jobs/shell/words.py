@@ -274,10 +274,8 @@ def _expanded(tokens: list[Token]) -> list[list[Token]]:
         if one == "{" and (found := _alternatives(tokens, start)):
             end, options = found
             rest = _expanded(tokens[end + 1 :])
-            if len(options) * len(rest) > _MOST:
-                raise BadRequest(
-                    f"braces that expand to {len(options) * len(rest):,} words; at most {_MOST:,} can be read"
-                )
+            if (count := len(options) * len(rest)) > _MOST:
+                raise BadRequest(f"braces that expand to {count:,} words; at most {_MOST:,} can be read")
             return [[*tokens[:start], *option, *after] for option in options for after in rest]
     return [tokens]
 

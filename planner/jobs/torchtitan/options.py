@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from planner.jobs.data import data
 from planner.jobs.options import options_of
+from planner.jobs.values import data
 
 _SAID: Final = data("torchtitan/words")
 SCHEDULES: Final[Mapping[str, str]] = _SAID["schedules"]

@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from costmodels.names import SHARDED_PARAMETERS
 from planner.errors import BadRequest
-from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.lines import table_in
 from planner.jobs.logs.tables import Findings, log_reader, made_job
@@ -26,7 +25,7 @@ from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile,
 from planner.jobs.shell.processes import processes
 from planner.jobs.torchtitan.options import MODELS, OPTIONS
 from planner.jobs.torchtitan.settings import torchtitan_job
-from planner.jobs.values import program_of
+from planner.jobs.values import data, program_of
 
 _TABLES: Final = ("training", "parallelism", "compile", "optimizer", "activation_checkpoint")
 _POLICIES, _CONVERTERS = (data("torchtitan/words")[name] for name in ("policies", "converters"))

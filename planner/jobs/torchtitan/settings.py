@@ -11,11 +11,11 @@ from costmodels.names import SHARDED_PARAMETERS
 from hardware.errors import meant
 from planner.answer.text import plural
 from planner.errors import BadRequest
-from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, Length
 from planner.jobs.models import known_model
 from planner.jobs.options import Document, applicable, present
 from planner.jobs.torchtitan.options import EAGER, EAGER_LOSS, FOLDED, NARROW_STATES, OPTIONS, READ_MODELS
+from planner.jobs.values import data
 
 _SHARDED = 2
 """The ZeRO stages that keep gathered parameters, and that do not."""
@@ -34,8 +34,7 @@ def torchtitan_job(document: Mapping[str, Any]) -> ImportedJob:
     if not {"parallelism", "training"} & set(document):
         raise BadRequest("it has no table of torchtitan, such as [parallelism]")
     at = Document(_in_sequences(document), OPTIONS)
-    for table in _TABLES:
-        _ = at.table(table)
+    _ = [at.table(table) for table in _TABLES]
     cp, pp, ep, rotation = (at(axis) for axis in ("cp", "pp", "ep", "cp_kind"))
     schedule = at("schedule") if pp > 1 else "none"
     ranks = _ranks(at, cp=cp, schedule=schedule)
@@ -105,8 +104,9 @@ def _model(at: Document) -> str | None:
     """The model of the catalogue that a name and a flavor are, or a hub's name alone."""
     named = tuple("" if (said := at.raw(field)) is None else str(said) for field in ("model", "flavor"))
     hub = known_model(named[0]) if "/" in named[0] and not named[1] else None
-    return next((known for known, (name, flavor) in READ_MODELS.items() if (name.lower(), flavor.lower()) ==
-                 (named[0].lower(), named[1].lower())), hub and hub[0])  # fmt: skip
+    said = (named[0].lower(), named[1].lower())
+    found = (one for one, (name, flavor) in READ_MODELS.items() if (name.lower(), flavor.lower()) == said)
+    return next(found, hub and hub[0])
 
 
 def _unknown(at: Document) -> str:
@@ -268,28 +268,26 @@ def _software(at: Document) -> dict[str, Any]:
 def _assumed(at: Document, pp: int) -> tuple[str, ...]:
     """What is left to torchtitan, with what it takes."""
     _ = at("optimizer")
-    remarks = {
+    return applicable({
         f"training.seq_len is not given; {at('seq_length')} is priced": at.raw("seq_length") is None,
         "compile.enable is not given; eager kernels are priced, --set stack.fused_elementwise=true changes it": (
             at.raw("compile") is None
         ),
         "the schedule is that of torchtitan's default, 1F1B": pp > 1 and at.raw("schedule") is None,
-    }
-    return applicable(remarks)
+    })  # fmt: skip
 
 
 def _unpriced(at: Document, pp: int) -> tuple[str, ...]:
     """What is said and not priced, with its likely effect."""
     again = pp > 1 and at("reshard") == "always" and at("shard") != 1
-    remarks = {
+    return applicable({
         "optimizer.early_step_in_backward is not priced: gradients would take less memory": at("early_step"),
         "parallelism.enable_async_tensor_parallel is not priced: tensor ranks would wait less for each other": (
             at("async_tensor_parallel") and at("tp") > 1
         ),
         "parallelism.fsdp_reshard_after_forward always is not priced under a pipeline: parameters would take less "
         "memory, and be gathered for every micro-batch": again,
-    }
-    return applicable(remarks)
+    })  # fmt: skip
 
 
 def _precision(at: Document, ep: int) -> tuple[str, bool, list[str]]:

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from costmodels.names import SHARDED_PARAMETERS
 from planner.answer.plan import Strategy
-from planner.jobs.data import data
 from planner.jobs.job import Export, Job, chunk_layers
 from planner.jobs.launchers import shell
 from planner.jobs.options import applicable
 from planner.jobs.torchtitan.options import CONVERTERS, FOLDED, MODELS, OPTIONS, SCHEDULES
+from planner.jobs.values import data
 
 MODULE: Final = "meshwright_plan"
 TOML: Final = "torchtitan.toml"
@@ -152,12 +152,7 @@ def _assigned(name: str, value: Any) -> Iterator[str]:
 
 
 def torchtitan_arguments(strategy: Strategy, *, precision: str = "bf16") -> tuple[list[str], tuple[str, ...]]:
-    """Overrides for ``torchtitan.train`` of 0.3, and remarks on what they cannot say.
-
-    Args:
-        strategy: degrees, switches and stages.
-        precision: number format of the matrix products, one of ``costmodels.stack.precision.PRECISIONS``.
-    """
+    """Overrides for ``torchtitan.train`` of 0.3, and remarks on what they cannot say."""
     values = strategy_values(strategy) | {"offload": None}
     if not strategy.zero_stage:
         values["reshard"] = None
@@ -183,12 +178,11 @@ def _argument_remarks(strategy: Strategy, precision: str, *, evenly: bool) -> tu
     whole = all(stage.recompute_layers == stage.layers for stage in strategy.stages)
     partly = strategy.recompute in {"full", "partial"} and not whole
     wanted = f"full recomputation of {again} layers per stage" if partly else strategy.recompute
-    remarks = {
+    return applicable({
         f"set activation_checkpoint in the configuration: the plan has recomputation {wanted}": True,
         f"name the modules of every stage in parallelism.module_fqns_per_model_part; the plan has {layers} layers": (
             strategy.pp > 1 and not evenly
         ),
         f"set training.enable_cpu_offload: the plan offloads {strategy.offload}": strategy.offload != "none",
         f"set precision {precision} in the model's configuration": precision != "bf16",
-    }
-    return applicable(remarks)
+    })  # fmt: skip

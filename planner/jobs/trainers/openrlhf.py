@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any, Final
 
-from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.options import present
 from planner.jobs.reader import CommandReader, Context, Launch
@@ -15,7 +14,7 @@ from planner.jobs.trainers.family import trainer
 from planner.jobs.transformers.arguments import Started, values_of
 from planner.jobs.transformers.read import Command, command_job
 from planner.jobs.transformers.trainer import Trainer
-from planner.jobs.values import truth, whole
+from planner.jobs.values import data, truth, whole
 
 _PROGRAM: Final = re.compile(r"(?:.*/)?openrlhf[./]cli[./]train_(\w+?)(?:\.py)?")
 _TASKS: Final = {"sft": "finetune", "dpo": "dpo", "rm": "reward", "kto": "kto", "prm": "finetune", "kd": "finetune"}

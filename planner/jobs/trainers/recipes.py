@@ -10,14 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.reader import CommandReader, Context, Launch
 from planner.jobs.trainers.family import is_program, readers, trainer
 from planner.jobs.transformers.arguments import files_of, started, values_of
 from planner.jobs.transformers.read import OF_ACCELERATE, OF_TRL, command_job, command_of, names_in
 from planner.jobs.transformers.trainer import OPTIONS, TRANSFORMERS, Trainer
-from planner.jobs.values import truth, whole
+from planner.jobs.values import data, truth, whole
 
 _OF_FACTORY: Final = frozenset({"finetuning_type", "cutoff_len", "lora_target", "pref_loss", "flash_attn"})
 _PAIRED: Final = frozenset({"orpo", "simpo"})

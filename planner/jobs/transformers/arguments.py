@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from planner.jobs.data import data
 from planner.jobs.options import Options
 from planner.jobs.reader import Context, Launch
 from planner.jobs.shell.processes import processes
+from planner.jobs.values import data
 
 _LAUNCHERS: Final = frozenset({"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"})
 _PROGRAMS: Final = frozenset({"python", "python3", "accelerate", "deepspeed", "torchrun"})

@@ -13,14 +13,13 @@ from costmodels.model.model import Model
 from costmodels.stack.finetune import GENERATING, task_named
 from costmodels.stack.optimizers import OPTIMIZERS, named_optimizer
 from planner.errors import BadRequest
-from planner.jobs.data import pattern
 from planner.jobs.imported import ImportedJob, Length, joined
 from planner.jobs.models import known_model, taken_to_be
-from planner.jobs.options import Document, applicable, present
+from planner.jobs.options import Document, applicable, present, typed
 from planner.jobs.reader import Context
-from planner.jobs.transformers.sharding import LAST_LAYERS, STACK, adapted_job, asked_adapters, sharded_job
+from planner.jobs.transformers.states import LAST_LAYERS, STACK, adapted_job, asked_adapters, sharded_job
 from planner.jobs.transformers.trainer import ATTENTION, PAGED, RANKED, Trainer
-from planner.jobs.values import typed, unpriced, whole
+from planner.jobs.values import pattern, unpriced, whole
 
 _OFF: Final = "false"
 _EAGER: Final = 92
@@ -37,16 +36,10 @@ def training_job(
     gpus: int | None = None,
     task: str | None = None,
 ) -> ImportedJob:
-    """The job of a trainer's options.
+    """The job of a trainer's options, as a command line or the file ``beside`` has them.
 
-    Args:
-        values: of the options, by name, as a command line or a file has them.
-        trainer: that reads them.
-        context: what else is known.
-        beside: the file that they stand in, where they do.
-        accelerate: the configuration of ``accelerate launch``, where that starts it.
-        gpus: that the launcher starts, where it says so.
-        task: what is trained, where a program's name says it and no option.
+    ``accelerate`` is the configuration of ``accelerate launch`` where that starts it, ``gpus`` what the launcher says,
+    and ``task`` what a program's name says and no option.
     """
     values = trainer.translated(_whole_length(values))
     switched = str(values.get("deepspeed", "")).lower() in {"true", ""}  # gives way to the option that names its file

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from costmodels.stack.finetune import GENERATING, TASKS
 from planner.answer.text import short_seconds
-from planner.jobs.data import data, words
 from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.logs.lines import last_digit
 from planner.jobs.logs.scan import Start
@@ -29,7 +28,7 @@ from planner.jobs.transformers.arguments import (
 )
 from planner.jobs.transformers.job import training_job
 from planner.jobs.transformers.trainer import TRANSFORMERS, Trainer
-from planner.jobs.values import real
+from planner.jobs.values import data, real, words
 
 _SAID: Final = data("transformers/words")
 OF_TRL: Final = frozenset(words(_SAID["of_trl"]))
@@ -133,11 +132,9 @@ def file_job(file: JobFile, context: Context, trainer: Trainer, task: str | None
     accelerate = started_by.document if started_by else None
     found = training_job(file.document or {}, trainer, context, beside=file.path, accelerate=accelerate, task=task)
     alone = accelerate is None and found.framework == "accelerate" and not found.pins.get("zero_stage")
-    remark = (
-        "nothing here shards states, so every GPU holds all of them; if a file of Accelerate or DeepSpeed says "
-        "otherwise, give it too"
-    )
-    return joined(found, ImportedJob(assumed=(remark,))) if alone else found
+    remark = "nothing here shards states, so every GPU holds all of them"
+    more = "if a file of Accelerate or DeepSpeed says otherwise, give it too"
+    return joined(found, ImportedJob(assumed=(f"{remark}; {more}",))) if alone else found
 
 
 READERS: Final = (

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from planner.jobs.data import data, words
 from planner.jobs.options import Option, Options, rows
+from planner.jobs.values import data, words
 
 _SAID: Final = data("transformers/words")
 

@@ -8,18 +8,16 @@ from math import prod
 from typing import Any, Final
 
 from costmodels.stack.finetune import GENERATING
-from planner.jobs.data import data
 from planner.jobs.imported import ImportedJob
 from planner.jobs.megatron.configurations import table_job
 from planner.jobs.megatron.dialect import Words, dialect
 from planner.jobs.options import present
 from planner.jobs.reader import CommandReader, Context, Launch, reader_of_tables
 from planner.jobs.shell.processes import processes
-from planner.jobs.trainers.family import trainer
-from planner.jobs.trainers.nested import full_shard, leaves
+from planner.jobs.trainers.family import full_shard, leaves, trainer
 from planner.jobs.transformers.arguments import Started, overrides_of
 from planner.jobs.transformers.read import Command, command_job
-from planner.jobs.values import at_path, truth, whole
+from planner.jobs.values import at_path, data, truth, whole
 
 ACTOR: Final = "actor_rollout_ref.actor."
 MODEL: Final = "actor_rollout_ref.model."

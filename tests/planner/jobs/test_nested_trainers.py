@@ -8,7 +8,7 @@ import pytest
 from planner.errors import BadRequest
 from planner.jobs.reader import Context, JobFile
 from planner.jobs.readers import read_job
-from planner.jobs.trainers.torchtune import model_of_builder
+from planner.jobs.trainers.nested import model_of_builder
 
 TUNE = """
 model: {_component_: torchtune.models.llama3_1.lora_llama3_1_8b, lora_rank: 16, apply_lora_to_mlp: true,

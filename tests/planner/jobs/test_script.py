@@ -3,9 +3,9 @@
 import pytest
 
 from planner.errors import BadFile, BadRequest
+from planner.jobs.assemble import readers_of
 from planner.jobs.reader import Context, job_file
 from planner.jobs.readers import READERS, read_job
-from planner.jobs.recognise import readers_of
 
 SIZES = "--num-layers 4 --hidden-size 1024 --num-attention-heads 8 --seq-length 1024 --vocab-size 32000"
 SIZES += " --max-position-embeddings 1024 --micro-batch-size 1 --bf16"

@@ -13,13 +13,12 @@ from costmodels.stack.adapters import ADAPTED, OF_ATTENTION
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.accelerate.read import Find, accelerate_job, deepspeed_document
-from planner.jobs.data import data, pattern, words
 from planner.jobs.deepspeed.read import AUTO, deepspeed_job
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import Document
 from planner.jobs.reader import Context
 from planner.jobs.transformers.trainer import EVERYWHERE, FORMATS, TARGETS, Trainer, zero
-from planner.jobs.values import real, truth
+from planner.jobs.values import data, pattern, real, truth, words
 
 STACK: Final = "transformers"
 _SIZES: Final = {"train_micro_batch_size_per_gpu": "micro_batch_size", "gradient_accumulation_steps": "steps"}
@@ -35,15 +34,9 @@ def sharded_job(
     beside: Path | None = None,
     hidden: int | None = None,
 ) -> ImportedJob:
-    """Precision and sharding of a job.
+    """Precision and sharding of a job, by its options, files that they name and what ``accelerate launch`` is given.
 
-    Args:
-        at: its options.
-        trainer: that reads them.
-        accelerate: the configuration of ``accelerate launch``, where that starts it.
-        context: with the files that it names.
-        beside: the file that the options stand in.
-        hidden: width of the model's layers, of which a bucket that is left open has the square; None: not known.
+    A bucket that is left open has the square of the layers' width, ``hidden``, where that is known.
     """
     named, find = at("deepspeed"), partial(context.find, beside=beside)
     kind = str((accelerate or {}).get("distributed_type", "")).upper()
