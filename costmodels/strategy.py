@@ -35,7 +35,7 @@ __all__ = [
 Derived = TypeVar("Derived")
 Further = ParamSpec("Further")
 
-FEW_ROWS = 256
+FEW_ROWS = 2048
 """Strategies up to which no formula is better off with those of them that differ."""
 
 LARGEST_TABLE = 1 << 16
@@ -161,8 +161,6 @@ def of_axes(*axes: str) -> Callable[[Formula[Further, Derived]], Formula[Further
         @wraps(formula)
         def gathered(strategies: Strategies, /, *args: Further.args, **kwargs: Further.kwargs) -> Derived:
             def known(some: Strategies) -> Derived:
-                if some is strategies:
-                    return formula(strategies, *args, **kwargs)
                 key = formula, *map(id, args), *((name, id(value)) for name, value in kwargs.items())
                 found: Derived = some.once(key, lambda: (formula(some, *args, **kwargs), args, kwargs))[0]
                 return found
