@@ -40,7 +40,7 @@ from planner.runs.judge import shipped
 from planner.runs.ranking import USUAL_NOISE
 from planner.runs.residuals import priced_runs, thinned_evenly
 from planner.trust import memory
-from planner.trust.error_model import FEW, FREEDOM, Points, Variances, covariance, spread
+from planner.trust.error_model import FREEDOM, Points, Variances, covariance, spread
 from planner.trust.memory import probabilities, readings
 from planner.trust.own_memory import SURE_SCORE, Seen, learn_needs
 from planner.trust.own_runs import Change, by_shares, learn, left_uncertain, prior_of, scatter_of
@@ -246,24 +246,6 @@ def over_sources(known, flags, among):
     return np.mean([flags[among & (known.sources == name)].mean() for name in np.unique(known.sources[among])])
 
 
-def components(known):
-    """Of readings of memory by kind: the publishers' error, what lies within them, and without those that miss most."""
-    print("memory read: publishers, error, error if each one's middle were known, without the tenth that miss most")
-    own, few = known.column("own_model") == "yes", known.traits.sizes["gpus"] < np.log2(FEW)
-    kinds = {"all": known.read, "frameworks' models": ~own & ~few, "models of programs": own & ~few, "few GPUs": few}
-    kinds |= {kind: known.column("reading") == kind for kind in ("allocated", "reserved", "device")}
-    for name, chosen in kinds.items():
-        by = grouped(np.flatnonzero(chosen & known.read), lambda i: known.sources[i]).values()
-        parts = np.array([publisher_parts(known.column("miss")[list(runs)]) for runs in by])
-        kept = np.sort(parts[:, 0])[: len(parts) - round(len(parts) / 10)]
-        print(f"  {name}: {len(parts)}, {parts[:, 0].mean():.1%}, {parts[:, 1].mean():.1%}, {kept.mean():.1%}")
-
-
-def publisher_parts(missed):
-    """Median size of one publisher's errors, and of what is left of them with their middle known."""
-    return np.median(abs(np.expm1(-missed))), np.median(abs(np.expm1(np.median(missed) - missed)))
-
-
 def own_memory(known):
     names, draw = np.unique(known.sources), np.random.default_rng(0)
     room, missed, fits = (known.column(name) for name in ("room", "miss", "fits"))
@@ -317,7 +299,6 @@ def main() -> int:
     own_runs(list(tabled(parts)), OWN, DRAWS)
     order(parts)
     fitting(readings())
-    components(readings())
     own_memory(readings())
     return 0
 
