@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from heapq import heappop, heappush
 from itertools import islice
 
 import numpy as np
@@ -23,16 +22,11 @@ from costmodels.names import Recompute
 from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies
 from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario
-from costmodels.strategy import (
-    Bools,
-    Floats,
-    Ints,
-    Strategies,
-)
+from costmodels.strategy import Bools, Floats, Ints, Strategies
 from planner.request.budget import CORE, SLICE, Budget
 from planner.search.core_bounds import known_bound, mixed_core_bound
 from planner.search.fitting import Fitting, Nearest, Unfitting, nearer, part_fitting
-from planner.search.priced import Priced, price_mixed_strategies, price_pairs
+from planner.search.priced import Priced, in_order, price_mixed_strategies, price_pairs
 from planner.search.split import TOLERANCE, Incumbent, best_split, solve_split
 from planner.space.lattice import Space
 from planner.space.mixed import MixedSpace
@@ -391,23 +385,3 @@ def promising(
 
     for bound, part, i in islice(in_order([(float(part.bound.min()), part) for part in near], tight), count):
         yield bound, part.one(i, scenario)
-
-
-def in_order(
-    parts: Sequence[tuple[float, Priced]], values_of: Callable[[Priced], Floats]
-) -> Iterator[tuple[float, Priced, int]]:
-    """The rows of some parts in the order of their values, those that are not infinite.
-
-    Every part comes with what none of its values is below: its values are asked for once no lesser one is left.
-    """
-    found: list[tuple[float, int, int]] = []
-    for n, least, part in sorted(((n, *one) for n, one in enumerate(parts)), key=lambda one: one[1]):
-        while found and found[0][0] < least:
-            value, place, i = heappop(found)
-            yield value, parts[place][1], i
-        values = values_of(part)
-        for i in np.flatnonzero(values < np.inf).tolist():
-            heappush(found, (float(values[i]), n, i))
-    while found:
-        value, place, i = heappop(found)
-        yield value, parts[place][1], i

@@ -20,9 +20,9 @@ from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario
 from costmodels.strategy import Bools, Floats, Ints, Strategies
 from planner.request.budget import CORE, Budget
-from planner.search.best_first import CHUNK, PROMISING, Outcome, fitting_pairs, in_order, remember
+from planner.search.best_first import CHUNK, PROMISING, Outcome, fitting_pairs, remember
 from planner.search.least_bytes import known_bytes
-from planner.search.priced import Priced, price_pairs
+from planner.search.priced import Priced, in_order, price_pairs
 from planner.search.split import Incumbent, best_split, price_alone
 from planner.space.lattice import Space
 from planner.stages.bounds import RECOMPUTE_MODES, StageRows

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -146,3 +148,23 @@ def _row_bound(rows: Strategies, seconds: RowSeconds, layers: int) -> Floats:
     fullest = fullest_stage(rows, layer, seconds.kinds, layers, again)
     slowest = np.maximum(fullest + least, total / rows.pp)
     return compose(rows, seconds, slowest, total)
+
+
+def in_order(
+    parts: Sequence[tuple[float, Priced]], values_of: Callable[[Priced], Floats]
+) -> Iterator[tuple[float, Priced, int]]:
+    """The rows of some parts in the order of their values, those that are not infinite.
+
+    Every part comes with what none of its values is below: its values are asked for once no lesser one is left.
+    """
+    found: list[tuple[float, int, int]] = []
+    for n, least, part in sorted(((n, *one) for n, one in enumerate(parts)), key=lambda one: one[1]):
+        while found and found[0][0] < least:
+            value, place, i = heappop(found)
+            yield value, parts[place][1], i
+        values = values_of(part)
+        for i in np.flatnonzero(values < np.inf).tolist():
+            heappush(found, (float(values[i]), n, i))
+    while found:
+        value, place, i = heappop(found)
+        yield value, parts[place][1], i
