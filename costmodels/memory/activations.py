@@ -31,10 +31,10 @@ return."""
 
 def average_activation_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes that an average layer keeps of one micro-batch for its backward pass, shape (N,)."""
-    gathered = ("zero_stage", "sharding_degree", "pp") if "gathered" in scenario.stack.kernels.saved_tensors else ()
+    gathered = ("sharding_degree", "pp") if "gathered" in scenario.stack.kernels.saved_tensors else ()
     return once_for(
         strategies,
-        (*LAYER_AXES, *gathered),
+        (*LAYER_AXES, "zero_stage", *gathered),
         lambda few: scenario.depth.average(lambda kind: kind_activation_bytes(few, scenario, kind)),
     )
 
@@ -229,7 +229,7 @@ def _kept_weights(strategies: Strategies, scenario: Scenario, kind: Kind) -> tup
     return gathered, scenario.recipe.word * size * float("casts" in saved and scenario.recipe.reduced)
 
 
-@of_axes(*LAYER_AXES)
+@of_axes(*LAYER_AXES, "zero_stage")
 def layer_checkpoint_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes of one recomputed layer's input, of one micro-batch, (N,); its share where several have one together."""
     region = region_tokens(strategies, scenario)

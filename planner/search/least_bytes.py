@@ -82,6 +82,11 @@ def _sharded(rows: Strategies, scenario: Scenario) -> Iterator[Strategies]:
 
 
 def _recomputed(rows: Strategies, scenario: Scenario) -> Iterator[Strategies]:
-    """The rows under every kind of recomputation, that of whole layers as if nothing was: it holds one layer whole."""
+    """The rows under every kind of recomputation, that of whole layers as if nothing was: it holds one layer whole.
+
+    Weights are sharded as far as the stack can: whole ones may make layers keep more, gathered ones are left out.
+    """
+    rows = replace(rows, zero_stage=np.full_like(rows.dp, max(scenario.stack.supports.zero_stages)))
+    rows = replace(rows, sharding_degree=np.ones_like(rows.dp))
     for kind, mask in [(Recompute.NONE, 0), *product([Recompute.SELECTIVE], _masks(scenario))]:
         yield replace(rows, recompute=np.full_like(rows.tp, kind), recompute_modules=np.full_like(rows.tp, mask))
