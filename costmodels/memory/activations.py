@@ -14,7 +14,7 @@ from costmodels.layer.frozen_weights import cast_bytes
 from costmodels.layer.mixers import mixer_kept_width
 from costmodels.layer.recompute_modules import before_activation, module_bytes, sum_of_modules
 from costmodels.layout.parameters_per_rank import kind_expert_parameters, kind_parameters_per_rank
-from costmodels.memory.autocast import is_autocast, residual_bytes, score_bytes, wide_bytes
+from costmodels.memory.autocast import is_autocast, layer_input_bytes, residual_bytes, score_bytes, wide_bytes
 from costmodels.model.further import further_parts, stream_width
 from costmodels.model.layer_kinds import Kind
 from costmodels.model.model import Model
@@ -80,7 +80,7 @@ def _autocast_bytes(strategies: Strategies, scenario: Scenario, kind: Kind, sele
     """Bytes that a layer keeps beyond 16 bits under autocast, less those that selective recomputation repeats, (N,)."""
     scores = kind.attends * score_bytes(scenario) * scenario.model.num_heads * keys_scored(scenario, kind)
     again = selective & (scenario.stack.switches.recompute_policy != "attention")
-    wide = np.where(again, 0.0, wide_bytes(scenario, kind))
+    wide = np.where(again, layer_input_bytes(scenario), wide_bytes(scenario, kind))
     scored = tokens_per_rank(strategies, scenario) / strategies.tp * np.where(selective, 0.0, scores)
     return is_autocast(strategies, scenario) * (region_tokens(strategies, scenario) * wide + scored)
 

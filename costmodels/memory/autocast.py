@@ -40,11 +40,16 @@ def wide_bytes(scenario: Scenario, kind: Kind) -> float:
     """
     h, stack = float(scenario.model.hidden_size), scenario.stack
     if stack.switches.fused_elementwise:
-        return _WIDER * h
+        return layer_input_bytes(scenario)
     present = {"qkv": kind.attends, "gate": kind.ffn == "dense" and scenario.model.gated_ffn}
     apart = _FURTHER_CASTS if stack.own_model and scenario.model.gated_ffn else stack.kernels.split_projections
     casts = sum(_FURTHER_CASTS[name] * present[name] for name in apart)
     return (_WIDER * norms_of(scenario, kind) + scenario.word * casts) * h
+
+
+def layer_input_bytes(scenario: Scenario) -> float:
+    """Bytes per token of the residual stream in fp32 that a layer is given, which it keeps whatever it repeats."""
+    return _WIDER * float(scenario.model.hidden_size)
 
 
 def score_bytes(scenario: Scenario) -> float:

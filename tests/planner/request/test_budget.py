@@ -18,7 +18,7 @@ from planner.explain import why_not
 from planner.request.budget import BEGUN, Budget
 from planner.request.resolve import resolve_search
 from planner.search import best_first
-from planner.space import lattice, table
+from planner.space import table
 from planner.space.cache import cached_space
 from planner.space.lattice import build
 
@@ -200,7 +200,6 @@ def test_a_rule_on_many_rows_looks_at_a_time_limit_in_between(monkeypatch):
     whole, few = build(scenario, {}, budget=budget), len(looks)
     looks.clear()
     monkeypatch.setattr(table, "SLAB", 64)
-    monkeypatch.setattr(lattice, "SLAB", 64)
     parts = build(scenario, {}, budget=budget)
     assert len(looks) > 2 * few
     assert (parts.candidates, len(parts.cores)) == (whole.candidates, len(whole.cores))
