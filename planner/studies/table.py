@@ -25,7 +25,7 @@ _PREDICTION: Final = tuple(name for name in Prediction.model_fields if name != "
 def columns(study: Study) -> list[str]:
     """Names of the columns of ``row``."""
     axes = [_column(axis.field) for axis in study.axes] + (["scenario"] if len(study.scenarios) == 1 else [])
-    fixed = ["peak_memory_bytes", "lower_bound_seconds", "gap", "speedup", "rejected", "error"]
+    fixed = ["peak_memory_bytes", "lower_bound_seconds", "gap", "speedup", "rejected", "warnings", "error"]
     plan = [name if name not in axes else f"planned_{name}" for name in (*_STRATEGY, *_PREDICTION)]
     return ["index", *axes, "status", *plan, *fixed]
 
@@ -46,6 +46,7 @@ def row(result: Result, study: Study) -> dict[str, Any]:
         "gap": proof.get("gap"),
         "speedup": result.speedup,
         "rejected": next((one["example"] for one in result.document.get("rejected", ())), None),
+        "warnings": "; ".join(result.document.get("warnings", ())) or None,
         "error": result.error,
     }
 

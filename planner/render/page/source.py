@@ -217,7 +217,7 @@ def _rank(value: Any) -> tuple[int, float, str]:
 
 
 def _assumed(results: Sequence[Result]) -> Iterator[str]:
-    """Sources of all answers, each once, and how many points have which warning."""
+    """Sources of all answers, each once."""
     yield from sorted({_origin(one.document["provenance"]) for one in results if "provenance" in one.document})
     yield from sorted({line for one in results for line in one.document.get("provenance", {}).get("sources", ())})
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from planner.answer.text import plural, three_digits
-from planner.render.terminal.tables import height, print_wide, unlined, widths
+from planner.render.terminal.tables import height, print_wide, unlined, warned, widths
 from planner.studies.result import Result
 from planner.studies.study import Study
 from planner.studies.table import row
@@ -22,6 +22,8 @@ SHOWN = 40
 """Rows of a table at most; the rest is counted."""
 MOST_SHOWN = 1000
 """Rows where all are asked for."""
+_WARNINGS_SHOWN: Final = 4
+"""Kinds of warnings below a table, the most frequent; --format csv has them all."""
 LINES: Final = 55
 """Lines of a table that is not asked for in full."""
 _FIGURES = ("seconds", "MFU", "days", "cost", "GiB", "speedup")
@@ -43,9 +45,20 @@ def print_results(found: Iterable[Result], study: Study, console: Console, *, wh
         if first is not None:
             why = first.error or next((one["example"] for one in first.document.get("rejected", ())), "nothing fits")
             console.print(f"{named(first)}: {status}: {why}", overflow="fold", markup=False)
+    for alike, warning in _warnings(some):
+        console.print(warned(f"{_first(alike)}: {warning}"), overflow="fold")
     if more:
         shows = "" if whole else "-v shows them; "
         console.print(f"and {more:,} more rows; {shows}--format csv, json or parquet has them all", overflow="fold")
+
+
+def _warnings(some: Iterable[Result]) -> list[tuple[list[Result], str]]:
+    """Warnings of points, the most frequent first, each with its points; those alike but for numbers count as one."""
+    kinds: dict[str, tuple[list[Result], str]] = {}
+    for result in some:
+        for warning in result.document.get("warnings", ()):
+            kinds.setdefault(_NUMBER.sub("0", warning), ([], warning))[0].append(result)
+    return sorted(kinds.values(), key=lambda kind: -len(kind[0]))[:_WARNINGS_SHOWN]
 
 
 def _columns(some: Sequence[Result], study: Study) -> dict[str, list[str]]:

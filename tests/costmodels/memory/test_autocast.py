@@ -40,8 +40,10 @@ def test_a_softmax_in_fp32_is_kept_besides_its_cast(dropout, further):
 
 
 def test_full_sharding_casts_weights_itself_and_keeps_no_more():
-    rows = strategies(dp=2, zero_stage=[1, 2, 3], sharding_degree=2)
-    assert more(toy_model(), rows, fused_elementwise=False) == [2 * 2 * T * H, 0, 0]
+    rows = strategies(dp=2, zero_stage=[0, 1, 2, 3], sharding_degree=[1, 2, 2, 2])
+    wide = 2 * 2 * T * H
+    assert more(toy_model(), rows, fused_elementwise=False) == [wide, wide, 0, 0]
+    assert more(toy_model(), rows, fused_elementwise=False, fsdp_stage2=True) == [wide, 0, 0, 0]
 
 
 def test_a_recomputed_layer_keeps_its_input_in_fp32():

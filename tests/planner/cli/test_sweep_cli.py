@@ -67,6 +67,17 @@ def test_a_table_shows_every_axis_and_why_points_failed(answered):
     assert (path.parent / "t.txt").read_text() == shown
 
 
+def test_plans_that_their_framework_cannot_start_are_named_below_the_table(tmp_path):
+    path, store = tmp_path / "study.toml", tmp_path / "runs.sqlite"
+    path.write_text('model = "gpt3-125m"\nstack = "torchtitan"\ngpus = [8, 16]\nprecision = ["bf16", "fp16"]\n')
+    shown = " ".join(sweep(path, "-o", store, "-q", "--workers", 1).stdout.split())
+    said = "torchtitan cannot start this plan: it takes no precision fp16"
+    assert f"warning: gpus 8, precision fp16 and 1 alike: {said}" in shown
+    assert shown.count(said) == 1
+    rows = csv.DictReader(StringIO(sweep(path, "-o", store, "--format", "csv", "-q").stdout))
+    assert [said in row["warnings"] for row in rows] == [False, True, False, True]
+
+
 NAMES = {"cluster": ["a100-roce-1600g", "dgx-a100-80gb"], "stack": ["megatron-core", "megatron-lm-2022"]}
 
 
