@@ -67,13 +67,12 @@ def kind_activation_bytes(strategies: Strategies, scenario: Scenario, kind: Kind
         kept = kept + _autocast_bytes(strategies, scenario, kind, selective)
     kept = kept - kind_module_bytes(strategies, scenario, kind) + gathered + cast_bytes(strategies, scenario, kind)
     kept = kept + np.where(selective & (policy == "operators"), 0.0, cast)
-    if kind.ffn != "experts":
-        return kept
-    repeated = selective & (policy == "up-projections")
-    experts = expert_activation_bytes(strategies, scenario, scenario.recipe.word, repeated=repeated)
-    if policy == "operators":
-        return kept + np.where(selective, exchanged_bytes(strategies, scenario), experts)
-    return kept + np.where(selective, float(policy in _KEEPS_EXPERTS), 1.0) * experts
+    if kind.ffn == "experts":
+        repeated = selective & (policy == "up-projections")
+        experts = expert_activation_bytes(strategies, scenario, scenario.recipe.word, repeated=repeated)
+        again = exchanged_bytes(strategies, scenario) if policy == "operators" else (policy in _KEEPS_EXPERTS) * experts
+        kept = kept + np.where(selective, again, experts)
+    return np.maximum(kept, input_bytes(strategies, scenario))  # whatever is repeated
 
 
 def _autocast_bytes(strategies: Strategies, scenario: Scenario, kind: Kind, selective: Bools) -> Floats:
@@ -232,12 +231,17 @@ def _kept_weights(strategies: Strategies, scenario: Scenario, kind: Kind) -> tup
 @of_axes(*LAYER_AXES, "zero_stage")
 def layer_checkpoint_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes of one recomputed layer's input, of one micro-batch, (N,); its share where several have one together."""
+    whole = input_bytes(strategies, scenario)
+    return whole / strategies.recompute_num_layers + returned_bytes(strategies, scenario)
+
+
+def input_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
+    """Bytes of what one layer is given, of one micro-batch: all residual streams, (N,)."""
     region = region_tokens(strategies, scenario)
     if scenario.stack.recompute.partitioned_inputs:
         region = np.minimum(region, tokens_per_rank(strategies, scenario) / strategies.tp)
     word = scenario.word + residual_bytes(strategies, scenario)
-    whole = checkpoint_bytes(tokens=region, hidden_size=stream_width(scenario.model), word=word)
-    return whole / strategies.recompute_num_layers + returned_bytes(strategies, scenario)
+    return checkpoint_bytes(tokens=region, hidden_size=stream_width(scenario.model), word=word)
 
 
 def returned_bytes(strategies: Strategies, scenario: Scenario, *, without_this_pass: bool = False) -> Floats:

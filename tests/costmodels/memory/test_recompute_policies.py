@@ -2,7 +2,7 @@
 
 import pytest
 
-from costmodels.memory.activations import average_activation_bytes
+from costmodels.memory.activations import average_activation_bytes, layer_checkpoint_bytes
 from costmodels.names import Recompute
 from costmodels.strategy import strategies
 from tests.scenarios import toy_model, toy_scenario, toy_stack
@@ -51,3 +51,12 @@ def test_the_more_of_attention_a_policy_keeps_the_more_memory_it_takes():
     model = scenarios[0].model
     assert more - least == 2.0 * model.hidden_size
     assert most - more == 2.0 * model.attention_output_width
+
+
+@pytest.mark.parametrize("policy", ["attention", "products", "projections"])
+@pytest.mark.parametrize("kind", ["hyper", "attended"])
+def test_a_stored_layer_keeps_its_input_whatever_it_repeats(policy, kind):
+    model = toy_model(streams={"count": 8, "kind": kind})
+    scenario = toy_scenario(model=model, stack=toy_stack(recompute_policy=policy, attention_backend=("flash-2",)))
+    rows = strategies(recompute=[Recompute.SELECTIVE, Recompute.FULL], tp=2, sequence_parallel=1)
+    assert average_activation_bytes(rows, scenario)[0] >= layer_checkpoint_bytes(rows, scenario)[1]
