@@ -182,8 +182,8 @@ COLUMNS: Final = (
 )
 WIDE: Final = 28
 LEGEND: Final = (
-    "What one option changes of the GPU-seconds per token, pairs of runs that differ in nothing else, means over "
-    "sources; with the standard error of the error, and how often the direction of changes beyond 3% is predicted."
+    "Changes of the GPU-seconds per token between two runs that differ in this option alone, means over sources. "
+    "+-: standard error of the error. Right: how often the direction of a change beyond 3% is predicted."
 )
 
 
