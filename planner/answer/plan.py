@@ -278,6 +278,7 @@ class Proof(Record):
 
     candidates: Number
     feasible: Number
+    """Of those that were priced, how many can run; what cannot be better is not priced."""
     priced: Number
     solves: Number
     lower_bound_seconds: Amount

@@ -171,7 +171,7 @@ def _where(found: Trust) -> str:
 
 
 def _proof(status: str, proof: Proof, *, whole: bool) -> str:
-    counts = f"{proof.feasible:,} of {proof.candidates:,} strategies can run; "
+    counts = f"priced {proof.feasible:,} that can run, of {proof.candidates:,}; "
     took = f"in {short_seconds(proof.wall_seconds)}"
     if status in {"optimal", "infeasible"} or proof.fastest_seconds is not None:
         stated = whole or proof.fastest_seconds is not None  # the headline says the rest

@@ -61,7 +61,7 @@ def test_key_facts_are_on_the_screen_at_every_width(width):
     for fact in (
         "gpt3-175b 174.6 B parameters batch 6144 seq 2048 bf16 300 B tokens",
         "dgx-a100-80gb 1,536 nodes x 8 a100-sxm-80gb 12,288 GPUs stack megatron-core",
-        "Assumed stack megatron-core;", "298,188 of 1,347,840 strategies can run; proved in 2.10 s",
+        "Assumed stack megatron-core;", "priced 298,188 that can run, of 1,347,840; proved in 2.10 s",
         "TP 8 tensor parallel: every layer split over 8 GPUs",
         "PP 8 VPP 6 pipeline: 12 layers per stage, 6 chunks, interleaved 1F1B",
         "micro-batch 1 x 32 1 sequence at a time, 32 times an iteration",
