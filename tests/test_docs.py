@@ -170,6 +170,17 @@ def test_the_changelog_knows_this_version():
     assert "### Predictions" in TEXTS["CHANGELOG"]
 
 
+def test_pages_count_the_public_files_that_are_listed():
+    listed = (ROOT / "docs" / "tried-files.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    page = (ROOT / "docs" / "tried-files.md").read_text(encoding="utf-8")
+    counts = [int(count.replace(",", "")) for count in re.findall(r"^\| [a-z -]+ \| ([\d,]+) \|", page, re.MULTILINE)]
+    assert sum(counts) == len(listed)
+    repositories = {line.partition("\t")[0] for line in listed}
+    assert f"lists {len(listed):,} public files of {len(repositories)} repositories" in page
+    assert f"lists {len(listed):,}\n" in TEXTS["README"]
+    assert f"[{len(listed):,} public files]" in (ROOT / "docs" / "my-script.md").read_text(encoding="utf-8")
+
+
 def test_the_licence_is_the_one_that_the_package_states():
     assert "Apache License" in (ROOT / "LICENSE").read_text()
     assert 'license = "Apache-2.0"' in (ROOT / "pyproject.toml").read_text()
