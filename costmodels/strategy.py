@@ -255,8 +255,10 @@ def combinations(codes: Iterable[tuple[NDArray[Any], int]], length: int) -> tupl
         if count > 1:
             key, size = key * count + column, size * count
     if size > max(4 * length, LARGEST_TABLE):
-        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-        return first, inverse.reshape(-1)
+        present, inverse = np.unique(key, return_inverse=True)
+        first = np.empty(len(present), dtype=np.int64)
+        first[inverse] = np.arange(length)  # the places that ``np.unique`` returns cost it a slower sort
+        return first, inverse
     first = np.full(size, -1, dtype=np.int64)
     first[key] = np.arange(length)
     present = np.flatnonzero(first >= 0)
