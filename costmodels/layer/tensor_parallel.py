@@ -20,7 +20,7 @@ from costmodels.primitives.collectives import all_reduce_seconds, gather_seconds
 from costmodels.primitives.kernels import matmul_seconds
 from costmodels.primitives.overlap import pipelined_exposed, shared_units
 from costmodels.scenario import Scenario
-from costmodels.strategy import Floats, Strategies
+from costmodels.strategy import DENSE_AXES, Floats, Strategies, of_axes
 
 UNITS = {"attention": (4, 24), "dense": (2, 4)}
 """Compute units of the backward pass's gather and scatter at the entrance of a part (``num_sm`` of ``qkv_dgrad`` and
@@ -30,6 +30,7 @@ MOST = 0.5
 """Share of a device's units that a collective takes at the most: recipes are of GPUs with 132 units and more."""
 
 
+@of_axes(*DENSE_AXES)
 def tensor_parallel(strategies: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
     """Exposed tensor-parallel seconds of one layer.
 
