@@ -40,7 +40,7 @@ from costmodels.layer.launches import exposed_launches, launch_floor, small_kern
 from costmodels.layer.mixers import exchange_of_heads, mixer_matmuls, scan
 from costmodels.layer.overlapped_experts import exposed_seconds, is_overlapped
 from costmodels.layer.tensor_parallel import exposed_summing, tensor_parallel
-from costmodels.model.layer_kinds import Kind
+from costmodels.model.layer_kinds import Kind, MixerName
 from costmodels.scenario import Scenario
 from costmodels.strategy import BLOCK_AXES, DENSE_AXES, Floats, Strategies, of_axes, once_for
 
@@ -139,7 +139,7 @@ def _kind_seconds(strategies: Strategies, scenario: Scenario, kind: Kind) -> Lay
     nothing = no_passes(strategies)
     experts = expert_layer(strategies, scenario) if kind.ffn == "experts" else ExpertSeconds(*[nothing] * 5)
     products, stream = _products(strategies, scenario, kind, experts), _streams(strategies, scenario, kind, experts)
-    attention, cp = _mixing(strategies, scenario, kind)
+    attention, cp = _mixing(strategies, scenario, kind.mixer)
     tp = tensor_parallel(strategies, scenario, kind)
     apart = products.matmul + attention + stream + tp + cp
     ep, paired, floor = experts.ep, nothing, launch_floor(strategies, scenario, kind)
@@ -167,9 +167,9 @@ def _kind_seconds(strategies: Strategies, scenario: Scenario, kind: Kind) -> Lay
 
 
 @of_axes(*DENSE_AXES)
-def _mixing(strategies: Strategies, scenario: Scenario, kind: Kind) -> tuple[Passes, Passes]:
-    """The core of attention, and what context ranks exchange for it or for another mixer."""
-    attention, cp = no_passes(strategies), no_passes(strategies)
+def _mixing(strategies: Strategies, scenario: Scenario, mixer: MixerName) -> tuple[Passes, Passes]:
+    """The core of attention, and what context ranks exchange for it or for another mixer; alike before any network."""
+    kind, attention, cp = Kind(mixer, "none"), no_passes(strategies), no_passes(strategies)
     if kind.attends:
         attention = attention_core(strategies, scenario, kind)
         cp = context_parallel(strategies, scenario, attention)

@@ -62,6 +62,7 @@ def hidden_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     return WORD * tokens_per_rank(strategies, scenario) * scenario.model.hidden_size
 
 
+@of_axes(*DENSE_AXES)
 def reducing_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     """Seconds to add up hidden states over the tensor ranks, (N,): a scatter under sequence parallelism."""
     size, group, tiers = hidden_bytes(strategies, scenario), group_of(strategies, "tp"), scenario.group.tiers
