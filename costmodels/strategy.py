@@ -16,6 +16,7 @@ from costmodels.names import VALUE_NAMES
 __all__ = [
     "AXES",
     "BLOCK_AXES",
+    "DENSE_AXES",
     "LARGEST_TABLE",
     "LAYER_AXES",
     "STAGE_AXES",
@@ -175,8 +176,10 @@ def of_axes(*axes: str) -> Callable[[Formula[Further, Derived]], Formula[Further
 AXES: tuple[str, ...] = tuple(f.name for f in fields(Strategies) if not f.name.startswith("_"))
 """The axes of a strategy, in canonical order."""
 
-BLOCK_AXES = ("tp", "cp", "cp_kind", "micro_batch_size", "sequence_parallel", "ep", "etp")
-"""All that the cost of a layer, the embedding and the head depends on."""
+DENSE_AXES = ("tp", "cp", "cp_kind", "micro_batch_size", "sequence_parallel")
+"""All that the cost of a layer without experts, the embedding and the head depends on."""
+BLOCK_AXES = (*DENSE_AXES, "ep", "etp")
+"""All that the cost of a layer depends on."""
 LAYER_AXES = (*BLOCK_AXES, "recompute", "recompute_modules", "recompute_num_layers", "offload")
 """Axes that the cost of a recomputed or offloaded layer depends on, besides ``overlapped_experts.further_axes``."""
 STAGE_AXES = ("tp", "ep", "etp", "pp", "vpp", "schedule", "recompute_num_layers", "vocabulary")
@@ -255,8 +258,10 @@ def combinations(codes: Iterable[tuple[NDArray[Any], int]], length: int) -> tupl
         if count > 1:
             key, size = key * count + column, size * count
     if size > max(4 * length, LARGEST_TABLE):
-        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-        return first, inverse.reshape(-1)
+        present, inverse = np.unique(key, return_inverse=True)
+        first = np.empty(len(present), dtype=np.int64)
+        first[inverse] = np.arange(length)  # the places that ``np.unique`` returns cost it a slower sort
+        return first, inverse
     first = np.full(size, -1, dtype=np.int64)
     first[key] = np.arange(length)
     present = np.flatnonzero(first >= 0)

@@ -31,7 +31,7 @@ from costmodels.primitives.kernels import (
     matmul_seconds,
 )
 from costmodels.scenario import Scenario
-from costmodels.strategy import Bools, Floats, Strategies
+from costmodels.strategy import DENSE_AXES, Bools, Floats, Strategies, of_axes
 from hardware.kernels import AttentionFit
 
 RANDOM_NUMBER = 62e-12
@@ -59,6 +59,7 @@ def up_projections(strategies: Strategies, scenario: Scenario) -> Passes:
     return attention_matmuls(strategies, scenario, ("q_up", "kv_up"))
 
 
+@of_axes(*DENSE_AXES)
 def attention_matmuls(strategies: Strategies, scenario: Scenario, among: tuple[str, ...] = (), but: str = "") -> Passes:
     """The projections around the attention core (and Yuan's two convolutions) but one, or those of the names given.
 

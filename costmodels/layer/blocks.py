@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodels.arrays import Columns
 from costmodels.layer.adapters import adapter_seconds
 from costmodels.layer.attention import (
     attention_core,
@@ -39,16 +40,16 @@ from costmodels.layer.launches import exposed_launches, launch_floor, small_kern
 from costmodels.layer.mixers import exchange_of_heads, mixer_matmuls, scan
 from costmodels.layer.overlapped_experts import exposed_seconds, is_overlapped
 from costmodels.layer.tensor_parallel import exposed_summing, tensor_parallel
-from costmodels.model.layer_kinds import Kind
+from costmodels.model.layer_kinds import Kind, MixerName
 from costmodels.scenario import Scenario
-from costmodels.strategy import Floats, Strategies
+from costmodels.strategy import BLOCK_AXES, DENSE_AXES, Floats, Strategies, of_axes, once_for
 
 FOLLOWED = 2
 """Norms of a layer up to which none reads what its last product returns."""
 
 
 @dataclass(frozen=True, slots=True)
-class LayerSeconds:
+class LayerSeconds(Columns):
     """One layer, one micro-batch, one rank: arrays (N,), seconds; communication is the exposed part."""
 
     matmul: Passes
@@ -74,6 +75,8 @@ class LayerSeconds:
     """Products behind queries, keys and values, included in ``matmul``."""
     output: Passes
     """Attention's output projection, included in ``beyond``, where a gradient reads what it returns."""
+    experts: Floats
+    """Forward seconds of all that experts do, exchanges with no partner included."""
     unread: Passes
     """Products of a dense layer whose outputs no gradient reads, included in ``beyond``: the last one, and in a
     parallel block the output projection too, which is only added up with it."""
@@ -128,16 +131,15 @@ def layer_seconds(strategies: Strategies, scenario: Scenario) -> LayerSeconds:
 
 def kind_seconds(strategies: Strategies, scenario: Scenario, kind: Kind) -> LayerSeconds:
     """Seconds of one layer of a kind; reads tp, cp, ep, etp, micro-batch, sequence parallelism."""
-    scenario = scenario.with_sizes_of(kind.variant)
+    axes = BLOCK_AXES if kind.ffn == "experts" else DENSE_AXES
+    return once_for(strategies, axes, lambda few: _kind_seconds(few, scenario.with_sizes_of(kind.variant), kind))
+
+
+def _kind_seconds(strategies: Strategies, scenario: Scenario, kind: Kind) -> LayerSeconds:
     nothing = no_passes(strategies)
     experts = expert_layer(strategies, scenario) if kind.ffn == "experts" else ExpertSeconds(*[nothing] * 5)
     products, stream = _products(strategies, scenario, kind, experts), _streams(strategies, scenario, kind, experts)
-    attention, cp = nothing, nothing
-    if kind.attends:
-        attention = attention_core(strategies, scenario, kind)
-        cp = context_parallel(strategies, scenario, attention)
-    if kind.other_mixer:
-        cp = cp + exchange_of_heads(strategies, scenario, kind.other_mixer)
+    attention, cp = _mixing(strategies, scenario, kind.mixer)
     tp = tensor_parallel(strategies, scenario, kind)
     apart = products.matmul + attention + stream + tp + cp
     ep, paired, floor = experts.ep, nothing, launch_floor(strategies, scenario, kind)
@@ -156,11 +158,24 @@ def kind_seconds(strategies: Strategies, scenario: Scenario, kind: Kind) -> Laye
         ep=ep,
         ep_alone=experts.ep,
         hidden_ep=experts.hidden,
+        experts=experts.matmul.forward + experts.stream.forward + experts.ep.forward,
         paired=paired,
         up_projections=up_projections(strategies, scenario) if kind.attends else nothing,
         skipped=_skipped(products.unread, strategies, scenario, kind, busy.forward - floor),
         second=_second_products(strategies, scenario, kind, products.matmul),
     )
+
+
+@of_axes(*DENSE_AXES)
+def _mixing(strategies: Strategies, scenario: Scenario, mixer: MixerName) -> tuple[Passes, Passes]:
+    """The core of attention, and what context ranks exchange for it or for another mixer; alike before any network."""
+    kind, attention, cp = Kind(mixer, "none"), no_passes(strategies), no_passes(strategies)
+    if kind.attends:
+        attention = attention_core(strategies, scenario, kind)
+        cp = context_parallel(strategies, scenario, attention)
+    if kind.other_mixer:
+        cp = cp + exchange_of_heads(strategies, scenario, kind.other_mixer)
+    return attention, cp
 
 
 class _Products(NamedTuple):

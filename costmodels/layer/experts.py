@@ -38,7 +38,7 @@ from costmodels.primitives.rank_groups import Group
 from costmodels.primitives.sizes import dispatched_bytes, expert_places
 from costmodels.scenario import Scenario
 from costmodels.stack.fields import SENT_ONCE
-from costmodels.strategy import Floats, Strategies
+from costmodels.strategy import DENSE_AXES, Floats, Strategies, of_axes
 from hardware.kernels import GemmFit
 
 PERMUTE = 4.0 * WORD
@@ -153,6 +153,7 @@ def mask_products(strategies: Strategies, scenario: Scenario) -> Passes:
     return Passes(2.0 * once, 3.0 * once)
 
 
+@of_axes(*DENSE_AXES)
 def shared_experts(strategies: Strategies, scenario: Scenario) -> Passes:
     """The two products of the experts that every token passes, split over the tensor ranks."""
     model, moe = scenario.model, experts_of(scenario)

@@ -11,7 +11,7 @@ import numpy as np
 from costmodels.arrays import Bools, Columns, Number
 from costmodels.primitives.kernels import matmul_seconds
 from costmodels.scenario import Scenario
-from costmodels.strategy import Floats, Strategies
+from costmodels.strategy import DENSE_AXES, Floats, Strategies, of_axes
 from hardware.kernels import GemmFit
 
 ADDED = 2.0
@@ -125,6 +125,7 @@ def _whole_quantisation(T: Floats, n: Number, k: Number, scenario: Scenario) -> 
     return quantisation(T, n, k, scenario) + Passes(started, started)
 
 
+@of_axes(*DENSE_AXES)
 def ffn_matmuls(strategies: Strategies, scenario: Scenario) -> Passes:
     """The two matrix products of a dense layer's feed-forward network."""
     model, T, t = scenario.model, tokens_per_rank(strategies, scenario), strategies.tp.astype(np.float64)

@@ -20,7 +20,6 @@ from costmodels.layer.experts import (
     ACTIVATION,
     activation_seconds,
     arrived_tokens,
-    expert_layer,
     shared_experts,
 )
 from costmodels.layer.forward_backward import ffn_matmuls, region_tokens, tokens_per_rank
@@ -125,12 +124,15 @@ def module_seconds(strategies: Strategies, scenario: Scenario, layer: LayerSecon
         turned = streamed(T * rotary_traffic(scenario))
         found["mla_up_proj"] = up_projections(strategies, scenario).forward + turned
     if moe is not None and kind.ffn == "experts":
-        experts, shared, gathered = expert_layer(strategies, scenario), np.zeros(len(strategies)), 0.0 * pair
+        shared, gathered = np.zeros(len(strategies)), 0.0 * pair
         if moe.num_shared_experts:
             inner = streamed(T * moe.shared_expert_ffn_hidden_size * activation)
             shared, gathered = shared_experts(strategies, scenario).forward + inner + pair, pair
-        whole = experts.matmul.forward + experts.stream.forward + experts.ep.forward + gathered
-        found |= {"moe": whole, "moe_act": activation_seconds(strategies, scenario), "shared_experts": shared}
+        found |= {
+            "moe": layer.experts + gathered,
+            "moe_act": activation_seconds(strategies, scenario),
+            "shared_experts": shared,
+        }
     return found
 
 

@@ -20,7 +20,7 @@ from costmodels.primitives.collectives import all_reduce_seconds, gather_seconds
 from costmodels.primitives.kernels import matmul_seconds
 from costmodels.primitives.overlap import pipelined_exposed, shared_units
 from costmodels.scenario import Scenario
-from costmodels.strategy import Floats, Strategies
+from costmodels.strategy import DENSE_AXES, Floats, Strategies, of_axes
 
 UNITS = {"attention": (4, 24), "dense": (2, 4)}
 """Compute units of the backward pass's gather and scatter at the entrance of a part (``num_sm`` of ``qkv_dgrad`` and
@@ -30,6 +30,7 @@ MOST = 0.5
 """Share of a device's units that a collective takes at the most: recipes are of GPUs with 132 units and more."""
 
 
+@of_axes(*DENSE_AXES)
 def tensor_parallel(strategies: Strategies, scenario: Scenario, kind: Kind = DENSE) -> Passes:
     """Exposed tensor-parallel seconds of one layer.
 
@@ -61,6 +62,7 @@ def hidden_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     return WORD * tokens_per_rank(strategies, scenario) * scenario.model.hidden_size
 
 
+@of_axes(*DENSE_AXES)
 def reducing_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     """Seconds to add up hidden states over the tensor ranks, (N,): a scatter under sequence parallelism."""
     size, group, tiers = hidden_bytes(strategies, scenario), group_of(strategies, "tp"), scenario.group.tiers

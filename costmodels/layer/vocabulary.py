@@ -15,7 +15,7 @@ from costmodels.layout.placement import group_of
 from costmodels.names import WORD
 from costmodels.primitives.collectives import all_reduce_seconds, gather_seconds
 from costmodels.scenario import Scenario
-from costmodels.strategy import Floats, Strategies
+from costmodels.strategy import DENSE_AXES, Floats, Strategies, of_axes
 
 FUSED_TRAFFIC = 3.0 * WORD
 """Bytes moved per logit by the fused loss: read for its softmax, read again, and the gradient written [Liger]."""
@@ -31,6 +31,7 @@ FILLED_LOGIT = 8.0
 their gradient in 16 bits, and the copy in fp32 between them."""
 
 
+@of_axes(*DENSE_AXES)
 def embedding_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
     """Token and position look-up of the first stage, and the scatter of its gradient."""
     model = scenario.model
@@ -45,6 +46,7 @@ def embedding_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
     return Passes(forward + shared, backward) + accumulation_seconds(weights, scenario)
 
 
+@of_axes(*DENSE_AXES)
 def head_seconds(strategies: Strategies, scenario: Scenario) -> Passes:
     """Final norm, logits and cross-entropy of the last stage, vocabulary split over the tensor ranks.
 

@@ -79,18 +79,17 @@ def in_flight_at(strategies: Strategies, place: Callable[[Ints], Ints]) -> Float
 def stages_in_flight(strategies: Strategies, width: int) -> Floats:
     """``in_flight`` of every stage, (N, width), once for all of one schedule; behind the last stage of no meaning."""
     few, inverse = strategies.distinct("schedule", "pp", "vpp", "num_microbatches")
-    spread = few.take(np.repeat(np.arange(len(few)), width))
-    return in_flight(spread, np.tile(np.arange(width), len(few))).reshape(len(few), width)[inverse]
+    return in_flight(few, np.tile(np.arange(width), (len(few), 1)))[inverse]
 
 
 def in_flight(strategies: Strategies, stage: Ints) -> Floats:
-    """Micro-batches whose activations a stage holds at the worst moment, in whole stages, shape (N,)."""
-    held = np.ones(len(strategies))
+    """Micro-batches whose activations a ``stage`` holds at the worst moment, in whole stages, (N,) or (N, D) as it."""
+    held = np.ones(stage.shape)
     for code, name in enumerate(SCHEDULE_NAMES):
         mine = np.flatnonzero(strategies.schedule == code)
         if len(mine):
             shape = (strategies.pp[mine], strategies.num_microbatches[mine], strategies.vpp[mine])
-            held[mine] = SCHEDULES[name].in_flight(*shape, stage[mine])
+            held[mine] = SCHEDULES[name].in_flight(*shape, stage[mine].T).T
     return held
 
 

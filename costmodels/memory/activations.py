@@ -22,7 +22,7 @@ from costmodels.names import SHARDED_PARAMETERS, Recompute
 from costmodels.primitives.sizes import checkpoint_bytes, layer_activation_bytes
 from costmodels.scenario import Scenario
 from costmodels.step.sharded import stays_whole
-from costmodels.strategy import LAYER_AXES, Bools, Floats, Strategies, of_axes, once_for
+from costmodels.strategy import LAYER_AXES, Bools, Floats, Strategies, of_axes
 
 _KEEPS_EXPERTS = frozenset({"attention", "products", "up-projections"})
 """Kinds of selective recomputation that keep the experts' activations; a list of operators keeps what exchanges
@@ -31,12 +31,7 @@ return."""
 
 def average_activation_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes that an average layer keeps of one micro-batch for its backward pass, shape (N,)."""
-    gathered = ("sharding_degree", "pp") if "gathered" in scenario.stack.kernels.saved_tensors else ()
-    return once_for(
-        strategies,
-        (*LAYER_AXES, "zero_stage", *gathered),
-        lambda few: scenario.depth.average(lambda kind: kind_activation_bytes(few, scenario, kind)),
-    )
+    return scenario.depth.average(lambda kind: kind_activation_bytes(strategies, scenario, kind))
 
 
 def kind_activation_bytes(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floats:
@@ -46,6 +41,12 @@ def kind_activation_bytes(strategies: Strategies, scenario: Scenario, kind: Kind
     column-parallel products, dropout masks; split always: queries, keys, values, scores, the inputs of the
     row-parallel products. For a GPT block this is s b h (10 + 24/t + 5 a s / (h t)) [Korthikanti22].
     """
+    gathered = ("sharding_degree", "pp") if "gathered" in scenario.stack.kernels.saved_tensors else ()
+    formula = of_axes(*LAYER_AXES, "zero_stage", *gathered)(_kind_activation_bytes)
+    return formula(strategies, scenario, kind)
+
+
+def _kind_activation_bytes(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     scenario = scenario.with_sizes_of(kind.variant)
     policy = scenario.stack.switches.recompute_policy
     selective = (strategies.recompute == Recompute.SELECTIVE) & (strategies.recompute_modules == 0)

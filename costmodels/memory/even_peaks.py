@@ -19,9 +19,7 @@ def _peaks_by_kind(strategies: Strategies, memory: RowBytes) -> Floats:
     assert memory.kinds is not None
     full = strategies.recompute >= Recompute.FULL
     stages = contents(strategies, memory.kinds.depth)
-    width = stages.stage.shape[1]
-    repeated = strategies.take(np.repeat(np.arange(len(strategies)), width))
-    held = in_flight(repeated, stages.stage.reshape(-1)).reshape(len(strategies), width) + memory.queued[:, None]
+    held = in_flight(strategies, stages.stage) + memory.queued[:, None]
     kept = np.where(full, memory.checkpoint, memory.kinds.each("stored"))
     first, last = ends(strategies, stages.stage)
     twice = copies(strategies)[:, None]

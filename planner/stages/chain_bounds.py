@@ -139,10 +139,8 @@ def _chains(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: S
     plain = counts @ seconds.kinds.each("layer") + every * again
     state, stored = counts @ memory.kind_states, counts @ memory.kinds.each("stored")
     light = counts.sum(axis=1)[:, None] * memory.checkpoint
-    stages = np.arange(pp)
-    held = in_flight(rows.take(np.repeat(np.arange(len(rows)), pp)), np.tile(stages, len(rows))).reshape(-1, pp)
-    held = held + memory.queued[:, None]
-    places = np.broadcast_to(stages, held.shape)
+    places = np.broadcast_to(np.arange(pp), (len(rows), pp))
+    held = in_flight(rows, places) + memory.queued[:, None]
     extra, (first, last) = stage_extras(rows, seconds, places), ends(rows, places)
     fewest = fewest[:, :pp] if bool(scenario.stack.supports.uneven_stages) else np.ones_like(held, dtype=np.int64)
     usable = memory_limit(scenario, rows) - memory.everywhere

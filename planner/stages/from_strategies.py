@@ -79,7 +79,7 @@ def _slice_costs(one: Strategies, seconds: RowSeconds, memory: RowBytes) -> Slic
     if seconds.kinds is None or memory.kinds is None or copies(one)[0] > 1:
         return None
     pp = int(one.pp[0])
-    held = in_flight(one.take(np.zeros(pp, dtype=np.int64)), np.arange(pp)) + memory.queued[0]
+    held = in_flight(one, np.arange(pp)[None, :])[0] + memory.queued[0]
     counts = kind_slices(seconds.kinds.depth, int(one.vpp[0]), folded=bool(folded(one)[0]))
     return SliceCosts(
         seconds=(counts @ seconds.kinds.each("layer")[:, 0])[None, :],

@@ -34,6 +34,7 @@ WIDE = {
         {"model": "llama3-8b", "optimizer": "muon", "cluster": "dgx-h100"},
         {"model": "mixtral-8x7b", "precision": "fp8", "cluster": "dgx-h100"},
         {"model": "nemotron-3-nano-30b-a3b"},
+        {"model": "deepseek-v3"},
         {"model": "llama2-7b", "stack": "deepspeed"},
         {"model": "gpt-neox-20b", "stack": "gpt-neox"},
     ],
