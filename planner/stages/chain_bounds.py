@@ -2,7 +2,8 @@
 
 Given a limit on the slowest stage, each stage in turn takes as many slices as its time and its memory allow; the
 limit is too low for any split if the stages together do not reach the end. What a stage asks for grows with what it
-holds, so that taking the most is never worse. Bisection brings the limit up to where it may be high enough.
+holds, so that taking the most is never worse. Some limits at a time bring the one that is too low up to where it may
+be high enough.
 """
 
 from __future__ import annotations
@@ -27,10 +28,14 @@ from planner.stages.bounds import StageBound
 
 _SLACK = 1e-9
 """Relative room for rounding: a bound must stay on the optimistic side."""
-_HALVINGS = 14
-"""Halvings of the distance between a limit that is too low and one that is not."""
+_SHARES = np.linspace(0.0, 1.0, 9)
+"""Limits to try between one that is too low and one that is not: these shares of the way, as ratios."""
+_TIMES = 6
+"""How often: as fine as 18 halvings, in a third of the calls, which cost more than what they compare."""
 _COARSE = 1e-3
-"""Room for how coarsely a bisection ends."""
+"""Room for how coarsely that ends."""
+_SECONDS = np.array([1.0, 0.0, 1.0])
+"""Which of the three sums that stages are limited in are seconds."""
 _CELLS = 1 << 20
 """Rows times stages times slices to work on at a time."""
 
@@ -56,7 +61,8 @@ def chain_lower_bound(
     for some in _alike(rows.take(worth), scenario):
         part = worth[some]
         chains = _chains(rows.take(part), seconds.take(part), memory.take(part), scenario, fewest[part])
-        if len(held := np.flatnonzero(chains.reaches(limit[part]))):
+        reached = chains.reaches(np.minimum(limit[part], chains.most)[:, None])[:, 0]
+        if len(held := np.flatnonzero(reached)):
             bound.feasible[part[held]] = True
             bound.slowest[part[held]] = _lowest(chains.take(held), low[part[held]]) * (1 - _SLACK)
     return bound
@@ -84,11 +90,11 @@ def _alike(rows: Strategies, scenario: Scenario) -> Iterator[Ints]:
 def _lowest(chains: _Chains, low: Floats) -> Floats:
     """A limit on the slowest stage that is too low or just enough, (n,): no split is below."""
     low = np.maximum(low, chains.least)
-    high, enough = chains.most, chains.reaches(low)
-    for _ in range(_HALVINGS):
-        middle = np.minimum((low + high) / 2.0, 1.25 * low)
-        reached = chains.reaches(middle)
-        high, low = np.where(reached, middle, high), np.where(reached | enough, low, middle)
+    high, each = np.maximum(low, chains.most), np.arange(len(low))
+    for _ in range(_TIMES):
+        limits = low[:, None] * (high / low)[:, None] ** _SHARES
+        too_low = (~chains.reaches(limits[:, :-1])).sum(axis=1)
+        low, high = limits[each, np.maximum(too_low - 1, 0)], limits[each, too_low]
     return low
 
 
@@ -96,37 +102,29 @@ def _lowest(chains: _Chains, low: Floats) -> Floats:
 class _Chains(Columns):
     """Rows with the same number of stages p and slices S."""
 
-    extra: Floats
-    """Seconds of each stage beside its slices, (n, p)."""
     least: Floats
     """No slowest stage is below, (n,)."""
     most: Floats
     """Seconds that no slowest stage needs more than, (n,)."""
-    behind: Ints
-    """Slices that the stages behind each one hold at least, (n, p)."""
+    possible: Bools
+    """Whether every stage has room for what it holds beside its slices, (n,)."""
+    most_held: Ints
+    """The last slice boundary that leaves enough slices to the stages behind each one, (n, p)."""
     sums: tuple[Floats, ...]
-    """Of each stage (n, 3, S + 1): in front of every slice its seconds; bytes of slices in their leanest form; seconds
-    and what memory asks to recompute for each slice stored."""
-    room: tuple[Floats, ...]
-    """Bytes that a stage has for its slices, (n,) for each stage."""
-    spare: tuple[Floats, ...]
-    """Recomputation that the room of a stage saves, seconds, (n,) for each stage."""
+    """Of each stage (n, 3, S + 2): in front of every slice its seconds; bytes of slices in their leanest form; seconds
+    and what memory asks to recompute for each slice stored. Infinite behind the last."""
+    budget: Floats
+    """What a stage has for each of these, (n, p, 3), to which a limit on its seconds adds where ``_SECONDS`` says."""
 
-    def reaches(self, limit: Floats) -> Bools:
-        """Whether stages within ``limit`` can hold all slices, some each at least, as far as this bound sees, (n,)."""
-        start, slices = np.zeros(len(limit), dtype=np.int64), self.sums[0].shape[2] - 1
-        for stage, sums in enumerate(self.sums):
-            left = limit - self.extra[:, stage]
-            budget = np.stack([left, self.room[stage], left + self.spare[stage]], axis=1)
-            start = np.maximum(start, np.minimum(_within(sums, start, budget), slices - self.behind[:, stage]))
-        return (start >= slices) & (np.array(self.room) >= 0.0).all(axis=0)
-
-
-def _within(before: Floats, start: Ints, budget: Floats) -> Ints:
-    """The last slice boundary whose sums from ``start`` are all within their budgets, (n, 3): (n,)."""
-    target = before[np.arange(len(start)), :, start] + budget
-    target = target + _SLACK * np.abs(target) + _SLACK * before[:, :, -1]
-    return np.asarray((before <= target[:, :, None]).sum(axis=2).min(axis=1) - 1)
+    def reaches(self, limits: Floats) -> Bools:
+        """Whether stages within k ``limits`` can hold all slices, some each at least, as far as seen here, (n, k)."""
+        start, slices = np.zeros(limits.shape, dtype=np.int64), self.sums[0].shape[2] - 2
+        each, allowed = np.arange(len(limits))[:, None], limits[:, :, None] * _SECONDS
+        for stage, before in enumerate(self.sums):
+            target = (before[each, :, start] + (allowed + self.budget[:, stage, None])) * (1.0 + _SLACK)
+            held = (before[:, None] > target[..., None]).argmax(axis=3).min(axis=2) - 1
+            start = np.maximum(start, np.minimum(held, self.most_held[:, stage, None]))
+        return (start >= slices) & self.possible[:, None]
 
 
 def _chains(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario, fewest: Ints) -> _Chains:
@@ -149,20 +147,28 @@ def _chains(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: S
     lean = np.where(every, light, np.where(free, np.minimum(light, stored), stored))
     cheapest = np.where(free, _cheapest(again, np.maximum(stored - light, 0.0)), 0.0)
     passed, states, whole, leanest = (_sums(each) for each in (plain, state, stored, lean))
-    sums, room, spare = [], [], []
-    for stage in range(pp):
-        mine = held[:, stage]
-        fixed = first[:, stage] * (memory.first + mine * memory.embedding_activation) + last[:, stage] * memory.last
-        left = usable - fixed - (every & (fewest[:, stage] > 0)) * memory.working_at(last[:, stage]) + _SLACK * usable
-        rate, times = cheapest / mine, mine[:, None]
-        bent = passed + rate[:, None] * (states + times * whole)
-        sums.append(np.stack([passed, states + times * leanest, bent], axis=1))
-        room.append(left)
-        spare.append(rate * left)
+    room = (usable * (1.0 + _SLACK))[:, None] - _bytes_at_ends(memory, held, first, last)
+    room = room - (every[:, None] & (fewest > 0)) * memory.working_at(last)
+    rate = cheapest[:, None] / held
+    sums = []
+    for times, per_byte in zip(held.T[:, :, None], rate.T[:, :, None], strict=True):
+        before = np.full((len(rows), 3, len(counts) + 2), np.inf)
+        before[:, 0, :-1] = passed
+        before[:, 1, :-1] = states + times * leanest
+        before[:, 2, :-1] = passed + per_byte * (states + times * whole)
+        sums.append(before)
     least = ((fewest > 0) * plain.min(axis=0)[:, None] + extra).max(axis=1)
     behind = fewest[:, ::-1].cumsum(axis=1)[:, ::-1] - fewest
     most = passed[:, -1] + extra.max(axis=1) + again.sum(axis=0)
-    return _Chains(extra, least, most, behind, tuple(sums), tuple(room), tuple(spare))
+    budget = np.stack([-extra, room, rate * room - extra], axis=2)
+    budget += _SLACK * np.stack([each[:, :, -2] for each in sums], axis=1)
+    return _Chains(least, most, (room >= 0.0).all(axis=1), len(counts) - behind, tuple(sums), budget)
+
+
+def _bytes_at_ends(memory: RowBytes, held: Floats, first: Bools, last: Bools) -> Floats:
+    """Bytes of the embedding and the head beside layers, by stage, (n, p)."""
+    embedding = memory.first[:, None] + held * memory.embedding_activation[:, None]
+    return first * embedding + last * memory.last[:, None]
 
 
 def _cheapest(again: Floats, saved: Floats) -> Floats:
